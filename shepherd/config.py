@@ -1,0 +1,248 @@
+"""cf/shepherd.toml as frozen dataclasses: one class per section, one field per key, defaults here and nowhere else.
+
+An unknown section or key, a wrong type or an impossible value is a ConfigError that names the file and the key.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import ipaddress
+import os
+import re
+import tomllib
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from shepherd.errors import ConfigError
+
+DAY_S = 86_400
+MOST = 10**12  # of any number: times, sizes and counts beyond it are slips
+_TOKEN = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
+MAX_RETRY_AFTER_S = DAY_S  # what a Retry-After may ask for, and the longest that a stored time may let a server wait
+
+
+@dataclass(frozen=True)
+class Identity:
+    """[identity]: how the reaper introduces itself."""
+
+    name: str = "shepherd"  # product token, also the agent that robots.txt is read for
+    contact: str = ""  # address or page for webmasters; needed to gather anything but loopback
+
+
+@dataclass(frozen=True)
+class Politeness:
+    """[politeness]: how often a server may be asked."""
+
+    delay_s: float = 10.0
+    max_backoff: int = 6  # the delay doubles at most this many times after failures
+    robots_ttl_s: int = DAY_S
+    robots_retry_s: int = 3_600  # an unreachable robots.txt is asked again after this
+    robots_give_up_s: int = 30 * DAY_S  # after this long unreachable, its pages become errors
+    qkey_ttl_s: int = DAY_S
+    qkey_retry_s: int = 3_600  # a name that does not resolve is looked up again after this
+
+
+@dataclass(frozen=True)
+class Plan:
+    """[plan]: what a reap is given to do."""
+
+    reap_s: int = 3_600
+    refresh_s: int = 30 * DAY_S
+    retry_s: int = DAY_S  # the first retry of an error; doubled with each further one
+    max_retries: int = 4  # an error that failed this often is dead
+    max_pages: int = 5_000_000
+
+
+@dataclass(frozen=True)
+class Select:
+    """[select]: how much is kept."""
+
+    gathered: int = 80_000_000
+    sleeping: int = 100_000_000
+    site_soft: int = 100_000
+    site_hard: int = 200_000
+
+
+@dataclass(frozen=True)
+class Merge:
+    """[merge]: what a new URL starts with."""
+
+    insert_weight: int = 40_000
+    weight_gap: int = 1_000  # a linked URL starts this far below its best parent
+
+
+@dataclass(frozen=True)
+class Fetch:
+    """[fetch]: limits of one exchange; sent to the reapers."""
+
+    timeout_s: float = 60.0  # lookup, connect, TLS, headers and body together
+    min_bytes_per_s: int = 64  # after the first 10 s
+    body_bytes: int = 16 * 1024 * 1024
+    decoded_bytes: int = 64 * 1024 * 1024
+    header_bytes: int = 64 * 1024
+    links_per_page: int = 10_000
+    in_flight: int = 200  # per worker
+    verify_tls: bool = True
+
+
+@dataclass(frozen=True)
+class Reap:
+    """[reap]: the dispatcher."""
+
+    workers: int = 1
+    checkpoint_s: float = 10.0
+
+
+@dataclass(frozen=True)
+class Network:
+    """[network]: which addresses may be reached."""
+
+    allow: tuple[str, ...] = ()  # ranges that the guard lets through although they are not global
+    static: str = ""  # a file of `host address port` lines, beside shepherd.toml, used instead of DNS
+
+
+@dataclass(frozen=True)
+class Store:
+    """[store]: the database."""
+
+    segment_bytes: int = 1024 * 1024 * 1024
+    compress: str = "lz4"  # lz4, zstd or none: for bodies that came uncompressed
+    keep_states: int = 2
+    partition_rows: int = 500_000
+
+
+@dataclass(frozen=True)
+class Config:
+    identity: Identity = field(default_factory=Identity)
+    politeness: Politeness = field(default_factory=Politeness)
+    plan: Plan = field(default_factory=Plan)
+    select: Select = field(default_factory=Select)
+    merge: Merge = field(default_factory=Merge)
+    fetch: Fetch = field(default_factory=Fetch)
+    reap: Reap = field(default_factory=Reap)
+    network: Network = field(default_factory=Network)
+    store: Store = field(default_factory=Store)
+    directory: Path = Path("cf")
+
+    @property
+    def filter_path(self) -> Path:
+        return self.directory / "filter"
+
+    @property
+    def static_path(self) -> Path | None:
+        return self.directory / self.network.static if self.network.static else None
+
+    @property
+    def user_agent(self) -> str:
+        from shepherd import __version__
+
+        contact = f" (+{self.identity.contact})" if self.identity.contact else ""
+        return f"{self.identity.name}/{__version__}{contact}"
+
+
+def load(directory: Path) -> Config:
+    """Read `directory/shepherd.toml`; a missing file means all defaults."""
+    path = directory / "shepherd.toml"
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return Config(directory=directory)
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path}: cannot be read: {error}") from error
+    try:
+        tree = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"{path}: not valid TOML: {error}") from error
+    return _build(path, tree, directory)
+
+
+def _build(path: Path, tree: dict[str, Any], directory: Path) -> Config:
+    sections = {f.name: f.default_factory for f in dataclasses.fields(Config) if f.name != "directory"}
+    built: dict[str, Any] = {}
+    for section, table in tree.items():
+        if section not in sections:
+            raise ConfigError(f"{path}: unknown section [{section}]; there are {', '.join(sections)}")
+        if not isinstance(table, dict):
+            raise ConfigError(f"{path}: {section} must be a section, written [{section}]")
+        built[section] = _section(path, section, sections[section](), table)  # type: ignore[operator]
+    config = Config(**built, directory=directory)
+    _check(path, config)
+    return config
+
+
+def _section(path: Path, section: str, default: Any, table: dict[str, Any]) -> Any:
+    known = {f.name for f in dataclasses.fields(default)}
+    values: dict[str, Any] = {}
+    for key, value in table.items():
+        where = f"{path}: [{section}] {key}"
+        if key not in known:
+            raise ConfigError(f"{where}: unknown key; there are {', '.join(sorted(known))}")
+        values[key] = _coerce(where, value, getattr(default, key))
+    return dataclasses.replace(default, **values)
+
+
+def _coerce(where: str, value: Any, default: Any) -> Any:
+    if isinstance(default, bool):
+        ok = isinstance(value, bool)
+    elif isinstance(default, float):
+        ok = isinstance(value, int | float) and not isinstance(value, bool)
+        value = float(value) if ok else value
+    elif isinstance(default, int):
+        ok = isinstance(value, int) and not isinstance(value, bool)
+    elif isinstance(default, tuple):
+        ok = isinstance(value, list) and all(isinstance(item, str) for item in value)
+        value = tuple(value) if ok else value
+    else:
+        ok = isinstance(value, str)
+    if not ok:
+        kind = "list of strings" if isinstance(default, tuple) else type(default).__name__
+        raise ConfigError(f"{where}: must be a {kind}, not {value!r}")
+    if isinstance(value, int | float) and not isinstance(value, bool) and not 0 <= value <= MOST:
+        raise ConfigError(f"{where}: must be from 0 to {MOST}, not {value!r}")
+    return value
+
+
+def _check(path: Path, config: Config) -> None:
+    def impossible(key: str, why: str) -> None:
+        raise ConfigError(f"{path}: {key}: {why}")
+
+    if not _TOKEN.fullmatch(config.identity.name):
+        impossible("[identity] name", "must be a product token: letters, digits and !#$%&'*+-.^_`|~")
+    if not config.identity.contact.isascii() or not config.identity.contact.isprintable():
+        impossible("[identity] contact", "must be plain ASCII on one line, because it is sent in a header")
+    if config.politeness.max_backoff > 20:
+        impossible("[politeness] max_backoff", "must be at most 20: the delay doubles with each step")
+    if config.fetch.timeout_s < 0.1 or config.reap.checkpoint_s < 0.01:
+        impossible("[fetch] timeout_s and [reap] checkpoint_s", "must be at least 0.1 and 0.01 seconds")
+    if config.store.compress not in ("lz4", "zstd", "none"):
+        impossible("[store] compress", "must be lz4, zstd or none")
+    if config.store.keep_states < 1:
+        impossible("[store] keep_states", "must be at least 1: the newest closed state is never deleted")
+    if not 1 << 20 <= config.store.segment_bytes <= 1 << 31:
+        impossible("[store] segment_bytes", "must be from 1 MiB to 2 GiB")
+    if config.store.partition_rows < 1:
+        impossible("[store] partition_rows", "must be at least 1")
+    if config.select.site_hard < config.select.site_soft:
+        impossible("[select] site_hard", "must not be below site_soft")
+    if config.fetch.decoded_bytes < config.fetch.body_bytes:
+        impossible("[fetch] decoded_bytes", "must not be below body_bytes")
+    if config.reap.workers < 1 or config.fetch.in_flight < 1:
+        impossible("[reap] workers and [fetch] in_flight", "must be at least 1")
+    if max(config.merge.insert_weight, config.merge.weight_gap) > 65_535:
+        impossible("[merge]", "weights go from 0 to 65535")
+    for range_ in config.network.allow:
+        try:
+            ipaddress.ip_network(range_)
+        except ValueError as error:
+            impossible("[network] allow", f"{range_!r} is not an address range: {error}")
+
+
+def find_cf(given: Path | None) -> Path:
+    """--cf, else SHEPHERD_CF, else cf/ beside the working directory."""
+    return given or Path(os.environ.get("SHEPHERD_CF") or "cf")
+
+
+def find_db(given: Path | None) -> Path:
+    """--db, else SHEPHERD_DB, else db/ beside the working directory."""
+    return given or Path(os.environ.get("SHEPHERD_DB") or "db")

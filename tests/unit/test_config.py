@@ -1,0 +1,131 @@
+"""shepherd.config against cf/shepherd.toml, and every way a configuration can be wrong."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from shepherd.config import Config, find_cf, find_db, load
+from shepherd.errors import ConfigError
+
+ROOT = Path(__file__).resolve().parents[2]
+SHIPPED = ROOT / "cf" / "shepherd.toml"
+DEFAULTS = dataclasses.asdict(Config())
+KEYS = {(section, key) for section, table in DEFAULTS.items() if section != "directory" for key in table}
+
+
+def configure(directory: Path, text: str) -> Config:
+    (directory / "shepherd.toml").write_text(text, encoding="utf-8")
+    return load(directory)
+
+
+def uncommented(text: str) -> str:
+    return re.sub(r"^# (?=\w+ = )", "", text, flags=re.MULTILINE)
+
+
+def keys_of(text: str) -> set[tuple[str, str]]:
+    return {(section, key) for section, table in tomllib.loads(text).items() for key in table}
+
+
+def test_shipped_file_changes_nothing() -> None:
+    assert load(SHIPPED.parent) == Config(directory=SHIPPED.parent)
+
+
+def test_shipped_file_uncommented_is_exactly_the_defaults(tmp_path: Path) -> None:
+    text = uncommented(SHIPPED.read_text(encoding="utf-8"))
+    assert keys_of(text) == KEYS
+    assert configure(tmp_path, text) == Config(directory=tmp_path)
+
+
+def test_every_key_of_the_shipped_file_is_explained() -> None:
+    for line in SHIPPED.read_text(encoding="utf-8").splitlines():
+        if re.match(r"# \w+ = ", line):
+            assert re.search(r"\S +# \S", line[2:]), f"no meaning given: {line}"
+
+
+def test_missing_file_means_defaults(tmp_path: Path) -> None:
+    assert load(tmp_path) == Config(directory=tmp_path)
+
+
+def test_given_values_replace_defaults(tmp_path: Path) -> None:
+    config = configure(tmp_path, '[politeness]\ndelay_s = 1\n[network]\nallow = ["127.0.0.0/8"]\nstatic = "hosts"\n')
+    assert config.politeness.delay_s == 1.0
+    assert isinstance(config.politeness.delay_s, float)
+    assert config.network.allow == ("127.0.0.0/8",)
+    assert config.static_path == tmp_path / "hosts"
+    assert config.fetch == Config().fetch
+
+
+def test_user_agent_carries_the_contact(tmp_path: Path) -> None:
+    config = configure(tmp_path, '[identity]\nname = "sheep"\ncontact = "https://example.org/bot"\n')
+    assert re.fullmatch(r"sheep/[\d.]+ \(\+https://example\.org/bot\)", config.user_agent)
+
+
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [
+        pytest.param("[politness]\n", "[politness]", id="unknown_section"),
+        pytest.param("[politeness]\ndelay = 1\n", "[politeness] delay:", id="unknown_key"),
+        pytest.param("politeness = 1\n", "politeness must be a section", id="section_is_a_value"),
+        pytest.param("[politeness]\ndelay_s = 'ten'\n", "[politeness] delay_s", id="text_for_number"),
+        pytest.param("[politeness]\nmax_backoff = 1.5\n", "[politeness] max_backoff", id="fraction_for_whole_number"),
+        pytest.param("[plan]\nreap_s = true\n", "[plan] reap_s", id="truth_for_number"),
+        pytest.param("[politeness]\ndelay_s = true\n", "[politeness] delay_s", id="truth_for_fraction"),
+        pytest.param("[fetch]\nverify_tls = 1\n", "[fetch] verify_tls", id="number_for_truth"),
+        pytest.param("[identity]\nname = 7\n", "[identity] name", id="number_for_text"),
+        pytest.param("[network]\nallow = '10.0.0.0/8'\n", "[network] allow", id="text_for_list"),
+        pytest.param("[network]\nallow = [10]\n", "[network] allow", id="list_of_numbers"),
+        pytest.param("[politeness]\ndelay_s = -0.5\n", "[politeness] delay_s", id="negative_fraction"),
+        pytest.param("[select]\ngathered = -1\n", "[select] gathered", id="negative_number"),
+        pytest.param("[store]\ncompress = 'gzip'\n", "[store] compress", id="unknown_compression"),
+        pytest.param("[store]\nkeep_states = 0\n", "[store] keep_states", id="keeping_no_state"),
+        pytest.param("[store]\nsegment_bytes = 1000\n", "[store] segment_bytes", id="tiny_segments"),
+        pytest.param("[store]\nsegment_bytes = 4294967296\n", "[store] segment_bytes", id="segments_beyond_the_oid"),
+        pytest.param("[store]\npartition_rows = 0\n", "[store] partition_rows", id="empty_partitions"),
+        pytest.param("[select]\nsite_soft = 9\nsite_hard = 8\n", "[select] site_hard", id="hard_limit_below_soft"),
+        pytest.param("[fetch]\ndecoded_bytes = 1\n", "[fetch] decoded_bytes", id="decoded_limit_below_raw"),
+        pytest.param("[reap]\nworkers = 0\n", "[reap] workers", id="no_workers"),
+        pytest.param("[fetch]\nin_flight = 0\n", "[fetch] in_flight", id="nothing_in_flight"),
+        pytest.param("[merge]\ninsert_weight = 65536\n", "[merge]", id="weight_over_16_bits"),
+        pytest.param("[network]\nallow = ['127.0.0.1/8']\n", "[network] allow", id="range_with_host_bits"),
+        pytest.param("[network]\nallow = ['localhost']\n", "[network] allow", id="range_that_is_a_name"),
+        pytest.param("[politeness\n", "not valid TOML", id="broken_toml"),
+    ],
+)
+def test_impossible_configuration_names_file_and_key(tmp_path: Path, text: str, named: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        configure(tmp_path, text)
+    message = str(caught.value)
+    assert message.startswith(str(tmp_path / "shepherd.toml"))
+    assert named in message
+    assert caught.value.exit_status == 2
+
+
+def test_unknown_key_is_answered_with_the_known_ones(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="compress, keep_states, partition_rows, segment_bytes"):
+        configure(tmp_path, "[store]\nsegments = 1\n")
+
+
+def test_file_that_is_not_utf8_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "shepherd.toml").write_bytes(b"[identity]\nname = '\xff'\n")
+    with pytest.raises(ConfigError, match="cannot be read"):
+        load(tmp_path)
+
+
+def test_directory_in_place_of_the_file_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "shepherd.toml").mkdir()
+    with pytest.raises(ConfigError, match="cannot be read"):
+        load(tmp_path)
+
+
+def test_given_directory_beats_environment_beats_default(monkeypatch: pytest.MonkeyPatch) -> None:
+    for find, variable, default in ((find_db, "SHEPHERD_DB", "db"), (find_cf, "SHEPHERD_CF", "cf")):
+        monkeypatch.delenv(variable, raising=False)
+        assert find(None) == Path(default)
+        monkeypatch.setenv(variable, "elsewhere")
+        assert find(None) == Path("elsewhere")
+        assert find(Path("here")) == Path("here")
