@@ -1,0 +1,144 @@
+"""Contrib blocks: newly found URLs, keys first and texts last (docs/formats.md).
+
+Merge reads keys and names; only record expands the texts, in one scan.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Final
+
+import lz4.block
+import numpy as np
+
+from shepherd.errors import Corruption
+from shepherd.formats.check import Bytes, raw
+from shepherd.formats.tables import U8, U16, U32, U64, Array
+
+HEAD: Final = struct.Struct("<IIIIIIQ")
+MAX_TEXT: Final = 1 << 28
+
+
+@dataclass(frozen=True)
+class Block:
+    """`texts[i]` is the path and query of record i; its site's name stands in `names`, at the place of site[i] in `sites`."""
+
+    norm: U64
+    path: U64
+    site: U64
+    lastmod: U32
+    parent: U32
+    parent_weight: U16
+    flags: U16
+    section: U8
+    texts: list[bytes]
+    sites: U64
+    norms: U64
+    names: list[bytes]
+    parents_site: U64
+    parents_path: U64
+    filter_version: int
+
+    def __len__(self) -> int:
+        return len(self.norm)
+
+
+_KEYS: Final = (("norm", "<u8"), ("path", "<u8"), ("site", "<u8"), ("lastmod", "<u4"), ("parent", "<u4"))
+_REST: Final = (("parent_weight", "<u2"), ("flags", "<u2"), ("text_bytes", "<u2"))
+
+
+def encode(block: Block) -> bytes:
+    text = b"".join(block.texts)
+    packed = lz4.block.compress(text, store_size=False)
+    squeezed = len(packed) < len(text)
+    stored = packed if squeezed else text
+    sizes = (len(block), len(block.sites), len(block.parents_site), int(squeezed), len(text), len(stored))
+    lengths = {"text_bytes": np.array([len(t) for t in block.texts], "<u2")}
+    columns: list[Array] = [np.asarray(getattr(block, name), dtype) for name, dtype in _KEYS]
+    columns += [np.asarray(lengths[n] if n in lengths else getattr(block, n), dtype) for n, dtype in _REST]
+    columns.append(np.asarray(block.section, "u1"))
+    tail: list[Array] = [np.asarray(a, "<u8") for a in (block.sites, block.norms)]
+    parents: list[Array] = [np.asarray(a, "<u8") for a in (block.parents_site, block.parents_path)]
+    return b"".join(
+        (
+            HEAD.pack(*sizes, block.filter_version),
+            *map(raw, columns),
+            *map(raw, tail),
+            raw(np.array([len(n) for n in block.names], "<u2")),
+            *block.names,
+            *map(raw, parents),
+            stored,
+        )
+    )
+
+
+class _Cursor:
+    """Takes arrays off the front of a payload; running over the end is Corruption."""
+
+    def __init__(self, data: Bytes, at: int) -> None:
+        self.view, self.at = memoryview(data), at
+
+    def take(self, count: int, dtype: str) -> Array:
+        size = np.dtype(dtype).itemsize * count
+        return np.frombuffer(self.bytes(size), dtype)
+
+    def bytes(self, size: int) -> memoryview:
+        if self.at + size > len(self.view):
+            raise Corruption("a contrib block is shorter than it says")
+        self.at += size
+        return self.view[self.at - size : self.at]
+
+
+def decode(payload: Bytes, with_texts: bool = True) -> Block:
+    """The block in a frame's payload. Without texts, `texts` is empty and nothing is expanded."""
+    if len(payload) < HEAD.size:
+        raise Corruption("a contrib block has no header")
+    n, m, k, squeezed, plain_bytes, stored_bytes, version = HEAD.unpack_from(payload, 0)
+    if plain_bytes > MAX_TEXT:
+        raise Corruption(f"a contrib block claims {plain_bytes} bytes of text")
+    cursor = _Cursor(payload, HEAD.size)
+    keys = {name: cursor.take(n, dtype) for name, dtype in (*_KEYS, *_REST)}
+    text_bytes = keys.pop("text_bytes")
+    section = cursor.take(n, "u1")
+    sites, norms = cursor.take(m, "<u8"), cursor.take(m, "<u8")
+    name_bytes = cursor.take(m, "<u2")
+    names = _split(cursor.bytes(int(name_bytes.sum(dtype=np.uint64))), name_bytes)
+    parents_site, parents_path = cursor.take(k, "<u8"), cursor.take(k, "<u8")
+    stored = cursor.bytes(stored_bytes)
+    if cursor.at != len(payload) or int(text_bytes.sum(dtype=np.uint64)) != plain_bytes:
+        raise Corruption("a contrib block's lengths do not add up")
+    if n and int(keys["parent"].max()) >= k:
+        raise Corruption("a contrib record names a parent that is not in its block")
+    if not np.isin(keys["site"], sites).all():
+        raise Corruption("a contrib record names a site that is not in its block")
+    texts = _split(_expand(stored, squeezed, plain_bytes), text_bytes) if with_texts else []
+    return Block(
+        **keys,
+        section=section,
+        texts=texts,
+        sites=sites,
+        norms=norms,
+        names=names,
+        parents_site=parents_site,
+        parents_path=parents_path,
+        filter_version=version,
+    )
+
+
+def _expand(stored: memoryview, squeezed: int, plain_bytes: int) -> memoryview:
+    if not squeezed:
+        return stored
+    try:
+        text = lz4.block.decompress(stored, uncompressed_size=plain_bytes)
+    except lz4.block.LZ4BlockError as error:
+        raise Corruption(f"the texts of a contrib block do not expand: {error}") from error
+    if len(text) != plain_bytes:
+        raise Corruption("the texts of a contrib block are shorter than it says")
+    return memoryview(text)
+
+
+def _split(text: memoryview, lengths: Array) -> list[bytes]:
+    whole, cuts = bytes(text), [0, *np.cumsum(lengths, dtype=np.int64).tolist()]
+    return [whole[a:b] for a, b in pairwise(cuts)]

@@ -1,0 +1,94 @@
+"""The control file: the one text that says what a state directory is and what is in it (docs/formats.md)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Final
+
+from shepherd.errors import Corruption, UsageError
+from shepherd.formats.check import check64
+from shepherd.formats.tables import FORMAT_VERSION
+
+CLOSED: Final = "closed"
+PHASES: Final = ("feedback", "reap", "merged", "equiv", "selected", CLOSED)
+_TITLE: Final = "shepherd-control"
+
+
+@dataclass(frozen=True)
+class FileEntry:
+    length: int
+    check: int
+
+
+@dataclass(frozen=True)
+class Control:
+    phase: str
+    state: int
+    parent: str
+    now: int
+    key: bytes
+    filter: int
+    segments: int  # next free segment number
+    contribs: int  # next free contrib and journal number
+    applied: tuple[str, ...] = ()
+    files: dict[str, FileEntry] = field(default_factory=dict)
+
+    def pack(self) -> bytes:
+        lines = [
+            f"{_TITLE} {FORMAT_VERSION}",
+            f"phase {self.phase}",
+            f"state {self.state}",
+            f"parent {self.parent}",
+            f"now {self.now}",
+            f"key {self.key.hex()}",
+            f"filter {self.filter:016x}",
+            f"segments {self.segments}",
+            f"contribs {self.contribs}",
+            *(f"applied {name}" for name in sorted(self.applied)),
+            *(f"file {path} {entry.length} {entry.check:016x}" for path, entry in sorted(self.files.items())),
+        ]
+        text = "".join(f"{line}\n" for line in lines).encode()
+        return text + f"check {check64(text):016x}\n".encode()
+
+
+def parse_control(data: bytes, where: str) -> Control:
+    """Parse and verify; a newer version is a UsageError that says so, anything else unreadable is Corruption."""
+    body, mark, last = data.rpartition(b"check ")
+    if data.startswith(_TITLE.encode()) and not data.startswith(f"{_TITLE} {FORMAT_VERSION}\n".encode()):
+        version = data[len(_TITLE) : 60].split(b"\n")[0].decode("ascii", "replace").strip()
+        raise UsageError(f"{where}: format version {version}; this program reads version {FORMAT_VERSION}: use a newer Shepherd")
+    if not mark or last.strip() != f"{check64(body):016x}".encode() or not last.endswith(b"\n"):
+        raise Corruption(f"{where}: the control file is damaged or cut off")
+    try:
+        return _read(body.decode("ascii"))
+    except (KeyError, ValueError, IndexError) as error:
+        raise Corruption(f"{where}: the control file checks but cannot be read: {error!r}") from error
+
+
+def _read(text: str) -> Control:
+    single: dict[str, str] = {}
+    applied: list[str] = []
+    files: dict[str, FileEntry] = {}
+    for line in text.splitlines():
+        key, _, value = line.partition(" ")
+        if key == "file":
+            path, length, check = value.rsplit(" ", 2)
+            files[path] = FileEntry(int(length), int(check, 16))
+        elif key == "applied":
+            applied.append(value)
+        else:
+            single[key] = value
+    if single["phase"] not in PHASES:
+        raise ValueError(f"unknown phase {single['phase']!r}")
+    return Control(
+        phase=single["phase"],
+        state=int(single["state"]),
+        parent=single["parent"],
+        now=int(single["now"]),
+        key=bytes.fromhex(single["key"]),
+        filter=int(single["filter"], 16),
+        segments=int(single["segments"]),
+        contribs=int(single["contribs"]),
+        applied=tuple(applied),
+        files=files,
+    )
