@@ -1,0 +1,275 @@
+"""The database directory: find states, lock, lease, build, delete. Start reading the store here.
+
+with Database(path).writing("shep-merge") as writer:       # one writer at a time, leftovers tidied
+    parent = writer.furthest()
+    builder = writer.build(parent, StateName(parent.number + 1, "merged"), now)
+    ...
+    writer.publish(builder, report)
+
+with Database(path).reading("shep list", now) as state:    # a leased, closed state
+    ...
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import itertools
+import logging
+import os
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from shepherd.errors import Corruption, IoFailed, RecoveryNeeded, UsageError
+from shepherd.formats import tables
+from shepherd.formats.control import CLOSED, Control
+from shepherd.store import fsio, names
+from shepherd.store.inbox import Inbox
+from shepherd.store.lease import Lease, Leases
+from shepherd.store.names import StateName
+from shepherd.store.state import Builder, State
+
+READ_LEASE_S = 86_400  # of a program that reads; it gives the lease back when it ends
+READ_ONLY = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOENT)  # the last: a copy without its empty directories
+_LOG = logging.getLogger(__name__)
+_COUNTER = itertools.count(1)  # of this process, whatever number of Database objects it has
+
+
+class Database:
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        if not (path / names.STATES).is_dir():
+            raise UsageError(f"{path}: no database here; make one with `shep-init --db {path}`")
+        self.inbox = Inbox(path / names.INBOX)
+        self.leases = Leases(path / names.LEASES)
+
+    @property
+    def states_path(self) -> Path:
+        return self.path / names.STATES
+
+    @property
+    def log_path(self) -> Path:
+        return self.path / names.LOGS
+
+    def states(self) -> list[StateName]:
+        """Every finished directory, the furthest last."""
+        parsed = (names.parse_state(entry) for entry in os.listdir(self.states_path))
+        return sorted((name for name in parsed if name is not None), key=lambda n: n.order)
+
+    def open(self, name: StateName) -> State:
+        return State(self.states_path / str(name))
+
+    def furthest(self) -> State:
+        """The finished directory that is furthest along."""
+        found = self.states()
+        if not found:
+            raise RecoveryNeeded(f"{self.states_path}: no state is there; run shep-recover")
+        return self.open(found[-1])
+
+    def closed(self, number: int | None = None) -> State:
+        """A closed state: the newest, or the one with this number."""
+        found = [n for n in self.states() if n.closed]
+        if number is not None:
+            if StateName(number, CLOSED) not in found:
+                have = ", ".join(str(n.number) for n in found)
+                raise UsageError(f"no closed state {number}; there are {have}")
+            return self.open(StateName(number, CLOSED))
+        if not found:
+            raise RecoveryNeeded(f"{self.states_path}: no closed state is there; run shep-recover")
+        return self.open(found[-1])
+
+    def new_item_name(self, now_ms: int) -> str:
+        """A fresh name for an inbox item or lease."""
+        return names.item(now_ms, socket.gethostname(), os.getpid(), next(_COUNTER))
+
+    # --- readers
+
+    def lease(self, number: int | None, owner: str, purpose: str, now_ms: int, seconds: int) -> Lease:
+        """Claim a closed state until now + seconds."""
+        with self.leases.locked():
+            state = self.closed(number)
+            lease = Lease(self.new_item_name(now_ms), state.number, owner, purpose, os.getpid(), now_ms // 1000 + seconds)
+            self.leases.write(lease)
+        return lease
+
+    @contextlib.contextmanager
+    def reading(self, purpose: str, now_ms: int, number: int | None = None) -> Iterator[State]:
+        """A closed state, leased for as long as the block runs; unleased where we may only read."""
+        lease = self._lease_if_writable(number, purpose, now_ms)
+        try:
+            yield self.closed(lease.state if lease else number)
+        finally:
+            if lease:
+                self.leases.remove(lease)
+
+    def _lease_if_writable(self, number: int | None, purpose: str, now_ms: int) -> Lease | None:
+        try:
+            return self.lease(number, f"{os.getuid()}@{socket.gethostname()}", purpose, now_ms, READ_LEASE_S)
+        except IoFailed as error:
+            cause = error.__cause__
+            if not isinstance(cause, OSError) or cause.errno not in READ_ONLY:
+                raise
+            where = self.leases.directory
+            _LOG.warning("%s: %s, so this reads without a lease; a cycle may delete the state meanwhile", where, cause.strerror)
+            return None
+
+    # --- the writer
+
+    @contextlib.contextmanager
+    def writing(self, what: str, inherited: int | None = None, tidy: bool = True) -> Iterator[Writer]:
+        """The lock of the one writer of states; leftovers of a killed one are tidied first (but shep-recover looks first)."""
+        path = self.path / names.LOCK
+        held = fsio.lock(path, what) if inherited is None else fsio.adopt_lock(inherited, path)
+        try:
+            writer = Writer(self)
+            if tidy:
+                writer.tidy()
+            yield writer
+        finally:
+            held.release()
+
+
+class Writer:
+    """What only the holder of the lock may do."""
+
+    def __init__(self, database: Database) -> None:
+        self.database = database
+
+    def furthest(self) -> State:
+        return self.database.furthest()
+
+    def tidy(self) -> list[str]:
+        """Remove what killed programs left: directories half built, half deleted, or already superseded."""
+        root, done = self.database.states_path, []
+        for entry in sorted(os.listdir(root)):
+            if names.is_leftover(entry):
+                fsio.remove_tree(root / entry)
+                done.append(entry)
+        fsio.sync_directory(root)  # the rename of a phase that was killed right after it counts from here on
+        for name in self.database.states()[:-1]:
+            if not name.closed:
+                _must_supersede(self.database.furthest(), name)
+                self.delete(name)
+                done.append(str(name))
+        closed = [name for name in self.database.states() if name.closed]
+        if closed:
+            self.database.inbox.remove(self.database.open(closed[-1]).control.applied)
+        return done
+
+    def build(self, parent: State, name: StateName, now: int) -> Builder:
+        """Begin a directory. The names of inbox items that are gone from the inbox need no remembering any more."""
+        still = {item.name for item in self.database.inbox.items()}
+        control = Control(
+            phase=name.phase,
+            state=name.number,
+            parent=str(parent.name),
+            now=now,
+            key=parent.control.key,
+            filter=parent.control.filter,
+            segments=parent.control.segments,
+            contribs=parent.control.contribs,
+            applied=tuple(a for a in parent.control.applied if a in still),
+        )
+        return Builder(self.database.states_path, name, control, parent)
+
+    def publish(self, builder: Builder, report: dict[str, Any]) -> State:
+        """Commit, then remove what the commit made superfluous."""
+        state = builder.publish(report)
+        if builder.parent is not None and not builder.parent.name.closed:
+            self.delete(builder.parent.name)
+        if state.name.closed:  # until then the requests are still needed: an unfinished directory may be lost and made again
+            self.database.inbox.remove(state.control.applied)
+        return state
+
+    def prune(self, keep: int, now: int) -> list[int]:
+        """Delete closed states beyond the newest `keep`, except leased ones."""
+        deleted = []
+        with self.database.leases.locked():
+            self.database.leases.remove_expired(now)
+            held = self.database.leases.held(now)
+            closed = [n for n in self.database.states() if n.closed]
+            for name in closed[: -max(keep, 1)]:
+                if name.number not in held:
+                    fsio.rename(self.database.states_path / str(name), self.database.states_path / names.gone(name))
+                    deleted.append(name)
+        for name in deleted:  # out of sight already: the slow part needs no lock
+            fsio.remove_tree(self.database.states_path / names.gone(name))
+        return [name.number for name in deleted]
+
+    def delete(self, name: StateName) -> None:
+        """Delete a finished directory. Readers hold closed states only, so for those use `prune`."""
+        root = self.database.states_path
+        fsio.rename(root / str(name), root / names.gone(name))
+        fsio.remove_tree(root / names.gone(name))
+
+
+def _must_supersede(state: State, name: StateName) -> None:
+    """Only what a state was made from may go because of it, and only if the state is complete."""
+    if state.control.parent != str(name):
+        raise RecoveryNeeded(
+            f"{state.path}: {name} stands beside it, and neither was made from the other; move away the wrong one"
+        )
+    for path, entry in state.control.files.items():
+        file = state.path / path
+        if not file.exists() or file.stat().st_size != entry.length:
+            raise Corruption(f"{file}: missing or not {entry.length} bytes long; shep-check lists all damage")
+
+
+def create(path: Path, key: bytes, now: int, filter_version: int) -> State:
+    """A new database with one empty closed state, number 1. The state directory's rename comes last: half made is not made."""
+    building = path / f".{names.STATES}.tmp"
+    refuse_foreign(path)
+    _probe(path)
+    if building.exists():
+        fsio.remove_tree(building)
+    for directory in (names.INBOX, names.LEASES, names.LOGS):
+        if not (path / directory).exists():
+            fsio.make_directory(path / directory)
+    fsio.make_directory(building)
+    name = StateName(1, CLOSED)
+    control = Control(CLOSED, 1, "-", now, key, filter_version, segments=1, contribs=1)
+    builder = Builder(building, name, control, None)
+    for table, columns in tables.TABLES.items():
+        builder.write_table(table, tables.empty(columns))
+    builder.write_site_names([])
+    builder.publish({"phase": "init"})
+    fsio.rename(building, path / names.STATES)
+    return State(path / names.STATES / str(name))
+
+
+def refuse_foreign(path: Path) -> None:
+    """A new database needs a place with nothing but a README, its own configuration, or what a killed init left behind."""
+    if not path.exists():
+        return
+    for entry in sorted(os.listdir(path)):
+        ours = entry in (names.INBOX, names.LEASES, names.LOGS) and not os.listdir(path / entry)
+        if (
+            not ours
+            and entry not in ("README.md", ".gitignore", names.OWN_CF, f".{names.STATES}.tmp")
+            and not entry.startswith(".probe-")
+        ):
+            raise UsageError(f"{path}: not empty ({entry} is there); give --db an empty or new directory")
+
+
+def _probe(path: Path) -> None:
+    """A file system that cannot link, rename directories, sync directories and lock is no place for a database."""
+    try:
+        for directory in reversed([path, *path.absolute().parents]):
+            if not directory.exists():
+                fsio.make_directory(directory)
+        for old in path.glob(".probe-*"):
+            fsio.remove_tree(old)
+        trial = path / f".probe-{os.getpid()}"
+        fsio.make_directory(trial)
+        fsio.write_file(trial / "a", b"a")
+        fsio.link(trial / "a", trial / "b")
+        fsio.make_directory(trial / "d.tmp")
+        fsio.rename(trial / "d.tmp", trial / "d")
+        fsio.lock(trial / names.LOCK, "probe").release()
+        fsio.remove_tree(trial)
+    except Exception as error:
+        raise UsageError(
+            f"{path}: this file system will not do ({error}); Shepherd needs hard links, renames, syncs and locks"
+        ) from error

@@ -1,0 +1,218 @@
+"""A harvest: what one dispatcher gathered, and the checkpoints that bound what a crash can cost.
+
+Files: seg.* (buckets), journal, contrib, checkpoints. A checkpoint is appended only after everything it names is durable; so
+rolling back to the newest one that checks loses exactly what came after it, and nothing else.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from shepherd.errors import Corruption, RecoveryNeeded
+from shepherd.formats import contrib, frame
+from shepherd.formats.check import Bytes
+from shepherd.formats.checkpoint import Checkpoint, Mark, unpack_checkpoint
+from shepherd.formats.frame import FrameKind
+from shepherd.formats.tables import JOURNAL, Records
+from shepherd.store import fsio, logs, names
+from shepherd.store.objects import Objects, SegmentWriter
+
+_EMPTY = Checkpoint(0, 0, Mark(0, 0), Mark(0, 0), ())
+JOURNAL_FLUSH = 4096  # records per frame, at most
+
+
+@dataclass(frozen=True)
+class Found:
+    """What the checkpoint log of a harvest directory says."""
+
+    checkpoint: Checkpoint
+    log_bytes: int  # of the checkpoint log up to and including it
+    ended: bool
+    damage: str = ""  # what was durable once, and is so no more: a crash alone never does that
+
+
+def inspect(path: Path) -> Found:
+    """The newest checkpoint whose files are as it says; the empty one where there is none.
+
+    A torn tail behind it is what a crash leaves. A checkpoint that is whole but does not hold, or one behind a frame that is not
+    whole, is damage: it was written after all it names was durable.
+    """
+    log = path / names.CHECKPOINTS
+    found, damage, end = Found(_EMPTY, 0, False), "", 0
+    if not log.exists():
+        return found
+    data = logs.mapped(log)
+    for one in frame.frames(data):
+        end = one.end
+        point = unpack_checkpoint(one.payload)
+        broken = _broken(path, point)
+        if broken:
+            damage = f"{broken} is not as checkpoint {point.sequence} says"
+        else:
+            found, damage = Found(point, one.end, one.kind == FrameKind.END), ""
+    if _frame_behind(data, end):
+        damage = f"{names.CHECKPOINTS} is damaged at {end}"
+    return replace(found, damage=damage)
+
+
+def _broken(path: Path, point: Checkpoint) -> str:
+    """The first file that is not as the checkpoint says, or nothing."""
+    files = [(names.JOURNAL, point.journal), (names.CONTRIB, point.contrib)]
+    files += [(names.local_segment(i + 1), wanted) for i, wanted in enumerate(point.segments)]
+    return next((name for name, wanted in files if logs.mark(path / name, wanted.length) != wanted), "")
+
+
+def _frame_behind(data: memoryview, end: int) -> bool:
+    """Whether a whole frame stands behind the place where none begins: a torn append leaves nothing behind it."""
+    rest = bytes(data[end:])
+    at = rest.find(frame.MAGIC, 1)
+    while at > 0:
+        if frame.read_frame(rest, at) is not None:
+            return True
+        at = rest.find(frame.MAGIC, at + 1)
+    return False
+
+
+def rollback(path: Path, accept_loss: bool = False) -> Found:
+    """Cut every file back to the newest checkpoint that holds. Safe to repeat, safe to kill anywhere.
+
+    The checkpoint log is cut first: a checkpoint must never name bytes that are gone. What was durable is given up only if the
+    caller accepts that: shep-recover, which says so.
+    """
+    found = inspect(path)
+    if found.damage and not accept_loss:
+        raise RecoveryNeeded(f"{path}: {found.damage}; shep-recover goes back to checkpoint {found.checkpoint.sequence}")
+    for name in (names.CHECKPOINTS, names.JOURNAL, names.CONTRIB):
+        if not (path / name).exists():  # killed while the harvest was being made
+            logs.LogWriter(path / name).file.close()
+    fsio.truncate(path / names.CHECKPOINTS, found.log_bytes)
+    fsio.truncate(path / names.JOURNAL, found.checkpoint.journal.length)
+    fsio.truncate(path / names.CONTRIB, found.checkpoint.contrib.length)
+    for entry in sorted(path.iterdir()):
+        number = names.parse_local_segment(entry.name)
+        if number is None:
+            continue
+        if number <= len(found.checkpoint.segments):
+            fsio.truncate(entry, found.checkpoint.segments[number - 1].length)
+        else:
+            fsio.unlink(entry)
+    fsio.sync_directory(path)
+    return found
+
+
+class Harvest:
+    """A harvest that is being written. Only one program at a time: its lock says which."""
+
+    def __init__(self, path: Path, segment_bytes: int) -> None:
+        """Begin the harvest at `path`, or roll back and continue the one that is there."""
+        self.path = path
+        self.resumed = path.exists()
+        if not self.resumed:
+            fsio.make_directory(path)
+        self._lock = fsio.lock(path / names.LOCK, "a dispatcher")
+        found = rollback(path)
+        if found.ended:
+            self._lock.release()
+            raise ValueError(f"{path}: this harvest has ended")
+        self._sequence = found.checkpoint.sequence
+        self._journal = logs.LogWriter(path / names.JOURNAL, found.checkpoint.journal.length)
+        self._contrib = logs.LogWriter(path / names.CONTRIB, found.checkpoint.contrib.length)
+        self._checkpoints = logs.LogWriter(path / names.CHECKPOINTS, found.log_bytes)
+        self._segments = SegmentWriter(path, names.local_segment, len(found.checkpoint.segments) + 1, segment_bytes)
+        self._marks = list(found.checkpoint.segments)
+        self._records: list[bytes] = []
+        self.objects = Objects(path, names.local_segment)
+        self.stored_bytes = sum(m.length for m in self._marks)
+
+    def journalled(self) -> Records:
+        """What was journalled before this run: the plan rows that need no second visit."""
+        return read_journal(self.path)
+
+    def store(self, data: bytes) -> int:
+        """Append a bucket; its oid inside this harvest."""
+        self.stored_bytes += len(data)
+        return self._segments.append(data)
+
+    def journal(self, record: bytes) -> None:
+        """Append one journal record (its 128 bytes)."""
+        self._records.append(record)
+        if len(self._records) >= JOURNAL_FLUSH:
+            self._flush_journal()
+
+    def contribute(self, records: int, block: Bytes) -> None:
+        self._contrib.append(FrameKind.CONTRIB, records, block)
+
+    def checkpoint(self, time_ms: int) -> None:
+        """Make everything so far durable, then say so."""
+        self._write_point(FrameKind.CHECKPOINT, time_ms)
+
+    def end(self, time_ms: int) -> None:
+        """The last checkpoint of a harvest that ended in good order."""
+        self._write_point(FrameKind.END, time_ms)
+        self.close()
+
+    def close(self) -> None:
+        """Let go; what came after the last checkpoint is not kept."""
+        for file in (self._journal.file, self._contrib.file, self._checkpoints.file, self._segments):
+            file.close()
+        self.objects.close()
+        self._lock.release()
+
+    def _flush_journal(self) -> None:
+        self._journal.append_records(FrameKind.JOURNAL, np.frombuffer(b"".join(self._records), JOURNAL))
+        self._records.clear()
+
+    def _write_point(self, kind: FrameKind, time_ms: int) -> None:
+        self._flush_journal()
+        self._segments.sync()
+        self._journal.file.sync()
+        self._contrib.file.sync()
+        known = len(self._marks)
+        for number in range(max(known, 1), self._segments.next):  # the last known one may have grown
+            path = self.path / names.local_segment(number)
+            self._marks[number - 1 :] = [_mark(path, path.stat().st_size)]
+        if len(self._marks) > known or self._sequence == 0:
+            fsio.sync_directory(self.path)  # the names of new segments, too, must survive
+        self._sequence += 1
+        point = Checkpoint(
+            self._sequence,
+            time_ms,
+            _mark(self._journal.file.path, self._journal.file.length),
+            _mark(self._contrib.file.path, self._contrib.file.length),
+            tuple(self._marks),
+        )
+        self._checkpoints.append(kind, 1, point.pack())
+        self._checkpoints.file.sync()
+
+
+def verify(path: Path) -> None:
+    """Read every frame and bucket up to the last checkpoint; Corruption names the first that is damaged."""
+    found = inspect(path)
+    if found.damage:
+        raise Corruption(f"{path}: {found.damage}")
+    point, objects = found.checkpoint, Objects(path, names.local_segment)
+    try:
+        for _frame in logs.read_frames(path / names.JOURNAL, point.journal.length):
+            pass
+        for one in logs.read_frames(path / names.CONTRIB, point.contrib.length):
+            contrib.decode(one.payload)
+        for number, segment in enumerate(point.segments, 1):
+            for oid, _header in objects.scan(number, segment.length):
+                objects.get(oid)
+    finally:
+        objects.close()
+
+
+def _mark(path: Path, length: int) -> Mark:
+    found = logs.mark(path, length)
+    if found is None:
+        raise Corruption(f"{path}: shorter than the {length} bytes written to it")
+    return found
+
+
+def read_journal(path: Path) -> Records:
+    """The journal of a harvest directory that has been rolled back or has ended."""
+    return logs.read_records(path / names.JOURNAL, FrameKind.JOURNAL, JOURNAL)

@@ -1,0 +1,59 @@
+"""The inbox: where anyone leaves requests, complete, by a rename, without the lock.
+
+An item is taken exactly once: the phase that applies it lists its name in `control`, publishes, and only then removes the file;
+an item that the newest chain of states already names is removed without being applied again.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from shepherd.store import fsio, names
+
+
+@dataclass(frozen=True)
+class Item:
+    name: str
+    path: Path
+
+    def lines(self) -> list[tuple[int, str]]:
+        """Line number and text of each line that is not blank."""
+        text = self.path.read_bytes().decode("utf-8", "replace")
+        return [(number, line) for number, line in enumerate(text.splitlines(), 1) if line.strip()]
+
+
+class Inbox:
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+
+    def drop(self, name: str, requests: Iterable[dict[str, Any]]) -> Path:
+        """Leave requests; when this returns they are durable and will be taken by the next merge."""
+        path = self.directory / f"{name}.req"
+        fsio.replace_file(path, b"".join(json.dumps(r, sort_keys=True).encode() + b"\n" for r in requests))
+        return path
+
+    def items(self) -> list[Item]:
+        """Complete items, oldest first."""
+        found = []
+        for path in sorted(self.directory.iterdir()):
+            item = names.parse_item(path.name)
+            if item is not None and item[1] == "req" and path.is_file():
+                found.append(Item(item[0], path))
+        return found
+
+    def waiting(self, applied: Iterable[str]) -> list[Item]:
+        """Items that this chain of states has not taken yet."""
+        taken = set(applied)
+        return [item for item in self.items() if item.name not in taken]
+
+    def remove(self, applied: Iterable[str]) -> None:
+        """Remove items that a published state names."""
+        taken = set(applied)
+        for item in self.items():
+            if item.name in taken:
+                fsio.unlink(item.path)
+        fsio.sync_directory(self.directory)

@@ -1,0 +1,70 @@
+"""Leases: a reader's claim on a state, so that nobody deletes it under the reader's hands.
+
+Taking one, and a deleter's look and rename, happen under a short flock on lease/lock.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from shepherd.store import fsio, names
+
+
+@dataclass(frozen=True)
+class Lease:
+    name: str
+    state: int
+    owner: str
+    purpose: str
+    pid: int
+    expires: int  # seconds since 1970
+
+
+class Leases:
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+
+    @contextlib.contextmanager
+    def locked(self) -> Iterator[None]:
+        held = fsio.lock(self.directory / names.LOCK, "a reader or deleter", wait=True)
+        try:
+            yield
+        finally:
+            held.release()
+
+    def all(self) -> list[Lease]:
+        """Every lease that can be read. One that cannot is not ours: a lease is put in place whole."""
+        found = (_read(path) for path in sorted(self.directory.glob("*.lease")))
+        return [lease for lease in found if lease is not None]
+
+    def held(self, now: int) -> set[int]:
+        """The numbers of the states that may not be deleted."""
+        return {lease.state for lease in self.all() if lease.expires > now}
+
+    def write(self, lease: Lease) -> None:
+        fields = asdict(lease)
+        name = fields.pop("name")
+        fsio.replace_file(self.directory / f"{name}.lease", json.dumps(fields, sort_keys=True).encode() + b"\n")
+
+    def remove(self, lease: Lease) -> None:
+        fsio.unlink(self.directory / f"{lease.name}.lease")
+
+    def remove_expired(self, now: int) -> None:
+        for lease in self.all():
+            if lease.expires <= now:
+                self.remove(lease)
+
+
+def _read(path: Path) -> Lease | None:
+    item = names.parse_item(path.name)
+    try:
+        fields = json.loads(path.read_bytes())
+        lease = Lease(name=item[0] if item else "", **fields)
+    except (OSError, ValueError, TypeError):
+        return None
+    numbers = (lease.state, lease.pid, lease.expires)
+    return lease if item and all(type(number) is int for number in numbers) else None

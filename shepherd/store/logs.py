@@ -1,0 +1,78 @@
+"""Framed logs: written frame by frame, read up to the first frame that does not check."""
+
+from __future__ import annotations
+
+import mmap
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+
+from shepherd.errors import Corruption
+from shepherd.formats import frame
+from shepherd.formats.check import Bytes, check64, raw
+from shepherd.formats.checkpoint import TAIL, Mark
+from shepherd.formats.frame import Frame, FrameKind
+from shepherd.formats.tables import Records
+from shepherd.store import fsio
+
+
+class LogWriter:
+    """Appends frames to one file."""
+
+    def __init__(self, path: Path, length: int | None = None) -> None:
+        self.file = fsio.AppendFile(path, length)
+
+    def append(self, kind: FrameKind, records: int, payload: Bytes) -> None:
+        self.file.write(frame.pack_frame(kind, records, payload))
+
+    def append_records(self, kind: FrameKind, records: Records) -> None:
+        if len(records):
+            self.append(kind, len(records), raw(records))
+
+
+def mapped(path: Path) -> memoryview:
+    """The bytes of a file, mapped."""
+    try:
+        with path.open("rb") as file:
+            if not path.stat().st_size:
+                return memoryview(b"")
+            return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+    except FileNotFoundError:
+        raise Corruption(f"{path}: the file is missing") from None
+
+
+def read_frames(path: Path, length: int | None = None) -> Iterator[Frame]:
+    """Every frame of a sealed log, or of the first `length` bytes of a growing one; what is not a frame is Corruption."""
+    data = mapped(path)[:length]
+    end = 0
+    for one in frame.frames(data):
+        end = one.end
+        yield one
+    if end != len(data):
+        raise Corruption(f"{path} at {end}: no whole frame begins here")
+
+
+def records_of(frames: Iterator[Frame], kind: FrameKind, dtype: np.dtype[np.void]) -> Iterator[Records]:
+    """The fixed-width records of each frame."""
+    for one in frames:
+        if one.kind != kind or len(one.payload) != one.records * dtype.itemsize:
+            raise Corruption(f"a frame at {one.offset} is not of {one.records} records of kind {kind.name.lower()}")
+        yield np.frombuffer(one.payload, dtype)
+
+
+def read_records(path: Path, kind: FrameKind, dtype: np.dtype[np.void]) -> Records:
+    """All records of a sealed log."""
+    parts = list(records_of(read_frames(path), kind, dtype))
+    return np.concatenate(parts) if parts else np.zeros(0, dtype)
+
+
+def mark(path: Path, length: int) -> Mark | None:
+    """The mark of a file's first `length` bytes, or None where it is shorter than that."""
+    try:
+        with path.open("rb") as file:
+            file.seek(max(0, length - TAIL))
+            tail = file.read(min(length, TAIL))
+    except FileNotFoundError:
+        return None
+    return Mark(length, check64(tail)) if len(tail) == min(length, TAIL) else None

@@ -1,0 +1,136 @@
+"""Every file name the database may contain is built and parsed here. A name that does not parse is not ours.
+
+Recovery and deletion hang on this: they touch nothing that this module does not recognise.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Final
+
+from shepherd.formats.control import CLOSED, PHASES
+from shepherd.formats.tables import TABLES
+
+LOCK: Final = "lock"
+STATES: Final = "state"
+INBOX: Final = "inbox"
+LEASES: Final = "lease"
+LOGS: Final = "log"
+OWN_CF: Final = "cf"
+TOP: Final = (LOCK, STATES, INBOX, LEASES, LOGS, OWN_CF, "README.md")
+
+CONTROL: Final = "control"
+REPORT: Final = "report.json"
+PLAN: Final = "plan"
+OBJECTS: Final = "objects"
+HARVESTS: Final = "harvest"
+NAMES: Final = "names"  # of the sites
+CHECK: Final = ".check"
+JOURNAL: Final = "journal"
+CONTRIB: Final = "contrib"
+CHECKPOINTS: Final = "checkpoints"
+
+_SUFFIXES: Final = "|".join(p for p in PHASES if p != CLOSED)
+_STATE: Final = re.compile(rf"([0-9]{{6,}})(?:\.({_SUFFIXES}))?")
+_TMP: Final = re.compile(r"[0-9]{6,}\.tmp")
+_NUMBERED: Final = re.compile(r"(contrib|journal)\.([0-9]{8,})")
+_SEGMENT: Final = re.compile(r"[0-9]{8,}")
+_LOCAL_SEGMENT: Final = re.compile(r"seg\.([0-9]{8,})")
+_ITEM: Final = re.compile(r"([0-9]+-[A-Za-z0-9_.-]+-[0-9]+-[0-9]+)\.(req|lease)")
+_HARVEST: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
+
+# The furthest directory of a number is the one that counts; plan..cork and merge..record use different numbers.
+_ORDER: Final = {phase: place for place, phase in enumerate(PHASES)}
+
+
+@dataclass(frozen=True)
+class StateName:
+    number: int
+    phase: str
+
+    def __str__(self) -> str:
+        return f"{self.number:06d}" if self.phase == CLOSED else f"{self.number:06d}.{self.phase}"
+
+    @property
+    def closed(self) -> bool:
+        return self.phase == CLOSED
+
+    @property
+    def order(self) -> tuple[int, int]:
+        return self.number, _ORDER[self.phase]
+
+
+def parse_state(name: str) -> StateName | None:
+    match = _STATE.fullmatch(name)
+    found = StateName(int(match[1]), match[2] or CLOSED) if match else None
+    return found if str(found) == name else None  # 0000125 is not a name that we give
+
+
+def tmp(number: int) -> str:
+    return f"{number:06d}.tmp"
+
+
+def is_leftover(name: str) -> bool:
+    """A directory that was being built or deleted when its program died."""
+    return bool(_TMP.fullmatch(name)) or (name.endswith(".gone") and parse_state(name[:-5]) is not None)
+
+
+def gone(name: StateName) -> str:
+    return f"{name}.gone"
+
+
+def segment(number: int) -> str:
+    return f"{number:08d}"
+
+
+def parse_segment(name: str) -> int | None:
+    return int(name) if _SEGMENT.fullmatch(name) and segment(int(name)) == name else None
+
+
+def local_segment(number: int) -> str:
+    return f"seg.{number:08d}"
+
+
+def parse_local_segment(name: str) -> int | None:
+    match = _LOCAL_SEGMENT.fullmatch(name)
+    return int(match[1]) if match else None
+
+
+def contrib(number: int) -> str:
+    return f"contrib.{number:08d}"
+
+
+def journal(number: int) -> str:
+    return f"journal.{number:08d}"
+
+
+def parse_numbered(name: str) -> tuple[str, int] | None:
+    """`contrib.00000003` -> ("contrib", 3)."""
+    match = _NUMBERED.fullmatch(name)
+    return (match[1], int(match[2])) if match else None
+
+
+def item(time_ms: int, host: str, pid: int, counter: int) -> str:
+    """The name of an inbox item or lease: sorts by time, unique on every machine."""
+    return f"{time_ms:013d}-{re.sub(r'[^A-Za-z0-9_.-]', '_', host)}-{pid}-{counter}"
+
+
+def parse_item(name: str) -> tuple[str, str] | None:
+    """`NAME.req` -> (NAME, "req")."""
+    match = _ITEM.fullmatch(name)
+    return (match[1], match[2]) if match else None
+
+
+def is_harvest(name: str) -> bool:
+    return bool(_HARVEST.fullmatch(name))
+
+
+def known_in_state(path: str) -> bool:
+    """Whether a path inside a state directory is one that a control may name."""
+    first, _, rest = path.partition("/")
+    if first in TABLES:
+        return rest in TABLES[first] or (first == "sites" and rest == NAMES)
+    if first == OBJECTS:
+        return parse_segment(rest) is not None
+    return not rest and (first in (PLAN, REPORT) or parse_numbered(first) is not None)

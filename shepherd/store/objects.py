@@ -1,0 +1,129 @@
+"""Segments: the bucket file in pieces. Appended by one writer, sealed, then only read (docs/formats.md)."""
+
+from __future__ import annotations
+
+import os
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from shepherd.errors import Corruption
+from shepherd.formats import bucket
+from shepherd.formats.bucket import Bucket, Header
+from shepherd.formats.tables import CONTRIB_BIT, bucket_oid, split_oid
+from shepherd.store import fsio, names
+
+READ_AHEAD = 4096  # most attributes, and every thin bucket, come with the first read
+SCAN_BYTES = 1 << 22
+
+
+class SegmentWriter:
+    """Appends buckets to fresh segments, in batches; rolls to the next before one would pass its limit."""
+
+    def __init__(self, directory: Path, name_of: Callable[[int], str], first: int, limit: int) -> None:
+        self._directory, self._name_of, self._limit = directory, name_of, limit
+        self.next = first  # number of the next segment to be made
+        self._file: fsio.AppendFile | None = None
+        self._batch: list[bytes] = []
+        self._batch_bytes = 0
+
+    def append(self, data: bytes) -> int:
+        """The oid that the bucket will have. It is on disk after `flush`, durable after `sync`."""
+        if self._file is None or (self._end() + len(data) > self._limit and self._end() > 0):
+            self._roll()
+        oid = bucket_oid(self.next - 1, self._end())
+        self._batch.append(data)
+        self._batch_bytes += len(data)
+        if self._batch_bytes >= SCAN_BYTES:
+            self.flush()
+        return oid
+
+    def _end(self) -> int:
+        return self._file.length + self._batch_bytes if self._file else 0
+
+    def _roll(self) -> None:
+        if self._file is not None:
+            self.sync()
+            self._file.close()
+        self._file = fsio.AppendFile(self._directory / self._name_of(self.next))
+        self.next += 1
+
+    def flush(self) -> None:
+        if self._file is not None and self._batch:
+            self._file.write(*self._batch)
+            self._batch.clear()
+            self._batch_bytes = 0
+
+    def sync(self) -> None:
+        self.flush()
+        if self._file is not None:
+            self._file.sync()
+
+    def close(self) -> None:
+        if self._file is not None:
+            self._file.close()
+
+
+class Objects:
+    """Reads buckets by oid. Keeps some segments open; every bucket is verified as it is read."""
+
+    def __init__(self, directory: Path, name_of: Callable[[int], str] = names.segment, keep_open: int = 64) -> None:
+        self._directory, self._name_of, self._keep_open = directory, name_of, keep_open
+        self._fds: OrderedDict[int, int] = OrderedDict()
+
+    def get(self, oid: int, size: int = 0) -> Bucket:
+        """A whole bucket; `size` (from the index) saves a second read."""
+        data, where = self._read(oid, max(size, READ_AHEAD))
+        length = bucket.parse_header(data, 0, where).length
+        if length > len(data):
+            data, where = self._read(oid, length)
+        return bucket.parse(data, 0, where)
+
+    def head(self, oid: int) -> Bucket:
+        """A bucket without its body."""
+        data, where = self._read(oid, READ_AHEAD)
+        need = bucket.HEADER_BYTES + bucket.parse_header(data, 0, where).attribute_bytes
+        if need > len(data):
+            data, where = self._read(oid, need)
+        return bucket.parse(data, 0, where, with_body=False)
+
+    def scan(self, segment: int, length: int | None = None) -> Iterator[tuple[int, Header]]:
+        """Oid and header of every bucket of a segment, or of its first `length` bytes, in order; bodies are skipped."""
+        fd, path = self._fd(segment), self._path(segment)
+        size, offset = os.fstat(fd).st_size if length is None else length, 0
+        window, start = b"", 0
+        while offset < size:
+            at = offset - start
+            if at + bucket.HEADER_BYTES > len(window):
+                window, start, at = os.pread(fd, SCAN_BYTES, offset), offset, 0
+            header = bucket.parse_header(window, at, f"{path} from {start}")
+            if offset + header.length > size:
+                raise Corruption(f"{path} at {offset}: the bucket runs over the end of its segment")
+            yield bucket_oid(segment, offset), header
+            offset += header.length
+
+    def close(self) -> None:
+        while self._fds:
+            os.close(self._fds.popitem()[1])
+
+    def _read(self, oid: int, length: int) -> tuple[bytes, str]:
+        if oid >= CONTRIB_BIT:
+            raise Corruption(f"oid {oid:016x} is not that of a bucket")
+        segment, offset = split_oid(oid)
+        data = os.pread(self._fd(segment), length, offset)
+        return data, f"{self._path(segment)} from {offset}"
+
+    def _path(self, segment: int) -> Path:
+        return self._directory / self._name_of(segment)
+
+    def _fd(self, segment: int) -> int:
+        fd = self._fds.pop(segment, -1)
+        if fd < 0:
+            try:
+                fd = os.open(self._path(segment), os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+            except FileNotFoundError:
+                raise Corruption(f"{self._path(segment)}: the segment is missing; shep-check lists all damage") from None
+        self._fds[segment] = fd
+        while len(self._fds) > self._keep_open:
+            os.close(self._fds.popitem(last=False)[1])
+        return fd

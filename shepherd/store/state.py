@@ -1,0 +1,247 @@
+"""A state directory: read through `State`, made through `Builder` (docs/cycle.md).
+
+A Builder works in N.tmp: what does not change is hardlinked, what does is written new, and `publish` is one rename.
+No file of a finished directory is ever replaced.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Iterable, Iterator
+from functools import cached_property
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from shepherd.errors import Corruption
+from shepherd.formats import contrib, tables
+from shepherd.formats.check import Bytes, check64
+from shepherd.formats.contrib import Block
+from shepherd.formats.control import Control, FileEntry, parse_control
+from shepherd.formats.frame import FrameKind
+from shepherd.formats.tables import Array, Records
+from shepherd.store import fsio, logs, names
+from shepherd.store.columns import Column, ColumnWriter, Table, TableWriter
+from shepherd.store.names import StateName
+from shepherd.store.objects import Objects, SegmentWriter
+
+
+class State:
+    """One finished directory. Nothing is read but `control` until it is asked for."""
+
+    def __init__(self, path: Path) -> None:
+        name = names.parse_state(path.name)
+        if name is None:
+            raise Corruption(f"{path}: not the name of a state")
+        self.path, self.name = path, name
+        try:
+            self.control: Control = parse_control((path / names.CONTROL).read_bytes(), str(path / names.CONTROL))
+        except FileNotFoundError:
+            raise Corruption(f"{path / names.CONTROL}: the file is missing; shep-check lists all damage") from None
+        if (self.control.state, self.control.phase) != (name.number, name.phase):
+            raise Corruption(f"{path / names.CONTROL}: says that it is {self.control.phase} {self.control.state}")
+
+    @property
+    def number(self) -> int:
+        return self.name.number
+
+    @cached_property
+    def index(self) -> Table:
+        return Table(self.path / "index", tables.INDEX, self.control.files)
+
+    @cached_property
+    def sites(self) -> Table:
+        return Table(self.path / "sites", tables.SITES, self.control.files)
+
+    @cached_property
+    def servers(self) -> Table:
+        return Table(self.path / "servers", tables.SERVERS, self.control.files)
+
+    @cached_property
+    def objects(self) -> Objects:
+        return Objects(self.path / names.OBJECTS)
+
+    @cached_property
+    def _names(self) -> Column:
+        path = f"sites/{names.NAMES}"
+        if path not in self.control.files:
+            raise Corruption(f"{self.path / path}: not in control")
+        return Column(self.path / path, "u1", self.control.files[path])
+
+    def site_name(self, row: int) -> str:
+        """scheme://host[:port] of a row of the site table."""
+        start = self.sites["name"].at(row - 1) if row else 0
+        return self._names.bytes(start, self.sites["name"].at(row)).decode("ascii")
+
+    def site_names(self, start: int, stop: int) -> list[bytes]:
+        """The names of a range of rows."""
+        ends = self.sites["name"][start:stop]
+        if not len(ends):
+            return []
+        first = self.sites["name"].at(start - 1) if start else 0
+        text = self._names.bytes(first, int(ends[-1]))
+        cuts = [0, *(ends - np.uint64(first)).astype(np.int64).tolist()]
+        return [text[a:b] for a, b in pairwise(cuts)]
+
+    def segments(self) -> list[int]:
+        found = (names.parse_segment(p.partition("/")[2]) for p in self.control.files if p.startswith(f"{names.OBJECTS}/"))
+        return sorted(n for n in found if n is not None)
+
+    def numbered(self, kind: str) -> list[int]:
+        """The numbers of its contrib or journal files."""
+        found = (names.parse_numbered(p) for p in self.control.files)
+        return sorted(f[1] for f in found if f is not None and f[0] == kind)
+
+    def contribs(self, number: int, with_texts: bool = True) -> Iterator[Block]:
+        """The blocks of one contrib file."""
+        for one in logs.read_frames(self.path / names.contrib(number)):
+            if one.kind != FrameKind.CONTRIB:
+                raise Corruption(f"{self.path / names.contrib(number)} at {one.offset}: not a contrib block")
+            yield contrib.decode(one.payload, with_texts)
+
+    def journal(self, number: int) -> Records:
+        return logs.read_records(self.path / names.journal(number), FrameKind.JOURNAL, tables.JOURNAL)
+
+    def plan(self) -> Records:
+        return logs.read_records(self.path / names.PLAN, FrameKind.PLAN, tables.PLAN)
+
+    def harvests(self) -> list[Path]:
+        directory = self.path / names.HARVESTS
+        return sorted(p for p in directory.iterdir() if names.is_harvest(p.name)) if directory.is_dir() else []
+
+    def report(self) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads((self.path / names.REPORT).read_bytes())
+        return found
+
+
+class Builder:
+    """Makes the next directory in N.tmp. Abandoned, it leaves nothing that counts; the next holder of the lock removes it."""
+
+    def __init__(self, root: Path, name: StateName, control: Control, parent: State | None) -> None:
+        self.root, self.name, self.parent = root, name, parent
+        self.control = control
+        self.path = root / names.tmp(name.number)
+        self._files: dict[str, FileEntry] = {}
+        self._open: list[TableWriter | ColumnWriter | SegmentWriter] = []
+        fsio.make_directory(self.path)
+        for directory in (*tables.TABLES, names.OBJECTS):
+            fsio.make_directory(self.path / directory)
+
+    # --- what stays as it was
+
+    def keep(self, paths: Iterable[str]) -> None:
+        """Hardlink files of the parent; columns bring their block tables."""
+        assert self.parent is not None
+        for path in paths:
+            fsio.link(self.parent.path / path, self.path / path)
+            if path.partition("/")[0] in tables.TABLES:
+                fsio.link(self.parent.path / f"{path}{names.CHECK}", self.path / f"{path}{names.CHECK}")
+            self._files[path] = self.parent.control.files[path]
+
+    def keep_table(self, table: str, changed: Iterable[str] = ()) -> None:
+        """Hardlink every column but the changed ones."""
+        assert self.parent is not None
+        changed = {f"{table}/{name}" for name in changed}
+        self.keep(p for p in self.parent.control.files if p.startswith(f"{table}/") and p not in changed)
+
+    def keep_objects(self) -> None:
+        assert self.parent is not None
+        self.keep(p for p in self.parent.control.files if p.startswith(f"{names.OBJECTS}/"))
+
+    def keep_logs(self, kind: str) -> None:
+        """Hardlink the parent's contrib or journal files."""
+        assert self.parent is not None
+        self.keep(p for p in self.parent.control.files if (n := names.parse_numbered(p)) is not None and n[0] == kind)
+
+    # --- what is new
+
+    def write(self, path: str, data: Bytes) -> None:
+        """A whole small file."""
+        fsio.write_file(self.path / path, data)
+        self._files[path] = FileEntry(len(data), check64(data))
+
+    def write_records(self, path: str, kind: FrameKind, records: Records) -> None:
+        """A framed file of fixed-width records."""
+        log = logs.LogWriter(self.path / path)
+        try:
+            for at in range(0, len(records), 1 << 16):
+                log.append_records(kind, records[at : at + (1 << 16)])
+            log.file.seal()
+        finally:
+            log.file.close()
+        self._enter(path)
+
+    def table(self, table: str, columns: Iterable[str] | None = None) -> TableWriter:
+        """Begin some columns of a table (all by default). `finish_table` ends them."""
+        dtypes = tables.TABLES[table]
+        writer = TableWriter(self.path / table, {n: dtypes[n] for n in (columns if columns is not None else dtypes)})
+        self._open.append(writer)
+        return writer
+
+    def finish_table(self, writer: TableWriter) -> None:
+        self._files.update(writer.finish())
+
+    def write_table(self, table: str, columns: dict[str, Array]) -> None:
+        """Whole columns at once; for tables that fit in memory."""
+        writer = self.table(table, columns)
+        writer.append(columns)
+        self.finish_table(writer)
+
+    def write_site_names(self, parts: Iterable[bytes]) -> None:
+        path = f"sites/{names.NAMES}"
+        writer = ColumnWriter(self.path / path, "u1")
+        self._open.append(writer)
+        for part in parts:
+            writer.append_bytes(part)
+        self._files[path] = writer.finish()
+
+    def adopt(self, path: str, source: Path) -> None:
+        """Take over a file that a harvest made: seal it, link it, enter its checksum."""
+        fsio.seal(source)
+        fsio.link(source, self.path / path)
+        self._enter(path)
+
+    def segment_writer(self, limit: int) -> SegmentWriter:
+        """Fresh segments with the next free numbers. `finish_segments` ends them."""
+        writer = SegmentWriter(self.path / names.OBJECTS, names.segment, self.control.segments, limit)
+        self._open.append(writer)
+        return writer
+
+    def finish_segments(self, writer: SegmentWriter) -> None:
+        writer.sync()
+        writer.close()
+        for number in range(self.control.segments, writer.next):
+            path = f"{names.OBJECTS}/{names.segment(number)}"
+            fsio.seal(self.path / path)
+            self._enter(path)
+        self.change(segments=writer.next)
+
+    def change(self, **fields: Any) -> None:
+        """Set fields of the control to be."""
+        self.control = dataclasses.replace(self.control, **fields)
+
+    def _enter(self, path: str) -> None:
+        data = logs.mapped(self.path / path)
+        self._files[path] = FileEntry(len(data), check64(data))
+
+    # --- the commit
+
+    def publish(self, report: dict[str, Any]) -> State:
+        """Sync everything, then the one rename that makes it so."""
+        self.write(names.REPORT, json.dumps(report, sort_keys=True, indent=1).encode() + b"\n")
+        self.change(files=self._files)
+        fsio.write_file(self.path / names.CONTROL, self.control.pack())
+        for directory in (*tables.TABLES, names.OBJECTS):
+            fsio.sync_directory(self.path / directory)
+        fsio.sync_directory(self.path)
+        final = self.root / str(self.name)
+        fsio.rename(self.path, final)
+        return State(final)
+
+    def close(self) -> None:
+        """Close what is still open; after a failure."""
+        for writer in self._open:
+            writer.close()
