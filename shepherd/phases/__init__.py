@@ -1,0 +1,1 @@
+"""What each phase decides: functions over arrays. No I/O, no clock."""

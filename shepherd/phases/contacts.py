@@ -1,0 +1,175 @@
+"""What a harvest tells of sites and servers: addresses, robots files, how fast they are, when they may be asked again.
+
+The newest record settles an address and a robots file; averages, back-offs and next contacts look at every record, because each
+hop and each failed try was a contact too. Averages are integers, so that they are the same on any machine.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from shepherd import config
+from shepherd.formats.tables import (
+    I64,
+    NO_OID,
+    QKEY_NONE,
+    SERVERS,
+    U64,
+    Array,
+    Bools,
+    Columns,
+    JournalFlag,
+    Kind,
+    Records,
+    Result,
+    empty,
+)
+from shepherd.phases.cork import end_s, newest
+from shepherd.phases.keys import distinct, find_sites, with_flag
+from shepherd.phases.quota import site_delay_ms, unresolved
+
+MAX_U32 = 0xFFFFFFFF
+
+
+def apply_sites(sites: Columns, journal: Records, politeness: config.Politeness) -> dict[str, Array]:
+    """The columns of sites that a whole journal changes."""
+    columns = {
+        name: sites[name].copy()
+        for name in (
+            *("qkey", "robots_oid", "avg_ms", "qkey_checked", "qkey_next", "robots_checked", "robots_next"),
+            *("robots_since", "robots_status", "crawl_delay_ms", "moves"),
+        )
+    }
+    settled = newest(journal)
+    _addresses(columns, sites, settled[settled["kind"] == Kind.QKEY], politeness)
+    _robots(columns, sites, settled[settled["kind"] == Kind.ROBOTS], politeness)
+    row = find_sites(sites["site"], _u64(journal["site"]))
+    known = row >= 0
+    contact = known & contacts(journal) & (journal["kind"] != Kind.QKEY)
+    columns["avg_ms"] = _average(sites["avg_ms"], row[contact], journal["download_ms"][contact])
+    moved = (settled["kind"] == Kind.PAGE) & (settled["oid"] != NO_OID) & (settled["answered"] != settled["site"])
+    from_ = find_sites(sites["site"], _u64(settled["site"][moved]))
+    columns["moves"] = _add(sites["moves"], from_[from_ >= 0])
+    return columns
+
+
+def _addresses(columns: dict[str, Array], sites: Columns, records: Records, politeness: config.Politeness) -> None:
+    row = find_sites(sites["site"], _u64(records["site"]))
+    records, row = records[row >= 0], row[row >= 0]
+    resolved = records["result"] == Result.RESOLVED
+    nowhere = np.uint64(QKEY_NONE << 56) | records["site"] & np.uint64(0xFFFFFF)
+    default_s = np.where(resolved, politeness.qkey_ttl_s, politeness.qkey_retry_s)
+    columns["qkey"][row] = np.where(resolved, records["qkey"], nowhere)
+    columns["qkey_checked"][row] = end_s(records)
+    columns["qkey_next"][row] = _later(records, np.where(records["valid_s"] > 0, records["valid_s"], default_s))
+
+
+def _robots(columns: dict[str, Array], sites: Columns, records: Records, politeness: config.Politeness) -> None:
+    row = find_sites(sites["site"], _u64(records["site"]))
+    records, row = records[row >= 0], row[row >= 0]
+    result, status = records["result"], records["status"]
+    stored, same = result == Result.STORED, result == Result.UNCHANGED
+    refused = (result == Result.HARD) & (status >= 400) & (status < 500) & (status != 429)
+    absent = refused | (result == Result.REDIRECT)
+    answered = stored | same | absent
+    wait_s = np.where(answered, politeness.robots_ttl_s, politeness.robots_retry_s)
+    columns["robots_next"][row] = _later(records, wait_s)
+    since = columns["robots_since"][row]
+    columns["robots_since"][row] = np.where(answered, 0, np.where(since > 0, since, end_s(records)))
+    columns["robots_checked"][row[answered]] = end_s(records)[answered]
+    columns["robots_status"][row] = np.where(answered, status, 0)
+    columns["robots_oid"][row[stored]] = records["oid"][stored]
+    columns["robots_oid"][row[absent]] = NO_OID
+    columns["crawl_delay_ms"][row[answered]] = np.where(absent, 0, records["crawl_delay_ms"])[answered]
+
+
+def apply_servers(servers: Columns, sites: Columns, journal: Records, politeness: config.Politeness) -> dict[str, Array]:
+    """The new servers table: a row for every address; `sites` is as `apply_sites` left it."""
+    contact = journal[contacts(journal)]
+    contact = contact[~unresolved(_u64(contact["qkey"])) & (contact["kind"] != Kind.QKEY)]
+    resolved = ~unresolved(sites["qkey"])
+    qkeys = distinct(np.concatenate([servers["qkey"], sites["qkey"][resolved], _u64(contact["qkey"])]))
+    columns = empty(SERVERS, len(qkeys))
+    columns["slots"][:] = 1
+    columns["delay_ms"][:] = round(politeness.delay_s * 1000)
+    old = find_sites(qkeys, servers["qkey"])
+    for name in SERVERS:
+        columns[name][old] = servers[name]
+    columns["qkey"] = qkeys
+    columns["delay_ms"] = _delays(
+        columns["delay_ms"], find_sites(qkeys, sites["qkey"][resolved]), site_delay_ms(sites, politeness)[resolved]
+    )
+
+    row = find_sites(qkeys, _u64(contact["qkey"]))
+    failed = np.isin(contact["result"], (Result.SOFT, Result.HARD, Result.SITE, Result.CONNECTION))
+    columns["fetches"] = _add(columns["fetches"], row)
+    columns["errors"] = _add(columns["errors"], row[failed])
+    columns["avg_ms"] = _average(columns["avg_ms"], row, contact["download_ms"])
+    columns["backoff"] = _back_off(columns["backoff"], row, _slow_down(contact), politeness.max_backoff)
+    columns["next_ms"] = _next_contact(columns, row, contact)
+    return columns
+
+
+def contacts(journal: Records) -> Bools:
+    """Records of a try that a server saw, or may have seen."""
+    return np.asarray(with_flag(journal["flags"], JournalFlag.CONTACTED) | (journal["result"] == Result.CONNECTION))
+
+
+def _slow_down(records: Records) -> Bools:
+    return np.asarray((records["result"] == Result.CONNECTION) | (records["status"] == 429) | (records["status"] == 503))
+
+
+def _delays(old: Array, row: I64, wanted_ms: I64) -> Array:
+    delay_ms = np.full(len(old), -1, np.int64)
+    np.maximum.at(delay_ms, row, wanted_ms)
+    return np.where(delay_ms >= 0, np.minimum(delay_ms, MAX_U32), old).astype(np.uint32)
+
+
+def _average(old: Array, row: I64, sample_ms: Array) -> Array:
+    """An eighth of the way to the mean of the new samples, or all of it where there was no average yet."""
+    samples = np.bincount(row, minlength=len(old)).astype(np.int64)
+    total = np.zeros(len(old), np.int64)
+    np.add.at(total, row, sample_ms.astype(np.int64))
+    mean = total // np.maximum(samples, 1)
+    before = old.astype(np.int64)
+    moved = np.where(before == 0, mean, (7 * before + mean) // 8)
+    return np.where(samples > 0, moved, before).astype(np.uint32)
+
+
+def _add(old: Array, row: I64) -> Array:
+    return np.asarray(np.minimum(old + np.bincount(row, minlength=len(old)), MAX_U32), np.uint32)
+
+
+def _back_off(old: Array, row: I64, slow_down: Bools, limit: int) -> Array:
+    """One step more for each failure since the last success, in the order of the journal."""
+    position = np.arange(len(row), dtype=np.int64)
+    last_success = np.full(len(old), -1, np.int64)
+    last_success[row[~slow_down]] = position[~slow_down]
+    since = slow_down & (position > last_success[row])
+    steps = np.bincount(row[since], minlength=len(old)) + np.where(last_success < 0, old, 0)
+    return np.minimum(steps, limit).astype(np.uint8)
+
+
+def _next_contact(columns: Columns, row: I64, records: Records) -> I64:
+    never = np.iinfo(np.int64).min
+    last_ms = np.full(len(columns["qkey"]), never, np.int64)
+    np.maximum.at(last_ms, row, records["end_ms"])
+    asked_ms = np.full(len(last_ms), never, np.int64)
+    told = records["retry_after_s"] > 0
+    np.maximum.at(asked_ms, row[told], records["end_ms"][told] + _retry_after_ms(records[told]))
+    delay_ms = columns["delay_ms"].astype(np.int64) << columns["backoff"].astype(np.int64)
+    seen = last_ms != never
+    return np.where(seen, np.maximum(np.where(seen, last_ms, 0) + delay_ms, asked_ms), columns["next_ms"])
+
+
+def _retry_after_ms(records: Records) -> I64:
+    """What the server asked for, as far as anybody may ask: it must not shut out its neighbours for years."""
+    return np.minimum(records["retry_after_s"].astype(np.int64), config.MAX_RETRY_AFTER_S) * 1000
+
+
+def _later(records: Records, wait_s: Array) -> Array:
+    return np.minimum(end_s(records).astype(np.int64) + wait_s, MAX_U32).astype(np.uint32)
+
+
+def _u64(column: Array) -> U64:
+    return np.ascontiguousarray(column, np.uint64)

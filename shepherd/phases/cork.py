@@ -1,0 +1,203 @@
+"""What a harvest changes in the index: the newest journal record of each row decides what the row now is.
+
+A record settles a row only if it is newer than what the row knows, so a harvest taken in twice, or an old one taken in late,
+changes nothing. A body that is stored stays stored until something better comes: failures only count, until there are too many.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from shepherd import config
+from shepherd.formats.tables import (
+    I64,
+    NO_OID,
+    U8,
+    U32,
+    Array,
+    Bools,
+    Columns,
+    Flag,
+    JournalFlag,
+    Kind,
+    Reason,
+    Records,
+    Result,
+    RowType,
+    in_bucket,
+)
+from shepherd.phases.keys import find_rows, find_sites, run_ends, run_starts, with_flag
+
+MAX_FREQUENCY = 4
+UNMOVABLE = int(Flag.ROBOTS | Flag.EQUIV)  # (norm, path) does not tell these apart, so their site must stay
+OF_A_BODY = int(Flag.TRUNCATED | Flag.NOINDEX | Flag.ELSEWHERE)
+CHANGED = (
+    *("site", "oid", "digest", "type", "reason", "flags", "status", "section", "frequency", "retry"),
+    *("gathered", "checked", "changed", "touched", "download_ms", "size"),
+)
+
+
+@dataclass(frozen=True)
+class Corked:
+    """New columns of a partition, and how many records settled a row, by what came of it."""
+
+    columns: Mapping[str, Array]
+    counts: Mapping[str, int]
+
+
+def newest(journal: Records) -> Records:
+    """The last record of each (norm, path, site, kind), in that order; journals come end to end, the older one first."""
+    final = journal[~with_flag(journal["flags"], JournalFlag.HOP)]
+    keys = tuple(np.ascontiguousarray(final[name]) for name in ("norm", "path", "site", "kind"))
+    order = np.lexsort(keys[::-1])
+    starts = run_starts(*(key[order] for key in keys))
+    last: Records = final[order[run_ends(starts)]]
+    return last
+
+
+def end_s(records: Records) -> U32:
+    seconds: U32 = np.clip(records["end_ms"] // 1000, 0, 0xFFFFFFFF).astype(np.uint32)
+    return seconds
+
+
+def apply_index(
+    index: Columns, records: Records, sites: Columns, *, state: int, plan: config.Plan, politeness: config.Politeness
+) -> Corked:
+    """Settle the rows of one partition by those records of `newest` that fall into it; `sites` is as `apply_sites` left it."""
+    records = records[(records["kind"] == Kind.PAGE) | (records["kind"] == Kind.ROBOTS)]
+    key = tuple(np.ascontiguousarray(records[name]) for name in ("norm", "path", "site"))
+    row = find_rows(index["norm"], index["path"], index["site"], *key)
+    unknown = int(np.count_nonzero(row < 0))
+    records, row = records[row >= 0], row[row >= 0]
+
+    settles = _settles(index, records, row, sites, politeness)
+    records, row = records[settles], row[settles]
+    columns = {name: index[name].copy() for name in CHANGED}
+    result = records["result"]
+    failed = np.isin(result, (Result.SOFT, Result.HARD, Result.SITE, Result.CONNECTION))
+    for mask, settle in (
+        (result == Result.STORED, _stored),
+        (result == Result.REDIRECT, _redirected),
+        (result == Result.UNCHANGED, _unchanged),
+        (result == Result.DENIED, _denied),
+        (failed, _failed),
+    ):
+        settle(columns, records[mask], row[mask], plan)
+    columns["checked"][row] = end_s(records)
+    columns["download_ms"][row] = records["download_ms"]
+    columns["flags"][row] &= np.uint16(0xFFFF ^ Flag.REFRESH)
+    columns["touched"][row] = state
+    counts = {Result(value).name.lower(): int(np.count_nonzero(result == value)) for value in np.unique(result)}
+    return Corked(columns, counts | {"unknown": unknown, "unsettled": int(np.count_nonzero(~settles))})
+
+
+def _settles(index: Columns, records: Records, row: I64, sites: Columns, politeness: config.Politeness) -> Bools:
+    """False for records that say nothing new, or nothing of the page itself."""
+    result, end = records["result"], end_s(records)
+    lasting = np.isin(result, (Result.STORED, Result.UNCHANGED, Result.REDIRECT, Result.DENIED))
+    checked = index["checked"][row]
+    settles = (end > checked) | ((end == checked) & lasting)
+
+    silent = ~lasting & (records["reason"] == Reason.ROBOTS_UNREACHABLE) & (records["kind"] == Kind.PAGE)
+    site_row = find_sites(sites["site"], np.ascontiguousarray(records["site"]))
+    since = np.append(sites["robots_since"], np.uint32(0))[site_row].astype(np.int64)
+    given_up = (since > 0) & (end - since >= politeness.robots_give_up_s)
+
+    contacted = with_flag(records["flags"], JournalFlag.CONTACTED)
+    never_begun = (result == Result.SOFT) & (records["reason"] == Reason.DEADLINE) & ~contacted
+    return np.asarray(settles & (~silent | given_up) & ~never_begun)
+
+
+def _stored(columns: dict[str, Array], records: Records, row: I64, plan: config.Plan) -> None:
+    end = end_s(records)
+    differs = columns["digest"][row] != records["digest"]
+    again = (columns["digest"][row] != 0) & (columns["gathered"][row] > 0)
+    _adapt(columns, row, end, again & differs, again & ~differs & (columns["checked"][row] < end), plan)
+    moved = _move(columns, records, row)
+    columns["changed"][row[differs]] = end[differs]
+    columns["type"][row] = RowType.GATHERED
+    columns["reason"][row] = np.where(moved, Reason.MOVED, Reason.GATHERED)
+    columns["gathered"][row] = end
+    columns["retry"][row] = 0
+    for name, field in (
+        ("oid", "oid"),
+        ("digest", "digest"),
+        ("status", "status"),
+        ("section", "section"),
+        ("size", "stored_bytes"),
+    ):
+        columns[name][row] = records[field]
+    flags = columns["flags"][row] & np.uint16(0xFFFF ^ (OF_A_BODY | Flag.REDIRECT))
+    for told, flag in (
+        (JournalFlag.TRUNCATED, Flag.TRUNCATED),
+        (JournalFlag.NOINDEX, Flag.NOINDEX),
+        (JournalFlag.ELSEWHERE, Flag.ELSEWHERE),
+    ):
+        flags |= np.where(with_flag(records["flags"], told), np.uint16(flag), np.uint16(0))
+    columns["flags"][row] = flags
+
+
+def _move(columns: dict[str, Array], records: Records, row: I64) -> Bools:
+    """Oid and site go together: a page that answered at its equivalent is now a page of that site. Which rows moved."""
+    moved = (records["answered"] != columns["site"][row]) & ~with_flag(columns["flags"][row], UNMOVABLE)
+    columns["site"][row[moved]] = records["answered"][moved]
+    return np.asarray(moved)
+
+
+def _redirected(columns: dict[str, Array], records: Records, row: I64, plan: config.Plan) -> None:
+    end = end_s(records)
+    _move(columns, records, row)
+    first = ~with_flag(columns["flags"][row], Flag.REDIRECT)
+    columns["changed"][row[first]] = end[first]
+    columns["type"][row] = RowType.GATHERED
+    columns["reason"][row] = Reason.REDIRECT
+    columns["status"][row] = records["status"]
+    columns["gathered"][row] = end
+    columns["retry"][row] = 0
+    columns["digest"][row] = 0
+    stored = (records["oid"] != NO_OID) & (records["answered"] == columns["site"][row])
+    columns["oid"][row[stored]] = records["oid"][stored]
+    columns["size"][row[stored]] = records["stored_bytes"][stored]
+    columns["flags"][row] = columns["flags"][row] & np.uint16(0xFFFF ^ OF_A_BODY) | np.uint16(Flag.REDIRECT)
+
+
+def _unchanged(columns: dict[str, Array], records: Records, row: I64, plan: config.Plan) -> None:
+    end = end_s(records)
+    nobody = np.zeros(len(row), np.bool_)
+    _adapt(columns, row, end, nobody, columns["checked"][row] < end, plan)
+    body = has_body(columns, row)
+    columns["type"][row[body]] = RowType.GATHERED
+    columns["reason"][row] = Reason.UNCHANGED
+    columns["retry"][row] = 0
+
+
+def _denied(columns: dict[str, Array], records: Records, row: I64, plan: config.Plan) -> None:
+    columns["type"][row] = RowType.ERROR
+    columns["reason"][row] = Reason.ROBOTS_DENIED
+
+
+def _failed(columns: dict[str, Array], records: Records, row: I64, plan: config.Plan) -> None:
+    retry = np.minimum(columns["retry"][row].astype(np.int64) + 1, 255)
+    columns["retry"][row] = retry
+    spared = (columns["type"][row] == RowType.GATHERED) & (records["result"] != Result.HARD) & (retry < plan.max_retries)
+    spared &= records["reason"] != Reason.ROBOTS_UNREACHABLE
+    columns["type"][row[~spared]] = RowType.ERROR
+    columns["reason"][row] = records["reason"]
+    answered = records["status"] > 0
+    columns["status"][row[answered]] = records["status"][answered]
+
+
+def has_body(columns: Columns, row: I64 | Bools) -> Bools:
+    stored = in_bucket(columns["oid"][row])
+    return np.asarray((columns["digest"][row] != 0) & (columns["gathered"][row] > 0) & stored)
+
+
+def _adapt(columns: dict[str, Array], row: I64, end: U32, differs: Bools, same: Bools, plan: config.Plan) -> None:
+    """Twice as often after a change, half as often after two refresh cycles without one."""
+    old: U8 = np.maximum(columns["frequency"][row], 1)
+    stable = same & (end.astype(np.int64) - columns["changed"][row] >= 2 * plan.refresh_s)
+    new = np.where(differs, np.minimum(old * 2, MAX_FREQUENCY), np.where(stable, np.maximum(old // 2, 1), old))
+    columns["frequency"][row] = new
