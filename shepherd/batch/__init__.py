@@ -1,0 +1,1 @@
+"""Drives the phases over the store: partitions, part files, publish."""

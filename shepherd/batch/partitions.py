@@ -1,0 +1,45 @@
+"""How a table is cut: partitions of about so many rows, so that memory is bounded by a partition and not by the table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TypeAlias
+
+import numpy as np
+
+from shepherd.store.columns import Table
+
+Tick: TypeAlias = Callable[[int], object]  # told how many rows are done
+
+
+def partitions(rows: int, step: int) -> Iterator[tuple[int, int]]:
+    """Ranges that cover all rows; one empty range where there are none."""
+    for start in range(0, max(rows, 1), step):
+        yield start, min(start + step, rows)
+
+
+def whole_norms(index: Table, step: int) -> Iterator[tuple[int, int]]:
+    """Ranges that never cut through the rows of one normalised site."""
+    start = 0
+    while start < index.rows:
+        stop = min(start + step, index.rows)
+        if stop < index.rows:
+            stop = _end_of_norm(index, stop)
+        yield start, stop
+        start = stop
+    if not index.rows:
+        yield 0, 0
+
+
+def _end_of_norm(index: Table, row: int) -> int:
+    """The first row at or after `row` where another norm begins."""
+    norm, last = index["norm"], index["norm"].at(row - 1)
+    width = 4096
+    while row < index.rows:
+        part = norm[row : min(row + width, index.rows)]
+        same = int(np.searchsorted(part, np.uint64(last), side="right"))
+        row += same
+        if same < len(part):
+            break
+        width *= 2
+    return row
