@@ -1,0 +1,148 @@
+"""The gate between sites and groups: a site's pages pass when its address and its robots.txt are known.
+
+`advance` takes a site as far as it can go: look up its address, ask for its robots.txt, then give its pages to the groups; or,
+where that cannot be, say so for each of them. Whoever learns something about a site tells the gate.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import Final
+
+from shepherd.formats.tables import Kind, Reason, Result
+from shepherd.groups.engine import Groups
+from shepherd.net.items import Item, Items
+from shepherd.net.ledger import Ledger
+from shepherd.net.manners import Manners
+from shepherd.net.sitebook import Site, SiteBook, Stage
+from shepherd.urls import Footprints, qkey_of_address
+
+FIRST: Final = 0xFFFFFFFF  # priority of robots files
+ROBOTS_PATH: Final = "/robots.txt"
+MOST_LOOKUPS: Final = 2
+
+
+class Gate:
+    def __init__(
+        self,
+        book: SiteBook,
+        items: Items,
+        groups: Groups,
+        manners: Manners,
+        ledger: Ledger,
+        prints: Footprints,
+        clock_ms: Callable[[], int],
+        watch: Callable[[int], object],
+    ) -> None:
+        self._book, self._items, self._groups, self._manners, self._ledger = book, items, groups, manners, ledger
+        self._robots_path = prints.half(ROBOTS_PATH)
+        self._clock, self._watch = clock_ms, watch
+        self.to_look_up: deque[Site] = deque()
+
+    def site(self, footprint: int) -> Site:
+        """A site that is in the book: something was entered for it."""
+        site = self._book.get(footprint)
+        assert site is not None
+        return site
+
+    def advance(self, site: Site) -> None:
+        if site.address:
+            self._manners.meet(site)
+            self._add(site, site.take_hops())
+        if site.stage == Stage.SHUT:
+            self._give_up(site)
+        elif site.address:
+            self._open(site)
+        elif site.stage == Stage.NEW:
+            site.stage = Stage.RESOLVING
+            self.to_look_up.append(site)
+
+    def _open(self, site: Site) -> None:
+        """Give its pages to the groups, or ask for its robots.txt first."""
+        if site.stage == Stage.OPEN or (site.rules_known and self._book.recall_rules(site)):
+            site.stage = Stage.OPEN
+            self._add(site, site.take_waiting())
+        elif site.stage != Stage.ASKING and (site.waiting or site.robots_item >= 0):
+            site.stage = Stage.ASKING
+            self._add(site, [site.robots_item if site.robots_item >= 0 else self._items.add(self._robots_item(site))])
+
+    def _add(self, site: Site, numbers: list[int], not_before_ms: int = 0) -> None:
+        for number in numbers:
+            item = self._items.get(number)
+            priority = FIRST if item.kind == Kind.ROBOTS else min(item.priority, FIRST - 1)
+            self._groups.add(number, site.qkey, site.site, priority, not_before_ms)
+
+    def _robots_item(self, site: Site) -> Item:
+        url = site.name + ROBOTS_PATH
+        return Item(Kind.ROBOTS, site.norm, self._robots_path, site.site, site.site, site.site, url=url)
+
+    def again(self, item: Item, not_before_ms: int = 0) -> None:
+        """Queue an item once more, at the site where it is asked for, when that site can be asked."""
+        site, number = self.site(item.contact), self._items.add(item)
+        if site.address:
+            self._add(site, [number], not_before_ms)
+        elif item.kind == Kind.PAGE:
+            site.waiting.append(number)
+        elif item.site == site.site:
+            site.robots_item = number
+        else:
+            site.hops.append(number)
+
+    def look_up_again(self, site: Site) -> None:
+        """Its address is not what it was."""
+        site.address, site.stage = "", Stage.NEW
+        self.advance(site)
+
+    # --- what is learnt about a site --------------------------------------------------------------------------------
+
+    def looked_up(self, site: Site, address: str, qkey: int, reason: Reason, valid_s: int, reaper: int) -> None:
+        """Where it is, or that it is nowhere. A queue key that is not that of the address is as good as none."""
+        if reason == Reason.NONE and address and qkey_of_address(address) == qkey:
+            site.qkey, site.address = qkey, address
+            self._groups.move_site(site.site, qkey)
+        else:
+            reason = reason or Reason.NO_ADDRESS
+            site.stage, site.reason = Stage.SHUT, reason
+        self._ledger.located(site, valid_s, reason, reaper, self._clock())
+        self.advance(site)
+
+    def not_looked_up(self, site: Site) -> None:
+        """Nobody answered: once more, then it has no address in this reap."""
+        site.lookups += 1
+        if site.lookups < MOST_LOOKUPS:
+            self.to_look_up.append(site)
+        else:
+            self.looked_up(site, "", 0, Reason.NO_ADDRESS, 0, 0)
+
+    def robots_known(self, site: Site, rules: bytes, status: int) -> None:
+        """What its robots.txt says; status 0 = it cannot be reached, so nothing is gathered."""
+        site.rules_known, site.rules, site.rules_status, site.robots_item = True, rules, status, -1
+        site.stage = Stage.OPEN if status else Stage.SHUT
+        site.reason = Reason.NONE if status else Reason.ROBOTS_UNREACHABLE
+        self.advance(site)
+
+    # --- what cannot be asked for -----------------------------------------------------------------------------------
+
+    def _give_up(self, site: Site) -> None:
+        result = Result.HARD if site.reason == Reason.GUARD else Result.SOFT
+        for number in site.take_waiting():
+            self.fail(number, result, site.reason, site.qkey)
+        for number in site.take_hops():
+            self.fail(number, Result.SOFT, site.reason, site.qkey)
+
+    def fail(self, number: int, result: Result, reason: Reason, qkey: int, contacted: bool = False) -> None:
+        """An item that will not be asked for again in this reap. Without its robots.txt a site is shut."""
+        item = self._items.get(number)
+        self._ledger.fail(item, result, reason, qkey, self._clock(), contacted)
+        self._items.done(number)
+        self._watch(1)
+        if item.kind == Kind.ROBOTS:
+            self.robots_known(self.site(item.site), b"", 0)
+
+    def drop(self, site: Site, reason: Reason) -> int:
+        """Give up the rest of a site for this reap; how many items that were."""
+        dropped = self._groups.drop_site(site.site)
+        for number in dropped:
+            self.fail(number, Result.SITE, reason, site.qkey)
+        return len(dropped)

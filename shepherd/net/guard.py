@@ -1,0 +1,131 @@
+"""Which addresses may be contacted: the one judge, asked when a name is resolved and again when a socket opens.
+
+The address decides, never the string it came from. Invariant: an address is let through only if it is plain, global unicast, or
+inside a range that the operator allows. Forms that carry another address (mapped, 6to4, NAT64, Teredo, ISATAP) are refused
+whatever they carry, because what they reach depends on someone else's gateway; to allow one, its own range must be named.
+
+`ipaddress.is_global` is not asked: it calls multicast, site-local, 6to4 and NAT64 forms of loopback global.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Iterable
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
+from typing import Final, TypeAlias
+
+from shepherd.errors import ConfigError
+
+Address: TypeAlias = IPv4Address | IPv6Address
+Network: TypeAlias = IPv4Network | IPv6Network
+
+_REFUSED_V4: Final[tuple[tuple[IPv4Network, str], ...]] = tuple(
+    (IPv4Network(network), reason)
+    for network, reason in (
+        ("0.0.0.0/8", "unspecified"),
+        ("10.0.0.0/8", "private"),
+        ("100.64.0.0/10", "shared by a carrier's NAT"),
+        ("127.0.0.0/8", "loopback"),
+        ("168.63.129.16/32", "a cloud's metadata service"),
+        ("169.254.0.0/16", "link-local"),
+        ("172.16.0.0/12", "private"),
+        ("192.0.0.0/24", "protocol assignment"),
+        ("192.0.2.0/24", "documentation"),
+        ("192.88.99.0/24", "6to4 relay"),
+        ("192.168.0.0/16", "private"),
+        ("198.18.0.0/15", "benchmarking"),
+        ("198.51.100.0/24", "documentation"),
+        ("203.0.113.0/24", "documentation"),
+        ("224.0.0.0/4", "multicast"),
+        ("255.255.255.255/32", "broadcast"),
+        ("240.0.0.0/4", "reserved"),
+    )
+)
+
+# In order: the first network that holds the address names the reason.
+_REFUSED_V6: Final[tuple[tuple[IPv6Network, str], ...]] = tuple(
+    (IPv6Network(network), reason)
+    for network, reason in (
+        ("::/128", "unspecified"),
+        ("::1/128", "loopback"),
+        ("::ffff:0:0/96", "IPv4-mapped"),
+        ("::ffff:0:0:0/96", "IPv4-translated"),
+        ("::/96", "IPv4-compatible"),
+        ("64:ff9b::/96", "NAT64"),
+        ("64:ff9b:1::/48", "NAT64"),
+        ("100::/64", "discard-only"),
+        ("2001::/32", "Teredo"),
+        ("2001:2::/48", "benchmarking"),
+        ("2001:db8::/32", "documentation"),
+        ("2001::/23", "protocol assignment"),
+        ("2002::/16", "6to4"),
+        ("3fff::/20", "documentation"),
+        ("5f00::/16", "segment routing"),
+        ("fc00::/7", "private"),
+        ("fe80::/10", "link-local"),
+        ("fec0::/10", "site-local"),
+        ("ff00::/8", "multicast"),
+    )
+)
+_GLOBAL_V6: Final = IPv6Network("2000::/3")
+_ISATAP: Final = (0x00005EFE, 0x02005EFE)  # upper half of the interface identifier; the lower half is an IPv4 address
+
+
+class Guard:
+    """Says which addresses may be contacted; `allow` is the operator's list of ranges that may, although they are not global.
+
+    Who is anonymous, because no contact address was set, may only ask this machine.
+    """
+
+    def __init__(self, allow: Iterable[str], anonymous: bool = False) -> None:
+        self._allow: tuple[Network, ...] = tuple(_network(text) for text in allow)
+        self._anonymous = anonymous
+
+    def refuses(self, address: str) -> str | None:
+        """Why this address must not be contacted, or None if it may be."""
+        try:
+            parsed = ipaddress.ip_address(address)
+        except ValueError:
+            return f"{address!r} is not an address"
+        if self._anonymous and not parsed.is_loopback:
+            return f"{address} is somebody else's, and no contact address is set"
+        if any(parsed in network for network in self._allow):
+            return None
+        reason = _refused_v4(parsed) if isinstance(parsed, IPv4Address) else _refused_v6(parsed)
+        return f"{address} is {reason}" if reason else None
+
+
+def _network(text: str) -> Network:
+    try:
+        return ipaddress.ip_network(text)
+    except ValueError as error:
+        raise ConfigError(f"[network] allow: {text!r} is not an address range: {error}") from error
+
+
+def _refused_v4(address: IPv4Address) -> str:
+    return next((reason for network, reason in _REFUSED_V4 if address in network), "")
+
+
+def _refused_v6(address: IPv6Address) -> str:
+    if address.scope_id is not None:
+        return "bound to an interface of this machine"
+    for network, reason in _REFUSED_V6:
+        if address in network:
+            inner = _embedded(address)
+            return f"{reason}, for {inner}" if inner else reason
+    if int(address) >> 32 & 0xFFFFFFFF in _ISATAP:
+        return f"ISATAP, for {IPv4Address(int(address) & 0xFFFFFFFF)}"
+    return "" if address in _GLOBAL_V6 else "reserved"
+
+
+def _embedded(address: IPv6Address) -> IPv4Address | None:
+    """The IPv4 address that a transition form carries, for the reason's text."""
+    if address.sixtofour is not None:
+        return address.sixtofour
+    if address.teredo is not None:
+        return address.teredo[1]
+    value = int(address)
+    prefix = value >> 32
+    if prefix in (0xFFFF, 0xFFFF0000, 0x0064FF9B << 64) or (prefix == 0 and value > 1):
+        return IPv4Address(value & 0xFFFFFFFF)
+    return None

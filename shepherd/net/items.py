@@ -1,0 +1,141 @@
+"""What the dispatcher hands out, by number: rows of the plan, and its own entries for robots files, hops and moves.
+
+The groups hold numbers only. A plan row's text is read from its bucket when it is handed out; only what has no bucket yet (a hop
+to somewhere else) carries its URL here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from shepherd.formats import bucket
+from shepherd.formats.tables import NO_ROW, Kind, Records
+from shepherd.net import wire
+from shepherd.net.sitebook import Site
+from shepherd.store.state import State
+
+START_BY_MS = 10_000
+MAX_MOVES = 3
+MAX_ROBOTS_HOPS = 5
+
+
+@dataclass(frozen=True)
+class Item:
+    """One thing to fetch. `norm`, `path`, `site` are the footprint that its bucket gets.
+
+    A page that moved to its equivalent has another `site` than its row, `planned_site`. A robots.txt that redirects is asked for
+    at another `contact`, but stays the file of its own site.
+    """
+
+    kind: Kind
+    norm: int
+    path: int
+    site: int
+    planned_site: int
+    contact: int  # the site that is asked
+    url: str = ""  # "" = to be read from the bucket at `oid`
+    oid: int = 0
+    digest: int = 0
+    weight: int = 0
+    section: int = 0
+    priority: int = 0
+    hops: int = 0
+    plan_row: int = NO_ROW
+    attempts: int = 0
+    fresh: bool = False  # not on a kept connection
+    first_hop: bytes = b""  # the bucket of a robots.txt that redirected
+
+
+@dataclass(frozen=True)
+class Text:
+    """What a stored bucket says about asking again."""
+
+    url: str
+    etag: str
+    modified: str
+
+
+class Items:
+    def __init__(self, state: State, plan: Records) -> None:
+        self._state, self._plan = state, plan
+        self._own: dict[int, Item] = {}
+        self._next = len(plan)
+
+    def add(self, item: Item) -> int:
+        """Enter an item of our own; its number."""
+        number = self._next
+        self._next += 1
+        self._own[number] = item
+        return number
+
+    def get(self, number: int) -> Item:
+        if number >= len(self._plan):
+            return self._own[number]
+        row = self._plan[number]
+        site = int(row["site"])
+        return Item(
+            kind=Kind(row["kind"]),
+            norm=int(row["norm"]),
+            path=int(row["path"]),
+            site=site,
+            planned_site=site,
+            contact=site,
+            oid=int(row["oid"]),
+            digest=int(row["digest"]),
+            weight=int(row["weight"]),
+            section=int(row["section"]),
+            priority=int(row["priority"]),
+            plan_row=number,
+        )
+
+    def done(self, number: int) -> None:
+        self._own.pop(number, None)
+
+    def is_same_redirect(self, item: Item) -> bool:
+        """Whether the row of a robots.txt that redirected already has a bucket with that very redirect."""
+        if not item.oid:
+            return False
+        stored = self._state.objects.head(item.oid).attributes
+        return stored.get("E") == bucket.parse(item.first_hop).attributes.get("E")
+
+    def text(self, item: Item) -> Text:
+        """URL and validators. Validators only where there is a body to compare with; a robots.txt is always wanted whole."""
+        if item.url and not item.oid:
+            return Text(item.url, "", "")
+        stored = self._state.objects.head(item.oid)
+        headers = stored.attributes.get("H", b"") if item.digest and item.kind == Kind.PAGE else b""
+        return Text(item.url or stored.url, header(headers, b"etag"), header(headers, b"last-modified"))
+
+
+def request(item: Item, text: Text, site: Site, token: int, now_ms: int, timeout_ms: int, reuse: bool) -> wire.Fetch:
+    """The message that asks for an item at a site whose address is known."""
+    return wire.Fetch(
+        token=token,
+        kind=item.kind,
+        url=text.url,
+        norm=item.norm,
+        path=item.path,
+        site=item.site,
+        rules=item.site,
+        qkey=site.qkey,
+        address=site.address,
+        weight=item.weight,
+        section=item.section,
+        etag=text.etag,
+        modified=text.modified,
+        digest=item.digest,
+        hops=item.hops,
+        reuse=reuse and not item.fresh,
+        start_by_ms=now_ms + START_BY_MS,
+        deadline_ms=now_ms + timeout_ms,
+    )
+
+
+def header(headers: bytes, name: bytes) -> str:
+    """The value of the first header of this name; one that could not be sent back unchanged counts as absent."""
+    for line in headers.split(b"\n"):
+        key, colon, value = line.partition(b":")
+        if colon and key.strip().lower() == name:
+            text = value.strip().decode("latin-1")
+            return text if text.isprintable() and text.isascii() and len(text) < 1000 else ""
+    return ""

@@ -1,0 +1,269 @@
+"""The messages between dispatcher and reaper (docs/protocol.md), and the connection they travel on.
+
+A message is a frozen dataclass whose fields are the keys of its body; what is read off the wire is checked against their types
+before anyone sees it. Invariant: whatever bytes arrive, reading gives a message of a known type or PeerLost that says what was
+wrong. Nothing is pickled.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+import struct
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass, fields
+from enum import IntEnum
+from pathlib import Path
+from typing import Annotated, Any, Final, TypeAlias, get_args, get_origin, get_type_hints
+
+import msgpack  # type: ignore[import-untyped]
+
+from shepherd.errors import PeerLost, PeerRefused
+
+VERSION: Final = 1
+LIMIT_BEFORE_WELCOME: Final = 4 * 1024 * 1024  # a HELLO carries the filter and the static table
+LIMIT_AFTER_WELCOME: Final = 128 * 1024 * 1024
+_BUFFER: Final = 1 << 20  # a stream stops reading at twice this; most results then come in one piece
+_LENGTH: Final = struct.Struct("<I")
+
+U8: TypeAlias = Annotated[int, 8]
+U16: TypeAlias = Annotated[int, 16]
+U32: TypeAlias = Annotated[int, 32]
+U64: TypeAlias = Annotated[int, 64]
+TimeMs: TypeAlias = Annotated[int, 63]
+
+
+class Type(IntEnum):
+    HELLO = 1
+    WELCOME = 2
+    RESOLVE = 3
+    RESOLVED = 4
+    ROBOTS = 5
+    FETCH = 6
+    RESULT = 7
+    BYE = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Hello:
+    version: U32
+    key: bytes
+    state: U32
+    agent: str
+    robots_agent: str
+    settings: dict[str, Any]
+    filter: str
+    filter_version: U64
+    static: dict[str, Any]  # host -> [address, port]
+    allow: list[str]
+    anonymous: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Welcome:
+    version: U32
+    pid: U32
+    credits: U32
+
+
+@dataclass(frozen=True, slots=True)
+class Resolve:
+    token: U64
+    site: U64
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Resolved:
+    token: U64
+    qkey: U64
+    address: str
+    valid_s: U32
+    reason: U8
+
+
+@dataclass(frozen=True, slots=True)
+class Robots:
+    site: U64
+    status: U16
+    body: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Fetch:
+    token: U64
+    kind: U8
+    url: str
+    norm: U64
+    path: U64
+    site: U64
+    rules: U64
+    qkey: U64
+    address: str
+    weight: U16
+    section: U8
+    etag: str
+    modified: str
+    digest: U64
+    hops: U16
+    reuse: bool
+    start_by_ms: TimeMs
+    deadline_ms: TimeMs
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    token: U64
+    record: bytes
+    bucket: bytes
+    links: bytes
+    location: str
+    rules: bytes
+    rules_status: U16
+
+
+@dataclass(frozen=True, slots=True)
+class Bye:
+    why: str
+
+
+Message: TypeAlias = Hello | Welcome | Resolve | Resolved | Robots | Fetch | Result | Bye
+
+_CLASSES: Final[dict[int, type[Message]]] = {
+    Type.HELLO: Hello,
+    Type.WELCOME: Welcome,
+    Type.RESOLVE: Resolve,
+    Type.RESOLVED: Resolved,
+    Type.ROBOTS: Robots,
+    Type.FETCH: Fetch,
+    Type.RESULT: Result,
+    Type.BYE: Bye,
+}
+_TYPES: Final = {cls: Type(number) for number, cls in _CLASSES.items()}
+_NAMES: Final = {cls: tuple(field.name for field in fields(cls)) for cls in _TYPES}
+
+
+def _test(hint: Any) -> Callable[[Any], bool]:
+    """A test for values of one field's type. A bool is no int here, although Python thinks so."""
+    if get_origin(hint) is Annotated:
+        bound = 1 << get_args(hint)[1]
+        return lambda value: type(value) is int and 0 <= value < bound
+    if get_origin(hint) is list:
+        return lambda value: type(value) is list and all(type(item) is str for item in value)
+    exact = get_origin(hint) or hint
+    return lambda value: type(value) is exact
+
+
+_TESTS: Final = {
+    cls: tuple((name, _test(hint)) for name, hint in get_type_hints(cls, include_extras=True).items()) for cls in _TYPES
+}
+
+
+def encode(message: Message) -> bytes:
+    """The frame of one message."""
+    cls = type(message)
+    body = {name: getattr(message, name) for name in _NAMES[cls]}
+    payload: bytes = msgpack.packb([_TYPES[cls], body], use_bin_type=True)
+    return _LENGTH.pack(len(payload)) + payload
+
+
+def decode(payload: bytes) -> Message:
+    """The message in the payload of one frame; keys that this version does not know are ignored."""
+    try:
+        whole = msgpack.unpackb(payload, raw=False, use_list=True, strict_map_key=True)
+    except (ValueError, TypeError, OverflowError, RecursionError, msgpack.UnpackException) as error:
+        raise PeerLost(f"the peer sent {len(payload)} bytes that are not msgpack: {error!r}") from error
+    if type(whole) is not list or len(whole) != 2 or type(whole[0]) is not int or type(whole[1]) is not dict:
+        raise PeerLost("the peer sent a frame that is not [type, body]")
+    number, body = whole
+    cls = _CLASSES.get(number)
+    if cls is None:
+        raise PeerLost(f"the peer sent a message of unknown type {number}")
+    values: dict[str, Any] = {}
+    for name, fits in _TESTS[cls]:
+        if name not in body:
+            raise PeerLost(f"the peer sent a {Type(number).name} without {name}")
+        values[name] = body[name]
+        if not fits(values[name]):
+            raise PeerLost(f"the peer sent a {Type(number).name} whose {name} has the wrong type or is out of range")
+    return cls(**values)
+
+
+async def read_message(reader: asyncio.StreamReader, limit: int) -> Message | None:
+    """The next message, or None if the stream ended between two messages."""
+    try:
+        head = await reader.readexactly(_LENGTH.size)
+        (length,) = _LENGTH.unpack(head)
+        if length > limit:
+            raise PeerLost(f"the peer announced a message of {length} bytes; at most {limit} are allowed")
+        return decode(await reader.readexactly(length))
+    except asyncio.IncompleteReadError as error:
+        if not error.partial and error.expected == _LENGTH.size:
+            return None
+        raise PeerLost("the connection ended in the middle of a message") from error
+    except OSError as error:
+        raise PeerLost(f"the connection broke while reading: {error}") from error
+
+
+async def write_message(writer: asyncio.StreamWriter, message: Message, limit: int) -> None:
+    """Send one message, and wait while the other end is slower than we are."""
+    frame = encode(message)
+    if len(frame) - _LENGTH.size > limit:
+        raise PeerLost(f"a {_TYPES[type(message)].name} of {len(frame)} bytes is over the limit of {limit}")
+    try:
+        writer.write(frame)
+        await writer.drain()
+    except OSError as error:
+        raise PeerLost(f"the connection broke while writing: {error}") from error
+
+
+class Peer:
+    """One end of a connection. WELCOME, sent or received, raises the limit on a message's length.
+
+    Any number of tasks may send; one receives.
+    """
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader, self._writer = reader, writer
+        self._limit = LIMIT_BEFORE_WELCOME
+
+    async def send(self, message: Message) -> None:
+        await write_message(self._writer, message, self._limit)
+        self._welcomed(message)
+
+    async def receive(self) -> Message | None:
+        """The next message; None when the other end has closed in good order."""
+        message = await read_message(self._reader, self._limit)
+        self._welcomed(message)
+        return message
+
+    async def messages(self) -> AsyncIterator[Message]:
+        """All messages until BYE or the end of the stream."""
+        while (message := await self.receive()) is not None and not isinstance(message, Bye):
+            yield message
+
+    async def close(self, why: str = "") -> None:
+        """Say BYE if there is a reason to give and anyone to hear it, then close."""
+        with contextlib.suppress(PeerLost, OSError):
+            if why and not self._writer.is_closing():
+                await self.send(Bye(why))
+            self._writer.close()
+            await self._writer.wait_closed()
+
+    def _welcomed(self, message: Message | None) -> None:
+        if isinstance(message, Welcome):
+            self._limit = LIMIT_AFTER_WELCOME
+
+
+async def connect(path: Path) -> Peer:
+    """A connection to the reaper that listens at `path`."""
+    try:
+        return Peer(*await asyncio.open_unix_connection(path, limit=_BUFFER))
+    except OSError as error:
+        raise PeerRefused(f"no reaper answers at unix:{path}: {error}; start reapd --listen unix:{path}") from error
+
+
+async def adopt(connection: socket.socket) -> Peer:
+    """A peer on a connected unix socket, which it then owns."""
+    return Peer(*await asyncio.open_unix_connection(sock=connection, limit=_BUFFER))

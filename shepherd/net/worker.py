@@ -1,0 +1,295 @@
+"""One worker of the reaper: serves one connection of a dispatcher, from HELLO to BYE (docs/protocol.md).
+
+Invariant: nothing is contacted that the rules or the guard refuse, that came too late, or whose connection is gone. Every FETCH
+and RESOLVE is answered once, unless the connection ends first; then all that was begun is dropped.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import dataclasses
+import ipaddress
+import logging
+import os
+import socket
+from collections.abc import Coroutine
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Final, TypeVar
+
+from shepherd import urls
+from shepherd.config import Fetch as Limits
+from shepherd.errors import BadUrl, ConfigError, FilterError, PeerLost
+from shepherd.filters import parse_filter
+from shepherd.formats import coding
+from shepherd.formats.tables import Kind, Reason, Result, qkey_unresolved
+from shepherd.net import answer, robots, wire
+from shepherd.net.answer import Body, Exchange
+from shepherd.net.clock import steady_clock_ms
+from shepherd.net.fetch import Fetcher, Request
+from shepherd.net.guard import Guard
+from shepherd.net.resolve import Resolver
+from shepherd.net.rules import RulesCache, robots_file
+
+LOG = logging.getLogger("shepherd.reapd")
+HELLO_S: Final = 30.0
+INLINE_BYTES: Final = 1 << 20  # a body larger than this is decoded and parsed in a thread
+COMPRESSIONS: Final = ("lz4", "zstd", "none")
+INCOMPLETE: Final = "incomplete"  # a compressed body that the server ended too early
+DEFAULT_PORTS: Final = {"http": 80, "https": 443}
+
+T = TypeVar("T")
+
+
+async def serve(connection: socket.socket) -> None:
+    """Serve one connection until either end is done with it."""
+    peer = await wire.adopt(connection)
+    why = ""
+    try:
+        async with asyncio.timeout(HELLO_S):
+            hello = await peer.receive()
+        if isinstance(hello, wire.Hello):
+            await Worker(peer, hello).run()
+        elif hello is not None:
+            raise PeerLost("a dispatcher begins with HELLO")
+    except TimeoutError:
+        why = f"no HELLO within {HELLO_S:.0f} s"
+    except PeerLost as error:
+        why = str(error)
+    if why:
+        LOG.warning("connection dropped: %s", why)
+    await peer.close(why)
+
+
+class Worker:
+    """The state of one connection: rules, resolver, fetcher, and the requests not answered yet."""
+
+    def __init__(self, peer: wire.Peer, hello: wire.Hello) -> None:
+        if hello.version != wire.VERSION:
+            raise PeerLost(f"the dispatcher speaks version {hello.version} of the protocol, this reaper version {wire.VERSION}")
+        self._peer = peer
+        self._limits, compress = _settings(hello.settings)
+        self._static = _static(hello.static)
+        self._context = _context(hello, self._limits, compress)
+        try:
+            self._guard = Guard(tuple(hello.allow), hello.anonymous)
+        except ConfigError as error:
+            raise PeerLost(f"the dispatcher allows something that is not an address range: {error}") from error
+        self._resolver = Resolver(self._guard, self._static)
+        self._fetcher = Fetcher(self._guard, hello.agent, self._limits)
+        self._clock = steady_clock_ms()
+        self._large = asyncio.Semaphore(1)  # one large body at a time is held decoded: bombs must not add up
+        self._rules = RulesCache()
+        self._thread = ThreadPoolExecutor(1, "parse")
+        self._begun: set[asyncio.Task[None]] = set()
+        self._unanswered = 0
+
+    async def run(self) -> None:
+        try:
+            await self._peer.send(wire.Welcome(wire.VERSION, os.getpid(), self._limits.in_flight))
+            async for message in self._peer.messages():
+                self._take(message)
+        finally:
+            begun = list(self._begun)
+            for task in begun:
+                task.cancel()
+            await asyncio.gather(*begun, return_exceptions=True)
+            self._fetcher.close()
+            await self._resolver.close()
+            self._thread.shutdown(wait=False, cancel_futures=True)
+
+    def _take(self, message: wire.Message) -> None:
+        if isinstance(message, wire.Robots):
+            body = message.body[: robots.MAX_BYTES]
+            self._rules.put(message.site, robots.rules_for(message.status, body, self._context.robots_agent), len(body))
+        elif isinstance(message, wire.Resolve):
+            self._begin(self._resolve(message))
+        elif isinstance(message, wire.Fetch) and message.kind in (Kind.PAGE, Kind.ROBOTS):
+            self._begin(self._fetch(message))
+        else:
+            raise PeerLost(f"a dispatcher does not send this {type(message).__name__.upper()}")
+
+    def _begin(self, work: Coroutine[Any, Any, None]) -> None:
+        if self._unanswered >= self._limits.in_flight:
+            work.close()
+            raise PeerLost(f"the dispatcher has more than its {self._limits.in_flight} credits outstanding")
+        self._unanswered += 1
+        task = asyncio.create_task(work)
+        self._begun.add(task)
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._begun.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self._unanswered -= 1
+            LOG.error("a request was not answered", exc_info=error)  # its lease expires
+
+    async def _answer(self, message: wire.Resolved | wire.Result) -> None:
+        # Counted before it is sent: the dispatcher may have it, and ask again, while we still wait for room to send more.
+        self._unanswered -= 1
+        with contextlib.suppress(PeerLost):  # the receiving loop notices too, and ends everything
+            await self._peer.send(message)
+
+    async def _resolve(self, request: wire.Resolve) -> None:
+        found = await self._resolver.resolve(request.name)
+        qkey = found.qkey if found.address else qkey_unresolved(request.site)
+        await self._answer(wire.Resolved(request.token, qkey, found.address, found.valid_s, found.reason))
+
+    async def _fetch(self, fetch: wire.Fetch) -> None:
+        try:
+            result = await self._result(fetch)
+        except Exception:  # whatever breaks our code fails alone, and is answered
+            LOG.exception("%s: could not be fetched or worked on", fetch.url)
+            result = answer.without_exchange(fetch, Result.HARD, Reason.MALFORMED, self._clock(), contacted=True)
+        await self._answer(result)
+
+    async def _result(self, fetch: wire.Fetch) -> wire.Result:
+        refusal = await self._refusal(fetch)
+        start_ms = self._clock()
+        if refusal is None and _is_late(fetch, start_ms):
+            refusal = Result.SOFT, Reason.DEADLINE
+        if refusal is not None:
+            return answer.without_exchange(fetch, *refusal, start_ms)
+        page = fetch.kind == Kind.PAGE
+        response = await self._fetcher.fetch(
+            Request(
+                url=fetch.url,
+                address=fetch.address,
+                port=self._port(fetch.url),
+                timeout_s=min(self._limits.timeout_s, (fetch.deadline_ms - start_ms) / 1000),
+                body_bytes=self._limits.body_bytes if page else robots.MAX_BYTES,
+                # A robots file is always read whole: its rules must be at hand, whatever this worker has forgotten.
+                etag=fetch.etag if page else "",
+                modified=fetch.modified if page else "",
+                reuse=fetch.reuse,
+            )
+        )
+        exchange = Exchange(fetch, response, start_ms, self._clock())
+        return await self._page(exchange) if page else self._robots(exchange)
+
+    async def _refusal(self, fetch: wire.Fetch) -> tuple[Result, Reason] | None:
+        """Why the server must not be contacted for this, if so; looking up its name again may take a while."""
+        try:
+            url = urls.parse(fetch.url)
+            ipaddress.ip_address(fetch.address)
+        except BadUrl:
+            return Result.HARD, Reason.MALFORMED
+        except ValueError:
+            return Result.HARD, Reason.GUARD
+        if fetch.kind == Kind.PAGE:
+            rules = self._rules.get(fetch.rules)
+            if rules is None:
+                return Result.SOFT, Reason.ROBOTS_UNREACHABLE
+            if not rules.allows(url.path):
+                return Result.DENIED, Reason.ROBOTS_DENIED
+        if self._guard.refuses(fetch.address) is not None:
+            return Result.HARD, Reason.GUARD
+        if not await self._resolver.still(url.site, fetch.address):
+            return Result.SOFT, Reason.NO_ADDRESS
+        return None
+
+    def _port(self, url: str) -> int:
+        """The port to connect to: the static table's for this host, else the URL's."""
+        scheme, host, port = _split(urls.parse(url).site)
+        return self._static[host][1] if host in self._static else port or DEFAULT_PORTS[scheme]
+
+    async def _page(self, exchange: Exchange) -> wire.Result:
+        """What is small is worked on here; what turns out large is begun again in the thread, one at a time."""
+        if not answer.has_body(exchange.response):
+            return answer.bodiless(self._context, exchange)
+        limit = min(self._limits.decoded_bytes, INLINE_BYTES)
+        if len(exchange.response.body) < limit:
+            body = _decoded(exchange, limit)
+            if body is None or len(body.data) < limit:
+                return self._answer_page(exchange, body)
+        async with self._large:
+            loop = asyncio.get_running_loop()
+            return await loop.run_in_executor(self._thread, self._large_page, exchange)
+
+    def _large_page(self, exchange: Exchange) -> wire.Result:
+        return self._answer_page(exchange, _decoded(exchange, self._limits.decoded_bytes))
+
+    def _answer_page(self, exchange: Exchange, body: Body | None) -> wire.Result:
+        if body is None:
+            return answer.broken(exchange, Reason.DECODING)
+        return answer.page(self._context, exchange, body)
+
+    def _robots(self, exchange: Exchange) -> wire.Result:
+        body = _decoded(exchange, robots.MAX_BYTES) if answer.has_body(exchange.response) else None
+        if body is not None and body.truncated == INCOMPLETE:
+            body = None  # the line that forbids may be the one that is missing
+        found = robots_file(self._context, exchange, body)
+        if found.settles:
+            self._rules.put(exchange.fetch.rules, found.rules, len(body.data) if body else 0)
+        return found.result
+
+
+def _decoded(exchange: Exchange, limit: int) -> Body | None:
+    """At most `limit` bytes of the body, decoded; None if that cannot be done."""
+    sent, encoding = exchange.response.body, exchange.response.encoding
+    cut = "length" if exchange.response.truncated else ""
+    if not encoding:
+        return Body(sent, cut)
+    try:
+        data, over = coding.decode(sent, encoding, limit)
+    except coding.DecodeError:
+        return None
+    if over and not cut:
+        cut = "expansion" if len(data) == limit else INCOMPLETE
+    return Body(data, cut) if data or not cut else None
+
+
+def _is_late(fetch: wire.Fetch, now_ms: int) -> bool:
+    return now_ms > fetch.start_by_ms or now_ms >= fetch.deadline_ms
+
+
+def _split(site: str) -> tuple[str, str, int | None]:
+    """Scheme, host and port of scheme://host[:port], an IPv6 address without its brackets."""
+    scheme, _, rest = site.partition("://")
+    host, colon, port = rest.rpartition(":")
+    if colon and port.isdigit():
+        return scheme, host.strip("[]"), int(port)
+    return scheme, rest.strip("[]"), None
+
+
+def _context(hello: wire.Hello, limits: Limits, compress: str) -> answer.Context:
+    if len(hello.key) != urls.KEY_BYTES:
+        raise PeerLost(f"the key of the footprints has {urls.KEY_BYTES} bytes, not {len(hello.key)}")
+    try:
+        filter_ = parse_filter(hello.filter)
+    except FilterError as error:
+        raise PeerLost(f"the dispatcher's filter cannot be read: {error}") from error
+    if filter_.version != hello.filter_version:
+        raise PeerLost("the dispatcher's filter is not the version it says")
+    footprints = urls.Footprints(hello.key)
+    return answer.Context(hello.state, footprints, filter_, limits.links_per_page, compress, hello.robots_agent)
+
+
+def _settings(given: dict[str, Any]) -> tuple[Limits, str]:
+    """The [fetch] keys, and `compress` of [store]; what is not given is as by default, what is not known is ignored."""
+    values: dict[str, Any] = {}
+    for name, default in dataclasses.asdict(Limits()).items():
+        value = given.get(name, default)
+        if type(value) is int and type(default) is float:
+            value = float(value)
+        if type(value) is not type(default) or value < 0:
+            raise PeerLost(f"the dispatcher's setting {name} is not possible: {value!r}")
+        values[name] = value
+    compress = given.get("compress", COMPRESSIONS[0])
+    if compress not in COMPRESSIONS:
+        raise PeerLost(f"the dispatcher's setting compress is not possible: {compress!r}")
+    limits = Limits(**values)
+    if limits.in_flight < 1:
+        raise PeerLost("the dispatcher's setting in_flight must be at least 1")
+    return limits, compress
+
+
+def _static(given: dict[str, Any]) -> dict[str, tuple[str, int]]:
+    table: dict[str, tuple[str, int]] = {}
+    for host, place in given.items():
+        match place:
+            case [str(address), int(port)] if 0 < port < 65536:
+                table[host] = address, port
+            case _:
+                raise PeerLost(f"the dispatcher's static table has no address and port for {host!r}")
+    return table

@@ -1,0 +1,270 @@
+"""Extraction: what counts as a link, what a page may say about itself, and hostile HTML."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from selectolax.lexbor import LexborHTMLParser
+
+from shepherd.net.charset import as_utf8, find_charset
+from shepherd.net.extract import Page, extract, sniff
+from shepherd.net.scan import is_tame, scan_tags
+
+ROOT = Path(__file__).resolve().parents[2]
+BASE = "http://a.example/dir/page"
+
+
+def page(html: str | bytes, *, header: str = "text/html", x_robots: str = "", limit: int = 1_000) -> Page:
+    body = html if isinstance(html, bytes) else html.encode()
+    return extract(body, header, BASE, limit, x_robots, "Shepherd")
+
+
+def test_links_come_in_document_order_once_and_not_from_forms() -> None:
+    html = """<link rel=next href=n><a href=1>x</a><area href=2><a href=" 1 "></a><form action=f></form>
+              <img src=i><iframe src=3></iframe><link rel=alternate href=alt>
+              <link rel="prev nofollow" href=p><a name=x></a><a href=4>
+              <noscript><a href=5></a></noscript>"""
+    assert page(html).links == ["n", "1", "2", "3", "4", "5"]
+    assert page("<frameset><frame src=f1><frame src=f2></frameset>").links == ["f1", "f2"]
+
+
+@pytest.mark.parametrize(
+    "href",
+    ["javascript:x()", "JavaScript:x", "mailto:a@b", "data:text/html,x", "tel:1", "ftp://x/", "#top", "", "  ", "x" * 5_000],
+)
+def test_what_cannot_be_gathered_is_not_a_link(href: str) -> None:
+    assert page(f'<a href="{href}">x</a><a href="ok?a:b">x</a><a href="HTTPS://x/">').links == ["ok?a:b", "HTTPS://x/"]
+
+
+def test_references_in_attributes_follow_the_attribute_rule() -> None:
+    html = '<a href="?a=1&amp;b=2&copy=3&lt;&#x26;&not"></a>'
+    assert page(html).links == ["?a=1&b=2&copy=3<&¬"]
+    assert [tag.attributes["href"] for tag in scan_tags(html.encode())] == ["?a=1&b=2&copy=3<&¬"]
+
+
+def test_nofollow_links_are_dropped() -> None:
+    assert page('<a href=1 rel="noopener NoFollow"></a><a href=2 rel=nofollower></a>').links == ["2"]
+
+
+@pytest.mark.parametrize(
+    ("meta", "x_robots", "noindex", "nofollow"),
+    [
+        ("", "", False, False),
+        ("<META NAME=Robots CONTENT='NoIndex, follow'>", "", True, False),
+        ("<meta name=robots content='nofollow'>", "", False, True),
+        ("<meta name=robots content=none>", "", True, True),
+        ("<meta name=robots content=index><meta name=robots content=nofollow>", "", False, True),
+        ("<meta name=shepherd content=noindex>", "", True, False),
+        ("<meta name=googlebot content=none>", "", False, False),
+        ("", "noindex", True, False),
+        ("", "max-snippet: 5, nofollow", False, True),
+        ("", "unavailable_after: 25 Jun 2010 15:00:00 PST, noindex", True, False),
+        ("", "googlebot: noindex, nofollow", False, False),
+        ("", "googlebot: noindex, shepherd: nofollow", False, True),
+        ("", "googlebot: none, *: noindex", True, False),
+        ("<meta name=robots content=noindex>", "nofollow", True, True),
+    ],
+)
+def test_wishes_of_page_and_header(meta: str, x_robots: str, noindex: bool, nofollow: bool) -> None:
+    found = page(f"{meta}<a href=1>x</a>", x_robots=x_robots)
+    assert (found.noindex, found.nofollow) == (noindex, nofollow)
+    assert found.links == ([] if nofollow else ["1"])
+
+
+def test_base_counts_once_and_only_if_it_can_be_gathered_from() -> None:
+    assert page("<base target=x><base href=/b/><base href=/c/><a href=1>").base == "http://a.example/b/"
+    assert page("<base href='javascript:x'><base href=/c/>").base == BASE
+    assert page("<a href=1>").base == BASE
+
+
+def test_canonical_is_no_link() -> None:
+    found = page("<link rel='canonical' href=' /c '><link rel=canonical href=/d>")
+    assert (found.canonical, found.links) == ("/c", [])
+
+
+@pytest.mark.parametrize(
+    ("content", "target"),
+    [
+        ("0;url=/x", "/x"),
+        ("5; URL='/x y'", "/x y"),
+        ('3 , url = "/x"z', "/x"),
+        ("1;/x", "/x"),
+        ("5", ""),
+        ("url=/x", ""),
+        ("0;url=", ""),
+    ],
+)
+def test_meta_refresh(content: str, target: str) -> None:
+    escaped = content.replace('"', "&quot;")
+    found = page(f'<meta http-equiv=Refresh content="{escaped}">')
+    assert (found.refresh, found.links) == (target, [target] if target else [])
+
+
+def test_title_is_collapsed_cut_and_not_that_of_a_drawing() -> None:
+    assert page("<svg><title>icon</title></svg><title> A \n &amp;\tb </title><title>c</title>").title == "A & b"
+    assert len(page(f"<title>{'x ' * 10_000}</title>").title) == 500
+    assert page("<p>").title == ""
+
+
+@pytest.mark.parametrize(
+    ("body", "header", "content_type", "links"),
+    [
+        (b"<a href=1>", "text/html; charset=utf-8", "text/html", 1),
+        (b"<a href=1>", "Application/XHTML+XML", "application/xhtml+xml", 1),
+        (b"<a href=1>", "text/plain", "text/plain", 0),
+        (b"<a href=1>", "image/png", "image/png", 0),
+        (b"\xef\xbb\xbf \n<!DOCTYPE HTML><a href=1>", "", "text/html", 1),
+        ("<html><a href=1>".encode("utf-16"), "", "text/html", 1),
+        (b"<a href=1>", "nonsense", "text/html", 1),
+        (b"<abbr><a href=1>", "", "text/plain", 0),
+    ],
+)
+def test_only_html_has_links(body: bytes, header: str, content_type: str, links: int) -> None:
+    found = page(body, header=header)
+    assert (found.content_type, len(found.links)) == (content_type, links)
+
+
+@pytest.mark.parametrize(
+    ("body", "content_type"),
+    [(b"%PDF-1.4", "application/pdf"), (b"\x89PNG\r\n\x1a\n", "image/png"), (b"<?xml ?>", "text/xml"), (b"", "text/plain"),
+     (b"a\0b", "application/octet-stream"), (b"hello", "text/plain"), (b"<!-- x --><p>", "text/html")],
+)  # fmt: skip
+def test_sniffing(body: bytes, content_type: str) -> None:
+    assert sniff(body) == content_type
+
+
+@pytest.mark.parametrize(
+    ("body", "header", "charset"),
+    [
+        ("é".encode("utf-8-sig"), "text/html; charset=latin1", "utf-8"),
+        ("<p>é".encode("utf-16"), "text/html; charset=utf-8", "utf-16le"),
+        (b"<meta charset=utf-8>\xe9", "text/html; charset=ISO-8859-1", "windows-1252"),
+        (b"<meta charset='Shift_JIS'>", "text/html", "shift_jis"),
+        (b'<meta http-equiv=content-type content="text/html; charset=koi8-r">', "text/html; charset=bogus", "koi8-r"),
+        (b"<meta charset=utf-16>x", "text/html", "utf-8"),
+        (b"<meta charset=unicode_escape>\\x41", "text/html; charset=zip", "utf-8"),
+        ("naïve café".encode(), "text/html", "utf-8"),
+        ("naïve café".encode()[:-1], "text/html", "utf-8"),
+        ("Съешь же ещё этих мягких французских булок, да выпей чаю".encode("cp1251"), "text/html", "windows-1251"),
+        (b"<?xml version='1.0' encoding='iso-8859-2'?><p>", "application/xhtml+xml", "iso-8859-2"),
+    ],
+)
+def test_charset_by_mark_header_meta_utf8_detector(body: bytes, header: str, charset: str) -> None:
+    assert find_charset(body, header) == charset
+
+
+def test_characters_that_cannot_be_decoded_are_replaced() -> None:
+    assert page(b"<title>a\xffb</title><a href='\xff'>", header="text/html; charset=utf-8").title == "a\ufffdb"
+    assert page("<title>é</title>".encode("latin-1"), header="text/html; charset=latin1").title == "é"
+    assert as_utf8("é".encode("utf-16-be"), "utf-16be") == "é".encode()
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    body=st.binary(max_size=300), header=st.sampled_from(["", "text/html", "text/html; charset=utf-16", "text/html; charset=gbk"])
+)
+def test_noise_is_never_an_error(body: bytes, header: str) -> None:
+    for noise in (body, b"<title>" + body, b"<a href='" + body + b"'><meta name=robots content=" + body):
+        found = page(noise, header=header)
+        "".join((found.title, found.base, found.canonical, found.refresh, *found.links)).encode()
+
+
+PIECES = [
+    "<a href=1>",
+    "<a href='2' rel=x>t</a>",
+    '<A HREF="3&amp;4"x=y>',
+    "<p>",
+    "</p>",
+    "<div title='<a href=5>'>",
+    "</div>",
+    "<!-- <a href=6> -->",
+    "<script>'<a href=7>'</script>",
+    "<style><a href=8></style>",
+    "text > ' \" text",
+    "<a b=c/href=9>",
+    "<a/href=10/>",
+    "<br/>",
+    "<!-->",
+    "<a href = 11 >",
+    '<a href="12"href=13>',
+    "<!x <a href=14>",
+    "</ <a href=15>",
+    "<textarea><a href=16></textarea>",
+    "<b>",
+    "</b>",
+    "<iframe src=17><a href=18></iframe>",
+    "<area href=19 =x>",
+    "< a href=20>",
+    "<p don't><a href=21>",
+    "<meta name=a content=b>",
+]
+
+
+@settings(max_examples=400, deadline=None)
+@given(st.lists(st.sampled_from(PIECES), max_size=12))
+def test_the_scanner_finds_the_links_of_the_tree(pieces: list[str]) -> None:
+    html = "".join(["<body>", *pieces]).encode()
+    tree = [node.attributes for node in LexborHTMLParser(html).css("a[href],area[href]")]
+    flat = [tag.attributes for tag in scan_tags(html) if "href" in tag.attributes]
+    in_order = list(dict.fromkeys(attributes["href"] for attributes in flat))
+    assert in_order == list(dict.fromkeys(attributes["href"] for attributes in tree))  # the tree repeats links it reopens
+
+
+def numbered(template: str, count: int) -> str:
+    return "".join(template % number for number in range(count))
+
+
+HOSTILE = {
+    "a million links": numbered("<a href=/%d>x</a>", 1_000_000),
+    "deep nesting": "<div>" * 1_000_000 + "<a href=1>",
+    "deep nesting behind false ends": "<div></x>" * 200_000,
+    "reopened formatting": "<p>" + numbered("<font color=%d>", 3_000) + "<p>x" * 3_000,
+    "10 MB attribute": f'<a href="{"x" * 10_000_000}">',
+    "a million attributes": "<a " + numbered("x%d=1 ", 1_000_000) + "href=1>",
+    "attributes behind quoted ends": "<a " + numbered("x%d='>' ", 300_000) + "href=1>",
+    "references": f"<a href='{'&amp' * 1_000_000}'>",
+    "unclosed quotes": "<a b=\"'" * 500_000,
+    "unclosed comments": "<!--" * 500_000,
+    "unclosed scripts": "<script>" * 500_000,
+    "tag openers": "<a" * 2_000_000,
+    "lone equals signs": "<a " + "= " * 1_000_000,
+}
+
+LIMITED = """
+import resource, sys
+body = sys.stdin.buffer.read()
+resource.setrlimit(resource.RLIMIT_CPU, (20, 20))
+resource.setrlimit(resource.RLIMIT_AS, (1 << 30, 1 << 30))
+from shepherd.net.extract import extract
+print(len(extract(body, "text/html", "http://a.example/", 10_000).links))
+"""
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_hostile_html_fits_in_a_gigabyte_and_is_survived(name: str) -> None:
+    body = HOSTILE[name].encode()
+    run = subprocess.run([sys.executable, "-c", LIMITED], input=body, capture_output=True, check=False, cwd=ROOT)
+    assert run.returncode == 0, run.stderr.decode()[-500:]
+    assert int(run.stdout) <= 10_000
+
+
+def test_an_ordinary_large_page_gets_its_tree() -> None:
+    row = "<tr class=x><td><b>n</b></td><td><a href='/item?id=%d' class='c d'>item</a></td></tr>\n"
+    html = f"<!doctype html><html><body><table>{numbered(row, 900)}</table><img src='data:,{'x' * 9_000}'>"
+    assert is_tame(html.encode())
+    assert len(page(html).links) == 900
+
+
+def test_the_links_are_capped() -> None:
+    assert len(page(numbered("<a href=%d>", 50), limit=7).links) == 7
+    assert page(numbered("<a href=%d>", 20_000), limit=7).links == [str(number) for number in range(7)]
+
+
+def test_wish_to_another_agent_does_not_swallow_the_next_header() -> None:
+    found = page("<a href=1>x</a>", x_robots="googlebot: noindex\nnofollow")
+    assert (found.noindex, found.nofollow) == (False, True)
