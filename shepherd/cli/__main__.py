@@ -1,0 +1,41 @@
+"""Every program by name: `python -m shepherd.cli NAME ...` runs one, and the links in bin/ come here.
+
+Only the module of the named program is imported. setup.cfg lists the same programs as entry points.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+
+PROGRAMS: dict[str, str] = {
+    "gather": "shepherd.cli.gather:main",
+    "reapd": "shepherd.cli.reapd:main",
+    "shep": "shepherd.cli.shep:main",
+    "shep-check": "shepherd.cli.check:main",
+    "shep-cork": "shepherd.cli.cork:main",
+    "shep-dump": "shepherd.cli.dump:main",
+    "shep-init": "shepherd.cli.init:main",
+    "shep-merge": "shepherd.cli.merge:main",
+    "shep-plan": "shepherd.cli.plan:main",
+    "shep-reap": "shepherd.cli.reap:main",
+    "shep-record": "shepherd.cli.record:main",
+    "shep-recover": "shepherd.cli.recover:main",
+    "shep-select": "shepherd.cli.select:main",
+    "shep-toyweb": "shepherd.cli.toyweb:main",
+    "shepherd": "shepherd.cli.master:main",
+}
+
+
+def main() -> None:
+    name = sys.argv[1] if len(sys.argv) > 1 else ""
+    if name not in PROGRAMS:
+        print(f"usage: python -m shepherd.cli NAME ..., where NAME is one of {', '.join(PROGRAMS)}", file=sys.stderr)
+        raise SystemExit(2)
+    sys.argv = [name, *sys.argv[2:]]
+    module, _, function = PROGRAMS[name].partition(":")
+    getattr(importlib.import_module(module), function)()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,169 @@
+"""gather: the first run in one command. Gathers a few sites, or the toy web, and shows what came of it."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from shepherd import config as configuration
+from shepherd.cli import common, gather_cf
+from shepherd.cli.shep_shared import clock_ms, many, shown
+from shepherd.config import Config
+from shepherd.errors import BadUrl, UsageError
+
+if TYPE_CHECKING:
+    from shepherd.urls import Url
+
+PAGES: Final = 200
+MOST_PAGES: Final = 1_000_000_000
+MOST_MINUTES: Final = 525_600  # a year
+WHY: Final = "Written by gather for this database: your own settings, and what is left of the limits of the last run."
+
+
+def _minutes(_context: click.Context, _parameter: click.Parameter, given: float) -> float:
+    if not 0 < given <= MOST_MINUTES:  # so written, it refuses what is not a number, too
+        raise click.BadParameter(f"{given:g} is not more than 0 and at most {MOST_MINUTES:,}")
+    return given
+
+
+@click.command()
+@click.argument("given", nargs=-1, metavar="[URL]...")
+@click.option(
+    "--db", type=common.DIRECTORY, metavar="DIR", help="The database.  [default: $SHEPHERD_DB, else db; toy/db for the toy web]"
+)
+@click.option(
+    "--pages",
+    type=click.IntRange(1, MOST_PAGES),
+    metavar="N",
+    help=f"Stop after N pages.  [default: {PAGES}; the toy web has no limit]",
+)
+@click.option(
+    "--minutes",
+    type=float,
+    callback=_minutes,
+    default=5.0,
+    show_default=True,
+    metavar="N",
+    help="Stop after N minutes.",
+)
+@click.option(
+    "--contact", metavar="ADDRESS", help="Mail address or page by which webmasters reach you.  [default: identity.contact]"
+)
+@common.standard
+def command(given: tuple[str, ...], db: Path | None, pages: int | None, minutes: float, contact: str | None) -> int:
+    """Gather the sites of some URLs, and nothing else, until a number of pages or minutes; or, without a URL, the toy web.
+
+    The database is made if there is none. Run again, it goes on where it stopped, with the sites of earlier runs still allowed.
+    Your own cf/ is read but not changed: what holds for this database alone is written to its own cf/. Servers are asked only as
+    often as [politeness] says, so a single site needs patience. Ctrl-C ends in good order and still shows the summary.
+
+    \b
+    Examples:
+      gather
+      gather --pages 50 --contact me@example.org https://example.org/
+    """
+    from shepherd.cli import gather_toy
+
+    if not given:
+        return gather_toy.gather(db, pages, minutes * 60, contact)
+    return _gather(configuration.find_db(db), [_url(text) for text in given], pages or PAGES, minutes * 60, contact)
+
+
+def _url(text: str) -> Url:
+    from shepherd import urls
+
+    try:
+        return urls.parse(text, strict=True)
+    except BadUrl as error:
+        raise UsageError(f"{shown(text)}: {error}") from error
+
+
+def _gather(db: Path, found: list[Url], pages: int, seconds: float, contact: str | None) -> int:
+    from shepherd.cli.children import Signals
+    from shepherd.cli.gather_run import Gatherer, claim, create, finish, insert
+    from shepherd.store import names
+
+    lock = claim(db)
+    user_cf, own_cf = gather_cf.user_directory(), db / names.OWN_CF
+    user, earlier = configuration.load(user_cf), configuration.load(own_cf)
+    contact = _contact(found, user, contact or user.identity.contact or earlier.identity.contact)
+    scope = list(dict.fromkeys([*gather_cf.read_scope(own_cf), *(url.norm for url in found)]))
+    filter_text = gather_cf.scoped_filter(scope, gather_cf.read_filter(user_cf))
+    hrefs = _accepted(found, filter_text, user_cf / gather_cf.FILTER)
+    settings = _settings(user_cf, user, contact)
+    if lock is not None:
+        _refuse_strangers(db, scope)
+
+    def configure(pages: int, seconds: int) -> Path:
+        limits = {"plan": {"max_pages": pages, "reap_s": seconds}}
+        gather_cf.write(own_cf, gather_cf.overlay(settings, limits), filter_text, WHY)
+        return own_cf
+
+    lock = lock or create(db, filter_text)
+    gather_cf.write_scope(own_cf, scope)
+    insert(db, hrefs, user.merge.insert_weight)
+    common.LOG.info("gathering %s into %s: one fetch in %g s from each server", ", ".join(scope), db, user.politeness.delay_s)
+    gatherer = Gatherer(db, lock, pages, seconds, Signals())
+    return finish(gatherer, gatherer.until_done(configure), own_cf, hrefs[0], refreshed=False)
+
+
+def _refuse_strangers(db: Path, scope: list[str]) -> None:
+    """A filter keeps new URLs out but not known ones: pages of other sites that are due would be gathered, too."""
+    import numpy as np
+
+    from shepherd.formats.tables import Flag, RowType
+    from shepherd.store.database import Database
+    from shepherd.urls import Footprints
+
+    with Database(db).reading("gather", clock_ms()) as state:
+        prints = Footprints(state.control.key)
+        rows = state.index.slice(0, state.index.rows, ("norm", "type", "flags"))
+        due = (rows["type"] == RowType.UNGATHERED) & ((rows["flags"] & Flag.ROBOTS) == 0)
+        strange = due & ~np.isin(rows["norm"], np.array([prints.half(norm) for norm in scope], np.uint64))
+    if strange.any():
+        count = many(int(np.count_nonzero(strange)), "page")
+        raise UsageError(
+            f"{db} has {count} of other sites still to gather, and gather would ask for them, too: give another --db"
+        )
+
+
+def _contact(found: list[Url], user: Config, known: str) -> str:
+    """Who answers for this gatherer; asked for before anything but loopback is gathered."""
+    if known or all(gather_cf.is_loopback(url.site, user) for url in found):
+        return known
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        raise UsageError(
+            "a contact address is needed before other people's servers are asked: give --contact ADDRESS, "
+            "or set contact in [identity] of cf/shepherd.toml"
+        )
+    click.echo(
+        "Webmasters must be able to reach you: the address goes into every request. `--contact` gives it beforehand.", err=True
+    )
+    return str(click.prompt("Mail address or page", err=True)).strip()
+
+
+def _accepted(found: list[Url], filter_text: str, source: Path) -> list[str]:
+    from shepherd.filters import parse_filter
+
+    filters = parse_filter(filter_text, f"{source}, behind the scope of gather")
+    hrefs = [filters.strip(url.href) for url in found]
+    for href in hrefs:
+        verdict = filters.judge(href)
+        if not verdict.accepted:
+            raise UsageError(f"{href}: {source} rejects it: {verdict.text}; change that line, or leave the URL out")
+    return hrefs
+
+
+def _settings(user_cf: Path, user: Config, contact: str) -> dict[str, dict[str, Any]]:
+    """The user's settings, as they hold from another directory."""
+    changes: dict[str, dict[str, Any]] = {"identity": {"contact": contact}} if contact else {}
+    if user.static_path is not None:
+        changes["network"] = {"static": str(user.static_path.resolve())}
+    return gather_cf.overlay(gather_cf.read_tree(user_cf), changes)
+
+
+def main() -> None:
+    common.run(command)

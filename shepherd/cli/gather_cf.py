@@ -1,0 +1,162 @@
+"""The configuration that `gather` derives for one database: the user's own settings, narrowed to the sites that were asked for.
+
+Nothing of the user's is written: the result lies in the database's own cf/, which can be given to every other program as --cf.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import json
+import os
+import re
+import tomllib
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, Final, TypeAlias
+
+from shepherd.cli import common
+from shepherd.config import Config
+from shepherd.errors import UsageError
+
+Tree: TypeAlias = Mapping[str, Mapping[str, Any]]  # section -> key -> value
+
+SCOPE: Final = "scope"  # the normalised sites that were ever asked for, one a line
+TOML: Final = "shepherd.toml"
+FILTER: Final = "filter"
+
+
+def source_root() -> Path:
+    """The source tree that we run from, or the working directory if we were installed."""
+    root = Path(__file__).resolve().parents[2]
+    return root if (root / "bin").is_dir() and (root / "cf").is_dir() else Path.cwd()
+
+
+def user_directory() -> Path:
+    """Where the user's own configuration is: SHEPHERD_CF, else cf/, else the defaults that came with the program."""
+    given = os.environ.get("SHEPHERD_CF")
+    if given:
+        if not Path(given).is_dir():
+            raise UsageError(f"SHEPHERD_CF={given}: not a directory")
+        return Path(given)
+    return Path("cf") if Path("cf").is_dir() else common.default_files()
+
+
+def read_tree(directory: Path) -> dict[str, dict[str, Any]]:
+    """The settings of a shepherd.toml that config.load has accepted."""
+    try:
+        return tomllib.loads((directory / TOML).read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return {}
+
+
+def read_filter(directory: Path) -> str:
+    try:
+        return (directory / FILTER).read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return ""
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{directory / FILTER}: not UTF-8 at byte {error.start}; save it as UTF-8") from None
+
+
+def overlay(below: Tree, above: Tree) -> dict[str, dict[str, Any]]:
+    """The settings of both; where both speak, `above` holds."""
+    return {name: {**below.get(name, {}), **above.get(name, {})} for name in dict.fromkeys([*below, *above])}
+
+
+def write(directory: Path, tree: Tree, filter_text: str, why: str) -> None:
+    """Put the two files in place; each is whole at any time."""
+    from shepherd.store import fsio
+
+    directory.mkdir(parents=True, exist_ok=True)
+    fsio.replace_file(directory / TOML, to_toml(tree, why).encode())
+    fsio.replace_file(directory / FILTER, filter_text.encode())
+
+
+def to_toml(tree: Tree, why: str) -> str:
+    lines = [f"# {why}"]
+    for name, table in tree.items():
+        lines += ["", f"[{name}]", *(f"{key} = {_toml_value(value)}" for key, value in table.items())]
+    return "\n".join(lines) + "\n"
+
+
+def _toml_value(value: Any) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, int | float):
+        return repr(value)
+    if isinstance(value, str):
+        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")  # TOML's basic strings are JSON's, but for DEL
+    return f"[{', '.join(_toml_value(item) for item in value)}]"
+
+
+# --- scope ------------------------------------------------------------------------------------------------------
+
+
+def read_scope(directory: Path) -> list[str]:
+    """The normalised sites that earlier runs were asked for."""
+    path = directory / SCOPE
+    try:
+        return path.read_text(encoding="ascii").split()
+    except FileNotFoundError:
+        return []
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{path}: not ASCII at byte {error.start}; it lists sites, one host a line: mend or delete it") from None
+
+
+def write_scope(directory: Path, norms: Iterable[str]) -> None:
+    from shepherd.store import fsio
+
+    directory.mkdir(parents=True, exist_ok=True)
+    fsio.replace_file(directory / SCOPE, "".join(f"{norm}\n" for norm in norms).encode("ascii"))
+
+
+def scoped_filter(norms: Iterable[str], user_text: str) -> str:
+    """The user's filter behind one line that rejects every other site: so its own rejects hold within the scope."""
+    norms = list(norms)
+    return f"# Written by gather: only {', '.join(norms)}; then what the user's filter says.\n{scope_rule(norms)}\n\n{user_text}"
+
+
+def scope_rule(norms: Iterable[str]) -> str:
+    """A reject line for all URLs but those of the given normalised sites, under either scheme, with and without `www.`
+
+    The filter's first match decides and its expressions know no "not", so this one spells out every way to leave the trie of the
+    allowed names: it matches as soon as a URL's host differs from all of them.
+    """
+    trie: dict[str, Any] = {}
+    for norm in norms:
+        for name in (norm, f"www.{norm}") if "." in norm else (norm,):
+            node = trie
+            for char in f"{name}/":
+                node = node.setdefault(char, {})
+    return f"reject regex ^https?://{_leaving(trie)}"
+
+
+def _leaving(node: dict[str, Any]) -> str:
+    """What matches where a text leaves the trie at this node or below it."""
+    others = f"[^{''.join(re.escape(char) for char in sorted(node))}]"
+    below = [f"{re.escape(char)}{_leaving(child)}" for char, child in sorted(node.items()) if char != "/"]
+    return f"(?:{'|'.join([others, *below])})"
+
+
+# --- loopback ---------------------------------------------------------------------------------------------------
+
+
+def is_loopback(site: str, config: Config) -> bool:
+    """Whether scheme://host[:port] is on this machine, by its address or by the user's static table."""
+    host = re.sub(r":\d+$", "", site.partition("://")[2])
+    return host == "localhost" or _is_loopback_address(_static(config).get(host, host.strip("[]")))
+
+
+def _static(config: Config) -> dict[str, str]:
+    path = config.static_path
+    if path is None or not path.is_file():
+        return {}
+    rows = (line.split() for line in path.read_text(encoding="utf-8").splitlines())
+    return {row[0]: row[1] for row in rows if len(row) == 3}
+
+
+def _is_loopback_address(text: str) -> bool:
+    try:
+        return ipaddress.ip_address(text).is_loopback
+    except ValueError:
+        return False

@@ -1,0 +1,46 @@
+"""shep-init: a new, empty database."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from shepherd.cli import common
+
+
+@click.command()
+@common.database
+@common.configuration_directory
+@common.timed
+@common.standard
+def command(db: Path, cf: Path, now: int) -> None:
+    """Create an empty database in DIR, and cf/ with commented defaults where there is none.
+
+    DIR must be new or empty but for its README. Nothing that exists is overwritten.
+    """
+    import secrets
+
+    from shepherd.filters import load_filter
+    from shepherd.store import database
+
+    database.refuse_foreign(db)
+    _write_defaults(cf)
+    filters = load_filter(cf / "filter")
+    state = database.create(db, secrets.token_bytes(16), now, filters.version)
+    common.LOG.info("%s: an empty database, state %d; next: shep insert --db %s URL...", db, state.number, db)
+
+
+def _write_defaults(cf: Path) -> None:
+    """Commented defaults, each file only where it is missing."""
+    from shepherd.store import fsio
+
+    cf.mkdir(parents=True, exist_ok=True)
+    for name in ("shepherd.toml", "filter"):
+        if not (cf / name).exists():
+            fsio.replace_file(cf / name, (common.default_files() / name).read_bytes())
+            common.LOG.info("%s: written with the defaults", cf / name)
+
+
+def main() -> None:
+    common.run(command)

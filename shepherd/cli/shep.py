@@ -1,0 +1,26 @@
+"""shep: the operator's tool. One small module for each subcommand, `shep_NAME.py`; here they are only put together."""
+
+from __future__ import annotations
+
+import click
+
+from shepherd import __version__
+from shepherd.cli import common, shep_cat, shep_explain, shep_insert, shep_list, shep_stats, shep_url
+
+
+@click.group()
+@click.version_option(__version__, message="%(prog)s %(version)s")
+def command() -> None:
+    """Look into a database, and ask for changes to it.
+
+    What only looks reads a closed state and holds it by a lease; what changes leaves a request in the inbox. Neither waits for a
+    lock, and both work while a cycle runs.
+    """
+
+
+for _module in (shep_insert, shep_list, shep_stats, shep_cat, shep_url, shep_explain):
+    command.add_command(_module.command)
+
+
+def main() -> None:
+    common.run(command)

@@ -1,0 +1,115 @@
+"""shep cat: a stored document, as bytes for a program, escaped for a terminal."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from shepherd.cli import common
+from shepherd.cli import shep_shared as shared
+from shepherd.config import Config
+from shepherd.errors import NothingToDo
+
+if TYPE_CHECKING:
+    from shepherd.cli.shep_find import Sought
+    from shepherd.formats.bucket import Bucket
+    from shepherd.store.state import State
+
+
+@click.command("cat")
+@click.argument("url", metavar="URL")
+@click.option(
+    "--headers/--body", "headers", default=False, help="The status line and headers, or the decoded body.  [default: --body]"
+)
+@common.database
+@common.configured
+@shared.state_number
+@common.jsonable
+@common.standard
+def command(url: str, headers: bool, db: Path, config: Config, number: int | None, as_json: bool) -> None:
+    """Print the stored document of a URL, or of its equivalent under another scheme or with or without www.
+
+    To a file or pipe the body goes byte by byte as the server meant it, decoded; on a terminal it is shown as text, with whatever
+    could steer the terminal escaped. Exit status 4 if nothing is stored.
+    """
+    from shepherd.cli.shep_find import seek
+    from shepherd.filters import load_filter
+
+    with shared.reading(db, number) as state:
+        sought = seek(state, load_filter(config.filter_path), url)
+        bucket = _stored(state, sought, headers)
+    if bucket.url != sought.parsed.href:
+        common.LOG.info("stored as %s", bucket.url)
+    if "X" in bucket.attributes:
+        common.LOG.warning("the body was cut when it was gathered: %s", common.escape(bucket.attributes["X"]))
+    if as_json:
+        common.emit_json(_json(bucket, headers))
+    elif headers:
+        _print_headers(bucket)
+    else:
+        _print_body(bucket)
+
+
+def _stored(state: State, sought: Sought, headers: bool) -> Bucket:
+    """The first bucket of the document with something to show; NothingToDo says why there is none."""
+    from shepherd.cli.shep_find import head_of
+    from shepherd.formats.bucket import BucketFlag
+
+    hint = f"`shep explain {shlex.quote(sought.given)}` tells more"
+    if not sought.rows:
+        raise NothingToDo(f"{sought.given} is not known; {hint}")
+    target = b""
+    for row in sought.rows:
+        head = head_of(state, row)
+        if head is None or head.header.flags & BucketFlag.TOMBSTONE:
+            continue
+        target = target or head.attributes.get("E", b"")
+        if "E" not in head.attributes and not head.header.flags & BucketFlag.THIN:
+            return state.objects.get(state.index["oid"].at(row), state.index["size"].at(row))
+        if headers and "S" in head.attributes:
+            return head
+    if target:
+        raise NothingToDo(f"{sought.given} is a redirect to {common.escape(target)} and has no body; {hint}")
+    raise NothingToDo(f"{sought.given} is known, but no document is stored for it; {hint}")
+
+
+def _json(bucket: Bucket, headers: bool) -> dict[str, Any]:
+    import base64
+
+    text = {
+        name: bucket.attributes.get(letter) for name, letter in (("status_line", "S"), ("content_type", "T"), ("charset", "C"))
+    }
+    shown: dict[str, Any] = {"url": bucket.url, "time": shared.iso(bucket.header.time_ms // 1_000) or None, **text}
+    shown["digest"] = bucket.attributes.get("D", b"").hex() or None
+    shown["truncated"] = bucket.attributes.get("X")
+    if headers:
+        return shown | {"headers": [common.escape(line) for line in bucket.attributes.get("H", b"").splitlines() if line]}
+    return shown | {"body_base64": base64.b64encode(bucket.body()).decode("ascii")}
+
+
+def _print_headers(bucket: Bucket) -> None:
+    for letter in ("S", "H"):
+        for line in bucket.attributes.get(letter, b"").splitlines():
+            if line:
+                click.echo(common.escape(line))
+
+
+def _print_body(bucket: Bucket) -> None:
+    body = bucket.body()
+    if not sys.stdout.isatty():
+        sys.stdout.buffer.write(body)
+        return
+    for line in _text(body, bucket.attributes.get("C", b"utf-8").decode("ascii", "replace")).split("\n"):
+        click.echo(common.escape(line.removesuffix("\r").expandtabs()))
+
+
+def _text(body: bytes, charset: str) -> str:
+    """The body as text; a charset that nobody knows is read as UTF-8."""
+    try:
+        return body.decode(charset, "replace")
+    except (LookupError, ValueError):
+        return body.decode("utf-8", "replace")

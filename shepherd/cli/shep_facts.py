@@ -1,0 +1,112 @@
+"""All that a database and its configuration know of one URL: what `shep explain` tells and judges.
+
+A fact is a value of a column under the column's name, so that JSON and docs/formats.md speak of the same things.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from shepherd.cli.shep_find import Sought, head_of, seek
+from shepherd.errors import BadUrl
+
+if TYPE_CHECKING:
+    from shepherd.filters import Filter, Verdict
+    from shepherd.formats.bucket import Bucket
+    from shepherd.store.columns import Table
+    from shepherd.store.database import Database
+    from shepherd.store.inbox import Item
+    from shepherd.store.state import State
+
+Values = dict[str, int]  # one row of a table, by column
+
+
+@dataclass(frozen=True)
+class Facts:
+    """None where the database has no such row; `waiting` is where a URL without a row waits: inbox, contrib, or nowhere."""
+
+    state: int
+    sought: Sought
+    verdict: Verdict
+    filter_path: Path
+    row: Values | None
+    head: Bucket | None
+    site: Values | None
+    site_name: str
+    server: Values | None
+    waiting: str
+
+
+def collect(database: Database, state: State, filter_: Filter, filter_path: Path, given: str) -> Facts:
+    from shepherd.store import lookup
+
+    sought = seek(state, filter_, given)
+    row = sought.rows[0] if sought.rows else None
+    values = _values(state.index, row)
+    site_row = lookup.site_row(state, values["site"] if values else _site_of(state, sought))
+    site = _values(state.sites, site_row)
+    return Facts(
+        state=state.number,
+        sought=sought,
+        verdict=filter_.judge(sought.stripped.href),
+        filter_path=filter_path,
+        row=values,
+        head=head_of(state, row) if row is not None else None,
+        site=site,
+        site_name=state.site_name(site_row) if site_row is not None else sought.stripped.site,
+        server=_values(state.servers, lookup.server_row(state, site["qkey"])) if site else None,
+        waiting="" if row is not None else _waiting(database, state, filter_, sought),
+    )
+
+
+def _values(table: Table, row: int | None) -> Values | None:
+    if row is None:
+        return None
+    return {name: int(column[0]) for name, column in table.slice(row, row + 1).items()}
+
+
+def _site_of(state: State, sought: Sought) -> int:
+    """The URL's own site if it is known, else an equivalent one, else its own all the same."""
+    from shepherd.store import lookup
+
+    if lookup.site_row(state, sought.site) is not None:
+        return sought.site
+    equivalents = lookup.rows_of_norm(state, sought.norm)
+    return state.index["site"].at(equivalents.start) if equivalents else sought.site
+
+
+def _waiting(database: Database, state: State, filter_: Filter, sought: Sought) -> str:
+    """Where a URL without a row waits for the next merge. Read only if there is no row, for then the answer hangs on it."""
+    import numpy as np
+
+    if any(_asks_for(item, filter_, sought) for item in database.inbox.waiting(state.control.applied)):
+        return "inbox"
+    norm, path = np.uint64(sought.norm), np.uint64(sought.path)
+    for number in state.numbered("contrib"):
+        if any(bool(((block.path == path) & (block.norm == norm)).any()) for block in state.contribs(number, with_texts=False)):
+            return "contrib"
+    return ""
+
+
+def _asks_for(item: Item, filter_: Filter, sought: Sought) -> bool:
+    """Whether a request inserts this document."""
+    from shepherd import urls
+
+    try:
+        lines = item.lines()
+    except FileNotFoundError:  # a merge has just taken it
+        return False
+    for _number, line in lines:
+        if sought.stripped.norm not in line:  # requests hold normalised URLs; this spares parsing all others
+            continue
+        try:
+            request = json.loads(line)
+            url = urls.parse(filter_.strip(urls.parse(request["url"]).href)) if request["op"] == "insert" else None
+        except (ValueError, KeyError, TypeError, BadUrl):
+            continue  # the merge that takes it will report it
+        if url is not None and (url.norm, url.path) == (sought.stripped.norm, sought.stripped.path):
+            return True
+    return False

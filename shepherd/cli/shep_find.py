@@ -1,0 +1,81 @@
+"""A URL as an operator writes it, found in a state: normalised, stripped as the filter says, looked up by its footprint."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from shepherd.cli import shep_shared as shared
+from shepherd.errors import BadUrl, UsageError
+
+if TYPE_CHECKING:
+    from shepherd.filters import Filter
+    from shepherd.formats.bucket import Bucket
+    from shepherd.store.state import State
+    from shepherd.urls import Url
+
+
+@dataclass(frozen=True)
+class Sought:
+    """Where a URL stands. `rows` are those of the same document: on the URL's own site first, then gathered ones."""
+
+    given: str
+    parsed: Url
+    stripped: Url  # what is left after the filter's strip lines: this is what gets a footprint
+    norm: int
+    path: int
+    site: int
+    rows: tuple[int, ...]
+
+    @property
+    def removed(self) -> list[str]:
+        """The query parameters that the filter strips."""
+        left = self.stripped.path.partition("?")[2].split("&")
+        return [p for p in self.parsed.path.partition("?")[2].split("&") if p not in left]
+
+
+def seek(state: State, filter_: Filter, given: str) -> Sought:
+    """Look a URL up; UsageError if it is none. A row from before a strip line came into the filter is found as well."""
+    from shepherd import urls
+    from shepherd.store import lookup
+
+    try:
+        parsed = shared.parse_given(given)
+    except BadUrl as error:
+        raise UsageError(f"{shared.shown(given)}: {error}") from None
+    stripped = urls.parse(filter_.strip(parsed.href))
+    prints = urls.Footprints(state.control.key)
+    for url in (stripped, parsed):
+        norm, path, site = prints.of(url)
+        rows = lookup.rows_of(state, norm, path)
+        if rows:
+            return Sought(given, parsed, stripped, norm, path, site, _best_first(state, rows, site))
+    return Sought(given, parsed, stripped, *prints.of(stripped), ())
+
+
+def _best_first(state: State, rows: range, site: int) -> tuple[int, ...]:
+    from shepherd.formats import tables
+
+    sites, types = state.index["site"], state.index["type"]
+    return tuple(sorted(rows, key=lambda row: (sites.at(row) != site, types.at(row) != tables.RowType.GATHERED)))
+
+
+def head_of(state: State, row: int) -> Bucket | None:
+    """The bucket of a row, without its body; None where a forgotten row has none left."""
+    from shepherd.formats import tables
+
+    oid = state.index["oid"].at(row)
+    return state.objects.head(oid) if oid < tables.CONTRIB_BIT else None
+
+
+def url_of(state: State, row: int) -> str | None:
+    head = head_of(state, row)
+    return head.url if head is not None else None
+
+
+def norm_of_host(text: str) -> str:
+    """The normalised site of `host`, `host:port` or a URL; UsageError if it is none of them."""
+    try:
+        return shared.parse_given(text if "://" in text else f"http://{text}/").norm
+    except BadUrl as error:
+        raise UsageError(f"{shared.shown(text)}: not a host or URL: {error}") from None

@@ -1,0 +1,125 @@
+"""The one sentence that closes `shep explain`: why this URL is, or is not, gathered, and what comes next."""
+
+from __future__ import annotations
+
+from shepherd.cli.shep_facts import Facts, Values
+from shepherd.cli.shep_shared import iso, many, span
+from shepherd.config import Config, Plan
+
+ALLOW = "set allow in [network] of shepherd.toml to let Shepherd reach it"
+_MOST_DOUBLINGS = 32
+
+
+def verdict(facts: Facts, config: Config, now: int) -> str:
+    from shepherd.formats.tables import Flag
+
+    if facts.row is None:
+        return _unknown(facts)
+    if facts.row["flags"] & Flag.ROBOTS:
+        return _robots_file(facts, facts.row, now)
+    return _known(facts, facts.row, config.plan, now) + _contradiction(facts)
+
+
+def due_at(row: Values, site: Values | None, plan: Plan) -> int | None:
+    """From when on a page is due, by the rules of phases/plan.py; None if it never is as things stand."""
+    from shepherd.formats.tables import Flag, RowType
+
+    kind = RowType(row["type"])
+    if kind in (RowType.SLEEPING, RowType.FORGOTTEN):
+        return None
+    if kind == RowType.UNGATHERED or row["flags"] & Flag.REFRESH:
+        return 0
+    if _refused_by_robots(row):
+        asked_since = site is not None and site["robots_checked"] > row["checked"]
+        return 0 if asked_since else row["checked"] + plan.refresh_s
+    if kind == RowType.ERROR or row["retry"]:
+        wait_s = plan.retry_s << min(max(row["retry"] - 1, 0), _MOST_DOUBLINGS)
+        return row["checked"] + wait_s if row["retry"] < plan.max_retries else None
+    return row["checked"] + max(plan.refresh_s // max(row["frequency"], 1), 1)
+
+
+def _refused_by_robots(row: Values) -> bool:
+    from shepherd.formats.tables import Reason, RowType
+
+    return row["type"] == RowType.ERROR and row["reason"] in (Reason.ROBOTS_DENIED, Reason.ROBOTS_UNREACHABLE)
+
+
+def _unknown(facts: Facts) -> str:
+    if not facts.verdict.accepted:
+        return f"Not known, and it will not be: {_filter_line(facts)} rejects it."
+    if facts.waiting == "inbox":
+        return "Not known yet: an insert of it waits in the inbox and is taken in at the start of the next cycle."
+    if facts.waiting == "contrib":
+        return "Not known yet: a link to it was found in the last reap, and the next merge takes it in."
+    if facts.site is not None:
+        return "Not known: its site is, but nothing gathered so far led to it, or it was dropped; `shep insert` adds it."
+    return "Not known, and neither is its site: nothing gathered so far led there; `shep insert` adds it."
+
+
+def _robots_file(facts: Facts, row: Values, now: int) -> str:
+    due = facts.site["robots_next"] if facts.site is not None else 0
+    when = f"it is not asked again before {iso(due)}" if due > now else "the next plan that has a page of its site asks for it"
+    what = f"gathered {_ago(row, now)}" if row["gathered"] else "not gathered yet"
+    return f"The robots file of its site, {what}; {when}."
+
+
+def _known(facts: Facts, row: Values, plan: Plan, now: int) -> str:
+    from shepherd.formats.tables import REASON_TEXT, Flag, Reason, RowType
+
+    kind, reason = RowType(row["type"]), REASON_TEXT[Reason(row["reason"])]
+    failed = f"{many(row['retry'], 'failure')} in a row"
+    if kind == RowType.FORGOTTEN:
+        return f"Forgotten: {reason}."
+    if kind == RowType.SLEEPING:
+        return f"Known but asleep: {reason}; it wakes if its weight of {row['weight']} comes to beat that of others."
+    if kind == RowType.UNGATHERED:
+        what = f"Known ({reason}), not gathered yet"
+    elif kind == RowType.ERROR:
+        what = f"Not gathered: {reason}" + (f", {failed}" if row["retry"] else "")
+    else:
+        what = "Answered with a redirect" if row["flags"] & Flag.REDIRECT else "Gathered"
+        what += f" {_ago(row, now)}" + (f", and since then {failed}: {reason}" if row["retry"] else "")
+    what += f"; {ALLOW}" if row["reason"] == Reason.GUARD else ""
+    return f"{what}; {_next(facts, row, plan, now)}."
+
+
+def _next(facts: Facts, row: Values, plan: Plan, now: int) -> str:
+    from shepherd.formats.tables import Flag
+
+    due = due_at(row, facts.site, plan)
+    if due is None:
+        return f"plan.max_retries allows {plan.max_retries}, so it is not tried again"
+    if due > now and _refused_by_robots(row):
+        return f"it is tried again once its robots.txt has been read anew, at the latest from {iso(due)} on"
+    if due > now:
+        return f"it is due from {iso(due)} on"
+    asked = "a refresh was asked for" if row["flags"] & Flag.REFRESH else "it is due"
+    return f"{asked}, and {_obstacle(facts, now)}"
+
+
+def _obstacle(facts: Facts, now: int) -> str:
+    """What stands between a page that is due and its fetch."""
+    from shepherd.formats.tables import is_resolved
+
+    site, server = facts.site, facts.server
+    if site is not None and not is_resolved(site["qkey"]) and site["qkey_next"] > now:
+        again = iso(site["qkey_next"])
+        return f"its site's name does not resolve, or the guard refuses its address; that is looked up again from {again} on"
+    if site is not None and site["robots_since"] and site["robots_next"] > now:
+        since, again = iso(site["robots_since"]), iso(site["robots_next"])
+        return f"its site's robots.txt has been unreachable since {since}; that is asked again from {again} on"
+    if server is not None and server["next_ms"] > now * 1_000:
+        return f"its server may be asked from {iso(-(-server['next_ms'] // 1_000))} on"
+    return "the next plan can take it"
+
+
+def _contradiction(facts: Facts) -> str:
+    return "" if facts.verdict.accepted else f" But {_filter_line(facts)} would reject it now."
+
+
+def _filter_line(facts: Facts) -> str:
+    return f"line {facts.verdict.line} of {facts.filter_path}" if facts.verdict.line else f"the default of {facts.filter_path}"
+
+
+def _ago(row: Values, now: int) -> str:
+    return f"{span(max(now - (row['gathered'] or row['checked']), 0))} ago"

@@ -1,0 +1,132 @@
+"""The toy web gathered by `bin/gather`, judged by its own model and its own access log."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+
+from shepherd.cli.gather_toy import SEED, SETTINGS, SITES
+from shepherd.toyweb import log
+from shepherd.toyweb.model import Model, canonical
+
+ROOT = Path(__file__).resolve().parents[2]
+BIN = ROOT / "bin"
+CALENDAR_BOUND = SETTINGS["select"]["site_soft"]  # rows of one site, so pages of its calendar, too
+
+
+@dataclass(frozen=True)
+class Gathered:
+    """A finished gather: its database, what it printed, and the web it was of."""
+
+    db: Path
+    output: str
+    model: Model
+
+    @property
+    def log_path(self) -> Path:
+        return self.db / "cf" / "web" / "access.log"
+
+    def lines(self, program: str, *args: str) -> list[dict[str, Any]]:
+        """What a program prints as JSON lines."""
+        return [json.loads(line) for line in run(program, *args, "--db", str(self.db), "--json").splitlines()]
+
+
+def run(program: str, *args: str) -> str:
+    done = subprocess.run([str(BIN / program), *args], capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, f"{program}: {done.returncode} {done.stdout}{done.stderr}"
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def gathered(tmp_path_factory: pytest.TempPathFactory) -> Gathered:
+    db = tmp_path_factory.mktemp("gather") / "db"
+    return Gathered(db, run("gather", "--db", str(db)), Model(SEED, SITES))
+
+
+@pytest.fixture(scope="module")
+def pages(gathered: Gathered) -> list[dict[str, Any]]:
+    """Gathered rows with a body, robots files apart."""
+    rows = gathered.lines("shep", "list", "--type", "gathered", "--limit", "100000")
+    return [row for row in rows if not {"robots", "redirect"} & set(row["flags"])]
+
+
+def test_every_page_that_robots_and_limits_allow_is_stored_and_none_other(
+    gathered: Gathered, pages: list[dict[str, Any]]
+) -> None:
+    model = gathered.model
+    stored = {canonical(row["url"]) for row in pages}
+    calendar = {url for url in stored if model.is_trap(url)}
+    expected = model.expected(version=1)
+    assert len(expected) > 1000
+    assert sorted(expected - stored) == []
+    assert sorted(stored - expected - calendar) == []
+    assert 0 < len(calendar) <= CALENDAR_BOUND
+
+
+def test_page_that_robots_denies_is_never_asked_for(gathered: Gathered) -> None:
+    denied = {(page.host, page.path) for page in gathered.model.pages("shepherd") if not page.allowed}
+    asked = {(canonical_host(entry.host), entry.path) for entry in log.read_log(gathered.log_path)}
+    assert len(denied) > 10
+    assert sorted(asked & {(canonical_host(host), path) for host, path in denied}) == []
+
+
+def canonical_host(host: str) -> str:
+    return urlsplit(canonical(f"http://{host}/")).hostname or ""
+
+
+def test_mirrors_are_one_document(pages: list[dict[str, Any]]) -> None:
+    """Only the root page of each site, which equivalence needs, may be there twice."""
+    times = Counter(canonical(row["url"]) for row in pages if urlsplit(row["url"]).path != "/")
+    assert [url for url, count in times.items() if count > 1] == []
+    assert any("www." in row["url"] for row in pages)
+    assert any("www." not in row["url"] for row in pages)
+
+
+def test_unchanged_page_is_not_stored_again_by_the_refresh(gathered: Gathered, pages: list[dict[str, Any]]) -> None:
+    full = Counter(row["url"] for row in gathered.lines("shep-dump", "buckets") if row["stored"])
+    unchanged = [row for row in pages if row["reason"] == "unchanged"]
+    changed = [row for row in pages if full[row["url"]] > 1]
+    assert len(unchanged) > 1000
+    assert changed
+    assert [row["url"] for row in unchanged if full[row["url"]] != 1] == []
+
+
+def test_refresh_asks_conditionally(gathered: Gathered) -> None:
+    answers = Counter(entry.status for entry in log.read_log(gathered.log_path))
+    assert answers[304] > 1000
+
+
+def test_no_server_is_asked_sooner_than_its_delay(gathered: Gathered) -> None:
+    entries = log.read_log(gathered.log_path)
+    assert len(entries) > 3000
+    assert log.audit(entries, gathered.model.delays_s(SETTINGS["politeness"]["delay_s"])) == []
+
+
+def test_database_checks(gathered: Gathered) -> None:
+    run("shep-check", "--db", str(gathered.db))
+
+
+def test_summary_names_three_commands_that_work(gathered: Gathered) -> None:
+    tail = gathered.output.split("Try next:\n")[1]
+    commands = [line.split() for line in tail.splitlines() if line.strip()]
+    assert len(commands) == 3
+    for command in commands:
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, timeout=60, check=False)
+        assert done.returncode == 0, (command, done.stderr)
+        assert done.stdout
+
+
+def test_running_again_continues_and_finds_nothing_new(gathered: Gathered, pages: list[dict[str, Any]]) -> None:
+    before = len(pages)
+    again = run("gather", "--db", str(gathered.db))
+    assert "nothing more is due" in again
+    rows = gathered.lines("shep", "list", "--type", "gathered", "--limit", "100000")
+    assert len([row for row in rows if not {"robots", "redirect"} & set(row["flags"])]) >= before
+    run("shep-check", "--db", str(gathered.db))

@@ -1,0 +1,188 @@
+"""bin/: a program on a fresh clone sets itself up, once, and says in one sentence what is missing where it cannot.
+
+The trees are small but real: the launcher and its set-up, an empty lock, and a program that prints how it was called.
+"""
+
+from __future__ import annotations
+
+import configparser
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from shepherd.cli.__main__ import PROGRAMS
+
+ROOT = Path(__file__).resolve().parents[2]
+PROGRAM = "import os, sys\nprint(os.getcwd(), *sys.argv[1:], sep='|')\n"
+SETTING_UP = "shep: setting up .venv from requirements.lock, once"
+
+
+def clone(root: Path) -> Path:
+    """A tree with one program, `shep`, and nothing installed."""
+    (root / "shepherd" / "cli").mkdir(parents=True)
+    (root / "bin").mkdir()
+    for name in ("bin/.launch", "bin/.setup", "shepherd/cli/install.py"):
+        shutil.copy2(ROOT / name, root / name)
+    (root / "bin" / "shep").symlink_to(".launch")
+    (root / "shepherd" / "__init__.py").touch()
+    (root / "shepherd" / "cli" / "__init__.py").touch()
+    (root / "shepherd" / "cli" / "__main__.py").write_text(PROGRAM)
+    (root / "requirements.lock").write_text("# nothing is needed\n")
+    return root
+
+
+def environment(**more: str) -> dict[str, str]:
+    return {"PATH": os.defpath, "PYTHON": sys.executable, "PIP_DISABLE_PIP_VERSION_CHECK": "1", **more}
+
+
+def call(program: Path, *arguments: str, cwd: Path | None = None, env: Mapping[str, str] | None = None) -> tuple[int, str, str]:
+    done = subprocess.run([program, *arguments], cwd=cwd, env=env or environment(), capture_output=True, text=True, check=False)
+    return done.returncode, done.stdout, done.stderr
+
+
+@pytest.fixture(scope="module")
+def ready(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A tree whose first two programs were started at the same moment, under a path with blanks."""
+    root = clone(tmp_path_factory.mktemp("a path with blanks") / "the tree")
+    both = [
+        subprocess.Popen(
+            [root / "bin" / "shep", "x"], env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+        for _ in range(2)
+    ]
+    output = [process.communicate() for process in both]
+    assert [process.returncode for process in both] == [0, 0], output
+    assert sum(SETTING_UP in stderr for _, stderr in output) == 1, output
+    return root
+
+
+def test_later_call_is_silent_and_keeps_directory_and_arguments(ready: Path, tmp_path: Path) -> None:
+    status, stdout, stderr = call(ready / "bin" / "shep", "a b", "", "*", "--now=1", cwd=tmp_path)
+    assert (status, stdout, stderr) == (0, f"{tmp_path.resolve()}|shep|a b||*|--now=1\n", "")
+
+
+def test_link_from_elsewhere_runs_the_program_it_means(ready: Path, tmp_path: Path) -> None:
+    (tmp_path / "first").symlink_to(ready / "bin" / "shep")
+    (tmp_path / "mine").symlink_to("first")
+    assert call(tmp_path / "mine", "x", cwd=tmp_path)[1] == f"{tmp_path.resolve()}|shep|x\n"
+
+
+def test_files_of_the_callers_directory_are_not_imported(ready: Path, tmp_path: Path) -> None:
+    (tmp_path / "shepherd").mkdir()
+    (tmp_path / "shepherd" / "__init__.py").write_text("raise SystemExit('imported from the wrong place')\n")
+    status, _, stderr = call(ready / "bin" / "shep", cwd=tmp_path, env=environment(PYTHONPATH=str(tmp_path)))
+    assert (status, stderr) == (0, "")
+
+
+def test_moved_tree_still_runs_its_own_code(ready: Path, tmp_path: Path) -> None:
+    moved = tmp_path / "moved"
+    shutil.copytree(ready, moved, symlinks=True)
+    (moved / "shepherd" / "cli" / "__main__.py").write_text("print('moved')\n")
+    assert call(moved / "bin" / "shep") == (0, "moved\n", "")
+
+
+def test_failed_set_up_says_why_and_is_redone(ready: Path, tmp_path: Path) -> None:
+    root = tmp_path / "tree"
+    shutil.copytree(ready, root, symlinks=True)
+    before = (root / "requirements.lock").read_text()
+    (root / ".venv" / "left-over").touch()
+
+    (root / "requirements.lock").write_text("no-such-package==1.0\n")
+    status, stdout, stderr = call(root / "bin" / "shep", env=environment(PIP_NO_INDEX="1", PIP_FIND_LINKS=""))
+    assert (status, stdout) == (1, "")
+    first, last = stderr.splitlines()
+    assert SETTING_UP in first
+    assert re.match(
+        r"shep: pip could not install what requirements.lock lists \(.*no-such-package.*\): connect to the network", last
+    )
+    assert not (root / ".venv" / "left-over").exists()
+
+    # The half-made .venv must not pass for the one that was there before.
+    (root / "requirements.lock").write_text(before)
+    status, stdout, stderr = call(root / "bin" / "shep", "x")
+    assert (status, SETTING_UP in stderr, stdout.endswith("|shep|x\n")) == (0, True, True)
+    assert call(root / "bin" / "shep")[2] == ""
+
+
+def test_python_that_is_too_old_says_what_to_install(tmp_path: Path) -> None:
+    root = clone(tmp_path / "tree")
+    old = tmp_path / "python3"
+    old.write_text("#!/bin/sh\nexit 1\n")  # what any older Python answers to the question for its version
+    old.chmod(0o755)
+    status, stdout, stderr = call(root / "bin" / "shep", env=environment(PYTHON=str(old)))
+    assert (status, stdout) == (1, "")
+    assert re.fullmatch(r"shep: Python 3\.11 or newer is needed, and none of .* is: install it .*\n", stderr)
+
+
+def test_no_python_at_all_says_what_to_install(tmp_path: Path) -> None:
+    root = clone(tmp_path / "tree")
+    tools = tmp_path / "tools"
+    tools.mkdir()
+    for tool in ("sh", "readlink", "cat"):
+        found = shutil.which(tool)
+        assert found
+        (tools / tool).symlink_to(found)
+    status, _, stderr = call(root / "bin" / "shep", env={"PATH": str(tools)})
+    assert status == 1
+    assert re.fullmatch(r"shep: Python 3\.11 or newer is needed, and none of python3\.13 .* is: install it .*\n", stderr)
+
+
+def test_missing_venv_module_says_what_to_install(tmp_path: Path) -> None:
+    root = clone(tmp_path / "tree")
+    hide = (
+        "import importlib.util as u, runpy, sys; find = u.find_spec; sys.argv = sys.argv[1:]; "
+        "u.find_spec = lambda name: None if name == 'ensurepip' else find(name); runpy.run_path(sys.argv[0], run_name='__main__')"
+    )
+    bare = tmp_path / "python3"
+    bare.write_text(f'#!/bin/sh\n[ "$1" = -I ] || exec {sys.executable} "$@"\nshift\nexec {sys.executable} -I -c "{hide}" "$@"\n')
+    bare.chmod(0o755)
+    status, _, stderr = call(root / "bin" / "shep", env=environment(PYTHON=str(bare)))
+    assert status == 1
+    assert re.fullmatch(
+        r"shep: .* has no venv module: install it \(on Debian: apt install python3\.\d+-venv\)", stderr.splitlines()[-1]
+    )
+
+
+# --- the list of programs ---------------------------------------------------------------------------------------
+
+
+def setup_cfg() -> configparser.ConfigParser:
+    parser = configparser.ConfigParser()
+    parser.read(ROOT / "setup.cfg")
+    return parser
+
+
+def test_bin_and_setup_cfg_know_the_same_programs() -> None:
+    entries = setup_cfg()["options.entry_points"]["console_scripts"].split("\n")
+    assert dict(entry.split(" = ") for entry in entries if entry) == PROGRAMS
+    links = {path.name: os.readlink(path) for path in (ROOT / "bin").iterdir() if path.is_symlink()}
+    assert links == dict.fromkeys(PROGRAMS, ".launch")
+
+
+def test_every_package_is_installed() -> None:
+    listed = setup_cfg()["options"]["packages"].split()
+    found = {".".join(path.parent.relative_to(ROOT).parts) for path in (ROOT / "shepherd").rglob("__init__.py")}
+    assert set(listed) == found | {"shepherd.defaults"}
+
+
+def test_locks_are_exact_and_name_no_host() -> None:
+    for name in ("requirements.lock", "requirements-dev.lock"):
+        lines = (ROOT / name).read_text(encoding="utf-8").splitlines()
+        assert [line for line in lines if not re.fullmatch(r"#.*|[a-z0-9-]+==[\w.]+", line)] == []
+        assert not any("://" in line for line in lines)
+
+
+def test_every_dependency_is_locked() -> None:
+    options = setup_cfg()
+    runtime = (ROOT / "requirements.lock").read_text(encoding="utf-8")
+    both = runtime + (ROOT / "requirements-dev.lock").read_text(encoding="utf-8")
+    for text, lock in ((options["options"]["install_requires"], runtime), (options["options.extras_require"]["dev"], both)):
+        for requirement in filter(None, text.split("\n")):
+            name = re.split(r"[ >=]", requirement)[0].replace("_", "-")
+            assert re.search(rf"^{re.escape(name)}==", lock, re.MULTILINE), f"{name} is not locked"

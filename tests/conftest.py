@@ -1,0 +1,65 @@
+"""What all tests share: deterministic hypothesis, the public suites, and an account of every skipped test.
+
+bin/test sets SHEPHERD_TEST_STRICT (a skip is a failure) and SHEPHERD_TEST_CRASH (the full crash sweeps).
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import hypothesis
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+
+# The same examples in every run: a failure found today is found tomorrow.
+hypothesis.settings.register_profile("shepherd", derandomize=True, deadline=None, database=None)
+hypothesis.settings.load_profile("shepherd")
+
+
+@pytest.fixture(scope="session")
+def suites() -> Callable[[str], Path]:
+    """suites("url") is the directory of that public suite; the test is skipped where the suites are not there."""
+    base = Path(os.environ.get("SHEPHERD_SUITES") or ROOT.parent / "shared" / "suites")
+
+    def find(name: str) -> Path:
+        if not (base / name).is_dir():
+            pytest.skip(f"public suite {name!r} is not there (set SHEPHERD_SUITES)")
+        return base / name
+
+    return find
+
+
+@pytest.fixture(scope="session")
+def crash_sweep() -> bool:
+    """Whether the full crash sweeps were asked for, with `bin/test --crash`."""
+    return bool(os.environ.get("SHEPHERD_TEST_CRASH"))
+
+
+def _skips(config: pytest.Config) -> Counter[str]:
+    """How many tests were skipped, by reason."""
+    reporter = config.pluginmanager.get_plugin("terminalreporter")
+    reports = reporter.stats.get("skipped", []) if reporter else []
+    return Counter(str(report.longrepr[2]).removeprefix("Skipped: ") for report in reports)
+
+
+def _is_strict() -> bool:
+    return bool(os.environ.get("SHEPHERD_TEST_STRICT"))
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    if _is_strict() and _skips(session.config) and session.exitstatus == pytest.ExitCode.OK:
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    skips = _skips(config)
+    if not skips:
+        return
+    terminalreporter.section("skipped, by reason" + (" (--strict: a failure)" if _is_strict() else ""))
+    for reason, count in sorted(skips.items()):
+        terminalreporter.line(f"{count:5d}  {reason}")

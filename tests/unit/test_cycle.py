@@ -1,0 +1,280 @@
+"""The master's table of moves, and the master itself with programs that are really run, stopped and killed."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from shepherd.cli import cycle, master
+from shepherd.cli.cycle import CORK, MERGE, PLAN, REAP, RECORD, SELECT, Found, next_step
+from shepherd.errors import Locked, UsageError
+from shepherd.filters import load_filter
+from shepherd.formats.control import PHASES
+from shepherd.store import database, fsio, names
+from shepherd.store.database import Database
+from shepherd.store.harvest import Harvest
+from shepherd.store.names import StateName
+
+ROOT = Path(__file__).resolve().parents[2]
+NOW = 1_790_000_000
+
+
+def shepherd(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """A program run for real."""
+    command = [sys.executable, "-m", "shepherd.cli", *arguments]
+    env = {**os.environ, "PYTHONPATH": str(ROOT), **environment}
+    return subprocess.run(command, env=env, capture_output=True, text=True, check=False, timeout=60)
+
+
+@pytest.fixture
+def db(tmp_path: Path) -> Path:
+    database.create(tmp_path / "db", bytes(16), NOW, load_filter(ROOT / "cf" / "filter").version)
+    return tmp_path / "db"
+
+
+def build(db: Path, phase: str) -> None:
+    """The next directory, made of the newest closed state as it is."""
+    with Database(db).writing("test") as writer:
+        parent = writer.furthest()
+        builder = writer.build(parent, StateName(parent.number + 1, phase), NOW)
+        for table in ("index", "sites", "servers"):
+            builder.keep_table(table)
+        if phase == "reap":
+            builder.write(names.PLAN, b"")
+        writer.publish(builder, {"phase": phase})
+
+
+# --- the table --------------------------------------------------------------------------------------------------
+
+
+def moves_of_the_page() -> dict[str, str]:
+    """`found` -> `move` of the table in docs/cycle.md."""
+    text = (ROOT / "docs" / "cycle.md").read_text(encoding="utf-8")
+    table = text[text.index("| found |") : text.index("The order of one number's")]
+    rows = [line.strip("|").split("|") for line in table.splitlines() if line.startswith("|")][2:]
+    return {cells[0].strip(): cells[2].strip() for cells in rows}
+
+
+@pytest.mark.parametrize(
+    ("row", "found"),
+    [
+        ("`N` closed", Found("000002", "closed", waiting=True)),
+        ("`N` closed", Found("000002", "closed")),
+        ("`N.reap`, no harvest", Found("000002.reap", "reap")),
+        ("`N.reap`, harvest without `end`", Found("000002.reap", "reap")),
+        ("`N.reap`, every harvest has `end`", Found("000002.reap", "reap", harvested=True)),
+        ("`N.merged`", Found("000002.merged", "merged", waiting=True)),
+        ("`N.selected`", Found("000002.selected", "selected", waiting=True)),
+    ],
+)
+def test_move_differs_from_the_documented_one(row: str, found: Found) -> None:
+    step = next_step(found, [])
+    assert step is not None
+    assert re.search(rf"\b{step.removeprefix('shep-')}\b", moves_of_the_page()[row])
+
+
+def test_every_phase_has_a_move_or_is_refused() -> None:
+    for phase in PHASES:
+        if phase in ("feedback", "equiv"):
+            with pytest.raises(UsageError, match=f"000002.{phase}"):
+                next_step(Found(f"000002.{phase}", phase), [])
+        else:
+            assert next_step(Found("x", phase), []) in (PLAN, REAP, SELECT, RECORD)
+
+
+def walk(start: Found, after: dict[str, Found]) -> list[str]:
+    """The programs of one cycle, when each leaves what `after` says."""
+    found, done = start, list[str]()
+    while (step := next_step(found, done)) is not None:
+        assert len(done) < 20, f"the cycle does not end: {done}"
+        done.append(step)
+        found = after.get(step, found)
+    return done
+
+
+CLOSED, WAITING = Found("2", "closed"), Found("2", "closed", waiting=True)
+USUAL = {
+    PLAN: Found("3.reap", "reap"),
+    REAP: Found("3.reap", "reap", harvested=True),
+    CORK: Found("3", "closed", waiting=True),
+    MERGE: Found("4.merged", "merged"),
+    SELECT: Found("4.selected", "selected"),
+    RECORD: Found("4", "closed"),
+}
+
+
+def test_cycle_begins_with_what_was_inserted() -> None:
+    assert walk(WAITING, USUAL) == [MERGE, SELECT, RECORD, PLAN, REAP, CORK, MERGE, SELECT, RECORD]
+    assert walk(CLOSED, USUAL) == [PLAN, REAP, CORK, MERGE, SELECT, RECORD]
+
+
+def test_killed_cycle_is_continued_and_then_complete() -> None:
+    assert walk(USUAL[PLAN], USUAL) == [REAP, CORK, MERGE, SELECT, RECORD]
+    assert walk(USUAL[REAP], USUAL) == [CORK, MERGE, SELECT, RECORD]
+
+
+def test_killed_merge_of_an_insert_is_continued_and_then_planned() -> None:
+    assert walk(USUAL[MERGE], USUAL) == [SELECT, RECORD, PLAN, REAP, CORK, MERGE, SELECT, RECORD]
+    assert walk(USUAL[SELECT], USUAL)[:2] == [RECORD, PLAN]
+
+
+def test_reap_that_contributed_nothing_ends_the_cycle() -> None:
+    assert walk(CLOSED, USUAL | {CORK: Found("3", "closed")}) == [PLAN, REAP, CORK]
+
+
+def test_requests_that_keep_coming_do_not_hold_the_cycle_up() -> None:
+    always = USUAL | {RECORD: WAITING, CORK: WAITING}
+    assert walk(WAITING, always) == [MERGE, SELECT, RECORD, PLAN, REAP, CORK, MERGE, SELECT, RECORD]
+    assert walk(WAITING, always | {MERGE: WAITING}) == [MERGE, PLAN, REAP, CORK, MERGE]  # a merge that found nothing
+
+
+# --- what stands there ------------------------------------------------------------------------------------------
+
+
+def look(db: Path) -> Found:
+    database = Database(db)
+    return cycle.look(database, database.furthest().control.filter)
+
+
+def test_changed_filter_is_seen(db: Path) -> None:
+    database = Database(db)
+    assert cycle.look(database, database.furthest().control.filter + 1).waiting
+
+
+def test_request_in_the_inbox_is_seen(db: Path) -> None:
+    assert look(db) == Found("000001", "closed")
+    Database(db).inbox.drop("1790000000000-host-1-1", [{"op": "insert", "url": "http://a.example/"}])
+    assert look(db) == Found("000001", "closed", waiting=True)
+
+
+def test_harvest_without_its_end_is_not_done(db: Path) -> None:
+    build(db, "reap")
+    assert not look(db).harvested
+    directory = db / names.STATES / "000002.reap" / names.HARVESTS
+    fsio.make_directory(directory)
+    harvest = Harvest(directory / "reap", 1 << 20)
+    harvest.checkpoint(NOW * 1000)
+    assert not look(db).harvested
+    harvest.end(NOW * 1000)
+    assert look(db) == Found("000002.reap", "reap", harvested=True)
+
+
+# --- the master -------------------------------------------------------------------------------------------------
+
+
+def test_torn_line_of_the_log_stays_a_line_of_its_own(tmp_path: Path) -> None:
+    path = tmp_path / "cycles.jsonl"
+    master._append(path, {"n": 1})
+    with path.open("a") as file:
+        file.write('{"n": 2, "ste')
+    master._append(path, {"n": 3})
+    lines = path.read_text().splitlines()
+    assert [json.loads(lines[0]), json.loads(lines[2])] == [{"n": 1}, {"n": 3}]
+
+
+def test_second_master_is_locked_out(db: Path) -> None:
+    held = fsio.lock(db / names.LOCK, "another master")
+    done = shepherd("shepherd", "cycle", "--db", str(db))
+    held.release()
+    assert done.returncode == 3
+    assert "another master" in done.stderr
+
+
+HOLDER = """
+import subprocess, sys
+from pathlib import Path
+from shepherd.store import fsio
+lock = fsio.lock(Path(sys.argv[1]), "a master")
+child = subprocess.Popen(["sleep", "60"], pass_fds=(lock.fd,), stdout=subprocess.DEVNULL)
+print(child.pid)
+"""
+
+
+def test_lock_that_outlives_its_taker_names_no_process_that_has_ended(db: Path) -> None:
+    path = db / names.LOCK
+    env = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run([sys.executable, "-c", HOLDER, str(path)], env=env, stdout=subprocess.PIPE, check=True)
+    try:
+        with pytest.raises(
+            Locked, match=r"held by a program that a master, pid \d+ on .+ has started \(that process itself has ended\)"
+        ):
+            fsio.lock(path, "test")
+    finally:
+        os.kill(int(done.stdout), signal.SIGKILL)
+
+
+def test_refused_requests_are_told_although_the_merge_is_quiet(db: Path) -> None:
+    Database(db).inbox.drop("1790000000000-host-1-1", [{"op": "insert", "url": "http://x y/"}, {"op": "fly"}])
+    done = shepherd("shepherd", "cycle", "--quiet", "--db", str(db))
+    assert done.returncode == 0
+    assert done.stderr.startswith("2 requests refused, the first: 1790000000000-host-1-1.req line 1: control character or blank")
+
+
+def test_empty_database_is_nothing_to_do(db: Path) -> None:
+    done = shepherd("shepherd", "cycle", "--db", str(db))
+    assert (done.returncode, done.stdout) == (4, "")
+    assert not (db / names.LOGS / master.CYCLES).exists()
+
+
+def test_failed_program_stops_the_cycle_with_its_status(db: Path) -> None:
+    """shep-select finds a merged directory whose index is gone."""
+    build(db, "merged")
+    column = db / names.STATES / "000002.merged" / "index" / "norm"
+    fsio.unlink(column)
+    done = shepherd("shepherd", "cycle", "--db", str(db))
+    assert done.returncode in (10, 11)
+    assert "shep-select ended with exit status" in done.stderr
+    assert "continues from 000002.merged" in done.stderr
+    line = json.loads((db / names.LOGS / master.CYCLES).read_text())
+    assert (line["status"], line["state"], line["steps"][-1]["step"]) == (done.returncode, "000002.merged", SELECT)
+
+
+PARENT = """
+import signal, sys
+from shepherd.cli.children import Signals
+signals = Signals()
+print("ready", flush=True)
+status = signals.run("shep-toyweb", ["--dir", sys.argv[1], "--sites", "50", "--base", sys.argv[2]], {0})
+print(status, signals.stopping(), signals.killing(), flush=True)
+"""
+
+
+def start(tmp_path: Path, base: str, how: str) -> subprocess.Popen[str]:
+    """A parent with a long-running program of ours as its child, when the child is up."""
+    command = [sys.executable, "-c", PARENT.replace("{0}", how), str(tmp_path), base]
+    env = {**os.environ, "PYTHONPATH": str(ROOT)}
+    parent = subprocess.Popen(command, env=env, stdout=subprocess.PIPE, text=True, start_new_session=True)
+    assert parent.stdout is not None
+    assert parent.stdout.readline() == "ready\n"
+    assert "start at" in parent.stdout.readline()
+    return parent
+
+
+def test_interrupted_group_does_not_kill_the_child_before_its_parent_decides(tmp_path: Path) -> None:
+    parent = start(tmp_path, "127.77.1.0", "on_soft=None")
+    os.killpg(parent.pid, signal.SIGINT)
+    time.sleep(0.3)
+    assert parent.poll() is None
+    os.killpg(parent.pid, signal.SIGINT)
+    assert parent.communicate(timeout=10)[0] == "137 True True\n"
+
+
+def test_first_signal_ends_a_child_that_can_be_cut_short(tmp_path: Path) -> None:
+    parent = start(tmp_path, "127.77.2.0", "on_soft=signal.SIGTERM")
+    os.killpg(parent.pid, signal.SIGINT)
+    assert parent.communicate(timeout=10)[0] == "0 True False\n"
+
+
+def test_killed_parent_does_not_leave_its_child_for_ever(tmp_path: Path) -> None:
+    parent = start(tmp_path, "127.77.3.0", "dies_with_us=True")
+    parent.kill()
+    # The child holds the other end of stdout: reading ends when it, too, is gone.
+    assert parent.communicate(timeout=10)[0] == ""

@@ -1,0 +1,248 @@
+"""What gather derives before anything is fetched: configuration, scope, contact."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from shepherd import config, urls
+from shepherd.cli import gather_cf, gather_summary
+from shepherd.cli.gather_summary import Summary
+from shepherd.filters import parse_filter
+from shepherd.store import database, fsio
+from shepherd.store.database import Database
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def gather(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    return run("gather", *arguments, cwd=cwd)
+
+
+def run(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "shepherd.cli", *arguments]
+    env = {name: value for name, value in os.environ.items() if not name.startswith("SHEPHERD_")}
+    env["PYTHONPATH"] = str(ROOT)
+    return subprocess.run(command, cwd=cwd, env=env, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+
+
+# --- scope ------------------------------------------------------------------------------------------------------
+
+NORMS = ["example.org", "example.com:8080", "localhost", "[2001:db8::1]"]
+
+
+@pytest.mark.parametrize(
+    ("url", "accepted"),
+    [
+        ("http://example.org/", True),
+        ("https://www.example.org/a?b=c", True),
+        ("https://www.example.com:8080/", True),
+        ("http://localhost/x", True),
+        ("http://[2001:db8::1]/x", True),
+        ("https://example.com/", False),
+        ("http://example.com:808/", False),
+        ("http://example.org:8080/", False),
+        ("http://example.or/", False),
+        ("http://example.orgx/", False),
+        ("http://example.org.evil.example/", False),
+        ("http://sub.example.org/", False),
+        ("http://www.www.example.org/", False),
+        ("http://www.localhost/", False),
+        ("http://w/", False),
+        ("http://other.example/?u=http://example.org/", False),
+        ("http://other.example/example.org/", False),
+    ],
+)
+def test_url_outside_the_scope_is_rejected(url: str, accepted: bool) -> None:
+    filters = parse_filter(gather_cf.scoped_filter(NORMS, ""))
+    assert filters.judge(urls.parse(url).href).accepted is accepted
+
+
+def test_rejects_of_the_user_hold_within_the_scope() -> None:
+    user = (
+        "accept prefix http://example.org/private/open/\nreject prefix http://example.org/private/\nreject ext zip\nstrip utm_*\n"
+    )
+    filters = parse_filter(gather_cf.scoped_filter(["example.org"], user))
+    assert filters.clean("http://example.org/?utm_source=x") == "http://example.org/"
+    assert filters.clean("http://example.org/private/open/a") is not None
+    assert filters.clean("http://example.org/private/a") is None
+    assert filters.clean("http://example.org/a.zip") is None
+    assert filters.clean("http://other.example/") is None
+
+
+def test_default_reject_of_the_user_holds_within_the_scope() -> None:
+    filters = parse_filter(gather_cf.scoped_filter(["a.example"], "accept prefix http://a.example/x/\ndefault reject\n"))
+    assert filters.judge("http://a.example/x/1").accepted
+    assert not filters.judge("http://a.example/y/1").accepted
+
+
+def test_long_names_and_many_of_them_make_a_filter() -> None:
+    norms = [f"{'x' * 60}.{'y' * 60}.site{number}.example" for number in range(60)]
+    filters = parse_filter(gather_cf.scoped_filter(norms, ""))
+    assert all(filters.judge(f"https://www.{norm}/").accepted for norm in norms)
+    assert not filters.judge(f"https://{norms[0]}x/").accepted
+
+
+# --- settings ---------------------------------------------------------------------------------------------------
+
+
+def test_settings_survive_being_written_as_toml(tmp_path: Path) -> None:
+    tree: dict[str, dict[str, Any]] = {
+        "identity": {"contact": 'a "quoted" \\ name <me@example.org>'},
+        "politeness": {"delay_s": 0.02, "max_backoff": 3},
+        "fetch": {"verify_tls": False},
+        "network": {"allow": ["127.0.0.0/8", "10.0.0.0/8"], "static": "/a\tb\x7f/ü"},
+    }
+    gather_cf.write(tmp_path / "cf", tree, "default reject\n", "why")
+    assert tomllib.loads((tmp_path / "cf" / "shepherd.toml").read_text()) == tree
+    assert config.load(tmp_path / "cf").politeness.delay_s == 0.02
+    assert gather_cf.read_tree(tmp_path / "cf") == tree
+    assert gather_cf.read_filter(tmp_path / "cf") == "default reject\n"
+
+
+def test_overlay_keeps_what_it_does_not_name() -> None:
+    assert gather_cf.overlay({"plan": {"reap_s": 1, "retry_s": 2}}, {"plan": {"reap_s": 3}, "reap": {"workers": 2}}) == {
+        "plan": {"reap_s": 3, "retry_s": 2},
+        "reap": {"workers": 2},
+    }
+
+
+def test_only_this_machine_is_loopback(tmp_path: Path) -> None:
+    (tmp_path / "static").write_text("toy.example 127.1.0.1 8080\nfar.example 192.0.2.1 80\n")
+    known = config.Config(network=config.Network(static="static"), directory=tmp_path)
+    assert gather_cf.is_loopback("http://localhost:8000", known)
+    assert gather_cf.is_loopback("http://127.0.0.1", known)
+    assert gather_cf.is_loopback("https://[::1]:8443", known)
+    assert gather_cf.is_loopback("http://toy.example", known)
+    assert not gather_cf.is_loopback("http://far.example", known)
+    assert not gather_cf.is_loopback("http://localhost.example", known)
+    assert not gather_cf.is_loopback("http://[2001:db8::1]", known)
+
+
+# --- refusals ---------------------------------------------------------------------------------------------------
+
+
+def test_other_peoples_servers_are_not_asked_without_a_contact(tmp_path: Path) -> None:
+    done = gather("https://example.org/", cwd=tmp_path)
+    assert done.returncode == 2
+    assert "--contact" in done.stderr and "[identity]" in done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_bad_url_is_refused_before_anything_is_made(tmp_path: Path) -> None:
+    done = gather("example.org", cwd=tmp_path)
+    assert done.returncode == 2
+    assert "example.org: not an absolute URL" in done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_url_that_the_users_filter_rejects_is_refused_by_its_line(tmp_path: Path) -> None:
+    (tmp_path / "cf").mkdir()
+    (tmp_path / "cf" / "filter").write_text("reject ext pdf\n")
+    done = gather("http://127.0.0.1/a.pdf", cwd=tmp_path)
+    assert done.returncode == 2
+    assert "reject ext pdf" in done.stderr
+    assert not (tmp_path / "db").exists()
+
+
+def test_earlier_sites_stay_in_scope_and_the_users_configuration_is_not_touched(tmp_path: Path) -> None:
+    (tmp_path / "cf").mkdir()
+    (tmp_path / "cf" / "shepherd.toml").write_text('[identity]\nname = "mine"\n[network]\nallow = ["127.0.0.0/8"]\n')
+    for number in (1, 2):  # nobody listens there
+        gather("--minutes", "0.05", "-q", f"http://127.0.9.{number}:1/", cwd=tmp_path)
+    own = tmp_path / "db" / "cf"
+    assert (own / "scope").read_text().split() == ["127.0.9.1:1", "127.0.9.2:1"]
+    filters = parse_filter((own / "filter").read_text())
+    assert filters.judge("http://127.0.9.1:1/x").accepted and filters.judge("http://127.0.9.2:1/x").accepted
+    assert config.load(own).identity.name == "mine"
+    assert config.load(own).plan.max_pages <= 200
+    assert sorted(p.name for p in (tmp_path / "cf").iterdir()) == ["shepherd.toml"]
+    assert Database(tmp_path / "db").states()
+
+
+@pytest.mark.parametrize("urls", [["http://127.0.0.1:1/"], []])
+def test_second_gather_is_locked_out_before_it_writes_anything(tmp_path: Path, urls: list[str]) -> None:
+    db = tmp_path / "db"
+    database.create(db, bytes(16), 1, 0)
+    held = fsio.lock(db / "lock", "the first gather")
+    done = gather("--db", str(db), *urls, cwd=tmp_path)
+    held.release()
+    assert done.returncode == 3
+    assert "the first gather" in done.stderr
+    assert not (db / "cf").exists()
+    assert Database(db).inbox.items() == []
+
+
+@pytest.mark.parametrize("minutes", ["nan", "inf", "1e300", "0"])
+def test_time_limit_that_is_none_is_refused(tmp_path: Path, minutes: str) -> None:
+    done = gather("--minutes", minutes, "http://127.0.0.1:1/", cwd=tmp_path)
+    assert done.returncode == 2
+    assert "--minutes" in done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_scope_that_is_not_ascii_is_one_sentence(tmp_path: Path) -> None:
+    (tmp_path / "db" / "cf").mkdir(parents=True)
+    (tmp_path / "db" / "cf" / "scope").write_bytes(b"example.org\n\xff\n")
+    done = gather("http://127.0.0.1:1/", cwd=tmp_path)
+    assert done.returncode == 2
+    assert done.stderr.startswith("gather: db/cf/scope: not ASCII at byte 12; ")
+
+
+@pytest.mark.parametrize("version", [b"one", b"\xff", b"-1", b""])
+def test_version_that_is_no_number_is_one_sentence(tmp_path: Path, version: bytes) -> None:
+    web = tmp_path / "db" / "cf" / "web"
+    web.mkdir(parents=True)
+    (web / "version").write_bytes(version)
+    done = gather("--db", "db", cwd=tmp_path)
+    assert done.returncode == 2
+    assert done.stderr.startswith("gather: db/cf/web/version: not the number of a version")
+
+
+def test_password_in_a_refused_url_is_not_shown(tmp_path: Path) -> None:
+    done = gather("https://me:secret@example.org/", cwd=tmp_path)
+    assert done.returncode == 2
+    assert "https://me:...@example.org/: userinfo" in done.stderr
+    assert "secret" not in done.stderr
+
+
+def test_pages_of_other_sites_are_not_gathered_by_the_way(tmp_path: Path) -> None:
+    database.create(tmp_path / "db", bytes(16), 1, 0)
+    run("shep", "insert", "http://other.example/", cwd=tmp_path)
+    for program in ("shep-merge", "shep-select", "shep-record"):
+        assert run(program, cwd=tmp_path).returncode == 0
+    done = gather("http://127.0.0.1:1/", cwd=tmp_path)
+    assert done.returncode == 2
+    assert "1 page of other sites" in done.stderr and "--db" in done.stderr
+    assert not (tmp_path / "db" / "cf").exists()
+
+
+# --- the summary ------------------------------------------------------------------------------------------------
+
+NOTHING = Summary(3, 0, 0, 0, 0, 0, 0, 0, 0, {"address refused by the guard": 1}, 1, 0, 0.0, "", "")
+ONE = Summary(3, 1, 0, 1, 1, 0, 1, 1, 1, {}, 0, 10, 10.0, "http://a.example/", "")
+
+
+def test_one_is_not_many(capsys: pytest.CaptureFixture[str]) -> None:
+    gather_summary.show(ONE, "why", 1, 1.0, refreshed=False)
+    text = capsys.readouterr().out
+    assert "1 page of 1 site; redirects: 0\n" in text
+    assert "1 URL by links\n" in text and "1 request in" in text
+    assert not any(f"1 {noun}s" in text for noun in ("page", "site", "URL", "request "))
+
+
+def test_summary_says_how_to_pass_the_guard_and_what_to_try(capsys: pytest.CaptureFixture[str]) -> None:
+    gather_summary.show(NOTHING, "why", 0, 1.0, refreshed=False)
+    gather_summary.show_next(NOTHING, Path("db"), Path("db/cf"), "http://10.0.0.1/")
+    text = capsys.readouterr().out
+    assert "set allow in [network] of shepherd.toml to let Shepherd reach it\n" in text
+    commands = text.split("Try next:\n")[1].splitlines()
+    assert commands[0].endswith("shep stats --db db")
+    assert commands[1].endswith("shep explain --db db --cf db/cf http://10.0.0.1/")
+    assert len(commands) == 2
