@@ -1,0 +1,25 @@
+"""A database that stands right before each batch phase, made once for all tests of a file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.crash.farm import NOW, Farm, farm
+
+
+@pytest.fixture(scope="module")
+def before_each(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Farm]]:
+    """For each phase a database that stands right before it, after one cycle and in the midst of the second."""
+    home = tmp_path_factory.mktemp("farm")
+    with farm(home) as one:
+        one.must("shepherd", "cycle", "--quiet")
+        stages: dict[str, Farm] = {}
+        for program in ("shep-plan", "shep-reap", "shep-cork", "shep-merge", "shep-select", "shep-record"):
+            if program == "shep-reap":
+                one.must(program, "--quiet")
+                continue
+            stages[program] = one.copy(home / program)
+            one.must(program, "--quiet", "--now", str(NOW))
+        yield stages

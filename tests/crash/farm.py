@@ -1,0 +1,105 @@
+"""A toy web and a database that gathers it, for tests that kill the programs that do so."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from shepherd.store.database import Database
+from shepherd.toyweb import log, run
+from shepherd.toyweb.model import Model
+
+ROOT = Path(__file__).resolve().parents[2]
+DELAY_S = 0.02
+PHASES = ("shep-plan", "shep-cork", "shep-merge", "shep-select", "shep-record")
+NOW = 1_900_000_000  # later than any clock here: everything is due, whatever the machine's time
+CF = f"""
+[politeness]
+delay_s = {DELAY_S}
+[plan]
+reap_s = 60
+max_pages = 150
+[reap]
+checkpoint_s = 0.1
+[network]
+allow = ["127.0.0.0/8"]
+static = "../web/static"
+"""
+
+
+@dataclass(frozen=True)
+class Farm:
+    """A directory with cf/ and web/, which databases share, and one database."""
+
+    home: Path
+    db: Path
+    model: Model
+
+    def run(self, program: str, *args: str, fail: str = "") -> subprocess.CompletedProcess[str]:
+        """Run a program on the database; `fail` is its failpoint."""
+        command = [sys.executable, "-m", "shepherd.cli", program, *args]
+        environment = {**os.environ, "SHEPHERD_DB": str(self.db), "SHEPHERD_CF": str(self.home / "cf")}
+        environment |= {"SHEPHERD_FAIL": fail} if fail else {}
+        return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=120, check=False)
+
+    def must(self, program: str, *args: str) -> str:
+        """Run a program that must succeed; what it printed."""
+        done = self.run(program, *args)
+        assert done.returncode == 0, f"{program}: {done.returncode} {done.stdout}{done.stderr}"
+        return done.stdout
+
+    def killed(self, program: str, fail: str, *args: str) -> None:
+        """Run a program that must die at its failpoint: a run that ends by itself has tested nothing."""
+        done = self.run(program, *args, fail=fail)
+        assert done.returncode == -signal.SIGKILL, f"{program} was not killed at {fail}: {done.returncode} {done.stderr}"
+
+    def copy(self, home: Path) -> Farm:
+        """The same database again, elsewhere."""
+        shutil.copytree(self.db, home, copy_function=shutil.copy2)
+        return Farm(self.home, home, self.model)
+
+    @property
+    def database(self) -> Database:
+        return Database(self.db)
+
+    def furthest(self) -> str:
+        return str(self.database.furthest().name)
+
+    def violations(self) -> list[log.Violation]:
+        entries = log.read_log(self.home / "web" / "access.log")
+        assert entries, "nobody asked the toy web anything"
+        return log.audit(entries, self.model.delays_s(DELAY_S))
+
+
+@contextmanager
+def farm(home: Path, sites: int = 50) -> Iterator[Farm]:
+    """A running toy web and an empty database with its seeds inserted."""
+    (home / "cf").mkdir(parents=True)
+    (home / "cf" / "shepherd.toml").write_text(CF)
+    shutil.copy(ROOT / "cf" / "filter", home / "cf" / "filter")
+    model = Model(1, sites)
+    with run.start(model, home / "web"):
+        made = Farm(home, home / "db", model)
+        made.must("shep-init", "--quiet")
+        made.must("shep", "insert", *model.seeds())
+        yield made
+
+
+def contents(path: Path) -> dict[str, bytes]:
+    """Every file below a directory."""
+    return {str(p.relative_to(path)): p.read_bytes() for p in sorted(path.rglob("*")) if p.is_file()}
+
+
+def reference(stage: Farm, program: str, tmp_path: Path) -> tuple[str, dict[str, bytes]]:
+    """Name and contents of what the phase makes when nobody disturbs it."""
+    undisturbed = stage.copy(tmp_path / "undisturbed")
+    undisturbed.must(program, "--now", str(NOW))
+    made = undisturbed.database.furthest()
+    return made.path.name, contents(made.path)

@@ -1,0 +1,143 @@
+"""kill -9 of the dispatcher in mid-reap: nothing checkpointed is lost, nobody is asked too early, nothing is left running."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from shepherd.formats.tables import Kind, Records, Result, RowType
+from shepherd.store import harvest, lookup, names
+from tests.crash.farm import ROOT, Farm, farm
+
+
+@pytest.fixture(scope="module")
+def planned(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Farm]:
+    """A database with a plan of some hundred pages."""
+    with farm(tmp_path_factory.mktemp("farm")) as one:
+        for _ in range(3):
+            one.must("shepherd", "cycle", "--quiet")
+        one.must("shep-plan")
+        yield one
+
+
+def harvest_path(one: Farm) -> Path:
+    return one.database.furthest().path / names.HARVESTS / "reap"
+
+
+def checkpointed(one: Farm) -> Records:
+    """What is in the journal up to the last checkpoint: rolling back is what every later program would do first."""
+    path = harvest_path(one)
+    found = harvest.inspect(path)
+    assert not found.ended
+    assert found.checkpoint.sequence > 0, "killed before the first checkpoint: nothing was tested"
+    harvest.rollback(path)
+    return harvest.read_journal(path)
+
+
+def assert_all_there(one: Farm, records: Records) -> None:
+    """Every page that was stored before the kill is gathered, and its bucket is the one that was stored."""
+    state = one.database.closed()
+    stored = records[(records["result"] == Result.STORED) & (records["kind"] == Kind.PAGE)]
+    assert len(stored), "no page was checkpointed: nothing was tested"
+    for record in stored:
+        rows = lookup.rows_of(state, int(record["norm"]), int(record["path"]))
+        there = [row for row in rows if state.index["digest"].at(row) == int(record["digest"])]
+        assert there
+        assert state.index["type"].at(there[0]) == RowType.GATHERED
+        assert state.objects.get(state.index["oid"].at(there[0])).header.path == int(record["path"])
+
+
+@pytest.mark.parametrize("point", ["sync:reap/journal:3", "write:reap/checkpoints:3", "sync:reap/checkpoints:4"])
+def test_dispatcher_killed_at_a_checkpoint_loses_nothing_before_it(planned: Farm, point: str, tmp_path: Path) -> None:
+    one = planned.copy(tmp_path / "db")
+    one.killed("shep-reap", f"{point}=kill")
+    records = checkpointed(one)
+    one.must("shepherd", "cycle", "--quiet")
+    assert_all_there(one, records)
+    one.must("shep-check")
+    assert one.violations() == []
+
+
+def test_dispatcher_killed_at_any_time_leaves_no_process_and_goes_on(planned: Farm, tmp_path: Path) -> None:
+    one = planned.copy(tmp_path / "db")
+    process = start_reap(one)
+    wait_for_checkpoints(one, process, 2)
+    children = descendants(process.pid)
+    assert len(children) >= 2  # reapd and a worker
+    process.kill()
+    process.wait()
+    wait_until_gone(children)
+    records = checkpointed(one)
+    assert one.run("shep-cork").returncode == 10  # the reap has not ended
+    one.must("shepherd", "cycle", "--quiet")
+    assert_all_there(one, records)
+    one.must("shep-check")
+    assert one.violations() == []
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_dispatcher_asked_to_stop_ends_its_harvest_in_good_order(planned: Farm, number: int, tmp_path: Path) -> None:
+    one = planned.copy(tmp_path / "db")
+    process = start_reap(one)
+    wait_for_checkpoints(one, process, 1)
+    process.send_signal(number)
+    assert process.wait(30) == 0
+    assert harvest.inspect(harvest_path(one)).ended
+    one.must("shep-cork")
+    one.must("shep-check")
+
+
+def test_killed_worker_costs_only_a_retry(planned: Farm, tmp_path: Path) -> None:
+    one = planned.copy(tmp_path / "db")
+    (one.home / "cf" / "short").mkdir(exist_ok=True)
+    text = (one.home / "cf" / "shepherd.toml").read_text().replace("../web", "../../web") + "[fetch]\ntimeout_s = 2\n"
+    (one.home / "cf" / "short" / "shepherd.toml").write_text(text)
+    (one.home / "cf" / "short" / "filter").write_text((one.home / "cf" / "filter").read_text())
+    process = start_reap(one, "--cf", str(one.home / "cf" / "short"))
+    wait_for_checkpoints(one, process, 1)
+    reapd, worker = descendants(process.pid)[:2]
+    assert reapd != worker
+    os.kill(worker, signal.SIGKILL)
+    assert process.wait(60) == 0
+    one.must("shepherd", "cycle", "--quiet")
+    one.must("shep-check")
+    assert one.violations() == []
+
+
+def start_reap(one: Farm, *args: str) -> subprocess.Popen[bytes]:
+    environment = {**os.environ, "SHEPHERD_DB": str(one.db), "SHEPHERD_CF": str(one.home / "cf")}
+    command = [sys.executable, "-m", "shepherd.cli", "shep-reap", "--quiet", *args]
+    return subprocess.Popen(command, cwd=ROOT, env=environment)
+
+
+def wait_for_checkpoints(one: Farm, process: subprocess.Popen[bytes], count: int) -> None:
+    path = harvest_path(one)
+    for _ in range(3000):
+        assert process.poll() is None, "the reap ended before it could be disturbed"
+        if harvest.inspect(path).checkpoint.sequence >= count:
+            return
+        time.sleep(0.01)
+    raise AssertionError("no checkpoint came")
+
+
+def descendants(pid: int) -> list[int]:
+    """Children and grandchildren, the older first."""
+    found = []
+    for child in (Path("/proc") / str(pid) / "task" / str(pid) / "children").read_text().split():
+        found += [int(child), *descendants(int(child))]
+    return found
+
+
+def wait_until_gone(pids: list[int]) -> None:
+    for _ in range(1000):
+        if not any(Path(f"/proc/{pid}/exe").exists() for pid in pids):
+            return
+        time.sleep(0.01)
+    raise AssertionError(f"still running: {pids}")
