@@ -1,0 +1,145 @@
+"""Nothing undocumented: every program, subcommand, option, exit status, configuration key and on-disk field is named in docs/.
+
+Columns and records are compared with the tables of docs/formats.md, name by name, width by width, in order.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+import numpy as np
+import pytest
+
+from shepherd import errors
+from shepherd.cli.__main__ import PROGRAMS
+from shepherd.config import Config
+from shepherd.formats import tables
+
+ROOT = Path(__file__).resolve().parent.parent
+DOCS = "\n".join(path.read_text(encoding="utf-8") for path in sorted((ROOT / "docs").glob("*.md")))
+FORMATS = (ROOT / "docs" / "formats.md").read_text(encoding="utf-8")
+TOML = (ROOT / "cf" / "shepherd.toml").read_text(encoding="utf-8")
+WIDTHS = {"|u1": "u8", "<u2": "u16", "<u4": "u32", "<u8": "u64", "<i8": "i64"}
+
+
+def is_named(word: str, text: str) -> bool:
+    """Whether the word stands in the text by itself: `--json` is not named by `--json-lines`."""
+    return re.search(rf"(?<![\w-]){re.escape(word)}(?![\w-])", text) is not None
+
+
+def commands(path: str, command: click.Command) -> Iterator[tuple[str, click.Command]]:
+    """A command and all below it, each with the words that call it."""
+    yield path, command
+    if isinstance(command, click.Group):
+        for name, below in command.commands.items():
+            yield from commands(f"{path} {name}", below)
+
+
+def section(title: str) -> str:
+    """The part of docs/formats.md from a heading that begins so to the next heading."""
+    found = re.search(rf"^#+ {re.escape(title)}.*?\n(.*?)(?=^#+ |\Z)", FORMATS, re.MULTILINE | re.DOTALL)
+    assert found, f"docs/formats.md has no heading {title!r}"
+    return found[1]
+
+
+def rows(text: str) -> list[list[str]]:
+    """The cells of every table row in the text, without headings and rulers."""
+    lines = [line.strip("|").split("|") for line in text.splitlines() if line.startswith("|")]
+    cells = [[cell.strip() for cell in line] for line in lines]
+    return [
+        row
+        for i, row in enumerate(cells)
+        if not set(row[0]) <= {"-"} and not (i + 1 < len(cells) and set(cells[i + 1][0]) == {"-"})
+    ]
+
+
+# --- programs ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_undocumented_command_or_option(program: str) -> None:
+    module = importlib.import_module(PROGRAMS[program].partition(":")[0])
+    missing = []
+    for path, command in commands(program, module.command):
+        if not is_named(path, DOCS):
+            missing.append(path)
+        if not (command.help or "").strip():
+            missing.append(f"the help text of {path}")
+        for parameter in command.params:
+            if isinstance(parameter, click.Option):
+                longest = max([*parameter.opts, *parameter.secondary_opts], key=len)
+                missing += [f"{path} {longest}"] if not is_named(longest, DOCS) else []
+                missing += [f"the help text of {path} {longest}"] if not parameter.help else []
+    assert not missing, f"docs/ does not name: {', '.join(missing)}"
+
+
+def test_undocumented_exit_status() -> None:
+    classes = [value for value in vars(errors).values() if isinstance(value, type) and issubclass(value, errors.ShepherdError)]
+    operations = (ROOT / "docs" / "operations.md").read_text(encoding="utf-8")
+    listed = {int(row[0]) for row in rows(operations) if row[0].isdigit()}
+    assert {0, 130, *(error.exit_status for error in classes)} <= listed
+
+
+# --- configuration ----------------------------------------------------------------------------------------------
+
+
+def test_undocumented_configuration_key() -> None:
+    missing = []
+    for name, keys in dataclasses.asdict(Config()).items():
+        if name == "directory":
+            continue
+        part = re.search(rf"^\[{name}\].*?(?=^\[|\Z)", TOML, re.MULTILINE | re.DOTALL)
+        for key in keys:
+            if not part or not re.search(rf"^# {key} = ", part[0], re.MULTILINE):
+                missing.append(f"[{name}] {key} in cf/shepherd.toml")
+            if not is_named(f"{name}.{key}", DOCS):
+                missing.append(f"{name}.{key} in docs/")
+    assert not missing, f"not named: {', '.join(missing)}"
+
+
+# --- formats ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("table", tables.TABLES)
+def test_columns_differ_from_their_description(table: str) -> None:
+    described = [(row[0], row[1]) for row in rows(section(f"{table}: sorted by"))]
+    coded = [(name, WIDTHS[np.dtype(kind).str]) for name, kind in tables.TABLES[table].items()]
+    assert coded == [row for row in described if row[1] in WIDTHS.values()]
+
+
+@pytest.mark.parametrize(("title", "record"), [("Journal record", tables.JOURNAL), ("Plan record", tables.PLAN)])
+def test_record_differs_from_its_description(title: str, record: np.dtype[np.void]) -> None:
+    described = [(int(row[0]), row[1], re.split(r"[^\w]", row[2])[0]) for row in rows(section(title))]
+    assert record.fields is not None
+    coded = []
+    for name in record.names or ():
+        kind, offset = record.fields[name][:2]
+        coded.append((offset, WIDTHS[kind.str], "0" if name.startswith("spare") else name))
+    assert coded == described
+    assert is_named(f"{record.itemsize} bytes", FORMATS)
+
+
+def test_reasons_differ_from_their_description() -> None:
+    table = FORMATS[FORMATS.index("Reasons:") : FORMATS.index("### sites")]
+    described = {}
+    for row in rows(table):
+        described.update({int(number): text for number, text in zip(row[::2], row[1::2], strict=True) if number})
+    assert described == {int(reason): tables.REASON_TEXT[reason] for reason in tables.Reason}
+
+
+# --- the checks themselves --------------------------------------------------------------------------------------
+
+
+def test_word_inside_a_longer_word_is_not_named() -> None:
+    assert is_named("--json", "give `--json`, or not")
+    assert not is_named("--json", "--json-lines")
+    assert not is_named("shep", "shep-plan")
+
+
+def test_rows_of_a_table_are_read() -> None:
+    assert rows("| n | name |\n|---|---|\n| 0 | none |\n\ntext\n\n| a |\n|---|\n| 1 |\n") == [["0", "none"], ["1"]]
