@@ -25,7 +25,7 @@ delay_s = {DELAY_S}
 allow = ["127.0.0.0/8"]
 static = "../web/static"
 """
-# Links name a site with and without `www.`, and which pages a small run meets hangs on the database's key: both are to be rejected.
+# Links name a site with and without `www.`, and which pages a small run meets hangs on the key of the database: reject both.
 FILTER = "reject prefix http://site0.toy.example/wool/ http://www.site0.toy.example/wool/\n"
 
 
