@@ -136,6 +136,7 @@ def run(command: click.Command) -> NoReturn:
     name = os.path.basename(sys.argv[0])
     _open_streams()
     try:
+        _set_failpoint(os.environ.get("SHEPHERD_FAIL", ""))
         status = _invoke(command, name)
         sys.stdout.flush()  # a full disk behind a redirection shows here or not at all
     except BrokenPipeError:
@@ -150,6 +151,14 @@ def run(command: click.Command) -> NoReturn:
         status = _bug(name, error)
     _settle_stdout()
     sys.exit(status)
+
+
+def _set_failpoint(spec: str) -> None:
+    """For tests: one call of this process is to fail."""
+    if spec:
+        from shepherd.store import failpoints, fsio
+
+        fsio.use(failpoints.FailingOps(failpoints.parse_failpoint(spec)))
 
 
 def _invoke(command: click.Command, name: str) -> int:

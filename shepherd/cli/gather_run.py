@@ -22,7 +22,7 @@ from shepherd.config import load
 from shepherd.errors import NothingToDo
 
 if TYPE_CHECKING:
-    from shepherd.store.fsio import FileLock
+    from shepherd.store.locks import FileLock
 
 Configure: TypeAlias = Callable[[int, int], Path]  # pages and seconds that are left -> the configuration to use
 
@@ -133,9 +133,9 @@ class Gatherer:
 
 def claim(db: Path) -> FileLock | None:
     """The lock of a database, before anything is written there; None if there is no database yet."""
-    from shepherd.store import fsio, names
+    from shepherd.store import locks, names
 
-    return fsio.lock(db / names.LOCK, "gather") if (db / names.STATES).is_dir() else None
+    return locks.lock(db / names.LOCK, "gather") if (db / names.STATES).is_dir() else None
 
 
 def create(db: Path, filter_text: str) -> FileLock:
@@ -143,11 +143,11 @@ def create(db: Path, filter_text: str) -> FileLock:
     import secrets
 
     from shepherd.filters import parse_filter
-    from shepherd.store import database, fsio, names
+    from shepherd.store import database, locks, names
 
     database.create(db, secrets.token_bytes(16), int(time.time()), parse_filter(filter_text).version)
     common.LOG.info("%s: a new database", db)
-    return fsio.lock(db / names.LOCK, "gather")
+    return locks.lock(db / names.LOCK, "gather")
 
 
 def insert(db: Path, hrefs: list[str], weight: int) -> None:

@@ -48,13 +48,13 @@ def cycle_command(db: Path, config: Config, seconds: int | None) -> int:
     Exit status 4 if there was nothing to do; else that of the program that failed.
     """
     from shepherd.cli.children import Signals
-    from shepherd.store import fsio, names
+    from shepherd.store import locks, names
     from shepherd.store.database import Database
 
     database = Database(db)
     lock = phase.inherited_lock()
     if lock is None:
-        lock = fsio.lock(db / names.LOCK, "shepherd cycle").fd
+        lock = locks.lock(db / names.LOCK, "shepherd cycle").fd
     with database.writing("shepherd cycle", inherited=lock) as writer:
         cycle = Cycle(database, config, seconds, lock, Signals())
         status = cycle.run()

@@ -25,7 +25,7 @@ from typing import Any
 from shepherd.errors import Corruption, IoFailed, RecoveryNeeded, UsageError
 from shepherd.formats import tables
 from shepherd.formats.control import CLOSED, Control
-from shepherd.store import fsio, names
+from shepherd.store import fsio, locks, names
 from shepherd.store.inbox import Inbox
 from shepherd.store.lease import Lease, Leases
 from shepherd.store.names import StateName
@@ -121,7 +121,7 @@ class Database:
     def writing(self, what: str, inherited: int | None = None, tidy: bool = True) -> Iterator[Writer]:
         """The lock of the one writer of states; leftovers of a killed one are tidied first (but shep-recover looks first)."""
         path = self.path / names.LOCK
-        held = fsio.lock(path, what) if inherited is None else fsio.adopt_lock(inherited, path)
+        held = locks.lock(path, what) if inherited is None else locks.adopt_lock(inherited, path)
         try:
             writer = Writer(self)
             if tidy:
@@ -267,7 +267,7 @@ def _probe(path: Path) -> None:
         fsio.link(trial / "a", trial / "b")
         fsio.make_directory(trial / "d.tmp")
         fsio.rename(trial / "d.tmp", trial / "d")
-        fsio.lock(trial / names.LOCK, "probe").release()
+        locks.lock(trial / names.LOCK, "probe").release()
         fsio.remove_tree(trial)
     except Exception as error:
         raise UsageError(

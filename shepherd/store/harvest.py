@@ -17,7 +17,7 @@ from shepherd.formats.check import Bytes
 from shepherd.formats.checkpoint import Checkpoint, Mark, unpack_checkpoint
 from shepherd.formats.frame import FrameKind
 from shepherd.formats.tables import JOURNAL, Records
-from shepherd.store import fsio, logs, names
+from shepherd.store import fsio, locks, logs, names
 from shepherd.store.objects import Objects, SegmentWriter
 
 _EMPTY = Checkpoint(0, 0, Mark(0, 0), Mark(0, 0), ())
@@ -112,7 +112,7 @@ class Harvest:
         self.resumed = path.exists()
         if not self.resumed:
             fsio.make_directory(path)
-        self._lock = fsio.lock(path / names.LOCK, "a dispatcher")
+        self._lock = locks.lock(path / names.LOCK, "a dispatcher")
         found = rollback(path)
         if found.ended:
             self._lock.release()

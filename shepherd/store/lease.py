@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from shepherd.store import fsio, names
+from shepherd.store import fsio, locks, names
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class Leases:
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
-        held = fsio.lock(self.directory / names.LOCK, "a reader or deleter", wait=True)
+        held = locks.lock(self.directory / names.LOCK, "a reader or deleter", wait=True)
         try:
             yield
         finally:

@@ -12,7 +12,7 @@ from tests.crash.farm import NOW, PHASES, Farm, contents, reference
 # Before the commit: the phase has not happened. {tmp} is what it builds.
 BEFORE = ("mkdir:{tmp}", "write:{tmp}/control", "sync:{tmp}/control", "sync:{tmp}/index", "rename:{tmp}")
 # After it: it has happened, and the rest is tidied later. {parent} is what it read.
-AFTER = ("sync:state:{renames}", "rename:{parent}", "unlink:{parent}.gone")
+AFTER = ("sync:state:{renames}", "rename:{parent}", "rmdir:{parent}.gone")
 
 
 @pytest.mark.parametrize("program", PHASES)

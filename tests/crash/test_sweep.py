@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from shepherd.store import failpoints
 from tests.crash.farm import NOW, PHASES, Farm, contents, reference
 
 SAMPLE_STEP = 89
@@ -20,7 +21,7 @@ def test_phase_killed_at_any_call_is_as_if_it_had_not_run_or_had(
     """One call after the other, until the phase completes."""
     stage = before_each[program]
     name, expected = reference(stage, program, tmp_path)
-    for op in ("mkdir", "write", "sync", "link", "rename", "unlink"):
+    for op in failpoints.OPS:
         for ordinal in range(1, 10_000, 1 if crash_sweep else SAMPLE_STEP):
             one = stage.copy(tmp_path / f"{op}-{ordinal}")
             done = one.run(program, "--now", str(NOW), fail=f"{op}::{ordinal}=kill")

@@ -18,7 +18,7 @@ from shepherd.cli.cycle import CORK, MERGE, PLAN, REAP, RECORD, SELECT, Found, n
 from shepherd.errors import Locked, UsageError
 from shepherd.filters import load_filter
 from shepherd.formats.control import PHASES
-from shepherd.store import database, fsio, names
+from shepherd.store import database, fsio, locks, names
 from shepherd.store.database import Database
 from shepherd.store.harvest import Harvest
 from shepherd.store.names import StateName
@@ -181,7 +181,7 @@ def test_torn_line_of_the_log_stays_a_line_of_its_own(tmp_path: Path) -> None:
 
 
 def test_second_master_is_locked_out(db: Path) -> None:
-    held = fsio.lock(db / names.LOCK, "another master")
+    held = locks.lock(db / names.LOCK, "another master")
     done = shepherd("shepherd", "cycle", "--db", str(db))
     held.release()
     assert done.returncode == 3
@@ -191,8 +191,8 @@ def test_second_master_is_locked_out(db: Path) -> None:
 HOLDER = """
 import subprocess, sys
 from pathlib import Path
-from shepherd.store import fsio
-lock = fsio.lock(Path(sys.argv[1]), "a master")
+from shepherd.store import locks
+lock = locks.lock(Path(sys.argv[1]), "a master")
 child = subprocess.Popen(["sleep", "60"], pass_fds=(lock.fd,), stdout=subprocess.DEVNULL)
 print(child.pid)
 """
@@ -206,7 +206,7 @@ def test_lock_that_outlives_its_taker_names_no_process_that_has_ended(db: Path) 
         with pytest.raises(
             Locked, match=r"held by a program that a master, pid \d+ on .+ has started \(that process itself has ended\)"
         ):
-            fsio.lock(path, "test")
+            locks.lock(path, "test")
     finally:
         os.kill(int(done.stdout), signal.SIGKILL)
 

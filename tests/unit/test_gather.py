@@ -15,7 +15,7 @@ from shepherd import config, urls
 from shepherd.cli import gather_cf, gather_summary
 from shepherd.cli.gather_summary import Summary
 from shepherd.filters import parse_filter
-from shepherd.store import database, fsio
+from shepherd.store import database, locks
 from shepherd.store.database import Database
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -170,7 +170,7 @@ def test_earlier_sites_stay_in_scope_and_the_users_configuration_is_not_touched(
 def test_second_gather_is_locked_out_before_it_writes_anything(tmp_path: Path, urls: list[str]) -> None:
     db = tmp_path / "db"
     database.create(db, bytes(16), 1, 0)
-    held = fsio.lock(db / "lock", "the first gather")
+    held = locks.lock(db / "lock", "the first gather")
     done = gather("--db", str(db), *urls, cwd=tmp_path)
     held.release()
     assert done.returncode == 3

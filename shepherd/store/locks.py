@@ -1,0 +1,72 @@
+"""Locks: one writer of states, one dispatcher of a harvest, one reader or deleter at the leases.
+
+An flock lasts as long as its descriptor, so it can be passed on, and a killed program leaves none behind.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import re
+import socket
+from pathlib import Path
+
+from shepherd.errors import Locked, UsageError
+from shepherd.store.fsio import typed
+
+TEXT_BYTES = 200  # of the line in a lock file that says who holds it; always as many, so that nothing of an older one is left
+
+
+class FileLock:
+    """An flock that lasts as long as its descriptor, and a line in the file that says who holds it."""
+
+    def __init__(self, fd: int, path: Path) -> None:
+        self.fd, self.path = fd, path
+
+    def release(self) -> None:
+        if self.fd >= 0:
+            os.close(self.fd)
+            self.fd = -1
+
+
+def lock(path: Path, what: str, wait: bool = False) -> FileLock:
+    """Take the lock or raise Locked, naming the holder. Children do not inherit it unless it is passed on."""
+    with typed(path):
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+    except BlockingIOError:
+        holder = _holder(os.pread(fd, TEXT_BYTES, 0).decode("utf-8", "replace").strip())
+        os.close(fd)
+        raise Locked(f"{path} is held by {holder}; wait for it to end, or stop it") from None
+    text = f"{what}, pid {os.getpid()} on {socket.gethostname()}"
+    with contextlib.suppress(OSError):  # the text only informs: a full disk must not cost us the lock
+        os.pwrite(fd, text.encode().ljust(TEXT_BYTES), 0)
+    return FileLock(fd, path)
+
+
+def _holder(text: str) -> str:
+    """Who holds a lock by what stands in its file: the one who took it, or one that it has passed it on to."""
+    found = re.search(r", pid ([0-9]{1,10}) on (.+)", text)
+    if found is None or found[2] != socket.gethostname():
+        return text or "another program"
+    try:
+        os.kill(int(found[1]), 0)
+    except ProcessLookupError:
+        return f"a program that {text} has started (that process itself has ended)"
+    except (OSError, OverflowError):
+        pass  # somebody else's, or no number that a process could have
+    return text
+
+
+def adopt_lock(fd: int, path: Path) -> FileLock:
+    """A lock that our parent took and passed on as a descriptor."""
+    try:
+        ours, theirs = os.fstat(fd), os.stat(path)
+    except OSError as error:
+        raise UsageError(f"descriptor {fd} is not the lock {path}: {error.strerror}") from error
+    if (ours.st_dev, ours.st_ino) != (theirs.st_dev, theirs.st_ino):
+        raise UsageError(f"descriptor {fd} is not the lock {path}")
+    os.set_inheritable(fd, False)
+    return FileLock(fd, path)
