@@ -4,7 +4,8 @@
     ├── UsageError           2   a bad argument, URL, configuration or filter line
     │   ├── BadUrl
     │   ├── ConfigError
-    │   └── FilterError
+    │   ├── FilterError
+    │   └── OldFormat            shep-upgrade will bring it up to date
     ├── Locked               3   another program is writing
     ├── NothingToDo          4   not a failure: this step has no work
     ├── RecoveryNeeded      10   shep-recover will mend it
@@ -44,6 +45,10 @@ class ConfigError(UsageError):
 
 class FilterError(UsageError):
     """A filter line that cannot be read; names file, line and column."""
+
+
+class OldFormat(UsageError):
+    """A database of an older version of the format."""
 
 
 class Locked(ShepherdError):

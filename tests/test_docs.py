@@ -24,7 +24,7 @@ ROOT = Path(__file__).resolve().parent.parent
 DOCS = "\n".join(path.read_text(encoding="utf-8") for path in sorted((ROOT / "docs").glob("*.md")))
 FORMATS = (ROOT / "docs" / "formats.md").read_text(encoding="utf-8")
 TOML = (ROOT / "cf" / "shepherd.toml").read_text(encoding="utf-8")
-WIDTHS = {"|u1": "u8", "<u2": "u16", "<u4": "u32", "<u8": "u64", "<i8": "i64"}
+WIDTHS = {"|u1": "u8", "<u2": "u16", "<u4": "u32", "<u8": "u64", "<i2": "i16", "<i8": "i64"}
 
 
 def is_named(word: str, text: str) -> bool:

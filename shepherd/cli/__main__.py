@@ -23,6 +23,7 @@ PROGRAMS: dict[str, str] = {
     "shep-recover": "shepherd.cli.recover:main",
     "shep-select": "shepherd.cli.select:main",
     "shep-toyweb": "shepherd.cli.toyweb:main",
+    "shep-upgrade": "shepherd.cli.upgrade:main",
     "shepherd": "shepherd.cli.master:main",
 }
 

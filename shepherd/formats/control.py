@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from typing import Final
 
-from shepherd.errors import Corruption, UsageError
+from shepherd.errors import Corruption, OldFormat, UsageError
 from shepherd.formats.check import check64
 from shepherd.formats.tables import FORMAT_VERSION
 
 CLOSED: Final = "closed"
 PHASES: Final = ("feedback", "reap", "merged", "equiv", "selected", CLOSED)
 _TITLE: Final = "shepherd-control"
+_FIRST_LINE: Final = re.compile(rb"shepherd-control ([1-9][0-9]{0,8})\n")
 
 
 @dataclass(frozen=True)
@@ -28,6 +30,7 @@ class Control:
     now: int
     key: bytes
     filter: int
+    equiv: int  # check64 of the url-equiv table that made the norms; 0 = only the implicit rule
     segments: int  # next free segment number
     contribs: int  # next free contrib and journal number
     applied: tuple[str, ...] = ()
@@ -42,6 +45,7 @@ class Control:
             f"now {self.now}",
             f"key {self.key.hex()}",
             f"filter {self.filter:016x}",
+            f"equiv {self.equiv:016x}",
             f"segments {self.segments}",
             f"contribs {self.contribs}",
             *(f"applied {name}" for name in sorted(self.applied)),
@@ -51,12 +55,20 @@ class Control:
         return text + f"check {check64(text):016x}\n".encode()
 
 
-def parse_control(data: bytes, where: str) -> Control:
-    """Parse and verify; a newer version is a UsageError that says so, anything else unreadable is Corruption."""
+def version_of(data: bytes) -> int:
+    """The format version that a control claims; 0 where it is no control."""
+    found = _FIRST_LINE.match(data)
+    return int(found[1]) if found else 0
+
+
+def parse_control(data: bytes, where: str, version: int = FORMAT_VERSION) -> Control:
+    """Parse and verify; another version is an error that says what to do, anything else unreadable is Corruption."""
     body, mark, last = data.rpartition(b"check ")
-    if data.startswith(_TITLE.encode()) and not data.startswith(f"{_TITLE} {FORMAT_VERSION}\n".encode()):
-        version = data[len(_TITLE) : 60].split(b"\n")[0].decode("ascii", "replace").strip()
-        raise UsageError(f"{where}: format version {version}; this program reads version {FORMAT_VERSION}: use a newer Shepherd")
+    claimed = version_of(data)
+    if claimed > version:
+        raise UsageError(f"{where}: format version {claimed}; this program reads version {version}: use a newer Shepherd")
+    if 0 < claimed < version:
+        raise OldFormat(f"{where}: format version {claimed}; run shep-upgrade, which brings the database to version {version}")
     if not mark or last.strip() != f"{check64(body):016x}".encode() or not last.endswith(b"\n"):
         raise Corruption(f"{where}: the control file is damaged or cut off")
     try:
@@ -87,6 +99,7 @@ def _read(text: str) -> Control:
         now=int(single["now"]),
         key=bytes.fromhex(single["key"]),
         filter=int(single["filter"], 16),
+        equiv=int(single.get("equiv", "0"), 16),  # version 1 has none
         segments=int(single["segments"]),
         contribs=int(single["contribs"]),
         applied=tuple(applied),

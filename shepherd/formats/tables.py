@@ -22,7 +22,7 @@ Records: TypeAlias = npt.NDArray[np.void]  # rows of a structured dtype
 Array: TypeAlias = npt.NDArray[Any]
 Columns: TypeAlias = Mapping[str, Array]  # some columns of a table, equally long
 
-FORMAT_VERSION: Final = 1
+FORMAT_VERSION: Final = 2
 NO_ROW: Final = 0xFFFFFFFF
 NO_LIMIT: Final = 0xFFFFFFFF
 
@@ -68,6 +68,14 @@ SITES: Final[dict[str, str]] = {
     "soft_limit": "<u4",
     "hard_limit": "<u4",
     "moves": "<u4",
+    "group": "<u8",
+    "fresh_limit": "<u4",
+    "slots": "<u2",
+    "select_bonus": "<i2",
+    "queue_bonus": "<i2",
+    "refresh_boost": "u1",
+    "section": "u1",
+    "policy": "<u2",
 }
 
 SERVERS: Final[dict[str, str]] = {
@@ -79,6 +87,8 @@ SERVERS: Final[dict[str, str]] = {
     "errors": "<u4",
     "slots": "<u2",
     "backoff": "u1",
+    "group": "<u8",
+    "documents": "<u4",
 }
 
 TABLES: Final[dict[str, dict[str, str]]] = {"index": INDEX, "sites": SITES, "servers": SERVERS}

@@ -46,6 +46,6 @@ def site_rows(site: U64, norm: U64) -> dict[str, Array]:
     columns["norm"] = norm
     columns["qkey"] = np.uint64(QKEY_NONE << 56) | site & np.uint64(0xFFFFFF)
     columns["robots_oid"][:] = NO_OID
-    for name in ("delay_ms", "soft_limit", "hard_limit"):
+    for name in ("delay_ms", "soft_limit", "hard_limit", "fresh_limit"):
         columns[name][:] = NO_LIMIT
     return columns

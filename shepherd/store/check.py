@@ -5,6 +5,7 @@ Full: every byte against its checksum, then the cross-references. Quick: names, 
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -12,7 +13,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from shepherd.errors import Corruption, UsageError
+from shepherd.errors import Corruption, OldFormat, RecoveryNeeded, UsageError
 from shepherd.formats import contrib, tables
 from shepherd.formats.check import check64
 from shepherd.formats.control import FileEntry
@@ -34,6 +35,7 @@ Sound: TypeAlias = set[tuple[int, int, int, int]]
 
 def walk(database: Database, quick: bool = False, tick: Tick = lambda n: None) -> Iterator[Fault]:
     """Every fault of the whole database."""
+    _refuse_old(database)
     yield from _strangers(database)
     sound: Sound = set()
     for name in database.states():
@@ -48,6 +50,12 @@ def walk(database: Database, quick: bool = False, tick: Tick = lambda n: None) -
             continue
         if path.exists():  # else it was superseded and deleted while we looked, and whatever was found was its end
             yield from faults
+
+
+def _refuse_old(database: Database) -> None:
+    """Of an old format nothing can be said; single old states that readers still lease are only mentioned."""
+    with contextlib.suppress(Corruption, RecoveryNeeded, OSError):
+        database.furthest()
 
 
 def walk_state(path: Path, quick: bool = False, tick: Tick = lambda n: None) -> Iterator[Fault]:
@@ -97,6 +105,9 @@ def _walk_state(path: Path, quick: bool, tick: Tick, sound: Sound) -> Iterator[F
         return
     try:
         state = State(path)
+    except OldFormat as error:
+        yield Fault(path, None, str(error).partition(": ")[2], note=True)
+        return
     except (Corruption, UsageError) as error:
         yield fault_of(path / names.CONTROL, error)
         return

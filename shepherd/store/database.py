@@ -142,12 +142,7 @@ class Writer:
 
     def tidy(self) -> list[str]:
         """Remove what killed programs left: directories half built, half deleted, or already superseded."""
-        root, done = self.database.states_path, []
-        for entry in sorted(os.listdir(root)):
-            if names.is_leftover(entry):
-                fsio.remove_tree(root / entry)
-                done.append(entry)
-        fsio.sync_directory(root)  # the rename of a phase that was killed right after it counts from here on
+        done = self.remove_leftovers()
         for name in self.database.states()[:-1]:
             if not name.closed:
                 _must_supersede(self.database.furthest(), name)
@@ -156,6 +151,16 @@ class Writer:
         closed = [name for name in self.database.states() if name.closed]
         if closed:
             self.database.inbox.remove(self.database.open(closed[-1]).control.applied)
+        return done
+
+    def remove_leftovers(self) -> list[str]:
+        """Remove what is half built or half deleted, whatever its format."""
+        root, done = self.database.states_path, []
+        for entry in sorted(os.listdir(root)):
+            if names.is_leftover(entry):
+                fsio.remove_tree(root / entry)
+                done.append(entry)
+        fsio.sync_directory(root)  # the rename of a phase that was killed right after it counts from here on
         return done
 
     def build(self, parent: State, name: StateName, now: int) -> Builder:
@@ -168,6 +173,7 @@ class Writer:
             now=now,
             key=parent.control.key,
             filter=parent.control.filter,
+            equiv=parent.control.equiv,
             segments=parent.control.segments,
             contribs=parent.control.contribs,
             applied=tuple(a for a in parent.control.applied if a in still),
@@ -229,7 +235,7 @@ def create(path: Path, key: bytes, now: int, filter_version: int) -> State:
             fsio.make_directory(path / directory)
     fsio.make_directory(building)
     name = StateName(1, CLOSED)
-    control = Control(CLOSED, 1, "-", now, key, filter_version, segments=1, contribs=1)
+    control = Control(CLOSED, 1, "-", now, key, filter_version, equiv=0, segments=1, contribs=1)
     builder = Builder(building, name, control, None)
     for table, columns in tables.TABLES.items():
         builder.write_table(table, tables.empty(columns))

@@ -151,8 +151,8 @@ def _counts(state: State, documents: I64, gathered: I64) -> Iterator[Fault]:
         told = state.sites[name][0 : state.sites.rows]
         yield from _told(state.path / "sites" / name, told != count, 4, "differs from a count of the rows of the site")
     if state.name.closed:
-        by_cork = state.control.parent.endswith(".reap")  # a page may have moved to the site and away again; merge drops it
-        yield from _told(state.path / "sites/site", documents == 0, 8, "the site has no rows", note=by_cork)
+        merged = state.control.parent.endswith(".selected")  # before that a page may have moved to the site and away again
+        yield from _told(state.path / "sites/site", documents == 0, 8, "the site has no rows", note=not merged)
 
 
 def _robots(flags: Array) -> Bools:

@@ -32,15 +32,16 @@ from shepherd.store.objects import Objects, SegmentWriter
 class State:
     """One finished directory. Nothing is read but `control` until it is asked for."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, version: int = tables.FORMAT_VERSION) -> None:
         name = names.parse_state(path.name)
         if name is None:
             raise Corruption(f"{path}: not the name of a state")
         self.path, self.name = path, name
         try:
-            self.control: Control = parse_control((path / names.CONTROL).read_bytes(), str(path / names.CONTROL))
+            data = (path / names.CONTROL).read_bytes()
         except FileNotFoundError:
             raise Corruption(f"{path / names.CONTROL}: the file is missing; shep-check lists all damage") from None
+        self.control: Control = parse_control(data, str(path / names.CONTROL), version)
         if (self.control.state, self.control.phase) != (name.number, name.phase):
             raise Corruption(f"{path / names.CONTROL}: says that it is {self.control.phase} {self.control.state}")
 

@@ -237,8 +237,9 @@ def test_rows_out_of_order_are_named(db: Database) -> None:
     assert places == [row * 8 for row in range(1, len(URLS))]
 
 
-def test_site_without_rows_is_a_fault_unless_cork_left_it(db: Database) -> None:
+def test_site_without_rows_is_a_fault_after_record(db: Database) -> None:
     made = content(more_sites=["http://c.example"])
+    made.control["parent"] = "000002.selected"
     state = publish(db, made)
     place = made.site_names.index("http://c.example") * 8
     assert faults(db) == [Fault(state.path / "sites/site", place, "the site has no rows")]

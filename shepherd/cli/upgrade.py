@@ -1,0 +1,51 @@
+"""shep-upgrade: bring a database of an older format version up to date."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from shepherd.cli import common
+from shepherd.errors import NothingToDo
+
+
+@click.command()
+@common.database
+@click.option("--dry-run", is_flag=True, help="Say what would be done, and do nothing.")
+@common.timed
+@common.jsonable
+@common.standard
+def command(db: Path, dry_run: bool, now: int, as_json: bool) -> None:
+    """Bring a database that an older Shepherd made to the present format version.
+
+    New directories are built beside the old ones, sharing by hard links all that stays as it is, and then replace them: it can be
+    killed anywhere and run again. A reap that was going on continues from its last checkpoint; its harvest is copied, so as much
+    space is needed again. Old states that somebody has leased go when their leases end. Exit status 4 if nothing is old.
+
+    \b
+    Examples:
+      shep-upgrade --dry-run
+      shep-upgrade --db /srv/shepherd/db
+    """
+    from shepherd.formats.tables import FORMAT_VERSION
+    from shepherd.store import upgrade
+    from shepherd.store.database import Database
+
+    database = Database(db)
+    if dry_run:
+        steps = upgrade.survey(database)
+    else:
+        with database.writing("shep-upgrade", tidy=False) as writer:
+            steps = upgrade.upgrade(writer, now)
+    if not steps:
+        raise NothingToDo(f"{db}: already of format version {FORMAT_VERSION}")
+    for step in steps:
+        if as_json:
+            common.emit_json({"old": str(step.old), "version": step.version, "new": str(step.new)})
+        else:
+            click.echo(f"{'would do: ' if dry_run else ''}{step}")
+
+
+def main() -> None:
+    common.run(command)

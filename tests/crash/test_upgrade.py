@@ -1,0 +1,165 @@
+"""Golden databases of every older format version: upgraded, they say what they said, whatever the upgrade was interrupted by."""
+
+from __future__ import annotations
+
+import lzma
+import shutil
+import subprocess
+import sys
+import tarfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from shepherd.errors import OldFormat
+from shepherd.formats import tables
+from shepherd.formats.tables import FORMAT_VERSION, NO_LIMIT
+from shepherd.store import check, failpoints, fsio, harvest, names, upgrade
+from shepherd.store.database import Database
+from tests.crash.farm import contents
+
+ROOT = Path(__file__).resolve().parents[2]
+GOLDEN = ROOT / "tests" / "golden"
+NAMES = ("v1-closed", "v1-merged", "v1-reap")
+NOW = 1_900_000_000
+SAMPLE_STEP = 23
+
+
+class Dead(BaseException):
+    """The program was killed here."""
+
+
+class DyingOps(failpoints.FailingOps):
+    """The real calls up to the n-th; that one and all after it are never made."""
+
+    def __init__(self, last: int) -> None:
+        super().__init__(failpoints.Failpoint("", "", 0, ""))
+        self._last = last
+        self.calls = 0
+
+    def _meet(self, op: str, path: Path) -> bool:
+        self.calls += 1
+        if self.calls > self._last:
+            raise Dead(f"{op} {path}")
+        return False
+
+
+def unpack(name: str, home: Path) -> Path:
+    with tarfile.open(GOLDEN / f"{name}.tar.xz") as archive:
+        archive.extractall(home, filter="tar")
+    return home / "db"
+
+
+def program(*command: str) -> subprocess.CompletedProcess[str]:
+    line = [sys.executable, "-m", "shepherd.cli", *command]
+    return subprocess.run(line, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+
+
+def run_upgrade(db: Path) -> list[upgrade.Step]:
+    with Database(db).writing("test", tidy=False) as writer:
+        return upgrade.upgrade(writer, NOW)
+
+
+def killed_at(db: Path, call: int) -> bool:
+    """Upgrade, but die before a call; whether it came to that."""
+    before = fsio.use(DyingOps(call))
+    try:
+        run_upgrade(db)
+    except Dead:
+        return True
+    finally:
+        fsio.use(before)
+    return False
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_upgraded_database_says_something_else_than_before(name: str, tmp_path: Path) -> None:
+    db = unpack(name, tmp_path)
+    assert program("shep-upgrade", "--db", str(db)).returncode == 0
+    with lzma.open(GOLDEN / f"{name}.list.xz", "rt", encoding="utf-8") as expected:
+        assert program("shep", "list", "--db", str(db), "--limit", "100000").stdout == expected.read()
+    assert [fault for fault in check.walk(Database(db)) if not fault.note] == []
+    assert program("shep-upgrade", "--db", str(db)).returncode == 4
+
+
+def test_columns_that_are_new_hold_something(tmp_path: Path) -> None:
+    db = unpack("v1-closed", tmp_path)
+    run_upgrade(db)
+    state = Database(db).closed()
+    assert state.sites.rows and state.servers.rows
+    for path, default in upgrade.ADDED[2].items():
+        table, _, name = path.partition("/")
+        column = {"sites": state.sites, "servers": state.servers}[table][name]
+        assert np.array_equal(column[0 : len(column)], np.full(len(column), default, tables.TABLES[table][name])), path
+    assert upgrade.ADDED[2]["sites/fresh_limit"] == NO_LIMIT
+
+
+def test_added_columns_are_not_those_of_the_format() -> None:
+    every = {f"{table}/{name}" for table, columns in tables.TABLES.items() for name in columns}
+    assert all(set(added) <= every for added in upgrade.ADDED.values())
+    assert sorted(upgrade.ADDED) == list(range(2, FORMAT_VERSION + 1))
+
+
+def test_killed_reap_loses_more_by_the_upgrade_than_its_tail(tmp_path: Path) -> None:
+    db = unpack("v1-reap", tmp_path)
+    path = db / "state" / "000009.reap" / "harvest" / "reap"
+    point = harvest.inspect(path).checkpoint
+    assert point.sequence > 0
+    run_upgrade(db)
+    (copied,) = Database(db).furthest().harvests()
+    assert harvest.inspect(copied).checkpoint == point
+    assert not harvest.inspect(copied).ended
+    harvest.verify(copied)
+    harvest.Harvest(copied, 1 << 20).end(NOW * 1000)  # it can be gone on with
+
+
+def test_request_that_waits_is_lost_or_taken_twice(tmp_path: Path) -> None:
+    for name, waiting in (("v1-closed", 1), ("v1-merged", 0)):
+        db = Database(unpack(name, tmp_path / name))
+        run_upgrade(db.path)
+        assert len(db.inbox.items()) == 1
+        assert len(db.inbox.waiting(db.furthest().control.applied)) == waiting
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_upgrade_killed_at_any_call_is_not_finished_by_the_next(name: str, crash_sweep: bool, tmp_path: Path) -> None:
+    base = unpack(name, tmp_path / "base")
+    whole = tmp_path / "whole"
+    shutil.copytree(base, whole)
+    run_upgrade(whole)
+    expected = _published(whole)
+    call = 0
+    while True:
+        db = tmp_path / str(call)
+        shutil.copytree(base, db)
+        if not killed_at(db, call):
+            break
+        run_upgrade(db)
+        assert _published(db) == expected, call
+        shutil.rmtree(db)
+        call += 1 if crash_sweep else SAMPLE_STEP
+    assert call > 50  # else nothing was interrupted
+
+
+def _published(db: Path) -> dict[str, bytes]:
+    """All that stands in db/state, but for lock files."""
+    return {path: data for path, data in contents(db / "state").items() if Path(path).name != names.LOCK}
+
+
+def test_old_state_that_somebody_reads_is_deleted(tmp_path: Path) -> None:
+    db = unpack("v1-closed", tmp_path)
+    lease = {"state": 6, "owner": "x", "purpose": "y", "pid": 1, "expires": NOW + 100}
+    (db / "lease" / "1790000000000-h-1-1.lease").write_text(str(lease).replace("'", '"'))
+    run_upgrade(db)
+    assert [str(name) for name in Database(db).states()] == ["000006", "000008"]
+    assert [fault for fault in check.walk(Database(db)) if not fault.note] == []
+
+
+def test_program_that_meets_an_old_database_does_not_say_what_to_do(tmp_path: Path) -> None:
+    db = unpack("v1-closed", tmp_path)
+    for command in (("shep", "stats"), ("shep-plan",), ("shep-check",), ("shep-dump", "index"), ("shep-recover",)):
+        done = program(*command, "--db", str(db))
+        assert (done.returncode, "shep-upgrade" in done.stderr) == (2, True), (command, done.stderr)
+    with pytest.raises(OldFormat):
+        Database(db).furthest()
