@@ -7,33 +7,54 @@ from pathlib import Path
 import click
 
 from shepherd.cli import common
+from shepherd.config import Config
 
 
 @click.command()
 @common.database
+@common.configured
 @click.option("--dry-run", is_flag=True, help="Say what would be done, change nothing.")
+@click.option("--deep", is_flag=True, help="Read every byte first. Done anyway where a crash has left nothing to mend.")
+@common.timed
+@common.jsonable
 @common.standard
-def command(db: Path, dry_run: bool) -> None:
-    """Remove what killed programs left, roll an interrupted reap back to its last checkpoint, drop a damaged directory
-    whose phase can run again.
+def command(db: Path, config: Config, dry_run: bool, deep: bool, now: int, as_json: bool) -> None:
+    """Mend a database, without asking: after a crash, after damage, with the index lost.
 
-    Needs no decision, never writes into a closed state, may be killed and run again. The other programs do the first two by
-    themselves; this one says so.
+    What killed programs left is removed, and an interrupted reap is rolled back to its last checkpoint; other programs do this by
+    themselves, too. A damaged directory whose phase can run again goes. A damaged closed state is made again under a new number:
+    from what of it still checks, from its buckets, and from the newest older state that is sound; every kind of loss is told.
+    No closed state is ever written. It may be killed and run again; run twice, it does nothing more.
+
+    \b
+    Examples:
+      shep-recover --dry-run
+      shep-recover --deep
     """
-    from shepherd.store import recover
+    from shepherd.batch import recover
+    from shepherd.store import check
     from shepherd.store.database import Database
+    from shepherd.store.recover import survey
 
     database = Database(db)
-    if dry_run:
-        steps = recover.survey(database)
-    else:
-        with database.writing("shep-recover", tidy=False) as writer:
-            steps = recover.recover(writer)
+    with common.progress(check.size(database), "recover", "B") as bar:
+        if dry_run:
+            findings = survey(database, deep)
+            steps = recover.describe(findings) or (recover.describe(survey(database, deep=True)) if not deep else [])
+        else:
+            with database.writing("shep-recover", tidy=False) as writer:
+                steps = recover.recover(writer, config, now, deep, bar.update)
+                if not steps and not deep:
+                    steps = recover.recover(writer, config, now, True, bar.update)
     for step in steps:
-        lost = f" (lost: {step.lost})" if step.lost else ""
-        click.echo(common.escape(("would " if dry_run else "done: ") + step.what + lost))
+        if as_json:
+            common.emit_json({"done": not dry_run, "what": step.what, "lost": step.lost, "details": step.details})
+        else:
+            lost = f" (lost: {step.lost})" if step.lost else ""
+            for line in (("would " if dry_run else "done: ") + step.what + lost, *(f"  {detail}" for detail in step.details)):
+                click.echo(common.escape(line))
     if not steps:
-        common.LOG.info("%s: nothing to recover", db)
+        common.LOG.info("%s: nothing to recover; every byte was read", db)
 
 
 def main() -> None:

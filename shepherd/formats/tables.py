@@ -179,6 +179,7 @@ class Reason(IntEnum):
     UNCHANGED = 4
     REDIRECT = 5
     MOVED = 6
+    BODY_LOST = 7
     SITE_SOFT = 10
     SITE_HARD = 11
     BELOW_BAR = 12
@@ -211,6 +212,7 @@ REASON_TEXT: Final[dict[Reason, str]] = {
     Reason.UNCHANGED: "unchanged",
     Reason.REDIRECT: "redirect",
     Reason.MOVED: "moved to its equivalent",
+    Reason.BODY_LOST: "its body was damaged",
     Reason.SITE_SOFT: "over the site's soft limit",
     Reason.SITE_HARD: "over the site's hard limit",
     Reason.BELOW_BAR: "below the bar of gathering",

@@ -116,7 +116,7 @@ def _walk_state(path: Path, quick: bool, tick: Tick, sound: Sound) -> Iterator[F
         faults = [*_logs(state), *walk_references(state)]
     yield from faults
     for one in state.harvests():
-        yield from _harvest(one)
+        yield from _harvest(one, quick)
 
 
 def _control(state: State) -> Iterator[Fault]:
@@ -249,15 +249,18 @@ def _contrib_block(path: Path, one: Frame) -> Iterator[Fault]:
         yield Fault(path, one.offset, str(error))
 
 
-def _harvest(path: Path) -> Iterator[Fault]:
+def _harvest(path: Path, quick: bool) -> Iterator[Fault]:
     try:
         found = harvest.inspect(path)
     except Corruption as error:
         yield fault_of(path, error)
         return
-    try:
-        harvest.verify(path)
-    except Corruption as error:
-        yield fault_of(path, error)
+    if found.damage:
+        yield Fault(path, None, found.damage)
+    elif not quick:
+        try:
+            harvest.verify(path)
+        except Corruption as error:
+            yield fault_of(path, error)
     if not found.ended:
         yield Fault(path, None, "the reap has not ended; shep-reap goes on from its last checkpoint", note=True)

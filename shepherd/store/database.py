@@ -29,7 +29,7 @@ from shepherd.store import fsio, locks, names
 from shepherd.store.inbox import Inbox
 from shepherd.store.lease import Lease, Leases
 from shepherd.store.names import StateName
-from shepherd.store.state import Builder, State
+from shepherd.store.state import Builder, Parent, State
 
 READ_LEASE_S = 86_400  # of a program that reads; it gives the lease back when it ends
 READ_ONLY = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOENT)  # the last: a copy without its empty directories
@@ -163,7 +163,7 @@ class Writer:
         fsio.sync_directory(root)  # the rename of a phase that was killed right after it counts from here on
         return done
 
-    def build(self, parent: State, name: StateName, now: int) -> Builder:
+    def build(self, parent: Parent, name: StateName, now: int) -> Builder:
         """Begin a directory. The names of inbox items that are gone from the inbox need no remembering any more."""
         still = {item.name for item in self.database.inbox.items()}
         control = Control(
@@ -203,6 +203,17 @@ class Writer:
         for name in deleted:  # out of sight already: the slow part needs no lock
             fsio.remove_tree(self.database.states_path / names.gone(name))
         return [name.number for name in deleted]
+
+    def drop_snapshots(self, closed: list[StateName]) -> None:
+        """Delete some closed states, but none that is leased, and not the newest."""
+        with self.database.leases.locked():
+            held = {lease.state for lease in self.database.leases.all()}
+            newest = self.database.closed().name
+            gone = [name for name in closed if name != newest and name.number not in held]
+            for name in gone:
+                fsio.rename(self.database.states_path / str(name), self.database.states_path / names.gone(name))
+        for name in gone:
+            fsio.remove_tree(self.database.states_path / names.gone(name))
 
     def delete(self, name: StateName) -> None:
         """Delete a finished directory. Readers hold closed states only, so for those use `prune`."""

@@ -6,6 +6,8 @@ rolling back to the newest one that checks loses exactly what came after it, and
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -21,6 +23,7 @@ from shepherd.store import fsio, locks, logs, names
 from shepherd.store.objects import Objects, SegmentWriter
 
 _EMPTY = Checkpoint(0, 0, Mark(0, 0), Mark(0, 0), ())
+COPY_BYTES = 1 << 22
 JOURNAL_FLUSH = 4096  # records per frame, at most
 
 
@@ -34,8 +37,8 @@ class Found:
     damage: str = ""  # what was durable once, and is so no more: a crash alone never does that
 
 
-def inspect(path: Path) -> Found:
-    """The newest checkpoint whose files are as it says; the empty one where there is none.
+def inspect(path: Path, sound: Mapping[str, int] | None = None) -> Found:
+    """The newest checkpoint whose files are as it says; the empty one where there is none. `sound` is what `damage` found.
 
     A torn tail behind it is what a crash leaves. A checkpoint that is whole but does not hold, or one behind a frame that is not
     whole, is damage: it was written after all it names was durable.
@@ -48,7 +51,7 @@ def inspect(path: Path) -> Found:
     for one in frame.frames(data):
         end = one.end
         point = unpack_checkpoint(one.payload)
-        broken = _broken(path, point)
+        broken = _broken(path, point, sound or {})
         if broken:
             damage = f"{broken} is not as checkpoint {point.sequence} says"
         else:
@@ -58,11 +61,14 @@ def inspect(path: Path) -> Found:
     return replace(found, damage=damage)
 
 
-def _broken(path: Path, point: Checkpoint) -> str:
+def _broken(path: Path, point: Checkpoint, sound: Mapping[str, int]) -> str:
     """The first file that is not as the checkpoint says, or nothing."""
     files = [(names.JOURNAL, point.journal), (names.CONTRIB, point.contrib)]
     files += [(names.local_segment(i + 1), wanted) for i, wanted in enumerate(point.segments)]
-    return next((name for name, wanted in files if logs.mark(path / name, wanted.length) != wanted), "")
+    for name, wanted in files:
+        if wanted.length > sound.get(name, wanted.length) or logs.mark(path / name, wanted.length) != wanted:
+            return name
+    return ""
 
 
 def _frame_behind(data: memoryview, end: int) -> bool:
@@ -76,13 +82,13 @@ def _frame_behind(data: memoryview, end: int) -> bool:
     return False
 
 
-def rollback(path: Path, accept_loss: bool = False) -> Found:
+def rollback(path: Path, accept_loss: bool = False, sound: Mapping[str, int] | None = None) -> Found:
     """Cut every file back to the newest checkpoint that holds. Safe to repeat, safe to kill anywhere.
 
     The checkpoint log is cut first: a checkpoint must never name bytes that are gone. What was durable is given up only if the
     caller accepts that: shep-recover, which says so.
     """
-    found = inspect(path)
+    found = inspect(path, sound)
     if found.damage and not accept_loss:
         raise RecoveryNeeded(f"{path}: {found.damage}; shep-recover goes back to checkpoint {found.checkpoint.sequence}")
     for name in (names.CHECKPOINTS, names.JOURNAL, names.CONTRIB):
@@ -186,6 +192,51 @@ class Harvest:
         )
         self._checkpoints.append(kind, 1, point.pack())
         self._checkpoints.file.sync()
+
+
+def damage(path: Path) -> dict[str, int]:
+    """How far each file that has damage below the last checkpoint can be read."""
+    sound: dict[str, int] = {}
+    point = inspect(path).checkpoint
+    for name, mark in ((names.JOURNAL, point.journal), (names.CONTRIB, point.contrib)):
+        end = 0
+        for one in frame.frames(logs.mapped(path / name)[: mark.length]):
+            end = one.end
+        if end < mark.length:
+            sound[name] = end
+    objects = Objects(path, names.local_segment)
+    try:
+        for number, mark in enumerate(point.segments, 1):
+            offset = 0
+            with contextlib.suppress(Corruption):
+                for oid, header in objects.scan(number, mark.length):
+                    objects.get(oid)
+                    offset += header.length
+            if offset < mark.length:
+                sound[names.local_segment(number)] = offset
+    finally:
+        objects.close()
+    return sound
+
+
+def copy(source: Path, target: Path) -> None:
+    """A second harvest like one that has ended or been rolled back, in a directory that is being built."""
+    if not target.parent.exists():
+        fsio.make_directory(target.parent)
+    fsio.make_directory(target)
+    for path in sorted(source.iterdir()):
+        if path.name == names.LOCK:
+            continue
+        with path.open("rb") as read:
+            written = fsio.AppendFile(target / path.name)
+            try:
+                while data := read.read(COPY_BYTES):
+                    written.write(data)
+                written.sync()
+            finally:
+                written.close()
+    fsio.sync_directory(target)
+    fsio.sync_directory(target.parent)
 
 
 def verify(path: Path) -> None:

@@ -1,21 +1,25 @@
-"""What shep-recover does, and nothing that needs a person to decide (docs/recovery.md).
+"""What is wrong with a database after a crash, and the part of mending it that needs no rebuilding (docs/recovery.md).
 
-Leftovers of killed phases go; a killed reap is rolled back to its newest checkpoint that checks; an unfinished directory that is
-damaged goes if what it was built from is whole, for then its phase simply runs again. Closed states are never written.
-Safe to kill anywhere; a second run finds nothing to do.
+Nothing needs a person to decide. Leftovers of killed phases go; a killed reap is rolled back to its newest checkpoint that
+checks; an unfinished directory that is damaged goes if its phase can run again. A damaged closed state, and a reap that stands on
+one, are rebuilt by batch/recover. Closed states are never written. Safe to kill anywhere; a second run finds nothing to do.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import os
-from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Final
 
 from shepherd.errors import Corruption, RecoveryNeeded
-from shepherd.store import check, harvest, names
+from shepherd.store import check, harvest, names, salvage
 from shepherd.store.database import Database, Writer
 from shepherd.store.names import StateName
+from shepherd.store.references import Fault
+
+REBUILT: Final = "recover"  # the phase in the report of a state that was made again
 
 
 @dataclass(frozen=True)
@@ -24,66 +28,138 @@ class Step:
 
     what: str
     lost: str = ""  # what the step gives up, in words
+    details: tuple[str, ...] = ()  # of a rebuild: what could not be taken over as it was
 
 
-def survey(database: Database) -> list[Step]:
-    """What `recover` would do now. Reads only."""
-    damaged = list(_damaged(database))
-    left = [name for name in database.states() if name not in [name for name, _step in damaged]]
-    return [*_leftovers(database), *(step for _name, step in damaged), *_superseded(left), *_harvests(database, left[-1])]
+@dataclass(frozen=True)
+class Findings:
+    """What stands in db/state that should not be there, or not so."""
+
+    leftovers: list[str]
+    superseded: list[tuple[StateName, StateName]]  # an unfinished directory, and the one that was made from it
+    spoilt: list[tuple[StateName, Fault]]  # unfinished directories that their phases can make again
+    wreck: tuple[StateName, Fault] | None  # the newest closed state, damaged
+    stray: StateName | None  # a .reap whose harvest must be carried over to the state that is made of the wreck
+    snapshots: list[tuple[StateName, Fault]]  # damaged closed states that are not the newest
+    harvests: list[tuple[Path, harvest.Found, dict[str, int]]] = field(default_factory=list)
+
+    @property
+    def needs_rebuild(self) -> bool:
+        return self.wreck is not None or self.stray is not None
+
+    def steps(self) -> list[Step]:
+        """Everything but the rebuilding, in words."""
+        steps = [Step(f"remove {name}, left by a killed program") for name in self.leftovers]
+        steps += [Step(f"remove {name}: {heir} was made from it") for name, heir in self.superseded]
+        steps += [Step(f"remove {name}: {fault}", "nothing: its phase runs again") for name, fault in self.spoilt]
+        steps += [Step(f"remove {name}: {fault}", "that snapshot; a newer one is whole") for name, fault in self.snapshots]
+        for path, found, sound in self.harvests:
+            excess = _bytes(path) - _kept_bytes(found)
+            if found.damage or sound or excess > 0:
+                why = f" ({found.damage})" if found.damage else ""
+                what = f"roll {path.parent.parent.name}/{path.name} back to checkpoint {found.checkpoint.sequence}{why}"
+                steps.append(Step(what, f"{max(excess, 0)} bytes written since"))
+        return steps
 
 
-def recover(writer: Writer) -> list[Step]:
-    """Mend what can be mended, under a lock that has tidied nothing yet; the steps that were taken."""
-    steps = survey(writer.database)
-    for name, _step in list(_damaged(writer.database)):
-        writer.delete(name)
-    writer.tidy()
-    for path in writer.furthest().harvests():
-        if not harvest.inspect(path).ended:
-            harvest.rollback(path, accept_loss=True)
-    return steps
-
-
-def _leftovers(database: Database) -> Iterator[Step]:
-    for entry in sorted(os.listdir(database.states_path)):
-        if names.is_leftover(entry):
-            yield Step(f"remove {entry}, left by a killed program")
-
-
-def _superseded(found: list[StateName]) -> Iterator[Step]:
-    for name in found[:-1]:
-        if not name.closed:
-            yield Step(f"remove {name}: {found[-1]} was made from it")
-
-
-def _damaged(database: Database) -> Iterator[tuple[StateName, Step]]:
-    """Damaged unfinished directories, the furthest first, down to the first one that is whole."""
+def survey(database: Database, deep: bool = False) -> Findings:
+    """Look, and change nothing. `deep` reads every byte; else only names, lengths, controls and block tables."""
     found = database.states()
     if not found:
         raise RecoveryNeeded(f"{database.states_path}: no state is there; copy one back from a mirror")
-    for place, name in reversed(list(enumerate(found))):
-        path = database.states_path / str(name)
-        faults = [fault for fault in check.walk_state(path) if not fault.note]
-        if not faults:
-            return
-        if name.closed or not place or _has_harvest(path):
-            raise Corruption(f"{faults[0]}; {name} cannot be made again from an older state: copy it back from a mirror")
-        yield name, Step(f"remove {name}: {faults[0]}", f"nothing: its phase runs again from {found[place - 1]}")
+    parents = _parents(database, found)
+    superseded = [(name, parents[str(name)]) for name in found[:-1] if not name.closed and str(name) in parents]
+    left = [name for name in found if name not in [gone for gone, _heir in superseded]]
+    spoilt: list[tuple[StateName, Fault]] = []
+    wreck: tuple[StateName, Fault] | None = None
+    stray: StateName | None = None
+    for name in reversed(left):
+        fault = _fault(database, name, deep)
+        if name.closed:
+            wreck = (name, fault) if fault else None
+            break
+        if _has_harvest(database, name):
+            stray = stray or (name if fault or name is not left[-1] else None)
+        elif fault:
+            spoilt.append((name, fault))
+        else:
+            break  # whole, and further than any closed state
+    stray = stray or _stranded(database, left)
+    newest = max((name for name in left if name.closed), key=lambda name: name.number, default=None)
+    snapshots = [] if not deep else _damaged_snapshots(database, [n for n in left if n.closed and n is not newest])
+    standing = [name for name in left if name not in [gone for gone, _fault in spoilt]]
+    harvests = _harvests(database, standing[-1], deep) if standing and wreck is None and stray is None else []
+    leftovers = [entry for entry in sorted(os.listdir(database.states_path)) if names.is_leftover(entry)]
+    return Findings(leftovers, superseded, spoilt, wreck, stray, snapshots, harvests)
 
 
-def _has_harvest(path: Path) -> bool:
-    return (path / names.HARVESTS).is_dir() and any((path / names.HARVESTS).iterdir())
+def mend(writer: Writer, findings: Findings) -> list[Step]:
+    """All that needs no rebuilding; what was done."""
+    writer.remove_leftovers()
+    for name, _fault in findings.spoilt:
+        writer.delete(name)
+    if findings.needs_rebuild:
+        return dataclasses.replace(findings, superseded=[], snapshots=[], harvests=[]).steps()
+    writer.tidy()
+    for path, _found, sound in findings.harvests:
+        harvest.rollback(path, accept_loss=True, sound=sound)
+    writer.drop_snapshots([name for name, _fault in findings.snapshots])
+    return findings.steps()
 
 
-def _harvests(database: Database, name: StateName) -> Iterator[Step]:
+def recover(writer: Writer) -> list[Step]:
+    """What a crash alone can leave; for callers that hold the lock and know of no damage."""
+    findings = survey(writer.database)
+    if findings.needs_rebuild:
+        raise Corruption(f"{findings.wreck or findings.stray}: damaged; run shep-recover, which makes it again from what is left")
+    return mend(writer, findings)
+
+
+def _parents(database: Database, found: list[StateName]) -> dict[str, StateName]:
+    """Which directory was made from which, as far as their controls can be read."""
+    controls = {name: salvage.any_control([database.states_path / str(name)]) for name in found}
+    return {control.parent: name for name, control in controls.items() if control is not None}
+
+
+def _fault(database: Database, name: StateName, deep: bool) -> Fault | None:
+    """The first fault of a directory, its harvests apart."""
+    path = database.states_path / str(name)
+    inside = path / names.HARVESTS
+    faults = check.walk_state(path, quick=not deep)
+    return next((fault for fault in faults if not fault.note and not fault.path.is_relative_to(inside)), None)
+
+
+def _stranded(database: Database, left: list[StateName]) -> StateName | None:
+    """A .reap whose damaged state has been made again by a recovery that was then killed."""
+    furthest = salvage.any_control([database.states_path / str(left[-1])])
+    for name in left[:-1]:
+        if not name.closed and furthest is not None and _has_harvest(database, name):
+            control = salvage.any_control([database.states_path / str(name)])
+            rebuilt = database.open(left[-1]).report().get("phase") == REBUILT
+            if rebuilt and (control is None or control.parent == furthest.parent):
+                return name
+    return None
+
+
+def _has_harvest(database: Database, name: StateName) -> bool:
+    directory = database.states_path / str(name) / names.HARVESTS
+    return directory.is_dir() and any(names.is_harvest(path.name) for path in directory.iterdir())
+
+
+def _damaged_snapshots(database: Database, older: list[StateName]) -> list[tuple[StateName, Fault]]:
+    faults = [(name, _fault(database, name, deep=True)) for name in older]
+    return [(name, fault) for name, fault in faults if fault is not None]
+
+
+def _harvests(database: Database, name: StateName, deep: bool) -> list[tuple[Path, harvest.Found, dict[str, int]]]:
+    """The harvests that are to be rolled back: those that have not ended, and those with damage."""
+    found = []
     for path in database.open(name).harvests():
-        found = harvest.inspect(path)
-        excess = 0 if found.ended else _bytes(path) - _kept_bytes(found)
-        if found.damage or excess > 0:
-            why = f" ({found.damage})" if found.damage else ""
-            back = f"roll {name}/{path.name} back to checkpoint {found.checkpoint.sequence}{why}"
-            yield Step(back, f"{max(excess, 0)} bytes written since")
+        sound = harvest.damage(path) if deep else {}
+        one = harvest.inspect(path, sound)
+        if one.damage or not one.ended:
+            found.append((path, one, sound))
+    return found
 
 
 def _kept_bytes(found: harvest.Found) -> int:

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -21,12 +21,23 @@ from shepherd.formats import contrib, tables
 from shepherd.formats.check import Bytes, check64
 from shepherd.formats.contrib import Block
 from shepherd.formats.control import Control, FileEntry, parse_control
-from shepherd.formats.frame import FrameKind
+from shepherd.formats.frame import Frame, FrameKind, pack_frame
 from shepherd.formats.tables import Array, Records
 from shepherd.store import fsio, logs, names
 from shepherd.store.columns import Column, ColumnWriter, Table, TableWriter
 from shepherd.store.names import StateName
 from shepherd.store.objects import Objects, SegmentWriter
+
+
+class Parent(Protocol):
+    """What a directory is built from: a State, or a damaged one that is being rebuilt."""
+
+    @property
+    def path(self) -> Path: ...
+    @property
+    def name(self) -> StateName: ...
+    @property
+    def control(self) -> Control: ...
 
 
 class State:
@@ -121,7 +132,7 @@ class State:
 class Builder:
     """Makes the next directory in N.tmp. Abandoned, it leaves nothing that counts; the next holder of the lock removes it."""
 
-    def __init__(self, root: Path, name: StateName, control: Control, parent: State | None) -> None:
+    def __init__(self, root: Path, name: StateName, control: Control, parent: Parent | None) -> None:
         self.root, self.name, self.parent = root, name, parent
         self.control = control
         self.path = root / names.tmp(name.number)
@@ -174,6 +185,18 @@ class Builder:
         finally:
             log.file.close()
         self._enter(path)
+
+    def write_frames(self, path: str, frames: Iterable[Frame]) -> int:
+        """A log of frames that stood elsewhere; how many bytes it has."""
+        file = fsio.AppendFile(self.path / path)
+        try:
+            for one in frames:
+                file.write(pack_frame(one.kind, one.records, one.payload))
+            file.seal()
+        finally:
+            file.close()
+        self._enter(path)
+        return file.length
 
     def table(self, table: str, columns: Iterable[str] | None = None) -> TableWriter:
         """Begin some columns of a table (all by default). `finish_table` ends them."""

@@ -21,12 +21,10 @@ from shepherd.errors import Corruption, RecoveryNeeded
 from shepherd.formats import tables
 from shepherd.formats.control import version_of
 from shepherd.formats.tables import FORMAT_VERSION, NO_LIMIT
-from shepherd.store import fsio, harvest, names
+from shepherd.store import harvest, names
 from shepherd.store.database import Database, Writer
 from shepherd.store.names import StateName
 from shepherd.store.state import Builder, State
-
-COPY_BYTES: Final = 1 << 22
 
 # What each version added, with the value that says nothing; a column is u64, i16 ... as tables.TABLES has it.
 ADDED: Final[dict[int, dict[str, int]]] = {
@@ -106,7 +104,9 @@ def _succeed(writer: Writer, step: Step, now: int) -> None:
         for version in range(step.version + 1, FORMAT_VERSION + 1):
             _add_columns(builder, old, ADDED[version])
         for path in old.harvests():
-            _copy_harvest(path, builder.path / names.HARVESTS / path.name)
+            if not harvest.inspect(path).ended:
+                harvest.rollback(path)  # what came after the last checkpoint is lost as in any killed reap
+            harvest.copy(path, builder.path / names.HARVESTS / path.name)
         builder.publish({"phase": "upgrade", "from": step.version, "to": FORMAT_VERSION})
     finally:
         builder.close()
@@ -118,28 +118,6 @@ def _add_columns(builder: Builder, old: State, added: dict[str, int]) -> None:
         rows = old.control.files[f"{table}/{first}"].length // np.dtype(dtypes[first]).itemsize
         values = {name: added[f"{table}/{name}"] for name in dtypes if f"{table}/{name}" in added}
         builder.write_table(table, {name: np.full(rows, value, dtypes[name]) for name, value in values.items()})
-
-
-def _copy_harvest(source: Path, target: Path) -> None:
-    """A harvest as it was at its newest checkpoint; what came after it is lost as in any killed reap."""
-    if not harvest.inspect(source).ended:
-        harvest.rollback(source)
-    if not target.parent.exists():
-        fsio.make_directory(target.parent)
-    fsio.make_directory(target)
-    for path in sorted(source.iterdir()):
-        if path.name == names.LOCK:
-            continue
-        with path.open("rb") as read:
-            copy = fsio.AppendFile(target / path.name)
-            try:
-                while data := read.read(COPY_BYTES):
-                    copy.write(data)
-                copy.sync()
-            finally:
-                copy.close()
-    fsio.sync_directory(target)
-    fsio.sync_directory(target.parent)
 
 
 def _remove_superseded(writer: Writer) -> None:

@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 import tarfile
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -15,34 +16,16 @@ import pytest
 from shepherd.errors import OldFormat
 from shepherd.formats import tables
 from shepherd.formats.tables import FORMAT_VERSION, NO_LIMIT
-from shepherd.store import check, failpoints, fsio, harvest, names, upgrade
+from shepherd.store import check, harvest, names, upgrade
 from shepherd.store.database import Database
+from tests.crash.dying import killed_after
 from tests.crash.farm import contents
 
 ROOT = Path(__file__).resolve().parents[2]
 GOLDEN = ROOT / "tests" / "golden"
 NAMES = ("v1-closed", "v1-merged", "v1-reap")
 NOW = 1_900_000_000
-SAMPLE_STEP = 23
-
-
-class Dead(BaseException):
-    """The program was killed here."""
-
-
-class DyingOps(failpoints.FailingOps):
-    """The real calls up to the n-th; that one and all after it are never made."""
-
-    def __init__(self, last: int) -> None:
-        super().__init__(failpoints.Failpoint("", "", 0, ""))
-        self._last = last
-        self.calls = 0
-
-    def _meet(self, op: str, path: Path) -> bool:
-        self.calls += 1
-        if self.calls > self._last:
-            raise Dead(f"{op} {path}")
-        return False
+SAMPLE_STEP = 41
 
 
 def unpack(name: str, home: Path) -> Path:
@@ -59,18 +42,6 @@ def program(*command: str) -> subprocess.CompletedProcess[str]:
 def run_upgrade(db: Path) -> list[upgrade.Step]:
     with Database(db).writing("test", tidy=False) as writer:
         return upgrade.upgrade(writer, NOW)
-
-
-def killed_at(db: Path, call: int) -> bool:
-    """Upgrade, but die before a call; whether it came to that."""
-    before = fsio.use(DyingOps(call))
-    try:
-        run_upgrade(db)
-    except Dead:
-        return True
-    finally:
-        fsio.use(before)
-    return False
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -133,13 +104,13 @@ def test_upgrade_killed_at_any_call_is_not_finished_by_the_next(name: str, crash
     while True:
         db = tmp_path / str(call)
         shutil.copytree(base, db)
-        if not killed_at(db, call):
+        if not killed_after(call, partial(run_upgrade, db)):
             break
         run_upgrade(db)
         assert _published(db) == expected, call
         shutil.rmtree(db)
         call += 1 if crash_sweep else SAMPLE_STEP
-    assert call > 50  # else nothing was interrupted
+    assert call > 2 * SAMPLE_STEP  # else nothing was interrupted
 
 
 def _published(db: Path) -> dict[str, bytes]:

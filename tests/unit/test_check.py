@@ -173,7 +173,7 @@ A, S = "http://a.example", "https://a.example"
 RULES: dict[str, tuple[Break, str, int | str | None, str]] = {
     # what is broken: how, the file, the offset (or the index row or site of a column), and what is said of it
     "type": (put("index/type", THIN, 9), "index/type", THIN, "no row is of this type"),
-    "reason": (put("index/reason", THIN, 7), "index/reason", THIN, "no such reason"),
+    "reason": (put("index/reason", THIN, 99), "index/reason", THIN, "no such reason"),
     "size": (put("index/size", PAGE, 99), "index/size", PAGE, "length of its bucket"),
     "digest": (put("index/digest", PAGE, 1), "index/digest", PAGE, "digest in its bucket"),
     "digest of a thin bucket": (put("index/digest", THIN, 1), "index/digest", THIN, "digest in its bucket"),

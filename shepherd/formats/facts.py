@@ -1,0 +1,160 @@
+"""What a segment's buckets say of their documents, as arrays: all that an index row can be made from again.
+
+Read `bucket` first. Headers and attributes are verified one by one; what they say is then taken out of all of them side by side.
+A place where no sound header stands is damage: the walk goes on at the next one that is.
+"""
+
+from __future__ import annotations
+
+import mmap
+import struct
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+import mmh3
+import numpy as np
+
+from shepherd.formats import bucket
+from shepherd.formats.check import SEED, check64
+from shepherd.formats.tables import I64, U64, Array, Bools, bucket_oid
+
+FACT: Final = np.dtype(
+    [
+        ("norm", "<u8"),
+        ("path", "<u8"),
+        ("site", "<u8"),
+        ("oid", "<u8"),
+        ("digest", "<u8"),
+        ("time_ms", "<i8"),
+        ("state", "<u4"),
+        ("size", "<u4"),
+        ("download_ms", "<u4"),
+        ("status", "<u2"),
+        ("flags", "<u2"),
+    ]
+)
+REDIRECT: Final = 1 << 8  # of flags, beyond those of a bucket
+LOST: Final = 1 << 9  # its body was damaged
+
+_HEADER: Final = np.dtype(
+    [
+        ("magic", "S4"), ("type", "u1"), ("codec", "u1"), ("flags", "<u2"), ("attributes", "<u4"), ("body", "<u4"),
+        ("plain", "<u4"), ("state", "<u4"), ("site", "<u8"), ("path", "<u8"), ("time_ms", "<i8"), ("check", "<u8"),
+        ("body_check", "<u8"),
+    ]
+)  # fmt: skip
+_LENGTHS: Final = struct.Struct("<II")
+_LENGTHS_AT: Final = 8
+_HEAD: Final = bucket.HEAD.size
+_FIXED: Final = bucket.HEADER_BYTES
+_STATUS_AT: Final = 12  # "HTTP/1.1 200": the status stands within so many bytes
+
+
+@dataclass(frozen=True)
+class Walk:
+    """Where sound buckets begin in a segment, and where something else stands: offset and what is wrong there."""
+
+    offsets: I64
+    damage: tuple[tuple[int, str], ...]
+
+
+def walk_segment(data: mmap.mmap | bytes, size: int) -> Walk:
+    """Every bucket whose header and attributes check."""
+    offsets: list[int] = []
+    damage: list[tuple[int, str]] = []
+    at = 0
+    digest, unpack = mmh3.mmh3_x64_128_digest, _LENGTHS.unpack_from
+    while at < size:
+        if at + _FIXED <= size and data[at : at + 4] == bucket.MAGIC:
+            attributes, body = unpack(data, at + _LENGTHS_AT)
+            middle = at + _FIXED + attributes
+            whole = attributes <= bucket.MAX_ATTRIBUTES and middle + body <= size
+            # One hash over both parts laid end to end is what check64 is; written out, because this is the loop that counts.
+            if (
+                whole
+                and digest(data[at : at + _HEAD] + data[at + _FIXED : middle], SEED)[:8] == data[at + _HEAD : at + _HEAD + 8]
+            ):
+                offsets.append(at)
+                at = middle + body
+                continue
+        if not damage or (offsets and damage[-1][0] < offsets[-1]):
+            damage.append((at, "no sound bucket begins here"))
+        found = data.find(bucket.MAGIC, at + 1)
+        at = found if found >= 0 else size
+    return Walk(np.array(offsets, np.int64), tuple(damage))
+
+
+def facts_of(data: mmap.mmap | bytes, segment: int, offsets: I64, norm_of: Callable[[U64, list[bytes]], U64]) -> Array:
+    """One FACT for each bucket. `norm_of` is asked for the norms of distinct sites, each with a URL of one of its documents."""
+    view = np.frombuffer(data, np.uint8) if len(data) else np.zeros(0, np.uint8)
+    heads = np.ascontiguousarray(view[offsets[:, None] + np.arange(_FIXED)]).view(_HEADER)[:, 0]
+    facts = np.zeros(len(offsets), FACT)
+    for name in ("path", "site", "time_ms", "state"):
+        facts[name] = heads[name]
+    facts["oid"] = np.uint64(bucket_oid(segment, 0)) + offsets.astype(np.uint64)
+    facts["size"] = _FIXED + heads["attributes"] + heads["body"]
+    start = offsets + _FIXED
+    found = find_attributes(view, start, start + heads["attributes"], b"UDSEm")
+    facts["digest"] = _numbers(view, *found["D"], "<u8")
+    facts["download_ms"] = _numbers(view, *found["m"], "<u4")
+    facts["status"] = _statuses(view, *found["S"])
+    facts["flags"] = heads["flags"] | np.where(found["E"][1] > 0, np.uint16(REDIRECT), np.uint16(0))
+    sites, first = np.unique(facts["site"], return_index=True)
+    urls = [bytes(view[a : a + n]) for a, n in zip(*(part[first].tolist() for part in found["U"]), strict=True)]
+    facts["norm"] = norm_of(sites, urls)[np.searchsorted(sites, facts["site"])]
+    return facts
+
+
+def sound_bodies(data: mmap.mmap | bytes, offsets: I64) -> Bools:
+    """Which of these buckets have the body that was written."""
+    sound = np.zeros(len(offsets), np.bool_)
+    view = memoryview(data)
+    for n, at in enumerate(offsets.tolist()):
+        header = bucket.parse_header(view, at)
+        end = at + header.length
+        sound[n] = check64(view[end - header.body_bytes : end]) == header.body_check
+    return sound
+
+
+def find_attributes(data: Array, start: I64, end: I64, letters: bytes) -> dict[str, tuple[I64, I64]]:
+    """Where each bucket has these attributes: begin and length of the contents, length 0 without one. All are walked at once."""
+    places = {chr(letter): (np.zeros(len(start), np.int64), np.zeros(len(start), np.int64)) for letter in letters}
+    at, left = start.copy(), np.flatnonzero(start + 5 <= end)
+    while len(left):
+        length = _numbers(data, at[left], np.full(len(left), 4), "<u4").astype(np.int64)
+        letter_at = at[left] + 4 + length
+        whole = letter_at < end[left]
+        left, letter_at, length = left[whole], letter_at[whole], length[whole]
+        letter = data[letter_at]
+        for wanted, (begins, lengths) in places.items():
+            here = letter == ord(wanted)
+            begins[left[here]] = at[left[here]] + 4
+            lengths[left[here]] = length[here]
+        at[left] = letter_at + 1
+        left = left[at[left] + 5 <= end[left]]
+    return places
+
+
+def _numbers(data: Array, at: I64, length: Array, dtype: str) -> Array:
+    """The numbers at some places, aligned or not; 0 where there are not enough bytes."""
+    width = np.dtype(dtype).itemsize
+    numbers = np.zeros(len(at), dtype)
+    there = np.flatnonzero(length >= width)
+    numbers[there] = np.ascontiguousarray(data[at[there][:, None] + np.arange(width)]).view(dtype)[:, 0]
+    return numbers
+
+
+def _statuses(data: Array, at: I64, length: I64) -> Array:
+    """The three digits behind the first blank of a status line."""
+    statuses = np.zeros(len(at), np.uint16)
+    there = np.flatnonzero(length >= _STATUS_AT - 2)  # "HTTP/2 200" is the shortest
+    text = data[np.minimum(at[there][:, None] + np.arange(_STATUS_AT), max(len(data) - 1, 0))]
+    blank = np.argmax(text == ord(" "), axis=1)
+    digits = text[np.arange(len(there))[:, None], np.minimum(blank[:, None] + (1, 2, 3), _STATUS_AT - 1)].astype(np.int64) - ord(
+        "0"
+    )
+    number = digits @ np.array([100, 10, 1])
+    fine = (digits >= 0).all(axis=1) & (digits <= 9).all(axis=1) & (blank > 0) & (blank + 3 < _STATUS_AT)
+    statuses[there[fine]] = number[fine]
+    return statuses
