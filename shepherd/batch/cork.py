@@ -100,7 +100,9 @@ def _adopt(builder: Builder, taken: list[Taken], journal: Records) -> None:
         if one.found.checkpoint.contrib.length:
             builder.adopt(names.contrib(number), one.path / names.CONTRIB)
         number += 1
-    builder.change(segments=segments, contribs=number)
+    resumed = journal[journal["kind"] == Kind.RESUMED]["end_ms"]
+    unsure = max([builder.control.unsure, *resumed.tolist()])
+    builder.change(segments=segments, contribs=number, unsure=unsure)
 
 
 def _moved_to(state: State, taken: list[Taken], journal: Records, filters: Filter) -> Sites:

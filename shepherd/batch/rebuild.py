@@ -73,7 +73,7 @@ def run(writer: Writer, wreck: Wreck, number: int, older: State | None, config: 
         write_sites(builder, sites)
         restore_servers(builder, wreck, older, sites, config, now, counts)
         _take_logs(builder, wreck, counts)
-        builder.change(filter=filters.version)
+        builder.change(filter=filters.version, unsure=now * 1000)
         report = {"phase": REBUILT, "from": str(wreck.name), "older": str(older.name) if older is not None else "-"}
         return writer.publish(builder, report | {"counts": {key: value for key, value in counts.items() if value}})
     finally:

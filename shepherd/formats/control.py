@@ -31,6 +31,7 @@ class Control:
     key: bytes
     filter: int
     equiv: int  # check64 of the url-equiv table that made the norms; 0 = only the implicit rule
+    unsure: int  # up to this moment (ms) a server may have been contacted without a record of it
     segments: int  # next free segment number
     contribs: int  # next free contrib and journal number
     applied: tuple[str, ...] = ()
@@ -46,6 +47,7 @@ class Control:
             f"key {self.key.hex()}",
             f"filter {self.filter:016x}",
             f"equiv {self.equiv:016x}",
+            f"unsure {self.unsure}",
             f"segments {self.segments}",
             f"contribs {self.contribs}",
             *(f"applied {name}" for name in sorted(self.applied)),
@@ -99,7 +101,8 @@ def _read(text: str) -> Control:
         now=int(single["now"]),
         key=bytes.fromhex(single["key"]),
         filter=int(single["filter"], 16),
-        equiv=int(single.get("equiv", "0"), 16),  # version 1 has none
+        equiv=int(single.get("equiv", "0"), 16),  # version 1 has neither this
+        unsure=int(single.get("unsure", "0")),  # nor this
         segments=int(single["segments"]),
         contribs=int(single["contribs"]),
         applied=tuple(applied),

@@ -244,6 +244,7 @@ class Kind(IntEnum):
     PAGE = 1
     ROBOTS = 2
     QKEY = 3
+    RESUMED = 4
 
 
 class Result(IntEnum):

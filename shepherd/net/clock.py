@@ -7,6 +7,11 @@ from collections.abc import Callable
 
 
 def steady_clock_ms() -> Callable[[], int]:
-    """The wall clock as it is now, plus the time that passes from here on."""
-    offset_ms = time.time_ns() // 1_000_000 - time.monotonic_ns() // 1_000_000
-    return lambda: time.monotonic_ns() // 1_000_000 + offset_ms
+    """The wall clock as it is now, plus the time that passes from here on, in whole milliseconds that have passed."""
+    offset_ns = time.time_ns() - time.monotonic_ns()
+    return lambda: (time.monotonic_ns() + offset_ns) // 1_000_000
+
+
+def end_of(now_ms: int) -> int:
+    """When something that ends in this millisecond is surely over: a delay counted from its beginning would be short."""
+    return now_ms + 1

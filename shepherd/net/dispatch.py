@@ -20,6 +20,7 @@ from shepherd.filters import Filter
 from shepherd.formats.tables import Kind, Reason, Result
 from shepherd.groups.engine import Groups, Lease
 from shepherd.net import wire
+from shepherd.net.clock import end_of
 from shepherd.net.gate import Gate
 from shepherd.net.items import MAX_MOVES, MAX_ROBOTS_HOPS, Item, Items, request
 from shepherd.net.ledger import Ledger
@@ -79,7 +80,7 @@ class Dispatcher:
         self._plan = state.plan()
         self._items = Items(state, self._plan)
         self._book = SiteBook(state, config.politeness, filters, clock_ms() // 1000)
-        self._manners = Manners(groups, state.servers, clock_ms(), config.politeness.max_backoff)
+        self._manners = Manners(groups, state.servers, state.control.unsure, clock_ms(), config.politeness.max_backoff)
         self._gate = Gate(self._book, self._items, groups, self._manners, self.ledger, self._prints, clock_ms, watch)
         self._timeout_ms = round(config.fetch.timeout_s * 1000)
         self._reapers: list[Reaper] = []
@@ -134,6 +135,7 @@ class Dispatcher:
         journalled = self._harvest.journalled()
         if self._harvest.resumed:
             self._manners.recall(journalled)
+            self.ledger.resumed(self._clock())
         enter_plan(self._book, self._plan, journalled)
         for site in self._book.all():
             self._gate.advance(site)
@@ -262,11 +264,11 @@ class Dispatcher:
             answer = checked(message, asked.item, asked.qkey)
         except Corruption as error:
             LOG.warning("reaper %d sent an answer that does not hold: %s", reaper.number, error)
-            self._groups.release(token, self._clock())
+            self._groups.release(token, end_of(self._clock()))
             self._no_answer(asked)
             return
         delay_ms = self._manners.heard(asked.qkey, answer.record)
-        self._groups.release(token, self._clock(), contacted=answer.contacted, delay_ms=delay_ms)
+        self._groups.release(token, end_of(self._clock()), contacted=answer.contacted, delay_ms=delay_ms)
         self._items.done(asked.number)
         if self._ask_again(reaper, asked.item, answer):
             return

@@ -50,6 +50,14 @@ class Ledger:
         record["flags"] = int(JournalFlag.CONTACTED) if contacted else 0
         self._write(item, record, 0)
 
+    def resumed(self, now_ms: int) -> None:
+        """An earlier run of this reap was cut off: up to now, any server may have been contacted without a record of it."""
+        record = np.zeros(1, JOURNAL)
+        record["kind"], record["oid"], record["plan_row"] = Kind.RESUMED, NO_OID, NO_ROW
+        record["result"], record["reason"] = Result.SOFT, Reason.REAPER_LOST
+        record["start_ms"] = record["end_ms"] = now_ms
+        self._harvest.journal(record.tobytes())
+
     def _record(self, item: Item, result: Result, reason: Reason, qkey: int, now_ms: int) -> Records:
         record = np.zeros(1, JOURNAL)
         record["norm"], record["path"] = item.norm, item.path

@@ -1,7 +1,8 @@
 """Keeps the groups' delays in step with what is known of servers: from the last state, and from what this reap learns.
 
-The delay of a server is the largest that any of its sites asks for. After a reap that did not end in good order nobody knows
-when a server was last contacted, so every server first waits its full delay.
+The delay of a server is the largest that any of its sites asks for. After a reap that was cut off nobody knows when a server was
+last contacted, so every server waits its full delay from the moment that the reap was resumed: in that run, and, because cork
+writes the moment into the state (`unsure`), in the next reap too.
 """
 
 from __future__ import annotations
@@ -19,17 +20,17 @@ SLOW_DOWN = (429, 503)
 
 
 class Manners:
-    def __init__(self, groups: Groups, servers: Table, start_ms: int, max_backoff: int) -> None:
+    def __init__(self, groups: Groups, servers: Table, unsure_ms: int, start_ms: int, max_backoff: int) -> None:
         self._groups, self._start_ms, self._max_backoff = groups, start_ms, max_backoff
         self._servers = servers
-        self._resumed = False
+        self._unsure_ms = min(unsure_ms, start_ms)  # a clock that was once ahead must not keep everybody waiting
         self._qkeys = servers["qkey"][0 : servers.rows]
         self._delay_ms: dict[int, int] = {}
         self._level: dict[int, int] = {}
 
     def recall(self, journalled: Records) -> None:
         """An interrupted run of this reap has contacted servers, the last of them nobody knows when."""
-        self._resumed = True
+        self._unsure_ms = self._start_ms
         for record in journalled[np.flatnonzero(journalled["flags"] & JournalFlag.CONTACTED)]:
             qkey = int(record["qkey"])
             self._level[qkey] = self._next_level(qkey, record)
@@ -55,8 +56,7 @@ class Manners:
         self._groups.back_off(qkey, self._level.setdefault(qkey, 0))
         self._set(qkey, delay_ms)
         wait_ms = delay_ms << self._level[qkey]
-        if self._resumed:
-            self._groups.hold(qkey, self._start_ms + wait_ms)
+        self._groups.hold(qkey, self._unsure_ms + wait_ms)
         if known:  # a clock that was once ahead must not keep a server waiting: no stored time counts for more than this
             longest_ms = self._start_ms + max(wait_ms, MAX_RETRY_AFTER_S * 1000)
             self._groups.hold(qkey, min(self._servers["next_ms"].at(row), longest_ms))

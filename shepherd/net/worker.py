@@ -25,7 +25,7 @@ from shepherd.formats import coding
 from shepherd.formats.tables import Kind, Reason, Result, qkey_unresolved
 from shepherd.net import answer, robots, wire
 from shepherd.net.answer import Body, Exchange
-from shepherd.net.clock import steady_clock_ms
+from shepherd.net.clock import end_of, steady_clock_ms
 from shepherd.net.fetch import Fetcher, Request
 from shepherd.net.guard import Guard
 from shepherd.net.resolve import Resolver
@@ -164,7 +164,7 @@ class Worker:
                 reuse=fetch.reuse,
             )
         )
-        exchange = Exchange(fetch, response, start_ms, self._clock())
+        exchange = Exchange(fetch, response, start_ms, end_of(self._clock()))
         return await self._page(exchange) if page else self._robots(exchange)
 
     async def _refusal(self, fetch: wire.Fetch) -> tuple[Result, Reason] | None:

@@ -174,6 +174,7 @@ class Writer:
             key=parent.control.key,
             filter=parent.control.filter,
             equiv=parent.control.equiv,
+            unsure=parent.control.unsure,
             segments=parent.control.segments,
             contribs=parent.control.contribs,
             applied=tuple(a for a in parent.control.applied if a in still),
@@ -246,7 +247,7 @@ def create(path: Path, key: bytes, now: int, filter_version: int) -> State:
             fsio.make_directory(path / directory)
     fsio.make_directory(building)
     name = StateName(1, CLOSED)
-    control = Control(CLOSED, 1, "-", now, key, filter_version, equiv=0, segments=1, contribs=1)
+    control = Control(CLOSED, 1, "-", now, key, filter_version, equiv=0, unsure=0, segments=1, contribs=1)
     builder = Builder(building, name, control, None)
     for table, columns in tables.TABLES.items():
         builder.write_table(table, tables.empty(columns))

@@ -32,7 +32,7 @@ retry_s = 0
 [fetch]
 timeout_s = 3
 [reap]
-checkpoint_s = 0.05
+checkpoint_s = {checkpoint_s}
 [network]
 allow = ["127.0.0.0/8"]
 static = "static"
@@ -69,11 +69,13 @@ class Garden:
 
 
 @contextlib.contextmanager
-def garden(home: Path, routes: dict[str, Answer], delay_s: float, filters: str = "") -> Iterator[Garden]:
+def garden(
+    home: Path, routes: dict[str, Answer], delay_s: float, filters: str = "", checkpoint_s: float = 0.05
+) -> Iterator[Garden]:
     hosts = sorted({route.partition("/")[0] for route in routes})
     with serve(routes, address="127.0.4.1") as origin:
         (home / "cf").mkdir()
-        (home / "cf" / "shepherd.toml").write_text(CF.format(delay_s=delay_s))
+        (home / "cf" / "shepherd.toml").write_text(CF.format(delay_s=delay_s, checkpoint_s=checkpoint_s))
         (home / "cf" / "filter").write_text(filters)
         (home / "cf" / "static").write_text("".join(f"{host} 127.0.4.1 {origin.port}\n" for host in hosts))
         yield Garden(home, origin)
@@ -105,6 +107,22 @@ def test_server_waits_its_full_delay_after_a_killed_reap(tmp_path: Path) -> None
         one.must("shep-reap", "--seconds", "7")
         assert len(one.origin.spans) >= 3
         assert min(one.origin.gaps_s()) >= 2.5
+
+
+def test_server_is_asked_too_soon_by_the_reap_after_one_that_was_killed_and_resumed_for_a_moment(tmp_path: Path) -> None:
+    """The killed run's only contact was never checkpointed, and the resumed one is too short to make any."""
+    with garden(tmp_path, pages("a.example", 2), delay_s=6, checkpoint_s=60) as one:
+        one.cycle_to_plan(*(f"http://a.example/{n}" for n in range(2)))
+        process = one.start("shep-reap", "-q")
+        wait_until(lambda: len(one.origin.spans) >= 1)
+        kill(process)
+        one.must("shep-reap", "--seconds", "0")
+        for phase in ("cork", "plan"):
+            one.must(f"shep-{phase}", "-q")
+        asked = len(one.origin.spans)
+        one.must("shep-reap", "--seconds", "8")
+        assert len(one.origin.spans) > asked, "nothing was tested"
+        assert min(one.origin.gaps_s()) >= 6
 
 
 def test_crawl_delay_that_was_learnt_is_kept_after_a_killed_reap(tmp_path: Path) -> None:
