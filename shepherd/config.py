@@ -18,6 +18,9 @@ from shepherd.errors import ConfigError
 
 DAY_S = 86_400
 MOST = 10**12  # of any number: times, sizes and counts beyond it are slips
+MAX_DELAY_S = 30 * DAY_S  # delays are kept as 32 bits of milliseconds, and double with each failure
+MAX_BODY_BYTES = 100 << 20  # an answer and its links must fit into one message of the protocol
+MAX_IN_FLIGHT = 10_000
 _TOKEN = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 MAX_RETRY_AFTER_S = DAY_S  # what a Retry-After may ask for, and the longest that a stored time may let a server wait
 
@@ -203,16 +206,28 @@ def _coerce(where: str, value: Any, default: Any) -> Any:
     return value
 
 
+def contact_fault(contact: str) -> str:
+    """What is wrong with a contact address, or nothing."""
+    plain = contact.isascii() and contact.isprintable()
+    return "" if plain else "must be plain ASCII on one line, because it is sent in a header"
+
+
 def _check(path: Path, config: Config) -> None:
     def impossible(key: str, why: str) -> None:
         raise ConfigError(f"{path}: {key}: {why}")
 
     if not _TOKEN.fullmatch(config.identity.name):
         impossible("[identity] name", "must be a product token: letters, digits and !#$%&'*+-.^_`|~")
-    if not config.identity.contact.isascii() or not config.identity.contact.isprintable():
-        impossible("[identity] contact", "must be plain ASCII on one line, because it is sent in a header")
+    if fault := contact_fault(config.identity.contact):
+        impossible("[identity] contact", fault)
     if config.politeness.max_backoff > 20:
         impossible("[politeness] max_backoff", "must be at most 20: the delay doubles with each step")
+    if config.politeness.delay_s > MAX_DELAY_S:
+        impossible("[politeness] delay_s", f"must be at most {MAX_DELAY_S} seconds, which is 30 days")
+    if max(config.fetch.body_bytes, config.fetch.decoded_bytes) > MAX_BODY_BYTES:
+        impossible("[fetch] body_bytes and decoded_bytes", f"must be at most {MAX_BODY_BYTES} bytes, which is 100 MiB")
+    if config.fetch.in_flight > MAX_IN_FLIGHT or config.fetch.timeout_s > DAY_S:
+        impossible("[fetch] in_flight and timeout_s", f"must be at most {MAX_IN_FLIGHT} and {DAY_S} seconds")
     if config.fetch.timeout_s < 0.1 or config.reap.checkpoint_s < 0.01:
         impossible("[fetch] timeout_s and [reap] checkpoint_s", "must be at least 0.1 and 0.01 seconds")
     if config.store.compress not in ("lz4", "zstd", "none"):

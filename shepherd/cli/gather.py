@@ -17,6 +17,7 @@ from shepherd.errors import BadUrl, UsageError
 if TYPE_CHECKING:
     from shepherd.urls import Url
 
+OWN_CF: Final = "cf"  # in a database: what gather wrote for it alone
 PAGES: Final = 200
 MOST_PAGES: Final = 1_000_000_000
 MOST_MINUTES: Final = 525_600  # a year
@@ -56,7 +57,8 @@ def _minutes(_context: click.Context, _parameter: click.Parameter, given: float)
 def command(given: tuple[str, ...], db: Path | None, pages: int | None, minutes: float, contact: str | None) -> int:
     """Gather the sites of some URLs, and nothing else, until a number of pages or minutes; or, without a URL, the toy web.
 
-    The database is made if there is none. Run again, it goes on where it stopped, with the sites of earlier runs still allowed.
+    The database is made if there is none. Run again, it goes on where it stopped, with the sites of earlier runs still allowed;
+    with --db and no URL it goes on with those alone.
     Your own cf/ is read but not changed: what holds for this database alone is written to its own cf/. Servers are asked only as
     often as [politeness] says, so a single site needs patience. Ctrl-C ends in good order and still shows the summary.
 
@@ -64,10 +66,11 @@ def command(given: tuple[str, ...], db: Path | None, pages: int | None, minutes:
     Examples:
       gather
       gather --pages 50 --contact me@example.org https://example.org/
+      gather --db db
     """
     from shepherd.cli import gather_toy
 
-    if not given:
+    if not given and (db is None or not gather_cf.read_scope(db / OWN_CF)):
         return gather_toy.gather(db, pages, minutes * 60, contact)
     return _gather(configuration.find_db(db), [_url(text) for text in given], pages or PAGES, minutes * 60, contact)
 
@@ -84,13 +87,14 @@ def _url(text: str) -> Url:
 def _gather(db: Path, found: list[Url], pages: int, seconds: float, contact: str | None) -> int:
     from shepherd.cli.children import Signals
     from shepherd.cli.gather_run import Gatherer, claim, create, finish, insert
-    from shepherd.store import names
+    from shepherd.filters import load_filter
 
     lock = claim(db)
-    user_cf, own_cf = gather_cf.user_directory(), db / names.OWN_CF
-    user, earlier = configuration.load(user_cf), configuration.load(own_cf)
-    contact = _contact(found, user, contact or user.identity.contact or earlier.identity.contact)
+    user_cf, own_cf = gather_cf.user_directory(), db / OWN_CF
+    user = configuration.load(user_cf)
+    load_filter(user.filter_path)  # what is wrong with it is told by its own line numbers
     scope = list(dict.fromkeys([*gather_cf.read_scope(own_cf), *(url.norm for url in found)]))
+    contact = _contact(scope, user, contact or user.identity.contact or gather_cf.earlier_contact(own_cf))
     filter_text = gather_cf.scoped_filter(scope, gather_cf.read_filter(user_cf))
     hrefs = _accepted(found, filter_text, user_cf / gather_cf.FILTER)
     settings = _settings(user_cf, user, contact)
@@ -104,14 +108,15 @@ def _gather(db: Path, found: list[Url], pages: int, seconds: float, contact: str
 
     lock = lock or create(db, filter_text)
     gather_cf.write_scope(own_cf, scope)
-    insert(db, hrefs, user.merge.insert_weight)
+    if hrefs:
+        insert(db, hrefs, user.merge.insert_weight)
     common.LOG.info("gathering %s into %s: one fetch in %g s from each server", ", ".join(scope), db, user.politeness.delay_s)
     gatherer = Gatherer(db, lock, pages, seconds, Signals())
-    return finish(gatherer, gatherer.until_done(configure), own_cf, hrefs[0], refreshed=False)
+    return finish(gatherer, gatherer.until_done(configure), own_cf, (hrefs or [f"http://{scope[0]}/"])[0], refreshed=False)
 
 
 def _refuse_strangers(db: Path, scope: list[str]) -> None:
-    """A filter keeps new URLs out but not known ones: pages of other sites that are due would be gathered, too."""
+    """A filter keeps new URLs out but not known ones: pages of other sites would be gathered or refreshed, too."""
     import numpy as np
 
     from shepherd.formats.tables import Flag, RowType
@@ -121,19 +126,25 @@ def _refuse_strangers(db: Path, scope: list[str]) -> None:
     with Database(db).reading("gather", clock_ms()) as state:
         prints = Footprints(state.control.key)
         rows = state.index.slice(0, state.index.rows, ("norm", "type", "flags"))
-        due = (rows["type"] == RowType.UNGATHERED) & ((rows["flags"] & Flag.ROBOTS) == 0)
-        strange = due & ~np.isin(rows["norm"], np.array([prints.half(norm) for norm in scope], np.uint64))
+        pages = (rows["type"] != RowType.FORGOTTEN) & ((rows["flags"] & Flag.ROBOTS) == 0)
+        strange = pages & ~np.isin(rows["norm"], np.array([prints.half(norm) for norm in scope], np.uint64))
     if strange.any():
         count = many(int(np.count_nonzero(strange)), "page")
         raise UsageError(
-            f"{db} has {count} of other sites still to gather, and gather would ask for them, too: give another --db"
+            f"{db} has {count} of other sites, and gather would ask for them, too: give another --db, or use `shepherd cycle`"
         )
 
 
-def _contact(found: list[Url], user: Config, known: str) -> str:
+def _contact(scope: list[str], user: Config, known: str) -> str:
     """Who answers for this gatherer; asked for before anything but loopback is gathered."""
-    if known or all(gather_cf.is_loopback(url.site, user) for url in found):
-        return known
+    if not known and not all(gather_cf.is_loopback(f"http://{norm}", user) for norm in scope):
+        known = _ask_for_contact()
+    if fault := configuration.contact_fault(known):
+        raise UsageError(f"the contact address {known!r} {fault}")
+    return known
+
+
+def _ask_for_contact() -> str:
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         raise UsageError(
             "a contact address is needed before other people's servers are asked: give --contact ADDRESS, "
@@ -142,7 +153,10 @@ def _contact(found: list[Url], user: Config, known: str) -> str:
     click.echo(
         "Webmasters must be able to reach you: the address goes into every request. `--contact` gives it beforehand.", err=True
     )
-    return str(click.prompt("Mail address or page", err=True)).strip()
+    answer = str(click.prompt("Mail address or page", err=True)).strip()
+    if not answer:
+        raise UsageError("without a contact address no one's server is asked")
+    return answer
 
 
 def _accepted(found: list[Url], filter_text: str, source: Path) -> list[str]:

@@ -16,7 +16,7 @@ from typing import Any, Final, TypeAlias
 
 from shepherd.cli import common
 from shepherd.config import Config
-from shepherd.errors import UsageError
+from shepherd.errors import ConfigError, UsageError
 
 Tree: TypeAlias = Mapping[str, Mapping[str, Any]]  # section -> key -> value
 
@@ -47,6 +47,16 @@ def read_tree(directory: Path) -> dict[str, dict[str, Any]]:
         return tomllib.loads((directory / TOML).read_text(encoding="utf-8"))
     except FileNotFoundError:
         return {}
+
+
+def earlier_contact(directory: Path) -> str:
+    """The contact of an earlier run; what else is wrong with that file does not matter, because it is written anew."""
+    from shepherd import config as configuration
+
+    try:
+        return configuration.load(directory).identity.contact
+    except ConfigError:
+        return ""
 
 
 def read_filter(directory: Path) -> str:

@@ -28,6 +28,7 @@ Configure: TypeAlias = Callable[[int, int], Path]  # pages and seconds that are 
 
 MOST_ROUNDS: Final = 1_000
 NOTHING: Final = NothingToDo.exit_status
+TERMINATED: Final = 128 + signal.SIGTERM  # a child that was told to stop before it could listen
 
 
 @dataclass(frozen=True)
@@ -97,6 +98,8 @@ class Gatherer:
         status = self._run("shepherd", arguments, on_soft=signal.SIGTERM, on_hard=signal.SIGTERM, dies_with_us=True)
         if self._signals.killing():
             return Ending("killed as asked", self._signals.exit_status)
+        if self._signals.stopping() and status == TERMINATED:
+            return STOPPED  # it had not begun yet
         if status not in (0, NOTHING):
             return Ending(f"`shepherd cycle` ended with exit status {status}", status)
         if self._signals.stopping():

@@ -58,6 +58,9 @@ def gather(db: Path | None, pages: int | None, seconds: float, contact: str | No
 
     place, model = home(db), Model(SEED, SITES)
     lock = claim(place.db)
+    if lock is not None and not place.web.is_dir():
+        raise UsageError(f"{place.db} is no database of the toy web: give the URLs that are to be gathered, or another --db")
+    place.web.mkdir(parents=True, exist_ok=True)
     version = _version(place.web)
     filter_text = gather_cf.read_filter(common.default_files())
     lock = lock or create(place.db, filter_text)

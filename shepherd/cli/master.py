@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 CYCLES = "cycles.jsonl"
 NOTHING = NothingToDo.exit_status
+TERMINATED = 128 + signal.SIGTERM
 
 
 @click.group()
@@ -110,6 +111,8 @@ class Cycle:
             status = self._run_step(step, found)
             if self._signals.killing():
                 return self._killed(step)
+            if self._signals.stopping() and status == TERMINATED:
+                return 0  # it was told to stop before it could listen, and has done nothing yet
             if status == NOTHING and step == PLAN:
                 return 0 if any(s["status"] == 0 for s in self._steps) else NOTHING
             if status == NOTHING and step == MERGE:
@@ -184,6 +187,7 @@ def _say(text: str) -> None:
 
 def _append(path: Path, entry: dict[str, Any]) -> None:
     """One more line; a line that a crash cut short stays a line of its own."""
+    path.parent.mkdir(exist_ok=True)
     with path.open("ab+") as file:
         end = file.seek(0, 2)
         file.seek(max(end - 1, 0))

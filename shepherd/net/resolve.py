@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 MIN_TTL_S: Final = 60
 MAX_TTL_S: Final = 86_400
+LOOPBACK: Final = "127.0.0.1"
 NEGATIVE_TTL_S: Final = 300
 MAX_IN_FLIGHT: Final = 100  # with more queries at a time, answers were lost
 MAX_CACHED: Final = 100_000  # names; about 40 MB when full
@@ -81,7 +82,7 @@ class Resolver:
     async def resolve(self, site_name: str) -> Answer:
         """The address of `scheme://host[:port]`."""
         host = _host(site_name)
-        address, port = self._static.get(host, ("", None))
+        address, port = self._static.get(host, (LOOPBACK if _is_localhost(host) else "", None))
         if not address and not _is_address(host):
             found = await self._lookup(host)
             return self._answer(found, None, max(1, round(found.expires_s - self._clock())))
@@ -92,6 +93,8 @@ class Resolver:
         host = _host(site_name)
         if host in self._static:
             return self._static[host][0] == address and self._guard.refuses(address) is None
+        if _is_localhost(host):
+            return address == LOOPBACK and self._guard.refuses(address) is None
         if _is_address(host):
             return host == address and self._guard.refuses(address) is None
         return address in (await self._lookup(host)).addresses
@@ -208,6 +211,11 @@ def _host(site_name: str) -> str:
     if rest.startswith("["):
         return rest[1 : rest.index("]")]
     return rest.partition(":")[0]
+
+
+def _is_localhost(host: str) -> bool:
+    """RFC 6761: a name that is this machine's own and not to be looked up."""
+    return host.removesuffix(".") == "localhost" or host.removesuffix(".").endswith(".localhost")
 
 
 def _is_address(text: str) -> bool:

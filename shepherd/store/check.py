@@ -37,6 +37,8 @@ def walk(database: Database, quick: bool = False, tick: Tick = lambda n: None) -
     """Every fault of the whole database."""
     _refuse_old(database)
     yield from _strangers(database)
+    if not database.states():
+        yield Fault(database.states_path, None, "no state is there; copy the database back from a mirror")
     sound: Sound = set()
     for name in database.states():
         path = database.states_path / str(name)

@@ -22,7 +22,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from shepherd.errors import Corruption, IoFailed, RecoveryNeeded, UsageError
+from shepherd.errors import Corruption, IoFailed, NoSpace, RecoveryNeeded, UsageError
 from shepherd.formats import tables
 from shepherd.formats.control import CLOSED, Control
 from shepherd.store import fsio, locks, names
@@ -32,7 +32,8 @@ from shepherd.store.names import StateName
 from shepherd.store.state import Builder, Parent, State
 
 READ_LEASE_S = 86_400  # of a program that reads; it gives the lease back when it ends
-READ_ONLY = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOENT)  # the last: a copy without its empty directories
+# Where a lease cannot be written a reader reads without one: ENOENT is a copy without its empty directories.
+UNLEASABLE = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOENT, errno.ENOSPC, errno.EDQUOT)
 _LOG = logging.getLogger(__name__)
 _COUNTER = itertools.count(1)  # of this process, whatever number of Database objects it has
 
@@ -55,7 +56,7 @@ class Database:
 
     def states(self) -> list[StateName]:
         """Every finished directory, the furthest last."""
-        parsed = (names.parse_state(entry) for entry in os.listdir(self.states_path))
+        parsed = (names.parse_state(entry.name) for entry in os.scandir(self.states_path) if entry.is_dir())
         return sorted((name for name in parsed if name is not None), key=lambda n: n.order)
 
     def open(self, name: StateName) -> State:
@@ -65,7 +66,9 @@ class Database:
         """The finished directory that is furthest along."""
         found = self.states()
         if not found:
-            raise RecoveryNeeded(f"{self.states_path}: no state is there; run shep-recover")
+            raise RecoveryNeeded(
+                f"{self.states_path}: no state is there, and nothing to make one from; copy it back from a mirror"
+            )
         return self.open(found[-1])
 
     def closed(self, number: int | None = None) -> State:
@@ -107,9 +110,9 @@ class Database:
     def _lease_if_writable(self, number: int | None, purpose: str, now_ms: int) -> Lease | None:
         try:
             return self.lease(number, f"{os.getuid()}@{socket.gethostname()}", purpose, now_ms, READ_LEASE_S)
-        except IoFailed as error:
+        except (IoFailed, NoSpace) as error:
             cause = error.__cause__
-            if not isinstance(cause, OSError) or cause.errno not in READ_ONLY:
+            if not isinstance(cause, OSError) or cause.errno not in UNLEASABLE:
                 raise
             where = self.leases.directory
             _LOG.warning("%s: %s, so this reads without a lease; a cycle may delete the state meanwhile", where, cause.strerror)
@@ -287,7 +290,12 @@ def _probe(path: Path) -> None:
         fsio.rename(trial / "d.tmp", trial / "d")
         locks.lock(trial / names.LOCK, "probe").release()
         fsio.remove_tree(trial)
+    except NoSpace:
+        raise
     except Exception as error:
+        cause = error.__cause__
+        if isinstance(cause, OSError) and cause.errno in (errno.EACCES, errno.EPERM):
+            raise UsageError(f"{path}: this user may not write there; give --db another place, or change its owner") from error
         raise UsageError(
             f"{path}: this file system will not do ({error}); Shepherd needs hard links, renames, syncs and locks"
         ) from error

@@ -78,6 +78,8 @@ def typed(path: Path) -> Iterator[None]:
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             raise NoSpace(f"{path}: no space left; free some and run the same program again: nothing was lost") from error
+        if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+            raise IoFailed(f"{path}: {error.strerror}; nothing was changed: run as a user who may write there") from error
         raise IoFailed(f"{path}: {error.strerror}; the last state is intact, look at the disk before going on") from error
 
 

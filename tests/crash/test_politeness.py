@@ -176,6 +176,24 @@ def test_request_of_a_lost_reaper_counts_as_a_contact(tmp_path: Path) -> None:
         assert servers["next_ms"].at(0) / 1000 >= lost + 15
 
 
+def test_first_signal_is_hard_while_the_reap_is_starting(tmp_path: Path) -> None:
+    with garden(tmp_path, pages("a.example", 2), delay_s=0.1) as one:
+        one.cycle_to_plan("http://a.example/0", "http://a.example/1")
+        master = one.start("shepherd", "cycle")
+        wait_until(lambda: any(b"shep-reap" in command for command in commands_below(master.pid)))
+        master.send_signal(signal.SIGINT)
+        _output, errors = master.communicate(timeout=60)
+        assert master.returncode == 0, errors
+
+
+def commands_below(pid: int) -> list[bytes]:
+    """The command lines of a process's children."""
+    with contextlib.suppress(FileNotFoundError):
+        children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+        return [Path(f"/proc/{child}/cmdline").read_bytes() for child in children]
+    return []
+
+
 def grandchildren(pid: int) -> list[int]:
     """The workers of the reapd of a dispatcher."""
 

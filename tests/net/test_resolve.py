@@ -273,3 +273,15 @@ def test_a_bad_line_of_the_static_table_is_named(tmp_path: Path, line: str) -> N
 def test_a_missing_static_table_is_a_configuration_error(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="hosts"):
         read_static(tmp_path / "hosts")
+
+
+@pytest.mark.parametrize("name", ["http://localhost:8080", "http://www.localhost", "https://localhost."])
+def test_this_machine_is_looked_up_in_dns(name: str) -> None:
+    async def test(resolver: Resolver, dns: Dns, clock: Clock) -> None:
+        found = await resolver.resolve(name)
+        assert (found.address, found.reason) == ("127.0.0.1", Reason.NONE)
+        assert await resolver.still(name, "127.0.0.1")
+        assert not await resolver.still(name, "127.0.0.2")
+        assert dns.asked == []
+
+    run(test, allow=("127.0.0.0/8",))

@@ -68,6 +68,9 @@ def test_user_agent_carries_the_contact(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "named"),
     [
+        pytest.param("[politeness]\ndelay_s = 4294968\n", "[politeness] delay_s", id="delay_that_no_column_holds"),
+        pytest.param("[fetch]\ndecoded_bytes = 200000000\n", "[fetch] body_bytes", id="body_that_no_message_holds"),
+        pytest.param("[fetch]\nin_flight = 5000000000\n", "[fetch] in_flight", id="credits_beyond_32_bits"),
         pytest.param("[politness]\n", "[politness]", id="unknown_section"),
         pytest.param("[politeness]\ndelay = 1\n", "[politeness] delay:", id="unknown_key"),
         pytest.param("politeness = 1\n", "politeness must be a section", id="section_is_a_value"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -278,3 +279,12 @@ def test_killed_parent_does_not_leave_its_child_for_ever(tmp_path: Path) -> None
     parent.kill()
     # The child holds the other end of stdout: reading ends when it, too, is gone.
     assert parent.communicate(timeout=10)[0] == ""
+
+
+def test_deleted_log_costs_the_cycle(db: Path) -> None:
+    """db/README.md says that log/ may be deleted."""
+    shutil.rmtree(db / names.LOGS)
+    Database(db).inbox.drop("1790000000000-host-1-1", [{"op": "fly"}])
+    done = shepherd("shepherd", "cycle", "--db", str(db))
+    assert done.returncode == 0, done.stderr
+    assert (db / names.LOGS / master.CYCLES).exists()

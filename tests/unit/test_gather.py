@@ -246,3 +246,45 @@ def test_summary_says_how_to_pass_the_guard_and_what_to_try(capsys: pytest.Captu
     assert commands[0].endswith("shep stats --db db")
     assert commands[1].endswith("shep explain --db db --cf db/cf http://10.0.0.1/")
     assert len(commands) == 2
+
+
+# --- what a run may not do to a database of others
+
+
+def test_toy_web_is_gathered_into_a_database_of_real_sites(tmp_path: Path) -> None:
+    assert run("shep-init", "--db", "db", cwd=tmp_path).returncode == 0
+    done = gather("--db", "db", "--minutes", "0.1", cwd=tmp_path)
+    assert (done.returncode, "no database of the toy web" in done.stderr) == (2, True), done.stderr
+    assert not (tmp_path / "db" / "cf").exists()
+
+
+def test_gather_without_a_url_goes_on_with_the_sites_of_the_database(tmp_path: Path) -> None:
+    url = "http://127.0.0.1:9/"  # nobody listens there
+    assert gather("--db", "db", "--minutes", "0.1", url, cwd=tmp_path).returncode == 0
+    before = (tmp_path / "db" / "cf" / "scope").read_text()
+    done = gather("--db", "db", "--minutes", "0.1", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "127.0.0.1:9" in done.stderr
+    assert (tmp_path / "db" / "cf" / "scope").read_text() == before == "127.0.0.1:9\n"
+
+
+@pytest.mark.parametrize("contact", ["j\u00f6rg@example.org", "two\nlines@example.org"])
+def test_contact_that_cannot_be_sent_breaks_the_database(contact: str, tmp_path: Path) -> None:
+    done = gather("--contact", contact, "http://a.example/", cwd=tmp_path)
+    assert (done.returncode, "plain ASCII" in done.stderr) == (2, True), done.stderr
+    assert not (tmp_path / "db").exists()
+
+
+def test_broken_configuration_of_an_earlier_run_is_fatal(tmp_path: Path) -> None:
+    url = "http://127.0.0.1:9/"
+    gather("--minutes", "0.1", url, cwd=tmp_path)
+    (tmp_path / "db" / "cf" / "shepherd.toml").write_text("[identity]\ncontact = 3\n")
+    assert gather("--minutes", "0.1", url, cwd=tmp_path).returncode == 0
+
+
+def test_filter_fault_is_told_by_a_line_that_the_user_cannot_find(tmp_path: Path) -> None:
+    (tmp_path / "cf").mkdir()
+    (tmp_path / "cf" / "filter").write_text("refuse everything\n")
+    done = gather("http://127.0.0.1:9/", cwd=tmp_path)
+    assert done.returncode == 2
+    assert "cf/filter, line 1, column 1" in done.stderr
