@@ -58,6 +58,7 @@ def cycle_command(db: Path, config: Config, seconds: int | None) -> int:
         lock = locks.lock(db / names.LOCK, "shepherd cycle").fd
     with database.writing("shepherd cycle", inherited=lock) as writer:
         cycle = Cycle(database, config, seconds, lock, Signals())
+        writer.prune(config.store.keep_states, int(time.time()))  # first: a cycle that fails on a full disk must not keep it full
         status = cycle.run()
         if status == 0:
             writer.prune(config.store.keep_states, int(time.time()))
