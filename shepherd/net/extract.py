@@ -56,8 +56,7 @@ class Page:
 
 def extract(body: bytes, content_type_header: str, base: str, limit_links: int, x_robots: str = "", agent: str = "") -> Page:
     """Read a decoded body. `x_robots` is all X-Robots-Tag headers, `agent` the product token that wishes may be addressed to."""
-    declared = _MIME.match(content_type_header)
-    content_type = declared.group(1).lower() if declared else sniff(body)
+    content_type = media_type(content_type_header) or sniff(body)
     wishes = _wishes(x_robots, agent)
     if content_type not in HTML_TYPES:
         charset = find_charset(body, content_type_header) if content_type.startswith("text/") else ""
@@ -69,6 +68,12 @@ def extract(body: bytes, content_type_header: str, base: str, limit_links: int, 
         if len(reader.links) >= limit_links:
             break
     return reader.page(content_type, charset)
+
+
+def media_type(header: str) -> str:
+    """The type that a Content-Type header declares, in lower case and without parameters; "" where it declares none."""
+    declared = _MIME.match(header)
+    return declared.group(1).lower() if declared else ""
 
 
 def sniff(body: bytes) -> str:

@@ -13,7 +13,7 @@ from typing import Final
 from shepherd import urls
 from shepherd.errors import BadUrl
 from shepherd.formats.tables import JournalFlag, Reason, Result
-from shepherd.net import answer, robots, wire
+from shepherd.net import answer, extract, robots, wire
 
 _CACHE_BYTES: Final = 16 * 1024 * 1024  # of robots.txt; as rules they take several times that
 _ENTRY_BYTES: Final = 256
@@ -96,7 +96,7 @@ def _robots_body(context: answer.Context, exchange: answer.Exchange, body: answe
     rules = robots.rules_for(response.status, body.data, context.robots_agent)
     delay_s = rules.crawl_delay_s if rules is not None else None
     unchanged = digest == fetch.digest
-    attributes = [("T", response.header("content-type").encode("utf-8", "replace")), ("D", sha256)]
+    attributes = [("T", extract.media_type(response.header("content-type")).encode("ascii")), ("D", sha256)]
     result = exchange.result(
         Result.UNCHANGED if unchanged else Result.STORED,
         Reason.UNCHANGED if unchanged else Reason.GATHERED,

@@ -88,7 +88,8 @@ def robots_then_page(reply: Answer, settings: dict[str, Any] | None = None) -> t
 
 def test_fetched_rules_are_stored_returned_and_obeyed() -> None:
     text = b"User-agent: *\nDisallow: /x\nCrawl-delay: 2.5\n"
-    robots, page, paths = robots_then_page(ok(text, "Content-Type: text/plain"))
+    robots, page, paths = robots_then_page(ok(text, "Content-Type: Text/Plain; charset=utf-8"))
+    assert robots.bucket.attributes["T"] == b"text/plain"
     assert robots.verdict == (Result.STORED, Reason.GATHERED)
     assert (robots.record["kind"], robots.record["crawl_delay_ms"]) == (Kind.ROBOTS, 2500)
     assert (robots.raw.rules, robots.raw.rules_status, robots.bucket.body()) == (text, 200, text)
