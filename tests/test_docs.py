@@ -5,6 +5,7 @@ Columns and records are compared with the tables of docs/formats.md, name by nam
 
 from __future__ import annotations
 
+import ast
 import dataclasses
 import importlib
 import re
@@ -18,7 +19,7 @@ import pytest
 from shepherd import errors
 from shepherd.cli.__main__ import PROGRAMS
 from shepherd.config import Config
-from shepherd.formats import tables
+from shepherd.formats import attributes, tables
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = "\n".join(path.read_text(encoding="utf-8") for path in sorted((ROOT / "docs").glob("*.md")))
@@ -132,6 +133,47 @@ def test_reasons_differ_from_their_description() -> None:
     assert described == {int(reason): tables.REASON_TEXT[reason] for reason in tables.Reason}
 
 
+def letters_read(tree: ast.AST) -> Iterator[str]:
+    """Letters that code looks for: in `one.attributes["U"]`, `one.attributes.get("U")` and `"U" in one.attributes`."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Subscript):
+            owner, key = node.value, node.slice
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "get" and node.args:
+            owner, key = node.func.value, node.args[0]
+        elif isinstance(node, ast.Compare) and isinstance(node.ops[0], ast.In | ast.NotIn):
+            owner, key = node.comparators[0], node.left
+        else:
+            continue
+        if isinstance(owner, ast.Attribute) and owner.attr == "attributes" and isinstance(key, ast.Constant):
+            yield str(key.value)
+
+
+def letters_written(tree: ast.AST) -> Iterator[str]:
+    """Letters that code gives to a bucket: in pairs `("U", ...)`."""
+    for node in ast.walk(tree):
+        first = node.elts[0] if isinstance(node, ast.Tuple) and len(node.elts) == 2 else None
+        if isinstance(first, ast.Constant) and isinstance(first.value, str) and len(first.value) == 1:
+            yield first.value
+
+
+def test_letters_of_attributes_differ_from_their_description() -> None:
+    described = {letter: (name, form) for letter, name, _, form, _ in rows(section("Attributes"))}
+    lines = {"B": ("body line", "-"), "b": ("last body line", "-")}
+    assert described == {letter: (kind.name, kind.form) for letter, kind in attributes.TABLE.items()} | lines
+    only_old = {row[0] for row in rows(section("Attributes")) if row[4].endswith("v3.0 only")}
+    assert only_old == {letter for letter, kind in attributes.TABLE.items() if kind.old}
+
+
+def test_letters_in_code_differ_from_the_table() -> None:
+    trees = {path: ast.parse(path.read_text(encoding="utf-8")) for path in (ROOT / "shepherd").rglob("*.py")}
+    current = {letter for letter, kind in attributes.TABLE.items() if not kind.old}
+    read = {letter for tree in trees.values() for letter in letters_read(tree)}
+    assert {"U", "E", "D", "H"} <= read <= current
+    by_reaper = {letter for name in ("answer", "rules") for letter in letters_written(trees[ROOT / f"shepherd/net/{name}.py"])}
+    described = {row[0] for row in rows(section("Attributes")) if row[4] in ("reaper", "all")}
+    assert by_reaper == described
+
+
 # --- the checks themselves --------------------------------------------------------------------------------------
 
 
@@ -139,6 +181,15 @@ def test_word_inside_a_longer_word_is_not_named() -> None:
     assert is_named("--json", "give `--json`, or not")
     assert not is_named("--json", "--json-lines")
     assert not is_named("shep", "shep-plan")
+
+
+def test_letters_in_code_are_found() -> None:
+    assert list(letters_read(ast.parse('a.attributes["U"], "E" in b.c.attributes, head.attributes.get("H", b"")'))) == [
+        "U",
+        "E",
+        "H",
+    ]
+    assert list(letters_written(ast.parse('[("U", x), ("S", y), ("too", "long"), ("a", "b", "c")]'))) == ["U", "S"]
 
 
 def test_rows_of_a_table_are_read() -> None:

@@ -1,31 +1,38 @@
-"""Buckets: one document each, as bytes (docs/formats.md). Written and read: v3.3, with or without a compressed body.
+"""Buckets: one document each, as bytes (docs/formats.md). All types are read, v3.3 alone is written.
 
-A header and its attributes have one checksum, the body another: a damaged body still leaves its URL.
+A header and its attributes have one checksum, the body another: a damaged body still leaves its URL, but in v2, whose text holds
+both. Read attributes.py next; oldbuckets.py only for v2 and v3.0.
 """
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import IntEnum, IntFlag
-from typing import Final
+from typing import Final, NamedTuple
 
 import lz4.frame
 import zstandard
 
 from shepherd.errors import Corruption
-from shepherd.formats import coding
+from shepherd.formats import attributes as letters
+from shepherd.formats import coding, oldbuckets
 from shepherd.formats.check import Bytes, check64
 
 MAGIC: Final = b"SHB3"
 HEAD: Final = struct.Struct("<4sBBHIIIIQQq")
 CHECKS: Final = struct.Struct("<QQ")
-HEADER_BYTES: Final = HEAD.size + CHECKS.size
+_WHOLE: Final = struct.Struct("<4sBBHIIIIQQqQQ")
+HEADER_BYTES: Final = _WHOLE.size
+V2: Final = 0x20
+V30: Final = 0x30
 V33: Final = 0x33
 V33_COMPRESSED: Final = 0x34
+TEXT_TYPES: Final = (V2, V30)
 MAX_ATTRIBUTES: Final = 1 << 24
 MAX_BODY: Final = 1 << 30
+BODY_LIMIT: Final = 1 << 28  # of a decoded body, where the caller does not say another
 
 
 class Codec(IntEnum):
@@ -38,15 +45,20 @@ class Codec(IntEnum):
     DEFLATE_SENT = 6
 
 
+_CODECS: Final = tuple(Codec)  # by number, and faster than calling the class
+
+
 class BucketFlag(IntFlag):
     THIN = 1
     TOMBSTONE = 2
     TRUNCATED = 4
 
 
-@dataclass(frozen=True)
-class Header:
-    """The fixed part of a bucket: enough to walk a segment without touching bodies."""
+_BODILESS: Final = int(BucketFlag.THIN | BucketFlag.TOMBSTONE)
+
+
+class Header(NamedTuple):
+    """The fixed part of a bucket: enough to walk a segment without touching bodies. A tuple, because a scan makes millions."""
 
     type: int
     codec: Codec
@@ -70,15 +82,22 @@ class Header:
 class Bucket:
     header: Header
     attributes: dict[str, bytes]
-    stored: bytes  # the body as stored
+    stored: bytes  # the body as stored; of a v2 bucket, as its lines spell it
 
     @property
     def url(self) -> str:
-        return self.attributes["U"].decode("ascii")
+        """Corruption where there is none: no bucket is without."""
+        url = self.attributes.get("U", b"")
+        if not url or not url.isascii():
+            raise Corruption(f"the bucket of footprint {self.header.site:016x} {self.header.path:016x} has no URL")
+        return url.decode("ascii")
 
-    def body(self, limit: int = 1 << 28) -> bytes:
+    def body(self, limit: int = BODY_LIMIT) -> bytes:
         """The decoded body, at most `limit` bytes of it."""
-        return decode(self.header.codec, self.stored, limit)
+        body = decode(self.header.codec, self.stored, limit)
+        if len(body) != min(self.header.plain_bytes, limit):
+            raise Corruption(f"the body of {self.url} has {len(body)} bytes, where its header says {self.header.plain_bytes}")
+        return body
 
 
 def pack(
@@ -94,7 +113,7 @@ def pack(
     flags: int = 0,
 ) -> bytes:
     """A whole bucket. `body` is already coded as `codec` says; `plain_bytes` is its length decoded, if that is another."""
-    table = b"".join(b"".join((struct.pack("<I", len(text)), text, letter.encode())) for letter, text in attributes)
+    table = letters.pack_records(attributes)
     kind = V33 if codec == Codec.NONE else V33_COMPRESSED
     plain = len(body) if plain_bytes is None else plain_bytes
     head = HEAD.pack(MAGIC, kind, codec, flags, len(table), len(body), plain, state, site, path, time_ms)
@@ -108,21 +127,36 @@ def thin(site: int, path: int, time_ms: int, state: int, url: str) -> bytes:
     )
 
 
+def tombstone(site: int, path: int, time_ms: int, state: int, url: str, by: str) -> bytes:
+    """A bucket that says that the document was deleted, and `by` whom: whoever rebuilds the index leaves it deleted."""
+    attributes = [("U", url.encode("ascii")), ("P", by.encode())]
+    return pack(site=site, path=path, time_ms=time_ms, state=state, attributes=attributes, flags=_BODILESS)
+
+
 def parse_header(data: Bytes, offset: int = 0, where: str = "bucket") -> Header:
     """The fixed header alone; only its shape is judged here, its checksum needs the attributes."""
     if offset + HEADER_BYTES > len(data):
         raise Corruption(f"{where} at {offset}: the header is cut off")
-    magic, kind, codec, flags, attrs, body, plain, state, site, path, time_ms = HEAD.unpack_from(data, offset)
-    check, body_check = CHECKS.unpack_from(data, offset + HEAD.size)
+    magic, kind, codec, flags, table, body, plain, *rest = _WHOLE.unpack_from(data, offset)
     if (
         magic != MAGIC
-        or kind not in (V33, V33_COMPRESSED)
-        or attrs > MAX_ATTRIBUTES
-        or body > MAX_BODY
         or codec > Codec.DEFLATE_SENT
+        or table > MAX_ATTRIBUTES
+        or body > MAX_BODY
+        or not _is_shape(kind, codec, body, plain)
+        or (flags & _BODILESS and (body or plain))
     ):
         raise Corruption(f"{where} at {offset}: no bucket header")
-    return Header(kind, Codec(codec), flags, attrs, body, plain, state, site, path, time_ms, check, body_check)
+    return Header(kind, _CODECS[codec], flags, table, body, plain, *rest)
+
+
+def _is_shape(kind: int, codec: int, body: int, plain: int) -> bool:
+    """Whether codec and lengths are possible in this type."""
+    if kind == V33_COMPRESSED:
+        return codec != Codec.NONE
+    if kind == V2:
+        return codec == Codec.NONE and not body
+    return kind in (V33, V30) and codec == Codec.NONE and body == plain
 
 
 def parse(data: Bytes, offset: int = 0, where: str = "bucket", with_body: bool = True) -> Bucket:
@@ -134,25 +168,33 @@ def parse(data: Bytes, offset: int = 0, where: str = "bucket", with_body: bool =
     end = middle + header.body_bytes
     if (end if with_body else middle) > len(view):
         raise Corruption(f"{where} at {offset}: the bucket is cut off")
-    if check64(view[offset : offset + HEAD.size], view[start:middle]) != header.check:
+    table = bytes(view[start:middle])
+    if check64(view[offset : offset + HEAD.size], table) != header.check:
         raise Corruption(f"{where} at {offset}: header or attributes are damaged")
     body = bytes(view[middle:end]) if with_body else b""
     if with_body and check64(body) != header.body_check:
         raise Corruption(f"{where} at {offset}: the body is damaged")
-    return Bucket(header, dict(_attributes(view[start:middle], where, offset)), body)
+    try:
+        if header.type in TEXT_TYPES:
+            return _old(header, table, body, with_body)
+        return Bucket(header, letters.read_records(table), body)
+    except ValueError as error:
+        raise Corruption(f"{where} at {offset}: {error}") from error
 
 
-def _attributes(view: memoryview, where: str, offset: int) -> Iterator[tuple[str, bytes]]:
-    at = 0
-    while at < len(view):
-        if at + 5 > len(view):
-            raise Corruption(f"{where} at {offset}: an attribute is cut off")
-        (length,) = struct.unpack_from("<I", view, at)
-        end = at + 4 + length
-        if end >= len(view):
-            raise Corruption(f"{where} at {offset}: an attribute runs over the end")
-        yield chr(view[end]), bytes(view[at + 4 : end])
-        at = end + 1
+def _old(header: Header, text: bytes, body: bytes, with_body: bool) -> Bucket:
+    """A bucket whose attributes are text. Footprint and time, where the text has them, must be those of the header."""
+    if header.type == V2:
+        found, body = oldbuckets.read_v2(text, with_body)
+        if with_body and len(body) != header.plain_bytes:
+            raise ValueError(f"the lines spell a body of {len(body)} bytes, where the header says {header.plain_bytes}")
+    else:
+        found = oldbuckets.read_v30(text)
+    same = {"F": struct.pack("<QQ", header.site, header.path), "G": struct.pack("<q", header.time_ms)}
+    for letter, expected in same.items():
+        if found.pop(letter, expected) != expected:
+            raise ValueError(f"the {letters.TABLE[letter].name} in the text is not that of the header")
+    return Bucket(header, found, body)
 
 
 def compress(body: bytes, how: str) -> tuple[Codec, bytes]:

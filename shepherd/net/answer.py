@@ -19,12 +19,11 @@ from shepherd import urls
 from shepherd.errors import BadUrl
 from shepherd.filters import Filter
 from shepherd.formats import bucket, contrib
+from shepherd.formats.attributes import MAX_LINKS
 from shepherd.formats.bucket import BucketFlag, Codec
 from shepherd.formats.tables import JOURNAL, NO_OID, NO_ROW, ContribFlag, JournalFlag, Kind, Reason, Result
 from shepherd.net import extract, wire
 from shepherd.net.fetch import Response
-
-MAX_LINK_ATTRIBUTE: Final = 256
 
 _SENT: Final = {
     "gzip": Codec.GZIP_SENT,
@@ -161,7 +160,7 @@ def page(context: Context, exchange: Exchange, body: Body) -> wire.Result:
     if canonical is not None:
         flags |= JournalFlag.ELSEWHERE
     links = _links(context, fetch, parsed, canonical)
-    pairs = np.stack((links.norm, links.path), axis=1)[:MAX_LINK_ATTRIBUTE].astype("<u8").tobytes()
+    pairs = np.stack((links.norm, links.path), axis=1)[:MAX_LINKS].astype("<u8").tobytes()
     attributes = [
         ("T", parsed.content_type.encode("utf-8", "replace")),
         ("C", parsed.charset.encode("utf-8", "replace")),

@@ -25,7 +25,9 @@ MOST_TOLD: Final = 10  # of one kind in one step: a table that is wrong througho
 _TYPES: Final = tuple(map(int, RowType))
 _REASONS: Final = tuple(map(int, Reason))
 _PLACE: Final = re.compile(r"(?P<file>/[^\s:]+)?(?: at (?P<offset>[0-9]+))?:? (?P<what>.*)", re.DOTALL)
-_BUCKET: Final = np.dtype([("oid", "<u8"), ("site", "<u8"), ("path", "<u8"), ("length", "<u8"), ("attributes", "<u4")])
+_BUCKET: Final = np.dtype(
+    [("oid", "<u8"), ("site", "<u8"), ("path", "<u8"), ("length", "<u8"), ("attributes", "<u4"), ("type", "u1")]
+)
 
 
 @dataclass(frozen=True)
@@ -230,7 +232,7 @@ def _pointers(state: State, table: str, column: str) -> _Pointers:
 def _segment(state: State, number: int, index: _Pointers, sites: _Pointers) -> Iterator[Fault]:
     """The buckets of one segment, against what points into it."""
     scan = state.objects.scan(number)
-    found = np.fromiter(((oid, h.site, h.path, h.length, h.attribute_bytes) for oid, h in scan), _BUCKET)
+    found = np.fromiter(((oid, h.site, h.path, h.length, h.attribute_bytes, h.type) for oid, h in scan), _BUCKET)
     if not len(found):
         for one in (index, sites):
             yield from one.told(np.ones(len(one.rows), np.bool_), "points into an empty segment")
@@ -247,12 +249,19 @@ def _segment(state: State, number: int, index: _Pointers, sites: _Pointers) -> I
 
 
 def _digests(state: State, number: int, buckets: Array) -> U64:
-    """The first 8 bytes of attribute D of each of these buckets, 0 without one: all attributes are walked side by side."""
+    """The first 8 bytes of attribute D of each of these buckets, 0 without one: all attributes are walked side by side.
+
+    Those of text, which older gatherers left, are read one by one.
+    """
     digests = np.zeros(len(buckets), np.uint64)
+    old = np.isin(buckets["type"], bucket.TEXT_TYPES)
+    for place in np.flatnonzero(old).tolist():
+        text = state.objects.head(int(buckets["oid"][place])).attributes.get("D", b"")
+        digests[place] = int.from_bytes(text[:8], "little")
     data = np.frombuffer(logs.mapped(state.path / names.OBJECTS / names.segment(number)), np.uint8)
     at = (buckets["oid"] & np.uint64(0xFFFFFFFF)).astype(np.int64) + bucket.HEADER_BYTES
     end = at + buckets["attributes"]
-    left = np.flatnonzero(at + 5 <= end)
+    left = np.flatnonzero(~old & (at + 5 <= end))
     while len(left):
         letter = at[left] + 4 + _numbers(data, at[left], "<u4").astype(np.int64)
         whole = letter < end[left]

@@ -207,7 +207,7 @@ def own_herd(tmp_path: Path) -> Herd:
 
 def make_herd(directory: Path) -> Herd:
     db, cf = directory / "db", directory / "cf"
-    cf.mkdir()
+    cf.mkdir(parents=True)
     (cf / "filter").write_text(FILTER)
     database.create(db, KEY, NOW - DAY, 0)
     with Database(db).writing("test") as writer:

@@ -2,67 +2,19 @@
 
 from __future__ import annotations
 
-import gzip
 import random
-import zlib
-from pathlib import Path
+from dataclasses import replace
 
-import brotli
 import numpy as np
 import pytest
-import zstandard
 
 from shepherd.errors import Corruption
 from shepherd.formats import bucket, contrib, frame, tables
-from shepherd.formats.bucket import Codec
 from shepherd.formats.check import check64
 from shepherd.formats.checkpoint import Checkpoint, Mark, unpack_checkpoint
 from shepherd.formats.contrib import Block
 from shepherd.formats.frame import FrameKind
-
-DOCS = Path(__file__).resolve().parents[2] / "docs" / "formats.md"
-TEXT = b"the sheep are in the meadow " * 300
-
-
-def a_bucket() -> bytes:
-    codec, body = bucket.compress(TEXT, "lz4")
-    return bucket.pack(
-        site=1,
-        path=2,
-        time_ms=3,
-        state=4,
-        attributes=[("U", b"http://a.example/"), ("T", b"text/html"), ("X", b"")],
-        body=body,
-        codec=codec,
-        plain_bytes=len(TEXT),
-    )
-
-
-def a_block(count: int = 5) -> Block:
-    numbers = np.arange(count, dtype="<u8")
-    return Block(
-        norm=numbers + 100,
-        path=numbers + 200,
-        site=numbers % 2 + 300,
-        lastmod=np.zeros(count, "<u4"),
-        parent=np.zeros(count, "<u4"),
-        parent_weight=np.full(count, 7, "<u2"),
-        flags=np.zeros(count, "<u2"),
-        section=np.zeros(count, "u1"),
-        texts=[b"/page/%d" % n for n in range(count)],
-        sites=np.array([300, 301], "<u8"),
-        norms=np.array([100, 101], "<u8"),
-        names=[b"http://a.example", b"http://b.example"],
-        parents_site=np.array([9], "<u8"),
-        parents_path=np.array([8], "<u8"),
-        filter_version=77,
-    )
-
-
-def test_worked_example_in_the_documentation_is_what_is_written() -> None:
-    data = bucket.thin(0x1111111111111111, 0x2222222222222222, 1000, 1, "http://a.example/")
-    lines = [line for line in DOCS.read_text().splitlines() if line[:4].isalnum() and line[4:6] == "  "]
-    assert b"".join(bytes.fromhex(line[6:53]) for line in lines) == data
+from tests.samples import a_block
 
 
 def test_record_widths_are_those_of_the_documentation() -> None:
@@ -70,52 +22,6 @@ def test_record_widths_are_those_of_the_documentation() -> None:
     assert tables.PLAN.itemsize == 64
     assert bucket.HEADER_BYTES == 64
     assert frame.HEADER.size == 24
-
-
-def test_bucket_with_any_bit_flipped_is_noticed() -> None:
-    data = a_bucket()
-    assert bucket.parse(data).body() == TEXT
-    for at in range(len(data)):
-        with pytest.raises(Corruption):
-            bucket.parse(data[:at] + bytes([data[at] ^ 4]) + data[at + 1 :])
-
-
-def test_damaged_body_still_leaves_the_url() -> None:
-    data = a_bucket()
-    torn = data[:-1] + bytes([data[-1] ^ 1])
-    assert bucket.parse(torn, with_body=False).url == "http://a.example/"
-
-
-def test_bucket_cut_anywhere_is_noticed() -> None:
-    data = a_bucket()
-    for length in range(len(data)):
-        with pytest.raises(Corruption):
-            bucket.parse(data[:length])
-
-
-@pytest.mark.parametrize(
-    ("codec", "stored"),
-    [
-        (Codec.NONE, TEXT),
-        (Codec.LZ4, bucket.compress(TEXT, "lz4")[1]),
-        (Codec.ZSTD, bucket.compress(TEXT, "zstd")[1]),
-        (Codec.GZIP_SENT, gzip.compress(TEXT)),
-        (Codec.GZIP_SENT, gzip.compress(TEXT[:99]) + gzip.compress(TEXT[99:])),
-        (Codec.BR_SENT, brotli.compress(TEXT)),
-        (Codec.ZSTD_SENT, zstandard.compress(TEXT)),
-        (Codec.DEFLATE_SENT, zlib.compress(TEXT)),
-        (Codec.DEFLATE_SENT, zlib.compress(TEXT)[2:-4]),
-    ],
-    ids=["none", "lz4", "zstd", "gzip", "gzip members", "br", "zstd as sent", "deflate", "raw deflate"],
-)
-def test_body_decodes_whole_and_under_a_limit(codec: Codec, stored: bytes) -> None:
-    assert bucket.decode(codec, stored, 1 << 20) == TEXT
-    assert bucket.decode(codec, stored, 77) == TEXT[:77]
-
-
-def test_body_that_compression_does_not_help_is_stored_plain() -> None:
-    noise = random.Random(1).randbytes(10_000)
-    assert bucket.compress(noise, "lz4") == (Codec.NONE, noise)
 
 
 def test_zero_filled_tail_is_not_a_frame() -> None:
@@ -158,6 +64,25 @@ def test_contrib_record_of_a_site_without_a_name_is_corruption() -> None:
     torn = Block(**{**block.__dict__, "sites": block.sites[:1], "norms": block.norms[:1], "names": block.names[:1]})
     with pytest.raises(Corruption, match="site"):
         contrib.decode(contrib.encode(torn))
+
+
+def test_contrib_texts_stored_plain_but_of_another_length_are_corruption() -> None:
+    data = contrib.encode(a_block(1))
+    n, m, k, squeezed, plain, stored, version = contrib.HEAD.unpack_from(data)
+    assert not squeezed
+    for more in (1, -1):
+        head = contrib.HEAD.pack(n, m, k, squeezed, plain, stored + more, version)
+        body = data[contrib.HEAD.size :]
+        with pytest.raises(Corruption):
+            contrib.decode(head + (body + b"x" if more > 0 else body[:-1]))
+    with pytest.raises(Corruption):
+        contrib.decode(contrib.HEAD.pack(n, m, k, 2, plain, stored, version) + data[contrib.HEAD.size :])
+
+
+def test_contrib_text_or_name_beyond_ascii_is_corruption() -> None:
+    for torn in (replace(a_block(1), texts=["/é".encode()]), replace(a_block(), names=["http://é".encode(), b"http://b"])):
+        with pytest.raises(Corruption, match="ASCII"):
+            contrib.decode(contrib.encode(torn))
 
 
 def test_contrib_decoder_gives_a_block_or_corruption_whatever_bytes_come() -> None:
