@@ -128,17 +128,19 @@ def decode(payload: Bytes, with_texts: bool = True) -> Block:
 
 
 def _expand(stored: memoryview, squeezed: int, plain_bytes: int) -> memoryview:
-    if not squeezed:
-        return stored
+    if squeezed > 1:
+        raise Corruption(f"the texts of a contrib block are stored in an unknown way, {squeezed}")
     try:
-        text = lz4.block.decompress(stored, uncompressed_size=plain_bytes)
+        text = lz4.block.decompress(stored, uncompressed_size=plain_bytes) if squeezed else stored
     except lz4.block.LZ4BlockError as error:
         raise Corruption(f"the texts of a contrib block do not expand: {error}") from error
     if len(text) != plain_bytes:
-        raise Corruption("the texts of a contrib block are shorter than it says")
+        raise Corruption("the texts of a contrib block are not as long as it says")
     return memoryview(text)
 
 
 def _split(text: memoryview, lengths: Array) -> list[bytes]:
     whole, cuts = bytes(text), [0, *np.cumsum(lengths, dtype=np.int64).tolist()]
+    if not whole.isascii():
+        raise Corruption("a name or text of a contrib block is not ASCII")
     return [whole[a:b] for a, b in pairwise(cuts)]
