@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 
-from shepherd.errors import Corruption
+from shepherd import urls
+from shepherd.errors import BadUrl, Corruption
 from shepherd.formats import bucket, contrib
 from shepherd.formats.contrib import Block
 from shepherd.formats.tables import JOURNAL, JournalFlag, Reason, Records, Result
 from shepherd.net import wire
 from shepherd.net.items import Item
+
+_PATH: Final = re.compile(rb"/[\x21\x22\x24-\x7e]*")  # as it is hashed: ASCII, without blanks or fragment
 
 
 @dataclass(frozen=True)
@@ -62,9 +67,25 @@ def checked(message: wire.Result, item: Item, qkey: int) -> Answer:
     record["flags"] &= np.uint16(0xFFFF ^ JournalFlag.HOP)
     if message.bucket:
         found = bucket.parse(message.bucket)
-        if found.header.length != len(message.bucket) or "U" not in found.attributes:
-            raise Corruption(f"a bucket of {len(message.bucket)} bytes that says {found.header.length}, or has no URL")
-        if (found.header.site, found.header.path) != (item.site, item.path):
+        if found.header.length != len(message.bucket) or found.header.type in bucket.TEXT_TYPES:
+            raise Corruption(f"a bucket of {len(message.bucket)} bytes that says {found.header.length}, or of an old type")
+        if not 0 < len(found.url) <= urls.MAX_URL_BYTES or (found.header.site, found.header.path) != (item.site, item.path):
             raise Corruption("the bucket is not of what was asked for")
     links = contrib.decode(message.links) if message.links else None
+    if links is not None:
+        _check_texts(links)
     return Answer(record, message.bucket, links, message.location, message.rules, message.rules_status)
+
+
+def _check_texts(links: Block) -> None:
+    """Names of sites, and paths that leave them what they are: record puts both together without looking."""
+    for name in links.names:
+        try:
+            good = urls.parse(name.decode("ascii")).site.encode() == name
+        except (UnicodeDecodeError, BadUrl):
+            good = False
+        if not good:
+            raise Corruption(f"a contribution of the site {name[:200]!r}, which is none")
+    for text in links.texts:
+        if len(text) > urls.MAX_URL_BYTES or not _PATH.fullmatch(text):
+            raise Corruption(f"a contribution of the path {text[:200]!r}, which is none")
