@@ -133,6 +133,10 @@ class Config:
         return self.directory / "filter"
 
     @property
+    def equiv_path(self) -> Path:
+        return self.directory / "url-equiv"
+
+    @property
     def static_path(self) -> Path | None:
         return self.directory / self.network.static if self.network.static else None
 

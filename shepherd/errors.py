@@ -1,9 +1,10 @@
 """Every way Shepherd can fail on purpose.
 
     ShepherdError            1   a bug if it is not one of those below
-    ├── UsageError           2   a bad argument, URL, configuration or filter line
+    ├── UsageError           2   a bad argument, URL, configuration, filter or equivalence line
     │   ├── BadUrl
     │   ├── ConfigError
+    │   ├── EquivError
     │   ├── FilterError
     │   └── OldFormat            shep-upgrade will bring it up to date
     ├── Locked               3   another program is writing
@@ -41,6 +42,10 @@ class BadUrl(UsageError):
 
 class ConfigError(UsageError):
     """A configuration key that is unknown, mistyped or impossible; names file and key."""
+
+
+class EquivError(UsageError):
+    """A line of url-equiv that cannot be read, or that contradicts another; names file, line and column."""
 
 
 class FilterError(UsageError):

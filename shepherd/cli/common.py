@@ -73,7 +73,7 @@ def configured(function: Callable[..., R]) -> Callable[..., R]:
             raise click.BadParameter(f"{directory} is not a directory")
         return configuration.load(directory)
 
-    text = "The directory of shepherd.toml and filter.  [default: $SHEPHERD_CF, else cf]"
+    text = "The directory of shepherd.toml, filter and url-equiv.  [default: $SHEPHERD_CF, else cf]"
     return click.option("--cf", "config", type=DIRECTORY, callback=load, metavar="DIR", help=text)(function)
 
 
@@ -83,7 +83,7 @@ def configuration_directory(function: Callable[..., R]) -> Callable[..., R]:
     def find(_context: click.Context, _parameter: click.Parameter, given: Path | None) -> Path:
         return configuration.find_cf(given)
 
-    text = "The directory of shepherd.toml and filter.  [default: $SHEPHERD_CF, else cf]"
+    text = "The directory of shepherd.toml, filter and url-equiv.  [default: $SHEPHERD_CF, else cf]"
     return click.option("--cf", type=DIRECTORY, callback=find, metavar="DIR", help=text)(function)
 
 
@@ -122,7 +122,7 @@ def standard(function: Callable[..., R]) -> Callable[..., R]:
 
 
 def default_files() -> Path:
-    """The commented default shepherd.toml and filter: cf/ of a source tree, or where `pip install .` put it."""
+    """The commented default shepherd.toml, filter and url-equiv: cf/ of a source tree, or where `pip install .` put it."""
     package = Path(configuration.__file__).parent
     installed = package / "defaults"
     return installed if installed.is_dir() else package.parent / "cf"

@@ -36,7 +36,7 @@ def _write_defaults(cf: Path) -> None:
     from shepherd.store import fsio
 
     cf.mkdir(parents=True, exist_ok=True)
-    for name in ("shepherd.toml", "filter"):
+    for name in ("shepherd.toml", "filter", "url-equiv"):
         if not (cf / name).exists():
             fsio.replace_file(cf / name, (common.default_files() / name).read_bytes())
             common.LOG.info("%s: written with the defaults", cf / name)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,19 +12,25 @@ import click
 from shepherd.cli import common
 from shepherd.cli import shep_shared as shared
 from shepherd.cli.shep_shared import Given
+from shepherd.config import Config
 from shepherd.errors import BadUrl, UsageError
 
 if TYPE_CHECKING:
+    from shepherd.equiv import Equiv
     from shepherd.urls import Footprints
 
 
 @click.command("url")
 @click.argument("given", nargs=-1, required=True, metavar="URL...")
 @click.option("--db", type=common.DIRECTORY, metavar="DIR", help="Also show the footprints under this database's key.")
+@common.configured
 @common.jsonable
 @common.standard
-def command(given: tuple[str, ...], db: Path | None, as_json: bool) -> None:
+def command(given: tuple[str, ...], db: Path | None, config: Config, as_json: bool) -> None:
     """Show each URL as given, as parsed, its site, path and normalised site.
+
+    The normalised site is that of its class, and the line of url-equiv that says so is shown. The footprint is what the database
+    has: it follows the classes only where they made its states.
 
     With `-`, URLs are read from stdin, one a line. A bad one is reported with its reason, the others are still done, and the exit
     status is 2 at the end.
@@ -32,12 +39,14 @@ def command(given: tuple[str, ...], db: Path | None, as_json: bool) -> None:
     Example:
       shep url 'HTTP://www.Example.org:80/a/../b?c#d'
     """
-    footprints = _footprints(db) if db is not None else None
+    from shepherd.equiv import load_equiv
+
+    steps = _Steps(load_equiv(config.equiv_path), config.equiv_path, *(_of_database(db) if db is not None else (None, 0)))
     total = bad = 0
     for one in _all(given):
         total += 1
         try:
-            _show(_steps(one.text, footprints), as_json)
+            _show(steps.of(one.text), as_json)
         except BadUrl as error:
             bad += 1
             if as_json:
@@ -56,20 +65,33 @@ def _all(given: tuple[str, ...]) -> Iterator[Given]:
             yield Given(text)
 
 
-def _footprints(db: Path) -> Footprints:
+def _of_database(db: Path) -> tuple[Footprints, int]:
+    """Footprints under the key of a database, and the version of the equivalences that made its newest state."""
     from shepherd.urls import Footprints
 
     with shared.reading(db, None) as state:
-        return Footprints(state.control.key)
+        return Footprints(state.control.key), state.control.equiv
 
 
-def _steps(text: str, footprints: Footprints | None) -> dict[str, Any]:
-    url = shared.parse_given(text)
-    steps = {"given": text, "parsed": url.href, "site": url.site, "path": url.path, "normalised site": url.norm}
-    if footprints is not None:
-        norm, path, site = (f"{half:016x}" for half in footprints.of(url))
-        steps |= {"footprint": f"{norm} {path}", "site footprint": site}
-    return steps
+@dataclass(frozen=True)
+class _Steps:
+    equiv: Equiv
+    equiv_path: Path
+    footprints: Footprints | None
+    applied: int  # version of the equivalences in the database
+
+    def of(self, text: str) -> dict[str, Any]:
+        url = shared.parse_given(text)
+        norm = self.equiv.norm_of(url.site)
+        line = self.equiv.line_of(norm)  # a representative stands in the line of its class
+        steps: dict[str, Any] = {"given": text, "parsed": url.href, "site": url.site, "path": url.path, "normalised site": norm}
+        said = self.equiv.text.split("\n")[line - 1].strip() if line else ""
+        steps["equivalence"] = {"file": self.equiv_path, "line": line, "text": said} if line else None
+        if self.footprints is not None:
+            known = replace(url, norm=norm) if self.applied == self.equiv.version else url
+            halves = [f"{half:016x}" for half in self.footprints.of(known)]
+            steps |= {"footprint": f"{halves[0]} {halves[1]}", "site footprint": halves[2]}
+        return steps
 
 
 def _show(steps: dict[str, Any], as_json: bool) -> None:
@@ -77,5 +99,8 @@ def _show(steps: dict[str, Any], as_json: bool) -> None:
         common.emit_json({key.replace(" ", "_"): value for key, value in steps.items()})
         return
     for key, value in steps.items():
-        click.echo(f"{key:<15}  {common.escape(value)}")
+        if key == "equivalence":
+            value = value and "{file}, line {line}: {text}".format(**value)
+        if value:
+            click.echo(f"{key:<15}  {common.escape(value)}")
     click.echo()

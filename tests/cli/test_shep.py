@@ -207,6 +207,7 @@ def test_url_shows_each_step_and_goes_on_after_a_bad_one(herd: Herd, shep: Run) 
         "site": "http://www.a.example",
         "path": "/c",
         "normalised_site": "a.example",
+        "equivalence": None,
     }
 
 

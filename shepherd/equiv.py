@@ -1,0 +1,146 @@
+"""cf/url-equiv: which sites serve the same documents, beyond what is assumed of every site, and which do not although it is.
+
+One line a class, `#` begins a comment at the start of a line or after a blank:
+
+    NAME NAME...           these serve the same documents; the first is the representative of all
+    apart NAME...          www.NAME and NAME are two document spaces, and belong to no class
+
+A name is host or host:port, without "www.": it stands for http and https, with and without www., as a normalised site does. An
+Equiv never changes, and expects sites and normalised sites as shepherd.urls makes them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import MappingProxyType
+from typing import Final
+
+import mmh3
+
+from shepherd import urls
+from shepherd.errors import BadUrl, EquivError
+
+APART: Final = "apart"
+
+_CHECK_SEED: Final = 0x5348
+_COMMENT: Final = re.compile(r"(?:^|\s)#.*")
+_NAME: Final = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^/?#@:\[\]\\*\s]+)(?::([0-9]{1,5}))?")
+_DEFAULT_PORTS: Final = ("80", "443")
+_WWW: Final = "www."
+
+
+@dataclass(frozen=True)
+class Equiv:
+    """Equivalences that parse_equiv or load_equiv has read."""
+
+    text: str
+    version: int  # check64 of the text
+    _representatives: Mapping[str, str] = field(repr=False)  # of the names in classes
+    _lines: Mapping[str, int] = field(repr=False)  # of all names; a kept-apart one is there with and without www.
+
+    def norm_of(self, site: str) -> str:
+        """The normalised site of `scheme://host[:port]`: by the implicit rule unless a line keeps it apart, then by its class."""
+        implicit = urls.norm_of(site)
+        host = site.partition("://")[2]
+        return host if host != implicit and host in self._lines else self.representative(implicit)
+
+    def representative(self, norm: str) -> str:
+        """The normalised site that stands for this one: the first of its class, or itself."""
+        return self._representatives.get(norm, norm)
+
+    def line_of(self, norm: str) -> int:
+        """The number of the line that speaks of a normalised site; 0 where none does."""
+        return self._lines.get(norm, 0)
+
+
+def load_equiv(path: Path) -> Equiv:
+    """Read a file; a missing one is empty, and leaves only what is assumed of every site."""
+    try:
+        text = path.read_bytes().decode()
+    except FileNotFoundError:
+        text = ""
+    except (OSError, UnicodeDecodeError) as error:
+        raise EquivError(f"{path}: cannot be read: {error}") from error
+    return parse_equiv(text, str(path))
+
+
+def parse_equiv(text: str, source: str = "url-equiv") -> Equiv:
+    """Read the text of a file; EquivError says where in `source` it is wrong and why."""
+    representatives: dict[str, str] = {}
+    lines: dict[str, int] = {}
+    for line in _lines(text, source):
+        apart = line.words[0] == APART
+        names = [_name(line, n) for n in range(int(apart), len(line.words))]
+        if len(names) < (1 if apart else 2):
+            raise line.error(len(line.words), "the line ends here; allowed is another name")
+        for n, name in enumerate(names, int(apart)):
+            if name in lines:
+                raise line.error(n, _why_twice(name, line.number, lines[name], apart, name in representatives))
+            lines[name] = line.number
+            if not apart:
+                representatives[name] = names[0]
+            elif _without_www(_WWW + name) != name:
+                raise line.error(n, f"{name} and {_WWW}{name} are not taken for one anyway; leave it out")
+            else:
+                lines[_WWW + name] = line.number
+    version = mmh3.hash64(text.encode(), _CHECK_SEED, signed=False)[0]
+    return Equiv(text, version, MappingProxyType(representatives), MappingProxyType(lines))
+
+
+@dataclass(frozen=True)
+class _Line:
+    """A line that is not blank, cut into words, and the place to point at when one is wrong or missing."""
+
+    source: str
+    number: int
+    words: tuple[str, ...]
+    columns: tuple[int, ...]  # one more than words: the last is the end of the line
+
+    def error(self, n: int, what: str) -> EquivError:
+        return EquivError(f"{self.source}, line {self.number}, column {self.columns[n]}: {what}")
+
+
+def _lines(text: str, source: str) -> Iterator[_Line]:
+    for number, raw in enumerate(text.split("\n"), 1):
+        said = _COMMENT.sub("", raw).rstrip()
+        words = list(re.finditer(r"\S+", said))
+        if words:
+            columns = (*(word.start() + 1 for word in words), len(said) + 1)
+            yield _Line(source, number, tuple(word[0] for word in words), columns)
+
+
+def _name(line: _Line, n: int) -> str:
+    """The n-th word as a normalised site."""
+    word = line.words[n]
+    found = _NAME.fullmatch(word)
+    try:
+        url = urls.parse(f"http://{word}/", strict=True) if found else None
+    except BadUrl:
+        url = None
+    if found is None or url is None:
+        raise line.error(n, f"{word!r} is no name; allowed is a host as example.org, or host:port, without scheme, path or *")
+    if found[2] and str(int(found[2])) in _DEFAULT_PORTS:
+        raise line.error(n, f"{word!r} has the default port of http or https; leave it out")
+    name = url.site.removeprefix("http://")
+    if name != url.norm:
+        raise line.error(n, f'{word!r} begins with "www."; names stand here without it: write {url.norm}')
+    return name
+
+
+def _without_www(name: str) -> str | None:
+    """What the implicit rule makes of a name; None where there can be none such."""
+    try:
+        return urls.parse(f"http://{name}/").norm
+    except BadUrl:
+        return None
+
+
+def _why_twice(name: str, here: int, there: int, apart: bool, in_class: bool) -> str:
+    if here == there:
+        return f"{name} stands twice in this line"
+    if apart == in_class:
+        return f"{name} is in a class and kept apart (line {there}); allowed is one of both"
+    return f"{name} stands in line {there} already; allowed is one {'line' if apart else 'class'} for a name"
