@@ -234,7 +234,7 @@ def _scalar_values(text: str) -> str:
 def _url(href: str) -> Url:
     href = _without_empty_query(href.partition("#")[0])
     if not href.startswith(_SCHEMES):
-        raise BadUrl(f"scheme {href.partition(':')[0]}: only http and https are gathered")
+        raise BadUrl(_other_scheme(href.partition(":")[0]))
     site = href[: href.index("/", _PAST_SCHEME)]
     if "@" in site:
         raise BadUrl("userinfo before the host; leave out the name and password")
@@ -248,6 +248,11 @@ def _without_empty_query(href: str) -> str:
     return href[:-1] if href.find("?") == len(href) - 1 else href
 
 
+def _other_scheme(name: str) -> str:
+    shown = name if len(name) <= 30 else f"{name[:30]}..."
+    return f"scheme {shown}: only http and https are gathered"
+
+
 def _why_unparsable(text: str, base: str = "") -> str:
     """can_ada says only that it failed; this says where a person should look."""
     found = _SCHEME.match(text.strip())
@@ -256,7 +261,7 @@ def _why_unparsable(text: str, base: str = "") -> str:
     if not found and not base.startswith(_SCHEMES):
         return "a relative link, but the base URL is not http or https"
     if found and found[1].lower() not in ("http", "https"):
-        return f"scheme {found[1].lower()}: only http and https are gathered"
+        return _other_scheme(found[1].lower())
     if _EMPTY_HOST.match(text.strip()):
         return "empty host"
     return "the host or port is not valid"
