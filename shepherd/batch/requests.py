@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,10 +12,11 @@ from shepherd.errors import BadUrl
 from shepherd.filters import Filter
 from shepherd.formats.contrib import Block
 from shepherd.formats.tables import ContribFlag
-from shepherd.store.inbox import Item
+from shepherd.store.inbox import Item, parse_request
 from shepherd.urls import Footprints, Url, parse
 
 MOST_TOLD = 100  # bad lines in a report
+MOST_CHARACTERS = 400  # of the reason of each
 
 
 @dataclass
@@ -37,9 +37,9 @@ def read_requests(items: list[Item], filters: Filter, config: Config) -> Request
         found.names.append(item.name)
         for number, line in item.lines():
             try:
-                url, weight, flags = _insert(json.loads(line), filters, config)
-            except (ValueError, BadUrl, RecursionError) as error:
-                found.bad.append(f"{item.path.name} line {number}: {error}")
+                url, weight, flags = _insert(parse_request(line), filters, config)
+            except (ValueError, BadUrl) as error:
+                found.bad.append(f"{item.path.name} line {number}: {_short(str(error))}")
                 continue
             found.urls.append(url)
             found.weights.append(weight)
@@ -47,9 +47,12 @@ def read_requests(items: list[Item], filters: Filter, config: Config) -> Request
     return found
 
 
-def _insert(request: Any, filters: Filter, config: Config) -> tuple[Url, int, int]:
-    if not isinstance(request, dict) or request.get("op") != "insert" or not isinstance(request.get("url"), str):
-        raise ValueError('not a request; expected {"op": "insert", "url": ...}')
+def _short(text: str) -> str:
+    """What anyone may have dropped must not make the report of a state large."""
+    return text if len(text) <= MOST_CHARACTERS else f"{text[:MOST_CHARACTERS]}..."
+
+
+def _insert(request: dict[str, Any], filters: Filter, config: Config) -> tuple[Url, int, int]:
     weight = request.get("weight", config.merge.insert_weight)
     if type(weight) is not int or not 0 <= weight <= 65_535:
         raise ValueError(f"weight {weight!r} is not from 0 to 65535")

@@ -5,7 +5,6 @@ A fact is a value of a column under the column's name, so that JSON and docs/for
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -94,6 +93,7 @@ def _waiting(database: Database, state: State, filter_: Filter, sought: Sought) 
 def _asks_for(item: Item, filter_: Filter, sought: Sought) -> bool:
     """Whether a request inserts this document."""
     from shepherd import urls
+    from shepherd.store.inbox import parse_request
 
     try:
         lines = item.lines()
@@ -103,10 +103,9 @@ def _asks_for(item: Item, filter_: Filter, sought: Sought) -> bool:
         if sought.stripped.norm not in line:  # requests hold normalised URLs; this spares parsing all others
             continue
         try:
-            request = json.loads(line)
-            url = urls.parse(filter_.strip(urls.parse(request["url"]).href)) if request["op"] == "insert" else None
-        except (ValueError, KeyError, TypeError, BadUrl):
+            url = urls.parse(filter_.strip(urls.parse(parse_request(line)["url"]).href))
+        except (ValueError, BadUrl):
             continue  # the merge that takes it will report it
-        if url is not None and (url.norm, url.path) == (sought.stripped.norm, sought.stripped.path):
+        if (url.norm, url.path) == (sought.stripped.norm, sought.stripped.path):
             return True
     return False

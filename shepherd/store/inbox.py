@@ -23,7 +23,18 @@ class Item:
     def lines(self) -> list[tuple[int, str]]:
         """Line number and text of each line that is not blank."""
         text = self.path.read_bytes().decode("utf-8", "replace")
-        return [(number, line) for number, line in enumerate(text.splitlines(), 1) if line.strip()]
+        return [(number, line) for number, line in enumerate(text.split("\n"), 1) if line.strip()]
+
+
+def parse_request(line: str) -> dict[str, Any]:
+    """The request in a line: an `insert` with a text as its `url`; ValueError says why there is none."""
+    try:
+        request = json.loads(line)
+    except RecursionError:
+        raise ValueError("not a request; it is nested too deeply") from None
+    if not isinstance(request, dict) or request.get("op") != "insert" or not isinstance(request.get("url"), str):
+        raise ValueError('not a request; expected {"op": "insert", "url": ...}')
+    return request
 
 
 class Inbox:

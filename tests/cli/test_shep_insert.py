@@ -98,3 +98,9 @@ def test_insert_works_while_another_program_writes(own_herd: Herd, shep: Run) ->
         told(shep(own_herd, "insert", "http://x.example/"))
         told(shep(own_herd, "list"))
     assert len(requests(own_herd)) == 1
+
+
+@pytest.mark.parametrize("line", ['{"op": "insert", "url": 7, "x": "a.example"}', '"a.example"', "[" * 100_000 + '"a.example"'])
+def test_request_that_makes_no_sense_does_not_stop_explain(own_herd: Herd, shep: Run, line: str) -> None:
+    (own_herd.db / "inbox" / "1790000000000-host-77-1.req").write_text(line + "\n")
+    assert "Not known: its site is" in told(shep(own_herd, "explain", "http://a.example/nothing"))
