@@ -19,6 +19,7 @@ from shepherd.formats.tables import U8, U16, U32, U64, Array
 
 HEAD: Final = struct.Struct("<IIIIIIQ")
 MAX_TEXT: Final = 1 << 28
+_LZ4_MOST: Final = 255  # bytes that one byte can expand to
 
 
 @dataclass(frozen=True)
@@ -128,6 +129,8 @@ def decode(payload: Bytes, with_texts: bool = True) -> Block:
 
 
 def _expand(stored: memoryview, squeezed: int, plain_bytes: int) -> memoryview:
+    if squeezed and plain_bytes > _LZ4_MOST * len(stored):  # looked at first: lz4 takes the memory before it reads
+        raise Corruption(f"{len(stored)} bytes of a contrib block cannot expand to {plain_bytes}")
     if squeezed > 1:
         raise Corruption(f"the texts of a contrib block are stored in an unknown way, {squeezed}")
     try:

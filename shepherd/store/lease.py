@@ -62,9 +62,17 @@ class Leases:
 def _read(path: Path) -> Lease | None:
     item = names.parse_item(path.name)
     try:
-        fields = json.loads(path.read_bytes())
-        lease = Lease(name=item[0] if item else "", **fields)
-    except (OSError, ValueError, TypeError):
+        return parse_lease(item[0], path.read_bytes()) if item else None
+    except OSError:
         return None
-    numbers = (lease.state, lease.pid, lease.expires)
-    return lease if item and all(type(number) is int for number in numbers) else None
+
+
+def parse_lease(name: str, data: bytes) -> Lease | None:
+    """The lease that the file NAME.lease holds; None where it holds none."""
+    try:
+        fields = json.loads(data)
+        lease = Lease(name=name, **fields)
+    except (ValueError, TypeError, RecursionError):
+        return None
+    fits = all(type(value) is int for value in (lease.state, lease.pid, lease.expires))
+    return lease if fits and isinstance(lease.owner, str) and isinstance(lease.purpose, str) else None
