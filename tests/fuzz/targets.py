@@ -6,13 +6,11 @@ twice: as it is, and resealed, with checksums that hold: damage is not the only 
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import struct
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -131,11 +129,11 @@ def control_seeds() -> tuple[bytes, ...]:
     return Control(**values, applied=(ITEM,), files=files).pack(), Control(**values).pack()  # type: ignore[arg-type]
 
 
-@cache
+SCRATCH = tempfile.TemporaryDirectory(prefix="shepherd-decoders-")
+
+
 def scratch() -> Path:
-    directory = tempfile.TemporaryDirectory(prefix="shepherd-decoders-")
-    scratch.directory = directory  # type: ignore[attr-defined]  # goes with the process
-    return Path(directory.name)
+    return Path(SCRATCH.name)
 
 
 def read_column(data: bytes) -> object:
@@ -162,10 +160,13 @@ def read_lease(data: bytes) -> object:
     return lease
 
 
+NARROW = parse_filter("reject ext zip\nstrip utm_*\n")
+
+
 def read_request_file(data: bytes) -> object:
     path = scratch() / f"{ITEM}.req"
     path.write_bytes(data)
-    found = read_requests([Item(ITEM, path)], parse_filter("reject ext zip\nstrip utm_*\n"), Config())
+    found = read_requests([Item(ITEM, path)], NARROW, Config())
     assert len(found.urls) == len(found.weights) == len(found.flags)
     assert all(0 <= weight <= 65_535 for weight in found.weights)
     assert sum(map(len, found.bad)) <= 2_000 * len(found.bad)
@@ -245,9 +246,3 @@ TARGETS: dict[str, Target] = {
     **{f"body {name}": Target(read_coded(name), coded_seeds(name)) for name in ("gzip", "br", "deflate")},
     "body zstd": Target(read_coded("zstd"), coded_seeds("zstd")),
 }
-
-
-def close() -> None:
-    """Remove the scratch directory, if one was made."""
-    with contextlib.suppress(AttributeError):
-        scratch.directory.cleanup()  # type: ignore[attr-defined]
