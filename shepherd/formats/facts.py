@@ -16,6 +16,7 @@ import mmh3
 import numpy as np
 
 from shepherd.formats import bucket
+from shepherd.formats.attributes import TABLE, pack_records
 from shepherd.formats.check import SEED, check64
 from shepherd.formats.tables import I64, U64, Array, Bools, bucket_oid
 
@@ -94,16 +95,34 @@ def facts_of(data: mmap.mmap | bytes, segment: int, offsets: I64, norm_of: Calla
         facts[name] = heads[name]
     facts["oid"] = np.uint64(bucket_oid(segment, 0)) + offsets.astype(np.uint64)
     facts["size"] = _FIXED + heads["attributes"] + heads["body"]
+    facts["flags"] = heads["flags"]
     start = offsets + _FIXED
-    found = find_attributes(view, start, start + heads["attributes"], b"UDSEm")
-    facts["digest"] = _numbers(view, *found["D"], "<u8")
-    facts["download_ms"] = _numbers(view, *found["m"], "<u4")
-    facts["status"] = _statuses(view, *found["S"])
-    facts["flags"] = heads["flags"] | np.where(found["E"][1] > 0, np.uint16(REDIRECT), np.uint16(0))
+    end = start + heads["attributes"]
+    old = np.isin(heads["type"], bucket.TEXT_TYPES)
+    text = _as_records(data, offsets[old])
+    url_at = np.zeros((2, len(offsets)), np.int64)  # begin and length
+    for rows, source, begin, stop in ((~old, view, start[~old], end[~old]), (old, *text)):
+        found = find_attributes(source, begin, stop, b"UDSEm")
+        facts["digest"][rows] = _numbers(source, *found["D"], "<u8")
+        facts["download_ms"][rows] = _numbers(source, *found["m"], "<u4")
+        facts["status"][rows] = _statuses(source, *found["S"])
+        facts["flags"][rows] |= np.where(found["E"][1] > 0, np.uint16(REDIRECT), np.uint16(0))
+        url_at[:, rows] = found["U"]
     sites, first = np.unique(facts["site"], return_index=True)
-    urls = [bytes(view[a : a + n]) for a, n in zip(*(part[first].tolist() for part in found["U"]), strict=True)]
+    places = zip(old[first].tolist(), *url_at[:, first].tolist(), strict=True)
+    urls = [bytes((text[0] if is_old else view)[a : a + n]) for is_old, a, n in places]
     facts["norm"] = norm_of(sites, urls)[np.searchsorted(sites, facts["site"])]
     return facts
+
+
+def _as_records(data: mmap.mmap | bytes, offsets: I64) -> tuple[Array, I64, I64]:
+    """The attributes of buckets that have them as text, as the records of today; begin and end of those of each."""
+    tables = []
+    for offset in offsets.tolist():
+        attributes = bucket.parse(memoryview(data), offset, with_body=False).attributes
+        tables.append(pack_records((letter, contents) for letter, contents in attributes.items() if letter in TABLE))
+    ends = np.cumsum([0, *map(len, tables)], dtype=np.int64)
+    return np.frombuffer(b"".join(tables), np.uint8), ends[:-1], ends[1:]
 
 
 def sound_bodies(data: mmap.mmap | bytes, offsets: I64) -> Bools:

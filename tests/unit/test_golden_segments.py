@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from shepherd.formats.bucket import Bucket, BucketFlag
+from shepherd.formats.facts import facts_of, sound_bodies, walk_segment
+from shepherd.formats.tables import U64, Array
 from shepherd.store.objects import Objects
 from tests.golden import segments
 from tests.golden.segments import COMPRESSED, DOCUMENTS, HERE, PLAIN, Document
@@ -53,3 +56,28 @@ def test_golden_segments_hold_every_kind_of_bucket() -> None:
     kinds = {header.flags & (BucketFlag.THIN | BucketFlag.TOMBSTONE) for header in headers}
     assert kinds == {0, BucketFlag.THIN, BucketFlag.THIN | BucketFlag.TOMBSTONE}
     store.close()
+
+
+def rebuilt(name: str) -> tuple[Array, list[bytes]]:
+    """What an index would be made from again, but for places and sizes, and the URLs that the sites are known by."""
+    data = segments.path_of(name).read_bytes()
+    known: list[bytes] = []
+
+    def norm_of(sites: U64, urls: list[bytes]) -> U64:
+        known.extend(urls)
+        return sites + np.uint64(1)
+
+    walk = walk_segment(data, len(data))
+    assert walk.damage == ()
+    assert sound_bodies(data, walk.offsets).all()
+    found = facts_of(data, 1, walk.offsets, norm_of)
+    return found[[field for field in found.dtype.names or () if field not in ("oid", "size")]], known
+
+
+@pytest.mark.parametrize("name", ["v2", "v3.0"])
+def test_index_made_from_old_buckets_is_that_of_new_ones(name: str) -> None:
+    old, new = rebuilt(name), rebuilt("v3.3")
+    assert old[0].tolist() == new[0].tolist()
+    assert old[1] == new[1] == [DOCUMENTS[0].url]
+    assert new[0]["status"].tolist()[:2] == [200, 0]
+    assert new[0]["download_ms"].tolist()[:2] == [4_294_967_295, 0]
