@@ -25,6 +25,7 @@ from shepherd.formats import bucket, coding, contrib, frame
 from shepherd.formats.check import block_checks, check64
 from shepherd.formats.checkpoint import Checkpoint, Mark, unpack_checkpoint
 from shepherd.formats.control import Control, FileEntry, parse_control
+from shepherd.formats.facts import facts_of, sound_bodies, walk_segment
 from shepherd.formats.frame import FrameKind
 from shepherd.formats.tables import JOURNAL, PLAN
 from shepherd.net import wire
@@ -56,6 +57,12 @@ def read_bucket(data: bytes) -> object:
     body = whole.body(LIMIT)
     assert len(body) <= LIMIT
     return whole.url, body
+
+
+def read_segment(data: bytes) -> object:
+    walk = walk_segment(data, len(data))
+    found = facts_of(data, 1, walk.offsets, lambda sites, urls: sites)
+    return found.tolist(), sound_bodies(data, walk.offsets).tolist()
 
 
 def resealed_bucket(data: bytes) -> bytes:
@@ -229,6 +236,8 @@ def sealing(reseal: Callable[[bytes], bytes], decode: Callable[[bytes], object])
 TARGETS: dict[str, Target] = {
     "bucket": Target(read_bucket, bucket_seeds()),
     "bucket resealed": Target(sealing(resealed_bucket, read_bucket), bucket_seeds()),
+    "segment": Target(read_segment, (*bucket_seeds(), b"".join(bucket_seeds()[:6]))),
+    "segment resealed": Target(sealing(resealed_bucket, read_segment), bucket_seeds()),
     "frame": Target(read_log, log_seeds()),
     "journal resealed": Target(sealing(resealed_frame, read_records(FrameKind.JOURNAL, JOURNAL)), log_seeds()),
     "plan resealed": Target(sealing(resealed_frame, read_records(FrameKind.PLAN, PLAN)), log_seeds()),
