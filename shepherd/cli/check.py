@@ -6,35 +6,46 @@ from pathlib import Path
 
 import click
 
-from shepherd.cli import common
+from shepherd.cli import common, states
+from shepherd.cli.shep_shared import many
 from shepherd.errors import Corruption
 
 
 @click.command()
 @common.database
-@click.option("--quick", is_flag=True, help="Names, lengths and controls only.")
+@states.state_name("all of them, and what else is in DIR")
+@click.option("--quick", is_flag=True, help="Names, lengths and headers only.")
 @common.jsonable
 @common.standard
-def command(db: Path, quick: bool, as_json: bool) -> None:
+def command(db: Path, state: str | None, quick: bool, as_json: bool) -> None:
     """Verify checksums, lengths, row order and cross-references of every state, and name file and offset of every fault.
 
-    Needs no lock and changes nothing. Exit status 11 if there is a fault.
+    Needs no lock and changes nothing. Exit status 11 if there is a fault; what is only noted is none.
+
+    \b
+    Examples:
+      shep-check --db db
+      shep-check --db db --quick
+      shep-check --db db --state 124 --json
     """
     from shepherd.store import check
     from shepherd.store.database import Database
 
     database = Database(db)
+    only = states.find(database, state) if state is not None else None
+    looked_at = 1 if only is not None else len(database.states())
     faults = 0
-    with common.progress(None if quick else check.size(database), "checking", "B") as bar:
-        for fault in check.walk(database, quick, bar.update):
+    with common.progress(None if quick else check.size(database, only), "checking", "B") as bar:
+        for fault in check.walk(database, quick, bar.update, only):
             faults += not fault.note
             if as_json:
                 common.emit_json({"path": fault.path, "offset": fault.offset, "what": fault.what, "note": fault.note})
             else:
+                bar.clear()
                 click.echo(("note: " if fault.note else "") + common.escape(str(fault)))
     if faults:
-        raise Corruption(f"{faults} faults in {db}; shep-recover --dry-run tells what can be mended")
-    common.LOG.info("%s: %d states, no fault", db, len(database.states()))
+        raise Corruption(f"{many(faults, 'fault')} in {db}; shep-recover --dry-run tells what can be mended")
+    common.LOG.info("%s: %s, no fault", db, many(looked_at, "state"))
 
 
 def main() -> None:

@@ -141,16 +141,17 @@ def servers(state: State) -> Iterator[dict[str, Any]]:
 @_shared
 def journal(state: State) -> Iterator[dict[str, Any]]:
     """The journals: those that cork sealed, and those of harvests, as far as they check."""
-    from shepherd.formats import frame, tables
+    from shepherd.formats import tables
     from shepherd.formats.frame import FrameKind
-    from shepherd.store import logs, names
+    from shepherd.store import harvest, logs, names
 
-    sealed = [logs.read_frames(state.path / names.journal(number)) for number in state.numbered("journal")]
-    growing = [path / names.JOURNAL for path in state.harvests() if (path / names.JOURNAL).exists()]
-    for frames in [*sealed, *(frame.frames(logs.mapped(path)) for path in growing)]:
-        for part in logs.records_of(frames, FrameKind.JOURNAL, tables.JOURNAL):
-            for record in part:
-                yield _journal_row(record)
+    sealed = [(state.path / names.journal(number), None) for number in state.numbered("journal")]
+    growing = [(path / names.JOURNAL, harvest.inspect(path).checkpoint.journal.length) for path in state.harvests()]
+    for path, length in [*sealed, *growing]:
+        if length != 0:
+            for part in logs.records(path, FrameKind.JOURNAL, tables.JOURNAL, length):
+                for record in part:
+                    yield _journal_row(record)
 
 
 def _journal_row(record: Any) -> dict[str, Any]:

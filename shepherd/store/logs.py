@@ -9,9 +9,10 @@ from pathlib import Path
 import numpy as np
 
 from shepherd.errors import Corruption
-from shepherd.formats import frame
+from shepherd.formats import contrib, frame
 from shepherd.formats.check import Bytes, check64, raw
 from shepherd.formats.checkpoint import TAIL, Mark
+from shepherd.formats.contrib import Block
 from shepherd.formats.frame import Frame, FrameKind
 from shepherd.formats.tables import Records
 from shepherd.store import fsio
@@ -53,17 +54,28 @@ def read_frames(path: Path, length: int | None = None) -> Iterator[Frame]:
         raise Corruption(f"{path} at {end}: no whole frame begins here")
 
 
-def records_of(frames: Iterator[Frame], kind: FrameKind, dtype: np.dtype[np.void]) -> Iterator[Records]:
-    """The fixed-width records of each frame."""
-    for one in frames:
+def records(path: Path, kind: FrameKind, dtype: np.dtype[np.void], length: int | None = None) -> Iterator[Records]:
+    """The fixed-width records of each frame of a log, or of its first `length` bytes."""
+    for one in read_frames(path, length):
         if one.kind != kind or len(one.payload) != one.records * dtype.itemsize:
-            raise Corruption(f"a frame at {one.offset} is not of {one.records} records of kind {kind.name.lower()}")
+            raise Corruption(f"{path} at {one.offset}: not a frame of {one.records} {kind.name.lower()} records")
         yield np.frombuffer(one.payload, dtype)
+
+
+def blocks(path: Path, with_texts: bool = True, length: int | None = None) -> Iterator[Block]:
+    """The blocks of a contrib log, or of its first `length` bytes."""
+    for one in read_frames(path, length):
+        if one.kind != FrameKind.CONTRIB:
+            raise Corruption(f"{path} at {one.offset}: not a contrib block")
+        try:
+            yield contrib.decode(one.payload, with_texts)
+        except Corruption as error:
+            raise Corruption(f"{path} at {one.offset}: {error}") from error
 
 
 def read_records(path: Path, kind: FrameKind, dtype: np.dtype[np.void]) -> Records:
     """All records of a sealed log."""
-    parts = list(records_of(read_frames(path), kind, dtype))
+    parts = list(records(path, kind, dtype))
     return np.concatenate(parts) if parts else np.zeros(0, dtype)
 
 

@@ -73,19 +73,21 @@ class Objects:
 
     def get(self, oid: int, size: int = 0) -> Bucket:
         """A whole bucket; `size` (from the index) saves a second read."""
-        data, where = self._read(oid, max(size, READ_AHEAD))
-        length = bucket.parse_header(data, 0, where).length
-        if length > len(data):
-            data, where = self._read(oid, length)
-        return bucket.parse(data, 0, where)
+        data = self._read(oid, max(size, READ_AHEAD))
+        try:
+            length = bucket.parse_header(data).length
+            return bucket.parse(data if length <= len(data) else self._read(oid, length))
+        except Corruption as error:
+            raise self._placed(oid, error) from None
 
     def head(self, oid: int) -> Bucket:
         """A bucket without its body."""
-        data, where = self._read(oid, READ_AHEAD)
-        need = bucket.HEADER_BYTES + bucket.parse_header(data, 0, where).attribute_bytes
-        if need > len(data):
-            data, where = self._read(oid, need)
-        return bucket.parse(data, 0, where, with_body=False)
+        data = self._read(oid, READ_AHEAD)
+        try:
+            need = bucket.HEADER_BYTES + bucket.parse_header(data).attribute_bytes
+            return bucket.parse(data if need <= len(data) else self._read(oid, need), with_body=False)
+        except Corruption as error:
+            raise self._placed(oid, error) from None
 
     def scan(self, segment: int, length: int | None = None) -> Iterator[tuple[int, Header]]:
         """Oid and header of every bucket of a segment, or of its first `length` bytes, in order; bodies are skipped."""
@@ -96,7 +98,10 @@ class Objects:
             at = offset - start
             if at + bucket.HEADER_BYTES > len(window):
                 window, start, at = os.pread(fd, SCAN_BYTES, offset), offset, 0
-            header = bucket.parse_header(window, at, f"{path} from {start}")
+            try:
+                header = bucket.parse_header(window, at)
+            except Corruption as error:
+                raise self._placed(bucket_oid(segment, offset), error) from None
             if offset + header.length > size:
                 raise Corruption(f"{path} at {offset}: the bucket runs over the end of its segment")
             yield bucket_oid(segment, offset), header
@@ -106,12 +111,16 @@ class Objects:
         while self._fds:
             os.close(self._fds.popitem()[1])
 
-    def _read(self, oid: int, length: int) -> tuple[bytes, str]:
+    def _read(self, oid: int, length: int) -> bytes:
         if oid >= CONTRIB_BIT:
             raise Corruption(f"oid {oid:016x} is not that of a bucket")
         segment, offset = split_oid(oid)
-        data = os.pread(self._fd(segment), length, offset)
-        return data, f"{self._path(segment)} from {offset}"
+        return os.pread(self._fd(segment), length, offset)
+
+    def _placed(self, oid: int, error: Corruption) -> Corruption:
+        """What `bucket` says of the bytes it was given, said of the file they are from."""
+        segment, offset = split_oid(oid)
+        return Corruption(f"{self._path(segment)} at {offset}: {str(error).partition(': ')[2]}")
 
     def _path(self, segment: int) -> Path:
         return self._directory / self._name_of(segment)

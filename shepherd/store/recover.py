@@ -16,8 +16,8 @@ from typing import Final
 from shepherd.errors import Corruption, RecoveryNeeded
 from shepherd.store import check, harvest, names, salvage
 from shepherd.store.database import Database, Writer
+from shepherd.store.faults import Fault
 from shepherd.store.names import StateName
-from shepherd.store.references import Fault
 
 REBUILT: Final = "recover"  # the phase in the report of a state that was made again
 

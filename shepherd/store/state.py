@@ -17,7 +17,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from shepherd.errors import Corruption
-from shepherd.formats import contrib, tables
+from shepherd.formats import tables
 from shepherd.formats.check import Bytes, check64
 from shepherd.formats.contrib import Block
 from shepherd.formats.control import Control, FileEntry, parse_control
@@ -109,10 +109,7 @@ class State:
 
     def contribs(self, number: int, with_texts: bool = True) -> Iterator[Block]:
         """The blocks of one contrib file."""
-        for one in logs.read_frames(self.path / names.contrib(number)):
-            if one.kind != FrameKind.CONTRIB:
-                raise Corruption(f"{self.path / names.contrib(number)} at {one.offset}: not a contrib block")
-            yield contrib.decode(one.payload, with_texts)
+        return logs.blocks(self.path / names.contrib(number), with_texts)
 
     def journal(self, number: int) -> Records:
         return logs.read_records(self.path / names.journal(number), FrameKind.JOURNAL, tables.JOURNAL)

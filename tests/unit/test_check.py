@@ -2,148 +2,47 @@
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+import itertools
+import shutil
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from shepherd.formats import bucket, contrib, tables
-from shepherd.formats.contrib import Block
+from shepherd.formats import bucket, tables
 from shepherd.formats.frame import FrameKind, pack_frame
-from shepherd.formats.tables import NO_OID, Array, Flag, Reason, RowType
-from shepherd.store import check, database, names
+from shepherd.formats.tables import NO_OID, RowType
+from shepherd.store import check, claims, database, names, segment_table
 from shepherd.store.check import Fault
 from shepherd.store.database import Database
 from shepherd.store.names import StateName
-from shepherd.store.state import State
-from shepherd.urls import Footprints, Url, parse, qkey_of_address
-
-KEY = bytes(range(16))
-NOW = 1_790_000_000
-PRINTS = Footprints(KEY)
-SERVERS = (qkey_of_address("127.0.0.7"), qkey_of_address("127.0.0.8"))
-PAGE = "http://a.example/page"
-THIN = "http://b.example/thin"
-ROBOTS = "http://a.example/robots.txt"
-# Two sites of one norm: their roots and robots files share norm and path, and must not be told of.
-URLS = ("http://a.example/", ROBOTS, PAGE, "https://a.example/", "https://a.example/robots.txt", "http://b.example/", THIN)
-BODY = b"the body of the page"
+from shepherd.urls import parse, qkey_of_address
+from tests.unit.sound import (
+    BODY,
+    KEY,
+    NOW,
+    PAGE,
+    PRINTS,
+    SERVERS,
+    THIN,
+    URLS,
+    Break,
+    Content,
+    content,
+    flip,
+    journal_file,
+    keep_all,
+    plan_file,
+    publish,
+)  # fmt: skip
 
 
 @pytest.fixture
 def db(tmp_path: Path) -> Database:
     database.create(tmp_path / "db", KEY, NOW, 0)
     return Database(tmp_path / "db")
-
-
-@dataclass
-class Content:
-    """Everything of a state, sound until a test breaks it."""
-
-    index: dict[str, Array]
-    sites: dict[str, Array]
-    site_names: list[str]
-    servers: dict[str, Array]
-    segment: bytes
-    rows: dict[str, int]  # by URL
-    files: dict[str, bytes] = field(default_factory=dict)
-    control: dict[str, Any] = field(default_factory=dict)
-    phase: str = "closed"
-
-
-Break = Callable[[Content], object]
-
-
-def columns(table: dict[str, str], rows: Iterable[dict[str, int]]) -> dict[str, Array]:
-    rows = list(rows)
-    return {name: np.array([row.get(name, 0) for row in rows], dtype) for name, dtype in table.items()}
-
-
-def bucket_of(url: Url) -> bytes:
-    _, path, site = PRINTS.of(url)
-    if url.href != PAGE:
-        return bucket.thin(site, path, NOW * 1000, 2, url.href)
-    attributes = [("U", url.href.encode()), ("S", b"HTTP/1.1 200 OK"), ("D", hashlib.sha256(BODY).digest()), ("t", b"title")]
-    return bucket.pack(site=site, path=path, time_ms=NOW * 1000, state=2, attributes=attributes, body=BODY)
-
-
-def index_row(url: Url, offset: int, size: int) -> dict[str, int]:
-    norm, path, site = PRINTS.of(url)
-    row = {"norm": norm, "path": path, "site": site, "oid": tables.bucket_oid(1, offset), "size": size, "frequency": 1}
-    row |= {"type": RowType.UNGATHERED, "reason": Reason.LINK}
-    if url.href in (PAGE, ROBOTS):
-        row |= {"type": RowType.GATHERED, "reason": Reason.GATHERED}
-    if url.href == PAGE:
-        row["digest"] = int.from_bytes(hashlib.sha256(BODY).digest()[:8], "little")
-    return row | {"flags": Flag.ROBOTS if url.path == "/robots.txt" else 0}
-
-
-def content(urls: Iterable[str] = URLS, more_sites: Iterable[str] = ()) -> Content:
-    segment, found = b"", {}
-    counts: dict[str, dict[str, int]] = {}
-    for url in map(parse, urls):
-        data = bucket_of(url)
-        found[url.href] = index_row(url, len(segment), len(data))
-        segment += data
-        count = counts.setdefault(url.site, {"documents": 0, "gathered": 0})
-        count["documents"] += 1
-        count["gathered"] += url.href == PAGE
-    ordered = sorted(found.items(), key=lambda item: (item[1]["norm"], item[1]["path"], item[1]["site"]))
-    for name in more_sites:
-        counts[name] = {}
-    site_names = sorted(counts, key=PRINTS.half)
-    sites = []
-    for name, end in zip(site_names, np.cumsum([len(name) for name in site_names]).tolist(), strict=True):
-        norm, _, site = PRINTS.of(parse(f"{name}/"))
-        sites.append({"site": site, "norm": norm, "name": end, "robots_oid": NO_OID, "qkey": tables.qkey_unresolved(site)})
-        sites[-1] |= counts[name]
-        if name == "http://a.example":
-            sites[-1] |= {"qkey": SERVERS[0], "robots_oid": found[ROBOTS]["oid"]}
-    return Content(
-        columns(tables.INDEX, (row for _url, row in ordered)),
-        columns(tables.SITES, sites),
-        site_names,
-        columns(tables.SERVERS, [{"qkey": qkey} for qkey in SERVERS]),
-        segment,
-        {url: row for row, (url, _row) in enumerate(ordered)},
-        {names.contrib(1): contrib_file(), names.journal(1): journal_file(), names.PLAN: plan_file()},
-    )
-
-
-def contrib_file() -> bytes:
-    """Two blocks, of one record each."""
-    norm, path, site = (np.array([half], np.uint64) for half in PRINTS.of(parse("http://a.example/linked")))
-    u4, u2, u1 = np.zeros(1, np.uint32), np.zeros(1, np.uint16), np.zeros(1, np.uint8)
-    block = Block(norm, path, site, u4, u4, u2, u2, u1, [b"/linked"], site, norm, [b"http://a.example"], site, path, 0)
-    return pack_frame(FrameKind.CONTRIB, 1, contrib.encode(block)) * 2
-
-
-def journal_file() -> bytes:
-    return pack_frame(FrameKind.JOURNAL, 3, np.zeros(3, tables.JOURNAL).tobytes())
-
-
-def plan_file() -> bytes:
-    return pack_frame(FrameKind.PLAN, 3, np.zeros(3, tables.PLAN).tobytes())
-
-
-def publish(db: Database, made: Content, leave_out: str = "", shorter: str = "") -> State:
-    """The content as state 2, with checksums that are right."""
-    with db.writing("test") as writer:
-        builder = writer.build(writer.furthest(), StateName(2, made.phase), NOW)
-        builder.write(f"{names.OBJECTS}/{names.segment(1)}", made.segment)
-        for table, values in (("index", made.index), ("sites", made.sites), ("servers", made.servers)):
-            for name, column in values.items():
-                if f"{table}/{name}" != leave_out:
-                    builder.write_table(table, {name: column[:-1] if f"{table}/{name}" == shorter else column})
-        builder.write_site_names(name.encode() for name in made.site_names)
-        for path, data in made.files.items():
-            builder.write(path, data)
-        builder.change(**({"segments": 2, "contribs": 2} | made.control))
-        return builder.publish({})
 
 
 def faults(db: Database) -> list[Fault]:
@@ -169,6 +68,14 @@ def control(**fields: Any) -> Break:
     return lambda made: made.control.update(fields)
 
 
+def misnamed(made: Content) -> bytes:
+    """The segment, with another URL of the same length in its first bucket."""
+    url, (_, path, site) = parse(URLS[0]), PRINTS.of(parse(URLS[0]))
+    other = bucket.thin(site, path, NOW * 1000, 2, url.href.replace("a.example", "z.example"))
+    return other + made.segment[len(other) :]
+
+
+OTHERS = tables.bucket_oid(1, 0)  # the bucket of URLS[0]
 A, S = "http://a.example", "https://a.example"
 RULES: dict[str, tuple[Break, str, int | str | None, str]] = {
     # what is broken: how, the file, the offset (or the index row or site of a column), and what is said of it
@@ -187,6 +94,10 @@ RULES: dict[str, tuple[Break, str, int | str | None, str]] = {
     "robots_oid in contrib": (put("sites/robots_oid", S, 1 << 63), "sites/robots_oid", S, "not the oid of a bucket"),
     "queue key": (put("sites/qkey", S, qkey_of_address("127.0.0.9")), "sites/qkey", S, "not in the server table"),
     "server order": (put("servers/qkey", 1, SERVERS[0]), "servers/qkey", 8, "not in order"),
+    "site order": (put("sites/site", 0, NO_OID), "sites/site", 8, "not in order"),
+    "norm of a row": (put("index/norm", THIN, 5), "index/norm", THIN, "differs from the norm of its site"),
+    "bucket of another row": (put("index/oid", PAGE, OTHERS), "index/oid", PAGE, "no bucket with the row's footprint"),
+    "URL of a bucket": (lambda made: setattr(made, "segment", misnamed(made)), "objects/00000001", 0, "the URL in it"),
     "name": (put("sites/name", 2, 1 << 40), "sites/name", 16, "its name does not end"),
     "site of a row": (put("index/site", THIN, 5), "index/site", THIN, "not in the site table"),
     "norm of a site": (put("sites/norm", S, 5), "sites/norm", S, "not the footprint of the normalised site"),
@@ -198,17 +109,22 @@ RULES: dict[str, tuple[Break, str, int | str | None, str]] = {
     "contrib of another kind": (file(names.contrib(1), plan_file()), names.contrib(1), 0, "not a contrib block"),
     "contrib block": (file(names.contrib(1), pack_frame(FrameKind.CONTRIB, 1, b"x")), names.contrib(1), 0, "no header"),
     "journal junk": (file(names.journal(1), journal_file() + b"j"), names.journal(1), len(journal_file()), "no whole frame"),
-    "journal of plan records": (file(names.journal(1), plan_file()), names.journal(1), None, "not of 3 records"),
-    "plan": (file(names.PLAN, pack_frame(FrameKind.PLAN, 2, b"odd")), names.PLAN, None, "not of 2 records"),
-    "segment": (lambda made: setattr(made, "segment", b"x" * 500), "objects/00000001", None, "no bucket header"),
+    "journal of plan records": (file(names.journal(1), plan_file()), names.journal(1), 0, "not a frame of 3 journal records"),
+    "plan": (file(names.PLAN, pack_frame(FrameKind.PLAN, 2, b"odd")), names.PLAN, 0, "not a frame of 2 plan records"),
+    "segment": (lambda made: setattr(made, "segment", b"x" * 500), "objects/00000001", 0, "no bucket header"),
 }
 
 
-def test_sound_state_gives_no_fault(db: Database) -> None:
-    publish(db, content())
-    assert faults(db) == []
+@pytest.fixture(params=["all at once", "in small parts"])
+def parts(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A segment, and what claims its buckets, is taken in parts where it is large: here also where it is small."""
+    if request.param == "in small parts":
+        monkeypatch.setattr(claims, "CLAIMS", 1)
+        monkeypatch.setattr(claims, "PIECE_BITS", 6)
+        monkeypatch.setattr(segment_table, "BUCKETS", 2)
 
 
+@pytest.mark.usefixtures("parts")
 @pytest.mark.parametrize("rule", RULES)
 def test_broken_rule_is_named_with_file_and_offset(db: Database, rule: str) -> None:
     change, path, at, what = RULES[rule]
@@ -220,6 +136,21 @@ def test_broken_rule_is_named_with_file_and_offset(db: Database, rule: str) -> N
         at = width * (made.rows[at] if path.startswith("index/") else made.site_names.index(at))
     found = [fault for fault in faults(db) if what in fault.what]
     assert [(fault.path, fault.offset, fault.note) for fault in found] == [(state.path / path, at, False)]
+
+
+@pytest.mark.usefixtures("parts")
+def test_sound_state_gives_no_fault(db: Database) -> None:
+    publish(db, content())
+    keep_all(db)
+    assert faults(db) == []
+
+
+def test_bucket_that_two_rows_claim_is_named(db: Database) -> None:
+    made = content()
+    put("index/oid", PAGE, OTHERS)(made)
+    state = publish(db, made)
+    second = max(made.rows[PAGE], made.rows[URLS[0]])
+    assert Fault(state.path / "index/oid", second * 8, "its bucket is claimed by another row too") in faults(db)
 
 
 def test_document_that_has_two_rows_is_named(db: Database) -> None:
@@ -305,23 +236,6 @@ def test_file_in_place_of_a_state_is_noted(db: Database) -> None:
 # --- files that states share
 
 
-def keep_all(db: Database) -> State:
-    """State 3, every file of it shared with state 2."""
-    with db.writing("test") as writer:
-        parent = writer.furthest()
-        builder = writer.build(parent, StateName(3, "closed"), NOW)
-        builder.keep(path for path in parent.control.files if path != names.REPORT)
-        return builder.publish({})
-
-
-def flip(path: Path, offset: int) -> None:
-    path.chmod(0o644)
-    data = bytearray(path.read_bytes())
-    data[offset] ^= 1
-    with path.open("r+b") as file:  # in place: the states go on sharing it
-        file.write(data)
-
-
 def test_shared_file_is_read_once_in_a_walk(db: Database) -> None:
     made = content()
     first, second = publish(db, made), keep_all(db)
@@ -336,8 +250,41 @@ def test_shared_file_is_read_once_in_a_walk(db: Database) -> None:
             flip(second.path / "objects/00000001", in_body)
 
     assert list(check.walk(db, tick=damage_it_behind_the_walk)) == []
-    assert ticks == before + len(second.control.files)
+    assert ticks == before + len(second.control.files) + 1  # the segment, scanned for both
     assert [fault.path for fault in faults(db)] == [state.path / "objects/00000001" for state in (first, second)]
+
+
+def test_walk_tells_of_as_many_bytes_as_it_said(db: Database) -> None:
+    """And so scans a segment once, however many states share it."""
+    publish(db, content())
+    keep_all(db)
+    told: list[int] = []
+    assert list(check.walk(db, tick=told.append)) == []
+    assert sum(told) == check.size(db)
+
+
+def test_state_deleted_while_it_is_looked_at_is_no_fault(db: Database) -> None:
+    publish(db, content())
+    keep_all(db)
+    told: list[int] = []
+    list(check.walk(db, tick=told.append))
+    for when in range(1, len(told) + 1, 9):
+        copy = shutil.copytree(db.path, db.path.with_name(f"copy-{when}"))
+        ticks = itertools.count(1)
+
+        def delete(_bytes: int, copy: Path = copy, ticks: Iterator[int] = ticks, when: int = when) -> None:
+            if next(ticks) == when:
+                shutil.rmtree(copy / "state/000002")
+
+        assert list(check.walk(Database(copy), tick=delete)) == []
+
+
+def test_one_state_alone_is_looked_at(db: Database) -> None:
+    states = [publish(db, content()), keep_all(db)]
+    flip(states[0].path / "report.json", 1)
+    (db.path / "stranger").touch()
+    assert list(check.walk(db, only=states[1].name)) == []
+    assert [fault.path for fault in check.walk(db, only=states[0].name)] == [states[0].path / "report.json"]
 
 
 @pytest.mark.parametrize("path", ["index/weight", "sites/names", "objects/00000001"])

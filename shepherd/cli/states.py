@@ -1,0 +1,34 @@
+"""`--state` of the tools that look at any finished directory, not only at closed states."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TypeVar
+
+import click
+
+from shepherd.errors import UsageError
+
+if TYPE_CHECKING:
+    from shepherd.store.database import Database
+    from shepherd.store.names import StateName
+
+R = TypeVar("R")
+
+
+def state_name(default: str) -> Callable[[Callable[..., R]], Callable[..., R]]:
+    """--state NAME, as `state: str | None`; `default` says what is taken without it."""
+    text = f"A state such as 12, or an unfinished one such as 12.reap.  [default: {default}]"
+    return click.option("--state", metavar="NAME", help=text)
+
+
+def find(database: Database, given: str) -> StateName:
+    """The finished directory that an operator means by `12`, `12.reap` or `000012.reap`."""
+    from shepherd.store import names
+
+    number, dot, phase = given.partition(".")
+    name = names.parse_state(f"{number.zfill(6)}{dot}{phase}") or names.parse_state(given)
+    found = database.states()
+    if name is None or name not in found:
+        raise UsageError(f"no state {given}; there are {', '.join(map(str, found)) or 'none'}")
+    return name
