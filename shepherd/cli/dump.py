@@ -1,214 +1,313 @@
-"""shep-dump: show what is in the files of a database, as it stands there."""
+"""shep-dump: show what is in the files of a database, as it stands there.
+
+Here are only the command lines; dump_rows, dump_logs, dump_buckets and dump_around make the rows, dump_fields shows them.
+"""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from shepherd.cli import common
+from shepherd.cli import common, states
+from shepherd.cli.shep_list import TYPES
+from shepherd.errors import Corruption, UsageError
 
 if TYPE_CHECKING:
+    from shepherd.cli.dump_fields import Shown
     from shepherd.store.state import State
 
-STEP_ROWS = 65_536
+R = TypeVar("R")
+
+# Names of the vocabularies in shepherd.formats.tables, which is not imported before a command runs; a test compares them.
+RESULTS = ("stored", "unchanged", "redirect", "denied", "soft", "hard", "site", "connection", "resolved", "unresolved")
+WHYS = ("forced", "overdue", "new", "due", "retry", "robots")
 
 
 @click.group()
 @common.versioned
 def command() -> None:
-    """Show the index, sites, journals, buckets ... of a state, read in place and checked on the way."""
+    """Show the index, sites, journals, buckets ... of a state, read in place and checked on the way.
+
+    Rows are printed while they are read, as aligned text under a header line or, with --json, as JSON lines. Times are in UTC, in
+    JSON as numbers. Where a checksum fails, the rows before it have been shown, and the exit status is 11.
+    """
 
 
-def _shared(function: Callable[..., Iterator[dict[str, Any]]]) -> Callable[..., None]:
-    """--db, --state, --limit and --json; the function yields rows, all with the same keys."""
+# --- what the commands share ------------------------------------------------------------------------------------
 
+limited = click.option("--limit", type=click.IntRange(1), metavar="N", help="Stop after this many rows.")
+one_site = click.option("--site", metavar="HOST|URL", help="Only of this site; scheme and www. make no difference.")
+from_row = click.option("--row", "first", type=click.IntRange(0), default=0, metavar="N", help="Begin at this row.")
+with_urls = click.option("-u", "--urls", is_flag=True, help="Resolve footprints to URLs.")
+
+
+def of_a_state(function: Callable[..., Shown]) -> Callable[..., None]:
+    """--db, --state, --limit and --json; the function gets the state and gives the rows."""
+
+    @limited
+    @reads_a_state
     @wraps(function)
-    def run(db: Path, state: str | None, limit: int | None, as_json: bool, **kwargs: Any) -> None:
-        show(function(_open(db, state), **kwargs), limit, as_json)
+    def run(state: State, limit: int | None, as_json: bool, **kwargs: Any) -> None:
+        from shepherd.cli import dump_fields
 
-    decorated: Callable[..., None] = run
-    for decorate in (
-        common.standard,
-        common.jsonable,
-        click.option("--limit", type=click.IntRange(1), help="Stop after this many rows."),
-        click.option("--state", metavar="NAME", help="A state such as 12 or 000012.reap.  [default: the furthest]"),
-        common.database,
-    ):
-        decorated = decorate(decorated)
-    return decorated
+        dump_fields.show(function(state, **kwargs), limit, as_json)
+
+    return run
+
+
+def reads_a_state(function: Callable[..., R]) -> Callable[..., R]:
+    """--db, --state and --json; the function gets the state."""
+
+    @common.database
+    @states.state_name("the furthest")
+    @common.jsonable
+    @common.standard
+    @wraps(function)
+    def run(db: Path, state: str | None, **kwargs: Any) -> R:
+        opened = _open(db, state)
+        try:
+            return function(opened, **kwargs)
+        except (Corruption, FileNotFoundError):
+            if opened.path.exists():
+                raise
+            raise UsageError(f"{opened.name} was deleted while it was read: a program has gone on from it; run again") from None
+
+    return run
 
 
 def _open(db: Path, name: str | None) -> State:
-    from shepherd.errors import UsageError
-    from shepherd.store import names
+    """The state, leased until we are done if it is closed; an unfinished one belongs to the program that makes the next."""
     from shepherd.store.database import Database
 
     database = Database(db)
-    if name is None:
-        parsed = database.furthest().name
-    else:
-        given = names.parse_state(name.zfill(6) if name.isdigit() else name)
-        if given is None or given not in database.states():
-            raise UsageError(f"no state {name}; there are {', '.join(map(str, database.states()))}")
-        parsed = given
-    if parsed.closed:  # leased until we are done; an unfinished directory belongs to the program that makes the next
-        lease = database.reading("shep-dump", time.time_ns() // 1_000_000, parsed.number)
-        return click.get_current_context().with_resource(lease)
-    return database.open(parsed)
+    found = database.furthest().name if name is None else states.find(database, name)
+    if not found.closed:
+        return database.open(found)
+    lease = database.reading("shep-dump", time.time_ns() // 1_000_000, found.number)
+    return click.get_current_context().with_resource(lease)
 
 
-def show(rows: Iterator[dict[str, Any]], limit: int | None, as_json: bool) -> None:
-    """Print rows while they come: aligned text under one header line, or JSON lines."""
-    widths: list[int] = []
-    for count, row in enumerate(rows):
-        if limit is not None and count >= limit:
-            break
-        if as_json:
-            common.emit_json(row)
-            continue
-        cells = [common.escape(str(value)) for value in row.values()]
-        if not widths:
-            widths = [max(len(cell), len(key)) for cell, key in zip(cells, row, strict=True)]
-            click.echo("  ".join(key.ljust(width) for key, width in zip(row, widths, strict=True)).rstrip())
-        click.echo("  ".join(cell.ljust(width) for cell, width in zip(cells, widths, strict=True)).rstrip())
+# --- tables -----------------------------------------------------------------------------------------------------
 
 
 @command.command()
-@_shared
-def control(state: State) -> Iterator[dict[str, Any]]:
-    """The control file: what the directory is, and every file in it."""
-    from shepherd.store import names
+@one_site
+@click.option("--type", "types", multiple=True, type=click.Choice(TYPES), help="Only rows of this type; may be given again.")
+@from_row
+@with_urls
+@of_a_state
+def index(state: State, site: str | None, types: tuple[str, ...], first: int, urls: bool) -> Shown:
+    """The index, row by row, in the order of footprints.
 
-    for line in (state.path / names.CONTROL).read_text("ascii").splitlines():
-        key, _, value = line.partition(" ")
-        yield {"key": key, "value": "(secret)" if key == "key" else value}
+    \b
+    Examples:
+      shep-dump index --limit 5 -u
+      shep-dump index --site example.org --type error --json
+      shep-dump index --state 12.merged --row 1000000 --limit 3
+    """
+    from shepherd.cli import dump_rows
 
-
-@command.command()
-@click.option("-u", "--urls", is_flag=True, help="Resolve each row to its URL, from its bucket.")
-@_shared
-def index(state: State, urls: bool) -> Iterator[dict[str, Any]]:
-    """The index, row by row, in its own order."""
-    from shepherd.formats import tables
-
-    for start in range(0, state.index.rows, STEP_ROWS):
-        part = state.index.slice(start, min(start + STEP_ROWS, state.index.rows))
-        for values in zip(*(part[name].tolist() for name in part), strict=True):
-            row = dict(zip(part, values, strict=True))
-            shown = {name: _hex(row[name]) for name in ("norm", "path", "site", "oid", "digest")}
-            shown |= {"type": tables.RowType(row["type"]).name.lower(), "reason": tables.Reason(row["reason"]).name.lower()}
-            shown |= {name: row[name] for name in row if name not in shown}
-            if urls:
-                shown["url"] = state.objects.head(row["oid"]).url if row["oid"] < tables.CONTRIB_BIT else ""
-            yield shown
+    return dump_rows.index(state, site, types, first, urls)
 
 
 @command.command()
-@_shared
-def sites(state: State) -> Iterator[dict[str, Any]]:
-    """The site table, with names."""
-    from shepherd.formats import tables
+@one_site
+@from_row
+@of_a_state
+def sites(state: State, site: str | None, first: int) -> Shown:
+    """The site table, with names, in the order of footprints.
 
-    for start in range(0, state.sites.rows, STEP_ROWS):
-        stop = min(start + STEP_ROWS, state.sites.rows)
-        part = state.sites.slice(start, stop)
-        columns = [part[name].tolist() for name in part]
-        for name, *values in zip(state.site_names(start, stop), *columns, strict=True):
-            row = dict(zip(part, values, strict=True))
-            row.pop("name")
-            shown = {"name": name.decode("ascii"), "qkey": tables.show_qkey(row.pop("qkey"))}
-            yield shown | {k: _hex(v) if k in ("site", "norm", "robots_oid") else v for k, v in row.items()}
+    \b
+    Example:
+      shep-dump sites --site example.org
+    """
+    from shepherd.cli import dump_rows
 
-
-@command.command()
-@_shared
-def servers(state: State) -> Iterator[dict[str, Any]]:
-    """The server table."""
-    from shepherd.formats import tables
-
-    part = state.servers.slice(0, state.servers.rows)
-    for values in zip(*(part[name].tolist() for name in part), strict=True):
-        row = dict(zip(part, values, strict=True))
-        yield row | {"qkey": tables.show_qkey(row["qkey"])}
+    return dump_rows.sites(state, site, first)
 
 
 @command.command()
-@_shared
-def journal(state: State) -> Iterator[dict[str, Any]]:
-    """The journals: those that cork sealed, and those of harvests, as far as they check."""
-    from shepherd.formats import tables
-    from shepherd.formats.frame import FrameKind
-    from shepherd.store import harvest, logs, names
+@one_site
+@from_row
+@of_a_state
+def servers(state: State, site: str | None, first: int) -> Shown:
+    """The server table: delays, back-off, next contact.
 
-    sealed = [(state.path / names.journal(number), None) for number in state.numbered("journal")]
-    growing = [(path / names.JOURNAL, harvest.inspect(path).checkpoint.journal.length) for path in state.harvests()]
-    for path, length in [*sealed, *growing]:
-        if length != 0:
-            for part in logs.records(path, FrameKind.JOURNAL, tables.JOURNAL, length):
-                for record in part:
-                    yield _journal_row(record)
+    \b
+    Example:
+      shep-dump servers --site example.org
+    """
+    from shepherd.cli import dump_rows
+
+    return dump_rows.servers(state, site, first)
 
 
-def _journal_row(record: Any) -> dict[str, Any]:
-    from shepherd.formats import tables
-
-    shown: dict[str, Any] = {}
-    for name in tables.JOURNAL.names or ():
-        value = int(record[name])
-        if name in ("norm", "path", "site", "answered", "oid", "digest"):
-            shown[name] = _hex(value)
-        elif name == "qkey":
-            shown[name] = tables.show_qkey(value)
-        elif not name.startswith("spare"):
-            shown[name] = value
-    shown["kind"] = tables.Kind(record["kind"]).name.lower()
-    shown["result"] = tables.Result(record["result"]).name.lower()
-    shown["reason"] = tables.Reason(record["reason"]).name.lower()
-    return shown
+# --- logs -------------------------------------------------------------------------------------------------------
 
 
 @command.command()
-@_shared
-def plan(state: State) -> Iterator[dict[str, Any]]:
-    """The plan of a .reap directory, best first."""
-    from shepherd.errors import UsageError
-    from shepherd.formats import tables
-    from shepherd.store import names
+@one_site
+@click.option("--result", "results", multiple=True, type=click.Choice(RESULTS), help="Only with this result; may be given again.")
+@with_urls
+@of_a_state
+def journal(state: State, site: str | None, results: tuple[str, ...], urls: bool) -> Shown:
+    """The journals: those that cork sealed, and those of harvests, up to their newest checkpoint.
 
-    if not (state.path / names.PLAN).exists():
-        raise UsageError(f"{state.name} has no plan; only a .reap directory has one")
-    for record in state.plan():
-        row = {name: int(record[name]) for name in tables.PLAN.names or () if name != "spare"}
-        shown = {name: _hex(row[name]) for name in ("norm", "path", "site", "oid", "digest")}
-        shown |= {"qkey": tables.show_qkey(row["qkey"]), "kind": tables.Kind(row["kind"]).name.lower()}
-        yield shown | {"why": tables.Why(row["why"]).name.lower()} | {k: v for k, v in row.items() if k not in (*shown, "why")}
+    \b
+    Examples:
+      shep-dump journal -u --result connection --result hard
+      shep-dump journal --state 12.reap --site example.org --json
+    """
+    from shepherd.cli import dump_logs
+
+    return dump_logs.journal(state, site, results, urls)
 
 
 @command.command()
-@_shared
-def buckets(state: State) -> Iterator[dict[str, Any]]:
-    """Every bucket of every segment, referred to or not."""
-    for number in state.segments():
-        for oid, header in state.objects.scan(number):
-            yield {
-                "oid": _hex(oid),
-                "state": header.state,
-                "time_ms": header.time_ms,
-                "codec": header.codec.name.lower(),
-                "flags": header.flags,
-                "stored": header.body_bytes,
-                "plain": header.plain_bytes,
-                "url": state.objects.head(oid).url,
-            }
+@one_site
+@with_urls
+@of_a_state
+def contrib(state: State, site: str | None, urls: bool) -> Shown:
+    """The contributions that no merge has taken yet, with their URLs; -u adds the URL of the page that each was found on.
+
+    \b
+    Example:
+      shep-dump contrib -u --site example.org --limit 20
+    """
+    from shepherd.cli import dump_logs
+
+    return dump_logs.contributions(state, site, urls)
 
 
-def _hex(value: int) -> str:
-    return f"{value:016x}"
+@command.command()
+@one_site
+@click.option("--why", "whys", multiple=True, type=click.Choice(WHYS), help="Only planned for this reason; may be given again.")
+@with_urls
+@of_a_state
+def plan(state: State, site: str | None, whys: tuple[str, ...], urls: bool) -> Shown:
+    """The plan of a .reap directory, best first.
+
+    \b
+    Example:
+      shep-dump plan -u --why retry --limit 20
+    """
+    from shepherd.cli import dump_logs
+
+    return dump_logs.plan(state, site, whys, urls)
+
+
+@command.command()
+@of_a_state
+def checkpoints(state: State) -> Shown:
+    """The checkpoints of each harvest of a .reap directory, and whether its files still are as they say.
+
+    \b
+    Example:
+      shep-dump checkpoints --state 12.reap
+    """
+    from shepherd.cli import dump_logs
+
+    return dump_logs.checkpoints(state)
+
+
+# --- buckets ----------------------------------------------------------------------------------------------------
+
+
+@command.command()
+@one_site
+@of_a_state
+def buckets(state: State, site: str | None) -> Shown:
+    """Every bucket of every segment, whether a row points at it or not.
+
+    \b
+    Example:
+      shep-dump buckets --site example.org --json
+    """
+    from shepherd.cli import dump_buckets
+
+    return dump_buckets.buckets(state, site)
+
+
+@command.command()
+@click.argument("which", nargs=-1, required=True, metavar="OID|PLACE|FOOTPRINT|URL")
+@click.option("--body", "body", flag_value="decoded", help="Write the decoded body to stdout instead.")
+@click.option("--stored", "body", flag_value="stored", help="Write the body to stdout as it is stored.")
+@with_urls
+@reads_a_state
+def bucket(state: State, which: tuple[str, ...], body: str | None, urls: bool, as_json: bool) -> None:
+    """One bucket: its header and attributes, or its body. With -u its links are shown as URLs, where they are known.
+
+    Asked for by oid (16 hex digits), by place (SEGMENT:OFFSET, as shep-check tells it), by footprint (two times 16 hex digits: of
+    the site or normalised site, and of the path), or by URL. Exit status 4 if there is none.
+
+    \b
+    Examples:
+      shep-dump bucket https://example.org/
+      shep-dump bucket 1:86
+      shep-dump bucket https://example.org/ --body > page.html
+    """
+    from shepherd.cli import dump_buckets
+
+    dump_buckets.show(state, which, body or "", urls, as_json)
+
+
+# --- around them ------------------------------------------------------------------------------------------------
+
+
+@command.command()
+@of_a_state
+def control(state: State) -> Shown:
+    """The control file: what the directory is, and every file in it. The key is not shown.
+
+    \b
+    Example:
+      shep-dump control --state 12.reap
+    """
+    from shepherd.cli import dump_around
+
+    return dump_around.control(state)
+
+
+@command.command()
+@common.database
+@limited
+@common.jsonable
+@common.standard
+def inbox(db: Path, limit: int | None, as_json: bool) -> None:
+    """The requests in the inbox, and whether they are taken in already.
+
+    \b
+    Example:
+      shep-dump inbox --json
+    """
+    from shepherd.cli import dump_around, dump_fields
+    from shepherd.store.database import Database
+
+    dump_fields.show(dump_around.inbox(Database(db)), limit, as_json)
+
+
+@command.command()
+@common.database
+@common.timed
+@limited
+@common.jsonable
+@common.standard
+def leases(db: Path, now: int, limit: int | None, as_json: bool) -> None:
+    """Who reads which state, until when, and whether that still keeps the state from being deleted.
+
+    \b
+    Example:
+      shep-dump leases
+    """
+    from shepherd.cli import dump_around, dump_fields
+    from shepherd.store.database import Database
+
+    dump_fields.show(dump_around.leases(Database(db), now), limit, as_json)
 
 
 def main() -> None:
