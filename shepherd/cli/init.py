@@ -17,14 +17,21 @@ from shepherd.cli import common
 def command(db: Path, cf: Path, now: int) -> None:
     """Create an empty database in DIR, and cf/ with commented defaults where there is none.
 
-    DIR must be new or empty but for its README. Nothing that exists is overwritten.
+    DIR must be new or empty but for its README, on a file system that can make hard links, rename and sync directories and lock
+    files; that is tried out first. Nothing that exists is overwritten.
+
+    \b
+    Example:
+      shep-init --db /data/web --cf /etc/shepherd
     """
     import secrets
 
     from shepherd.filters import load_filter
     from shepherd.store import database
+    from shepherd.store.probe import probe
 
     database.refuse_foreign(db)
+    probe(db)
     _write_defaults(cf)
     filters = load_filter(cf / "filter")
     state = database.create(db, secrets.token_bytes(16), now, filters.version)

@@ -29,6 +29,8 @@ from shepherd.store import fsio, locks, names
 from shepherd.store.inbox import Inbox
 from shepherd.store.lease import Lease, Leases
 from shepherd.store.names import StateName
+from shepherd.store.probe import PREFIX as PROBES
+from shepherd.store.probe import probe
 from shepherd.store.state import Builder, Parent, State
 
 READ_LEASE_S = 86_400  # of a program that reads; it gives the lease back when it ends
@@ -242,7 +244,7 @@ def create(path: Path, key: bytes, now: int, filter_version: int) -> State:
     """A new database with one empty closed state, number 1. The state directory's rename comes last: half made is not made."""
     building = path / f".{names.STATES}.tmp"
     refuse_foreign(path)
-    _probe(path)
+    probe(path)
     if building.exists():
         fsio.remove_tree(building)
     for directory in (names.INBOX, names.LEASES, names.LOGS):
@@ -264,38 +266,13 @@ def refuse_foreign(path: Path) -> None:
     """A new database needs a place with nothing but a README, its own configuration, or what a killed init left behind."""
     if not path.exists():
         return
+    if (path / names.STATES).exists():
+        raise UsageError(f"{path}: a database is there already; use it, or give --db another directory")
     for entry in sorted(os.listdir(path)):
-        ours = entry in (names.INBOX, names.LEASES, names.LOGS) and not os.listdir(path / entry)
+        ours = entry in (names.INBOX, names.LEASES, names.LOGS) and (path / entry).is_dir() and not os.listdir(path / entry)
         if (
             not ours
             and entry not in ("README.md", ".gitignore", names.OWN_CF, f".{names.STATES}.tmp")
-            and not entry.startswith(".probe-")
+            and not entry.startswith(PROBES)
         ):
             raise UsageError(f"{path}: not empty ({entry} is there); give --db an empty or new directory")
-
-
-def _probe(path: Path) -> None:
-    """A file system that cannot link, rename directories, sync directories and lock is no place for a database."""
-    try:
-        for directory in reversed([path, *path.absolute().parents]):
-            if not directory.exists():
-                fsio.make_directory(directory)
-        for old in path.glob(".probe-*"):
-            fsio.remove_tree(old)
-        trial = path / f".probe-{os.getpid()}"
-        fsio.make_directory(trial)
-        fsio.write_file(trial / "a", b"a")
-        fsio.link(trial / "a", trial / "b")
-        fsio.make_directory(trial / "d.tmp")
-        fsio.rename(trial / "d.tmp", trial / "d")
-        locks.lock(trial / names.LOCK, "probe").release()
-        fsio.remove_tree(trial)
-    except NoSpace:
-        raise
-    except Exception as error:
-        cause = error.__cause__
-        if isinstance(cause, OSError) and cause.errno in (errno.EACCES, errno.EPERM):
-            raise UsageError(f"{path}: this user may not write there; give --db another place, or change its owner") from error
-        raise UsageError(
-            f"{path}: this file system will not do ({error}); Shepherd needs hard links, renames, syncs and locks"
-        ) from error

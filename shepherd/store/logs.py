@@ -57,9 +57,14 @@ def read_frames(path: Path, length: int | None = None) -> Iterator[Frame]:
 def records(path: Path, kind: FrameKind, dtype: np.dtype[np.void], length: int | None = None) -> Iterator[Records]:
     """The fixed-width records of each frame of a log, or of its first `length` bytes."""
     for one in read_frames(path, length):
-        if one.kind != kind or len(one.payload) != one.records * dtype.itemsize:
-            raise Corruption(f"{path} at {one.offset}: not a frame of {one.records} {kind.name.lower()} records")
-        yield np.frombuffer(one.payload, dtype)
+        yield records_of(one, kind, dtype, path)
+
+
+def records_of(one: Frame, kind: FrameKind, dtype: np.dtype[np.void], path: Path) -> Records:
+    """The fixed-width records of one frame."""
+    if one.kind != kind or len(one.payload) != one.records * dtype.itemsize:
+        raise Corruption(f"{path} at {one.offset}: not a frame of {one.records} {kind.name.lower()} records")
+    return np.frombuffer(one.payload, dtype)
 
 
 def blocks(path: Path, with_texts: bool = True, length: int | None = None) -> Iterator[Block]:

@@ -92,7 +92,7 @@ def read_log(data: bytes) -> object:
 
 
 def read_records(kind: FrameKind, dtype: np.dtype[np.void]) -> Callable[[bytes], object]:
-    return lambda data: [rows.tolist() for rows in logs.records_of(frame.frames(data), kind, dtype)]
+    return lambda data: [logs.records_of(one, kind, dtype, Path("log")).tolist() for one in frame.frames(data)]
 
 
 def resealed_frame(data: bytes) -> bytes:

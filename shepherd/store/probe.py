@@ -1,0 +1,77 @@
+"""Whether a file system can carry a database, tried out before one is made: some network and USB file systems cannot."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from shepherd.errors import IoFailed, Locked, NoSpace, ShepherdError, UsageError
+from shepherd.store import fsio, locks, names
+
+PREFIX = ".probe-"  # of the directory that it is tried in; one that a killed program left goes with the next probe
+
+
+def probe(path: Path) -> None:
+    """Make `path` if it is not there, and try all that the store will ask of it. UsageError says what does not work."""
+    _make(path)
+    trial = path / f"{PREFIX}{os.getpid()}"
+    try:
+        for what, act in _abilities(trial):
+            try:
+                act()
+            except NoSpace:
+                raise
+            except (ShepherdError, OSError) as error:
+                raise UsageError(
+                    f"{path}: this file system will not do: it cannot {what} ({_reason(error)}); "
+                    "give --db a directory on a local one, such as ext4 or xfs"
+                ) from error
+    finally:
+        with contextlib.suppress(ShepherdError, OSError):
+            fsio.remove_tree(trial)
+
+
+def _make(path: Path) -> None:
+    """The directory and all above it, without what an earlier probe left in it."""
+    try:
+        for directory in reversed([path, *path.absolute().parents]):
+            if not directory.exists():
+                fsio.make_directory(directory)
+        for old in path.glob(f"{PREFIX}*"):
+            fsio.remove_tree(old)
+    except (IoFailed, OSError) as error:
+        raise UsageError(f"{path}: cannot be made or written ({_reason(error)}); give --db a directory of your own") from error
+
+
+def _abilities(trial: Path) -> Iterator[tuple[str, Callable[[], object]]]:
+    yield "make and sync directories", lambda: fsio.make_directory(trial)
+    yield "write and sync files", lambda: fsio.write_file(trial / "a", b"a")
+    yield "make hard links", lambda: fsio.link(trial / "a", trial / "b")
+    yield "rename directories", lambda: _rename(trial)
+    yield "lock files", lambda: _lock(trial)
+
+
+def _rename(trial: Path) -> None:
+    fsio.make_directory(trial / "d.tmp")
+    fsio.write_file(trial / "d.tmp" / "a", b"a")
+    fsio.rename(trial / "d.tmp", trial / "d")
+    if not (trial / "d" / "a").exists():
+        raise IoFailed("its files did not come along")
+
+
+def _lock(trial: Path) -> None:
+    held = locks.lock(trial / names.LOCK, "probe")
+    try:
+        locks.lock(trial / names.LOCK, "probe").release()
+    except Locked:
+        return
+    finally:
+        held.release()
+    raise IoFailed("two programs got the same lock")
+
+
+def _reason(error: BaseException) -> str:
+    cause = error if isinstance(error, OSError) else error.__cause__
+    return (cause.strerror if isinstance(cause, OSError) else None) or str(error)
