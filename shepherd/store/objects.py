@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -70,6 +71,7 @@ class Objects:
     def __init__(self, directory: Path, name_of: Callable[[int], str] = names.segment, keep_open: int = 64) -> None:
         self._directory, self._name_of, self._keep_open = directory, name_of, keep_open
         self._fds: OrderedDict[int, int] = OrderedDict()
+        weakref.finalize(self, _close_all, self._fds)  # a state that is let go lets go of its segments
 
     def get(self, oid: int, size: int = 0) -> Bucket:
         """A whole bucket; `size` (from the index) saves a second read."""
@@ -108,8 +110,7 @@ class Objects:
             offset += header.length
 
     def close(self) -> None:
-        while self._fds:
-            os.close(self._fds.popitem()[1])
+        _close_all(self._fds)
 
     def _read(self, oid: int, length: int) -> bytes:
         if oid >= CONTRIB_BIT:
@@ -136,3 +137,8 @@ class Objects:
         while len(self._fds) > self._keep_open:
             os.close(self._fds.popitem(last=False)[1])
         return fd
+
+
+def _close_all(fds: OrderedDict[int, int]) -> None:
+    while fds:
+        os.close(fds.popitem()[1])

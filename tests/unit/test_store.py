@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import numpy as np
@@ -132,6 +133,19 @@ def test_scan_and_get_find_large_buckets(tmp_path: Path) -> None:
     assert [oid for oid, _ in objects.scan(1)] == oids
     assert objects.get(oids[1]).body() == body
     assert objects.head(oids[3]).url == "u" * 9000
+
+
+def test_reader_that_is_let_go_keeps_no_segment_open(tmp_path: Path) -> None:
+    writer = SegmentWriter(tmp_path, names.segment, 1, 1 << 20)
+    oid = writer.append(thin(1))
+    writer.sync()
+    writer.close()
+    before = sorted(os.listdir("/proc/self/fd"))
+    objects = Objects(tmp_path)
+    objects.get(oid)
+    assert sorted(os.listdir("/proc/self/fd")) != before
+    del objects
+    assert sorted(os.listdir("/proc/self/fd")) == before
 
 
 # --- harvest
