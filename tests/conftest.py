@@ -1,4 +1,4 @@
-"""What all tests share: deterministic hypothesis, the public suites, and an account of every skipped test.
+"""What all tests share: deterministic hypothesis, the public suites, and an account of every skipped test and every sweep.
 
 bin/test sets SHEPHERD_TEST_STRICT (a skip is a failure) and SHEPHERD_TEST_CRASH (the full crash sweeps).
 """
@@ -56,7 +56,18 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
 
+def _scores(reporter: pytest.TerminalReporter) -> list[str]:
+    """What sweeps have recorded of themselves, in this process or in those of xdist."""
+    reports = [*reporter.stats.get("passed", []), *reporter.stats.get("failed", [])]
+    properties = [pair for report in reports if report.when == "call" for pair in report.user_properties]
+    return sorted(str(value) for name, value in properties if name == "score")
+
+
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    if scores := _scores(terminalreporter):
+        terminalreporter.section("sweeps: points / violations / vacuous")
+        for score in scores:
+            terminalreporter.line(score)
     skips = _skips(config)
     if not skips:
         return

@@ -117,7 +117,7 @@ def _take_segments(
     return Moved(np.concatenate(old), np.concatenate(new))
 
 
-def _copy_buckets(data: salvage.Mapped, found: Array, sound: Array, writer: SegmentWriter) -> Array:
+def _copy_buckets(data: salvage.Bytes, found: Array, sound: Array, writer: SegmentWriter) -> Array:
     """The facts of the copies; of a bucket whose body is damaged only the URL is left."""
     copies = found.copy()
     for n, (oid, size, whole) in enumerate(zip(found["oid"].tolist(), found["size"].tolist(), sound.tolist(), strict=True)):

@@ -7,12 +7,11 @@ States share most of their files: in one walk each is read once, and each segmen
 
 from __future__ import annotations
 
-import contextlib
 import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from shepherd.errors import Corruption, OldFormat, RecoveryNeeded, UsageError
+from shepherd.errors import Corruption, OldFormat, ShepherdError, UsageError
 from shepherd.store import check_files, names
 from shepherd.store.check_files import Sound, Tick
 from shepherd.store.claims import walk_claims
@@ -49,8 +48,12 @@ def walk(database: Database, quick: bool = False, tick: Tick = lambda n: None, o
 
 def _refuse_old(database: Database) -> None:
     """Of an old format nothing can be said; single old states that readers still lease are only mentioned."""
-    with contextlib.suppress(Corruption, RecoveryNeeded, OSError):
+    try:
         database.furthest()
+    except OldFormat:
+        raise
+    except (ShepherdError, OSError):
+        return  # the walk tells
 
 
 def walk_state(path: Path, quick: bool = False, tick: Tick = lambda n: None) -> Iterator[Fault]:

@@ -1,6 +1,6 @@
 """Columns: raw arrays in files, with a block table that is verified as blocks are touched (docs/formats.md).
 
-Invariant: no byte of a column reaches a caller before the block it stands in has been checked.
+Invariant: no byte of a column reaches a caller before the block it stands in has been brought into memory and checked.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from shepherd.formats.check import BLOCK, Bytes, check64, raw
 from shepherd.formats.control import FileEntry
 from shepherd.formats.tables import I64, Array, Columns
 from shepherd.store import fsio, names
+from shepherd.store.mapped import Mapped
 
 
 class Column:
@@ -25,11 +26,13 @@ class Column:
         self.dtype = np.dtype(dtype)
         if entry.length % self.dtype.itemsize:
             raise Corruption(f"{path}: {entry.length} bytes is no whole number of rows")
-        self._bytes = _mapped(path, entry.length)
+        self._file = _mapped(path, entry.length)
+        self._bytes = np.frombuffer(self._file.view, np.uint8)
         blocks = -(-entry.length // BLOCK)
-        self._checks = _mapped(path.with_name(path.name + names.CHECK), blocks * 8).view("<u8")
-        if check64(raw(self._checks)) != entry.check:
-            raise Corruption(f"{path}{names.CHECK}: the block table is damaged")
+        table = _mapped(path.with_name(path.name + names.CHECK), blocks * 8)
+        if check64(table.touch(0, table.length)) != entry.check:
+            raise Corruption(f"{table.path}: the block table is damaged")
+        self._checks = np.frombuffer(table.view, "<u8")
         self._verified = np.zeros(blocks, bool)
         self._values: Array = self._bytes.view(self.dtype)
 
@@ -74,17 +77,17 @@ class Column:
             self._verified[block] = True
 
     def _sound(self, block: int) -> bool:
-        return check64(raw(self._bytes[block * BLOCK : (block + 1) * BLOCK])) == int(self._checks[block])
+        return check64(self._file.touch(block * BLOCK, (block + 1) * BLOCK)) == int(self._checks[block])
 
 
-def _mapped(path: Path, length: int) -> Array:
+def _mapped(path: Path, length: int) -> Mapped:
     try:
-        size = path.stat().st_size
+        file = Mapped(path)
     except FileNotFoundError:
         raise Corruption(f"{path}: the file is missing; shep-check lists all damage") from None
-    if size != length:
-        raise Corruption(f"{path}: {size} bytes instead of {length}; shep-check lists all damage")
-    return np.memmap(path, np.uint8, "r") if length else np.zeros(0, np.uint8)
+    if file.length != length:
+        raise Corruption(f"{path}: {file.length} bytes instead of {length}; shep-check lists all damage")
+    return file
 
 
 class Table:

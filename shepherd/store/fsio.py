@@ -83,6 +83,38 @@ def typed(path: Path) -> Iterator[None]:
         raise IoFailed(f"{path}: {error.strerror}; the last state is intact, look at the disk before going on") from error
 
 
+# --- reading ----------------------------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def reading(path: Path) -> Iterator[None]:
+    """OSError becomes IoFailed that names the file. A missing file is no failure of the disk: the caller knows what it means."""
+    try:
+        yield
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise IoFailed(f"{path}: it cannot be read ({error.strerror}); look at the disk before going on") from error
+
+
+def open_to_read(path: Path) -> int:
+    """A descriptor for `read_at`."""
+    with reading(path):
+        return os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+
+
+def read_at(path: Path, fd: int, length: int, offset: int) -> bytes:
+    """Some bytes of an open file; fewer at its end. A sector that fails is an error; in a mapping it kills the process."""
+    with reading(path):
+        return os.pread(fd, length, offset)
+
+
+def read_file(path: Path) -> bytes:
+    """A whole small file."""
+    with reading(path):
+        return path.read_bytes()
+
+
 # --- files ------------------------------------------------------------------------------------------------------
 
 

@@ -47,7 +47,7 @@ def inspect(path: Path, sound: Mapping[str, int] | None = None) -> Found:
     found, damage, end = Found(_EMPTY, 0, False), "", 0
     if not log.exists():
         return found
-    data = logs.mapped(log)
+    data = fsio.read_file(log)
     for one in frame.frames(data):
         end = one.end
         point = unpack_checkpoint(one.payload)
@@ -71,9 +71,9 @@ def _broken(path: Path, point: Checkpoint, sound: Mapping[str, int]) -> str:
     return ""
 
 
-def _frame_behind(data: memoryview, end: int) -> bool:
+def _frame_behind(data: bytes, end: int) -> bool:
     """Whether a whole frame stands behind the place where none begins: a torn append leaves nothing behind it."""
-    rest = bytes(data[end:])
+    rest = data[end:]
     at = rest.find(frame.MAGIC, 1)
     while at > 0:
         if frame.read_frame(rest, at) is not None:

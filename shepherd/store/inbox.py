@@ -22,7 +22,7 @@ class Item:
 
     def lines(self) -> list[tuple[int, str]]:
         """Line number and text of each line that is not blank."""
-        text = self.path.read_bytes().decode("utf-8", "replace")
+        text = fsio.read_file(self.path).decode("utf-8", "replace")
         return [(number, line) for number, line in enumerate(text.split("\n"), 1) if line.strip()]
 
 

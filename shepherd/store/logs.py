@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-import mmap
+import os
 from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
+from typing import Final
 
 import numpy as np
 
@@ -13,9 +16,13 @@ from shepherd.formats import contrib, frame
 from shepherd.formats.check import Bytes, check64, raw
 from shepherd.formats.checkpoint import TAIL, Mark
 from shepherd.formats.contrib import Block
+from shepherd.formats.control import FileEntry
 from shepherd.formats.frame import Frame, FrameKind
 from shepherd.formats.tables import Records
 from shepherd.store import fsio
+from shepherd.store.mapped import Mapped
+
+READ_BYTES: Final = 1 << 22
 
 
 class LogWriter:
@@ -32,26 +39,53 @@ class LogWriter:
             self.append(kind, len(records), raw(records))
 
 
-def mapped(path: Path) -> memoryview:
-    """The bytes of a file, mapped."""
+@contextmanager
+def _opened(path: Path) -> Iterator[int]:
     try:
-        with path.open("rb") as file:
-            if not path.stat().st_size:
-                return memoryview(b"")
-            return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+        fd = fsio.open_to_read(path)
     except FileNotFoundError:
         raise Corruption(f"{path}: the file is missing") from None
+    try:
+        yield fd
+    finally:
+        os.close(fd)
+
+
+def entry_of(path: Path) -> FileEntry:
+    """Length and checksum of a whole file."""
+    data = mapped(path)
+    return FileEntry(len(data), check64(data))
+
+
+def mapped(path: Path) -> memoryview:
+    """All bytes of a file, mapped and in memory: for what is not too large and is used at once."""
+    try:
+        file = Mapped(path)
+    except FileNotFoundError:
+        raise Corruption(f"{path}: the file is missing") from None
+    return file.touch(0, file.length)
 
 
 def read_frames(path: Path, length: int | None = None) -> Iterator[Frame]:
     """Every frame of a sealed log, or of the first `length` bytes of a growing one; what is not a frame is Corruption."""
-    data = mapped(path)[:length]
-    end = 0
-    for one in frame.frames(data):
-        end = one.end
-        yield one
-    if end != len(data):
-        raise Corruption(f"{path} at {end}: no whole frame begins here")
+    with _opened(path) as fd:
+        size, end = os.fstat(fd).st_size if length is None else length, 0
+        while end < size:
+            start = end
+            for one in frame.frames(_window(path, fd, start, size)):
+                end = start + one.end
+                yield replace(one, offset=start + one.offset, end=end)
+            if end == start:
+                raise Corruption(f"{path} at {end}: no whole frame begins here")
+
+
+def _window(path: Path, fd: int, start: int, size: int) -> bytes:
+    """Bytes from `start` on, with the whole of the frame that begins there."""
+    data = fsio.read_at(path, fd, min(READ_BYTES, size - start), start)
+    if len(data) < frame.HEADER.size:
+        return data
+    whole = frame.HEADER.size + int(frame.HEADER.unpack_from(data)[1])
+    return data if whole <= len(data) else fsio.read_at(path, fd, min(whole, size - start), start)
 
 
 def records(path: Path, kind: FrameKind, dtype: np.dtype[np.void], length: int | None = None) -> Iterator[Records]:
@@ -87,7 +121,7 @@ def read_records(path: Path, kind: FrameKind, dtype: np.dtype[np.void]) -> Recor
 def mark(path: Path, length: int) -> Mark | None:
     """The mark of a file's first `length` bytes, or None where it is shorter than that."""
     try:
-        with path.open("rb") as file:
+        with fsio.reading(path), path.open("rb") as file:
             file.seek(max(0, length - TAIL))
             tail = file.read(min(length, TAIL))
     except FileNotFoundError:

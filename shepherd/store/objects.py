@@ -99,7 +99,7 @@ class Objects:
         while offset < size:
             at = offset - start
             if at + bucket.HEADER_BYTES > len(window):
-                window, start, at = os.pread(fd, SCAN_BYTES, offset), offset, 0
+                window, start, at = fsio.read_at(path, fd, SCAN_BYTES, offset), offset, 0
             try:
                 header = bucket.parse_header(window, at)
             except Corruption as error:
@@ -116,7 +116,7 @@ class Objects:
         if oid >= CONTRIB_BIT:
             raise Corruption(f"oid {oid:016x} is not that of a bucket")
         segment, offset = split_oid(oid)
-        return os.pread(self._fd(segment), length, offset)
+        return fsio.read_at(self._path(segment), self._fd(segment), length, offset)
 
     def _placed(self, oid: int, error: Corruption) -> Corruption:
         """What `bucket` says of the bytes it was given, said of the file they are from."""
@@ -130,7 +130,7 @@ class Objects:
         fd = self._fds.pop(segment, -1)
         if fd < 0:
             try:
-                fd = os.open(self._path(segment), os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+                fd = fsio.open_to_read(self._path(segment))
             except FileNotFoundError:
                 raise Corruption(f"{self._path(segment)}: the segment is missing; shep-check lists all damage") from None
         self._fds[segment] = fd

@@ -21,8 +21,9 @@ from shepherd.formats.control import Control, FileEntry, parse_control
 from shepherd.formats.frame import Frame
 from shepherd.formats.tables import Array, Bools
 from shepherd.store import names
+from shepherd.store.mapped import Mapped
 
-Mapped: TypeAlias = mmap.mmap | bytes
+Bytes: TypeAlias = mmap.mmap | bytes
 
 
 class LooseColumn:
@@ -145,13 +146,14 @@ def any_control(directories: list[Path], wanted: Callable[[Control], bool] = lam
     return None
 
 
-def map_file(path: Path) -> Mapped | None:
+def map_file(path: Path) -> Bytes | None:
     """A file's bytes, mapped; None where it is missing."""
     try:
-        with path.open("rb") as file:
-            return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if os.fstat(file.fileno()).st_size else b""
-    except OSError:
+        file = Mapped(path)
+    except FileNotFoundError:
         return None
+    file.touch(0, file.length)
+    return file.bytes
 
 
 def _map(path: Path) -> Array:

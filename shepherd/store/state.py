@@ -49,7 +49,7 @@ class State:
             raise Corruption(f"{path}: not the name of a state")
         self.path, self.name = path, name
         try:
-            data = (path / names.CONTROL).read_bytes()
+            data = fsio.read_file(path / names.CONTROL)
         except FileNotFoundError:
             raise Corruption(f"{path / names.CONTROL}: the file is missing; shep-check lists all damage") from None
         self.control: Control = parse_control(data, str(path / names.CONTROL), version)
@@ -122,7 +122,7 @@ class State:
         return sorted(p for p in directory.iterdir() if names.is_harvest(p.name)) if directory.is_dir() else []
 
     def report(self) -> dict[str, Any]:
-        found: dict[str, Any] = json.loads((self.path / names.REPORT).read_bytes())
+        found: dict[str, Any] = json.loads(fsio.read_file(self.path / names.REPORT))
         return found
 
 
@@ -245,8 +245,7 @@ class Builder:
         self.control = dataclasses.replace(self.control, **fields)
 
     def _enter(self, path: str) -> None:
-        data = logs.mapped(self.path / path)
-        self._files[path] = FileEntry(len(data), check64(data))
+        self._files[path] = logs.entry_of(self.path / path)
 
     # --- the commit
 

@@ -1,12 +1,18 @@
-"""A database that stands right before each batch phase, made once for all tests of a file."""
+"""A database that stands right before each batch phase, made once for all tests of a file; and the account of a sweep."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
 from tests.crash.farm import NOW, Farm, farm
+from tests.crash.tally import Tally
+
+
+@pytest.fixture
+def tally(request: pytest.FixtureRequest, record_property: Callable[[str, object], None]) -> Tally:
+    return Tally(record_property, request.node.name)
 
 
 @pytest.fixture(scope="module")

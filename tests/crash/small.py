@@ -1,0 +1,219 @@
+"""A small database and the steps that make it, without a network: what the crash tests disturb.
+
+A step is a function of the database's directory, and the same steps give the same bytes. `python -m tests.crash.small STEP` runs
+one as a process of its own, on SHEPHERD_DB, and prints what it has acknowledged, a line each.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from pathlib import Path
+
+import click
+import numpy as np
+
+from shepherd.batch import cork, merge, plan, record, select
+from shepherd.batch.requests import Requests, as_block
+from shepherd.cli import common
+from shepherd.config import Config
+from shepherd.formats import bucket, contrib
+from shepherd.formats.tables import JOURNAL, NO_OID, JournalFlag, Records, Result
+from shepherd.store import database, fsio, lookup, names
+from shepherd.store.database import Database, Writer
+from shepherd.store.harvest import Harvest, read_journal
+from shepherd.store.lease import Lease
+from shepherd.store.state import State
+from shepherd.urls import Footprints, parse, qkey_of_address
+
+KEY = bytes(range(16))
+NOW = 1_790_000_000
+ITEM = "1790000000000-here-1-{}"  # predictable: no clock, no pid
+SEEDS = ("http://a.example/", "http://a.example/one", "http://b.example/two")
+MORE = ("http://a.example/three", "https://c.example/")
+LINKED = "http://a.example/linked/{}"
+BATCH = 2  # documents between two checkpoints
+SEGMENT_BYTES = 700  # so that segments roll
+
+Say = Callable[[str], object]
+Step = Callable[[Path, Say], object]
+Drive = Callable[[Writer, Config, int, Callable[[int], object]], State]
+
+
+def config(db: Path) -> Config:
+    """Its configuration stands beside the database, so that a copy of the one is not a copy of the other."""
+    return Config(directory=cf_of(db))
+
+
+def cf_of(db: Path) -> Path:
+    return db.parent / "cf"
+
+
+# --- the steps --------------------------------------------------------------------------------------------------
+
+
+def begin(db: Path, _say: Say = print) -> None:
+    cf_of(db).mkdir(parents=True, exist_ok=True)
+    (cf_of(db) / "filter").touch()
+    (cf_of(db) / "shepherd.toml").touch()
+    database.create(db, KEY, NOW, 0)
+
+
+def phase(drive: Drive) -> Step:
+    def run(db: Path, say: Say) -> None:
+        with Database(db).writing("a test") as writer:
+            say(str(drive(writer, config(db), NOW, lambda _rows: None).name))
+
+    return run
+
+
+def dropping(number: int, urls: tuple[str, ...]) -> Step:
+    def run(db: Path, say: Say) -> None:
+        requests = ({"op": "insert", "url": url, "weight": 40_000} for url in urls)
+        say(str(Database(db).inbox.drop(ITEM.format(number), requests).name))
+
+    return run
+
+
+def harvesting(checkpoints: int, end: bool = False) -> Step:
+    """Gather what is planned, with a checkpoint after every few documents; `say` is told how many are durable."""
+
+    def run(db: Path, say: Say) -> None:
+        state = Database(db).furthest()
+        path = harvest_path(state)
+        if not path.parent.exists():
+            fsio.make_directory(path.parent)
+        one = Harvest(path, SEGMENT_BYTES)
+        try:
+            done = len(one.journalled())
+            for number in range(done, done + checkpoints * BATCH):
+                gather(one, state, number)
+                if (number + 1) % BATCH == 0:
+                    one.checkpoint(NOW * 1000 + number)
+                    say(str(number + 1))
+            if end:
+                one.end(NOW * 1000 + 999)
+                say("end")
+        finally:
+            one.close()
+
+    return run
+
+
+def leasing(db: Path, say: Say) -> None:
+    found = Database(db)
+    with found.leases.locked():
+        found.leases.write(Lease(ITEM.format(7), found.closed().number, "a test", "reading", 1, NOW + 60))
+        say("lease")
+
+
+def pruning(db: Path, say: Say) -> None:
+    with Database(db).writing("a test") as writer:
+        say(f"pruned {writer.prune(3, NOW + 120)}")
+
+
+STEPS: dict[str, Step] = {
+    "begin": begin,
+    "drop": dropping(1, SEEDS),
+    "merge": phase(merge.run),
+    "select": phase(select.run),
+    "record": phase(record.run),
+    "plan": phase(plan.run),
+    "harvest": harvesting(2),
+    "harvest on": harvesting(1, end=True),
+    "cork": phase(cork.run),
+    "drop more": dropping(2, MORE),
+    "merge more": phase(merge.run),
+    "select more": phase(select.run),
+    "record more": phase(record.run),
+    "lease": leasing,
+    "prune": pruning,
+}
+
+
+def grow(db: Path, until: str = "", say: Say = lambda line: None) -> None:
+    """Take the steps before `until`, or all of them."""
+    for name, step in STEPS.items():
+        if name == until:
+            return
+        step(db, say)
+
+
+# --- documents --------------------------------------------------------------------------------------------------
+
+
+def harvest_path(state: State) -> Path:
+    return state.path / names.HARVESTS / "reap"
+
+
+def gather(one: Harvest, state: State, number: int) -> None:
+    """The number-th document of the harvest: the planned rows in turn, again and again."""
+    planned, prints = state.plan(), Footprints(state.control.key)
+    row = planned[number % len(planned)]
+    data = document(state, row, number)
+    oid = one.store(data)
+    one.journal(_record(row, oid, number % len(planned), number, data).tobytes())
+    linked = [parse(LINKED.format(number))]
+    block = as_block(Requests([], linked, [30_000], [0], []), prints, 0)
+    one.contribute(1, contrib.encode(block))
+
+
+def document(state: State, row: Records, number: int) -> bytes:
+    body = f"<title>{number}</title>".encode()
+    attributes = [("U", _url(state, row).encode()), ("D", hashlib.sha256(body).digest())]
+    return bucket.pack(
+        site=int(row["site"]), path=int(row["path"]), time_ms=NOW * 1000 + number, state=3, attributes=attributes, body=body
+    )
+
+
+def _url(state: State, row: Records) -> str:
+    """The text of a planned row; a robots file that was never gathered has no bucket yet."""
+    if row["oid"] != NO_OID:
+        return state.objects.head(int(row["oid"])).url
+    site = lookup.site_row(state, int(row["site"]))
+    assert site is not None
+    return f"{state.site_name(site)}/robots.txt"
+
+
+def _record(row: Records, oid: int, plan_row: int, number: int, data: bytes) -> Records:
+    made = np.zeros(1, JOURNAL)
+    for name in ("norm", "path", "site"):
+        made[name] = row[name]
+    digest = hashlib.sha256(bucket.parse(data).body()).digest()
+    made["answered"], made["qkey"], made["oid"] = row["site"], qkey_of_address("127.0.0.7"), oid
+    made["digest"] = int.from_bytes(digest[:8], "little")
+    made["start_ms"] = made["end_ms"] = NOW * 1000 + number
+    made["plan_row"], made["stored_bytes"] = plan_row, len(data)
+    made["status"], made["flags"] = 200, JournalFlag.CONTACTED
+    made["kind"], made["result"] = row["kind"], Result.STORED
+    return made
+
+
+def documents(db: Path) -> list[bytes]:
+    """The buckets of a harvest that was rolled back or has ended, in the order of its journal."""
+    path = harvest_path(Database(db).furthest())
+    if not path.exists():
+        return []
+    return [_bucket(path, int(record["oid"])) for record in read_journal(path) if record["oid"] != NO_OID]
+
+
+def _bucket(path: Path, oid: int) -> bytes:
+    segment, offset = oid >> 32, oid & 0xFFFFFFFF
+    data = (path / names.local_segment(segment)).read_bytes()
+    return data[offset : offset + bucket.parse_header(data, offset).length]
+
+
+@click.command()
+@click.argument("step", type=click.Choice(list(STEPS)))
+@common.database
+@common.standard
+def command(step: str, db: Path) -> None:
+    STEPS[step](db, lambda line: click.echo(line))
+
+
+def main() -> None:
+    common.run(command)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,94 @@
+"""Sectors that cannot be read: a sentence that names the file and exit status 13, never a killed process.
+
+The disk is a loop device whose image is cut off: reading what lay beyond gives real errors. Whoever meets one in a mapping dies.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import random
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from shepherd.errors import IoFailed
+from shepherd.store import logs
+from shepherd.store.columns import Column, ColumnWriter
+from tests.crash import disks, small
+from tests.crash.nursery import nursery
+from tests.crash.tally import Tally
+
+FIBMAP = 1
+BLOCK_BYTES = 4096
+SAMPLE = 6
+
+
+def place(path: Path, block: int = 0) -> int:
+    """Where a block of a file stands on its disk, in bytes."""
+    fd = os.open(path, os.O_RDONLY)
+    try:
+        [found] = struct.unpack("I", fcntl.ioctl(fd, FIBMAP, struct.pack("I", block)))
+    finally:
+        os.close(fd)
+    return int(found) * BLOCK_BYTES
+
+
+@contextlib.contextmanager
+def cut_off(disk: disks.Disk, at: int) -> Iterator[None]:
+    """The disk, to be read only, without what stands behind this place."""
+    disk.umount()
+    with disk.image.open("r+b") as file:
+        file.seek(at)
+        rest = file.read()
+        disk.mount("ro")
+        file.truncate(at)
+        try:
+            yield
+        finally:
+            disk.umount()
+            file.seek(at)
+            file.write(rest)
+            file.flush()
+            disk.mount()
+
+
+def test_column_with_a_failing_sector_is_an_error_where_it_fails() -> None:
+    with disks.loop("ext4") as disk:
+        path = disk.path / "column"
+        writer = ColumnWriter(path, "<u8")
+        writer.append(np.arange(1 << 20, dtype="<u8"))
+        entry = writer.finish()
+        disks.run("sync", "--file-system", str(disk.path))
+        with cut_off(disk, place(path, 3 << 8)):  # in the fourth MiB
+            column = Column(path, "<u8", entry)
+            assert column[0:1000].sum() == 499_500
+            with pytest.raises(IoFailed, match="column: it cannot be read"):
+                column[0 : len(column)]
+            with pytest.raises(IoFailed, match="column: it cannot be read"):
+                logs.entry_of(path)
+            del column  # or the disk stays busy
+
+
+@pytest.mark.parametrize("program", [("shep-check",), ("shep", "list")])
+def test_reader_that_meets_a_failing_sector_says_so(
+    tmp_path: Path, program: tuple[str, ...], crash_sweep: bool, tally: Tally
+) -> None:
+    met = 0
+    with disks.loop("ext4") as disk, nursery(tmp_path) as children:
+        db = disk.path / "db"
+        small.grow(db)
+        disks.run("sync", "--file-system", str(disk.path))
+        files = sorted((place(file), file) for file in db.rglob("*") if file.is_file() and file.stat().st_size)
+        for at, file in files if crash_sweep else random.Random(7).sample(files, SAMPLE):
+            with cut_off(disk, at):
+                ended = children.run(*program, SHEPHERD_DB=str(db), SHEPHERD_CF=str(small.cf_of(db)))
+            good = ended.status == 0 or (ended.status == 13 and str(db) in ended.err.splitlines()[-1])
+            tally.point(file.relative_to(db), [] if good else [f"status {ended.status}: {ended.err}"])
+            met += ended.status == 13
+    assert met, "no sector that failed was met: nothing was tested"
+    tally.close()
