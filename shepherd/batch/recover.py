@@ -93,7 +93,7 @@ def _carry_over(writer: Writer, stray: StateName, number: int, now: int) -> list
     closed = writer.database.closed()
     for path in sorted((old / names.HARVESTS).iterdir()):
         if names.is_harvest(path.name):
-            harvest.rollback(path, accept_loss=True, sound=harvest.damage(path))
+            harvest.rollback(path, accept_loss=True)
     builder = writer.build(closed, StateName(number, REAP), now)
     try:
         builder.keep(path for path in closed.control.files if path != names.REPORT)

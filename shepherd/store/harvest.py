@@ -6,8 +6,7 @@ rolling back to the newest one that checks loses exactly what came after it, and
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -18,7 +17,7 @@ from shepherd.formats import frame
 from shepherd.formats.check import Bytes
 from shepherd.formats.checkpoint import Checkpoint, Mark, unpack_checkpoint
 from shepherd.formats.frame import FrameKind
-from shepherd.formats.tables import JOURNAL, Records
+from shepherd.formats.tables import JOURNAL, Records, split_oid
 from shepherd.store import fsio, locks, logs, names
 from shepherd.store.objects import Objects, SegmentWriter
 
@@ -37,21 +36,22 @@ class Found:
     damage: str = ""  # what was durable once, and is so no more: a crash alone never does that
 
 
-def inspect(path: Path, sound: Mapping[str, int] | None = None) -> Found:
-    """The newest checkpoint whose files are as it says; the empty one where there is none. `sound` is what `damage` found.
+def inspect(path: Path, deep: bool = False) -> Found:
+    """The newest checkpoint whose files are as it says; the empty one where there is none.
 
     A torn tail behind it is what a crash leaves. A checkpoint that is whole but does not hold, or one behind a frame that is not
-    whole, is damage: it was written after all it names was durable.
+    whole, is damage: it was written after all it names was durable. `deep` reads all that was promised, not only its tail.
     """
     log = path / names.CHECKPOINTS
     found, damage, end = Found(_EMPTY, 0, False), "", 0
     if not log.exists():
         return found
     data = fsio.read_file(log)
+    sound = _sound_bytes(path) if deep else {}
     for one in frame.frames(data):
         end = one.end
         point = unpack_checkpoint(one.payload)
-        broken = _broken(path, point, sound or {})
+        broken = _broken(path, point, sound)
         if broken:
             damage = f"{broken} is not as checkpoint {point.sequence} says"
         else:
@@ -62,13 +62,50 @@ def inspect(path: Path, sound: Mapping[str, int] | None = None) -> Found:
 
 
 def _broken(path: Path, point: Checkpoint, sound: Mapping[str, int]) -> str:
-    """The first file that is not as the checkpoint says, or nothing."""
-    files = [(names.JOURNAL, point.journal), (names.CONTRIB, point.contrib)]
-    files += [(names.local_segment(i + 1), wanted) for i, wanted in enumerate(point.segments)]
-    for name, wanted in files:
-        if wanted.length > sound.get(name, wanted.length) or logs.mark(path / name, wanted.length) != wanted:
+    """The first file that is not as the checkpoint says, or that is sound only up to a place before its mark; or nothing."""
+    for name, wanted in _marked(point):
+        if logs.mark(path / name, wanted.length) != wanted or sound.get(name, wanted.length) < wanted.length:
             return name
     return ""
+
+
+def _marked(point: Checkpoint) -> list[tuple[str, Mark]]:
+    """The files that a checkpoint names."""
+    segments = [(names.local_segment(i + 1), wanted) for i, wanted in enumerate(point.segments)]
+    return [(names.JOURNAL, point.journal), (names.CONTRIB, point.contrib), *segments]
+
+
+def _sound_bytes(path: Path) -> dict[str, int]:
+    """How many bytes of each file, from its beginning, are whole frames or buckets."""
+    sound = {}
+    for name in sorted(entry.name for entry in path.iterdir()):
+        number = names.parse_local_segment(name)
+        if number is not None:
+            sound[name] = _sound_end(_bucket_ends(path, number))
+        elif name in (names.JOURNAL, names.CONTRIB):
+            sound[name] = _sound_end(one.end for one in logs.read_frames(path / name))
+    return sound
+
+
+def _bucket_ends(path: Path, number: int) -> Iterator[int]:
+    objects = Objects(path, names.local_segment)
+    try:
+        for oid, header in objects.scan(number):
+            objects.get(oid, header.length)
+            yield split_oid(oid)[1] + header.length
+    finally:
+        objects.close()
+
+
+def _sound_end(ends: Iterator[int]) -> int:
+    """The last of these, up to where one cannot be read."""
+    last = 0
+    try:
+        for end in ends:
+            last = end
+    except Corruption:
+        pass  # what is behind it cannot be told from it
+    return last
 
 
 def _frame_behind(data: bytes, end: int) -> bool:
@@ -82,13 +119,13 @@ def _frame_behind(data: bytes, end: int) -> bool:
     return False
 
 
-def rollback(path: Path, accept_loss: bool = False, sound: Mapping[str, int] | None = None) -> Found:
+def rollback(path: Path, accept_loss: bool = False) -> Found:
     """Cut every file back to the newest checkpoint that holds. Safe to repeat, safe to kill anywhere.
 
     The checkpoint log is cut first: a checkpoint must never name bytes that are gone. What was durable is given up only if the
     caller accepts that: shep-recover, which says so.
     """
-    found = inspect(path, sound)
+    found = inspect(path, deep=accept_loss)
     if found.damage and not accept_loss:
         raise RecoveryNeeded(f"{path}: {found.damage}; shep-recover goes back to checkpoint {found.checkpoint.sequence}")
     for name in (names.CHECKPOINTS, names.JOURNAL, names.CONTRIB):
@@ -194,31 +231,6 @@ class Harvest:
         self._checkpoints.file.sync()
 
 
-def damage(path: Path) -> dict[str, int]:
-    """How far each file that has damage below the last checkpoint can be read."""
-    sound: dict[str, int] = {}
-    point = inspect(path).checkpoint
-    for name, mark in ((names.JOURNAL, point.journal), (names.CONTRIB, point.contrib)):
-        end = 0
-        for one in frame.frames(logs.mapped(path / name)[: mark.length]):
-            end = one.end
-        if end < mark.length:
-            sound[name] = end
-    objects = Objects(path, names.local_segment)
-    try:
-        for number, mark in enumerate(point.segments, 1):
-            offset = 0
-            with contextlib.suppress(Corruption):
-                for oid, header in objects.scan(number, mark.length):
-                    objects.get(oid)
-                    offset += header.length
-            if offset < mark.length:
-                sound[names.local_segment(number)] = offset
-    finally:
-        objects.close()
-    return sound
-
-
 def copy(source: Path, target: Path) -> None:
     """A second harvest like one that has ended or been rolled back, in a directory that is being built."""
     if not target.parent.exists():
@@ -245,6 +257,8 @@ def verify(path: Path) -> None:
     if found.damage:
         raise Corruption(f"{path}: {found.damage}")
     point, objects = found.checkpoint, Objects(path, names.local_segment)
+    if not point.sequence:  # nothing was promised: a harvest that was killed while it was made may lack files
+        return
     try:
         for _frame in logs.read_frames(path / names.JOURNAL, point.journal.length):
             pass

@@ -41,7 +41,8 @@ class Findings:
     wreck: tuple[StateName, Fault] | None  # the newest closed state, damaged
     stray: StateName | None  # a .reap whose harvest must be carried over to the state that is made of the wreck
     snapshots: list[tuple[StateName, Fault]]  # damaged closed states that are not the newest
-    harvests: list[tuple[Path, harvest.Found, dict[str, int]]] = field(default_factory=list)
+    harvests: list[tuple[Path, harvest.Found]] = field(default_factory=list)  # to be rolled back
+    deep: bool = False
 
     @property
     def needs_rebuild(self) -> bool:
@@ -53,9 +54,9 @@ class Findings:
         steps += [Step(f"remove {name}: {heir} was made from it") for name, heir in self.superseded]
         steps += [Step(f"remove {name}: {fault}", "nothing: its phase runs again") for name, fault in self.spoilt]
         steps += [Step(f"remove {name}: {fault}", "that snapshot; a newer one is whole") for name, fault in self.snapshots]
-        for path, found, sound in self.harvests:
+        for path, found in self.harvests:
             excess = _bytes(path) - _kept_bytes(found)
-            if found.damage or sound or excess > 0:
+            if found.damage or excess > 0:
                 why = f" ({found.damage})" if found.damage else ""
                 what = f"roll {path.parent.parent.name}/{path.name} back to checkpoint {found.checkpoint.sequence}{why}"
                 steps.append(Step(what, f"{max(excess, 0)} bytes written since"))
@@ -90,7 +91,7 @@ def survey(database: Database, deep: bool = False) -> Findings:
     standing = [name for name in left if name not in [gone for gone, _fault in spoilt]]
     harvests = _harvests(database, standing[-1], deep) if standing and wreck is None and stray is None else []
     leftovers = [entry for entry in sorted(os.listdir(database.states_path)) if names.is_leftover(entry)]
-    return Findings(leftovers, superseded, spoilt, wreck, stray, snapshots, harvests)
+    return Findings(leftovers, superseded, spoilt, wreck, stray, snapshots, harvests, deep)
 
 
 def mend(writer: Writer, findings: Findings) -> list[Step]:
@@ -101,8 +102,8 @@ def mend(writer: Writer, findings: Findings) -> list[Step]:
     if findings.needs_rebuild:
         return dataclasses.replace(findings, superseded=[], snapshots=[], harvests=[]).steps()
     writer.tidy()
-    for path, _found, sound in findings.harvests:
-        harvest.rollback(path, accept_loss=True, sound=sound)
+    for path, found in findings.harvests:
+        harvest.rollback(path, accept_loss=findings.deep or bool(found.damage))
     writer.drop_snapshots([name for name, _fault in findings.snapshots])
     return findings.steps()
 
@@ -151,15 +152,10 @@ def _damaged_snapshots(database: Database, older: list[StateName]) -> list[tuple
     return [(name, fault) for name, fault in faults if fault is not None]
 
 
-def _harvests(database: Database, name: StateName, deep: bool) -> list[tuple[Path, harvest.Found, dict[str, int]]]:
+def _harvests(database: Database, name: StateName, deep: bool) -> list[tuple[Path, harvest.Found]]:
     """The harvests that are to be rolled back: those that have not ended, and those with damage."""
-    found = []
-    for path in database.open(name).harvests():
-        sound = harvest.damage(path) if deep else {}
-        one = harvest.inspect(path, sound)
-        if one.damage or not one.ended:
-            found.append((path, one, sound))
-    return found
+    found = [(path, harvest.inspect(path, deep)) for path in database.open(name).harvests()]
+    return [(path, one) for path, one in found if one.damage or not one.ended]
 
 
 def _kept_bytes(found: harvest.Found) -> int:

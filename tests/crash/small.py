@@ -75,7 +75,7 @@ def dropping(number: int, urls: tuple[str, ...]) -> Step:
     return run
 
 
-def harvesting(checkpoints: int, end: bool = False) -> Step:
+def harvesting(checkpoints: int, end: bool = False, torn: bool = False) -> Step:
     """Gather what is planned, with a checkpoint after every few documents; `say` is told how many are durable."""
 
     def run(db: Path, say: Say) -> None:
@@ -94,6 +94,10 @@ def harvesting(checkpoints: int, end: bool = False) -> Step:
             if end:
                 one.end(NOW * 1000 + 999)
                 say("end")
+            if torn:
+                gather(one, state, done + checkpoints * BATCH)
+                one._flush_journal()
+                one._segments.flush()
         finally:
             one.close()
 

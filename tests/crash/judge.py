@@ -1,0 +1,116 @@
+"""What must hold of a database after any fault, told as complaints: none, and the fault has cost nothing it may not cost.
+
+`judge` first lets shep-recover do its work, as after a crash. Then the database must be as before the disturbed step or as after
+it, to the byte; what was acknowledged is there; everything checks; a second recover finds nothing to do; nothing is left over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from shepherd.errors import ShepherdError
+from shepherd.store import check, harvest, names, recover
+from shepherd.store.database import Database
+from tests.crash import small
+
+
+@dataclass(frozen=True)
+class Facts:
+    """All that a database holds and a fault may not change.
+
+    Of a harvest it is the documents, not the files: a harvest that goes on after a crash has other files with the same documents.
+    """
+
+    states: dict[str, dict[str, bytes]]  # by name, every file but those of harvests
+    inbox: dict[str, bytes]
+    documents: list[bytes]
+    ended: bool
+
+
+def facts(db: Path) -> Facts:
+    found = Database(db)
+    states = {str(name): _files(found.states_path / str(name)) for name in found.states()}
+    inbox = {item.name: item.path.read_bytes() for item in found.inbox.items()}
+    paths = found.furthest().harvests()
+    ended = bool(paths) and all(harvest.inspect(path).ended for path in paths)
+    return Facts(states, inbox, small.documents(db), ended)
+
+
+def _files(path: Path) -> dict[str, bytes]:
+    files = (file for file in sorted(path.rglob("*")) if file.is_file())
+    inside = ((str(file.relative_to(path)), file) for file in files)
+    return {name: file.read_bytes() for name, file in inside if not name.startswith(f"{names.HARVESTS}/")}
+
+
+def recovered(db: Path) -> list[recover.Step]:
+    """What shep-recover does."""
+    with Database(db).writing("a test", tidy=False) as writer:
+        return recover.recover(writer)
+
+
+def judge(db: Path, before: Facts, after: Facts, acknowledged: int = 0, done: bool = False) -> list[str]:
+    """Complaints about a database that a fault struck in the step from `before` to `after`.
+
+    `acknowledged`: how many documents the step had called durable; `done`: whether it had ended.
+    """
+    try:
+        recovered(db)
+        found = facts(db)
+        complaints = [*_compare(found, before, after, acknowledged, done), *_check(db), *_leftovers(db)]
+        again = [step.what for step in recovered(db)]
+        complaints += [f"a second recover does more: {what}" for what in again]
+        if facts(db) != found:
+            complaints.append("a second recover changes something")
+    except ShepherdError as error:
+        return [f"recovery fails, status {error.exit_status}: {error}"]
+    return complaints
+
+
+def _compare(found: Facts, before: Facts, after: Facts, acknowledged: int, done: bool) -> Iterator[str]:
+    if found.states != after.states and (done or found.states != before.states):
+        was = f"{sorted(found.states)}, before {sorted(before.states)}, after {sorted(after.states)}"
+        yield f"the states are not as {'after it' if done else 'before or after'}: {was}: {_differing(found, before, after)}"
+    if found.inbox != after.inbox and (done or found.inbox != before.inbox):
+        yield f"the inbox has {sorted(found.inbox)}, before {sorted(before.inbox)}, after {sorted(after.inbox)}"
+    if found.states == after.states != before.states and found.inbox != after.inbox:
+        yield "the step has happened, and the inbox is as before"
+    if before.states == after.states and (before.documents, before.ended) != (after.documents, after.ended):
+        yield from _compare_documents(found, before, after, acknowledged, done)
+
+
+def _compare_documents(found: Facts, before: Facts, after: Facts, acknowledged: int, done: bool) -> Iterator[str]:
+    count = len(found.documents)
+    if found.documents != after.documents[:count]:
+        yield "a document is not as it was stored"
+    if count < max(len(before.documents), acknowledged):
+        yield f"{count} documents are left of {max(len(before.documents), acknowledged)} that were acknowledged"
+    if count % small.BATCH:
+        yield f"{count} documents: no checkpoint was taken there"
+    if done and (count, found.ended) != (len(after.documents), after.ended):
+        yield "the harvest had ended, and is not as it was then"
+
+
+def _differing(found: Facts, before: Facts, after: Facts) -> list[str]:
+    """The files of the states that are as neither before nor after."""
+    differ = []
+    for name, files in found.states.items():
+        for reference in (before, after):
+            expected = reference.states.get(name, {})
+            differ += [f"{name}/{path}" for path in files.keys() | expected.keys() if files.get(path) != expected.get(path)]
+    return sorted(set(differ))[:5]
+
+
+def _check(db: Path) -> Iterator[str]:
+    for fault in check.walk(Database(db)):
+        if not fault.note:
+            yield f"shep-check: {fault}"
+
+
+def _leftovers(db: Path) -> Iterator[str]:
+    for entry in sorted((db / names.STATES).iterdir()):
+        if names.parse_state(entry.name) is None:
+            yield f"left over: {entry.name}"
+    for directory in (names.INBOX, names.LEASES):
+        yield from (f"left over: {directory}/{entry.name}" for entry in sorted((db / directory).glob(".*")))

@@ -1,0 +1,141 @@
+"""Torn tails of a harvest: every file cut at every byte, with zeros or noise behind it. What is left is exactly a checkpoint.
+
+What a crash can leave is rolled back in silence. What it cannot, because it was durable once, is RecoveryNeeded for everybody but
+shep-recover, which goes back to the newest checkpoint that holds.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from shepherd.errors import RecoveryNeeded
+from shepherd.formats import frame
+from shepherd.formats.checkpoint import unpack_checkpoint
+from shepherd.store import check, harvest, names
+from shepherd.store.database import Database
+from tests.crash import disks, judge, small
+from tests.crash.tally import Tally
+
+SAMPLE_STEP = 11
+TAILS = (1, 23, 24, 100, 512, 4096, 5000)
+
+
+@dataclass(frozen=True)
+class Torn:
+    """A harvest with checkpoints and bytes behind the last one, as it was before anybody tore at it."""
+
+    db: Path
+    files: dict[str, bytes]
+
+    @property
+    def path(self) -> Path:
+        return small.harvest_path(Database(self.db).furthest())
+
+    def checkpoints(self) -> list[dict[str, bytes]]:
+        """What the files are when rolled back to each checkpoint; the first is the one before any."""
+        found = [dict.fromkeys((names.CHECKPOINTS, names.JOURNAL, names.CONTRIB), b"")]
+        for one in frame.frames(self.files[names.CHECKPOINTS]):
+            point = unpack_checkpoint(one.payload)
+            lengths = {names.CHECKPOINTS: one.end, names.JOURNAL: point.journal.length, names.CONTRIB: point.contrib.length}
+            lengths |= {names.local_segment(i + 1): mark.length for i, mark in enumerate(point.segments)}
+            found.append({name: self.files[name][:length] for name, length in lengths.items()})
+        return found
+
+    def write(self, files: dict[str, bytes]) -> None:
+        for entry in self.path.iterdir():
+            entry.unlink()
+        for name, data in files.items():
+            (self.path / name).write_bytes(data)
+
+
+def read(path: Path) -> dict[str, bytes]:
+    return {entry.name: entry.read_bytes() for entry in sorted(path.iterdir()) if entry.name != names.LOCK}
+
+
+@pytest.fixture(scope="module")
+def torn() -> Iterator[Torn]:
+    with disks.workplace() as home:
+        db = home / "db"
+        small.grow(db, "harvest")
+        small.harvesting(3, torn=True)(db, lambda _line: None)
+        found = read(small.harvest_path(Database(db).furthest()))
+        assert set(found) > {names.JOURNAL, names.CONTRIB, names.CHECKPOINTS, names.local_segment(2)}
+        yield Torn(db, found)
+
+
+def rolled_back(torn: Torn, expected: dict[str, bytes], damage: bool) -> list[str]:
+    """Complaints about what a rollback makes of the files that stand there."""
+    path = torn.path
+    try:
+        harvest.rollback(path)
+        refused = False
+    except RecoveryNeeded:
+        refused = True
+    if refused:
+        judge.recovered(torn.db)
+    complaints = [] if refused == damage else ["damage was taken for a crash" if damage else "a crash was taken for damage"]
+    if read(path) != expected:
+        complaints.append("the files are not those of the checkpoint")
+    harvest.verify(path)
+    return complaints
+
+
+@pytest.mark.parametrize("name", [names.JOURNAL, names.CONTRIB, names.CHECKPOINTS, *map(names.local_segment, (1, 2))])
+def test_file_cut_at_any_byte_is_rolled_back_to_a_checkpoint(torn: Torn, name: str, crash_sweep: bool, tally: Tally) -> None:
+    points = torn.checkpoints()
+    whole = torn.files[name]
+    for cut in range(0, len(whole), 1 if crash_sweep else SAMPLE_STEP):
+        torn.write(torn.files | {name: whole[:cut]})
+        expected = [point for point in points if len(point.get(name, b"")) <= cut][-1]
+        damage = name != names.CHECKPOINTS and cut < len(points[-1].get(name, b""))
+        tally.point(f"{name} cut at {cut}", rolled_back(torn, expected, damage))
+    tally.close()
+
+
+@pytest.mark.parametrize("name", [names.JOURNAL, names.CONTRIB, names.CHECKPOINTS, *map(names.local_segment, (1, 2, 9))])
+def test_zeros_and_noise_behind_a_file_are_cut_off(torn: Torn, name: str, tally: Tally) -> None:
+    dice = random.Random(name)
+    for count in TAILS:
+        for what, tail in (("zeros", bytes(count)), ("noise", dice.randbytes(count))):
+            torn.write(torn.files | {name: torn.files.get(name, b"") + tail})
+            tally.point(f"{count} {what} behind {name}", rolled_back(torn, torn.checkpoints()[-1], damage=False))
+    tally.close()
+
+
+def test_frame_damaged_far_below_a_checkpoint_is_mended_to_the_one_before_it(tally: Tally) -> None:
+    """A checkpoint vouches for the tail of a file alone: the rest is found by reading it."""
+    with disks.workplace() as home:
+        small.grow(home / "db", "harvest")
+        small.harvesting(30)(home / "db", lambda _line: None)
+        path = small.harvest_path(Database(home / "db").furthest())
+        torn = Torn(home / "db", read(path))
+        whole = torn.files[names.JOURNAL]
+        for at in (30, 500, len(whole) - 4200):
+            damaged = whole[:at] + bytes([whole[at] ^ 4]) + whole[at + 1 :]
+            torn.write(torn.files | {names.JOURNAL: damaged})
+            assert harvest.inspect(path).damage == ""  # no reap would notice
+            assert any(not fault.note for fault in check.walk(Database(torn.db)))
+            steps = judge.recovered(torn.db)
+            expected = [point for point in torn.checkpoints() if len(point[names.JOURNAL]) <= at][-1]
+            good = read(path) == expected and steps[0].lost and judge.recovered(torn.db) == []
+            tally.point(f"bit at {at}", [] if good else [f"not the checkpoint before it: {steps}"])
+            harvest.verify(path)
+    tally.close()
+
+
+@pytest.mark.parametrize("missing", [(), (names.CONTRIB,), (names.JOURNAL, names.CONTRIB), (names.CHECKPOINTS, names.JOURNAL)])
+def test_harvest_killed_while_it_was_made_is_no_damage(missing: tuple[str, ...]) -> None:
+    with disks.workplace() as home:
+        small.grow(home / "db", "harvest")
+        small.harvesting(0)(home / "db", lambda _line: None)
+        for name in missing:
+            (small.harvest_path(Database(home / "db").furthest()) / name).unlink()
+        assert [fault for fault in check.walk(Database(home / "db")) if not fault.note] == []
+        judge.recovered(home / "db")
+        small.harvesting(1)(home / "db", lambda _line: None)
+        assert len(small.documents(home / "db")) == small.BATCH
