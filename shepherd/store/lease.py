@@ -37,8 +37,8 @@ class Leases:
             held.release()
 
     def all(self) -> list[Lease]:
-        """Every lease that can be read. One that cannot is not ours: a lease is put in place whole."""
-        found = (_read(path) for path in sorted(self.directory.glob("*.lease")))
+        """Every lease. What does not read as one is not ours: a lease is put in place whole. But a disk that fails is an error."""
+        found = (_read(path) for path in sorted(self.directory.glob("*.lease")) if not path.is_dir())
         return [lease for lease in found if lease is not None]
 
     def held(self, now: int) -> set[int]:
@@ -61,9 +61,11 @@ class Leases:
 
 def _read(path: Path) -> Lease | None:
     item = names.parse_item(path.name)
+    if item is None:
+        return None
     try:
-        return parse_lease(item[0], path.read_bytes()) if item else None
-    except OSError:
+        return parse_lease(item[0], fsio.read_file(path))
+    except FileNotFoundError:
         return None
 
 

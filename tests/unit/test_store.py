@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from shepherd.errors import Corruption, Locked, RecoveryNeeded, UsageError
+from shepherd.errors import Corruption, IoFailed, Locked, RecoveryNeeded, UsageError
 from shepherd.formats import bucket, tables
 from shepherd.formats.control import FileEntry
 from shepherd.formats.frame import FrameKind
@@ -287,6 +287,12 @@ def test_superseded_directory_of_a_killed_phase_is_removed(db: Database) -> None
     with db.writing("test"):
         pass
     assert [str(n) for n in db.states()] == ["000001", "000002"]
+
+
+def test_lease_that_the_disk_will_not_give_back_keeps_every_state(db: Database) -> None:
+    (db.leases.directory / "1790000000000-host-7-1.lease").symlink_to("1790000000000-host-7-1.lease")  # no read gets through
+    with db.writing("test") as writer, pytest.raises(IoFailed, match="lease: it cannot be read"):
+        writer.prune(1, NOW)
 
 
 def test_leased_state_survives_pruning_and_goes_when_the_lease_is_over(db: Database) -> None:
