@@ -89,6 +89,16 @@ class Database:
         """A fresh name for an inbox item or lease."""
         return names.item(now_ms, socket.gethostname(), os.getpid(), next(_COUNTER))
 
+    def half_dropped(self) -> list[Path]:
+        """What a program was putting into the inbox or among the leases when it died. Those that are alive need it."""
+        found = []
+        for directory in (self.inbox.directory, self.leases.directory):
+            for entry in sorted(os.listdir(directory)) if directory.is_dir() else ():
+                maker = names.parse_half_item(entry)
+                if maker is not None and locks.is_gone(*maker):
+                    found.append(directory / entry)
+        return found
+
     # --- readers
 
     def lease(self, number: int | None, owner: str, purpose: str, now_ms: int, seconds: int) -> Lease:
@@ -165,6 +175,9 @@ class Writer:
             if names.is_leftover(entry):
                 fsio.remove_tree(root / entry)
                 done.append(entry)
+        for path in self.database.half_dropped():
+            fsio.unlink(path)
+            done.append(f"{path.parent.name}/{path.name}")
         fsio.sync_directory(root)  # the rename of a phase that was killed right after it counts from here on
         return done
 

@@ -37,7 +37,7 @@ class Leases:
             held.release()
 
     def all(self) -> list[Lease]:
-        """Every lease. What does not read as one is not ours: a lease is put in place whole. But a disk that fails is an error."""
+        """Every lease. What does not read as one is not ours: a lease is put in place whole. A disk that fails is an error."""
         found = (_read(path) for path in sorted(self.directory.glob("*.lease")) if not path.is_dir())
         return [lease for lease in found if lease is not None]
 

@@ -13,6 +13,7 @@ import socket
 from pathlib import Path
 
 from shepherd.errors import Locked, UsageError
+from shepherd.store import names
 from shepherd.store.fsio import typed
 
 TEXT_BYTES = 200  # of the line in a lock file that says who holds it; always as many, so that nothing of an older one is left
@@ -58,6 +59,19 @@ def _holder(text: str) -> str:
     except (OSError, OverflowError):
         pass  # somebody else's, or no number that a process could have
     return text
+
+
+def is_gone(host: str, pid: int) -> bool:
+    """Whether a process that ran on this host (as it stands in names of ours) has ended; of another host's nobody knows."""
+    if host != names.host_part(socket.gethostname()):
+        return False
+    try:
+        os.kill(pid, 0)
+    except (ProcessLookupError, OverflowError):
+        return True
+    except OSError:
+        pass  # somebody else's, but there
+    return False
 
 
 def adopt_lock(fd: int, path: Path) -> FileLock:

@@ -38,6 +38,7 @@ _NUMBERED: Final = re.compile(r"(contrib|journal)\.([0-9]{8,})")
 _SEGMENT: Final = re.compile(r"[0-9]{8,}")
 _LOCAL_SEGMENT: Final = re.compile(r"seg\.([0-9]{8,})")
 _ITEM: Final = re.compile(r"([0-9]+-[A-Za-z0-9_.-]+-[0-9]+-[0-9]+)\.(req|lease)")
+_HALF_ITEM: Final = re.compile(r"\.[0-9]+-(?P<host>[A-Za-z0-9_.-]+)-(?P<pid>[0-9]+)-[0-9]+\.(?:req|lease)\.tmp")
 _HARVEST: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
 
 # The furthest directory of a number is the one that counts; plan..cork and merge..record use different numbers.
@@ -113,13 +114,24 @@ def parse_numbered(name: str) -> tuple[str, int] | None:
 
 def item(time_ms: int, host: str, pid: int, counter: int) -> str:
     """The name of an inbox item or lease: sorts by time, unique on every machine."""
-    return f"{time_ms:013d}-{re.sub(r'[^A-Za-z0-9_.-]', '_', host)}-{pid}-{counter}"
+    return f"{time_ms:013d}-{host_part(host)}-{pid}-{counter}"
+
+
+def host_part(host: str) -> str:
+    """The name of a machine as it stands in names of ours."""
+    return re.sub(r"[^A-Za-z0-9_.-]", "_", host)
 
 
 def parse_item(name: str) -> tuple[str, str] | None:
     """`NAME.req` -> (NAME, "req")."""
     match = _ITEM.fullmatch(name)
     return (match[1], match[2]) if match else None
+
+
+def parse_half_item(name: str) -> tuple[str, int] | None:
+    """`.NAME.req.tmp`, which somebody is putting in place or was -> the host and pid in NAME."""
+    match = _HALF_ITEM.fullmatch(name)
+    return (match["host"], int(match["pid"])) if match else None
 
 
 def is_harvest(name: str) -> bool:

@@ -91,6 +91,7 @@ def survey(database: Database, deep: bool = False) -> Findings:
     standing = [name for name in left if name not in [gone for gone, _fault in spoilt]]
     harvests = _harvests(database, standing[-1], deep) if standing and wreck is None and stray is None else []
     leftovers = [entry for entry in sorted(os.listdir(database.states_path)) if names.is_leftover(entry)]
+    leftovers += [f"{path.parent.name}/{path.name}" for path in database.half_dropped()]
     return Findings(leftovers, superseded, spoilt, wreck, stray, snapshots, harvests, deep)
 
 

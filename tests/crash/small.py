@@ -7,6 +7,7 @@ one as a process of its own, on SHEPHERD_DB, and prints what it has acknowledged
 from __future__ import annotations
 
 import hashlib
+import socket
 from collections.abc import Callable
 from pathlib import Path
 
@@ -28,7 +29,8 @@ from shepherd.urls import Footprints, parse, qkey_of_address
 
 KEY = bytes(range(16))
 NOW = 1_790_000_000
-ITEM = "1790000000000-here-1-{}"  # predictable: no clock, no pid
+# Predictable: no clock, and the pid of no process, so that what it leaves half done is known to be left over.
+ITEM = f"1790000000000-{socket.gethostname()}-{1 << 22}-{{}}"
 SEEDS = ("http://a.example/", "http://a.example/one", "http://b.example/two")
 MORE = ("http://a.example/three", "https://c.example/")
 LINKED = "http://a.example/linked/{}"

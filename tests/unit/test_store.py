@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +14,7 @@ from shepherd.formats import bucket, tables
 from shepherd.formats.control import FileEntry
 from shepherd.formats.frame import FrameKind
 from shepherd.formats.tables import JOURNAL, NO_OID
-from shepherd.store import database, fsio, harvest, names
+from shepherd.store import database, fsio, harvest, names, recover
 from shepherd.store.columns import Column, ColumnWriter
 from shepherd.store.database import Database
 from shepherd.store.harvest import Harvest
@@ -287,6 +288,19 @@ def test_superseded_directory_of_a_killed_phase_is_removed(db: Database) -> None
     with db.writing("test"):
         pass
     assert [str(n) for n in db.states()] == ["000001", "000002"]
+
+
+def test_half_dropped_item_of_a_killed_program_is_tidied_and_that_of_a_living_one_is_not(db: Database) -> None:
+    dead = 1 << 22  # no process can have this number
+    for host, pid in ((socket.gethostname(), dead), (socket.gethostname(), os.getpid()), ("elsewhere", dead)):
+        (db.inbox.directory / f".1790000000000-{host}-{pid}-1.req.tmp").write_text("{")
+        (db.leases.directory / f".1790000000000-{host}-{pid}-1.lease.tmp").write_text("{")
+    assert len(recover.survey(db)) == 2
+    with db.writing("test"):
+        pass
+    assert recover.survey(db) == []
+    for directory in (db.inbox.directory, db.leases.directory):
+        assert len(list(directory.glob(".*.tmp"))) == 2
 
 
 def test_lease_that_the_disk_will_not_give_back_keeps_every_state(db: Database) -> None:
