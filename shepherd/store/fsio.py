@@ -143,8 +143,12 @@ class AppendFile:
         self.length += len(data)
 
     def sync(self) -> None:
+        """After this the bytes are durable. A disk that lost what it took is found out here, before anybody counts on it."""
         with typed(self.path):
             _ops.sync(self.path, self._fd)
+            size = os.fstat(self._fd).st_size
+        if size != self.length:
+            raise Corruption(f"{self.path}: {size} bytes, but {self.length} were written: the file system lost data")
 
     def seal(self) -> None:
         """Read-only and synced: from now on it may have more links."""
