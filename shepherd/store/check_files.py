@@ -58,18 +58,23 @@ def walk_control(state: State) -> Iterator[Fault]:
         yield Fault(control, None, f"its key has {len(state.control.key)} bytes instead of {KEY_BYTES}")
 
 
+def _below(directory: Path) -> Iterator[Path]:
+    """Every file below a directory. os.walk would pass over what the disk does not give."""
+    for entry in sorted(os.scandir(directory), key=lambda entry: entry.name):
+        if entry.is_dir(follow_symlinks=False):
+            yield from _below(Path(entry.path))
+        else:
+            yield Path(entry.path)
+
+
 def walk_files(state: State, quick: bool, tick: Tick, sound: Sound) -> Iterator[Fault]:
     """Exactly the files that control names, each of its length and checksum; `sound` grows by those that are."""
     files = state.control.files
     expected = {names.CONTROL, *files, *(p + names.CHECK for p in files if p.partition("/")[0] in tables.TABLES)}
-    for directory, _, entries in os.walk(state.path):
-        inside = os.path.relpath(directory, state.path)
-        if inside.partition("/")[0] == names.HARVESTS:
-            continue
-        for found in entries:
-            relative = os.path.normpath(f"{inside}/{found}")
-            if relative not in expected:
-                yield Fault(state.path / relative, None, "not named in control")
+    for found in _below(state.path):
+        relative = str(found.relative_to(state.path))
+        if relative not in expected and relative.partition("/")[0] != names.HARVESTS:
+            yield Fault(found, None, "not named in control")
     for path, entry in files.items():
         file = state.path / path
         if not names.known_in_state(path):

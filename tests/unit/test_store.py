@@ -295,10 +295,10 @@ def test_half_dropped_item_of_a_killed_program_is_tidied_and_that_of_a_living_on
     for host, pid in ((socket.gethostname(), dead), (socket.gethostname(), os.getpid()), ("elsewhere", dead)):
         (db.inbox.directory / f".1790000000000-{host}-{pid}-1.req.tmp").write_text("{")
         (db.leases.directory / f".1790000000000-{host}-{pid}-1.lease.tmp").write_text("{")
-    assert len(recover.survey(db)) == 2
+    assert len(recover.survey(db).steps()) == 2
     with db.writing("test"):
         pass
-    assert recover.survey(db) == []
+    assert recover.survey(db).steps() == []
     for directory in (db.inbox.directory, db.leases.directory):
         assert len(list(directory.glob(".*.tmp"))) == 2
 
