@@ -41,6 +41,10 @@ def lock(path: Path, what: str, wait: bool = False) -> FileLock:
         holder = _holder(os.pread(fd, TEXT_BYTES, 0).decode("utf-8", "replace").strip())
         os.close(fd)
         raise Locked(f"{path} is held by {holder}; wait for it to end, or stop it") from None
+    except OSError:
+        os.close(fd)
+        with typed(path):
+            raise
     text = f"{what}, pid {os.getpid()} on {socket.gethostname()}"
     with contextlib.suppress(OSError):  # the text only informs: a full disk must not cost us the lock
         os.pwrite(fd, text.encode().ljust(TEXT_BYTES), 0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -24,6 +25,8 @@ def probe(path: Path) -> None:
             except NoSpace:
                 raise
             except (ShepherdError, OSError) as error:
+                if _errno(error) == errno.EIO:
+                    raise  # a disk that fails says nothing about what its file system can do
                 raise UsageError(
                     f"{path}: this file system will not do: it cannot {what} ({_reason(error)}); "
                     "give --db a directory on a local one, such as ext4 or xfs"
@@ -42,6 +45,8 @@ def _make(path: Path) -> None:
         for old in path.glob(f"{PREFIX}*"):
             fsio.remove_tree(old)
     except (IoFailed, OSError) as error:
+        if _errno(error) == errno.EIO:
+            raise
         raise UsageError(f"{path}: cannot be made or written ({_reason(error)}); give --db a directory of your own") from error
 
 
@@ -70,6 +75,11 @@ def _lock(trial: Path) -> None:
     finally:
         held.release()
     raise IoFailed("two programs got the same lock")
+
+
+def _errno(error: BaseException) -> int | None:
+    cause = error if isinstance(error, OSError) else error.__cause__
+    return cause.errno if isinstance(cause, OSError) else None
 
 
 def _reason(error: BaseException) -> str:
