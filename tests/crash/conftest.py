@@ -6,8 +6,16 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from tests.crash import bench as benches
+from tests.crash.bench import Bench
 from tests.crash.farm import NOW, Farm, farm
 from tests.crash.tally import Tally
+
+
+@pytest.fixture(scope="module")
+def bench() -> Iterator[Bench]:
+    with benches.bench() as one:
+        yield one
 
 
 @pytest.fixture

@@ -54,10 +54,14 @@ def cf_of(db: Path) -> Path:
 # --- the steps --------------------------------------------------------------------------------------------------
 
 
-def begin(db: Path, _say: Say = print) -> None:
+def configure(db: Path) -> None:
     cf_of(db).mkdir(parents=True, exist_ok=True)
-    (cf_of(db) / "filter").touch()
-    (cf_of(db) / "shepherd.toml").touch()
+    for name in ("filter", "shepherd.toml"):
+        (cf_of(db) / name).touch()
+
+
+def begin(db: Path, _say: Say = print) -> None:
+    configure(db)
     database.create(db, KEY, NOW, 0)
 
 

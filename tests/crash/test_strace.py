@@ -1,0 +1,142 @@
+"""Kill, EIO and ENOSPC at every system call that touches the database, in real processes: all of them with `bin/test --crash`.
+
+A program that is struck leaves the database as if it had not run, or as if it had; it ends with the status of the fault and one
+sentence; and what was acknowledged is there.
+"""
+
+from __future__ import annotations
+
+import random
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from shepherd.store import names
+from tests.crash import judge, small, strace
+from tests.crash.bench import Bench
+from tests.crash.judge import Facts
+from tests.crash.strace import Call, Outcome
+from tests.crash.tally import Tally
+
+SAMPLE = 6
+NOW = ("--now", str(small.NOW))
+# What it does not take to do the work: the line in a lock file that says who holds it, and the log of timings.
+NEEDLESS = (f"/{names.LOCK}", f"/{names.LOGS}/timings.jsonl")
+
+
+@dataclass(frozen=True)
+class Case:
+    """A program, and the step of tests/crash/small.py before which it is run."""
+
+    before: str
+    argv: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return f"{' '.join(word for word in self.argv if word not in NOW)} before {self.before or 'nothing'}"
+
+
+PHASES = [
+    *(Case(name, (f"shep-{name}", *NOW)) for name in ("merge", "select", "record", "plan", "cork")),
+    Case("merge more", ("shep-merge", *NOW)),
+]
+STEPS = [Case(name, ("small", name)) for name in ("harvest", "harvest on", "lease", "prune")]
+WRITERS = [*PHASES, *STEPS, Case("merge", ("shep", "insert", "http://inserted.example/"))]
+READERS = [Case("", ("shep-check",)), Case("cork", ("shep-check",)), Case("", ("shep", "list"))]
+
+
+def chosen(points: list[tuple[Call, str]], everything: bool) -> list[tuple[Call, str]]:
+    assert len(points) > SAMPLE, "the trace shows no call on the database"
+    return points if everything else random.Random(len(points)).sample(points, SAMPLE)
+
+
+def manners(point: Call, fault: str, outcome: Outcome) -> list[str]:
+    """Complaints about how a struck program ended."""
+    status, told = outcome.ended.status, outcome.ended.err
+    if status == 0 and fault != "signal=KILL" and any(path.endswith(NEEDLESS) for path in point.paths):
+        return []
+    complaints = []
+    if status != strace.FAULTS[fault]:
+        complaints.append(f"status {status} instead of {strace.FAULTS[fault]}: {told}")
+    elif fault != "signal=KILL" and (told.count("\n") != 1 or "Traceback" in told):
+        complaints.append(f"not one sentence: {told!r}")
+    if point.syscall == "fsync" and any(call.syscall == "fsync" and call.ordinal > point.ordinal for call in outcome.calls):
+        complaints.append("it went on to sync after a sync had failed")
+    return complaints
+
+
+def acknowledged(out: str) -> int:
+    """How many documents a harvest has called durable."""
+    return max((int(line) for line in out.split() if line.isdigit()), default=0)
+
+
+def sweep(bench: Bench, argv: tuple[str, ...], before: Facts, everything: bool, tally: Tally) -> None:
+    bench.reset()
+    points = strace.points(bench.trace(*argv), bench.db)
+    judge.recovered(bench.db)
+    after = judge.facts(bench.db)
+    for point, fault in chosen(points, everything):
+        bench.reset()
+        outcome = bench.strike(point, fault, *argv)
+        done = outcome.ended.status == 0
+        complaints = manners(point, fault, outcome)
+        complaints += judge.judge(bench.db, before, after, acknowledged(outcome.ended.out), done)
+        tally.point(f"{fault} at {point}", complaints, vacuous=not outcome.met)
+    tally.close()
+
+
+@pytest.mark.parametrize("case", WRITERS, ids=str)
+def test_program_struck_at_any_call_has_happened_or_not(bench: Bench, case: Case, crash_sweep: bool, tally: Tally) -> None:
+    bench.prepare(lambda db: small.grow(db, case.before))
+    bench.reset()
+    sweep(bench, case.argv, judge.facts(bench.db), crash_sweep, tally)
+
+
+def test_recover_struck_at_any_call_can_be_run_again(bench: Bench, crash_sweep: bool, tally: Tally) -> None:
+    bench.prepare(broken)
+    bench.reset()
+    assert len(judge.recovered(bench.db)) == 5
+    sweep(bench, ("shep-recover",), judge.facts(bench.db), crash_sweep, tally)
+
+
+def broken(db: Path) -> None:
+    """All that shep-recover mends: a torn harvest, directories half built, half deleted and damaged, an item half dropped."""
+    small.grow(db, "harvest")
+    small.harvesting(2, torn=True)(db, lambda _line: None)
+    states = db / names.STATES
+    shutil.copytree(states / "000002", states / "000005.tmp")
+    shutil.copytree(states / "000001", states / "000000.gone")
+    shutil.copytree(states / "000002", states / "000004.merged")  # its control says that it is another
+    (db / names.INBOX / f".{small.ITEM.format(9)}.req.tmp").write_text("{")
+
+
+@pytest.mark.parametrize("case", READERS, ids=str)
+def test_reader_struck_at_any_call_says_so_and_harms_nothing(bench: Bench, case: Case, crash_sweep: bool, tally: Tally) -> None:
+    bench.prepare(lambda db: small.grow(db, case.before))
+    bench.reset()
+    before = judge.facts(bench.db)
+    for point, fault in chosen(strace.points(bench.trace(*case.argv), bench.db), crash_sweep):
+        bench.reset()
+        outcome = bench.strike(point, fault, *case.argv)
+        complaints = manners(point, fault, outcome)
+        if judge.facts(bench.db) != before:
+            complaints.append("a reader has changed the database")
+        tally.point(f"{fault} at {point}", complaints, vacuous=not outcome.met)
+    tally.close()
+
+
+def test_init_struck_at_any_call_can_be_run_again(bench: Bench, crash_sweep: bool, tally: Tally) -> None:
+    bench.prepare(small.configure)
+    points = strace.points(bench.trace("shep-init", *NOW), bench.db)
+    for point, fault in chosen(points, crash_sweep):
+        shutil.rmtree(bench.db, ignore_errors=True)
+        outcome = bench.strike(point, fault, "shep-init", *NOW)
+        complaints = manners(point, fault, outcome)
+        made = (bench.db / names.STATES).exists()
+        again = bench.run("shep-init", *NOW)
+        if again.status != (2 if made else 0):  # a database that is there is not made again
+            complaints.append(f"it cannot be run again: {again}")
+        complaints += judge.untidy(bench.db)
+        tally.point(f"{fault} at {point}", complaints, vacuous=not outcome.met)
+    tally.close()
