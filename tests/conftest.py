@@ -57,10 +57,14 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 
 def _scores(reporter: pytest.TerminalReporter) -> list[str]:
-    """What sweeps have recorded of themselves, in this process or in those of xdist."""
+    """What sweeps have recorded of themselves, in this process or in those of xdist: one line a test, or with -v one a sweep."""
     reports = [*reporter.stats.get("passed", []), *reporter.stats.get("failed", [])]
     properties = [pair for report in reports if report.when == "call" for pair in report.user_properties]
-    return sorted(str(value) for name, value in properties if name == "score")
+    sums: dict[str, list[int]] = {}
+    for name, counts in (value for key, value in properties if key == "score"):
+        label = name if reporter.verbosity > 0 else name.partition("[")[0]
+        sums[label] = [a + b for a, b in zip(sums.get(label, [0, 0, 0]), counts, strict=True)]
+    return [f"{label}: {' / '.join(map(str, counts))}" for label, counts in sorted(sums.items())]
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:

@@ -1,8 +1,8 @@
 """Programs forked from a process that has imported everything: real processes, without the 0.2 s that starting one costs.
 
 `Nursery.start` gives a child that waits until it is told to go on, so that strace can be attached first. A child runs one program
-as `python -m shepherd.cli NAME ARGUMENTS` would (or a step of tests/crash/small.py, as program `small`), through the same code
-that makes an error an exit status, and nothing of it outlives it.
+as `python -m shepherd.cli NAME ARGUMENTS` would, or one of tests/crash, through the same code that makes an error an exit status,
+and nothing of it outlives it.
 """
 
 from __future__ import annotations
@@ -23,11 +23,12 @@ from typing import IO, NoReturn
 
 ROOT = Path(__file__).resolve().parents[2]
 GO = signal.SIGUSR1
+OURS = {"small": "tests.crash.small", "cut": "tests.crash.powercut"}
 PRELOADED = (
     *(f"shepherd.batch.{name}" for name in ("cork", "merge", "plan", "record", "select")),
     *(f"shepherd.cli.{name}" for name in ("check", "cork", "init", "merge", "plan", "record", "recover", "select", "shep")),
     *(f"shepherd.cli.shep_{name}" for name in ("insert", "list")),
-    *("shepherd.store.check", "shepherd.store.recover", "tests.crash.small", "tqdm"),
+    *("shepherd.store.check", "shepherd.store.recover", "tqdm", *OURS.values()),
 )
 
 
@@ -132,11 +133,10 @@ def _wait() -> None:
 
 def _main(name: str) -> int:
     from shepherd.cli import __main__ as programs
-    from tests.crash import small
 
     try:
-        if name == "small":
-            small.main()
+        if name in OURS:
+            importlib.import_module(OURS[name]).main()
         else:
             module, _, function = programs.PROGRAMS[name].partition(":")
             getattr(importlib.import_module(module), function)()

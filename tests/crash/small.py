@@ -7,6 +7,7 @@ one as a process of its own, on SHEPHERD_DB, and prints what it has acknowledged
 from __future__ import annotations
 
 import hashlib
+import shutil
 import socket
 from collections.abc import Callable
 from pathlib import Path
@@ -20,7 +21,7 @@ from shepherd.cli import common
 from shepherd.config import Config
 from shepherd.formats import bucket, contrib
 from shepherd.formats.tables import JOURNAL, NO_OID, JournalFlag, Records, Result
-from shepherd.store import database, fsio, lookup, names
+from shepherd.store import database, fsio, lookup, names, recover
 from shepherd.store.database import Database, Writer
 from shepherd.store.harvest import Harvest, read_journal
 from shepherd.store.lease import Lease
@@ -141,6 +142,26 @@ STEPS: dict[str, Step] = {
 }
 
 
+def recovering(db: Path, say: Say) -> None:
+    with Database(db).writing("a test", tidy=False) as writer:
+        for step in recover.recover(writer):
+            say(step.what)
+
+
+ALL: dict[str, Step] = {**STEPS, "recover": recovering}
+
+
+def break_down(db: Path) -> None:
+    """All that shep-recover mends: a torn harvest, directories half built, half deleted and damaged, an item half dropped."""
+    grow(db, "harvest")
+    harvesting(2, torn=True)(db, lambda _line: None)
+    states = db / names.STATES
+    shutil.copytree(states / "000002", states / "000005.tmp")
+    shutil.copytree(states / "000001", states / "000000.gone")
+    shutil.copytree(states / "000002", states / "000004.merged")  # its control says that it is another
+    (db / names.INBOX / f".{ITEM.format(9)}.req.tmp").write_text("{")
+
+
 def grow(db: Path, until: str = "", say: Say = lambda line: None) -> None:
     """Take the steps before `until`, or all of them."""
     for name, step in STEPS.items():
@@ -199,6 +220,11 @@ def _record(row: Records, oid: int, plan_row: int, number: int, data: bytes) -> 
     return made
 
 
+def acknowledged(out: str) -> int:
+    """How many documents a step that printed this has called durable."""
+    return max((int(line) for line in out.split() if line.isdigit()), default=0)
+
+
 def documents(db: Path) -> list[bytes]:
     """The buckets of a harvest that was rolled back or has ended, in the order of its journal."""
     path = harvest_path(Database(db).furthest())
@@ -214,11 +240,11 @@ def _bucket(path: Path, oid: int) -> bytes:
 
 
 @click.command()
-@click.argument("step", type=click.Choice(list(STEPS)))
+@click.argument("step", type=click.Choice(list(ALL)))
 @common.database
 @common.standard
 def command(step: str, db: Path) -> None:
-    STEPS[step](db, lambda line: click.echo(line))
+    ALL[step](db, click.echo)
 
 
 def main() -> None:

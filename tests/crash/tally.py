@@ -26,7 +26,7 @@ class Tally:
 
     def close(self) -> None:
         """The end of the sweep, and the verdict."""
-        self.record("score", f"{self.name}: {self.n} / {len(self.violations)} / {len(self.vacuous)}")
+        self.record("score", (self.name, [self.n, len(self.violations), len(self.vacuous)]))
         assert not self.violations, f"{len(self.violations)} violations:\n" + "\n".join(self.violations[:MOST_TOLD])
         assert not self.vacuous, f"{len(self.vacuous)} points tested nothing:\n" + "\n".join(self.vacuous[:MOST_TOLD])
         assert self.n, "there was no point to test"

@@ -1,0 +1,123 @@
+"""Power cuts on real file systems: after mount and shep-recover the step has happened or not, and nothing acknowledged is lost.
+
+A few cuts by default; with `bin/test --crash` one in every mode before every call of every step, and one after its end.
+"""
+
+from __future__ import annotations
+
+import random
+import shutil
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from shepherd.store import names
+from tests.crash import disks, judge, powercut, small
+from tests.crash.judge import Facts
+from tests.crash.nursery import Ended, Nursery, nursery
+from tests.crash.tally import Tally
+
+SAMPLE = 2  # cuts of a step
+FIRST, *STEPS = small.ALL
+
+
+@dataclass(frozen=True)
+class Socket:
+    """A disk whose power can be cut, and a database that is put on it again and again."""
+
+    home: Path
+    disk: disks.Disk
+    children: Nursery
+
+    @property
+    def db(self) -> Path:
+        return self.disk.path / "db"
+
+    def prepare(self, step: str) -> Path:
+        """Make the database before the step, beside the disk; a copy of it, for the step to be taken."""
+        for name in ("before", "after"):
+            shutil.rmtree(self.home / name, ignore_errors=True)
+        made = self.home / "before" / "db"
+        small.configure(made)
+        if step == "recover":
+            small.break_down(made)
+        else:
+            small.grow(made, step)
+        subprocess.run(["cp", "-a", self.home / "before", self.home / "after"], check=True)
+        return self.home / "after" / "db"
+
+    def take(self, step: str) -> tuple[Facts, int, Facts]:
+        """What holds before the step and after it, and how many calls it makes, when nothing disturbs it."""
+        scratch = self.prepare(step)
+        if step == "recover":  # nobody works with such a database before it is recovered
+            calls = powercut.calls_of(step, scratch)
+            return judge.facts(scratch), calls, judge.facts(scratch)
+        before = judge.facts(scratch)
+        calls = powercut.calls_of(step, scratch)
+        judge.recovered(scratch)
+        return before, calls, judge.facts(scratch)
+
+    def reset(self) -> None:
+        for entry in self.disk.path.iterdir():
+            if entry.name in ("db", "cf"):
+                shutil.rmtree(entry)
+        subprocess.run(["cp", "-a", f"{self.home}/before/.", self.disk.path], check=True)
+        disks.run("sync", "--file-system", str(self.disk.path))
+
+    def cut(self, step: str, call: int, mode: str) -> Ended:
+        """Take the step, cut the power at this call of it, and switch it on again."""
+        ended = self.children.run("cut", step, str(call), mode, str(self.disk.path), SHEPHERD_DB=str(self.db))
+        self.disk.umount()
+        self.disk.mount()
+        return ended
+
+
+@pytest.fixture(scope="module", params=["ext4", "xfs"])
+def socket(request: pytest.FixtureRequest) -> Iterator[Socket]:
+    with disks.workplace() as home, disks.loop(request.param) as disk, nursery(home) as children:
+        yield Socket(home, disk, children)
+
+
+def chosen(step: str, calls: int, everything: bool) -> list[tuple[int, str]]:
+    points = [(call, mode) for call in range(1, calls + 2) for mode in powercut.MODES]
+    return points if everything else random.Random(step).sample(points, SAMPLE)
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_power_cut_at_any_call_costs_nothing_that_was_acknowledged(
+    socket: Socket, step: str, crash_sweep: bool, tally: Tally
+) -> None:
+    before, calls, after = socket.take(step)
+    for call, mode in chosen(step, calls, crash_sweep):
+        socket.reset()
+        ended = socket.cut(step, call, mode)
+        done = "done" in ended.out.split()
+        complaints = judge.judge(socket.db, before, after, small.acknowledged(ended.out), done)
+        tally.point(f"{mode} cut at call {call} of {calls} of {step}", complaints, vacuous="cut" not in ended.out.split())
+    tally.close()
+
+
+def test_power_cut_while_a_database_is_made_leaves_one_or_none(socket: Socket, crash_sweep: bool, tally: Tally) -> None:
+    scratch = socket.prepare(FIRST)
+    calls = powercut.calls_of(FIRST, scratch)
+    for call, mode in chosen(FIRST, calls, crash_sweep):
+        socket.reset()
+        ended = socket.cut(FIRST, call, mode)
+        made = (socket.db / names.STATES).exists()
+        complaints = ["it had been made, and is gone"] if "done" in ended.out.split() and not made else []
+        if not made:
+            small.begin(socket.db)
+        tally.point(f"{mode} cut at call {call}", complaints + judge.untidy(socket.db), vacuous="cut" not in ended.out.split())
+    tally.close()
+
+
+def test_power_cut_finds_out_a_program_that_does_not_sync(socket: Socket) -> None:
+    """Or else the cuts above prove nothing."""
+    before, calls, after = socket.take("harvest")
+    socket.reset()
+    ended = socket.cut("harvest", calls + 1, "careless")
+    assert "done" in ended.out.split()
+    assert judge.judge(socket.db, before, after, small.acknowledged(ended.out), done=True) != []
