@@ -12,6 +12,7 @@ import subprocess
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
+from io import FileIO
 from pathlib import Path
 
 import pytest
@@ -118,9 +119,15 @@ def fill(path: Path) -> Path:
     """Write until no byte more fits; the file that took the space."""
     ballast = path / "ballast"
     with ballast.open("wb", buffering=0) as file:
-        for size in (1 << 20, 1 << 12, 1):
-            with contextlib.suppress(OSError):
-                while file.write(bytes(size)) == size:
-                    pass
-        os.fsync(file.fileno())
+        while sum(_pour(file, size) for size in (1 << 20, 1 << 12, 1)):
+            os.fsync(file.fileno())  # gives back what was set aside for blocks that wait
     return ballast
+
+
+def _pour(file: FileIO, size: int) -> int:
+    """How many bytes could be appended in pieces of this size."""
+    done = 0
+    with contextlib.suppress(OSError):
+        while wrote := file.write(bytes(size)):
+            done += wrote
+    return done
