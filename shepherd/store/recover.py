@@ -79,16 +79,16 @@ def survey(database: Database, deep: bool = False) -> Findings:
         if name.closed:
             wreck = (name, fault) if fault else None
             break
-        if _has_harvest(database, name):
-            stray = stray or (name if fault or name is not left[-1] else None)
-        elif fault:
-            spoilt.append((name, fault))
-        else:
+        if not fault:
             break  # whole, and further than any closed state
-    stray = stray or _stranded(database, left)
+        if _has_harvest(database, name):
+            stray = stray or name
+        else:
+            spoilt.append((name, fault))
+    standing = [name for name in left if name not in [gone for gone, _fault in spoilt]]
+    stray = stray or (_stranded(database, standing) if wreck is None else None)
     newest = max((name for name in left if name.closed), key=lambda name: name.number, default=None)
     snapshots = [] if not deep else _damaged_snapshots(database, [n for n in left if n.closed and n is not newest])
-    standing = [name for name in left if name not in [gone for gone, _fault in spoilt]]
     harvests = _harvests(database, standing[-1], deep) if standing and wreck is None and stray is None else []
     leftovers = [entry for entry in sorted(os.listdir(database.states_path)) if names.is_leftover(entry)]
     leftovers += [f"{path.parent.name}/{path.name}" for path in database.half_dropped()]
@@ -97,6 +97,7 @@ def survey(database: Database, deep: bool = False) -> Findings:
 
 def mend(writer: Writer, findings: Findings) -> list[Step]:
     """All that needs no rebuilding; what was done."""
+    steps = findings.steps()  # first: afterwards there is nothing left to tell of
     writer.remove_leftovers()
     for name, _fault in findings.spoilt:
         writer.delete(name)
@@ -106,15 +107,20 @@ def mend(writer: Writer, findings: Findings) -> list[Step]:
     for path, found in findings.harvests:
         harvest.rollback(path, accept_loss=findings.deep or bool(found.damage))
     writer.drop_snapshots([name for name, _fault in findings.snapshots])
-    return findings.steps()
+    return steps
 
 
 def recover(writer: Writer) -> list[Step]:
-    """What a crash alone can leave; for callers that hold the lock and know of no damage."""
-    findings = survey(writer.database)
-    if findings.needs_rebuild:
-        raise Corruption(f"{findings.wreck or findings.stray}: damaged; run shep-recover, which makes it again from what is left")
-    return mend(writer, findings)
+    """All that can be mended without rebuilding anything: what a crash alone can leave, and a damaged harvest."""
+    for deep in (False, True):
+        findings = survey(writer.database, deep)
+        if findings.needs_rebuild:
+            name = findings.wreck[0] if findings.wreck else findings.stray
+            raise Corruption(f"{name}: damaged; run shep-recover, which makes it again from what is left")
+        steps = mend(writer, findings)
+        if steps:
+            return steps
+    return []
 
 
 def _parents(database: Database, found: list[StateName]) -> dict[str, StateName]:
@@ -133,12 +139,12 @@ def _fault(database: Database, name: StateName, deep: bool) -> Fault | None:
 
 def _stranded(database: Database, left: list[StateName]) -> StateName | None:
     """A .reap whose damaged state has been made again by a recovery that was then killed."""
-    furthest = salvage.any_control([database.states_path / str(left[-1])])
+    furthest = database.open(left[-1])
     for name in left[:-1]:
-        if not name.closed and furthest is not None and _has_harvest(database, name):
+        if not name.closed and furthest.name.closed and _has_harvest(database, name):
             control = salvage.any_control([database.states_path / str(name)])
-            rebuilt = database.open(left[-1]).report().get("phase") == REBUILT
-            if rebuilt and (control is None or control.parent == furthest.parent):
+            rebuilt = furthest.report().get("phase") == REBUILT
+            if rebuilt and (control is None or control.parent == furthest.control.parent):
                 return name
     return None
 

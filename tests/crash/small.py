@@ -57,7 +57,7 @@ def cf_of(db: Path) -> Path:
 
 def configure(db: Path) -> None:
     cf_of(db).mkdir(parents=True, exist_ok=True)
-    for name in ("filter", "shepherd.toml"):
+    for name in ("filter", "shepherd.toml", "url-equiv"):
         (cf_of(db) / name).touch()
 
 
