@@ -39,6 +39,7 @@ def command(db: Path, dry_run: bool, now: int, as_json: bool) -> None:
         with database.writing("shep-upgrade", tidy=False) as writer:
             steps = upgrade.upgrade(writer, now)
     if not steps:
+        database.furthest()  # says what is wrong with one that is not old but newer, damaged or gone
         raise NothingToDo(f"{db}: already of format version {FORMAT_VERSION}")
     for step in steps:
         if as_json:

@@ -57,7 +57,7 @@ class Step:
 
 def survey(database: Database) -> list[Step]:
     """The steps that are still to be taken, in their order. Reads only."""
-    found = {name: _version(database.states_path / str(name)) for name in database.states()}
+    found = _versions(database)
     if not found:
         return []
     furthest = max(found, key=lambda name: name.order)
@@ -75,7 +75,10 @@ def survey(database: Database) -> list[Step]:
 
 def upgrade(writer: Writer, now: int) -> list[Step]:
     """Take all steps, under a lock that has tidied nothing yet; the steps that were taken."""
+    versions = _versions(writer.database)
     writer.remove_leftovers()
+    if min(versions.values(), default=FORMAT_VERSION) == FORMAT_VERSION:
+        return []  # closed states that are not old are snapshots like any other: they go by policy, not by us
     _remove_superseded(writer)
     steps = survey(writer.database)
     for step in steps:
@@ -83,6 +86,15 @@ def upgrade(writer: Writer, now: int) -> list[Step]:
     _remove_superseded(writer)
     writer.prune(1, now)
     return steps
+
+
+def _versions(database: Database) -> dict[StateName, int]:
+    """The version of every finished directory. One that is newer than we are is not ours to change."""
+    found = {name: _version(database.states_path / str(name)) for name in database.states()}
+    for name, version in found.items():
+        if version > FORMAT_VERSION:
+            database.open(name)  # says so
+    return found
 
 
 def _version(path: Path) -> int:

@@ -13,11 +13,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from shepherd.errors import OldFormat
+from shepherd.errors import OldFormat, UsageError
 from shepherd.formats import tables
 from shepherd.formats.tables import FORMAT_VERSION, NO_LIMIT
 from shepherd.store import check, harvest, names, upgrade
 from shepherd.store.database import Database
+from shepherd.store.names import StateName
 from tests.crash.dying import killed_after
 from tests.crash.farm import contents
 
@@ -125,6 +126,32 @@ def test_old_state_that_somebody_reads_is_deleted(tmp_path: Path) -> None:
     run_upgrade(db)
     assert [str(name) for name in Database(db).states()] == ["000006", "000008"]
     assert [fault for fault in check.walk(Database(db)) if not fault.note] == []
+
+
+def test_snapshots_of_a_database_that_is_not_old_are_deleted(tmp_path: Path) -> None:
+    db = unpack("v1-closed", tmp_path)
+    run_upgrade(db)
+    with Database(db).writing("test") as writer:
+        parent = writer.furthest()
+        builder = writer.build(parent, StateName(parent.number + 1, "closed"), NOW)
+        builder.keep(path for path in parent.control.files if path != names.REPORT)
+        writer.publish(builder, {})
+    before = _published(db)
+    assert run_upgrade(db) == []
+    assert _published(db) == before
+
+
+def test_database_of_a_newer_version_is_touched(tmp_path: Path) -> None:
+    db = unpack("v1-closed", tmp_path)
+    for control in db.glob("state/*/control"):
+        control.chmod(0o644)
+        control.write_bytes(control.read_bytes().replace(b"shepherd-control 1", b"shepherd-control 99", 1))
+    before = _published(db)
+    with pytest.raises(UsageError, match="use a newer Shepherd"):
+        run_upgrade(db)
+    with pytest.raises(UsageError, match="use a newer Shepherd"):
+        upgrade.survey(Database(db))
+    assert _published(db) == before
 
 
 def test_program_that_meets_an_old_database_does_not_say_what_to_do(tmp_path: Path) -> None:
