@@ -35,7 +35,7 @@ import click
 from shepherd import __version__
 from shepherd import config as configuration
 from shepherd.config import Config
-from shepherd.errors import IoFailed, NoSpace, NothingToDo, ShepherdError
+from shepherd.errors import Corruption, IoFailed, NoSpace, NothingToDo, ShepherdError
 
 if TYPE_CHECKING:
     from tqdm import tqdm
@@ -184,7 +184,17 @@ def _failed(name: str, error: ShepherdError) -> int:
     LOG.debug("where it happened", exc_info=error)
     if isinstance(error, NothingToDo) and _quiet():
         return error.exit_status
-    return _fail(name, str(error), error.exit_status)
+    return _fail(name, _with_advice(error), error.exit_status)
+
+
+def _with_advice(error: ShepherdError) -> str:
+    """The message, with what to do next where it does not say so itself."""
+    text, cause = str(error), error.__cause__
+    if isinstance(error, Corruption) and "shep-" not in text:
+        return f"{text}; shep-check names all damage"
+    if isinstance(error, IoFailed) and isinstance(cause, PermissionError):
+        return text.replace("look at the disk before going on", "run this as the user whose database it is")
+    return text
 
 
 def _fail(name: str, message: str, status: int) -> int:
@@ -197,7 +207,8 @@ def _disk_error(error: OSError) -> ShepherdError:
     where = f" at {os.fsdecode(error.filename)}" if isinstance(error.filename, str | bytes) else ""
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return NoSpace(f"no space is left{where} ({what}): make room and run the same command again")
-    return IoFailed(f"the system reported an error{where}: {what}")
+    advice = {errno.EIO: "; look at the disk, then run shep-check", errno.EACCES: "; run this as the user whose database it is"}
+    return IoFailed(f"the system reported an error{where}: {what}{advice.get(error.errno or 0, '')}")
 
 
 def _bug(name: str, error: Exception) -> int:

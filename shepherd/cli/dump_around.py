@@ -43,8 +43,9 @@ def inbox(database: Database) -> Shown:
         fields.value("url"),
     ]
 
+    applied = set(database.furthest().control.applied)
+
     def rows() -> Iterator[list[Any]]:
-        applied = set(database.furthest().control.applied)
         for item in database.inbox.items():
             for number, line in _lines(item):
                 yield [item.name, number, "yes" if item.name in applied else "no", *_request(line)]

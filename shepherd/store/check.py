@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from shepherd.errors import Corruption, OldFormat, ShepherdError, UsageError
-from shepherd.store import check_files, names
+from shepherd.store import check_files, fsio, names
 from shepherd.store.check_files import Sound, Tick
 from shepherd.store.claims import walk_claims
 from shepherd.store.database import Database
@@ -29,8 +29,6 @@ def walk(database: Database, quick: bool = False, tick: Tick = lambda n: None, o
     if only is None:
         _refuse_old(database)
         yield from _strangers(database)
-        if not database.states():
-            yield Fault(database.states_path, None, "no state is there; copy the database back from a mirror")
     one_walk = _Walk(quick, tick)
     for path in _paths(database, only):
         try:
@@ -47,13 +45,19 @@ def walk(database: Database, quick: bool = False, tick: Tick = lambda n: None, o
 
 
 def _refuse_old(database: Database) -> None:
-    """Of an old format nothing can be said; single old states that readers still lease are only mentioned."""
+    """Of another format nothing can be said; single old states that readers still lease are only mentioned."""
     try:
         database.furthest()
-    except OldFormat:
-        raise
+    except UsageError:
+        if _is_intact(database.states_path / str(database.states()[-1])):
+            raise
     except (ShepherdError, OSError):
         return  # the walk tells
+
+
+def _is_intact(path: Path) -> bool:
+    """Whether the control of a state that we cannot read has its checksum: then it is of another format, and not damaged."""
+    return check_files.is_intact(fsio.read_file(path / names.CONTROL))
 
 
 def walk_state(path: Path, quick: bool = False, tick: Tick = lambda n: None) -> Iterator[Fault]:
@@ -98,11 +102,16 @@ class _Walk:
             return
         try:
             state = State(path)
-        except OldFormat as error:
-            yield Fault(path, None, str(error).partition(": ")[2], note=True)
-            return
-        except (Corruption, UsageError) as error:
+        except Corruption as error:
             yield fault_of(path / names.CONTROL, error)
+            return
+        except UsageError as error:
+            if not _is_intact(path):
+                yield Fault(path / names.CONTROL, 0, "the control file is damaged: it claims another version of the format")
+                return
+            if not isinstance(error, OldFormat):
+                raise  # a newer version: nothing is wrong with it, but it is not for us to judge
+            yield Fault(path, None, str(error).partition(": ")[2], note=True)
             return
         faults = [*check_files.walk_control(state), *check_files.walk_files(state, self._quick, self._tick, self._sound)]
         if not faults and not self._quick:  # what references say is worth looking at only where every byte is as written
@@ -117,6 +126,8 @@ class _Walk:
 
 
 def _strangers(database: Database) -> Iterator[Fault]:
+    if not any(name.closed for name in database.states()):
+        yield Fault(database.states_path, None, "no closed state is there; copy the database back from a mirror")
     for entry in sorted(os.listdir(database.path)):
         if entry not in names.TOP and entry != ".gitignore":
             yield Fault(database.path / entry, None, "not a name of ours; left alone", note=True)

@@ -44,7 +44,7 @@ class Database:
     def __init__(self, path: Path) -> None:
         self.path = path
         if not (path / names.STATES).is_dir():
-            raise UsageError(f"{path}: no database here; make one with `shep-init --db {path}`")
+            raise UsageError(_no_database(path))
         self.inbox = Inbox(path / names.INBOX)
         self.leases = Leases(path / names.LEASES)
 
@@ -120,6 +120,7 @@ class Database:
                 self.leases.remove(lease)
 
     def _lease_if_writable(self, number: int | None, purpose: str, now_ms: int) -> Lease | None:
+        self.closed(number)  # what keeps us from reading the state is no matter of the lease
         try:
             return self.lease(number, f"{os.getuid()}@{socket.gethostname()}", purpose, now_ms, READ_LEASE_S)
         except (IoFailed, NoSpace) as error:
@@ -251,6 +252,14 @@ def _must_supersede(state: State, name: StateName) -> None:
         file = state.path / path
         if not file.exists() or file.stat().st_size != entry.length:
             raise Corruption(f"{file}: missing or not {entry.length} bytes long; shep-check lists all damage")
+
+
+def _no_database(path: Path) -> str:
+    try:
+        refuse_foreign(path)
+    except UsageError:
+        return f"{path}: no database here, but something else; give --db the directory of a database"
+    return f"{path}: no database here; make one with `shep-init --db {path}`"
 
 
 def create(path: Path, key: bytes, now: int, filter_version: int) -> State:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +15,8 @@ from shepherd.store.harvest import Harvest
 from shepherd.store.names import StateName
 from shepherd.store.state import Builder, State
 from shepherd.urls import Footprints, parse, qkey_of_address
-from tests.cli.conftest import KEY, NOW, ROOT, Herd, _contributed
+from tests.cli.conftest import KEY, NOW, Herd, _contributed
+from tests.cli.programs import call
 
 PRINTS = Footprints(KEY)
 QKEY = qkey_of_address("127.0.0.7")
@@ -28,9 +27,7 @@ GONE = "http://a.example/gone"
 
 def run(db: Path, program: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     """A program as a user runs it."""
-    command = [sys.executable, "-m", "shepherd.cli", program, *arguments]
-    environment = os.environ | {"SHEPHERD_DB": str(db), "PYTHONPATH": str(ROOT)}
-    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
+    return call(program, *arguments, SHEPHERD_DB=str(db))
 
 
 def refusal(db: Path, program: str, *arguments: str, status: int) -> str:

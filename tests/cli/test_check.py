@@ -13,13 +13,12 @@ from pathlib import Path
 import pytest
 
 from tests.cli.conftest import ROOT, Herd
+from tests.cli.programs import call
 from tests.unit.sound import flip
 
 
 def check(herd: Herd, *arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "shepherd.cli", "shep-check", "--db", str(herd.db), *arguments]
-    environment = os.environ | {"PYTHONPATH": str(ROOT)}
-    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
+    return call("shep-check", "--db", str(herd.db), *arguments)
 
 
 def test_sound_database_is_said_to_be_so(herd: Herd) -> None:

@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from shepherd.errors import UsageError
 from shepherd.formats import bucket
+from shepherd.formats.check import check64
 from shepherd.store import check, database, fsio, names
 from shepherd.store.database import Database
 from shepherd.store.harvest import Harvest
@@ -86,13 +88,15 @@ def test_file_that_no_state_has_is_named(db: Database) -> None:
     assert faults(db) == [("surprise", None, "control names a file that no state has")]
 
 
-def test_newer_version_is_named(db: Database, state: State) -> None:
+def test_newer_version_is_refused_but_a_damaged_one_is_damage(db: Database, state: State) -> None:
     control = state.path / "control"
     control.chmod(0o644)
-    control.write_bytes(control.read_bytes().replace(b"shepherd-control ", b"shepherd-control 9", 1))
-    ((named, _offset, what),) = faults(db)
-    assert named == "control"
-    assert "newer Shepherd" in what
+    body = control.read_bytes().replace(b"shepherd-control ", b"shepherd-control 9", 1).rpartition(b"check ")[0]
+    control.write_bytes(body + b"check 0000000000000000\n")
+    assert [named for named, _offset, _what in faults(db)] == ["control"]
+    control.write_bytes(body + f"check {check64(body):016x}\n".encode())
+    with pytest.raises(UsageError, match="newer Shepherd"):
+        faults(db)
 
 
 # --- bytes ------------------------------------------------------------------------------------------------------
