@@ -41,12 +41,24 @@ _COUNTER = itertools.count(1)  # of this process, whatever number of Database ob
 
 
 class Database:
+    """A database directory. To look at it: `reading`. To change it: requests in the `inbox`, or the lock, with `writing`.
+
+    Opening one reads nothing and takes no lock; UsageError if none is there. Times are arguments: seconds (`now`) or milliseconds
+    (`now_ms`) since 1970. docs/api.md has worked examples.
+    """
+
     def __init__(self, path: Path) -> None:
         self.path = path
         if not (path / names.STATES).is_dir():
             raise UsageError(_no_database(path))
         self.inbox = Inbox(path / names.INBOX)
         self.leases = Leases(path / names.LEASES)
+
+    @classmethod
+    def create(cls, path: Path, key: bytes, now: int, filter_version: int = 0) -> Database:
+        """Make a new, empty database: `key` is 16 secret random bytes, as of `secrets.token_bytes(16)`; footprints hang on it."""
+        create(path, key, now, filter_version)
+        return cls(path)
 
     @property
     def states_path(self) -> Path:
@@ -62,6 +74,7 @@ class Database:
         return sorted((name for name in parsed if name is not None), key=lambda n: n.order)
 
     def open(self, name: StateName) -> State:
+        """One of `states()`. Nothing keeps it from being deleted: for closed states use `reading`."""
         return State(self.states_path / str(name))
 
     def furthest(self) -> State:
@@ -102,7 +115,7 @@ class Database:
     # --- readers
 
     def lease(self, number: int | None, owner: str, purpose: str, now_ms: int, seconds: int) -> Lease:
-        """Claim a closed state until now + seconds."""
+        """Claim a closed state, the newest by default, until now + seconds, or until `leases.remove(lease)`."""
         with self.leases.locked():
             state = self.closed(number)
             lease = Lease(self.new_item_name(now_ms), state.number, owner, purpose, os.getpid(), now_ms // 1000 + seconds)
@@ -111,7 +124,10 @@ class Database:
 
     @contextlib.contextmanager
     def reading(self, purpose: str, now_ms: int, number: int | None = None) -> Iterator[State]:
-        """A closed state, leased for as long as the block runs; unleased where we may only read."""
+        """A closed state, the newest by default, leased for as long as the block runs; unleased where we may only read.
+
+        `purpose` is what others see of us: the name of the program. No lock is needed, and none is waited for.
+        """
         lease = self._lease_if_writable(number, purpose, now_ms)
         try:
             yield self.closed(lease.state if lease else number)
@@ -135,7 +151,11 @@ class Database:
 
     @contextlib.contextmanager
     def writing(self, what: str, inherited: int | None = None, tidy: bool = True) -> Iterator[Writer]:
-        """The lock of the one writer of states; leftovers of a killed one are tidied first (but shep-recover looks first)."""
+        """The lock of the one writer of states; Locked says who else has it. `what` is the name that others will see.
+
+        Leftovers of a killed one are tidied first (but shep-recover looks first). `inherited` is a descriptor of the lock that
+        our parent took.
+        """
         path = self.path / names.LOCK
         held = locks.lock(path, what) if inherited is None else locks.adopt_lock(inherited, path)
         try:
@@ -148,12 +168,16 @@ class Database:
 
 
 class Writer:
-    """What only the holder of the lock may do."""
+    """What only the holder of the lock may do: build the next directory, publish it, delete old ones.
+
+    `Database.writing` gives one. A batch phase is `phase.run(writer, config, now, tick)` for the modules of shepherd.batch.
+    """
 
     def __init__(self, database: Database) -> None:
         self.database = database
 
     def furthest(self) -> State:
+        """What the next phase goes on from."""
         return self.database.furthest()
 
     def tidy(self) -> list[str]:

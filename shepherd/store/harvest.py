@@ -147,7 +147,12 @@ def rollback(path: Path, accept_loss: bool = False) -> Found:
 
 
 class Harvest:
-    """A harvest that is being written. Only one program at a time: its lock says which."""
+    """A harvest that is being written. Only one program at a time: its lock says which.
+
+    `store` buckets, `journal` what came of each planned row, `contribute` links, and call `checkpoint` from time to time: only
+    what came before one survives a crash. `end` says that the harvest is complete, for shep-cork. For documents that you already
+    have, `gathering.Gathering` does all this.
+    """
 
     def __init__(self, path: Path, segment_bytes: int) -> None:
         """Begin the harvest at `path`, or roll back and continue the one that is there."""
@@ -186,6 +191,7 @@ class Harvest:
             self._flush_journal()
 
     def contribute(self, records: int, block: Bytes) -> None:
+        """Append a contrib block (formats.contrib.encode) of so many records."""
         self._contrib.append(FrameKind.CONTRIB, records, block)
 
     def checkpoint(self, time_ms: int) -> None:

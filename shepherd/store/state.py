@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
@@ -28,6 +28,9 @@ from shepherd.store.columns import Column, ColumnWriter, Table, TableWriter
 from shepherd.store.names import StateName
 from shepherd.store.objects import Objects, SegmentWriter
 
+if TYPE_CHECKING:
+    from shepherd.store.documents import Document
+
 
 class Parent(Protocol):
     """What a directory is built from: a State, or a damaged one that is being rebuilt."""
@@ -41,7 +44,11 @@ class Parent(Protocol):
 
 
 class State:
-    """One finished directory. Nothing is read but `control` until it is asked for."""
+    """One finished directory: a whole snapshot. Nothing is read but `control` until it is asked for, and all is checked as it is.
+
+    `index`, `sites` and `servers` are tables: `state.index["weight"][0:100]` is an array, `.at(row)` one value, `.rows` their
+    number; docs/formats.md has the columns. `objects.get(oid)` is a bucket. Damage raises Corruption, with file and offset.
+    """
 
     def __init__(self, path: Path, version: int = tables.FORMAT_VERSION) -> None:
         name = names.parse_state(path.name)
@@ -60,20 +67,30 @@ class State:
     def number(self) -> int:
         return self.name.number
 
+    def documents(self, site: str | None = None) -> Iterator[Document]:
+        """The gathered documents, or those of one site, given as host or URL, in the order of the index."""
+        from shepherd.store.documents import documents  # which reads through this class
+
+        return documents(self, site)
+
     @cached_property
     def index(self) -> Table:
+        """One row for each known URL, sorted by footprint. `lookup` finds rows by URL or site."""
         return Table(self.path / "index", tables.INDEX, self.control.files)
 
     @cached_property
     def sites(self) -> Table:
+        """One row for each site, sorted by footprint; `site_name` has its name."""
         return Table(self.path / "sites", tables.SITES, self.control.files)
 
     @cached_property
     def servers(self) -> Table:
+        """One row for each server, sorted by queue key."""
         return Table(self.path / "servers", tables.SERVERS, self.control.files)
 
     @cached_property
     def objects(self) -> Objects:
+        """The buckets: `get(oid)` a whole one, `head(oid)` one without its body, `scan(segment)` all headers."""
         return Objects(self.path / names.OBJECTS)
 
     @cached_property
@@ -99,6 +116,7 @@ class State:
         return [text[a:b] for a, b in pairwise(cuts)]
 
     def segments(self) -> list[int]:
+        """The numbers of its segments."""
         found = (names.parse_segment(p.partition("/")[2]) for p in self.control.files if p.startswith(f"{names.OBJECTS}/"))
         return sorted(n for n in found if n is not None)
 
@@ -112,22 +130,32 @@ class State:
         return logs.blocks(self.path / names.contrib(number), with_texts)
 
     def journal(self, number: int) -> Records:
+        """The records of one journal: `numbered("journal")` has the numbers."""
         return logs.read_records(self.path / names.journal(number), FrameKind.JOURNAL, tables.JOURNAL)
 
     def plan(self) -> Records:
+        """What a .reap directory is to gather, best first."""
         return logs.read_records(self.path / names.PLAN, FrameKind.PLAN, tables.PLAN)
 
     def harvests(self) -> list[Path]:
+        """The harvests of a .reap directory."""
         directory = self.path / names.HARVESTS
         return sorted(p for p in directory.iterdir() if names.is_harvest(p.name)) if directory.is_dir() else []
 
     def report(self) -> dict[str, Any]:
+        """The counters of the phase that made it."""
         found: dict[str, Any] = json.loads(fsio.read_file(self.path / names.REPORT))
         return found
 
 
 class Builder:
-    """Makes the next directory in N.tmp. Abandoned, it leaves nothing that counts; the next holder of the lock removes it."""
+    """Makes the next directory in N.tmp. Abandoned, it leaves nothing that counts; the next holder of the lock removes it.
+
+    Begun by `Writer.build` and ended by `Writer.publish`. Between them every file of the directory is either kept from the
+    parent, by a hard link (`keep`, `keep_table`, `keep_objects`, `keep_logs`), or written new (`write`, `write_records`,
+    `write_table`, `write_site_names`; `table` and `segment_writer` for what is too large to have at once; `adopt` for files of a
+    harvest).
+    """
 
     def __init__(self, root: Path, name: StateName, control: Control, parent: Parent | None) -> None:
         self.root, self.name, self.parent = root, name, parent
@@ -157,6 +185,7 @@ class Builder:
         self.keep(p for p in self.parent.control.files if p.startswith(f"{table}/") and p not in changed)
 
     def keep_objects(self) -> None:
+        """Hardlink every segment."""
         assert self.parent is not None
         self.keep(p for p in self.parent.control.files if p.startswith(f"{names.OBJECTS}/"))
 
@@ -203,6 +232,7 @@ class Builder:
         return writer
 
     def finish_table(self, writer: TableWriter) -> None:
+        """End what `table` has begun: seal the columns."""
         self._files.update(writer.finish())
 
     def write_table(self, table: str, columns: dict[str, Array]) -> None:
@@ -212,6 +242,7 @@ class Builder:
         self.finish_table(writer)
 
     def write_site_names(self, parts: Iterable[bytes]) -> None:
+        """The names of the sites, in the order of their rows."""
         path = f"sites/{names.NAMES}"
         writer = ColumnWriter(self.path / path, "u1")
         self._open.append(writer)
@@ -232,6 +263,7 @@ class Builder:
         return writer
 
     def finish_segments(self, writer: SegmentWriter) -> None:
+        """End what `segment_writer` has begun: seal the segments."""
         writer.sync()
         writer.close()
         for number in range(self.control.segments, writer.next):
