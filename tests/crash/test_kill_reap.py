@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import signal
 import subprocess
 import sys
@@ -14,7 +15,11 @@ import pytest
 
 from shepherd.formats.tables import Kind, Records, Result, RowType
 from shepherd.store import harvest, lookup, names
+from tests.crash import strace
 from tests.crash.farm import ROOT, Farm, farm
+from tests.crash.nursery import nursery
+from tests.crash.strace import Call
+from tests.crash.tally import Tally
 
 
 @pytest.fixture(scope="module")
@@ -63,6 +68,29 @@ def test_dispatcher_killed_at_a_checkpoint_loses_nothing_before_it(planned: Farm
     assert_all_there(one, records)
     one.must("shep-check")
     assert one.violations() == []
+
+
+def test_dispatcher_struck_at_a_system_call_loses_nothing_before_it(
+    planned: Farm, tmp_path: Path, crash_sweep: bool, tally: Tally
+) -> None:
+    """No two reaps make the same calls, so a point is the n-th sync or write, whichever file of the harvest it meets."""
+    strace.need()
+    points = [(name, n, fault) for name in ("fsync", "pwrite64") for n in range(16, 32) for fault in strace.FAULTS]
+    with nursery(tmp_path) as children:
+        for syscall, ordinal, fault in points if crash_sweep else random.Random(4).sample(points, 2):
+            one = planned.copy(tmp_path / f"{syscall}-{ordinal}-{fault}")
+            environment = {"SHEPHERD_DB": str(one.db), "SHEPHERD_CF": str(one.home / "cf")}
+            child = children.start("shep-reap", "--quiet", "--seconds", "2", **environment)
+            outcome = strace.inject(child, tmp_path / "log", Call(syscall, ordinal, (), "", ""), fault)
+            [struck] = [call for call in outcome.calls if (call.syscall, call.ordinal) == (syscall, ordinal)]
+            records = checkpointed(one)
+            for program in (("shep-recover",), ("shep-reap", "--seconds", "0.5"), ("shep-cork",), ("shep-check",)):
+                one.must(*program)
+            assert_all_there(one, records)
+            good = outcome.ended.status == strace.FAULTS[fault]
+            tally.point(f"{fault} at {struck}", [] if good else [f"{outcome.ended}"], vacuous=not struck.of(one.db))
+    assert planned.violations() == []
+    tally.close()
 
 
 def test_dispatcher_killed_at_any_time_leaves_no_process_and_goes_on(planned: Farm, tmp_path: Path) -> None:
