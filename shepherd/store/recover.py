@@ -97,7 +97,7 @@ def survey(database: Database, deep: bool = False) -> Findings:
 
 def mend(writer: Writer, findings: Findings) -> list[Step]:
     """All that needs no rebuilding; what was done."""
-    steps = findings.steps()  # first: afterwards there is nothing left to tell of
+    steps = findings.steps()  # while it can still be seen how much a rollback gives up
     writer.remove_leftovers()
     for name, _fault in findings.spoilt:
         writer.delete(name)
