@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from shepherd.errors import ShepherdError
-from shepherd.store import check, harvest, names, recover
+from shepherd.store import check, harvest, names
 from shepherd.store.database import Database
 from tests.crash import small
 
@@ -44,22 +44,16 @@ def _files(path: Path) -> dict[str, bytes]:
     return {name: file.read_bytes() for name, file in inside if not name.startswith(f"{names.HARVESTS}/")}
 
 
-def recovered(db: Path) -> list[recover.Step]:
-    """What shep-recover does."""
-    with Database(db).writing("a test", tidy=False) as writer:
-        return recover.recover(writer)
-
-
 def judge(db: Path, before: Facts, after: Facts, acknowledged: int = 0, done: bool = False) -> list[str]:
     """Complaints about a database that a fault struck in the step from `before` to `after`.
 
     `acknowledged`: how many documents the step had called durable; `done`: whether it had ended.
     """
     try:
-        recovered(db)
+        small.recovered(db)
         found = facts(db)
         complaints = [*_compare(found, before, after, acknowledged, done), *untidy(db)]
-        again = [step.what for step in recovered(db)]
+        again = [step.what for step in small.recovered(db)]
         complaints += [f"a second recover does more: {what}" for what in again]
         if facts(db) != found:
             complaints.append("a second recover changes something")

@@ -15,16 +15,17 @@ from pathlib import Path
 import click
 import numpy as np
 
-from shepherd.batch import cork, merge, plan, record, select
+from shepherd.batch import cork, merge, plan, record, recover, select
 from shepherd.batch.requests import Requests, as_block
 from shepherd.cli import common
 from shepherd.config import Config
 from shepherd.formats import bucket, contrib
 from shepherd.formats.tables import JOURNAL, NO_OID, JournalFlag, Records, Result
-from shepherd.store import database, fsio, lookup, names, recover
+from shepherd.store import database, fsio, lookup, names
 from shepherd.store.database import Database, Writer
 from shepherd.store.harvest import Harvest, read_journal
 from shepherd.store.lease import Lease
+from shepherd.store.recover import Step as Mended
 from shepherd.store.state import State
 from shepherd.urls import Footprints, parse, qkey_of_address
 
@@ -57,8 +58,8 @@ def cf_of(db: Path) -> Path:
 
 def configure(db: Path) -> None:
     cf_of(db).mkdir(parents=True, exist_ok=True)
-    for name in ("filter", "shepherd.toml", "url-equiv"):
-        (cf_of(db) / name).touch()
+    for default in common.default_files().iterdir():  # so that shep-init has none to write
+        (cf_of(db) / default.name).touch()
 
 
 def begin(db: Path, _say: Say = print) -> None:
@@ -142,23 +143,31 @@ STEPS: dict[str, Step] = {
 }
 
 
-def recovering(db: Path, say: Say) -> None:
+def recovered(db: Path) -> list[Mended]:
+    """What shep-recover does: if a quick look finds nothing, it reads every byte."""
     with Database(db).writing("a test", tidy=False) as writer:
-        for step in recover.recover(writer):
-            say(step.what)
+        for deep in (False, True):
+            steps = recover.recover(writer, config(db), NOW, deep, lambda _bytes: None)
+            if steps:
+                return steps
+    return []
+
+
+def recovering(db: Path, say: Say) -> None:
+    for step in recovered(db):
+        say(step.what)
 
 
 ALL: dict[str, Step] = {**STEPS, "recover": recovering}
 
 
 def break_down(db: Path) -> None:
-    """All that shep-recover mends: a torn harvest, directories half built, half deleted and damaged, an item half dropped."""
+    """What crashes leave for shep-recover: a torn harvest, directories half built and half deleted, an item half dropped."""
     grow(db, "harvest")
     harvesting(2, torn=True)(db, lambda _line: None)
     states = db / names.STATES
     shutil.copytree(states / "000002", states / "000005.tmp")
     shutil.copytree(states / "000001", states / "000000.gone")
-    shutil.copytree(states / "000002", states / "000004.merged")  # its control says that it is another
     (db / names.INBOX / f".{ITEM.format(9)}.req.tmp").write_text("{")
 
 

@@ -57,7 +57,7 @@ class Socket:
             return judge.facts(scratch), calls, judge.facts(scratch)
         before = judge.facts(scratch)
         calls = powercut.calls_of(step, scratch)
-        judge.recovered(scratch)
+        small.recovered(scratch)
         return before, calls, judge.facts(scratch)
 
     def reset(self) -> None:

@@ -18,7 +18,7 @@ from shepherd.formats import frame
 from shepherd.formats.checkpoint import unpack_checkpoint
 from shepherd.store import check, harvest, names
 from shepherd.store.database import Database
-from tests.crash import disks, judge, small
+from tests.crash import disks, small
 from tests.crash.tally import Tally
 
 SAMPLE_STEP = 11
@@ -77,7 +77,7 @@ def rolled_back(torn: Torn, expected: dict[str, bytes], damage: bool) -> list[st
     except RecoveryNeeded:
         refused = True
     if refused:
-        judge.recovered(torn.db)
+        small.recovered(torn.db)
     complaints = [] if refused == damage else ["damage was taken for a crash" if damage else "a crash was taken for damage"]
     if read(path) != expected:
         complaints.append("the files are not those of the checkpoint")
@@ -120,9 +120,9 @@ def test_frame_damaged_far_below_a_checkpoint_is_mended_to_the_one_before_it(tal
             torn.write(torn.files | {names.JOURNAL: damaged})
             assert harvest.inspect(path).damage == ""  # no reap would notice
             assert any(not fault.note for fault in check.walk(Database(torn.db)))
-            steps = judge.recovered(torn.db)
+            steps = small.recovered(torn.db)
             expected = [point for point in torn.checkpoints() if len(point[names.JOURNAL]) <= at][-1]
-            good = read(path) == expected and steps[0].lost and judge.recovered(torn.db) == []
+            good = read(path) == expected and steps[0].lost and small.recovered(torn.db) == []
             tally.point(f"bit at {at}", [] if good else [f"not the checkpoint before it: {steps}"])
             harvest.verify(path)
     tally.close()
@@ -136,6 +136,6 @@ def test_harvest_killed_while_it_was_made_is_no_damage(missing: tuple[str, ...])
         for name in missing:
             (small.harvest_path(Database(home / "db").furthest()) / name).unlink()
         assert [fault for fault in check.walk(Database(home / "db")) if not fault.note] == []
-        judge.recovered(home / "db")
+        small.recovered(home / "db")
         small.harvesting(1)(home / "db", lambda _line: None)
         assert len(small.documents(home / "db")) == small.BATCH
