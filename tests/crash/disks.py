@@ -118,6 +118,7 @@ def run(*command: str) -> str:
 def fill(path: Path) -> Path:
     """Write until no byte more fits; the file that took the space."""
     ballast = path / "ballast"
+    run("sync", "--file-system", str(path))  # blocks of files that were removed can be had only now
     with ballast.open("wb", buffering=0) as file:
         while sum(_pour(file, size) for size in (1 << 20, 1 << 12, 1)):
             os.fsync(file.fileno())  # gives back what was set aside for blocks that wait
