@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable
-from dataclasses import dataclass
 from enum import IntEnum, IntFlag
+from functools import cached_property
 from typing import Final, NamedTuple
 
 import lz4.frame
@@ -78,11 +78,28 @@ class Header(NamedTuple):
         return HEADER_BYTES + self.attribute_bytes + self.body_bytes
 
 
-@dataclass(frozen=True)
 class Bucket:
-    header: Header
-    attributes: dict[str, bytes]
-    stored: bytes  # the body as stored; of a v2 bucket, as its lines spell it
+    """A document. Its attributes are taken apart when they are first looked at: many readers want only the body."""
+
+    def __init__(self, header: Header, table: bytes, stored: bytes) -> None:
+        self.header = header
+        self.stored = stored  # the body as stored; of a v2 bucket, as its lines spell it
+        self._table = table
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Bucket):
+            return NotImplemented
+        return (self.header, self.attributes, self.stored) == (other.header, other.attributes, other.stored)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    @cached_property
+    def attributes(self) -> dict[str, bytes]:
+        """Contents by letter."""
+        try:
+            return letters.read_records(self._table)
+        except ValueError as error:  # it checks, so it was written so
+            raise Corruption(f"the bucket of footprint {self.header.site:016x} {self.header.path:016x}: {error}") from error
 
     @property
     def url(self) -> str:
@@ -160,24 +177,32 @@ def _is_shape(kind: int, codec: int, body: int, plain: int) -> bool:
 
 
 def parse(data: Bytes, offset: int = 0, where: str = "bucket", with_body: bool = True) -> Bucket:
-    """A bucket out of the bytes of a segment, every checksum verified of what is read."""
-    header = parse_header(data, offset, where)
-    view = memoryview(data)
+    """A bucket out of the bytes of a segment, every checksum verified of what is read, and every attribute in its place."""
+    one = parse_behind(parse_header(data, offset, where), data, offset, where, with_body)
+    try:
+        _ = one.attributes
+    except Corruption as error:
+        raise Corruption(f"{where} at {offset}: {str(error).partition(': ')[2]}") from error
+    return one
+
+
+def parse_behind(header: Header, data: Bytes, offset: int = 0, where: str = "bucket", with_body: bool = True) -> Bucket:
+    """The bucket of a header that was read already; every checksum is verified, the attributes are not taken apart yet."""
     start = offset + HEADER_BYTES
     middle = start + header.attribute_bytes
     end = middle + header.body_bytes
-    if (end if with_body else middle) > len(view):
+    if (end if with_body else middle) > len(data):
         raise Corruption(f"{where} at {offset}: the bucket is cut off")
-    table = bytes(view[start:middle])
-    if check64(view[offset : offset + HEAD.size], table) != header.check:
+    table = bytes(data[start:middle])
+    if check64(bytes(data[offset : offset + HEAD.size]) + table) != header.check:  # one call is quicker than two parts
         raise Corruption(f"{where} at {offset}: header or attributes are damaged")
-    body = bytes(view[middle:end]) if with_body else b""
+    body = bytes(data[middle:end]) if with_body else b""
     if with_body and check64(body) != header.body_check:
         raise Corruption(f"{where} at {offset}: the body is damaged")
     try:
         if header.type in TEXT_TYPES:
             return _old(header, table, body, with_body)
-        return Bucket(header, letters.read_records(table), body)
+        return Bucket(header, table, body)
     except ValueError as error:
         raise Corruption(f"{where} at {offset}: {error}") from error
 
@@ -194,7 +219,9 @@ def _old(header: Header, text: bytes, body: bytes, with_body: bool) -> Bucket:
     for letter, expected in same.items():
         if found.pop(letter, expected) != expected:
             raise ValueError(f"the {letters.TABLE[letter].name} in the text is not that of the header")
-    return Bucket(header, found, body)
+    old = Bucket(header, b"", body)
+    old.attributes = found
+    return old
 
 
 def compress(body: bytes, how: str) -> tuple[Codec, bytes]:

@@ -94,7 +94,11 @@ def reading(path: Path) -> Iterator[None]:
     except FileNotFoundError:
         raise
     except OSError as error:
-        raise IoFailed(f"{path}: it cannot be read ({error.strerror}); look at the disk before going on") from error
+        raise _unreadable(path, error) from error
+
+
+def _unreadable(path: Path, error: OSError) -> IoFailed:
+    return IoFailed(f"{path}: it cannot be read ({error.strerror}); look at the disk before going on")
 
 
 def open_to_read(path: Path) -> int:
@@ -105,8 +109,10 @@ def open_to_read(path: Path) -> int:
 
 def read_at(path: Path, fd: int, length: int, offset: int) -> bytes:
     """Some bytes of an open file; fewer at its end. A sector that fails is an error; in a mapping it kills the process."""
-    with reading(path):
+    try:  # written out: a context manager costs as much as the read
         return os.pread(fd, length, offset)
+    except OSError as error:
+        raise _unreadable(path, error) from error
 
 
 def read_file(path: Path) -> bytes:

@@ -70,15 +70,16 @@ class Objects:
 
     def __init__(self, directory: Path, name_of: Callable[[int], str] = names.segment, keep_open: int = 64) -> None:
         self._directory, self._name_of, self._keep_open = directory, name_of, keep_open
-        self._fds: OrderedDict[int, int] = OrderedDict()
+        self._fds: OrderedDict[int, int] = OrderedDict()  # the one used last comes last
+        self._paths: dict[int, Path] = {}
         weakref.finalize(self, _close_all, self._fds)  # a state that is let go lets go of its segments
 
     def get(self, oid: int, size: int = 0) -> Bucket:
         """A whole bucket; `size` (from the index) saves a second read."""
-        data = self._read(oid, max(size, READ_AHEAD))
+        data = self._read(oid, size or READ_AHEAD)
         try:
-            length = bucket.parse_header(data).length
-            return bucket.parse(data if length <= len(data) else self._read(oid, length))
+            header = bucket.parse_header(data)
+            return bucket.parse_behind(header, data if header.length <= len(data) else self._read(oid, header.length))
         except Corruption as error:
             raise self._placed(oid, error) from None
 
@@ -86,8 +87,9 @@ class Objects:
         """A bucket without its body."""
         data = self._read(oid, READ_AHEAD)
         try:
-            need = bucket.HEADER_BYTES + bucket.parse_header(data).attribute_bytes
-            return bucket.parse(data if need <= len(data) else self._read(oid, need), with_body=False)
+            header = bucket.parse_header(data)
+            need = bucket.HEADER_BYTES + header.attribute_bytes
+            return bucket.parse_behind(header, data if need <= len(data) else self._read(oid, need), with_body=False)
         except Corruption as error:
             raise self._placed(oid, error) from None
 
@@ -124,16 +126,19 @@ class Objects:
         return Corruption(f"{self._path(segment)} at {offset}: {str(error).partition(': ')[2]}")
 
     def _path(self, segment: int) -> Path:
-        return self._directory / self._name_of(segment)
+        if segment not in self._paths:
+            self._paths[segment] = self._directory / self._name_of(segment)
+        return self._paths[segment]
 
     def _fd(self, segment: int) -> int:
-        fd = self._fds.pop(segment, -1)
-        if fd < 0:
-            try:
-                fd = fsio.open_to_read(self._path(segment))
-            except FileNotFoundError:
-                raise Corruption(f"{self._path(segment)}: the segment is missing; shep-check lists all damage") from None
-        self._fds[segment] = fd
+        fd = self._fds.get(segment)
+        if fd is not None:
+            self._fds.move_to_end(segment)
+            return fd
+        try:
+            fd = self._fds[segment] = fsio.open_to_read(self._path(segment))
+        except FileNotFoundError:
+            raise Corruption(f"{self._path(segment)}: the segment is missing; shep-check lists all damage") from None
         while len(self._fds) > self._keep_open:
             os.close(self._fds.popitem(last=False)[1])
         return fd

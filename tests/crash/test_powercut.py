@@ -1,7 +1,7 @@
 """Power cuts on real file systems: after mount and shep-recover the step has happened or not, and nothing acknowledged is lost.
 
-A few cuts by default; with `bin/test --crash` one before every call of every step and one after its end, in a mode chosen by dice,
-or in every mode where the step is short.
+A few cuts by default; with `bin/test --crash` one before every call of every step and one after its end, in a mode chosen by
+dice, or in every mode where the step is short.
 """
 
 from __future__ import annotations
