@@ -103,8 +103,8 @@ def facts_of(data: mmap.mmap | bytes, segment: int, offsets: I64, norm_of: Calla
     url_at = np.zeros((2, len(offsets)), np.int64)  # begin and length
     for rows, source, begin, stop in ((~old, view, start[~old], end[~old]), (old, *text)):
         found = find_attributes(source, begin, stop, b"UDSEm")
-        facts["digest"][rows] = _numbers(source, *found["D"], "<u8")
-        facts["download_ms"][rows] = _numbers(source, *found["m"], "<u4")
+        facts["digest"][rows] = numbers_at(source, *found["D"], "<u8")
+        facts["download_ms"][rows] = numbers_at(source, *found["m"], "<u4")
         facts["status"][rows] = _statuses(source, *found["S"])
         facts["flags"][rows] |= np.where(found["E"][1] > 0, np.uint16(REDIRECT), np.uint16(0))
         url_at[:, rows] = found["U"]
@@ -141,7 +141,7 @@ def find_attributes(data: Array, start: I64, end: I64, letters: bytes) -> dict[s
     places = {chr(letter): (np.zeros(len(start), np.int64), np.zeros(len(start), np.int64)) for letter in letters}
     at, left = start.copy(), np.flatnonzero(start + 5 <= end)
     while len(left):
-        length = _numbers(data, at[left], np.full(len(left), 4), "<u4").astype(np.int64)
+        length = numbers_at(data, at[left], np.full(len(left), 4), "<u4").astype(np.int64)
         letter_at = at[left] + 4 + length
         whole = letter_at < end[left]
         left, letter_at, length = left[whole], letter_at[whole], length[whole]
@@ -155,7 +155,7 @@ def find_attributes(data: Array, start: I64, end: I64, letters: bytes) -> dict[s
     return places
 
 
-def _numbers(data: Array, at: I64, length: Array, dtype: str) -> Array:
+def numbers_at(data: Array, at: I64, length: Array, dtype: str) -> Array:
     """The numbers at some places, aligned or not; 0 where there are not enough bytes."""
     width = np.dtype(dtype).itemsize
     numbers = np.zeros(len(at), dtype)

@@ -14,6 +14,7 @@ from typing import Final
 import numpy as np
 
 from shepherd.formats import bucket
+from shepherd.formats.facts import find_attributes, numbers_at
 from shepherd.formats.tables import I64, U64, Array, Bools, Records, bucket_oid
 from shepherd.store import logs, names
 from shepherd.store.objects import Objects
@@ -66,10 +67,7 @@ class SegmentPart:
 
     def digests(self, at: I64) -> U64:
         """The first 8 bytes of the digest of each of these buckets, 0 without one."""
-        start, length = self._attribute(at, "D")
-        digests = np.zeros(len(at), np.uint64)
-        whole = length >= 8
-        digests[whole] = _numbers(self._data, start[whole], "<u8")
+        digests = numbers_at(self._data, *self._attribute(at, "D"), "<u8")
         for place in np.flatnonzero(~self._in_place(at)).tolist():
             text = self._objects.head(int(self.found["oid"][at[place]])).attributes.get("D", b"")
             digests[place] = int.from_bytes(text[:8], "little")
@@ -99,25 +97,7 @@ class SegmentPart:
         return np.isin(self.found["type"][at], _IN_PLACE)
 
     def _attribute(self, at: I64, letter: str) -> tuple[I64, I64]:
-        """Where an attribute of each of these buckets begins, and its length (0 without one): all are walked side by side."""
-        data = self._data
-        begin, length = np.zeros(len(at), np.int64), np.zeros(len(at), np.int64)
-        place = (self.found["oid"][at] & np.uint64(0xFFFFFFFF)).astype(np.int64) + bucket.HEADER_BYTES
-        end = place + self.found["attributes"][at]
-        left = np.flatnonzero(self._in_place(at) & (place + 5 <= end))
-        while len(left):
-            mark = place[left] + 4 + _numbers(data, place[left], "<u4").astype(np.int64)
-            whole = mark < end[left]
-            left, mark = left[whole], mark[whole]
-            found = data[mark] == ord(letter)
-            begin[left[found]], length[left[found]] = place[left[found]] + 4, (mark - place[left] - 4)[found]
-            left, mark = left[~found], mark[~found]
-            place[left] = mark + 1
-            left = left[place[left] + 5 <= end[left]]
-        return begin, length
-
-
-def _numbers(data: Array, at: I64, dtype: str) -> Array:
-    """The numbers at some offsets, aligned or not."""
-    width = np.dtype(dtype).itemsize
-    return np.ascontiguousarray(data[at[:, None] + np.arange(width)]).view(dtype)[:, 0]
+        """Where an attribute of each of these buckets begins, and its length: 0 without one, or where it is not read in place."""
+        start = (self.found["oid"][at] & np.uint64(0xFFFFFFFF)).astype(np.int64) + bucket.HEADER_BYTES
+        end = np.where(self._in_place(at), start + self.found["attributes"][at], start)
+        return find_attributes(self._data, start, end, letter.encode())[letter]
