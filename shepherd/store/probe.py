@@ -31,9 +31,11 @@ def probe(path: Path) -> None:
                     f"{path}: this file system will not do: it cannot {what} ({_reason(error)}); "
                     "give --db a directory on a local one, such as ext4 or xfs"
                 ) from error
-    finally:
+    except BaseException:
         with contextlib.suppress(ShepherdError, OSError):
             fsio.remove_tree(trial)
+        raise
+    fsio.remove_tree(trial)
 
 
 def _make(path: Path) -> None:
