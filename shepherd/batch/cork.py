@@ -69,6 +69,7 @@ def _harvests(state: State) -> list[Taken]:
         harvest.verify(path)  # from here on its bytes are ours: what is damaged must not get a checksum that says it is not
         if not found[path].ended:
             raise RecoveryNeeded(f"{path}: this reap was interrupted; run shep-reap, which goes on with it")
+        harvest.confirm_end(path)
     taken, number = [], state.control.segments
     for path in sorted(paths, key=lambda p: (found[p].checkpoint.time_ms, p.name)):
         taken.append(Taken(path, found[path], number))

@@ -55,8 +55,7 @@ def harvest_path(state: State) -> Path:
     path = state.path / names.HARVESTS / HARVEST
     if harvest.inspect(path).ended:
         raise NothingToDo(f"{path}: this reap has ended; run shep-cork")
-    if not path.parent.exists():
-        fsio.make_directory(path.parent)
+    fsio.make_directory(path.parent)
     return path
 
 

@@ -196,6 +196,10 @@ class Writer:
     def remove_leftovers(self) -> list[str]:
         """Remove what is half built or half deleted, whatever its format."""
         root, done = self.database.states_path, []
+        # The rename of a program that was killed right after it counts from here on. First of all, because else a power cut might
+        # undo the rename to N.gone, but not what is removed in N.gone now.
+        fsio.sync_directory(self.database.path)  # the last rename of an init
+        fsio.sync_directory(root)
         for entry in sorted(os.listdir(root)):
             if names.is_leftover(entry):
                 fsio.remove_tree(root / entry)
@@ -203,7 +207,6 @@ class Writer:
         for path in self.database.half_dropped():
             fsio.unlink(path)
             done.append(f"{path.parent.name}/{path.name}")
-        fsio.sync_directory(root)  # the rename of a phase that was killed right after it counts from here on
         return done
 
     def build(self, parent: Parent, name: StateName, now: int) -> Builder:
@@ -295,8 +298,8 @@ def create(path: Path, key: bytes, now: int, filter_version: int) -> State:
         fsio.remove_tree(building)
     for directory in (names.INBOX, names.LEASES, names.LOGS):
         if not (path / directory).exists():
-            fsio.make_directory(path / directory)
-    fsio.make_directory(building)
+            fsio.add_directory(path / directory)
+    fsio.make_directory(building)  # which makes the names above durable, too: there must never be a state/ without them
     name = StateName(1, CLOSED)
     control = Control(CLOSED, 1, "-", now, key, filter_version, equiv=0, unsure=0, segments=1, contribs=1)
     builder = Builder(building, name, control, None)

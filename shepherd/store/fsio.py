@@ -203,6 +203,16 @@ def seal(path: Path) -> None:
             os.close(fd)
 
 
+def sync_file(path: Path) -> None:
+    """Make durable what somebody else has written."""
+    with typed(path):
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+        try:
+            _ops.sync(path, fd)
+        finally:
+            os.close(fd)
+
+
 def truncate(path: Path, length: int) -> None:
     """Cut a file and sync it, if it is longer; a file that is shorter cannot be helped."""
     with typed(path):
@@ -230,10 +240,16 @@ def sync_directory(path: Path) -> None:
             os.close(fd)
 
 
-def make_directory(path: Path) -> None:
-    """A new directory, and its name durable."""
+def add_directory(path: Path) -> None:
+    """A new directory. Its parent still wants a sync."""
     with typed(path):
         _ops.mkdir(path)
+
+
+def make_directory(path: Path) -> None:
+    """A directory, and its name durable; also one that is there already: who made it may have been killed before the sync."""
+    if not path.is_dir():
+        add_directory(path)
     sync_directory(path.parent)
 
 

@@ -119,6 +119,15 @@ def _frame_behind(data: bytes, end: int) -> bool:
     return False
 
 
+def confirm_end(path: Path) -> None:
+    """Make the end of a harvest durable before anything is built on it.
+
+    Its dispatcher may have been killed between writing and syncing it. A power cut would then undo the end, but not what was done
+    because of it: a harvest that has not ended, with files that are sealed, can neither go on nor be taken.
+    """
+    fsio.sync_file(path / names.CHECKPOINTS)
+
+
 def rollback(path: Path, accept_loss: bool = False) -> Found:
     """Cut every file back to the newest checkpoint that holds. Safe to repeat, safe to kill anywhere.
 
@@ -158,8 +167,7 @@ class Harvest:
         """Begin the harvest at `path`, or roll back and continue the one that is there."""
         self.path = path
         self.resumed = path.exists()
-        if not self.resumed:
-            fsio.make_directory(path)
+        fsio.make_directory(path)
         self._lock = locks.lock(path / names.LOCK, "a dispatcher")
         found = rollback(path)
         if found.ended:

@@ -41,9 +41,13 @@ def probe(path: Path) -> None:
 def _make(path: Path) -> None:
     """The directory and all above it, without what an earlier probe left in it."""
     try:
-        for directory in reversed([path, *path.absolute().parents]):
-            if not directory.exists():
-                fsio.make_directory(directory)
+        above = [path.absolute(), *path.absolute().parents]
+        missing = [directory for directory in above if not directory.exists()]
+        deepest = above[len(missing)]
+        if not deepest.is_mount() and os.access(deepest.parent, os.W_OK):
+            fsio.make_directory(deepest)  # perhaps a killed init made it, and its name is not durable yet
+        for directory in reversed(missing):
+            fsio.make_directory(directory)
         for old in path.glob(f"{PREFIX}*"):
             fsio.remove_tree(old)
     except (IoFailed, OSError) as error:

@@ -106,6 +106,9 @@ def mend(writer: Writer, findings: Findings) -> list[Step]:
     writer.tidy()
     for path, found in findings.harvests:
         harvest.rollback(path, accept_loss=findings.deep or bool(found.damage))
+    for path in writer.furthest().harvests():
+        if path not in [one for one, _found in findings.harvests]:
+            harvest.confirm_end(path)
     writer.drop_snapshots([name for name, _fault in findings.snapshots])
     return steps
 

@@ -163,9 +163,9 @@ class Builder:
         self.path = root / names.tmp(name.number)
         self._files: dict[str, FileEntry] = {}
         self._open: list[TableWriter | ColumnWriter | SegmentWriter] = []
-        fsio.make_directory(self.path)
+        fsio.add_directory(self.path)
         for directory in (*tables.TABLES, names.OBJECTS):
-            fsio.make_directory(self.path / directory)
+            fsio.add_directory(self.path / directory)
 
     # --- what stays as it was
 
@@ -264,7 +264,7 @@ class Builder:
 
     def finish_segments(self, writer: SegmentWriter) -> None:
         """End what `segment_writer` has begun: seal the segments."""
-        writer.sync()
+        writer.flush()
         writer.close()
         for number in range(self.control.segments, writer.next):
             path = f"{names.OBJECTS}/{names.segment(number)}"
