@@ -32,21 +32,23 @@ def command(db: Path, cf: Path, now: int) -> None:
 
     database.refuse_foreign(db)
     probe(db)
-    _write_defaults(cf)
+    written = _write_defaults(cf)
     filters = load_filter(cf / "filter")
     state = database.create(db, secrets.token_bytes(16), now, filters.version)
+    for path in written:
+        common.LOG.info("%s: written with the defaults", path)
     common.LOG.info("%s: an empty database, state %d; next: shep insert --db %s URL...", db, state.number, db)
 
 
-def _write_defaults(cf: Path) -> None:
-    """Commented defaults, each file only where it is missing."""
+def _write_defaults(cf: Path) -> list[Path]:
+    """Commented defaults, each file only where it is missing; what was written."""
     from shepherd.store import fsio
 
     cf.mkdir(parents=True, exist_ok=True)
-    for name in ("shepherd.toml", "filter", "url-equiv"):
-        if not (cf / name).exists():
-            fsio.replace_file(cf / name, (common.default_files() / name).read_bytes())
-            common.LOG.info("%s: written with the defaults", cf / name)
+    missing = [cf / name for name in ("shepherd.toml", "filter", "url-equiv") if not (cf / name).exists()]
+    for path in missing:
+        fsio.replace_file(path, (common.default_files() / path.name).read_bytes())
+    return missing
 
 
 def main() -> None:
