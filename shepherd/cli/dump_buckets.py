@@ -22,11 +22,6 @@ if TYPE_CHECKING:
     from shepherd.store.state import State
 
 FILE_WIDTH = len("harvest/reap/seg.00000001")
-LETTERS = {
-    "U": "url", "S": "status_line", "H": "headers", "T": "content_type", "C": "charset", "D": "sha256", "h": "simhash",
-    "E": "redirect_to", "t": "title", "L": "links", "R": "referrer", "A": "address", "m": "download_ms", "X": "truncated",
-    "P": "provenance",
-}  # fmt: skip
 _HALF = re.compile(r"[0-9a-f]{16}", re.IGNORECASE)
 _PLACE = re.compile(r"([0-9]{1,10}):([0-9]{1,10})")
 
@@ -159,7 +154,7 @@ def show(state: State, which: Sequence[str], body: str, urls: bool, as_json: boo
     head = state.objects.head(oid)
     shown = {**_header(oid, head.header), **_attributes(state, head, urls)}
     if not as_json:
-        fields.show(Shown([fields.text("field", len("content_type")), fields.value("value")], _lines(shown)), None, False)
+        fields.show(Shown([fields.text("field", len("redirect_target")), fields.value("value")], _lines(shown)), None, False)
         return
     if body:
         import base64
@@ -226,21 +221,23 @@ def _flags() -> Iterator[Any]:
 
 def _attributes(state: State, bucket: Bucket, urls: bool) -> dict[str, Any]:
     """Attributes by name; a letter that nobody knows stays a letter."""
-    return {LETTERS.get(letter, letter): _attribute(state, letter, value, urls) for letter, value in bucket.attributes.items()}
+    from shepherd.formats.attributes import TABLE
+
+    named = {letter: one.name.lower().replace(" ", "_") for letter, one in TABLE.items()}
+    return {named.get(letter, letter): _attribute(state, letter, value, urls) for letter, value in bucket.attributes.items()}
 
 
 def _attribute(state: State, letter: str, value: bytes, urls: bool) -> Any:
-    if letter == "D":
-        return value.hex()
-    if letter == "h" and len(value) == 8:
-        return f"{int.from_bytes(value, 'little'):016x}"
-    if letter == "m" and len(value) == 4:
-        return int.from_bytes(value, "little")
+    from shepherd.formats.attributes import HEX, NUMBER, TABLE, TEXT
+
+    form = TABLE[letter].form if letter in TABLE else TEXT
     if letter == "H":
         return [common.escape(line) for line in value.splitlines() if line]
     if letter == "L" and len(value) % 16 == 0:
         return [_link(state, norm, path, urls) for norm, path in struct.iter_unpack("<QQ", value)]
-    return common.escape(value)
+    if form == NUMBER:
+        return int.from_bytes(value, "little")
+    return value.hex() if form == HEX else common.escape(value)
 
 
 def _link(state: State, norm: int, path: int, urls: bool) -> str:

@@ -51,7 +51,8 @@ def sites(state: State, site: str | None, first: int) -> Shown:
     special = {
         **{name: fields.footprint(name) for name in ("site", "norm")},
         **{name: fields.seconds(name) for name in tables.SITES if name.endswith(("_checked", "_next", "_since"))},
-        **{name: fields.number(name, 4, tables.NO_LIMIT) for name in ("delay_ms", "soft_limit", "hard_limit")},
+        **{name: fields.number(name, 4, tables.NO_LIMIT) for name in ("delay_ms", "soft_limit", "hard_limit", "fresh_limit")},
+        "group": fields.footprint("group", 0),
         "robots_oid": fields.footprint("robots_oid", tables.NO_OID),
         "qkey": fields.queue_key("qkey"),
     }
@@ -64,7 +65,7 @@ def sites(state: State, site: str | None, first: int) -> Shown:
 def servers(state: State, site: str | None, first: int) -> Shown:
     from shepherd.formats import tables
 
-    special = {"qkey": fields.queue_key("qkey"), "next_ms": fields.milliseconds("next_ms")}
+    special = {"qkey": fields.queue_key("qkey"), "next_ms": fields.milliseconds("next_ms"), "group": fields.footprint("group", 0)}
     found = _steps(range(state.servers.rows)[first:]) if site is None else _chosen(_server_rows(state, site), first)
     rows = _values(state.servers, list(tables.SERVERS), found)
     return Shown([fields.number("row", 4), *_fields(tables.SERVERS, list(tables.SERVERS), special)], rows)

@@ -200,15 +200,15 @@ def test_one_bucket_is_found_by_url_oid_footprint_and_place(herd: Herd) -> None:
     for which in ways(herd, "http://a.example/moved"):
         (shown,) = rows(herd, "bucket", *which)
         assert (shown["url"], shown["status_line"]) == ("http://a.example/moved", "HTTP/1.1 301 Moved")
-        assert shown["redirect_to"] == "http://b.example/\\x1b]0;"
+        assert shown["redirect_target"] == "http://b.example/\\x1b]0;"
 
 
 def test_bucket_is_shown_line_by_line_with_bytes_from_the_web_escaped(herd: Herd) -> None:
     text = dump(herd, "bucket", "http://a.example/")
     assert text.splitlines()[0].split() == ["field", "value"]
-    assert "time_ms       2026-09-21T14:13:20.000Z\n" in text
-    assert "headers       Content-Type: text/html\nheaders       X-Steer: \\x1b[2J\n" in text
-    assert "flags         -\n" in text
+    assert "time_ms          2026-09-21T14:13:20.000Z\n" in text
+    assert "headers          Content-Type: text/html\nheaders          X-Steer: \\x1b[2J\n" in text
+    assert "flags            -\n" in text
 
 
 @pytest.mark.parametrize("how", ["--body", "--stored"])
