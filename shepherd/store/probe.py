@@ -16,10 +16,10 @@ PREFIX = ".probe-"  # of the directory that it is tried in; one that a killed pr
 
 def probe(path: Path) -> None:
     """Make `path` if it is not there, and try all that the store will ask of it. UsageError says what does not work."""
-    _make(path)
+    unsure = _make(path)
     trial = path / f"{PREFIX}{os.getpid()}"
     try:
-        for what, act in _abilities(trial):
+        for what, act in _abilities(trial, unsure):
             try:
                 act()
             except NoSpace:
@@ -38,30 +38,37 @@ def probe(path: Path) -> None:
     fsio.remove_tree(trial)
 
 
-def _make(path: Path) -> None:
-    """The directory and all above it, without what an earlier probe left in it."""
+def _make(path: Path) -> list[Path]:
+    """The directory and all above it, without what an earlier probe left in it; the directories in which names may be new."""
     try:
         above = [path.absolute(), *path.absolute().parents]
         missing = [directory for directory in above if not directory.exists()]
         deepest = above[len(missing)]
-        if not deepest.is_mount() and os.access(deepest.parent, os.W_OK):
-            fsio.make_directory(deepest)  # perhaps a killed init made it, and its name is not durable yet
         for directory in reversed(missing):
-            fsio.make_directory(directory)
+            fsio.add_directory(directory)
         for old in path.glob(f"{PREFIX}*"):
             fsio.remove_tree(old)
+        # Perhaps a killed init made the deepest, and its name is not durable yet.
+        above_it = [deepest.parent] if not deepest.is_mount() and os.access(deepest.parent, os.W_OK) else []
+        return [*above_it, *(directory.parent for directory in reversed(missing))]
     except (IoFailed, OSError) as error:
         if _errno(error) == errno.EIO:
             raise
         raise UsageError(f"{path}: cannot be made or written ({_reason(error)}); give --db a directory of your own") from error
 
 
-def _abilities(trial: Path) -> Iterator[tuple[str, Callable[[], object]]]:
-    yield "make and sync directories", lambda: fsio.make_directory(trial)
+def _abilities(trial: Path, unsure: list[Path]) -> Iterator[tuple[str, Callable[[], object]]]:
+    yield "make and sync directories", lambda: _settle(trial, unsure)
     yield "write and sync files", lambda: fsio.write_file(trial / "a", b"a")
     yield "make hard links", lambda: fsio.link(trial / "a", trial / "b")
     yield "rename directories", lambda: _rename(trial)
     yield "lock files", lambda: _lock(trial)
+
+
+def _settle(trial: Path, unsure: list[Path]) -> None:
+    for directory in unsure:
+        fsio.sync_directory(directory)
+    fsio.make_directory(trial)
 
 
 def _rename(trial: Path) -> None:

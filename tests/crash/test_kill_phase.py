@@ -40,7 +40,7 @@ def test_phase_killed_after_its_commit_has_happened(before_each: dict[str, Farm]
         if closed_parent and "parent" in point:
             continue  # a closed state is not deleted by the phase that reads it
         one = stage.copy(tmp_path / str(number))
-        spec = point.format(parent=stage.furthest(), renames=3)  # the syncs of db/state before it: tidying, and making N.tmp
+        spec = point.format(parent=stage.furthest(), renames=2)  # the sync of db/state before it is that of tidying
         one.killed(program, spec + ("=kill" if spec.count(":") > 1 else ":1=kill"), "--now", str(NOW))
         assert one.furthest() == name, point
         one.must("shep-recover")
