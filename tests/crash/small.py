@@ -143,12 +143,11 @@ STEPS: dict[str, Step] = {
 }
 
 
-def recovered(db: Path) -> list[Mended]:
-    """What shep-recover does: if a quick look finds nothing, it reads every byte."""
+def recovered(db: Path, quick: bool = False) -> list[Mended]:
+    """What shep-recover does: a quick look, and if that finds nothing, one at every byte."""
     with Database(db).writing("a test", tidy=False) as writer:
-        for deep in (False, True):
-            steps = recover.recover(writer, config(db), NOW, deep, lambda _bytes: None)
-            if steps:
+        for deep in (False,) if quick else (False, True):
+            if steps := recover.recover(writer, config(db), NOW, deep, lambda _bytes: None):
                 return steps
     return []
 

@@ -6,6 +6,7 @@ sentence; and what was acknowledged is there.
 
 from __future__ import annotations
 
+import os
 import random
 import shutil
 from dataclasses import dataclass
@@ -20,6 +21,7 @@ from tests.crash.strace import Call, Outcome
 from tests.crash.tally import Tally
 
 SAMPLE = 6
+PARTS = range(4 if os.environ.get("SHEPHERD_TEST_CRASH") else 1)  # of a full sweep, which takes many minutes
 NOW = ("--now", str(small.NOW))
 # What it does not take to do the work: the line in a lock file that says who holds it, and the log of timings.
 NEEDLESS = (f"/{names.LOCK}", f"/{names.LOGS}/timings.jsonl")
@@ -42,9 +44,9 @@ WRITERS = [*PHASES, *STEPS, Case("merge", ("shep", "insert", "http://inserted.ex
 READERS = [Case("cork", ("shep-check",)), Case("", ("shep", "list"))]
 
 
-def chosen(points: list[tuple[Call, str]], everything: bool) -> list[tuple[Call, str]]:
+def chosen(points: list[tuple[Call, str]], everything: bool, part: int = 0) -> list[tuple[Call, str]]:
     assert len(points) > SAMPLE, "the trace shows no call on the database"
-    return points if everything else random.Random(len(points)).sample(points, SAMPLE)
+    return points[part :: len(PARTS)] if everything else random.Random(len(points)).sample(points, SAMPLE)
 
 
 def manners(point: Call, fault: str, outcome: Outcome) -> list[str]:
@@ -62,12 +64,12 @@ def manners(point: Call, fault: str, outcome: Outcome) -> list[str]:
     return complaints
 
 
-def sweep(bench: Bench, argv: tuple[str, ...], before: Facts, everything: bool, tally: Tally) -> None:
+def sweep(bench: Bench, argv: tuple[str, ...], before: Facts, everything: bool, part: int, tally: Tally) -> None:
     bench.reset()
     points = strace.points(bench.trace(*argv), bench.db)
     small.recovered(bench.db)
     after = judge.facts(bench.db)
-    for point, fault in chosen(points, everything):
+    for point, fault in chosen(points, everything, part):
         bench.reset()
         outcome = bench.strike(point, fault, *argv)
         done = outcome.ended.status == 0
@@ -86,26 +88,33 @@ def again(bench: Bench, argv: tuple[str, ...], after: Facts) -> list[str]:
     return [] if good else [f"run again, it ends otherwise: {ended}"]
 
 
+@pytest.mark.parametrize("part", PARTS)
 @pytest.mark.parametrize("case", WRITERS, ids=str)
-def test_program_struck_at_any_call_has_happened_or_not(bench: Bench, case: Case, crash_sweep: bool, tally: Tally) -> None:
+def test_program_struck_at_any_call_has_happened_or_not(
+    bench: Bench, case: Case, part: int, crash_sweep: bool, tally: Tally
+) -> None:
     bench.prepare(lambda db: small.grow(db, case.before))
     bench.reset()
-    sweep(bench, case.argv, judge.facts(bench.db), crash_sweep, tally)
+    sweep(bench, case.argv, judge.facts(bench.db), crash_sweep, part, tally)
 
 
-def test_recover_struck_at_any_call_can_be_run_again(bench: Bench, crash_sweep: bool, tally: Tally) -> None:
+@pytest.mark.parametrize("part", PARTS)
+def test_recover_struck_at_any_call_can_be_run_again(bench: Bench, part: int, crash_sweep: bool, tally: Tally) -> None:
     bench.prepare(small.break_down)
     bench.reset()
     assert len(small.recovered(bench.db)) == 4
-    sweep(bench, ("shep-recover",), judge.facts(bench.db), crash_sweep, tally)
+    sweep(bench, ("shep-recover",), judge.facts(bench.db), crash_sweep, part, tally)
 
 
+@pytest.mark.parametrize("part", PARTS)
 @pytest.mark.parametrize("case", READERS, ids=str)
-def test_reader_struck_at_any_call_says_so_and_harms_nothing(bench: Bench, case: Case, crash_sweep: bool, tally: Tally) -> None:
+def test_reader_struck_at_any_call_says_so_and_harms_nothing(
+    bench: Bench, case: Case, part: int, crash_sweep: bool, tally: Tally
+) -> None:
     bench.prepare(lambda db: small.grow(db, case.before))
     bench.reset()
     before = judge.facts(bench.db)
-    for point, fault in chosen(strace.points(bench.trace(*case.argv), bench.db), crash_sweep):
+    for point, fault in chosen(strace.points(bench.trace(*case.argv), bench.db), crash_sweep, part):
         bench.reset()
         outcome = bench.strike(point, fault, *case.argv)
         complaints = [] if reads_without_a_lease(point, fault, outcome) else manners(point, fault, outcome)
@@ -121,10 +130,11 @@ def reads_without_a_lease(point: Call, fault: str, outcome: Outcome) -> bool:
     return fault == "error=ENOSPC" and leasing and outcome.ended.status == 0 and "without a lease" in outcome.ended.err
 
 
-def test_init_struck_at_any_call_can_be_run_again(bench: Bench, crash_sweep: bool, tally: Tally) -> None:
+@pytest.mark.parametrize("part", PARTS)
+def test_init_struck_at_any_call_can_be_run_again(bench: Bench, part: int, crash_sweep: bool, tally: Tally) -> None:
     bench.prepare(small.configure)
     points = strace.points(bench.trace("shep-init", *NOW), bench.db)
-    for point, fault in chosen(points, crash_sweep):
+    for point, fault in chosen(points, crash_sweep, part):
         shutil.rmtree(bench.db, ignore_errors=True)
         outcome = bench.strike(point, fault, "shep-init", *NOW)
         complaints = manners(point, fault, outcome)
