@@ -14,13 +14,13 @@ from typing import TypeAlias
 
 import numpy as np
 
-from shepherd.errors import Corruption, UsageError
+from shepherd.errors import Corruption, IoFailed, UsageError
 from shepherd.formats import frame, tables
 from shepherd.formats.check import BLOCK, check64, raw
 from shepherd.formats.control import Control, FileEntry, parse_control
 from shepherd.formats.frame import Frame
 from shepherd.formats.tables import Array, Bools
-from shepherd.store import names
+from shepherd.store import fsio, names
 from shepherd.store.mapped import Mapped
 
 Bytes: TypeAlias = mmap.mmap | bytes
@@ -73,11 +73,11 @@ class Wreck:
         name = names.parse_state(path.name)
         assert name is not None
         self.path, self.name = path, name
-        self.own_control = True
-        try:
-            self.control = parse_control((path / names.CONTROL).read_bytes(), str(path))
-        except (OSError, Corruption, UsageError):
-            self.own_control = False
+        own = _control(path)
+        self.own_control = own is not None
+        if own is not None:
+            self.control = own
+        else:
             self.control = dataclasses.replace(borrowed, files={}, segments=self._next_segment(), contribs=self._next_log())
 
     def segments(self) -> list[int]:
@@ -137,13 +137,22 @@ class Wreck:
 def any_control(directories: list[Path], wanted: Callable[[Control], bool] = lambda control: True) -> Control | None:
     """The control of the first of some directories that has a sound one."""
     for path in directories:
-        try:
-            control = parse_control((path / names.CONTROL).read_bytes(), str(path))
-        except (OSError, Corruption, UsageError):
-            continue
-        if wanted(control):
+        control = _control(path)
+        if control is not None and wanted(control):
             return control
     return None
+
+
+def _control(path: Path) -> Control | None:
+    """The control of a directory, if it has a sound one. Of a disk that fails nothing is concluded: that is an error."""
+    try:
+        return parse_control(fsio.read_file(path / names.CONTROL), str(path))
+    except (FileNotFoundError, Corruption, UsageError):
+        return None
+    except IoFailed as error:
+        if isinstance(error.__cause__, NotADirectoryError | IsADirectoryError):
+            return None  # somebody else's doing
+        raise
 
 
 def map_file(path: Path) -> Bytes | None:
