@@ -1,12 +1,15 @@
-"""A database that stands right before each batch phase, made once for all tests of a file; and the account of a sweep."""
+"""A database that stands right before each batch phase, made once for all tests of a file; a quick directory; and the account of
+a sweep."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
 from tests.crash import bench as benches
+from tests.crash import disks
 from tests.crash.bench import Bench
 from tests.crash.farm import NOW, Farm, farm
 from tests.crash.tally import Tally
@@ -16,6 +19,12 @@ from tests.crash.tally import Tally
 def bench() -> Iterator[Bench]:
     with benches.bench() as one:
         yield one
+
+
+@pytest.fixture
+def memory() -> Iterator[Path]:
+    with disks.workplace() as path:
+        yield path
 
 
 @pytest.fixture

@@ -1,0 +1,224 @@
+"""A little database that is sound in every way `check` looks at: documents in, tables and buckets out.
+
+What cork and record do, at the size of a crash test: each document is a bucket, a journal record and an index row.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import socket
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from shepherd.formats import bucket, contrib, tables
+from shepherd.formats.contrib import Block
+from shepherd.formats.control import CLOSED
+from shepherd.formats.frame import FrameKind
+from shepherd.formats.tables import JOURNAL, NO_OID, Array, Reason, Result, RowType
+from shepherd.store import database, fsio, harvest, names
+from shepherd.store.database import Database, Writer
+from shepherd.store.harvest import Harvest
+from shepherd.store.names import StateName
+from shepherd.store.state import Builder, State
+from shepherd.urls import Footprints, parse
+
+KEY = bytes(range(16))
+NOW = 1_790_000_000
+PRINTS = Footprints(KEY)
+SITES = ("http://a.example", "http://b.example")
+SEGMENT_BYTES = 700  # so that a few documents already fill a segment
+DEAD_PID = 4_194_305  # above any pid that Linux gives
+
+
+def create(path: Path) -> Database:
+    database.create(path, KEY, NOW, 0)
+    return Database(path)
+
+
+def item_name(number: int) -> str:
+    """Of an inbox item or lease, by a process of this machine that is no more."""
+    return names.item(NOW * 1000 + number, socket.gethostname(), DEAD_PID, number)
+
+
+# --- documents --------------------------------------------------------------------------------------------------
+
+
+def url_of(number: int) -> str:
+    return f"{SITES[number % len(SITES)]}/{number}"
+
+
+def body_of(number: int, version: int = 0) -> bytes:
+    return f"document {number}, version {version}: ".encode() * (number % 7 + 1)
+
+
+def bucket_of(number: int, body: bytes, state: int) -> bytes:
+    url = url_of(number)
+    _, path, site = PRINTS.of(parse(url))
+    attributes = [("U", url.encode()), ("D", hashlib.sha256(body).digest())]
+    return bucket.pack(site=site, path=path, time_ms=NOW * 1000, state=state, attributes=attributes, body=body)
+
+
+def record_of(number: int, body: bytes, oid: int, size: int) -> bytes:
+    row = np.zeros(1, JOURNAL)
+    row["norm"], row["path"], row["site"] = PRINTS.of(parse(url_of(number)))
+    row["answered"], row["oid"], row["stored_bytes"], row["result"] = row["site"], oid, size, Result.STORED
+    row["digest"] = int.from_bytes(hashlib.sha256(body).digest()[:8], "little")
+    return row.tobytes()
+
+
+def block_of(number: int) -> bytes:
+    """One contribution."""
+    norm, path, site = (np.array([half], np.uint64) for half in PRINTS.of(parse(url_of(number) + "/link")))
+    u4, u2, u1 = np.zeros(1, np.uint32), np.zeros(1, np.uint16), np.zeros(1, np.uint8)
+    name = SITES[number % len(SITES)].encode()
+    text = f"/{number}/link".encode()
+    return contrib.encode(Block(norm, path, site, u4, u4, u2, u2, u1, [text], site, norm, [name], site, path, 0))
+
+
+def gather(written: Harvest, numbers: Iterable[int], state: int, version: int = 0) -> None:
+    """Put documents into a harvest: bucket, journal record and a contribution each."""
+    for number in numbers:
+        data = bucket_of(number, body_of(number, version), state)
+        written.journal(record_of(number, body_of(number, version), written.store(data), len(data)))
+        written.contribute(1, block_of(number))
+
+
+# --- states -----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a document is stored."""
+
+    oid: int
+    size: int
+    digest: int
+
+
+def places(state: State) -> dict[tuple[int, int, int], Place]:
+    """Every row of the index, by footprint."""
+    wanted = ("norm", "path", "site", "oid", "size", "digest")
+    rows = zip(*(state.index[name][0 : state.index.rows].tolist() for name in wanted), strict=True)
+    return {(norm, path, site): Place(oid, size, digest) for norm, path, site, oid, size, digest in rows}
+
+
+def documents(state: State) -> dict[str, bytes]:
+    """URL and body of every document."""
+    found = (state.objects.get(place.oid) for place in places(state).values())
+    return {one.url: one.body() for one in found}
+
+
+def write_tables(builder: Builder, rows: Mapping[tuple[int, int, int], Place]) -> None:
+    """Index, sites and names for these documents; every other column says nothing."""
+    keys = sorted(rows)
+    index = tables.empty(tables.INDEX, len(keys))
+    for column, values in zip(("norm", "path", "site"), zip(*keys, strict=True), strict=False):
+        index[column][:] = values
+    for column in ("oid", "size", "digest"):
+        index[column][:] = [getattr(rows[key], column) for key in keys]
+    index["type"][:], index["reason"][:], index["frequency"][:] = RowType.GATHERED, Reason.GATHERED, 1
+    builder.write_table("index", index)
+    counts = {name: sum(key[2] == PRINTS.half(name) for key in keys) for name in SITES}
+    known = sorted((name for name in SITES if counts[name]), key=PRINTS.half)
+    sites = tables.empty(tables.SITES, len(known))
+    for row, name in enumerate(known):
+        norm, _, site = PRINTS.of(parse(f"{name}/"))
+        sites["norm"][row], sites["site"][row], sites["qkey"][row] = norm, site, tables.qkey_unresolved(site)
+        sites["documents"][row] = sites["gathered"][row] = counts[name]
+    sites["name"][:], sites["robots_oid"][:] = np.cumsum([len(name) for name in known]), NO_OID
+    builder.write_table("sites", sites)
+    builder.write_site_names(name.encode() for name in known)
+
+
+def successor(writer: Writer, phase: str = CLOSED, number: int | None = None, **control: object) -> Builder:
+    """A directory after the furthest; nothing is in it yet."""
+    parent = writer.furthest()
+    builder = writer.build(parent, StateName(parent.number + 1 if number is None else number, phase), NOW)
+    builder.change(**control)
+    return builder
+
+
+def publish_with(writer: Writer, numbers: Iterable[int]) -> State:
+    """A closed state with further documents in segments of its own, its servers and old segments linked."""
+    builder = successor(writer)
+    try:
+        rows = places(writer.furthest())
+        segments = builder.segment_writer(SEGMENT_BYTES)
+        for one in numbers:
+            body = body_of(one)
+            data = bucket_of(one, body, builder.control.state)
+            digest = int.from_bytes(hashlib.sha256(body).digest()[:8], "little")
+            rows[PRINTS.of(parse(url_of(one)))] = Place(segments.append(data), len(data), digest)
+        builder.keep_objects()
+        builder.finish_segments(segments)
+        builder.keep_table("servers")
+        builder.keep_logs(names.CONTRIB)
+        write_tables(builder, rows)
+        return writer.publish(builder, {"phase": "test"})
+    finally:
+        builder.close()
+
+
+def publish_changed(writer: Writer, weight: int, phase: str = CLOSED, number: int | None = None, **control: object) -> State:
+    """A successor that differs in one column; all else is linked."""
+    builder = successor(writer, phase, number, **control)
+    try:
+        for table in tables.TABLES:
+            builder.keep_table(table, ["weight"] if table == "index" else [])
+        builder.write_table("index", {"weight": _filled(writer.furthest(), weight)})
+        builder.keep_objects()
+        builder.keep_logs(names.CONTRIB)
+        return writer.publish(builder, {"phase": "test"})
+    finally:
+        builder.close()
+
+
+def _filled(state: State, weight: int) -> Array:
+    return np.full(state.index.rows, weight, tables.INDEX["weight"])
+
+
+def publish_plan(writer: Writer) -> Path:
+    """N.reap with an empty plan; where its harvest will be."""
+    builder = successor(writer, "reap")
+    try:
+        for table in tables.TABLES:
+            builder.keep_table(table)
+        builder.keep_objects()
+        builder.keep_logs(names.CONTRIB)
+        builder.write_records(names.PLAN, FrameKind.PLAN, np.zeros(0, tables.PLAN))
+        path = writer.publish(builder, {"phase": "plan"}).path / names.HARVESTS
+    finally:
+        builder.close()
+    fsio.make_directory(path)
+    return path / "reap"
+
+
+def cork(writer: Writer) -> State:
+    """Close N.reap: the documents of its harvest, which has ended, become rows."""
+    parent = writer.furthest()
+    (path,) = parent.harvests()
+    point = harvest.inspect(path).checkpoint
+    harvest.confirm_end(path)
+    builder = successor(writer, number=parent.number)
+    try:
+        builder.keep_objects()
+        builder.keep_logs(names.CONTRIB)
+        rows, first = places(parent), builder.control.segments
+        for one in harvest.read_journal(path):
+            oid = int(one["oid"]) + (first - 1 << 32)
+            key = (int(one["norm"]), int(one["path"]), int(one["site"]))
+            rows[key] = Place(oid, int(one["stored_bytes"]), int(one["digest"]))
+        for local in range(1, len(point.segments) + 1):
+            source = path / names.local_segment(local)
+            builder.adopt(f"{names.OBJECTS}/{names.segment(first + local - 1)}", source)
+        if point.contrib.length:
+            builder.adopt(names.contrib(builder.control.contribs), path / names.CONTRIB)
+        builder.change(segments=first + len(point.segments), contribs=builder.control.contribs + 1)
+        builder.keep_table("servers")
+        write_tables(builder, rows)
+        return writer.publish(builder, {"phase": "cork"})
+    finally:
+        builder.close()
