@@ -1,0 +1,56 @@
+"""What a killed program has written and not synced looks durable to the next one: one test for each time somebody built on that.
+
+test_restart.py finds the same by trying every call; here the one call that mattered has a name.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from shepherd.net import reap
+from shepherd.store.database import Database
+from tests.crash import little, sweep
+from tests.crash.record import Recorder, recording
+from tests.crash.replay import Distinct, cuts_after_kill
+from tests.crash.workloads import WORKLOADS
+
+
+def broken(name: str, site: str, path: str, memory: Path) -> list[str]:
+    """What a power cut breaks after a workload was killed right before its last sync of `path` in `site`, and then carried on."""
+    run = sweep.record(WORKLOADS[name], memory)
+    kill = max(place for place in run.syncs() if (run.log[place].site, run.log[place].path) == (site, path))
+    both, _end = sweep.restart(WORKLOADS[name], run, kill, memory, with_recover=False)
+    found = (sweep.first_violation(both, cut, memory) for cut in Distinct(alike=1)(cuts_after_kill(both, kill)))
+    return [complaint for complaint in found if complaint]
+
+
+def test_pruning_that_was_killed_and_tidied_away_leaves_half_a_state_under_its_old_name(memory: Path) -> None:
+    assert broken("prune", "Writer.prune", "db/state", memory) == []
+
+
+def test_harvest_is_gone_although_checkpointed_because_its_maker_was_killed(memory: Path) -> None:
+    assert broken("harvest", "Harvest.__init__", "db/state/000003.reap/harvest", memory) == []
+
+
+def test_cork_seals_the_files_of_a_reap_whose_end_does_not_last(memory: Path) -> None:
+    path = "db/state/000003.reap/harvest/reap/checkpoints"
+    assert broken("harvest and cork", "Harvest._write_point", path, memory) == []
+
+
+def test_database_is_gone_because_the_first_init_was_killed_when_it_had_made_the_directory(memory: Path) -> None:
+    assert broken("init", "_make", ".", memory) == []
+
+
+def test_database_is_gone_because_init_was_killed_when_all_was_done(memory: Path) -> None:
+    assert broken("init", "create", "db", memory) == []
+
+
+def test_place_of_all_harvests_is_not_durable_because_its_maker_was_killed(memory: Path) -> None:
+    db = little.create(memory / "db")
+    with db.writing("test") as writer:
+        home = little.publish_plan(writer).parent
+    home.rmdir()
+    home.mkdir()  # by a program that was killed before it synced anything
+    with recording(Recorder(memory)) as recorder:
+        reap.harvest_path(Database(memory / "db").furthest())
+    assert [(call.op, call.path) for call in recorder.log] == [("sync", "db/state/000002.reap")]
