@@ -8,6 +8,7 @@ reason why the sync stays. A sync that had nothing to make durable cannot be mis
 from __future__ import annotations
 
 import itertools
+import os
 import re
 from collections import defaultdict
 from pathlib import Path
@@ -63,9 +64,10 @@ NEVER_MISSED: Final[dict[Role, str]] = {
     ("rollback", f"{REAP}/journal"): LATER,
     ("rollback", f"{REAP}/contrib"): LATER,
 }
-# By default not these: the same syncs as elsewhere, in other company.
-SELDOM: Final = ("harvest and cork", *PHASES)
-SELDOM_KILLED: Final = ("publish", "cork", "recover", "lease")
+# The same syncs as elsewhere, in other company, are left to the full sweeps.
+SWEEP: Final = bool(os.environ.get("SHEPHERD_TEST_CRASH"))
+FORGETFUL: Final = {**WORKLOADS, **PHASES} if SWEEP else {k: v for k, v in WORKLOADS.items() if k != "harvest and cork"}
+KILLED: Final = {k: v for k, v in WORKLOADS.items() if SWEEP or k not in ("publish", "cork", "recover", "lease")}
 MOST_CUTS: Final = 24  # by default, of one mutant
 FEW_CUTS: Final = 6  # by default, of one that is known to survive
 
@@ -86,18 +88,16 @@ def noticed(workload: Workload, mutant: Run, place: int, path: str, memory: Path
     return False if possible else None
 
 
-@pytest.mark.parametrize("name", [*WORKLOADS, *PHASES])
-def test_forgotten_sync_goes_unnoticed(name: str, memory: Path, tally: Tally, crash_sweep: bool) -> None:
-    if name in SELDOM and not crash_sweep:
-        return
-    workload = {**WORKLOADS, **PHASES}[name]
+@pytest.mark.parametrize("name", FORGETFUL)
+def test_forgotten_sync_goes_unnoticed(name: str, memory: Path, tally: Tally) -> None:
+    workload = FORGETFUL[name]
     run = sweep.record(workload, memory)
     verdicts: dict[Role, list[bool]] = defaultdict(list)
     for place in run.syncs():
         call = run.log[place]
-        if crash_sweep or not verdicts[role(call)]:  # by default the first of each role that had something to lose
+        if SWEEP or not verdicts[role(call)]:  # by default the first of each role that had something to lose
             expected = role(call) in SURVIVE.get(name, {})
-            most = None if crash_sweep else FEW_CUTS if expected else MOST_CUTS
+            most = None if SWEEP else FEW_CUTS if expected else MOST_CUTS
             verdict = noticed(workload, run.forgetting({place}), place, call.path, memory, most)
             if verdict is not None:
                 verdicts[role(call)].append(verdict)
@@ -110,19 +110,17 @@ def test_forgotten_sync_goes_unnoticed(name: str, memory: Path, tally: Tally, cr
     assert survived == set(SURVIVE.get(name, {})), "the list of survivors is longer than it needs to be"
 
 
-def test_sync_that_makes_up_for_a_killed_program_goes_unnoticed(memory: Path, tally: Tally, crash_sweep: bool) -> None:
+def test_sync_that_makes_up_for_a_killed_program_goes_unnoticed(memory: Path, tally: Tally) -> None:
     """Programs killed right before a sync; after the restart, every sync of what was uncertain then is forgotten in turn."""
     verdicts: dict[Role, list[bool]] = defaultdict(list)
-    for name, workload in WORKLOADS.items():
-        if name in SELDOM_KILLED and not crash_sweep:
-            continue
+    for name, workload in KILLED.items():
         run = sweep.record(workload, memory)
-        for kill, with_recover in itertools.product(kills(run, name, crash_sweep), (True, False) if crash_sweep else (False,)):
+        for kill, with_recover in itertools.product(kills(run, name), (True, False) if SWEEP else (False,)):
             both, _end = sweep.restart(workload, run, kill, memory, with_recover)
             for path, places in making_up(both, kill).items():
                 one = role(both.log[min(places)])
-                if crash_sweep or not any(verdicts[one]):  # by default once noticed is enough
-                    most = None if crash_sweep else MOST_CUTS
+                if SWEEP or not any(verdicts[one]):  # by default once noticed is enough
+                    most = None if SWEEP else MOST_CUTS
                     verdict = noticed(workload, both.forgetting(places), min(places), path, memory, most)
                     verdicts[one] += [] if verdict is None else [verdict]
     survived = {one for one, found in verdicts.items() if found and not any(found)}
@@ -134,12 +132,12 @@ def test_sync_that_makes_up_for_a_killed_program_goes_unnoticed(memory: Path, ta
     assert survived == set(NEVER_MISSED), "the list of survivors is longer than it needs to be"
 
 
-def kills(run: Run, name: str, all_of_them: bool) -> list[int]:
+def kills(run: Run, name: str) -> list[int]:
     """Right before a sync of what can be seen; by default once for each role, and where a harvest ends."""
-    changes = ("rename", "mkdir", "unlink", "truncate", *(["write"] if all_of_them else []))
+    changes = ("rename", "mkdir", "unlink", "truncate", *(["write"] if SWEEP else []))
     found = [place for place in run.syncs() if place and run.log[place - 1].op in changes]
     found = [place for place in found if not any(map(out_of_sight, run.log[place].path.split("/")))]
-    if all_of_them:
+    if SWEEP:
         return found
     if name == "harvest and cork":
         return [max(place for place in run.syncs() if run.log[place].path.endswith(names.CHECKPOINTS))]
