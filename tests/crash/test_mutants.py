@@ -36,7 +36,7 @@ LAST = "the sync after the last of several renames is for all of them"
 REAP: Final = "db/state/N.reap/harvest/reap"
 SURVIVE: Final[dict[str, dict[Role, str]]] = {
     "init": {
-        ("_abilities.<locals>.<lambda>", "db"): PROBE,
+        ("_settle", "db"): PROBE,
         ("_abilities.<locals>.<lambda>", "db/.probe-N/a"): PROBE,
         ("_rename", "db/.probe-N"): PROBE,
         ("_rename", "db/.probe-N/d.tmp/a"): PROBE,
@@ -60,7 +60,7 @@ SURVIVE: Final[dict[str, dict[Role, str]]] = {
 }
 # Belt and braces: of what must be made up for after a kill, nothing is ever missed without these.
 NEVER_MISSED: Final[dict[Role, str]] = {
-    ("_abilities.<locals>.<lambda>", "db"): PROBE,
+    ("_settle", "db"): PROBE,
     ("rollback", f"{REAP}/journal"): LATER,
     ("rollback", f"{REAP}/contrib"): LATER,
 }

@@ -38,7 +38,7 @@ def test_cork_seals_the_files_of_a_reap_whose_end_does_not_last(memory: Path) ->
 
 
 def test_database_is_gone_because_the_first_init_was_killed_when_it_had_made_the_directory(memory: Path) -> None:
-    assert broken("init", "_make", ".", memory) == []
+    assert broken("init", "_settle", ".", memory) == []
 
 
 def test_database_is_gone_because_init_was_killed_when_all_was_done(memory: Path) -> None:
