@@ -13,12 +13,12 @@ import pytest
 from shepherd.store import names
 from tests.crash import sweep
 from tests.crash.model import digest, read_tree
-from tests.crash.oracle import Facts, recover_once
+from tests.crash.oracle import Facts, observe, recover_once
 from tests.crash.record import Recorder, recording
-from tests.crash.replay import Cut, Distinct, Run, cuts, cuts_after_kill
+from tests.crash.replay import Cut, Distinct, Run, Stage, cuts, cuts_after_kill
 from tests.crash.sweep import disk_of
 from tests.crash.tally import Tally
-from tests.crash.workloads import WORKLOADS
+from tests.crash.workloads import WORKLOADS, carry_on
 
 MOST_DISKS = 3  # by default, after one kill, the last one among them
 KILLS = 3  # by default, evenly spread; beside these, every place at which a name or a length has changed and is not synced yet
@@ -55,6 +55,20 @@ def test_power_cut_after_a_kill_loses_what_the_restarted_program_acknowledged(
         most = len(disks) if crash_sweep else MOST_DISKS
         sweep.judge_all(both, disks[:: -max(1, len(disks) // most)], memory, tally, f"killed before {run.log[place]}, then ")
     print(f"{len(places)} kills, {distinct.possible} cuts, {distinct.distinct} different disks, {tally.n} judged")
+    tally.close()
+
+
+@pytest.mark.parametrize("name", [name for name, workload in WORKLOADS.items() if workload.repeatable])
+def test_operation_cut_short_by_a_power_cut_and_run_again_ends_otherwise(
+    name: str, memory: Path, tally: Tally, crash_sweep: bool
+) -> None:
+    run = sweep.record(WORKLOADS[name], memory)
+    found = list(Distinct(alike=1)(cuts(run, step=1 if crash_sweep else 9)))
+    for cut in found[:: 1 if crash_sweep else max(1, len(found) // 3)]:
+        with disk_of(cut.tree, memory) as path:
+            Stage(path).play(carry_on(WORKLOADS[name], with_recover=True))
+            same = observe(path / "db").states == run.settled[-1][1].states
+        tally.point(cut, [] if same else ["it made other bytes"])
     tally.close()
 
 
