@@ -34,6 +34,8 @@ class Control:
     unsure: int  # up to this moment (ms) a server may have been contacted without a record of it
     segments: int  # next free segment number
     contribs: int  # next free contrib and journal number
+    speed: int = 0  # fetches in 1,000 s that earlier reaps have managed; 0 = not known
+    cleaned: int = 0  # when a cleanup last went over everything, in seconds; 0 = never
     applied: tuple[str, ...] = ()
     files: dict[str, FileEntry] = field(default_factory=dict)
 
@@ -50,6 +52,8 @@ class Control:
             f"unsure {self.unsure}",
             f"segments {self.segments}",
             f"contribs {self.contribs}",
+            f"speed {self.speed}",
+            f"cleaned {self.cleaned}",
             *(f"applied {name}" for name in sorted(self.applied)),
             *(f"file {path} {entry.length} {entry.check:016x}" for path, entry in sorted(self.files.items())),
         ]
@@ -105,6 +109,8 @@ def _read(text: str) -> Control:
         unsure=int(single.get("unsure", "0")),  # nor this
         segments=int(single["segments"]),
         contribs=int(single["contribs"]),
+        speed=int(single.get("speed", "0")),  # version 2 has neither this
+        cleaned=int(single.get("cleaned", "0")),  # nor this
         applied=tuple(applied),
         files=files,
     )

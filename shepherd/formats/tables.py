@@ -22,7 +22,7 @@ Records: TypeAlias = npt.NDArray[np.void]  # rows of a structured dtype
 Array: TypeAlias = npt.NDArray[Any]
 Columns: TypeAlias = Mapping[str, Array]  # some columns of a table, equally long
 
-FORMAT_VERSION: Final = 2
+FORMAT_VERSION: Final = 3
 NO_ROW: Final = 0xFFFFFFFF
 NO_LIMIT: Final = 0xFFFFFFFF
 
@@ -40,6 +40,7 @@ INDEX: Final[dict[str, str]] = {
     "section": "u1",
     "frequency": "u1",
     "retry": "u1",
+    "deferred": "u1",
     "gathered": "<u4",
     "checked": "<u4",
     "changed": "<u4",
@@ -188,6 +189,7 @@ class Reason(IntEnum):
     DUPLICATE = 15
     DELETED = 16
     DEAD = 17
+    PURGED = 18
     ROBOTS_DENIED = 20
     ROBOTS_UNREACHABLE = 21
     NO_ADDRESS = 22
@@ -202,6 +204,12 @@ class Reason(IntEnum):
     MOVES = 31
     TYPE = 32
     REAPER_LOST = 33
+    SERVER_SOFT = 34
+    SERVER_HARD = 35
+    SECTION_SOFT = 36
+    SECTION_HARD = 37
+    SPACE = 38
+    FRESH = 39
 
 
 REASON_TEXT: Final[dict[Reason, str]] = {
@@ -221,6 +229,7 @@ REASON_TEXT: Final[dict[Reason, str]] = {
     Reason.DUPLICATE: "duplicate of an equivalent",
     Reason.DELETED: "deleted by an operator",
     Reason.DEAD: "dead error",
+    Reason.PURGED: "purged by an operator",
     Reason.ROBOTS_DENIED: "robots denied",
     Reason.ROBOTS_UNREACHABLE: "robots unreachable",
     Reason.NO_ADDRESS: "address does not resolve",
@@ -235,6 +244,33 @@ REASON_TEXT: Final[dict[Reason, str]] = {
     Reason.MOVES: "too many moves",
     Reason.TYPE: "type not wanted",
     Reason.REAPER_LOST: "reaper lost",
+    Reason.SERVER_SOFT: "over the server's soft limit",
+    Reason.SERVER_HARD: "over the server's hard limit",
+    Reason.SECTION_SOFT: "over the section's soft limit",
+    Reason.SECTION_HARD: "over the section's hard limit",
+    Reason.SPACE: "no room for its body",
+    Reason.FRESH: "too many new URLs of its site at once",
+}
+
+
+class Deferred(IntEnum):
+    """Why the last plan left out a row that was due."""
+
+    NOT = 0
+    NO_ADDRESS = 1
+    ROBOTS_UNREACHABLE = 2
+    SERVER_WAITS = 3
+    SERVER_QUOTA = 4
+    PLAN_FULL = 5
+
+
+DEFERRED_TEXT: Final[dict[Deferred, str]] = {
+    Deferred.NOT: "not deferred",
+    Deferred.NO_ADDRESS: "address does not resolve",
+    Deferred.ROBOTS_UNREACHABLE: "robots unreachable",
+    Deferred.SERVER_WAITS: "server waits beyond the reap",
+    Deferred.SERVER_QUOTA: "over the server's quota",
+    Deferred.PLAN_FULL: "over the limit of the plan",
 }
 
 

@@ -37,7 +37,7 @@ from shepherd.phases.merge import Paths, take
 
 KEYS: Final = ("norm", "path", "site")
 OF_BUCKET: Final = ("oid", "digest", "type", "reason", "status", "gathered", "checked", "changed", "download_ms", "size")
-OF_INDEX: Final = ("flags", "weight", "section", "frequency", "retry", "touched")
+OF_INDEX: Final = ("flags", "weight", "section", "frequency", "retry", "deferred", "touched")
 BODY_FLAGS: Final = int(Flag.REDIRECT | Flag.TRUNCATED | Flag.NOINDEX | Flag.ELSEWHERE)
 
 

@@ -26,6 +26,7 @@ PLAN: Final = "plan"
 OBJECTS: Final = "objects"
 HARVESTS: Final = "harvest"
 NAMES: Final = "names"  # of the sites
+EQUIV: Final = "equiv"
 CHECK: Final = ".check"
 JOURNAL: Final = "journal"
 CONTRIB: Final = "contrib"
@@ -37,8 +38,8 @@ _TMP: Final = re.compile(r"[0-9]{6,}\.tmp")
 _NUMBERED: Final = re.compile(r"(contrib|journal)\.([0-9]{8,})")
 _SEGMENT: Final = re.compile(r"[0-9]{8,}")
 _LOCAL_SEGMENT: Final = re.compile(r"seg\.([0-9]{8,})")
-_ITEM: Final = re.compile(r"([0-9]+-[A-Za-z0-9_.-]+-[0-9]+-[0-9]+)\.(req|lease)")
-_HALF_ITEM: Final = re.compile(r"\.[0-9]+-(?P<host>[A-Za-z0-9_.-]+)-(?P<pid>[0-9]+)-[0-9]+\.(?:req|lease)\.tmp")
+_ITEM: Final = re.compile(r"([0-9]+-[A-Za-z0-9_.-]+-[0-9]+-[0-9]+)\.(req|feedback|harvest|lease)")
+_HALF_ITEM: Final = re.compile(r"\.[0-9]+-(?P<host>[A-Za-z0-9_.-]+)-(?P<pid>[0-9]+)-[0-9]+\.(?:req|feedback|harvest|lease)\.tmp")
 _HARVEST: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
 
 # The furthest directory of a number is the one that counts; plan..cork and merge..record use different numbers.
@@ -145,4 +146,4 @@ def known_in_state(path: str) -> bool:
         return rest in TABLES[first] or (first == "sites" and rest == NAMES)
     if first == OBJECTS:
         return parse_segment(rest) is not None
-    return not rest and (first in (PLAN, REPORT) or parse_numbered(first) is not None)
+    return not rest and (first in (PLAN, REPORT, EQUIV) or parse_numbered(first) is not None)

@@ -40,6 +40,7 @@ ADDED: Final[dict[int, dict[str, int]]] = {
         "servers/group": 0,
         "servers/documents": 0,
     },
+    3: {"index/deferred": 0},
 }
 
 

@@ -24,7 +24,7 @@ from tests.crash.farm import contents
 
 ROOT = Path(__file__).resolve().parents[2]
 GOLDEN = ROOT / "tests" / "golden"
-NAMES = ("v1-closed", "v1-merged", "v1-reap")
+NAMES = tuple(f"v{version}-{phase}" for version in (1, 2) for phase in ("closed", "merged", "reap"))
 NOW = 1_900_000_000
 SAMPLE_STEP = 41
 
@@ -60,9 +60,9 @@ def test_columns_that_are_new_hold_something(tmp_path: Path) -> None:
     run_upgrade(db)
     state = Database(db).closed()
     assert state.sites.rows and state.servers.rows
-    for path, default in upgrade.ADDED[2].items():
+    for path, default in (upgrade.ADDED[2] | upgrade.ADDED[3]).items():
         table, _, name = path.partition("/")
-        column = {"sites": state.sites, "servers": state.servers}[table][name]
+        column = {"index": state.index, "sites": state.sites, "servers": state.servers}[table][name]
         assert np.array_equal(column[0 : len(column)], np.full(len(column), default, tables.TABLES[table][name])), path
     assert upgrade.ADDED[2]["sites/fresh_limit"] == NO_LIMIT
 

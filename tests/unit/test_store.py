@@ -351,8 +351,8 @@ def test_damaged_control_is_noticed_at_every_byte(db: Database) -> None:
 def test_newer_format_version_is_refused_by_name(db: Database) -> None:
     path = db.states_path / "000001" / "control"
     path.chmod(0o644)
-    path.write_bytes(path.read_bytes().replace(b"shepherd-control 2\n", b"shepherd-control 3\n"))
-    with pytest.raises(UsageError, match="format version 3"):
+    path.write_bytes(path.read_bytes().replace(b"shepherd-control 3\n", b"shepherd-control 4\n"))
+    with pytest.raises(UsageError, match="format version 4"):
         db.furthest()
 
 
