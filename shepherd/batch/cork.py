@@ -41,7 +41,7 @@ class Taken:
         return len(self.found.checkpoint.segments)
 
 
-def run(writer: Writer, config: Config, now: int, tick: Tick) -> State:
+def run(writer: Writer, config: Config, now: int, tick: Tick, jobs: int = 1) -> State:
     state = writer.furthest()
     if state.name.phase != "reap":
         raise NothingToDo(f"nothing has been reaped (the newest state is {state.name})")

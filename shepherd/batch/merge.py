@@ -41,7 +41,7 @@ class Contributed:
     names: list[bytes]
 
 
-def run(writer: Writer, config: Config, now: int, tick: Tick) -> State:
+def run(writer: Writer, config: Config, now: int, tick: Tick, jobs: int = 1) -> State:
     parent = writer.furthest()
     if not parent.name.closed:
         raise NothingToDo(f"{parent.name} is not closed; run `shepherd cycle`, or the program that comes next")

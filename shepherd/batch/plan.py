@@ -23,7 +23,7 @@ READ = ("site", "type", "flags", "reason", "retry", "checked", "frequency", "wei
 WRITTEN = ("norm", "path", "site", "oid", "digest", "weight", "flags", "section")
 
 
-def run(writer: Writer, config: Config, now: int, tick: Tick) -> State:
+def run(writer: Writer, config: Config, now: int, tick: Tick, jobs: int = 1) -> State:
     parent = writer.furthest()
     if not parent.name.closed:
         raise NothingToDo(f"{parent.name} is not finished; run `shepherd cycle`, or the program that comes next")

@@ -45,7 +45,7 @@ class Placed:
     size: Array
 
 
-def run(writer: Writer, config: Config, now: int, tick: Tick) -> State:
+def run(writer: Writer, config: Config, now: int, tick: Tick, jobs: int = 1) -> State:
     state = writer.furthest()
     if state.name.phase != "selected":
         raise NothingToDo(f"nothing has been selected (the newest state is {state.name})")

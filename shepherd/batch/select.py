@@ -20,7 +20,7 @@ READ = (*RANKED, "reason", "touched", "oid", "digest", "gathered")
 CHANGED = ("type", "reason", "touched")
 
 
-def run(writer: Writer, config: Config, now: int, tick: Tick) -> State:
+def run(writer: Writer, config: Config, now: int, tick: Tick, jobs: int = 1) -> State:
     state = writer.furthest()
     if state.name.phase != "merged":
         raise NothingToDo(f"nothing has been merged (the newest state is {state.name})")

@@ -2,26 +2,20 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import click
 
 from shepherd.cli import common, phase
-from shepherd.config import Config
 
 
 @click.command()
-@common.database
-@common.configured
-@common.timed
-@common.standard
-def command(db: Path, config: Config, now: int) -> None:
+@phase.batch
+def command(how: phase.How) -> None:
     """Take the harvest of an ended reap into index, sites and servers, and close the state: readers can use it at once.
     New URLs wait in its contrib files for shep-merge. Exit status 4 if nothing has been reaped.
     """
     from shepherd.batch import cork
 
-    phase.run("shep-cork", cork.run, db, config, now)
+    phase.run("shep-cork", cork.run, how)
 
 
 def main() -> None:

@@ -3,25 +3,33 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
+import functools
 import json
 import os
 import resource
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+
+import click
 
 from shepherd.cli import common
 from shepherd.config import Config
-from shepherd.errors import UsageError
+from shepherd.errors import Locked, UsageError
 
 if TYPE_CHECKING:
-    from shepherd.store.database import Writer
+    from shepherd.store.database import Database, Writer
     from shepherd.store.state import State
 
-    Drive: TypeAlias = Callable[[Writer, Config, int, Callable[[int], object]], State]
+    Drive: TypeAlias = Callable[[Writer, Config, int, Callable[[int], object], int], State]
+
+R = TypeVar("R")
 
 LOCK_FD = "SHEPHERD_LOCK_FD"
+MOST_JOBS = 256
 
 
 def inherited_lock() -> int | None:
@@ -53,16 +61,80 @@ def timed(db: Path, program: str) -> Iterator[None]:
         common.LOG.warning("the timing could not be logged: %s", error)
 
 
-def run(program: str, drive: Drive, db: Path, config: Config, now: int) -> None:
+@dataclass(frozen=True)
+class How:
+    """How a batch phase is to be run: the options that all of them have."""
+
+    db: Path
+    config: Config
+    now: int
+    jobs: int
+    dry_run: bool
+    as_json: bool
+
+
+def batch(function: Callable[..., R]) -> Callable[..., R]:
+    """--db, --cf, --now, --jobs, --dry-run, --json and what every program has, as one `how: How`."""
+
+    @functools.wraps(function)
+    def gathered(*args: Any, **kwargs: Any) -> R:
+        how = How(**{field.name: kwargs.pop(field.name) for field in dataclasses.fields(How)})
+        return function(*args, how=how, **kwargs)
+
+    processes = click.option(
+        "--jobs",
+        type=click.IntRange(1, MOST_JOBS),
+        default=1,
+        metavar="N",
+        help="Compute in N processes; the result is the same.",
+    )
+    rehearse = click.option("--dry-run", is_flag=True, help="Tell what would change, and change nothing.")
+    options = (common.database, common.configured, common.timed, processes, rehearse, common.jsonable, common.standard)
+    return functools.reduce(lambda wrapped, option: option(wrapped), reversed(options), gathered)
+
+
+def run(program: str, drive: Drive, how: How) -> None:
     """Run a batch phase under the lock, with a bar over the rows, and tell what it made."""
     from shepherd.store.database import Database
 
-    with (
-        Database(db).writing(program, inherited_lock()) as writer,
-        timed(db, program),
-        common.progress(writer.furthest().index.rows, program, "row") as bar,
-    ):
-        state = drive(writer, config, now, bar.update)
+    database = Database(how.db)
+    with contextlib.ExitStack() as stack:
+        if how.dry_run:
+            writer: Writer = stack.enter_context(_rehearsal(database, program, how.now))
+        else:
+            writer = stack.enter_context(database.writing(program, inherited_lock()))
+            stack.enter_context(timed(how.db, program))
+        bar = stack.enter_context(common.progress(writer.furthest().index.rows, program, "row"))
+        state = drive(writer, how.config, how.now, bar.update, how.jobs)
     report = state.report()
-    counts = ", ".join(f"{key} {value}" for key, value in report.items() if isinstance(value, int) and value)
-    common.LOG.info("%s: %s%s", program, state.name, f" ({counts})" if counts else "")
+    if how.as_json:
+        common.emit_json({"program": program, "state": str(state.name), "dry_run": how.dry_run, "report": report})
+        return
+    counts = ", ".join(_told(report))
+    made = f"{'would make ' if how.dry_run else ''}{state.name}{f' ({counts})' if counts else ''}"
+    if how.dry_run:  # here this is the result, not a remark
+        click.echo(f"{program}: {made}")
+    else:
+        common.LOG.info("%s: %s", program, made)
+
+
+def _told(counters: Mapping[str, Any], within: str = "") -> Iterator[str]:
+    for key, value in counters.items():
+        if isinstance(value, Mapping):
+            yield from _told(value, f"{within}{key}: ")
+        elif isinstance(value, int) and value:
+            yield f"{within}{key} {value}"
+
+
+@contextlib.contextmanager
+def _rehearsal(database: Database, program: str, now: int) -> Iterator[Writer]:
+    """On what is furthest, if nobody else is writing; else on the newest closed state, which nobody can change."""
+    from shepherd.store.rehearse import Rehearsal
+
+    with contextlib.ExitStack() as stack:
+        try:
+            stack.enter_context(database.writing(f"{program} --dry-run", inherited_lock(), tidy=False))
+            state = database.furthest()
+        except Locked:
+            state = stack.enter_context(database.reading(program, now * 1000))
+        yield Rehearsal(database, state)

@@ -13,6 +13,7 @@ with Database(path).reading("shep list", now) as state:    # a leased, closed st
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import errno
 import itertools
 import logging
@@ -170,8 +171,10 @@ class Database:
 class Writer:
     """What only the holder of the lock may do: build the next directory, publish it, delete old ones.
 
-    `Database.writing` gives one. A batch phase is `phase.run(writer, config, now, tick)` for the modules of shepherd.batch.
+    `Database.writing` gives one. A batch phase is `phase.run(writer, config, now, tick, jobs)` for the modules of shepherd.batch.
     """
+
+    rehearsing = False  # store/rehearse has the one that only tells what it would do
 
     def __init__(self, database: Database) -> None:
         self.database = database
@@ -212,19 +215,18 @@ class Writer:
     def build(self, parent: Parent, name: StateName, now: int) -> Builder:
         """Begin a directory. The names of inbox items that are gone from the inbox need no remembering any more."""
         still = {item.name for item in self.database.inbox.items()}
-        control = Control(
+        control = dataclasses.replace(
+            parent.control,
             phase=name.phase,
             state=name.number,
             parent=str(parent.name),
             now=now,
-            key=parent.control.key,
-            filter=parent.control.filter,
-            equiv=parent.control.equiv,
-            unsure=parent.control.unsure,
-            segments=parent.control.segments,
-            contribs=parent.control.contribs,
             applied=tuple(a for a in parent.control.applied if a in still),
+            files={},
         )
+        return self._builder(name, control, parent)
+
+    def _builder(self, name: StateName, control: Control, parent: Parent) -> Builder:
         return Builder(self.database.states_path, name, control, parent)
 
     def publish(self, builder: Builder, report: dict[str, Any]) -> State:

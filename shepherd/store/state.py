@@ -167,6 +167,11 @@ class Builder:
         for directory in (*tables.TABLES, names.OBJECTS):
             fsio.add_directory(self.path / directory)
 
+    @property
+    def scratch(self) -> Path | None:
+        """Where a phase may put files without a name; None is wherever the system likes."""
+        return self.path
+
     # --- what stays as it was
 
     def keep(self, paths: Iterable[str]) -> None:
