@@ -26,10 +26,10 @@ SHOWN = ("type", "reason", "flags", "status", "weight", "gathered", "checked", "
 TYPES = ("sleeping", "ungathered", "gathered", "error", "forgotten")
 REASONS = (
     "none", "link", "inserted", "gathered", "unchanged", "redirect", "moved", "body-lost", "site-soft", "site-hard",
-    "below-bar", "below-sleep", "filter", "duplicate", "deleted", "dead", "robots-denied", "robots-unreachable",
+    "below-bar", "below-sleep", "filter", "duplicate", "deleted", "dead", "purged", "robots-denied", "robots-unreachable",
     "no-address", "guard",
     "connection", "deadline", "too-slow", "malformed", "client-error", "server-error", "decoding", "moves", "type",
-    "reaper-lost",
+    "reaper-lost", "server-soft", "server-hard", "section-soft", "section-hard", "space", "fresh",
 )  # fmt: skip
 
 
