@@ -51,6 +51,14 @@ class Equiv:
         """The normalised site that stands for this one: the first of its class, or itself."""
         return self._representatives.get(norm, norm)
 
+    def members(self) -> Mapping[str, str]:
+        """The representative of every normalised site that stands in a class."""
+        return self._representatives
+
+    def kept_apart(self) -> list[str]:
+        """The normalised sites, with their www., that the implicit rule would have made others."""
+        return [name for name in self._lines if name not in self._representatives and name.startswith(_WWW)]
+
     def line_of(self, norm: str) -> int:
         """The number of the line that speaks of a normalised site; 0 where none does."""
         return self._lines.get(norm, 0)

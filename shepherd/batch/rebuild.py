@@ -25,8 +25,8 @@ from shepherd.formats.control import CLOSED
 from shepherd.formats.tables import INDEX, U64, Array, Flag, RowType
 from shepherd.phases import rebuild
 from shepherd.phases.keys import find_sites, with_flag
-from shepherd.phases.merge import Paths
 from shepherd.phases.rebuild import Kept
+from shepherd.phases.urls import Paths
 from shepherd.store import names, salvage
 from shepherd.store.database import Writer
 from shepherd.store.names import StateName

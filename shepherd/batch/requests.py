@@ -1,22 +1,52 @@
-"""Requests from the inbox, as a contrib block: an insert is a contribution with a weight of its own."""
+"""Requests from the inbox: an insert is a contribution with a weight of its own, all else an edit of a URL that is known.
+
+Requests count in the order of their items and lines. Of an insert and a deletion of the same URL the later one counts; other
+edits hold whatever comes between.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
 from shepherd.config import Config
 from shepherd.errors import BadUrl
 from shepherd.filters import Filter
+from shepherd.formats import contrib
 from shepherd.formats.contrib import Block
-from shepherd.formats.tables import ContribFlag
+from shepherd.formats.frame import Frame, FrameKind
+from shepherd.formats.tables import ContribFlag, Records
+from shepherd.phases.edits import EDIT, GONE, Op
+from shepherd.phases.equiv import NormMap
 from shepherd.store.inbox import Item, parse_request
 from shepherd.urls import Footprints, Url, parse
 
-MOST_TOLD = 100  # bad lines in a report
-MOST_CHARACTERS = 400  # of the reason of each
+MOST_TOLD: Final = 100  # bad lines in a report
+MOST_CHARACTERS: Final = 400  # of the reason of each
+BLOCK_URLS: Final = 1 << 16
+MOST_U16: Final = 65_535
+MOST_U8: Final = 255
+
+
+@dataclass(frozen=True)
+class Insert:
+    place: int  # among all requests
+    url: Url
+    weight: int
+    section: int
+    flags: int
+
+
+@dataclass(frozen=True)
+class Edit:
+    place: int
+    url: Url
+    op: Op
+    value: int
+    time: int
 
 
 @dataclass
@@ -24,27 +54,42 @@ class Requests:
     """What the waiting items ask for."""
 
     names: list[str] = field(default_factory=list)
-    urls: list[Url] = field(default_factory=list)
-    weights: list[int] = field(default_factory=list)
-    flags: list[int] = field(default_factory=list)
+    inserts: list[Insert] = field(default_factory=list)
+    edits: list[Edit] = field(default_factory=list)
     bad: list[str] = field(default_factory=list)
+
+    def __len__(self) -> int:
+        return len(self.inserts) + len(self.edits)
 
 
 def read_requests(items: list[Item], filters: Filter, config: Config) -> Requests:
     """Every line of every item; a bad one is told and skipped, the others count."""
-    found = Requests()
+    found, place = Requests(), 0
     for item in items:
         found.names.append(item.name)
+        time = int(item.name.partition("-")[0]) // 1000
         for number, line in item.lines():
+            place += 1
             try:
-                url, weight, flags = _insert(parse_request(line), filters, config)
+                request = parse_request(line)
+                if request["op"] == "insert":
+                    found.inserts.append(_insert(place, request, filters, config))
+                else:
+                    found.edits += _edits(place, request, filters, min(time, 0xFFFFFFFF))
             except (ValueError, BadUrl) as error:
                 found.bad.append(f"{item.path.name} line {number}: {_short(str(error))}")
-                continue
-            found.urls.append(url)
-            found.weights.append(weight)
-            found.flags.append(flags)
-    return found
+    return _later_counts(found)
+
+
+def _later_counts(found: Requests) -> Requests:
+    """Without inserts that are deleted again, and deletions of what is inserted again."""
+    deleted = {edit.url.norm + edit.url.path: edit.place for edit in found.edits if edit.op in GONE}
+    if not deleted:
+        return found
+    inserts = [one for one in found.inserts if deleted.get(one.url.norm + one.url.path, 0) < one.place]
+    inserted = {one.url.norm + one.url.path: one.place for one in inserts}
+    edits = [e for e in found.edits if e.op not in GONE or inserted.get(e.url.norm + e.url.path, 0) < e.place]
+    return Requests(found.names, inserts, edits, found.bad)
 
 
 def _short(text: str) -> str:
@@ -52,10 +97,9 @@ def _short(text: str) -> str:
     return text if len(text) <= MOST_CHARACTERS else f"{text[:MOST_CHARACTERS]}..."
 
 
-def _insert(request: dict[str, Any], filters: Filter, config: Config) -> tuple[Url, int, int]:
-    weight = request.get("weight", config.merge.insert_weight)
-    if type(weight) is not int or not 0 <= weight <= 65_535:
-        raise ValueError(f"weight {weight!r} is not from 0 to 65535")
+def _insert(place: int, request: dict[str, Any], filters: Filter, config: Config) -> Insert:
+    weight = _number(request, "weight", MOST_U16, config.merge.insert_weight)
+    section = _number(request, "section", MOST_U8, 0)
     given = parse(request["url"], strict=True)
     href = filters.clean(given.href)
     if href is None:
@@ -65,27 +109,75 @@ def _insert(request: dict[str, Any], filters: Filter, config: Config) -> tuple[U
     flags = ContribFlag.INSERTED | ContribFlag.OWN_WEIGHT
     flags |= ContribFlag.PINNED if request.get("pinned") is True else 0
     flags |= ContribFlag.HTTPS if url.site.startswith("https:") else 0
-    return url, weight, int(flags)
+    return Insert(place, url, weight, section, int(flags))
 
 
-def as_block(requests: Requests, prints: Footprints, filter_version: int) -> Block:
-    """The inserted URLs as contributions; they have no parent, so the parents' table has one empty row."""
-    marks = np.array([prints.of(url) for url in requests.urls], np.uint64).reshape(-1, 3)
+def _edits(place: int, request: dict[str, Any], filters: Filter, time: int) -> Iterator[Edit]:
+    """The filter does not judge them: what it rejects by now may well be deleted."""
+    url = parse(filters.strip(parse(request["url"], strict=True).href))
+    op = request["op"]
+    if op == "delete":
+        return iter([Edit(place, url, Op.PURGE if request.get("purge") is True else Op.DELETE, 0, time)])
+    if op == "refresh":
+        return iter([Edit(place, url, Op.REFRESH, 0, time)])
+    wanted = []
+    for key, what, most in (("weight", Op.WEIGHT, MOST_U16), ("section", Op.SECTION, MOST_U8)):
+        if key in request:
+            wanted.append(Edit(place, url, what, _number(request, key, most, 0), time))
+    if "frequency" in request:
+        if request["frequency"] not in (1, 2, 4):
+            raise ValueError(f"frequency {request['frequency']!r} is not 1, 2 or 4")
+        wanted.append(Edit(place, url, Op.FREQUENCY, request["frequency"], time))
+    if "pinned" in request:
+        if not isinstance(request["pinned"], bool):
+            raise ValueError(f"pinned {request['pinned']!r} is neither true nor false")
+        wanted.append(Edit(place, url, Op.PINNED, int(request["pinned"]), time))
+    if not wanted:
+        raise ValueError("nothing to set; there are weight, section, frequency and pinned")
+    return iter(wanted)
+
+
+def _number(request: dict[str, Any], key: str, most: int, default: int) -> int:
+    value = request.get(key, default)
+    if type(value) is not int or not 0 <= value <= most:
+        raise ValueError(f"{key} {value!r} is not from 0 to {most}")
+    return value
+
+
+def as_records(edits: list[Edit], prints: Footprints, norms: NormMap) -> Records:
+    """The edits in the order of the norms of their URLs, and for each norm in their own."""
+    records = np.zeros(len(edits), EDIT)
+    for n, edit in enumerate(edits):
+        records[n] = (*prints.of(edit.url), edit.time, edit.value, edit.op, 0)
+    records["norm"] = norms.apply(np.ascontiguousarray(records["norm"]), np.ascontiguousarray(records["site"]))
+    return records[np.argsort(records["norm"], kind="stable")]
+
+
+def as_frames(inserts: list[Insert], prints: Footprints, filter_version: int) -> Iterator[Frame]:
+    """The inserted URLs as frames of a contrib file."""
+    for at in range(0, len(inserts), BLOCK_URLS):
+        block = as_block(inserts[at : at + BLOCK_URLS], prints, filter_version)
+        yield Frame(0, 0, FrameKind.CONTRIB, len(block), memoryview(contrib.encode(block)))
+
+
+def as_block(inserts: list[Insert], prints: Footprints, filter_version: int) -> Block:
+    """Inserted URLs as contributions; they have no parent, so the parents' table has one empty row."""
+    marks = np.array([prints.of(one.url) for one in inserts], np.uint64).reshape(-1, 3)
     sites, first = np.unique(marks[:, 2], return_index=True)
-    count = len(requests.urls)
+    count = len(inserts)
     return Block(
         norm=marks[:, 0].copy(),
         path=marks[:, 1].copy(),
         site=marks[:, 2].copy(),
         lastmod=np.zeros(count, np.uint32),
         parent=np.zeros(count, np.uint32),
-        parent_weight=np.array(requests.weights, np.uint16),
-        flags=np.array(requests.flags, np.uint16),
-        section=np.zeros(count, np.uint8),
-        texts=[url.path.encode("ascii") for url in requests.urls],
+        parent_weight=np.array([one.weight for one in inserts], np.uint16),
+        flags=np.array([one.flags for one in inserts], np.uint16),
+        section=np.array([one.section for one in inserts], np.uint8),
+        texts=[one.url.path.encode("ascii") for one in inserts],
         sites=sites,
         norms=marks[first, 0],
-        names=[requests.urls[i].site.encode("ascii") for i in first.tolist()],
+        names=[inserts[i].url.site.encode("ascii") for i in first.tolist()],
         parents_site=np.zeros(1, np.uint64),
         parents_path=np.zeros(1, np.uint64),
         filter_version=filter_version,

@@ -103,9 +103,10 @@ def _asks_for(item: Item, filter_: Filter, sought: Sought) -> bool:
         if sought.stripped.norm not in line:  # requests hold normalised URLs; this spares parsing all others
             continue
         try:
-            url = urls.parse(filter_.strip(urls.parse(parse_request(line)["url"]).href))
+            request = parse_request(line)
+            url = urls.parse(filter_.strip(urls.parse(request["url"]).href))
         except (ValueError, BadUrl):
             continue  # the merge that takes it will report it
-        if (url.norm, url.path) == (sought.stripped.norm, sought.stripped.path):
+        if request["op"] == "insert" and (url.norm, url.path) == (sought.stripped.norm, sought.stripped.path):
             return True
     return False

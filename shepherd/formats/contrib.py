@@ -46,8 +46,8 @@ class Block:
         return len(self.norm)
 
 
-_KEYS: Final = (("norm", "<u8"), ("path", "<u8"), ("site", "<u8"), ("lastmod", "<u4"), ("parent", "<u4"))
-_REST: Final = (("parent_weight", "<u2"), ("flags", "<u2"), ("text_bytes", "<u2"))
+KEYS: Final = (("norm", "<u8"), ("path", "<u8"), ("site", "<u8"), ("lastmod", "<u4"), ("parent", "<u4"))
+REST: Final = (("parent_weight", "<u2"), ("flags", "<u2"), ("text_bytes", "<u2"))
 
 
 def encode(block: Block) -> bytes:
@@ -57,8 +57,8 @@ def encode(block: Block) -> bytes:
     stored = packed if squeezed else text
     sizes = (len(block), len(block.sites), len(block.parents_site), int(squeezed), len(text), len(stored))
     lengths = {"text_bytes": np.array([len(t) for t in block.texts], "<u2")}
-    columns: list[Array] = [np.asarray(getattr(block, name), dtype) for name, dtype in _KEYS]
-    columns += [np.asarray(lengths[n] if n in lengths else getattr(block, n), dtype) for n, dtype in _REST]
+    columns: list[Array] = [np.asarray(getattr(block, name), dtype) for name, dtype in KEYS]
+    columns += [np.asarray(lengths[n] if n in lengths else getattr(block, n), dtype) for n, dtype in REST]
     columns.append(np.asarray(block.section, "u1"))
     tail: list[Array] = [np.asarray(a, "<u8") for a in (block.sites, block.norms)]
     parents: list[Array] = [np.asarray(a, "<u8") for a in (block.parents_site, block.parents_path)]
@@ -75,7 +75,7 @@ def encode(block: Block) -> bytes:
     )
 
 
-class _Cursor:
+class Cursor:
     """Takes arrays off the front of a payload; running over the end is Corruption."""
 
     def __init__(self, data: Bytes, at: int) -> None:
@@ -99,8 +99,8 @@ def decode(payload: Bytes, with_texts: bool = True) -> Block:
     n, m, k, squeezed, plain_bytes, stored_bytes, version = HEAD.unpack_from(payload, 0)
     if plain_bytes > MAX_TEXT:
         raise Corruption(f"a contrib block claims {plain_bytes} bytes of text")
-    cursor = _Cursor(payload, HEAD.size)
-    keys = {name: cursor.take(n, dtype) for name, dtype in (*_KEYS, *_REST)}
+    cursor = Cursor(payload, HEAD.size)
+    keys = {name: cursor.take(n, dtype) for name, dtype in (*KEYS, *REST)}
     text_bytes = keys.pop("text_bytes")
     section = cursor.take(n, "u1")
     sites, norms = cursor.take(m, "<u8"), cursor.take(m, "<u8")

@@ -33,7 +33,7 @@ from shepherd.formats.tables import (
     in_bucket,
 )
 from shepherd.phases.keys import NOT_FOUND, find_rows, find_sites, run_ends, run_starts, with_flag
-from shepherd.phases.merge import Paths, take
+from shepherd.phases.urls import Paths, take
 
 KEYS: Final = ("norm", "path", "site")
 OF_BUCKET: Final = ("oid", "digest", "type", "reason", "status", "gathered", "checked", "changed", "download_ms", "size")

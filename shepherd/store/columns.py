@@ -14,6 +14,7 @@ from shepherd.errors import Corruption
 from shepherd.formats.check import BLOCK, Bytes, check64, raw
 from shepherd.formats.control import FileEntry
 from shepherd.formats.tables import I64, Array, Columns
+from shepherd.formats.texts import Texts, positions
 from shepherd.store import fsio, names
 from shepherd.store.mapped import Mapped
 
@@ -63,6 +64,11 @@ class Column:
         """A range of bytes; for the names of the sites."""
         self._verify(np.arange(start // BLOCK, -(-stop // BLOCK)))
         return self._bytes[start:stop].tobytes()
+
+    def texts(self, starts: I64, ends: I64) -> Texts:
+        """The bytes of some ranges that are shorter than a block; for the names of the sites."""
+        self._verify(np.unique(np.concatenate([starts, np.maximum(ends - 1, 0)]) // BLOCK))
+        return Texts.cut(self._bytes[positions(starts, ends - starts)], ends - starts)
 
     def bad_blocks(self) -> Iterable[int]:
         """Offsets of the blocks that do not check."""

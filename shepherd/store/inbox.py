@@ -10,7 +10,7 @@ import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from shepherd.store import fsio, names
 
@@ -26,14 +26,17 @@ class Item:
         return [(number, line) for number, line in enumerate(text.split("\n"), 1) if line.strip()]
 
 
+OPS: Final = ("insert", "delete", "refresh", "set")
+
+
 def parse_request(line: str) -> dict[str, Any]:
-    """The request in a line: an `insert` with a text as its `url`; ValueError says why there is none."""
+    """The request in a line: an operation of ours with a text as its `url`; ValueError says why there is none."""
     try:
         request = json.loads(line)
     except RecursionError:
         raise ValueError("not a request; it is nested too deeply") from None
-    if not isinstance(request, dict) or request.get("op") != "insert" or not isinstance(request.get("url"), str):
-        raise ValueError('not a request; expected {"op": "insert", "url": ...}')
+    if not isinstance(request, dict) or request.get("op") not in OPS or not isinstance(request.get("url"), str):
+        raise ValueError(f'not a request; expected {{"op": ..., "url": ...}}, where op is {", ".join(OPS)}')
     return request
 
 

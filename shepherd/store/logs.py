@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 import numpy as np
 
@@ -16,6 +16,7 @@ from shepherd.formats import contrib, frame
 from shepherd.formats.check import Bytes, check64, raw
 from shepherd.formats.checkpoint import TAIL, Mark
 from shepherd.formats.contrib import Block
+from shepherd.formats.contribkeys import BlockKeys, decode_keys
 from shepherd.formats.control import FileEntry
 from shepherd.formats.frame import Frame, FrameKind
 from shepherd.formats.tables import Records
@@ -23,6 +24,7 @@ from shepherd.store import fsio
 from shepherd.store.mapped import Mapped
 
 READ_BYTES: Final = 1 << 22
+B = TypeVar("B")
 
 
 class LogWriter:
@@ -103,11 +105,20 @@ def records_of(one: Frame, kind: FrameKind, dtype: np.dtype[np.void], path: Path
 
 def blocks(path: Path, with_texts: bool = True, length: int | None = None) -> Iterator[Block]:
     """The blocks of a contrib log, or of its first `length` bytes."""
+    return _decoded(path, lambda payload: contrib.decode(payload, with_texts), length)
+
+
+def block_keys(path: Path) -> Iterator[BlockKeys]:
+    """The keys of the blocks of a sealed contrib log, without their texts."""
+    return _decoded(path, decode_keys, None)
+
+
+def _decoded(path: Path, decode: Callable[[Bytes], B], length: int | None) -> Iterator[B]:
     for one in read_frames(path, length):
         if one.kind != FrameKind.CONTRIB:
             raise Corruption(f"{path} at {one.offset}: not a contrib block")
         try:
-            yield contrib.decode(one.payload, with_texts)
+            yield decode(one.payload)
         except Corruption as error:
             raise Corruption(f"{path} at {one.offset}: {error}") from error
 

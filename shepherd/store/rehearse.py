@@ -14,7 +14,7 @@ from shepherd.formats.check import Bytes
 from shepherd.formats.control import Control
 from shepherd.formats.frame import Frame, FrameKind, pack_frame
 from shepherd.formats.tables import Array, Columns, Records, bucket_oid
-from shepherd.store.columns import TableWriter
+from shepherd.store.columns import ColumnWriter, TableWriter
 from shepherd.store.database import Database, Writer
 from shepherd.store.names import StateName
 from shepherd.store.objects import SegmentWriter
@@ -81,9 +81,11 @@ class Sketch(Builder):
     def write_table(self, table: str, columns: dict[str, Array]) -> None:
         pass
 
-    def write_site_names(self, parts: Iterable[bytes]) -> None:
-        for _part in parts:  # what makes them may count as it goes
-            pass
+    def site_names(self) -> ColumnWriter:
+        return _NoColumn()
+
+    def finish_site_names(self, writer: ColumnWriter) -> None:
+        pass
 
     def adopt(self, path: str, source: Path) -> None:
         pass
@@ -103,6 +105,17 @@ class _NoTable(TableWriter):
         pass
 
     def append(self, columns: Columns) -> None:
+        pass
+
+
+class _NoColumn(ColumnWriter):
+    def __init__(self) -> None:
+        pass
+
+    def append(self, values: Array) -> None:
+        pass
+
+    def append_bytes(self, data: Bytes) -> None:
         pass
 
 

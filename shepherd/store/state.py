@@ -16,13 +16,16 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
+from shepherd.equiv import Equiv, parse_equiv
 from shepherd.errors import Corruption
 from shepherd.formats import tables
 from shepherd.formats.check import Bytes, check64
 from shepherd.formats.contrib import Block
+from shepherd.formats.contribkeys import BlockKeys
 from shepherd.formats.control import Control, FileEntry, parse_control
 from shepherd.formats.frame import Frame, FrameKind, pack_frame
-from shepherd.formats.tables import Array, Records
+from shepherd.formats.tables import I64, Array, Records
+from shepherd.formats.texts import Texts
 from shepherd.store import fsio, logs, names
 from shepherd.store.columns import Column, ColumnWriter, Table, TableWriter
 from shepherd.store.names import StateName
@@ -115,6 +118,17 @@ class State:
         cuts = [0, *(ends - np.uint64(first)).astype(np.int64).tolist()]
         return [text[a:b] for a, b in pairwise(cuts)]
 
+    def names_at(self, rows: I64) -> Texts:
+        """The names of some rows."""
+        ends = self.sites["name"].take(rows).astype(np.int64)
+        starts = np.where(rows > 0, self.sites["name"].take(np.maximum(rows - 1, 0)).astype(np.int64), 0)
+        return self._names.texts(starts, ends)
+
+    @cached_property
+    def equiv(self) -> Equiv:
+        """The url-equiv table that made its norms."""
+        return parse_equiv(fsio.read_file(self.path / names.EQUIV).decode() if names.EQUIV in self.control.files else "")
+
     def segments(self) -> list[int]:
         """The numbers of its segments."""
         found = (names.parse_segment(p.partition("/")[2]) for p in self.control.files if p.startswith(f"{names.OBJECTS}/"))
@@ -128,6 +142,10 @@ class State:
     def contribs(self, number: int, with_texts: bool = True) -> Iterator[Block]:
         """The blocks of one contrib file."""
         return logs.blocks(self.path / names.contrib(number), with_texts)
+
+    def contrib_keys(self, number: int) -> Iterator[BlockKeys]:
+        """The keys of the blocks of one contrib file, without their texts."""
+        return logs.block_keys(self.path / names.contrib(number))
 
     def journal(self, number: int) -> Records:
         """The records of one journal: `numbered("journal")` has the numbers."""
@@ -248,12 +266,20 @@ class Builder:
 
     def write_site_names(self, parts: Iterable[bytes]) -> None:
         """The names of the sites, in the order of their rows."""
-        path = f"sites/{names.NAMES}"
-        writer = ColumnWriter(self.path / path, "u1")
-        self._open.append(writer)
+        writer = self.site_names()
         for part in parts:
             writer.append_bytes(part)
-        self._files[path] = writer.finish()
+        self.finish_site_names(writer)
+
+    def site_names(self) -> ColumnWriter:
+        """Begin the names of the sites, for what is too large to have at once. `finish_site_names` ends them."""
+        writer = ColumnWriter(self.path / "sites" / names.NAMES, "u1")
+        self._open.append(writer)
+        return writer
+
+    def finish_site_names(self, writer: ColumnWriter) -> None:
+        """End what `site_names` has begun: seal the file."""
+        self._files[f"sites/{names.NAMES}"] = writer.finish()
 
     def adopt(self, path: str, source: Path) -> None:
         """Take over a file that a harvest made: seal it, link it, enter its checksum."""
@@ -288,6 +314,8 @@ class Builder:
 
     def publish(self, report: dict[str, Any]) -> State:
         """Sync everything, then the one rename that makes it so."""
+        if self.parent is not None and self.control.equiv == self.parent.control.equiv and names.EQUIV not in self._files:
+            self.keep(path for path in self.parent.control.files if path == names.EQUIV)
         self.write(names.REPORT, json.dumps(report, sort_keys=True, indent=1).encode() + b"\n")
         self.change(files=self._files)
         fsio.write_file(self.path / names.CONTROL, self.control.pack())

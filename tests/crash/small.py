@@ -16,7 +16,7 @@ import click
 import numpy as np
 
 from shepherd.batch import cork, merge, plan, record, recover, select
-from shepherd.batch.requests import Requests, as_block
+from shepherd.batch.requests import Insert, as_block
 from shepherd.cli import common
 from shepherd.config import Config
 from shepherd.formats import bucket, contrib
@@ -192,8 +192,7 @@ def gather(one: Harvest, state: State, number: int) -> None:
     data = document(state, row, number)
     oid = one.store(data)
     one.journal(_record(row, oid, number % len(planned), number, data).tobytes())
-    linked = [parse(LINKED.format(number))]
-    block = as_block(Requests([], linked, [30_000], [0], []), prints, 0)
+    block = as_block([Insert(0, parse(LINKED.format(number)), 30_000, 0, 0)], prints, 0)
     one.contribute(1, contrib.encode(block))
 
 

@@ -174,8 +174,8 @@ def read_request_file(data: bytes) -> object:
     path = scratch() / f"{ITEM}.req"
     path.write_bytes(data)
     found = read_requests([Item(ITEM, path)], NARROW, Config())
-    assert len(found.urls) == len(found.weights) == len(found.flags)
-    assert all(0 <= weight <= 65_535 for weight in found.weights)
+    assert all(0 <= one.weight <= 65_535 for one in found.inserts)
+    assert all(0 <= one.value <= 65_535 for one in found.edits)
     assert sum(map(len, found.bad)) <= 2_000 * len(found.bad)
     return found
 

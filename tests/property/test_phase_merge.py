@@ -10,14 +10,21 @@ from shepherd.formats.tables import (
     INDEX,
     NO_OID,
     SACRED,
+    U64,
     Array,
+    Columns,
     ContribFlag,
     Flag,
     Reason,
+    Records,
     RowType,
+    bucket_oid,
     contrib_oid,
 )
 from shepherd.phases import merge
+from shepherd.phases.edits import EDIT, Op
+from shepherd.phases.merge import Merged
+from shepherd.phases.urls import Paths
 from tests.property.phase_rows import (
     NORMS,
     PATHS,
@@ -34,8 +41,8 @@ from tests.property.phase_rows import (
 
 MAX_RETRIES, STATE = 4, 9
 CONTRIB = {"norm": "<u8", "path": "<u8", "site": "<u8", "oid": "<u8", "weight": "<u2", "section": "u1", "flags": "<u2"}
-SPECIAL = merge.Paths(robots=ROBOTS_PATH, root=ROOT_PATH)
-NO_ROBOTS = merge.robots_rows(*(np.zeros(0, np.uint64),) * 2, np.zeros(0, np.uint16), SPECIAL, state=STATE)
+SPECIAL = Paths(robots=ROBOTS_PATH, root=ROOT_PATH)
+NO_EDITS = np.zeros(0, EDIT)
 
 
 @st.composite
@@ -65,7 +72,7 @@ def naive_merge(index: list[Row], contributed: list[Row]) -> list[Row]:
     alive = [
         row
         for row in index
-        if not (row["type"] == RowType.FORGOTTEN and row["reason"] != Reason.DELETED)
+        if not (row["type"] == RowType.FORGOTTEN and row["reason"] not in (Reason.DELETED, Reason.PURGED))
         and not (
             row["type"] == RowType.ERROR
             and row["retry"] >= MAX_RETRIES
@@ -120,14 +127,53 @@ def naive_merge(index: list[Row], contributed: list[Row]) -> list[Row]:
             "frequency": 1,
             "touched": STATE,
         }
-    return sorted(rows.values(), key=key)
+    return sorted(naive_robots(list(rows.values())), key=key)
+
+
+def naive_robots(rows: list[Row]) -> list[Row]:
+    """A site has a robots row exactly while it has another row."""
+    found = []
+    for norm, site in {(row["norm"], row["site"]) for row in rows}:
+        mine = [row for row in rows if row["site"] == site]
+        robots = [row for row in mine if row["flags"] & Flag.ROBOTS]
+        if len(robots) == len(mine):
+            continue
+        found += mine
+        if not robots:
+            fact = known_robots(site)
+            have = {"oid": fact, "type": RowType.GATHERED, "reason": Reason.GATHERED, "status": 200, "size": 60, "digest": 5}
+            have |= dict.fromkeys(("gathered", "checked", "changed"), 700)
+            none = {"oid": NO_OID, "type": RowType.UNGATHERED, "reason": Reason.LINK}
+            blank = {"norm": norm, "path": ROBOTS_PATH, "site": site, "flags": int(Flag.ROBOTS), "frequency": 1, "touched": STATE}
+            found.append(dict.fromkeys(INDEX, 0) | blank | (none if fact == NO_OID else have))
+    return found
+
+
+def known_robots(site: int) -> int:
+    """Of half of the sites somebody has fetched the robots file already."""
+    return bucket_oid(2, 64) if site >> 8 & 1 else NO_OID
+
+
+def robots_facts(site: U64) -> Columns:
+    facts = {"status": 200, "checked": 700, "gathered": 700, "changed": 700, "size": 60, "digest": 5}
+    columns = {name: np.full(len(site), value, np.uint64) for name, value in facts.items()}
+    return columns | {"oid": np.array([known_robots(one) for one in site.tolist()], np.uint64)}
+
+
+def merged_of(index: list[Row], contributed: list[Row], asked: Records = NO_EDITS) -> Merged:
+    return merge.merge(
+        columns(INDEX, index),
+        columns(CONTRIB, contributed),
+        asked,
+        robots_facts,
+        SPECIAL,
+        state=STATE,
+        max_retries=MAX_RETRIES,
+    )
 
 
 def run(index: list[Row], contributed: list[Row]) -> dict[str, Array]:
-    merged = merge.merge(
-        columns(INDEX, index), columns(CONTRIB, contributed), NO_ROBOTS, SPECIAL, state=STATE, max_retries=MAX_RETRIES
-    )
-    return dict(merged.columns)
+    return dict(merged_of(index, contributed).columns)
 
 
 @given(index_rows(), CONTRIBUTIONS)
@@ -161,7 +207,8 @@ def test_merged_in_two_steps_knows_the_same_documents(index: list[Row], contribu
 def test_order_holds_and_a_document_has_one_row(index: list[Row], contributed: list[Row]) -> None:
     before = columns(INDEX, index)
     copy = {name: column.copy() for name, column in before.items()}
-    merged = merge.merge(before, columns(CONTRIB, contributed), NO_ROBOTS, SPECIAL, state=STATE, max_retries=MAX_RETRIES)
+    new = columns(CONTRIB, contributed)
+    merged = merge.merge(before, new, NO_EDITS, robots_facts, SPECIAL, state=STATE, max_retries=MAX_RETRIES)
     rows = rows_of(dict(merged.columns))
     assert [key(row) for row in rows] == sorted({key(row) for row in rows})
     assert len({document(row) for row in rows}) == len(rows)
@@ -169,21 +216,64 @@ def test_order_holds_and_a_document_has_one_row(index: list[Row], contributed: l
     assert same_columns(before, copy)
 
 
-@given(index_rows(), CONTRIBUTIONS, st.sets(st.tuples(NORMS, st.integers(0, 1))))
-def test_every_new_site_has_its_robots_row_once(index: list[Row], contributed: list[Row], new: set[tuple[int, int]]) -> None:
-    norm = np.array([norm for norm, _ in sorted(new)], np.uint64)
-    site = np.array([site_of(norm, which) for norm, which in sorted(new)], np.uint64)
-    robots = merge.robots_rows(site, norm, np.full(len(site), 5, np.uint16), SPECIAL, state=STATE)
-    merged = merge.merge(
-        columns(INDEX, index), columns(CONTRIB, contributed), robots, SPECIAL, state=STATE, max_retries=MAX_RETRIES
-    )
+@given(index_rows(), CONTRIBUTIONS, st.lists(st.tuples(NORMS, PATHS, st.integers(0, 1), st.sampled_from(list(Op))), max_size=6))
+def test_sites_are_counted_wrongly(index: list[Row], contributed: list[Row], wishes: list[tuple[int, int, int, Op]]) -> None:
+    asked = edits_of(wishes)
+    merged = merged_of(index, contributed, asked)
     rows = rows_of(dict(merged.columns))
-    keys = [key(row) for row in rows]
-    assert keys == sorted(set(keys))
-    for one in new:
-        (row,) = [row for row in rows if key(row) == (one[0], ROBOTS_PATH, site_of(*one))]
-        assert row["flags"] & Flag.ROBOTS
-    assert (robots["oid"] == NO_OID).all()
+    counted = {}
+    for site in {row["site"] for row in rows}:
+        mine = [row for row in rows if row["site"] == site]
+        gathered = [row for row in mine if row["type"] == RowType.GATHERED and not row["flags"] & Flag.ROBOTS]
+        counted[site] = (mine[0]["norm"], len(mine), len(gathered), 1)
+    sites = merged.sites
+    assert sites.site.tolist() == sorted(counted)
+    told = zip(*(getattr(sites, name).tolist() for name in ("norm", "documents", "gathered", "robots")), strict=True)
+    assert list(told) == [counted[site] for site in sites.site.tolist()]
+
+
+def edits_of(wishes: list[tuple[int, int, int, Op]]) -> Records:
+    records = np.zeros(len(wishes), EDIT)
+    for n, (norm, path, which, op) in enumerate(wishes):
+        records[n] = (norm, path, site_of(norm, which), 99_500, n % 3 + 1, op, 0)
+    return records[np.argsort(records["norm"], kind="stable")]
+
+
+@given(index_rows(), st.lists(st.tuples(NORMS, PATHS, st.integers(0, 1), st.sampled_from(list(Op))), max_size=6))
+def test_edits_are_not_what_a_dictionary_does(index: list[Row], wishes: list[tuple[int, int, int, Op]]) -> None:
+    expected = naive_merge(index, [])
+    by_document = {document(row): row for row in expected}
+    unknown = 0
+    for edit in rows_of({name: edits_of(wishes)[name] for name in EDIT.names or ()}):
+        row = by_document.get(document(edit))
+        if row is None:
+            unknown += 1
+            continue
+        op = Op(edit["op"])
+        row["touched"] = STATE
+        if op in (Op.DELETE, Op.PURGE):
+            row["asked"] = max(row.get("asked", 0), op)
+        elif op == Op.REFRESH:
+            row["refresh"] = 1
+        elif op == Op.PINNED:
+            row["flags"] = row["flags"] | Flag.PINNED
+            row["pin"] = 1
+        else:
+            row[op.name.lower()] = edit["value"]
+    for row in expected:
+        asked, refresh, pin = (row.pop(name, 0) for name in ("asked", "refresh", "pin"))
+        if asked:
+            row["type"] = RowType.FORGOTTEN
+            row["reason"] = Reason.PURGED if asked == Op.PURGE else Reason.DELETED
+            row["flags"] &= ~(Flag.REFRESH | Flag.INITIAL | Flag.PINNED)
+        if refresh and row["checked"] < 99_500:
+            row["flags"] |= Flag.REFRESH
+        if pin:
+            row["flags"] |= Flag.PINNED
+        row["flags"] = int(row["flags"])
+    merged = merged_of(index, [], edits_of(wishes))
+    assert rows_of(dict(merged.columns)) == expected
+    assert merged.counts.get("requests of unknown URLs", 0) == unknown
 
 
 @given(index_rows(min_size=1), st.data())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from shepherd.batch.requests import Requests, read_requests
 from shepherd.config import Config
 from shepherd.filters import parse_filter
+from shepherd.phases.edits import Op
 from shepherd.store.inbox import Item
 
 NAME = "1790000000000-host-77-1"
@@ -30,7 +32,11 @@ def read(tmp_path: Path, data: bytes) -> Requests:
         (b'{"op": "insert", "url": ' + b"[" * 100_000, "nested too deeply"),
         (b"7", "not a request"),
         (b"null", "not a request"),
-        (json.dumps(GOOD | {"op": "delete"}).encode(), "not a request"),
+        (json.dumps(GOOD | {"op": "remove"}).encode(), "not a request"),
+        (json.dumps(GOOD | {"op": "set"}).encode(), "nothing to set"),
+        (json.dumps(GOOD | {"op": "set", "frequency": 3}).encode(), "frequency 3 is not 1, 2 or 4"),
+        (json.dumps(GOOD | {"op": "set", "pinned": 1}).encode(), "pinned 1 is neither true nor false"),
+        (json.dumps(GOOD | {"op": "set", "weight": -1}).encode(), "weight -1 is not from 0 to 65535"),
         (json.dumps(GOOD | {"url": 7}).encode(), "not a request"),
         (json.dumps(GOOD | {"weight": True}).encode(), "weight True is not from 0 to 65535"),
         (json.dumps(GOOD | {"weight": 65_536}).encode(), "weight 65536 is not"),
@@ -51,7 +57,7 @@ def read(tmp_path: Path, data: bytes) -> Requests:
 def test_bad_line_is_told_shortly_and_skipped(tmp_path: Path, line: bytes, said: str) -> None:
     good = json.dumps(GOOD).encode()
     found = read(tmp_path, good + b"\n" + line + b"\n\n" + good)
-    assert [url.href for url in found.urls] == ["http://a.example/"] * 2
+    assert [one.url.href for one in found.inserts] == ["http://a.example/"] * 2
     (told,) = found.bad
     assert told.startswith(f"{NAME}.req line 2: ")
     assert said in told
@@ -61,4 +67,34 @@ def test_bad_line_is_told_shortly_and_skipped(tmp_path: Path, line: bytes, said:
 def test_line_ends_only_at_a_line_feed(tmp_path: Path) -> None:
     by = "someone\u2028\x85 or other"
     found = read(tmp_path, json.dumps(GOOD | {"by": by}, ensure_ascii=False).encode() + b"\r\n")
-    assert (len(found.urls), found.bad) == (1, [])
+    assert (len(found.inserts), found.bad) == (1, [])
+
+
+def lines(*requests: Mapping[str, object]) -> bytes:
+    return b"".join(json.dumps(request).encode() + b"\n" for request in requests)
+
+
+def test_later_of_insert_and_deletion_does_not_count(tmp_path: Path) -> None:
+    delete, other = GOOD | {"op": "delete"}, GOOD | {"url": "http://b.example/"}
+    found = read(tmp_path, lines(GOOD, delete, other))
+    assert [one.url.href for one in found.inserts] == ["http://b.example/"]
+    assert [one.op for one in found.edits] == [Op.DELETE]
+    found = read(tmp_path, lines(delete | {"purge": True}, GOOD))
+    assert [one.url.href for one in found.inserts] == ["http://a.example/"]
+    assert found.edits == []
+    found = read(tmp_path, lines(GOOD, delete, GOOD, delete | {"purge": True}))
+    assert [one.op for one in found.edits] == [Op.DELETE, Op.PURGE]
+    assert found.inserts == []
+
+
+def test_set_says_all_it_sets_and_when_it_was_asked_for(tmp_path: Path) -> None:
+    asked = GOOD | {"op": "set", "weight": 7, "section": 2, "frequency": 4, "pinned": False}
+    found = read(tmp_path, lines(asked, GOOD | {"op": "refresh"}))
+    said = [(one.op, one.value, one.time) for one in found.edits]
+    assert said == [
+        (Op.WEIGHT, 7, 1_790_000_000),
+        (Op.SECTION, 2, 1_790_000_000),
+        (Op.FREQUENCY, 4, 1_790_000_000),
+        (Op.PINNED, 0, 1_790_000_000),
+        (Op.REFRESH, 0, 1_790_000_000),
+    ]

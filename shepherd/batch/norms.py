@@ -1,0 +1,24 @@
+"""The normalised sites of a state: its url-equiv table under its key."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from shepherd.equiv import Equiv
+from shepherd.formats.tables import U64
+from shepherd.phases.equiv import NormMap
+from shepherd.urls import Footprints
+
+
+def norm_map(equiv: Equiv, prints: Footprints) -> NormMap:
+    """The table as footprints. Names in it stand for http and https, with and without www., as the implicit rule has it."""
+    norms = {prints.half(name): prints.half(first) for name, first in equiv.members().items() if name != first}
+    sites = {prints.half(f"{scheme}://{name}"): prints.half(name) for name in equiv.kept_apart() for scheme in ("http", "https")}
+    return NormMap(*_sorted(norms), *_sorted(sites))
+
+
+def _sorted(found: Mapping[int, int]) -> tuple[U64, U64]:
+    keys = sorted(found)
+    return np.array(keys, np.uint64), np.array([found[key] for key in keys], np.uint64)

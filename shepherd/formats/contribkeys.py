@@ -1,0 +1,47 @@
+"""What merge reads of a contrib block: its keys and the names of its sites, as arrays; no text is expanded, no object made."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from shepherd.errors import Corruption
+from shepherd.formats.check import Bytes
+from shepherd.formats.contrib import HEAD, KEYS, REST, Cursor
+from shepherd.formats.tables import U8, U16, U64
+from shepherd.formats.texts import Texts
+
+
+@dataclass(frozen=True)
+class BlockKeys:
+    """One value for each record; and the block's distinct sites with their norms and names."""
+
+    norm: U64
+    path: U64
+    site: U64
+    parent_weight: U16
+    flags: U16
+    section: U8
+    sites: U64
+    norms: U64
+    names: Texts
+
+    def __len__(self) -> int:
+        return len(self.norm)
+
+
+def decode_keys(payload: Bytes) -> BlockKeys:
+    """The keys in a frame's payload."""
+    if len(payload) < HEAD.size:
+        raise Corruption("a contrib block has no header")
+    records, sites = HEAD.unpack_from(payload, 0)[:2]
+    cursor = Cursor(payload, HEAD.size)
+    keys = {name: cursor.take(records, dtype) for name, dtype in (*KEYS, *REST)}
+    section = cursor.take(records, "u1")
+    site, norm, lengths = cursor.take(sites, "<u8"), cursor.take(sites, "<u8"), cursor.take(sites, "<u2")
+    data = np.frombuffer(cursor.bytes(int(lengths.sum(dtype=np.uint64))), np.uint8)
+    if len(data) and int(data.max()) > 0x7F:
+        raise Corruption("a name of a contrib block is not ASCII")
+    read = {name: keys[name] for name in ("norm", "path", "site", "parent_weight", "flags")}
+    return BlockKeys(**read, section=section, sites=site, norms=norm, names=Texts.cut(data, lengths))

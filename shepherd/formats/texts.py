@@ -1,0 +1,77 @@
+"""Many short texts as one run of bytes, and where each of them ends: the names of millions of sites, without an object each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+
+from shepherd.formats.tables import I64, U8, Array, Bools
+
+STEP = 1 << 17  # texts gathered at a time: an index of every byte is eight times as large as the bytes
+
+
+@dataclass(frozen=True)
+class Texts:
+    """Text i is `data[ends[i - 1]:ends[i]]`; the first begins at 0."""
+
+    data: U8
+    ends: I64
+
+    @classmethod
+    def of(cls, texts: Sequence[bytes]) -> Texts:
+        return cls(np.frombuffer(b"".join(texts), np.uint8), np.cumsum([len(text) for text in texts], dtype=np.int64))
+
+    @classmethod
+    def cut(cls, data: U8, lengths: Array) -> Texts:
+        return cls(data, np.cumsum(lengths, dtype=np.int64))
+
+    @classmethod
+    def join(cls, parts: Iterable[Texts]) -> Texts:
+        parts = list(parts)
+        data = np.concatenate([np.zeros(0, np.uint8), *(part.data for part in parts)])
+        return cls.cut(data, np.concatenate([np.zeros(0, np.int64), *(part.lengths for part in parts)]))
+
+    def __len__(self) -> int:
+        return len(self.ends)
+
+    @property
+    def starts(self) -> I64:
+        return np.concatenate([np.zeros(1, np.int64), self.ends[:-1]]) if len(self.ends) else self.ends
+
+    @property
+    def lengths(self) -> I64:
+        return self.ends - self.starts
+
+    def tolist(self) -> list[bytes]:
+        whole = self.data.tobytes()
+        return [whole[a:b] for a, b in pairwise([0, *self.ends.tolist()])]
+
+    def take(self, rows: I64) -> Texts:
+        """Some of the texts, in this order."""
+        parts = [self._take(rows[at : at + STEP]) for at in range(0, len(rows), STEP)]
+        return parts[0] if len(parts) == 1 else Texts.join(parts)
+
+    def _take(self, rows: I64) -> Texts:
+        starts, ends = self.starts[rows], self.ends[rows]
+        return Texts.cut(self.data[positions(starts, ends - starts)], ends - starts)
+
+    def differ(self, rows: I64, other: Texts, other_rows: I64) -> Bools:
+        """Where text `rows[i]` of ours is not text `other_rows[i]` of the other."""
+        differs = self.lengths[rows] != other.lengths[other_rows]
+        alike = np.flatnonzero(~differs)
+        for at in range(0, len(alike), STEP):
+            pairs = alike[at : at + STEP]
+            mine, theirs = self._take(rows[pairs]), other._take(other_rows[pairs])
+            wrong = np.flatnonzero(mine.data != theirs.data)
+            differs[pairs[np.searchsorted(mine.ends, wrong, side="right")]] = True
+        return np.asarray(differs)
+
+
+def positions(starts: I64, lengths: I64) -> I64:
+    """The position of every byte of some ranges, one range after the other."""
+    ends = np.cumsum(lengths)
+    shift = np.repeat(starts - (ends - lengths), lengths)
+    return shift + np.arange(len(shift))

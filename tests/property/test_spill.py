@@ -1,0 +1,62 @@
+"""Texts and spilled rows against lists."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from shepherd.batch import columnspill
+from shepherd.batch.columnspill import LENGTH, ColumnSpill
+from shepherd.formats.tables import Array
+from shepherd.formats.texts import Texts
+
+WORDS = st.lists(st.binary(max_size=9), max_size=20)
+
+
+@given(WORDS, st.data())
+def test_taken_texts_are_others(words: list[bytes], data: st.DataObject) -> None:
+    texts = Texts.of(words)
+    assert texts.tolist() == words
+    rows = data.draw(st.lists(st.integers(0, len(words) - 1), max_size=30)) if words else []
+    assert texts.take(np.array(rows, np.int64)).tolist() == [words[row] for row in rows]
+    assert Texts.join([texts, texts, Texts.of([])]).tolist() == words * 2
+
+
+@given(WORDS, WORDS, st.data())
+def test_texts_differ_where_they_are_equal(words: list[bytes], others: list[bytes], data: st.DataObject) -> None:
+    if not words or not others:
+        return
+    pairs = data.draw(st.lists(st.tuples(st.integers(0, len(words) - 1), st.integers(0, len(others) - 1)), max_size=20))
+    mine, theirs = (np.array([pair[n] for pair in pairs], np.int64) for n in range(2))
+    differs = Texts.of(words).differ(mine, Texts.of(others), theirs)
+    assert differs.tolist() == [words[a] != others[b] for a, b in pairs]
+
+
+@pytest.mark.parametrize("sitting", [1, 5, 1000])
+@given(
+    rows=st.lists(st.tuples(st.integers(0, 2**64 - 1), st.integers(0, 255), st.binary(max_size=5)), max_size=40),
+    borders=st.lists(st.integers(1, 2**64 - 1), max_size=6, unique=True).map(sorted),
+    piece=st.integers(1, 7),
+)
+def test_range_loses_rows_or_their_order(
+    sitting: int, rows: list[tuple[int, int, bytes]], borders: list[int], piece: int
+) -> None:
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(columnspill, "SITTING_ROWS", sitting)
+        with ColumnSpill(None, {"key": "<u8", "value": "u1"}, "key", np.array(borders, np.uint64), with_texts=True) as spill:
+            for at in range(0, len(rows), piece):
+                part = rows[at : at + piece]
+                columns: dict[str, Array] = {
+                    "key": np.array([r[0] for r in part], np.uint64),
+                    "value": np.array([r[1] for r in part], np.uint8),
+                }
+                spill.add(columns, Texts.of([r[2] for r in part]))
+            spill.settle()
+            assert (len(spill), spill.rows) == (len(borders) + 1, len(rows))
+            for n, (low, high) in enumerate(zip([0, *borders], [*borders, 2**64], strict=True)):
+                expected = [row for row in rows if low <= row[0] < high]
+                found = spill.read(n)
+                texts = spill.read_texts(n, found[LENGTH]).tolist()
+                assert list(zip(found["key"].tolist(), found["value"].tolist(), texts, strict=True)) == expected
