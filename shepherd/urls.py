@@ -103,7 +103,9 @@ class Footprints:
     Remembers those of the sites it met, because the links of many pages lead to few sites: let one object serve many pages.
     """
 
-    def __init__(self, key: bytes) -> None:
+    def __init__(self, key: bytes, norm: Callable[[str], str] | None = None) -> None:
+        """`norm` gives the normalised site of a site; by default it is the implicit rule alone."""
+        self._norm = norm or norm_of
         if len(key) != KEY_BYTES:
             raise ValueError(f"the key of the footprints has {KEY_BYTES} bytes, not {len(key)}")
         self._keyed = hashlib.blake2b(digest_size=8, key=key)
@@ -113,9 +115,13 @@ class Footprints:
         """64 bits of a footprint: of a site, a normalised site or a path."""
         return int.from_bytes(self._digests([text])[0], "little")
 
+    def norm(self, site: str) -> int:
+        """Of the normalised site of `scheme://host[:port]`."""
+        return self.half(self._norm(site))
+
     def of(self, url: Url) -> tuple[int, int, int]:
         """Footprints of the normalised site, of the path and of the site."""
-        return self.half(url.norm), self.half(url.path), self.half(url.site)
+        return self.norm(url.site), self.half(url.path), self.half(url.site)
 
     def _digests(self, texts: list[str]) -> list[bytes]:
         digests = []
@@ -133,7 +139,7 @@ class Footprints:
             return None
         if len(self._sites) >= SITE_CACHE:
             self._sites.clear()
-        site = self._sites[name] = _Site(name, *self._digests([norm_of(name), name]))
+        site = self._sites[name] = _Site(name, *self._digests([self._norm(name), name]))
         return site
 
 

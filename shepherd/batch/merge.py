@@ -63,9 +63,9 @@ def run(writer: Writer, config: Config, now: int, tick: Tick, jobs: int = 1) -> 
 def _merge(
     builder: Builder, parent: State, requests: Requests, filters: Filter, config: Config, tick: Tick, jobs: int
 ) -> dict[str, int]:
-    prints = Footprints(parent.control.key)
+    prints = parent.prints
     norms = norm_map(parent.equiv, prints)
-    asked = as_records(requests.edits, prints, norms)
+    asked = as_records(requests.edits, prints)
     norm_borders, site_borders = _borders(parent, len(requests), config.store.partition_rows)
     with ExitStack() as stack:
         urls = stack.enter_context(ColumnSpill(builder.scratch, CONTRIBUTED, "norm", norm_borders))

@@ -20,7 +20,6 @@ from shepherd.formats.contrib import Block
 from shepherd.formats.frame import Frame, FrameKind
 from shepherd.formats.tables import ContribFlag, Records
 from shepherd.phases.edits import EDIT, GONE, Op
-from shepherd.phases.equiv import NormMap
 from shepherd.store.inbox import Item, parse_request
 from shepherd.urls import Footprints, Url, parse
 
@@ -144,12 +143,11 @@ def _number(request: dict[str, Any], key: str, most: int, default: int) -> int:
     return value
 
 
-def as_records(edits: list[Edit], prints: Footprints, norms: NormMap) -> Records:
+def as_records(edits: list[Edit], prints: Footprints) -> Records:
     """The edits in the order of the norms of their URLs, and for each norm in their own."""
     records = np.zeros(len(edits), EDIT)
     for n, edit in enumerate(edits):
         records[n] = (*prints.of(edit.url), edit.time, edit.value, edit.op, 0)
-    records["norm"] = norms.apply(np.ascontiguousarray(records["norm"]), np.ascontiguousarray(records["site"]))
     return records[np.argsort(records["norm"], kind="stable")]
 
 

@@ -77,9 +77,8 @@ def servers(state: State, site: str | None, first: int) -> Shown:
 def norm_of(state: State, site: str) -> int:
     """The footprint of the normalised site that an operator means by a host or URL."""
     from shepherd.cli.shep_find import norm_of_host
-    from shepherd.urls import Footprints
 
-    return Footprints(state.control.key).half(norm_of_host(site))
+    return norm_of_host(state, site)
 
 
 def site_rows(state: State, site: str) -> list[int]:

@@ -121,13 +121,11 @@ def _refuse_strangers(db: Path, scope: list[str]) -> None:
 
     from shepherd.formats.tables import Flag, RowType
     from shepherd.store.database import Database
-    from shepherd.urls import Footprints
 
     with Database(db).reading("gather", clock_ms()) as state:
-        prints = Footprints(state.control.key)
         rows = state.index.slice(0, state.index.rows, ("norm", "type", "flags"))
         pages = (rows["type"] != RowType.FORGOTTEN) & ((rows["flags"] & Flag.ROBOTS) == 0)
-        strange = pages & ~np.isin(rows["norm"], np.array([prints.half(norm) for norm in scope], np.uint64))
+        strange = pages & ~np.isin(rows["norm"], np.array([state.prints.norm(f"http://{norm}") for norm in scope], np.uint64))
     if strange.any():
         count = many(int(np.count_nonzero(strange)), "page")
         raise UsageError(

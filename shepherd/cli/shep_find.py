@@ -44,13 +44,12 @@ def seek(state: State, filter_: Filter, given: str) -> Sought:
     except BadUrl as error:
         raise UsageError(f"{shared.shown(given)}: {error}") from None
     stripped = urls.parse(filter_.strip(parsed.href))
-    prints = urls.Footprints(state.control.key)
     for url in (stripped, parsed):
-        norm, path, site = prints.of(url)
+        norm, path, site = state.prints.of(url)
         rows = lookup.rows_of(state, norm, path)
         if rows:
             return Sought(given, parsed, stripped, norm, path, site, _best_first(state, rows, site))
-    return Sought(given, parsed, stripped, *prints.of(stripped), ())
+    return Sought(given, parsed, stripped, *state.prints.of(stripped), ())
 
 
 def _best_first(state: State, rows: range, site: int) -> tuple[int, ...]:
@@ -73,9 +72,9 @@ def url_of(state: State, row: int) -> str | None:
     return head.url if head is not None else None
 
 
-def norm_of_host(text: str) -> str:
-    """The normalised site of `host`, `host:port` or a URL; UsageError if it is none of them."""
+def norm_of_host(state: State, text: str) -> int:
+    """The footprint of the normalised site of `host`, `host:port` or a URL; UsageError if it is none of them."""
     try:
-        return shared.parse_given(text if "://" in text else f"http://{text}/").norm
+        return state.prints.norm(shared.parse_given(text if "://" in text else f"http://{text}/").site)
     except BadUrl as error:
         raise UsageError(f"{shared.shown(text)}: not a host or URL: {error}") from None

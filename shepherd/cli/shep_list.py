@@ -82,9 +82,8 @@ def _rows(state: State, site: str | None) -> range:
         return range(state.index.rows)
     from shepherd.cli.shep_find import norm_of_host
     from shepherd.store import lookup
-    from shepherd.urls import Footprints
 
-    return lookup.rows_of_norm(state, Footprints(state.control.key).half(norm_of_host(site)))
+    return lookup.rows_of_norm(state, norm_of_host(state, site))
 
 
 def _matching(state: State, rows: range, types: tuple[str, ...], reasons: tuple[str, ...]) -> Iterator[I64]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -41,7 +41,7 @@ def command(given: tuple[str, ...], db: Path | None, config: Config, as_json: bo
     """
     from shepherd.equiv import load_equiv
 
-    steps = _Steps(load_equiv(config.equiv_path), config.equiv_path, *(_of_database(db) if db is not None else (None, 0)))
+    steps = _Steps(load_equiv(config.equiv_path), config.equiv_path, _of_database(db) if db is not None else None)
     total = bad = 0
     for one in _all(given):
         total += 1
@@ -65,20 +65,17 @@ def _all(given: tuple[str, ...]) -> Iterator[Given]:
             yield Given(text)
 
 
-def _of_database(db: Path) -> tuple[Footprints, int]:
-    """Footprints under the key of a database, and the version of the equivalences that made its newest state."""
-    from shepherd.urls import Footprints
-
+def _of_database(db: Path) -> Footprints:
+    """Footprints under the key of a database, by the equivalences that made its newest state."""
     with shared.reading(db, None) as state:
-        return Footprints(state.control.key), state.control.equiv
+        return state.prints
 
 
 @dataclass(frozen=True)
 class _Steps:
     equiv: Equiv
     equiv_path: Path
-    footprints: Footprints | None
-    applied: int  # version of the equivalences in the database
+    footprints: Footprints | None  # by what made the database, which may not be what cf/ says by now
 
     def of(self, text: str) -> dict[str, Any]:
         url = shared.parse_given(text)
@@ -88,8 +85,7 @@ class _Steps:
         said = self.equiv.text.split("\n")[line - 1].strip() if line else ""
         steps["equivalence"] = {"file": self.equiv_path, "line": line, "text": said} if line else None
         if self.footprints is not None:
-            known = replace(url, norm=norm) if self.applied == self.equiv.version else url
-            halves = [f"{half:016x}" for half in self.footprints.of(known)]
+            halves = [f"{half:016x}" for half in self.footprints.of(url)]
             steps |= {"footprint": f"{halves[0]} {halves[1]}", "site footprint": halves[2]}
         return steps
 

@@ -32,7 +32,7 @@ from shepherd.net.sitebook import Site, SiteBook, Stage
 from shepherd.net.verify import Answer, checked
 from shepherd.store.harvest import Harvest
 from shepherd.store.state import State
-from shepherd.urls import Footprints, parse
+from shepherd.urls import parse
 
 LOG = logging.getLogger("shepherd.dispatch")
 TICK_S: Final = 0.5
@@ -75,7 +75,7 @@ class Dispatcher:
     ) -> None:
         self._harvest, self._groups, self._config, self._clock, self._watch = harvest, groups, config, clock_ms, watch
         self.ledger = Ledger(harvest, filters.version)
-        self._prints = Footprints(state.control.key)
+        self._prints = state.prints
         self._root = self._prints.half("/")
         self._plan = state.plan()
         self._items = Items(state, self._plan)

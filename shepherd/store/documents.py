@@ -17,7 +17,7 @@ from shepherd.formats import tables
 from shepherd.formats.bucket import Bucket
 from shepherd.formats.tables import Flag, RowType
 from shepherd.store import lookup
-from shepherd.urls import Footprints, parse
+from shepherd.urls import parse
 
 if TYPE_CHECKING:
     from shepherd.store.state import State
@@ -70,4 +70,4 @@ def documents(state: State, site: str | None = None) -> Iterator[Document]:
 
 def _norm(state: State, site: str) -> int:
     url = parse(site if "://" in site else f"http://{site}/", strict=True)
-    return Footprints(state.control.key).half(url.norm)
+    return state.prints.norm(url.site)

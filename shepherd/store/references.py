@@ -17,7 +17,6 @@ from shepherd.formats.tables import I64, QKEY_NONE, Array, Bools, Flag, Reason, 
 from shepherd.store import names
 from shepherd.store.faults import MOST_TOLD, Fault, fault_of
 from shepherd.store.state import State
-from shepherd.urls import Footprints, norm_of
 
 STEP_ROWS: Final = 500_000
 _TYPES: Final = tuple(map(int, RowType))
@@ -45,7 +44,7 @@ def _told(path: Path, bad: Bools, width: int, what: str, first_row: int = 0, not
 
 def _sites(state: State) -> Iterator[Fault]:
     path, rows = state.path / "sites", state.sites.rows
-    prints = Footprints(state.control.key)
+    prints = state.prints
     keys, norm, ends = (state.sites[name][0:rows] for name in ("site", "norm", "name"))
     yield from _told(path / "site", keys[1:] <= keys[:-1], 8, "rows are not in order", first_row=1)
     stored = state.control.files[f"sites/{names.NAMES}"].length
@@ -63,7 +62,7 @@ def _sites(state: State) -> Iterator[Fault]:
             text = name.decode("ascii", "replace")
             if prints.half(text) != sites[row] or "://" not in text:
                 yield Fault(path / "site", (start + row) * 8, f"is not the footprint of {text}")
-            elif prints.half(norm_of(text)) != norms[row]:
+            elif prints.norm(text) != norms[row]:
                 yield Fault(path / "norm", (start + row) * 8, f"is not the footprint of the normalised site of {text}")
 
 
@@ -85,7 +84,7 @@ def _index(state: State) -> Iterator[Fault]:
     path = state.path / "index"
     known = state.sites["site"][0 : state.sites.rows]
     norms = state.sites["norm"][0 : state.sites.rows]
-    root = np.uint64(Footprints(state.control.key).half("/"))
+    root = np.uint64(state.prints.half("/"))
     documents, gathered = np.zeros(len(known), np.int64), np.zeros(len(known), np.int64)
     for start in range(0, state.index.rows, STEP_ROWS):
         stop, lead = min(start + STEP_ROWS, state.index.rows), min(start, 1)  # each row is compared with the one before it

@@ -30,6 +30,7 @@ from shepherd.store import fsio, logs, names
 from shepherd.store.columns import Column, ColumnWriter, Table, TableWriter
 from shepherd.store.names import StateName
 from shepherd.store.objects import Objects, SegmentWriter
+from shepherd.urls import Footprints
 
 if TYPE_CHECKING:
     from shepherd.store.documents import Document
@@ -128,6 +129,11 @@ class State:
     def equiv(self) -> Equiv:
         """The url-equiv table that made its norms."""
         return parse_equiv(fsio.read_file(self.path / names.EQUIV).decode() if names.EQUIV in self.control.files else "")
+
+    @cached_property
+    def prints(self) -> Footprints:
+        """Footprints as its rows have them: under its key, with its equivalences."""
+        return Footprints(self.control.key, self.equiv.norm_of)
 
     def segments(self) -> list[int]:
         """The numbers of its segments."""
