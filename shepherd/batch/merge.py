@@ -17,11 +17,12 @@ import numpy as np
 from shepherd.batch.columnspill import ColumnSpill
 from shepherd.batch.intake import CONTRIBUTED, NAMED, Intake, even_borders, rows_before
 from shepherd.batch.mergesites import TALLIED, SiteMerge
-from shepherd.batch.norms import norm_map
+from shepherd.batch.norms import norm_map, version_of
 from shepherd.batch.partitions import Tick, whole_norms
 from shepherd.batch.pool import ordered
 from shepherd.batch.requests import MOST_TOLD, Requests, as_frames, as_records, read_requests
 from shepherd.config import Config
+from shepherd.equiv import load_equiv
 from shepherd.errors import NothingToDo
 from shepherd.filters import Filter, load_filter
 from shepherd.formats.contribkeys import BlockKeys, decode_keys
@@ -44,8 +45,9 @@ def run(writer: Writer, config: Config, now: int, tick: Tick, jobs: int = 1) -> 
         raise NothingToDo(f"{parent.name} is not closed; run `shepherd cycle`, or the program that comes next")
     items = writer.database.inbox.waiting(parent.control.applied)
     filters = load_filter(config.filter_path)
-    if not items and not parent.numbered(names.CONTRIB) and parent.control.filter == filters.version:
-        raise NothingToDo("no requests and no contributions wait, and the filter is the same")
+    same = parent.control.filter == filters.version and parent.control.equiv == version_of(load_equiv(config.equiv_path))
+    if same and not items and not parent.numbered(names.CONTRIB):
+        raise NothingToDo("no requests and no contributions wait, and filter and url-equiv are the same")
     requests = read_requests(items, filters, config)
     builder = writer.build(parent, StateName(parent.number + 1, "merged"), now)
     try:

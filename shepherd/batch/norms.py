@@ -19,6 +19,17 @@ def norm_map(equiv: Equiv, prints: Footprints) -> NormMap:
     return NormMap(*_sorted(norms), *_sorted(sites))
 
 
+def version_of(equiv: Equiv) -> int:
+    """What control says of a table: 0 where it says nothing beyond the implicit rule."""
+    return equiv.version if equiv.members() or equiv.kept_apart() else 0
+
+
+def sites_named(equiv: Equiv) -> set[str]:
+    """Every site that a table may say something of."""
+    names = {*equiv.members(), *equiv.kept_apart(), *(name.removeprefix("www.") for name in equiv.kept_apart())}
+    return {f"{scheme}://{prefix}{name}" for name in names for scheme in ("http", "https") for prefix in ("", "www.")}
+
+
 def _sorted(found: Mapping[int, int]) -> tuple[U64, U64]:
     keys = sorted(found)
     return np.array(keys, np.uint64), np.array([found[key] for key in keys], np.uint64)

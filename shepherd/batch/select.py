@@ -22,7 +22,7 @@ CHANGED = ("type", "reason", "touched")
 
 def run(writer: Writer, config: Config, now: int, tick: Tick, jobs: int = 1) -> State:
     state = writer.furthest()
-    if state.name.phase != "merged":
+    if state.name.phase not in ("merged", "equiv"):
         raise NothingToDo(f"nothing has been merged (the newest state is {state.name})")
     limits = select.norm_limits(state.sites.slice(0, state.sites.rows), config.select)
     ranges = list(whole_norms(state.index, config.store.partition_rows))

@@ -15,6 +15,7 @@ PROGRAMS: dict[str, str] = {
     "shep-check": "shepherd.cli.check:main",
     "shep-cork": "shepherd.cli.cork:main",
     "shep-dump": "shepherd.cli.dump:main",
+    "shep-equiv": "shepherd.cli.equiv:main",
     "shep-init": "shepherd.cli.init:main",
     "shep-merge": "shepherd.cli.merge:main",
     "shep-plan": "shepherd.cli.plan:main",

@@ -12,12 +12,14 @@ from typing import TYPE_CHECKING, Final
 from shepherd.errors import UsageError
 
 if TYPE_CHECKING:
+    from shepherd.config import Config
     from shepherd.store.database import Database
 
 PLAN: Final = "shep-plan"
 REAP: Final = "shep-reap"
 CORK: Final = "shep-cork"
 MERGE: Final = "shep-merge"
+EQUIV: Final = "shep-equiv"
 SELECT: Final = "shep-select"
 RECORD: Final = "shep-record"
 
@@ -29,7 +31,8 @@ class Found:
     name: str  # of the finished directory that is furthest along
     phase: str  # what made it
     harvested: bool = False  # of a .reap: there are harvests, and all have ended
-    waiting: bool = False  # for a merge: requests in the inbox, contributions, or a filter that has changed
+    waiting: bool = False  # for a merge: requests in the inbox, contributions, a filter or a url-equiv that has changed
+    unequal: bool = False  # the norms are not by the url-equiv that cf/ has now
 
 
 # (phase, whether what it waits for is there) -> the next program. What a phase waits for: see _ready.
@@ -38,7 +41,9 @@ MOVES: Final[dict[tuple[str, bool], str]] = {
     ("closed", False): PLAN,
     ("reap", False): REAP,
     ("reap", True): CORK,
+    ("merged", True): EQUIV,
     ("merged", False): SELECT,
+    ("equiv", False): SELECT,
     ("selected", False): RECORD,
 }
 
@@ -61,22 +66,27 @@ def next_step(found: Found, done: Sequence[str]) -> str | None:
 
 
 def _ready(found: Found) -> bool:
-    if found.phase == "closed":
-        return found.waiting
-    return found.phase == "reap" and found.harvested
+    ready = {"closed": found.waiting, "reap": found.harvested, "merged": found.unequal}
+    return ready.get(found.phase, False)
 
 
-def look(database: Database, filter_version: int) -> Found:
+def look(database: Database, config: Config) -> Found:
     """What stands there now. For the holder of the lock: nobody else changes it meanwhile."""
+    from shepherd.batch.norms import version_of
+    from shepherd.equiv import load_equiv
+    from shepherd.filters import load_filter
     from shepherd.store import harvest
 
     state = database.furthest()
     harvests = state.harvests()
+    unequal = state.control.equiv != version_of(load_equiv(config.equiv_path))
     return Found(
         name=str(state.name),
         phase=state.name.phase,
         harvested=bool(harvests) and all(harvest.inspect(path).ended for path in harvests),
         waiting=bool(state.numbered("contrib"))
         or bool(database.inbox.waiting(state.control.applied))
-        or state.control.filter != filter_version,
+        or state.control.filter != load_filter(config.filter_path).version
+        or unequal,
+        unequal=unequal,
     )

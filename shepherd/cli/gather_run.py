@@ -109,10 +109,9 @@ class Gatherer:
 
     def _cork(self, cf: Path) -> None:
         """A reap that was cut short has ended well: what it gathered belongs into the summary."""
-        from shepherd.filters import load_filter
         from shepherd.store.database import Database
 
-        if next_step(look(Database(self.db), load_filter(load(cf).filter_path).version), []) == CORK:
+        if next_step(look(Database(self.db), load(cf)), []) == CORK:
             self._run(CORK, ["--db", str(self.db), "--cf", str(cf), "--quiet"])
 
     def _run(self, program: str, arguments: list[str], **how: Any) -> int:

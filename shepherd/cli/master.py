@@ -42,7 +42,7 @@ def command() -> None:
 @click.option("--seconds", type=click.IntRange(min=0), metavar="N", help="End the reap after N seconds.  [default: plan.reap_s]")
 @common.standard
 def cycle_command(db: Path, config: Config, seconds: int | None) -> int:
-    """Run one cycle and exit: plan, reap, cork, merge, select, record.
+    """Run one cycle and exit: plan, reap, cork, merge, equiv, select, record.
 
     What was inserted is merged first. After a crash the cycle goes on from what is there. The first Ctrl-C or SIGTERM ends the
     program that runs in good order, and then the cycle; the second kills it, and the database is intact all the same.
@@ -71,14 +71,11 @@ class Cycle:
     """One cycle under way."""
 
     def __init__(self, database: Database, config: Config, seconds: int | None, lock: int, signals: Signals) -> None:
-        from shepherd.filters import load_filter
-
         self._database = database
         self._config = config
         self._seconds = seconds
         self._lock = lock
         self._signals = signals
-        self._filter_version = load_filter(config.filter_path).version
         self._steps: list[dict[str, Any]] = []  # for the log
 
     def run(self) -> int:
@@ -99,7 +96,7 @@ class Cycle:
         return status
 
     def _look(self) -> Found:
-        return look(self._database, self._filter_version)
+        return look(self._database, self._config)
 
     def _run_steps(self) -> int:
         tried: list[str] = []

@@ -70,7 +70,7 @@ def merge(
     robots = robots_rows(sites.site[bare], sites.norm[bare], robots_facts(sites.site[bare]), paths, state=state)
     added = _in_order(linked, robots)
     before = lower_bound(*(index[name][rows] for name in KEY), *(added[name] for name in KEY))
-    columns = _interleave(index, rows, added, before)
+    columns = interleave(index, rows, added, before)
 
     def place(row: I64) -> I64:
         """Where some of the rows that stay have come to stand."""
@@ -119,10 +119,15 @@ def keep_rows(index: Columns, paths: Paths, *, max_retries: int) -> Kept:
     A row that an operator deleted stays, so that a link does not bring it back. A row that stands for dropped equivalents gets
     the best weight of them, and is initial or pinned if one of them was.
     """
-    keep = _alive(index, max_retries)
+    return drop_equivalents(index, _alive(index, max_retries), paths)
+
+
+def drop_equivalents(index: Columns, keep: Bools, paths: Paths) -> Kept:
+    """Of the rows in a mask, the best of each document, and what it inherits from those that go."""
     rows, starts = _equivalents(index, keep, paths)
     first = np.flatnonzero(starts)
     heirs = rows[first]
+    keep = keep.copy()
     keep[rows[~starts]] = False
     if not len(rows):
         return Kept(np.flatnonzero(keep), heirs, index["flags"][heirs], index["weight"][heirs])
@@ -158,10 +163,10 @@ def _equivalents(index: Columns, keep: Bools, paths: Paths) -> tuple[I64, Bools]
 def _in_order(some: Columns, others: Columns) -> dict[str, Array]:
     """Two sorted sets of rows as one; they have no key in common."""
     before = lower_bound(some["norm"], some["path"], some["site"], others["norm"], others["path"], others["site"])
-    return _interleave(some, np.arange(len(some["norm"])), others, before)
+    return interleave(some, np.arange(len(some["norm"])), others, before)
 
 
-def _interleave(old: Columns, rows: I64, new: Columns, before: I64) -> dict[str, Array]:
+def interleave(old: Columns, rows: I64, new: Columns, before: I64) -> dict[str, Array]:
     """Some rows of `old`, with new ones set between them: `before[i]` of them stand before new row i."""
     place = before + np.arange(len(before))
     from_old = np.ones(len(rows) + len(place), np.bool_)

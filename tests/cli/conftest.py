@@ -118,6 +118,7 @@ SITES = (
     ),
     Site("http://down.example", {"robots_since": NOW - 5 * DAY, "robots_next": NOW + 600}),
 )
+LINKED = "http://a.example/linked"
 SERVERS = {
     "qkey": [qkey_of_address("127.0.0.7")],
     "next_ms": [(NOW + 60) * 1_000],
@@ -205,17 +206,20 @@ def own_herd(tmp_path: Path) -> Herd:
     return make_herd(tmp_path)
 
 
-def make_herd(directory: Path) -> Herd:
+def make_herd(
+    directory: Path, pages: Sequence[Page] = PAGES, sites: Sequence[Site] = SITES, links: Sequence[str] = (LINKED,)
+) -> Herd:
     db, cf = directory / "db", directory / "cf"
     cf.mkdir(parents=True)
     (cf / "filter").write_text(FILTER)
     database.create(db, KEY, NOW - DAY, 0)
     with Database(db).writing("test") as writer:
         builder = writer.build(writer.furthest(), StateName(2, "closed"), NOW)
-        _fill(builder, PAGES, SITES)
-        waiting = contrib.encode(_contributed(parse("http://a.example/linked")))
-        builder.write(names.contrib(1), frame(FrameKind.CONTRIB, 1, waiting))
-        builder.change(contribs=2)
+        _fill(builder, pages, sites)
+        for number, link in enumerate(links, 1):
+            waiting = contrib.encode(_contributed(parse(link)))
+            builder.write(names.contrib(number), frame(FrameKind.CONTRIB, 1, waiting))
+            builder.change(contribs=number + 1)
         writer.publish(builder, {"phase": "test"})
     return Herd(db, cf, NOW)
 

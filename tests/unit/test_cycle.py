@@ -15,7 +15,8 @@ from pathlib import Path
 import pytest
 
 from shepherd.cli import cycle, master
-from shepherd.cli.cycle import CORK, MERGE, PLAN, REAP, RECORD, SELECT, Found, next_step
+from shepherd.cli.cycle import CORK, EQUIV, MERGE, PLAN, REAP, RECORD, SELECT, Found, next_step
+from shepherd.config import Config
 from shepherd.errors import Locked, UsageError
 from shepherd.filters import load_filter
 from shepherd.formats.control import PHASES
@@ -73,6 +74,8 @@ def moves_of_the_page() -> dict[str, str]:
         ("`N.reap`, harvest without `end`", Found("000002.reap", "reap")),
         ("`N.reap`, every harvest has `end`", Found("000002.reap", "reap", harvested=True)),
         ("`N.merged`", Found("000002.merged", "merged", waiting=True)),
+        ("`N.merged`, and `cf/url-equiv` has changed", Found("000002.merged", "merged", unequal=True)),
+        ("`N.equiv`", Found("000002.equiv", "equiv")),
         ("`N.selected`", Found("000002.selected", "selected", waiting=True)),
     ],
 )
@@ -84,7 +87,7 @@ def test_move_differs_from_the_documented_one(row: str, found: Found) -> None:
 
 def test_every_phase_has_a_move_or_is_refused() -> None:
     for phase in PHASES:
-        if phase in ("feedback", "equiv"):
+        if phase == "feedback":
             with pytest.raises(UsageError, match=f"000002.{phase}"):
                 next_step(Found(f"000002.{phase}", phase), [])
         else:
@@ -127,6 +130,11 @@ def test_killed_merge_of_an_insert_is_continued_and_then_planned() -> None:
     assert walk(USUAL[SELECT], USUAL)[:2] == [RECORD, PLAN]
 
 
+def test_equivalences_that_changed_are_applied_between_merge_and_select() -> None:
+    changed = USUAL | {MERGE: Found("4.merged", "merged", unequal=True), EQUIV: Found("4.equiv", "equiv")}
+    assert walk(CLOSED, changed) == [PLAN, REAP, CORK, MERGE, EQUIV, SELECT, RECORD]
+
+
 def test_reap_that_contributed_nothing_ends_the_cycle() -> None:
     assert walk(CLOSED, USUAL | {CORK: Found("3", "closed")}) == [PLAN, REAP, CORK]
 
@@ -141,13 +149,21 @@ def test_requests_that_keep_coming_do_not_hold_the_cycle_up() -> None:
 
 
 def look(db: Path) -> Found:
-    database = Database(db)
-    return cycle.look(database, database.furthest().control.filter)
+    return cycle.look(Database(db), Config(directory=ROOT / "cf"))
 
 
-def test_changed_filter_is_seen(db: Path) -> None:
-    database = Database(db)
-    assert cycle.look(database, database.furthest().control.filter + 1).waiting
+def test_changed_filter_is_not_seen(db: Path, tmp_path: Path) -> None:
+    (tmp_path / "filter").write_text("reject ext zip\n")
+    assert cycle.look(Database(db), Config(directory=tmp_path)).waiting
+
+
+def test_changed_equivalences_are_not_seen(db: Path, tmp_path: Path) -> None:
+    shutil.copy(ROOT / "cf" / "filter", tmp_path / "filter")
+    assert not cycle.look(Database(db), Config(directory=tmp_path)).waiting
+    (tmp_path / "url-equiv").write_text("a.example b.example\n")
+    found = cycle.look(Database(db), Config(directory=tmp_path))
+    assert found.waiting
+    assert found.unequal
 
 
 def test_request_in_the_inbox_is_seen(db: Path) -> None:
