@@ -86,7 +86,7 @@ class SiteMerge:
         return {name: values.take(row, mode="clip") for name, values in old.items()}
 
     def _names(self, part: int, start: int, stop: int, site: U64, row: I64, new: I64) -> Texts:
-        old, fresh = self._parent.names_at(np.arange(start, stop)), new_names(self._named, part)
+        old, fresh = self._parent.names_between(start, stop), new_names(self._named, part)
         at = find_sites(fresh.site, site[new])
         if (at < 0).any():
             raise Corruption(f"{self._parent.path}: site {int(site[new[at < 0][0]]):016x} has URLs, but no name")

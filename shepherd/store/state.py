@@ -119,6 +119,12 @@ class State:
         cuts = [0, *(ends - np.uint64(first)).astype(np.int64).tolist()]
         return [text[a:b] for a, b in pairwise(cuts)]
 
+    def names_between(self, start: int, stop: int) -> Texts:
+        """The names of a range of rows."""
+        ends = self.sites["name"][start:stop].astype(np.int64)
+        first = self.sites["name"].at(start - 1) if start else 0
+        return Texts(self._names[first : int(ends[-1]) if len(ends) else first], ends - first)
+
     def names_at(self, rows: I64) -> Texts:
         """The names of some rows."""
         ends = self.sites["name"].take(rows).astype(np.int64)

@@ -21,6 +21,9 @@ def test_taken_texts_are_others(words: list[bytes], data: st.DataObject) -> None
     assert texts.tolist() == words
     rows = data.draw(st.lists(st.integers(0, len(words) - 1), max_size=30)) if words else []
     assert texts.take(np.array(rows, np.int64)).tolist() == [words[row] for row in rows]
+    low, high = (data.draw(st.integers(0, len(words))) for _ in range(2))
+    side_by_side = [*range(low, high), *range(len(words))]
+    assert texts.take(np.array(side_by_side, np.int64)).tolist() == [words[row] for row in side_by_side]
     assert Texts.join([texts, texts, Texts.of([])]).tolist() == words * 2
 
 
