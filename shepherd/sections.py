@@ -1,0 +1,45 @@
+"""Sections: kinds of documents that select counts apart, by name and by number (docs/formats.md).
+
+Numbers below OWN are ours and never change their meaning; those from OWN on are the operator's, who writes them as numbers.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import Final
+
+OWN: Final = 32
+LAST: Final = 255
+
+
+class Section(IntEnum):
+    NONE = 0  # not told apart
+    HTML = 1
+    TEXT = 2
+    PDF = 3
+    OFFICE = 4
+    IMAGE = 5
+    AUDIO = 6
+    VIDEO = 7
+    FEED = 8
+    DATA = 9
+    ARCHIVE = 10
+    OTHER = 31
+
+
+NAMES: Final = {section.name.lower(): int(section) for section in Section}
+ALLOWED: Final = f"{', '.join(NAMES)}, or a number of your own from {OWN} to {LAST}"
+
+
+def section_number(name: str) -> int:
+    """The number of a section as an operator writes it; ValueError if there is none."""
+    if name in NAMES:
+        return NAMES[name]
+    if name.isascii() and name.isdecimal() and len(name) <= 3 and OWN <= int(name) <= LAST:
+        return int(name)
+    raise ValueError(f"{name!r} is no section; allowed is {ALLOWED}")
+
+
+def section_name(number: int) -> str:
+    """As section_number reads it; a number that has no name yet is shown as it is."""
+    return next((name for name, value in NAMES.items() if value == number), str(number))
