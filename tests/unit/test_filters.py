@@ -10,7 +10,7 @@ import pytest
 
 from shepherd import filters
 from shepherd.errors import FilterError
-from shepherd.filters import Verdict, load_filter, parse_filter
+from shepherd.filters import Verdict, load_filter, parse_filter, patterns
 from shepherd.formats import tables
 
 
@@ -81,7 +81,7 @@ def test_patterns_matched_together_decide_as_if_matched_one_by_one() -> None:
 
 
 def test_patterns_too_large_together_are_an_error_not_an_open_door(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(filters, "_SET_BYTES", 1 << 18)
+    monkeypatch.setattr(patterns, "SET_BYTES", 1 << 18)
     assert "cf/filter: its globs" in complaint("\n".join(f"reject regex part{n}[a-z]{{40}}" for n in range(200)))
 
 
@@ -171,9 +171,9 @@ def test_set_lines_do_not_judge_urls() -> None:
 @pytest.mark.parametrize(
     ("text", "place", "said"),
     [
-        ("\n acept host a", "line 2, column 2", "accept, reject, default, strip or set"),
-        ("accept", "line 1, column 7", "host, glob, prefix, ext or regex"),
-        ("accept hosts a.example", "line 1, column 8", "host, glob, prefix, ext or regex"),
+        ("\n acept host a", "line 2, column 2", "accept, reject, default, strip, set, group or section"),
+        ("accept", "line 1, column 7", "host, glob, prefix, ext, regex, address, repeats, depth or length"),
+        ("accept hosts a.example", "line 1, column 8", "host, glob, prefix, ext, regex, address, repeats, depth or length"),
         ("accept host", "line 1, column 12", "a pattern of kind host"),
         ("accept host a.example http://b.example", "line 1, column 23", "no host"),
         ("reject host *.example", "line 1, column 13", "no host"),
@@ -194,13 +194,13 @@ def test_set_lines_do_not_judge_urls() -> None:
         ("strip", "line 1, column 6", "query parameter"),
         ("strip a=b", "line 1, column 7", "a name as it stands in URLs"),
         ("strip *a", "line 1, column 7", "a name as it stands in URLs"),
-        ("set", "line 1, column 4", "min_delay, soft_limit or hard_limit"),
-        ("set delay 1 host a", "line 1, column 5", "min_delay, soft_limit or hard_limit"),
+        ("set", "line 1, column 4", "min_delay, slots, soft_limit, hard_limit"),
+        ("set delay 1 host a", "line 1, column 5", "select_bonus, queue_bonus, refresh_boost or robots"),
         ("set min_delay", "line 1, column 14", "seconds"),
         ("set min_delay -1 host a", "line 1, column 15", "seconds"),
         ("set min_delay 1e9 host a", "line 1, column 15", "seconds"),
         ("set soft_limit 1.5 host a", "line 1, column 16", "a whole number"),
-        ("set soft_limit 1 ext pdf", "line 1, column 18", "host or glob"),
+        ("set soft_limit 1 ext pdf", "line 1, column 18", "host, glob or address"),
     ],
 )
 def test_mistake_is_reported_with_its_place_and_what_is_allowed(text: str, place: str, said: str) -> None:

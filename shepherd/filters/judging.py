@@ -1,0 +1,145 @@
+"""Filter: what becomes of a URL, and what is said of a site, each with the line that says so."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Final, TypeAlias
+
+import mmh3
+import numpy as np
+import numpy.typing as npt
+
+from shepherd.filters.addresses import U64
+from shepherd.filters.patterns import Pattern
+from shepherd.filters.settings import SetLine, SiteSettings, settings_by
+from shepherd.filters.siterules import SiteClasses, SiteRules
+from shepherd.filters.urlrules import PAST_SCHEME, SITE_CACHE, UrlRules
+
+Bools: TypeAlias = npt.NDArray[np.bool_]
+
+_CHECK_SEED: Final = 0x5348
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What becomes of a URL, and by which line; line 0 is the default."""
+
+    accepted: bool
+    line: int
+    text: str
+
+
+@dataclass(frozen=True)
+class SectionLine:
+    """The section of a URL, and the line that gives it; line 0 is none."""
+
+    section: int
+    line: int
+    text: str
+
+
+@dataclass
+class Draft:
+    """What the lines read so far say. The rank of a pattern is the position of its line in the list beside it."""
+
+    verdicts: list[Verdict] = field(default_factory=list)
+    rules: list[Pattern] = field(default_factory=list)
+    sections: list[SectionLine] = field(default_factory=list)
+    section_rules: list[Pattern] = field(default_factory=list)
+    setters: list[SetLine] = field(default_factory=list)
+    site_rules: list[Pattern] = field(default_factory=list)
+    default: Verdict | None = None
+    strips: list[str] = field(default_factory=list)
+
+
+class Filter:
+    """A filter that parse_filter or load_filter has read.
+
+    Wherever a queue key can be given, 0 is that the server is not known: then only a literal address is judged by address ranges.
+    """
+
+    def __init__(self, text: str, draft: Draft) -> None:
+        self.text: Final = text
+        self.version: Final[int] = mmh3.hash64(text.encode(), _CHECK_SEED, signed=False)[0]
+        self._verdicts = [*draft.verdicts, draft.default or Verdict(True, 0, "default accept")]
+        self._rules = UrlRules(draft.rules, len(draft.verdicts))
+        self._sections = [*draft.sections, SectionLine(0, 0, "")]
+        self._section_rules = UrlRules(draft.section_rules, len(draft.sections))
+        self._site_rules = SiteRules(draft.setters, draft.site_rules)
+        self._section_of_site: dict[str, SectionLine] = {}
+        self._strip_names = frozenset(name for name in draft.strips if not name.endswith("*"))
+        self._strip_starts = tuple(name[:-1] for name in draft.strips if name.endswith("*"))
+
+    # --- URLs
+
+    def strip(self, href: str) -> str:
+        """The href without the parameters that `strip` lines name; all else is left byte by byte as it is."""
+        if "?" not in href or not (self._strip_names or self._strip_starts):
+            return href
+        address, _, query = href.partition("?")
+        parameters = query.split("&")
+        left = [parameter for parameter in parameters if not self._strips(parameter.partition("=")[0])]
+        if len(left) == len(parameters):
+            return href
+        query = "&".join(left)
+        return f"{address}?{query}" if query else address
+
+    def judge(self, href: str, qkey: int = 0) -> Verdict:
+        """Whether an href, already stripped, is gathered, and by which line."""
+        rank = self._rules.first(href)
+        if qkey:
+            rank = min(rank, self._rules.by_qkey(qkey))
+        return self._verdicts[rank]
+
+    def clean(self, href: str) -> str | None:
+        """The stripped href, or None if it is rejected."""
+        href = self.strip(href)
+        return href if self._verdicts[self._rules.first(href)].accepted else None
+
+    def section_of(self, href: str) -> SectionLine:
+        """The section of an href, already stripped: by a `section` line, else by what `set section` says of its site."""
+        found = self._sections[self._section_rules.first(href)] if len(self._sections) > 1 else self._sections[-1]
+        return found if found.line else self._site_section(href[: href.index("/", PAST_SCHEME)])
+
+    def _site_section(self, name: str) -> SectionLine:
+        known = self._section_of_site.get(name)
+        if known is None:
+            if len(self._section_of_site) >= SITE_CACHE:
+                self._section_of_site.clear()
+            lines = [line for line in self.told(name) if line.name == "section"]
+            known = SectionLine(lines[0].value, lines[0].line, lines[0].text) if lines else self._sections[-1]
+            self._section_of_site[name] = known
+        return known
+
+    def _strips(self, name: str) -> bool:
+        return name in self._strip_names or name.startswith(self._strip_starts)
+
+    # --- servers
+
+    def judge_address(self, qkey: int) -> Verdict | None:
+        """What the first address range that holds a server says; None where no range does.
+
+        A line of another kind that stands before it can still say otherwise of single URLs: `judge` with a queue key is exact.
+        """
+        rank = self._rules.by_qkey(qkey)
+        return self._verdicts[rank] if rank < len(self._verdicts) - 1 else None
+
+    def rejects_addresses(self, qkeys: U64) -> Bools:
+        """Which of many servers lie in a range that is rejected: judge_address of each."""
+        codes, lines = self._rules.ranges.classes(qkeys)
+        rejected = [bool(ranks) and not self._verdicts[ranks[0]].accepted for ranks in lines]
+        return np.array(rejected, np.bool_)[codes]
+
+    # --- sites
+
+    def told(self, site_name: str, qkey: int = 0) -> Sequence[SetLine]:
+        """The `set` and `group` lines that decide about `scheme://host[:port]`."""
+        return self._site_rules.told(site_name, qkey)
+
+    def site_settings(self, site_name: str, qkey: int = 0) -> SiteSettings:
+        return settings_by(self.told(site_name, qkey))
+
+    def site_classes(self, names: Iterable[bytes], qkeys: U64 | None = None) -> SiteClasses:
+        """site_settings of many sites, a number each."""
+        return self._site_rules.classify(names, qkeys)

@@ -1,0 +1,95 @@
+"""From the text of a filter to a Filter, or to a FilterError that names file, line and column and says what is allowed there."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import re2  # type: ignore[import-untyped]
+
+from shepherd.errors import FilterError
+from shepherd.filters import patterns as kinds
+from shepherd.filters.judging import Draft, Filter, SectionLine, Verdict
+from shepherd.filters.lines import Line, cut_lines
+from shepherd.filters.patterns import Pattern, normal_pattern
+from shepherd.filters.settings import SET_NAMES, SETTINGS, SetLine, read_value
+
+VERBS = ("accept", "reject", "default", "strip", "set", "group", "section")
+
+
+def load_filter(path: Path) -> Filter:
+    """Read a filter; a missing file is an empty one, which accepts everything."""
+    try:
+        text = path.read_bytes().decode()
+    except FileNotFoundError:
+        text = ""
+    except (OSError, UnicodeDecodeError) as error:
+        raise FilterError(f"{path}: cannot be read: {error}") from error
+    return parse_filter(text, str(path))
+
+
+def parse_filter(text: str, source: str = "filter") -> Filter:
+    """Read the text of a filter; FilterError says where in `source` it is wrong and what is allowed there."""
+    draft = Draft()
+    for line in cut_lines(text, source):
+        _read_line(line, draft)
+    try:
+        return Filter(text, draft)
+    except re2.error:
+        room = f"{kinds.SET_BYTES >> 20} MiB"
+        raise FilterError(f"{source}: its globs, prefixes and regexes need more than {room} together; use host lines") from None
+
+
+def _read_line(line: Line, draft: Draft) -> None:
+    verb = line.choice(0, VERBS)
+    if verb in ("accept", "reject"):
+        draft.rules += _read_patterns(line, 1, kinds.URL_KINDS, len(draft.verdicts))
+        draft.verdicts.append(Verdict(verb == "accept", line.number, line.text))
+    elif verb == "default":
+        if draft.default:
+            raise line.error(0, "a second default; allowed is one in a filter")
+        draft.default = Verdict(line.choice(1, ("accept", "reject")) == "accept", 0, line.text)
+        line.end(2)
+    elif verb == "strip":
+        draft.strips += _read_parameters(line)
+    elif verb == "section":
+        section = _read_value(line, 1, "section")
+        draft.section_rules += _read_patterns(line, 2, kinds.SECTION_KINDS, len(draft.sections))
+        draft.sections.append(SectionLine(section, line.number, line.text))
+    else:
+        n = 1 if verb == "group" else 2
+        name = verb if verb == "group" else line.choice(1, SET_NAMES)
+        value = _read_value(line, n, name)
+        draft.site_rules += _read_patterns(line, n + 1, kinds.SITE_KINDS, len(draft.setters))
+        draft.setters.append(SetLine(name, line.words[n], value, line.number, line.text))
+
+
+def _read_parameters(line: Line) -> tuple[str, ...]:
+    line.word(1, "the name of a query parameter")
+    for n, name in enumerate(line.words[1:], 1):
+        if re.search(r"[&=#?]|\*.", name) or not name.isascii():
+            raise line.error(n, f"{name!r} is no parameter; allowed is a name as it stands in URLs, or its beginning and a *")
+    return line.words[1:]
+
+
+def _read_value(line: Line, n: int, setting: str) -> int:
+    word = line.word(n, SETTINGS[setting][0])
+    try:
+        return read_value(setting, word)
+    except ValueError as error:
+        raise line.error(n, str(error)) from None
+
+
+def _read_patterns(line: Line, n: int, allowed: tuple[str, ...], rank: int) -> list[Pattern]:
+    """KIND PATTERN... from the n-th word on."""
+    kind = line.choice(n, allowed)
+    line.word(n + 1, f"a pattern of kind {kind}" if kind not in kinds.COUNTED else "a whole number")
+    if kind in kinds.COUNTED:
+        line.end(n + 2)
+    found = []
+    for m, word in enumerate(line.words[n + 1 :], n + 1):
+        try:
+            found.append(Pattern(kind, normal_pattern(kind, word), rank))
+        except ValueError as error:
+            raise line.error(m, f"{word!r} {error}") from None
+    return found
