@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import dataclasses
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from shepherd.filters import Filter
+from shepherd.filters import Filter, SiteSettings
 from shepherd.formats.check import check64
 from shepherd.formats.tables import I64, SITES, U64, Array, Bools, Columns
 from shepherd.phases.keys import site_counts
@@ -15,7 +16,7 @@ from shepherd.phases.newsites import find_new_sites, site_rows
 from shepherd.store.state import Builder, State
 
 NAMED = ("site", "norm", "name")  # these change only when a site is added or dropped
-FILTERED = ("delay_ms", "soft_limit", "hard_limit")
+FILTERED = tuple(field.name for field in dataclasses.fields(SiteSettings))  # these change with the filter
 
 
 @dataclass(frozen=True)
@@ -77,10 +78,14 @@ def _checks(names: Sequence[bytes]) -> U64:
     return np.array([check64(name) for name in names], np.uint64)
 
 
-def settings_of(names: Sequence[bytes], filters: Filter) -> dict[str, Array]:
-    """What the filter says of each site, as columns."""
-    found = [filters.site_settings(name.decode("ascii")) for name in names]
-    return {column: np.array([getattr(s, column) for s in found], SITES[column]) for column in FILTERED}
+def settings_of(names: Iterable[bytes], filters: Filter, qkey: U64 | None = None) -> dict[str, Array]:
+    """What the filter says of each site, as columns; with its queue key also by address ranges.
+
+    Sites of which the same lines speak share one class, so the cost is a few lookups a site, and nothing without such lines.
+    """
+    classes = filters.site_classes(names, qkey)
+    settings = {column: np.array([getattr(s, column) for s in classes.settings], SITES[column]) for column in FILTERED}
+    return {column: values[classes.codes] for column, values in settings.items()}
 
 
 def keep_sites(sites: Sites, mask: Bools) -> Sites:
