@@ -9,6 +9,7 @@ import lz4.frame
 import numpy as np
 import pytest
 
+from shepherd.filters import parse_filter
 from shepherd.formats import bucket, contrib, frame
 from shepherd.formats.bucket import Codec
 from shepherd.formats.check import check64
@@ -118,6 +119,13 @@ def test_column_and_its_block_table(tmp_path: Path) -> None:
     assert examples("Columns") == [(tmp_path / "weight").read_bytes(), table]
     assert entry.check == check64(table)
     assert Column(tmp_path / "weight", "<u2", entry)[0:3].tolist() == [40_000, 39_000, 0]
+
+
+def test_number_of_a_group() -> None:
+    rules = parse_filter("group cdn host a.example")
+    number = rules.site_settings("http://a.example").group
+    assert number == check64(b"cdn") | 1 << 63
+    assert examples("group") == [struct.pack("<Q", number)]
 
 
 def test_request(tmp_path: Path) -> None:
