@@ -16,9 +16,10 @@ import click
 import numpy as np
 import pytest
 
-from shepherd import errors
+from shepherd import errors, sections
 from shepherd.cli.__main__ import PROGRAMS
 from shepherd.config import Config
+from shepherd.filters import patterns, reading, settings
 from shepherd.formats import attributes, tables
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -131,6 +132,21 @@ def test_reasons_differ_from_their_description() -> None:
     for row in rows(table):
         described.update({int(number): text for number, text in zip(row[::2], row[1::2], strict=True) if number})
     assert described == {int(reason): tables.REASON_TEXT[reason] for reason in tables.Reason}
+
+
+def test_sections_differ_from_their_description() -> None:
+    text = section("section")
+    assert {name: int(number) for number, name in rows(text)} == sections.NAMES
+    assert f"From {sections.OWN} to {sections.LAST}" in text
+
+
+def test_words_of_the_filter_are_described_for_operators() -> None:
+    chapter = (ROOT / "docs" / "operations.md").read_text(encoding="utf-8").partition("## Configuration: cf/filter")[2]
+    grammar = (ROOT / "cf" / "filter").read_text(encoding="utf-8")
+    for words in (reading.VERBS, patterns.URL_KINDS, settings.SET_NAMES):
+        assert [word for word in words if not is_named(word, chapter)] == []
+        assert [word for word in words if not is_named(word, grammar)] == []
+    assert [name for name in sections.NAMES if not is_named(name, grammar)] == []
 
 
 def letters_read(tree: ast.AST) -> Iterator[str]:

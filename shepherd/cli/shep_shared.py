@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import re
 import sys
 import time
@@ -14,8 +15,9 @@ from typing import TYPE_CHECKING, TypeVar
 
 import click
 
+from shepherd.cli import common
 from shepherd.cli.common import LATEST_S
-from shepherd.errors import BadUrl
+from shepherd.errors import BadUrl, UsageError
 
 if TYPE_CHECKING:
     from shepherd.store.state import State
@@ -71,6 +73,23 @@ def given_lines(file: str) -> Iterator[Given]:
             text = line.rstrip(b"\r\n").decode("utf-8", "surrogateescape")
             if text.strip() and not text.startswith("#"):
                 yield Given(text, f"{'stdin' if file == STDIN else file}:{number}")
+
+
+def each_given(given: tuple[str, ...], as_json: bool, show: Callable[[str], None]) -> None:
+    """Show each URL of the arguments, and for `-` of stdin; bad ones are told with their reasons, and a UsageError at the end."""
+    total = bad = 0
+    for one in itertools.chain.from_iterable(given_lines(STDIN) if text == STDIN else [Given(text)] for text in given):
+        total += 1
+        try:
+            show(one.text)
+        except BadUrl as error:
+            bad += 1
+            if as_json:
+                common.emit_json({"given": common.escape(shown(one.text)), "where": one.where, "error": str(error)})
+            else:
+                common.LOG.warning("%s%s: %s", f"{one.where}: " if one.where else "", shown(one.text), error)
+    if bad:
+        raise UsageError(f"{bad} of {many(total, 'URL')} cannot be used, for the reasons above")
 
 
 def parse_given(text: str) -> Url:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,9 +10,7 @@ import click
 
 from shepherd.cli import common
 from shepherd.cli import shep_shared as shared
-from shepherd.cli.shep_shared import Given
 from shepherd.config import Config
-from shepherd.errors import BadUrl, UsageError
 
 if TYPE_CHECKING:
     from shepherd.equiv import Equiv
@@ -42,27 +39,7 @@ def command(given: tuple[str, ...], db: Path | None, config: Config, as_json: bo
     from shepherd.equiv import load_equiv
 
     steps = _Steps(load_equiv(config.equiv_path), config.equiv_path, _of_database(db) if db is not None else None)
-    total = bad = 0
-    for one in _all(given):
-        total += 1
-        try:
-            _show(steps.of(one.text), as_json)
-        except BadUrl as error:
-            bad += 1
-            if as_json:
-                common.emit_json({"given": common.escape(shared.shown(one.text)), "where": one.where, "error": str(error)})
-            else:
-                common.LOG.warning("%s%s: %s", f"{one.where}: " if one.where else "", shared.shown(one.text), error)
-    if bad:
-        raise UsageError(f"{bad} of {shared.many(total, 'URL')} cannot be used, for the reasons above")
-
-
-def _all(given: tuple[str, ...]) -> Iterator[Given]:
-    for text in given:
-        if text == shared.STDIN:
-            yield from shared.given_lines(shared.STDIN)
-        else:
-            yield Given(text)
+    shared.each_given(given, as_json, lambda text: _show(steps.of(text), as_json))
 
 
 def _of_database(db: Path) -> Footprints:

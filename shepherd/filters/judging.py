@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final, TypeAlias
 
 import mmh3
@@ -63,11 +63,13 @@ class Filter:
         self.text: Final = text
         self.version: Final[int] = mmh3.hash64(text.encode(), _CHECK_SEED, signed=False)[0]
         self._verdicts = [*draft.verdicts, draft.default or Verdict(True, 0, "default accept")]
+        self._patterns = tuple(draft.rules)
         self._rules = UrlRules(draft.rules, len(draft.verdicts))
         self._sections = [*draft.sections, SectionLine(0, 0, "")]
         self._section_rules = UrlRules(draft.section_rules, len(draft.sections))
         self._site_rules = SiteRules(draft.setters, draft.site_rules)
-        self._section_of_site: dict[str, SectionLine] = {}
+        self._sets_sections = any(line.name == "section" for line in draft.setters)
+        self._section_of_site: dict[tuple[str, int], SectionLine] = {}
         self._strip_names = frozenset(name for name in draft.strips if not name.endswith("*"))
         self._strip_starts = tuple(name[:-1] for name in draft.strips if name.endswith("*"))
 
@@ -92,25 +94,32 @@ class Filter:
             rank = min(rank, self._rules.by_qkey(qkey))
         return self._verdicts[rank]
 
+    def why(self, href: str, qkey: int = 0) -> str:
+        """The pattern by which the deciding line matches, as `ext pdf`; nothing if none does, which is the default."""
+        rank = min(self._rules.first(href), self._rules.by_qkey(qkey))
+        for pattern in self._patterns:
+            alone = UrlRules([replace(pattern, rank=0)], 1) if pattern.rank == rank else None
+            if alone and not (alone.first(href) and alone.by_qkey(qkey)):
+                return f"{pattern.kind} {pattern.text}"
+        return ""
+
     def clean(self, href: str) -> str | None:
         """The stripped href, or None if it is rejected."""
         href = self.strip(href)
         return href if self._verdicts[self._rules.first(href)].accepted else None
 
-    def section_of(self, href: str) -> SectionLine:
+    def section_of(self, href: str, qkey: int = 0) -> SectionLine:
         """The section of an href, already stripped: by a `section` line, else by what `set section` says of its site."""
         found = self._sections[self._section_rules.first(href)] if len(self._sections) > 1 else self._sections[-1]
-        return found if found.line else self._site_section(href[: href.index("/", PAST_SCHEME)])
-
-    def _site_section(self, name: str) -> SectionLine:
-        known = self._section_of_site.get(name)
-        if known is None:
+        if found.line or not self._sets_sections:
+            return found
+        site = href[: href.index("/", PAST_SCHEME)], qkey
+        if site not in self._section_of_site:
             if len(self._section_of_site) >= SITE_CACHE:
                 self._section_of_site.clear()
-            lines = [line for line in self.told(name) if line.name == "section"]
-            known = SectionLine(lines[0].value, lines[0].line, lines[0].text) if lines else self._sections[-1]
-            self._section_of_site[name] = known
-        return known
+            lines = (SectionLine(line.value, line.line, line.text) for line in self.told(*site) if line.name == "section")
+            self._section_of_site[site] = next(lines, self._sections[-1])
+        return self._section_of_site[site]
 
     def _strips(self, name: str) -> bool:
         return name in self._strip_names or name.startswith(self._strip_starts)
