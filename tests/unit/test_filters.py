@@ -6,12 +6,13 @@ import random
 from pathlib import Path
 
 import mmh3
+import numpy as np
 import pytest
 
-from shepherd import filters
 from shepherd.errors import FilterError
 from shepherd.filters import Verdict, load_filter, parse_filter, patterns
 from shepherd.formats import tables
+from shepherd.urls import qkey_of_address
 
 
 def accepts(text: str, href: str) -> bool:
@@ -61,6 +62,41 @@ MATCHES = [
     (r"regex /\d{4}/$", "http://example.org/2024/x", False),
     (r"regex (?i)LOGIN", "http://example.org/login", True),
     (r"regex a|b$", "http://x.example/b", True),
+    ("address 192.0.2.0/24", "http://192.0.2.0/", True),
+    ("address 192.0.2.0/24", "https://192.0.2.255:8443/x", True),
+    ("address 192.0.2.0/24", "http://192.0.3.0/", False),
+    ("address 192.0.2.0/24", "http://192.0.1.255/", False),
+    ("address 192.0.2.7", "http://192.0.2.7./", True),
+    ("address 192.0.2.7", "http://192.0.2.8/", False),
+    ("address 0.0.0.0/0", "http://255.255.255.255/", True),
+    ("address 0.0.0.0/0", "http://a.example/1.2.3.4", False),
+    ("address 0.0.0.0/0", "http://1.2.3.4.example/", False),
+    ("address 0.0.0.0/0", "http://[2001:db8::1]/", False),
+    ("address 2001:db8::/32", "http://[2001:db8:1::1]:81/", True),
+    ("address 2001:db8::/32", "http://[2001:db9::1]/", False),
+    ("address 2001:DB8::1", "http://[2001:db8::1]/", True),
+    ("address ::/0", "http://[ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff]/", True),
+    ("address 192.0.2.0/24", "http://[::ffff:c000:207]/", True),
+    ("address ::ffff:0:0/96", "http://[::ffff:c000:207]/", True),
+    ("address 198.51.100.0/24 192.0.2.7", "http://192.0.2.7/", True),
+    ("repeats 3", "http://a.example/a/b/a/c/a", True),
+    ("repeats 3", "http://a.example/a/b/a/c/a/", True),
+    ("repeats 3", "http://a.example/a/a/b/b", False),
+    ("repeats 3", "http://a.example/a/A/aa/a", False),
+    ("repeats 3", "http://a.example/a/a?a/a/a", False),
+    ("repeats 3", "http://a.example/////", False),
+    ("repeats 2", "http://a.example//a//a", True),
+    ("repeats 2", "http://a.example/a.example/", False),
+    ("depth 2", "http://a.example/a/b/c", True),
+    ("depth 2", "http://a.example/a/b/c/", True),
+    ("depth 2", "http://a.example/a/b/", False),
+    ("depth 2", "http://a.example/a//b///", False),
+    ("depth 2", "http://a.example/?/a/b/c/d", False),
+    ("depth 0", "http://a.example/a", True),
+    ("depth 0", "http://a.example/", False),
+    ("length 20", "http://a.example/abc", False),
+    ("length 20", "http://a.example/abcd", True),
+    ("length 20", "http://a.example/?bcd", True),
 ]
 
 
@@ -104,6 +140,60 @@ def test_first_matching_line_decides_whatever_its_kind() -> None:
     assert rules.judge("http://other.example/").line == 5
 
 
+def test_of_several_counts_the_first_line_that_is_reached_decides() -> None:
+    rules = parse_filter(
+        "accept depth 9\nreject depth 3\nreject depth 5\nreject length 40\naccept length 30\nreject repeats 4\naccept repeats 2"
+    )
+    assert rules.judge("http://a.example/1/2/3/4/5/6/7/8/9/0").line == 1
+    assert rules.judge("http://a.example/1/2/3/4/5/6").line == 2
+    assert rules.judge("http://a.example/abcdefghijklmnopqrstuvwxyz").line == 4
+    assert rules.judge("http://a.example/abcdefghijklmnopq").line == 5
+    assert rules.judge("http://a.example/x/x/y").line == 7
+    assert rules.judge("http://a.example/y/x").line == 0
+
+
+def test_pattern_of_the_deciding_line_is_told() -> None:
+    rules = parse_filter("reject ext gif png\nreject address 192.0.2.0/24 10.0.0.0/8\nreject depth 1")
+    assert rules.why("http://a.example/x.PNG") == "ext png"
+    assert rules.why("http://10.1.2.3/") == "address 10.0.0.0/8"
+    assert rules.why("http://a.example/", qkey_of_address("10.1.2.3")) == "address 10.0.0.0/8"
+    assert rules.why("http://a.example/a/b") == "depth 1"
+    assert rules.why("http://a.example/") == ""
+
+
+# --- servers ----------------------------------------------------------------------------------------------------
+
+
+def test_address_line_holds_for_a_name_once_its_server_is_known() -> None:
+    rules = parse_filter("accept ext txt\nreject address 10.0.0.0/8 2001:db8::1\naccept address 10.1.0.0/16")
+    inside, outside = qkey_of_address("10.1.2.3"), qkey_of_address("11.0.0.0")
+    assert rules.judge("http://a.example/").line == 0
+    assert rules.judge("http://a.example/", inside).line == 2
+    assert rules.judge("http://a.example/x.txt", inside).line == 1
+    assert rules.judge("http://a.example/", outside).line == 0
+    assert rules.judge("http://a.example/", qkey_of_address("2001:db8::1")).line == 2
+    assert rules.judge("http://10.1.2.3/", outside).line == 2
+
+
+def test_ipv6_range_is_not_judged_by_a_queue_key_which_is_a_hash() -> None:
+    rules = parse_filter("reject address 2001:db8::/127")
+    assert rules.judge("http://a.example/", qkey_of_address("2001:db8::1")).accepted
+    assert not rules.judge("http://[2001:db8::1]/").accepted
+
+
+def test_servers_are_judged_as_columns_as_one_by_one() -> None:
+    rules = parse_filter(
+        "accept address 10.1.0.0/16\nreject host b\nreject address 10.0.0.0/8 255.255.255.255 2001:db8::1 2001:db8::2"
+    )
+    addresses = ["10.1.2.3", "10.2.0.0", "9.255.255.255", "11.0.0.0", "255.255.255.255", "0.0.0.0", "2001:db8::1", "2001:db8::3"]
+    qkeys = [*map(qkey_of_address, addresses), tables.qkey_unresolved(10 << 24), 0]
+    one_by_one = [rules.judge_address(qkey) for qkey in qkeys]
+    assert [verdict and verdict.line for verdict in one_by_one] == [1, 3, None, None, 3, None, 3, None, None, None]
+    together = rules.rejects_addresses(np.array(qkeys, np.uint64))
+    assert together.tolist() == [bool(verdict and not verdict.accepted) for verdict in one_by_one]
+    assert parse_filter("reject host a").rejects_addresses(np.array(qkeys, np.uint64)).tolist() == [False] * len(qkeys)
+
+
 def test_default_is_told_from_a_line() -> None:
     assert parse_filter("").judge("http://a.example/") == Verdict(True, 0, "default accept")
     assert parse_filter("\ndefault reject # all").judge("http://a.example/") == Verdict(False, 0, "default reject")
@@ -143,28 +233,6 @@ def test_clean_judges_what_strip_left() -> None:
     assert rules.clean("http://a.example/b.gif?sid=1") is None
 
 
-# --- settings ---------------------------------------------------------------------------------------------------
-
-
-def test_first_matching_set_line_decides_each_setting_by_itself() -> None:
-    rules = parse_filter(
-        """set min_delay 2.5 host slow.example
-        set min_delay 30 glob https://* http://*:8080
-        set soft_limit 10 host example
-        set hard_limit 0 glob http://x.slow.example
-        """
-    )
-    none = tables.NO_LIMIT
-    assert rules.site_settings("http://x.slow.example") == filters.SiteSettings(2_500, 10, 0)
-    assert rules.site_settings("https://other.example") == filters.SiteSettings(30_000, 10, none)
-    assert rules.site_settings("http://a.org:8080") == filters.SiteSettings(30_000, none, none)
-    assert rules.site_settings("http://a.org") == filters.SiteSettings(none, none, none)
-
-
-def test_set_lines_do_not_judge_urls() -> None:
-    assert parse_filter("set soft_limit 1 host a.example\nreject ext gif").judge("http://a.example/").line == 0
-
-
 # --- mistakes ---------------------------------------------------------------------------------------------------
 
 
@@ -200,6 +268,34 @@ def test_set_lines_do_not_judge_urls() -> None:
         ("set min_delay -1 host a", "line 1, column 15", "seconds"),
         ("set min_delay 1e9 host a", "line 1, column 15", "seconds"),
         ("set soft_limit 1.5 host a", "line 1, column 16", "a whole number"),
+        ("set slots 0 host a", "line 1, column 11", "from 1 to 65535"),
+        ("set slots 65536 host a", "line 1, column 11", "from 1 to 65535"),
+        ("set fresh_limit x host a", "line 1, column 17", "a whole number"),
+        ("set select_bonus 32768 host a", "line 1, column 18", "from -32768 to 32767"),
+        ("set queue_bonus --1 host a", "line 1, column 17", "from -32768 to 32767"),
+        ("set refresh_boost 0 host a", "line 1, column 19", "from 1 to 255"),
+        ("set robots deny host a", "line 1, column 12", "ignore or obey"),
+        ("set section htm host a", "line 1, column 13", "none, html, text, pdf"),
+        ("set section 31 host a", "line 1, column 13", "your own from 32 to 255"),
+        ("set group a host a", "line 1, column 5", "refresh_boost or robots"),
+        ("set min_delay 1 address 192.0.2.1/24", "line 1, column 25", "the range, 192.0.2.0/24, or the address alone, 192.0.2.1"),
+        ("set min_delay 1 address a.example", "line 1, column 25", "no address range"),
+        ("group", "line 1, column 6", "a name of letters"),
+        ("group a/b host a", "line 1, column 7", "a name of letters"),
+        ("group a", "line 1, column 8", "host, glob or address"),
+        ("group a regex b", "line 1, column 9", "host, glob or address"),
+        ("group a host", "line 1, column 13", "a pattern of kind host"),
+        ("section", "line 1, column 8", "none, html, text, pdf"),
+        ("section 256 ext pdf", "line 1, column 9", "your own from 32 to 255"),
+        ("section pdf", "line 1, column 12", "host, glob, prefix, ext or regex"),
+        ("section pdf depth 3", "line 1, column 13", "host, glob, prefix, ext or regex"),
+        ("reject address 10.0.0.0/33", "line 1, column 16", "no address range"),
+        ("reject address 10.0.0.0/8 [::1]", "line 1, column 27", "no address range"),
+        ("reject repeats", "line 1, column 15", "a whole number"),
+        ("reject repeats 1", "line 1, column 16", "from 2 to 9999"),
+        ("reject depth -1", "line 1, column 14", "from 0 to 9999"),
+        ("reject depth 3 4", "line 1, column 16", "end of the line"),
+        ("reject length 10000", "line 1, column 15", "from 0 to 9999"),
         ("set soft_limit 1 ext pdf", "line 1, column 18", "host, glob or address"),
     ],
 )
