@@ -8,7 +8,6 @@ key.
 from __future__ import annotations
 
 import ipaddress
-import re
 from bisect import bisect_right
 from collections.abc import Iterable
 from typing import Final, TypeAlias
@@ -26,8 +25,7 @@ Codes: TypeAlias = npt.NDArray[np.int64]
 
 _KIND_IPV4: Final = 0x04
 _KIND_SHIFT: Final = 56
-_LAST: Final = frozenset("0123456789]")  # no other host ends so
-_LITERAL: Final = re.compile(r"\[.+\]|[0-9]+\.[0-9]+\.[0-9]+\.[0-9]+")
+_LAST: Final = frozenset("0123456789]")
 
 
 class Ranges:
@@ -51,7 +49,7 @@ class Ranges:
 
     def of_host(self, host: str) -> Ranks:
         """The lines that hold a host, if it is an address: 192.0.2.1 or [2001:db8::1]."""
-        if not self._any or host[-1:] not in _LAST or not _LITERAL.fullmatch(host):
+        if not self._any or not is_literal(host):
             return ()
         address = ipaddress.ip_address(host.strip("[]"))
         ranks = self._at(address.version, int(address))
@@ -81,6 +79,11 @@ class Ranges:
 
     def _at(self, version: int, address: int) -> Ranks:
         return self._pieces[version][bisect_right(self._bounds[version], address)]
+
+
+def is_literal(host: str) -> bool:
+    """Whether the host of a normalised URL is an address: by the rules of URLs one that ends in a number is, or is no host."""
+    return host[-1:] in _LAST and (host[0] == "[" or host.rpartition(".")[2].isdecimal())
 
 
 def _cut(networks: list[tuple[Network, int]]) -> tuple[list[int], list[Ranks]]:

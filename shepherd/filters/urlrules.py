@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from shepherd.filters.addresses import Ranges
+from shepherd.filters.addresses import Ranges, is_literal
 from shepherd.filters.patterns import MOST_COUNT, SEARCHED, Pattern, SearchSet
 
 PAST_SCHEME: Final = 8  # where to look for the slash that begins the path
@@ -86,8 +86,7 @@ class UrlRules:
     def _learn(self, site: str) -> int:
         """The lowest rank by host, remembered."""
         host = host_of(site)
-        rank = min(self.ranges.of_host(host), default=self._no_match) if self.ranges else self._no_match
-        hosts = self._hosts
+        hosts, rank = self._hosts, min(self.ranges.of_host(host), default=self._no_match) if is_literal(host) else self._no_match
         while host:
             if host in hosts and hosts[host] < rank:
                 rank = hosts[host]
