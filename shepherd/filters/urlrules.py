@@ -33,7 +33,7 @@ class UrlRules:
     def _finder(self, exts: dict[str, int], search: SearchSet, ranks: list[int]) -> Callable[[str], int]:
         """The lowest rank by everything that an href says itself.
 
-        A function of its own with what it needs in local names, because that is a third faster than a method.
+        A function of its own with what it needs in local names, because a method takes an eighth longer.
         """
         rank_of_site, learn, by_length, by_components = self._rank_of_site, self._learn, self._by_length, self._by_components
         shortest = min(self._lengths, default=MOST_COUNT)  # only longer ones are of interest
@@ -60,7 +60,7 @@ class UrlRules:
                         rank = found
                 if counted and href.count("/", slash, end) >= fewest:
                     parts = href[slash:end].split("/")  # N equal ones make N - 1 more than there are different ones
-                    if len(parts) > shallowest or len(parts) - len(set(parts)) >= spare:
+                    if len(parts) > shallowest + 1 or len(parts) - len(set(parts)) >= spare:
                         rank = by_components(parts, rank)
             if first_searched < rank:
                 found = ranks[min(match(href.encode()))]
