@@ -33,6 +33,7 @@ from shepherd.store import logs
 from shepherd.store.columns import Column
 from shepherd.store.inbox import Item
 from shepherd.store.lease import parse_lease
+from shepherd.urls import qkey_of_address
 from tests.golden import segments
 from tests.samples import a_block
 
@@ -182,7 +183,8 @@ def read_request_file(data: bytes) -> object:
 
 def read_filter(data: bytes) -> object:
     rules = parse_filter(data.decode("utf-8", "replace"))
-    return rules.clean("http://a.example/x.zip?utm_x=1&y"), rules.site_settings("http://a.example")
+    href, qkey = "http://a.example/x.zip?utm_x=1&y", qkey_of_address("10.0.0.1")
+    return rules.clean(href), rules.why(href, qkey), rules.section_of(href), rules.site_settings("http://a.example", qkey)
 
 
 def read_equiv(data: bytes) -> object:
@@ -204,6 +206,10 @@ def read_url(data: bytes) -> object:
 
 FILTER = b"accept host a.example\nreject glob http://*.zip\nreject regex [?&](a|b)=\nreject ext pdf\nstrip utm_* x\n"
 SETTINGS = b"set min_delay 2.5 host a.example\nset soft_limit 5 glob http://*\ndefault reject\n"
+RANGES = (
+    b"reject address 10.0.0.0/8 2001:db8::1\nreject repeats 3\nreject depth 9\nreject length 99\ngroup g address 10.0.0.0/24\n"
+)
+SECTIONS = b"section pdf ext pdf zip\nsection 77 host a.example\nset section html glob *\nset robots ignore host a.example\n"
 EQUIV = b"a.example b.example:8080 # x\napart c.example d.example:81\n"
 REQUEST = b'{"op": "insert", "url": "http://a.example/", "weight": 40000, "pinned": true, "by": "user@host"}\n'
 HEAVY = b'{"op": "insert", "url": "http://a.example/", "weight": "' + b"9" * 10_000 + b'"}\n'
@@ -248,7 +254,9 @@ TARGETS: dict[str, Target] = {
     "column": Target(read_column, column_seeds()),
     "lease": Target(read_lease, (LEASE, DEEP)),
     "request": Target(read_request_file, (REQUEST, REQUEST * 3, DEEP, HEAVY)),
-    "filter": Target(read_filter, (FILTER, SETTINGS, b"reject regex (a{1000}){1000}", b"reject regex (" * 5_000)),
+    "filter": Target(
+        read_filter, (FILTER, SETTINGS, RANGES, SECTIONS, b"reject regex (a{1000}){1000}", b"reject regex (" * 5_000)
+    ),
     "url-equiv": Target(read_equiv, (EQUIV,)),
     "url": Target(read_url, (b"HTTP://www.A.example:80/b/../c?d#e", b"//[::1]:8080/%2e\\x", "http://ü.example/ü".encode())),
     "wire": Target(wire.decode, wire_seeds()),
