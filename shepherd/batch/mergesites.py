@@ -97,7 +97,7 @@ class SiteMerge:
     def _judge(self, columns: dict[str, Array], names: Texts, new: I64) -> None:
         """What the filter says of new sites, or of all if it has changed; and whom an operator wants looked up at once."""
         rows = np.arange(len(names)) if self._filter_changed else new
-        for name, values in settings_of(names.take(rows).tolist(), self._filters).items():
+        for name, values in settings_of(names.take(rows).tolist(), self._filters, columns["qkey"][rows]).items():
             columns[name][rows] = values
         again = (find_sites(self._inserted, columns["site"]) >= 0) & unresolved(columns["qkey"])
         columns["qkey_next"][again] = 0

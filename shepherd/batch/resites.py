@@ -42,7 +42,7 @@ def restore_sites(wreck: Wreck, older: State | None, filters: Filter, counts: Co
         if name not in keys:
             columns[name] = _filled(f"sites/{name}", columns[name], loose[name], before.columns[name], at, counts)
     if not all(loose[name].is_whole() for name in FILTERED):
-        columns |= settings_of(names, filters)
+        columns |= settings_of(names, filters, columns["qkey"])
     return Sites(columns, names)
 
 
