@@ -156,17 +156,18 @@ def _write_index(
     writer = builder.table("index")
     for part, (low, high) in enumerate(spill.ranges()):
         found = spill.read(part)
+        best = rebuild.newest(found, paths)
         if keys_whole:
             norm = columns["norm"].values()
             start, stop = _between(norm, low, high)
             slices = {name: column.slice(start, stop) for name, column in columns.items()}
             kept = Kept({n: values for n, (values, _) in slices.items()}, {n: valid for n, (_, valid) in slices.items()})
         else:
-            kept = rebuild.as_kept(rebuild.newest(found, paths))
+            kept = rebuild.as_kept(found, best)
             counts["rows: by their buckets alone"] += len(kept.columns["norm"])
         kept = Kept({**kept.columns, "oid": moved.follow(kept.columns["oid"])}, kept.valid)
         known = _older_rows(older, low, high, moved)
-        restored = rebuild.restore(kept, found, known, paths, state=builder.name.number, weight=weight)
+        restored = rebuild.restore(kept, found, best, known, paths, state=builder.name.number, weight=weight)
         writer.append(restored.columns)
         counts.update(restored.counts)
         counter.add(restored.columns)

@@ -37,6 +37,7 @@ FACT: Final = np.dtype(
 )
 REDIRECT: Final = 1 << 8  # of flags, beyond those of a bucket
 LOST: Final = 1 << 9  # its body was damaged
+STEP: Final = 1 << 13
 
 _HEADER: Final = np.dtype(
     [
@@ -87,9 +88,17 @@ def walk_segment(data: mmap.mmap | bytes, size: int) -> Walk:
 
 
 def facts_of(data: mmap.mmap | bytes, segment: int, offsets: I64, norm_of: Callable[[U64, list[bytes]], U64]) -> Array:
-    """One FACT for each bucket. `norm_of` is asked for the norms of distinct sites, each with a URL of one of its documents."""
-    view = np.frombuffer(data, np.uint8) if len(data) else np.zeros(0, np.uint8)
-    heads = np.ascontiguousarray(view[offsets[:, None] + np.arange(_FIXED)]).view(_HEADER)[:, 0]
+    """One FACT for each bucket. `norm_of` is asked for the norms of distinct sites, each with a URL of one of its documents.
+
+    Some thousand buckets at a time: their bytes are gone over once for each attribute, and should still be in the cache.
+    """
+    parts = (_facts_of(data, segment, offsets[at : at + STEP], norm_of) for at in range(0, len(offsets), STEP))
+    return np.concatenate([np.zeros(0, FACT), *parts])
+
+
+def _facts_of(data: mmap.mmap | bytes, segment: int, offsets: I64, norm_of: Callable[[U64, list[bytes]], U64]) -> Array:
+    view = np.frombuffer(data, np.uint8)
+    heads = _every_place(view, _HEADER)[offsets]
     facts = np.zeros(len(offsets), FACT)
     for name in ("path", "site", "time_ms", "state"):
         facts[name] = heads[name]
@@ -139,29 +148,38 @@ def sound_bodies(data: mmap.mmap | bytes, offsets: I64) -> Bools:
 def find_attributes(data: Array, start: I64, end: I64, letters: bytes) -> dict[str, tuple[I64, I64]]:
     """Where each bucket has these attributes: begin and length of the contents, length 0 without one. All are walked at once."""
     places = {chr(letter): (np.zeros(len(start), np.int64), np.zeros(len(start), np.int64)) for letter in letters}
-    at, left = start.copy(), np.flatnonzero(start + 5 <= end)
+    length_at = _every_place(data, "<u4")
+    left = np.flatnonzero(start + 5 <= end)
+    at, stop = start[left], end[left]
     while len(left):
-        length = numbers_at(data, at[left], np.full(len(left), 4), "<u4").astype(np.int64)
-        letter_at = at[left] + 4 + length
-        whole = letter_at < end[left]
-        left, letter_at, length = left[whole], letter_at[whole], length[whole]
+        length = length_at[at].astype(np.int64)
+        at += 4
+        letter_at = at + length
+        if not (whole := letter_at < stop).all():  # most buckets have the same attributes: mostly there is nothing to leave out
+            left, at, stop, length, letter_at = (part[whole] for part in (left, at, stop, length, letter_at))
         letter = data[letter_at]
         for wanted, (begins, lengths) in places.items():
-            here = letter == ord(wanted)
-            begins[left[here]] = at[left[here]] + 4
-            lengths[left[here]] = length[here]
-        at[left] = letter_at + 1
-        left = left[at[left] + 5 <= end[left]]
+            here = np.flatnonzero(letter == ord(wanted))
+            if len(here):
+                begins[left[here]], lengths[left[here]] = at[here], length[here]
+        at = letter_at + 1
+        if not (more := at + 5 <= stop).all():
+            left, at, stop = left[more], at[more], stop[more]
     return places
 
 
 def numbers_at(data: Array, at: I64, length: Array, dtype: str) -> Array:
     """The numbers at some places, aligned or not; 0 where there are not enough bytes."""
-    width = np.dtype(dtype).itemsize
     numbers = np.zeros(len(at), dtype)
-    there = np.flatnonzero(length >= width)
-    numbers[there] = np.ascontiguousarray(data[at[there][:, None] + np.arange(width)]).view(dtype)[:, 0]
+    there = np.flatnonzero(length >= numbers.itemsize)
+    numbers[there] = _every_place(data, dtype)[at[there]]
     return numbers
+
+
+def _every_place(data: Array, dtype: str | np.dtype[np.void]) -> Array:
+    """A view of some bytes: what stands at each of them, read as this type. They overlap, and nothing is copied."""
+    width = np.dtype(dtype).itemsize
+    return np.ndarray(max(len(data) - width + 1, 0), dtype, data.data if len(data) else b"", strides=(1,))
 
 
 def _statuses(data: Array, at: I64, length: I64) -> Array:

@@ -55,29 +55,32 @@ class Restored:
     counts: dict[str, int]  # what was taken from where, by column; and rows that are lost
 
 
-def newest(facts: Array, paths: Paths) -> Array:
-    """The newest fact of each document, in the order of the index; robots files and root pages are told apart by site."""
-    own = np.where(paths.special(facts["path"]), facts["site"], np.uint64(0))
-    order = np.lexsort((facts["oid"], facts["time_ms"], facts["state"], own, facts["path"], facts["norm"]))
-    ordered, own = facts[order], own[order]
-    best = ordered[run_ends(run_starts(ordered["norm"], ordered["path"], own))]
-    return best[np.lexsort((best["site"], best["path"], best["norm"]))]
+def newest(facts: Array, paths: Paths) -> I64:
+    """Where the newest fact of each document stands, in the order of the index; robots files and root pages by their sites.
+
+    Keys are compared as columns and records left where they are: to move them around took most of the time of a rebuild.
+    """
+    norm, path, site = (np.ascontiguousarray(facts[name]) for name in KEYS)
+    own = np.where(paths.special(path), site, np.uint64(0))
+    order = np.lexsort((facts["oid"], facts["time_ms"], facts["state"], own, path, norm))
+    best = order[np.flatnonzero(run_ends(run_starts(norm[order], path[order], own[order])))]
+    return best[np.lexsort((site[best], path[best], norm[best]))]
 
 
-def as_kept(best: Array) -> Kept:
+def as_kept(facts: Array, best: I64) -> Kept:
     """The rows that the buckets alone make: keys and nothing else."""
-    columns = empty(INDEX, len(best)) | {name: np.ascontiguousarray(best[name]) for name in KEYS}
+    columns = empty(INDEX, len(best)) | {name: np.ascontiguousarray(facts[name])[best] for name in KEYS}
     nowhere = np.zeros(len(best), np.bool_)
     return Kept(columns, {name: nowhere for name in INDEX if name not in KEYS})
 
 
-def restore(kept: Kept, facts: Array, older: Columns, paths: Paths, *, state: int, weight: int) -> Restored:
-    """One partition. `facts` are those of all its buckets, `older` the rows of the older state in it (maybe none)."""
+def restore(kept: Kept, facts: Array, best: I64, older: Columns, paths: Paths, *, state: int, weight: int) -> Restored:
+    """One partition. `facts` are those of its buckets, `best` the `newest`, `older` the rows of the older state (maybe none)."""
     keys = {name: kept.columns[name] for name in KEYS}
     has_oid = kept.valid["oid"]
     own = np.where(has_oid, _by_oid(facts, kept.columns["oid"]), NOT_FOUND)
     bare = has_oid & ~in_bucket(kept.columns["oid"])  # a forgotten row, or one that never had a bucket
-    at = np.where((own >= 0) | bare, own, _by_document(facts, keys, paths))
+    at = np.where((own >= 0) | bare, own, _by_document(facts, best, keys, paths))
     same = (own >= 0) | (~has_oid & _looks_the_same(kept, facts, at))  # the row still has the bucket that it had
     alive = (at >= 0) | bare
     rows = _rows(take(keys, alive), facts, at[alive], paths, weight)
@@ -133,9 +136,9 @@ def _looks_the_same(kept: Kept, facts: Array, at: I64) -> Bools:
     """Whether a row whose oid is lost has size and digest of the bucket that was found for it."""
     if not len(facts):
         return np.zeros(len(at), np.bool_)
-    fact, alike = facts[np.maximum(at, 0)], at >= 0
+    place, alike = np.maximum(at, 0), at >= 0
     for name in ("size", "digest"):
-        alike &= kept.valid[name] & (kept.columns[name] == fact[name])
+        alike &= kept.valid[name] & (kept.columns[name] == facts[name][place])
     return np.asarray(alike)
 
 
@@ -146,17 +149,14 @@ def _by_oid(facts: Array, oids: U64) -> I64:
     return np.where(found >= 0, order[np.maximum(found, 0)] if len(order) else NOT_FOUND, NOT_FOUND)
 
 
-def _by_document(facts: Array, keys: Columns, paths: Paths) -> I64:
+def _by_document(facts: Array, best: I64, keys: Columns, paths: Paths) -> I64:
     """For each row the newest fact of its document, or -1."""
-    best = newest(facts, paths)
-    special = paths.special(keys["path"])
-    own = np.where(paths.special(best["path"]), best["site"], np.uint64(0))
-    order = np.lexsort((own, best["path"], best["norm"]))
-    norm, path, own = (np.ascontiguousarray(column[order]) for column in (best["norm"], best["path"], own))
-    wanted = np.where(special, keys["site"], np.uint64(0))
-    found = find_rows(norm, path, own, keys["norm"], keys["path"], wanted)
-    oids = np.ascontiguousarray(best["oid"][order])
-    return np.where(found >= 0, _by_oid(facts, oids[np.maximum(found, 0)] if len(oids) else keys["norm"]), NOT_FOUND)
+    norm, path, site = (np.ascontiguousarray(facts[name])[best] for name in KEYS)
+    own = np.where(paths.special(path), site, np.uint64(0))
+    order = np.lexsort((own, path, norm))
+    wanted = np.where(paths.special(keys["path"]), keys["site"], np.uint64(0))
+    found = find_rows(norm[order], path[order], own[order], keys["norm"], keys["path"], wanted)
+    return np.where(found >= 0, best[order][np.maximum(found, 0)] if len(best) else NOT_FOUND, NOT_FOUND)
 
 
 def _moved(older: Columns, rows: Columns, paths: Paths) -> I64:
