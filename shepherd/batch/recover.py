@@ -26,21 +26,22 @@ from shepherd.store.state import State
 REAP = "reap"
 
 
-def recover(writer: Writer, config: Config, now: int, deep: bool, tick: Tick) -> list[Step]:
-    """Mend all that can be mended; what was done, and what it cost."""
-    findings = survey(writer.database, deep)
+def recover(writer: Writer, config: Config, now: int, deep: bool, tick: Tick, made: StateName | None = None) -> list[Step]:
+    """Mend all that can be mended; what was done, and what it cost. `made` has been made again just now."""
+    findings = survey(writer.database, deep, made)
     steps = mend(writer, findings)
     if not findings.needs_rebuild:
         return steps
     number = writer.database.states()[-1].number + 1
     if findings.wreck is not None:
-        steps += _rebuild(writer, findings.wreck[0], number, config, now, tick)
-        number += 1
+        state, step = _rebuild(writer, findings.wreck[0], number, config, now, tick)
+        steps.append(step)
+        made, number = state.name, number + 1
     if findings.stray is not None:
         steps += _carry_over(writer, findings.stray, number, now)
     if findings.wreck is not None:
         writer.drop_snapshots([findings.wreck[0]])
-    return steps + recover(writer, config, now, True, tick)  # older states may share what was damaged
+    return steps + recover(writer, config, now, True, tick, made)  # older states may share what was damaged
 
 
 def describe(findings: Findings) -> list[Step]:
@@ -54,7 +55,8 @@ def describe(findings: Findings) -> list[Step]:
     return steps
 
 
-def _rebuild(writer: Writer, name: StateName, number: int, config: Config, now: int, tick: Tick) -> list[Step]:
+def _rebuild(writer: Writer, name: StateName, number: int, config: Config, now: int, tick: Tick) -> tuple[State, Step]:
+    """The new state is checked but for its buckets: every byte of them was read a moment ago, and the rows are made of them."""
     database = writer.database
     others = [other for other in reversed(database.states()) if other != name]
     borrowed = salvage.any_control([database.states_path / str(other) for other in others])
@@ -64,8 +66,14 @@ def _rebuild(writer: Writer, name: StateName, number: int, config: Config, now: 
     wreck = Wreck(database.states_path / str(name), own or borrowed)  # type: ignore[arg-type]  # one of them is there
     older = _older(writer, [other for other in others if other.closed and other.number < name.number])
     state = rebuild.run(writer, wreck, number, older, config, now, tick)
+    fault = next((fault for fault in check.walk_tables(state.path) if not fault.note), None)
+    if fault is not None:
+        raise Corruption(
+            f"{state.name} was made from what is left of {name}, but it does not hold together: {fault}; use a mirror"
+        )
     helped = f" and of {older.name}" if older is not None else ""
-    return [Step(f"made {state.name} from what is left of {name}{helped}", details=_details(state.report()["counts"]))]
+    what = f"made {state.name} from what is left of {name}{helped}"
+    return state, Step(what, details=_details(state.report()["counts"]))
 
 
 def _details(counts: dict[str, int]) -> tuple[str, ...]:
@@ -81,8 +89,8 @@ def _older(writer: Writer, closed: list[StateName]) -> State | None:
     """The newest older state whose tables check; that its segments are damaged, too, does not matter."""
     for name in closed:
         path = writer.database.states_path / str(name)
-        bad = [fault for fault in check.walk_state(path) if not fault.note and names.OBJECTS not in fault.path.parts]
-        if not bad:
+        bad = (fault for fault in check.walk_tables(path) if not fault.note and names.OBJECTS not in fault.path.parts)
+        if next(bad, None) is None:
             return State(path)
     return None
 

@@ -21,7 +21,7 @@ from shepherd.store.names import StateName
 from shepherd.store.references import walk_references
 from shepherd.store.state import State
 
-__all__ = ["Fault", "size", "walk", "walk_state"]
+__all__ = ["Fault", "size", "walk", "walk_state", "walk_tables"]
 
 
 def walk(database: Database, quick: bool = False, tick: Tick = lambda n: None, only: StateName | None = None) -> Iterator[Fault]:
@@ -67,6 +67,11 @@ def walk_state(path: Path, quick: bool = False, tick: Tick = lambda n: None) -> 
     yield from (fault for _state, fault in one_walk.claims())
 
 
+def walk_tables(path: Path) -> Iterator[Fault]:
+    """Every fault of one finished directory but those of its buckets: for whoever does not read them, or has just done so."""
+    return _Walk(quick=False, tick=lambda n: None, buckets=False).state(path)
+
+
 def size(database: Database, only: StateName | None = None) -> int:
     """How many bytes a full walk will tell its `tick` of: every file of every state, and then every segment once."""
     total, segments = 0, dict[tuple[int, int], int]()
@@ -90,8 +95,8 @@ def _paths(database: Database, only: StateName | None) -> Iterable[Path]:
 class _Walk:
     """What one walk has learnt so far: which files are sound, and of which states the claims can be judged."""
 
-    def __init__(self, quick: bool, tick: Tick) -> None:
-        self._quick, self._tick = quick, tick
+    def __init__(self, quick: bool, tick: Tick, buckets: bool = True) -> None:
+        self._quick, self._tick, self._buckets = quick, tick, buckets
         self._sound: Sound = set()
         self._whole: list[State] = []
 
@@ -113,7 +118,8 @@ class _Walk:
                 raise  # a newer version: nothing is wrong with it, but it is not for us to judge
             yield Fault(path, None, str(error).partition(": ")[2], note=True)
             return
-        faults = [*check_files.walk_control(state), *check_files.walk_files(state, self._quick, self._tick, self._sound)]
+        files = check_files.walk_files(state, self._quick, self._tick, self._sound, self._buckets)
+        faults = [*check_files.walk_control(state), *files]
         if not faults and not self._quick:  # what references say is worth looking at only where every byte is as written
             faults = [*check_files.walk_logs(state), *walk_references(state)]
             self._whole.append(state)

@@ -73,8 +73,11 @@ def _below(directory: Path) -> Iterator[Path]:
             yield Path(entry.path)
 
 
-def walk_files(state: State, quick: bool, tick: Tick, sound: Sound) -> Iterator[Fault]:
-    """Exactly the files that control names, each of its length and checksum; `sound` grows by those that are."""
+def walk_files(state: State, quick: bool, tick: Tick, sound: Sound, buckets: bool = True) -> Iterator[Fault]:
+    """Exactly the files that control names, each of its length and checksum; `sound` grows by those that are.
+
+    Without `buckets` the bytes of segments are not read.
+    """
     files = state.control.files
     expected = {names.CONTROL, *files, *(p + names.CHECK for p in files if p.partition("/")[0] in tables.TABLES)}
     for found in _below(state.path):
@@ -90,7 +93,7 @@ def walk_files(state: State, quick: bool, tick: Tick, sound: Sound) -> Iterator[
         elif file.stat().st_size != entry.length:
             yield Fault(file, min(file.stat().st_size, entry.length), f"{file.stat().st_size} bytes instead of {entry.length}")
         else:
-            yield from _bytes(state, path, entry, quick, sound)
+            yield from _bytes(state, path, entry, quick or (not buckets and path.startswith(f"{names.OBJECTS}/")), sound)
             tick(entry.length)
 
 

@@ -63,8 +63,11 @@ class Findings:
         return steps
 
 
-def survey(database: Database, deep: bool = False) -> Findings:
-    """Look, and change nothing. `deep` reads every byte; else only names, lengths, controls and block tables."""
+def survey(database: Database, deep: bool = False, made: StateName | None = None) -> Findings:
+    """Look, and change nothing. `deep` reads every byte; else only names, lengths, controls and block tables.
+
+    `made` is a state that has just been made again and checked: it is not read once more.
+    """
     found = database.states()
     if not found:
         raise RecoveryNeeded(f"{database.states_path}: no state is there; copy one back from a mirror")
@@ -75,7 +78,7 @@ def survey(database: Database, deep: bool = False) -> Findings:
     wreck: tuple[StateName, Fault] | None = None
     stray: StateName | None = None
     for name in reversed(left):
-        fault = _fault(database, name, deep)
+        fault = _fault(database, name, deep and name != made)
         if name.closed:
             wreck = (name, fault) if fault else None
             break

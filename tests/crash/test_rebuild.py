@@ -305,6 +305,28 @@ def test_every_bucket_that_is_left_is_not_readable_after_a_rebuild(db: Path) -> 
         objects.get(oid)
 
 
+def test_bucket_under_a_false_name_keeps_a_recovery_from_ending(db: Path) -> None:
+    """Its checksums hold, so a rebuild takes it over: what was wrong with it still is, and that is no reason to begin again."""
+    state = Database(db).closed()
+    oid = int(state.index["oid"].at(int(np.flatnonzero(state.index["digest"][0 : state.index.rows])[0])))
+    stored = state.objects.get(oid)
+    attributes = {**stored.attributes, "U": stored.url[:-1].encode() + b"~"}
+    head = stored.header
+    data = bucket.pack(
+        site=head.site, path=head.path, time_ms=head.time_ms, state=head.state, attributes=attributes.items(), body=stored.stored,
+        codec=head.codec, plain_bytes=head.plain_bytes, flags=head.flags,
+    )  # fmt: skip
+    segment, offset = tables.split_oid(oid)
+    path = state.path / names.OBJECTS / names.segment(segment)
+    whole = path.read_bytes()
+    write(path, whole[:offset] + data + whole[offset + len(data) :])
+    assert path.stat().st_size == len(whole)
+    assert [step.what for step in mend(db) if step.what.startswith("made")] == [
+        "made 000010 from what is left of 000009 and of 000008"
+    ]
+    assert any("another footprint" in str(fault) for fault in check.walk(Database(db)))
+
+
 # --- a reap on a damaged state, and interruptions
 
 
