@@ -13,12 +13,13 @@ from functools import cached_property
 from typing import Final, NamedTuple
 
 import lz4.frame
+import mmh3
 import zstandard
 
 from shepherd.errors import Corruption
 from shepherd.formats import attributes as letters
 from shepherd.formats import coding, oldbuckets
-from shepherd.formats.check import Bytes, check64
+from shepherd.formats.check import SEED, Bytes, check64
 
 MAGIC: Final = b"SHB3"
 HEAD: Final = struct.Struct("<4sBBHIIIIQQq")
@@ -32,6 +33,10 @@ V33_COMPRESSED: Final = 0x34
 TEXT_TYPES: Final = (V2, V30)
 MAX_ATTRIBUTES: Final = 1 << 24
 MAX_BODY: Final = 1 << 30
+_TODAY: Final = frozenset((MAGIC + bytes((V33,)), MAGIC + bytes((V33_COMPRESSED,))))  # how what is written today begins
+_HEAD: Final = HEAD.size
+_SEALS: Final = struct.Struct("<8xII32xQQ")  # of a header only the lengths of attributes and body, and their checksums
+_hashes: Final = mmh3.mmh3_x64_128_utupledigest  # of the two, check64 is the first
 BODY_LIMIT: Final = 1 << 28  # of a decoded body, where the caller does not say another
 
 
@@ -79,12 +84,11 @@ class Header(NamedTuple):
 
 
 class Bucket:
-    """A document. Its attributes are taken apart when they are first looked at: many readers want only the body."""
+    """A document whose checksums hold. It is taken apart when it is first looked at: most readers want only a part of it."""
 
-    def __init__(self, header: Header, table: bytes, stored: bytes) -> None:
-        self.header = header
-        self.stored = stored  # the body as stored; of a v2 bucket, as its lines spell it
-        self._table = table
+    def __init__(self, data: bytes, middle: int) -> None:
+        """`data` is the whole bucket, or all of it but its body; `middle` is where its attributes end."""
+        self._data, self._middle = data, middle
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Bucket):
@@ -94,10 +98,19 @@ class Bucket:
     __hash__ = None  # type: ignore[assignment]
 
     @cached_property
+    def header(self) -> Header:
+        return parse_header(self._data)
+
+    @cached_property
+    def stored(self) -> bytes:
+        """The body as stored; of a v2 bucket, as its lines spell it."""
+        return self._data[self._middle :]
+
+    @cached_property
     def attributes(self) -> dict[str, bytes]:
         """Contents by letter."""
         try:
-            return letters.read_records(self._table)
+            return letters.read_records(self._data[HEADER_BYTES : self._middle])
         except ValueError as error:  # it checks, so it was written so
             raise Corruption(f"the bucket of footprint {self.header.site:016x} {self.header.path:016x}: {error}") from error
 
@@ -154,26 +167,27 @@ def parse_header(data: Bytes, offset: int = 0, where: str = "bucket") -> Header:
     """The fixed header alone; only its shape is judged here, its checksum needs the attributes."""
     if offset + HEADER_BYTES > len(data):
         raise Corruption(f"{where} at {offset}: the header is cut off")
-    magic, kind, codec, flags, table, body, plain, *rest = _WHOLE.unpack_from(data, offset)
+    fields = _WHOLE.unpack_from(data, offset)
+    magic, kind, codec, flags, table, body, plain, state, site, path, time_ms, check, body_check = fields
     if (
         magic != MAGIC
-        or codec > Codec.DEFLATE_SENT
         or table > MAX_ATTRIBUTES
         or body > MAX_BODY
         or not _is_shape(kind, codec, body, plain)
         or (flags & _BODILESS and (body or plain))
     ):
         raise Corruption(f"{where} at {offset}: no bucket header")
-    return Header(kind, _CODECS[codec], flags, table, body, plain, *rest)
+    seen = (kind, _CODECS[codec], flags, table, body, plain, state, site, path, time_ms, check, body_check)
+    return tuple.__new__(Header, seen)  # what Header(...) does, but without a call of a Python function
 
 
 def _is_shape(kind: int, codec: int, body: int, plain: int) -> bool:
     """Whether codec and lengths are possible in this type."""
     if kind == V33_COMPRESSED:
-        return codec != Codec.NONE
+        return 0 < codec < len(_CODECS)
     if kind == V2:
-        return codec == Codec.NONE and not body
-    return kind in (V33, V30) and codec == Codec.NONE and body == plain
+        return not codec and not body
+    return kind in (V33, V30) and not codec and body == plain
 
 
 def parse(data: Bytes, offset: int = 0, where: str = "bucket", with_body: bool = True) -> Bucket:
@@ -186,6 +200,24 @@ def parse(data: Bytes, offset: int = 0, where: str = "bucket", with_body: bool =
     return one
 
 
+def read_whole(data: bytes) -> Bucket | None:
+    """The bucket that these bytes are from first to last, if it is one of today and sound; else `parse` says what is wrong.
+
+    A random read is a pread and this, so it is written out. A header that checks is as it was written: it is not judged again.
+    """
+    if len(data) < HEADER_BYTES or data[:5] not in _TODAY:
+        return None
+    attributes, body, check, body_check = _SEALS.unpack_from(data)
+    middle = HEADER_BYTES + attributes
+    if (
+        middle + body == len(data)
+        and _hashes(data[:_HEAD] + data[HEADER_BYTES:middle], SEED)[0] == check
+        and _hashes(memoryview(data)[middle:], SEED)[0] == body_check
+    ):
+        return Bucket(data, middle)
+    return None
+
+
 def parse_behind(header: Header, data: Bytes, offset: int = 0, where: str = "bucket", with_body: bool = True) -> Bucket:
     """The bucket of a header that was read already; every checksum is verified, the attributes are not taken apart yet."""
     start = offset + HEADER_BYTES
@@ -193,22 +225,22 @@ def parse_behind(header: Header, data: Bytes, offset: int = 0, where: str = "buc
     end = middle + header.body_bytes
     if (end if with_body else middle) > len(data):
         raise Corruption(f"{where} at {offset}: the bucket is cut off")
-    table = bytes(data[start:middle])
-    if check64(bytes(data[offset : offset + HEAD.size]) + table) != header.check:  # one call is quicker than two parts
+    if check64(bytes(data[offset : offset + _HEAD]) + bytes(data[start:middle])) != header.check:  # quicker than two parts
         raise Corruption(f"{where} at {offset}: header or attributes are damaged")
-    body = bytes(data[middle:end]) if with_body else b""
-    if with_body and check64(body) != header.body_check:
+    if with_body and check64(memoryview(data)[middle:end]) != header.body_check:
         raise Corruption(f"{where} at {offset}: the body is damaged")
-    try:
-        if header.type in TEXT_TYPES:
-            return _old(header, table, body, with_body)
-        return Bucket(header, table, body)
-    except ValueError as error:
-        raise Corruption(f"{where} at {offset}: {error}") from error
+    one = Bucket(bytes(data[offset : end if with_body else middle]), middle - offset)
+    one.header = header
+    if header.type in TEXT_TYPES:
+        try:
+            one.attributes, one.stored = _old(header, bytes(data[start:middle]), one.stored, with_body)
+        except ValueError as error:
+            raise Corruption(f"{where} at {offset}: {error}") from error
+    return one
 
 
-def _old(header: Header, text: bytes, body: bytes, with_body: bool) -> Bucket:
-    """A bucket whose attributes are text. Footprint and time, where the text has them, must be those of the header."""
+def _old(header: Header, text: bytes, body: bytes, with_body: bool) -> tuple[dict[str, bytes], bytes]:
+    """Attributes that are text, and the body. Footprint and time, where the text has them, must be those of the header."""
     if header.type == V2:
         found, body = oldbuckets.read_v2(text, with_body)
         if with_body and len(body) != header.plain_bytes:
@@ -219,9 +251,7 @@ def _old(header: Header, text: bytes, body: bytes, with_body: bool) -> Bucket:
     for letter, expected in same.items():
         if found.pop(letter, expected) != expected:
             raise ValueError(f"the {letters.TABLE[letter].name} in the text is not that of the header")
-    old = Bucket(header, b"", body)
-    old.attributes = found
-    return old
+    return found, body
 
 
 def compress(body: bytes, how: str) -> tuple[Codec, bytes]:

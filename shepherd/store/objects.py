@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 import weakref
-from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TypeAlias
 
 from shepherd.errors import Corruption
 from shepherd.formats import bucket
@@ -16,6 +16,7 @@ from shepherd.store import fsio, names
 
 READ_AHEAD = 4096  # most attributes, and every thin bucket, come with the first read
 SCAN_BYTES = 1 << 22
+_Files: TypeAlias = dict[int, tuple[Path, int]]
 
 
 class SegmentWriter:
@@ -70,13 +71,15 @@ class Objects:
 
     def __init__(self, directory: Path, name_of: Callable[[int], str] = names.segment, keep_open: int = 64) -> None:
         self._directory, self._name_of, self._keep_open = directory, name_of, keep_open
-        self._fds: OrderedDict[int, int] = OrderedDict()  # the one used last comes last
-        self._paths: dict[int, Path] = {}
-        weakref.finalize(self, _close_all, self._fds)  # a state that is let go lets go of its segments
+        self._files: _Files = {}  # in the order in which they were opened
+        weakref.finalize(self, _close_all, self._files)  # a state that is let go lets go of its segments
 
     def get(self, oid: int, size: int = 0) -> Bucket:
         """A whole bucket; `size` (from the index) saves a second read."""
         data = self._read(oid, size or READ_AHEAD)
+        found = bucket.read_whole(data)
+        if found is not None:
+            return found
         try:
             header = bucket.parse_header(data)
             return bucket.parse_behind(header, data if header.length <= len(data) else self._read(oid, header.length))
@@ -95,7 +98,7 @@ class Objects:
 
     def scan(self, segment: int, length: int | None = None) -> Iterator[tuple[int, Header]]:
         """Oid and header of every bucket of a segment, or of its first `length` bytes, in order; bodies are skipped."""
-        fd, path = self._fd(segment), self._path(segment)
+        path, fd = self._files.get(segment) or self._open(segment)
         size, offset = os.fstat(fd).st_size if length is None else length, 0
         window, start = b"", 0
         while offset < size:
@@ -112,38 +115,32 @@ class Objects:
             offset += header.length
 
     def close(self) -> None:
-        _close_all(self._fds)
+        _close_all(self._files)
 
     def _read(self, oid: int, length: int) -> bytes:
         if oid >= CONTRIB_BIT:
             raise Corruption(f"oid {oid:016x} is not that of a bucket")
         segment, offset = split_oid(oid)
-        return fsio.read_at(self._path(segment), self._fd(segment), length, offset)
+        path, fd = self._files.get(segment) or self._open(segment)
+        return fsio.read_at(path, fd, length, offset)
 
     def _placed(self, oid: int, error: Corruption) -> Corruption:
         """What `bucket` says of the bytes it was given, said of the file they are from."""
         segment, offset = split_oid(oid)
-        return Corruption(f"{self._path(segment)} at {offset}: {str(error).partition(': ')[2]}")
+        return Corruption(f"{self._directory / self._name_of(segment)} at {offset}: {str(error).partition(': ')[2]}")
 
-    def _path(self, segment: int) -> Path:
-        if segment not in self._paths:
-            self._paths[segment] = self._directory / self._name_of(segment)
-        return self._paths[segment]
-
-    def _fd(self, segment: int) -> int:
-        fd = self._fds.get(segment)
-        if fd is not None:
-            self._fds.move_to_end(segment)
-            return fd
+    def _open(self, segment: int) -> tuple[Path, int]:
+        """Path and descriptor of a segment that is not open yet; of too many the one that was opened first is closed."""
+        path = self._directory / self._name_of(segment)
         try:
-            fd = self._fds[segment] = fsio.open_to_read(self._path(segment))
+            file = self._files[segment] = path, fsio.open_to_read(path)
         except FileNotFoundError:
-            raise Corruption(f"{self._path(segment)}: the segment is missing; shep-check lists all damage") from None
-        while len(self._fds) > self._keep_open:
-            os.close(self._fds.popitem(last=False)[1])
-        return fd
+            raise Corruption(f"{path}: the segment is missing; shep-check lists all damage") from None
+        while len(self._files) > self._keep_open:
+            os.close(self._files.pop(next(iter(self._files)))[1])
+        return file
 
 
-def _close_all(fds: OrderedDict[int, int]) -> None:
-    while fds:
-        os.close(fds.popitem()[1])
+def _close_all(files: _Files) -> None:
+    while files:
+        os.close(files.popitem()[1][1])

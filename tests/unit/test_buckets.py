@@ -68,6 +68,20 @@ def test_damaged_body_still_leaves_the_url_where_it_stands_apart(write: Callable
         assert bucket.parse(torn, with_body=False).url == "http://a.example/"
 
 
+def test_quick_reading_takes_a_damaged_bucket_or_another_than_slow_reading() -> None:
+    for body in (b"", b"wool " * 9):
+        data = bucket.pack(
+            site=1, path=2, time_ms=3, state=4, attributes=[("U", b"http://a.example/"), ("t", b"Wool")], body=body
+        )
+        assert bucket.read_whole(data) == bucket.parse(data)
+        for bit in range(len(data) * 8):
+            flipped = bytearray(data)
+            flipped[bit // 8] ^= 1 << bit % 8
+            assert bucket.read_whole(bytes(flipped)) is None, bit
+        assert all(bucket.read_whole(data[:end]) is None for end in range(len(data)))
+        assert bucket.read_whole(data + b"\0") is None
+
+
 def test_bucket_without_a_url_is_noticed_where_it_is_asked_for() -> None:
     for url in (b"", b"http://\xe9/"):
         with pytest.raises(Corruption, match="has no URL"):
