@@ -1,0 +1,127 @@
+"""The private memory of every tool at so many URLs; a part of bench/store.
+
+One database is made of thin buckets alone, with its index lost: shep-recover makes it whole, and the other tools then look at it.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+
+import states
+from states import KEY, NOW
+
+from shepherd.formats import bucket, tables
+from shepherd.formats.check import check64
+from shepherd.store import database, names
+from shepherd.store.database import Database
+from shepherd.store.names import StateName
+from shepherd.store.upgrade import ADDED
+from shepherd.urls import Footprints
+
+ROOT = Path(__file__).resolve().parents[1]
+LOOKING = (
+    ("shep-check", "-q"),
+    ("shep-check", "-q", "--quick"),
+    ("shep-dump", "index"),
+    ("shep-dump", "sites"),
+    ("shep-dump", "buckets"),
+    ("shep", "stats"),
+    ("shep", "list"),
+)
+POLL = 0.01
+
+
+@dataclass(frozen=True)
+class Run:
+    """What a program took: seconds, and the most private memory that it was seen with, in MB."""
+
+    wall: float
+    cpu: float
+    memory: float
+    ended: bool = True  # False where our patience ended first
+
+
+def run(*command: str, patience: float = 3600) -> Run:
+    """Run a program of bin/, and end it when our patience does."""
+    environment = {**os.environ, "SHEPHERD_CF": str(ROOT / "cf")}
+    start = time.perf_counter()
+    process = subprocess.Popen([str(ROOT / "bin" / command[0]), *command[1:]], env=environment, stdout=subprocess.DEVNULL)
+    most, ended = 0.0, True
+    while (found := os.wait4(process.pid, os.WNOHANG))[0] == 0:
+        most = max(most, states.rss_anon_mb(process.pid))
+        if ended and time.perf_counter() - start > patience:
+            process.terminate()
+            ended = False
+        time.sleep(POLL)
+    status = process.returncode = os.waitstatus_to_exitcode(found[1])
+    if ended and status not in (0, 4):
+        raise SystemExit(f"{' '.join(command)}: exit status {status}")
+    return Run(time.perf_counter() - start, found[2].ru_utime + found[2].ru_stime, most, ended)
+
+
+def without_index(db: Path, buckets: int, one: Callable[[int], bytes]) -> None:
+    """A database with one closed state: so many buckets, and no index."""
+    database.create(db, KEY, NOW, 0)
+    with Database(db).writing("bench") as writer:
+        builder = writer.build(writer.furthest(), StateName(2, "closed"), NOW)
+        segments = builder.segment_writer(1 << 30)
+        for n in range(buckets):
+            segments.append(one(n))
+        builder.finish_segments(segments)
+        for table, columns in tables.TABLES.items():
+            builder.write_table(table, tables.empty(columns, buckets if table == "index" else 0))
+        builder.write_site_names([])
+        writer.publish(builder, {"phase": "bench"})
+    shutil.rmtree(db / "state" / "000001")
+    shutil.rmtree(db / "state" / "000002" / "index")
+
+
+def measure(home: Path, rows: int, patience: float, tell: Callable[[str, str, str], None]) -> None:
+    """Every tool in turn, on one database."""
+    db = home / "tools"
+    half = Footprints(KEY).half
+
+    @lru_cache(1)
+    def name(number: int) -> tuple[str, int]:
+        return (site := f"http://s{number}.example"), half(site)
+
+    def thin(n: int) -> bytes:
+        site, footprint = name(n // states.PER_SITE)
+        return bucket.thin(footprint, half(f"/page/{n}"), NOW * 1000, 1, f"{site}/page/{n}")
+
+    without_index(db, rows, thin)
+    _told(("shep-recover", "-q"), run("shep-recover", "--db", str(db), "-q"), rows, tell)
+    for command in LOOKING:
+        _told(command, run(*command, "--db", str(db), patience=patience), rows, tell)
+    _make_old(Database(db))
+    _told(("shep-upgrade",), run("shep-upgrade", "--db", str(db)), rows, tell)
+    shutil.rmtree(db)
+
+
+def _told(command: tuple[str, ...], found: Run, rows: int, tell: Callable[[str, str, str], None]) -> None:
+    how = f"{found.cpu:,.0f} s of CPU" if found.ended else f"in its first {found.wall:,.0f} s"
+    tell(f"memory of {' '.join(command)}, {rows:,} URLs, {how}", f"{found.memory:,.0f} MB", "aim: 500")
+
+
+def _make_old(made: Database) -> None:
+    """The state as version 1 would have it: without the columns that came later."""
+    path = made.closed().path
+    control = made.closed().control
+    files = {name: entry for name, entry in control.files.items() if name not in ADDED[2]}
+    text = replace(control, files=files).pack().rpartition(b"check ")[0]
+    text = text.replace(f" {tables.FORMAT_VERSION}\n".encode(), b" 1\n", 1)
+    for name in ADDED[2]:
+        (path / name).unlink()
+        (path / f"{name}{names.CHECK}").unlink()
+    (path / names.CONTROL).unlink()
+    (path / names.CONTROL).write_bytes(text + f"check {check64(text):016x}\n".encode())
