@@ -95,26 +95,34 @@ def _take_segments(
         if data is None:
             counts["segments: missing"] += 1
             continue
-        walk = facts.walk_segment(data, len(data))
-        found = facts.facts_of(data, number, walk.offsets, census.norms)
-        if wreck.is_sound(path):
-            builder.keep([path])
-        else:
-            sound = facts.sound_bodies(data, walk.offsets)
-            if walk.damage or not sound.all() or wreck.own_control:
-                before, found = found, _copy_buckets(data, found, sound, writer)
-                old.append(before["oid"])
-                new.append(found["oid"])
-                counts["segments: damaged"] += 1
+        linked = _link_segment(builder, wreck, path, data)
+        counts["segments: damaged"] += int(not linked)
+        for walk in facts.walk_segment(data, len(data)):
+            found = facts.facts_of(data, number, walk.offsets, census.norms)
+            if not linked:
+                sound = facts.sound_bodies(data, walk.offsets)
+                old.append(np.ascontiguousarray(found["oid"]))
+                found = _copy_buckets(data, found, sound, writer)
+                new.append(np.ascontiguousarray(found["oid"]))
                 counts["buckets: places where none can be read"] += len(walk.damage)
                 counts["buckets: without their damaged bodies"] += int(np.count_nonzero(~sound))
-            else:
-                builder.adopt(path, wreck.path / path)
-        counts["buckets: read"] += len(found)
-        spill.add(found["norm"], found)
+            counts["buckets: read"] += len(found)
+            spill.add(found["norm"], found)
         tick(len(data))
     builder.finish_segments(writer)
     return Moved(np.concatenate(old), np.concatenate(new))
+
+
+def _link_segment(builder: Builder, wreck: Wreck, path: str, data: salvage.Bytes) -> bool:
+    """Take a segment over as it is, if nothing is wrong with it; without control its buckets must vouch for themselves."""
+    if wreck.is_sound(path):
+        builder.keep([path])
+        return True
+    walks = facts.walk_segment(data, len(data))
+    if wreck.own_control or any(walk.damage or not facts.sound_bodies(data, walk.offsets).all() for walk in walks):
+        return False
+    builder.adopt(path, wreck.path / path)
+    return True
 
 
 def _copy_buckets(data: salvage.Bytes, found: Array, sound: Array, writer: SegmentWriter) -> Array:

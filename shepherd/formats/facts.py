@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import mmap
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -37,7 +37,7 @@ FACT: Final = np.dtype(
 )
 REDIRECT: Final = 1 << 8  # of flags, beyond those of a bucket
 LOST: Final = 1 << 9  # its body was damaged
-STEP: Final = 1 << 13
+PART: Final = 1 << 14  # buckets: their bytes are gone over once for each attribute, and should still be in the cache
 
 _HEADER: Final = np.dtype(
     [
@@ -55,14 +55,14 @@ _STATUS_AT: Final = 12  # "HTTP/1.1 200": the status stands within so many bytes
 
 @dataclass(frozen=True)
 class Walk:
-    """Where sound buckets begin in a segment, and where something else stands: offset and what is wrong there."""
+    """Where sound buckets begin in a part of a segment, and where something else stands: offset and what is wrong there."""
 
     offsets: I64
     damage: tuple[tuple[int, str], ...]
 
 
-def walk_segment(data: mmap.mmap | bytes, size: int) -> Walk:
-    """Every bucket whose header and attributes check."""
+def walk_segment(data: mmap.mmap | bytes, size: int) -> Iterator[Walk]:
+    """Every bucket whose header and attributes check, some thousand at a time: a segment of thin ones has millions."""
     offsets: list[int] = []
     damage: list[tuple[int, str]] = []
     at = 0
@@ -79,24 +79,20 @@ def walk_segment(data: mmap.mmap | bytes, size: int) -> Walk:
             ):
                 offsets.append(at)
                 at = middle + body
+                if len(offsets) == PART:
+                    yield Walk(np.array(offsets, np.int64), tuple(damage))
+                    offsets, damage = [], []
                 continue
         if not damage or (offsets and damage[-1][0] < offsets[-1]):
             damage.append((at, "no sound bucket begins here"))
         found = data.find(bucket.MAGIC, at + 1)
         at = found if found >= 0 else size
-    return Walk(np.array(offsets, np.int64), tuple(damage))
+    if offsets or damage:
+        yield Walk(np.array(offsets, np.int64), tuple(damage))
 
 
 def facts_of(data: mmap.mmap | bytes, segment: int, offsets: I64, norm_of: Callable[[U64, list[bytes]], U64]) -> Array:
-    """One FACT for each bucket. `norm_of` is asked for the norms of distinct sites, each with a URL of one of its documents.
-
-    Some thousand buckets at a time: their bytes are gone over once for each attribute, and should still be in the cache.
-    """
-    parts = (_facts_of(data, segment, offsets[at : at + STEP], norm_of) for at in range(0, len(offsets), STEP))
-    return np.concatenate([np.zeros(0, FACT), *parts])
-
-
-def _facts_of(data: mmap.mmap | bytes, segment: int, offsets: I64, norm_of: Callable[[U64, list[bytes]], U64]) -> Array:
+    """One FACT for each bucket. `norm_of` is asked for the norms of distinct sites, each with a URL of one of its documents."""
     view = np.frombuffer(data, np.uint8)
     heads = _every_place(view, _HEADER)[offsets]
     facts = np.zeros(len(offsets), FACT)

@@ -61,9 +61,10 @@ def read_bucket(data: bytes) -> object:
 
 
 def read_segment(data: bytes) -> object:
-    walk = walk_segment(data, len(data))
-    found = facts_of(data, 1, walk.offsets, lambda sites, urls: sites)
-    return found.tolist(), sound_bodies(data, walk.offsets).tolist()
+    return [
+        (facts_of(data, 1, walk.offsets, lambda sites, urls: sites).tolist(), sound_bodies(data, walk.offsets).tolist())
+        for walk in walk_segment(data, len(data))
+    ]
 
 
 def resealed_bucket(data: bytes) -> bytes:

@@ -67,7 +67,7 @@ def rebuilt(name: str) -> tuple[Array, list[bytes]]:
         known.extend(urls)
         return sites + np.uint64(1)
 
-    walk = walk_segment(data, len(data))
+    (walk,) = walk_segment(data, len(data))
     assert walk.damage == ()
     assert sound_bodies(data, walk.offsets).all()
     found = facts_of(data, 1, walk.offsets, norm_of)
