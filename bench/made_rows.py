@@ -106,7 +106,7 @@ def make_rows(web: Web, first: int, last: int, urls: Urls) -> dict[str, Array]:
     columns = tables.empty(tables.INDEX, rows)
     columns["norm"], columns["path"], columns["site"] = web.norm[urls.norm], urls.path, web.site[urls.site]
     special = urls.kind != _PAGE
-    luck = rng.random(rows, np.float32)
+    luck = 1 - rng.random(rows, np.float32)  # never 0
     columns["weight"] = np.clip(800 * luck**-1.2 + rng.integers(0, 400, rows), 1, 65_535)  # the best tenth above 12,000
     columns["weight"][special] = np.maximum(columns["weight"][special], 5_000)
     type_ = _types(rng, luck, special)
