@@ -54,7 +54,7 @@ def make_database(path: Path, web: Web, filter_version: int, body: int = 200) ->
         builder = writer.build(writer.furthest(), StateName(STATE, "closed"), NOW)
         try:
             counts = _write_index(builder, web, body)
-            _write_sites(builder, web, counts)
+            write_sites(builder, web, counts)
             report = {"phase": "makedb", "rows": web.rows, "seed": web.seed, "buckets": web.real, "sites": len(web.site)}
             return writer.publish(builder, report)
         finally:
@@ -123,7 +123,7 @@ def page_bucket(site: int, path: int, time_ms: int, state: int, url: bytes, page
 # --- sites and servers ------------------------------------------------------------------------------------------
 
 
-def _write_sites(builder: Builder, web: Web, counts: Counts) -> None:
+def write_sites(builder: Builder, web: Web, counts: Counts) -> None:
     """Sites in the order of their footprints, and the servers that they are on."""
     order = np.argsort(web.site)
     table, texts, end = builder.table("sites"), [], 0

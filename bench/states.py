@@ -1,13 +1,9 @@
-"""Databases for benchmarks, made through the store's own API: as many rows, segments and buckets as are asked for.
-
-The keys are random, in order and reproducible; a site has about a hundred rows. Only what the benchmarks look at means anything.
-"""
+"""Databases for bench/store: the rows of bench/makedb, none with a bucket, beside as many segments as are asked for."""
 
 from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +11,10 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import numpy as np
 import numpy.typing as npt
+from made_rows import NOW, make_rows, make_urls
+from made_state import Counts, write_sites
+from made_web import KEY, make_web
+from measure import rss_anon_mb
 
 from shepherd.formats import bucket, tables
 from shepherd.formats.bucket import Codec
@@ -24,9 +24,8 @@ from shepherd.store.names import StateName
 from shepherd.store.state import State
 from shepherd.urls import Footprints, parse
 
-KEY = bytes(range(16))
-NOW = 1_790_000_000
-STEP = 1_000_000
+__all__ = ["KEY", "NOW", "drop_caches", "make_bucket", "make_state", "rss_anon_mb"]
+
 PER_SITE = 100
 Array = npt.NDArray[Any]
 
@@ -52,24 +51,6 @@ def make_bucket(prints: Footprints, number: int, body: bytes, state: int = 1) ->
     )  # fmt: skip
 
 
-def index_parts(rows: int, seed: int = 1) -> Iterator[dict[str, Array]]:
-    """All columns of an index, some million rows at a time, in order."""
-    parts = -(-rows // STEP)
-    for part in range(parts):
-        count = min(STEP, rows - part * STEP)
-        rng = np.random.default_rng((seed, part))
-        low, high = (1 << 64) * part // parts, (1 << 64) * (part + 1) // parts
-        norms = np.sort(rng.integers(low, high - 1, max(1, count // PER_SITE), np.uint64))
-        norm = np.sort(norms[rng.integers(0, len(norms), count)])
-        path = rng.integers(0, 1 << 63, count, np.uint64)
-        columns = tables.empty(tables.INDEX, count)
-        columns["norm"], columns["path"], columns["site"] = norm, path[np.lexsort((path, norm))], norm ^ np.uint64(1)
-        columns["oid"][:] = tables.NO_OID
-        columns["type"][:] = tables.RowType.FORGOTTEN
-        columns["weight"] = rng.integers(0, 65_536, count, np.uint16)
-        yield columns
-
-
 def make_state(path: Path, rows: int, segments: int, segment: bytes = b"", extra: dict[str, int] | None = None) -> State:
     """A database with one closed state beyond the empty one: so many rows, so many segments of these bytes.
 
@@ -83,21 +64,22 @@ def make_state(path: Path, rows: int, segments: int, segment: bytes = b"", extra
         for _ in range(segments):
             segment_writer.append(segment or bucket.thin(1, 2, 3, 1, "http://a.example/"))
         builder.finish_segments(segment_writer)
-        index = builder.table("index")
-        sites = [np.zeros(0, np.uint64)]
-        for part in index_parts(rows):
-            if extra is not None:
-                part = _with_row(part, extra)
-            index.append(part)
-            sites.append(part["site"][np.flatnonzero(np.diff(part["site"], prepend=np.uint64(0)))])
+        web = make_web(rows, 1, real=False)
+        counts, index = Counts(len(web.site)), builder.table("index")
+        for first, last in web.parts():
+            urls = make_urls(web, first, last)
+            part = _forgotten(make_rows(web, first, last, urls))
+            counts.add(web, first, last, urls, part)
+            index.append(part if extra is None else _with_row(part, extra))
         builder.finish_table(index)
-        site = np.unique(np.concatenate(sites))
-        columns = tables.empty(tables.SITES, len(site)) | {"site": site, "norm": site ^ np.uint64(1)}
-        columns["name"] = np.arange(1, len(site) + 1, dtype=np.uint64) * 16
-        builder.write_table("sites", columns)
-        builder.write_site_names([b"http://s.example" * len(site)])
-        builder.write_table("servers", tables.empty(tables.SERVERS))
+        write_sites(builder, web, counts)
         return writer.publish(builder, {"phase": "bench"})
+
+
+def _forgotten(part: dict[str, Array]) -> dict[str, Array]:
+    """The same rows without buckets."""
+    rows = len(part["oid"])
+    return part | {"oid": np.full(rows, tables.NO_OID, np.uint64), "type": np.full(rows, tables.RowType.FORGOTTEN, np.uint8)}
 
 
 def _with_row(part: dict[str, Array], row: dict[str, int]) -> dict[str, Array]:
@@ -106,14 +88,6 @@ def _with_row(part: dict[str, Array], row: dict[str, int]) -> dict[str, Array]:
         return part
     at = int(np.searchsorted(part["norm"], np.uint64(row["norm"])))
     return {name: np.insert(column, at, np.array(row.get(name, 0), column.dtype)) for name, column in part.items()}
-
-
-def rss_anon_mb(pid: int | str = "self") -> float:
-    """Private memory of a process now, in MB."""
-    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
-        if line.startswith("RssAnon"):
-            return int(line.split()[1]) / 1024
-    return 0.0
 
 
 def drop_caches(path: Path) -> None:
