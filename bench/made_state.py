@@ -6,6 +6,7 @@ Memory is bounded by the sites (about 90 bytes each, with those of made_web) and
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from made_web import KEY, Web
 
 from shepherd.formats import bucket, tables
 from shepherd.formats.tables import NO_LIMIT, NO_OID, QKEY_NONE, Flag, RowType
+from shepherd.store.columns import TableWriter
 from shepherd.store.database import Database
 from shepherd.store.names import StateName
 from shepherd.store.objects import SegmentWriter
@@ -26,7 +28,7 @@ from shepherd.store.state import Builder, State
 Array = npt.NDArray[Any]
 
 SEGMENT_BYTES = 1 << 30
-SITE_STEP = 500_000
+SITE_STEP = 200_000
 
 
 class Counts:
@@ -125,23 +127,26 @@ def page_bucket(site: int, path: int, time_ms: int, state: int, url: bytes, page
 
 def write_sites(builder: Builder, web: Web, counts: Counts) -> None:
     """Sites in the order of their footprints, and the servers that they are on."""
-    order = np.argsort(web.site)
-    table, texts, end = builder.table("sites"), [], 0
-    keys, documents = [], []
+    keys, documents = np.zeros(len(web.site), np.uint64), np.zeros(len(web.site), np.uint32)
+    table = builder.table("sites")
+    builder.write_site_names(_write_rows(table, web, counts, keys, documents))
+    builder.finish_table(table)
+    resolved = keys >> np.uint64(56) != QKEY_NONE
+    _write_servers(builder, keys[resolved], documents[resolved])
+
+
+def _write_rows(table: TableWriter, web: Web, counts: Counts, keys: Array, documents: Array) -> Iterator[bytes]:
+    """Append the rows, and give their names, some at a time; `keys` and `documents` are filled for the servers."""
+    order, end = np.argsort(web.site), 0
     for start in range(0, len(order), SITE_STEP):
         sites = order[start : start + SITE_STEP]
         names = made_text.site_names(web.labels(web.norm_of_site(sites)), web.variant[sites])
         columns = _site_columns(web, sites, counts)
         columns["name"] = (names.ends + end).astype(np.uint64)
         end += len(names.bytes)
-        texts.append(names.bytes)
         table.append(columns)
-        resolved = columns["qkey"] >> np.uint64(56) != QKEY_NONE
-        keys.append(columns["qkey"][resolved])
-        documents.append(counts.wanted[sites][resolved])
-    builder.finish_table(table)
-    builder.write_site_names(texts)
-    _write_servers(builder, np.concatenate(keys), np.concatenate(documents))
+        keys[start : start + len(sites)], documents[start : start + len(sites)] = columns["qkey"], counts.wanted[sites]
+        yield names.bytes
 
 
 def _site_columns(web: Web, sites: Array, counts: Counts) -> dict[str, Array]:
