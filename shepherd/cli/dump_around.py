@@ -31,7 +31,9 @@ def control(state: State) -> Shown:
 
 
 def inbox(database: Database) -> Shown:
-    """Every request of every item, and whether the furthest directory has taken it in already."""
+    """Every request, and every other item, and whether the furthest directory has taken it in already."""
+    from shepherd.store.inbox import REQUESTS
+
     shown = [
         fields.text("item", NAME_WIDTH),
         fields.number("line", 4),
@@ -46,9 +48,13 @@ def inbox(database: Database) -> Shown:
     applied = set(database.furthest().control.applied)
 
     def rows() -> Iterator[list[Any]]:
-        for item in database.inbox.items():
+        for item in database.inbox.all_items():
+            taken = "yes" if item.name in applied else "no"
+            if item.kind != REQUESTS:
+                yield [item.name, 0, taken, item.kind, None, None, None, None]
+                continue
             for number, line in _lines(item):
-                yield [item.name, number, "yes" if item.name in applied else "no", *_request(line)]
+                yield [item.name, number, taken, *_request(line)]
 
     return Shown(shown, rows())
 

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from shepherd.errors import Corruption, OldFormat, ShepherdError, UsageError
-from shepherd.store import check_files, fsio, names
+from shepherd.store import check_files, fsio, inbox, names
 from shepherd.store.check_files import Sound, Tick
 from shepherd.store.claims import walk_claims
 from shepherd.store.database import Database
@@ -42,6 +42,8 @@ def walk(database: Database, quick: bool = False, tick: Tick = lambda n: None, o
     for state, fault in one_walk.claims():
         if state.path.exists():
             yield fault
+    if only is None:
+        yield from _waiting_harvests(database, quick)
 
 
 def _refuse_old(database: Database) -> None:
@@ -90,6 +92,18 @@ def _paths(database: Database, only: StateName | None) -> Iterable[Path]:
     """The directories to look at; a file of such a name is a stranger."""
     paths = [database.states_path / str(name) for name in (database.states() if only is None else [only])]
     return [path for path in paths if not path.is_file()]
+
+
+def _waiting_harvests(database: Database, quick: bool) -> Iterator[Fault]:
+    """What waits in the inbox for a cork; of what has been taken, half may be removed already."""
+    try:
+        applied = database.furthest().control.applied
+    except ShepherdError:
+        return  # the walk has told
+    for item in database.inbox.waiting(applied, inbox.HARVEST):
+        faults = list(check_files.walk_harvest(item.path, quick))
+        if item.path.exists():  # else a cork has taken it meanwhile
+            yield from faults
 
 
 class _Walk:
@@ -146,12 +160,12 @@ def _strangers(database: Database) -> Iterator[Fault]:
         elif path.is_file():
             yield Fault(path, None, "a file, where a state is a directory; move it away", note=True)
     readable = {f"{lease.name}.lease" for lease in database.leases.all()}
-    for directory, suffix in ((database.inbox.directory, "req"), (database.leases.directory, "lease")):
+    for directory, suffixes in ((database.inbox.directory, inbox.KINDS), (database.leases.directory, ("lease",))):
         for entry in sorted(os.listdir(directory)) if directory.is_dir() else ():
             item = names.parse_item(entry)
             if entry.startswith(".") or entry == names.LOCK:
                 continue
-            if item is None or item[1] != suffix:
+            if item is None or item[1] not in suffixes:
                 yield Fault(directory / entry, None, "not a name of ours; left alone", note=True)
-            elif suffix == "lease" and entry not in readable and (directory / entry).exists():
+            elif item[1] == "lease" and entry not in readable and (directory / entry).exists():
                 yield Fault(directory / entry, None, "cannot be read as a lease; it holds nothing", note=True)

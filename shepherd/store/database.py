@@ -208,13 +208,13 @@ class Writer:
                 fsio.remove_tree(root / entry)
                 done.append(entry)
         for path in self.database.half_dropped():
-            fsio.unlink(path)
+            fsio.remove_tree(path)
             done.append(f"{path.parent.name}/{path.name}")
         return done
 
     def build(self, parent: Parent, name: StateName, now: int) -> Builder:
         """Begin a directory. The names of inbox items that are gone from the inbox need no remembering any more."""
-        still = {item.name for item in self.database.inbox.items()}
+        still = {item.name for item in self.database.inbox.all_items()}
         control = dataclasses.replace(
             parent.control,
             phase=name.phase,

@@ -1,7 +1,8 @@
-"""The inbox: where anyone leaves requests, complete, by a rename, without the lock.
+"""The inbox: where anyone leaves requests, feedback and harvests, complete, by a rename, without the lock.
 
-An item is taken exactly once: the phase that applies it lists its name in `control`, publishes, and only then removes the file;
-an item that the newest chain of states already names is removed without being applied again.
+An item is taken exactly once: the phase that applies it lists its name in `control`, publishes, and only then removes the item;
+an item that the newest chain of states already names is removed without being applied again. A harvest is a directory: what is
+left of one whose removal was cut short still has its name in `control`, so nobody takes half of it.
 """
 
 from __future__ import annotations
@@ -12,13 +13,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from shepherd.store import fsio, names
+from shepherd.errors import UsageError
+from shepherd.store import fsio, harvest, names
+
+REQUESTS: Final = "req"
+FEEDBACK: Final = "feedback"
+HARVEST: Final = "harvest"
+KINDS: Final = (REQUESTS, FEEDBACK, HARVEST)
 
 
 @dataclass(frozen=True)
 class Item:
     name: str
     path: Path
+    kind: str = REQUESTS
 
     def lines(self) -> list[tuple[int, str]]:
         """Line number and text of each line that is not blank."""
@@ -50,24 +58,42 @@ class Inbox:
         fsio.replace_file(path, b"".join(json.dumps(r, sort_keys=True).encode() + b"\n" for r in requests))
         return path
 
-    def items(self) -> list[Item]:
-        """Complete items, oldest first."""
+    def drop_harvest(self, name: str, source: Path) -> Path:
+        """Leave a copy of a harvest that has ended; when this returns it is durable and will be taken by the next cork."""
+        path = self.directory / f"{name}.{HARVEST}"
+        beside = self.directory / f".{path.name}.tmp"
+        if not harvest.inspect(source).ended:
+            raise UsageError(f"{source}: not a harvest that has ended; only a whole one can be taken in")
+        if beside.exists():
+            fsio.remove_tree(beside)
+        harvest.copy(source, beside)
+        fsio.rename(beside, path)
+        return path
+
+    def items(self, kind: str = REQUESTS) -> list[Item]:
+        """Complete items of one kind, oldest first."""
+        return [item for item in self.all_items() if item.kind == kind]
+
+    def all_items(self) -> list[Item]:
+        """Complete items of every kind, oldest first."""
         found = []
         for path in sorted(self.directory.iterdir()):
             item = names.parse_item(path.name)
-            if item is not None and item[1] == "req" and path.is_file():
-                found.append(Item(item[0], path))
+            if item is not None and item[1] in KINDS and path.is_dir() == (item[1] == HARVEST):
+                found.append(Item(item[0], path, item[1]))
         return found
 
-    def waiting(self, applied: Iterable[str]) -> list[Item]:
+    def waiting(self, applied: Iterable[str], kind: str = REQUESTS) -> list[Item]:
         """Items that this chain of states has not taken yet."""
         taken = set(applied)
-        return [item for item in self.items() if item.name not in taken]
+        return [item for item in self.items(kind) if item.name not in taken]
 
     def remove(self, applied: Iterable[str]) -> None:
         """Remove items that a published state names."""
         taken = set(applied)
-        for item in self.items():
-            if item.name in taken:
+        for item in self.all_items():
+            if item.name in taken and item.kind == HARVEST:
+                fsio.remove_tree(item.path)
+            elif item.name in taken:
                 fsio.unlink(item.path)
         fsio.sync_directory(self.directory)
