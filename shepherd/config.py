@@ -44,6 +44,7 @@ class Politeness:
     robots_give_up_s: int = 30 * DAY_S  # after this long unreachable, its pages become errors
     qkey_ttl_s: int = DAY_S
     qkey_retry_s: int = 3_600  # a name that does not resolve is looked up again after this
+    qkey_reset_s: int = 30 * DAY_S  # a name last looked up in vain this long ago counts as never looked up
 
 
 @dataclass(frozen=True)

@@ -1,48 +1,72 @@
-"""Drives record: the new URLs that select kept get thin buckets, and state N is closed."""
+"""Drives record: the new URLs that select kept get thin buckets, what was deleted a tombstone, and state N is closed.
+
+Where millions of rows need a bucket they are taken in rounds, so that memory is bounded: a round is a range of places, and the
+rows that point there are found by one more look at the index.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
+from shepherd.batch import bodiless, patch
+from shepherd.batch.bodiless import Maker, Unit, Wanted
 from shepherd.batch.partitions import Tick, partitions
-from shepherd.batch.sites import SiteCounter
+from shepherd.batch.patch import Changes, Patch
+from shepherd.batch.pool import ordered
+from shepherd.batch.scratch import put_aside
 from shepherd.config import Config
-from shepherd.errors import Corruption, NothingToDo
-from shepherd.filters import Filter, load_filter
-from shepherd.formats import bucket, tables
+from shepherd.errors import NothingToDo
+from shepherd.filters import load_filter
 from shepherd.formats.control import CLOSED
-from shepherd.formats.tables import I64, NO_OID, U64, Array, Reason, RowType, in_contrib
-from shepherd.phases import record
-from shepherd.store import lookup
+from shepherd.formats.tables import I64, NO_OID, U64, Array, RowType, in_contrib
+from shepherd.phases import keys, record, sitecounts
+from shepherd.phases.cork import counts_as_gathered
+from shepherd.phases.record import Needs, Placed
+from shepherd.store import names
 from shepherd.store.database import Writer
 from shepherd.store.names import StateName
 from shepherd.store.objects import SegmentWriter
-from shepherd.store.state import State
+from shepherd.store.state import Builder, State
+from shepherd.urls import Footprints
 
-READ = ("oid", "site", "path", "type", "flags", "reason", "size", "touched")
-CHANGED = ("oid", "type", "reason", "size", "touched")
+ROUND_ROWS = 1 << 23  # that get their bucket in one round
+_SPACE = 1 << 64
+Range = tuple[int, int]
 
 
 @dataclass(frozen=True)
-class Wanted:
-    """The rows that need a bucket, in the order of their places in contrib; robots files, which have none, come last."""
+class Source:
+    """One of the three places where a URL stands: which rows, by what their places are ordered, and how they are read."""
 
-    row: I64
-    oid: U64
+    name: str
+    key: str
+    cell_bits: int  # rows are counted by ranges of keys, to know where to cut
+    units: Callable[[State, Wanted], list[Unit]]
+
+    def rows(self, found: Needs) -> I64:
+        return np.flatnonzero(getattr(found, self.name))
+
+
+SOURCES = (
+    Source("contrib", "oid", 20, bodiless.from_contrib),
+    Source("robots", "site", 56, bodiless.from_names),
+    Source("bucket", "oid", 24, lambda _state, wanted: bodiless.from_buckets(wanted)),
+)
+
+
+@dataclass(frozen=True)
+class Survey:
+    """What a look at a partition, or at all of them, tells: how many rows need what; and the gathered documents of its sites."""
+
+    cells: dict[str, Counter[int]]
+    given_up: int
     site: U64
-    path: U64
-
-
-@dataclass(frozen=True)
-class Placed:
-    """For each wanted row its bucket; NO_OID where the filter has refused it since."""
-
-    row: I64
-    oid: U64
-    size: Array
+    gathered: Array
 
 
 def run(writer: Writer, config: Config, now: int, tick: Tick, jobs: int = 1) -> State:
@@ -50,88 +74,177 @@ def run(writer: Writer, config: Config, now: int, tick: Tick, jobs: int = 1) -> 
     if state.name.phase != "selected":
         raise NothingToDo(f"nothing has been selected (the newest state is {state.name})")
     filters = load_filter(config.filter_path)
-    step = config.store.partition_rows
+    maker = Maker(state, filters, now * 1000, Footprints(state.control.key).half("/robots.txt"))
+    ranges = list(partitions(state.index.rows, config.store.partition_rows))
     builder = writer.build(state, StateName(state.number, CLOSED), now)
     try:
         builder.keep_objects()
+        survey = _survey(state, ranges, tick, jobs)
         segments = builder.segment_writer(config.store.segment_bytes)
-        placed = _write_buckets(state, _wanted(state, step), segments, filters, now)
+        rounds = list(_rounds(builder, maker, ranges, survey, segments, jobs))
         builder.finish_segments(segments)
-        counter = SiteCounter(state.sites["site"][0 : state.sites.rows])
-        table = builder.table("index", CHANGED)
-        for start, stop in partitions(state.index.rows, step):
-            part = state.index.slice(start, stop, READ)
-            columns = _columns(part, placed, start, stop, state.number)
-            table.append(columns)
-            counter.add({**part, **columns})
-            tick(stop - start)
-        builder.finish_table(table)
-        builder.keep_table("index", CHANGED)
-        builder.write_table("sites", counter.columns())
-        builder.keep_table("sites", counter.columns())
+        counts = _totals(rounds)
+        _write_index(builder, state, ranges, rounds, counts, survey.given_up)
+        reset = _write_sites(builder, state, survey, config, now)
         builder.keep_table("servers")
-        refused = int((placed.oid == np.uint64(NO_OID)).sum())
-        return writer.publish(builder, {"phase": "record", "recorded": len(placed.row) - refused, "filtered": refused})
+        report = {"phase": "record", **counts, "given up": survey.given_up, "queue keys reset": reset}
+        return writer.publish(builder, report)
     finally:
         builder.close()
 
 
-def _wanted(state: State, step: int) -> Wanted:
-    parts: dict[str, list[Array]] = {name: [np.zeros(0, np.uint64)] for name in ("oid", "site", "path")}
-    rows = [np.zeros(0, np.int64)]
-    for start, stop in partitions(state.index.rows, step):
-        part = state.index.slice(start, stop, READ)
-        needs = np.flatnonzero(record.needs_bucket(part))
-        rows.append(needs + start)
-        for name, values in parts.items():
-            values.append(part[name][needs])
-    columns = {name: np.concatenate(values) for name, values in parts.items()}
-    order = np.argsort(columns["oid"], kind="stable")  # NO_OID is the largest
-    return Wanted(np.concatenate(rows)[order], *(columns[name][order] for name in ("oid", "site", "path")))
+# --- what is needed -----------------------------------------------------------------------------------------------
 
 
-def _write_buckets(state: State, wanted: Wanted, segments: SegmentWriter, filters: Filter, now: int) -> Placed:
-    oids = np.full(len(wanted.row), NO_OID, np.uint64)
-    sizes = np.zeros(len(wanted.row), np.uint32)
-    sites, paths = wanted.site.tolist(), wanted.path.tolist()
-    for at, url in _urls(state, wanted, filters):
-        data = bucket.thin(sites[at], paths[at], now * 1000, state.number, url)
-        oids[at], sizes[at] = segments.append(data), len(data)
+def _survey(state: State, ranges: Sequence[Range], tick: Tick, jobs: int) -> Survey:
+    known = state.sites["site"][0 : state.sites.rows]
+    gathered = np.zeros(len(known), np.uint32)
+    cells: dict[str, Counter[int]] = {source.name: Counter() for source in SOURCES}
+    given_up = 0
+    for (start, stop), part in zip(ranges, ordered(lambda one: _look(state, one), ranges, jobs), strict=True):
+        for name, counted in part.cells.items():
+            cells[name].update(counted)
+        row = keys.find_sites(known, part.site)
+        gathered[row[row >= 0]] += part.gathered[row >= 0].astype(np.uint32)
+        given_up += part.given_up
+        tick(stop - start)
+    return Survey(cells, given_up, known, gathered)
+
+
+def _look(state: State, where: Range) -> Survey:
+    _row, index = _candidates(state, where)
+    found = record.needs(index, state=state.number)
+    cells = {}
+    for source in SOURCES:
+        cell, count = np.unique(index[source.key][source.rows(found)] >> np.uint64(source.cell_bits), return_counts=True)
+        cells[source.name] = Counter(dict(zip(cell.tolist(), count.tolist(), strict=True)))
+    useless = in_contrib(index["oid"]) & (index["type"] == RowType.FORGOTTEN) & ~found.contrib
+    whole = state.index.slice(*where, ("site", "type", "flags"))
+    return Survey(cells, int(np.count_nonzero(useless)), *sitecounts.count_rows(whole["site"], counts_as_gathered(whole)))
+
+
+def _cuts(cells: Counter[int], bits: int) -> list[int]:
+    """The keys between which there are about as many rows as a round may have."""
+    cuts, held = [0], 0
+    for cell in sorted(cells):
+        if held and held + cells[cell] > ROUND_ROWS:
+            cuts.append(cell << bits)
+            held = 0
+        held += cells[cell]
+    return [*cuts, _SPACE] if cells else []
+
+
+def _wanted(state: State, ranges: Sequence[Range], source: Source, low: int, high: int) -> Wanted:
+    """The rows whose key is in the range, in its order; of equal keys, in the order of the index."""
+    parts = [_wanted_of(state, where, source, low, high) for where in ranges]
+    row = np.concatenate([part.row for part in parts])
+    oid, site = np.concatenate([part.oid for part in parts]), np.concatenate([part.site for part in parts])
+    reason = np.concatenate([part.reason for part in parts])
+    order = np.argsort(oid if source.key == "oid" else site, kind="stable")
+    return Wanted(row[order], oid[order], site[order], reason[order])
+
+
+def _wanted_of(state: State, where: Range, source: Source, low: int, high: int) -> Wanted:
+    row, index = _candidates(state, where)
+    found = source.rows(record.needs(index, state=state.number))
+    key = index[source.key][found]
+    found = found[(key >= np.uint64(low)) & (key <= np.uint64(high - 1))]
+    reason = np.where(record.is_dead(index), index["reason"], np.uint8(0))
+    return Wanted(row[found] + where[0], index["oid"][found], index["site"][found], reason[found])
+
+
+def _candidates(state: State, where: Range) -> tuple[I64, dict[str, Array]]:
+    """The few rows that may need a bucket, found by one column or two."""
+    index = state.index.slice(*where, record.READ)
+    row = np.flatnonzero(record.may_need(index))
+    return row, {name: values[row] for name, values in index.items()}
+
+
+# --- the buckets --------------------------------------------------------------------------------------------------
+
+
+def _rounds(
+    builder: Builder, maker: Maker, ranges: Sequence[Range], survey: Survey, segments: SegmentWriter, jobs: int
+) -> Iterator[Placed]:
+    """What was placed, sorted by row; of more than one round it is put aside, so that only one is in memory."""
+    plan = [(s, *cut) for s in SOURCES for cut in pairwise(_cuts(survey.cells[s.name], s.cell_bits))]
+    for source, low, high in plan:
+        wanted = _wanted(maker.state, ranges, source, low, high)
+        placed = _place(wanted, source, ordered(lambda unit: unit(maker), source.units(maker.state, wanted), jobs), segments)
+        yield placed if len(plan) <= len(SOURCES) else _aside(builder, placed)
+
+
+def _place(wanted: Wanted, source: Source, built: Iterator[bodiless.Built], segments: SegmentWriter) -> Placed:
+    oids, sizes = np.full(len(wanted), NO_OID, np.uint64), np.zeros(len(wanted), np.uint32)
+    at = 0
+    for one in built:
+        there = at + np.flatnonzero(one.lengths)
+        oids[there] = segments.append_all(one.data, one.lengths[one.lengths > 0])
+        sizes[there] = one.lengths[one.lengths > 0]
+        at += len(one.lengths)
     order = np.argsort(wanted.row, kind="stable")
-    return Placed(wanted.row[order], oids[order], sizes[order])
+    if source.name == "bucket":  # a row without a new bucket has a tombstone, and keeps it
+        order = order[sizes[order] > 0]
+    return Placed(wanted.row[order], oids[order], sizes[order], wanted.reason[order] != 0)
 
 
-def _urls(state: State, wanted: Wanted, filters: Filter) -> Iterator[tuple[int, str]]:
-    """Position and URL of each wanted row: one scan of the contrib files, then the robots files by their sites' names."""
-    at, from_contrib = 0, int(np.count_nonzero(in_contrib(wanted.oid)))
-    places = wanted.oid.tolist()
-    for number in state.numbered("contrib"):
-        first = tables.contrib_oid(number, 0)
-        for block in state.contribs(number):
-            names = dict(zip(block.sites.tolist(), block.names, strict=True))
-            judge = block.filter_version != filters.version
-            while at < from_contrib and places[at] < first + len(block):
-                record_at = places[at] - first
-                url = (names[int(block.site[record_at])] + block.texts[record_at]).decode("ascii")
-                if not judge or filters.clean(url) is not None:
-                    yield at, url
-                at += 1
-            first += len(block)
-    if at != from_contrib:
-        raise Corruption(f"{state.path}: {from_contrib - at} rows point at contributions that are not there")
-    for at in range(from_contrib, len(places)):
-        row = lookup.site_row(state, int(wanted.site[at]))
-        if row is None:
-            raise Corruption(f"{state.path}: a robots row is of a site that is not in the site table")
-        yield at, state.site_name(row) + "/robots.txt"
+def _aside(builder: Builder, placed: Placed) -> Placed:
+    row, oid, size, dead = (put_aside(a, builder.scratch) for a in (placed.row, placed.oid, placed.size, placed.dead))
+    return Placed(row, oid, size, dead)
 
 
-def _columns(part: dict[str, Array], placed: Placed, start: int, stop: int, state: int) -> dict[str, Array]:
-    first, last = np.searchsorted(placed.row, [start, stop]).tolist()
-    rows, oids, sizes = placed.row[first:last] - start, placed.oid[first:last], placed.size[first:last]
-    refused = oids == np.uint64(NO_OID)
-    type_, reason = part["type"].copy(), part["reason"].copy()
-    type_[rows[refused]] = RowType.FORGOTTEN
-    reason[rows[refused]] = Reason.FILTER
-    changed = {"type": type_, "reason": reason}
-    return changed | record.place_oids({**part, **changed}, rows, oids, sizes, state=state)
+def _totals(rounds: Sequence[Placed]) -> dict[str, int]:
+    rows = sum(len(placed.row) for placed in rounds)
+    refused = sum(int(np.count_nonzero(placed.refused)) for placed in rounds)
+    dead = sum(int(np.count_nonzero(placed.dead)) for placed in rounds)
+    return {"recorded": rows - refused - dead, "filtered": refused, "tombstones": dead}
+
+
+# --- the tables ---------------------------------------------------------------------------------------------------
+
+
+def _write_index(
+    builder: Builder, state: State, ranges: Sequence[Range], rounds: Sequence[Placed], counts: dict[str, int], given_up: int
+) -> None:
+    placed = counts["recorded"] + counts["tombstones"]
+    changed = record.changed_columns(placed, counts["filtered"], counts["tombstones"], given_up)
+    for name in changed:
+        writer = builder.table("index", [name])
+        for start, stop in ranges:
+            old, type_ = state.index[name][start:stop], state.index["type"][start:stop]
+            writer.append({name: record.place(name, old, type_, _among(rounds, start, stop), state=state.number)})
+        builder.finish_table(writer)
+    builder.keep_table("index", changed)
+
+
+def _among(rounds: Sequence[Placed], start: int, stop: int) -> Placed:
+    """What was placed of the rows of one partition."""
+    parts = []
+    for placed in rounds:
+        first, last = np.searchsorted(placed.row, [start, stop]).tolist()
+        parts.append(placed.part(first, last))
+    row = np.concatenate([np.zeros(0, np.int64), *(part.row for part in parts)])
+    order = np.argsort(row, kind="stable")
+    oid = np.concatenate([np.zeros(0, np.uint64), *(part.oid for part in parts)])
+    size = np.concatenate([np.zeros(0, np.uint32), *(part.size for part in parts)])
+    dead = np.concatenate([np.zeros(0, np.bool_), *(part.dead for part in parts)])
+    return Placed(row[order] - start, oid[order], size[order], dead[order])
+
+
+def _write_sites(builder: Builder, state: State, survey: Survey, config: Config, now: int) -> int:
+    """Counts as they are now, and addresses that were last looked up too long ago as if never; how many of these."""
+    step, reset_s = config.store.partition_rows, config.politeness.qkey_reset_s
+    parts, reset = [], 0
+    for start, stop in partitions(state.sites.rows, step):
+        sites = state.sites.slice(start, stop, ("gathered", "qkey", "qkey_checked", "qkey_next"))
+        old = record.too_old(sites, now_s=now, reset_s=reset_s)
+        gathered = survey.gathered[start:stop]
+        row = np.flatnonzero(old | (gathered != sites["gathered"]))
+        kept = {name: np.where(old[row], 0, sites[name][row]).astype(np.uint32) for name in ("qkey_checked", "qkey_next")}
+        parts.append({"row": row + start, "gathered": gathered[row], **kept})
+        reset += int(np.count_nonzero(old))
+    columns = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+    changes = Changes(patch.only_changed(state.sites, Patch(columns.pop("row"), columns)))
+    patch.write(builder, "sites", state.sites, changes, step)
+    builder.keep([f"sites/{names.NAMES}"])
+    return reset

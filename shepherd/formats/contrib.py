@@ -15,7 +15,7 @@ import numpy as np
 
 from shepherd.errors import Corruption
 from shepherd.formats.check import Bytes, raw
-from shepherd.formats.tables import U8, U16, U32, U64, Array
+from shepherd.formats.tables import I64, U8, U16, U32, U64, Array
 
 HEAD: Final = struct.Struct("<IIIIIIQ")
 MAX_TEXT: Final = 1 << 28
@@ -92,8 +92,11 @@ class Cursor:
         return self.view[self.at - size : self.at]
 
 
-def decode(payload: Bytes, with_texts: bool = True) -> Block:
-    """The block in a frame's payload. Without texts, `texts` is empty and nothing is expanded."""
+def decode(payload: Bytes, with_texts: bool = True, only: I64 | None = None) -> Block:
+    """The block in a frame's payload. Without texts, `texts` is empty and nothing is expanded.
+
+    With `only`, `texts` has those of these records alone, in their order: cutting out a text costs more than all else.
+    """
     if len(payload) < HEAD.size:
         raise Corruption("a contrib block has no header")
     n, m, k, squeezed, plain_bytes, stored_bytes, version = HEAD.unpack_from(payload, 0)
@@ -114,7 +117,7 @@ def decode(payload: Bytes, with_texts: bool = True) -> Block:
         raise Corruption("a contrib record names a parent that is not in its block")
     if not np.isin(keys["site"], sites).all():
         raise Corruption("a contrib record names a site that is not in its block")
-    texts = _split(_expand(stored, squeezed, plain_bytes), text_bytes) if with_texts else []
+    texts = _split(_expand(stored, squeezed, plain_bytes), text_bytes, only) if with_texts else []
     return Block(
         **keys,
         section=section,
@@ -142,8 +145,11 @@ def _expand(stored: memoryview, squeezed: int, plain_bytes: int) -> memoryview:
     return memoryview(text)
 
 
-def _split(text: memoryview, lengths: Array) -> list[bytes]:
-    whole, cuts = bytes(text), [0, *np.cumsum(lengths, dtype=np.int64).tolist()]
+def _split(text: memoryview, lengths: Array, only: I64 | None = None) -> list[bytes]:
+    whole, ends = bytes(text), np.cumsum(lengths, dtype=np.int64)
     if not whole.isascii():
         raise Corruption("a name or text of a contrib block is not ASCII")
-    return [whole[a:b] for a, b in pairwise(cuts)]
+    if only is None:
+        return [whole[a:b] for a, b in pairwise([0, *ends.tolist()])]
+    begins = ends - lengths
+    return [whole[a:b] for a, b in zip(begins[only].tolist(), ends[only].tolist(), strict=True)]

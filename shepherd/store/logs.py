@@ -81,6 +81,30 @@ def read_frames(path: Path, length: int | None = None) -> Iterator[Frame]:
                 raise Corruption(f"{path} at {end}: no whole frame begins here")
 
 
+def frame_places(path: Path) -> list[tuple[int, int, int]]:
+    """Where each frame of a sealed log begins and ends, and its records, by the headers alone; `frame_at` checks the rest."""
+    places, end = [], 0
+    with _opened(path) as fd:
+        size = os.fstat(fd).st_size
+        while end < size:
+            head = fsio.read_at(path, fd, frame.HEADER.size, end)
+            if len(head) < frame.HEADER.size or not head.startswith(frame.MAGIC):
+                raise Corruption(f"{path} at {end}: no whole frame begins here")
+            _magic, length, _kind, _zero, count, _check = frame.HEADER.unpack(head)
+            places.append((end, end + frame.HEADER.size + length, count))
+            end = places[-1][1]
+    return places
+
+
+def frame_at(path: Path, start: int, end: int) -> Frame:
+    """One frame of a sealed log, whose place is known."""
+    with _opened(path) as fd:
+        found = frame.read_frame(fsio.read_at(path, fd, end - start, start), 0)
+    if found is None:
+        raise Corruption(f"{path} at {start}: no whole frame begins here")
+    return replace(found, offset=start, end=end)
+
+
 def _window(path: Path, fd: int, start: int, size: int) -> bytes:
     """Bytes from `start` on, with the whole of the frame that begins there."""
     data = fsio.read_at(path, fd, min(READ_BYTES, size - start), start)

@@ -127,7 +127,16 @@ class _NoSegments(SegmentWriter):
 
     def append(self, data: Bytes) -> int:
         if self._length + len(data) > self._limit or self._length == 0:
-            self.next, self._length = self.next + 1, 0
+            self._roll()
         oid = bucket_oid(self.next - 1, self._length)
         self._length += len(data)
         return oid
+
+    def _roll(self) -> None:
+        self.next, self._length = self.next + 1, 0
+
+    def _end(self) -> int:
+        return self._length
+
+    def _hold(self, data: memoryview) -> None:
+        self._length += len(data)
