@@ -6,6 +6,9 @@ hop and each failed try was a contact too. Averages are integers, so that they a
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+
 import numpy as np
 
 from shepherd import config
@@ -24,28 +27,28 @@ from shepherd.formats.tables import (
     Result,
     empty,
 )
-from shepherd.phases.cork import end_s, newest
-from shepherd.phases.keys import distinct, find_sites, with_flag
+from shepherd.phases.cork import end_s
+from shepherd.phases.keys import distinct, find_sites, pick, with_flag
 from shepherd.phases.quota import site_delay_ms, unresolved
 
 MAX_U32 = 0xFFFFFFFF
 
 
-def apply_sites(sites: Columns, journal: Records, politeness: config.Politeness) -> dict[str, Array]:
-    """The columns of sites that a whole journal changes."""
-    columns = {
-        name: sites[name].copy()
-        for name in (
-            *("qkey", "robots_oid", "avg_ms", "qkey_checked", "qkey_next", "robots_checked", "robots_next"),
-            *("robots_since", "robots_status", "crawl_delay_ms", "moves"),
-        )
-    }
-    settled = newest(journal)
-    _addresses(columns, sites, settled[settled["kind"] == Kind.QKEY], politeness)
-    _robots(columns, sites, settled[settled["kind"] == Kind.ROBOTS], politeness)
+SITE_CHANGED = (
+    *("qkey", "robots_oid", "avg_ms", "qkey_checked", "qkey_next", "robots_checked", "robots_next"),
+    *("robots_since", "robots_status", "crawl_delay_ms", "moves"),
+)
+SERVER_CHANGED = ("next_ms", "delay_ms", "avg_ms", "fetches", "errors", "backoff")
+SPEED_CONTACTS, SPEED_MS = 10, 10_000  # a reap of fewer contacts, or a shorter one, says nothing of what we can do
+
+
+def apply_sites(sites: Columns, journal: Records, settled: Records, politeness: config.Politeness) -> dict[str, Array]:
+    """The columns of these sites that a whole journal changes; `settled` is `newest` of it. It may speak of other sites too."""
+    columns = {name: sites[name].copy() for name in SITE_CHANGED}
+    _addresses(columns, sites, pick(settled, settled["kind"] == Kind.QKEY), politeness)
+    _robots(columns, sites, pick(settled, settled["kind"] == Kind.ROBOTS), politeness)
     row = find_sites(sites["site"], _u64(journal["site"]))
-    known = row >= 0
-    contact = known & contacts(journal) & (journal["kind"] != Kind.QKEY)
+    contact = (row >= 0) & contacts(journal) & (journal["kind"] != Kind.QKEY)
     columns["avg_ms"] = _average(sites["avg_ms"], row[contact], journal["download_ms"][contact])
     moved = (settled["kind"] == Kind.PAGE) & (settled["oid"] != NO_OID) & (settled["answered"] != settled["site"])
     from_ = find_sites(sites["site"], _u64(settled["site"][moved]))
@@ -55,7 +58,8 @@ def apply_sites(sites: Columns, journal: Records, politeness: config.Politeness)
 
 def _addresses(columns: dict[str, Array], sites: Columns, records: Records, politeness: config.Politeness) -> None:
     row = find_sites(sites["site"], _u64(records["site"]))
-    records, row = records[row >= 0], row[row >= 0]
+    fresh = (row >= 0) & (end_s(records) >= sites["qkey_checked"][row]) if len(sites["site"]) else row >= 0
+    records, row = pick(records, fresh), row[fresh]
     resolved = records["result"] == Result.RESOLVED
     nowhere = np.uint64(QKEY_NONE << 56) | records["site"] & np.uint64(0xFFFFFF)
     default_s = np.where(resolved, politeness.qkey_ttl_s, politeness.qkey_retry_s)
@@ -66,12 +70,12 @@ def _addresses(columns: dict[str, Array], sites: Columns, records: Records, poli
 
 def _robots(columns: dict[str, Array], sites: Columns, records: Records, politeness: config.Politeness) -> None:
     row = find_sites(sites["site"], _u64(records["site"]))
-    records, row = records[row >= 0], row[row >= 0]
+    records, row = pick(records, row >= 0), row[row >= 0]
+    checked, end = sites["robots_checked"][row], end_s(records)
+    fresh = (end > checked) | ((end == checked) & _answered(records))
+    records, row = pick(records, fresh), row[fresh]
     result, status = records["result"], records["status"]
-    stored, same = result == Result.STORED, result == Result.UNCHANGED
-    refused = (result == Result.HARD) & (status >= 400) & (status < 500) & (status != 429)
-    absent = refused | (result == Result.REDIRECT)
-    answered = stored | same | absent
+    stored, absent, answered = result == Result.STORED, _absent(records), _answered(records)
     wait_s = np.where(answered, politeness.robots_ttl_s, politeness.robots_retry_s)
     columns["robots_next"][row] = _later(records, wait_s)
     since = columns["robots_since"][row]
@@ -83,31 +87,103 @@ def _robots(columns: dict[str, Array], sites: Columns, records: Records, politen
     columns["crawl_delay_ms"][row[answered]] = np.where(absent, 0, records["crawl_delay_ms"])[answered]
 
 
-def apply_servers(servers: Columns, sites: Columns, journal: Records, politeness: config.Politeness) -> dict[str, Array]:
-    """The new servers table: a row for every address; `sites` is as `apply_sites` left it."""
-    contact = journal[contacts(journal)]
-    contact = contact[~unresolved(_u64(contact["qkey"])) & (contact["kind"] != Kind.QKEY)]
-    resolved = ~unresolved(sites["qkey"])
-    qkeys = distinct(np.concatenate([servers["qkey"], sites["qkey"][resolved], _u64(contact["qkey"])]))
-    columns = empty(SERVERS, len(qkeys))
+def _absent(records: Records) -> Bools:
+    """Robots files that are not there: everything is allowed."""
+    result, status = records["result"], records["status"]
+    refused = (result == Result.HARD) & (status >= 400) & (status < 500) & (status != 429)
+    return np.asarray(refused | (result == Result.REDIRECT))
+
+
+def _answered(records: Records) -> Bools:
+    return np.asarray(np.isin(records["result"], (Result.STORED, Result.UNCHANGED)) | _absent(records))
+
+
+@dataclass(frozen=True)
+class Claims:
+    """What delay the sites of some servers want, in no order: each queue key once for the default, and again for what differs."""
+
+    qkey: U64
+    delay_ms: I64
+
+
+def claims(sites: Columns, politeness: config.Politeness) -> Claims:
+    """The claims of some sites; slices of a table add up. Most want the default, so few lines are left of many."""
+    resolved = np.flatnonzero(~unresolved(sites["qkey"]))
+    qkey, delay_ms = sites["qkey"][resolved], site_delay_ms(sites, politeness)[resolved]
+    default_ms = round(politeness.delay_s * 1000)
+    odd = delay_ms != default_ms
+    plain = distinct(qkey[~odd])
+    delays = np.concatenate([np.full(len(plain), default_ms, np.int64), delay_ms[odd]])
+    return Claims(np.concatenate([plain, qkey[odd]]), delays)
+
+
+def join_claims(parts: Sequence[Claims], politeness: config.Politeness) -> Claims:
+    """The claims of several slices, those of the default again once for each queue key."""
+    qkey = np.concatenate([np.zeros(0, np.uint64), *(part.qkey for part in parts)])
+    delay_ms = np.concatenate([np.zeros(0, np.int64), *(part.delay_ms for part in parts)])
+    odd = delay_ms != round(politeness.delay_s * 1000)
+    plain = distinct(qkey[~odd])
+    return Claims(np.concatenate([plain, qkey[odd]]), np.concatenate([delay_ms[~odd][: len(plain)], delay_ms[odd]]))
+
+
+def server_contacts(journal: Records) -> Records:
+    """The records of contacts with a server whose address is known."""
+    contact = contacts(journal) & (journal["kind"] != Kind.QKEY) & ~unresolved(_u64(journal["qkey"]))
+    return pick(journal, contact)
+
+
+def new_servers(qkey: U64, politeness: config.Politeness) -> dict[str, Array]:
+    columns = empty(SERVERS, len(qkey))
+    columns["qkey"] = qkey
     columns["slots"][:] = 1
     columns["delay_ms"][:] = round(politeness.delay_s * 1000)
-    old = find_sites(qkeys, servers["qkey"])
+    return columns
+
+
+def delays(qkey: U64, old_ms: Array, claimed: Claims) -> Array:
+    """The delay of each server: the longest that one of its sites wants; as it was where it has none. Others may claim, too."""
+    row = find_sites(qkey, claimed.qkey)
+    known = row >= 0
+    return _delays(old_ms, row[known], claimed.delay_ms[known])
+
+
+def apply_contacts(servers: Columns, contact: Records, politeness: config.Politeness) -> dict[str, Array]:
+    """The columns that contacts change; every contact's server is here, with the delay that it has from now on."""
+    row = find_sites(servers["qkey"], _u64(contact["qkey"]))
+    failed = np.isin(contact["result"], (Result.SOFT, Result.HARD, Result.SITE, Result.CONNECTION))
+    columns = {
+        "fetches": _add(servers["fetches"], row),
+        "errors": _add(servers["errors"], row[failed]),
+        "avg_ms": _average(servers["avg_ms"], row, contact["download_ms"]),
+        "backoff": _back_off(servers["backoff"], row, _slow_down(contact), politeness.max_backoff),
+    }
+    columns["next_ms"] = _next_contact({**servers, **columns}, row, contact)
+    return columns
+
+
+def apply_servers(servers: Columns, sites: Columns, journal: Records, politeness: config.Politeness) -> dict[str, Array]:
+    """The new servers table, where all fits in memory: a row for every address; `sites` is as `apply_sites` left it."""
+    contact, claimed = server_contacts(journal), claims(sites, politeness)
+    qkey = distinct(np.concatenate([servers["qkey"], claimed.qkey, _u64(contact["qkey"])]))
+    columns = new_servers(qkey, politeness)
+    old = find_sites(qkey, servers["qkey"])
     for name in SERVERS:
         columns[name][old] = servers[name]
-    columns["qkey"] = qkeys
-    columns["delay_ms"] = _delays(
-        columns["delay_ms"], find_sites(qkeys, sites["qkey"][resolved]), site_delay_ms(sites, politeness)[resolved]
-    )
+    columns["delay_ms"] = delays(qkey, columns["delay_ms"], claimed)
+    return columns | apply_contacts(columns, contact, politeness)
 
-    row = find_sites(qkeys, _u64(contact["qkey"]))
-    failed = np.isin(contact["result"], (Result.SOFT, Result.HARD, Result.SITE, Result.CONNECTION))
-    columns["fetches"] = _add(columns["fetches"], row)
-    columns["errors"] = _add(columns["errors"], row[failed])
-    columns["avg_ms"] = _average(columns["avg_ms"], row, contact["download_ms"])
-    columns["backoff"] = _back_off(columns["backoff"], row, _slow_down(contact), politeness.max_backoff)
-    columns["next_ms"] = _next_contact(columns, row, contact)
-    return columns
+
+def speed(old: int, journal: Records) -> int:
+    """Contacts in 1,000 s, a quarter of the way from what earlier reaps managed to what this one did."""
+    contact = contacts(journal) & (journal["kind"] != Kind.QKEY)
+    count = int(np.count_nonzero(contact))
+    if count < SPEED_CONTACTS:
+        return old
+    span_ms = int(journal["end_ms"][contact].max()) - int(journal["start_ms"][contact].min())
+    if span_ms < SPEED_MS:
+        return old
+    new = count * 1_000_000 // span_ms
+    return (3 * old + new) // 4 if old else new
 
 
 def contacts(journal: Records) -> Bools:

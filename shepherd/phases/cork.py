@@ -17,6 +17,7 @@ from shepherd.formats.tables import (
     NO_OID,
     U8,
     U32,
+    U64,
     Array,
     Bools,
     Columns,
@@ -29,7 +30,7 @@ from shepherd.formats.tables import (
     RowType,
     in_bucket,
 )
-from shepherd.phases.keys import find_rows, find_sites, run_ends, run_starts, with_flag
+from shepherd.phases.keys import find_rows, find_sites, pick, run_ends, run_starts, with_flag
 
 MAX_FREQUENCY = 4
 UNMOVABLE = int(Flag.ROBOTS | Flag.EQUIV)  # (norm, path) does not tell these apart, so their site must stay
@@ -42,20 +43,25 @@ CHANGED = (
 
 @dataclass(frozen=True)
 class Corked:
-    """New columns of a partition, and how many records settled a row, by what came of it."""
+    """The rows of a partition that were settled, in order, and what they are now; and how many records did what."""
 
+    rows: I64
     columns: Mapping[str, Array]
+    changed: frozenset[str]  # columns in which a value is another than before
+    site_before: U64
+    counted_before: Bools  # as a gathered document of its site
+    counted: Bools
+    robots: Mapping[str, U64]  # of robots files that came again as they were: site, the oid that came, the oid that stays
     counts: Mapping[str, int]
 
 
 def newest(journal: Records) -> Records:
     """The last record of each (norm, path, site, kind), in that order; journals come end to end, the older one first."""
-    final = journal[~with_flag(journal["flags"], JournalFlag.HOP)]
-    keys = tuple(np.ascontiguousarray(final[name]) for name in ("norm", "path", "site", "kind"))
+    rows = np.flatnonzero(~with_flag(journal["flags"], JournalFlag.HOP))
+    keys = tuple(np.ascontiguousarray(journal[name])[rows] for name in ("norm", "path", "site", "kind"))
     order = np.lexsort(keys[::-1])
     starts = run_starts(*(key[order] for key in keys))
-    last: Records = final[order[run_ends(starts)]]
-    return last
+    return pick(journal, rows[order[run_ends(starts)]])
 
 
 def end_s(records: Records) -> U32:
@@ -66,16 +72,21 @@ def end_s(records: Records) -> U32:
 def apply_index(
     index: Columns, records: Records, sites: Columns, *, state: int, plan: config.Plan, politeness: config.Politeness
 ) -> Corked:
-    """Settle the rows of one partition by those records of `newest` that fall into it; `sites` is as `apply_sites` left it."""
-    records = records[(records["kind"] == Kind.PAGE) | (records["kind"] == Kind.ROBOTS)]
+    """Settle the rows of one partition by those records of `newest` that fall into it.
+
+    `sites` has at least the sites of the records, as `apply_sites` left them.
+    """
+    records = pick(records, (records["kind"] == Kind.PAGE) | (records["kind"] == Kind.ROBOTS))
     key = tuple(np.ascontiguousarray(records[name]) for name in ("norm", "path", "site"))
     row = find_rows(index["norm"], index["path"], index["site"], *key)
     unknown = int(np.count_nonzero(row < 0))
-    records, row = records[row >= 0], row[row >= 0]
+    once = (row >= 0) & run_ends(run_starts(row))
+    records, row = pick(records, once), row[once]
 
     settles = _settles(index, records, row, sites, politeness)
-    records, row = records[settles], row[settles]
-    columns = {name: index[name].copy() for name in CHANGED}
+    records, row = pick(records, settles), row[settles]
+    before = {name: index[name][row] for name in CHANGED}
+    columns = {name: values.copy() for name, values in before.items()}
     result = records["result"]
     failed = np.isin(result, (Result.SOFT, Result.HARD, Result.SITE, Result.CONNECTION))
     for mask, settle in (
@@ -85,13 +96,30 @@ def apply_index(
         (result == Result.DENIED, _denied),
         (failed, _failed),
     ):
-        settle(columns, records[mask], row[mask], plan)
-    columns["checked"][row] = end_s(records)
-    columns["download_ms"][row] = records["download_ms"]
-    columns["flags"][row] &= np.uint16(0xFFFF ^ Flag.REFRESH)
-    columns["touched"][row] = state
-    counts = {Result(value).name.lower(): int(np.count_nonzero(result == value)) for value in np.unique(result)}
-    return Corked(columns, counts | {"unknown": unknown, "unsettled": int(np.count_nonzero(~settles))})
+        settle(columns, pick(records, mask), np.flatnonzero(mask), plan)
+    columns["checked"] = end_s(records)
+    columns["download_ms"] = records["download_ms"].copy()
+    columns["flags"] &= np.uint16(0xFFFF ^ Flag.REFRESH)
+    columns["touched"][:] = state
+    counts = {told.name.lower(): int(np.count_nonzero(result == told)) for told in Result}
+    same_body = (result == Result.STORED) & (columns["oid"] != records["oid"])
+    again = same_body & (records["kind"] == Kind.ROBOTS)
+    counts["same body"] = int(np.count_nonzero(same_body))
+    return Corked(
+        rows=row,
+        columns=columns,
+        changed=frozenset(name for name in CHANGED if not np.array_equal(before[name], columns[name])),
+        site_before=before["site"],
+        counted_before=counts_as_gathered(before),
+        counted=counts_as_gathered(columns),
+        robots={"site": records["site"][again], "came": records["oid"][again], "stays": columns["oid"][again]},
+        counts=counts | {"unknown": unknown, "unsettled": int(np.count_nonzero(~settles))},
+    )
+
+
+def counts_as_gathered(index: Columns) -> Bools:
+    """Rows that the site table counts as gathered documents: robots files are none."""
+    return np.asarray((index["type"] == RowType.GATHERED) & ~with_flag(index["flags"], Flag.ROBOTS))
 
 
 def _settles(index: Columns, records: Records, row: I64, sites: Columns, politeness: config.Politeness) -> Bools:
@@ -101,35 +129,38 @@ def _settles(index: Columns, records: Records, row: I64, sites: Columns, politen
     checked = index["checked"][row]
     settles = (end > checked) | ((end == checked) & lasting)
 
-    silent = ~lasting & (records["reason"] == Reason.ROBOTS_UNREACHABLE) & (records["kind"] == Kind.PAGE)
-    site_row = find_sites(sites["site"], np.ascontiguousarray(records["site"]))
-    since = np.append(sites["robots_since"], np.uint32(0))[site_row].astype(np.int64)
-    given_up = (since > 0) & (end - since >= politeness.robots_give_up_s)
+    unreachable = (records["reason"] == Reason.ROBOTS_UNREACHABLE) & (records["kind"] == Kind.PAGE)
+    silent = np.flatnonzero(settles & ~lasting & unreachable)
+    site_row = find_sites(sites["site"], np.ascontiguousarray(records["site"][silent]))
+    since = np.zeros(len(silent), np.int64)
+    since[site_row >= 0] = sites["robots_since"][site_row[site_row >= 0]]
+    settles[silent] = (since > 0) & (end[silent] - since >= politeness.robots_give_up_s)
 
     contacted = with_flag(records["flags"], JournalFlag.CONTACTED)
     never_begun = (result == Result.SOFT) & (records["reason"] == Reason.DEADLINE) & ~contacted
-    return np.asarray(settles & (~silent | given_up) & ~never_begun)
+    return np.asarray(settles & ~never_begun)
 
 
 def _stored(columns: dict[str, Array], records: Records, row: I64, plan: config.Plan) -> None:
+    """What has the digest of the body that is there already leaves that one in place, and with it when it was fetched."""
     end = end_s(records)
+    had_body = has_body(columns, row)
     differs = columns["digest"][row] != records["digest"]
     again = (columns["digest"][row] != 0) & (columns["gathered"][row] > 0)
     _adapt(columns, row, end, again & differs, again & ~differs & (columns["checked"][row] < end), plan)
     moved = _move(columns, records, row)
+    same_body = had_body & ~differs & ~moved
+    known_reason = np.where(columns["checked"][row] < end, np.uint8(Reason.UNCHANGED), columns["reason"][row])
     columns["changed"][row[differs]] = end[differs]
     columns["type"][row] = RowType.GATHERED
-    columns["reason"][row] = np.where(moved, Reason.MOVED, Reason.GATHERED)
-    columns["gathered"][row] = end
+    columns["reason"][row] = np.where(moved, Reason.MOVED, np.where(same_body, known_reason, Reason.GATHERED))
     columns["retry"][row] = 0
-    for name, field in (
-        ("oid", "oid"),
-        ("digest", "digest"),
-        ("status", "status"),
-        ("section", "section"),
-        ("size", "stored_bytes"),
-    ):
+    for name, field in (("digest", "digest"), ("status", "status"), ("section", "section")):
         columns[name][row] = records[field]
+    other = ~same_body
+    columns["gathered"][row[other]] = end[other]
+    columns["oid"][row[other]] = records["oid"][other]
+    columns["size"][row[other]] = records["stored_bytes"][other]
     flags = columns["flags"][row] & np.uint16(0xFFFF ^ (OF_A_BODY | Flag.REDIRECT))
     for told, flag in (
         (JournalFlag.TRUNCATED, Flag.TRUNCATED),

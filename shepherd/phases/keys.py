@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from shepherd.formats.tables import I64, U64, Array, Bools, Columns, Flag, RowType
+from shepherd.formats.tables import I64, U64, Array, Bools, Columns, Flag, Records, RowType
 
 NOT_FOUND = -1
 
@@ -93,6 +93,12 @@ def distinct(keys: U64) -> U64:
     """The different values, sorted."""
     ordered = np.sort(keys)
     return ordered[run_starts(ordered)]
+
+
+def pick(records: Records, rows: I64 | Bools) -> Records:
+    """Some rows of a structured array, taken as plain numbers: that is many times quicker. Its width is a multiple of 8."""
+    plain = np.ascontiguousarray(records).view(np.uint64).reshape(len(records), records.dtype.itemsize // 8)
+    return plain[rows].reshape(-1).view(records.dtype)
 
 
 def with_flag(flags: Array, wanted: int) -> Bools:

@@ -111,11 +111,8 @@ class State:
 
     def site_names(self, start: int, stop: int) -> list[bytes]:
         """The names of a range of rows."""
-        ends = self.sites["name"][start:stop]
-        if not len(ends):
-            return []
+        text, ends = self.names_text(start, stop), self.sites["name"][start:stop]
         first = self.sites["name"].at(start - 1) if start else 0
-        text = self._names.bytes(first, int(ends[-1]))
         cuts = [0, *(ends - np.uint64(first)).astype(np.int64).tolist()]
         return [text[a:b] for a, b in pairwise(cuts)]
 

@@ -89,6 +89,7 @@ def site_rows(draw: st.DrawFn, now_s: int = 100_000) -> list[Row]:
                 "norm": norm,
                 "qkey": qkey,
                 "robots_oid": NO_OID,
+                "qkey_checked": draw(times),
                 "qkey_next": draw(times),
                 "robots_checked": draw(times),
                 "robots_next": draw(times),

@@ -129,8 +129,12 @@ def settle(row: Row, record: Row, end: int) -> None:
             row["site"] = record["answered"]
         if differs:
             row["changed"] = end
-        row.update(type=RowType.GATHERED, reason=Reason.MOVED if moved else Reason.GATHERED, gathered=end, retry=0)
-        row.update(oid=record["oid"], digest=record["digest"], status=record["status"], section=2, size=record["stored_bytes"])
+        if row["digest"] and row["gathered"] and not differs and not moved:  # its body is there already
+            row["reason"] = Reason.UNCHANGED if row["checked"] < end else row["reason"]
+        else:
+            row.update(reason=Reason.MOVED if moved else Reason.GATHERED, gathered=end)
+            row.update(oid=record["oid"], size=record["stored_bytes"])
+        row.update(type=RowType.GATHERED, retry=0, digest=record["digest"], status=record["status"], section=2)
         row["flags"] &= ~(of_a_body | Flag.REDIRECT)
         for told in ("TRUNCATED", "NOINDEX", "ELSEWHERE"):
             if record["flags"] & JournalFlag[told]:
@@ -171,7 +175,11 @@ def adapt(row: Row, end: int, differs: bool) -> None:
 def run(index: list[Row], journal: Records, sites: list[Row]) -> list[Row]:
     part = columns(INDEX, index)
     corked = cork.apply_index(part, cork.newest(journal), columns(SITES, sites), state=STATE, plan=PLAN, politeness=POLITENESS)
-    return rows_of(part | dict(corked.columns))
+    new = {name: column.copy() for name, column in part.items()}
+    for name, values in corked.columns.items():
+        new[name][corked.rows] = values
+        assert name in corked.changed or np.array_equal(new[name], part[name])
+    return rows_of(new)
 
 
 @given(CASES, site_rows())
@@ -214,6 +222,8 @@ def naive_sites(sites: list[Row], records: list[Row]) -> list[Row]:
     for record in naive_newest(records):
         row, end = rows[record["site"]], record["end_ms"] // 1000
         if record["kind"] == Kind.QKEY:
+            if end < row["qkey_checked"]:
+                continue
             resolved = record["result"] == Result.RESOLVED
             wait = record["valid_s"] or (POLITENESS.qkey_ttl_s if resolved else POLITENESS.qkey_retry_s)
             row.update(qkey=record["qkey"] if resolved else 0x7F << 56 | record["site"] & 0xFFFFFF)
@@ -222,6 +232,8 @@ def naive_sites(sites: list[Row], records: list[Row]) -> list[Row]:
             stored, same = record["result"] == Result.STORED, record["result"] == Result.UNCHANGED
             refused = record["result"] == Result.HARD and 400 <= record["status"] < 500 and record["status"] != 429
             absent = refused or record["result"] == Result.REDIRECT
+            if end < row["robots_checked"] or (end == row["robots_checked"] and not (stored or same or absent)):
+                continue
             if not (stored or same or absent):
                 row.update(robots_next=end + POLITENESS.robots_retry_s, robots_since=row["robots_since"] or end, robots_status=0)
                 continue
@@ -276,7 +288,7 @@ def test_sites_and_servers_are_what_a_dictionary_does(case: Case, sites: list[Ro
     _, records = case
     journal, site_columns, server_columns = journal_of(records), columns(SITES, sites), columns(SERVERS, servers)
     copies = [{name: column.copy() for name, column in table.items()} for table in (site_columns, server_columns)]
-    updated = site_columns | contacts.apply_sites(site_columns, journal, POLITENESS)
+    updated = site_columns | contacts.apply_sites(site_columns, journal, cork.newest(journal), POLITENESS)
     assert rows_of(updated) == naive_sites(sites, records)
     found = contacts.apply_servers(server_columns, updated, journal, POLITENESS)
     assert rows_of(found) == naive_servers(servers, rows_of(updated), records)

@@ -1,0 +1,154 @@
+"""The harvests that a cork takes in: those of N.reap and those that others left in the inbox.
+
+A harvest of ours that is damaged stops the cork: shep-recover knows what to do. A harvest from elsewhere that is damaged, or made
+for another database, is refused and told, and waits where it is: it must not hold up a cycle.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from shepherd.errors import Corruption, RecoveryNeeded
+from shepherd.formats import tables
+from shepherd.formats.frame import FrameKind
+from shepherd.formats.tables import JOURNAL, Array, Kind, Records, in_bucket
+from shepherd.store import harvest, logs, names
+from shepherd.store.inbox import Item
+from shepherd.store.objects import Objects
+from shepherd.store.state import Builder
+from shepherd.urls import Footprints, parse
+
+
+@dataclass(frozen=True)
+class Taken:
+    """One harvest, and the number that its first segment gets."""
+
+    path: Path
+    found: harvest.Found
+    item: str  # its name in the inbox, or nothing
+    first_segment: int = 0
+
+    @property
+    def segments(self) -> int:
+        return len(self.found.checkpoint.segments)
+
+    @property
+    def order(self) -> tuple[int, str]:
+        """Between harvests, the one that ended later is newer; then its name decides."""
+        return self.found.checkpoint.time_ms, self.item or self.path.name
+
+
+def own(paths: Sequence[Path]) -> list[Taken]:
+    """The harvests of a .reap."""
+    return [_inspected(path, "") for path in paths]
+
+
+def foreign(items: Sequence[Item], prints: Footprints) -> tuple[list[Taken], dict[str, str]]:
+    """Those of the inbox that can be taken, and why the others cannot."""
+    taken, refused = [], {}
+    for item in items:
+        try:
+            one = _inspected(item.path, item.name)
+            _must_be_ours(item.path, one.found, prints)
+            taken.append(one)
+        except (Corruption, RecoveryNeeded) as error:
+            refused[item.name] = str(error).partition(": ")[2]
+    return taken, refused
+
+
+def _inspected(path: Path, item: str) -> Taken:
+    found = harvest.inspect(path)
+    harvest.verify(path)  # from here on its bytes are ours: what is damaged must not get a checksum that says it is not
+    if not found.ended:
+        raise RecoveryNeeded(f"{path}: this reap was interrupted; run shep-reap, which goes on with it")
+    harvest.confirm_end(path)
+    return Taken(path, found, item)
+
+
+def _must_be_ours(path: Path, found: harvest.Found, prints: Footprints) -> None:
+    """A harvest made for another database has footprints that mean nothing here; one bucket tells."""
+    if not found.checkpoint.segments:
+        return
+    objects = Objects(path, names.local_segment)
+    try:
+        for oid, header in objects.scan(1, found.checkpoint.segments[0].length):
+            _norm, half, site = prints.of(parse(objects.head(oid).url))
+            if (site, half) != (header.site, header.path):
+                raise Corruption(f"{path}: it was made for another database: its footprints have another key")
+            return
+    finally:
+        objects.close()
+
+
+def numbered(taken: Sequence[Taken], first: int) -> list[Taken]:
+    """Oldest end first, their segments numbered on from `first`."""
+    ordered = []
+    for one in sorted(taken, key=lambda one: one.order):
+        ordered.append(Taken(one.path, one.found, one.item, first))
+        first += one.segments
+    return ordered
+
+
+@dataclass(frozen=True)
+class Journal:
+    """All journals end to end, their oids made global; and which records are of our own reap."""
+
+    records: Records
+    own: Array
+
+
+def journal(taken: Sequence[Taken]) -> Journal:
+    frames: list[Records] = [np.zeros(0, JOURNAL)]
+    counts = []
+    for one in taken:
+        parts = list(logs.records(one.path / names.JOURNAL, FrameKind.JOURNAL, JOURNAL))
+        counts.append(sum(map(len, parts)))
+        frames += parts
+    records, end = np.concatenate(frames), 0
+    for one, count in zip(taken, counts, strict=True):
+        part = records[end : end + count]
+        end += count
+        stored = in_bucket(part["oid"])
+        segment = part["oid"][stored] >> np.uint64(32)
+        if len(segment) and not 1 <= int(segment.min()) <= int(segment.max()) <= one.segments:
+            raise Corruption(f"{one.path / names.JOURNAL}: a record points into a segment that is not there")
+        part["oid"][stored] += np.uint64(one.first_segment - 1 << 32)
+    return Journal(records, np.repeat([not one.item for one in taken], counts))
+
+
+def adopt(builder: Builder, taken: Sequence[Taken], records: Records) -> None:
+    """Segments, contributions and the journal become files of the state."""
+    number, segments = builder.control.contribs, builder.control.segments
+    builder.write_records(names.journal(number), FrameKind.JOURNAL, records)
+    for one in taken:
+        for local in range(1, one.segments + 1):
+            target = names.segment(one.first_segment + local - 1)
+            builder.adopt(f"{names.OBJECTS}/{target}", one.path / names.local_segment(local))
+        segments += one.segments
+        if one.found.checkpoint.contrib.length:
+            builder.adopt(names.contrib(number), one.path / names.CONTRIB)
+        number += 1
+    resumed = records["end_ms"][records["kind"] == Kind.RESUMED]
+    unsure = max([builder.control.unsure, *resumed.tolist()])
+    items = (one.item for one in taken if one.item)
+    builder.change(segments=segments, contribs=number, unsure=unsure, applied=(*builder.control.applied, *items))
+
+
+def urls_of(taken: Sequence[Taken]) -> tuple[Callable[[int], str], ExitStack]:
+    """How to read the URL in a bucket by its global oid; and what closes the segments again."""
+    stack = ExitStack()
+    opened = {one.path: Objects(one.path, names.local_segment) for one in taken}
+    for objects in opened.values():
+        stack.callback(objects.close)
+
+    def url(oid: int) -> str:
+        segment, offset = tables.split_oid(oid)
+        one = next(t for t in taken if t.first_segment <= segment < t.first_segment + t.segments)
+        return opened[one.path].head(tables.bucket_oid(segment - one.first_segment + 1, offset)).url
+
+    return url, stack
