@@ -1,0 +1,281 @@
+"""Cork as a whole: which harvests it takes, what becomes of buckets, sites and servers, and its laws."""
+
+from __future__ import annotations
+
+import random
+import shutil
+from pathlib import Path
+
+import pytest
+
+from shepherd.errors import Corruption, NothingToDo, UsageError
+from shepherd.formats.tables import Reason, Result, RowType
+from shepherd.store import check, inbox, names
+from shepherd.store.database import Database
+from shepherd.store.harvest import Harvest
+from shepherd.store.rehearse import Rehearsal
+from shepherd.store.state import State
+from tests.unit import harvested
+from tests.unit.harvested import NOW, Page, begin, files, harvest, reap, rows, run
+
+A, ONE, B = "http://a.example/", "http://a.example/one", "http://b.example/two"
+ITEM = "1790000000000-elsewhere-7-{}"
+
+
+@pytest.fixture
+def db(tmp_path: Path) -> Path:
+    return begin(tmp_path / "db", (A, ONE, B))
+
+
+def drop(db: Path, number: int, source: Path) -> Path:
+    return Database(db).inbox.drop_harvest(ITEM.format(number), source)
+
+
+def sound(db: Path) -> bool:
+    return [fault for fault in check.walk(Database(db)) if not fault.note] == []
+
+
+def bodies(state: State) -> dict[str, bytes]:
+    return {document.url: document.body() for document in state.documents()}
+
+
+# --- what a record does to a row ----------------------------------------------------------------------------------
+
+
+def test_equal_digest_keeps_the_bucket_that_is_there(db: Path) -> None:
+    reap(db, ("reap", [Page(ONE, "same"), Page(A, "old")], {}))
+    before = rows(run(db, "cork"), "oid", "size", "gathered", "changed")
+    later = NOW + 40 * 86_400
+    reap(db, ("reap", [Page(ONE, "same", at=later), Page(A, "new", at=later)], {}), end=later, now=later - 9)
+    state = run(db, "cork", now=later)
+    after = rows(state, "oid", "size", "gathered", "changed")
+    assert after[ONE] == before[ONE]
+    assert after[A] != before[A]
+    assert rows(state, "checked", "reason", "type")[ONE] == (later, Reason.UNCHANGED, RowType.GATHERED)
+    assert state.report()["settled"]["same body"] == 1
+    assert bodies(state) == {ONE: b"same", A: b"new"}
+    assert sound(db)
+
+
+def test_robots_file_that_came_again_is_the_one_bucket_of_row_and_site(db: Path) -> None:
+    robots = "http://a.example/robots.txt"
+    reap(db, ("reap", [Page(robots, "User-agent: *")], {}))
+    first = rows(run(db, "cork"), "oid")[robots][0]
+    later = NOW + 40 * 86_400
+    reap(db, ("reap", [Page(robots, "User-agent: *", at=later)], {}), end=later, now=later - 9)
+    state = run(db, "cork", now=later)
+    sites = dict(
+        zip(state.site_names(0, state.sites.rows), state.sites["robots_oid"][0 : state.sites.rows].tolist(), strict=True)
+    )
+    assert rows(state, "oid")[robots][0] == first == sites[b"http://a.example"]
+    assert state.sites["robots_checked"][0 : state.sites.rows].max() == later
+
+
+def test_page_that_moved_to_a_site_that_nobody_knew_brings_it_in(db: Path) -> None:
+    moved = [Page(ONE, "1", answered="https://www.a.example/one"), Page(B, "2", answered="https://b.example/two")]
+    reap(db, ("reap", moved, {"http://a.example/y": 4}))
+    state = run(db, "cork", partition_rows=1)
+    known = state.site_names(0, state.sites.rows)
+    assert {b"http://a.example", b"https://www.a.example", b"https://b.example"} <= set(known)
+    counts = {name: state.sites["documents"].at(row) for row, name in enumerate(known)}
+    assert counts == {b"http://a.example": 2, b"http://b.example": 1, b"https://www.a.example": 1, b"https://b.example": 1}
+    assert sound(db)
+    run(db, "merge", "select", "record")
+    assert sound(db)
+
+
+# --- which harvests -----------------------------------------------------------------------------------------------
+
+
+def test_harvests_of_the_inbox_are_taken_with_those_of_the_reap(db: Path, tmp_path: Path) -> None:
+    drop(
+        db,
+        1,
+        harvest(tmp_path / "theirs", [Page(B, "theirs", at=NOW + 2), Page(ONE, "theirs", at=NOW + 2)], {"http://c.example/": 9}),
+    )
+    reap(db, ("reap", [Page(A, "ours"), Page(ONE, "ours", at=NOW + 3)], {}), end=NOW + 10)
+    state = run(db, "cork")
+    assert bodies(state) == {A: b"ours", ONE: b"ours", B: b"theirs"}  # what ended later is newer
+    assert state.report()["harvests"] == 2
+    assert state.control.applied == (ITEM.format(1),)
+    assert Database(db).inbox.all_items() == []
+    assert sound(db)
+    assert "http://c.example/" in rows(run(db, "merge", "select", "record"), "oid")
+
+
+def test_between_harvests_the_end_decides_then_the_name_and_within_one_the_position(db: Path, tmp_path: Path) -> None:
+    drop(
+        db,
+        2,
+        harvest(
+            tmp_path / "2", [Page(A, "2", at=NOW + 1), Page(B, "first", at=NOW + 5), Page(B, "last", at=NOW + 4)], end=NOW + 8
+        ),
+    )
+    drop(db, 1, harvest(tmp_path / "1", [Page(A, "1", at=NOW + 3)], end=NOW + 8))
+    drop(db, 3, harvest(tmp_path / "3", [Page(ONE, "older", at=NOW + 3)], end=NOW + 7))
+    drop(db, 4, harvest(tmp_path / "4", [Page(ONE, "newer", at=NOW + 2)], end=NOW + 9))
+    assert bodies(run(db, "cork")) == {A: b"2", ONE: b"newer", B: b"last"}
+
+
+def test_inbox_alone_makes_the_next_closed_state(db: Path, tmp_path: Path) -> None:
+    before = Database(db).furthest()
+    drop(db, 1, harvest(tmp_path / "theirs", [Page(A, "theirs")]))
+    state = run(db, "cork")
+    assert (state.number, state.name.closed, state.control.parent) == (before.number + 1, True, str(before.name))
+    assert bodies(state) == {A: b"theirs"}
+    with pytest.raises(NothingToDo):
+        run(db, "cork")
+    assert sound(db)
+
+
+def test_cork_of_cork_changes_nothing(db: Path, tmp_path: Path) -> None:
+    pages = [Page(A, "a"), Page(ONE, "1", at=NOW + 2), Page(B, result=Result.DENIED)]
+    source = harvest(tmp_path / "theirs", pages)
+    drop(db, 1, source)
+    once = run(db, "cork")
+    drop(db, 2, source)
+    twice = run(db, "cork")
+    for name in set(harvested.tables.INDEX) - {"touched"}:
+        assert once.index[name][0:99].tolist() == twice.index[name][0:99].tolist(), name
+    assert sound(db)
+
+
+def test_reap_without_a_harvest_is_not_closed_because_the_inbox_has_one(db: Path, tmp_path: Path) -> None:
+    drop(db, 1, harvest(tmp_path / "theirs", [Page(A, "theirs")]))
+    run(db, "plan")
+    with pytest.raises(NothingToDo, match="no harvest yet"):
+        run(db, "cork")
+
+
+def test_harvest_that_is_damaged_or_for_another_database_is_refused_and_holds_up_nobody(db: Path, tmp_path: Path) -> None:
+    good = harvest(tmp_path / "good", [Page(A, "good")])
+    damaged = drop(db, 1, good) / "seg.00000001"
+    damaged.write_bytes(damaged.read_bytes().replace(b"good", b"evil"))
+    stranger = Database(db).inbox.directory / f"{ITEM.format(2)}.harvest"
+    shutil.copytree(harvest(tmp_path / "stranger", [Page(A, "x")], key=bytes(16)), stranger)
+    with pytest.raises(Corruption, match="move it away"):
+        run(db, "cork")
+    reap(db, ("reap", [Page(B, "ours")], {}))
+    state = run(db, "cork")
+    assert bodies(state) == {B: b"ours"}
+    refused = state.report()["refused harvests"]
+    assert sorted(refused) == [ITEM.format(1), ITEM.format(2)]
+    assert "another database" in refused[ITEM.format(2)]
+    assert len(Database(db).inbox.items(inbox.HARVEST)) == 2
+    assert any("seg.00000001" in str(fault.path) for fault in check.walk(Database(db)))
+
+
+def test_only_a_harvest_that_has_ended_can_be_dropped(db: Path, tmp_path: Path) -> None:
+    Harvest(tmp_path / "open", 1000).close()
+    with pytest.raises(UsageError, match="ended"):
+        drop(db, 1, tmp_path / "open")
+    assert Database(db).inbox.all_items() == []
+
+
+def test_journal_that_points_beyond_its_segments_is_refused(db: Path, tmp_path: Path) -> None:
+    source = harvest(tmp_path / "theirs", [Page(A, "x" * 600), Page(B, "y" * 600)])
+    assert (source / "seg.00000002").exists()
+    target = Database(db).inbox.directory / f"{ITEM.format(1)}.harvest"
+    shutil.copytree(source, target)
+    other = harvest(tmp_path / "short", [Page(A, "x")])
+    for name in (names.CHECKPOINTS, "seg.00000001", names.CONTRIB):
+        shutil.copy(other / name, target / name)
+    with pytest.raises(Corruption):
+        run(db, "cork")
+
+
+# --- jobs, partitions, rehearsals ---------------------------------------------------------------------------------
+
+
+def twins(db: Path, tmp_path: Path, **how: int) -> dict[str, bytes]:
+    copy = tmp_path / "-".join(f"{key}{value}" for key, value in how.items()) / "db"
+    shutil.copytree(db, copy)
+    shutil.copytree(db.parent / "cf", copy.parent / "cf")
+    return files(run(copy, "cork", **how).path)
+
+
+def test_jobs_and_partitions_do_not_show(db: Path, tmp_path: Path) -> None:
+    pages = [Page(A, "a"), Page(ONE, "1", answered="https://www.a.example/one"), Page(B, result=Result.SOFT, status=503)]
+    reap(db, ("reap", [*pages, Page("http://b.example/robots.txt", "User-agent: *")], {"http://c.example/x": 5}))
+    expected = twins(db, tmp_path, jobs=1)
+    assert twins(db, tmp_path, jobs=3, partition_rows=1) == expected
+    assert twins(db, tmp_path, jobs=1, partition_rows=2) == expected
+
+
+def test_rehearsal_tells_what_cork_would_do_and_leaves_the_harvest_alone(db: Path) -> None:
+    reap(db, ("reap", [Page(A, "a")], {}))
+    before = files(db / "state")
+    database = Database(db)
+    told = harvested.cork.run(Rehearsal(database, database.furthest()), harvested.Config(), NOW, lambda _rows: None)
+    assert files(db / "state") == before
+    assert told.report() == run(db, "cork").report()
+
+
+def test_columns_that_no_record_changes_are_linked(db: Path) -> None:
+    reap(db, ("reap", [Page(A, "a")], {}))
+    parent = Database(db).furthest()
+    before = {name: (parent.path / name).stat().st_ino for name in parent.control.files if "/" in name}
+    state = run(db, "cork")
+    after = {name: (state.path / name).stat().st_ino for name in before}
+    linked = {name for name in before if before[name] == after[name]}
+    assert {"index/site", "index/weight", "sites/names", "sites/documents", "sites/crawl_delay_ms"} <= linked
+    assert {"index/oid", "index/checked", "sites/gathered"}.isdisjoint(linked)
+
+
+# --- the speed of a reap ------------------------------------------------------------------------------------------
+
+
+def test_speed_is_learnt_from_our_own_contacts(db: Path, tmp_path: Path) -> None:
+    drop(db, 1, harvest(tmp_path / "theirs", [Page(B, str(n), at=NOW + n) for n in range(90)]))
+    reap(db, ("reap", [Page(A, str(n), at=NOW + n) for n in range(21)], {}))
+    assert run(db, "cork").control.speed == 21 * 1000 // 20
+    reap(db, ("reap", [Page(A, str(n), at=NOW + 60 + n) for n in range(11)], {}), now=NOW + 40 * 86_400)
+    assert run(db, "cork").control.speed == (3 * 1050 + 1100) // 4
+    reap(db, ("reap", [Page(A, "too few", at=NOW + 90)], {}), now=NOW + 80 * 86_400)
+    assert run(db, "cork").control.speed == 1062
+
+
+# --- merges ---------------------------------------------------------------------------------------------------------
+
+COMPARED = (
+    *("type", "reason", "flags", "status", "digest", "weight", "section", "frequency", "retry", "gathered", "checked"),
+    *("changed", "download_ms"),
+)
+
+
+def any_harvest(rng: random.Random, number: int) -> tuple[list[Page], dict[str, int]]:
+    """Some of the known pages, gathered, moved, gone or failed; and links to some URLs, each with one spelling of its site."""
+    pages = []
+    for url in rng.sample([A, ONE, B], rng.randint(1, 3)):
+        moved = url.replace("http://", "https://www.") if url == ONE and rng.random() < 0.5 else ""
+        failed = rng.random() < 0.3
+        at = NOW + 10 * number + rng.randint(1, 9)
+        pages.append(Page(url, result=Result.SOFT, status=503, at=at) if failed else Page(url, rng.choice("xy"), at, moved))
+    links = [f"http://{host}.example/{path}" for host in "acd" for path in ("", "y", "z")]
+    return pages, {url: rng.randint(1, 60_000) for url in rng.sample(links, 4)}
+
+
+def _comparable(url: str, values: tuple[int, ...]) -> tuple[int, ...]:
+    """A robots file has the best weight of what came with its site; what comes later does not raise it."""
+    at = COMPARED.index("weight")
+    return (*values[:at], *values[at + 1 :]) if url.endswith("/robots.txt") else values
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_three_harvests_merged_once_give_the_same_index_as_merged_after_each(db: Path, tmp_path: Path, seed: int) -> None:
+    rng = random.Random(seed)
+    harvests = [any_harvest(rng, number) for number in range(3)]
+    found = []
+    for each in (False, True):
+        copy = tmp_path / str(each) / "db"
+        shutil.copytree(db, copy)
+        shutil.copytree(db.parent / "cf", copy.parent / "cf")
+        for number, (pages, links) in enumerate(harvests):
+            drop(copy, number, harvest(tmp_path / f"{each}{number}", pages, links, end=NOW + 100 + number))
+            state = run(copy, "cork")
+            if each or number == len(harvests) - 1:
+                state = run(copy, "merge", "select", "record")
+        found.append({url: _comparable(url, values) for url, values in rows(state, *COMPARED).items()})
+        assert sound(copy)
+    assert found[0] == found[1]
+    assert len(found[0]) > 6
