@@ -14,6 +14,7 @@ import numpy as np
 from shepherd import config
 from shepherd.formats.tables import (
     I64,
+    JOURNAL,
     NO_OID,
     QKEY_NONE,
     SERVERS,
@@ -39,6 +40,7 @@ SITE_CHANGED = (
     *("robots_since", "robots_status", "crawl_delay_ms", "moves"),
 )
 SERVER_CHANGED = ("next_ms", "delay_ms", "avg_ms", "fetches", "errors", "backoff")
+CONTACT = np.dtype([(n, JOURNAL[n]) for n in ("qkey", "end_ms", "download_ms", "retry_after_s", "status", "result")])
 SPEED_CONTACTS, SPEED_MS = 10, 10_000  # a reap of fewer contacts, or a shorter one, says nothing of what we can do
 
 
@@ -127,9 +129,12 @@ def join_claims(parts: Sequence[Claims], politeness: config.Politeness) -> Claim
 
 
 def server_contacts(journal: Records) -> Records:
-    """The records of contacts with a server whose address is known."""
-    contact = contacts(journal) & (journal["kind"] != Kind.QKEY) & ~unresolved(_u64(journal["qkey"]))
-    return pick(journal, contact)
+    """Those fields that `apply_contacts` needs of the contacts with a server whose address is known; a journal can be large."""
+    rows = np.flatnonzero(contacts(journal) & (journal["kind"] != Kind.QKEY) & ~unresolved(_u64(journal["qkey"])))
+    found = np.empty(len(rows), CONTACT)
+    for name in CONTACT.names or ():
+        found[name] = journal[name][rows]
+    return found
 
 
 def new_servers(qkey: U64, politeness: config.Politeness) -> dict[str, Array]:

@@ -96,7 +96,12 @@ def distinct(keys: U64) -> U64:
 
 
 def pick(records: Records, rows: I64 | Bools) -> Records:
-    """Some rows of a structured array, taken as plain numbers: that is many times quicker. Its width is a multiple of 8."""
+    """Some rows of a structured array, taken as plain numbers: that is many times quicker. Its width is a multiple of 8.
+
+    All of them are the array itself, which nobody may change.
+    """
+    if rows.dtype == np.bool_ and rows.all():
+        return records
     plain = np.ascontiguousarray(records).view(np.uint64).reshape(len(records), records.dtype.itemsize // 8)
     return plain[rows].reshape(-1).view(records.dtype)
 

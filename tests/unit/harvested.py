@@ -23,7 +23,7 @@ from tests.crash import small
 
 NOW = small.NOW
 PRINTS = Footprints(small.KEY)
-__all__ = ["Config", "cork", "tables"]
+__all__ = ["Config", "Store", "cork", "parse", "tables"]
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,77 @@
+"""What makes many buckets at once against what makes one."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from shepherd.formats import bucket
+from shepherd.formats.tables import RowType
+from shepherd.formats.thin import pack_thin
+from shepherd.phases import sitecounts
+from shepherd.store import names
+from shepherd.store.objects import SegmentWriter
+from shepherd.store.rehearse import _NoSegments
+
+U64S = st.integers(0, (1 << 64) - 1)
+ASCII = st.text(st.characters(codec="ascii"), max_size=40).map(str.encode)
+ROWS = st.lists(st.tuples(U64S, U64S, ASCII, ASCII), max_size=8)
+
+
+@given(ROWS, st.integers(0, 1 << 40), st.integers(1, 1 << 31))
+def test_thin_buckets_are_those_of_the_one_by_one_packer(
+    rows: list[tuple[int, int, bytes, bytes]], time_ms: int, state: int
+) -> None:
+    site, path = (np.array([row[n] for row in rows], np.uint64) for n in (0, 1))
+    made = pack_thin(site, path, time_ms, state, [row[2] for row in rows], [row[3] for row in rows])
+    assert made == [bucket.thin(s, p, time_ms, state, (name + text).decode()) for s, p, name, text in rows]
+
+
+@given(st.lists(st.lists(st.binary(min_size=1, max_size=9), max_size=9), max_size=4), st.integers(1, 30))
+def test_appending_many_buckets_places_them_as_one_by_one(batches: list[list[bytes]], limit: int) -> None:
+    with tempfile.TemporaryDirectory() as where:
+        places = []
+        for name in ("one", "many"):
+            (Path(where) / name).mkdir()
+            writer = SegmentWriter(Path(where) / name, names.segment, 3, limit)
+            oids: list[int] = []
+            for batch in batches:
+                if name == "one":
+                    oids += [writer.append(data) for data in batch]
+                else:
+                    lengths = np.array([len(data) for data in batch], np.int64)
+                    oids += writer.append_all(b"".join(batch), lengths).tolist()
+            writer.flush()
+            writer.close()
+            places.append((oids, writer.next, {p.name: p.read_bytes() for p in (Path(where) / name).iterdir()}))
+        assert places[0] == places[1]
+        told = _NoSegments(3, limit)
+        rehearsed: list[int] = []
+        for batch in batches:
+            rehearsed += told.append_all(b"".join(batch), np.array([len(data) for data in batch], np.int64)).tolist()
+        assert (rehearsed, told.next) == places[0][:2]
+
+
+SITES = st.lists(st.tuples(st.integers(0, 5), st.sampled_from(list(RowType))), max_size=30)
+
+
+@given(SITES)
+def test_rows_are_counted_by_site(rows: list[tuple[int, RowType]]) -> None:
+    site = np.array([one for one, _type in rows], np.uint64)
+    counted = np.array([type_ == RowType.GATHERED for _one, type_ in rows], np.bool_)
+    found, count = sitecounts.count_rows(site, counted)
+    gathered = [one for one, type_ in rows if type_ == RowType.GATHERED]
+    assert dict(zip(found.tolist(), count.tolist(), strict=True)) == {one: gathered.count(one) for one in gathered}
+    assert found.tolist() == sorted(found.tolist())
+
+
+@given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5)), max_size=20), st.sets(st.integers(0, 5)))
+def test_counts_change_by_what_comes_and_goes(moves: list[tuple[int, int]], known: set[int]) -> None:
+    before, after = (np.array([move[n] for move in moves], np.uint64) for n in (0, 1))
+    gained = sitecounts.changed(np.array(sorted(known), np.uint64), before, after)
+    expected = [sum(to == site for _, to in moves) - sum(of == site for of, _ in moves) for site in sorted(known)]
+    assert gained.tolist() == expected
