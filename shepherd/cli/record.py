@@ -10,7 +10,8 @@ from shepherd.cli import common, phase
 @click.command()
 @phase.batch
 def command(how: phase.How) -> None:
-    """Write a thin bucket for each new URL that shep-select has kept, and close the state: readers can use it at once.
+    """Write a thin bucket for each new URL that shep-select has kept and a tombstone for what was deleted, forget failed lookups
+    that are too old, and close the state: readers can use it at once.
     Exit status 4 if nothing has been selected.
     """
     from shepherd.batch import record

@@ -20,6 +20,7 @@ from typing import TypeAlias
 from shepherd.errors import ShepherdError
 from shepherd.store import check, harvest, names, recover
 from shepherd.store.database import Database
+from shepherd.store.inbox import KINDS
 from shepherd.store.state import State
 from tests.crash.record import Recorder, recording
 
@@ -60,7 +61,7 @@ def observe(path: Path, to_checkpoint: bool = False) -> Facts:
         {state.name: _state_digest(state) for state in states},
         {name: files for name, files in harvests.items() if files},
         {p.name: _digest(p) for p in sorted((path / names.LEASES).glob("*.lease"))},
-        {p.name: _digest(p) for p in sorted((path / names.INBOX).glob("*.req"))},
+        {p.name: _item(p) for p in sorted((path / names.INBOX).glob("[0-9]*"))},
     )
     return replace(facts, items={name: one for name, one in facts.items.items() if name not in _taken(path, facts.furthest)})
 
@@ -79,9 +80,15 @@ def _harvest(path: Path, to_checkpoint: bool) -> Digests:
 def _taken(path: Path, furthest: str) -> set[str]:
     """The files of the items that the furthest directory says it has taken."""
     try:
-        return {f"{name}.req" for name in State(path / names.STATES / furthest).control.applied}
+        applied = State(path / names.STATES / furthest).control.applied
+        return {f"{name}.{kind}" for name in applied for kind in KINDS}
     except (ShepherdError, OSError):
         return set()  # `check` has more to say about that
+
+
+def _item(path: Path) -> str:
+    """A file, or all files of a harvest."""
+    return " ".join(f"{p.name}: {_digest(p)}" for p in sorted(path.iterdir())) if path.is_dir() else _digest(path)
 
 
 def _digest(path: Path, length: int | None = None) -> str:

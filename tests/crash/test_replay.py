@@ -14,7 +14,7 @@ import pytest
 from tests.crash import sweep
 from tests.crash.replay import Distinct, cuts
 from tests.crash.tally import Tally
-from tests.crash.workloads import PHASES, WORKLOADS, Workload
+from tests.crash.workloads import INBOX_HARVEST, PHASES, WORKLOADS, Workload
 
 Cutter: TypeAlias = Callable[[Workload, int, int], None]
 
@@ -79,3 +79,7 @@ def test_power_cut_costs_no_lease_and_no_state_that_is_leased(cut_everywhere: Cu
 
 def test_power_cut_neither_loses_a_request_nor_has_it_taken_twice(cut_everywhere: Cutter) -> None:
     cut_everywhere(WORKLOADS["inbox"], 5, 8)
+
+
+def test_power_cut_neither_loses_a_dropped_harvest_nor_has_it_taken_twice(cut_everywhere: Cutter) -> None:
+    cut_everywhere(INBOX_HARVEST, 15, 8)

@@ -12,15 +12,18 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from shepherd.batch import cork
 from shepherd.errors import NothingToDo
 from shepherd.store import database, harvest, names
 from shepherd.store.database import Database
 from shepherd.store.harvest import Harvest
+from shepherd.store.inbox import HARVEST as HARVEST_ITEM
 from shepherd.store.lease import Lease
 from tests.crash import little, small
 from tests.crash.little import NOW, SEGMENT_BYTES
 from tests.crash.oracle import recover_once
 from tests.crash.replay import Stage
+from tests.unit import harvested
 
 STATES = f"db/{names.STATES}"
 HARVEST = f"{STATES}/000003.reap/{names.HARVESTS}/reap"
@@ -259,6 +262,30 @@ def _inbox(stage: Stage) -> None:
             little.publish_changed(writer, 40)
             stage.settle()
 
+
+FOREIGN = small.ITEM.format(8)
+
+
+def _with_source(path: Path) -> None:
+    """A closed state, and a harvest from elsewhere beside the database."""
+    small.grow(path / "db", "plan")
+    pages = [harvested.Page(url, f"body of {url}" * 9) for url in small.SEEDS]
+    harvested.harvest(path / "source", pages, {"http://a.example/far": 7})
+
+
+def _foreign_harvest(stage: Stage) -> None:
+    """A harvest is dropped, taken by the next closed state, and removed."""
+    db = Database(stage.path / "db")
+    if db.furthest().number == 2 and not db.inbox.items(HARVEST_ITEM):
+        db.inbox.drop_harvest(FOREIGN, stage.path / "source")
+        stage.settle()
+    with db.writing("test") as writer:
+        if writer.furthest().number == 2:
+            cork.run(writer, small.config(stage.path / "db"), NOW, lambda _rows: None)
+            stage.settle()
+
+
+INBOX_HARVEST = Workload(_with_source, _foreign_harvest)
 
 WORKLOADS = {
     "init": Workload(_nothing, _init),
