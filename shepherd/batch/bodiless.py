@@ -156,13 +156,9 @@ class FromNames:
     site_row: I64
 
     def __call__(self, maker: Maker) -> Built:
-        first, last = int(self.site_row[0]), int(self.site_row[-1])
-        text, ends = maker.state.names_text(first, last + 1), maker.state.sites["name"][first : last + 1].astype(np.int64)
-        begins = np.concatenate([ends[-1:] - len(text), ends[:-1]])
-        at = self.site_row - first
-        cuts = zip((begins[at] - begins[0]).tolist(), (ends[at] - begins[0]).tolist(), strict=True)
-        path = np.full(len(at), maker.robots_path, np.uint64)
-        return _built(maker.thin(self.wanted, path, [text[a:b] for a, b in cuts], [b"/robots.txt"] * len(at)))
+        names = maker.state.names_at(self.site_row).tolist()
+        path = np.full(len(names), maker.robots_path, np.uint64)
+        return _built(maker.thin(self.wanted, path, names, [b"/robots.txt"] * len(names)))
 
 
 def from_names(state: State, wanted: Wanted) -> list[Unit]:

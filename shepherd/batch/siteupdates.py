@@ -19,7 +19,7 @@ from shepherd.phases.newsites import site_rows
 from shepherd.store import names
 from shepherd.store.columns import Table
 from shepherd.store.state import Builder, State
-from shepherd.urls import Footprints, parse
+from shepherd.urls import parse
 
 CHANGED = (*contacts.SITE_CHANGED, "documents", "gathered")
 READ = ("site", "delay_ms", *CHANGED)
@@ -51,9 +51,10 @@ def touched_sites(state: State, journal: Records, url_of: Callable[[int], str], 
     strange = keys.find_sites(known, answered) < 0
     new_site, first = _first_of_each(answered[strange])
     named = [parse(url_of(oid)) for oid in journal["oid"][moved][strange][first].tolist()]
-    prints = Footprints(state.control.key)
     new_names = [url.site.encode("ascii") for url in named]
-    new = site_rows(new_site, np.array([prints.half(url.norm) for url in named], np.uint64)) | settings_of(new_names, filters)
+    new = site_rows(new_site, np.array([state.prints.norm(url.site) for url in named], np.uint64)) | settings_of(
+        new_names, filters
+    )
 
     site = keys.distinct(np.concatenate([np.ascontiguousarray(journal["site"]), answered]))
     row = keys.find_sites(known, site)
@@ -146,7 +147,7 @@ def _spliced(state: State, places: I64, new_names: Sequence[bytes], step: int) -
     held, row = bytearray(), 0
     for place, name in zip([*places.tolist(), state.sites.rows], [*new_names, b""], strict=True):
         for start in range(row, place, step):
-            held += state.names_text(start, min(start + step, place))
+            held += state.names_between(start, min(start + step, place)).data
             if len(held) > PIECE:
                 yield bytes(held)
                 held.clear()

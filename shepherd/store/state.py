@@ -10,7 +10,6 @@ import dataclasses
 import json
 from collections.abc import Iterable, Iterator
 from functools import cached_property
-from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -111,13 +110,10 @@ class State:
 
     def site_names(self, start: int, stop: int) -> list[bytes]:
         """The names of a range of rows."""
-        text, ends = self.names_text(start, stop), self.sites["name"][start:stop]
-        first = self.sites["name"].at(start - 1) if start else 0
-        cuts = [0, *(ends - np.uint64(first)).astype(np.int64).tolist()]
-        return [text[a:b] for a, b in pairwise(cuts)]
+        return self.names_between(start, stop).tolist()
 
     def names_between(self, start: int, stop: int) -> Texts:
-        """The names of a range of rows."""
+        """The names of a range of rows, end to end."""
         ends = self.sites["name"][start:stop].astype(np.int64)
         first = self.sites["name"].at(start - 1) if start else 0
         return Texts(self._names[first : int(ends[-1]) if len(ends) else first], ends - first)

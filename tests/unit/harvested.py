@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from shepherd.batch import cork, merge, plan, record, select
-from shepherd.batch.requests import Requests, as_block
+from shepherd.batch.requests import Insert, as_block
 from shepherd.config import Config, Store
 from shepherd.formats import bucket, contrib, tables
 from shepherd.formats.tables import JOURNAL, NO_OID, JournalFlag, Kind, Result
@@ -52,9 +52,8 @@ def harvest(
     for page in pages:
         written.journal(_record(page, written, prints))
     if links:
-        urls = [parse(url) for url in links]
-        block = as_block(Requests([], urls, list(links.values()), [0] * len(urls), []), prints, 0)
-        written.contribute(len(urls), contrib.encode(block))
+        block = as_block([Insert(0, parse(url), weight, 0, 0) for url, weight in links.items()], prints, 0)
+        written.contribute(len(links), contrib.encode(block))
     written.end(end * 1000)
     return path
 
