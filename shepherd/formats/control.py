@@ -14,6 +14,8 @@ CLOSED: Final = "closed"
 PHASES: Final = ("feedback", "reap", "merged", "equiv", "selected", CLOSED)
 _TITLE: Final = "shepherd-control"
 _FIRST_LINE: Final = re.compile(rb"shepherd-control ([1-9][0-9]{0,8})\n")
+_COUNT: Final = re.compile(r"[0-9]{1,18}")  # all of them fit into 64 bits
+_CHECK: Final = re.compile(r"[0-9a-f]{16}")
 
 
 @dataclass(frozen=True)
@@ -67,18 +69,28 @@ def version_of(data: bytes) -> int:
     return int(found[1]) if found else 0
 
 
-def parse_control(data: bytes, where: str, version: int = FORMAT_VERSION) -> Control:
-    """Parse and verify; another version is an error that says what to do, anything else unreadable is Corruption."""
+def is_intact(data: bytes) -> bool:
+    """Whether a control has the checksum that it ends with, whatever else its version puts into it."""
     body, mark, last = data.rpartition(b"check ")
+    return bool(mark) and last == f"{check64(body):016x}\n".encode()
+
+
+def parse_control(data: bytes, where: str, version: int = FORMAT_VERSION) -> Control:
+    """Parse and verify; another version is an error that says what to do, anything else unreadable is Corruption.
+
+    The checksum comes first: a version that a damaged byte claims is nothing to act upon.
+    """
+    if not is_intact(data):
+        raise Corruption(f"{where}: the control file is damaged or cut off")
     claimed = version_of(data)
     if claimed > version:
         raise UsageError(f"{where}: format version {claimed}; this program reads version {version}: use a newer Shepherd")
     if 0 < claimed < version:
         raise OldFormat(f"{where}: format version {claimed}; run shep-upgrade, which brings the database to version {version}")
-    if not mark or last.strip() != f"{check64(body):016x}".encode() or not last.endswith(b"\n"):
-        raise Corruption(f"{where}: the control file is damaged or cut off")
     try:
-        return _read(body.decode("ascii"))
+        if not claimed:
+            raise ValueError("no version in its first line")
+        return _read(data.rpartition(b"check ")[0].decode("ascii"))
     except (KeyError, ValueError, IndexError) as error:
         raise Corruption(f"{where}: the control file checks but cannot be read: {error!r}") from error
 
@@ -91,7 +103,7 @@ def _read(text: str) -> Control:
         key, _, value = line.partition(" ")
         if key == "file":
             path, length, check = value.rsplit(" ", 2)
-            files[path] = FileEntry(int(length), int(check, 16))
+            files[path] = FileEntry(_count(length), _check(check))
         elif key == "applied":
             applied.append(value)
         else:
@@ -100,17 +112,30 @@ def _read(text: str) -> Control:
         raise ValueError(f"unknown phase {single['phase']!r}")
     return Control(
         phase=single["phase"],
-        state=int(single["state"]),
+        state=_count(single["state"]),
         parent=single["parent"],
-        now=int(single["now"]),
+        now=_count(single["now"]),
         key=bytes.fromhex(single["key"]),
-        filter=int(single["filter"], 16),
-        equiv=int(single.get("equiv", "0"), 16),  # version 1 has neither this
-        unsure=int(single.get("unsure", "0")),  # nor this
-        segments=int(single["segments"]),
-        contribs=int(single["contribs"]),
-        speed=int(single.get("speed", "0")),  # version 2 has neither this
-        cleaned=int(single.get("cleaned", "0")),  # nor this
+        filter=_check(single["filter"]),
+        equiv=_check(single.get("equiv", "0" * 16)),  # version 1 has neither this
+        unsure=_count(single.get("unsure", "0")),  # nor this
+        segments=_count(single["segments"]),
+        contribs=_count(single["contribs"]),
+        speed=_count(single.get("speed", "0")),  # version 2 has neither this
+        cleaned=_count(single.get("cleaned", "0")),  # nor this
         applied=tuple(applied),
         files=files,
     )
+
+
+def _count(text: str) -> int:
+    """A number as `pack` writes it. int() would take signs, blanks and underscores as well."""
+    if not _COUNT.fullmatch(text):
+        raise ValueError(f"{text!r} is not a number")
+    return int(text)
+
+
+def _check(text: str) -> int:
+    if not _CHECK.fullmatch(text):
+        raise ValueError(f"{text!r} is not a check64")
+    return int(text, 16)

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from shepherd.errors import Corruption, OldFormat, ShepherdError, UsageError
-from shepherd.store import check_files, fsio, inbox, names
+from shepherd.store import check_files, inbox, names
 from shepherd.store.check_files import Sound, Tick
 from shepherd.store.claims import walk_claims
 from shepherd.store.database import Database
@@ -51,15 +51,9 @@ def _refuse_old(database: Database) -> None:
     try:
         database.furthest()
     except UsageError:
-        if _is_intact(database.states_path / str(database.states()[-1])):
-            raise
+        raise
     except (ShepherdError, OSError):
         return  # the walk tells
-
-
-def _is_intact(path: Path) -> bool:
-    """Whether the control of a state that we cannot read has its checksum: then it is of another format, and not damaged."""
-    return check_files.is_intact(fsio.read_file(path / names.CONTROL))
 
 
 def walk_state(path: Path, quick: bool = False, tick: Tick = lambda n: None) -> Iterator[Fault]:
@@ -124,12 +118,7 @@ class _Walk:
         except Corruption as error:
             yield fault_of(path / names.CONTROL, error)
             return
-        except UsageError as error:
-            if not _is_intact(path):
-                yield Fault(path / names.CONTROL, 0, "the control file is damaged: it claims another version of the format")
-                return
-            if not isinstance(error, OldFormat):
-                raise  # a newer version: nothing is wrong with it, but it is not for us to judge
+        except OldFormat as error:  # a newer one passes: nothing is wrong with it, but it is not for us to judge
             yield Fault(path, None, str(error).partition(": ")[2], note=True)
             return
         files = check_files.walk_files(state, self._quick, self._tick, self._sound, self._buckets)

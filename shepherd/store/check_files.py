@@ -31,12 +31,6 @@ Tick: TypeAlias = Callable[[int], object]  # told how many bytes have been read
 Sound: TypeAlias = set[tuple[int, int, int, int]]
 
 
-def is_intact(control: bytes) -> bool:
-    """Whether a control has the checksum that it ends with, whatever else its version puts into it."""
-    body, _, last = control.rpartition(b"check ")
-    return last == f"{check64(body):016x}\n".encode()
-
-
 def walk_control(state: State) -> Iterator[Fault]:
     """Control names every column, all of a table of the same number of rows; its next numbers are free; it has a key."""
     files, control = state.control.files, state.path / names.CONTROL

@@ -15,6 +15,7 @@ import pytest
 
 from shepherd.errors import OldFormat, UsageError
 from shepherd.formats import tables
+from shepherd.formats.check import check64
 from shepherd.formats.tables import FORMAT_VERSION, NO_LIMIT
 from shepherd.store import check, harvest, names, upgrade
 from shepherd.store.database import Database
@@ -145,7 +146,8 @@ def test_database_of_a_newer_version_is_touched(tmp_path: Path) -> None:
     db = unpack("v1-closed", tmp_path)
     for control in db.glob("state/*/control"):
         control.chmod(0o644)
-        control.write_bytes(control.read_bytes().replace(b"shepherd-control 1", b"shepherd-control 99", 1))
+        body = control.read_bytes().replace(b"shepherd-control 1", b"shepherd-control 99", 1).rpartition(b"check ")[0]
+        control.write_bytes(body + f"check {check64(body):016x}\n".encode())
     before = _published(db)
     with pytest.raises(UsageError, match="use a newer Shepherd"):
         run_upgrade(db)

@@ -11,6 +11,7 @@ import pytest
 
 from shepherd.errors import Corruption, IoFailed, Locked, RecoveryNeeded, UsageError
 from shepherd.formats import bucket, tables
+from shepherd.formats.check import check64
 from shepherd.formats.control import FileEntry
 from shepherd.formats.frame import FrameKind
 from shepherd.formats.tables import JOURNAL, NO_OID
@@ -351,7 +352,8 @@ def test_damaged_control_is_noticed_at_every_byte(db: Database) -> None:
 def test_newer_format_version_is_refused_by_name(db: Database) -> None:
     path = db.states_path / "000001" / "control"
     path.chmod(0o644)
-    path.write_bytes(path.read_bytes().replace(b"shepherd-control 3\n", b"shepherd-control 4\n"))
+    body = path.read_bytes().replace(b"shepherd-control 3\n", b"shepherd-control 4\n").rpartition(b"check ")[0]
+    path.write_bytes(body + f"check {check64(body):016x}\n".encode())
     with pytest.raises(UsageError, match="format version 4"):
         db.furthest()
 
