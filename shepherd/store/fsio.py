@@ -183,13 +183,22 @@ def replace_file(path: Path, data: Bytes) -> None:
     """Put a small file in place at once and durably: write beside it, sync, rename, sync the directory."""
     beside = path.with_name(f".{path.name}.tmp")
     unlink(beside)
-    file = AppendFile(beside)
+    try:
+        _write_synced(beside, data)
+        rename(beside, path)
+    except BaseException:
+        with contextlib.suppress(IoFailed, NoSpace):  # what has failed already is what is told
+            unlink(beside)
+        raise
+
+
+def _write_synced(path: Path, data: Bytes) -> None:
+    file = AppendFile(path)
     try:
         file.write(data)
         file.sync()
     finally:
         file.close()
-    rename(beside, path)
 
 
 def seal(path: Path) -> None:

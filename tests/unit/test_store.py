@@ -9,13 +9,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from shepherd.errors import Corruption, IoFailed, Locked, RecoveryNeeded, UsageError
+from shepherd.errors import Corruption, IoFailed, Locked, NoSpace, RecoveryNeeded, UsageError
 from shepherd.formats import bucket, tables
 from shepherd.formats.check import check64
 from shepherd.formats.control import FileEntry
 from shepherd.formats.frame import FrameKind
 from shepherd.formats.tables import JOURNAL, NO_OID
-from shepherd.store import database, fsio, harvest, names, recover
+from shepherd.store import database, failpoints, fsio, harvest, names, recover
 from shepherd.store.columns import Column, ColumnWriter
 from shepherd.store.database import Database
 from shepherd.store.harvest import Harvest
@@ -385,3 +385,14 @@ def test_inbox_item_is_taken_once_even_if_its_file_could_not_be_removed(db: Data
     with db.writing("test"):
         pass
     assert db.inbox.items() == []
+
+
+@pytest.mark.parametrize("point", ["write:=enospc", "sync:=enospc", "sync:=eio", "rename:=eio"])
+def test_file_that_could_not_be_put_in_place_leaves_something_beside_it(db: Database, point: str) -> None:
+    before = fsio.use(failpoints.FailingOps(failpoints.parse_failpoint(point)))
+    try:
+        with pytest.raises((NoSpace, IoFailed)):
+            db.inbox.drop("1790000000000-host-77-1", [{"op": "insert", "url": "http://a.example/"}])
+    finally:
+        fsio.use(before)
+    assert list(db.inbox.directory.iterdir()) == []
