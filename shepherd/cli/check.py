@@ -8,7 +8,7 @@ import click
 
 from shepherd.cli import common, states
 from shepherd.cli.shep_shared import many
-from shepherd.errors import Corruption
+from shepherd.errors import Corruption, IoFailed
 
 
 @click.command()
@@ -20,7 +20,8 @@ from shepherd.errors import Corruption
 def command(db: Path, state: str | None, quick: bool, as_json: bool) -> None:
     """Verify checksums, lengths, row order and cross-references of every state, and name file and offset of every fault.
 
-    Needs no lock and changes nothing. Exit status 11 if there is a fault; what is only noted is none.
+    Needs no lock and changes nothing. Exit status 11 if there is a fault, 13 if one is that the disk cannot be read; what is only
+    noted is none.
 
     \b
     Examples:
@@ -34,15 +35,21 @@ def command(db: Path, state: str | None, quick: bool, as_json: bool) -> None:
     database = Database(db)
     only = states.find(database, state) if state is not None else None
     looked_at = 1 if only is not None else len(database.states())
-    faults = 0
+    faults = unread = 0
     with common.progress(None if quick else check.size(database, only), "checking", "B") as bar:
         for fault in check.walk(database, quick, bar.update, only):
             faults += not fault.note
+            unread += fault.unread
             if as_json:
-                common.emit_json({"path": fault.path, "offset": fault.offset, "what": fault.what, "note": fault.note})
+                told = {"path": fault.path, "offset": fault.offset, "what": fault.what}
+                common.emit_json(told | {"note": fault.note, "unread": fault.unread})
             else:
                 bar.clear()
                 click.echo(("note: " if fault.note else "") + common.escape(str(fault)))
+    if unread:
+        raise IoFailed(
+            f"{many(faults, 'fault')} in {db}, {unread} of them because the disk fails; save what it still gives first"
+        )
     if faults:
         raise Corruption(f"{many(faults, 'fault')} in {db}; shep-recover --dry-run tells what can be mended")
     common.LOG.info("%s: %s, no fault", db, many(looked_at, "state"))

@@ -3,6 +3,7 @@
 Full: every byte against its checksum (check_files.py), then what tables, segments and contributions say of each other
 (references.py), at last the buckets that rows claim (claims.py). Quick: names, lengths and headers only.
 States share most of their files: in one walk each is read once, and each segment scanned once.
+What the disk does not give is told place by place (unread.py), and the walk goes on.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from shepherd.errors import Corruption, OldFormat, ShepherdError, UsageError
+from shepherd.errors import Corruption, IoFailed, OldFormat, ShepherdError, UsageError
 from shepherd.store import check_files, inbox, names
 from shepherd.store.check_files import Sound, Tick
 from shepherd.store.claims import walk_claims
@@ -20,6 +21,7 @@ from shepherd.store.faults import Fault, fault_of
 from shepherd.store.names import StateName
 from shepherd.store.references import walk_references
 from shepherd.store.state import State
+from shepherd.store.unread import going_on, unread
 
 __all__ = ["Fault", "size", "walk", "walk_state", "walk_tables"]
 
@@ -28,7 +30,7 @@ def walk(database: Database, quick: bool = False, tick: Tick = lambda n: None, o
     """Every fault of the whole database, or of one state."""
     if only is None:
         _refuse_old(database)
-        yield from _strangers(database)
+        yield from going_on(database.path, _strangers(database))
     one_walk = _Walk(quick, tick)
     for path in _paths(database, only):
         try:
@@ -39,11 +41,9 @@ def walk(database: Database, quick: bool = False, tick: Tick = lambda n: None, o
             continue
         if path.exists():  # else it was superseded and deleted while we looked, and whatever was found was its end
             yield from faults
-    for state, fault in one_walk.claims():
-        if state.path.exists():
-            yield fault
+    yield from going_on(database.states_path, (fault for state, fault in one_walk.claims() if state.path.exists()))
     if only is None:
-        yield from _waiting_harvests(database, quick)
+        yield from going_on(database.inbox.directory, _waiting_harvests(database, quick))
 
 
 def _refuse_old(database: Database) -> None:
@@ -57,9 +57,12 @@ def _refuse_old(database: Database) -> None:
 
 
 def walk_state(path: Path, quick: bool = False, tick: Tick = lambda n: None) -> Iterator[Fault]:
-    """Every fault of one finished directory."""
+    """Every fault of one finished directory, for those who act on it: that the disk does not give something is an error."""
     one_walk = _Walk(quick, tick)
-    yield from one_walk.state(path)
+    for fault in one_walk.state(path):
+        if fault.unread:
+            raise IoFailed(f"{fault}; look at the disk before going on")
+        yield fault
     yield from (fault for _state, fault in one_walk.claims())
 
 
@@ -77,7 +80,7 @@ def size(database: Database, only: StateName | None = None) -> int:
             total += sum(entry.length for entry in files.values())
             found = [(path / name).stat() for name in files if name.startswith(f"{names.OBJECTS}/")]
             segments |= {(file.st_dev, file.st_ino): file.st_size for file in found}
-        except (Corruption, UsageError, FileNotFoundError):
+        except (ShepherdError, OSError):
             continue  # the walk tells why
     return total + sum(segments.values())
 
@@ -118,17 +121,19 @@ class _Walk:
         except Corruption as error:
             yield fault_of(path / names.CONTROL, error)
             return
+        except IoFailed as error:
+            yield from unread(path / names.CONTROL, error)
+            return
         except OldFormat as error:  # a newer one passes: nothing is wrong with it, but it is not for us to judge
             yield Fault(path, None, str(error).partition(": ")[2], note=True)
             return
         files = check_files.walk_files(state, self._quick, self._tick, self._sound, self._buckets)
         faults = [*check_files.walk_control(state), *files]
         if not faults and not self._quick:  # what references say is worth looking at only where every byte is as written
-            faults = [*check_files.walk_logs(state), *walk_references(state)]
+            faults = [*going_on(path, check_files.walk_logs(state)), *going_on(path, walk_references(state))]
             self._whole.append(state)
         yield from faults
-        for one in state.harvests():
-            yield from check_files.walk_harvest(one, self._quick)
+        yield from going_on(path, (fault for one in state.harvests() for fault in check_files.walk_harvest(one, self._quick)))
 
     def claims(self) -> Iterator[tuple[State, Fault]]:
         return walk_claims(self._whole, self._tick)

@@ -1,6 +1,7 @@
 """The files of one state directory: exactly those that control names, each of its length, header and checksum.
 
-Invariant: reads only. Where a checksum fails, every record to blame is named, not only the first.
+Invariant: reads only. Where a checksum fails, every record to blame is named, not only the first;
+where the disk fails, every place.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import TypeAlias, cast
 
 import numpy as np
 
-from shepherd.errors import Corruption
+from shepherd.errors import Corruption, IoFailed
 from shepherd.formats import bucket, frame, tables
 from shepherd.formats.check import check64
 from shepherd.formats.checkpoint import Checkpoint, unpack_checkpoint
@@ -23,6 +24,7 @@ from shepherd.store import harvest, logs, names
 from shepherd.store.columns import Column
 from shepherd.store.faults import Fault, fault_of
 from shepherd.store.state import State
+from shepherd.store.unread import going_on, unread
 from shepherd.urls import KEY_BYTES
 
 Tick: TypeAlias = Callable[[int], object]  # told how many bytes have been read
@@ -72,23 +74,32 @@ def walk_files(state: State, quick: bool, tick: Tick, sound: Sound, buckets: boo
 
     Without `buckets` the bytes of segments are not read.
     """
+    yield from going_on(state.path, _unnamed(state))
+    for path, entry in state.control.files.items():
+        unread = not buckets and path.startswith(f"{names.OBJECTS}/")
+        yield from going_on(state.path / path, _file(state, path, entry, quick or unread, sound))
+        tick(entry.length)
+
+
+def _unnamed(state: State) -> Iterator[Fault]:
     files = state.control.files
     expected = {names.CONTROL, *files, *(p + names.CHECK for p in files if p.partition("/")[0] in tables.TABLES)}
     for found in _below(state.path):
         relative = str(found.relative_to(state.path))
         if relative not in expected and relative.partition("/")[0] != names.HARVESTS:
             yield Fault(found, None, "not named in control")
-    for path, entry in files.items():
-        file = state.path / path
-        if not names.known_in_state(path):
-            yield Fault(file, None, "control names a file that no state has")
-        elif not file.exists():
-            yield Fault(file, None, "missing")
-        elif file.stat().st_size != entry.length:
-            yield Fault(file, min(file.stat().st_size, entry.length), f"{file.stat().st_size} bytes instead of {entry.length}")
-        else:
-            yield from _bytes(state, path, entry, quick or (not buckets and path.startswith(f"{names.OBJECTS}/")), sound)
-            tick(entry.length)
+
+
+def _file(state: State, path: str, entry: FileEntry, quick: bool, sound: Sound) -> Iterator[Fault]:
+    file = state.path / path
+    if not names.known_in_state(path):
+        yield Fault(file, None, "control names a file that no state has")
+    elif not file.exists():
+        yield Fault(file, None, "missing")
+    elif file.stat().st_size != entry.length:
+        yield Fault(file, min(file.stat().st_size, entry.length), f"{file.stat().st_size} bytes instead of {entry.length}")
+    else:
+        yield from _bytes(state, path, entry, quick, sound)
 
 
 def _bytes(state: State, path: str, entry: FileEntry, quick: bool, sound: Sound) -> Iterator[Fault]:
@@ -228,6 +239,9 @@ def walk_harvest(path: Path, quick: bool) -> Iterator[Fault]:
     except Corruption as error:
         yield fault_of(path, error)
         return
+    except IoFailed as error:
+        yield from unread(path / names.CHECKPOINTS, error)
+        return
     faults = list(_harvest_files(path, point, quick)) if point is not None else []
     yield from faults
     if found.damage and not faults:
@@ -246,18 +260,21 @@ def _harvest_files(path: Path, point: Checkpoint, quick: bool) -> Iterator[Fault
     files = [(names.JOURNAL, point.journal.length), (names.CONTRIB, point.contrib.length)]
     files += [(names.local_segment(number), mark.length) for number, mark in enumerate(point.segments, 1)]
     for name, length in files:
-        file = path / name
-        have = file.stat().st_size if file.exists() else 0
-        if have < length:
-            yield Fault(file, have, f"{have} bytes, but {length} were durable at checkpoint {point.sequence}")
-        elif not quick and names.parse_local_segment(name) is not None:
-            yield from _damaged_buckets(file, length)
-        elif not quick:
-            yield from list(_damaged_frames(file, length)) or _harvest_records(file, name, length)
+        yield from going_on(path / name, _harvest_file(path / name, length, point, quick))
 
 
-def _harvest_records(file: Path, name: str, length: int) -> Iterator[Fault]:
-    if name == names.JOURNAL:
+def _harvest_file(file: Path, length: int, point: Checkpoint, quick: bool) -> Iterator[Fault]:
+    have = file.stat().st_size if file.exists() else 0
+    if have < length:
+        yield Fault(file, have, f"{have} bytes, but {length} were durable at checkpoint {point.sequence}")
+    elif not quick and names.parse_local_segment(file.name) is not None:
+        yield from _damaged_buckets(file, length)
+    elif not quick:
+        yield from list(_damaged_frames(file, length)) or _harvest_records(file, length)
+
+
+def _harvest_records(file: Path, length: int) -> Iterator[Fault]:
+    if file.name == names.JOURNAL:
         yield from _read(file, logs.records(file, FrameKind.JOURNAL, tables.JOURNAL, length))
     else:
         yield from _read(file, logs.blocks(file, length=length))

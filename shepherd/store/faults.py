@@ -22,6 +22,7 @@ class Fault:
     offset: int | None
     what: str
     note: bool = False
+    unread: bool = False  # the disk does not give it, so that nothing is known of what is there
 
     def __str__(self) -> str:
         place = str(self.path) if self.offset is None else f"{self.path} at {self.offset}"

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import json
 import os
 import random
+import shutil
 import struct
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,25 +19,42 @@ import numpy as np
 import pytest
 
 from shepherd.errors import IoFailed
-from shepherd.store import logs
+from shepherd.store import check, logs, names
 from shepherd.store.columns import Column, ColumnWriter
 from tests.crash import disks, small
 from tests.crash.nursery import nursery
 from tests.crash.tally import Tally
 
-FIBMAP = 1
+FIEMAP, EXTENT_BYTES = 0xC020660B, 56
 BLOCK_BYTES = 4096
 SAMPLE = 6
 
 
 def place(path: Path, block: int = 0) -> int:
-    """Where a block of a file stands on its disk, in bytes."""
+    """Where a block of a file or directory stands on its disk, in bytes."""
     fd = os.open(path, os.O_RDONLY)
     try:
-        [found] = struct.unpack("I", fcntl.ioctl(fd, FIBMAP, struct.pack("I", block)))
+        asked = struct.pack("=QQIIII", block * BLOCK_BYTES, BLOCK_BYTES, 0, 0, 1, 0) + bytes(EXTENT_BYTES)
+        logical, physical = struct.unpack_from("=QQ", fcntl.ioctl(fd, FIEMAP, asked), len(asked) - EXTENT_BYTES)
     finally:
         os.close(fd)
-    return int(found) * BLOCK_BYTES
+    return int(physical - logical) + block * BLOCK_BYTES
+
+
+def leads(path: Path) -> bool:
+    """Whether it leads to other files: without it they cannot be found."""
+    return path.is_dir() or path.name == names.CONTROL
+
+
+def copy_with_what_leads_first(source: Path, target: Path) -> None:
+    """So that what stands last on the disk are files that lead nowhere."""
+    target.mkdir()
+    for first in (True, False):
+        for path in sorted(source.rglob("*")):
+            if leads(path) is first:
+                copy = target / path.relative_to(source)
+                copy.mkdir() if path.is_dir() else shutil.copy2(path, copy)
+        disks.run("sync", "--file-system", str(target))
 
 
 @contextlib.contextmanager
@@ -72,6 +91,27 @@ def test_column_with_a_failing_sector_is_an_error_where_it_fails() -> None:
             with pytest.raises(IoFailed, match="column: it cannot be read"):
                 logs.entry_of(path)
             del column  # or the disk stays busy
+
+
+def test_check_stops_at_the_first_sector_that_fails(tmp_path: Path) -> None:
+    """Every file behind the place where the disk ends is named, with the offset; and nobody takes that for damage to mend."""
+    with disks.loop("ext4") as disk, nursery(tmp_path) as children:
+        db, states = disk.path / "db", disk.path / "db" / names.STATES
+        small.grow(tmp_path / "db")
+        copy_with_what_leads_first(tmp_path / "db", db)
+        places = {path: place(path) for path in db.rglob("*") if path.is_dir() or path.stat().st_size}
+        last = max(at for path, at in places.items() if leads(path))
+        at = min(at for path, at in places.items() if at > last and path.is_relative_to(states))
+        behind = {str(path) for path in places if places[path] >= at and path.is_relative_to(states)}
+        with cut_off(disk, at):
+            ended = children.run("shep-check", "--json", SHEPHERD_DB=str(db), SHEPHERD_CF=str(small.cf_of(db)))
+            with pytest.raises(IoFailed, match="cannot be read"):
+                list(check.walk_state(states / Path(min(behind)).relative_to(states).parts[0]))
+        told = [json.loads(line) for line in ended.out.splitlines()]
+        assert ended.status == 13
+        assert len(behind) > 3
+        assert {fault["path"] for fault in told if fault["offset"] == 0 and fault["unread"]} >= behind
+        assert not [fault for fault in told if not fault["unread"] and not fault["note"]]
 
 
 @pytest.mark.parametrize("program", [("shep-check",), ("shep", "list")])
