@@ -52,8 +52,8 @@ def test_power_cut_after_a_kill_loses_what_the_restarted_program_acknowledged(
             assert end.states == run.settled[-1][1].states, f"killed before {run.log[place]}, it ended otherwise"
         found = (cut for cut in cuts_after_kill(both, place) if workload.sound or cut.era)
         disks = list(distinct(found))
-        most = len(disks) if crash_sweep else MOST_DISKS
-        sweep.judge_all(both, disks[:: -max(1, len(disks) // most)], memory, tally, f"killed before {run.log[place]}, then ")
+        step = 1 if crash_sweep else max(1, len(disks) // MOST_DISKS)
+        sweep.judge_all(both, disks[::-step], memory, tally, f"killed before {run.log[place]}, then ")
     print(f"{len(places)} kills, {distinct.possible} cuts, {distinct.distinct} different disks, {tally.n} judged")
     tally.close()
 
