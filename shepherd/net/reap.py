@@ -6,7 +6,6 @@ import asyncio
 import dataclasses
 import logging
 import signal
-import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -76,16 +75,15 @@ async def _reap(state: State, path: Path, config: Config, seconds: float, watch:
     try:
         dispatcher = Dispatcher(state, written, groups, config, filters, steady_clock_ms(), watch)
         _listen(dispatcher)
-        with tempfile.TemporaryDirectory(prefix="shep-reap-") as directory:
-            reapd = LocalReapd(Path(directory))
+        reapd = LocalReapd()
 
-            async def connect(number: int) -> Reaper:
-                return await Reaper.greet(number, await reapd.connect(), greeting)
+        async def connect(number: int) -> Reaper:
+            return await Reaper.greet(number, await reapd.connect(), greeting)
 
-            try:
-                why = await dispatcher.run(connect, seconds)
-            finally:
-                reapd.stop()
+        try:
+            why = await dispatcher.run(connect, seconds)
+        finally:
+            reapd.stop()
         dispatcher.end()
     finally:
         written.close()

@@ -1,4 +1,7 @@
-"""reapd: listens on a unix socket and forks one worker for each connection, from a parent that has imported everything.
+"""reapd: forks one worker for each connection, from a parent that has imported everything.
+
+Connections come to a unix socket at a path, or from a dispatcher that started this reapd and hands them over a socket of their
+own: then no directory has a name of it, whose length could be too long and which a killed dispatcher could leave behind.
 
 The parent reads nothing that a dispatcher or the web sends; it accepts, forks and waits, until SIGTERM or SIGINT. A dispatcher
 that starts a reapd of its own has the system send it SIGTERM (PR_SET_PDEATHSIG), so that none is left behind. Workers end with
@@ -18,7 +21,7 @@ import signal
 import socket
 import sys
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeAlias
 
 import uvloop
 
@@ -31,12 +34,44 @@ BACKLOG: Final = 64
 PRELOADED: Final = ("aiodns", "brotli", "cchardet", "isal.igzip_lib", "isal.isal_zlib", "selectolax.lexbor", "zstandard")
 
 
-def socket_path(address: str) -> Path:
-    """The path in `unix:PATH`."""
-    scheme, _, path = address.partition(":")
-    if scheme != "unix" or not path:
+class Handed:
+    """Connections that a dispatcher hands us, one descriptor a byte; the byte goes back when a connection is taken."""
+
+    def __init__(self, descriptor: int) -> None:
+        try:
+            self._socket = socket.socket(fileno=descriptor)
+        except OSError as error:
+            raise UsageError(f"fd:{descriptor}: not a socket: {error}; only a dispatcher starts reapd like this") from error
+
+    def fileno(self) -> int:
+        return self._socket.fileno()
+
+    def setblocking(self, flag: bool) -> None:
+        self._socket.setblocking(flag)
+
+    def accept(self) -> tuple[socket.socket, object]:
+        """As a listening socket has it; EOFError when the dispatcher is gone."""
+        asked, descriptors, _flags, address = socket.recv_fds(self._socket, 1, 1)
+        if not asked or not descriptors:
+            raise EOFError
+        self._socket.send(asked)
+        return socket.socket(fileno=descriptors[0]), address
+
+    def close(self) -> None:
+        self._socket.close()
+
+
+Entrance: TypeAlias = socket.socket | Handed
+
+
+def entrance(address: str) -> Entrance:
+    """Where connections come in: `unix:PATH`, or `fd:NUMBER` as a dispatcher writes it."""
+    scheme, _, place = address.partition(":")
+    if scheme == "fd" and place.isdecimal():
+        return Handed(int(place))
+    if scheme != "unix" or not place:
         raise UsageError(f"{address!r}: write the address to listen on as unix:PATH")
-    return Path(path)
+    return listen(Path(place))
 
 
 def listen(path: Path) -> socket.socket:
@@ -68,7 +103,7 @@ def _cannot_bind(path: Path, error: OSError) -> Exception:
 class Reaper:
     """The parent: accepts, forks, and keeps count of its workers."""
 
-    def __init__(self, listener: socket.socket) -> None:
+    def __init__(self, listener: Entrance) -> None:
         self._listener = listener
         self._workers: set[int] = set()
         self._stopping = False
@@ -108,6 +143,9 @@ class Reaper:
         try:
             connection, _ = self._listener.accept()
         except (BlockingIOError, ConnectionAbortedError):
+            return
+        except EOFError:
+            self._stopping = True
             return
         except OSError as error:
             raise IoFailed(f"no connection can be accepted any more: {error}") from error
@@ -156,7 +194,7 @@ class Reaper:
 
 
 def main(address: str) -> None:
-    """Listen at `address` (unix:PATH) until stopped."""
-    listener = listen(socket_path(address))
+    """Serve who comes to `address` until stopped."""
+    listener = entrance(address)
     LOG.info("listening on %s", address)
     Reaper(listener).run()

@@ -6,10 +6,10 @@ Invariant: a token is outstanding on at most one connection; an answer counts on
 from __future__ import annotations
 
 import asyncio
+import socket
 import subprocess
 from collections import deque
 from collections.abc import Callable
-from pathlib import Path
 from typing import Final
 
 from shepherd.errors import PeerLost, PeerRefused
@@ -19,38 +19,59 @@ START_S: Final = 20
 
 
 class LocalReapd:
-    """`reapd --listen unix:PATH` as our child: it ends when we do, even by kill -9. One that dies is started anew."""
+    """A reapd as our child: it ends when we do, even by kill -9. One that dies is started anew.
 
-    def __init__(self, directory: Path) -> None:
-        """`directory` is for its sockets."""
-        self._directory = directory
-        self._started = 0
+    Connections are pairs of sockets, of which it is handed one end: they have no name in any directory.
+    """
+
+    def __init__(self) -> None:
+        self._taking = asyncio.Lock()  # answers to what we hand over come one after the other
         self._start()
 
     def _start(self) -> None:
-        self._started += 1
-        self._path = self._directory / f"reapd.{self._started}"
-        command = family.command("reapd", "--listen", f"unix:{self._path}", "--quiet")
-        guard = family.dying_with_us()
-        self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, start_new_session=True, preexec_fn=guard)
+        self._control, theirs = socket.socketpair()
+        self._control.setblocking(False)
+        with theirs:
+            self._process = subprocess.Popen(
+                family.command("reapd", "--listen", f"fd:{theirs.fileno()}", "--quiet"),
+                stdin=subprocess.DEVNULL,
+                start_new_session=True,
+                pass_fds=[theirs.fileno()],
+                preexec_fn=family.dying_with_us(),
+            )
         self._served = False
 
     async def connect(self) -> wire.Peer:
-        """A connection, as soon as it listens."""
-        if self._served and self._process.poll() is not None:
-            self._start()
-        for _ in range(START_S * 50):
-            if self._process.poll() is not None:
-                raise PeerLost(f"reapd ended with status {self._process.returncode} before it listened at {self._path}")
+        """A connection, as soon as it takes one."""
+        async with self._taking:
+            if self._served and self._process.poll() is not None:
+                self._control.close()
+                self._start()
+            ours, theirs = socket.socketpair()
             try:
-                peer = await wire.connect(self._path)
-                self._served = True
-                return peer
-            except PeerRefused:
-                await asyncio.sleep(0.02)
-        raise PeerLost(f"reapd did not listen at {self._path} within {START_S} s")
+                with theirs:
+                    await self._hand_over(theirs)
+            except BaseException:
+                ours.close()
+                raise
+            self._served = True
+            ours.setblocking(False)
+            return await wire.adopt(ours)
+
+    async def _hand_over(self, connection: socket.socket) -> None:
+        loop = asyncio.get_running_loop()
+        try:
+            socket.send_fds(self._control, [b"+"], [connection.fileno()])
+            taken = await asyncio.wait_for(loop.sock_recv(self._control, 1), START_S)
+        except TimeoutError:
+            raise PeerLost(f"reapd took no connection within {START_S} s") from None
+        except OSError:  # it has ended, and with it the other end of the socket
+            taken = b""
+        if not taken:
+            raise PeerLost(f"reapd ended with status {self._process.wait(START_S)} before it took a connection")
 
     def stop(self) -> None:
+        self._control.close()
         self._process.terminate()
         try:
             self._process.wait(10)

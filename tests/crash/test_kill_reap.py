@@ -70,6 +70,20 @@ def test_dispatcher_killed_at_a_checkpoint_loses_nothing_before_it(planned: Farm
     assert one.violations() == []
 
 
+def test_killed_dispatcher_leaves_something_in_the_temporary_directory(
+    planned: Farm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whose path may also be longer than the name of a socket."""
+    temporary = tmp_path / ("x" * 200)
+    temporary.mkdir()
+    monkeypatch.setenv("TMPDIR", str(temporary))
+    one = planned.copy(tmp_path / "db")
+    one.killed("shep-reap", "sync:reap/checkpoints:2=kill")
+    assert list(temporary.iterdir()) == []
+    one.must("shep-reap")
+    assert list(temporary.iterdir()) == []
+
+
 def test_dispatcher_struck_at_a_system_call_loses_nothing_before_it(
     planned: Farm, tmp_path: Path, crash_sweep: bool, tally: Tally
 ) -> None:

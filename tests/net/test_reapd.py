@@ -131,6 +131,8 @@ def test_a_path_in_use_is_refused_with_what_to_do(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="nobody listens"):
         reapd.listen(path)
     with pytest.raises(UsageError, match="unix:PATH"):
-        reapd.socket_path("127.0.0.1:80")
+        reapd.entrance("127.0.0.1:80")
+    with pytest.raises(UsageError, match="not a socket"):
+        reapd.entrance("fd:99")
     with pytest.raises(UsageError, match="cannot listen"):
         reapd.listen(tmp_path / ("x" * 200))
