@@ -6,7 +6,6 @@ it, to the byte; what was acknowledged is there; everything checks; a second rec
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,8 +14,6 @@ from shepherd.errors import ShepherdError
 from shepherd.store import check, harvest, names
 from shepherd.store.database import Database
 from tests.crash import small
-
-UNJUDGED = (names.LOCK, "timings.jsonl")  # who held a lock, and how long something took
 
 
 @dataclass(frozen=True)
@@ -63,17 +60,6 @@ def judge(db: Path, before: Facts, after: Facts, acknowledged: int = 0, done: bo
     except ShepherdError as error:
         return [f"recovery fails, status {error.exit_status}: {error}"]
     return complaints
-
-
-def fingerprint(db: Path) -> bytes:
-    """The same for disks that no program can tell apart: names, modes, links and bytes of all but locks and timings."""
-    whole, first = hashlib.blake2b(digest_size=16), dict[int, str]()
-    for path in sorted(db.rglob("*")):
-        inside, status = str(path.relative_to(db)), path.lstat()
-        whole.update(f"{inside} {status.st_mode:o} {first.setdefault(status.st_ino, inside)}\n".encode())
-        if path.is_file() and path.name not in UNJUDGED:
-            whole.update(hashlib.blake2b(path.read_bytes(), digest_size=16).digest())
-    return whole.digest()
 
 
 def _compare(found: Facts, before: Facts, after: Facts, acknowledged: int, done: bool) -> Iterator[str]:

@@ -17,6 +17,7 @@ from shepherd.store import names
 from tests.crash import judge, small, strace
 from tests.crash.bench import Bench
 from tests.crash.judge import Facts
+from tests.crash.judged import Judged, fingerprint
 from tests.crash.strace import Call, Outcome
 from tests.crash.tally import Tally
 
@@ -69,18 +70,19 @@ def sweep(bench: Bench, argv: tuple[str, ...], before: Facts, everything: bool, 
     points = strace.points(bench.trace(*argv), bench.db)
     small.recovered(bench.db)
     after = judge.facts(bench.db)
-    judged: dict[tuple[bytes, int, bool], list[str]] = {}  # most faults leave a disk that another one has left before
+    judged, is_phase = Judged(), argv[0].removeprefix("shep-") in small.STEPS
     for point, fault in chosen(points, everything, part):
         bench.reset()
         outcome = bench.strike(point, fault, *argv)
-        acknowledged, done = small.acknowledged(outcome.ended.out), outcome.ended.status == 0
-        key = judge.fingerprint(bench.db), acknowledged, done
-        if key not in judged:
-            judged[key] = judge.judge(bench.db, before, after, acknowledged, done)
-            if not judged[key] and argv[0].removeprefix("shep-") in small.STEPS:
-                judged[key] = again(bench, argv, after)
-        tally.point(f"{fault} at {point}", manners(point, fault, outcome) + judged[key], vacuous=not outcome.met)
-    print(f"{tally.n} points left {len(judged)} different disks")
+        how = small.acknowledged(outcome.ended.out), outcome.ended.status == 0
+
+        def ask(how: tuple[int, bool] = how) -> list[str]:
+            found = judge.judge(bench.db, before, after, *how)
+            return found or (again(bench, argv, after) if is_phase else [])
+
+        complaints = manners(point, fault, outcome) + judged.complaints(bench.db, how, ask)
+        tally.point(f"{fault} at {point}", complaints, vacuous=not outcome.met)
+    print(f"{tally.n} points, {judged}")
     tally.close()
 
 
@@ -116,12 +118,12 @@ def test_reader_struck_at_any_call_says_so_and_harms_nothing(
 ) -> None:
     bench.prepare(lambda db: small.grow(db, case.before))
     bench.reset()
-    before, pristine = judge.facts(bench.db), judge.fingerprint(bench.db)
+    before, pristine = judge.facts(bench.db), fingerprint(bench.db)
     for point, fault in chosen(strace.points(bench.trace(*case.argv), bench.db), crash_sweep, part):
         bench.reset()
         outcome = bench.strike(point, fault, *case.argv)
         complaints = [] if reads_without_a_lease(point, fault, outcome) else manners(point, fault, outcome)
-        if judge.fingerprint(bench.db) != pristine and judge.facts(bench.db) != before:
+        if fingerprint(bench.db) != pristine and judge.facts(bench.db) != before:
             complaints.append("a reader has changed the database")
         tally.point(f"{fault} at {point}", complaints, vacuous=not outcome.met)
     tally.close()
@@ -137,16 +139,19 @@ def reads_without_a_lease(point: Call, fault: str, outcome: Outcome) -> bool:
 def test_init_struck_at_any_call_can_be_run_again(bench: Bench, part: int, crash_sweep: bool, tally: Tally) -> None:
     bench.prepare(small.configure)
     points = strace.points(bench.trace("shep-init", *NOW), bench.db)
-    judged: dict[bytes, list[str]] = {}
+    judged = Judged()
     for point, fault in chosen(points, crash_sweep, part):
         shutil.rmtree(bench.db, ignore_errors=True)
         outcome = bench.strike(point, fault, "shep-init", *NOW)
         complaints = manners(point, fault, outcome)
-        key = judge.fingerprint(bench.db)
-        if key not in judged:
-            made = (bench.db / names.STATES).exists()
-            again = bench.run("shep-init", *NOW)
-            good = again.status == (2 if made else 0)  # a database that is there is not made again
-            judged[key] = judge.untidy(bench.db) if good else [f"it cannot be run again: {again}"]
-        tally.point(f"{fault} at {point}", complaints + judged[key], vacuous=not outcome.met)
+        complaints += judged.complaints(bench.db, None, lambda: init_again(bench))
+        tally.point(f"{fault} at {point}", complaints, vacuous=not outcome.met)
+    print(f"{tally.n} points, {judged}")
     tally.close()
+
+
+def init_again(bench: Bench) -> list[str]:
+    made = (bench.db / names.STATES).exists()
+    again = bench.run("shep-init", *NOW)
+    good = again.status == (2 if made else 0)  # a database that is there is not made again
+    return judge.untidy(bench.db) if good else [f"it cannot be run again: {again}"]
