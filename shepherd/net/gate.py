@@ -64,8 +64,8 @@ class Gate:
             site.stage = Stage.OPEN
             self._add(site, site.take_waiting())
         elif site.stage != Stage.ASKING and (site.waiting or site.robots_item >= 0):
-            site.stage = Stage.ASKING
-            self._add(site, [site.robots_item if site.robots_item >= 0 else self._items.add(self._robots_item(site))])
+            site.stage, planned = Stage.ASKING, site.take_robots()
+            self._add(site, planned or [self._items.add(self._robots_item(site))])
 
     def _add(self, site: Site, numbers: list[int], not_before_ms: int = 0) -> None:
         for number in numbers:
@@ -128,17 +128,23 @@ class Gate:
         result = Result.HARD if site.reason == Reason.GUARD else Result.SOFT
         for number in site.take_waiting():
             self.fail(number, result, site.reason, site.qkey)
+        for number in site.take_robots():  # that was planned, and could not even be asked for
+            self._settle(number, result, site.reason, site.qkey)
         for number in site.take_hops():
             self.fail(number, Result.SOFT, site.reason, site.qkey)
 
     def fail(self, number: int, result: Result, reason: Reason, qkey: int, contacted: bool = False) -> None:
         """An item that will not be asked for again in this reap. Without its robots.txt a site is shut."""
+        item = self._settle(number, result, reason, qkey, contacted)
+        if item.kind == Kind.ROBOTS:
+            self.robots_known(self.site(item.site), b"", 0)
+
+    def _settle(self, number: int, result: Result, reason: Reason, qkey: int, contacted: bool = False) -> Item:
         item = self._items.get(number)
         self._ledger.fail(item, result, reason, qkey, self._clock(), contacted)
         self._items.done(number)
         self._watch(1)
-        if item.kind == Kind.ROBOTS:
-            self.robots_known(self.site(item.site), b"", 0)
+        return item
 
     def drop(self, site: Site, reason: Reason) -> int:
         """Give up the rest of a site for this reap; how many items that were."""

@@ -44,7 +44,7 @@ class Site:
     told: set[int] = field(default_factory=set)  # reapers that have its rules
     waiting: list[int] = field(default_factory=list)  # items that wait for it to open
     hops: list[int] = field(default_factory=list)  # robots files of other sites that wait for its address only
-    robots_item: int = -1  # the plan row of its robots.txt
+    robots_item: int = -1  # its robots.txt, where it is planned and not yet with the groups
     lookups: int = 0  # of its address, that nobody answered
     failures: int = 0  # connections in a row
 
@@ -55,6 +55,10 @@ class Site:
     def take_hops(self) -> list[int]:
         hops, self.hops = self.hops, []
         return hops
+
+    def take_robots(self) -> list[int]:
+        taken, self.robots_item = self.robots_item, -1
+        return [taken] if taken >= 0 else []
 
     @property
     def wait_ms(self) -> int:

@@ -24,6 +24,7 @@ from shepherd.formats.tables import (
     Columns,
     JournalFlag,
     Kind,
+    Reason,
     Records,
     Result,
     empty,
@@ -71,6 +72,8 @@ def _addresses(columns: dict[str, Array], sites: Columns, records: Records, poli
 
 
 def _robots(columns: dict[str, Array], sites: Columns, records: Records, politeness: config.Politeness) -> None:
+    nowhere = np.isin(records["reason"], (Reason.GUARD, Reason.NO_ADDRESS)) & (records["hops"] == 0)
+    records = records[~nowhere | with_flag(records["flags"], JournalFlag.CONTACTED)]  # its address says enough of such a site
     row = find_sites(sites["site"], _u64(records["site"]))
     records, row = pick(records, row >= 0), row[row >= 0]
     checked, end = sites["robots_checked"][row], end_s(records)

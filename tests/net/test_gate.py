@@ -1,0 +1,98 @@
+"""The gate: whatever is planned is settled, also where nobody can be asked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from shepherd.config import Config, Politeness
+from shepherd.filters import load_filter
+from shepherd.formats.tables import JOURNAL, NO_OID, Kind, Reason, Records, Result
+from shepherd.groups.memory import MemoryGroups
+from shepherd.net.gate import Gate
+from shepherd.net.items import Items
+from shepherd.net.ledger import Ledger
+from shepherd.net.manners import Manners
+from shepherd.net.resume import enter_plan
+from shepherd.net.sitebook import SiteBook
+from shepherd.phases import contacts
+from shepherd.store.database import Database
+from shepherd.store.harvest import Harvest
+from shepherd.store.state import State
+from shepherd.urls import Footprints, qkey_of_address
+from tests.crash import small
+
+NOW_MS = small.NOW * 1000
+
+
+@pytest.fixture
+def state(tmp_path: Path) -> State:
+    small.grow(tmp_path / "db", "harvest")
+    return Database(tmp_path / "db").furthest()
+
+
+@pytest.fixture
+def harvest(tmp_path: Path) -> Iterator[Harvest]:
+    one = Harvest(tmp_path / "reap", 1 << 20)
+    yield one
+    one.close()
+
+
+def gate_of(state: State, harvest: Harvest, plan: Records) -> tuple[Gate, SiteBook]:
+    """A gate before which all sites of a plan stand."""
+    filters = load_filter(Config(directory=small.cf_of(state.path.parents[1])).filter_path)
+    groups = MemoryGroups(lease_ms=1000, delay_ms=1000)
+    book = SiteBook(state, Politeness(), filters, small.NOW)
+    manners = Manners(groups, state.servers, 0, NOW_MS, 8)
+    ledger, prints = Ledger(harvest, filters.version), Footprints(state.control.key)
+    gate = Gate(book, Items(state, plan), groups, manners, ledger, prints, lambda: NOW_MS, lambda _items: None)
+    enter_plan(book, plan, np.zeros(0, JOURNAL))
+    for site in book.all():
+        gate.advance(site)
+    return gate, book
+
+
+@pytest.mark.parametrize("kinds", [(Kind.ROBOTS,), (Kind.ROBOTS, Kind.PAGE)])
+@pytest.mark.parametrize(("reason", "result"), [(Reason.GUARD, Result.HARD), (Reason.NO_ADDRESS, Result.SOFT)])
+def test_planned_row_of_a_site_without_an_address_is_planned_for_ever(
+    state: State, harvest: Harvest, reason: Reason, result: Result, kinds: tuple[Kind, ...]
+) -> None:
+    plan = state.plan()
+    plan = plan[np.isin(plan["kind"], kinds)]
+    gate, book = gate_of(state, harvest, plan)
+    assert len(plan) > 1
+    for site in book.all():
+        gate.looked_up(site, "", 0, reason, 60, 0)
+    harvest.checkpoint(NOW_MS)
+    settled = harvest.journalled()
+    settled = settled[settled["kind"] != Kind.QKEY]
+    assert sorted(settled["plan_row"].tolist()) == list(range(len(plan)))
+    assert {*settled["result"].tolist()} == {result}
+    assert {*settled["reason"].tolist()} == {reason}
+
+
+def test_robots_file_that_was_handed_out_is_settled_a_second_time(state: State, harvest: Harvest) -> None:
+    plan = state.plan()
+    gate, book = gate_of(state, harvest, plan[plan["kind"] == Kind.ROBOTS])
+    for site in book.all():
+        gate.looked_up(site, "127.0.0.7", qkey_of_address("127.0.0.7"), Reason.NONE, 60, 0)
+        gate.look_up_again(site)
+        gate.looked_up(site, "", 0, Reason.GUARD, 60, 0)
+    harvest.checkpoint(NOW_MS)
+    assert {*harvest.journalled()["kind"].tolist()} == {Kind.QKEY}  # its answer is still to come
+
+
+def test_site_without_an_address_counts_as_one_whose_robots_file_is_unreachable(state: State) -> None:
+    rows = state.sites.rows
+    journal = np.zeros(2 * rows, JOURNAL)
+    journal["site"] = np.repeat(state.sites["site"][0:rows], 2)
+    journal["kind"] = np.tile([Kind.QKEY, Kind.ROBOTS], rows)
+    journal["result"] = np.tile([Result.UNRESOLVED, Result.HARD], rows)
+    journal["reason"], journal["oid"] = Reason.GUARD, NO_OID
+    journal["start_ms"] = journal["end_ms"] = NOW_MS
+    columns = contacts.apply_sites(state.sites.slice(0, rows), journal, Politeness())
+    assert columns["robots_since"].tolist() == [0] * rows
+    assert (columns["qkey_next"] > small.NOW).all()
