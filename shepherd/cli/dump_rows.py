@@ -6,7 +6,7 @@ shown as the number that it holds.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import count, islice
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +15,7 @@ from shepherd.cli.dump_fields import Field, Shown
 
 if TYPE_CHECKING:
     from shepherd.cli.dump_urls import Urls
-    from shepherd.formats.tables import I64, Array
+    from shepherd.formats.tables import I64, U64, Array
     from shepherd.store.columns import Table
     from shepherd.store.state import State
 
@@ -37,11 +37,13 @@ def index(state: State, site: str | None, types: Sequence[str], first: int, urls
     }
     names = _flags_last(tables.INDEX)
     wanted = [int(tables.RowType[name.upper()]) for name in types]
-    found = _typed(state, _from(_rows_of(state, site), first), wanted)
+    chosen = _from(_rows_of(state, site), first)
+    found = _typed(state, chosen, wanted)
     rows = _values(state.index, names, found)
     last = [fields.text("url")] if urls else []
     if urls:
-        rows = _with_urls(rows, 1 + names.index("oid"), Urls(state))
+        oids = (state.index["oid"][step.start : step.stop] for step in _steps(chosen))
+        rows = _with_urls(rows, 1 + names.index("oid"), Urls(state), oids)
     return Shown([fields.number("row", 4), *_fields(tables.INDEX, names, special), *last], rows)
 
 
@@ -157,9 +159,14 @@ def _values(table: Table, names: Sequence[str], found: Iterator[range | I64]) ->
             yield list(row)
 
 
-def _with_urls(rows: Iterator[list[Any]], oid: int, urls: Urls) -> Iterator[list[Any]]:
-    """More and more rows at a time: new URLs still stand in contrib and are read in its order, but a limit may stop us soon."""
+def _with_urls(rows: Iterator[list[Any]], oid: int, urls: Urls, oids: Iterable[U64]) -> Iterator[list[Any]]:
+    """More and more rows at a time: new URLs still stand in contrib and are read in its order, but a limit may stop us soon.
+
+    Where none has stopped us after the largest step, the URLs of all `oids` are put aside in one pass.
+    """
     steps = (min(1 << power, STEP_ROWS) for power in count())
     while step := list(islice(rows, next(steps))):
+        if len(step) == STEP_ROWS:
+            urls.put_aside(oids)
         for row, url in zip(step, urls.of_oids([row[oid] for row in step]), strict=True):
             yield [*row, url]

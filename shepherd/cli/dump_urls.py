@@ -1,14 +1,21 @@
-"""URLs of footprints, for `shep-dump -u`: from the bucket of the row, or from its contribution where it has no bucket yet."""
+"""URLs of footprints, for `shep-dump -u`: from the bucket of the row, or from its contribution where it has no bucket yet.
+
+Rows and contributions stand in different orders. Few rows are looked for in contrib; for many, one pass over it puts aside the
+URL of each in a file without a name, in the order of oids.
+"""
 
 from __future__ import annotations
 
-from bisect import bisect_left
+import os
+import tempfile
+import weakref
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from shepherd.formats.contrib import Block
+    from shepherd.formats.tables import U64
     from shepherd.store.state import State
 
 REMEMBERED = 10_000  # URLs of footprints: the links of a page have one parent
@@ -24,16 +31,27 @@ class Urls:
     def __init__(self, state: State) -> None:
         self._state = state
         self._segments = set(state.segments())
+        self._aside: _Aside | None = None
         self.of = lru_cache(REMEMBERED)(self._of)
         self.of_page = lru_cache(REMEMBERED)(self._of_page)
 
     def of_oids(self, oids: Sequence[int]) -> list[str | None]:
-        """Contributions are read in their own order, each block once: so ask for many at a time."""
+        """Contributions are read in their own order, each block once: so ask for many at a time, or put them aside first."""
+        import numpy as np
+
         from shepherd.formats import tables
 
         wanted = sorted({oid for oid in oids if tables.CONTRIB_BIT <= oid < tables.NO_OID})
-        contributed = dict(self._contributed(wanted))
+        if self._aside is not None:
+            contributed = self._aside.urls(wanted)
+        else:
+            contributed = {wanted[at]: url for at, url in _contributed(self._state, np.array(wanted, np.uint64))}
         return [self._stored(oid) if oid < tables.CONTRIB_BIT else contributed.get(oid) for oid in oids]
+
+    def put_aside(self, oids: Iterable[U64]) -> None:
+        """From now on nothing is asked for but these oids, and contrib is read no more; once is enough."""
+        if self._aside is None:
+            self._aside = _Aside(self._state, oids)
 
     def is_stored(self, oid: int) -> bool:
         """Whether it is an oid in a segment of this state."""
@@ -64,19 +82,52 @@ class Urls:
         url = self._state.objects.head(oid).attributes.get("U")
         return url.decode("utf-8", "backslashreplace") if url is not None else None
 
-    def _contributed(self, wanted: list[int]) -> Iterator[tuple[int, str]]:
-        """The URLs of places in contrib, given in order. Only blocks that have one of them are expanded."""
-        from shepherd.formats import contrib, tables
-        from shepherd.store import logs, names
 
-        for number in self._state.numbered(names.CONTRIB) if wanted else ():
-            first = tables.contrib_oid(number, 0)
-            for one in logs.read_frames(self._state.path / names.contrib(number)):
-                here = wanted[bisect_left(wanted, first) : bisect_left(wanted, first + one.records)]
-                if here:
-                    found = urls_of(contrib.decode(one.payload), (oid - first for oid in here))
-                    yield from zip(here, found, strict=True)
-                first += one.records
+class _Aside:
+    """URLs of places in contrib, by oid: 16 bytes each in memory, their texts in a file."""
+
+    def __init__(self, state: State, oids: Iterable[U64]) -> None:
+        import numpy as np
+
+        from shepherd.formats import tables
+
+        waiting = [part[tables.in_contrib(part)] for part in oids]
+        self._oids = np.unique(np.concatenate([np.zeros(0, np.uint64), *waiting]))
+        self._ends = np.zeros(len(self._oids), np.int64)
+        self._file = tempfile.TemporaryFile()  # noqa: SIM115 closed with us
+        weakref.finalize(self, self._file.close)
+        for at, url in _contributed(state, self._oids):
+            self._ends[at] = self._file.write(url.encode())
+        np.cumsum(self._ends, out=self._ends)
+        self._file.flush()
+
+    def urls(self, oids: list[int]) -> dict[int, str]:
+        """Of those of the oids that are there, their URLs."""
+        import numpy as np
+
+        found = {}
+        for at in np.flatnonzero(np.isin(self._oids, np.array(oids, np.uint64), assume_unique=True)).tolist():
+            start, end = int(self._ends[at - 1]) if at else 0, int(self._ends[at])
+            if end > start:
+                found[int(self._oids[at])] = os.pread(self._file.fileno(), end - start, start).decode()
+        return found
+
+
+def _contributed(state: State, wanted: U64) -> Iterator[tuple[int, str]]:
+    """Which of some places in contrib, given in order, and its URL. Only blocks that have one of them are expanded."""
+    import numpy as np
+
+    from shepherd.formats import contrib, tables
+    from shepherd.store import logs, names
+
+    for number in state.numbered(names.CONTRIB) if len(wanted) else ():
+        first = tables.contrib_oid(number, 0)
+        for one in logs.read_frames(state.path / names.contrib(number)):
+            begin, end = np.searchsorted(wanted, np.array([first, first + one.records], np.uint64)).tolist()
+            if begin < end:
+                places = (oid - first for oid in wanted[begin:end].tolist())
+                yield from zip(range(begin, end), urls_of(contrib.decode(one.payload), places), strict=True)
+            first += one.records
 
 
 def urls_of(block: Block, places: Iterable[int]) -> Iterator[str]:

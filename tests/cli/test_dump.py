@@ -14,12 +14,17 @@ from typing import Any
 import pytest
 
 from shepherd.cli import dump as program
+from shepherd.cli import dump_rows
 from shepherd.formats import tables
+from shepherd.formats.frame import Frame
 from shepherd.formats.tables import Result, Why
+from shepherd.store import logs, names
+from shepherd.store.database import Database
 from shepherd.store.names import StateName
 from shepherd.urls import parse
 from tests.cli.conftest import GREETING, KEY, NOW, ROOT, Herd, make_herd
 from tests.cli.reaping import GONE, NEW, PRINTS, START_MS, merge, refusal, row_of, run, start_reap
+from tests.crash import small
 from tests.unit.sound import flip
 
 COMMANDS = tuple(program.command.commands)
@@ -88,6 +93,25 @@ def test_index_shows_every_column(herd: Herd) -> None:
 def test_index_of_a_merge_shows_urls_that_wait_in_contrib(merged: Herd) -> None:
     urls = {row["url"] for row in rows(merged, "index", "-u")}
     assert {"http://a.example/linked", "http://a.example/new?x=1", "http://down.example/x"} <= urls
+
+
+@pytest.mark.parametrize("step_rows", [1, 2, 4])
+def test_contrib_is_read_again_for_every_step_of_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step_rows: int) -> None:
+    small.grow(tmp_path / "db", "select more")
+    state, passes = Database(tmp_path / "db").furthest(), list[Path]()
+    expected = [row[-1] for row in dump_rows.index(state, None, (), 0, urls=True).rows]
+    assert sum("/linked/" in (url or "") for url in expected) > step_rows
+
+    def counted(path: Path, length: int | None = None) -> Iterator[Frame]:
+        passes.append(path)
+        return read_frames(path, length)
+
+    read_frames = logs.read_frames
+    monkeypatch.setattr(logs, "read_frames", counted)
+    monkeypatch.setattr(dump_rows, "STEP_ROWS", step_rows)
+    assert [row[-1] for row in dump_rows.index(state, None, (), 0, urls=True).rows] == expected
+    small_steps = step_rows.bit_length() - 1
+    assert len(passes) <= (1 + small_steps) * len(state.numbered(names.CONTRIB))
 
 
 def test_sites_show_names_limits_and_queue_keys(herd: Herd) -> None:
