@@ -6,6 +6,7 @@ After a kill the cache is still there, so what was never synced looks like all e
 from __future__ import annotations
 
 import itertools
+from collections import defaultdict
 from pathlib import Path
 
 import pytest
@@ -15,12 +16,13 @@ from tests.crash import sweep
 from tests.crash.model import digest, read_tree
 from tests.crash.oracle import Facts, observe, recover_once
 from tests.crash.record import Recorder, recording
-from tests.crash.replay import Cut, Distinct, Run, Stage, cuts, cuts_after_kill
+from tests.crash.replay import Cut, Distinct, Run, Stage, cuts, cuts_after_kill, out_of_sight
 from tests.crash.sweep import disk_of
 from tests.crash.tally import Tally
 from tests.crash.workloads import WORKLOADS, carry_on
 
 MOST_DISKS = 3  # by default, after one kill, the last one among them
+ALIKE = 10  # kills, in a full sweep, that differ only in what is out of sight
 KILLS = 3  # by default, evenly spread; beside these, every place at which a name or a length has changed and is not synced yet
 CUT_SHORT_STEP = {"publish": 6, "harvest": 15, "prune": 6, "inbox": 9, "recover": 7, "recover from damage": 3}
 
@@ -28,7 +30,18 @@ CUT_SHORT_STEP = {"publish": 6, "harvest": 15, "prune": 6, "inbox": 9, "recover"
 def kills(run: Run, every: bool) -> list[int]:
     changes, step = ("rename", "mkdir", "unlink", "truncate"), 1 if every else len(run.log) // KILLS
     before_sync = [place for place in run.syncs() if place and run.log[place - 1].op in changes]
-    return sorted({*range(step, len(run.log), step), *before_sync})
+    found = sorted({*range(step, len(run.log), step), *before_sync})
+    return unlike(run, found) if every else found
+
+
+def unlike(run: Run, places: list[int]) -> list[int]:
+    """Of kills that differ only out of sight, some, evenly spread: whatever is there, the next program removes it as a whole."""
+    groups: dict[tuple[int, bytes, bytes], list[int]] = defaultdict(list)
+    for position, disk in run.disks():
+        if position in places:
+            kept, lost = (digest(disk.tree(everything_kept), out_of_sight) for everything_kept in (True, False))
+            groups[run.era(position), kept, lost].append(position)
+    return sorted(place for group in groups.values() for place in group[:: -(-len(group) // ALIKE)])
 
 
 def around_the_end(run: Run) -> list[int]:
