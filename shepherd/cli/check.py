@@ -36,7 +36,12 @@ def command(db: Path, state: str | None, quick: bool, as_json: bool) -> None:
     only = states.find(database, state) if state is not None else None
     looked_at = 1 if only is not None else len(database.states())
     faults = unread = 0
-    with common.progress(None if quick else check.size(database, only), "checking", "B") as bar:
+    total, failed = None, None
+    try:
+        total = None if quick else check.size(database, only)
+    except IoFailed as error:
+        failed = error  # where it fails again, the walk names the place
+    with common.progress(total, "checking", "B") as bar:
         for fault in check.walk(database, quick, bar.update, only):
             faults += not fault.note
             unread += fault.unread
@@ -50,6 +55,8 @@ def command(db: Path, state: str | None, quick: bool, as_json: bool) -> None:
         raise IoFailed(
             f"{many(faults, 'fault')} in {db}, {unread} of them because the disk fails; save what it still gives first"
         )
+    if failed is not None:
+        raise failed
     if faults:
         raise Corruption(f"{many(faults, 'fault')} in {db}; shep-recover --dry-run tells what can be mended")
     common.LOG.info("%s: %s, no fault", db, many(looked_at, "state"))

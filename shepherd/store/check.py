@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from shepherd.errors import Corruption, IoFailed, OldFormat, ShepherdError, UsageError
-from shepherd.store import check_files, inbox, names
+from shepherd.store import check_files, fsio, inbox, names
 from shepherd.store.check_files import Sound, Tick
 from shepherd.store.claims import walk_claims
 from shepherd.store.database import Database
@@ -29,7 +29,7 @@ __all__ = ["Fault", "size", "walk", "walk_state", "walk_tables"]
 def walk(database: Database, quick: bool = False, tick: Tick = lambda n: None, only: StateName | None = None) -> Iterator[Fault]:
     """Every fault of the whole database, or of one state."""
     if only is None:
-        _refuse_old(database)
+        yield from going_on(database.states_path, _refuse_old(database))
         yield from going_on(database.path, _strangers(database))
     one_walk = _Walk(quick, tick)
     for path in _paths(database, only):
@@ -46,14 +46,15 @@ def walk(database: Database, quick: bool = False, tick: Tick = lambda n: None, o
         yield from going_on(database.inbox.directory, _waiting_harvests(database, quick))
 
 
-def _refuse_old(database: Database) -> None:
+def _refuse_old(database: Database) -> Iterator[Fault]:
     """Of another format nothing can be said; single old states that readers still lease are only mentioned."""
     try:
         database.furthest()
-    except UsageError:
+    except (UsageError, IoFailed):
         raise
-    except (ShepherdError, OSError):
-        return  # the walk tells
+    except (ShepherdError, FileNotFoundError):
+        pass  # the walk tells
+    yield from ()
 
 
 def walk_state(path: Path, quick: bool = False, tick: Tick = lambda n: None) -> Iterator[Fault]:
@@ -78,9 +79,10 @@ def size(database: Database, only: StateName | None = None) -> int:
         try:
             files = State(path).control.files
             total += sum(entry.length for entry in files.values())
-            found = [(path / name).stat() for name in files if name.startswith(f"{names.OBJECTS}/")]
+            with fsio.reading(path / names.OBJECTS):
+                found = [(path / name).stat() for name in files if name.startswith(f"{names.OBJECTS}/")]
             segments |= {(file.st_dev, file.st_ino): file.st_size for file in found}
-        except (ShepherdError, OSError):
+        except (Corruption, UsageError, FileNotFoundError):
             continue  # the walk tells why
     return total + sum(segments.values())
 

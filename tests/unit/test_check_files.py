@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from shepherd.errors import UsageError
+from shepherd.errors import IoFailed, UsageError
 from shepherd.formats import bucket
 from shepherd.formats.check import check64
 from shepherd.store import check, database, fsio, names
@@ -215,3 +215,13 @@ def test_file_shorter_than_its_checkpoint_says_is_named(
     assert faults(db, quick) == [
         ("harvest/reap/journal", left, f"{left} bytes, but {2 * 152} were durable at checkpoint 2"),
     ]
+
+
+def test_size_of_what_the_disk_does_not_give_is_counted_as_nothing(db: Database, state: State) -> None:
+    """shep-recover asks for it first, and would go on."""
+    control = state.path / "control"
+    control.unlink()
+    control.mkdir()
+    with pytest.raises(IoFailed, match="control: it cannot be read"):
+        check.size(db)
+    assert [(fault.path, fault.unread) for fault in check.walk(db) if not fault.note][-1] == (control, True)
