@@ -52,9 +52,8 @@ def touched_sites(state: State, journal: Records, url_of: Callable[[int], str], 
     new_site, first = _first_of_each(answered[strange])
     named = [parse(url_of(oid)) for oid in journal["oid"][moved][strange][first].tolist()]
     new_names = [url.site.encode("ascii") for url in named]
-    new = site_rows(new_site, np.array([state.prints.norm(url.site) for url in named], np.uint64)) | settings_of(
-        new_names, filters
-    )
+    new_norm = np.array([state.prints.norm(url.site) for url in named], np.uint64)
+    new = site_rows(new_site, new_norm) | settings_of(new_names, filters)
 
     site = keys.distinct(np.concatenate([np.ascontiguousarray(journal["site"]), answered]))
     row = keys.find_sites(known, site)
@@ -147,7 +146,7 @@ def _spliced(state: State, places: I64, new_names: Sequence[bytes], step: int) -
     held, row = bytearray(), 0
     for place, name in zip([*places.tolist(), state.sites.rows], [*new_names, b""], strict=True):
         for start in range(row, place, step):
-            held += state.names_between(start, min(start + step, place)).data
+            held += state.names_between(start, min(start + step, place)).data.tobytes()
             if len(held) > PIECE:
                 yield bytes(held)
                 held.clear()

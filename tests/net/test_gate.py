@@ -18,7 +18,7 @@ from shepherd.net.ledger import Ledger
 from shepherd.net.manners import Manners
 from shepherd.net.resume import enter_plan
 from shepherd.net.sitebook import SiteBook
-from shepherd.phases import contacts
+from shepherd.phases import contacts, cork
 from shepherd.store.database import Database
 from shepherd.store.harvest import Harvest
 from shepherd.store.state import State
@@ -93,6 +93,6 @@ def test_site_without_an_address_counts_as_one_whose_robots_file_is_unreachable(
     journal["result"] = np.tile([Result.UNRESOLVED, Result.HARD], rows)
     journal["reason"], journal["oid"] = Reason.GUARD, NO_OID
     journal["start_ms"] = journal["end_ms"] = NOW_MS
-    columns = contacts.apply_sites(state.sites.slice(0, rows), journal, Politeness())
+    columns = contacts.apply_sites(state.sites.slice(0, rows), journal, cork.newest(journal), Politeness())
     assert columns["robots_since"].tolist() == [0] * rows
     assert (columns["qkey_next"] > small.NOW).all()
