@@ -86,9 +86,11 @@ def same_robots(touched: Touched, corked: Corked) -> Touched:
 
 def counted(touched: Touched, corked: Corked) -> Touched:
     """With the rows that moved and the documents that came and went."""
-    site, after = touched.columns["site"], corked.columns["site"]
-    gained = sitecounts.changed(site, corked.site_before, after)
-    gathered = sitecounts.changed(site, corked.site_before[corked.counted_before], after[corked.counted])
+    site, before, after = touched.columns["site"], corked.site_before, corked.columns["site"]
+    moved = before != after
+    other = moved | (corked.counted_before != corked.counted)  # of all the rest a site loses as much as it gains
+    gained = sitecounts.changed(site, before[moved], after[moved])
+    gathered = sitecounts.changed(site, before[other & corked.counted_before], after[other & corked.counted])
     return touched.with_columns(
         {
             "documents": (touched.columns["documents"] + gained).astype(SITES["documents"]),
