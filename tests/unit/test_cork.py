@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import dataclasses
 import random
 import shutil
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from shepherd.errors import Corruption, NothingToDo, UsageError
 from shepherd.formats.tables import Reason, Result, RowType
+from shepherd.phases import contacts
 from shepherd.store import check, inbox, names
 from shepherd.store.database import Database
 from shepherd.store.harvest import Harvest
@@ -82,6 +85,22 @@ def test_page_that_moved_to_a_site_that_nobody_knew_brings_it_in(db: Path) -> No
     assert sound(db)
     run(db, "merge", "select", "record")
     assert sound(db)
+
+
+def test_servers_are_what_the_dense_computation_gives(db: Path) -> None:
+    pages = [Page(A, "a"), Page(ONE, result=Result.CONNECTION, status=0, at=NOW + 3), Page(B, result=Result.SOFT, status=503)]
+    for turn in range(2):  # first the servers are new, then they are known
+        now = NOW + turn * 40 * 86_400
+        later = [dataclasses.replace(page, at=page.at + now - NOW) for page in pages]
+        reap(db, ("reap", later, {}), now=now, end=now + 9)
+        parent = Database(db).furthest()
+        before = {name: np.array(values) for name, values in parent.servers.slice(0, parent.servers.rows).items()}
+        state = run(db, "cork", now=now, partition_rows=1)
+        journal, sites = state.journal(state.numbered("journal")[0]), state.sites.slice(0, state.sites.rows)
+        expected = contacts.apply_servers(before, sites, journal, harvested.Config().politeness)
+        for name, values in expected.items():
+            assert state.servers[name][0 : state.servers.rows].tolist() == values.tolist(), (turn, name)
+        assert state.servers.rows > 0
 
 
 # --- which harvests -----------------------------------------------------------------------------------------------
