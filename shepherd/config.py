@@ -117,6 +117,17 @@ class Store:
 
 
 @dataclass(frozen=True)
+class Cleanup:
+    """[cleanup]: when buckets are copied together, and how much room they may take."""
+
+    sparse: int = 50  # percent: a segment of which less is needed is copied
+    small: int = 25  # percent of segment_bytes: shorter segments are joined
+    size_bytes: int = 0  # of all segments of a state; above it bodies of least weight go; 0 = no limit
+    reserve_bytes: int = 1024 * 1024 * 1024  # of the disk that a copy leaves free
+    batch_bytes: int = 0  # most that one batch copies; 0 = what the disk has room for
+
+
+@dataclass(frozen=True)
 class Config:
     identity: Identity = field(default_factory=Identity)
     politeness: Politeness = field(default_factory=Politeness)
@@ -127,6 +138,7 @@ class Config:
     reap: Reap = field(default_factory=Reap)
     network: Network = field(default_factory=Network)
     store: Store = field(default_factory=Store)
+    cleanup: Cleanup = field(default_factory=Cleanup)
     directory: Path = Path("cf")
 
     @property
@@ -243,6 +255,8 @@ def _check(path: Path, config: Config) -> None:
         impossible("[store] segment_bytes", "must be from 1 MiB to 2 GiB")
     if config.store.partition_rows < 1:
         impossible("[store] partition_rows", "must be at least 1")
+    if config.cleanup.sparse > 100 or config.cleanup.small > 50:
+        impossible("[cleanup] sparse and small", "must be at most 100 and 50 percent")
     if config.select.site_hard < config.select.site_soft:
         impossible("[select] site_hard", "must not be below site_soft")
     if config.fetch.decoded_bytes < config.fetch.body_bytes:

@@ -13,6 +13,7 @@ PROGRAMS: dict[str, str] = {
     "reapd": "shepherd.cli.reapd:main",
     "shep": "shepherd.cli.shep:main",
     "shep-check": "shepherd.cli.check:main",
+    "shep-cleanup": "shepherd.cli.cleanup:main",
     "shep-cork": "shepherd.cli.cork:main",
     "shep-dump": "shepherd.cli.dump:main",
     "shep-equiv": "shepherd.cli.equiv:main",

@@ -39,7 +39,7 @@ REDIRECT: Final = 1 << 8  # of flags, beyond those of a bucket
 LOST: Final = 1 << 9  # its body was damaged
 PART: Final = 1 << 14  # buckets: their bytes are gone over once for each attribute, and should still be in the cache
 
-_HEADER: Final = np.dtype(
+HEADER: Final = np.dtype(
     [
         ("magic", "S4"), ("type", "u1"), ("codec", "u1"), ("flags", "<u2"), ("attributes", "<u4"), ("body", "<u4"),
         ("plain", "<u4"), ("state", "<u4"), ("site", "<u8"), ("path", "<u8"), ("time_ms", "<i8"), ("check", "<u8"),
@@ -93,8 +93,8 @@ def walk_segment(data: mmap.mmap | bytes, size: int) -> Iterator[Walk]:
 
 def facts_of(data: mmap.mmap | bytes, segment: int, offsets: I64, norm_of: Callable[[U64, list[bytes]], U64]) -> Array:
     """One FACT for each bucket. `norm_of` is asked for the norms of distinct sites, each with a URL of one of its documents."""
-    view = np.frombuffer(data, np.uint8)
-    heads = _every_place(view, _HEADER)[offsets]
+    view = np.frombuffer(data, np.uint8) if len(data) else np.zeros(0, np.uint8)
+    heads = _every_place(view, HEADER)[offsets]
     facts = np.zeros(len(offsets), FACT)
     for name in ("path", "site", "time_ms", "state"):
         facts[name] = heads[name]

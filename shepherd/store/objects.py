@@ -13,6 +13,7 @@ import numpy as np
 from shepherd.errors import Corruption
 from shepherd.formats import bucket
 from shepherd.formats.bucket import Bucket, Header
+from shepherd.formats.check import Bytes
 from shepherd.formats.tables import CONTRIB_BIT, I64, U64, bucket_oid, split_oid
 from shepherd.store import fsio, names
 
@@ -28,10 +29,10 @@ class SegmentWriter:
         self._directory, self._name_of, self._limit = directory, name_of, limit
         self.next = first  # number of the next segment to be made
         self._file: fsio.AppendFile | None = None
-        self._batch: list[bytes] = []
+        self._batch: list[Bytes] = []
         self._batch_bytes = 0
 
-    def append(self, data: bytes) -> int:
+    def append(self, data: Bytes) -> int:
         """The oid that the bucket will have. It is on disk after `flush`, durable after `sync`."""
         if self._file is None or (self._end() + len(data) > self._limit and self._end() > 0):
             self._roll()

@@ -1,0 +1,118 @@
+"""Buckets of one segment read in place: their headers side by side, their checksums one by one, their URLs.
+
+Only what has been brought into memory first is looked at (store/mapped). What is not as the index says is Corruption, with the
+file and the offset in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+import mmh3
+import numpy as np
+
+from shepherd.batch.cleanup_survey import Claims
+from shepherd.errors import Corruption
+from shepherd.formats import bucket, facts
+from shepherd.formats.check import SEED
+from shepherd.formats.tables import I64, Array
+from shepherd.store import names
+from shepherd.store.mapped import Mapped
+from shepherd.store.state import State
+
+WINDOW: Final = 1 << 23  # bytes of a segment looked at at a time
+_FIXED: Final = bucket.HEADER_BYTES
+_HEAD: Final = bucket.HEAD.size
+_OFFSET: Final = np.uint64(0xFFFFFFFF)
+
+
+@dataclass(frozen=True)
+class Part:
+    """Some buckets of a segment, brought into memory: their places, and their headers, which are those the index expects."""
+
+    view: memoryview
+    first: int  # of the claims
+    offset: I64
+    heads: Array
+
+
+class Segment:
+    """One segment of a state, and the buckets of it that are needed."""
+
+    def __init__(self, state: State, number: int, held: Claims) -> None:
+        self.path = state.path / names.OBJECTS / names.segment(number)
+        self.held = held
+        self.offset = (held.oid & _OFFSET).astype(np.int64)
+        self._state = state
+        try:
+            self._file = Mapped(self.path)
+        except FileNotFoundError:
+            raise Corruption(f"{self.path}: the segment is missing; shep-check lists all damage") from None
+
+    def view(self, start: int, stop: int) -> memoryview:
+        return self._file.touch(start, stop)
+
+    def parts(self) -> Iterator[Part]:
+        """All of them, a window at a time, each with header and attributes verified."""
+        if not len(self.offset):
+            return
+        windows = np.flatnonzero(np.diff(self.offset // WINDOW, prepend=-1))
+        for first, last in zip(windows.tolist(), [*windows[1:].tolist(), len(self.offset)], strict=True):
+            offset, size = self.offset[first:last], self.held.size[first:last]
+            self._file.touch(int(offset[0]), int(offset[-1] + size[-1]))
+            yield Part(self._file.view, first, offset, self._heads(first, last))
+
+    def _heads(self, first: int, last: int) -> Array:
+        offset, size, row = self.offset[first:last], self.held.size[first:last], self.held.row[first:last]
+        if (size < _FIXED).any():
+            raise self._wrong(int(offset[np.argmax(size < _FIXED)]), "the index says that this bucket is shorter than a header")
+        data = np.frombuffer(self._file.view, np.uint8)
+        heads = np.ascontiguousarray(data[offset[:, None] + np.arange(_FIXED)]).view(facts.HEADER)[:, 0]
+        length = _FIXED + heads["attributes"].astype(np.int64) + heads["body"]
+        wrong = (heads["magic"] != bucket.MAGIC) | (length != size)
+        rows = np.flatnonzero(row >= 0)
+        for name in ("site", "path"):
+            wrong[rows] |= self._state.index[name].take(row[rows]) != heads[name][rows]
+        if wrong.any():
+            raise self._wrong(int(offset[np.argmax(wrong)]), "no bucket of its row begins here")
+        return heads
+
+    def verify(self, bodies: bool) -> Iterator[Part]:
+        """The parts, with every header and its attributes checked, and, if asked, every body."""
+        digest = mmh3.mmh3_x64_128_digest
+        for part in self.parts():
+            view = part.view
+            check, body_check = (_as_bytes(part.heads[name]) for name in ("check", "body_check"))
+            middle = part.offset + _FIXED + part.heads["attributes"]
+            ends = middle + part.heads["body"]
+            for n, (at, behind, end) in enumerate(zip(part.offset.tolist(), middle.tolist(), ends.tolist(), strict=True)):
+                if digest(bytes(view[at : at + _HEAD]) + view[at + _FIXED : behind], SEED)[:8] != check[n]:
+                    raise self._wrong(at, "header or attributes are damaged")
+                if bodies and digest(view[behind:end], SEED)[:8] != body_check[n]:
+                    raise self._wrong(at, "the body is damaged")
+            yield part
+
+    def urls(self, part: Part) -> list[bytes]:
+        """The URL of each bucket of a part that was verified."""
+        start = part.offset + _FIXED
+        old = np.isin(part.heads["type"], bucket.TEXT_TYPES)
+        end = np.where(old, start, start + part.heads["attributes"])
+        begin, length = facts.find_attributes(np.frombuffer(part.view, np.uint8), start, end, b"U")["U"]
+        view = part.view
+        urls = [bytes(view[at : at + size]) for at, size in zip(begin.tolist(), length.tolist(), strict=True)]
+        for n in np.flatnonzero(old).tolist():
+            urls[n] = bucket.parse(view, int(part.offset[n]), with_body=False).attributes.get("U", b"")
+        for n, url in enumerate(urls):
+            if not url or not url.isascii():
+                raise self._wrong(int(part.offset[n]), "the bucket has no URL")
+        return urls
+
+    def _wrong(self, offset: int, what: str) -> Corruption:
+        return Corruption(f"{self.path} at {offset}: {what}; shep-check lists all damage")
+
+
+def _as_bytes(values: Array) -> list[bytes]:
+    data = np.ascontiguousarray(values).tobytes()
+    return [data[at : at + 8] for at in range(0, len(data), 8)]

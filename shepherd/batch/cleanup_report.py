@@ -1,0 +1,85 @@
+"""What a cleanup tells: how large documents are against what was expected, what leases hold, and what it has judged before."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Collection
+from typing import Any, Final
+
+import numpy as np
+
+from shepherd.config import Config
+from shepherd.errors import ShepherdError
+from shepherd.formats.tables import I64
+from shepherd.phases.cleanup import Look
+from shepherd.store import names
+from shepherd.store.database import Database
+from shepherd.store.names import StateName
+
+LOG_FILE: Final = "cleanups.jsonl"
+_LOG: Final = logging.getLogger(__name__)
+
+
+def averages(look: Look, plain: I64 | None, config: Config) -> dict[str, dict[str, int]]:
+    """Of each section with gathered documents: their number, mean bytes stored and decoded, and the configured estimate."""
+    estimate: int = getattr(config.select, "average_bytes", 0)
+    told = {}
+    for section in np.flatnonzero(look.documents).tolist():
+        count = int(look.documents[section])
+        told[str(section)] = {"documents": count, "stored bytes": int(look.stored[section]) // count}
+        told[str(section)] |= {"body bytes": int(plain[section]) // count} if plain is not None else {}
+        told[str(section)] |= {"expected bytes": estimate} if estimate else {}
+    return told
+
+
+def pinned(database: Database, without: StateName, kept: Collection[int], purged: Collection[int], now: int) -> dict[str, int]:
+    """Bytes of segments that only older closed states hold, those of leased ones, and leased states with purged bytes."""
+    held = database.leases.held(now)
+    older: dict[int, int] = {}
+    leased: dict[int, int] = {}
+    exposed = 0
+    for name in database.states():
+        if not name.closed or name == without:
+            continue
+        try:
+            state = database.open(name)
+        except ShepherdError:
+            continue  # an older format, or damaged: whatever it holds, it is not for us to say
+        segments = {n: state.control.files[f"{names.OBJECTS}/{names.segment(n)}"].length for n in state.segments()}
+        only = {n: length for n, length in segments.items() if n not in kept}
+        older |= only
+        if name.number in held:
+            leased |= only
+            exposed += not segments.keys().isdisjoint(purged)
+    return {
+        "bytes of older states": sum(older.values()),
+        "bytes of leased states": sum(leased.values()),
+        "leased states with purged bytes": exposed,
+    }
+
+
+# --- the filter of the last cleanup of everything ---------------------------------------------------------------
+
+
+def judged_filter(database: Database, cleaned: int) -> int | None:
+    """By which filter the URLs were judged, the last time that all were; None where nobody knows: then it is time to do so.
+
+    The log may be deleted at any time. Its lines are of this chain of states only if they name the same last cleanup.
+    """
+    try:
+        lines = (database.log_path / LOG_FILE).read_text(encoding="utf-8").splitlines()
+        found = [json.loads(line) for line in lines if line.strip()]
+        return next((int(one["filter"], 16) for one in reversed(found) if one["cleaned"] == cleaned), None)
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def remember(database: Database, state: StateName, cleaned: int, version: int, totals: dict[str, Any]) -> None:
+    """Append a line: this cleanup has judged everything by this filter."""
+    line = {"state": state.number, "cleaned": cleaned, "filter": f"{version:016x}", **totals}
+    try:
+        with (database.log_path / LOG_FILE).open("a", encoding="utf-8") as file:
+            file.write(json.dumps(line, sort_keys=True) + "\n")
+    except OSError as error:
+        _LOG.warning("the cleanup could not be logged: %s; the next one judges all URLs again", error)

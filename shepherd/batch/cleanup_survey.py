@@ -1,0 +1,189 @@
+"""How full the segments of a state are, by its columns alone; and the rows that hold certain segments.
+
+Memory is bounded by a partition, by one number a segment, and by one byte a site.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from shepherd.batch.partitions import Tick, partitions
+from shepherd.batch.pool import ordered
+from shepherd.errors import Corruption
+from shepherd.formats.tables import I64, U64, Array, Bools, Flag, RowType, in_bucket
+from shepherd.phases import cleanup
+from shepherd.phases.cleanup import Look, Wishes
+from shepherd.phases.keys import distinct, find_sites, with_flag
+from shepherd.phases.shakedown import Fill
+from shepherd.store import names
+from shepherd.store.state import State
+
+
+@dataclass(frozen=True)
+class Known:
+    """What is known of rows beyond their columns, for the whole index: `cleanup.Wishes` of any range of it."""
+
+    rejected: Bools | None = None
+    section: Array | None = None
+    hollow: I64 | None = None
+    settled: I64 | None = None
+
+    def of(self, start: int, stop: int) -> Wishes:
+        return Wishes(
+            None if self.rejected is None else self.rejected[start:stop],
+            None if self.section is None else self.section[start:stop],
+            *(None if rows is None else _within(rows, start, stop) for rows in (self.hollow, self.settled)),
+        )
+
+
+def _within(rows: I64, start: int, stop: int) -> I64:
+    first, last = np.searchsorted(rows, [start, stop]).tolist()
+    return rows[first:last] - start
+
+
+@dataclass(frozen=True)
+class Robots:
+    """Robots files that sites hold, though no row does: their buckets are needed, too."""
+
+    oid: U64
+    size: I64
+
+
+@dataclass(frozen=True)
+class Survey:
+    look: Look
+    fill: Fill
+    robots: Robots
+    deleted: I64  # the rows of documents that an operator deleted
+
+    @property
+    def needed(self) -> int:
+        """All bytes that are needed, with the thin buckets that trimmed rows will get."""
+        return int(self.fill.bytes.sum()) + self.look.trims * cleanup.THIN_BYTES
+
+
+def survey(state: State, known: Known, step: int, jobs: int, tick: Tick = lambda rows: None) -> Survey:
+    """All rows, as if they were marked as `known` says. A row that points beyond its segment is Corruption."""
+    lengths = segment_lengths(state)
+    ranges = list(partitions(state.index.rows, step))
+
+    def one(part: tuple[int, int]) -> tuple[Look, I64, U64, U64]:
+        index = state.index.slice(*part, (*cleanup.READ, "site"))
+        wishes = known.of(*part)
+        _within_segments(state, index, lengths, part[0])
+        robots = with_flag(index["flags"], Flag.ROBOTS) & in_bucket(index["oid"]) & (index["type"] != RowType.FORGOTTEN)
+        deleted = (index["type"] == RowType.FORGOTTEN) & cleanup.is_deleted(index["reason"])
+        held = index["site"][robots], index["oid"][robots]
+        return cleanup.look(index, wishes, len(lengths)), np.flatnonzero(deleted) + part[0], *held
+
+    total = cleanup.nothing(len(lengths))
+    deleted: list[I64] = [np.zeros(0, np.int64)]
+    site, robots_oid = (state.sites[name][0 : state.sites.rows] for name in ("site", "robots_oid"))
+    held = np.zeros(len(site), np.bool_)
+    for (start, stop), (look, rows, sites, oids) in zip(ranges, ordered(one, ranges, jobs), strict=True):
+        total += look
+        deleted.append(rows)
+        at = find_sites(site, sites)
+        held[at[at >= 0]] |= robots_oid[at[at >= 0]] == oids[at >= 0]
+        tick(stop - start)
+    robots = _lonely_robots(state, robots_oid, held)
+    return Survey(total, fill_of(total, robots, segment_lengths(state)), robots, np.concatenate(deleted))
+
+
+def segment_lengths(state: State) -> I64:
+    """By number; -1 where there is no such segment."""
+    lengths = np.full(state.control.segments, -1, np.int64)
+    for number in state.segments():
+        lengths[number] = state.control.files[f"{names.OBJECTS}/{names.segment(number)}"].length
+    return lengths
+
+
+def _within_segments(state: State, index: dict[str, Array], lengths: I64, start: int) -> None:
+    rows = np.flatnonzero(in_bucket(index["oid"]))
+    oid = index["oid"][rows]
+    segment = (oid >> np.uint64(32)).astype(np.int64)
+    end = (oid & np.uint64(0xFFFFFFFF)).astype(np.int64) + index["size"][rows]
+    there = segment < len(lengths)
+    wrong = ~there
+    wrong[there] = (lengths[segment[there]] < 0) | (end[there] > lengths[segment[there]])
+    if wrong.any():
+        row = start + int(rows[np.argmax(wrong)])
+        raise Corruption(f"{state.path / 'index' / 'oid'} at {row * 8}: points beyond its segment; shep-check lists all damage")
+
+
+def _lonely_robots(state: State, robots_oid: U64, held: Bools) -> Robots:
+    oid = distinct(robots_oid[in_bucket(robots_oid) & ~held])
+    return Robots(oid, np.array([state.objects.head(one).header.length for one in oid.tolist()], np.int64))
+
+
+def fill_of(look: Look, robots: Robots, lengths: I64) -> Fill:
+    """How full the segments are by what rows and sites hold; `lengths` by number, -1 for none."""
+    number = np.flatnonzero(lengths >= 0)
+    rows, bytes_ = look.rows.copy(), look.bytes.copy()
+    segment = (robots.oid >> np.uint64(32)).astype(np.int64)
+    np.add.at(rows, segment, 1)
+    np.add.at(bytes_, segment, robots.size)
+    return Fill(number, lengths[number], rows[number], bytes_[number])
+
+
+# --- who holds a segment ----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Claims:
+    """Buckets that are needed, in the order of oids, and the row that holds each; -1 where only a site does."""
+
+    oid: U64
+    size: I64
+    row: I64
+
+    def __len__(self) -> int:
+        return len(self.oid)
+
+    def of(self, segment: int) -> Claims:
+        first, last = np.searchsorted(self.oid, np.array([segment << 32, segment + 1 << 32], np.uint64)).tolist()
+        return Claims(self.oid[first:last], self.size[first:last], self.row[first:last])
+
+
+def claims(state: State, segments: I64, robots: Robots, step: int) -> Claims:
+    """Every needed bucket of these segments. Two rows that hold the same one are Corruption."""
+    wanted = np.zeros(state.control.segments, np.bool_)
+    wanted[segments] = True
+    parts: list[tuple[Array, Array, Array]] = []
+    for start, stop in partitions(state.index.rows, step):
+        index = state.index.slice(start, stop, ("oid", "size", "type", "reason"))
+        rows = np.flatnonzero(in_bucket(index["oid"]) & ~_stale(index))
+        rows = rows[wanted[(index["oid"][rows] >> np.uint64(32)).astype(np.int64)]]
+        parts.append((index["oid"][rows], index["size"][rows], rows + start))
+    lonely = wanted[(robots.oid >> np.uint64(32)).astype(np.int64)]
+    parts.append((robots.oid[lonely], robots.size[lonely], np.full(np.count_nonzero(lonely), -1)))
+    oid, size, row = (np.concatenate([part[n] for part in parts]) for n in range(3))
+    order = np.argsort(oid, kind="stable")
+    oid, size, row = oid[order], size[order].astype(np.int64), row[order].astype(np.int64)
+    twice = np.flatnonzero(oid[1:] == oid[:-1])
+    if len(twice):
+        where = state.path / "index" / "oid"
+        raise Corruption(f"{where} at {int(row[twice[0] + 1]) * 8}: its bucket is claimed by another row too")
+    return Claims(oid, size, row)
+
+
+def _stale(index: dict[str, Array]) -> Bools:
+    return np.asarray((index["type"] == RowType.FORGOTTEN) & ~cleanup.is_deleted(index["reason"]))
+
+
+def groups(fill: Fill, rows: int) -> Iterator[I64]:
+    """The numbers of all segments that hold something, some at a time: together at most so many buckets, or one segment."""
+    taken: list[int] = []
+    held = 0
+    for number, count in zip(fill.number.tolist(), fill.rows.tolist(), strict=True):
+        if taken and held + count > rows:
+            yield np.array(taken, np.int64)
+            taken, held = [], 0
+        if count:
+            taken.append(number)
+            held += count
+    if taken:
+        yield np.array(taken, np.int64)
