@@ -103,13 +103,14 @@ def _next(job: Job, state: State, found: Survey, known: Known) -> tuple[State, J
     """One step further, and what to go by from there; None where there is none."""
     excess = _excess(job.config, found)
     if found.look.marks or (excess and found.look.weights.any()):
-        job.writer.prune(job.config.store.keep_states, job.now)
         return _publish_marks(job, state, found, known, excess)
     choice = job.choose(found.fill)
     if not len(choice.places):
         return None
-    job.writer.prune(job.config.store.keep_states, job.now)
     places = shakedown.batch(found.fill, choice, _room(job, state), ROWS)
+    if not len(places):
+        job.writer.prune(job.config.store.keep_states, job.now)  # the one before us may have been killed before it came to that
+        places = shakedown.batch(found.fill, choice, _room(job, state), ROWS)
     if not len(places):
         if _only_small(choice):
             return None
@@ -248,14 +249,13 @@ def _publish(
     kept = set(after.fill.number.tolist())
     told = {"phase": "cleanup", **report, "needed percent": after.fill.share}
     told |= {"segments": len(kept), "bytes": int(after.fill.length.sum())}
-    told["pinned"] = pinned(job.writer.database, builder.name, kept, purged, job.now)
+    told["pinned"] = pinned(job.writer.database, job.config.store.keep_states - 1, kept, purged, job.now)
     if done:
         builder.change(cleaned=job.now)
         told["averages"] = averages(after.look, job.judged.plain if job.judged is not None else None, job.config)
         told |= {"references checked": int(after.fill.rows.sum())} if job.judged is not None else {}
     state = job.writer.publish(builder, told)
-    if done:
-        job.writer.prune(job.config.store.keep_states, job.now)
+    job.writer.prune(job.config.store.keep_states, job.now)  # only then is anything free
     return state
 
 
@@ -280,6 +280,6 @@ def _rehearse(job: Job, state: State, found: Survey) -> State:
     kept = set(np.delete(found.fill.number, choice.places).tolist())
     report = {"phase": "cleanup", "counts": counts, "chosen": reasons, "needed percent": found.fill.share}
     report["deleted documents waiting"] = job.tombs.waiting
-    report["pinned"] = pinned(job.writer.database, state.name, kept, job.tombs.forced, job.now)
+    report["pinned"] = pinned(job.writer.database, job.config.store.keep_states - 1, kept, job.tombs.forced, job.now)
     report["averages"] = averages(look, job.judged.plain if job.judged is not None else None, job.config)
     return job.writer.publish(job.writer.build(state, StateName(state.number + 1, CLOSED), job.now), report)

@@ -33,14 +33,18 @@ def averages(look: Look, plain: I64 | None, config: Config) -> dict[str, dict[st
     return told
 
 
-def pinned(database: Database, without: StateName, kept: Collection[int], purged: Collection[int], now: int) -> dict[str, int]:
-    """Bytes of segments that only older closed states hold, those of leased ones, and leased states with purged bytes."""
+def pinned(database: Database, stay: int, kept: Collection[int], purged: Collection[int], now: int) -> dict[str, int]:
+    """Bytes of segments that only older closed states hold, those of leased ones, and leased states with purged bytes.
+
+    Of the states that are there, the newest `stay` and the leased ones outlive the next deletion, and are counted.
+    """
     held = database.leases.held(now)
     older: dict[int, int] = {}
     leased: dict[int, int] = {}
     exposed = 0
-    for name in database.states():
-        if not name.closed or name == without:
+    closed = [name for name in database.states() if name.closed]
+    for name in closed:
+        if name.number not in held and name not in closed[len(closed) - stay :]:
             continue
         try:
             state = database.open(name)

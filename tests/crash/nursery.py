@@ -25,8 +25,11 @@ ROOT = Path(__file__).resolve().parents[2]
 GO = signal.SIGUSR1
 OURS = {"small": "tests.crash.small", "cut": "tests.crash.powercut"}
 PRELOADED = (
-    *(f"shepherd.batch.{name}" for name in ("cork", "merge", "plan", "record", "select")),
-    *(f"shepherd.cli.{name}" for name in ("check", "cork", "init", "merge", "plan", "record", "recover", "select", "shep")),
+    *(f"shepherd.batch.{name}" for name in ("cleanup", "cork", "merge", "plan", "record", "select")),
+    *(
+        f"shepherd.cli.{name}"
+        for name in ("check", "cleanup", "cork", "init", "merge", "plan", "record", "recover", "select", "shep")
+    ),
     *(f"shepherd.cli.shep_{name}" for name in ("insert", "list")),
     *("shepherd.store.check", "shepherd.store.recover", "tqdm", *OURS.values()),
 )

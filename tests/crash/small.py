@@ -15,10 +15,10 @@ from pathlib import Path
 import click
 import numpy as np
 
-from shepherd.batch import cork, merge, plan, record, recover, select
+from shepherd.batch import cleanup, cork, merge, plan, record, recover, select
 from shepherd.batch.requests import Insert, as_block
 from shepherd.cli import common
-from shepherd.config import Config
+from shepherd.config import Config, load
 from shepherd.formats import bucket, contrib
 from shepherd.formats.tables import JOURNAL, NO_OID, JournalFlag, Records, Result
 from shepherd.store import database, fsio, lookup, names
@@ -38,6 +38,8 @@ MORE = ("http://a.example/three", "https://c.example/")
 LINKED = "http://a.example/linked/{}"
 BATCH = 2  # documents between two checkpoints
 SEGMENT_BYTES = 700  # so that segments roll
+# A cleanup deletes no states, and knows no disk that is too small to be worked on.
+CF = "[store]\nkeep_states = 9\n[cleanup]\nreserve_bytes = 0\n"
 
 Say = Callable[[str], object]
 Step = Callable[[Path, Say], object]
@@ -46,7 +48,7 @@ Drive = Callable[[Writer, Config, int, Callable[[int], object]], State]
 
 def config(db: Path) -> Config:
     """Its configuration stands beside the database, so that a copy of the one is not a copy of the other."""
-    return Config(directory=cf_of(db))
+    return load(cf_of(db))
 
 
 def cf_of(db: Path) -> Path:
@@ -60,6 +62,7 @@ def configure(db: Path) -> None:
     cf_of(db).mkdir(parents=True, exist_ok=True)
     for default in common.default_files().iterdir():  # so that shep-init has none to write
         (cf_of(db) / default.name).touch()
+    (cf_of(db) / "shepherd.toml").write_text(CF)
 
 
 def begin(db: Path, _say: Say = print) -> None:
@@ -157,7 +160,8 @@ def recovering(db: Path, say: Say) -> None:
         say(step.what)
 
 
-ALL: dict[str, Step] = {**STEPS, "recover": recovering}
+# A cleanup comes after all steps: `grow(db, "cleanup")` takes them.
+ALL: dict[str, Step] = {**STEPS, "cleanup": phase(cleanup.run), "recover": recovering}
 
 
 def break_down(db: Path) -> None:

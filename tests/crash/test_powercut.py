@@ -23,7 +23,20 @@ from tests.crash.tally import Tally
 
 SAMPLE = 2  # cuts of a step
 FIRST = "begin"
-STEPS = ["drop", "merge more", "select", "record", "plan", "harvest", "harvest on", "cork", "lease", "prune", "recover"]
+STEPS = [
+    "drop",
+    "merge more",
+    "select",
+    "record",
+    "plan",
+    "harvest",
+    "harvest on",
+    "cork",
+    "lease",
+    "prune",
+    "cleanup",
+    "recover",
+]
 SHORT = 50  # calls
 
 

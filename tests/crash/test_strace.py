@@ -24,8 +24,8 @@ from tests.crash.tally import Tally
 SAMPLE = 6
 PARTS = range(4 if os.environ.get("SHEPHERD_TEST_CRASH") else 1)  # of a full sweep, which takes many minutes
 NOW = ("--now", str(small.NOW))
-# What it does not take to do the work: the line in a lock file that says who holds it, and the log of timings.
-NEEDLESS = (f"/{names.LOCK}", f"/{names.LOGS}/timings.jsonl")
+# What it does not take to do the work: the line in a lock file that says who holds it, and logs.
+NEEDLESS = (f"/{names.LOCK}", *(f"/{names.LOGS}/{log}.jsonl" for log in ("timings", "cleanups")))
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Case:
         return f"{' '.join(word for word in self.argv if word not in NOW)} before {self.before or 'nothing'}"
 
 
-PHASES = [Case(name, (f"shep-{name.split()[0]}", *NOW)) for name in ("merge more", "select", "record", "plan", "cork")]
+PHASES = [Case(name, (f"shep-{name.split()[0]}", *NOW)) for name in ("merge more", "select", "record", "plan", "cork", "cleanup")]
 STEPS = [Case(name, ("small", name)) for name in ("harvest", "harvest on", "lease", "prune")]
 WRITERS = [*PHASES, *STEPS, Case("merge", ("shep", "insert", "http://inserted.example/"))]
 READERS = [Case("cork", ("shep-check",)), Case("", ("shep", "list"))]
@@ -70,7 +70,7 @@ def sweep(bench: Bench, argv: tuple[str, ...], before: Facts, everything: bool, 
     points = strace.points(bench.trace(*argv), bench.db)
     small.recovered(bench.db)
     after = judge.facts(bench.db)
-    judged, is_phase = Judged(), argv[0].removeprefix("shep-") in small.STEPS
+    judged, is_phase = Judged(), argv[0].removeprefix("shep-") in small.ALL
     for point, fault in chosen(points, everything, part):
         bench.reset()
         outcome = bench.strike(point, fault, *argv)

@@ -311,9 +311,9 @@ def _phase(step: str) -> Workload:
 
     def play(stage: Stage) -> None:
         with suppress(NothingToDo):
-            small.STEPS[step](stage.path / "db", lambda _line: stage.settle())
+            small.ALL[step](stage.path / "db", lambda _line: stage.settle())
 
     return Workload(prepare, play)
 
 
-PHASES = {f"phase {step}": _phase(step) for step in ("merge", "select", "record", "plan", "cork", "merge more")}
+PHASES = {f"phase {step}": _phase(step) for step in ("merge", "select", "record", "plan", "cork", "merge more", "cleanup")}
