@@ -50,6 +50,10 @@ class Job:
     judged: Judged | None
 
     @property
+    def known(self) -> Known:
+        return Known(hollow=self.tombs.hollow, settled=self.tombs.settled)
+
+    @property
     def step(self) -> int:
         return self.config.store.partition_rows
 
@@ -68,8 +72,7 @@ def run(writer: Writer, config: Config, now: int, tick: Tick, jobs: int = 1, *, 
     tombs = find_tombs(state, found.deleted, jobs)
     judged = judge(state, found, filters, config.store.partition_rows, jobs, tick) if again else None
     job = Job(writer, config, filters, now, jobs, tombs, judged)
-    known = Known(hollow=tombs.hollow, settled=tombs.settled)
-    known = judged.known(known) if judged is not None else known
+    known = judged.known(job.known) if judged is not None else job.known
     found = survey(state, known, job.step, jobs)
     if writer.rehearsing:
         return _rehearse(job, state, found)
@@ -78,7 +81,8 @@ def run(writer: Writer, config: Config, now: int, tick: Tick, jobs: int = 1, *, 
         made = _next(job, state, found, known)
         if made is None:
             break
-        (state, job), known = made, _NONE
+        state, job = made
+        known = job.known
         totals = {key: totals.get(key, 0) + value for key, value in state.report()["counts"].items()}
         found = survey(state, known, job.step, jobs)
     if judged is not None:
@@ -118,7 +122,7 @@ def _next(job: Job, state: State, found: Survey, known: Known) -> tuple[State, J
             f"{state.path.parent}: no room to copy any of {len(choice.places)} segments; free some, take a lease away that pins "
             "old states, or make cleanup.reserve_bytes or cleanup.batch_bytes fit: nothing was lost"
         )
-    return _publish_batch(job, state, found, choice, places), job
+    return _publish_batch(job, state, found, choice, places)
 
 
 def _only_small(choice: Choice) -> bool:
@@ -166,7 +170,7 @@ def _is_over(job: Job, after: Survey) -> bool:
 # --- batches ----------------------------------------------------------------------------------------------------
 
 
-def _publish_batch(job: Job, state: State, found: Survey, choice: Choice, places: I64) -> State:
+def _publish_batch(job: Job, state: State, found: Survey, choice: Choice, places: I64) -> tuple[State, Job]:
     fill = found.fill
     numbers = fill.number[places]
     held = claims(state, numbers, found.robots, job.step)
@@ -181,7 +185,8 @@ def _publish_batch(job: Job, state: State, found: Survey, choice: Choice, places
         builder.keep(f"{names.OBJECTS}/{names.segment(number)}" for number in kept.tolist())
         _move(builder, state, held.row, moved, job.step)
         after = _after(found, kept, moved, held.size, first, builder.control.segments)
-        done = not len(job.choose(after.fill).places)
+        later = replace(job, tombs=job.tombs.without(numbers))
+        done = not len(later.choose(after.fill).places) and len(later.tombs.settled) == len(job.tombs.settled)
         counts = {
             "segments copied": int(np.count_nonzero(fill.rows[places])),
             "segments dropped": int(np.count_nonzero(fill.rows[places] == 0)),
@@ -192,7 +197,7 @@ def _publish_batch(job: Job, state: State, found: Survey, choice: Choice, places
         }
         reasons = {"empty": choice.empty, "sparse": choice.sparse, "small": choice.small, "purged": choice.forced}
         purged = job.tombs.forced.intersection(numbers.tolist())
-        return _publish(job, builder, after, {"counts": counts, "chosen": reasons}, done, purged)
+        return _publish(job, builder, after, {"counts": counts, "chosen": reasons}, done, purged), later
     finally:
         builder.close()
 
@@ -279,7 +284,7 @@ def _rehearse(job: Job, state: State, found: Survey) -> State:
     reasons = {"empty": choice.empty, "sparse": choice.sparse, "small": choice.small, "purged": choice.forced}
     kept = set(np.delete(found.fill.number, choice.places).tolist())
     report = {"phase": "cleanup", "counts": counts, "chosen": reasons, "needed percent": found.fill.share}
-    report["deleted documents waiting"] = job.tombs.waiting
+    report["deleted documents waiting"] = len(np.unique(job.tombs.left))
     report["pinned"] = pinned(job.writer.database, job.config.store.keep_states - 1, kept, job.tombs.forced, job.now)
     report["averages"] = averages(look, job.judged.plain if job.judged is not None else None, job.config)
     return job.writer.publish(job.writer.build(state, StateName(state.number + 1, CLOSED), job.now), report)

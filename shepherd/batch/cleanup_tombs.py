@@ -32,12 +32,34 @@ def _no_rows() -> I64:
     return np.zeros(0, np.int64)
 
 
+def _nobody() -> Bools:
+    return np.zeros(0, np.bool_)
+
+
 @dataclass(frozen=True)
 class Tombs:
+    """Deleted documents, and where older buckets of them stand. Such buckets are copied nowhere: they go with their segments."""
+
     hollow: I64 = field(default_factory=_no_rows)  # rows whose bucket is no tombstone
-    settled: I64 = field(default_factory=_no_rows)  # rows of documents that were deleted, and no older bucket is left
-    forced: frozenset[int] = frozenset()  # segments with bytes of what was purged
-    waiting: int = 0  # documents of which older buckets are left, or were not looked for
+    deleted: I64 = field(default_factory=_no_rows)  # rows that may be dropped once nothing older is left
+    left: I64 = field(default_factory=_no_rows)  # a row for each older bucket
+    segment: I64 = field(default_factory=_no_rows)  # and its segment
+    purged: Bools = field(default_factory=_nobody)  # and whether nobody may ever find it again
+
+    @property
+    def settled(self) -> I64:
+        """The deleted rows of which no older bucket is left."""
+        return np.setdiff1d(self.deleted, self.left)
+
+    @property
+    def forced(self) -> frozenset[int]:
+        """The segments with bytes of what was purged."""
+        return frozenset(self.segment[self.purged].tolist())
+
+    def without(self, segments: I64) -> Tombs:
+        """The same once these segments are gone."""
+        stay = ~np.isin(self.segment, segments)
+        return Tombs(self.hollow, self.deleted, self.left[stay], self.segment[stay], self.purged[stay])
 
 
 def find_tombs(state: State, rows: I64, jobs: int) -> Tombs:
@@ -46,21 +68,18 @@ def find_tombs(state: State, rows: I64, jobs: int) -> Tombs:
         return Tombs()
     columns = state.index.take(rows, _KEYS)
     hollow, old = _tombstones(state, columns)
-    pending = np.flatnonzero((columns["reason"] == Reason.DELETED) | ~old)
+    deleted = columns["reason"] == Reason.DELETED
+    pending = np.flatnonzero(deleted | ~old)
     if not len(pending):
         return Tombs(rows[hollow])
     prints = Footprints(state.control.key)
     paths = Paths(prints.half("/robots.txt"), prints.half("/"))
     sought = {name: column[pending] for name, column in columns.items()}
-    forced: set[int] = set()
-    left = np.zeros(len(pending), np.bool_)
-    for found in _buckets(state, distinct(sought["path"]), jobs):
-        match, oid = _matches(state, sought, found, prints, paths)
-        left[match] = True
-        purged = sought["reason"][match] == Reason.PURGED
-        forced.update((oid[purged] >> np.uint64(32)).tolist())
-    settled = pending[~left & (sought["reason"] == Reason.DELETED)]
-    return Tombs(rows[hollow], rows[settled], frozenset(forced), int(np.count_nonzero(left)))
+    found = [_matches(state, sought, part, prints, paths) for part in _buckets(state, distinct(sought["path"]), jobs)]
+    match = np.concatenate([_no_rows(), *(match for match, _oid in found)])
+    oid = np.concatenate([np.zeros(0, np.uint64), *(oid for _match, oid in found)])
+    segment = (oid >> np.uint64(32)).astype(np.int64)
+    return Tombs(rows[hollow], rows[deleted], rows[pending[match]], segment, sought["reason"][match] == Reason.PURGED)
 
 
 def _tombstones(state: State, columns: dict[str, Array]) -> tuple[Bools, Bools]:
