@@ -15,7 +15,7 @@ import numpy as np
 
 from shepherd.batch.pool import ordered
 from shepherd.formats.bucket import BucketFlag
-from shepherd.formats.tables import I64, Array, Bools, Reason, Records, in_bucket
+from shepherd.formats.tables import I64, NO_OID, Array, Bools, Reason, Records, in_bucket
 from shepherd.phases.keys import distinct, find_rows, find_sites, sort_order
 from shepherd.phases.merge import Paths
 from shepherd.store import names
@@ -75,6 +75,7 @@ def find_tombs(state: State, rows: I64, jobs: int) -> Tombs:
     prints = Footprints(state.control.key)
     paths = Paths(prints.half("/robots.txt"), prints.half("/"))
     sought = {name: column[pending] for name, column in columns.items()}
+    sought["oid"] = np.where(hollow[pending], np.uint64(NO_OID), sought["oid"])  # it is one of those to be found
     found = [_matches(state, sought, part, prints, paths) for part in _buckets(state, distinct(sought["path"]), jobs)]
     match = np.concatenate([_no_rows(), *(match for match, _oid in found)])
     oid = np.concatenate([np.zeros(0, np.uint64), *(oid for _match, oid in found)])
