@@ -8,6 +8,7 @@ decided by the state that it finds and by nothing that an earlier step remembers
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Collection
 from dataclasses import dataclass, replace
 from typing import Any, Final
@@ -76,14 +77,14 @@ def run(writer: Writer, config: Config, now: int, tick: Tick, jobs: int = 1, *, 
     found = survey(state, known, job.step, jobs)
     if writer.rehearsing:
         return _rehearse(job, state, found)
-    first, totals = state, dict[str, int]()
+    first, totals = state, Counter[str]()
     while True:
         made = _next(job, state, found, known)
         if made is None:
             break
         state, job = made
         known = job.known
-        totals = {key: totals.get(key, 0) + value for key, value in state.report()["counts"].items()}
+        totals.update(state.report()["counts"])
         found = survey(state, known, job.step, jobs)
     if judged is not None:
         remember(writer.database, state.name, state.control.cleaned, filters.version, totals)
