@@ -41,7 +41,7 @@ def judge(state: State, found: Survey, filters: Filter, step: int, jobs: int, ti
     rejected = np.zeros(state.index.rows, np.bool_)
     section = state.index["section"][0 : state.index.rows].copy() if section_of is not None else None
     plain = np.zeros(SECTIONS, np.int64)
-    for numbers in groups(found.fill, ROWS):
+    for numbers in groups(state, found.robots, ROWS, step):
         held = claims(state, numbers, found.robots, step)
 
         def one(number: int, held: object = held) -> tuple[Bools, U8, U32]:

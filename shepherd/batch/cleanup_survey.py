@@ -174,16 +174,23 @@ def _stale(index: dict[str, Array]) -> Bools:
     return np.asarray((index["type"] == RowType.FORGOTTEN) & ~cleanup.is_deleted(index["reason"]))
 
 
-def groups(fill: Fill, rows: int) -> Iterator[I64]:
-    """The numbers of all segments that hold something, some at a time: together at most so many buckets, or one segment."""
+def groups(state: State, robots: Robots, rows: int, step: int) -> Iterator[I64]:
+    """The numbers of all segments that `claims` finds something in, some at a time: at most so many buckets, or one segment.
+
+    Counted anew, because a survey leaves out what rows are about to let go of.
+    """
+    counts = np.bincount((robots.oid >> np.uint64(32)).astype(np.int64), minlength=state.control.segments)
+    for start, stop in partitions(state.index.rows, step):
+        index = state.index.slice(start, stop, ("oid", "type", "reason"))
+        held = index["oid"][in_bucket(index["oid"]) & ~_stale(index)]
+        counts += np.bincount((held >> np.uint64(32)).astype(np.int64), minlength=len(counts))
     taken: list[int] = []
-    held = 0
-    for number, count in zip(fill.number.tolist(), fill.rows.tolist(), strict=True):
-        if taken and held + count > rows:
+    total = 0
+    for number in np.flatnonzero(counts).tolist():
+        if taken and total + counts[number] > rows:
             yield np.array(taken, np.int64)
-            taken, held = [], 0
-        if count:
-            taken.append(number)
-            held += count
+            taken, total = [], 0
+        taken.append(number)
+        total += counts[number]
     if taken:
         yield np.array(taken, np.int64)

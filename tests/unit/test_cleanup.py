@@ -116,6 +116,13 @@ def test_filter_that_rejects_more_now_forgets_rows(tmp_path: Path) -> None:
     assert pasture.faults(db) == []  # the site's counts, too
 
 
+def test_rejected_row_that_sleeps_alone_in_its_segment_is_found(tmp_path: Path) -> None:
+    asleep = Sheep(f"{SITE}/a.zip", RowType.SLEEPING, Reason.BELOW_BAR)
+    db = pasture.fill(tmp_path, [page(1), asleep, page(2)], segment_bytes=10, rule="reject ext zip\n")
+    row = row_of(made(pasture.clean(db, pasture.config(tmp_path / "cf"))), asleep)
+    assert (row["type"], row["reason"]) == (RowType.FORGOTTEN, Reason.FILTER)
+
+
 def test_urls_are_judged_again_only_after_the_filter_has_changed(tmp_path: Path) -> None:
     db = pasture.fill(tmp_path, refreshed(12))
     settings = pasture.config(tmp_path / "cf")
