@@ -56,6 +56,8 @@ class Plan:
     retry_s: int = DAY_S  # the first retry of an error; doubled with each further one
     max_retries: int = 4  # an error that failed this often is dead
     max_pages: int = 5_000_000
+    optimism: int = 200  # percent of what earlier reaps have managed; 0 = only max_pages counts
+    important_weight: int = 50_000  # what weighs more is gathered twice as often
 
 
 @dataclass(frozen=True)

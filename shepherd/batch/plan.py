@@ -1,91 +1,160 @@
-"""Drives plan: reads a closed state, publishes N+1.reap with the plan."""
+"""Drives plan: reads a closed state, publishes N+1.reap with the plan; of the tables only the column `deferred` changes."""
 
 from __future__ import annotations
 
-from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
 
 from shepherd.batch.partitions import Tick, partitions
+from shepherd.batch.pool import ordered
 from shepherd.config import Config
 from shepherd.errors import NothingToDo
 from shepherd.formats import tables
 from shepherd.formats.frame import FrameKind
-from shepherd.formats.tables import Kind, Records, Why
-from shepherd.phases import plan, planrecords, quota
-from shepherd.phases.plan import Chosen
+from shepherd.formats.tables import I64, U8, Columns, Deferred, Records
+from shepherd.phases import plan, planpool, planrecords, planreport, quota
+from shepherd.phases.plan import Due
+from shepherd.phases.planpool import Chosen, Marks, Pool
+from shepherd.phases.planrecords import Places
 from shepherd.phases.quota import Servers
 from shepherd.store import names
+from shepherd.store.columns import Column
 from shepherd.store.database import Writer
 from shepherd.store.names import StateName
-from shepherd.store.state import State
+from shepherd.store.state import Builder, State
 from shepherd.urls import Footprints
 
-READ = ("site", "type", "flags", "reason", "retry", "checked", "frequency", "weight")
-WRITTEN = ("norm", "path", "site", "oid", "digest", "weight", "flags", "section")
+READ = ("path", "site", "type", "flags", "reason", "retry", "checked", "frequency", "weight")
+KEYS = ("norm", "path", "site")
+WRITTEN = (*KEYS, "oid", "digest", "weight", "flags", "section")
+COLUMN = "deferred"
+OF_SITES = (
+    *("site", "norm", "qkey", "qkey_next", "robots_checked", "robots_next", "robots_since", "delay_ms", "crawl_delay_ms"),
+    *("avg_ms", "group", "queue_bonus", "refresh_boost"),
+)
+
+Range = tuple[int, int]
+
+
+@dataclass(frozen=True)
+class _Input:
+    """What every step works on."""
+
+    state: State
+    sites: Columns
+    servers: Servers
+    config: Config
+    now: int
+    ranges: list[Range]
+    jobs: int
 
 
 def run(writer: Writer, config: Config, now: int, tick: Tick, jobs: int = 1) -> State:
     parent = writer.furthest()
     if not parent.name.closed:
         raise NothingToDo(f"{parent.name} is not finished; run `shepherd cycle`, or the program that comes next")
-    sites = parent.sites.slice(0, parent.sites.rows)
-    server_table = parent.servers.slice(0, parent.servers.rows)
-    servers = quota.servers_of(sites, server_table, now_s=now, plan=config.plan, politeness=config.politeness)
-    chosen = _choose(parent, sites, servers, config, now, tick)
-    records = _records(parent, sites, chosen, config.store.partition_rows)
+    given = _read(parent, config, now, jobs)
+    most = quota.most_contacts(config.plan, parent.control.speed)
+    chosen, marks = _choose(given, most, tick)
+    contacts = planpool.contacts_of(chosen, given.servers)
+    column = _Deferred(given.ranges, marks, planpool.verdicts(given.servers, contacts), np.sort(chosen.pages.row))
+    counts, changed = column.counts(parent.index[COLUMN])
+    records = _records(given, chosen)
     if not len(records):
-        raise NothingToDo(_why_nothing(chosen))
+        raise NothingToDo(_why_nothing(counts))
     builder = writer.build(parent, StateName(parent.number + 1, "reap"), now)
     try:
-        for table in tables.TABLES:
+        if changed:
+            column.write(builder)
+        builder.keep_table("index", (COLUMN,) if changed else ())
+        for table in ("sites", "servers"):
             builder.keep_table(table)
         builder.keep_objects()
         builder.keep_logs(names.CONTRIB)
         builder.write_records(names.PLAN, FrameKind.PLAN, records)
-        return writer.publish(builder, _report(records, chosen))
+        return writer.publish(builder, planreport.report(records, contacts, counts, given.servers, config.plan, most))
     finally:
         builder.close()
 
 
-def _choose(state: State, sites: tables.Columns, servers: Servers, config: Config, now: int, tick: Tick) -> Chosen:
-    pool: list[plan.Due] = []
-    waiting: Counter[str] = Counter()
-    most = config.plan.max_pages
-    for start, stop in partitions(state.index.rows, config.store.partition_rows):
-        part = state.index.slice(start, stop, READ)
-        due, deferred = plan.candidates(part, sites, now_s=now, plan=config.plan, first_row=start)
-        pool.append(due)
-        waiting.update(deferred)
-        if sum(map(len, pool)) > 2 * most:
-            best, deferred = plan.keep_best(plan.join(pool), servers, most)
-            pool = [best]
-            waiting.update(deferred)
+def _read(state: State, config: Config, now: int, jobs: int) -> _Input:
+    sites = state.sites.slice(0, state.sites.rows, OF_SITES)
+    servers = quota.servers_of(
+        sites,
+        state.servers.slice(0, state.servers.rows),
+        now_s=now,
+        plan=config.plan,
+        politeness=config.politeness,
+        unsure_ms=state.control.unsure,
+    )
+    return _Input(state, sites, servers, config, now, list(partitions(state.index.rows, config.store.partition_rows)), jobs)
+
+
+def _choose(given: _Input, most: int, tick: Tick) -> tuple[Chosen, list[Marks]]:
+    boost = int(given.sites["refresh_boost"].max(initial=0))
+
+    def look(part: Range) -> tuple[Due, Marks]:
+        start, stop = part
+        index = given.state.index.slice(start, stop, READ)
+        due = plan.due_rows(index, given.sites, now_s=given.now, plan=given.config.plan, first_row=start, most_boost=boost)
+        return due, Marks.of(due, first_row=start, rows=stop - start)
+
+    pool, marks = Pool(), []
+    for (start, stop), (due, mark) in zip(given.ranges, ordered(look, given.ranges, given.jobs), strict=True):
+        pool = planpool.add(pool, due, given.servers, most)
+        marks.append(mark)
         tick(stop - start)
-    chosen = plan.choose(plan.join(pool), servers, most)
-    waiting.update(chosen.deferred)
-    return Chosen(chosen.pages, chosen.robots_site_row, chosen.robots_priority, dict(waiting))
+    return planpool.choose(pool, given.servers, most), marks
 
 
-def _records(state: State, sites: tables.Columns, chosen: Chosen, step: int) -> Records:
-    robots = Footprints(state.control.key).half("/robots.txt")
-    parts = []
-    for start, stop in partitions(state.index.rows, step):
-        part = state.index.slice(start, stop, WRITTEN)
-        parts.append(planrecords.page_records(part, sites, chosen, first_row=start))
-        parts.append(planrecords.robots_records(part, sites, chosen, robots_path=robots, first_row=start))
-    return planrecords.best_first(parts)
+def _records(given: _Input, chosen: Chosen) -> Records:
+    index, sites = given.state.index, given.sites
+    files, path = planrecords.robots_files(sites, chosen), Footprints(given.state.control.key).half("/robots.txt")
+
+    def find(part: Range) -> Due:
+        return planrecords.find_robots(index.slice(*part, KEYS), files, robots_path=path, first_row=part[0])
+
+    robots = plan.join(list(ordered(find, given.ranges, given.jobs)))
+    places = planrecords.places(robots, chosen.pages)
+
+    def make(part: Range) -> tuple[I64, Records]:
+        start, stop = part
+        mine: Places = planrecords.part_of(places, start, stop - start)
+        return mine.place, planrecords.records(index.slice(start, stop, WRITTEN), sites, mine.due, first_row=start)
+
+    return planrecords.put_together(len(places.due), ordered(make, given.ranges, given.jobs))
 
 
-def _why_nothing(chosen: Chosen) -> str:
-    waiting = ", ".join(f"{count} {reason}" for reason, count in sorted(chosen.deferred.items()) if count)
+@dataclass(frozen=True)
+class _Deferred:
+    """The column `deferred`, made anew whenever it is looked at: that is cheap, and it need not be in memory."""
+
+    ranges: list[Range]
+    marks: list[Marks]
+    verdict: U8
+    planned: tables.U32
+
+    def parts(self) -> Iterator[U8]:
+        for (start, stop), mark in zip(self.ranges, self.marks, strict=True):
+            yield planpool.deferred(mark, self.verdict, self.planned, first_row=start, rows=stop - start)
+
+    def counts(self, old: Column) -> tuple[I64, bool]:
+        """How many rows, by reason; and whether the column is no longer the old one."""
+        total, changed = np.zeros(max(Deferred) + 1, np.int64), False
+        for (start, stop), part in zip(self.ranges, self.parts(), strict=True):
+            total += np.bincount(part, minlength=len(total))
+            changed = changed or not np.array_equal(old[start:stop], part)
+        return total, changed
+
+    def write(self, builder: Builder) -> None:
+        table = builder.table("index", (COLUMN,))
+        for part in self.parts():
+            table.append({COLUMN: part})
+        builder.finish_table(table)
+
+
+def _why_nothing(deferred: I64) -> str:
+    waiting = ", ".join(f"{count} {reason}" for reason, count in sorted(planreport.reasons(deferred).items()))
     return f"nothing is due{f' ({waiting})' if waiting else ''}; insert URLs or come back later"
-
-
-def _report(records: Records, chosen: Chosen) -> dict[str, object]:
-    planned = {why.name.lower(): int((records["why"] == why).sum()) for why in Why}
-    return {
-        "phase": "plan",
-        "planned": len(records),
-        "pages": int((records["kind"] == Kind.PAGE).sum()),
-        "planned_by": {name: count for name, count in planned.items() if count},
-        "deferred": {reason: count for reason, count in chosen.deferred.items() if count},
-    }

@@ -35,7 +35,18 @@ def due_at(row: Values, site: Values | None, plan: Plan) -> int | None:
     if kind == RowType.ERROR or row["retry"]:
         wait_s = plan.retry_s << min(max(row["retry"] - 1, 0), _MOST_DOUBLINGS)
         return row["checked"] + wait_s if row["retry"] < plan.max_retries else None
-    return row["checked"] + max(plan.refresh_s // max(row["frequency"], 1), 1)
+    return row["checked"] + _ripens_s(row, site, plan)
+
+
+def _ripens_s(row: Values, site: Values | None, plan: Plan) -> int:
+    """How old a page must be: its cycle, less what its footprint takes off."""
+    from shepherd.phases.plan import HALF, MIX, MOST_TIMES
+
+    times = min(max(row["frequency"], 1) << (row["weight"] > plan.important_weight), MOST_TIMES)
+    boost = site["refresh_boost"] if site is not None else 0
+    cycle_s = max(plan.refresh_s // (times * max(boost, 1)), 1)
+    mixed = ((row["path"] ^ row["site"]) * int(MIX) & (1 << 64) - 1) >> int(HALF)
+    return cycle_s - (mixed * (min(cycle_s, plan.reap_s) // 4 + 1) >> int(HALF))
 
 
 def _refused_by_robots(row: Values) -> bool:

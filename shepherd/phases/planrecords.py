@@ -1,51 +1,93 @@
-"""The records of the plan: what was chosen, with all that the dispatcher needs to know of each row."""
+"""The records of the plan: what was chosen, with all that the dispatcher needs to know of each row.
+
+First the robots files are looked up in the index, partition by partition; then it is known which record stands where, and each
+partition's records are put into their places. A plan of some million records is never sorted or copied as such.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from dataclasses import dataclass
+
 import numpy as np
 
-from shepherd.formats.tables import PLAN, U32, U64, Columns, Kind, Records, Why
+from shepherd.formats.tables import I64, PLAN, U32, U64, Columns, Kind, Records
 from shepherd.phases.keys import find_rows
-from shepherd.phases.plan import Chosen
+from shepherd.phases.plan import CLASS_ROBOTS, WHY_OF_CLASS, Due, join
+from shepherd.phases.planpool import Chosen, best_first, by_key
+
+WORDS = PLAN.itemsize // 8
 
 
-def page_records(index: Columns, sites: Columns, chosen: Chosen, *, first_row: int) -> Records:
-    """The records of the chosen pages that lie in one partition."""
-    pages = chosen.pages
-    mine = np.flatnonzero((pages.row >= first_row) & (pages.row < first_row + len(index["norm"])))
-    records = _records(index, pages.row[mine].astype(np.int64) - first_row, first_row)
-    records["qkey"] = sites["qkey"][pages.site_row[mine]]
-    records["priority"] = pages.priority[mine]
-    records["why"] = pages.why[mine]
-    records["kind"] = Kind.PAGE
-    return records
+@dataclass(frozen=True)
+class RobotsFiles:
+    """The planned robots files, sorted by norm, so that a partition of the index finds its own."""
+
+    norm: U64
+    site: U64
+    site_row: U32
+    priority: U32
 
 
-def robots_records(index: Columns, sites: Columns, chosen: Chosen, *, robots_path: int, first_row: int) -> Records:
-    """The records of the robots files, of those sites whose robots row lies in one partition."""
-    site_row = chosen.robots_site_row
-    paths = np.full(len(site_row), robots_path, np.uint64)
-    keys: tuple[U64, U64, U64] = (index["norm"], index["path"], index["site"])
-    row = find_rows(*keys, sites["norm"][site_row], paths, sites["site"][site_row])
-    mine = np.flatnonzero(row >= 0)
-    records = _records(index, row[mine], first_row)
-    records["qkey"] = sites["qkey"][site_row[mine]]
-    records["priority"] = chosen.robots_priority[mine]
-    records["why"] = Why.ROBOTS
-    records["kind"] = Kind.ROBOTS
-    return records
+@dataclass(frozen=True)
+class Places:
+    """What is planned, in the order of the index, and the place of each in the plan."""
+
+    due: Due
+    place: I64
 
 
-def best_first(parts: list[Records]) -> Records:
-    """The plan as it is written."""
-    records = np.concatenate(parts) if parts else np.zeros(0, PLAN)
-    priority: U32 = records["priority"]
-    return records[np.lexsort((records["row"], ~priority))]
+def robots_files(sites: Columns, chosen: Chosen) -> RobotsFiles:
+    norm = sites["norm"][chosen.robots_site_row]
+    order = np.argsort(norm, kind="stable")
+    site_row = chosen.robots_site_row[order]
+    return RobotsFiles(norm[order], sites["site"][site_row], site_row, chosen.robots_priority[order])
 
 
-def _records(index: Columns, rows: np.typing.NDArray[np.int64], first_row: int) -> Records:
-    records = np.zeros(len(rows), PLAN)
+def find_robots(index: Columns, robots: RobotsFiles, *, robots_path: int, first_row: int) -> Due:
+    """Those of the robots files whose row lies in this partition. A site that has no such row is asked without one."""
+    norm = index["norm"]
+    if not len(norm):
+        return join([])
+    here = slice(np.searchsorted(robots.norm, norm[0]), np.searchsorted(robots.norm, norm[-1], side="right"))
+    paths = np.full(len(robots.norm[here]), robots_path, np.uint64)
+    row = find_rows(norm, index["path"], index["site"], robots.norm[here], paths, robots.site[here])
+    found = row >= 0
+    rows = (row[found] + first_row).astype(np.uint32)
+    return Due(rows, robots.priority[here][found], robots.site_row[here][found])
+
+
+def places(robots: Due, pages: Due) -> Places:
+    """Best first: by priority, then by row. The pages already stand so, and any robots file before all of them."""
+    robots = robots.take(by_key(robots.row))
+    planned = join([robots.take(best_first(robots.priority)), pages])
+    place = by_key(planned.row)
+    return Places(planned.take(place), place)
+
+
+def part_of(planned: Places, first_row: int, rows: int) -> Places:
+    """What lies in one partition."""
+    low, high = np.searchsorted(planned.due.row, np.array([first_row, first_row + rows], np.uint32))
+    return Places(planned.due.take(np.arange(low, high)), planned.place[low:high])
+
+
+def records(index: Columns, sites: Columns, planned: Due, *, first_row: int) -> Records:
+    """The records of these rows of one partition."""
+    rows, class_ = planned.row.astype(np.int64) - first_row, planned.priority >> np.uint32(24)
+    made = np.zeros(len(rows), PLAN)
     for name in ("norm", "path", "site", "oid", "digest", "weight", "flags", "section"):
-        records[name] = index[name][rows]
-    records["row"] = rows + first_row
-    return records
+        made[name] = index[name][rows]
+    made["row"], made["priority"] = planned.row, planned.priority
+    made["qkey"] = sites["qkey"][planned.site_row]
+    made["why"] = WHY_OF_CLASS[class_]
+    made["kind"] = np.where(class_ == CLASS_ROBOTS, np.uint8(Kind.ROBOTS), np.uint8(Kind.PAGE))
+    return made
+
+
+def put_together(count: int, parts: Iterable[tuple[I64, Records]]) -> Records:
+    """The plan, from the places and records of its parts."""
+    plan = np.zeros(count, PLAN)
+    words = plan.view(np.uint64).reshape(count, WORDS)  # fancy indexing of plain numbers is several times as fast as of records
+    for place, part in parts:
+        words[place] = part.view(np.uint64).reshape(len(part), WORDS)
+    return plan

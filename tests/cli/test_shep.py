@@ -21,7 +21,7 @@ from shepherd.config import Config, Plan
 from shepherd.filters import parse_filter
 from shepherd.formats import tables
 from shepherd.formats.tables import Flag, Reason, RowType
-from shepherd.phases.plan import candidates
+from shepherd.phases.plan import due_rows
 from shepherd.store import check
 from tests.cli.conftest import GREETING, KEY, PAGES, ROOT, Herd, Run, objects, told
 
@@ -225,7 +225,7 @@ def test_url_shows_footprints_under_the_key_of_a_database(herd: Herd, shep: Run)
 @pytest.mark.parametrize(
     ("url", "verdict"),
     [
-        ("http://a.example/", "Gathered 3 days ago; it is due from 2026-10-19T14:13:20Z on."),
+        ("http://a.example/", "Gathered 3 days ago; it is due from 2026-10-19T13:59:33Z on."),
         ("http://a.example/robots.txt", "The robots file of its site, gathered 3 days ago; the next plan that has a page"),
         (
             "http://a.example/new?x=1",
@@ -236,7 +236,7 @@ def test_url_shows_footprints_under_the_key_of_a_database(herd: Herd, shep: Run)
         ("http://a.example/dead", "Not gathered: dead error, 4 failures in a row; plan.max_retries allows 4, so it is not tried"),
         ("http://a.example/forgotten", "Forgotten: deleted by an operator."),
         ("http://a.example/moved", "Answered with a redirect 24 h ago; it is due from "),
-        ("http://a.example/private/old", "Gathered 3 days ago; it is due from 2026-10-19T14:13:20Z on. But line 3 of "),
+        ("http://a.example/private/old", "Gathered 3 days ago; it is due from 2026-10-19T14:05:01Z on. But line 3 of "),
         ("http://a.example/private/x", "Not known, and it will not be: line 3 of "),
         ("http://a.example/linked", "Not known yet: a link to it was found in the last reap"),
         ("http://a.example/nothing", "Not known: its site is, but nothing gathered so far led to it"),
@@ -301,15 +301,15 @@ def test_due_time_is_the_one_that_plan_goes_by(herd: Herd) -> None:
     """For every kind of row: not planned one second before `due_at`, planned from then on."""
     plan = Plan()
     reasons = (Reason.GATHERED, Reason.CLIENT_ERROR, Reason.ROBOTS_DENIED, Reason.ROBOTS_UNREACHABLE)
-    for kind, reason, retry, frequency, flags, asked in itertools.product(
-        RowType, reasons, (0, 1, 3, 4), (0, 1, 4), (0, Flag.REFRESH), (0, herd.now)
+    for kind, reason, retry, frequency, weight, boost, flags, asked in itertools.product(
+        RowType, reasons, (0, 1, 3, 4), (0, 1, 4), (0, 60_000), (0, 3), (0, Flag.REFRESH), (0, herd.now)
     ):
         row = dict.fromkeys(tables.INDEX, 0) | {"site": 1, "type": kind, "reason": reason, "retry": retry, "flags": flags}
-        row |= {"frequency": frequency, "checked": herd.now - DAY}
-        site = dict.fromkeys(tables.SITES, 0) | {"site": 1, "robots_checked": asked}
+        row |= {"frequency": frequency, "weight": weight, "path": kind * 2**61 + frequency, "checked": herd.now - DAY}
+        site = dict.fromkeys(tables.SITES, 0) | {"site": 1, "robots_checked": asked, "refresh_boost": boost}
         index_columns = {name: np.array([row[name]], width) for name, width in tables.INDEX.items()}
         site_columns = {name: np.array([site[name]], width) for name, width in tables.SITES.items()}
         due = due_at(row, site, plan)
         for moment in (herd.now, due - 1, due) if due else (herd.now,):
-            planned, _ = candidates(index_columns, site_columns, now_s=moment, plan=plan, first_row=0)
+            planned = due_rows(index_columns, site_columns, now_s=moment, plan=plan, first_row=0)
             assert len(planned) == (due is not None and due <= moment), (row, site, moment)
