@@ -93,12 +93,12 @@ def _read(state: State, config: Config, now: int, jobs: int) -> _Input:
 
 
 def _choose(given: _Input, most: int, tick: Tick) -> tuple[Chosen, list[Marks]]:
-    boost = int(given.sites["refresh_boost"].max(initial=0))
+    favours = plan.Favours.of(given.sites)
 
     def look(part: Range) -> tuple[Due, Marks]:
         start, stop = part
         index = given.state.index.slice(start, stop, READ)
-        due = plan.due_rows(index, given.sites, now_s=given.now, plan=given.config.plan, first_row=start, most_boost=boost)
+        due = plan.due_rows(index, given.sites, now_s=given.now, plan=given.config.plan, first_row=start, favours=favours)
         return due, Marks.of(due, first_row=start, rows=stop - start)
 
     pool, marks = Pool(), []

@@ -63,17 +63,32 @@ def join(parts: list[Due]) -> Due:
     return Due(*(np.concatenate([getattr(part, name) for part in parts]) for name in ("row", "priority", "site_row")))
 
 
-def due_rows(index: Columns, sites: Columns, *, now_s: int, plan: config.Plan, first_row: int, most_boost: int = 255) -> Due:
-    """The due rows of one partition that begins at `first_row`; whether they can be asked is not looked at.
+@dataclass(frozen=True)
+class Favours:
+    """The most that the filter does for any site: where that is nothing, no row need look it up."""
 
-    `most_boost` is the largest refresh_boost of all sites: what is too young even for that needs no look at its site.
-    """
-    rows = _ripe(index, now_s, plan, max(most_boost, 1))
+    boost: int = 255
+    bonus: bool = True
+
+    @staticmethod
+    def of(sites: Columns) -> Favours:
+        return Favours(max(int(sites["refresh_boost"].max(initial=0)), 1), bool(sites["queue_bonus"].any()))
+
+
+ANY = Favours()
+
+
+def due_rows(index: Columns, sites: Columns, *, now_s: int, plan: config.Plan, first_row: int, favours: Favours = ANY) -> Due:
+    """The due rows of one partition that begins at `first_row`; whether they can be asked is not looked at."""
+    rows = _ripe(index, now_s, plan, favours.boost)
     site_row = _site_rows(sites["site"], index["site"][rows])
-    rows, site_row = rows[site_row >= 0], site_row[site_row >= 0]
+    if (site_row < 0).any():
+        rows, site_row = rows[site_row >= 0], site_row[site_row >= 0]
     part = {name: index[name][rows] for name in ("path", "site", "type", "flags", "reason", "retry", "checked", "weight")}
     age_s = _age(part["checked"], now_s)
-    times = _times(index["frequency"][rows], part["weight"], plan) * np.maximum(sites["refresh_boost"][site_row], 1)
+    times = _times(index["frequency"][rows], part["weight"], plan)
+    if favours.boost > 1:
+        times = times * np.maximum(sites["refresh_boost"][site_row], 1)
     cycle_s = _cycles(plan)[times]
     fine, failed, denied = _fortunes(part, plan)
     seen_s = np.where(fine, age_s + _jitter(part["path"], part["site"], cycle_s, plan), age_s)
@@ -82,8 +97,9 @@ def due_rows(index: Columns, sites: Columns, *, now_s: int, plan: config.Plan, f
     new = part["type"] == RowType.UNGATHERED
     class_ = np.zeros(len(rows), np.uint8)
     class_[failed & (age_s >= _waits(plan)[part["retry"]])] = CLASS_RETRY
-    asked_since = sites["robots_checked"][site_row] > part["checked"]
-    class_[denied & (asked_since | (age_s >= plan.refresh_s))] = CLASS_RETRY
+    refused = np.flatnonzero(denied)
+    asked_since = sites["robots_checked"][site_row[refused]] > part["checked"][refused]
+    class_[refused[asked_since | (age_s[refused] >= plan.refresh_s)]] = CLASS_RETRY
     class_[due] = CLASS_DUE
     class_[new] = CLASS_NEW
     class_[new & with_flag(part["flags"], Flag.INITIAL)] = CLASS_INITIAL
@@ -92,7 +108,9 @@ def due_rows(index: Columns, sites: Columns, *, now_s: int, plan: config.Plan, f
     class_[with_flag(part["flags"], Flag.REFRESH)] = CLASS_FORCED
 
     keep = np.flatnonzero(class_)
-    weight = np.clip(part["weight"][keep].astype(np.int64) + sites["queue_bonus"][site_row[keep]], 0, MOST_WEIGHT)
+    weight = part["weight"][keep].astype(np.int64)
+    if favours.bonus:
+        weight = np.clip(weight + sites["queue_bonus"][site_row[keep]], 0, MOST_WEIGHT)
     known = part["checked"][keep] > 0
     age = np.where(known, np.minimum(AGE_STEPS * seen_s[keep] // cycle_s[keep], 255), 0)
     priority = class_[keep].astype(np.int64) << 24 | weight << 8 | age

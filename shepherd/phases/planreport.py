@@ -44,7 +44,7 @@ def _servers(contacts: I64, servers: Servers, plan: config.Plan) -> dict[str, ob
     return {
         "servers": len(number),
         "expected_s": int(end_s.max(initial=0)),
-        "utilisation_percent": int(used_ms.sum()) * 100 // max(len(number) * room_ms, 1),
+        "utilisation_permille": int(used_ms.sum()) * 1000 // max(len(number) * room_ms, 1),
         "latest": [
             {"server": servers.name(int(number[n])), "contacts": int(count[n]), "expected_s": int(end_s[n])} for n in latest
         ],

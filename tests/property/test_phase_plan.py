@@ -50,10 +50,10 @@ def make(world: World, cut: int, limit: int = 0) -> Made:
         sites, columns(SERVERS, world.servers), now_s=NOW_S, plan=PLAN, politeness=POLITENESS, unsure_ms=world.unsure_ms
     )
     parts = [(first, columns(INDEX, world.index[first : first + cut])) for first in range(0, max(len(world.index), 1), cut)]
-    boost = int(sites["refresh_boost"].max(initial=0))
+    favours = plan.Favours.of(sites)
     pool, marks = planpool.Pool(), []
     for first, part in parts:
-        due = plan.due_rows(part, sites, now_s=NOW_S, plan=PLAN, first_row=first, most_boost=boost)
+        due = plan.due_rows(part, sites, now_s=NOW_S, plan=PLAN, first_row=first, favours=favours)
         marks.append(planpool.Marks.of(due, first_row=first, rows=len(part["norm"])))
         pool = planpool.add(pool, due, servers, world.most, limit)
         assert len(pool) <= max(2 * world.most, limit)

@@ -320,4 +320,4 @@ def test_report_tells_when_the_last_server_is_done() -> None:
     assert isinstance(latest, list)
     assert latest[0] == {"server": "0.0.0.1", "contacts": 2, "expected_s": 28} and len(latest) == 10
     assert latest[1] == {"server": "0.0.0.2", "contacts": 2, "expected_s": 10}
-    assert report["utilisation_percent"] == (11 * 20_000 + 43_000) * 100 // (12 * 3_600_000)
+    assert report["utilisation_permille"] == (11 * 20_000 + 43_000) * 1000 // (12 * 3_600_000)
