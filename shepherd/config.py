@@ -265,6 +265,8 @@ def _check(path: Path, config: Config) -> None:
         impossible("[fetch] decoded_bytes", "must not be below body_bytes")
     if config.reap.workers < 1 or config.fetch.in_flight < 1:
         impossible("[reap] workers and [fetch] in_flight", "must be at least 1")
+    if config.plan.important_weight > 65_535:
+        impossible("[plan] important_weight", "must be at most 65535, the largest weight")
     if max(config.merge.insert_weight, config.merge.weight_gap) > 65_535:
         impossible("[merge]", "weights go from 0 to 65535")
     for range_ in config.network.allow:

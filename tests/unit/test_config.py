@@ -94,6 +94,7 @@ def test_user_agent_carries_the_contact(tmp_path: Path) -> None:
         pytest.param("[reap]\nworkers = 0\n", "[reap] workers", id="no_workers"),
         pytest.param("[fetch]\nin_flight = 0\n", "[fetch] in_flight", id="nothing_in_flight"),
         pytest.param("[merge]\ninsert_weight = 65536\n", "[merge]", id="weight_over_16_bits"),
+        pytest.param("[plan]\nimportant_weight = 65536\n", "[plan] important_weight", id="important_weight_over_16_bits"),
         pytest.param("[network]\nallow = ['127.0.0.1/8']\n", "[network] allow", id="range_with_host_bits"),
         pytest.param("[network]\nallow = ['localhost']\n", "[network] allow", id="range_that_is_a_name"),
         pytest.param("[politeness\n", "not valid TOML", id="broken_toml"),
