@@ -17,7 +17,7 @@ from shepherd.batch.pool import ordered
 from shepherd.formats.bucket import BucketFlag
 from shepherd.formats.tables import I64, NO_OID, Array, Bools, Reason, Records, in_bucket
 from shepherd.phases.keys import distinct, find_rows, find_sites, sort_order
-from shepherd.phases.merge import Paths
+from shepherd.phases.urls import Paths
 from shepherd.store import names
 from shepherd.store.objects import Objects
 from shepherd.store.state import State
