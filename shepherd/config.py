@@ -68,6 +68,45 @@ class Select:
     sleeping: int = 100_000_000
     site_soft: int = 100_000
     site_hard: int = 200_000
+    fresh: int = 20_000  # new URLs of one site that one select lets through
+    hysteresis: int = 500  # added to the weight of what was gathered
+    server_share: int = 50  # percent of a server's time in a refresh cycle that its documents may need; 0 = no limit
+    hard_factor: int = 2  # the hard limit of a server or section is so many times the soft one
+    space_bytes: int = 0  # what the buckets of all gathered pages may take; 0 = no limit
+    average_bytes: int = 20_000  # estimate for a page that is not gathered yet
+    optimism: int = 200  # percent of the measured speed that a refresh cycle is expected to have; 0 = no limit
+    most_lost: int = 10  # percent of the gathered pages; a select that would lose more stops
+    most_lost_floor: int = 10_000  # so many may always be lost
+
+
+@dataclass(frozen=True)
+class Sections:
+    """[sections]: most documents of each section (formats/sections.py) that are gathered or to be gathered; 0 = no limit."""
+
+    other: int = 0
+    html: int = 0
+    text: int = 0
+    pdf: int = 0
+    image: int = 0
+    feed: int = 0
+    document: int = 0
+    media: int = 0
+    data: int = 0
+
+
+@dataclass(frozen=True)
+class SectionBonus:
+    """[section_bonus]: what select adds to the weight of the documents of each section."""
+
+    other: int = 0
+    html: int = 0
+    text: int = 0
+    pdf: int = 0
+    image: int = 0
+    feed: int = 0
+    document: int = 0
+    media: int = 0
+    data: int = 0
 
 
 @dataclass(frozen=True)
@@ -135,6 +174,8 @@ class Config:
     politeness: Politeness = field(default_factory=Politeness)
     plan: Plan = field(default_factory=Plan)
     select: Select = field(default_factory=Select)
+    sections: Sections = field(default_factory=Sections)
+    section_bonus: SectionBonus = field(default_factory=SectionBonus)
     merge: Merge = field(default_factory=Merge)
     fetch: Fetch = field(default_factory=Fetch)
     reap: Reap = field(default_factory=Reap)
@@ -261,6 +302,14 @@ def _check(path: Path, config: Config) -> None:
         impossible("[cleanup] sparse and small", "must be at most 100 and 50 percent")
     if config.select.site_hard < config.select.site_soft:
         impossible("[select] site_hard", "must not be below site_soft")
+    if not 1 <= config.select.hard_factor <= 1_000:
+        impossible("[select] hard_factor", "must be from 1 to 1000")
+    if max(config.select.server_share, config.select.most_lost) > 100:
+        impossible("[select] server_share and most_lost", "are percentages: at most 100")
+    if config.select.optimism > 100_000:
+        impossible("[select] optimism", "is a percentage: at most 100000")
+    if max(config.select.hysteresis, *dataclasses.astuple(config.section_bonus)) > 65_535:
+        impossible("[select] hysteresis and [section_bonus]", "weights go from 0 to 65535")
     if config.fetch.decoded_bytes < config.fetch.body_bytes:
         impossible("[fetch] decoded_bytes", "must not be below body_bytes")
     if config.reap.workers < 1 or config.fetch.in_flight < 1:

@@ -1,189 +1,171 @@
 """Which rows are worth gathering, which are only remembered, which are forgotten.
 
-Two passes over partitions that never cut a normalised site. The first ranks each site against its own limits and counts weights;
-from the sums of these counts `bars` finds the weights at which the totals are full; the second passes judgement. Rows that equal
-a bar are taken in the order of the index until the total is exact, so the answer does not depend on how the index was cut.
+`survey` says what a row's own site leaves it, `bars` finds where the room of servers, sections and totals is full; here rows are
+struck by these bars, and in the end become what their place says. docs/cycle.md tells the order in which limits strike, and why
+a second select changes nothing.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from enum import IntEnum
 
 import numpy as np
 
 from shepherd import config
-from shepherd.formats.tables import I64, NO_LIMIT, SACRED, U8, U64, Array, Bools, Columns, Flag, Reason, RowType
+from shepherd.formats.sections import SECTION_NAMES
+from shepherd.formats.tables import I64, REASON_TEXT, U8, Array, Bools, Columns, Flag, Reason, RowType
 from shepherd.phases.cork import has_body
-from shepherd.phases.keys import run_ranks, run_starts, with_flag
+from shepherd.phases.keys import with_flag
+from shepherd.phases.serverlimits import LONGEST_CYCLE_S
+from shepherd.phases.survey import SECTIONS, Place, is_out, sleeps
 
-WEIGHTS = 65_536
+READ = ("type", "reason", "flags", "touched", "oid", "digest", "gathered")
+CHANGED = ("type", "reason", "touched")
 
-
-class Place(IntEnum):
-    """What a row's own site leaves it."""
-
-    STAY = 0
-    EXEMPT = 1  # stays whatever its weight
-    OVER_SOFT = 2
-    OVER_HARD = 3
-    GONE = 4  # forgotten before
-
-
-@dataclass(frozen=True)
-class Limits:
-    """Of each normalised site, sorted by norm."""
-
-    norm: U64
-    soft: I64
-    hard: I64
+REASON_OF = np.zeros(len(Place), np.uint8)
+REASON_OF[[Place.SITE_SOFT, Place.SITE_HARD]] = Reason.SITE_SOFT, Reason.SITE_HARD
+REASON_OF[[Place.SERVER_SOFT, Place.SERVER_HARD]] = Reason.SERVER_SOFT, Reason.SERVER_HARD
+REASON_OF[[Place.SECTION_SOFT, Place.SECTION_HARD]] = Reason.SECTION_SOFT, Reason.SECTION_HARD
+REASON_OF[[Place.FRESH, Place.SPACE]] = Reason.FRESH, Reason.SPACE
+REASON_OF[[Place.BELOW_BAR, Place.BELOW_SLEEP]] = Reason.BELOW_BAR, Reason.BELOW_SLEEP
 
 
 @dataclass(frozen=True)
-class Ranked:
-    """The first pass over a partition; the counts of partitions add up."""
+class Groups:
+    """The servers or the sections that hold more than they may."""
 
-    place: U8
-    stay: I64  # rows that may stay, by weight
-    sleep: I64  # rows over their site's soft limit, by weight
-    exempt: int
+    number: I64  # by server or section: its number among them, or -1; one more entry at the end, for none
+    room: I64  # by that number
 
-
-@dataclass(frozen=True)
-class Bars:
-    """Rows above a weight pass, rows below do not, and of those equal to it the first so many."""
-
-    gather: int
-    gather_ties: int
-    sleep: int
-    sleep_ties: int
+    def __len__(self) -> int:
+        return len(self.room)
 
 
 @dataclass(frozen=True)
 class Selected:
     columns: Mapping[str, Array]
     counts: Mapping[str, int]
+    slept: Mapping[str, int]  # by reason
+    forgotten: Mapping[str, int]  # by reason
 
 
-def norm_limits(sites: Columns, select: config.Select) -> Limits:
-    """A normalised site may have as much as the most favoured of its sites."""
-    order = np.argsort(sites["norm"], kind="stable")
-    norm = sites["norm"][order]
-    first = np.flatnonzero(run_starts(norm))
-    if not len(first):
-        return Limits(norm, np.zeros(0, np.int64), np.zeros(0, np.int64))
-    soft = _or_default(sites["soft_limit"][order], select.site_soft)
-    hard = np.maximum(_or_default(sites["hard_limit"][order], select.site_hard), soft)
-    return Limits(norm[first], np.maximum.reduceat(soft, first), np.maximum.reduceat(hard, first))
+def crowded(count: I64, exempt: I64, limit: I64) -> Groups:
+    """Which groups have too many rows, and how many of those that are not exempt they may keep."""
+    over = np.flatnonzero(count + exempt > limit)
+    number = np.full(len(count) + 1, -1, np.int64)
+    number[over] = np.arange(len(over))
+    return Groups(number, np.maximum(limit - exempt, 0)[over])
 
 
-def _or_default(limit: Array, default: int) -> I64:
-    return np.where(limit == NO_LIMIT, default, limit.astype(np.int64))
+def section_limits(sections: config.Sections, factor: int = 1) -> I64:
+    limits = np.full(SECTIONS, config.MOST, np.int64)
+    for name, number in SECTION_NAMES.items():
+        if getattr(sections, name):
+            limits[number] = getattr(sections, name) * factor
+    return limits
 
 
-def rank_sites(index: Columns, limits: Limits, select: config.Select) -> Ranked:
-    """Only the rows of sites above their limit are sorted: by exempt, weight, row."""
-    exempt = with_flag(index["flags"], SACRED)
-    gone = index["type"] == RowType.FORGOTTEN
-    place = np.where(gone, np.uint8(Place.GONE), np.where(exempt, np.uint8(Place.EXEMPT), np.uint8(Place.STAY)))
-    rows = np.flatnonzero(~gone)
-    starts = run_starts(index["norm"][rows])
-    first = np.flatnonzero(starts)
-    soft, hard = _limits_of(limits, index["norm"][rows[first]], select)
-    size = np.diff(np.append(first, len(rows)))
-    over = np.repeat(size > soft, size)
-    run = (np.cumsum(starts) - 1)[over]
-    crowd = rows[over]
-    order = np.lexsort((~index["weight"][crowd], ~exempt[crowd], run))
-    crowd, run = crowd[order], run[order]
-    rank = run_ranks(run_starts(run))
-    common = ~exempt[crowd]
-    place[crowd[common & (rank >= soft[run])]] = Place.OVER_SOFT
-    place[crowd[common & (rank >= hard[run])]] = Place.OVER_HARD
-    weight = index["weight"]
-    return Ranked(
-        place,
-        np.bincount(weight[place == Place.STAY], minlength=WEIGHTS).astype(np.int64),
-        np.bincount(weight[place == Place.OVER_SOFT], minlength=WEIGHTS).astype(np.int64),
-        int(np.count_nonzero(place == Place.EXEMPT)),
-    )
+def most_gathered(select: config.Select, plan: config.Plan, speed: int) -> int:
+    """Of the limit on the number, and what earlier reaps say that a refresh cycle can gather: the smaller one."""
+    if not speed or not plan.refresh_s or not select.optimism:
+        return select.gathered
+    return min(select.gathered, max(speed * min(plan.refresh_s, LONGEST_CYCLE_S) * select.optimism // 100_000, 1))
 
 
-def _limits_of(limits: Limits, norm: U64, select: config.Select) -> tuple[I64, I64]:
-    at = np.searchsorted(limits.norm, norm)
-    soft, hard = np.append(limits.soft, select.site_soft), np.append(limits.hard, select.site_hard)
-    known = at < len(limits.norm)
-    known[known] = limits.norm[at[known]] == norm[known]
-    at = np.where(known, at, len(limits.norm))
-    return soft[at], hard[at]
+# --- striking ---------------------------------------------------------------------------------------------------
 
 
-def bars(stay: I64, sleep: I64, exempt: int, select: config.Select) -> Bars:
-    """From the summed counts of all partitions; rows that stay but do not pass compete for sleep with those over a soft limit."""
-    gather, gather_ties = _bar(stay, max(select.gathered - exempt, 0))
-    waiting = sleep + np.where(np.arange(WEIGHTS) < gather, stay, 0)
-    if gather >= 0:
-        waiting[gather] += stay[gather] - gather_ties
-    return Bars(gather, gather_ties, *_bar(waiting, select.sleeping))
+def strike(place: U8, group: I64, order: I64, bars: I64, struck: Place) -> U8:
+    """Rows that stay but are not before the bar of their group (-1 = of none) get this place."""
+    rows = np.flatnonzero((place == Place.STAY) & (group >= 0))
+    rows = rows[order[rows] >= bars[group[rows]]]
+    result = place.copy()
+    result[rows] = struck
+    return result
 
 
-def _bar(counts: I64, room: int) -> tuple[int, int]:
-    """The weight at which `room` is full, and how many of that weight still fit; -1 if all fit."""
-    if int(counts.sum()) <= room:
-        return -1, 0
-    at_least = np.cumsum(counts[::-1])[::-1]
-    bar = int(np.flatnonzero(at_least > room)[-1])
-    return bar, room - int(at_least[bar] - counts[bar])
+def strike_all(place: U8, order: I64, bar: int, struck: Place) -> U8:
+    return np.where((place == Place.STAY) & (order >= bar), np.uint8(struck), place)
 
 
-def ties_left(bars: Bars, ranked: Ranked) -> Bars:
-    """The bars for the partition after this one: with the ties that this one does not use."""
-    equal = int(ranked.stay[bars.gather]) if bars.gather >= 0 else 0
-    passed = min(equal, bars.gather_ties)
-    waiting = int(ranked.sleep[bars.sleep]) if bars.sleep >= 0 else 0
-    if 0 <= bars.sleep < bars.gather:
-        waiting += int(ranked.stay[bars.sleep])
-    elif 0 <= bars.sleep == bars.gather:
-        waiting += equal - passed
-    return Bars(bars.gather, bars.gather_ties - passed, bars.sleep, bars.sleep_ties - min(waiting, bars.sleep_ties))
+def put_out(place: U8, order: I64, bar: int) -> U8:
+    """Rows that would sleep but are behind the last one that may are forgotten, whatever had struck them."""
+    return np.where(sleeps(place) & (order >= bar), np.uint8(Place.BELOW_SLEEP), place)
 
 
-def assign(index: Columns, ranked: Ranked, bars: Bars, *, state: int) -> Selected:
-    """The second pass: what each row becomes, and why."""
-    place, weight = ranked.place, index["weight"].astype(np.int64)
-    passes = (place == Place.STAY) & _over(weight, place == Place.STAY, bars.gather, bars.gather_ties)
-    below = (place == Place.STAY) & ~passes
-    competes = below | (place == Place.OVER_SOFT)
-    sleeps = competes & _over(weight, competes, bars.sleep, bars.sleep_ties)
-    out = (competes & ~sleeps) | (place == Place.OVER_HARD)
-    awake = passes | (place == Place.EXEMPT)
+def keep_robots(place: U8, run_rows: Array, run_site: Array) -> U8:
+    """The robots file of a site that keeps nothing else goes, too."""
+    robots = np.flatnonzero(place == Place.ROBOTS)
+    if not len(robots):
+        return place
+    living = (place != Place.ROBOTS) & (place != Place.GONE) & ~is_out(place)
+    last = np.cumsum(run_rows, dtype=np.int64)
+    kept = np.zeros(int(run_site.max()) + 1, np.bool_)
+    kept[run_site[np.logical_or.reduceat(living, last - run_rows)]] = True
+    run = np.searchsorted(last, robots, side="right")
+    result = place.copy()
+    result[robots[~kept[run_site[run]]]] = Place.BELOW_SLEEP
+    return result
 
+
+# --- what becomes of the rows -----------------------------------------------------------------------------------
+
+
+def assign(index: Columns, place: U8, *, state: int) -> Selected:
+    """The columns that the places of the rows change."""
+    awake, asleep, out = place <= Place.ROBOTS, sleeps(place), is_out(place)
     type_, reason = index["type"].copy(), index["reason"].copy()
-    woken = awake & (type_ == RowType.SLEEPING)
-    body = has_body(index, woken)
-    inserted = with_flag(index["flags"][woken], Flag.INITIAL)
-    type_[woken] = np.where(body, np.uint8(RowType.GATHERED), np.uint8(RowType.UNGATHERED))
-    reason[woken] = np.where(
-        body, np.uint8(Reason.GATHERED), np.where(inserted, np.uint8(Reason.INSERTED), np.uint8(Reason.LINK))
-    )
-    type_[sleeps] = RowType.SLEEPING
-    reason[sleeps] = np.where(below[sleeps], np.uint8(Reason.BELOW_BAR), np.uint8(Reason.SITE_SOFT))
+    woken = np.flatnonzero(awake & (type_ == RowType.SLEEPING))
+    type_[woken], reason[woken] = _waking(index, woken)
+    type_[asleep] = RowType.SLEEPING
     type_[out] = RowType.FORGOTTEN
-    reason[out] = np.where(place[out] == Place.OVER_HARD, np.uint8(Reason.SITE_HARD), np.uint8(Reason.BELOW_SLEEP))
+    struck = asleep | out
+    np.copyto(reason, REASON_OF[place], where=struck)
     changed = (type_ != index["type"]) | (reason != index["reason"])
     touched = np.where(changed, np.uint32(state), index["touched"])
+    pages = (index["type"] == RowType.GATHERED) & ~with_flag(index["flags"], Flag.ROBOTS)
     counts = {
-        "stay": int(np.count_nonzero(awake)),
-        "sleep": int(np.count_nonzero(sleeps)),
-        "forgotten": int(np.count_nonzero(out)),
-        "gathered lost": int(np.count_nonzero(~awake & (index["type"] == RowType.GATHERED))),
-        "woken": int(np.count_nonzero(woken)),
+        "stay": _count(awake),
+        "sleep": _count(asleep),
+        "forgotten": _count(out),
+        "woken": len(woken),
+        "gathered": _count(pages),
+        "gathered lost": _count(pages & struck),
     }
-    return Selected({"type": type_, "reason": reason, "touched": touched}, counts)
+    by_place = np.bincount(place, minlength=len(Place)).tolist()
+    told = {p: {_text(p): by_place[p]} for p in Place if by_place[p]}
+    return Selected(
+        {"type": type_, "reason": reason, "touched": touched},
+        counts,
+        _joined(told, Place.SITE_SOFT, Place.BELOW_BAR),
+        _joined(told, Place.SITE_HARD, Place.BELOW_SLEEP),
+    )
 
 
-def _over(weight: I64, among: Bools, bar: int, ties: int) -> Bools:
-    """Above the bar, or equal to it and among the first `ties` of those that compete."""
-    equal = among & (weight == bar)
-    return np.asarray((weight > bar) | (equal & (np.cumsum(equal) <= ties)))
+def _waking(index: Columns, rows: I64) -> tuple[Array, Array]:
+    """Type and reason of rows that slept and may be gathered."""
+    body = has_body(index, rows)
+    inserted = with_flag(index["flags"][rows], Flag.INITIAL)
+    unknown = np.where(inserted, np.uint8(Reason.INSERTED), np.uint8(Reason.LINK))
+    return (
+        np.where(body, np.uint8(RowType.GATHERED), np.uint8(RowType.UNGATHERED)),
+        np.where(body, np.uint8(Reason.GATHERED), unknown),
+    )
+
+
+def _count(rows: Bools) -> int:
+    return int(np.count_nonzero(rows))
+
+
+def _text(place: Place) -> str:
+    return REASON_TEXT[Reason(int(REASON_OF[place]))]
+
+
+def _joined(told: Mapping[Place, Mapping[str, int]], first: Place, last: Place) -> dict[str, int]:
+    return {text: count for place in told if first <= place <= last for text, count in told[place].items()}
+
+
+def too_many_lost(lost: int, gathered: int, select: config.Select) -> bool:
+    """Whether the brake must stop: more than its share of the gathered documents would go, and more than a handful."""
+    return lost > select.most_lost_floor and lost * 100 > gathered * select.most_lost

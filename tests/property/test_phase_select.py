@@ -1,121 +1,125 @@
-"""Select against a plain sort, and its laws."""
+"""Select against a plain walk over sorted rows, and its laws."""
 
 from __future__ import annotations
 
-import numpy as np
-from hypothesis import given
-from hypothesis import strategies as st
+import dataclasses
+from collections import Counter
+from collections.abc import Callable
 
-from shepherd import config
-from shepherd.formats.tables import INDEX, NO_LIMIT, SACRED, SITES, Flag, Reason, RowType
-from shepherd.phases import select
-from tests.property.phase_rows import Row, columns, index_rows, rows_of, site_rows
+from hypothesis import given, settings
 
-ROOM = st.sampled_from([0, 1, 2, 3, 5, 8, 1_000])
-STATE = 9
+from shepherd.formats.tables import Flag, Reason, RowType
+from tests.property.phase_rows import Row
+from tests.property.select_model import EXEMPT, Model
+from tests.property.select_rows import STATE, Sample, run, samples
 
+GroupOf = Callable[[int], int | None]
 
-def make_config(gathered: int, sleeping: int, soft: int, extra: int) -> config.Select:
-    return config.Select(gathered=gathered, sleeping=sleeping, site_soft=soft, site_hard=soft + extra)
-
-
-CONFIGS = st.builds(make_config, ROOM, ROOM, st.integers(0, 4), st.integers(0, 3))
+HARD = {Reason.SITE_HARD, Reason.SERVER_HARD, Reason.SECTION_HARD}
+GONE = (RowType.FORGOTTEN,)
+NOT_AWAKE = (RowType.FORGOTTEN, RowType.SLEEPING)
 
 
-def limits_of(norm: int, sites: list[Row], limits: config.Select) -> tuple[int, int]:
-    softs, hards = [], []
-    for site in (site for site in sites if site["norm"] == norm):
-        softs.append(limits.site_soft if site["soft_limit"] == NO_LIMIT else site["soft_limit"])
-        hards.append(max(limits.site_hard if site["hard_limit"] == NO_LIMIT else site["hard_limit"], softs[-1]))
-    return max(softs), max(hards)
+def model_of(sample: Sample) -> Model:
+    return Model(sample.index, sample.sites, sample.servers, sample.config, sample.speed)
 
 
-def naive_select(index: list[Row], sites: list[Row], limits: config.Select) -> list[Row]:
-    living = [number for number, row in enumerate(index) if row["type"] != RowType.FORGOTTEN]
-    exempt = {number for number in living if index[number]["flags"] & SACRED}
-    by_weight = sorted(living, key=lambda number: (number not in exempt, -index[number]["weight"], number))
-    over_soft, over_hard = set(), set()
-    for norm in {index[number]["norm"] for number in living}:
-        soft, hard = limits_of(norm, sites, limits)
-        members = [number for number in by_weight if index[number]["norm"] == norm]
-        over_hard |= set(members[hard:]) - exempt
-        over_soft |= set(members[soft:hard]) - exempt
-    stay = [number for number in by_weight if number not in over_soft | over_hard]
-    awake = set(stay[: max(limits.gathered, len(exempt))]) | exempt
-    below = set(stay) - awake
-    competing = sorted(below | over_soft, key=lambda number: (-index[number]["weight"], number))
-    asleep = set(competing[: limits.sleeping])
-    result = []
-    for number, row in enumerate(index):
-        new = dict(row)
-        if number in awake and row["type"] == RowType.SLEEPING:
-            body = row["digest"] and row["gathered"] and row["oid"] < 2**63
-            new["type"] = RowType.GATHERED if body else RowType.UNGATHERED
-            new["reason"] = Reason.GATHERED if body else Reason.INSERTED if row["flags"] & Flag.INITIAL else Reason.LINK
-        elif number in asleep:
-            new["type"], new["reason"] = RowType.SLEEPING, Reason.BELOW_BAR if number in below else Reason.SITE_SOFT
-        elif number in living and number not in awake:
-            new["type"], new["reason"] = RowType.FORGOTTEN, Reason.SITE_HARD if number in over_hard else Reason.BELOW_SLEEP
-        if new != row:
-            new["touched"] = STATE
-        result.append(new)
-    return result
+@settings(max_examples=150, deadline=None)
+@given(samples())
+def test_select_is_what_a_plain_walk_takes(sample: Sample) -> None:
+    assert run(sample) == model_of(sample).rows(STATE)
 
 
-def run(index: list[Row], sites: list[Row], limits: config.Select, cut: int) -> list[Row]:
-    of_norm = select.norm_limits(columns(SITES, sites), limits)
-    norms = sorted({row["norm"] for row in index})
-    parts = [[row for row in index if row["norm"] in norms[first : first + cut]] for first in range(0, len(norms), cut)]
-    slices = [columns(INDEX, part) for part in parts]
-    ranked = [select.rank_sites(part, of_norm, limits) for part in slices]
-    zero = np.zeros(select.WEIGHTS, np.int64)
-    bars = select.bars(
-        sum((one.stay for one in ranked), zero),
-        sum((one.sleep for one in ranked), zero),
-        sum(one.exempt for one in ranked),
-        limits,
-    )
-    result: list[Row] = []
-    for part, one in zip(slices, ranked, strict=True):
-        chosen = select.assign(part, one, bars, state=STATE)
-        result += rows_of(part | dict(chosen.columns))
-        bars = select.ties_left(bars, one)
-    return result
+@settings(max_examples=15, deadline=None)
+@given(samples())
+def test_neither_partitions_nor_processes_matter(sample: Sample) -> None:
+    assert run(sample, partition_rows=1) == run(sample, partition_rows=1_000) == run(sample, jobs=3, partition_rows=2)
 
 
-@given(index_rows(), site_rows(), CONFIGS, st.integers(1, 3))
-def test_select_is_what_a_plain_sort_takes(index: list[Row], sites: list[Row], limits: config.Select, cut: int) -> None:
-    assert run(index, sites, limits, cut) == naive_select(index, sites, limits)
+@settings(max_examples=60, deadline=None)
+@given(samples(fresh_before=False))
+def test_select_of_select_changes_nothing(sample: Sample) -> None:
+    once = run(sample)
+    assert run(dataclasses.replace(sample, index=once)) == once
 
 
-@given(index_rows(), site_rows(), CONFIGS)
-def test_no_limit_is_exceeded_and_no_better_row_goes_for_a_worse(
-    index: list[Row], sites: list[Row], limits: config.Select
-) -> None:
-    common = [row for row in run(index, sites, limits, 1) if not row["flags"] & SACRED]
-    awake = [row for row in common if row["type"] not in (RowType.SLEEPING, RowType.FORGOTTEN)]
-    asleep = [row for row in common if row["type"] == RowType.SLEEPING]
-    exempt = sum(bool(row["flags"] & SACRED) and row["type"] != RowType.FORGOTTEN for row in index)
-    assert len(awake) <= max(limits.gathered - exempt, 0)
-    assert len(asleep) <= limits.sleeping
-    for norm in {row["norm"] for row in index}:
-        soft, hard = limits_of(norm, sites, limits)
-        mine = [row for row in awake if row["norm"] == norm]
-        dozing = [row for row in asleep if row["norm"] == norm]
-        assert len(mine) <= soft
-        assert len(mine) + len(dozing) <= hard
-        newly_out = [
-            row
-            for row, old in zip(run(index, sites, limits, 1), index, strict=True)
-            if row["norm"] == norm and row["type"] == RowType.FORGOTTEN != old["type"]
-        ]
-        if mine and dozing:
-            assert min(row["weight"] for row in mine) >= max(row["weight"] for row in dozing)
-        if dozing and newly_out:
-            assert min(row["weight"] for row in dozing) >= max(row["weight"] for row in newly_out)
+@settings(max_examples=60, deadline=None)
+@given(samples())
+def test_no_limit_is_exceeded(sample: Sample) -> None:
+    """Counted are the rows that are not exempt, against the room that the exempt ones leave."""
+    model, after = model_of(sample), run(sample)
+    select, factor = sample.config.select, sample.config.select.hard_factor
+    pages = [n for n, row in enumerate(after) if not row["flags"] & Flag.ROBOTS or row["flags"] & EXEMPT]
+    groups: dict[str, tuple[GroupOf, Callable[[int], tuple[int, int]]]] = {
+        "site": (lambda n: after[n]["norm"], model.site_limits),
+        "server": (model.server, lambda g: (model.server_limit(g), model.server_limit(g) * factor)),
+        "section": (lambda n: after[n]["section"], lambda g: (model.section_limit(g), model.section_limit(g) * factor)),
+        "all": (lambda n: 0, lambda g: (model.most(), model.most() + select.sleeping)),
+    }
+    for name, (group_of, limits) in groups.items():
+        exempt, awake, living = Counter[int](), Counter[int](), Counter[int]()
+        for n in pages:
+            group = group_of(n)
+            if group is not None and after[n]["type"] not in GONE:
+                is_exempt = bool(after[n]["flags"] & EXEMPT)
+                exempt[group] += is_exempt
+                awake[group] += not is_exempt and after[n]["type"] not in NOT_AWAKE
+                living[group] += not is_exempt
+        for group in living:
+            soft, hard = limits(group)
+            assert awake[group] <= max(soft - exempt[group], 0), name
+            assert living[group] <= max(hard - exempt[group], 0) + (name == "all") * exempt[group], name
+    if select.space_bytes:
+        taken = [n for n in pages if after[n]["type"] not in NOT_AWAKE]
+        exempt_bytes = sum(model.cost(n) for n in taken if after[n]["flags"] & EXEMPT)
+        assert sum(map(model.cost, taken)) <= max(select.space_bytes, exempt_bytes)
+    for norm in {row["norm"] for row in after}:
+        new = [n for n in pages if after[n]["norm"] == norm and model.is_new(n) and not after[n]["flags"] & EXEMPT]
+        let_in = sum(after[n]["type"] not in NOT_AWAKE for n in new)
+        assert let_in <= model.of_site(norm, "fresh_limit", select.fresh)
 
 
-@given(index_rows(), site_rows(), CONFIGS)
-def test_select_of_select_changes_nothing(index: list[Row], sites: list[Row], limits: config.Select) -> None:
-    once = run(index, sites, limits, 3)
-    assert run(once, sites, limits, 3) == once
+@settings(max_examples=60, deadline=None)
+@given(samples())
+def test_no_better_row_goes_for_a_worse_of_its_site_server_or_section(sample: Sample) -> None:
+    """If a limit struck a row, no worse row of the same group has passed that limit."""
+    model, after = model_of(sample), run(sample)
+
+    def order(n: int) -> tuple[int, int]:
+        return -model.key(n), n
+
+    def rank(row: Row) -> int:
+        return {RowType.FORGOTTEN: 2, RowType.SLEEPING: 1}.get(RowType(row["type"]), 0)
+
+    groups: dict[Reason, GroupOf] = {
+        Reason.SITE_SOFT: lambda n: after[n]["norm"],
+        Reason.SITE_HARD: lambda n: after[n]["norm"],
+        Reason.SERVER_SOFT: model.server,
+        Reason.SERVER_HARD: model.server,
+        Reason.SECTION_SOFT: lambda n: after[n]["section"],
+        Reason.SECTION_HARD: lambda n: after[n]["section"],
+        Reason.BELOW_BAR: lambda n: 0,
+        Reason.SPACE: lambda n: 0,
+    }
+    common = [n for n in model.living if n not in model.exempt | model.robots]
+    struck = [n for n in common if rank(after[n]) and after[n]["reason"] in groups]
+    for n in struck:
+        group_of = groups[Reason(after[n]["reason"])]
+        for other in common:
+            if order(other) > order(n) and group_of(other) == group_of(n):
+                assert rank(after[other]) >= rank(after[n])
+
+
+def test_every_limit_strikes_in_the_samples() -> None:
+    """A limit that the random databases never reach would be tested by nobody."""
+    seen: Counter[int] = Counter()
+
+    @settings(max_examples=100, database=None, derandomize=True)
+    @given(samples())
+    def look(sample: Sample) -> None:
+        after = model_of(sample).rows(STATE)
+        seen.update(row["reason"] for row in after if row["type"] in NOT_AWAKE and row["touched"] == STATE)
+
+    look()
+    softs = {Reason.SITE_SOFT, Reason.SERVER_SOFT, Reason.SECTION_SOFT, Reason.FRESH, Reason.SPACE, Reason.BELOW_BAR}
+    assert all(seen[reason] > 5 for reason in softs | HARD | {Reason.BELOW_SLEEP}), seen

@@ -1,0 +1,121 @@
+"""Bars: at which row the room of a group is full, exactly, for any number of groups, in bounded memory.
+
+The rows of all groups stand in one order, best first: by the weight that is compared, then by row. `places` gives each row its
+place in this order as a number of `place_bits` bits, so no two rows tie, and a bar is one number: rows before it fit. It is found
+digit by digit. Each pass over the rows counts them (or adds up what they need) by the next digits of their place, as far as they
+can still matter; the groups share the memory for that, so the more groups, the fewer digits a pass settles.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from shepherd.formats.tables import I64, U16, Array, Bools
+from shepherd.phases.keys import run_starts
+
+WEIGHT_BITS = 16
+MOST_BITS = 23  # of the counters of one pass: 64 MiB of them
+NO_BAR = 1 << 62  # everything fits
+
+
+@dataclass(frozen=True)
+class Search:
+    """The first row of a group that does not fit is at `low` or less than 2^bits behind it; `left` is the room before it."""
+
+    low: I64
+    left: I64
+    crowded: Bools  # false: everything fits
+    bits: int
+
+    @property
+    def done(self) -> bool:
+        return self.bits == 0 or not self.crowded.any()
+
+    @property
+    def step(self) -> int:
+        """How many bits the next pass settles."""
+        return min(self.bits, WEIGHT_BITS, max(MOST_BITS - (len(self.low) - 1).bit_length(), 1))
+
+    @property
+    def counters(self) -> int:
+        return len(self.low) << self.step
+
+    @property
+    def bars(self) -> I64:
+        """For each group the place of the first row that does not fit."""
+        return np.where(self.crowded, self.low, NO_BAR)
+
+
+@dataclass(frozen=True)
+class Tally:
+    """What the rows of one partition need, by counter: only the counters that they touch, each once."""
+
+    counter: I64
+    amount: I64
+
+
+def row_bits(rows: int) -> int:
+    return max(rows - 1, 0).bit_length()
+
+
+def places(key: U16, row: I64, bits: int) -> I64:
+    """Places of rows in the order of all rows; `bits` is what `row_bits` says of the whole index."""
+    return (65_535 - key.astype(np.int64)) << bits | row
+
+
+def begin(room: I64, bits: int) -> Search:
+    """`bits` as for `places`; a group without room fits nothing."""
+    nothing = np.zeros(len(room), np.int64)
+    return Search(nothing, np.maximum(room, 0), np.ones(len(room), np.bool_), WEIGHT_BITS + bits)
+
+
+def tally(search: Search, group: Array | None, place: I64, amount: I64 | None = None) -> Tally:
+    """Count rows, or add up their amounts. `group` is None where there is only one."""
+    low = search.low[group] if group is not None else search.low[0]
+    offset = place - low
+    inside = (offset >= 0) & (offset < 1 << search.bits)
+    if group is not None:
+        inside &= search.crowded[group]
+    counter = offset[inside] >> (search.bits - search.step)
+    if group is not None:
+        counter |= group[inside].astype(np.int64) << search.step
+    return _add_up(counter, amount[inside] if amount is not None else None, search.counters)
+
+
+def _add_up(counter: I64, amount: I64 | None, counters: int) -> Tally:
+    if counters <= 4 * len(counter) and amount is None:
+        count = np.bincount(counter, minlength=counters)
+        touched = np.flatnonzero(count)
+        return Tally(touched, count[touched].astype(np.int64))
+    order = None if amount is None else np.argsort(counter, kind="stable")
+    ordered = np.sort(counter) if order is None else counter[order]
+    first = np.flatnonzero(run_starts(ordered))
+    if order is None or amount is None:
+        return Tally(ordered[first], np.diff(np.append(first, len(ordered))))
+    return Tally(ordered[first], np.add.reduceat(amount[order], first) if len(first) else np.zeros(0, np.int64))
+
+
+def narrow(search: Search, total: I64) -> Search:
+    """What the tallies of all partitions, added up, leave to be found."""
+    running = np.cumsum(total.reshape(len(search.low), -1), axis=1)
+    over = running > search.left[:, None]
+    crowded = search.crowded & over[:, -1]
+    digit = np.argmax(over, axis=1)
+    before = np.where(digit > 0, running[np.arange(len(digit)), digit - 1], 0)
+    bits = search.bits - search.step
+    low = np.where(crowded, search.low + (digit << bits), search.low)
+    return Search(low, np.where(crowded, search.left - before, search.left), crowded, bits)
+
+
+def wanted(search: Search, bits: int, start: I64, stop: I64) -> Bools:
+    """Which of the partitions from row `start` to row `stop` hold rows that the next pass must look at."""
+    if search.bits >= bits:
+        return np.ones(len(start), np.bool_)
+    first = search.low[search.crowded] & ((1 << bits) - 1)
+    last = first + (1 << search.bits)
+    marks = np.zeros(len(start) + 1, np.int64)
+    np.add.at(marks, np.searchsorted(stop, first, side="right"), 1)
+    np.add.at(marks, np.searchsorted(start, last, side="left"), -1)
+    return np.asarray(np.cumsum(marks)[:-1] > 0)
