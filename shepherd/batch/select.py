@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import contextlib
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from shepherd.batch.aside import Aside
-from shepherd.batch.board import Board, Members, Strike, Totals
+from shepherd.batch.board import Board, Totals
 from shepherd.batch.partitions import Tick, whole_norms
 from shepherd.batch.pool import ordered
 from shepherd.batch.sitesof import SitesOf
@@ -23,8 +23,8 @@ from shepherd.config import Config
 from shepherd.errors import NothingToDo, UsageError
 from shepherd.formats.tables import I64, TABLES, U8, Bools
 from shepherd.phases import select, survey
-from shepherd.phases.bars import NO_BAR
-from shepherd.phases.select import Selected
+from shepherd.phases.bars import NO_BAR, Members
+from shepherd.phases.select import Groups, Selected
 from shepherd.phases.serverlimits import ServerLimits, server_limits
 from shepherd.phases.survey import Place
 from shepherd.store import names
@@ -71,120 +71,148 @@ def _select(state: State, builder: Builder, config: Config, tick: Tick, jobs: in
     ranges = list(whole_norms(state.index, config.store.partition_rows))
     limits = server_limits(state.servers.slice(0, state.servers.rows), config.select, config.plan)
     with contextlib.ExitStack() as stack:
-        asides = [stack.enter_context(Aside(builder.scratch)) for _ in range(3)]
-        sites = SitesOf(asides[0], state, ranges, limits, config.store.partition_rows, jobs)
-        board = Board(state, config, ranges, sites, asides[1], jobs)
+
+        def new() -> Aside:
+            return stack.enter_context(Aside(builder.scratch))
+
+        sites = SitesOf(new(), state, ranges, limits, config.store.partition_rows, jobs)
+        board = Board(state, config, ranges, sites, new, jobs)
         totals = board.survey()
-        out = _hard_limits(board, totals, limits, config)
-        if out:  # what they strike takes no room below the soft limits, so these are settled without it
-            first, board = board, Board(state, config, ranges, sites, asides[2], jobs)
-            totals = board.survey(lambda part: _struck(first, part, out))
-        verdict = _soft_limits(board, totals, limits, config)
-        return _write(board, verdict, builder, tick, jobs)
+        if _hard_limits(board, totals, limits, config):
+            totals = board.survey(again=True)  # what they strike takes no room below the soft limits
+        _soft_limits(board, totals, limits, config)
+        return _write(board, _totals(board, totals, config), builder, tick, jobs)
 
 
 # --- the limits, in the order in which they strike ---------------------------------------------------------------
 
 
-def _hard_limits(board: Board, totals: Totals, limits: ServerLimits, config: Config) -> list[Strike]:
-    """Servers and sections look at the same rows: those that the hard limits of sites leave."""
+def _hard_limits(board: Board, totals: Totals, limits: ServerLimits, config: Config) -> bool:
+    """Servers and sections look at the same rows: those that the hard limits of sites leave. Whether any is over its limit."""
+    servers = select.crowded(totals.server[0], totals.server[2], limits.hard)
     most = select.section_limits(config.sections, config.select.hard_factor)
+    sections = select.crowded(totals.section[0], totals.section[2], most)
+
+    def living(part: int) -> Bools:
+        place = board.place(part)
+        return np.asarray((place == Place.STAY) | survey.sleeps(place))
+
+    of_server = _find(board, servers, True, living)
+    of_section = _find(board, sections, False, living)
 
     def places(part: int) -> U8:
-        return _as_if_awake(board.surveyed(part).place)
+        candidates, place = living(part), board.place(part).copy()
+        place[_behind(board, part, candidates, sections, of_section, False)] = Place.SECTION_HARD
+        place[_behind(board, part, candidates, servers, of_server, True)] = Place.SERVER_HARD
+        return place
 
-    return [
-        *_over(board, totals.server[[0, 2]], limits.hard, True, Place.SERVER_HARD, places),
-        *_over(board, totals.section[[0, 2]], most, False, Place.SECTION_HARD, places),
-    ]
-
-
-def _struck(board: Board, part: int, out: list[Strike]) -> U8:
-    """The places of rows that hard limits of servers and sections have struck; all others stay."""
-    place = board.strike(part, _as_if_awake(board.surveyed(part).place), out)
-    return np.where((place == Place.SERVER_HARD) | (place == Place.SECTION_HARD), place, np.uint8(Place.STAY))
+    if len(servers) or len(sections):
+        board.settle(places)
+        return True
+    return False
 
 
-def _as_if_awake(place: U8) -> U8:
-    """Hard limits count what sleeps like what stays."""
-    return np.where(survey.sleeps(place), np.uint8(Place.STAY), place)
+def _soft_limits(board: Board, totals: Totals, limits: ServerLimits, config: Config) -> None:
+    """Servers, then sections; those of sites were settled by the survey."""
+    most = select.section_limits(config.sections)
+    for count, limit, by_server, struck in (
+        (totals.server, limits.soft, True, Place.SERVER_SOFT),
+        (totals.section, most, False, Place.SECTION_SOFT),
+    ):
+        _settle(board, select.crowded(count[1], count[2], limit), by_server, struck)
+
+
+def _settle(board: Board, groups: Groups, by_server: bool, struck: Place) -> None:
+    if not len(groups):
+        return
+
+    def staying(part: int) -> Bools:
+        return np.asarray(board.place(part) == Place.STAY)
+
+    bars = _find(board, groups, by_server, staying)
+
+    def places(part: int) -> U8:
+        behind = _behind(board, part, staying(part), groups, bars, by_server)
+        return np.where(behind, np.uint8(struck), board.place(part))
+
+    board.settle(places)
+
+
+def _find(board: Board, groups: Groups, by_server: bool, candidates: Callable[[int], Bools]) -> I64:
+    def members(part: int) -> Members:
+        group = board.group(part, groups, by_server)
+        return board.members(part, candidates(part) & (group >= 0), group)
+
+    return board.find_bars(groups.room, members) if len(groups) else np.zeros(0, np.int64)
+
+
+def _behind(board: Board, part: int, candidates: Bools, groups: Groups, bars: I64, by_server: bool) -> Bools:
+    found = board.surveyed(part)
+    if by_server:
+        bar = select.bars_of_runs(bars, groups, found.run_server, found.run_rows, board.bits)
+    else:
+        section = board.state.index["section"][slice(*board.ranges[part])]
+        bar = select.bars_of_sections(bars, groups, section, board.bits)
+    return select.behind(candidates, found.key, board.ranges[part][0], bar)
+
+
+# --- the totals --------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """All that decides about a row beside its own partition."""
+    """The last two bars: of gathering, with the reason of what is behind it, and of sleeping."""
 
-    strikes: list[Strike]
-    bar: int  # of gathering
-    tight: Place  # what is behind it
+    bar: int
+    tight: Place
     sleep_bar: int = NO_BAR
 
     def before_sleep(self, board: Board, part: int) -> U8:
-        place = board.strike(part, board.surveyed(part).place, self.strikes)
-        return select.strike_all(place, board.order(part), self.bar, self.tight) if self.bar < NO_BAR else place
+        place = board.place(part)
+        behind = _behind_all(board, part, place == Place.STAY, self.bar)
+        return np.where(behind, np.uint8(self.tight), place)
 
     def places(self, board: Board, part: int) -> U8:
         place = self.before_sleep(board, part)
-        if self.sleep_bar < NO_BAR:
-            place = select.put_out(place, board.order(part), self.sleep_bar)
+        place[_behind_all(board, part, survey.sleeps(place), self.sleep_bar)] = Place.BELOW_SLEEP
         found = board.surveyed(part)
         return select.keep_robots(place, found.run_rows, found.run_site)
 
 
-def _soft_limits(board: Board, totals: Totals, limits: ServerLimits, config: Config) -> Verdict:
-    strikes: list[Strike] = []
+def _behind_all(board: Board, part: int, candidates: Bools, bar: int) -> Bools:
+    if bar == NO_BAR:
+        return np.zeros(len(candidates), np.bool_)
+    return select.behind(candidates, board.surveyed(part).key, board.ranges[part][0], select.one_bar(bar, board.bits))
 
-    def places(part: int) -> U8:
-        return board.strike(part, board.surveyed(part).place, strikes)
 
-    most = select.section_limits(config.sections)
-    strikes += _over(board, totals.server[1:], limits.soft, True, Place.SERVER_SOFT, places)
-    strikes += _over(board, totals.section[1:], most, False, Place.SECTION_SOFT, places)
-
+def _totals(board: Board, totals: Totals, config: Config) -> Verdict:
     living, stay, exempt = totals.section.sum(axis=1).tolist()
     room = select.most_gathered(config.select, config.plan, board.state.control.speed) - exempt
-    bar = _one_bar(board, room, lambda part: _members(board, part, places(part) == Place.STAY)) if stay > room else NO_BAR
-    verdict = Verdict(strikes, bar, Place.BELOW_BAR)
+
+    def staying(part: int) -> Members:
+        return board.members(part, board.place(part) == Place.STAY)
+
+    def needing(part: int) -> Members:
+        mask = board.place(part) == Place.STAY
+        index = board.state.index.slice(*board.ranges[part], survey.OF_COST)
+        return board.members(part, mask, amount=survey.cost(index, mask, config.select))
+
+    verdict = Verdict(_one_bar(board, room, staying) if stay > room else NO_BAR, Place.BELOW_BAR)
     if config.select.space_bytes:
-        room = config.select.space_bytes - totals.exempt_bytes
-        bar = _one_bar(board, room, lambda part: _bytes(board, part, places(part) == Place.STAY, config))
-        verdict = Verdict(strikes, bar, Place.SPACE) if bar < verdict.bar else verdict
+        bar = _one_bar(board, config.select.space_bytes - totals.exempt_bytes, needing)
+        verdict = Verdict(bar, Place.SPACE) if bar < verdict.bar else verdict
     if living <= config.select.sleeping:
         return verdict
-    dreaming = verdict
-    bar = _one_bar(
-        board,
-        config.select.sleeping,
-        lambda part: _members(board, part, survey.sleeps(dreaming.before_sleep(board, part))),
-    )
-    return replace(verdict, sleep_bar=bar)
+    awake = verdict
 
+    def drowsy(part: int) -> Members:
+        return board.members(part, survey.sleeps(awake.before_sleep(board, part)))
 
-def _over(board: Board, count: I64, limit: I64, by_server: bool, struck: Place, places: Callable[[int], U8]) -> Iterator[Strike]:
-    """The strike of one kind of limit, if any group is above it. `count` is of rows, and of exempt ones."""
-    groups = select.crowded(count[0], count[1], limit)
-    if not len(groups):
-        return
-
-    def members(part: int) -> Members:
-        group = board.group(part, groups, by_server)
-        rows = np.flatnonzero((group >= 0) & (places(part) == Place.STAY))
-        return group[rows], board.order(part)[rows], None
-
-    yield Strike(groups, board.find_bars(groups.room, members), by_server, struck)
+    return replace(verdict, sleep_bar=_one_bar(board, config.select.sleeping, drowsy))
 
 
 def _one_bar(board: Board, room: int, members: Callable[[int], Members]) -> int:
     return int(board.find_bars(np.array([room], np.int64), members)[0])
-
-
-def _members(board: Board, part: int, taking_part: Bools) -> Members:
-    return None, board.order(part)[taking_part], None
-
-
-def _bytes(board: Board, part: int, taking_part: Bools, config: Config) -> Members:
-    index = board.state.index.slice(*board.ranges[part], survey.OF_COST)
-    return None, board.order(part)[taking_part], survey.cost(index, taking_part, config.select)
 
 
 # --- the result --------------------------------------------------------------------------------------------------

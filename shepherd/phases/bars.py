@@ -60,6 +60,12 @@ def row_bits(rows: int) -> int:
     return max(rows - 1, 0).bit_length()
 
 
+def as_key_and_row(bars: I64, bits: int) -> tuple[U16, I64]:
+    """The weight and row of bars: what has more weight fits, and of what has the same weight the rows before."""
+    key = np.where(bars < NO_BAR, 65_535 - (bars >> bits), 0)
+    return key.astype(np.uint16), np.where(bars < NO_BAR, bars & ((1 << bits) - 1), NO_BAR)
+
+
 def places(key: U16, row: I64, bits: int) -> I64:
     """Places of rows in the order of all rows; `bits` is what `row_bits` says of the whole index."""
     return (65_535 - key.astype(np.int64)) << bits | row
@@ -71,17 +77,47 @@ def begin(room: I64, bits: int) -> Search:
     return Search(nothing, np.maximum(room, 0), np.ones(len(room), np.bool_), WEIGHT_BITS + bits)
 
 
-def tally(search: Search, group: Array | None, place: I64, amount: I64 | None = None) -> Tally:
-    """Count rows, or add up their amounts. `group` is None where there is only one."""
-    low = search.low[group] if group is not None else search.low[0]
-    offset = place - low
-    inside = (offset >= 0) & (offset < 1 << search.bits)
+@dataclass(frozen=True)
+class Members:
+    """Rows of a partition that compete for room."""
+
+    mask: Bools  # which rows of the partition they are
+    first_row: int  # of the partition
+    key: U16
+    group: Array | None = None  # None: all are of one
+    amount: I64 | None = None  # None: each needs 1
+
+
+def tally(search: Search, members: Members, bits: int) -> Tally:
+    """Count rows, or add up their amounts. The first passes look at weights alone, as most rows are decided by these."""
+    key, group, amount = members.key, members.group, members.amount
+    shift = search.bits - search.step
+    if search.bits == WEIGHT_BITS + bits and shift >= bits:
+        counter = (65_535 - key >> (shift - bits)).astype(np.int64)
+    else:
+        best = 65_535 - (search.low >> bits)
+        worst = 65_535 - (search.low + (1 << search.bits) - 1 >> bits)
+        near = _near(key, group, best.astype(np.uint16), np.maximum(worst, 0).astype(np.uint16))
+        row = np.flatnonzero(members.mask)[near] + members.first_row
+        group = group[near] if group is not None else None
+        amount = amount[near] if amount is not None else None
+        offset = places(key[near], row, bits) - (search.low[group] if group is not None else search.low[0])
+        inside = (offset >= 0) & (offset < 1 << search.bits)
+        if group is not None:
+            inside &= search.crowded[group]
+            group = group[inside]
+        amount = amount[inside] if amount is not None else None
+        counter = offset[inside] >> shift
     if group is not None:
-        inside &= search.crowded[group]
-    counter = offset[inside] >> (search.bits - search.step)
-    if group is not None:
-        counter |= group[inside].astype(np.int64) << search.step
-    return _add_up(counter, amount[inside] if amount is not None else None, search.counters)
+        counter |= group.astype(np.int64) << search.step
+    return _add_up(counter, amount, search.counters)
+
+
+def _near(key: U16, group: Array | None, best: U16, worst: U16) -> I64:
+    """The rows whose weight does not decide yet whether they fit."""
+    if group is None:
+        return np.flatnonzero((key <= best[0]) & (key >= worst[0]))
+    return np.flatnonzero((key <= best[group]) & (key >= worst[group]))
 
 
 def _add_up(counter: I64, amount: I64 | None, counters: int) -> Tally:

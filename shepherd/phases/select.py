@@ -7,14 +7,15 @@ a second select changes nothing.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
 from shepherd import config
 from shepherd.formats.sections import SECTION_NAMES
-from shepherd.formats.tables import I64, REASON_TEXT, U8, Array, Bools, Columns, Flag, Reason, RowType
+from shepherd.formats.tables import I64, REASON_TEXT, U8, U16, Array, Bools, Columns, Flag, Reason, RowType
+from shepherd.phases.bars import NO_BAR, as_key_and_row
 from shepherd.phases.cork import has_body
 from shepherd.phases.keys import with_flag
 from shepherd.phases.serverlimits import LONGEST_CYCLE_S
@@ -35,7 +36,7 @@ REASON_OF[[Place.BELOW_BAR, Place.BELOW_SLEEP]] = Reason.BELOW_BAR, Reason.BELOW
 class Groups:
     """The servers or the sections that hold more than they may."""
 
-    number: I64  # by server or section: its number among them, or -1; one more entry at the end, for none
+    number: Array  # i32, by server or section: its number among them, or -1; one more entry at the end, for none
     room: I64  # by that number
 
     def __len__(self) -> int:
@@ -53,7 +54,7 @@ class Selected:
 def crowded(count: I64, exempt: I64, limit: I64) -> Groups:
     """Which groups have too many rows, and how many of those that are not exempt they may keep."""
     over = np.flatnonzero(count + exempt > limit)
-    number = np.full(len(count) + 1, -1, np.int64)
+    number = np.full(len(count) + 1, -1, np.int32)
     number[over] = np.arange(len(over))
     return Groups(number, np.maximum(limit - exempt, 0)[over])
 
@@ -73,25 +74,42 @@ def most_gathered(select: config.Select, plan: config.Plan, speed: int) -> int:
     return min(select.gathered, max(speed * min(plan.refresh_s, LONGEST_CYCLE_S) * select.optimism // 100_000, 1))
 
 
-# --- striking ---------------------------------------------------------------------------------------------------
+# --- bars -------------------------------------------------------------------------------------------------------
 
 
-def strike(place: U8, group: I64, order: I64, bars: I64, struck: Place) -> U8:
-    """Rows that stay but are not before the bar of their group (-1 = of none) get this place."""
-    rows = np.flatnonzero((place == Place.STAY) & (group >= 0))
-    rows = rows[order[rows] >= bars[group[rows]]]
-    result = place.copy()
-    result[rows] = struck
+@dataclass(frozen=True)
+class Bar:
+    """Of each row of a partition, or of all: with more weight than `key` it passes, with the same if it is before `row`."""
+
+    key: U16 | np.uint16
+    row: Callable[[I64], Array | int]  # for some rows of the partition
+
+
+def behind(candidates: Bools, key: U16, first_row: int, bar: Bar) -> Bools:
+    """Which candidates of a partition that begins at `first_row` do not pass."""
+    result = candidates & (key < bar.key)
+    ties = np.flatnonzero(candidates & (key == bar.key))
+    result[ties] = ties + first_row >= bar.row(ties)
     return result
 
 
-def strike_all(place: U8, order: I64, bar: int, struck: Place) -> U8:
-    return np.where((place == Place.STAY) & (order >= bar), np.uint8(struck), place)
+def one_bar(bar: int, bits: int) -> Bar:
+    """The same for all rows."""
+    key, row = as_key_and_row(np.array([bar], np.int64), bits)
+    return Bar(key[0], lambda _: int(row[0]))
 
 
-def put_out(place: U8, order: I64, bar: int) -> U8:
-    """Rows that would sleep but are behind the last one that may are forgotten, whatever had struck them."""
-    return np.where(sleeps(place) & (order >= bar), np.uint8(Place.BELOW_SLEEP), place)
+def bars_of_runs(bars: I64, groups: Groups, run_server: Array, run_rows: Array, bits: int) -> Bar:
+    """By the servers of the rows; a row of no group passes."""
+    key, row = as_key_and_row(np.append(bars, NO_BAR), bits)
+    number = groups.number[run_server]
+    last = np.cumsum(run_rows, dtype=np.int64)
+    return Bar(np.repeat(key[number], run_rows), lambda ties: row[number[np.searchsorted(last, ties, side="right")]])
+
+
+def bars_of_sections(bars: I64, groups: Groups, section: Array, bits: int) -> Bar:
+    key, row = as_key_and_row(np.append(bars, NO_BAR), bits)
+    return Bar(key[groups.number][section], lambda ties: row[groups.number[section[ties]]])
 
 
 def keep_robots(place: U8, run_rows: Array, run_site: Array) -> U8:

@@ -122,8 +122,8 @@ def cost(index: Columns, rows: I64 | Bools, select: config.Select) -> I64:
 def survey(
     index: Columns, sites: Columns, struck: U8 | None, select: config.Select, sections: config.SectionBonus
 ) -> tuple[Surveyed, Counts]:
-    """`sites` are those of the partition, sorted by norm. `struck` are the places of rows over the hard limit of their server
-    or section, if these are known already: they take no room below the soft limits.
+    """`sites` are those of the partition, sorted by norm. `struck` are the places after the hard limits of servers and sections,
+    if any of these has struck: what is out takes no room below the soft limits.
     """
     runs = run_starts(index["norm"], index["site"])
     run_first = np.flatnonzero(runs)
@@ -163,7 +163,7 @@ def _places(index: Columns, sites: Columns, key: U16, struck: U8 | None, select:
     soft, hard, fresh = _limits(sites, index["norm"][first], select)
     place[beyond(first, place <= Place.EXEMPT, exempt, key, hard)] = Place.SITE_HARD
     if struck is not None:
-        place = np.where(place == Place.STAY, struck, place)
+        place = np.where(is_out(struck), struck, place)
     place[beyond(first, place <= Place.EXEMPT, exempt, key, soft)] = Place.SITE_SOFT
     new = in_contrib(index["oid"]) | ((type_ == RowType.SLEEPING) & (index["reason"] == Reason.FRESH))
     if new.any():
