@@ -7,7 +7,8 @@ with the index.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import TypeAlias
 
 import numpy as np
 
@@ -15,12 +16,14 @@ from shepherd.batch.aside import Aside
 from shepherd.batch.pool import ordered
 from shepherd.batch.sitesof import SitesOf
 from shepherd.config import Config
-from shepherd.formats.tables import I64, U8, Array, Bools
+from shepherd.formats.tables import I64, U8, Bools
 from shepherd.phases import bars, survey
-from shepherd.phases.bars import Members
+from shepherd.phases.grouping import ByRun, BySection, Grouping, behind, members
 from shepherd.phases.select import Groups
 from shepherd.phases.survey import SECTIONS, Counts, Surveyed
 from shepherd.store.state import State
+
+Cost: TypeAlias = Callable[[int, I64], I64] | None
 
 
 @dataclass(frozen=True)
@@ -83,29 +86,34 @@ class Board:
         aside.seal()
         self._places = aside
 
-    def group(self, part: int, groups: Groups, by_server: bool) -> Array:
-        """The number of the group of each row, or -1."""
+    def grouping(self, part: int, groups: Groups, by_server: bool) -> Grouping:
+        """The rows of a partition by their servers or sections."""
         if not by_server:
-            return groups.number[self.state.index["section"][slice(*self.ranges[part])]]
+            return BySection(groups.number, self.state.index["section"][slice(*self.ranges[part])])
         found = self.surveyed(part)
-        return np.repeat(groups.number[found.run_server], found.run_rows)
+        return ByRun(groups.number[found.run_server], found.run_rows)
 
-    def members(self, part: int, mask: Bools, group: Array | None = None, amount: I64 | None = None) -> Members:
-        """Those rows of a partition; `amount` has no others."""
-        key = self.surveyed(part).key[mask]
-        return Members(mask, self.ranges[part][0], key, group[mask] if group is not None else None, amount)
-
-    def find_bars(self, room: I64, members: Callable[[int], Members]) -> I64:
-        """For each group the place of the first row that does not fit."""
+    def find_bars(
+        self, room: I64, candidates: Callable[[int], Bools], grouping: Callable[[int], Grouping], cost: Cost = None
+    ) -> I64:
+        """For each group the place of the first candidate that does not fit. `cost` is what rows of a partition need."""
         search = bars.begin(room, self.bits)
         while not search.done:
+            window = bars.window(search, self.bits)
+
+            def one(part: int, now: bars.Search = search, window: bars.Window = window) -> bars.Tally:
+                key, first = self.surveyed(part).key, self.ranges[part][0]
+                rows, found = members(candidates(part), key, first, grouping(part), window)
+                found = found if cost is None else replace(found, amount=cost(part, rows))
+                return bars.tally(now, found, self.bits)
+
             total = np.zeros(search.counters, np.int64)
             parts = np.flatnonzero(bars.wanted(search, self.bits, self._start, self._stop)).tolist()
-
-            def one(part: int, now: bars.Search = search) -> bars.Tally:
-                return bars.tally(now, members(part), self.bits)
-
             for tally in ordered(one, parts, self._jobs):
                 total[tally.counter] += tally.amount
             search = bars.narrow(search, total)
         return search.bars
+
+    def behind(self, part: int, candidates: Bools, grouping: Grouping, found: I64) -> Bools:
+        """Which candidates are not before the bars that `find_bars` found."""
+        return behind(candidates, self.surveyed(part).key, self.ranges[part][0], grouping, found, self.bits)

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from shepherd.batch.aside import Aside
-from shepherd.batch.board import Board, Totals
+from shepherd.batch.board import Board, Cost, Totals
 from shepherd.batch.partitions import Tick, whole_norms
 from shepherd.batch.pool import ordered
 from shepherd.batch.sitesof import SitesOf
@@ -23,7 +23,8 @@ from shepherd.config import Config
 from shepherd.errors import NothingToDo, UsageError
 from shepherd.formats.tables import I64, TABLES, U8, Bools
 from shepherd.phases import select, survey
-from shepherd.phases.bars import NO_BAR, Members
+from shepherd.phases.bars import NO_BAR
+from shepherd.phases.grouping import Grouping, Together
 from shepherd.phases.select import Groups, Selected
 from shepherd.phases.serverlimits import ServerLimits, server_limits
 from shepherd.phases.survey import Place
@@ -89,37 +90,34 @@ def _select(state: State, builder: Builder, config: Config, tick: Tick, jobs: in
 
 def _hard_limits(board: Board, totals: Totals, limits: ServerLimits, config: Config) -> bool:
     """Servers and sections look at the same rows: those that the hard limits of sites leave. Whether any is over its limit."""
-    servers = select.crowded(totals.server[0], totals.server[2], limits.hard)
     most = select.section_limits(config.sections, config.select.hard_factor)
+    servers = select.crowded(totals.server[0], totals.server[2], limits.hard)
     sections = select.crowded(totals.section[0], totals.section[2], most)
+    if not len(servers) and not len(sections):
+        return False
 
     def living(part: int) -> Bools:
         place = board.place(part)
         return np.asarray((place == Place.STAY) | survey.sleeps(place))
 
-    of_server = _find(board, servers, True, living)
-    of_section = _find(board, sections, False, living)
+    of_server, over_server = _bars(board, servers, True, living)
+    of_section, over_section = _bars(board, sections, False, living)
 
     def places(part: int) -> U8:
         candidates, place = living(part), board.place(part).copy()
-        place[_behind(board, part, candidates, sections, of_section, False)] = Place.SECTION_HARD
-        place[_behind(board, part, candidates, servers, of_server, True)] = Place.SERVER_HARD
+        place[board.behind(part, candidates, of_section(part), over_section)] = Place.SECTION_HARD
+        place[board.behind(part, candidates, of_server(part), over_server)] = Place.SERVER_HARD
         return place
 
-    if len(servers) or len(sections):
-        board.settle(places)
-        return True
-    return False
+    board.settle(places)
+    return True
 
 
 def _soft_limits(board: Board, totals: Totals, limits: ServerLimits, config: Config) -> None:
     """Servers, then sections; those of sites were settled by the survey."""
     most = select.section_limits(config.sections)
-    for count, limit, by_server, struck in (
-        (totals.server, limits.soft, True, Place.SERVER_SOFT),
-        (totals.section, most, False, Place.SECTION_SOFT),
-    ):
-        _settle(board, select.crowded(count[1], count[2], limit), by_server, struck)
+    _settle(board, select.crowded(totals.server[1], totals.server[2], limits.soft), True, Place.SERVER_SOFT)
+    _settle(board, select.crowded(totals.section[1], totals.section[2], most), False, Place.SECTION_SOFT)
 
 
 def _settle(board: Board, groups: Groups, by_server: bool, struck: Place) -> None:
@@ -129,31 +127,23 @@ def _settle(board: Board, groups: Groups, by_server: bool, struck: Place) -> Non
     def staying(part: int) -> Bools:
         return np.asarray(board.place(part) == Place.STAY)
 
-    bars = _find(board, groups, by_server, staying)
+    grouping, bars = _bars(board, groups, by_server, staying)
 
     def places(part: int) -> U8:
-        behind = _behind(board, part, staying(part), groups, bars, by_server)
-        return np.where(behind, np.uint8(struck), board.place(part))
+        return np.where(board.behind(part, staying(part), grouping(part), bars), np.uint8(struck), board.place(part))
 
     board.settle(places)
 
 
-def _find(board: Board, groups: Groups, by_server: bool, candidates: Callable[[int], Bools]) -> I64:
-    def members(part: int) -> Members:
-        group = board.group(part, groups, by_server)
-        return board.members(part, candidates(part) & (group >= 0), group)
+def _bars(
+    board: Board, groups: Groups, by_server: bool, candidates: Callable[[int], Bools]
+) -> tuple[Callable[[int], Grouping], I64]:
+    """How the rows of a partition are grouped, and the bars of the groups."""
 
-    return board.find_bars(groups.room, members) if len(groups) else np.zeros(0, np.int64)
+    def grouping(part: int) -> Grouping:
+        return board.grouping(part, groups, by_server)
 
-
-def _behind(board: Board, part: int, candidates: Bools, groups: Groups, bars: I64, by_server: bool) -> Bools:
-    found = board.surveyed(part)
-    if by_server:
-        bar = select.bars_of_runs(bars, groups, found.run_server, found.run_rows, board.bits)
-    else:
-        section = board.state.index["section"][slice(*board.ranges[part])]
-        bar = select.bars_of_sections(bars, groups, section, board.bits)
-    return select.behind(candidates, found.key, board.ranges[part][0], bar)
+    return grouping, board.find_bars(groups.room, candidates, grouping) if len(groups) else np.zeros(0, np.int64)
 
 
 # --- the totals --------------------------------------------------------------------------------------------------
@@ -169,12 +159,11 @@ class Verdict:
 
     def before_sleep(self, board: Board, part: int) -> U8:
         place = board.place(part)
-        behind = _behind_all(board, part, place == Place.STAY, self.bar)
-        return np.where(behind, np.uint8(self.tight), place)
+        return np.where(_behind_all(board, part, place == Place.STAY, self.bar), np.uint8(self.tight), place)
 
     def places(self, board: Board, part: int) -> U8:
         place = self.before_sleep(board, part)
-        place[_behind_all(board, part, survey.sleeps(place), self.sleep_bar)] = Place.BELOW_SLEEP
+        np.putmask(place, _behind_all(board, part, survey.sleeps(place), self.sleep_bar), Place.BELOW_SLEEP)
         found = board.surveyed(part)
         return select.keep_robots(place, found.run_rows, found.run_site)
 
@@ -182,37 +171,35 @@ class Verdict:
 def _behind_all(board: Board, part: int, candidates: Bools, bar: int) -> Bools:
     if bar == NO_BAR:
         return np.zeros(len(candidates), np.bool_)
-    return select.behind(candidates, board.surveyed(part).key, board.ranges[part][0], select.one_bar(bar, board.bits))
+    return board.behind(part, candidates, Together(), np.array([bar], np.int64))
 
 
 def _totals(board: Board, totals: Totals, config: Config) -> Verdict:
     living, stay, exempt = totals.section.sum(axis=1).tolist()
     room = select.most_gathered(config.select, config.plan, board.state.control.speed) - exempt
 
-    def staying(part: int) -> Members:
-        return board.members(part, board.place(part) == Place.STAY)
+    def staying(part: int) -> Bools:
+        return np.asarray(board.place(part) == Place.STAY)
 
-    def needing(part: int) -> Members:
-        mask = board.place(part) == Place.STAY
-        index = board.state.index.slice(*board.ranges[part], survey.OF_COST)
-        return board.members(part, mask, amount=survey.cost(index, mask, config.select))
+    def cost(part: int, rows: I64) -> I64:
+        return survey.cost(board.state.index.slice(*board.ranges[part], survey.OF_COST), rows, config.select)
 
     verdict = Verdict(_one_bar(board, room, staying) if stay > room else NO_BAR, Place.BELOW_BAR)
     if config.select.space_bytes:
-        bar = _one_bar(board, config.select.space_bytes - totals.exempt_bytes, needing)
+        bar = _one_bar(board, config.select.space_bytes - totals.exempt_bytes, staying, cost)
         verdict = Verdict(bar, Place.SPACE) if bar < verdict.bar else verdict
     if living <= config.select.sleeping:
         return verdict
     awake = verdict
 
-    def drowsy(part: int) -> Members:
-        return board.members(part, survey.sleeps(awake.before_sleep(board, part)))
+    def drowsy(part: int) -> Bools:
+        return survey.sleeps(awake.before_sleep(board, part))
 
     return replace(verdict, sleep_bar=_one_bar(board, config.select.sleeping, drowsy))
 
 
-def _one_bar(board: Board, room: int, members: Callable[[int], Members]) -> int:
-    return int(board.find_bars(np.array([room], np.int64), members)[0])
+def _one_bar(board: Board, room: int, candidates: Callable[[int], Bools], cost: Cost = None) -> int:
+    return int(board.find_bars(np.array([room], np.int64), candidates, lambda _: Together(), cost)[0])
 
 
 # --- the result --------------------------------------------------------------------------------------------------

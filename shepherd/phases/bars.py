@@ -79,45 +79,44 @@ def begin(room: I64, bits: int) -> Search:
 
 @dataclass(frozen=True)
 class Members:
-    """Rows of a partition that compete for room."""
+    """Rows that compete for room."""
 
-    mask: Bools  # which rows of the partition they are
-    first_row: int  # of the partition
+    row: I64
     key: U16
-    group: Array | None = None  # None: all are of one
+    group: Array
     amount: I64 | None = None  # None: each needs 1
 
 
+@dataclass(frozen=True)
+class Window:
+    """By group: the weights that do not decide yet whether a row fits."""
+
+    best: U16
+    worst: U16
+    all_weights: bool  # before the first pass
+
+
+def window(search: Search, bits: int) -> Window:
+    best = np.where(search.crowded, 65_535 - (search.low >> bits), 0)
+    worst = np.where(search.crowded, 65_535 - (search.low + (1 << search.bits) - 1 >> bits), 65_535)
+    first = search.bits == WEIGHT_BITS + bits
+    return Window(best.astype(np.uint16), np.maximum(worst, 0).astype(np.uint16), first)
+
+
 def tally(search: Search, members: Members, bits: int) -> Tally:
-    """Count rows, or add up their amounts. The first passes look at weights alone, as most rows are decided by these."""
-    key, group, amount = members.key, members.group, members.amount
+    """Count rows, or add up their amounts. The members may be more than those in the window, but not fewer."""
+    group, amount = members.group, members.amount
     shift = search.bits - search.step
-    if search.bits == WEIGHT_BITS + bits and shift >= bits:
-        counter = (65_535 - key >> (shift - bits)).astype(np.int64)
+    if shift >= bits and search.bits == WEIGHT_BITS + bits:  # the first pass looks at weights alone
+        counter = (65_535 - members.key >> (shift - bits)).astype(np.int64)
     else:
-        best = 65_535 - (search.low >> bits)
-        worst = 65_535 - (search.low + (1 << search.bits) - 1 >> bits)
-        near = _near(key, group, best.astype(np.uint16), np.maximum(worst, 0).astype(np.uint16))
-        row = np.flatnonzero(members.mask)[near] + members.first_row
-        group = group[near] if group is not None else None
-        amount = amount[near] if amount is not None else None
-        offset = places(key[near], row, bits) - (search.low[group] if group is not None else search.low[0])
-        inside = (offset >= 0) & (offset < 1 << search.bits)
-        if group is not None:
-            inside &= search.crowded[group]
-            group = group[inside]
+        offset = places(members.key, members.row, bits) - search.low[group]
+        inside = (offset >= 0) & (offset < 1 << search.bits) & search.crowded[group]
+        counter, group = offset[inside] >> shift, group[inside]
         amount = amount[inside] if amount is not None else None
-        counter = offset[inside] >> shift
-    if group is not None:
+    if len(search.low) > 1:
         counter |= group.astype(np.int64) << search.step
     return _add_up(counter, amount, search.counters)
-
-
-def _near(key: U16, group: Array | None, best: U16, worst: U16) -> I64:
-    """The rows whose weight does not decide yet whether they fit."""
-    if group is None:
-        return np.flatnonzero((key <= best[0]) & (key >= worst[0]))
-    return np.flatnonzero((key <= best[group]) & (key >= worst[group]))
 
 
 def _add_up(counter: I64, amount: I64 | None, counters: int) -> Tally:

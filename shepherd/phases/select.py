@@ -1,21 +1,20 @@
 """Which rows are worth gathering, which are only remembered, which are forgotten.
 
-`survey` says what a row's own site leaves it, `bars` finds where the room of servers, sections and totals is full; here rows are
-struck by these bars, and in the end become what their place says. docs/cycle.md tells the order in which limits strike, and why
+`survey` says what a row's own site leaves it, `bars` finds where the room of servers, sections and totals is full; here is how
+much room there is, and what becomes of the rows in the end. docs/cycle.md tells the order in which limits strike, and why
 a second select changes nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
 from shepherd import config
 from shepherd.formats.sections import SECTION_NAMES
-from shepherd.formats.tables import I64, REASON_TEXT, U8, U16, Array, Bools, Columns, Flag, Reason, RowType
-from shepherd.phases.bars import NO_BAR, as_key_and_row
+from shepherd.formats.tables import I64, REASON_TEXT, U8, Array, Bools, Columns, Flag, Reason, RowType
 from shepherd.phases.cork import has_body
 from shepherd.phases.keys import with_flag
 from shepherd.phases.serverlimits import LONGEST_CYCLE_S
@@ -72,44 +71,6 @@ def most_gathered(select: config.Select, plan: config.Plan, speed: int) -> int:
     if not speed or not plan.refresh_s or not select.optimism:
         return select.gathered
     return min(select.gathered, max(speed * min(plan.refresh_s, LONGEST_CYCLE_S) * select.optimism // 100_000, 1))
-
-
-# --- bars -------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Bar:
-    """Of each row of a partition, or of all: with more weight than `key` it passes, with the same if it is before `row`."""
-
-    key: U16 | np.uint16
-    row: Callable[[I64], Array | int]  # for some rows of the partition
-
-
-def behind(candidates: Bools, key: U16, first_row: int, bar: Bar) -> Bools:
-    """Which candidates of a partition that begins at `first_row` do not pass."""
-    result = candidates & (key < bar.key)
-    ties = np.flatnonzero(candidates & (key == bar.key))
-    result[ties] = ties + first_row >= bar.row(ties)
-    return result
-
-
-def one_bar(bar: int, bits: int) -> Bar:
-    """The same for all rows."""
-    key, row = as_key_and_row(np.array([bar], np.int64), bits)
-    return Bar(key[0], lambda _: int(row[0]))
-
-
-def bars_of_runs(bars: I64, groups: Groups, run_server: Array, run_rows: Array, bits: int) -> Bar:
-    """By the servers of the rows; a row of no group passes."""
-    key, row = as_key_and_row(np.append(bars, NO_BAR), bits)
-    number = groups.number[run_server]
-    last = np.cumsum(run_rows, dtype=np.int64)
-    return Bar(np.repeat(key[number], run_rows), lambda ties: row[number[np.searchsorted(last, ties, side="right")]])
-
-
-def bars_of_sections(bars: I64, groups: Groups, section: Array, bits: int) -> Bar:
-    key, row = as_key_and_row(np.append(bars, NO_BAR), bits)
-    return Bar(key[groups.number][section], lambda ties: row[groups.number[section[ties]]])
 
 
 def keep_robots(place: U8, run_rows: Array, run_site: Array) -> U8:

@@ -157,8 +157,8 @@ def _places(index: Columns, sites: Columns, key: U16, struck: U8 | None, select:
     flags, type_ = index["flags"], index["type"]
     exempt, robots, gone = with_flag(flags, EXEMPT), with_flag(flags, Flag.ROBOTS), type_ == RowType.FORGOTTEN
     place = exempt.astype(np.uint8)  # Place.EXEMPT is 1
-    place[robots & ~exempt] = Place.ROBOTS
-    place[gone] = Place.GONE
+    np.putmask(place, robots & ~exempt, Place.ROBOTS)
+    np.putmask(place, gone, Place.GONE)
     first = np.flatnonzero(run_starts(index["norm"]))
     soft, hard, fresh = _limits(sites, index["norm"][first], select)
     place[beyond(first, place <= Place.EXEMPT, exempt, key, hard)] = Place.SITE_HARD
@@ -166,19 +166,21 @@ def _places(index: Columns, sites: Columns, key: U16, struck: U8 | None, select:
         place = np.where(is_out(struck), struck, place)
     place[beyond(first, place <= Place.EXEMPT, exempt, key, soft)] = Place.SITE_SOFT
     new = in_contrib(index["oid"]) | ((type_ == RowType.SLEEPING) & (index["reason"] == Reason.FRESH))
-    if new.any():
-        place[beyond(first, (place <= Place.EXEMPT) & new, exempt, key, fresh)] = Place.FRESH
+    place[beyond(first, (place <= Place.EXEMPT) & new, exempt, key, fresh)] = Place.FRESH
     return place
 
 
 def _limits(sites: Columns, norm: U64, select: config.Select) -> tuple[I64, I64, I64]:
     """Soft, hard and fresh limit of each norm: a normalised site may have as much as the most favoured of its sites."""
+    defaults = (select.site_soft, max(select.site_hard, select.site_soft), select.fresh)
+    if all((sites[name] == NO_LIMIT).all() for name in ("soft_limit", "hard_limit", "fresh_limit")):
+        same = [np.full(len(norm), default, np.int64) for default in defaults]
+        return same[0], same[1], same[2]
     soft = _or_default(sites["soft_limit"], select.site_soft)
     hard = np.maximum(_or_default(sites["hard_limit"], select.site_hard), soft)
     fresh = _or_default(sites["fresh_limit"], select.fresh)
     first = np.flatnonzero(run_starts(sites["norm"]))
     found = find_sites(sites["norm"][first], norm)
-    defaults = (select.site_soft, max(select.site_hard, select.site_soft), select.fresh)
     limits = zip((soft, hard, fresh), defaults, strict=True)
     most = [np.append(np.maximum.reduceat(own, first) if len(first) else own, default) for own, default in limits]
     return most[0][found], most[1][found], most[2][found]
@@ -222,5 +224,7 @@ def _count(index: Columns, place: U8, run_first: I64, select: config.Select) -> 
     server = np.zeros((3, len(run_first)), np.int64)
     if len(run_first):
         server = np.stack([np.add.reduceat(mask, run_first, dtype=np.int64) for mask in masks])
-    section = np.stack([np.bincount(index["section"][mask], minlength=SECTIONS) for mask in masks]).astype(np.int64)
+    joint = np.bincount(index["section"].astype(np.uint16) << np.uint16(4) | place, minlength=SECTIONS << 4).reshape(SECTIONS, 16)
+    asleep = joint[:, Place.SITE_SOFT : Place.BELOW_BAR + 1].sum(axis=1)
+    section = np.stack([joint[:, Place.STAY] + asleep, joint[:, Place.STAY], joint[:, Place.EXEMPT]])
     return Counts(server, section, int(cost(index, exempt, select).sum()) if select.space_bytes else 0)

@@ -211,7 +211,7 @@ def test_bars_are_exact_however_many_groups_share_the_memory(groups: int) -> Non
     place = bars.places(key, np.arange(2_000), bars.row_bits(2_000))
     room = np.full(groups, 7)
     room[1:2] = 100_000
-    members = bars.Members(np.ones(2_000, np.bool_), 0, key, group)
+    members = bars.Members(np.arange(2_000), key, group)
     search = bars.begin(room, bars.row_bits(2_000))
     while not search.done:
         total = np.zeros(search.counters, np.int64)
