@@ -55,6 +55,9 @@ class Board:
         def one(part: int) -> tuple[Surveyed, Counts]:
             index = self.state.index.slice(*self.ranges[part], survey.OF_INDEX)
             struck = self.place(part) if again else None
+            if struck is not None and not survey.over_soft(struck).any():  # then what is out has not kept anything out
+                found = replace(self.surveyed(part), place=struck)
+                return found, survey.count(index, struck, found.run_rows, config.select)
             return survey.survey(index, self._sites[part], struck, config.select, config.section_bonus)
 
         server = np.zeros((3, self.state.servers.rows + 1), np.int64)  # one more: the rows without a server

@@ -52,7 +52,7 @@ class Search:
 class Tally:
     """What the rows of one partition need, by counter: only the counters that they touch, each once."""
 
-    counter: I64
+    counter: Array
     amount: I64
 
 
@@ -125,7 +125,7 @@ def _add_up(counter: I64, amount: I64 | None, counters: int) -> Tally:
         touched = np.flatnonzero(count)
         return Tally(touched, count[touched].astype(np.int64))
     order = None if amount is None else np.argsort(counter, kind="stable")
-    ordered = np.sort(counter) if order is None else counter[order]
+    ordered = np.sort(counter.astype(np.uint32)) if order is None else counter[order]
     first = np.flatnonzero(run_starts(ordered))
     if order is None or amount is None:
         return Tally(ordered[first], np.diff(np.append(first, len(ordered))))

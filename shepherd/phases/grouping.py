@@ -32,6 +32,8 @@ class ByRun:
         return np.repeat(table[self.number], self.run_rows)
 
     def at(self, rows: I64) -> Array:
+        if len(rows) > len(self.number):  # many: then it is cheaper to write down all
+            return np.repeat(self.number, self.run_rows)[rows]
         return self.number[np.searchsorted(np.cumsum(self.run_rows, dtype=np.int64), rows, side="right")]
 
 

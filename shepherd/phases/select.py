@@ -97,10 +97,10 @@ def assign(index: Columns, place: U8, *, state: int) -> Selected:
     type_, reason = index["type"].copy(), index["reason"].copy()
     woken = np.flatnonzero(awake & (type_ == RowType.SLEEPING))
     type_[woken], reason[woken] = _waking(index, woken)
-    type_[asleep] = RowType.SLEEPING
-    type_[out] = RowType.FORGOTTEN
+    np.putmask(type_, asleep, np.uint8(RowType.SLEEPING))
+    np.putmask(type_, out, np.uint8(RowType.FORGOTTEN))
     struck = asleep | out
-    np.copyto(reason, REASON_OF[place], where=struck)
+    reason = np.where(struck, REASON_OF[place], reason)
     changed = (type_ != index["type"]) | (reason != index["reason"])
     touched = np.where(changed, np.uint32(state), index["touched"])
     pages = (index["type"] == RowType.GATHERED) & ~with_flag(index["flags"], Flag.ROBOTS)

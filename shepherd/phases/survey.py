@@ -61,6 +61,11 @@ def sleeps(place: U8) -> Bools:
     return np.asarray((place >= Place.SITE_SOFT) & (place <= Place.BELOW_BAR))
 
 
+def over_soft(place: U8) -> Bools:
+    """Struck by the limits that are settled here."""
+    return np.asarray((place == Place.SITE_SOFT) | (place == Place.FRESH))
+
+
 def is_out(place: U8) -> Bools:
     return np.asarray(place >= Place.SITE_HARD)
 
@@ -134,7 +139,7 @@ def survey(
     server = np.append(sites["server"], np.int32(NO_SERVER))[site_row]
     place = _places(index, sites, key, struck, select)
     surveyed = Surveyed(key, place, run_rows.astype(np.uint32), run_site.astype(np.uint32), server)
-    return surveyed, _count(index, place, run_first, select)
+    return surveyed, count(index, place, surveyed.run_rows, select)
 
 
 def _number_sites(sites: Columns, norm: U64, site: U64) -> tuple[I64, I64]:
@@ -194,17 +199,20 @@ def beyond(first: I64, members: Bools, ahead: Bools, key: U16, limit: I64) -> I6
     """The members that do not fit into the limit of their group, in which those `ahead` come first, then the best, then the
     first. Groups are consecutive rows, from `first` on. Those ahead are never told, but take their room.
     """
-    if not len(first):
-        return np.zeros(0, np.int64)
-    crowded = np.flatnonzero(np.add.reduceat(members, first, dtype=np.int64) > limit)
-    size = np.diff(np.append(first, len(members)))[crowded]
-    group = np.repeat(np.arange(len(crowded)), size)
-    rows = np.repeat(first[crowded] - (np.cumsum(size) - size), size) + np.arange(len(group))
+    size = np.diff(np.append(first, len(members)))
+    large = np.flatnonzero(size > limit)
+    if not len(large):
+        return large
+    size, room = size[large], limit[large]
+    group = np.repeat(np.arange(len(large)), size)
+    rows = np.repeat(first[large] - (np.cumsum(size) - size), size) + np.arange(len(group))
     inside = members[rows]
+    crowded = np.bincount(group[inside], minlength=len(large)) > room
+    inside &= crowded[group]
     rows, group = rows[inside], group[inside]
     order = _best_first(group, ~ahead[rows], 65_535 - key[rows])
     rows, group = rows[order], group[order]
-    over = run_ranks(run_starts(group)) >= limit[crowded][group]
+    over = run_ranks(run_starts(group)) >= room[group]
     return rows[over & ~ahead[rows]]
 
 
@@ -217,14 +225,20 @@ def _best_first(group: I64, behind: Bools, worse: Array) -> I64:
     return np.sort(joined) & ((1 << bits) - 1)
 
 
-def _count(index: Columns, place: U8, run_first: I64, select: config.Select) -> Counts:
+def count(index: Columns, place: U8, run_rows: Array, select: config.Select) -> Counts:
+    """What must be known of all partitions together."""
+    run_first = np.cumsum(run_rows, dtype=np.int64) - run_rows
     exempt = place == Place.EXEMPT
     living = (place == Place.STAY) | sleeps(place)
-    masks = (living, place == Place.STAY, exempt)
-    server = np.zeros((3, len(run_first)), np.int64)
-    if len(run_first):
-        server = np.stack([np.add.reduceat(mask, run_first, dtype=np.int64) for mask in masks])
+    server = np.stack([_by_run(mask, run_first) for mask in (living, place == Place.STAY, exempt)])
     joint = np.bincount(index["section"].astype(np.uint16) << np.uint16(4) | place, minlength=SECTIONS << 4).reshape(SECTIONS, 16)
     asleep = joint[:, Place.SITE_SOFT : Place.BELOW_BAR + 1].sum(axis=1)
     section = np.stack([joint[:, Place.STAY] + asleep, joint[:, Place.STAY], joint[:, Place.EXEMPT]])
     return Counts(server, section, int(cost(index, exempt, select).sum()) if select.space_bytes else 0)
+
+
+def _by_run(mask: Bools, run_first: I64) -> I64:
+    """How many rows of each run: from running totals, which are faster here than a reduction by runs."""
+    total = np.cumsum(mask, dtype=np.int32)
+    before = np.append(total, 0)[run_first - 1]  # before the first row, at -1, is 0
+    return np.diff(np.append(before, total[-1:])).astype(np.int64)
