@@ -81,32 +81,38 @@ class Select:
 
 @dataclass(frozen=True)
 class Sections:
-    """[sections]: most documents of each section (formats/sections.py) that are gathered or to be gathered; 0 = no limit."""
+    """[sections]: most documents of each section (shepherd/sections.py) that are gathered or to be gathered; 0 = no limit."""
 
-    other: int = 0
+    none: int = 0
     html: int = 0
     text: int = 0
     pdf: int = 0
+    office: int = 0
     image: int = 0
+    audio: int = 0
+    video: int = 0
     feed: int = 0
-    document: int = 0
-    media: int = 0
     data: int = 0
+    archive: int = 0
+    other: int = 0
 
 
 @dataclass(frozen=True)
 class SectionBonus:
     """[section_bonus]: what select adds to the weight of the documents of each section."""
 
-    other: int = 0
+    none: int = 0
     html: int = 0
     text: int = 0
     pdf: int = 0
+    office: int = 0
     image: int = 0
+    audio: int = 0
+    video: int = 0
     feed: int = 0
-    document: int = 0
-    media: int = 0
     data: int = 0
+    archive: int = 0
+    other: int = 0
 
 
 @dataclass(frozen=True)

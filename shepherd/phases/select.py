@@ -13,12 +13,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from shepherd import config
-from shepherd.formats.sections import SECTION_NAMES
 from shepherd.formats.tables import I64, REASON_TEXT, U8, Array, Bools, Columns, Flag, Reason, RowType
 from shepherd.phases.cork import has_body
 from shepherd.phases.keys import with_flag
 from shepherd.phases.serverlimits import LONGEST_CYCLE_S
 from shepherd.phases.survey import SECTIONS, Place, is_out, sleeps
+from shepherd.sections import NAMES as SECTION_NAMES
 
 READ = ("type", "reason", "flags", "touched", "oid", "digest", "gathered")
 CHANGED = ("type", "reason", "touched")

@@ -12,7 +12,6 @@ from enum import IntEnum
 import numpy as np
 
 from shepherd import config
-from shepherd.formats.sections import SECTION_NAMES
 from shepherd.formats.tables import (
     I64,
     NO_LIMIT,
@@ -30,6 +29,7 @@ from shepherd.formats.tables import (
 )
 from shepherd.phases.keys import distinct, find_sites, run_ranks, run_starts, with_flag
 from shepherd.phases.serverlimits import NO_SERVER
+from shepherd.sections import NAMES as SECTION_NAMES
 
 OF_INDEX = ("norm", "site", "oid", "digest", "type", "reason", "flags", "weight", "section", "gathered", "size")
 OF_COST = ("digest", "flags", "gathered", "oid", "size")

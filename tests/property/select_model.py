@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from shepherd.config import Config
-from shepherd.formats.sections import Section
 from shepherd.formats.tables import NO_LIMIT, NO_OID, Flag, Reason, RowType
+from shepherd.sections import Section
 from tests.property.phase_rows import Row
 
 EXEMPT = Flag.INITIAL | Flag.PINNED | Flag.EQUIV

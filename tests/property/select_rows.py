@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 from shepherd import config
 from shepherd.batch import select
 from shepherd.config import Config
-from shepherd.formats.sections import Section
 from shepherd.formats.tables import (
     INDEX,
     NO_LIMIT,
@@ -30,6 +29,7 @@ from shepherd.formats.tables import (
     bucket_oid,
     contrib_oid,
 )
+from shepherd.sections import Section
 from shepherd.store.database import Database, Writer
 from shepherd.store.names import StateName
 from shepherd.store.state import State

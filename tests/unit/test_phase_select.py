@@ -12,9 +12,10 @@ from shepherd import config
 from shepherd.batch import select
 from shepherd.config import Config
 from shepherd.errors import NothingToDo, UsageError
-from shepherd.formats.sections import SECTION_NAMES, Section
 from shepherd.formats.tables import INDEX, NO_LIMIT, SERVERS, SITES, Flag, Reason, RowType, contrib_oid
 from shepherd.phases import bars
+from shepherd.sections import NAMES as SECTION_NAMES
+from shepherd.sections import Section
 from shepherd.store.rehearse import Rehearsal
 from tests.property.phase_rows import Row
 from tests.property.select_rows import Sample, index_of, merged, run
