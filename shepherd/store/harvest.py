@@ -279,8 +279,7 @@ def verify(path: Path) -> None:
         for _block in logs.blocks(path / names.CONTRIB, length=point.contrib.length):
             pass
         for number, segment in enumerate(point.segments, 1):
-            for oid, _header in objects.scan(number, segment.length):
-                objects.get(oid)
+            objects.verify(number, segment.length)
     finally:
         objects.close()
 

@@ -138,6 +138,32 @@ class Objects:
             yield bucket_oid(segment, offset), header
             offset += header.length
 
+    def verify(self, segment: int, length: int) -> None:
+        """Read every bucket of the first `length` bytes of a segment; Corruption names the first that is damaged."""
+        fd, path, offset = self._fd(segment), self._path(segment), 0
+        while offset < length:
+            window = fsio.read_at(path, fd, min(SCAN_BYTES, length - offset), offset)
+            end = self._verify_window(window, bucket_oid(segment, offset))
+            if not end:  # it is larger than the window, or its header is cut off
+                end = self.get(bucket_oid(segment, offset)).header.length
+            offset += end
+        if offset > length:
+            raise Corruption(f"{path} at {length}: the bucket runs over the end of its segment")
+
+    def _verify_window(self, window: bytes, first: int) -> int:
+        """Where the last whole bucket in these bytes ends."""
+        at = 0
+        try:
+            while at + bucket.HEADER_BYTES <= len(window):
+                header = bucket.parse_header(window, at)
+                if at + header.length > len(window):
+                    break
+                bucket.parse_behind(header, window, at)
+                at += header.length
+        except Corruption as error:
+            raise self._placed(first + at, error) from None
+        return at
+
     def close(self) -> None:
         _close_all(self._files)
 

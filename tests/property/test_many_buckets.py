@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import tempfile
 from pathlib import Path
+from unittest import mock
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from shepherd.errors import Corruption
 from shepherd.formats import bucket
 from shepherd.formats.tables import RowType
 from shepherd.formats.thin import pack_thin
 from shepherd.phases import sitecounts
-from shepherd.store import names
+from shepherd.store import names, objects
 from shepherd.store.objects import SegmentWriter
 from shepherd.store.rehearse import _NoSegments
 
@@ -54,6 +57,28 @@ def test_appending_many_buckets_places_them_as_one_by_one(batches: list[list[byt
         for batch in batches:
             rehearsed += told.append_all(b"".join(batch), np.array([len(data) for data in batch], np.int64)).tolist()
         assert (rehearsed, told.next) == places[0][:2]
+
+
+@given(st.lists(st.integers(0, 60), min_size=1, max_size=6), st.data())
+def test_verifying_a_segment_finds_every_altered_byte(sizes: list[int], data: st.DataObject) -> None:
+    whole = b"".join(
+        bucket.pack(site=1, path=n, time_ms=3, state=1, attributes=[("U", b"http://a.example/")], body=b"x" * size)
+        for n, size in enumerate(sizes)
+    )
+    window = data.draw(st.integers(bucket.HEADER_BYTES, 2 * len(whole)))
+    at = data.draw(st.integers(0, len(whole) - 1))
+    altered = whole[:at] + bytes([whole[at] ^ 1 << data.draw(st.integers(0, 7))]) + whole[at + 1 :]
+    cut = whole[:at]
+    with tempfile.TemporaryDirectory() as where, mock.patch.object(objects, "SCAN_BYTES", window):
+        for number, content in enumerate((whole, altered, cut), 1):
+            (Path(where) / names.segment(number)).write_bytes(content)
+        found = objects.Objects(Path(where))
+        found.verify(1, len(whole))
+        with pytest.raises(Corruption):
+            found.verify(2, len(whole))
+        with pytest.raises(Corruption):
+            found.verify(3, len(whole))
+        found.close()
 
 
 SITES = st.lists(st.tuples(st.integers(0, 5), st.sampled_from(list(RowType))), max_size=30)
