@@ -31,8 +31,14 @@ class Moved:
     new: U64
 
     def follow(self, oids: U64) -> U64:
-        at = find_sites(self.old, oids)
-        return np.where(at >= 0, self.new[np.maximum(at, 0)], oids) if len(self.new) else oids
+        """These oids with those replaced that have moved; only what lies between the first and the last is looked for."""
+        if not len(self.old):
+            return oids
+        followed = oids.copy()
+        rows = np.flatnonzero((oids >= self.old[0]) & (oids <= self.old[-1]))
+        at = find_sites(self.old, oids[rows])
+        followed[rows[at >= 0]] = self.new[at[at >= 0]]
+        return followed
 
 
 def copy_segments(state: State, numbers: I64, held: Claims, segments: SegmentWriter, limit: int, jobs: int) -> Moved:

@@ -20,7 +20,7 @@ from shepherd.formats.tables import I64, U8, U32, Array, Bools
 from shepherd.phases.cleanup import SECTIONS, is_document
 from shepherd.store.state import State
 
-ROWS: Final = 4_000_000  # buckets whose rows are held in memory at a time
+ROWS: Final = 8_000_000  # buckets whose rows are held in memory at a time: some 80 bytes each
 
 
 @dataclass(frozen=True)
