@@ -140,7 +140,8 @@ class Objects:
 
     def verify(self, segment: int, length: int) -> None:
         """Read every bucket of the first `length` bytes of a segment; Corruption names the first that is damaged."""
-        fd, path, offset = self._fd(segment), self._path(segment), 0
+        path, fd = self._files.get(segment) or self._open(segment)
+        offset = 0
         while offset < length:
             window = fsio.read_at(path, fd, min(SCAN_BYTES, length - offset), offset)
             end = self._verify_window(window, bucket_oid(segment, offset))
