@@ -13,10 +13,10 @@ from pathlib import Path
 
 import numpy as np
 
-from shepherd.errors import Corruption, RecoveryNeeded
+from shepherd.errors import BadUrl, Corruption, RecoveryNeeded
 from shepherd.formats import tables
 from shepherd.formats.frame import FrameKind
-from shepherd.formats.tables import JOURNAL, Array, Kind, Records, in_bucket
+from shepherd.formats.tables import JOURNAL, U64, Array, Kind, Records, in_bucket
 from shepherd.store import harvest, logs, names
 from shepherd.store.inbox import Item
 from shepherd.store.objects import Objects
@@ -55,8 +55,10 @@ def foreign(items: Sequence[Item], prints: Footprints) -> tuple[list[Taken], dic
         try:
             one = _inspected(item.path, item.name)
             _must_be_ours(item.path, one.found, prints)
+            for records in logs.records(item.path / names.JOURNAL, FrameKind.JOURNAL, JOURNAL):
+                _must_point_inside(item.path, records["oid"], one.segments)
             taken.append(one)
-        except (Corruption, RecoveryNeeded) as error:
+        except (Corruption, RecoveryNeeded, BadUrl) as error:
             refused[item.name] = str(error).partition(": ")[2]
     return taken, refused
 
@@ -113,12 +115,15 @@ def journal(taken: Sequence[Taken]) -> Journal:
     for one, count in zip(taken, counts, strict=True):
         part = records[end : end + count]
         end += count
-        stored = in_bucket(part["oid"])
-        segment = part["oid"][stored] >> np.uint64(32)
-        if len(segment) and not 1 <= int(segment.min()) <= int(segment.max()) <= one.segments:
-            raise Corruption(f"{one.path / names.JOURNAL}: a record points into a segment that is not there")
-        part["oid"][stored] += np.uint64(one.first_segment - 1 << 32)
+        _must_point_inside(one.path, part["oid"], one.segments)
+        part["oid"][in_bucket(part["oid"])] += np.uint64(one.first_segment - 1 << 32)
     return Journal(records, np.repeat([not one.item for one in taken], counts))
+
+
+def _must_point_inside(path: Path, oid: U64, segments: int) -> None:
+    segment = oid[in_bucket(oid)] >> np.uint64(32)
+    if len(segment) and not 1 <= int(segment.min()) <= int(segment.max()) <= segments:
+        raise Corruption(f"{path / names.JOURNAL}: a record points into a segment that is not there")
 
 
 def adopt(builder: Builder, taken: Sequence[Taken], records: Records) -> None:

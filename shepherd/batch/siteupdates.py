@@ -11,6 +11,7 @@ from shepherd.batch import patch
 from shepherd.batch.partitions import partitions
 from shepherd.batch.patch import Added, Changes, Patch
 from shepherd.batch.sites import settings_of
+from shepherd.errors import Corruption
 from shepherd.filters import Filter
 from shepherd.formats.tables import I64, SITES, U64, Array, Bools, Columns, Kind, Records, in_bucket
 from shepherd.phases import contacts, keys, sitecounts
@@ -51,6 +52,8 @@ def touched_sites(state: State, journal: Records, url_of: Callable[[int], str], 
     strange = keys.find_sites(known, answered) < 0
     new_site, first = _first_of_each(answered[strange])
     named = [parse(url_of(oid)) for oid in journal["oid"][moved][strange][first].tolist()]
+    if [state.prints.half(url.site) for url in named] != new_site.tolist():
+        raise Corruption("a record says that a page answered at another site than its bucket does")
     new_names = [url.site.encode("ascii") for url in named]
     new_norm = np.array([state.prints.norm(url.site) for url in named], np.uint64)
     new = site_rows(new_site, new_norm) | settings_of(new_names, filters)

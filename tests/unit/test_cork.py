@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from shepherd.errors import Corruption, NothingToDo, UsageError
+from shepherd.formats import bucket
 from shepherd.formats.tables import Reason, Result, RowType
 from shepherd.phases import contacts
 from shepherd.store import check, inbox, names
@@ -200,6 +201,16 @@ def test_journal_that_points_beyond_its_segments_is_refused(db: Path, tmp_path: 
     for name in (names.CHECKPOINTS, "seg.00000001", names.CONTRIB):
         shutil.copy(other / name, target / name)
     with pytest.raises(Corruption):
+        run(db, "cork")
+
+
+def test_harvest_whose_bucket_has_no_url_to_speak_of_is_refused(db: Path, tmp_path: Path) -> None:
+    data = bucket.pack(site=1, path=2, time_ms=3, state=1, attributes=[("U", b"not a URL")])
+    written = Harvest(tmp_path / "theirs", 1000)
+    written.store(data)
+    written.end(NOW * 1000)
+    drop(db, 1, tmp_path / "theirs")
+    with pytest.raises(Corruption, match="move it away"):
         run(db, "cork")
 
 

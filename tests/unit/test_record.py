@@ -142,6 +142,15 @@ def test_what_is_buried_is_not_buried_again(db: Path) -> None:
     assert state.report()["tombstones"] == 0
 
 
+def test_row_that_an_equivalent_brings_back_has_a_bucket_of_its_own_site(db: Path) -> None:
+    forget(db, {"http://c.example/3": Reason.DELETED})
+    run(db, "record")
+    small.dropping(5, ("https://c.example/3",))(db, lambda _line: None)
+    state = run(db, "merge", "select", "record")
+    assert rows(state, "type")["http://c.example/3"] == (RowType.UNGATHERED,)
+    assert sound(db)
+
+
 def test_forgotten_rows_give_up_their_place_in_contrib(db: Path) -> None:
     forget(db, {"http://c.example/3": Reason.BELOW_SLEEP})
     state = run(db, "record")
