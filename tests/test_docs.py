@@ -21,6 +21,7 @@ from shepherd.cli.__main__ import PROGRAMS
 from shepherd.config import Config
 from shepherd.filters import patterns, reading, settings
 from shepherd.formats import attributes, tables
+from shepherd.formats.feedback import FEEDBACK
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = "\n".join(path.read_text(encoding="utf-8") for path in sorted((ROOT / "docs").glob("*.md")))
@@ -114,7 +115,9 @@ def test_columns_differ_from_their_description(table: str) -> None:
     assert coded == [row for row in described if row[1] in WIDTHS.values()]
 
 
-@pytest.mark.parametrize(("title", "record"), [("Journal record", tables.JOURNAL), ("Plan record", tables.PLAN)])
+@pytest.mark.parametrize(
+    ("title", "record"), [("Journal record", tables.JOURNAL), ("Plan record", tables.PLAN), ("Feedback", FEEDBACK)]
+)
 def test_record_differs_from_its_description(title: str, record: np.dtype[np.void]) -> None:
     described = [(int(row[0]), row[1], re.split(r"[^\w]", row[2])[0]) for row in rows(section(title))]
     assert record.fields is not None

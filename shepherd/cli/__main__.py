@@ -17,6 +17,7 @@ PROGRAMS: dict[str, str] = {
     "shep-cork": "shepherd.cli.cork:main",
     "shep-dump": "shepherd.cli.dump:main",
     "shep-equiv": "shepherd.cli.equiv:main",
+    "shep-feedback": "shepherd.cli.feedback:main",
     "shep-init": "shepherd.cli.init:main",
     "shep-merge": "shepherd.cli.merge:main",
     "shep-plan": "shepherd.cli.plan:main",

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from shepherd.config import Config
     from shepherd.store.database import Database
 
+FEEDBACK: Final = "shep-feedback"
 PLAN: Final = "shep-plan"
 REAP: Final = "shep-reap"
 CORK: Final = "shep-cork"
@@ -32,13 +33,15 @@ class Found:
     phase: str  # what made it
     harvested: bool = False  # of a .reap: there are harvests, and all have ended
     waiting: bool = False  # for a merge: requests in the inbox, contributions, a filter or a url-equiv that has changed
+    feedback: bool = False  # an indexer's uploads wait
     unequal: bool = False  # the norms are not by the url-equiv that cf/ has now
 
 
 # (phase, whether what it waits for is there) -> the next program. What a phase waits for: see _ready.
 MOVES: Final[dict[tuple[str, bool], str]] = {
     ("closed", True): MERGE,
-    ("closed", False): PLAN,
+    ("closed", False): PLAN,  # or feedback before it, where some waits
+    ("feedback", False): PLAN,
     ("reap", False): REAP,
     ("reap", True): CORK,
     ("merged", True): EQUIV,
@@ -61,8 +64,8 @@ def next_step(found: Found, done: Sequence[str]) -> str | None:
         merged = MERGE in done[done.index(CORK) :]
         return None if step == PLAN or (step == MERGE and merged) else step
     if step == MERGE and MERGE in done:
-        return PLAN
-    return step
+        step = PLAN
+    return FEEDBACK if step == PLAN and found.feedback and found.phase == "closed" and FEEDBACK not in done else step
 
 
 def _ready(found: Found) -> bool:
@@ -75,7 +78,7 @@ def look(database: Database, config: Config) -> Found:
     from shepherd.batch.norms import version_of
     from shepherd.equiv import load_equiv
     from shepherd.filters import load_filter
-    from shepherd.store import harvest
+    from shepherd.store import harvest, inbox
 
     state = database.furthest()
     harvests = state.harvests()
@@ -88,5 +91,6 @@ def look(database: Database, config: Config) -> Found:
         or bool(database.inbox.waiting(state.control.applied))
         or state.control.filter != load_filter(config.filter_path).version
         or unequal,
+        feedback=bool(database.inbox.waiting(state.control.applied, inbox.FEEDBACK)),
         unequal=unequal,
     )

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from shepherd.cli import common, phase
-from shepherd.cli.cycle import MERGE, PLAN, REAP, Found, look, next_step
+from shepherd.cli.cycle import FEEDBACK, MERGE, PLAN, REAP, Found, look, next_step
 from shepherd.cli.shep_shared import many, shown
 from shepherd.config import Config
 from shepherd.errors import NothingToDo, ShepherdError
@@ -42,7 +42,7 @@ def command() -> None:
 @click.option("--seconds", type=click.IntRange(min=0), metavar="N", help="End the reap after N seconds.  [default: plan.reap_s]")
 @common.standard
 def cycle_command(db: Path, config: Config, seconds: int | None) -> int:
-    """Run one cycle and exit: plan, reap, cork, merge, equiv, select, record.
+    """Run one cycle and exit: feedback, plan, reap, cork, merge, equiv, select, record.
 
     What was inserted is merged first. After a crash the cycle goes on from what is there. The first Ctrl-C or SIGTERM ends the
     program that runs in good order, and then the cycle; the second kills it, and the database is intact all the same.
@@ -113,8 +113,8 @@ class Cycle:
                 return 0  # it was told to stop before it could listen, and has done nothing yet
             if status == NOTHING and step == PLAN:
                 return 0 if any(s["status"] == 0 for s in self._steps) else NOTHING
-            if status == NOTHING and step == MERGE:
-                continue  # what waited was taken already
+            if status == NOTHING and step in (FEEDBACK, MERGE):
+                continue  # what waited was taken already, or cannot be taken
             if status != 0 or self._look() == found:
                 return self._failed(step, status)
         return 0

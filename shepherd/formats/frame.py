@@ -21,6 +21,7 @@ class FrameKind(IntEnum):
     CHECKPOINT = 3
     END = 4
     PLAN = 5
+    FEEDBACK = 6
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from shepherd.errors import UsageError
+from shepherd.formats.check import Bytes
 from shepherd.store import fsio, harvest, names
 
 REQUESTS: Final = "req"
@@ -56,6 +57,12 @@ class Inbox:
         """Leave requests; when this returns they are durable and will be taken by the next merge."""
         path = self.directory / f"{name}.req"
         fsio.replace_file(path, b"".join(json.dumps(r, sort_keys=True).encode() + b"\n" for r in requests))
+        return path
+
+    def drop_feedback(self, name: str, data: Bytes) -> Path:
+        """Leave an indexer's feedback; when this returns it is durable and will be taken by the next shep-feedback."""
+        path = self.directory / f"{name}.{FEEDBACK}"
+        fsio.replace_file(path, data)
         return path
 
     def drop_harvest(self, name: str, source: Path) -> Path:

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from shepherd.cli import cycle, master
-from shepherd.cli.cycle import CORK, EQUIV, MERGE, PLAN, REAP, RECORD, SELECT, Found, next_step
+from shepherd.cli.cycle import CORK, EQUIV, FEEDBACK, MERGE, PLAN, REAP, RECORD, SELECT, Found, next_step
 from shepherd.config import Config
 from shepherd.errors import Locked, UsageError
 from shepherd.filters import load_filter
@@ -70,6 +70,8 @@ def moves_of_the_page() -> dict[str, str]:
     [
         ("`N` closed", Found("000002", "closed", waiting=True)),
         ("`N` closed", Found("000002", "closed")),
+        ("`N` closed", Found("000002", "closed", feedback=True)),
+        ("`N.feedback`", Found("000002.feedback", "feedback", waiting=True)),
         ("`N.reap`, no harvest", Found("000002.reap", "reap")),
         ("`N.reap`, harvest without `end`", Found("000002.reap", "reap")),
         ("`N.reap`, every harvest has `end`", Found("000002.reap", "reap", harvested=True)),
@@ -87,11 +89,9 @@ def test_move_differs_from_the_documented_one(row: str, found: Found) -> None:
 
 def test_every_phase_has_a_move_or_is_refused() -> None:
     for phase in PHASES:
-        if phase == "feedback":
-            with pytest.raises(UsageError, match=f"000002.{phase}"):
-                next_step(Found(f"000002.{phase}", phase), [])
-        else:
-            assert next_step(Found("x", phase), []) in (PLAN, REAP, SELECT, RECORD)
+        assert next_step(Found("x", phase), []) in (PLAN, REAP, SELECT, RECORD)
+    with pytest.raises(UsageError, match=r"000002\.later"):
+        next_step(Found("000002.later", "later"), [])
 
 
 def walk(start: Found, after: dict[str, Found]) -> list[str]:
@@ -128,6 +128,15 @@ def test_killed_cycle_is_continued_and_then_complete() -> None:
 def test_killed_merge_of_an_insert_is_continued_and_then_planned() -> None:
     assert walk(USUAL[MERGE], USUAL) == [SELECT, RECORD, PLAN, REAP, CORK, MERGE, SELECT, RECORD]
     assert walk(USUAL[SELECT], USUAL)[:2] == [RECORD, PLAN]
+
+
+def test_feedback_is_taken_between_merge_and_plan_and_only_once() -> None:
+    after = USUAL | {FEEDBACK: Found("3.feedback", "feedback", waiting=True), RECORD: Found("4", "closed", feedback=True)}
+    usual = [PLAN, REAP, CORK, MERGE, SELECT, RECORD]
+    assert walk(Found("2", "closed", feedback=True), after) == [FEEDBACK, *usual]
+    assert walk(Found("2", "closed", waiting=True, feedback=True), after) == [MERGE, SELECT, RECORD, FEEDBACK, *usual]
+    damaged = USUAL | {FEEDBACK: Found("2", "closed", feedback=True)}  # it found nothing that it could take
+    assert walk(Found("2", "closed", feedback=True), damaged) == [FEEDBACK, *usual]
 
 
 def test_equivalences_that_changed_are_applied_between_merge_and_select() -> None:

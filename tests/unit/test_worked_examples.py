@@ -15,6 +15,7 @@ from shepherd.formats.bucket import Codec
 from shepherd.formats.check import check64
 from shepherd.formats.checkpoint import Checkpoint, Mark, unpack_checkpoint
 from shepherd.formats.contrib import Block
+from shepherd.formats.feedback import FEEDBACK
 from shepherd.formats.frame import FrameKind
 from shepherd.formats.tables import JOURNAL, NO_OID, PLAN, ContribFlag, JournalFlag, Kind, Reason, Result, Why
 from shepherd.store import names
@@ -83,6 +84,10 @@ def contribution() -> bytes:
     return frame.pack_frame(FrameKind.CONTRIB, 1, contrib.encode(block))
 
 
+def feedback() -> bytes:
+    return frame.pack_frame(FrameKind.FEEDBACK, 1, np.array([(SITE, PATH, 50_000, 1, 0)], FEEDBACK).tobytes())
+
+
 CHECKPOINT = Checkpoint(1, 2000, Mark(152, 0x66), Mark(0, check64(b"")), (Mark(86, 0x77),))
 
 
@@ -103,7 +108,13 @@ def test_buckets() -> None:
 
 @pytest.mark.parametrize(
     ("title", "written"),
-    [("Journal record", journal), ("Plan record", plan), ("Contrib block", contribution), ("Checkpoint", checkpoint)],
+    [
+        ("Journal record", journal),
+        ("Plan record", plan),
+        ("Contrib block", contribution),
+        ("Checkpoint", checkpoint),
+        ("Feedback", feedback),
+    ],
 )
 def test_frames(title: str, written: object) -> None:
     assert callable(written)
