@@ -1,4 +1,4 @@
-"""What a journal changes in the table of servers, worked out for those alone that it speaks of, or whose delay is another now."""
+"""What a journal changes in the table of servers, for those alone that it speaks of, or whose sites want something else now."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from shepherd.phases import contacts, keys
 from shepherd.phases.contacts import Claims
 from shepherd.store.state import State
 
-CLAIMING = ("qkey", "delay_ms", "crawl_delay_ms")
+CLAIMING = ("qkey", "delay_ms", "crawl_delay_ms", "slots", "group")
 
 
 def server_changes(state: State, sites: Changes, journal: Records, config: Config) -> Changes:
@@ -24,7 +24,10 @@ def server_changes(state: State, sites: Changes, journal: Records, config: Confi
     qkeys = keys.distinct(np.ascontiguousarray(contact["qkey"]))
     new = keys.distinct(np.concatenate([_missing(known, claimed.qkey), _missing(known, qkeys)]))
     old_ms = state.servers["delay_ms"][0 : state.servers.rows]
-    other = known[np.flatnonzero(contacts.delays(known, old_ms, claimed) != old_ms)]
+    differs = contacts.delays(known, old_ms, claimed) != old_ms
+    for name, wanted in contacts.settings(known, claimed).items():
+        differs |= wanted != state.servers[name][0 : state.servers.rows]
+    other = known[np.flatnonzero(differs)]
     touched = keys.distinct(np.concatenate([qkeys, new, other]))
     row = keys.find_sites(known, touched)
     old = row >= 0
@@ -32,6 +35,7 @@ def server_changes(state: State, sites: Changes, journal: Records, config: Confi
     for name in SERVERS:
         columns[name][old] = state.servers[name].take(row[old])
     columns["delay_ms"] = contacts.delays(touched, columns["delay_ms"], claimed)
+    columns |= contacts.settings(touched, claimed)
     columns |= contacts.apply_contacts(columns, contact, config.politeness)
     changed = Patch(row[old], {name: columns[name][old] for name in contacts.SERVER_CHANGED})
     places = np.searchsorted(known, touched[~old]).astype(np.int64)

@@ -16,6 +16,7 @@ U8: TypeAlias = npt.NDArray[np.uint8]
 U16: TypeAlias = npt.NDArray[np.uint16]
 U32: TypeAlias = npt.NDArray[np.uint32]
 U64: TypeAlias = npt.NDArray[np.uint64]
+I16: TypeAlias = npt.NDArray[np.int16]
 I64: TypeAlias = npt.NDArray[np.int64]
 Bools: TypeAlias = npt.NDArray[np.bool_]
 Records: TypeAlias = npt.NDArray[np.void]  # rows of a structured dtype

@@ -18,6 +18,7 @@ from shepherd.formats.tables import (
     NO_OID,
     QKEY_NONE,
     SERVERS,
+    SITES,
     U64,
     Array,
     Bools,
@@ -40,8 +41,9 @@ SITE_CHANGED = (
     *("qkey", "robots_oid", "avg_ms", "qkey_checked", "qkey_next", "robots_checked", "robots_next"),
     *("robots_since", "robots_status", "crawl_delay_ms", "moves"),
 )
-SERVER_CHANGED = ("next_ms", "delay_ms", "avg_ms", "fetches", "errors", "backoff")
+SERVER_CHANGED = ("next_ms", "delay_ms", "avg_ms", "fetches", "errors", "backoff", "slots", "group")
 CONTACT = np.dtype([(n, JOURNAL[n]) for n in ("qkey", "end_ms", "download_ms", "retry_after_s", "status", "result")])
+SET = (("qkey", "set_qkey"), ("slots", "slots"), ("group", "group"))
 SPEED_CONTACTS, SPEED_MS = 10, 10_000  # a reap of fewer contacts, or a shorter one, says nothing of what we can do
 
 
@@ -105,10 +107,16 @@ def _answered(records: Records) -> Bools:
 
 @dataclass(frozen=True)
 class Claims:
-    """What delay the sites of some servers want, in no order: each queue key once for the default, and again for what differs."""
+    """What the sites of some servers want, in no order.
+
+    A delay: each queue key once for the default, and again for what differs. Slots and a group: only where the filter sets them.
+    """
 
     qkey: U64
     delay_ms: I64
+    set_qkey: U64
+    slots: Array
+    group: U64
 
 
 def claims(sites: Columns, politeness: config.Politeness) -> Claims:
@@ -119,7 +127,9 @@ def claims(sites: Columns, politeness: config.Politeness) -> Claims:
     odd = delay_ms != default_ms
     plain = distinct(qkey[~odd])
     delays = np.concatenate([np.full(len(plain), default_ms, np.int64), delay_ms[odd]])
-    return Claims(np.concatenate([plain, qkey[odd]]), delays)
+    slots, group = sites["slots"][resolved], sites["group"][resolved]
+    told = (slots > 0) | (group > 0)
+    return Claims(np.concatenate([plain, qkey[odd]]), delays, qkey[told], slots[told], group[told])
 
 
 def join_claims(parts: Sequence[Claims], politeness: config.Politeness) -> Claims:
@@ -128,7 +138,8 @@ def join_claims(parts: Sequence[Claims], politeness: config.Politeness) -> Claim
     delay_ms = np.concatenate([np.zeros(0, np.int64), *(part.delay_ms for part in parts)])
     odd = delay_ms != round(politeness.delay_s * 1000)
     plain = distinct(qkey[~odd])
-    return Claims(np.concatenate([plain, qkey[odd]]), np.concatenate([delay_ms[~odd][: len(plain)], delay_ms[odd]]))
+    told = (np.concatenate([empty(SITES)[n], *(getattr(p, a) for p in parts)]) for n, a in SET)
+    return Claims(np.concatenate([plain, qkey[odd]]), np.concatenate([delay_ms[~odd][: len(plain)], delay_ms[odd]]), *told)
 
 
 def server_contacts(journal: Records) -> Records:
@@ -155,6 +166,16 @@ def delays(qkey: U64, old_ms: Array, claimed: Claims) -> Array:
     return _delays(old_ms, row[known], claimed.delay_ms[known])
 
 
+def settings(qkey: U64, claimed: Claims) -> dict[str, Array]:
+    """Slots and group of each server: the most that one of its sites is given, and one slot where the filter says nothing."""
+    columns = {"slots": np.ones(len(qkey), SERVERS["slots"]), "group": np.zeros(len(qkey), SERVERS["group"])}
+    row = find_sites(qkey, claimed.set_qkey)
+    known = row >= 0
+    for name in columns:
+        np.maximum.at(columns[name], row[known], getattr(claimed, name)[known])
+    return columns
+
+
 def apply_contacts(servers: Columns, contact: Records, politeness: config.Politeness) -> dict[str, Array]:
     """The columns that contacts change; every contact's server is here, with the delay that it has from now on."""
     row = find_sites(servers["qkey"], _u64(contact["qkey"]))
@@ -178,6 +199,7 @@ def apply_servers(servers: Columns, sites: Columns, journal: Records, politeness
     for name in SERVERS:
         columns[name][old] = servers[name]
     columns["delay_ms"] = delays(qkey, columns["delay_ms"], claimed)
+    columns |= settings(qkey, claimed)
     return columns | apply_contacts(columns, contact, politeness)
 
 

@@ -36,24 +36,24 @@ def test_control_reads_back() -> None:
     assert parse_control(WHOLE.pack(), "control") == WHOLE
 
 
-@pytest.mark.parametrize("digit", b"013456789")
+@pytest.mark.parametrize("digit", b"012456789")
 def test_damaged_version_digit_is_taken_for_another_version(digit: int) -> None:
-    data = WHOLE.pack().replace(b"shepherd-control 2", b"shepherd-control " + bytes([digit]))
+    data = WHOLE.pack().replace(b"shepherd-control 3", b"shepherd-control " + bytes([digit]))
     with pytest.raises(Corruption, match="damaged or cut off"):
         parse_control(data, "control")
 
 
 def test_other_version_is_told_where_the_check_holds() -> None:
     with pytest.raises(UsageError, match="use a newer Shepherd"):
-        parse_control(altered("shepherd-control 2", "shepherd-control 3"), "control")
+        parse_control(altered("shepherd-control 3", "shepherd-control 4"), "control")
     with pytest.raises(OldFormat):
-        parse_control(altered("shepherd-control 2", "shepherd-control 1"), "control")
+        parse_control(altered("shepherd-control 3", "shepherd-control 1"), "control")
 
 
-@pytest.mark.parametrize("first", ["shepherd-control 0", "shepherd-control x", "shepherd 2"])
+@pytest.mark.parametrize("first", ["shepherd-control 0", "shepherd-control x", "shepherd 3"])
 def test_control_without_a_version_is_read_as_ours(first: str) -> None:
     with pytest.raises(Corruption, match="no version"):
-        parse_control(altered("shepherd-control 2", first), "control")
+        parse_control(altered("shepherd-control 3", first), "control")
 
 
 @pytest.mark.parametrize("number", ["-3", "+3", "1_0", "0x3", "", "3.0", "9" * 19])
