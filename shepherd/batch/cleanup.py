@@ -86,7 +86,7 @@ def run(writer: Writer, config: Config, now: int, tick: Tick, jobs: int = 1, *, 
         known = job.known
         totals.update(state.report()["counts"])
         found = survey(state, known, job.step, jobs)
-    if judged is not None:
+    if judged is not None or state is not first:  # by the same filter, if nothing was judged
         remember(writer.database, state.name, state.control.cleaned, filters.version, totals)
     if state is first:
         raise NothingToDo(_full(found.fill))

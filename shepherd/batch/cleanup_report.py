@@ -80,7 +80,7 @@ def judged_filter(database: Database, cleaned: int) -> int | None:
 
 
 def remember(database: Database, state: StateName, cleaned: int, version: int, totals: dict[str, Any]) -> None:
-    """Append a line: this cleanup has judged everything by this filter."""
+    """Append a line: up to this cleanup everything has been judged by this filter."""
     line = {"state": state.number, "cleaned": cleaned, "filter": f"{version:016x}", **totals}
     try:
         with (database.log_path / LOG_FILE).open("a", encoding="utf-8") as file:

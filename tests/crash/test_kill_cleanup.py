@@ -103,7 +103,10 @@ def test_cleanup_killed_at_any_call_changes_no_document_and_goes_on_to_the_same_
             break
         judge(db, fold, leased)
         cleaning(db, settings(tmp_path / "one"), jobs)()
-        assert contents(db.states_path) == fold.after, f"killed after {call} calls"
+        found = contents(db.states_path)
+        assert found.items() >= fold.after.items(), f"killed after {call} calls"
+        # Killed between its last commit and the deletions that follow, it leaves them to the next cycle.
+        assert len({path.partition("/")[0] for path in found.keys() - fold.after.keys()}) <= 1
         shutil.rmtree(tmp_path / "one")
     else:
         pytest.fail("it never came to its end")

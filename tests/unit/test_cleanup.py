@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -134,6 +135,18 @@ def test_urls_are_judged_again_only_after_the_filter_has_changed(tmp_path: Path)
         pasture.clean(db, settings)
 
 
+def test_cleanup_that_judged_nothing_does_not_make_the_next_one_judge(tmp_path: Path) -> None:
+    db = pasture.fill(tmp_path, refreshed(12))
+    settings = pasture.config(tmp_path / "cf")
+    pasture.clean(db, settings)
+    for row in range(3):
+        with db.writing("test") as writer:
+            _change(writer, "type", partial(forgetting, row))
+        report = made(pasture.clean(db, settings, now=NOW + 1 + row)).report()
+        assert report["counts"]["forgotten rows without their buckets"] == 1
+        assert "references checked" not in report
+
+
 def test_sleeping_row_keeps_its_url_and_loses_its_body(tmp_path: Path) -> None:
     asleep = page(5, type=RowType.SLEEPING, reason=Reason.BELOW_BAR, flags=int(Flag.TRUNCATED))
     db = pasture.fill(tmp_path, [page(1), asleep])
@@ -227,7 +240,7 @@ def test_robots_file_that_only_its_site_holds_is_kept(tmp_path: Path) -> None:
     db = pasture.fill(tmp_path, [robots, *refreshed(6)])
     with db.writing("test") as writer:
         own = sorted(pasture.rows(db.closed())).index(robots.key)
-        _change(writer, "type", lambda column: np.where(np.arange(len(column)) == own, np.uint8(RowType.FORGOTTEN), column))
+        _change(writer, "type", partial(forgetting, own))
     state = made(pasture.clean(db, pasture.config(tmp_path / "cf")))
     oid = int(state.sites["robots_oid"].at(0))
     assert state.objects.get(oid).body() == b"User-agent: *\n"
@@ -331,6 +344,10 @@ def test_contributions_and_journals_are_carried_along(tmp_path: Path) -> None:
     state = made(pasture.clean(db, pasture.config(tmp_path / "cf")))
     assert {"contrib.00000001", "journal.00000001", "equiv"} <= state.control.files.keys()
     assert pasture.faults(db) == []
+
+
+def forgetting(row: int, types: Array) -> Array:
+    return np.where(np.arange(len(types)) == row, np.uint8(RowType.FORGOTTEN), types)
 
 
 # --- helpers ----------------------------------------------------------------------------------------------------
