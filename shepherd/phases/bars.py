@@ -120,10 +120,14 @@ def tally(search: Search, members: Members, bits: int) -> Tally:
 
 
 def _add_up(counter: I64, amount: I64 | None, counters: int) -> Tally:
-    if counters <= 4 * len(counter) and amount is None:
-        count = np.bincount(counter, minlength=counters)
-        touched = np.flatnonzero(count)
-        return Tally(touched, count[touched].astype(np.int64))
+    if counters <= 4 * len(counter):
+        total = np.zeros(counters, np.int64)
+        if amount is None:
+            total += np.bincount(counter, minlength=counters)
+        else:
+            np.add.at(total, counter, amount)
+        touched = np.flatnonzero(total)
+        return Tally(touched, total[touched])
     order = None if amount is None else np.argsort(counter, kind="stable")
     ordered = np.sort(counter.astype(np.uint32)) if order is None else counter[order]
     first = np.flatnonzero(run_starts(ordered))

@@ -204,21 +204,23 @@ def test_every_section_has_its_keys() -> None:
         assert [field.name for field in dataclasses.fields(table)] == list(SECTION_NAMES)
 
 
-@pytest.mark.parametrize("groups", [1, 3, 1 << 21])
-def test_bars_are_exact_however_many_groups_share_the_memory(groups: int) -> None:
-    """With two million groups a pass settles two bits; the bars are those of a sort."""
-    rng = np.random.default_rng(groups)
-    group, key = rng.integers(0, min(groups, 50), 2_000), rng.integers(0, 9, 2_000).astype(np.uint16)
-    place = bars.places(key, np.arange(2_000), bars.row_bits(2_000))
-    room = np.full(groups, 7)
-    room[1:2] = 100_000
-    members = bars.Members(np.arange(2_000), key, group)
-    search = bars.begin(room, bars.row_bits(2_000))
+@pytest.mark.parametrize("need", [1, 9])
+@pytest.mark.parametrize(("groups", "rows"), [(1, 2_000), (3, 2_000), (1 << 21, 2_000), (1, 40_000), (2, 40_000)])
+def test_bars_are_exact_however_many_groups_share_the_memory(groups: int, rows: int, need: int) -> None:
+    """With two million groups a pass settles two bits, with few a partition has a counter for every weight."""
+    rng, bits = np.random.default_rng(groups), bars.row_bits(rows)
+    group, key = rng.integers(0, min(groups, 50), rows), rng.integers(0, 9, rows).astype(np.uint16)
+    amount = rng.integers(0, need, rows) if need > 1 else None
+    place, room = bars.places(key, np.arange(rows), bits), np.full(groups, 7)
+    room[1:2] = 1_000_000
+    search = bars.begin(room, bits)
     while not search.done:
         total = np.zeros(search.counters, np.int64)
-        found = bars.tally(search, members, bars.row_bits(2_000))
+        found = bars.tally(search, bars.Members(np.arange(rows), key, group, amount), bits)
         total[found.counter] += found.amount
         search = bars.narrow(search, total)
     for number in range(min(groups, 50)):
-        mine = np.sort(place[group == number])
-        assert np.count_nonzero(mine < search.bars[number]) == min(room[number], len(mine))
+        mine = np.flatnonzero(group == number)
+        mine = mine[np.argsort(place[mine])]
+        needed = np.cumsum(amount[mine] if amount is not None else np.ones(len(mine), np.int64))
+        assert np.count_nonzero(place[mine] < search.bars[number]) == np.count_nonzero(needed <= room[number])
