@@ -97,6 +97,8 @@ def site_rows(draw: st.DrawFn, now_s: int = 100_000) -> list[Row]:
                 "crawl_delay_ms": draw(st.sampled_from([0, 0, 30_000])),
                 "delay_ms": draw(st.sampled_from([NO_LIMIT, NO_LIMIT, 0, 2_000])),
                 "avg_ms": draw(st.sampled_from([0, 500])),
+                "slots": draw(st.sampled_from([0, 0, 3])),
+                "group": draw(st.sampled_from([0, 0, 2**63 + 5])),
                 "soft_limit": draw(limits),
                 "hard_limit": draw(limits),
             }

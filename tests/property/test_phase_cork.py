@@ -270,6 +270,8 @@ def naive_servers(servers: list[Row], sites: list[Row], records: list[Row]) -> l
         own = [site for site in sites if site["qkey"] == qkey]
         delays = [max(10_000 if site["delay_ms"] == NO_LIMIT else site["delay_ms"], site["crawl_delay_ms"]) for site in own]
         row["delay_ms"] = max(delays, default=row["delay_ms"])
+        row["slots"] = max([1, *(site["slots"] for site in own)])
+        row["group"] = max([0, *(site["group"] for site in own)])
         mine = [record for record in contact if record["qkey"] == qkey]
         for record in mine:
             row["fetches"] += 1
