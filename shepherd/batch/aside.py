@@ -1,19 +1,14 @@
-"""Arrays put aside between two passes over the partitions, so that they take no private memory.
-
-They stand in one file without a name, in the order in which they came: a crash leaves nothing behind, and a worker process that
-is forked later sees them as its parent does. They are written, not mapped, while they come: a full disk is then an error to be
-told, where writing through a map would kill the process.
-"""
+"""Arrays put aside between two passes over the partitions, so that they take no private memory."""
 
 from __future__ import annotations
 
 import mmap
-import tempfile
 from pathlib import Path
 from types import TracebackType
 
 import numpy as np
 
+from shepherd.batch.scratch import Scratch
 from shepherd.formats.tables import Array, Columns
 
 _ALIGN = 8
@@ -23,8 +18,7 @@ class Aside:
     """First everything is added, one set of arrays a partition; then it is read, by the number of the partition."""
 
     def __init__(self, directory: Path | None) -> None:
-        self._file = tempfile.TemporaryFile(dir=directory)  # noqa: SIM115 closed by __exit__
-        self._length = 0
+        self._file = Scratch(directory)
         self._sets: list[dict[str, tuple[int, int, np.dtype[np.generic]]]] = []
         self._map: mmap.mmap | None = None
 
@@ -39,19 +33,13 @@ class Aside:
         """The arrays of the next partition."""
         places = {}
         for name, array in arrays.items():
-            places[name] = (self._length, len(array), array.dtype)
-            data = np.ascontiguousarray(array).data.cast("B") if len(array) else b""
-            self._file.write(data)
-            padding = -array.nbytes % _ALIGN
-            self._file.write(bytes(padding))
-            self._length += array.nbytes + padding
+            places[name] = (self._file.append(array, _ALIGN), len(array), array.dtype)
         self._sets.append(places)
 
     def seal(self) -> None:
         """Nothing is added any more."""
-        self._file.flush()
-        if self._length:
-            self._map = mmap.mmap(self._file.fileno(), self._length, prot=mmap.PROT_READ)
+        if self._file.length:
+            self._map = self._file.mapped()
 
     def __len__(self) -> int:
         return len(self._sets)

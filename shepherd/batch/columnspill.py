@@ -1,13 +1,11 @@
 """Rows put aside by range of a key, so that a later pass sees one range at a time.
 
-Rows come in any order and number. They are collected until there are enough of them, ordered by range, and written column by
-column to one file without a name, of which a crash leaves no trace. A range is then a piece of every such sitting.
+Rows come in any order and number. They are collected until there are enough of them, ordered by range, and put aside column by
+column. A range is then a piece of every such sitting.
 """
 
 from __future__ import annotations
 
-import os
-import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +14,7 @@ from typing import Final
 
 import numpy as np
 
-from shepherd.formats.check import raw
+from shepherd.batch.scratch import Scratch
 from shepherd.formats.tables import I64, U64, Array, Columns
 from shepherd.formats.texts import Texts
 
@@ -47,8 +45,7 @@ class ColumnSpill:
         if with_texts:
             self._dtypes[LENGTH] = np.dtype("<u4")
         self._key, self._borders = key, borders
-        self._file = tempfile.TemporaryFile(dir=directory)  # noqa: SIM115 closed by __exit__
-        self._end = 0
+        self._file = Scratch(directory)
         self._sittings: list[_Sitting] = []
         self._waiting: list[tuple[Columns, Texts]] = []
         self._waiting_rows = 0
@@ -82,23 +79,17 @@ class ColumnSpill:
         cuts = np.concatenate([[0], np.cumsum(np.bincount(range_, minlength=len(self)))])
         offsets = {}
         for name, dtype in self._dtypes.items():
-            offsets[name] = self._end
-            self._write(np.concatenate([columns[name] for columns, _texts in self._waiting])[order].astype(dtype, copy=False))
+            column = np.concatenate([columns[name] for columns, _texts in self._waiting])[order]
+            offsets[name] = self._file.append(column.astype(dtype, copy=False))
         texts = Texts.join(part for _columns, part in self._waiting)
-        text_offset, text_cuts = self._end, np.zeros_like(cuts)
+        text_offset, text_cuts = 0, np.zeros_like(cuts)
         if len(texts):
             texts = texts.take(order)
             text_cuts = np.concatenate([[0], texts.ends])[cuts]
-            self._write(texts.data)
-        self._file.flush()
+            text_offset = self._file.append(texts.data)
         self._sittings.append(_Sitting(offsets, text_offset, cuts, text_cuts))
         self._waiting.clear()
         self._waiting_rows = 0
-
-    def _write(self, data: Array) -> None:
-        self._file.seek(self._end)
-        self._file.write(raw(data))
-        self._end += data.nbytes
 
     def read(self, part: int) -> dict[str, Array]:
         """The rows of one range, in the order in which they came."""
@@ -120,14 +111,6 @@ class ColumnSpill:
         found, at = np.empty(sum(count for _offset, count in places), dtype), 0
         for offset, count in places:
             if count:
-                _fill(self._file.fileno(), raw(found[at : at + count]), offset)
+                self._file.fill(found[at : at + count], offset)
             at += count
         return found
-
-
-def _fill(fd: int, view: memoryview, offset: int) -> None:
-    while view:
-        got = os.preadv(fd, [view], offset)
-        if not got:
-            raise OSError(f"a temporary file ends at {offset}")
-        view, offset = view[got:], offset + got

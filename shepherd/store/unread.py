@@ -29,7 +29,12 @@ def going_on(path: Path, faults: Iterable[Fault]) -> Iterator[Fault]:
 
 
 def unread(path: Path, error: IoFailed) -> Iterator[Fault]:
-    """Where a file (or, of a column, its block table) cannot be read, after an error that said that it cannot."""
+    """Where a file (or, of a column, its block table) cannot be read, after an error that said that it cannot.
+
+    What we may not read says nothing of the disk, so that error is the caller's.
+    """
+    if isinstance(error.__cause__, PermissionError):
+        raise error
     found = [fault for file in (path, path.with_name(path.name + names.CHECK)) for fault in _places(file)]
     yield from found or [replace(fault_of(path, error), unread=True)]
 

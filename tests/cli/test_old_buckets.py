@@ -35,18 +35,16 @@ def old_herd(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest
         return written
 
     monkeypatch.setattr(conftest, "_bucket", as_text)
-    monkeypatch.setattr(conftest, "PAGES", tuple(map(digested, PAGES)))
-    return conftest.make_herd(tmp_path)
+    return conftest.make_herd(tmp_path, tuple(map(digested, PAGES)))
 
 
 def test_old_buckets_are_as_sound_as_new_ones(old_herd: Herd) -> None:
     assert [str(fault) for fault in check.walk(old_herd.store)] == []
 
 
-def test_old_bucket_with_another_digest_than_its_row_is_a_fault(old_herd: Herd, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_old_bucket_with_another_digest_than_its_row_is_a_fault(old_herd: Herd) -> None:
     pages = [dataclasses.replace(page, columns=page.columns | {"digest": 7}) if page.body else page for page in PAGES]
-    monkeypatch.setattr(conftest, "PAGES", pages)
-    herd = conftest.make_herd(old_herd.db.parent / "other")
+    herd = conftest.make_herd(old_herd.db.parent / "other", pages)
     assert any("differs from the digest in its bucket" in str(fault) for fault in check.walk(herd.store))
 
 

@@ -18,8 +18,18 @@ from shepherd.errors import Corruption, ShepherdError
 ROOT = Path(__file__).resolve().parents[2]
 
 
+OTHERS: set[int] = set()  # children that other tests of this process have
+
+
+@pytest.fixture(autouse=True)
+def others() -> None:
+    OTHERS.clear()
+    OTHERS.update(children())
+
+
 def children() -> list[int]:
-    return [int(pid) for pid in Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()]
+    found = Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
+    return [int(pid) for pid in found if int(pid) not in OTHERS]
 
 
 @pytest.mark.parametrize("jobs", [1, 2, 3, 8])
