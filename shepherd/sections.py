@@ -40,6 +40,29 @@ def section_number(name: str) -> int:
     raise ValueError(f"{name!r} is no section; allowed is {ALLOWED}")
 
 
+_CODE: Final = ("text/css", "text/javascript", "application/javascript")
+_OF_TYPE: Final = (
+    (Section.HTML, ("text/html", "application/xhtml+xml")),
+    (Section.FEED, ("application/rss+xml", "application/atom+xml", "application/feed+json")),
+    (Section.PDF, ("application/pdf",)),
+    (Section.DATA, ("application/json", "application/xml", "text/xml", "text/csv", *_CODE)),
+    (Section.ARCHIVE, ("application/zip", "application/gzip", "application/x-tar", "application/x-7z", "application/vnd.rar")),
+    (Section.OFFICE, ("application/msword", "application/vnd.", "application/rtf")),
+    (Section.TEXT, ("text/",)),
+    (Section.IMAGE, ("image/",)),
+    (Section.AUDIO, ("audio/",)),
+    (Section.VIDEO, ("video/",)),
+)
+
+
+def section_of_type(media_type: str) -> Section:
+    """The section of a document by its media type, in lower case and without parameters; the first that fits."""
+    for section, beginnings in _OF_TYPE:
+        if media_type.startswith(beginnings):
+            return section
+    return Section.OTHER if media_type else Section.NONE
+
+
 def section_name(number: int) -> str:
     """As section_number reads it; a number that has no name yet is shown as it is."""
     return next((name for name, value in NAMES.items() if value == number), str(number))

@@ -98,13 +98,13 @@ def _short(text: str) -> str:
 
 def _insert(place: int, request: dict[str, Any], filters: Filter, config: Config) -> Insert:
     weight = _number(request, "weight", MOST_U16, config.merge.insert_weight)
-    section = _number(request, "section", MOST_U8, 0)
     given = parse(request["url"], strict=True)
     href = filters.clean(given.href)
     if href is None:
         verdict = filters.judge(filters.strip(given.href))
         raise BadUrl(f"{given.href} is rejected by filter line {verdict.line}: {verdict.text}")
     url = parse(href)
+    section = _number(request, "section", MOST_U8, filters.section_of(href).section)
     flags = ContribFlag.INSERTED | ContribFlag.OWN_WEIGHT
     flags |= ContribFlag.PINNED if request.get("pinned") is True else 0
     flags |= ContribFlag.HTTPS if url.site.startswith("https:") else 0

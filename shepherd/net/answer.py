@@ -24,6 +24,7 @@ from shepherd.formats.bucket import BucketFlag, Codec
 from shepherd.formats.tables import JOURNAL, NO_OID, NO_ROW, ContribFlag, JournalFlag, Kind, Reason, Result
 from shepherd.net import extract, wire
 from shepherd.net.fetch import Response
+from shepherd.sections import section_of_type
 
 _SENT: Final = {
     "gzip": Codec.GZIP_SENT,
@@ -85,6 +86,7 @@ class Exchange:
         rules: bytes = b"",
         rules_status: int = 0,
         status: int | None = None,
+        section: int | None = None,
     ) -> wire.Result:
         """`status` is what the answer counts as, where that is not what the server said."""
         response = self.response
@@ -104,6 +106,7 @@ class Exchange:
             retry_after_s=retry_after_s(response.header("retry-after"), self.end_ms),
             crawl_delay_ms=crawl_delay_ms,
             status=response.status if status is None else status,
+            section=self.fetch.section if section is None else section,
             flags=flags,
         )
         return wire.Result(self.fetch.token, record, stored, links, location, rules, rules_status)
@@ -174,9 +177,16 @@ def page(context: Context, exchange: Exchange, body: Body) -> wire.Result:
         flags=flags,
         digest=digest,
         body_bytes=len(body.data),
+        section=_section(context, fetch, parsed.content_type),
         stored=bucket_of(context, exchange, attributes, body),
         links=_block(context, fetch, links, ContribFlag.CANONICAL, canonical),
     )
+
+
+def _section(context: Context, fetch: wire.Fetch, content_type: str) -> int:
+    """What the filter says of the URL, else what it had before, for an operator may have set that, else what the document is."""
+    told = context.filter.section_of(fetch.url)
+    return told.section if told.line else fetch.section or section_of_type(content_type)
 
 
 def bodiless(context: Context, exchange: Exchange) -> wire.Result:
@@ -290,7 +300,7 @@ def _block(context: Context, fetch: wire.Fetch, links: urls.Links, flag: Contrib
             parent=np.zeros(count, "<u4"),
             parent_weight=np.full(count, fetch.weight, "<u2"),
             flags=np.array(https, "<u2") | np.array(own, "<u2"),
-            section=np.zeros(count, "u1"),
+            section=np.array([context.filter.section_of(href).section for href in links.hrefs], "u1"),
             texts=[text.encode("ascii") for text in links.paths],
             sites=sites,
             norms=links.norm[first],

@@ -17,6 +17,7 @@ from shepherd.filters import parse_filter
 from shepherd.formats.bucket import BucketFlag, Codec
 from shepherd.formats.tables import NO_OID, NO_ROW, ContribFlag, JournalFlag, Kind, Reason, Result
 from shepherd.net import answer, worker
+from shepherd.sections import Section
 from tests.net.driver import (
     FILTER,
     FOOTPRINTS,
@@ -278,3 +279,13 @@ def test_a_slow_body_ends_at_the_deadline_of_the_request() -> None:
     outcome = gather(slow, deadline_ms=time.time_ns() // 1_000_000 + 400)
     assert outcome.verdict == (Result.SOFT, Reason.DEADLINE)
     assert outcome.contacted and outcome.raw.bucket == b""
+
+
+def test_document_is_counted_in_no_section() -> None:
+    assert gather(ok(b"%PDF-1.7", "Content-Type: application/pdf"), section=0).record["section"] == Section.PDF
+    assert gather(ok(LINKS, HTML), section=40).record["section"] == 40
+    rules = f"{FILTER}section feed prefix http://a.example/\n"
+    hello = {"filter": rules, "filter_version": parse_filter(rules).version}
+    by_line = gather(ok(LINKS, HTML), hello=hello, section=40)
+    assert by_line.record["section"] == Section.FEED
+    assert by_line.links.section.tolist() == [Section.FEED, Section.NONE]
