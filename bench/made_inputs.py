@@ -15,7 +15,8 @@ from made_state import digest_of, make_page, page_bucket
 from made_web import Web
 
 from shepherd.formats import contrib
-from shepherd.formats.frame import Frame, FrameKind
+from shepherd.formats.feedback import FEEDBACK, FeedbackFlag
+from shepherd.formats.frame import Frame, FrameKind, pack_frame
 from shepherd.formats.tables import JOURNAL, NO_OID, PLAN, Flag, JournalFlag, Kind, Reason, Result, RowType, Why
 from shepherd.store import names
 from shepherd.store.database import Database
@@ -146,10 +147,14 @@ def _urls(web: Web, state: State, part: Array) -> list[bytes]:
 
 
 def write_feedback(path: Path, web: Web, state: State, count: int) -> None:
-    """An upload of an indexer: lines with footprint (norm and path, hexadecimal) and weight, of rows all over the index."""
+    """An upload of an indexer, as frames of records (docs/formats.md), of rows all over the index."""
     rng = np.random.default_rng((web.seed, 6))
     with path.open("wb") as file:
         for start in range(0, count, STEP):
             rows = np.sort(rng.integers(0, web.rows, min(STEP, count - start)))
-            found = state.index.take(rows, ("norm", "path"))
-            file.write(made_text.weight_lines(found["norm"], found["path"], rng.integers(1, 65_536, len(rows))))
+            records = np.zeros(len(rows), FEEDBACK)
+            for name in ("site", "path"):
+                records[name] = state.index[name].take(rows)
+            records["weight"] = rng.integers(1, 65_536, len(rows))
+            records["flags"] = FeedbackFlag.WEIGHT
+            file.write(pack_frame(FrameKind.FEEDBACK, len(rows), records.tobytes()))

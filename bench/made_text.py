@@ -81,13 +81,3 @@ def paths(numbers: Array) -> Texts:
     word = _WORDS[mix(x, 1) & np.uint64(1023)]
     hyphen = np.full((len(x), 1), ord("-"), np.uint8)
     return Texts([_KINDS[x >> np.uint64(40) & np.uint64(7)], word, hyphen, *pairs, _TAILS[mix(x, 2) & np.uint64(7)]])
-
-
-def weight_lines(norm: Array, path: Array, weight: Array) -> bytes:
-    """Lines of an upload of weights: 32 hexadecimal digits, a blank, a number."""
-    halves = np.stack([norm, path], axis=1).astype(">u8").view(np.uint8)
-    digits = np.frombuffer(b"0123456789abcdef", np.uint8)
-    hexadecimal = np.stack([digits[halves >> 4], digits[halves & 15]], axis=2).reshape(len(norm), -1)
-    numbers = np.array(weight, "S5").view(np.uint8).reshape(len(norm), -1)
-    blank, end = (np.full((len(norm), 1), ord(c), np.uint8) for c in " \n")
-    return Texts([hexadecimal, blank, numbers, end]).bytes

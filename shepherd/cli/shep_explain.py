@@ -70,7 +70,7 @@ def _spelling(facts: Facts) -> Iterator[Line]:
 
 
 def _row(facts: Facts, now: int) -> Iterator[Line]:
-    from shepherd.formats.tables import REASON_TEXT, Reason, RowType
+    from shepherd.formats.tables import DEFERRED_TEXT, REASON_TEXT, Deferred, Reason, RowType
 
     row, head = facts.row, facts.head
     if row is None:
@@ -90,6 +90,8 @@ def _row(facts: Facts, now: int) -> Iterator[Line]:
         yield "since then", shared.many(row["retry"], "failure")
     if head is not None and "E" in head.attributes:
         yield "redirect to", common.escape(head.attributes["E"])
+    if row["deferred"]:
+        yield "last plan", f"left it out: {DEFERRED_TEXT[Deferred(row['deferred'])]}"
     yield "weight", f"{row['weight']}, gathered {row['frequency']}x per refresh cycle"
 
 
