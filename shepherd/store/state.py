@@ -6,6 +6,7 @@ No file of a finished directory is ever replaced.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 from collections.abc import Iterable, Iterator
@@ -16,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from shepherd.equiv import Equiv, parse_equiv
-from shepherd.errors import Corruption
+from shepherd.errors import Corruption, ShepherdError
 from shepherd.formats import tables
 from shepherd.formats.check import Bytes, check64
 from shepherd.formats.contrib import Block
@@ -332,6 +333,9 @@ class Builder:
         return State(final)
 
     def close(self) -> None:
-        """Close what is still open; after a failure."""
+        """Close what is still open and, after a failure, remove what was built: what is left behind then tells of a kill alone."""
         for writer in self._open:
             writer.close()
+        if self.path.exists():
+            with contextlib.suppress(ShepherdError):  # the failure that brought us here is the one to tell
+                fsio.remove_tree(self.path)
