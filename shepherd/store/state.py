@@ -333,7 +333,7 @@ class Builder:
         return State(final)
 
     def close(self) -> None:
-        """Close what is still open and, after a failure, remove what was built: what is left behind then tells of a kill alone."""
+        """Close what is still open and, after a failure, remove what was built: what is left behind then tells of a kill."""
         for writer in self._open:
             writer.close()
         if self.path.exists():
