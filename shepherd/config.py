@@ -80,8 +80,8 @@ class Select:
 
 
 @dataclass(frozen=True)
-class Sections:
-    """[sections]: most documents of each section (shepherd/sections.py) that are gathered or to be gathered; 0 = no limit."""
+class PerSection:
+    """A number for each section that has a name (shepherd/sections.py)."""
 
     none: int = 0
     html: int = 0
@@ -98,21 +98,13 @@ class Sections:
 
 
 @dataclass(frozen=True)
-class SectionBonus:
-    """[section_bonus]: what select adds to the weight of the documents of each section."""
+class Sections(PerSection):
+    """[sections]: most documents of each section that are gathered or to be gathered; 0 = no limit."""
 
-    none: int = 0
-    html: int = 0
-    text: int = 0
-    pdf: int = 0
-    office: int = 0
-    image: int = 0
-    audio: int = 0
-    video: int = 0
-    feed: int = 0
-    data: int = 0
-    archive: int = 0
-    other: int = 0
+
+@dataclass(frozen=True)
+class SectionBonus(PerSection):
+    """[section_bonus]: what select adds to the weight of the documents of each section."""
 
 
 @dataclass(frozen=True)
