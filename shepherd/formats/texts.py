@@ -8,8 +8,9 @@ from itertools import pairwise
 
 import numpy as np
 
-from shepherd.formats.tables import I64, U8, Array, Bools
+from shepherd.formats.tables import I64, U8, U64, Array, Bools
 
+WORD = 8
 RUN = 4  # texts side by side, in the mean, from which on copying runs is quicker than gathering bytes
 STEP = 1 << 17  # texts gathered at a time: an index of every byte is eight times as large as the bytes
 
@@ -70,15 +71,27 @@ class Texts:
         return Texts.cut(self.data[positions(starts, ends - starts)], ends - starts)
 
     def differ(self, rows: I64, other: Texts, other_rows: I64) -> Bools:
-        """Where text `rows[i]` of ours is not text `other_rows[i]` of the other."""
-        differs = self.lengths[rows] != other.lengths[other_rows]
-        alike = np.flatnonzero(~differs)
-        for at in range(0, len(alike), STEP):
-            pairs = alike[at : at + STEP]
-            mine, theirs = self._take(rows[pairs]), other._take(other_rows[pairs])
-            wrong = np.flatnonzero(mine.data != theirs.data)
-            differs[pairs[np.searchsorted(mine.ends, wrong, side="right")]] = True
+        """Where text `rows[i]` of ours is not text `other_rows[i]` of the other. They are compared eight bytes at a time."""
+        length, theirs = self.lengths[rows], other.lengths[other_rows]
+        differs = length != theirs
+        start, other_start = self.starts[rows], other.starts[other_rows]
+        words, other_words = _words(self.data), _words(other.data)
+        left = np.flatnonzero(~differs & (length >= WORD))
+        last = length - WORD  # the last word overlaps the one before it
+        for at in range(0, int(length[left].max(initial=0)), WORD):
+            left = left[(last[left] > at - WORD) & ~differs[left]]
+            place = np.minimum(last[left], at)
+            differs[left] = words[start[left] + place] != other_words[other_start[left] + place]
+        short = np.flatnonzero(~differs & (length < WORD))
+        mine, others = self._take(rows[short]), other._take(other_rows[short])
+        wrong = np.flatnonzero(mine.data != others.data)
+        differs[short[np.searchsorted(mine.ends, wrong, side="right")]] = True
         return np.asarray(differs)
+
+
+def _words(data: U8) -> U64:
+    """What stands at each byte, read as eight of them; nothing is copied."""
+    return np.ndarray(max(len(data) - WORD + 1, 0), "<u8", np.ascontiguousarray(data).data if len(data) else b"", strides=(1,))
 
 
 def positions(starts: I64, lengths: I64) -> I64:

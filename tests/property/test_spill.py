@@ -27,7 +27,10 @@ def test_taken_texts_are_others(words: list[bytes], data: st.DataObject) -> None
     assert Texts.join([texts, texts, Texts.of([])]).tolist() == words * 2
 
 
-@given(WORDS, WORDS, st.data())
+ALIKE = st.lists(st.text("ab", max_size=40).map(str.encode), max_size=20)
+
+
+@given(WORDS | ALIKE, WORDS | ALIKE, st.data())
 def test_texts_differ_where_they_are_equal(words: list[bytes], others: list[bytes], data: st.DataObject) -> None:
     if not words or not others:
         return
@@ -63,3 +66,12 @@ def test_range_loses_rows_or_their_order(
                 found = spill.read(n)
                 texts = spill.read_texts(n, found[LENGTH]).tolist()
                 assert list(zip(found["key"].tolist(), found["value"].tolist(), texts, strict=True)) == expected
+
+
+def test_one_byte_that_differs_is_passed_over() -> None:
+    for length in range(28):
+        text = bytes(range(65, 65 + length))
+        others = [text[:at] + b"!" + text[at + 1 :] for at in range(length)]
+        rows = np.arange(length + 1)
+        differs = Texts.of([b"x", text]).differ(np.ones(length + 1, np.int64), Texts.of([text, *others]), rows)
+        assert differs.tolist() == [False] + [True] * length
