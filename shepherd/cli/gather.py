@@ -87,12 +87,14 @@ def _url(text: str) -> Url:
 def _gather(db: Path, found: list[Url], pages: int, seconds: float, contact: str | None) -> int:
     from shepherd.cli.children import Signals
     from shepherd.cli.gather_run import Gatherer, claim, create, finish, insert
+    from shepherd.equiv import load_equiv
     from shepherd.filters import load_filter
 
     lock = claim(db)
     user_cf, own_cf = gather_cf.user_directory(), db / OWN_CF
     user = configuration.load(user_cf)
     load_filter(user.filter_path)  # what is wrong with it is told by its own line numbers
+    equiv_text = load_equiv(user.equiv_path).text
     scope = list(dict.fromkeys([*gather_cf.read_scope(own_cf), *(url.norm for url in found)]))
     contact = _contact(scope, user, contact or user.identity.contact or gather_cf.earlier_contact(own_cf))
     filter_text = gather_cf.scoped_filter(scope, gather_cf.read_filter(user_cf))
@@ -103,7 +105,7 @@ def _gather(db: Path, found: list[Url], pages: int, seconds: float, contact: str
 
     def configure(pages: int, seconds: int) -> Path:
         limits = {"plan": {"max_pages": pages, "reap_s": seconds}}
-        gather_cf.write(own_cf, gather_cf.overlay(settings, limits), filter_text, WHY)
+        gather_cf.write(own_cf, gather_cf.overlay(settings, limits), filter_text, WHY, equiv_text)
         return own_cf
 
     lock = lock or create(db, filter_text)

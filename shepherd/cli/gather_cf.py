@@ -23,6 +23,7 @@ Tree: TypeAlias = Mapping[str, Mapping[str, Any]]  # section -> key -> value
 SCOPE: Final = "scope"  # the normalised sites that were ever asked for, one a line
 TOML: Final = "shepherd.toml"
 FILTER: Final = "filter"
+EQUIV: Final = "url-equiv"
 
 
 def source_root() -> Path:
@@ -73,13 +74,14 @@ def overlay(below: Tree, above: Tree) -> dict[str, dict[str, Any]]:
     return {name: {**below.get(name, {}), **above.get(name, {})} for name in dict.fromkeys([*below, *above])}
 
 
-def write(directory: Path, tree: Tree, filter_text: str, why: str) -> None:
-    """Put the two files in place; each is whole at any time."""
+def write(directory: Path, tree: Tree, filter_text: str, why: str, equiv_text: str = "") -> None:
+    """Put the three files in place; each is whole at any time."""
     from shepherd.store import fsio
 
     directory.mkdir(parents=True, exist_ok=True)
     fsio.replace_file(directory / TOML, to_toml(tree, why).encode())
     fsio.replace_file(directory / FILTER, filter_text.encode())
+    fsio.replace_file(directory / EQUIV, equiv_text.encode())
 
 
 def to_toml(tree: Tree, why: str) -> str:

@@ -154,6 +154,7 @@ def test_url_that_the_users_filter_rejects_is_refused_by_its_line(tmp_path: Path
 def test_earlier_sites_stay_in_scope_and_the_users_configuration_is_not_touched(tmp_path: Path) -> None:
     (tmp_path / "cf").mkdir()
     (tmp_path / "cf" / "shepherd.toml").write_text('[identity]\nname = "mine"\n[network]\nallow = ["127.0.0.0/8"]\n')
+    (tmp_path / "cf" / "url-equiv").write_text("a.example b.example\n")
     for number in (1, 2):  # nobody listens there
         gather("--minutes", "0.05", "-q", f"http://127.0.9.{number}:1/", cwd=tmp_path)
     own = tmp_path / "db" / "cf"
@@ -162,7 +163,8 @@ def test_earlier_sites_stay_in_scope_and_the_users_configuration_is_not_touched(
     assert filters.judge("http://127.0.9.1:1/x").accepted and filters.judge("http://127.0.9.2:1/x").accepted
     assert config.load(own).identity.name == "mine"
     assert config.load(own).plan.max_pages <= 200
-    assert sorted(p.name for p in (tmp_path / "cf").iterdir()) == ["shepherd.toml"]
+    assert (own / "url-equiv").read_text() == "a.example b.example\n"
+    assert sorted(p.name for p in (tmp_path / "cf").iterdir()) == ["shepherd.toml", "url-equiv"]
     assert Database(tmp_path / "db").states()
 
 
