@@ -76,7 +76,7 @@ class Select:
     average_bytes: int = 20_000  # estimate for a page that is not gathered yet
     optimism: int = 200  # percent of the measured speed that a refresh cycle is expected to have; 0 = no limit
     most_lost: int = 10  # percent of the gathered pages; a select that would lose more stops
-    most_lost_floor: int = 10_000  # so many may always be lost
+    most_lost_floor: int = 100  # so many may always be lost
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Drives feedback: indexers' uploads that wait in the inbox become weights and flags of N+1.feedback.
+"""Drives feedback: indexers' uploads that wait in the inbox become weights and flags of the closed state N+1.
 
 An upload is read whole before a row of it counts: one that is damaged stays in the inbox, is reported, and changes nothing. Lines
 of a text that cannot be read are reported and skipped.
@@ -22,6 +22,7 @@ from shepherd.config import Config
 from shepherd.errors import Corruption, NothingToDo
 from shepherd.filters import Filter, load_filter
 from shepherd.formats import feedback as uploads
+from shepherd.formats.control import CLOSED
 from shepherd.formats.feedback import FEEDBACK
 from shepherd.formats.tables import Array, Records
 from shepherd.phases import feedback, keys
@@ -58,7 +59,7 @@ def run(writer: Writer, config: Config, now: int, tick: Tick, jobs: int = 1) -> 
         raise NothingToDo(f"no feedback waits{''.join(f'; {one}' for one in found.bad)}")
     step = config.store.partition_rows
     borders = parent.index["norm"].take(np.array([start for start, _ in whole_norms(parent.index, step)][1:], np.int64))
-    builder = writer.build(parent, StateName(parent.number + 1, "feedback"), now)
+    builder = writer.build(parent, StateName(parent.number + 1, CLOSED), now)
     try:
         with ColumnSpill(builder.scratch, SAID, "norm", borders) as said:
             strangers = _spill(parent, found, said, prints, filters)
@@ -79,7 +80,8 @@ def run(writer: Writer, config: Config, now: int, tick: Tick, jobs: int = 1) -> 
         builder.keep_logs(names.CONTRIB)
         builder.change(applied=(*builder.control.applied, *(item.name for item in found.good)))
         report: dict[str, object] = {"phase": "feedback", "uploads": len(found.good), **counts}
-        report |= {"bad uploads": found.bad[:MOST_TOLD], "bad lines": len(found.bad_lines), "bad": found.bad_lines[:MOST_TOLD]}
+        report |= {"bad uploads": len(found.bad), "bad lines": len(found.bad_lines)}
+        report["bad"] = [*found.bad, *found.bad_lines][:MOST_TOLD]
         return writer.publish(builder, report)
     finally:
         builder.close()

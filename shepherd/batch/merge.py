@@ -48,7 +48,7 @@ def run(writer: Writer, config: Config, now: int, tick: Tick, jobs: int = 1) -> 
     same = parent.control.filter == filters.version and parent.control.equiv == version_of(load_equiv(config.equiv_path))
     if same and not items and not parent.numbered(names.CONTRIB):
         raise NothingToDo("no requests and no contributions wait, and filter and url-equiv are the same")
-    requests = read_requests(items, filters, config)
+    requests = read_requests(items, filters, config, parent.equiv.norm_of)
     builder = writer.build(parent, StateName(parent.number + 1, "merged"), now)
     try:
         builder.keep_objects()

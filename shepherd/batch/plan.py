@@ -1,4 +1,4 @@
-"""Drives plan: from a closed state or N+1.feedback to N+1.reap; of the tables only the column `deferred` changes."""
+"""Drives plan: from a closed state to N+1.reap; of the tables only the column `deferred` changes."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class _Input:
 
 def run(writer: Writer, config: Config, now: int, tick: Tick, jobs: int = 1) -> State:
     parent = writer.furthest()
-    if not parent.name.closed and parent.name.phase != "feedback":
+    if not parent.name.closed:
         raise NothingToDo(f"{parent.name} is not finished; run `shepherd cycle`, or the program that comes next")
     given = _read(parent, config, now, jobs)
     most = quota.most_contacts(config.plan, parent.control.speed)
@@ -64,7 +64,7 @@ def run(writer: Writer, config: Config, now: int, tick: Tick, jobs: int = 1) -> 
     records = _records(given, chosen)
     if not len(records):
         raise NothingToDo(_why_nothing(counts))
-    builder = writer.build(parent, StateName(parent.number + parent.name.closed, "reap"), now)
+    builder = writer.build(parent, StateName(parent.number + 1, "reap"), now)
     try:
         if changed:
             column.write(builder)

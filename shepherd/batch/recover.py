@@ -32,6 +32,8 @@ def recover(writer: Writer, config: Config, now: int, deep: bool, tick: Tick, ma
     steps = mend(writer, findings)
     if not findings.needs_rebuild:
         return steps
+    if made is not None and findings.wreck is not None and findings.wreck[0] == made:
+        raise Corruption(f"{made} was made and checked just now, and has a fault: {findings.wreck[1]}; use a mirror")
     number = writer.database.states()[-1].number + 1
     if findings.wreck is not None:
         state, step = _rebuild(writer, findings.wreck[0], number, config, now, tick)

@@ -1,12 +1,12 @@
 """Requests from the inbox: an insert is a contribution with a weight of its own, all else an edit of a URL that is known.
 
-Requests count in the order of their items and lines. Of an insert and a deletion of the same URL the later one counts; other
-edits hold whatever comes between.
+Requests count in the order of their items and lines. Of an insert and a deletion of the same document the later one counts; a
+purge and other edits hold whatever else is asked.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -19,15 +19,16 @@ from shepherd.formats import contrib
 from shepherd.formats.contrib import Block
 from shepherd.formats.frame import Frame, FrameKind
 from shepherd.formats.tables import ContribFlag, Records
-from shepherd.phases.edits import EDIT, GONE, Op
+from shepherd.phases.edits import EDIT, Op
 from shepherd.store.inbox import Item, parse_request
-from shepherd.urls import Footprints, Url, parse
+from shepherd.urls import Footprints, Url, norm_of, parse
 
 MOST_TOLD: Final = 100  # bad lines in a report
 MOST_CHARACTERS: Final = 400  # of the reason of each
 BLOCK_URLS: Final = 1 << 16
 MOST_U16: Final = 65_535
 MOST_U8: Final = 255
+SPECIAL: Final = ("/", "/robots.txt")  # of these every site has its own
 
 
 @dataclass(frozen=True)
@@ -61,8 +62,8 @@ class Requests:
         return len(self.inserts) + len(self.edits)
 
 
-def read_requests(items: list[Item], filters: Filter, config: Config) -> Requests:
-    """Every line of every item; a bad one is told and skipped, the others count."""
+def read_requests(items: list[Item], filters: Filter, config: Config, norm_of: Callable[[str], str] = norm_of) -> Requests:
+    """Every line of every item; a bad one is told and skipped, the others count. `norm_of` normalises sites as the state does."""
     found, place = Requests(), 0
     for item in items:
         found.names.append(item.name)
@@ -77,18 +78,25 @@ def read_requests(items: list[Item], filters: Filter, config: Config) -> Request
                     found.edits += _edits(place, request, filters, min(time, 0xFFFFFFFF))
             except (ValueError, BadUrl) as error:
                 found.bad.append(f"{item.path.name} line {number}: {_short(str(error))}")
-    return _later_counts(found)
+    return _later_counts(found, norm_of)
 
 
-def _later_counts(found: Requests) -> Requests:
-    """Without inserts that are deleted again, and deletions of what is inserted again."""
-    deleted = {edit.url.norm + edit.url.path: edit.place for edit in found.edits if edit.op in GONE}
-    if not deleted:
+def _later_counts(found: Requests, norm_of: Callable[[str], str]) -> Requests:
+    """Without inserts that are deleted again, and deletions of what is inserted again. A purge holds whatever else is asked."""
+
+    def document(url: Url) -> str:
+        return (url.site if url.path in SPECIAL else norm_of(url.site)) + url.path
+
+    deleted = {document(edit.url): edit.place for edit in found.edits if edit.op == Op.DELETE}
+    purged = {document(edit.url) for edit in found.edits if edit.op == Op.PURGE}
+    if not deleted and not purged:
         return found
-    inserts = [one for one in found.inserts if deleted.get(one.url.norm + one.url.path, 0) < one.place]
-    inserted = {one.url.norm + one.url.path: one.place for one in inserts}
-    edits = [e for e in found.edits if e.op not in GONE or inserted.get(e.url.norm + e.url.path, 0) < e.place]
-    return Requests(found.names, inserts, edits, found.bad)
+    bad = [f"{one.url.href} is not inserted: another request purges it" for one in found.inserts if document(one.url) in purged]
+    inserts = [one for one in found.inserts if document(one.url) not in purged]
+    inserts = [one for one in inserts if deleted.get(document(one.url), 0) < one.place]
+    inserted = {document(one.url): one.place for one in inserts}
+    edits = [e for e in found.edits if e.op != Op.DELETE or inserted.get(document(e.url), 0) < e.place]
+    return Requests(found.names, inserts, edits, found.bad + [_short(text) for text in bad])
 
 
 def _short(text: str) -> str:

@@ -41,7 +41,6 @@ class Found:
 MOVES: Final[dict[tuple[str, bool], str]] = {
     ("closed", True): MERGE,
     ("closed", False): PLAN,  # or feedback before it, where some waits
-    ("feedback", False): PLAN,
     ("reap", False): REAP,
     ("reap", True): CORK,
     ("merged", True): EQUIV,

@@ -11,8 +11,8 @@ from shepherd.cli import common, phase
 @phase.batch
 def command(how: phase.How) -> None:
     """Take the weights, and the marks of what nothing links to any more, that indexers have uploaded into the index. Reads the
-    newest closed state and makes the next .feedback directory, which shep-plan goes on from. A damaged upload is left where it is
-    and reported. Exit status 4 if no feedback waits.
+    newest closed state and makes the next one, which readers can use at once. A damaged upload is left where it is and
+    reported. Exit status 4 if no feedback waits.
     """
     from shepherd.batch import feedback
 

@@ -133,7 +133,7 @@ class Cycle:
         entry: dict[str, Any] = {"step": step, "seconds": _since(began_s), "status": status}
         made = self._made(before)
         self._steps.append(entry | made)
-        if step == MERGE and made:
+        if step in (FEEDBACK, MERGE) and made:
             _tell_refused(made["report"])
         return status
 
@@ -169,10 +169,9 @@ class Cycle:
 
 
 def _tell_refused(report: dict[str, Any]) -> None:
-    """A quiet merge says nothing of requests that it could not use: whoever left them is told here."""
-    count = report.get("bad requests", 0)
-    if count:
-        common.LOG.warning("%s refused, the first: %s", many(count, "request"), shown(report["bad"][0]))
+    """A quiet phase says nothing of what it could not use: whoever left it is told here."""
+    for what, count in phase.refused(report):
+        common.LOG.warning("%s refused, the first: %s", many(count, what), shown(report["bad"][0]))
 
 
 def _since(began_s: float) -> float:

@@ -110,12 +110,23 @@ def run(program: str, drive: Drive, how: How) -> None:
     if how.as_json:
         common.emit_json({"program": program, "state": str(state.name), "dry_run": how.dry_run, "report": report})
         return
+    if inherited_lock() is None:  # else a master tells
+        for what, count in refused(report):
+            common.LOG.warning("%s: %d bad %s, the first: %s", program, count, what, common.escape(report["bad"][0]))
     counts = ", ".join(_told(report))
     made = f"{'would make ' if how.dry_run else ''}{state.name}{f' ({counts})' if counts else ''}"
     if how.dry_run:  # here this is the result, not a remark
         click.echo(f"{program}: {made}")
     else:
         common.LOG.info("%s: %s", program, made)
+
+
+def refused(report: Mapping[str, Any]) -> Iterator[tuple[str, int]]:
+    """What a phase was given and could not use, and how much of it; `bad` of the report has the words."""
+    for what in ("request", "upload", "line"):
+        count = report.get(f"bad {what}s", 0)
+        if count:
+            yield what, count
 
 
 def _told(counters: Mapping[str, Any], within: str = "") -> Iterator[str]:

@@ -148,7 +148,9 @@ def _settles(index: Columns, records: Records, row: I64, sites: Columns, politen
 
     contacted = with_flag(records["flags"], JournalFlag.CONTACTED)
     never_begun = (result == Result.SOFT) & (records["reason"] == Reason.DEADLINE) & ~contacted
-    return np.asarray(settles & ~never_begun)
+    asked_to_go = (index["type"][row] == RowType.FORGOTTEN) & np.isin(index["reason"][row], (Reason.DELETED, Reason.PURGED))
+    taken_away = asked_to_go & (records["kind"] == Kind.PAGE)  # by an operator: no late harvest brings it back
+    return np.asarray(settles & ~never_begun & ~taken_away)
 
 
 def _stored(columns: dict[str, Array], records: Records, row: I64, plan: config.Plan) -> None:

@@ -46,6 +46,7 @@ def apply(columns: dict[str, Array], row: Array, edits: Records, *, state: int) 
 
 def _apply(columns: dict[str, Array], op: Op, row: Array, edits: Records) -> None:
     if op in GONE:
+        row = row[columns["reason"][row] != Reason.PURGED] if op == Op.DELETE else row  # which says more
         columns["type"][row] = RowType.FORGOTTEN
         columns["reason"][row] = GONE[op]
         columns["flags"][row] &= np.uint16(0xFFFF ^ (Flag.REFRESH | Flag.INITIAL | Flag.PINNED))

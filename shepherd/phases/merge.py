@@ -106,6 +106,12 @@ def _settled(sites: Tally) -> Tally:
     )
 
 
+def _not_asked_to_go(index: Columns, rows: I64) -> Array:
+    """0 for what an operator purged, 1 for what he deleted, 2 for all else: his word holds for the document."""
+    forgotten, reason = index["type"][rows] == RowType.FORGOTTEN, index["reason"][rows]
+    return np.where(forgotten & (reason == Reason.PURGED), 0, np.where(forgotten & (reason == Reason.DELETED), 1, 2))
+
+
 def _not_of(lonely: U64, site: U64) -> Bools:
     """True for rows of other sites; nearly always there is nothing to look for."""
     if not len(lonely):
@@ -155,6 +161,7 @@ def _equivalents(index: Columns, keep: Bools, paths: Paths) -> tuple[I64, Bools]
         ~index["weight"][rows],
         ~with_flag(index["flags"][rows], SACRED),
         index["type"][rows] != RowType.GATHERED,
+        _not_asked_to_go(index, rows),
         np.cumsum(starts),
     )
     return rows[np.lexsort(worse)], starts

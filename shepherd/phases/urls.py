@@ -73,7 +73,7 @@ def update_known(columns: dict[str, Array], row: I64, urls: Columns, *, state: i
     """What contributions change in rows that are known, in columns that are the caller's own.
 
     A better weight of what is not gathered, and all that an operator inserts: an error is due at once, for he may know that its
-    cause is gone, and what was deleted is back.
+    cause is gone, and what was deleted is back; but what was purged is kept out for ever.
     """
     type_, old_weight, old_flags = columns["type"][row], columns["weight"][row], columns["flags"][row]
     inserted = with_flag(urls["flags"], ContribFlag.INSERTED)
@@ -82,7 +82,7 @@ def update_known(columns: dict[str, Array], row: I64, urls: Columns, *, state: i
     wishes = np.where(inserted, np.uint16(Flag.INITIAL), np.uint16(0))
     wishes |= np.where(inserted & with_flag(urls["flags"], ContribFlag.PINNED), np.uint16(Flag.PINNED), np.uint16(0))
     flags = old_flags | wishes
-    forgotten = inserted & (type_ == RowType.FORGOTTEN)
+    forgotten = inserted & (type_ == RowType.FORGOTTEN) & (columns["reason"][row] != Reason.PURGED)
     revived = forgotten | (inserted & (type_ == RowType.ERROR))
 
     columns["weight"][row] = weight

@@ -10,7 +10,7 @@ import mmap
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TypeAlias, cast
+from typing import Final, TypeAlias, cast
 
 import numpy as np
 
@@ -31,6 +31,9 @@ Tick: TypeAlias = Callable[[int], object]  # told how many bytes have been read
 # Device, inode, length and checksum of the files found sound: states share most of them, and each is read once in a walk.
 # The checksum is part of it, because another state's control may expect another one of the same file.
 Sound: TypeAlias = set[tuple[int, int, int, int]]
+
+
+TEXTS: Final = (names.REPORT, names.EQUIV)  # all else in a state that is no column is segments and framed logs
 
 
 def walk_control(state: State) -> Iterator[Fault]:
@@ -137,7 +140,7 @@ def _first_header(file: Path, path: str) -> Iterator[Fault]:
     """Whether a segment or log begins like one: all of it that a quick look reads."""
     with file.open("rb") as stream:
         head = stream.read(max(bucket.HEADER_BYTES, frame.HEADER.size))
-    if not head or path == names.REPORT:
+    if not head or path in TEXTS:
         return
     if not path.startswith(f"{names.OBJECTS}/"):
         if not head.startswith(frame.MAGIC):
@@ -156,7 +159,7 @@ def _damaged(file: Path, path: str) -> Iterator[Fault]:
     """The file's checksum fails: each bucket or frame in it that does not check."""
     if path.startswith(f"{names.OBJECTS}/"):
         yield from _damaged_buckets(file, len(logs.mapped(file)))
-    elif path != names.REPORT:
+    elif path not in TEXTS:
         yield from _damaged_frames(file, len(logs.mapped(file)))
 
 

@@ -56,15 +56,15 @@ def test_text_and_frames_are_not_taken_alike(own_herd: Herd) -> None:
     assert [row(own_herd, url)["weight"] for url in URLS] == [124, 4, 77]  # the later upload holds
     assert row(own_herd, URLS[1])["flags"] & Flag.UNREFERENCED
     assert row(own_herd, "http://a.example/gone")["touched"] == 2
-    assert Database(own_herd.db).furthest().name.phase == "feedback"
+    assert Database(own_herd.db).furthest().name.closed
 
 
 def test_upload_is_taken_twice_or_left_behind(own_herd: Herd) -> None:
     own_herd.store.inbox.drop_feedback(item(1), f"{URLS[1]} 9\n".encode())
     run(own_herd, "shep-feedback")
-    run(own_herd, "shep-feedback", status=4)  # it is the turn of plan
+    run(own_herd, "shep-feedback", status=4)
+    assert list(own_herd.store.inbox.directory.iterdir()) == []
     run(own_herd, "shep-plan")
-    assert Database(own_herd.db).furthest().control.applied == (item(1),)
     assert row(own_herd, URLS[1])["weight"] == 9
     assert [fault for fault in check.walk(Database(own_herd.db)) if not fault.note] == []
 
@@ -97,9 +97,12 @@ def test_damaged_upload_changes_something_or_is_lost(own_herd: Herd, damage: str
     path = own_herd.store.inbox.drop_feedback(item(1), bad[damage])
     assert "is damaged" in run(own_herd, "shep-feedback", status=4)
     assert path.exists()
+    own_herd.store.inbox.drop_feedback(item(3), frame(record(own_herd, URLS[2], 9)))
+    assert "1 bad upload, the first" in run(own_herd, "shep-feedback")
     own_herd.store.inbox.drop_feedback(item(2), frame(record(own_herd, URLS[2], 8)))
     report = json.loads(run(own_herd, "shep-feedback", "--json"))["report"]
-    assert len(report["bad uploads"]) == 1
+    assert report["bad uploads"] == 1
+    assert str(path) in report["bad"][0]
     assert [row(own_herd, url)["weight"] for url in URLS] == [50_000, 7, 8]
     assert path.exists()
 

@@ -13,6 +13,7 @@ from shepherd.formats.tables import INDEX, NO_LIMIT, NO_OID, SERVERS, SITES, Arr
 Row = dict[str, int]
 
 ROBOTS_PATH, ROOT_PATH = 7, 3
+REASONS = (Reason.LINK, Reason.GATHERED, Reason.ROBOTS_DENIED, Reason.SERVER_ERROR, Reason.DELETED, Reason.PURGED)
 PATHS = st.sampled_from([1, 2, ROOT_PATH, 4, 5, 6, ROBOTS_PATH, 2**63, 2**64 - 1])
 NORMS = st.sampled_from([10, 11, 2**63 + 1])
 
@@ -56,9 +57,7 @@ def index_row(draw: st.DrawFn, now_s: int = 100_000) -> Row:
         "oid": bucket_oid(1, draw(st.integers(0, 1 << 20))),
         "digest": draw(st.integers(1, 3)) if body else 0,
         "type": type_,
-        "reason": draw(
-            st.sampled_from([Reason.LINK, Reason.GATHERED, Reason.ROBOTS_DENIED, Reason.SERVER_ERROR, Reason.DELETED])
-        ),
+        "reason": draw(st.sampled_from(REASONS)),
         "flags": flags,
         "weight": draw(st.integers(0, 5)),
         "frequency": draw(st.sampled_from([1, 2, 4])),

@@ -112,6 +112,8 @@ def naive_cork(index: list[Row], records: list[Row], sites: list[Row]) -> list[R
             continue
         if result == Result.SOFT and record["reason"] == Reason.DEADLINE and not record["flags"] & JournalFlag.CONTACTED:
             continue
+        if row["type"] == RowType.FORGOTTEN and row["reason"] in (Reason.DELETED, Reason.PURGED) and record["kind"] == Kind.PAGE:
+            continue
         settle(row, record, end)
         row.update(checked=end, download_ms=record["download_ms"], touched=STATE, flags=row["flags"] & ~Flag.REFRESH)
     return [rows[key(row)] for row in index]

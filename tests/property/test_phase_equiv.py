@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from shepherd.batch.norms import norm_map, sites_named, version_of
 from shepherd.equiv import parse_equiv
-from shepherd.formats.tables import INDEX, SACRED, Flag, RowType
+from shepherd.formats.tables import INDEX, SACRED, Flag, Reason, RowType
 from shepherd.phases.equiv import rejoin
 from shepherd.phases.urls import Paths
 from shepherd.urls import Footprints, parse
@@ -16,6 +16,11 @@ from tests.property.phase_rows import ROBOTS_PATH, ROOT_PATH, Row, columns, inde
 
 PATHS = Paths(ROBOTS_PATH, ROOT_PATH)
 STATE = 9
+
+
+def rank(row: Row) -> int:
+    """What an operator asked to go stands for its document."""
+    return {Reason.PURGED: 0, Reason.DELETED: 1}.get(Reason(row["reason"]), 2) if row["type"] == RowType.FORGOTTEN else 2
 
 
 def document(row: Row) -> tuple[int, ...]:
@@ -28,7 +33,7 @@ def naive(rows: list[Row]) -> list[Row]:
     for name in {document(row) for row in rows}:
         same = sorted(
             (row for row in rows if document(row) == name),
-            key=lambda row: (row["type"] != RowType.GATHERED, not row["flags"] & SACRED, -row["weight"], row["site"]),
+            key=lambda row: (rank(row), row["type"] != RowType.GATHERED, not row["flags"] & SACRED, -row["weight"], row["site"]),
         )
         best = dict(same[0])
         if len(same) > 1:

@@ -10,6 +10,7 @@ import pytest
 
 from shepherd.batch.requests import Requests, read_requests
 from shepherd.config import Config
+from shepherd.equiv import parse_equiv
 from shepherd.filters import parse_filter
 from shepherd.phases.edits import Op
 from shepherd.store.inbox import Item
@@ -79,12 +80,36 @@ def test_later_of_insert_and_deletion_does_not_count(tmp_path: Path) -> None:
     found = read(tmp_path, lines(GOOD, delete, other))
     assert [one.url.href for one in found.inserts] == ["http://b.example/"]
     assert [one.op for one in found.edits] == [Op.DELETE]
-    found = read(tmp_path, lines(delete | {"purge": True}, GOOD))
+    found = read(tmp_path, lines(delete, GOOD))
     assert [one.url.href for one in found.inserts] == ["http://a.example/"]
     assert found.edits == []
     found = read(tmp_path, lines(GOOD, delete, GOOD, delete | {"purge": True}))
     assert [one.op for one in found.edits] == [Op.DELETE, Op.PURGE]
     assert found.inserts == []
+
+
+def test_purge_is_undone_by_an_insert_beside_it(tmp_path: Path) -> None:
+    purge = GOOD | {"op": "delete", "purge": True}
+    for asked in ((purge, GOOD), (GOOD, purge)):
+        found = read(tmp_path, lines(*asked))
+        assert ([one.op for one in found.edits], found.inserts) == ([Op.PURGE], [])
+        assert found.bad == ["http://a.example/ is not inserted: another request purges it"]
+
+
+def test_root_page_of_another_site_is_taken_for_the_same(tmp_path: Path) -> None:
+    found = read(tmp_path, lines(GOOD | {"op": "delete"}, GOOD | {"url": "https://a.example/"}))
+    assert (len(found.inserts), len(found.edits)) == (1, 1)
+    page = {"url": "http://a.example/x"}
+    found = read(tmp_path, lines(GOOD | page | {"op": "delete"}, GOOD | {"url": "https://www.a.example/x"}))
+    assert (len(found.inserts), len(found.edits)) == (1, 0)
+
+
+def test_sites_of_one_class_are_taken_for_two(tmp_path: Path) -> None:
+    path = tmp_path / f"{NAME}.req"
+    path.write_bytes(lines(GOOD | {"op": "delete", "url": "http://b.example/x"}, GOOD | {"url": "http://a.example/x"}))
+    norm_of = parse_equiv("a.example b.example\n").norm_of
+    found = read_requests([Item(NAME, path)], parse_filter(""), Config(), norm_of)
+    assert (len(found.inserts), len(found.edits)) == (1, 0)
 
 
 def test_set_says_all_it_sets_and_when_it_was_asked_for(tmp_path: Path) -> None:

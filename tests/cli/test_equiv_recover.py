@@ -1,0 +1,33 @@
+"""A database with equivalences is as sound as any other: nobody takes their text for a damaged log."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from shepherd.store.database import Database
+from tests.cli import programs
+from tests.cli.conftest import NOW, make_herd
+from tests.cli.test_equiv import PAGES, cycle, declare, documents
+
+
+def test_recover_takes_the_equivalences_of_a_sound_state_for_damage(tmp_path: Path) -> None:
+    herd = make_herd(tmp_path, PAGES, (), ())
+    declare(herd, "a.example b.example\n")
+    cycle(herd)
+    states, found = Database(herd.db).states(), documents(herd)
+    assert programs.call("shep-check", "--db", str(herd.db), "--quick").returncode == 0
+    done = programs.call("shep-recover", "--db", str(herd.db), "--now", str(NOW))
+    assert done.returncode == 0, done.stderr
+    assert "nothing to recover" in done.stderr
+    assert (Database(herd.db).states(), documents(herd)) == (states, found)
+
+
+def test_damaged_equivalences_are_not_made_again(tmp_path: Path) -> None:
+    herd = make_herd(tmp_path, PAGES, (), ())
+    declare(herd, "a.example b.example\n")
+    cycle(herd)
+    path = Database(herd.db).closed().path / "equiv"
+    path.chmod(0o644)
+    path.write_bytes(b"x" + path.read_bytes()[1:])
+    done = programs.call("shep-check", "--db", str(herd.db))
+    assert (done.returncode, str(path) in done.stdout) == (11, True)
