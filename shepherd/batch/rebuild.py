@@ -13,11 +13,14 @@ from typing import Final
 
 import numpy as np
 
+from shepherd.batch.norms import version_of
 from shepherd.batch.partitions import Tick
 from shepherd.batch.resites import Census, restore_servers, restore_sites
 from shepherd.batch.sites import SiteCounter, Sites, keep_sites, write_sites
 from shepherd.batch.spill import Spill
 from shepherd.config import Config
+from shepherd.equiv import load_equiv
+from shepherd.errors import Corruption
 from shepherd.filters import load_filter
 from shepherd.formats import bucket, facts, tables
 from shepherd.formats.bucket import BucketFlag
@@ -73,6 +76,7 @@ def run(writer: Writer, wreck: Wreck, number: int, older: State | None, config: 
         write_sites(builder, sites)
         restore_servers(builder, wreck, older, sites, config, now, counts)
         _take_logs(builder, wreck, counts)
+        _take_equivalences(builder, wreck, older, config)
         builder.change(filter=filters.version, unsure=now * 1000)
         report = {"phase": REBUILT, "from": str(wreck.name), "older": str(older.name) if older is not None else "-"}
         return writer.publish(builder, report | {"counts": {key: value for key, value in counts.items() if value}})
@@ -234,3 +238,17 @@ def _take_logs(builder: Builder, wreck: Wreck, counts: Counter[str]) -> None:
             continue
         kept = builder.write_frames(path, wreck.frames(path))
         counts[f"{path}: bytes kept of a damaged file"] = kept
+
+
+def _take_equivalences(builder: Builder, wreck: Wreck, older: State | None, config: Config) -> None:
+    """The table that made the norms: from the wreck, from the older state, or from cf/, wherever it is still the same."""
+    version = wreck.control.equiv
+    if not version or wreck.is_sound(names.EQUIV):
+        return  # what is sound is kept when the state is published
+    tables_ = [load_equiv(config.equiv_path)] + ([older.equiv] if older is not None and older.control.equiv == version else [])
+    same = next((table for table in tables_ if version_of(table) == version), None)
+    if same is None:
+        raise Corruption(
+            f"{wreck.path / names.EQUIV} is damaged: put the url-equiv of that time into {config.directory} and run again"
+        )
+    builder.write(names.EQUIV, same.text.encode())

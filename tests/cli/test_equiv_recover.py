@@ -29,5 +29,15 @@ def test_damaged_equivalences_are_not_made_again(tmp_path: Path) -> None:
     path = Database(herd.db).closed().path / "equiv"
     path.chmod(0o644)
     path.write_bytes(b"x" + path.read_bytes()[1:])
+    found = documents(herd)
     done = programs.call("shep-check", "--db", str(herd.db))
     assert (done.returncode, str(path) in done.stdout) == (11, True)
+    (herd.cf / "url-equiv").rename(herd.cf / "kept")
+    done = programs.call("shep-recover", "--db", str(herd.db), "--cf", str(herd.cf), "--now", str(NOW))
+    assert done.returncode == 11
+    assert "put the url-equiv of that time into" in done.stderr
+    (herd.cf / "kept").rename(herd.cf / "url-equiv")
+    done = programs.call("shep-recover", "--db", str(herd.db), "--cf", str(herd.cf), "--now", str(NOW))
+    assert done.returncode == 0, done.stderr
+    assert programs.call("shep-check", "--db", str(herd.db)).returncode == 0
+    assert documents(herd) == found
