@@ -12,7 +12,7 @@ import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from shepherd.errors import Corruption, IoFailed, OldFormat, ShepherdError, UsageError
+from shepherd.errors import Corruption, IoFailed, OldFormat, RecoveryNeeded, ShepherdError, UsageError
 from shepherd.store import check_files, fsio, inbox, names
 from shepherd.store.check_files import Sound, Tick
 from shepherd.store.claims import walk_claims
@@ -97,7 +97,7 @@ def _waiting_harvests(database: Database, quick: bool) -> Iterator[Fault]:
     """What waits in the inbox for a cork; of what has been taken, half may be removed already."""
     try:
         applied = database.furthest().control.applied
-    except ShepherdError:
+    except (Corruption, UsageError, RecoveryNeeded):
         return  # the walk has told
     for item in database.inbox.waiting(applied, inbox.HARVEST):
         faults = list(check_files.walk_harvest(item.path, quick))

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from shepherd.errors import IoFailed
 from shepherd.formats import bucket, tables
 from shepherd.formats.frame import FrameKind, pack_frame
 from shepherd.formats.tables import NO_OID, RowType
@@ -18,6 +19,7 @@ from shepherd.store import check, claims, database, names, segment_table
 from shepherd.store.check import Fault
 from shepherd.store.database import Database
 from shepherd.store.names import StateName
+from shepherd.store.state import State
 from shepherd.urls import parse, qkey_of_address
 from tests.unit.sound import (
     BODY,
@@ -304,3 +306,22 @@ def test_shared_file_is_read_again_where_another_checksum_is_expected(db: Databa
         builder.keep(path for path in parent.control.files if path != names.REPORT)
         state = builder.publish({})
     assert [fault.path for fault in faults(db)] == [state.path / "objects/00000001"]
+
+
+def test_control_that_cannot_be_read_once_more_hides_what_waits_in_the_inbox(
+    db: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls = itertools.count(1)
+    furthest = Database.furthest
+
+    def failing(self: Database) -> State:
+        if next(calls) == last:
+            raise IoFailed("control: Input/output error")
+        return furthest(self)
+
+    last = 0
+    monkeypatch.setattr(Database, "furthest", failing)
+    assert faults(db) == []
+    last = next(calls) - 1  # the last call of a walk looks for harvests in the inbox
+    calls = itertools.count(1)
+    assert [fault.unread for fault in faults(db)] == [True]
