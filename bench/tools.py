@@ -122,10 +122,11 @@ def _make_old(made: Database) -> None:
     """The state as version 1 would have it: without the columns that came later."""
     path = made.closed().path
     control = made.closed().control
-    files = {name: entry for name, entry in control.files.items() if name not in ADDED[2]}
+    later = [name for added in ADDED.values() for name in added]
+    files = {name: entry for name, entry in control.files.items() if name not in later}
     text = replace(control, files=files).pack().rpartition(b"check ")[0]
     text = text.replace(f" {tables.FORMAT_VERSION}\n".encode(), b" 1\n", 1)
-    for name in ADDED[2]:
+    for name in later:
         (path / name).unlink()
         (path / f"{name}{names.CHECK}").unlink()
     (path / names.CONTROL).unlink()
