@@ -176,7 +176,10 @@ def from_names(state: State, wanted: Wanted) -> list[Unit]:
 
 @dataclass(frozen=True)
 class FromBuckets:
-    """Deleted rows that have a bucket; one whose bucket is a tombstone already keeps it."""
+    """Deleted rows that have a bucket; one whose bucket is a tombstone already keeps it, unless it is purged by now.
+
+    A cleanup looks for purged bytes when it meets a tombstone that is newer than the last one: so a purge has to leave one.
+    """
 
     wanted: Wanted
 
@@ -188,7 +191,8 @@ class FromBuckets:
 
     def _buried(self, maker: Maker, oid: int, reason: int) -> bytes:
         found = maker.state.objects.head(oid)
-        if found.header.flags & BucketFlag.TOMBSTONE:
+        told = found.attributes.get("P") == REASON_TEXT[Reason(reason)].encode() or reason != Reason.PURGED
+        if found.header.flags & BucketFlag.TOMBSTONE and told:
             return b""
         return maker.tombstone(found.header.site, found.header.path, found.url, reason)
 

@@ -18,7 +18,7 @@ import numpy as np
 from shepherd.batch import cleanup_mark
 from shepherd.batch.cleanup_copy import Moved, copy_segments
 from shepherd.batch.cleanup_judge import ROWS, Judged, judge
-from shepherd.batch.cleanup_report import averages, judged_filter, pinned, remember
+from shepherd.batch.cleanup_report import Seen, averages, last_seen, pinned, remember
 from shepherd.batch.cleanup_survey import Known, Survey, claims, survey
 from shepherd.batch.cleanup_tombs import Tombs, find_tombs
 from shepherd.batch.partitions import Tick, partitions
@@ -68,9 +68,10 @@ def run(writer: Writer, config: Config, now: int, tick: Tick, jobs: int = 1, *, 
     if not state.name.closed:
         raise NothingToDo(f"the newest state is {state.name}, and cleanup needs a closed one: finish the cycle first")
     filters = load_filter(config.filter_path)
-    again = everything or judged_filter(writer.database, state.control.cleaned) != filters.version
+    seen = Seen() if everything else last_seen(writer.database, state.control.cleaned)
+    again = seen.filter != filters.version
     found = survey(state, _NONE, config.store.partition_rows, jobs, _silent if again else tick)
-    tombs = find_tombs(state, found.deleted, jobs)
+    tombs = find_tombs(state, found.deleted, jobs, seen.unseen)
     judged = judge(state, found, filters, config.store.partition_rows, jobs, tick) if again else None
     job = Job(writer, config, filters, now, jobs, tombs, judged)
     known = judged.known(job.known) if judged is not None else job.known
@@ -86,8 +87,9 @@ def run(writer: Writer, config: Config, now: int, tick: Tick, jobs: int = 1, *, 
         known = job.known
         totals.update(state.report()["counts"])
         found = survey(state, known, job.step, jobs)
-    if judged is not None or state is not first:  # by the same filter, if nothing was judged
-        remember(writer.database, state.name, state.control.cleaned, filters.version, totals)
+    now_seen = Seen(filters.version, state.control.segments)
+    if now_seen != seen or state is not first:
+        remember(writer.database, state.name, state.control.cleaned, now_seen, totals)
     if state is first:
         raise NothingToDo(_full(found.fill))
     return state

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Collection
+from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
@@ -63,27 +64,36 @@ def pinned(database: Database, stay: int, kept: Collection[int], purged: Collect
     }
 
 
-# --- the filter of the last cleanup of everything ---------------------------------------------------------------
+# --- what the last cleanup of everything has seen ---------------------------------------------------------------
 
 
-def judged_filter(database: Database, cleaned: int) -> int | None:
-    """By which filter the URLs were judged, the last time that all were; None where nobody knows: then it is time to do so.
+@dataclass(frozen=True)
+class Seen:
+    """By which filter all URLs were judged, and the first segment in which nobody has looked for what was purged.
 
-    The log may be deleted at any time. Its lines are of this chain of states only if they name the same last cleanup.
+    None and 0 where nobody knows: then it is time to look at everything.
     """
+
+    filter: int | None = None
+    unseen: int = 0
+
+
+def last_seen(database: Database, cleaned: int) -> Seen:
+    """The log may be deleted at any time. Its lines are of this chain of states only if they name the same last cleanup."""
     try:
         lines = (database.log_path / LOG_FILE).read_text(encoding="utf-8").splitlines()
         found = [json.loads(line) for line in lines if line.strip()]
-        return next((int(one["filter"], 16) for one in reversed(found) if one["cleaned"] == cleaned), None)
+        last = next((one for one in reversed(found) if one["cleaned"] == cleaned), None)
+        return Seen() if last is None else Seen(int(last["filter"], 16), int(last.get("unseen", 0)))
     except (OSError, ValueError, KeyError, TypeError):
-        return None
+        return Seen()
 
 
-def remember(database: Database, state: StateName, cleaned: int, version: int, totals: dict[str, Any]) -> None:
-    """Append a line: up to this cleanup everything has been judged by this filter."""
-    line = {"state": state.number, "cleaned": cleaned, "filter": f"{version:016x}", **totals}
+def remember(database: Database, state: StateName, cleaned: int, seen: Seen, totals: dict[str, Any]) -> None:
+    """Append a line: up to this cleanup everything has been seen."""
+    line = {"state": state.number, "cleaned": cleaned, "filter": f"{seen.filter:016x}", "unseen": seen.unseen, **totals}
     try:
         with (database.log_path / LOG_FILE).open("a", encoding="utf-8") as file:
             file.write(json.dumps(line, sort_keys=True) + "\n")
     except OSError as error:
-        _LOG.warning("the cleanup could not be logged: %s; the next one judges all URLs again", error)
+        _LOG.warning("the cleanup could not be logged: %s; the next one looks at everything again", error)

@@ -2,11 +2,15 @@
 
 A deleted row keeps its tombstone until no older bucket of its document is left: then the next merge may drop the row. What was
 purged must not only be out of reach but gone, so every segment with bytes of it is rewritten; its tombstone stays for ever.
+
+A harvest may bring bytes of a purged document again, under any equivalent name and with or without a record of it; so what
+counts is which segments were looked at, and not what anybody has noted. Segment numbers only grow: the last cleanup remembers
+the first that it has not seen (cleanup_report), and of purged documents only those behind it are looked for again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Final
@@ -62,40 +66,37 @@ class Tombs:
         return Tombs(self.hollow, self.deleted, self.left[stay], self.segment[stay], self.purged[stay])
 
 
-def find_tombs(state: State, rows: I64, jobs: int) -> Tombs:
-    """`rows` are those of deleted documents. All segments are scanned, but only if there is something to be found."""
+def find_tombs(state: State, rows: I64, jobs: int, unseen: int = 0) -> Tombs:
+    """`rows` are those of deleted documents; of purged ones nothing is left in segments before `unseen`, as far as these are
+    buried there. Only the segments are scanned in which there may be something to be found."""
     if not len(rows):
         return Tombs()
     columns = state.index.take(rows, _KEYS)
-    hollow, old = _tombstones(state, columns)
+    hollow, buried = _tombstones(state, columns, unseen)
     deleted = columns["reason"] == Reason.DELETED
-    pending = np.flatnonzero(deleted | ~old)
-    if not len(pending):
-        return Tombs(rows[hollow])
+    first = unseen if (buried & ~deleted).all() else 0
     prints = Footprints(state.control.key)
     paths = Paths(prints.half("/robots.txt"), prints.half("/"))
-    sought = {name: column[pending] for name, column in columns.items()}
-    sought["oid"] = np.where(hollow[pending], np.uint64(NO_OID), sought["oid"])  # it is one of those to be found
-    found = [_matches(state, sought, part, prints, paths) for part in _buckets(state, distinct(sought["path"]), jobs)]
+    sought = columns | {"oid": np.where(hollow, np.uint64(NO_OID), columns["oid"])}  # that one is one of those to be found
+    numbers = [number for number in state.segments() if number >= first]
+    found = [_matches(state, sought, part, prints, paths) for part in _buckets(state, numbers, distinct(sought["path"]), jobs)]
     match = np.concatenate([_no_rows(), *(match for match, _oid in found)])
     oid = np.concatenate([np.zeros(0, np.uint64), *(oid for _match, oid in found)])
     segment = (oid >> np.uint64(32)).astype(np.int64)
-    return Tombs(rows[hollow], rows[deleted], rows[pending[match]], segment, sought["reason"][match] == Reason.PURGED)
+    return Tombs(rows[hollow], rows[deleted], rows[match], segment, sought["reason"][match] == Reason.PURGED)
 
 
-def _tombstones(state: State, columns: dict[str, Array]) -> tuple[Bools, Bools]:
-    """Which rows have a bucket that is no tombstone, and which have one from before the last cleanup of everything."""
-    hollow, old = (np.zeros(len(columns["oid"]), np.bool_) for _ in range(2))
+def _tombstones(state: State, columns: dict[str, Array], unseen: int) -> tuple[Bools, Bools]:
+    """Which rows have a bucket that is no tombstone, and which have a tombstone that the last cleanup has seen."""
+    hollow = np.zeros(len(columns["oid"]), np.bool_)
     stored = np.flatnonzero(in_bucket(columns["oid"]))
     for row in stored[np.argsort(columns["oid"][stored], kind="stable")].tolist():
-        header = state.objects.head(int(columns["oid"][row])).header
-        hollow[row] = not header.flags & BucketFlag.TOMBSTONE
-        old[row] = not hollow[row] and header.time_ms < state.control.cleaned * 1000
-    return hollow, old
+        hollow[row] = not state.objects.head(int(columns["oid"][row])).header.flags & BucketFlag.TOMBSTONE
+    return hollow, ~hollow & (columns["oid"] < np.uint64(unseen << 32))
 
 
-def _buckets(state: State, paths: Array, jobs: int) -> Iterator[Records]:
-    """Every bucket, needed or not, with one of these paths; segment by segment."""
+def _buckets(state: State, numbers: Sequence[int], paths: Array, jobs: int) -> Iterator[Records]:
+    """Every bucket of these segments, needed or not, with one of these paths; segment by segment."""
 
     def one(number: int) -> Records:
         objects = Objects(state.path / names.OBJECTS)
@@ -105,7 +106,7 @@ def _buckets(state: State, paths: Array, jobs: int) -> Iterator[Records]:
         finally:
             objects.close()
 
-    return ordered(one, state.segments(), jobs)
+    return ordered(one, numbers, jobs)
 
 
 def _of_paths(heads: Iterable[tuple[int, int, int]], paths: Array) -> Iterator[Records]:

@@ -1,0 +1,124 @@
+"""A purge from the request to the last byte: what comes again is erased again, and what was never known is kept out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from shepherd.batch import cleanup
+from shepherd.config import load
+from shepherd.errors import NothingToDo
+from shepherd.formats.tables import Reason
+from shepherd.store import lookup
+from shepherd.store.database import Database
+from shepherd.store.state import State
+from shepherd.urls import parse
+from tests.crash import small
+from tests.unit.harvested import NOW, PRINTS, Page, begin, harvest, reap, run
+
+URL = "http://a.example/secret"
+SECRET = "which nobody may keep"
+OTHERS = tuple(Page(f"http://a.example/{n}", f"a page {n} " * 20) for n in range(3))
+DAY = 86_400
+RARELY = "[store]\nkeep_states = 1\n[cleanup]\nreserve_bytes = 0\nsparse = 1\nsmall = 0\n"  # nothing is rewritten by chance
+
+
+def clean(db: Path, now: int) -> State | None:
+    with Database(db).writing("a test") as writer:
+        try:
+            return cleanup.run(writer, load(small.cf_of(db)), now, lambda _rows: None)
+        except NothingToDo:
+            return None
+
+
+def ask(db: Path, number: int, **request: object) -> None:
+    Database(db).inbox.drop(small.ITEM.format(number), [{"url": URL} | request])
+
+
+def anew() -> list[Page]:
+    """What makes the segments of a harvest worth keeping."""
+    return [Page(page.url, f"{page.body} anew", NOW + 2 * DAY) for page in OTHERS]
+
+
+def bring(db: Path, number: int, *pages: Page, end: int) -> None:
+    """A harvest from elsewhere, taken in."""
+    source = harvest(db.parent / f"source{number}", pages, end=end)
+    Database(db).inbox.drop_harvest(small.ITEM.format(number), source)
+    run(db, "cork", now=end)
+
+
+def holds(db: Path, text: str) -> bool:
+    return any(text.encode() in path.read_bytes() for path in (Database(db).closed().path / "objects").iterdir())
+
+
+def row_of(db: Path, url: str = URL) -> dict[str, int]:
+    state = Database(db).closed()
+    (row,) = lookup.rows_of(state, *PRINTS.of(parse(url))[:2])
+    return {name: int(column[0]) for name, column in state.index.slice(row, row + 1).items()}
+
+
+def purged(tmp_path: Path) -> Path:
+    """A database in which the page was gathered, purged and erased, and nothing is left to clean."""
+    db = begin(tmp_path / "db", [URL, *(page.url for page in OTHERS)])
+    (small.cf_of(db) / "shepherd.toml").write_text(RARELY)
+    reap(db, ("reap", [Page(URL, SECRET), *OTHERS], {}))
+    run(db, "cork")
+    assert holds(db, SECRET)
+    ask(db, 2, op="delete", purge=True)
+    run(db, "merge", "select", "record", now=NOW + 99)
+    assert clean(db, NOW + DAY) is not None
+    assert not holds(db, SECRET)
+    return db
+
+
+def test_purged_bytes_that_a_harvest_brings_again_outlive_the_next_cleanup(tmp_path: Path) -> None:
+    db = purged(tmp_path)
+    bring(db, 3, Page(URL, f"{SECRET}, again", NOW + 2 * DAY), *anew(), end=NOW + 2 * DAY)
+    assert holds(db, SECRET)
+    assert clean(db, NOW + 3 * DAY) is not None
+    assert not holds(db, SECRET)
+    assert row_of(db)["reason"] == Reason.PURGED
+
+
+def test_purged_bytes_that_come_under_an_equivalent_name_outlive_the_next_cleanup(tmp_path: Path) -> None:
+    db = purged(tmp_path)
+    bring(db, 3, Page("https://www.a.example/secret", SECRET, NOW + 2 * DAY), *anew(), end=NOW + 2 * DAY)
+    assert holds(db, SECRET)
+    clean(db, NOW + 3 * DAY)
+    assert not holds(db, SECRET)
+
+
+def test_cleanup_after_the_log_was_lost_overlooks_purged_bytes(tmp_path: Path) -> None:
+    db = purged(tmp_path)
+    bring(db, 3, Page(URL, SECRET, NOW + 2 * DAY), *anew(), end=NOW + 2 * DAY)
+    (db / "log" / "cleanups.jsonl").unlink()
+    clean(db, NOW + 3 * DAY)
+    assert not holds(db, SECRET)
+
+
+def test_purge_without_news_makes_every_cleanup_scan_everything(tmp_path: Path) -> None:
+    """Old segments are looked at once: damage in a header there is not even met."""
+    db = purged(tmp_path)
+    state = Database(db).closed()
+    path = state.path / "objects" / f"{state.segments()[0]:08d}"
+    path.chmod(0o644)
+    data = bytearray(path.read_bytes())
+    data[0] ^= 1
+    path.write_bytes(data)
+    path.chmod(0o444)
+    assert clean(db, NOW + 3 * DAY) is None
+
+
+def test_purge_of_what_was_deleted_before_leaves_its_bytes(tmp_path: Path) -> None:
+    """The deletion has left a tombstone already, which cleanups have seen since."""
+    db = begin(tmp_path / "db", [URL, *(page.url for page in OTHERS)])
+    (small.cf_of(db) / "shepherd.toml").write_text(RARELY)
+    reap(db, ("reap", [Page(URL, SECRET), *OTHERS], {}))
+    run(db, "cork")
+    ask(db, 2, op="delete")
+    run(db, "merge", "select", "record", now=NOW + 99)
+    clean(db, NOW + DAY)
+    assert holds(db, SECRET)  # out of reach, and not worth a copy
+    ask(db, 3, op="delete", purge=True)
+    run(db, "merge", "select", "record", now=NOW + 2 * DAY)
+    clean(db, NOW + 3 * DAY)
+    assert not holds(db, SECRET)
