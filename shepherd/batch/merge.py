@@ -137,11 +137,11 @@ def _borders(parent: State, requests: int, step: int) -> tuple[U64, U64]:
 def _waiting(
     builder: Builder, parent: State, requests: Requests, prints: Footprints, filters: Filter
 ) -> Iterator[tuple[int, int, BlockKeys]]:
-    """File, ordinal of the first record, block. What was inserted becomes a file, too: record will look for the texts there."""
+    """File, ordinal of the first record, block. What requests name becomes a file, too: record will look for the texts there."""
     for number in parent.numbered(names.CONTRIB):
         yield from _numbered(number, parent.contrib_keys(number))
-    if requests.inserts:
-        number, frames = builder.control.contribs, list(as_frames(requests.inserts, prints, filters.version))
+    if requests.contributed:
+        number, frames = builder.control.contribs, list(as_frames(requests.contributed, prints, filters.version))
         builder.write_frames(names.contrib(number), frames)
         builder.change(contribs=number + 1)
         yield from _numbered(number, (decode_keys(frame.payload) for frame in frames))

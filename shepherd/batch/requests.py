@@ -61,6 +61,13 @@ class Requests:
     def __len__(self) -> int:
         return len(self.inserts) + len(self.edits)
 
+    @property
+    def contributed(self) -> list[Insert]:
+        """What is inserted; and what is purged: a URL that nobody knows needs a row and a tombstone to be kept out for ever."""
+        return self.inserts + [
+            Insert(edit.place, edit.url, 0, 0, int(ContribFlag.OWN_WEIGHT)) for edit in self.edits if edit.op == Op.PURGE
+        ]
+
 
 def read_requests(items: list[Item], filters: Filter, config: Config, norm_of: Callable[[str], str] = norm_of) -> Requests:
     """Every line of every item; a bad one is told and skipped, the others count. `norm_of` normalises sites as the state does."""

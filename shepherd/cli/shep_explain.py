@@ -19,6 +19,11 @@ Line = tuple[str, str]
 ROW_TIMES = ("gathered", "checked", "changed")
 SITE_TIMES = ("qkey_checked", "qkey_next", "robots_checked", "robots_next", "robots_since")
 FOOTPRINTS = ("norm", "path", "site")
+WAITS = {
+    "inbox": ", but an insert waits in the inbox",
+    "purge": ", and a purge waits in the inbox",
+    "contrib": ", but a link to it waits to be merged",
+}
 
 
 @click.command("explain")
@@ -74,8 +79,7 @@ def _row(facts: Facts, now: int) -> Iterator[Line]:
 
     row, head = facts.row, facts.head
     if row is None:
-        waits = {"inbox": ", but an insert waits in the inbox", "contrib": ", but a link to it waits to be merged"}
-        yield "known", f"no{waits.get(facts.waiting, '')} (state {facts.state})"
+        yield "known", f"no{WAITS.get(facts.waiting, '')} (state {facts.state})"
         return
     yield "known", f"{RowType(row['type']).name.lower()} (state {facts.state}, last changed in state {row['touched']})"
     if head is not None and head.url != facts.sought.stripped.href:

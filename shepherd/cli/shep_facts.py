@@ -5,6 +5,7 @@ A fact is a value of a column under the column's name, so that JSON and docs/for
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -25,7 +26,8 @@ Values = dict[str, int]  # one row of a table, by column
 
 @dataclass(frozen=True)
 class Facts:
-    """None where the database has no such row; `waiting` is where a URL without a row waits: inbox, contrib, or nowhere."""
+    """None where the database has no such row; `waiting` is what waits for a URL without a row: inbox (an insert), purge (in the
+    inbox, too), contrib, or nothing."""
 
     state: int
     sought: Sought
@@ -78,11 +80,12 @@ def _site_of(state: State, sought: Sought) -> int:
 
 
 def _waiting(database: Database, state: State, filter_: Filter, sought: Sought) -> str:
-    """Where a URL without a row waits for the next merge. Read only if there is no row, for then the answer hangs on it."""
+    """What waits for the next merge of a URL without a row. Read only if there is none, for then the answer hangs on it."""
     import numpy as np
 
-    if any(_asks_for(item, filter_, sought) for item in database.inbox.waiting(state.control.applied)):
-        return "inbox"
+    asked = [what for item in database.inbox.waiting(state.control.applied) for what in _asked(item, filter_, sought)]
+    if asked:
+        return "purge" if "purge" in asked else "inbox"  # a purge holds whatever else is asked
     norm, path = np.uint64(sought.norm), np.uint64(sought.path)
     for number in state.numbered("contrib"):
         if any(bool(((block.path == path) & (block.norm == norm)).any()) for block in state.contribs(number, with_texts=False)):
@@ -90,15 +93,15 @@ def _waiting(database: Database, state: State, filter_: Filter, sought: Sought) 
     return ""
 
 
-def _asks_for(item: Item, filter_: Filter, sought: Sought) -> bool:
-    """Whether a request inserts this document."""
+def _asked(item: Item, filter_: Filter, sought: Sought) -> Iterator[str]:
+    """The inserts and purges of this document."""
     from shepherd import urls
     from shepherd.store.inbox import parse_request
 
     try:
         lines = item.lines()
     except FileNotFoundError:  # a merge has just taken it
-        return False
+        return
     for _number, line in lines:
         if sought.stripped.norm not in line:  # requests hold normalised URLs; this spares parsing all others
             continue
@@ -107,6 +110,8 @@ def _asks_for(item: Item, filter_: Filter, sought: Sought) -> bool:
             url = urls.parse(filter_.strip(urls.parse(request["url"]).href))
         except (ValueError, BadUrl):
             continue  # the merge that takes it will report it
-        if request["op"] == "insert" and (url.norm, url.path) == (sought.stripped.norm, sought.stripped.path):
-            return True
-    return False
+        if (url.norm, url.path) == (sought.stripped.norm, sought.stripped.path):
+            if request["op"] == "insert":
+                yield "insert"
+            elif request["op"] == "delete" and request.get("purge") is True:
+                yield "purge"

@@ -56,6 +56,8 @@ def _refused_by_robots(row: Values) -> bool:
 
 
 def _unknown(facts: Facts) -> str:
+    if facts.waiting == "purge":
+        return "Not known, and it will not be: a purge of it waits in the inbox, and the next merge keeps it out for ever."
     if not facts.verdict.accepted:
         return f"Not known, and it will not be: {_filter_line(facts)} rejects it."
     if facts.waiting == "inbox":

@@ -1,7 +1,7 @@
 """What operators asked of URLs that are known: delete, refresh, set.
 
 Of two edits that contradict each other the one that was asked for later holds. An edit of a URL that nobody knows changes
-nothing, and is counted.
+nothing, and is counted; but a purge always finds a row, because it comes with a contribution of its URL.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Final
 
 import numpy as np
 
-from shepherd.formats.tables import Array, Flag, Reason, Records, RowType
+from shepherd.formats.tables import Array, Flag, Reason, Records, RowType, in_contrib
 
 EDIT: Final = np.dtype(
     [("norm", "<u8"), ("path", "<u8"), ("site", "<u8"), ("time", "<u4"), ("value", "<u2"), ("op", "u1"), ("spare", "u1")]
@@ -37,11 +37,13 @@ def apply(columns: dict[str, Array], row: Array, edits: Records, *, state: int) 
     counts = {f"{op.name.lower()} requests": int(np.count_nonzero(edits["op"] == op)) for op in Op}
     known = row >= 0
     edits, row = edits[known], row[known]
+    unheard = (edits["op"] == Op.PURGE) & in_contrib(columns["oid"][row])
     for op in Op:
         mine = edits["op"] == op
         _apply(columns, op, row[mine], edits[mine])
     columns["touched"][row] = state
-    return counts | {"requests of unknown URLs": int(np.count_nonzero(~known))}
+    told = {"requests of unknown URLs": ~known, "purged before they were known": unheard}
+    return counts | {what: int(np.count_nonzero(mask)) for what, mask in told.items()}
 
 
 def _apply(columns: dict[str, Array], op: Op, row: Array, edits: Records) -> None:

@@ -297,6 +297,16 @@ def test_insert_that_waits_is_explained(own_herd: Herd, shep: Run) -> None:
     assert found["waiting"] is None
 
 
+def test_purge_that_waits_is_not_told_of_a_url_that_nobody_knows(own_herd: Herd, shep: Run) -> None:
+    purge = {"op": "delete", "purge": True, "url": "http://x.example/1"}
+    own_herd.store.inbox.drop(own_herd.store.new_item_name(1), [purge, {"op": "delete", "url": "http://x.example/2"}])
+    text = told(shep(own_herd, "explain", "http://www.x.example/1"))
+    assert "no, and a purge waits in the inbox (state 2)" in text
+    assert "verdict       Not known, and it will not be: a purge of it waits in the inbox" in text
+    (found,) = objects(shep(own_herd, "explain", "--json", "http://x.example/2"))
+    assert found["waiting"] is None
+
+
 def test_due_time_is_the_one_that_plan_goes_by(herd: Herd) -> None:
     """For every kind of row: not planned one second before `due_at`, planned from then on."""
     plan = Plan()

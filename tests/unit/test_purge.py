@@ -7,8 +7,8 @@ from pathlib import Path
 from shepherd.batch import cleanup
 from shepherd.config import load
 from shepherd.errors import NothingToDo
-from shepherd.formats.tables import Reason
-from shepherd.store import lookup
+from shepherd.formats.tables import Reason, RowType
+from shepherd.store import check, lookup
 from shepherd.store.database import Database
 from shepherd.store.state import State
 from shepherd.urls import parse
@@ -122,3 +122,29 @@ def test_purge_of_what_was_deleted_before_leaves_its_bytes(tmp_path: Path) -> No
     run(db, "merge", "select", "record", now=NOW + 2 * DAY)
     clean(db, NOW + 3 * DAY)
     assert not holds(db, SECRET)
+
+
+def test_purge_of_an_unknown_url_is_forgotten_and_a_link_brings_it_in(tmp_path: Path) -> None:
+    db = begin(tmp_path / "db", [page.url for page in OTHERS])
+    unknown = ("http://a.example/secret", "http://other.example/secret")
+    for number, url in enumerate(unknown, 2):
+        ask(db, number, op="delete", purge=True, url=url)
+    merged = run(db, "merge", now=NOW + 99).report()
+    assert (merged["purge requests"], merged["purged before they were known"]) == (2, 2)
+    run(db, "select", "record", now=NOW + 99)
+    reap(db, ("reap", list(OTHERS), dict.fromkeys((*unknown, "https://www.other.example/secret"), 60_000)), now=NOW + 100)
+    run(db, "cork", "merge", "select", "record", now=NOW + 100)
+    for url in unknown:
+        row = row_of(db, url)
+        assert (row["type"], row["reason"], row["flags"]) == (RowType.FORGOTTEN, Reason.PURGED, 0)
+        assert Database(db).closed().objects.head(row["oid"]).url == url
+    assert [str(fault) for fault in check.walk(Database(db)) if not fault.note] == []
+
+
+def test_purge_of_a_known_url_is_counted_as_unknown(tmp_path: Path) -> None:
+    db = begin(tmp_path / "db", [URL])
+    before = row_of(db)
+    ask(db, 2, op="delete", purge=True)
+    assert run(db, "merge", now=NOW + 99).report()["purged before they were known"] == 0
+    run(db, "select", "record", now=NOW + 99)
+    assert row_of(db)["weight"] == before["weight"]
