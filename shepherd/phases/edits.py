@@ -30,33 +30,48 @@ class Op(IntEnum):
 
 GONE: Final = {Op.DELETE: Reason.DELETED, Op.PURGE: Reason.PURGED}
 VALUES: Final = {Op.WEIGHT: "weight", Op.SECTION: "section", Op.FREQUENCY: "frequency"}
+IN_VAIN: Final = {Reason.DELETED: "requests of deleted URLs", Reason.PURGED: "requests of purged URLs"}
 
 
 def apply(columns: dict[str, Array], row: Array, edits: Records, *, state: int) -> dict[str, int]:
-    """Carry out edits of rows (-1: not known) in columns that are the caller's own; how many there were of each kind."""
+    """Carry out edits of rows (-1: not known) in columns that are the caller's own; how many there were of each kind.
+
+    What is taken away, before or now, hears nothing else: a flag on it would only show when it came back.
+    """
     counts = {f"{op.name.lower()} requests": int(np.count_nonzero(edits["op"] == op)) for op in Op}
     known = row >= 0
     edits, row = edits[known], row[known]
-    unheard = (edits["op"] == Op.PURGE) & in_contrib(columns["oid"][row])
+    told = {"requests of unknown URLs": ~known}
+    told["purged before they were known"] = (edits["op"] == Op.PURGE) & in_contrib(columns["oid"][row])
+    for op in GONE:
+        _take_away(columns, op, row[edits["op"] == op], state)
+    other = ~np.isin(edits["op"], list(GONE))
+    edits, row = edits[other], row[other]
+    gone = columns["type"][row] == RowType.FORGOTTEN
+    told |= {what: gone & (columns["reason"][row] == reason) for reason, what in IN_VAIN.items()}
+    edits, row = edits[~gone], row[~gone]
     for op in Op:
         mine = edits["op"] == op
-        _apply(columns, op, row[mine], edits[mine])
+        _change(columns, op, row[mine], edits[mine])
     columns["touched"][row] = state
-    told = {"requests of unknown URLs": ~known, "purged before they were known": unheard}
     return counts | {what: int(np.count_nonzero(mask)) for what, mask in told.items()}
 
 
-def _apply(columns: dict[str, Array], op: Op, row: Array, edits: Records) -> None:
-    if op in GONE:
-        row = row[columns["reason"][row] != Reason.PURGED] if op == Op.DELETE else row  # which says more
-        columns["type"][row] = RowType.FORGOTTEN
-        columns["reason"][row] = GONE[op]
-        columns["flags"][row] &= np.uint16(0xFFFF ^ (Flag.REFRESH | Flag.INITIAL | Flag.PINNED))
-    elif op == Op.REFRESH:
+def _take_away(columns: dict[str, Array], op: Op, row: Array, state: int) -> None:
+    if op == Op.DELETE:
+        row = row[(columns["type"][row] != RowType.FORGOTTEN) | (columns["reason"][row] != Reason.PURGED)]  # which says more
+    columns["type"][row] = RowType.FORGOTTEN
+    columns["reason"][row] = GONE[op]
+    columns["flags"][row] &= np.uint16(0xFFFF ^ (Flag.REFRESH | Flag.INITIAL | Flag.PINNED))
+    columns["touched"][row] = state
+
+
+def _change(columns: dict[str, Array], op: Op, row: Array, edits: Records) -> None:
+    if op == Op.REFRESH:
         row = row[columns["checked"][row] < edits["time"]]  # what was checked since has had its refresh
         columns["flags"][row] |= np.uint16(Flag.REFRESH)
     elif op == Op.PINNED:
         pinned = np.where(edits["value"] > 0, np.uint16(Flag.PINNED), np.uint16(0))
         columns["flags"][row] = columns["flags"][row] & np.uint16(0xFFFF ^ Flag.PINNED) | pinned
-    else:
+    elif op in VALUES:
         columns[VALUES[op]][row] = edits["value"]

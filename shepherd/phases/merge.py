@@ -81,7 +81,7 @@ def merge(
     columns["touched"][place(kept.heir)] = state
     stays = known >= 0
     stays[stays] = _not_of(lonely, keys["site"][known[stays]])
-    update_known(columns, place(kept.row[known[stays]]), take(urls, stays), state=state)
+    in_vain = update_known(columns, place(kept.row[known[stays]]), take(urls, stays), state=state)
     counts = {
         "dropped": len(index["norm"]) - len(rows),
         "duplicate contributions": len(contributed["norm"]) - len(urls["norm"]),
@@ -89,6 +89,7 @@ def merge(
         "new": len(linked["norm"]),
         "new robots files": len(robots["norm"]),
         "empty sites": len(lonely),
+        "inserts of purged URLs": in_vain,
     }
     if not len(asked):
         return Merged(columns, _settled(sites), counts)

@@ -69,20 +69,23 @@ def find_known(index: Columns, urls: Columns, paths: Paths) -> I64:
     return known
 
 
-def update_known(columns: dict[str, Array], row: I64, urls: Columns, *, state: int) -> None:
-    """What contributions change in rows that are known, in columns that are the caller's own.
+def update_known(columns: dict[str, Array], row: I64, urls: Columns, *, state: int) -> int:
+    """What contributions change in rows that are known, in columns that are the caller's own; how many inserts are in vain.
 
     A better weight of what is not gathered, and all that an operator inserts: an error is due at once, for he may know that its
     cause is gone, and what was deleted is back; but what was purged is kept out for ever.
     """
     type_, old_weight, old_flags = columns["type"][row], columns["weight"][row], columns["flags"][row]
+    purged = (type_ == RowType.FORGOTTEN) & (columns["reason"][row] == Reason.PURGED)
     inserted = with_flag(urls["flags"], ContribFlag.INSERTED)
+    in_vain = int(np.count_nonzero(inserted & purged))
+    inserted &= ~purged
     open_ = (type_ != RowType.GATHERED) & (type_ != RowType.FORGOTTEN)
     weight = np.where(inserted | open_, np.maximum(old_weight, urls["weight"]), old_weight)
     wishes = np.where(inserted, np.uint16(Flag.INITIAL), np.uint16(0))
     wishes |= np.where(inserted & with_flag(urls["flags"], ContribFlag.PINNED), np.uint16(Flag.PINNED), np.uint16(0))
     flags = old_flags | wishes
-    forgotten = inserted & (type_ == RowType.FORGOTTEN) & (columns["reason"][row] != Reason.PURGED)
+    forgotten = inserted & (type_ == RowType.FORGOTTEN)
     revived = forgotten | (inserted & (type_ == RowType.ERROR))
 
     columns["weight"][row] = weight
@@ -95,6 +98,7 @@ def update_known(columns: dict[str, Array], row: I64, urls: Columns, *, state: i
     columns["gathered"][row[forgotten]] = 0
     changed = (weight != old_weight) | (flags != old_flags) | revived
     columns["touched"][row[changed]] = state
+    return in_vain
 
 
 def new_rows(urls: Columns, paths: Paths, *, state: int) -> dict[str, Array]:

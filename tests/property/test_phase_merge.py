@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
@@ -113,12 +115,12 @@ def naive_merge(index: list[Row], contributed: list[Row]) -> list[Row]:
         wishes = (Flag.INITIAL if inserted else 0) | (Flag.PINNED if pinned else 0)
         if name in rows:
             row = rows[name]
+            if rank(row) == 0:
+                continue  # purged: kept out for ever
             old = dict(row)
             if inserted or row["type"] not in (RowType.GATHERED, RowType.FORGOTTEN):
                 row["weight"] = max(row["weight"], weight)
             row["flags"] |= wishes
-            if rank(row) == 0:
-                inserted = False  # purged: kept out for ever
             if inserted and row["type"] == RowType.FORGOTTEN:
                 row.update(oid=same[0]["oid"], digest=0, gathered=0)
             if inserted and row["type"] in (RowType.ERROR, RowType.FORGOTTEN):
@@ -255,37 +257,34 @@ def edits_of(wishes: list[tuple[int, int, int, Op]]) -> Records:
 def test_edits_are_not_what_a_dictionary_does(index: list[Row], wishes: list[tuple[int, int, int, Op]]) -> None:
     expected = naive_merge(index, [])
     by_document = {document(row): row for row in expected}
-    unknown = 0
-    for edit in rows_of({name: edits_of(wishes)[name] for name in EDIT.names or ()}):
-        row = by_document.get(document(edit))
+    counts = Counter[str]()
+    asked = rows_of({name: edits_of(wishes)[name] for name in EDIT.names or ()})
+    for edit in sorted(asked, key=lambda edit: (edit["op"] not in (Op.DELETE, Op.PURGE), edit["op"])):
+        op, row = Op(edit["op"]), by_document.get(document(edit))
         if row is None:
-            unknown += 1
-            continue
-        op = Op(edit["op"])
-        row["touched"] = STATE
-        if op in (Op.DELETE, Op.PURGE):
-            row["asked"] = max(row.get("asked", 0), op)
-        elif op == Op.REFRESH:
-            row["refresh"] = 1
-        elif op == Op.PINNED:
-            row["flags"] = row["flags"] | Flag.PINNED
-            row["pin"] = 1
+            counts["requests of unknown URLs"] += 1
+        elif op in (Op.DELETE, Op.PURGE):
+            if op == Op.PURGE or rank(row) > 0:
+                row.update(type=RowType.FORGOTTEN, reason=Reason.PURGED if op == Op.PURGE else Reason.DELETED, touched=STATE)
+                row["flags"] = int(row["flags"] & ~(Flag.REFRESH | Flag.INITIAL | Flag.PINNED))
+        elif rank(row) < 2:
+            counts[f"requests of {Reason(row['reason']).name.lower()} URLs"] += 1
         else:
-            row[op.name.lower()] = edit["value"]
-    for row in expected:
-        asked, refresh, pin = (row.pop(name, 0) for name in ("asked", "refresh", "pin"))
-        if asked and not (asked == Op.DELETE and row["reason"] == Reason.PURGED):
-            row["type"] = RowType.FORGOTTEN
-            row["reason"] = Reason.PURGED if asked == Op.PURGE else Reason.DELETED
-            row["flags"] &= ~(Flag.REFRESH | Flag.INITIAL | Flag.PINNED)
-        if refresh and row["checked"] < 99_500:
-            row["flags"] |= Flag.REFRESH
-        if pin:
-            row["flags"] |= Flag.PINNED
-        row["flags"] = int(row["flags"])
+            change(row, op, edit)
     merged = merged_of(index, [], edits_of(wishes))
     assert rows_of(dict(merged.columns)) == expected
-    assert merged.counts.get("requests of unknown URLs", 0) == unknown
+    for what in ("unknown", "deleted", "purged"):
+        assert merged.counts.get(f"requests of {what} URLs", 0) == counts[f"requests of {what} URLs"]
+
+
+def change(row: Row, op: Op, edit: Row) -> None:
+    row["touched"] = STATE
+    if op == Op.REFRESH:
+        row["flags"] = int(row["flags"] | (Flag.REFRESH if row["checked"] < edit["time"] else 0))
+    elif op == Op.PINNED:
+        row["flags"] = int(row["flags"] | Flag.PINNED)
+    else:
+        row[op.name.lower()] = edit["value"]
 
 
 @given(index_rows(min_size=1), st.data())

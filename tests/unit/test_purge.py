@@ -148,3 +148,20 @@ def test_purge_of_a_known_url_is_counted_as_unknown(tmp_path: Path) -> None:
     assert run(db, "merge", now=NOW + 99).report()["purged before they were known"] == 0
     run(db, "select", "record", now=NOW + 99)
     assert row_of(db)["weight"] == before["weight"]
+
+
+def test_request_leaves_flags_on_what_was_taken_away(tmp_path: Path) -> None:
+    db = begin(tmp_path / "db", [URL, OTHERS[0].url])
+    ask(db, 2, op="delete", purge=True)
+    ask(db, 3, op="delete", url=OTHERS[0].url)
+    run(db, "merge", "select", "record", now=NOW + 99)
+    before = [row_of(db, url) for url in (URL, OTHERS[0].url)]
+    for number, url in enumerate((URL, OTHERS[0].url)):
+        ask(db, 10 + 2 * number, op="set", pinned=True, weight=65_535, url=url)
+        ask(db, 11 + 2 * number, op="refresh", url=url)
+    ask(db, 20, op="insert", pinned=True, weight=65_535)
+    report = run(db, "merge", now=NOW + 199).report()
+    assert (report["requests of deleted URLs"], report["requests of purged URLs"]) == (3, 3)
+    assert report["inserts of purged URLs"] == 1
+    run(db, "select", "record", now=NOW + 199)
+    assert [row_of(db, url) for url in (URL, OTHERS[0].url)] == before
