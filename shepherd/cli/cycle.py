@@ -34,6 +34,7 @@ class Found:
     harvested: bool = False  # of a .reap: there are harvests, and all have ended
     waiting: bool = False  # for a merge: requests in the inbox, contributions, a filter or a url-equiv that has changed
     feedback: bool = False  # an indexer's uploads wait
+    harvests: bool = False  # harvests from elsewhere wait
     unequal: bool = False  # the norms are not by the url-equiv that cf/ has now
 
 
@@ -53,8 +54,9 @@ MOVES: Final[dict[tuple[str, bool], str]] = {
 def next_step(found: Found, done: Sequence[str]) -> str | None:
     """The program to run next, after those that this cycle has `done`; None when the cycle is complete.
 
-    A cycle is complete when what it reaped is recorded, or corked without contributing anything. Each program runs once in it,
-    but merge, select and record twice if something waited at the start: so requests that keep coming cannot hold it up.
+    A cycle is complete when what it reaped is recorded, or corked without contributing anything; where plan has found nothing
+    due, harvests from elsewhere take the place of a reap. Each program runs once in it, but merge, select and record twice if
+    something waited at the start: so requests that keep coming cannot hold it up.
     """
     step = MOVES.get((found.phase, _ready(found)))
     if step is None:
@@ -64,6 +66,8 @@ def next_step(found: Found, done: Sequence[str]) -> str | None:
         return None if step == PLAN or (step == MERGE and merged) else step
     if step == MERGE and MERGE in done:
         step = PLAN
+    if step == PLAN and PLAN in done:
+        return CORK if found.harvests else None
     return FEEDBACK if step == PLAN and found.feedback and found.phase == "closed" and FEEDBACK not in done else step
 
 
@@ -91,5 +95,6 @@ def look(database: Database, config: Config) -> Found:
         or state.control.filter != load_filter(config.filter_path).version
         or unequal,
         feedback=bool(database.inbox.waiting(state.control.applied, inbox.FEEDBACK)),
+        harvests=bool(database.inbox.waiting(state.control.applied, inbox.HARVEST)),
         unequal=unequal,
     )

@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from shepherd.cli import common, phase
-from shepherd.cli.cycle import FEEDBACK, MERGE, PLAN, REAP, Found, look, next_step
+from shepherd.cli.cycle import CORK, FEEDBACK, MERGE, PLAN, REAP, Found, look, next_step
 from shepherd.cli.shep_shared import many, shown
 from shepherd.config import Config
-from shepherd.errors import NothingToDo, ShepherdError
+from shepherd.errors import Corruption, NothingToDo, ShepherdError
 
 if TYPE_CHECKING:
     from shepherd.cli.children import Signals
@@ -63,7 +63,7 @@ def cycle_command(db: Path, config: Config, seconds: int | None) -> int:
         if status == 0:
             writer.prune(config.store.keep_states, int(time.time()))
     if status == NOTHING:
-        raise NothingToDo("nothing is due, and neither requests nor contributions wait")
+        raise NothingToDo("nothing is due, and neither requests nor contributions nor harvests wait that could be taken in")
     return status
 
 
@@ -104,17 +104,17 @@ class Cycle:
             found = self._look()
             step = next_step(found, tried)
             if step is None:
-                return 0
+                return 0 if any(s["status"] == 0 for s in self._steps) else NOTHING
             tried.append(step)
             status = self._run_step(step, found)
             if self._signals.killing():
                 return self._killed(step)
             if self._signals.stopping() and status == TERMINATED:
                 return 0  # it was told to stop before it could listen, and has done nothing yet
-            if status == NOTHING and step == PLAN:
-                return 0 if any(s["status"] == 0 for s in self._steps) else NOTHING
-            if status == NOTHING and step in (FEEDBACK, MERGE):
-                continue  # what waited was taken already, or cannot be taken
+            if status == NOTHING and step in (FEEDBACK, MERGE, PLAN):
+                continue  # what waited was taken already, or cannot be taken; nothing is due
+            if status == Corruption.exit_status and step == CORK and found.phase == "closed":
+                continue  # it has said which harvest of the inbox cannot be taken; ours are sound
             if status != 0 or self._look() == found:
                 return self._failed(step, status)
         return 0
@@ -133,7 +133,7 @@ class Cycle:
         entry: dict[str, Any] = {"step": step, "seconds": _since(began_s), "status": status}
         made = self._made(before)
         self._steps.append(entry | made)
-        if step in (FEEDBACK, MERGE) and made:
+        if step in (FEEDBACK, MERGE, CORK) and made:
             _tell_refused(made["report"])
         return status
 
@@ -170,8 +170,8 @@ class Cycle:
 
 def _tell_refused(report: dict[str, Any]) -> None:
     """A quiet phase says nothing of what it could not use: whoever left it is told here."""
-    for what, count in phase.refused(report):
-        common.LOG.warning("%s refused, the first: %s", many(count, what), shown(report["bad"][0]))
+    for what, count, first in phase.refused(report):
+        common.LOG.warning("%s refused, the first: %s", many(count, what), shown(first))
 
 
 def _since(began_s: float) -> float:

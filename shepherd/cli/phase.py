@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 import click
 
 from shepherd.cli import common
+from shepherd.cli.shep_shared import many, shown
 from shepherd.config import Config
 from shepherd.errors import Locked, UsageError
 
@@ -111,8 +112,8 @@ def run(program: str, drive: Drive, how: How) -> None:
         common.emit_json({"program": program, "state": str(state.name), "dry_run": how.dry_run, "report": report})
         return
     if inherited_lock() is None:  # else a master tells
-        for what, count in refused(report):
-            common.LOG.warning("%s: %d bad %s, the first: %s", program, count, what, common.escape(report["bad"][0]))
+        for what, count, first in refused(report):
+            common.LOG.warning("%s: %s refused, the first: %s", program, many(count, what), shown(first))
     counts = ", ".join(_told(report))
     made = f"{'would make ' if how.dry_run else ''}{state.name}{f' ({counts})' if counts else ''}"
     if how.dry_run:  # here this is the result, not a remark
@@ -121,12 +122,15 @@ def run(program: str, drive: Drive, how: How) -> None:
         common.LOG.info("%s: %s", program, made)
 
 
-def refused(report: Mapping[str, Any]) -> Iterator[tuple[str, int]]:
-    """What a phase was given and could not use, and how much of it; `bad` of the report has the words."""
+def refused(report: Mapping[str, Any]) -> Iterator[tuple[str, int, str]]:
+    """What a phase was given and could not use, how much of it, and the words about the first."""
     for what in ("request", "upload", "line"):
         count = report.get(f"bad {what}s", 0)
         if count:
-            yield what, count
+            yield what, count, report["bad"][0]
+    harvests = report.get("refused harvests", {})
+    for name, why in list(harvests.items())[:1]:
+        yield "harvest", len(harvests), f"{name}.harvest: {why}"
 
 
 def _told(counters: Mapping[str, Any], within: str = "") -> Iterator[str]:

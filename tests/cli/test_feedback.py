@@ -98,7 +98,7 @@ def test_damaged_upload_changes_something_or_is_lost(own_herd: Herd, damage: str
     assert "is damaged" in run(own_herd, "shep-feedback", status=4)
     assert path.exists()
     own_herd.store.inbox.drop_feedback(item(3), frame(record(own_herd, URLS[2], 9)))
-    assert "1 bad upload, the first" in run(own_herd, "shep-feedback")
+    assert "1 upload refused, the first" in run(own_herd, "shep-feedback")
     own_herd.store.inbox.drop_feedback(item(2), frame(record(own_herd, URLS[2], 8)))
     report = json.loads(run(own_herd, "shep-feedback", "--json"))["report"]
     assert report["bad uploads"] == 1

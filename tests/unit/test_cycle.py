@@ -24,6 +24,8 @@ from shepherd.store import database, fsio, locks, names
 from shepherd.store.database import Database
 from shepherd.store.harvest import Harvest
 from shepherd.store.names import StateName
+from tests.unit import harvested
+from tests.unit.harvested import Page
 
 ROOT = Path(__file__).resolve().parents[2]
 NOW = 1_790_000_000
@@ -141,6 +143,14 @@ def test_feedback_is_taken_between_merge_and_plan_and_only_once() -> None:
     assert walk(Found("2", "closed", feedback=True), damaged) == [FEEDBACK, *usual]
 
 
+def test_harvest_in_the_inbox_waits_although_nothing_is_due() -> None:
+    left = Found("2", "closed", harvests=True)
+    assert walk(left, USUAL | {PLAN: left}) == [PLAN, CORK, MERGE, SELECT, RECORD]
+    assert walk(left, USUAL | {PLAN: left, CORK: left}) == [PLAN, CORK]  # it could not be taken
+    assert walk(CLOSED, {PLAN: CLOSED}) == [PLAN]
+    assert walk(left, USUAL) == [PLAN, REAP, CORK, MERGE, SELECT, RECORD]
+
+
 def test_equivalences_that_changed_are_applied_between_merge_and_select() -> None:
     changed = USUAL | {MERGE: Found("4.merged", "merged", unequal=True), EQUIV: Found("4.equiv", "equiv")}
     assert walk(CLOSED, changed) == [PLAN, REAP, CORK, MERGE, EQUIV, SELECT, RECORD]
@@ -196,6 +206,34 @@ def test_harvest_without_its_end_is_not_done(db: Path) -> None:
 
 
 # --- the master -------------------------------------------------------------------------------------------------
+
+
+def leave_harvest(db: Path, name: str, key: bytes = bytes(16)) -> None:
+    """A harvest of one page that nobody knows, and of a link on it."""
+    source = harvested.harvest(db.parent / name, [Page("http://a.example/x", "a body")], {"http://b.example/": 9}, key=key)
+    Database(db).inbox.drop_harvest(name, source)
+
+
+def test_cycle_leaves_a_harvest_where_it_is_when_nothing_is_due(db: Path) -> None:
+    leave_harvest(db, "1790000000000-host-1-1")
+    assert look(db) == Found("000001", "closed", harvests=True)
+    done = shepherd("shepherd", "cycle", "--db", str(db))
+    assert done.returncode == 0, done.stderr
+    steps = json.loads((db / names.LOGS / master.CYCLES).read_text())["steps"]
+    assert [step["step"] for step in steps] == [PLAN, CORK, MERGE, SELECT, RECORD]
+    assert Database(db).inbox.all_items() == []
+    assert Database(db).closed().sites.rows == 1
+
+
+def test_harvest_that_cannot_be_taken_fails_the_cycle_or_is_not_told(db: Path) -> None:
+    leave_harvest(db, "1790000000000-host-1-1", key=bytes(range(16)))
+    done = shepherd("shepherd", "cycle", "--quiet", "--db", str(db))
+    assert done.returncode == 4
+    assert "1790000000000-host-1-1.harvest: it was made for another database" in done.stderr
+    leave_harvest(db, "1790000000000-host-1-2")
+    done = shepherd("shepherd", "cycle", "--quiet", "--db", str(db))
+    assert done.returncode == 0
+    assert "1 harvest refused, the first: 1790000000000-host-1-1.harvest: it was made for another database" in done.stderr
 
 
 def test_torn_line_of_the_log_stays_a_line_of_its_own(tmp_path: Path) -> None:
