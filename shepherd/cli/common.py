@@ -68,13 +68,29 @@ def configured(function: Callable[..., R]) -> Callable[..., R]:
     """--cf DIR, read and checked, as `config: Config`."""
 
     def load(_context: click.Context, _parameter: click.Parameter, given: Path | None) -> Config:
-        directory = configuration.find_cf(given)
-        if not directory.is_dir() and (given is not None or os.environ.get("SHEPHERD_CF")):
-            raise click.BadParameter(f"{directory} is not a directory")
-        return configuration.load(directory)
+        return configuration.load(_named_cf(given))
 
     text = "The directory of shepherd.toml, filter and url-equiv.  [default: $SHEPHERD_CF, else cf]"
     return click.option("--cf", "config", type=DIRECTORY, callback=load, metavar="DIR", help=text)(function)
+
+
+def unconfigured(function: Callable[..., R]) -> Callable[..., R]:
+    """--cf DIR for a command that needs none: one set of options serves all, and a bad setting keeps nobody from looking."""
+
+    def check(_context: click.Context, _parameter: click.Parameter, given: Path | None) -> None:
+        if given is not None:
+            _named_cf(given)
+
+    text = "Taken as by every command; nothing in it is needed here."
+    return click.option("--cf", type=DIRECTORY, callback=check, expose_value=False, metavar="DIR", help=text)(function)
+
+
+def _named_cf(given: Path | None) -> Path:
+    """The directory that is meant; one that somebody has named must be there."""
+    directory = configuration.find_cf(given)
+    if not directory.is_dir() and (given is not None or os.environ.get("SHEPHERD_CF")):
+        raise click.BadParameter(f"{directory} is not a directory")
+    return directory
 
 
 def configuration_directory(function: Callable[..., R]) -> Callable[..., R]:

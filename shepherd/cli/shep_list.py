@@ -46,6 +46,7 @@ REASONS = (
 )
 @click.option("--limit", type=click.IntRange(1), metavar="N", help="Stop after this many rows.")
 @common.database
+@common.unconfigured
 @shared.state_number
 @common.jsonable
 @common.standard

@@ -34,6 +34,7 @@ Counts = dict[str, int]
 
 @click.command("stats")
 @common.database
+@common.unconfigured
 @shared.state_number
 @common.timed
 @common.jsonable

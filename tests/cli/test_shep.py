@@ -32,6 +32,14 @@ def test_the_made_database_is_one_that_the_checker_accepts(herd: Herd) -> None:
     assert [str(fault) for fault in check.walk(herd.store)] == []
 
 
+@pytest.mark.parametrize("command", ["list", "stats"])
+def test_configuration_is_refused_by_a_command_that_needs_none(herd: Herd, shep: Run, tmp_path: Path, command: str) -> None:
+    told(shep(herd, command, "--cf", str(herd.cf)))
+    (tmp_path / "shepherd.toml").write_text("no toml")
+    told(shep(herd, command, "--cf", str(tmp_path)))
+    assert b"nowhere is not a directory" in shep(herd, command, "--cf", "nowhere").stderr
+
+
 def test_no_lease_is_left_behind(herd: Herd, shep: Run) -> None:
     told(shep(herd, "stats"))
     assert herd.store.leases.all() == []
