@@ -11,12 +11,14 @@ _MOST_DOUBLINGS = 32
 
 
 def verdict(facts: Facts, config: Config, now: int) -> str:
-    from shepherd.formats.tables import Flag
+    from shepherd.formats.tables import Flag, RowType
 
     if facts.row is None:
         return _unknown(facts)
     if facts.row["flags"] & Flag.ROBOTS:
         return _robots_file(facts, facts.row, now)
+    if facts.row["type"] == RowType.FORGOTTEN:
+        return _forgotten(facts, facts.row)
     return _known(facts, facts.row, config.plan, now) + _contradiction(facts)
 
 
@@ -70,10 +72,33 @@ def _unknown(facts: Facts) -> str:
 
 
 def _robots_file(facts: Facts, row: Values, now: int) -> str:
+    from shepherd.formats.tables import REASON_TEXT, Reason, RowType
+
     due = facts.site["robots_next"] if facts.site is not None else 0
     when = f"it is not asked again before {iso(due)}" if due > now else "the next plan that has a page of its site asks for it"
+    if row["type"] == RowType.FORGOTTEN:
+        reason = REASON_TEXT[Reason(row["reason"])]
+        return f"The robots file of its site, forgotten: {reason}; but politeness needs it while its site has pages: {when}."
     what = f"gathered {_ago(row, now)}" if row["gathered"] else "not gathered yet"
     return f"The robots file of its site, {what}; {when}."
+
+
+def _forgotten(facts: Facts, row: Values) -> str:
+    """What the filter says now is no contradiction here, but decides whether the URL can come back."""
+    from shepherd.formats.tables import REASON_TEXT, Reason
+
+    reason, rejected = Reason(row["reason"]), not facts.verdict.accepted
+    if reason == Reason.PURGED:
+        return f"Forgotten: {REASON_TEXT[reason]}; it is kept out for ever."
+    if reason == Reason.FILTER and rejected:
+        return f"Forgotten: {_filter_line(facts)} rejects it."
+    what = "an earlier filter rejected it" if reason == Reason.FILTER else REASON_TEXT[reason]
+    if rejected:
+        return f"Forgotten: {what}; and it cannot come back: {_filter_line(facts)} rejects it."
+    brings = (
+        "`shep insert` brings it back, a link does not" if reason == Reason.DELETED else "a link or `shep insert` brings it back"
+    )
+    return f"Forgotten: {what}; {brings}."
 
 
 def _known(facts: Facts, row: Values, plan: Plan, now: int) -> str:
@@ -81,8 +106,6 @@ def _known(facts: Facts, row: Values, plan: Plan, now: int) -> str:
 
     kind, reason = RowType(row["type"]), REASON_TEXT[Reason(row["reason"])]
     failed = f"{many(row['retry'], 'failure')} in a row"
-    if kind == RowType.FORGOTTEN:
-        return f"Forgotten: {reason}."
     if kind == RowType.SLEEPING:
         return f"Known but asleep: {reason}; it wakes if its weight of {row['weight']} comes to beat that of others."
     if kind == RowType.UNGATHERED:
@@ -127,7 +150,7 @@ def _obstacle(facts: Facts, now: int) -> str:
 
 
 def _contradiction(facts: Facts) -> str:
-    return "" if facts.verdict.accepted else f" But {_filter_line(facts)} would reject it now."
+    return "" if facts.verdict.accepted else f" But {_filter_line(facts)} rejects it now, so the next shep-cleanup forgets it."
 
 
 def _filter_line(facts: Facts) -> str:
