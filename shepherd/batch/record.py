@@ -23,7 +23,7 @@ from shepherd.config import Config
 from shepherd.errors import NothingToDo
 from shepherd.filters import load_filter
 from shepherd.formats.control import CLOSED
-from shepherd.formats.tables import I64, NO_OID, U64, Array, RowType, in_contrib
+from shepherd.formats.tables import I64, NO_OID, SERVERS, U64, Array, RowType, in_contrib
 from shepherd.phases import keys, record, sitecounts
 from shepherd.phases.cork import counts_as_gathered
 from shepherd.phases.record import Needs, Placed
@@ -61,11 +61,13 @@ SOURCES = (
 
 @dataclass(frozen=True)
 class Survey:
-    """What a look at a partition, or at all of them, tells: how many rows need what; and the gathered documents of its sites."""
+    """What a look at a partition, or at all of them, tells: how many rows need what; and of its sites the documents that are
+    gathered or to be, and those that are gathered."""
 
     cells: dict[str, Counter[int]]
     given_up: int
     site: U64
+    active: Array
     gathered: Array
 
 
@@ -86,7 +88,7 @@ def run(writer: Writer, config: Config, now: int, tick: Tick, jobs: int = 1) -> 
         counts = _totals(rounds)
         _write_index(builder, state, ranges, rounds, counts, survey.given_up)
         reset = _write_sites(builder, state, survey, config, now)
-        builder.keep_table("servers")
+        _write_servers(builder, state, _without_refused(state, survey, rounds), config.store.partition_rows)
         report = {"phase": "record", **counts, "given up": survey.given_up, "queue keys reset": reset}
         return writer.publish(builder, report)
     finally:
@@ -98,17 +100,18 @@ def run(writer: Writer, config: Config, now: int, tick: Tick, jobs: int = 1) -> 
 
 def _survey(state: State, ranges: Sequence[Range], tick: Tick, jobs: int) -> Survey:
     known = state.sites["site"][0 : state.sites.rows]
-    gathered = np.zeros(len(known), np.uint32)
+    active, gathered = np.zeros(len(known), np.uint32), np.zeros(len(known), np.uint32)
     cells: dict[str, Counter[int]] = {source.name: Counter() for source in SOURCES}
     given_up = 0
     for (start, stop), part in zip(ranges, ordered(lambda one: _look(state, one), ranges, jobs), strict=True):
         for name, counted in part.cells.items():
             cells[name].update(counted)
         row = keys.find_sites(known, part.site)
+        active[row[row >= 0]] += part.active[row >= 0].astype(np.uint32)
         gathered[row[row >= 0]] += part.gathered[row >= 0].astype(np.uint32)
         given_up += part.given_up
         tick(stop - start)
-    return Survey(cells, given_up, known, gathered)
+    return Survey(cells, given_up, known, active, gathered)
 
 
 def _look(state: State, where: Range) -> Survey:
@@ -120,7 +123,8 @@ def _look(state: State, where: Range) -> Survey:
         cells[source.name] = Counter(dict(zip(cell.tolist(), count.tolist(), strict=True)))
     useless = in_contrib(index["oid"]) & (index["type"] == RowType.FORGOTTEN) & ~found.contrib
     whole = state.index.slice(*where, ("site", "type", "flags"))
-    return Survey(cells, int(np.count_nonzero(useless)), *sitecounts.count_rows(whole["site"], counts_as_gathered(whole)))
+    counted = sitecounts.count_rows(whole["site"], record.is_active(whole), counts_as_gathered(whole))
+    return Survey(cells, int(np.count_nonzero(useless)), *counted)
 
 
 def _cuts(cells: Counter[int], bits: int) -> list[int]:
@@ -248,3 +252,23 @@ def _write_sites(builder: Builder, state: State, survey: Survey, config: Config,
     patch.write(builder, "sites", state.sites, changes, step)
     builder.keep([f"sites/{names.NAMES}"])
     return reset
+
+
+def _without_refused(state: State, survey: Survey, rounds: Sequence[Placed]) -> Array:
+    """The active documents of each site, without those that the filter has refused only now."""
+    active = survey.active.astype(np.int64)
+    for placed in rounds:
+        site = state.index["site"].take(placed.row[placed.refused])
+        active -= np.bincount(keys.find_sites(survey.site, site), minlength=len(active))
+    return active
+
+
+def _write_servers(builder: Builder, state: State, active: Array, step: int) -> None:
+    """How many documents each server has to answer for: those of its sites, of which only those with an address have one."""
+    known = state.servers["qkey"][0 : state.servers.rows]
+    documents = np.zeros(len(known), np.int64)
+    for start, stop in partitions(state.sites.rows, step):
+        server = keys.find_sites(known, state.sites["qkey"][start:stop])
+        np.add.at(documents, server[server >= 0], active[start:stop][server >= 0])
+    changed = Patch(np.arange(len(known)), {"documents": documents.astype(SERVERS["documents"])})
+    patch.write(builder, "servers", state.servers, Changes(patch.only_changed(state.servers, changed)), step)

@@ -130,7 +130,8 @@ def _server(facts: Facts, now: int) -> Iterator[Line]:
     backoff = f", backed off {2 ** server['backoff']}x" if server["backoff"] else ""
     yield (
         "server",
-        f"delay {server['delay_ms']} ms{backoff}, {shared.many(server['fetches'], 'contact')}, {server['errors']} failed",
+        f"delay {server['delay_ms']} ms{backoff}, {shared.many(server['documents'], 'document')}, "
+        f"{shared.many(server['fetches'], 'contact')}, {server['errors']} failed",
     )
     ready = server["next_ms"] <= now * 1_000
     yield "next contact", "at any time" if ready else f"not before {shared.moment(-(-server['next_ms'] // 1_000), now)}"

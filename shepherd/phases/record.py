@@ -63,6 +63,12 @@ def is_dead(index: Columns) -> Bools:
     return np.asarray((index["type"] == RowType.FORGOTTEN) & deleted)
 
 
+def is_active(index: Columns) -> Bools:
+    """Documents that are gathered or to be gathered: a server is asked for these, and for the robots files of its sites."""
+    type_ = index["type"]
+    return np.asarray(((type_ == RowType.GATHERED) | (type_ == RowType.UNGATHERED)) & ~with_flag(index["flags"], Flag.ROBOTS))
+
+
 @dataclass(frozen=True)
 class Placed:
     """Rows of a partition that have been dealt with, in order: their new buckets, NO_OID where the filter has refused them."""

@@ -12,15 +12,18 @@ from shepherd.formats.tables import I64, U64, Bools
 from shepherd.phases.keys import find_sites, run_starts
 
 
-def count_rows(site: U64, counted: Bools) -> tuple[U64, I64]:
-    """The sites of the counted rows, sorted, and how many rows each has."""
-    site = site[counted]
+def count_rows(site: U64, counted: Bools, marked: Bools) -> tuple[U64, I64, I64]:
+    """The sites of the counted rows, sorted; how many rows each has, and how many of these are marked, too."""
+    site, marked = site[counted], marked[counted]
     starts = np.flatnonzero(run_starts(site))
+    if not len(starts):
+        return site, np.zeros(0, np.int64), np.zeros(0, np.int64)
     length = np.diff(np.append(starts, len(site)))
+    marks = np.add.reduceat(marked.astype(np.int64), starts)
     order = np.argsort(site[starts], kind="stable")
-    site, length = site[starts][order], length[order]
+    site = site[starts][order]
     first = np.flatnonzero(run_starts(site))
-    return site[first], np.add.reduceat(length, first) if len(first) else np.zeros(0, np.int64)
+    return site[first], np.add.reduceat(length[order], first), np.add.reduceat(marks[order], first)
 
 
 def changed(site: U64, before: U64, after: U64) -> I64:

@@ -100,7 +100,7 @@ def test_explain_goes_step_by_step(herd: Herd, shep: Run) -> None:
     assert lines["filter"] == f"accepted: {herd.cf}/filter, no line decides: default accept"
     assert lines["checked"] == "2026-09-19T14:13:20Z (2 days ago)"
     assert lines["robots.txt"] == "status 200, checked 2026-09-20T14:13:20Z (24 h ago)"
-    assert lines["server"] == "delay 10000 ms, 9 contacts, 0 failed"
+    assert lines["server"] == "delay 10000 ms, 0 documents, 9 contacts, 0 failed"
 
 
 def test_explain_as_json(herd: Herd, shep: Run) -> None:

@@ -87,10 +87,13 @@ SITES = st.lists(st.tuples(st.integers(0, 5), st.sampled_from(list(RowType))), m
 @given(SITES)
 def test_rows_are_counted_by_site(rows: list[tuple[int, RowType]]) -> None:
     site = np.array([one for one, _type in rows], np.uint64)
-    counted = np.array([type_ == RowType.GATHERED for _one, type_ in rows], np.bool_)
-    found, count = sitecounts.count_rows(site, counted)
+    counted = np.array([type_ != RowType.SLEEPING for _one, type_ in rows], np.bool_)
+    marked = np.array([type_ == RowType.GATHERED for _one, type_ in rows], np.bool_)
+    found, count, marks = sitecounts.count_rows(site, counted, marked)
+    kept = [one for one, type_ in rows if type_ != RowType.SLEEPING]
     gathered = [one for one, type_ in rows if type_ == RowType.GATHERED]
-    assert dict(zip(found.tolist(), count.tolist(), strict=True)) == {one: gathered.count(one) for one in gathered}
+    assert dict(zip(found.tolist(), count.tolist(), strict=True)) == {one: kept.count(one) for one in kept}
+    assert dict(zip(found.tolist(), marks.tolist(), strict=True)) == {one: gathered.count(one) for one in kept}
     assert found.tolist() == sorted(found.tolist())
 
 

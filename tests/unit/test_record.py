@@ -11,7 +11,7 @@ import pytest
 from shepherd.batch import bodiless, record
 from shepherd.errors import Corruption
 from shepherd.formats.bucket import BucketFlag
-from shepherd.formats.tables import NO_OID, Flag, Reason, RowType, contrib_oid, in_contrib
+from shepherd.formats.tables import NO_OID, Array, Flag, Reason, RowType, contrib_oid, in_contrib
 from shepherd.store import check, names
 from shepherd.store.database import Database
 from shepherd.store.names import StateName
@@ -40,24 +40,30 @@ def sound(db: Path) -> bool:
 
 
 def forget(db: Path, urls: dict[str, Reason]) -> None:
-    """What a merge of delete requests would have left: the state once more, with these rows forgotten."""
+    """What a merge of delete requests would have left: these rows forgotten."""
+    state = Database(db).furthest()
+    columns = {name: np.array(state.index[name][0 : state.index.rows]) for name in ("type", "reason", "touched")}
+    for url, reason in urls.items():
+        key = harvested.PRINTS.of(harvested.parse(url))
+        here = [tuple(state.index[name].at(row) for name in ("norm", "path", "site")) for row in range(state.index.rows)]
+        row = here.index(key)
+        columns["type"][row], columns["reason"][row], columns["touched"][row] = RowType.FORGOTTEN, reason, state.number
+    publish_again(db, "index", columns)
+
+
+def publish_again(db: Path, changed: str, columns: dict[str, Array]) -> None:
+    """The selected state once more, with other columns in one table."""
     with Database(db).writing("a test") as writer:
         state = writer.furthest()
-        columns = {name: np.array(state.index[name][0 : state.index.rows]) for name in ("type", "reason", "touched")}
-        for url, reason in urls.items():
-            key = harvested.PRINTS.of(harvested.parse(url))
-            here = [tuple(state.index[name].at(row) for name in ("norm", "path", "site")) for row in range(state.index.rows)]
-            row = here.index(key)
-            columns["type"][row], columns["reason"][row], columns["touched"][row] = RowType.FORGOTTEN, reason, state.number
         shutil.move(state.path, db / "aside")
         state = State(shutil.copytree(db / "aside", db / "parent" / str(state.name)))
         builder = writer.build(state, StateName(state.number, "selected"), NOW)
         builder.keep_objects()
         builder.keep_logs(names.CONTRIB)
-        for table in ("sites", "servers"):
+        for table in {"index", "sites", "servers"} - {changed}:
             builder.keep_table(table)
-        builder.keep_table("index", columns)
-        builder.write_table("index", columns)
+        builder.keep_table(changed, columns)
+        builder.write_table(changed, columns)
         builder.publish({"phase": "test"})
     shutil.rmtree(db / "parent")
     shutil.rmtree(db / "aside")
@@ -128,6 +134,20 @@ def test_deleted_rows_get_a_tombstone_wherever_their_url_stood(db: Path) -> None
         assert (state.index["type"].at(row), state.index["reason"].at(row)) == (RowType.FORGOTTEN, reason)
     site = state.site_names(0, state.sites.rows).index(b"http://a.example")
     assert state.sites["gathered"].at(site) == 1
+    assert sound(db)
+
+
+def test_documents_of_a_server_are_not_counted(db: Path) -> None:
+    """Gathered and ungathered ones of all its sites, without robots files and without what the filter refuses here."""
+    (small.cf_of(db) / "filter").write_text("reject prefix http://c.example/3\n")
+    state = Database(db).furthest()
+    qkeys = np.array(state.sites["qkey"][0 : state.sites.rows])
+    texts = state.site_names(0, state.sites.rows)
+    for name in (b"http://a.example", b"http://c.example"):
+        qkeys[texts.index(name)] = state.servers["qkey"].at(0)
+    publish_again(db, "sites", {"qkey": qkeys})
+    state = run(db, "record")
+    assert state.servers["documents"][0:9].tolist() == [2 + 9 + 9 - 1]
     assert sound(db)
 
 
