@@ -13,6 +13,7 @@ from types import TracebackType
 from typing import Final
 
 import numpy as np
+import numpy.typing as npt
 
 from shepherd.batch.scratch import Scratch
 from shepherd.formats.tables import I64, U64, Array, Columns
@@ -35,16 +36,23 @@ class _Sitting:
 class ColumnSpill:
     """Rows of some columns, and a text for each if `with_texts`.
 
-    `borders` are the first keys of each range but the first; `key` is the column that is compared with them.
+    `borders` are the first keys of each range but the first; `key` is the column that is compared with them. Up to
+    `sitting_rows` are held in memory: fewer where they are wide.
     """
 
     def __init__(
-        self, directory: Path | None, dtypes: Mapping[str, str], key: str, borders: U64, with_texts: bool = False
+        self,
+        directory: Path | None,
+        dtypes: Mapping[str, npt.DTypeLike],
+        key: str,
+        borders: U64,
+        with_texts: bool = False,
+        sitting_rows: int = SITTING_ROWS,
     ) -> None:
         self._dtypes = {name: np.dtype(dtype) for name, dtype in dtypes.items()}
         if with_texts:
             self._dtypes[LENGTH] = np.dtype("<u4")
-        self._key, self._borders = key, borders
+        self._key, self._borders, self._sitting_rows = key, borders, sitting_rows
         self._file = Scratch(directory)
         self._sittings: list[_Sitting] = []
         self._waiting: list[tuple[Columns, Texts]] = []
@@ -66,7 +74,7 @@ class ColumnSpill:
         self._waiting.append((dict(columns) | {LENGTH: texts.lengths}, texts))
         self.rows += len(columns[self._key])
         self._waiting_rows += len(columns[self._key])
-        if self._waiting_rows >= SITTING_ROWS:
+        if self._waiting_rows >= self._sitting_rows:
             self.settle()
 
     def settle(self) -> None:

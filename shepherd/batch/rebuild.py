@@ -9,15 +9,18 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import Counter
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Final
 
 import numpy as np
+import numpy.typing as npt
 
+from shepherd.batch.columnspill import ColumnSpill
+from shepherd.batch.intake import even_borders
 from shepherd.batch.norms import version_of
 from shepherd.batch.partitions import Tick
 from shepherd.batch.resites import Census, restore_servers, restore_sites
 from shepherd.batch.sites import SiteCounter, Sites, keep_sites, write_sites
-from shepherd.batch.spill import Spill
 from shepherd.config import Config
 from shepherd.equiv import load_equiv
 from shepherd.errors import Corruption
@@ -40,6 +43,8 @@ from shepherd.store.state import Builder, State
 from shepherd.urls import Footprints
 
 RANGE_ROWS: Final = 250_000
+SITTING_ROWS: Final = 1 << 18  # of facts, which are wide, held in memory before they are spilled
+SPILLED: Final[dict[str, npt.DTypeLike]] = {"norm": "<u8", "fact": facts.FACT}
 MOST_RANGES: Final = 512
 KEYS: Final = rebuild.KEYS
 
@@ -67,11 +72,12 @@ def run(writer: Writer, wreck: Wreck, number: int, older: State | None, config: 
         sites = restore_sites(wreck, older, filters, counts)
         census = Census(sites, prints)
         rows = max(wreck.rows("index"), older.index.rows if older is not None else 0)
-        with Spill(builder.path, min(1 + rows // RANGE_ROWS, MOST_RANGES), facts.FACT) as spill:
+        borders = even_borders(min(1 + rows // RANGE_ROWS, MOST_RANGES))
+        with ColumnSpill(builder.scratch, SPILLED, "norm", borders, sitting_rows=SITTING_ROWS) as spill:
             moved = _take_segments(builder, wreck, spill, census, config.store.segment_bytes, counts, tick)
             sites = census.table(filters)
             weight = config.merge.insert_weight
-            sites, inhabited = _write_index(builder, wreck, older, spill, moved, sites, paths, weight, counts)
+            sites, inhabited = _write_index(builder, wreck, older, spill, borders, moved, sites, paths, weight, counts)
         sites = keep_sites(sites, inhabited)
         write_sites(builder, sites)
         restore_servers(builder, wreck, older, sites, config, now, counts)
@@ -88,7 +94,7 @@ def run(writer: Writer, wreck: Wreck, number: int, older: State | None, config: 
 
 
 def _take_segments(
-    builder: Builder, wreck: Wreck, spill: Spill, census: Census, limit: int, counts: Counter[str], tick: Tick
+    builder: Builder, wreck: Wreck, spill: ColumnSpill, census: Census, limit: int, counts: Counter[str], tick: Tick
 ) -> Moved:
     """Every segment that is sound is linked; of the others every bucket that can be read is copied."""
     writer = builder.segment_writer(limit)
@@ -111,8 +117,9 @@ def _take_segments(
                 counts["buckets: places where none can be read"] += len(walk.damage)
                 counts["buckets: without their damaged bodies"] += int(np.count_nonzero(~sound))
             counts["buckets: read"] += len(found)
-            spill.add(found["norm"], found)
+            spill.add({"norm": np.ascontiguousarray(found["norm"]), "fact": found})
         tick(len(data))
+    spill.settle()
     builder.finish_segments(writer)
     return Moved(np.concatenate(old), np.concatenate(new))
 
@@ -152,7 +159,8 @@ def _write_index(
     builder: Builder,
     wreck: Wreck,
     older: State | None,
-    spill: Spill,
+    spill: ColumnSpill,
+    borders: U64,
     moved: Moved,
     sites: Sites,
     paths: Paths,
@@ -166,8 +174,9 @@ def _write_index(
     counter = SiteCounter(sites.columns["site"])
     robots: list[Array] = []
     writer = builder.table("index")
-    for part, (low, high) in enumerate(spill.ranges()):
-        found = spill.read(part)
+    edges = [0, *borders.tolist(), 1 << 64]
+    for part, (low, high) in enumerate(pairwise(edges)):
+        found = spill.read(part)["fact"]
         best = rebuild.newest(found, paths)
         if keys_whole:
             norm = columns["norm"].values()

@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shepherd.batch import columnspill
 from shepherd.batch.columnspill import LENGTH, ColumnSpill
 from shepherd.formats.tables import Array
 from shepherd.formats.texts import Texts
@@ -49,23 +48,22 @@ def test_texts_differ_where_they_are_equal(words: list[bytes], others: list[byte
 def test_range_loses_rows_or_their_order(
     sitting: int, rows: list[tuple[int, int, bytes]], borders: list[int], piece: int
 ) -> None:
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(columnspill, "SITTING_ROWS", sitting)
-        with ColumnSpill(None, {"key": "<u8", "value": "u1"}, "key", np.array(borders, np.uint64), with_texts=True) as spill:
-            for at in range(0, len(rows), piece):
-                part = rows[at : at + piece]
-                columns: dict[str, Array] = {
-                    "key": np.array([r[0] for r in part], np.uint64),
-                    "value": np.array([r[1] for r in part], np.uint8),
-                }
-                spill.add(columns, Texts.of([r[2] for r in part]))
-            spill.settle()
-            assert (len(spill), spill.rows) == (len(borders) + 1, len(rows))
-            for n, (low, high) in enumerate(zip([0, *borders], [*borders, 2**64], strict=True)):
-                expected = [row for row in rows if low <= row[0] < high]
-                found = spill.read(n)
-                texts = spill.read_texts(n, found[LENGTH]).tolist()
-                assert list(zip(found["key"].tolist(), found["value"].tolist(), texts, strict=True)) == expected
+    columns_of = {"key": "<u8", "value": "u1"}
+    with ColumnSpill(None, columns_of, "key", np.array(borders, np.uint64), True, sitting) as spill:
+        for at in range(0, len(rows), piece):
+            part = rows[at : at + piece]
+            columns: dict[str, Array] = {
+                "key": np.array([r[0] for r in part], np.uint64),
+                "value": np.array([r[1] for r in part], np.uint8),
+            }
+            spill.add(columns, Texts.of([r[2] for r in part]))
+        spill.settle()
+        assert (len(spill), spill.rows) == (len(borders) + 1, len(rows))
+        for n, (low, high) in enumerate(zip([0, *borders], [*borders, 2**64], strict=True)):
+            expected = [row for row in rows if low <= row[0] < high]
+            found = spill.read(n)
+            texts = spill.read_texts(n, found[LENGTH]).tolist()
+            assert list(zip(found["key"].tolist(), found["value"].tolist(), texts, strict=True)) == expected
 
 
 def test_one_byte_that_differs_is_passed_over() -> None:
