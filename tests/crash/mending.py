@@ -1,0 +1,83 @@
+"""A database to damage and to mend: the golden one, brought two states on: 8, made by cork, and 9, made by record."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import numpy as np
+
+from shepherd.batch import merge, record, recover, select
+from shepherd.config import Config
+from shepherd.formats.tables import INDEX, Array
+from shepherd.store import check
+from shepherd.store.database import Database
+from shepherd.store.recover import Step
+from shepherd.store.state import State
+from tests.crash.farm import contents
+from tests.crash.test_upgrade import run_upgrade, unpack
+
+NOW = 1_900_000_000
+CONFIG = Config(directory=Path(__file__).resolve().parents[2] / "cf")
+UNTOUCHED = [name for name in INDEX if name != "touched"]
+
+
+def grow(directory: Path) -> Path:
+    db = unpack("v1-closed", directory)
+    run_upgrade(db)
+    for phase in (merge, select, record):
+        with Database(db).writing("test") as writer:
+            phase.run(writer, CONFIG, NOW, lambda rows: None)
+    assert [str(name) for name in Database(db).states()] == ["000008", "000009"]
+    return db
+
+
+def copy(db: Path, to: Path) -> Path:
+    """The same database elsewhere, its hardlinks kept: damage is shared as on a real disk."""
+    seen: dict[int, Path] = {}
+    for path in sorted(db.rglob("*")):
+        target = to / path.relative_to(db)
+        if path.is_dir():
+            target.mkdir(parents=True)
+        elif path.stat().st_ino in seen:
+            target.hardlink_to(seen[path.stat().st_ino])
+        else:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(path, target)
+            seen[path.stat().st_ino] = target
+    return to
+
+
+def mend(db: Path, deep: bool = True) -> list[Step]:
+    with Database(db).writing("test", tidy=False) as writer:
+        return recover.recover(writer, CONFIG, NOW, deep, lambda count: None)
+
+
+def mended(db: Path) -> tuple[State, str]:
+    """The new state, which must be sound, and all that was told; a second run must find nothing."""
+    told = "\n".join(f"{step.what} {step.lost} {' '.join(step.details)}" for step in mend(db))
+    assert [str(fault) for fault in check.walk(Database(db)) if not fault.note] == []
+    before = contents(db / "state")
+    assert mend(db) == []
+    assert contents(db / "state") == before
+    return Database(db).closed(), told
+
+
+def flip(path: Path, at: int | float = 0.5) -> None:
+    data = bytearray(path.read_bytes())
+    data[at if isinstance(at, int) else int(len(data) * at)] ^= 16
+    write(path, bytes(data))
+
+
+def write(path: Path, data: bytes) -> None:
+    path.chmod(0o644)
+    path.write_bytes(data)
+    path.chmod(0o444)
+
+
+def rows(state: State) -> dict[str, Array]:
+    return {name: column.copy() for name, column in state.index.slice(0, state.index.rows).items()}
+
+
+def differing(before: dict[str, Array], after: dict[str, Array]) -> list[str]:
+    return [name for name in UNTOUCHED if not np.array_equal(before[name], after[name])]

@@ -1,0 +1,109 @@
+"""A recovery that makes a state again, disturbed: by kills, by a harvest that stands on the state, by a disk that forgets."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from shepherd.formats import bucket, tables
+from shepherd.formats.frame import FrameKind
+from shepherd.store import check, harvest, names
+from shepherd.store.database import Database
+from tests.crash.dying import killed_after
+from tests.crash.farm import contents
+from tests.crash.mending import NOW, copy, flip, grow, mend
+
+SAMPLE_STEP = 53
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return grow(tmp_path_factory.mktemp("base"))
+
+
+@pytest.fixture
+def db(base: Path, tmp_path: Path) -> Path:
+    return copy(base, tmp_path / "db")
+
+
+@pytest.fixture
+def reaping(base: Path, tmp_path: Path) -> Iterator[Path]:
+    """A reap under way on state 9, with one checkpoint."""
+    db = copy(base, tmp_path / "db")
+    database = Database(db)
+    with database.writing("test") as writer:
+        parent = writer.furthest()
+        builder = writer.build(parent, names.StateName(10, "reap"), NOW)
+        builder.keep(p for p in parent.control.files if p != names.REPORT)
+        builder.write_records(names.PLAN, FrameKind.PLAN, np.zeros(0, tables.PLAN))
+        path = writer.publish(builder, {"phase": "plan"}).path / names.HARVESTS
+        path.mkdir()
+    written = harvest.Harvest(path / "reap", 1 << 20)
+    stored = bucket.thin(1, 2, 3, 10, "http://a.example/")
+    record_ = np.zeros(1, tables.JOURNAL)
+    record_["oid"] = written.store(stored)
+    written.journal(record_.tobytes())
+    written.checkpoint(NOW * 1000)
+    written.close()
+    yield db
+
+
+def test_harvest_is_lost_with_the_state_it_stands_on(reaping: Path) -> None:
+    flip(reaping / "state" / "000009" / "index" / "weight")  # hardlinked: 10.reap has the same damage
+    mend(reaping)
+    assert [str(name) for name in Database(reaping).states()] == ["000008", "000011", "000012.reap"]
+    (path,) = Database(reaping).furthest().harvests()
+    assert len(harvest.read_journal(path)) == 1
+    assert not harvest.inspect(path).ended
+    assert [fault for fault in check.walk(Database(reaping)) if not fault.note] == []
+    assert mend(reaping) == []
+
+
+def interrupted(base: Path, tmp_path: Path, step: int, damage: Callable[[Path], None]) -> Iterator[tuple[int, Path]]:
+    """The database after a recovery that was killed at a call and then run again, call by call."""
+    call = 0
+    while True:
+        db = copy(base, tmp_path / str(call))
+        damage(db)
+        if not killed_after(call, partial(mend, db)):
+            break
+        yield call, db
+        shutil.rmtree(db)
+        call += step
+    assert call > 2 * step
+
+
+def test_recovery_killed_at_any_call_is_not_finished_by_the_next(base: Path, crash_sweep: bool, tmp_path: Path) -> None:
+    def damage(db: Path) -> None:
+        flip(db / "state" / "000009" / "index" / "weight")
+
+    whole = copy(base, tmp_path / "whole")
+    damage(whole)
+    mend(whole)
+    expected = contents(whole / "state")
+    for call, db in interrupted(base, tmp_path, 1 if crash_sweep else SAMPLE_STEP, damage):
+        mend(db)
+        assert contents(db / "state") == expected, call
+
+
+def test_recovery_of_a_reap_killed_at_any_call_loses_the_harvest(reaping: Path, crash_sweep: bool, tmp_path: Path) -> None:
+    def damage(db: Path) -> None:
+        flip(db / "state" / "000009" / "index" / "weight")
+
+    for call, db in interrupted(reaping, tmp_path / "x", 1 if crash_sweep else SAMPLE_STEP, damage):
+        mend(db)
+        (path,) = Database(db).furthest().harvests()
+        assert len(harvest.read_journal(path)) == 1, call
+        assert [fault for fault in check.walk(Database(db)) if not fault.note] == [], call
+
+
+def test_closed_state_that_is_leased_is_deleted_by_a_recovery(db: Path) -> None:
+    flip(db / "state" / "000009" / "index" / "weight")
+    Database(db).lease(9, "x", "y", NOW * 1000, 100)
+    mend(db)
+    assert "000009" in [str(name) for name in Database(db).states()]
