@@ -10,13 +10,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from shepherd.errors import Corruption
 from shepherd.formats import bucket, tables
 from shepherd.formats.frame import FrameKind
 from shepherd.store import check, harvest, names
-from shepherd.store.database import Database
+from shepherd.store.database import Database, Writer
+from shepherd.store.names import StateName
 from tests.crash.dying import killed_after
 from tests.crash.farm import contents
-from tests.crash.mending import NOW, copy, flip, grow, mend
+from tests.crash.mending import NOW, copy, flip, grow, mend, write
 
 SAMPLE_STEP = 53
 
@@ -107,3 +109,23 @@ def test_closed_state_that_is_leased_is_deleted_by_a_recovery(db: Path) -> None:
     Database(db).lease(9, "x", "y", NOW * 1000, 100)
     mend(db)
     assert "000009" in [str(name) for name in Database(db).states()]
+
+
+def test_recovery_goes_round_in_circles_on_a_disk_that_loses_what_was_just_written(
+    db: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The new state checks as long as it is in memory, and no more when the damaged one has gone."""
+    really, made = Writer.drop_snapshots, list[str]()
+
+    def lose(writer: Writer, gone: list[StateName]) -> None:
+        newest = writer.database.states()[-1]
+        made.append(str(newest))
+        assert len(made) == 1, "it has begun again"
+        write(db / "state" / str(newest) / "index" / "weight", b"")
+        really(writer, gone)
+
+    flip(db / "state" / "000009" / "index" / "weight")
+    monkeypatch.setattr(Writer, "drop_snapshots", lose)
+    with pytest.raises(Corruption, match=r"000010 was made and checked just now, and has a fault: .*index/weight.* use a mirror"):
+        mend(db)
+    assert [str(name) for name in Database(db).states()] == ["000008", "000010"]
