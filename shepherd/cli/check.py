@@ -15,13 +15,14 @@ from shepherd.errors import Corruption, IoFailed
 @common.database
 @states.state_name("all of them, and what else is in DIR")
 @click.option("--quick", is_flag=True, help="Names, lengths and headers only.")
+@click.option("--all", "every", is_flag=True, help="Name every fault, not only the first of each kind in a table.")
 @common.jsonable
 @common.standard
-def command(db: Path, state: str | None, quick: bool, as_json: bool) -> None:
+def command(db: Path, state: str | None, quick: bool, every: bool, as_json: bool) -> None:
     """Verify checksums, lengths, row order and cross-references of every state, and name file and offset of every fault.
 
-    Needs no lock and changes nothing. Exit status 11 if there is a fault, 13 if one is that the disk cannot be read; what is only
-    noted is none.
+    Of rows with the same fault the first of a table are named, and the others counted. Needs no lock and changes nothing. Exit
+    status 11 if there is a fault, 13 if one is that the disk cannot be read; what is only noted is none.
 
     \b
     Examples:
@@ -42,12 +43,12 @@ def command(db: Path, state: str | None, quick: bool, as_json: bool) -> None:
     except IoFailed as error:
         failed = error  # where it fails again, the walk names the place
     with common.progress(total, "checking", "B") as bar:
-        for fault in check.walk(database, quick, bar.update, only):
-            faults += not fault.note
+        for fault in check.walk(database, quick, bar.update, only, None if every else check.MOST_TOLD):
+            faults += 0 if fault.note else fault.count
             unread += fault.unread
             if as_json:
                 told = {"path": fault.path, "offset": fault.offset, "what": fault.what}
-                common.emit_json(told | {"note": fault.note, "unread": fault.unread})
+                common.emit_json(told | {"note": fault.note, "unread": fault.unread, "count": fault.count})
             else:
                 bar.clear()
                 click.echo(("note: " if fault.note else "") + common.escape(str(fault)))

@@ -17,21 +17,27 @@ from shepherd.store import check_files, fsio, inbox, names
 from shepherd.store.check_files import Sound, Tick
 from shepherd.store.claims import walk_claims
 from shepherd.store.database import Database
-from shepherd.store.faults import Fault, fault_of
+from shepherd.store.faults import MOST_TOLD, Fault, fault_of
 from shepherd.store.names import StateName
 from shepherd.store.references import walk_references
 from shepherd.store.state import State
 from shepherd.store.unread import going_on, unread
 
-__all__ = ["Fault", "size", "walk", "walk_state", "walk_tables"]
+__all__ = ["MOST_TOLD", "Fault", "size", "walk", "walk_state", "walk_tables"]
 
 
-def walk(database: Database, quick: bool = False, tick: Tick = lambda n: None, only: StateName | None = None) -> Iterator[Fault]:
-    """Every fault of the whole database, or of one state."""
+def walk(
+    database: Database,
+    quick: bool = False,
+    tick: Tick = lambda n: None,
+    only: StateName | None = None,
+    most: int | None = MOST_TOLD,
+) -> Iterator[Fault]:
+    """Every fault of the whole database, or of one state; beyond `most` of a kind in a table, one stands for the rest."""
     if only is None:
         yield from going_on(database.states_path, _refuse_old(database))
         yield from going_on(database.path, _strangers(database))
-    one_walk = _Walk(quick, tick)
+    one_walk = _Walk(quick, tick, most=most)
     for path in _paths(database, only):
         try:
             faults = list(one_walk.state(path))
@@ -108,8 +114,8 @@ def _waiting_harvests(database: Database, quick: bool) -> Iterator[Fault]:
 class _Walk:
     """What one walk has learnt so far: which files are sound, and of which states the claims can be judged."""
 
-    def __init__(self, quick: bool, tick: Tick, buckets: bool = True) -> None:
-        self._quick, self._tick, self._buckets = quick, tick, buckets
+    def __init__(self, quick: bool, tick: Tick, buckets: bool = True, most: int | None = MOST_TOLD) -> None:
+        self._quick, self._tick, self._buckets, self._most = quick, tick, buckets, most
         self._sound: Sound = set()
         self._whole: list[State] = []
 
@@ -132,13 +138,13 @@ class _Walk:
         files = check_files.walk_files(state, self._quick, self._tick, self._sound, self._buckets)
         faults = [*check_files.walk_control(state), *files]
         if not faults and not self._quick:  # what references say is worth looking at only where every byte is as written
-            faults = [*going_on(path, check_files.walk_logs(state)), *going_on(path, walk_references(state))]
+            faults = [*going_on(path, check_files.walk_logs(state)), *going_on(path, walk_references(state, self._most))]
             self._whole.append(state)
         yield from faults
         yield from going_on(path, (fault for one in state.harvests() for fault in check_files.walk_harvest(one, self._quick)))
 
     def claims(self) -> Iterator[tuple[State, Fault]]:
-        return walk_claims(self._whole, self._tick)
+        return walk_claims(self._whole, self._tick, self._most)
 
 
 def _strangers(database: Database) -> Iterator[Fault]:

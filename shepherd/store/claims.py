@@ -17,9 +17,9 @@ import numpy as np
 
 from shepherd.errors import Corruption
 from shepherd.formats import tables
-from shepherd.formats.tables import CONTRIB_BIT, I64, NO_OID, U64, Array, Bools
+from shepherd.formats.tables import CONTRIB_BIT, I64, NO_OID, U64, Bools
 from shepherd.store import names
-from shepherd.store.faults import MOST_TOLD, Fault, fault_of
+from shepherd.store.faults import MOST_TOLD, Fault, Teller, fault_of
 from shepherd.store.segment_table import SegmentPart, SegmentScan
 from shepherd.store.state import State
 from shepherd.urls import Footprints
@@ -33,13 +33,13 @@ _COMPARED: Final = ("site", "path", "size", "digest")
 Told: TypeAlias = Iterator[tuple[State, Fault]]
 
 
-def walk_claims(states: Sequence[State], tick: Callable[[int], object]) -> Told:
+def walk_claims(states: Sequence[State], tick: Callable[[int], object], most: int | None = MOST_TOLD) -> Told:
     """Every row but forgotten ones points at a bucket with its footprint, and no two at the same; every robots file is one."""
     segments = _Segments()
     columns: list[_Column] = []
     for state in states:
         try:
-            columns += _opened(state)
+            columns += _opened(state, Teller(most))
             segments.add(state)
         except (Corruption, FileNotFoundError):
             if state.path.exists():
@@ -55,14 +55,17 @@ def walk_claims(states: Sequence[State], tick: Callable[[int], object]) -> Told:
             if one.column.table == "index":
                 yield from one.claimed_twice()
         yield from segments.judge(claims, high, tick)
+    for column in columns:
+        if column.table == "index":  # that of the sites has the same teller
+            yield from ((column.state, fault) for fault in column.tell.rest())
 
 
-def _opened(state: State) -> list[_Column]:
+def _opened(state: State, tell: Teller) -> list[_Column]:
     """The columns of oids, with all that is compared with buckets mapped: so it stays there, even if the state is deleted."""
     for name in ("oid", *_COMPARED):
         len(state.index[name])
     len(state.sites["robots_oid"])
-    return [_Column(state, "index", "oid"), _Column(state, "sites", "robots_oid")]
+    return [_Column(state, "index", "oid", tell), _Column(state, "sites", "robots_oid", tell)]
 
 
 def _cuts(pieces: Counter[int]) -> list[int]:
@@ -83,6 +86,7 @@ class _Column:
     state: State
     table: str
     name: str
+    tell: Teller
 
     @property
     def path(self) -> Path:
@@ -120,9 +124,9 @@ class _Column:
         order = np.argsort(oid, kind="stable")
         return _Claims(self, row[order], oid[order])
 
-    def told(self, rows: Array, what: str, column: str = "", width: int = 8) -> list[Fault]:
-        """A fault of this column, or of another one of its table, for each of these rows, up to the most that is told."""
-        return [Fault(self.path.with_name(column or self.name), row * width, what) for row in rows[:MOST_TOLD].tolist()]
+    def told(self, rows: I64, what: str, column: str = "", width: int = 8) -> Iterator[Fault]:
+        """A fault of this column, or of another one of its table, for each of these rows."""
+        return self.tell.rows(self.path.with_name(column or self.name), rows, width, what)
 
 
 @dataclass(frozen=True)
@@ -164,7 +168,9 @@ class _Claims:
         for oid in part.misnamed(at[good], Footprints(self.column.state.control.key)):
             segment, offset = tables.split_oid(oid)
             file = self.column.state.path / names.OBJECTS / names.segment(segment)
-            yield self.column.state, Fault(file, offset, "the URL in it has another footprint than its header says")
+            what = "the URL in it has another footprint than its header says"
+            for fault in self.column.tell.one(Fault(file, offset, what), what):
+                yield self.column.state, fault
         good &= here["digest"] != 0
         good[good] = part.digests(at[good]) != here["digest"][good]
         yield from self.told(good, "differs from the digest in its bucket", "digest")

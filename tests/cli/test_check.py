@@ -34,7 +34,8 @@ def test_fault_is_named_on_stdout_with_exit_status_11(own_herd: Herd, arguments:
     done = check(own_herd, *arguments)
     assert done.returncode == 11
     if "--json" in arguments:
-        assert json.loads(done.stdout) == {"path": str(path), "offset": None, "what": "missing", "note": False, "unread": False}
+        told = {"path": str(path), "offset": None, "what": "missing", "note": False, "unread": False, "count": 1}
+        assert json.loads(done.stdout) == told
     else:
         assert done.stdout == f"{path}: missing\n"
     assert done.stderr == f"shep-check: 1 fault in {own_herd.db}; shep-recover --dry-run tells what can be mended\n"

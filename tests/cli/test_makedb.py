@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -49,6 +50,24 @@ def test_same_seed_gives_the_same_bytes(tmp_path: Path, buckets: tuple[str, ...]
     assert one == two
     assert one["000003.reap/index/weight"] != other["000003.reap/index/weight"]
     assert (tmp_path / "one.feedback").read_bytes() == (tmp_path / "two.feedback").read_bytes()
+
+
+def test_table_that_is_wrong_throughout_is_listed_row_by_row(tmp_path: Path) -> None:
+    make(tmp_path / "db")
+    done = call("shep-check", "--db", str(tmp_path / "db"))
+    every = call("shep-check", "--db", str(tmp_path / "db"), "--all")
+    assert (done.returncode, every.returncode) == (11, 11)
+    assert done.stderr == every.stderr  # the total
+    lines, rest = every.stdout.splitlines(), [line for line in done.stdout.splitlines() if " more like this: " in line]
+    assert f"{len(lines):,} faults in " in done.stderr
+    told = [line for line in done.stdout.splitlines() if line not in rest]
+    assert sum(int(line.split(": ")[1].split()[0].replace(",", "")) for line in rest) + len(told) == len(lines)
+    assert set(told) <= set(lines)
+    sites = [line for line in told if "is not the footprint of http" in line]
+    assert len(sites) == 20
+    assert any("more like this: is not the footprint of its name" in line for line in rest)
+    objects = [json.loads(line) for line in call("shep-check", "--db", str(tmp_path / "db"), "--json").stdout.splitlines()]
+    assert sum(one["count"] for one in objects) == len(lines)
 
 
 def test_inputs_can_be_added_later(tmp_path: Path) -> None:
