@@ -23,6 +23,7 @@ from shepherd.store.mapped import Mapped
 from shepherd.store.state import State
 
 WINDOW: Final = 1 << 23  # bytes of a segment looked at at a time
+SMALL: Final = 1 << 10  # bytes of a bucket up to which it costs less to copy its body than to leave it out
 _FIXED: Final = bucket.HEADER_BYTES
 _HEAD: Final = bucket.HEAD.size
 _EMPTY: Final = np.uint64(check64(b""))
@@ -32,12 +33,16 @@ _OFFSET: Final = np.uint64(0xFFFFFFFF)
 
 @dataclass(frozen=True)
 class Part:
-    """Some buckets of a segment, brought into memory: their places, and their headers, which are those the index expects."""
+    """Some buckets of a segment: their places, their headers, which are those the index expects, and a copy of their bytes.
 
-    view: memoryview
+    Copied, because slices of bytes are cheaper than of a mapping.
+    """
+
     first: int  # of the claims
     offset: I64
     heads: Array
+    data: bytes  # whole buckets, or of each only header and attributes
+    at: I64  # where in `data` each begins
 
 
 class Segment:
@@ -56,15 +61,25 @@ class Segment:
     def view(self, start: int, stop: int) -> memoryview:
         return self._file.touch(start, stop)
 
-    def parts(self) -> Iterator[Part]:
-        """All of them, a window at a time, each with header and attributes verified."""
+    def _parts(self, bodies: bool) -> Iterator[Part]:
+        """All of them, a window at a time."""
         if not len(self.offset):
             return
         windows = np.flatnonzero(np.diff(self.offset // WINDOW, prepend=-1))
         for first, last in zip(windows.tolist(), [*windows[1:].tolist(), len(self.offset)], strict=True):
             offset, size = self.offset[first:last], self.held.size[first:last]
-            self._file.touch(int(offset[0]), int(offset[-1] + size[-1]))
-            yield Part(self._file.view, first, offset, self._heads(first, last))
+            window = self._file.touch(int(offset[0]), int(offset[-1] + size[-1]))
+            heads = self._heads(first, last)
+            if bodies or len(window) <= SMALL * len(offset):
+                yield Part(first, offset, heads, bytes(window), offset - offset[0])
+            else:
+                yield Part(first, offset, heads, *self._fronts(offset, heads))
+
+    def _fronts(self, offset: I64, heads: Array) -> tuple[bytes, I64]:
+        """Header and attributes of each, end to end, and where each begins: of larger buckets most is body, and not copied."""
+        length = _FIXED + heads["attributes"].astype(np.int64)
+        spans = zip(offset.tolist(), (offset + length).tolist(), strict=True)
+        return b"".join([self._file.view[start:stop] for start, stop in spans]), np.cumsum(length) - length
 
     def _heads(self, first: int, last: int) -> Array:
         offset, size, row = self.offset[first:last], self.held.size[first:last], self.held.row[first:last]
@@ -84,19 +99,18 @@ class Segment:
     def verify(self, bodies: bool) -> Iterator[Part]:
         """The parts, with every header and its attributes checked, and, if asked, every body."""
         digest = mmh3.mmh3_x64_128_digest
-        for part in self.parts():
-            first, size = int(part.offset[0]), self.held.size[part.first : part.first + len(part.offset)]
-            data = bytes(part.view[first : int(part.offset[-1] + size[-1])])  # slices of bytes are cheaper than of a mapping
-            start = part.offset - first
-            middle = start + _FIXED + part.heads["attributes"]
-            for at, behind, check in zip(start.tolist(), middle.tolist(), _as_bytes(part.heads["check"]), strict=True):
+        for part in self._parts(bodies):
+            data, size = part.data, self.held.size[part.first : part.first + len(part.offset)]
+            middle = part.at + _FIXED + part.heads["attributes"]
+            checks = _as_bytes(part.heads["check"])
+            for n, (at, behind, check) in enumerate(zip(part.at.tolist(), middle.tolist(), checks, strict=True)):
                 if digest(data[at : at + _HEAD] + data[at + _FIXED : behind], SEED)[:8] != check:
-                    raise self._wrong(first + at, "header or attributes are damaged")
+                    raise self._wrong(int(part.offset[n]), "header or attributes are damaged")
             # A bucket without a body has the checksum of nothing, and most are without.
             full = np.flatnonzero((part.heads["body"] > 0) | (part.heads["body_check"] != _EMPTY)) if bodies else _NONE
             spans = (
                 middle[full].tolist(),
-                (start + size)[full].tolist(),
+                (part.at + size)[full].tolist(),
                 _as_bytes(part.heads["body_check"][full]),
                 full.tolist(),
             )
@@ -107,14 +121,13 @@ class Segment:
 
     def urls(self, part: Part) -> list[bytes]:
         """The URL of each bucket of a part that was verified."""
-        start = part.offset + _FIXED
+        start = part.at + _FIXED
         old = np.isin(part.heads["type"], bucket.TEXT_TYPES)
         end = np.where(old, start, start + part.heads["attributes"])
-        begin, length = facts.find_attributes(np.frombuffer(part.view, np.uint8), start, end, b"U")["U"]
-        view = part.view
-        urls = [bytes(view[at : at + size]) for at, size in zip(begin.tolist(), length.tolist(), strict=True)]
+        begin, length = facts.find_attributes(np.frombuffer(part.data, np.uint8), start, end, b"U")["U"]
+        urls = [part.data[at : at + size] for at, size in zip(begin.tolist(), length.tolist(), strict=True)]
         for n in np.flatnonzero(old).tolist():
-            urls[n] = bucket.parse(view, int(part.offset[n]), with_body=False).attributes.get("U", b"")
+            urls[n] = bucket.parse(self._file.view, int(part.offset[n]), with_body=False).attributes.get("U", b"")
         for n, url in enumerate(urls):
             if not url or not url.isascii():
                 raise self._wrong(int(part.offset[n]), "the bucket has no URL")
