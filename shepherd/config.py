@@ -17,6 +17,7 @@ from typing import Any
 from shepherd.errors import ConfigError
 
 DAY_S = 86_400
+_KINDS = {bool: "true or false", int: "a whole number", float: "a number", str: "a text", tuple: "a list of texts"}
 MOST = 10**12  # of any number: times, sizes and counts beyond it are slips
 MAX_DELAY_S = 30 * DAY_S  # delays are kept as 32 bits of milliseconds, and double with each failure
 MAX_BODY_BYTES = 100 << 20  # an answer and its links must fit into one message of the protocol
@@ -257,8 +258,7 @@ def _coerce(where: str, value: Any, default: Any) -> Any:
     else:
         ok = isinstance(value, str)
     if not ok:
-        kind = "list of strings" if isinstance(default, tuple) else type(default).__name__
-        raise ConfigError(f"{where}: must be a {kind}, not {value!r}")
+        raise ConfigError(f"{where}: must be {_KINDS[type(default)]}, not {value!r}")
     if isinstance(value, int | float) and not isinstance(value, bool) and not 0 <= value <= MOST:
         raise ConfigError(f"{where}: must be from 0 to {MOST}, not {value!r}")
     return value

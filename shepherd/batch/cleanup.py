@@ -22,6 +22,7 @@ from shepherd.batch.cleanup_report import Seen, averages, last_seen, pinned, rem
 from shepherd.batch.cleanup_survey import Known, Survey, claims, survey
 from shepherd.batch.cleanup_tombs import Tombs, find_tombs
 from shepherd.batch.partitions import Tick, partitions
+from shepherd.batch.turn import not_now
 from shepherd.config import Config
 from shepherd.errors import NoSpace, NothingToDo
 from shepherd.filters import Filter, load_filter
@@ -66,7 +67,7 @@ def run(writer: Writer, config: Config, now: int, tick: Tick, jobs: int = 1, *, 
     """`everything` judges all URLs by the filter and checks all references even if the last cleanup has, by the same filter."""
     state = writer.furthest()
     if not state.name.closed:
-        raise NothingToDo(f"the newest state is {state.name}, and cleanup needs a closed one: finish the cycle first")
+        raise not_now(state, "a cleanup needs a closed state")
     filters = load_filter(config.filter_path)
     seen = Seen() if everything else last_seen(writer.database, state.control.cleaned)
     again = seen.filter != filters.version
@@ -100,6 +101,8 @@ def _silent(_rows: int) -> None:
 
 
 def _full(fill: Fill) -> str:
+    if not len(fill.number):
+        return "nothing to reclaim: nothing has been stored yet"
     return (
         f"nothing to reclaim: {fill.share} % of the {int(fill.length.sum())} bytes in {len(fill.number)} segments are needed, "
         "and no segment is sparse or to be joined"

@@ -17,6 +17,7 @@ from shepherd.batch.harvests import Taken
 from shepherd.batch.partitions import Tick, partitions
 from shepherd.batch.patch import Changes, Patch
 from shepherd.batch.pool import ordered
+from shepherd.batch.turn import not_now
 from shepherd.config import Config
 from shepherd.errors import Corruption, NothingToDo
 from shepherd.filters import load_filter
@@ -55,10 +56,10 @@ def run(writer: Writer, config: Config, now: int, tick: Tick, jobs: int = 1) -> 
 
 def _harvests(writer: Writer, state: State) -> tuple[list[Taken], dict[str, str]]:
     if state.name.phase not in ("reap", CLOSED):
-        raise NothingToDo(f"nothing has been reaped (the newest state is {state.name})")
+        raise not_now(state, "nothing has been reaped")
     items = writer.database.inbox.waiting(state.control.applied, HARVEST)
     if state.name.closed and not items:
-        raise NothingToDo(f"nothing has been reaped (the newest state is {state.name}), and no harvest waits in the inbox")
+        raise not_now(state, "nothing has been reaped, no harvest waits in the inbox")
     own = harvests.own(state.harvests())
     if not own and not state.name.closed:
         raise NothingToDo(f"{state.name} has no harvest yet; run shep-reap")

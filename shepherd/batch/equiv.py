@@ -17,6 +17,7 @@ import numpy as np
 from shepherd.batch.norms import sites_named, version_of
 from shepherd.batch.partitions import Tick, partitions, whole_norms
 from shepherd.batch.pool import ordered
+from shepherd.batch.turn import not_now
 from shepherd.config import Config
 from shepherd.equiv import Equiv, load_equiv
 from shepherd.errors import NothingToDo
@@ -57,10 +58,10 @@ class Moving:
 def run(writer: Writer, config: Config, now: int, tick: Tick, jobs: int = 1) -> State:
     state = writer.furthest()
     if state.name.phase != "merged" and not (writer.rehearsing and state.name.closed):
-        raise NothingToDo(f"nothing has been merged (the newest state is {state.name})")
+        raise not_now(state, "nothing has been merged")
     table = load_equiv(config.equiv_path)
     if version_of(table) == state.control.equiv:
-        raise NothingToDo(f"{config.equiv_path} says what the state is made by")
+        raise NothingToDo(f"{config.equiv_path} says the same as when {state.name} was made")
     changed = _changed_sites(state, table)
     builder = writer.build(state, StateName(state.number, "equiv"), now)
     try:

@@ -18,6 +18,7 @@ from shepherd.batch.columnspill import ColumnSpill
 from shepherd.batch.intake import rows_before
 from shepherd.batch.partitions import Tick, whole_norms
 from shepherd.batch.pool import ordered
+from shepherd.batch.turn import not_now
 from shepherd.config import Config
 from shepherd.errors import Corruption, NothingToDo
 from shepherd.filters import Filter, load_filter
@@ -52,7 +53,7 @@ class Uploads:
 def run(writer: Writer, config: Config, now: int, tick: Tick, jobs: int = 1) -> State:
     parent = writer.furthest()
     if not parent.name.closed:
-        raise NothingToDo(f"{parent.name} is not closed; run `shepherd cycle`, or the program that comes next")
+        raise not_now(parent, "feedback needs a closed state")
     prints, filters = parent.prints, load_filter(config.filter_path)
     found = _survey(writer.database.inbox.waiting(parent.control.applied, inbox.FEEDBACK))
     if not found.good:

@@ -58,7 +58,9 @@ def foreign(items: Sequence[Item], prints: Footprints) -> tuple[list[Taken], dic
             for records in logs.records(item.path / names.JOURNAL, FrameKind.JOURNAL, JOURNAL):
                 _must_point_inside(item.path, records["oid"], one.segments)
             taken.append(one)
-        except (Corruption, RecoveryNeeded, BadUrl) as error:
+        except RecoveryNeeded:
+            refused[item.name] = "it has not ended: whoever left it must finish it and leave it again"
+        except (Corruption, BadUrl) as error:
             refused[item.name] = str(error).partition(": ")[2]
     return taken, refused
 

@@ -21,6 +21,7 @@ from shepherd.batch.norms import norm_map, version_of
 from shepherd.batch.partitions import Tick, whole_norms
 from shepherd.batch.pool import ordered
 from shepherd.batch.requests import MOST_TOLD, Requests, as_frames, as_records, read_requests
+from shepherd.batch.turn import not_now
 from shepherd.config import Config
 from shepherd.equiv import load_equiv
 from shepherd.errors import NothingToDo
@@ -42,7 +43,7 @@ RECORD_BYTES = 60  # of a contribution, about, with its text: for a guess at the
 def run(writer: Writer, config: Config, now: int, tick: Tick, jobs: int = 1) -> State:
     parent = writer.furthest()
     if not parent.name.closed:
-        raise NothingToDo(f"{parent.name} is not closed; run `shepherd cycle`, or the program that comes next")
+        raise not_now(parent, "a merge needs a closed state")
     items = writer.database.inbox.waiting(parent.control.applied)
     filters = load_filter(config.filter_path)
     same = parent.control.filter == filters.version and parent.control.equiv == version_of(load_equiv(config.equiv_path))

@@ -9,6 +9,7 @@ import numpy as np
 
 from shepherd.batch.partitions import Tick, partitions
 from shepherd.batch.pool import ordered
+from shepherd.batch.turn import not_now
 from shepherd.config import Config
 from shepherd.errors import NothingToDo
 from shepherd.formats import tables
@@ -54,7 +55,7 @@ class _Input:
 def run(writer: Writer, config: Config, now: int, tick: Tick, jobs: int = 1) -> State:
     parent = writer.furthest()
     if not parent.name.closed:
-        raise NothingToDo(f"{parent.name} is not finished; run `shepherd cycle`, or the program that comes next")
+        raise not_now(parent, "a plan needs a closed state")
     given = _read(parent, config, now, jobs)
     most = quota.most_contacts(config.plan, parent.control.speed)
     chosen, marks = _choose(given, most, tick)

@@ -19,8 +19,8 @@ from shepherd.batch.partitions import Tick, partitions
 from shepherd.batch.patch import Changes, Patch
 from shepherd.batch.pool import ordered
 from shepherd.batch.scratch import put_aside
+from shepherd.batch.turn import not_now
 from shepherd.config import Config
-from shepherd.errors import NothingToDo
 from shepherd.filters import load_filter
 from shepherd.formats.control import CLOSED
 from shepherd.formats.tables import I64, NO_OID, SERVERS, U64, Array, RowType, in_contrib
@@ -74,7 +74,7 @@ class Survey:
 def run(writer: Writer, config: Config, now: int, tick: Tick, jobs: int = 1) -> State:
     state = writer.furthest()
     if state.name.phase != "selected":
-        raise NothingToDo(f"nothing has been selected (the newest state is {state.name})")
+        raise not_now(state, "nothing has been selected")
     filters = load_filter(config.filter_path)
     maker = Maker(state, filters, now * 1000, Footprints(state.control.key).half("/robots.txt"))
     ranges = list(partitions(state.index.rows, config.store.partition_rows))

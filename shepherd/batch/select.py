@@ -19,8 +19,9 @@ from shepherd.batch.board import Board, Cost, Totals
 from shepherd.batch.partitions import Tick, whole_norms
 from shepherd.batch.pool import ordered
 from shepherd.batch.sitesof import SitesOf
+from shepherd.batch.turn import not_now
 from shepherd.config import Config
-from shepherd.errors import NothingToDo, UsageError
+from shepherd.errors import UsageError
 from shepherd.formats.tables import I64, TABLES, U8, Bools
 from shepherd.phases import select, survey
 from shepherd.phases.bars import NO_BAR
@@ -40,7 +41,7 @@ def run(writer: Writer, config: Config, now: int, tick: Tick, jobs: int = 1, *, 
     """`force` lets go however many gathered documents."""
     state = writer.furthest()
     if state.name.phase not in READABLE and not (writer.rehearsing and state.name.closed):
-        raise NothingToDo(f"nothing has been merged (the newest state is {state.name})")
+        raise not_now(state, "nothing has been merged")
     builder = writer.build(state, StateName(state.number, "selected"), now)
     try:
         counts = _select(state, builder, config, tick, jobs)

@@ -10,8 +10,9 @@ from shepherd.cli import common, phase
 @click.command()
 @phase.batch
 def command(how: phase.How) -> None:
-    """Merge the URLs that pages linked to and that operators inserted into the index, one row per document; drop what is
-    forgotten or dead. Makes the next .merged directory. Exit status 4 if neither contributions nor requests wait.
+    """Merge the URLs that pages linked to and that operators inserted into the index, one row per document; carry out what
+    operators asked for; drop what is forgotten or dead. Makes the next .merged directory. Exit status 4 if neither contributions
+    nor requests wait, and filter and url-equiv are the same.
     """
     from shepherd.batch import merge
 

@@ -87,7 +87,7 @@ def batch(function: Callable[..., R]) -> Callable[..., R]:
         type=click.IntRange(1, MOST_JOBS),
         default=1,
         metavar="N",
-        help="Compute in N processes; the result is the same.",
+        help="Compute in N processes; the result is the same.  [default: 1]",
     )
     rehearse = click.option("--dry-run", is_flag=True, help="Tell what would change, and change nothing.")
     options = (common.database, common.configured, common.timed, processes, rehearse, common.jsonable, common.standard)
@@ -123,11 +123,13 @@ def run(program: str, drive: Drive, how: How) -> None:
 
 
 def refused(report: Mapping[str, Any]) -> Iterator[tuple[str, int, str]]:
-    """What a phase was given and could not use, how much of it, and the words about the first."""
+    """What a phase was given and could not use, how much of it, and the words about the first, as far as the report has them."""
+    told = list(report.get("bad", []))
     for what in ("request", "upload", "line"):
         count = report.get(f"bad {what}s", 0)
         if count:
-            yield what, count, report["bad"][0]
+            yield what, count, told[0] if told else "the report has no room for it"
+        told = told[count:]
     harvests = report.get("refused harvests", {})
     for name, why in list(harvests.items())[:1]:
         yield "harvest", len(harvests), f"{name}.harvest: {why}"

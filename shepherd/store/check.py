@@ -106,7 +106,7 @@ def _waiting_harvests(database: Database, quick: bool) -> Iterator[Fault]:
     except (Corruption, UsageError, RecoveryNeeded):
         return  # the walk has told
     for item in database.inbox.waiting(applied, inbox.HARVEST):
-        faults = list(check_files.walk_harvest(item.path, quick))
+        faults = list(check_files.walk_harvest(item.path, quick, ours=False))
         if item.path.exists():  # else a cork has taken it meanwhile
             yield from faults
 

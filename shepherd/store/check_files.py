@@ -235,8 +235,8 @@ def _read(path: Path, parts: Iterator[object]) -> Iterator[Fault]:
         yield fault_of(path, error)
 
 
-def walk_harvest(path: Path, quick: bool) -> Iterator[Fault]:
-    """What a checkpoint called durable is there and whole; what came after it may be torn."""
+def walk_harvest(path: Path, quick: bool, ours: bool = True) -> Iterator[Fault]:
+    """What a checkpoint called durable is there and whole; what came after it may be torn. Only `ours` are ever continued."""
     try:
         found, point = harvest.inspect(path), _newest_point(path / names.CHECKPOINTS)
     except Corruption as error:
@@ -250,7 +250,8 @@ def walk_harvest(path: Path, quick: bool) -> Iterator[Fault]:
     if found.damage and not faults:
         yield Fault(path / names.CHECKPOINTS, None, found.damage)
     if not found.ended:
-        yield Fault(path, None, "the reap has not ended; shep-reap goes on from its last checkpoint", note=True)
+        what = "the reap has not ended; shep-reap goes on from its last checkpoint"
+        yield Fault(path, None, what if ours else "it has not ended; no cork takes it in", note=True)
 
 
 def _newest_point(log: Path) -> Checkpoint | None:

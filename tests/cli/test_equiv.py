@@ -122,7 +122,7 @@ def test_links_to_a_joined_site_make_a_second_row(herd: Herd) -> None:
 def test_table_that_says_the_same_is_applied(herd: Herd) -> None:
     declare(herd, "# only a comment\n")
     run(herd, "shep-merge")
-    assert "says what the state is made by" in run(herd, "shep-equiv", status=4)
+    assert "says the same as when 000003.merged was made" in run(herd, "shep-equiv", status=4)
     run(herd, "shep-select")
 
 

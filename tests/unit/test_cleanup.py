@@ -311,7 +311,7 @@ def test_cleanup_needs_a_closed_state(tmp_path: Path) -> None:
     db = pasture.fill(tmp_path, refreshed(3))
     with db.writing("test") as writer:
         plan.run(writer, pasture.config(tmp_path / "cf"), NOW + 99 * 86_400, lambda _rows: None)
-        with pytest.raises(NothingToDo, match=r"000003\.reap, and cleanup needs a closed one"):
+        with pytest.raises(NothingToDo, match=r"closed state, and the newest state is 000003\.reap: shep-reap comes next"):
             cleanup.run(writer, pasture.config(tmp_path / "cf"), NOW, lambda _rows: None)
 
 

@@ -1,0 +1,23 @@
+"""Whose turn it is: what a program of the cycle says when it is not its own (docs/cycle.md has the table)."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from shepherd.errors import NothingToDo
+from shepherd.formats.control import CLOSED
+from shepherd.store.state import State
+
+NEXT: Final = {
+    CLOSED: "shep-merge or shep-plan comes next",
+    "reap": "shep-reap comes next, then shep-cork",
+    "merged": "shep-equiv or shep-select comes next",
+    "equiv": "shep-select comes next",
+    "selected": "shep-record comes next",
+}
+
+
+def not_now(state: State, why: str) -> NothingToDo:
+    """The reason, where the cycle stands, and how it goes on."""
+    following = NEXT.get(state.name.phase, "another version made it")
+    return NothingToDo(f"{why}, and the newest state is {state.name}: {following}; `shepherd cycle` runs them in their order")

@@ -1,0 +1,67 @@
+"""The programs of the cycle as an operator meets them: out of turn, with bad input, and interrupted."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from shepherd.store import names
+from shepherd.store.database import Database
+from shepherd.store.harvest import Harvest
+from tests.cli.conftest import Herd
+from tests.cli.programs import call
+from tests.crash import small
+from tests.unit.harvested import begin, run
+
+PROGRAMS = ("plan", "cork", "merge", "equiv", "select", "record", "cleanup", "feedback")
+FOLLOWING = {"merge": "shep-equiv or shep-select comes next", "select": "shep-record comes next", "plan": "shep-reap comes next"}
+
+
+def say(program: str, db: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return call(f"shep-{program}", "--db", str(db), "--cf", str(small.cf_of(db)), "--now", str(small.NOW), *arguments)
+
+
+@pytest.mark.parametrize(("made", "takers"), [("merge", {"select"}), ("select", {"record"}), ("plan", set())])
+def test_program_out_of_its_turn_does_not_say_whose_turn_it_is(tmp_path: Path, made: str, takers: set[str]) -> None:
+    db = begin(tmp_path / "db", ["http://a.example/"])
+    small.dropping(5, ("http://b.example/",))(db, lambda _line: None)
+    run(db, *{"merge": ("merge",), "select": ("merge", "select"), "plan": ("plan",)}[made])
+    newest = str(Database(db).furthest().name)
+    for program in PROGRAMS:
+        if program in takers or (program, made) in (("equiv", "merge"), ("cork", "plan")):
+            continue
+        done = say(program, db)
+        assert done.returncode == 4, program
+        assert f"the newest state is {newest}: {FOLLOWING[made]}" in done.stderr
+
+
+def test_first_bad_line_is_told_in_the_words_of_a_bad_upload(own_herd: Herd) -> None:
+    inbox = own_herd.store.inbox
+    inbox.drop_feedback("1790000000000-host-1-1", b"SHF1 is how a frame begins")
+    inbox.drop_feedback("1790000000000-host-1-2", b"http://a.example/ 70000\nhttp://a.example/ 7\n")
+    done = call("shep-feedback", "--db", str(own_herd.db), "--cf", str(own_herd.cf), "--now", str(own_herd.now))
+    upload, line = done.stderr.splitlines()[:2]
+    assert "1 upload refused, the first: " in upload and "is damaged" in upload
+    assert "1 line refused, the first: " in line and "70000" in line
+
+
+def test_harvest_that_has_not_ended_sends_an_operator_to_shep_reap(tmp_path: Path) -> None:
+    db = begin(tmp_path / "db", ["http://a.example/"])
+    harvest = Harvest(db / names.INBOX / f"{small.ITEM.format(3)}.harvest", 1 << 20)
+    harvest.checkpoint(small.NOW * 1000)
+    harvest.close()
+    done = say("cork", db)
+    assert done.returncode == 11
+    assert "it has not ended: whoever left it must finish it" in done.stderr
+    assert "shep-reap" not in done.stderr
+    assert "it has not ended; no cork takes it in" in call("shep-check", "--db", str(db)).stdout
+
+
+def test_setting_of_another_kind_is_told_in_the_words_of_the_language(tmp_path: Path) -> None:
+    db = begin(tmp_path / "db", ["http://a.example/"])
+    (small.cf_of(db) / "shepherd.toml").write_text('[plan]\nreap_s = "long"\n')
+    done = say("plan", db)
+    assert done.returncode == 2
+    assert "[plan] reap_s: must be a whole number, not 'long'" in done.stderr
