@@ -49,6 +49,7 @@ LATEST_S = 2**32 - 1  # times are kept in 32 bits
 USAGE = 2
 BROKEN_PIPE = 141  # what a shell shows for a program that died of SIGPIPE
 INTERRUPTED = 130  # and of SIGINT
+TERMINATED = 143  # and of SIGTERM
 
 
 # --- options ----------------------------------------------------------------------------------------------------
@@ -147,6 +148,10 @@ def default_files() -> Path:
 # --- running ----------------------------------------------------------------------------------------------------
 
 
+class Terminated(KeyboardInterrupt):
+    """SIGTERM where it is to do what Ctrl-C does."""
+
+
 def run(command: click.Command) -> NoReturn:
     """Run a program's command with the process's arguments, and exit with its status."""
     name = os.path.basename(sys.argv[0])
@@ -157,6 +162,8 @@ def run(command: click.Command) -> NoReturn:
         sys.stdout.flush()  # a full disk behind a redirection shows here or not at all
     except BrokenPipeError:
         status = BROKEN_PIPE
+    except Terminated:
+        status = _fail(name, "terminated", TERMINATED)
     except KeyboardInterrupt:
         status = _fail(name, "interrupted", INTERRUPTED)
     except ShepherdError as error:

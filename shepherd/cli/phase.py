@@ -8,11 +8,12 @@ import functools
 import json
 import os
 import resource
+import signal
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias, TypeVar
 
 import click
 
@@ -99,6 +100,7 @@ def run(program: str, drive: Drive, how: How) -> None:
     from shepherd.store.database import Database
 
     database = Database(how.db)
+    signal.signal(signal.SIGTERM, _terminated)
     with contextlib.ExitStack() as stack:
         if how.dry_run:
             writer: Writer = stack.enter_context(_rehearsal(database, program, how.now))
@@ -120,6 +122,11 @@ def run(program: str, drive: Drive, how: How) -> None:
         click.echo(f"{program}: {made}")
     else:
         common.LOG.info("%s: %s", program, made)
+
+
+def _terminated(_number: int, _frame: object) -> NoReturn:
+    """Unwinds the program, so that what it has half made is removed, and does not fill the disk."""
+    raise common.Terminated
 
 
 def refused(report: Mapping[str, Any]) -> Iterator[tuple[str, int, str]]:

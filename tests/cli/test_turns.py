@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -10,7 +14,7 @@ import pytest
 from shepherd.store import names
 from shepherd.store.database import Database
 from shepherd.store.harvest import Harvest
-from tests.cli.conftest import Herd
+from tests.cli.conftest import ROOT, Herd
 from tests.cli.programs import call
 from tests.crash import small
 from tests.unit.harvested import begin, run
@@ -65,3 +69,33 @@ def test_setting_of_another_kind_is_told_in_the_words_of_the_language(tmp_path: 
     done = say("plan", db)
     assert done.returncode == 2
     assert "[plan] reap_s: must be a whole number, not 'long'" in done.stderr
+
+
+@pytest.mark.parametrize(("number", "status", "word"), [(signal.SIGTERM, 143, "terminated"), (signal.SIGINT, 130, "interrupted")])
+def test_signal_leaves_what_was_half_made(tmp_path: Path, number: signal.Signals, status: int, word: str) -> None:
+    """A merge that has begun to write waits at a pipe, where its filter should be."""
+    db = begin(tmp_path / "db", ["http://a.example/"])
+    small.dropping(5, ("http://b.example/",))(db, lambda _line: None)
+    program = subprocess.Popen(
+        [sys.executable, "-c", SLOW, "--db", str(db), "--cf", str(small.cf_of(db))],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    while not (db / names.STATES / "000003.tmp").exists():
+        assert program.poll() is None
+        time.sleep(0.01)
+    program.send_signal(number)
+    _out, err = program.communicate(timeout=30)
+    assert (program.returncode, err) == (status, f"shep-merge: {word}\n")
+    assert sorted(os.listdir(db / names.STATES)) == ["000001", "000002"]
+
+
+SLOW = """
+import sys, time
+from shepherd.batch import merge
+from shepherd.cli.merge import main
+merge._merge = lambda *arguments: time.sleep(60)
+sys.argv[0] = "shep-merge"
+main()
+"""
