@@ -20,7 +20,7 @@ import click
 from shepherd.cli import common
 from shepherd.cli.shep_shared import many, shown
 from shepherd.config import Config
-from shepherd.errors import Locked, UsageError
+from shepherd.errors import IoFailed, Locked, UsageError
 
 if TYPE_CHECKING:
     from shepherd.store.database import Database, Writer
@@ -152,13 +152,17 @@ def _told(counters: Mapping[str, Any], within: str = "") -> Iterator[str]:
 
 @contextlib.contextmanager
 def _rehearsal(database: Database, program: str, now: int) -> Iterator[Writer]:
-    """On what is furthest, if nobody else is writing; else on the newest closed state, which nobody can change."""
+    """On what is furthest, if nobody else is writing; else, or where we may only read, on the newest closed state."""
+    from shepherd.store.database import UNLEASABLE
     from shepherd.store.rehearse import Rehearsal
 
     with contextlib.ExitStack() as stack:
         try:
             stack.enter_context(database.writing(f"{program} --dry-run", inherited_lock(), tidy=False))
             state = database.furthest()
-        except Locked:
+        except (Locked, IoFailed) as error:
+            cause = error.__cause__
+            if isinstance(error, IoFailed) and not (isinstance(cause, OSError) and cause.errno in UNLEASABLE):
+                raise
             state = stack.enter_context(database.reading(program, now * 1000))
         yield Rehearsal(database, state)

@@ -272,7 +272,11 @@ def rename(source: Path, target: Path) -> None:
 def link(source: Path, target: Path) -> None:
     """A further name for a sealed file. The directory still wants a sync."""
     with typed(target):
-        if os.stat(source).st_mode & 0o222:
+        try:
+            sealed = not os.stat(source).st_mode & 0o222
+        except FileNotFoundError:
+            raise Corruption(f"{source}: the file is missing; shep-check lists all damage") from None
+        if not sealed:
             raise Corruption(f"{source}: asked to link a file that is not sealed")
         _ops.link(source, target)
 

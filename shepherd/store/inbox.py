@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from shepherd.errors import UsageError
+from shepherd.errors import Corruption, UsageError
 from shepherd.formats.check import Bytes
 from shepherd.store import fsio, harvest, names
 
@@ -84,6 +84,8 @@ class Inbox:
     def all_items(self) -> list[Item]:
         """Complete items of every kind, oldest first."""
         found = []
+        if not self.directory.is_dir():
+            raise Corruption(f"{self.directory}: the directory is missing, and what waited there; make it again with mkdir")
         for path in sorted(self.directory.iterdir()):
             item = names.parse_item(path.name)
             if item is not None and item[1] in KINDS and path.is_dir() == (item[1] == HARVEST):

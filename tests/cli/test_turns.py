@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
+import io
+import json
 import os
 import signal
 import subprocess
@@ -11,12 +15,16 @@ from pathlib import Path
 
 import pytest
 
+from shepherd.batch import plan
+from shepherd.cli import phase
+from shepherd.config import Config
 from shepherd.store import names
 from shepherd.store.database import Database
 from shepherd.store.harvest import Harvest
 from tests.cli.conftest import ROOT, Herd
 from tests.cli.programs import call
 from tests.crash import small
+from tests.crash.farm import contents
 from tests.unit.harvested import begin, run
 
 PROGRAMS = ("plan", "cork", "merge", "equiv", "select", "record", "cleanup", "feedback")
@@ -69,6 +77,45 @@ def test_setting_of_another_kind_is_told_in_the_words_of_the_language(tmp_path: 
     done = say("plan", db)
     assert done.returncode == 2
     assert "[plan] reap_s: must be a whole number, not 'long'" in done.stderr
+
+
+def test_rehearsal_needs_a_database_that_can_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on a read-only disk, or in another user's database; the tests may run as root, who may write anywhere."""
+    db = begin(tmp_path / "db", ["http://a.example/"])
+    before = contents(db)
+    really = os.open
+
+    def refuse(path: Path | str, flags: int, mode: int = 0o777, **more: int | None) -> int:
+        if flags & (os.O_RDWR | os.O_WRONLY | os.O_CREAT) and Path(path).is_relative_to(db):
+            raise OSError(errno.EROFS, "Read-only file system", str(path))
+        return really(path, flags, mode, **more)
+
+    monkeypatch.setattr(os, "open", refuse)
+    config = Config(directory=small.cf_of(db))
+    told = io.StringIO()
+    with contextlib.redirect_stdout(told):
+        phase.run("shep-plan", plan.run, phase.How(db, config, small.NOW, 1, dry_run=True, as_json=True))
+    monkeypatch.undo()
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)  # the phase has changed it
+    assert json.loads(told.getvalue())["report"]["pages"] == 1
+    assert contents(db) == before
+
+
+def test_missing_column_is_taken_for_a_failing_disk(tmp_path: Path) -> None:
+    db = begin(tmp_path / "db", ["http://a.example/"])
+    column = db / names.STATES / "000002" / "index" / "download_ms"
+    column.unlink()
+    done = say("plan", db)
+    assert done.returncode == 11
+    assert f"{column}: the file is missing; shep-check lists all damage" in done.stderr
+
+
+def test_missing_inbox_is_taken_for_a_failing_disk(tmp_path: Path) -> None:
+    db = begin(tmp_path / "db", ["http://a.example/"])
+    (db / names.INBOX).rmdir()
+    done = say("merge", db)
+    assert done.returncode == 11
+    assert "make it again with mkdir" in done.stderr
 
 
 @pytest.mark.parametrize(("number", "status", "word"), [(signal.SIGTERM, 143, "terminated"), (signal.SIGINT, 130, "interrupted")])
