@@ -67,7 +67,8 @@ def foreign(items: Sequence[Item], prints: Footprints) -> tuple[list[Taken], dic
 
 def _inspected(path: Path, item: str) -> Taken:
     found = harvest.inspect(path)
-    harvest.verify(path)  # from here on its bytes are ours: what is damaged must not get a checksum that says it is not
+    # From here on its bytes are ours: what is damaged must not get a checksum that says it is not.
+    harvest.verify(path, foreign=bool(item))
     if not found.ended:
         raise RecoveryNeeded(f"{path}: this reap was interrupted; run shep-reap, which goes on with it")
     harvest.confirm_end(path)

@@ -218,6 +218,27 @@ def read_whole(data: bytes) -> Bucket | None:
     return None
 
 
+def sound_until(data: bytes) -> int:
+    """Where those buckets end that lie end to end from the first of these bytes on, each of today and sound.
+
+    As `read_whole`, for millions of them; `parse` says what is wrong with the next.
+    """
+    at, size, view = 0, len(data), memoryview(data)
+    while at + HEADER_BYTES <= size and data[at : at + 5] in _TODAY:
+        attributes, body, check, body_check = _SEALS.unpack_from(data, at)
+        start = at + HEADER_BYTES
+        middle = start + attributes
+        end = middle + body
+        if (
+            end > size
+            or _hashes(data[at : at + _HEAD] + data[start:middle], SEED)[0] != check
+            or _hashes(view[middle:end], SEED)[0] != body_check
+        ):
+            break
+        at = end
+    return at
+
+
 def parse_behind(header: Header, data: Bytes, offset: int = 0, where: str = "bucket", with_body: bool = True) -> Bucket:
     """The bucket of a header that was read already; every checksum is verified, the attributes are not taken apart yet."""
     start = offset + HEADER_BYTES

@@ -265,8 +265,11 @@ def copy(source: Path, target: Path) -> None:
     fsio.sync_directory(target.parent)
 
 
-def verify(path: Path) -> None:
-    """Read every frame and bucket up to the last checkpoint; Corruption names the first that is damaged."""
+def verify(path: Path, foreign: bool = False) -> None:
+    """Read every frame and bucket up to the last checkpoint; Corruption names the first that is damaged.
+
+    Checksums tell that all is as it was written. What others wrote is taken apart too, before anything trusts it.
+    """
     found = inspect(path)
     if found.damage:
         raise Corruption(f"{path}: {found.damage}")
@@ -276,10 +279,11 @@ def verify(path: Path) -> None:
     try:
         for _frame in logs.read_frames(path / names.JOURNAL, point.journal.length):
             pass
-        for _block in logs.blocks(path / names.CONTRIB, length=point.contrib.length):
+        read = logs.blocks if foreign else logs.read_frames
+        for _block in read(path / names.CONTRIB, length=point.contrib.length):
             pass
         for number, segment in enumerate(point.segments, 1):
-            objects.verify(number, segment.length)
+            objects.verify(number, segment.length, shapes=foreign)
     finally:
         objects.close()
 

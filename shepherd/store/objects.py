@@ -138,13 +138,17 @@ class Objects:
             yield bucket_oid(segment, offset), header
             offset += header.length
 
-    def verify(self, segment: int, length: int) -> None:
-        """Read every bucket of the first `length` bytes of a segment; Corruption names the first that is damaged."""
+    def verify(self, segment: int, length: int, shapes: bool = False) -> None:
+        """Read every bucket of the first `length` bytes of a segment; Corruption names the first that is damaged.
+
+        A bucket that has its checksums is as it was written; with `shapes` it must also be one that Shepherd would write.
+        """
         path, fd = self._files.get(segment) or self._open(segment)
         offset = 0
         while offset < length:
             window = fsio.read_at(path, fd, min(SCAN_BYTES, length - offset), offset)
-            end = self._verify_window(window, bucket_oid(segment, offset))
+            end = 0 if shapes else bucket.sound_until(window)
+            end = end or self._verify_window(window, bucket_oid(segment, offset))
             if not end:  # it is larger than the window, or its header is cut off
                 end = self.get(bucket_oid(segment, offset)).header.length
             offset += end

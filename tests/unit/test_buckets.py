@@ -82,6 +82,20 @@ def test_quick_reading_takes_a_damaged_bucket_or_another_than_slow_reading() -> 
         assert bucket.read_whole(data + b"\0") is None
 
 
+def test_quick_walk_passes_a_damaged_bucket_or_stops_before_a_sound_one() -> None:
+    one = bucket.pack(site=1, path=2, time_ms=3, state=4, attributes=[("U", b"http://a.example/")], body=b"wool")
+    thin = bucket.thin(5, 6, 7, 8, "http://b.example/")
+    whole = one + thin
+    assert bucket.sound_until(whole) == len(whole)
+    for bit in range(len(whole) * 8):
+        flipped = bytearray(whole)
+        flipped[bit // 8] ^= 1 << bit % 8
+        assert bucket.sound_until(bytes(flipped)) == (0 if bit < len(one) * 8 else len(one)), bit
+    for end in range(len(whole)):
+        assert bucket.sound_until(whole[:end]) == (0 if end < len(one) else len(one)), end
+    assert bucket.sound_until(segments.v30(ONE) + one) == 0  # of another day: the slow reader knows it
+
+
 def test_bucket_without_a_url_is_noticed_where_it_is_asked_for() -> None:
     for url in (b"", b"http://\xe9/"):
         with pytest.raises(Corruption, match="has no URL"):

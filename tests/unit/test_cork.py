@@ -214,6 +214,22 @@ def test_harvest_whose_bucket_has_no_url_to_speak_of_is_refused(db: Path, tmp_pa
         run(db, "cork")
 
 
+def test_harvest_of_others_is_trusted_because_its_checksums_hold(db: Path, tmp_path: Path) -> None:
+    """A thin bucket with a body: no Shepherd writes one, but anybody can take its checksum."""
+    url = harvested.parse(A)
+    _norm, path, site = harvested.PRINTS.of(url)
+    thin = bucket.BucketFlag.THIN
+    attributes = [("U", url.href.encode())]
+    data = bucket.pack(site=site, path=path, time_ms=3, state=1, attributes=attributes, body=b"x", flags=thin)
+    written = Harvest(tmp_path / "theirs", 1000)
+    written.store(bucket.pack(site=site, path=path, time_ms=3, state=1, attributes=attributes))
+    written.store(data)
+    written.end(NOW * 1000)
+    drop(db, 1, tmp_path / "theirs")
+    with pytest.raises(Corruption, match="no bucket header; move it away"):
+        run(db, "cork")
+
+
 # --- jobs, partitions, rehearsals ---------------------------------------------------------------------------------
 
 
