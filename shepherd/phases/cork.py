@@ -30,7 +30,7 @@ from shepherd.formats.tables import (
     RowType,
     in_bucket,
 )
-from shepherd.phases.keys import find_rows, find_sites, pick, run_ends, run_starts, with_flag
+from shepherd.phases.keys import find_rows, find_sites, pick, run_ends, run_starts, sort_order, with_flag
 
 MAX_FREQUENCY = 4
 UNMOVABLE = int(Flag.ROBOTS | Flag.EQUIV)  # (norm, path) does not tell these apart, so their site must stay
@@ -59,19 +59,9 @@ def newest(journal: Records) -> Records:
     """The last record of each (norm, path, site, kind), in that order; journals come end to end, the older one first."""
     rows = np.flatnonzero(~with_flag(journal["flags"], JournalFlag.HOP))
     keys = [np.ascontiguousarray(journal[name])[rows] for name in ("norm", "path", "site", "kind")]
-    order = _in_order(*keys)
+    order = sort_order(*keys)
     starts = run_starts(*(key[order] for key in keys))
     return pick(journal, rows[order[run_ends(starts)]])
-
-
-def _in_order(norm: U64, path: U64, site: U64, kind: U8) -> I64:
-    """The stable order by all four. Few records share norm and path, so only these are sorted by the others."""
-    order = np.lexsort((path, norm)).astype(np.int64)
-    starts = run_starts(norm[order], path[order])
-    shared = np.flatnonzero(~(starts & run_ends(starts)))
-    rows = order[shared]
-    order[shared] = rows[np.lexsort((kind[rows], site[rows], np.cumsum(starts)[shared]))]
-    return order
 
 
 def end_s(records: Records) -> U32:

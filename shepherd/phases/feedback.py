@@ -29,7 +29,7 @@ def apply(index: Columns, said: Columns, paths: Paths, *, state: int) -> Heard:
 
     Of two that speak of the same document the later one holds. Errors and what is forgotten have no rank.
     """
-    row = find_known(index, said, paths)
+    row, _place = find_known(index, said, paths)
     known = row >= 0
     heard = known.copy()
     heard[known] = np.isin(index["type"][row[known]], HEARD)

@@ -1,8 +1,8 @@
 """Looking up footprints in sorted columns, for all queries at once.
 
 An index slice is sorted by (norm, path, site). A lookup bisects: first on norm, then on path and site inside the run of that
-norm, every query at the same step; so the cost is queries times log2 of the longest run, and no key is ever packed or sorted as
-a record.
+norm, every query at the same step; so the cost is queries times log2 of the longest run. Where there are many queries, one
+number for each row that has most of norm and path in it is worth making: numpy bisects in it without coming back to Python.
 All keys are uint64: a mix with a signed type would become float64 and lose bits.
 """
 
@@ -13,12 +13,13 @@ import numpy as np
 from shepherd.formats.tables import I64, U64, Array, Bools, Columns, Flag, Records, RowType
 
 NOT_FOUND = -1
+ROWS_FOR_A_QUERY = 32  # a number for each of so many rows costs less than one query that bisects step by step
 
 
 def lower_bound(norm: U64, path: U64, site: U64, qnorm: U64, qpath: U64, qsite: U64) -> I64:
     """For each query the first row that is not before it."""
-    low = np.searchsorted(norm, qnorm, side="left").astype(np.int64)
-    high = np.searchsorted(norm, qnorm, side="right").astype(np.int64)
+    many = len(qnorm) * ROWS_FOR_A_QUERY > len(norm) > 0
+    low, high = _by_one_number(norm, path, qnorm, qpath) if many else _by_norm(norm, qnorm)
     open_ = np.flatnonzero(low < high)
     while len(open_):
         middle = (low[open_] + high[open_]) >> 1
@@ -33,24 +34,43 @@ def lower_bound(norm: U64, path: U64, site: U64, qnorm: U64, qpath: U64, qsite: 
     return low
 
 
+def _by_norm(norm: U64, qnorm: U64) -> tuple[I64, I64]:
+    """Where the rows of each query's norm begin and end."""
+    return np.searchsorted(norm, qnorm, side="left").astype(np.int64), np.searchsorted(norm, qnorm, side="right").astype(np.int64)
+
+
+def _by_one_number(norm: U64, path: U64, qnorm: U64, qpath: U64) -> tuple[I64, I64]:
+    """Where the rows begin and end that have each query's norm and as many upper bits of its path as fit behind its rank.
+
+    Norms of rows rank 1, 3, 5 ...; a norm that no row has gets the even number between its neighbours.
+    """
+    starts = run_starts(norm)
+    norms = norm[starts]
+    bits = np.uint64((2 * len(norms)).bit_length())
+    rank = np.cumsum(starts, dtype=np.uint64) * np.uint64(2) - np.uint64(1)
+    rows = rank << np.uint64(64) - bits | path >> bits
+    at = np.searchsorted(norms, qnorm)
+    qrank = 2 * at + (norms[np.minimum(at, len(norms) - 1)] == qnorm)
+    queries = qrank.astype(np.uint64) << np.uint64(64) - bits | qpath >> bits
+    low = np.searchsorted(rows, queries).astype(np.int64)
+    high, met = low.copy(), np.flatnonzero(rows[np.minimum(low, len(rows) - 1)] == queries)
+    high[met] = np.searchsorted(rows, queries[met], side="right")
+    return low, high
+
+
 def find_rows(norm: U64, path: U64, site: U64, qnorm: U64, qpath: U64, qsite: U64) -> I64:
     """For each query the row equal to it in all three, or -1."""
     row = lower_bound(norm, path, site, qnorm, qpath, qsite)
-    return _found(row, (norm, qnorm), (path, qpath), (site, qsite))
-
-
-def find_equivalent(norm: U64, path: U64, qnorm: U64, qpath: U64) -> I64:
-    """For each query the first row with the same normalised site and path, or -1."""
-    row = lower_bound(norm, path, np.zeros_like(path), qnorm, qpath, np.zeros_like(qpath))
-    return _found(row, (norm, qnorm), (path, qpath))
+    return equal_rows(row, (norm, qnorm), (path, qpath), (site, qsite))
 
 
 def find_sites(site: U64, queries: U64) -> I64:
     """For each query its row in a sorted column of distinct keys, or -1."""
-    return _found(np.searchsorted(site, queries).astype(np.int64), (site, queries))
+    return equal_rows(np.searchsorted(site, queries).astype(np.int64), (site, queries))
 
 
-def _found(row: I64, *pairs: tuple[U64, U64]) -> I64:
+def equal_rows(row: I64, *pairs: tuple[U64, U64]) -> I64:
+    """Of the rows where queries would stand, those that equal them in every pair of column and queries; -1 for the others."""
     column = pairs[0][0]
     inside = np.flatnonzero(row < len(column))
     equal = np.ones(len(inside), np.bool_)
@@ -61,9 +81,39 @@ def _found(row: I64, *pairs: tuple[U64, U64]) -> I64:
     return found
 
 
-def sort_order(norm: U64, path: U64, site: U64) -> I64:
-    """The permutation that sorts by (norm, path, site), stable."""
-    return np.lexsort((site, path, norm)).astype(np.int64)
+def sort_order(norm: U64, path: U64, *more: Array) -> I64:
+    """The permutation that sorts by norm, path and what follows, stable.
+
+    One number with the upper halves of norm and path is sorted first, which takes a third of the time of sorting by one column
+    after the other. It leaves few rows that are not told apart, and only these are sorted by all columns.
+    """
+    if not len(norm):
+        return np.zeros(0, np.int64)
+    least = norm.min()
+    half = (norm - least) >> np.uint64(max(0, int(norm.max() - least).bit_length() - 32))
+    number = half << np.uint64(32) | path >> np.uint64(32)
+    order = np.argsort(number)
+    starts = _told_apart(number[order], norm[order])
+    tied = np.flatnonzero(~(starts & run_ends(starts)))
+    rows = order[tied]
+    worse = (rows, *(column[rows] for column in reversed((norm, path, *more))), np.cumsum(starts)[tied])
+    order[tied] = rows[np.lexsort(worse)]
+    return order
+
+
+def _told_apart(number: U64, norm: U64) -> Bools:
+    """True where a row of this order is behind the one before it for certain, so where what must be sorted again begins.
+
+    Two norms with the same upper half stand mixed: all rows of that half are sorted again.
+    """
+    starts, half = run_starts(number), run_starts(number >> np.uint64(32))
+    mixed = run_starts(norm) & ~half
+    if mixed.any():
+        of_half = np.cumsum(half)
+        again = np.zeros(of_half[-1] + 1, np.bool_)
+        again[of_half[mixed]] = True
+        starts &= half | ~again[of_half]
+    return starts
 
 
 def run_starts(*columns: Array) -> Bools:

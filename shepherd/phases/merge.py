@@ -18,7 +18,7 @@ import numpy as np
 from shepherd.formats.tables import I64, SACRED, U64, Array, Bools, Columns, Flag, Reason, Records, RowType
 from shepherd.phases import edits
 from shepherd.phases.keys import find_sites, lower_bound, run_ends, run_starts, with_flag
-from shepherd.phases.tally import Tally, join, tally
+from shepherd.phases.tally import Tally, tally
 from shepherd.phases.urls import Paths, distinct_urls, find_known, new_rows, robots_rows, take, update_known
 
 KEPT_ERRORS = int(Flag.INITIAL | Flag.PINNED | Flag.ROBOTS)
@@ -62,14 +62,16 @@ def merge(
     kept = keep_rows(index, paths, max_retries=max_retries)
     keys = {name: index[name][kept.row] for name in TALLIED}
     urls = distinct_urls(contributed, paths)
-    known = find_known(keys, urls, paths)
-    linked = new_rows(take(urls, known < 0), paths, state=state)
-    sites = join(tally(keys), tally(linked))
+    known, before = find_known(keys, urls, paths)
+    linked = new_rows(take(urls, known < 0), paths, state=state) | {"before": before[known < 0]}
+    sites = tally(keys, linked)
     lonely, bare = sites.site[sites.documents == sites.robots], sites.robots == 0
-    rows, linked = kept.row[_not_of(lonely, keys["site"])], take(linked, _not_of(lonely, linked["site"]))
+    gone = _robots_of(lonely, keys)
+    rows, linked = np.delete(kept.row, gone), take(linked, ~np.isin(linked["site"], lonely))
     robots = robots_rows(sites.site[bare], sites.norm[bare], robots_facts(sites.site[bare]), paths, state=state)
+    robots["before"] = lower_bound(*(keys[name] for name in KEY), *(robots[name] for name in KEY))
     added = _in_order(linked, robots)
-    before = lower_bound(*(index[name][rows] for name in KEY), *(added[name] for name in KEY))
+    before = added["before"] - np.searchsorted(gone, added["before"])
     columns = interleave(index, rows, added, before)
 
     def place(row: I64) -> I64:
@@ -79,8 +81,7 @@ def merge(
 
     columns["flags"][place(kept.heir)], columns["weight"][place(kept.heir)] = kept.flags, kept.weight
     columns["touched"][place(kept.heir)] = state
-    stays = known >= 0
-    stays[stays] = _not_of(lonely, keys["site"][known[stays]])
+    stays = (known >= 0) & ~np.isin(known, gone)
     in_vain = update_known(columns, place(kept.row[known[stays]]), take(urls, stays), state=state)
     counts = {
         "dropped": len(index["norm"]) - len(rows),
@@ -93,7 +94,7 @@ def merge(
     }
     if not len(asked):
         return Merged(columns, _settled(sites), counts)
-    found = find_known(columns, {name: np.ascontiguousarray(asked[name]) for name in KEY}, paths)
+    found, _place = find_known(columns, {name: np.ascontiguousarray(asked[name]) for name in KEY}, paths)
     counts |= edits.apply(columns, found, asked, state=state)
     return Merged(columns, tally(columns), counts)
 
@@ -113,11 +114,10 @@ def _not_asked_to_go(index: Columns, rows: I64) -> Array:
     return np.where(forgotten & (reason == Reason.PURGED), 0, np.where(forgotten & (reason == Reason.DELETED), 1, 2))
 
 
-def _not_of(lonely: U64, site: U64) -> Bools:
-    """True for rows of other sites; nearly always there is nothing to look for."""
-    if not len(lonely):
-        return np.ones(len(site), np.bool_)
-    return np.asarray(find_sites(lonely, site) < 0)
+def _robots_of(lonely: U64, rows: Columns) -> I64:
+    """The rows of sites that have nothing but robots files; nearly always there is nothing to look for."""
+    robots = np.flatnonzero(with_flag(rows["flags"], Flag.ROBOTS)) if len(lonely) else np.zeros(0, np.int64)
+    return robots[find_sites(lonely, rows["site"][robots]) >= 0]
 
 
 def keep_rows(index: Columns, paths: Paths, *, max_retries: int) -> Kept:

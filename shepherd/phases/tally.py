@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from shepherd.formats.tables import I64, U64, Columns, Flag, RowType
-from shepherd.phases.keys import run_starts, with_flag
+from shepherd.formats.tables import I64, U64, Bools, Columns, Flag, RowType
+from shepherd.phases.keys import run_ends, run_starts, with_flag
 
 
 @dataclass(frozen=True)
@@ -27,31 +27,27 @@ class Tally:
         return len(self.site)
 
 
-def tally(rows: Columns) -> Tally:
-    """Of rows with norm, site, type and flags."""
-    robots = with_flag(rows["flags"], Flag.ROBOTS)
-    gathered = (rows["type"] == RowType.GATHERED) & ~robots
-    first = np.flatnonzero(run_starts(rows["site"]))
-    if not len(first):
-        none = np.zeros(0, np.int64)
-        return Tally(rows["site"], rows["norm"], none, none, none)
-    counts = (
-        np.diff(np.append(first, len(rows["site"]))),
-        np.add.reduceat(gathered.astype(np.int64), first),
-        np.add.reduceat(robots.astype(np.int64), first),
-    )
-    return _summed(rows["site"][first], rows["norm"][first], *counts)
-
-
-def join(some: Tally, others: Tally) -> Tally:
-    """Two tallies as one."""
-    names = ("site", "norm", "documents", "gathered", "robots")
-    return _summed(*(np.concatenate([getattr(some, name), getattr(others, name)]) for name in names))
-
-
-def _summed(site: U64, norm: U64, *counts: I64) -> Tally:
-    order = np.argsort(site, kind="stable")
+def tally(*tables: Columns) -> Tally:
+    """Of all rows of some tables with norm, site, type and flags."""
+    runs = [_runs(rows) for rows in tables]
+    site, norm, documents, gathered, robots = (np.concatenate(column) for column in zip(*runs, strict=True))
+    order = np.argsort(site)  # sums do not hang on the order of what is summed, so it need not be stable
     start = np.flatnonzero(run_starts(site[order]))
     if not len(start):
-        return Tally(site, norm, *counts)
-    return Tally(site[order[start]], norm[order[start]], *(np.add.reduceat(count[order], start) for count in counts))
+        return Tally(site, norm, documents, gathered, robots)
+    counts = (np.add.reduceat(count[order], start) for count in (documents, gathered, robots))
+    return Tally(site[order[start]], norm[order[start]], *counts)
+
+
+def _runs(rows: Columns) -> tuple[U64, U64, I64, I64, I64]:
+    """Site, norm and the three counts of each run of rows of one site."""
+    robots = with_flag(rows["flags"], Flag.ROBOTS)
+    gathered = (rows["type"] == RowType.GATHERED) & ~robots
+    starts = run_starts(rows["site"])
+    first, last = np.flatnonzero(starts), np.flatnonzero(run_ends(starts))
+    return rows["site"][first], rows["norm"][first], last - first + 1, _within(gathered, last), _within(robots, last)
+
+
+def _within(mask: Bools, last: I64) -> I64:
+    """How many of a mask each run has, by the rows that runs end with."""
+    return np.diff(np.cumsum(mask, dtype=np.int64)[last], prepend=0)

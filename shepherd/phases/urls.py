@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from shepherd.formats.tables import I64, INDEX, NO_OID, U64, Array, Bools, Columns, ContribFlag, Flag, Reason, RowType, empty
-from shepherd.phases.keys import find_equivalent, find_rows, run_ends, run_starts, sort_order, with_flag
+from shepherd.phases.keys import equal_rows, lower_bound, run_ends, run_starts, sort_order, with_flag
 
 
 @dataclass(frozen=True)
@@ -59,14 +59,15 @@ def _best_of_runs_first(contributed: Columns, order: I64, starts: Bools) -> I64:
     return sorted_
 
 
-def find_known(index: Columns, urls: Columns, paths: Paths) -> I64:
-    """For each URL (norm, path, site) the row that stands for it, or -1."""
-    known = find_equivalent(index["norm"], index["path"], urls["norm"], urls["path"])
-    special = np.flatnonzero(paths.special(urls["path"]))
-    known[special] = find_rows(
-        index["norm"], index["path"], index["site"], urls["norm"][special], urls["path"][special], urls["site"][special]
-    )
-    return known
+def find_known(index: Columns, urls: Columns, paths: Paths) -> tuple[I64, I64]:
+    """For each URL (norm, path, site) the row that stands for it, or -1; and the row before which a new one would stand."""
+    special = paths.special(urls["path"])
+    site = np.where(special, urls["site"], np.uint64(0))  # no other row shares norm and path, whatever its site is
+    place = lower_bound(index["norm"], index["path"], index["site"], urls["norm"], urls["path"], site)
+    known = equal_rows(place, (index["norm"], urls["norm"]), (index["path"], urls["path"]))
+    special &= known >= 0
+    known[special] = np.where(index["site"][known[special]] == urls["site"][special], known[special], -1)
+    return known, place
 
 
 def update_known(columns: dict[str, Array], row: I64, urls: Columns, *, state: int) -> int:
@@ -127,7 +128,7 @@ def robots_rows(site: U64, norm: U64, facts: Columns, paths: Paths, *, state: in
 
     They have no place in contrib, and no weight: nothing competes with them.
     """
-    order = sort_order(norm, np.zeros_like(norm), site)
+    order = np.lexsort((site, norm))
     urls = {"norm": norm[order], "path": np.full(len(site), paths.robots, np.uint64), "site": site[order]}
     urls |= {"oid": np.full(len(site), NO_OID, np.uint64), "flags": np.zeros(len(site), np.uint16)}
     urls |= {"weight": np.zeros(len(site), np.uint16), "section": np.zeros(len(site), np.uint8)}

@@ -1,11 +1,14 @@
 from __future__ import annotations
 
+from unittest import mock
+
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
 from shepherd.formats.tables import U64
 from shepherd.phases import keys
+from shepherd.phases.urls import Paths, find_known
 
 BITS = st.sampled_from([0, 1, 2, 3, 2**32, 2**63 - 1, 2**63, 2**63 + 1, 2**64 - 1])
 TRIPLES = st.lists(st.tuples(BITS, BITS, BITS), max_size=40)
@@ -16,20 +19,34 @@ def split(triples: list[tuple[int, int, int]]) -> tuple[U64, U64, U64]:
     return norm, path, site
 
 
-@given(TRIPLES.map(lambda rows: sorted(set(rows))), TRIPLES)
-def test_lookups_agree_with_a_dictionary(rows: list[tuple[int, int, int]], queries: list[tuple[int, int, int]]) -> None:
+@given(TRIPLES.map(lambda rows: sorted(set(rows))), TRIPLES, st.sampled_from([0, keys.ROWS_FOR_A_QUERY]))
+def test_lookups_agree_with_a_dictionary(
+    rows: list[tuple[int, int, int]], queries: list[tuple[int, int, int]], rows_for_a_query: int
+) -> None:
     norm, path, site = split(rows)
     exact = {row: number for number, row in enumerate(rows)}
-    first: dict[tuple[int, int], int] = {}
-    for number, row in enumerate(rows):
-        first.setdefault(row[:2], number)
     asked = split(queries + rows)
-    found = keys.find_rows(norm, path, site, *asked)
+    with mock.patch.object(keys, "ROWS_FOR_A_QUERY", rows_for_a_query):  # with 0 step by step, however many are asked for
+        found = keys.find_rows(norm, path, site, *asked)
+        bound = keys.lower_bound(norm, path, site, *asked)
     assert found.tolist() == [exact.get(query, -1) for query in queries + rows]
-    found = keys.find_equivalent(norm, path, asked[0], asked[1])
-    assert found.tolist() == [first.get(query[:2], -1) for query in queries + rows]
-    bound = keys.lower_bound(norm, path, site, *asked)
     assert bound.tolist() == [sum(row < query for row in rows) for query in queries + rows]
+
+
+@given(TRIPLES.map(lambda rows: sorted(set(rows))), TRIPLES)
+def test_document_is_found_by_norm_and_path_and_a_special_one_by_its_site_too(
+    rows: list[tuple[int, int, int]], queries: list[tuple[int, int, int]]
+) -> None:
+    paths = Paths(robots=3, root=2**63)
+    first: dict[tuple[int, ...], int] = {}
+    for number, row in enumerate(rows):
+        first.setdefault(row if row[1] in (3, 2**63) else row[:2], number)
+    names = ("norm", "path", "site")
+    asked = dict(zip(names, split(queries + rows), strict=True))
+    known, place = find_known(dict(zip(names, split(rows), strict=True)), asked, paths)
+    assert known.tolist() == [first.get(query, first.get(query[:2], -1)) for query in queries + rows]
+    new = [number for number, row in enumerate(known) if row < 0]
+    assert [place[number] for number in new] == [sum(row < (queries + rows)[number] for row in rows) for number in new]
 
 
 @given(st.lists(BITS), st.lists(BITS))
@@ -43,7 +60,7 @@ def test_sites_and_distinct_keys(values: list[int], queries: list[int]) -> None:
 @given(TRIPLES)
 def test_order_is_that_of_tuples(rows: list[tuple[int, int, int]]) -> None:
     order = keys.sort_order(*split(rows))
-    assert [rows[i] for i in order] == sorted(rows)
+    assert order.tolist() == sorted(range(len(rows)), key=lambda row: rows[row])
 
 
 def test_a_million_rows_of_one_norm_are_found() -> None:
