@@ -156,7 +156,7 @@ class FromNames:
     site_row: I64
 
     def __call__(self, maker: Maker) -> Built:
-        names = maker.state.names_at(self.site_row).tolist()
+        names = maker.state.names_at(self.site_row).texts().tolist()
         path = np.full(len(names), maker.robots_path, np.uint64)
         return _built(maker.thin(self.wanted, path, names, [b"/robots.txt"] * len(names)))
 

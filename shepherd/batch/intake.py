@@ -14,7 +14,7 @@ import numpy as np
 from shepherd.batch.columnspill import ColumnSpill
 from shepherd.formats.contribkeys import BlockKeys
 from shepherd.formats.tables import I64, U64, Columns, ContribFlag, contrib_oid
-from shepherd.formats.texts import Texts
+from shepherd.formats.texts import Spans, Texts
 from shepherd.phases import keys
 from shepherd.phases.equiv import NormMap
 from shepherd.store.state import State
@@ -30,18 +30,17 @@ class Names:
 
     site: U64
     norm: U64
-    names: Texts
+    names: Spans
     twice: U64
 
 
 def distinct_names(site: U64, norm: U64, names: Texts) -> Names:
     order = np.argsort(site, kind="stable")
     starts = keys.run_starts(site[order])
-    first = np.flatnonzero(starts)
-    of_first = first[np.cumsum(starts) - 1] if len(first) else order
-    differs = names.differ(order[of_first], names, order)
-    rows = order[first]
-    return Names(site[rows], norm[rows], names.take(rows), keys.distinct(site[order[differs]]))
+    first, again = np.flatnonzero(starts), np.flatnonzero(~starts)
+    rows, others = order[first], order[again]
+    differs = names.spans(rows[np.cumsum(starts)[again] - 1]).differ(names.spans(others))
+    return Names(site[rows], norm[rows], names.spans(rows), keys.distinct(site[others[differs]]))
 
 
 class Intake:
@@ -104,9 +103,9 @@ class Intake:
         found = distinct_names(site, norm, Texts.join(block.names for block in blocks))
         row = keys.find_sites(self._known, found.site)
         known, new = np.flatnonzero(row >= 0), np.flatnonzero(row < 0)
-        strangers = found.names.differ(known, self._parent.names_at(row[known]), np.arange(len(known)))
+        strangers = found.names.some(known).differ(self._parent.names_at(row[known]))
         self._refused += [found.twice, found.site[known[strangers]]]
-        self.named.add({"site": found.site[new], "norm": found.norm[new]}, found.names.take(new))
+        self.named.add({"site": found.site[new], "norm": found.norm[new]}, found.names.some(new).texts())
 
 
 def new_names(named: ColumnSpill, part: int) -> Names:

@@ -92,7 +92,7 @@ class SiteMerge:
             raise Corruption(f"{self._parent.path}: site {int(site[new[at < 0][0]]):016x} has URLs, but no name")
         source = row.copy()
         source[new] = len(old) + at
-        return Texts.join([old, fresh.names]).take(source)
+        return Texts.join([old, fresh.names.texts()]).take(source)
 
     def _judge(self, columns: dict[str, Array], names: Texts, new: I64) -> None:
         """What the filter says of new sites, or of all if it has changed; and whom an operator wants looked up at once."""

@@ -61,29 +61,48 @@ class Texts:
 
     def _take_runs(self, rows: I64, first: I64) -> Texts:
         last = np.append(first[1:], len(rows)) - 1
-        starts, lengths = self.starts, self.lengths[rows]
-        cuts = zip(starts[rows[first]].tolist(), self.ends[rows[last]].tolist(), strict=True) if len(rows) else ()
+        lengths, starts = self.spans(rows).lengths, self.spans(rows[first]).starts
+        cuts = zip(starts.tolist(), self.ends[rows[last]].tolist(), strict=True) if len(rows) else ()
         data = self.data.data  # slices of a buffer are cheaper than those of an array
         return Texts.cut(np.frombuffer(b"".join([data[a:b] for a, b in cuts]), np.uint8), lengths)
 
     def _take(self, rows: I64) -> Texts:
-        starts, ends = self.starts[rows], self.ends[rows]
-        return Texts.cut(self.data[positions(starts, ends - starts)], ends - starts)
+        return self.spans(rows).texts()
 
-    def differ(self, rows: I64, other: Texts, other_rows: I64) -> Bools:
-        """Where text `rows[i]` of ours is not text `other_rows[i]` of the other. They are compared eight bytes at a time."""
-        length, theirs = self.lengths[rows], other.lengths[other_rows]
-        differs = length != theirs
-        start, other_start = self.starts[rows], other.starts[other_rows]
+    def spans(self, rows: I64) -> Spans:
+        """Where some of the texts stand."""
+        ends, starts = self.ends[rows], self.ends[rows - 1]
+        starts[rows == 0] = 0
+        return Spans(self.data, starts, ends - starts)
+
+
+@dataclass(frozen=True)
+class Spans:
+    """Ranges of some bytes, in any order: texts where they are, without a copy."""
+
+    data: U8
+    starts: I64
+    lengths: I64
+
+    def texts(self) -> Texts:
+        return Texts.cut(self.data[positions(self.starts, self.lengths)], self.lengths)
+
+    def some(self, rows: I64) -> Spans:
+        return Spans(self.data, self.starts[rows], self.lengths[rows])
+
+    def differ(self, other: Spans) -> Bools:
+        """Where a text of ours is not the text of the other at the same place. They are compared eight bytes at a time."""
+        length = self.lengths
+        differs = length != other.lengths
         words, other_words = _words(self.data), _words(other.data)
         left = np.flatnonzero(~differs & (length >= WORD))
         last = length - WORD  # the last word overlaps the one before it
         for at in range(0, int(length[left].max(initial=0)), WORD):
             left = left[(last[left] > at - WORD) & ~differs[left]]
             place = np.minimum(last[left], at)
-            differs[left] = words[start[left] + place] != other_words[other_start[left] + place]
+            differs[left] = words[self.starts[left] + place] != other_words[other.starts[left] + place]
         short = np.flatnonzero(~differs & (length < WORD))
-        mine, others = self._take(rows[short]), other._take(other_rows[short])
+        mine, others = self.some(short).texts(), other.some(short).texts()
         wrong = np.flatnonzero(mine.data != others.data)
         differs[short[np.searchsorted(mine.ends, wrong, side="right")]] = True
         return np.asarray(differs)

@@ -14,7 +14,7 @@ from shepherd.errors import Corruption
 from shepherd.formats.check import BLOCK, Bytes, check64, raw
 from shepherd.formats.control import FileEntry
 from shepherd.formats.tables import I64, Array, Columns
-from shepherd.formats.texts import Texts, positions
+from shepherd.formats.texts import Spans
 from shepherd.store import fsio, names
 from shepherd.store.mapped import Mapped
 
@@ -66,11 +66,11 @@ class Column:
         self._verify(np.arange(start // BLOCK, -(-stop // BLOCK)))
         return self._bytes[start:stop].tobytes()
 
-    def texts(self, starts: I64, ends: I64) -> Texts:
-        """The bytes of some ranges that are shorter than a block; for the names of the sites."""
+    def spans(self, starts: I64, ends: I64) -> Spans:
+        """Some ranges that are shorter than a block, in place; for the names of the sites."""
         touched = np.sort(np.concatenate([starts, np.maximum(ends - 1, 0)]) // BLOCK)
         self._verify(touched[np.diff(touched, prepend=-1) > 0])
-        return Texts.cut(self._bytes[positions(starts, ends - starts)], ends - starts)
+        return Spans(self._bytes, starts, ends - starts)
 
     def bad_blocks(self) -> Iterable[int]:
         """Offsets of the blocks that do not check."""

@@ -25,7 +25,7 @@ from shepherd.formats.contribkeys import BlockKeys
 from shepherd.formats.control import Control, FileEntry, parse_control
 from shepherd.formats.frame import Frame, FrameKind, pack_frame
 from shepherd.formats.tables import I64, Array, Records
-from shepherd.formats.texts import Texts
+from shepherd.formats.texts import Spans, Texts
 from shepherd.store import fsio, logs, names
 from shepherd.store.columns import Column, ColumnWriter, Table, TableWriter
 from shepherd.store.names import StateName
@@ -119,11 +119,11 @@ class State:
         first = self.sites["name"].at(start - 1) if start else 0
         return Texts(self._names[first : int(ends[-1]) if len(ends) else first], ends - first)
 
-    def names_at(self, rows: I64) -> Texts:
+    def names_at(self, rows: I64) -> Spans:
         """The names of some rows."""
         ends = self.sites["name"].take(rows).astype(np.int64)
         starts = np.where(rows > 0, self.sites["name"].take(np.maximum(rows - 1, 0)).astype(np.int64), 0)
-        return self._names.texts(starts, ends)
+        return self._names.spans(starts, ends)
 
     @cached_property
     def equiv(self) -> Equiv:

@@ -35,7 +35,7 @@ def test_texts_differ_where_they_are_equal(words: list[bytes], others: list[byte
         return
     pairs = data.draw(st.lists(st.tuples(st.integers(0, len(words) - 1), st.integers(0, len(others) - 1)), max_size=20))
     mine, theirs = (np.array([pair[n] for pair in pairs], np.int64) for n in range(2))
-    differs = Texts.of(words).differ(mine, Texts.of(others), theirs)
+    differs = Texts.of(words).spans(mine).differ(Texts.of(others).spans(theirs))
     assert differs.tolist() == [words[a] != others[b] for a, b in pairs]
 
 
@@ -71,5 +71,5 @@ def test_one_byte_that_differs_is_passed_over() -> None:
         text = bytes(range(65, 65 + length))
         others = [text[:at] + b"!" + text[at + 1 :] for at in range(length)]
         rows = np.arange(length + 1)
-        differs = Texts.of([b"x", text]).differ(np.ones(length + 1, np.int64), Texts.of([text, *others]), rows)
+        differs = Texts.of([b"x", text]).spans(np.ones_like(rows)).differ(Texts.of([text, *others]).spans(rows))
         assert differs.tolist() == [False] + [True] * length
