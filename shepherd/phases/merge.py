@@ -153,10 +153,12 @@ def _alive(index: Columns, max_retries: int) -> Bools:
 
 def _equivalents(index: Columns, keep: Bools, paths: Paths) -> tuple[I64, Bools]:
     """The kept rows that share norm and path with another one, run after run, the best of each run first."""
-    rows = np.flatnonzero(keep & ~paths.special(index["path"]))
+    starts = run_starts(index["norm"], index["path"])
+    rows = np.flatnonzero(~(starts & run_ends(starts)))  # few, of which some do not count
+    rows = rows[keep[rows] & ~paths.special(index["path"][rows])]
     starts = run_starts(index["norm"][rows], index["path"][rows])
-    rows = rows[~(starts & run_ends(starts))]
-    starts = run_starts(index["norm"][rows], index["path"][rows])
+    shared = ~(starts & run_ends(starts))
+    rows, starts = rows[shared], starts[shared]
     worse = (
         index["site"][rows],
         ~index["weight"][rows],
