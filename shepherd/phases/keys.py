@@ -69,16 +69,24 @@ def find_sites(site: U64, queries: U64) -> I64:
     return equal_rows(np.searchsorted(site, queries).astype(np.int64), (site, queries))
 
 
+def find_servers(qkey: U64, queries: U64) -> I64:
+    """The same for queue keys in any order, of which most are IPv4 addresses: their upper halves make them neighbours."""
+    order = rough_order(queries, 16)
+    found = np.empty(len(queries), np.int64)
+    found[order] = find_sites(qkey, queries.take(order))
+    return found
+
+
 def equal_rows(row: I64, *pairs: tuple[U64, U64]) -> I64:
     """Of the rows where queries would stand, those that equal them in every pair of column and queries; -1 for the others."""
-    column = pairs[0][0]
-    inside = np.flatnonzero(row < len(column))
-    equal = np.ones(len(inside), np.bool_)
+    last = len(pairs[0][0]) - 1
+    if last < 0:
+        return np.full(len(row), NOT_FOUND, np.int64)
+    at = np.minimum(row, last)  # what belongs behind the last row is not equal to it
+    equal = np.ones(len(row), np.bool_)
     for keys, queries in pairs:
-        equal &= keys[row[inside]] == queries[inside]
-    found = np.full(len(row), NOT_FOUND, np.int64)
-    found[inside[equal]] = row[inside[equal]]
-    return found
+        equal &= keys.take(at) == queries
+    return (row + 1) * equal - 1  # the row or -1: half the price of np.where
 
 
 def sort_order(norm: U64, path: U64, *more: Array) -> I64:
@@ -114,6 +122,28 @@ def _told_apart(number: U64, norm: U64) -> Bools:
         again[of_half[mixed]] = True
         starts &= half | ~again[of_half]
     return starts
+
+
+def rough_order(keys: U64, shift: int) -> I64:
+    """The permutation that sorts by 16 bits from `shift` on: a radix sort, at a sixth of the price of a whole one.
+
+    A search for keys in this order finds nearly all that it needs in the cache, as if they were sorted.
+    """
+    return np.argsort((keys >> np.uint64(shift)).astype(np.uint16), kind="stable")
+
+
+def stable_order(keys: U64) -> I64:
+    """The permutation that sorts, equal keys in their order.
+
+    Numbers are sorted much faster than their places are, so place and key are sorted as one number. That has room for the
+    leading bits of the key alone: if keys differ only in what is lost, a proper sort must do it.
+    """
+    low = np.uint64((1 << max(len(keys) - 1, 0).bit_length()) - 1)
+    packed = keys & ~low | np.arange(len(keys), dtype=np.uint64)
+    packed.sort()
+    order = (packed & low).astype(np.int64)
+    found = keys.take(order)
+    return np.argsort(keys, kind="stable") if (found[1:] < found[:-1]).any() else order
 
 
 def run_starts(*columns: Array) -> Bools:

@@ -11,7 +11,7 @@ import numpy as np
 
 from shepherd import config
 from shepherd.formats.tables import I64, U64, Array, Columns
-from shepherd.phases.keys import find_sites, run_starts
+from shepherd.phases.keys import find_servers, run_starts
 
 NO_SERVER = -1
 LONGEST_CYCLE_S = 100 * 366 * config.DAY_S  # a longer one is as good as none, and would not fit the arithmetic
@@ -22,7 +22,7 @@ class ServerLimits:
     """By row of the servers table; rows that another one stands for have none."""
 
     qkey: U64
-    leader: I64  # the row that stands for it
+    leader: Array  # i32: the row that stands for it; one more entry at the end, for none
     soft: I64
     hard: I64
 
@@ -31,7 +31,8 @@ def server_limits(servers: Columns, select: config.Select, plan: config.Plan) ->
     """A failing server's longer delay passes, so back-offs do not count. Without a refresh cycle there is no limit."""
     delay_ms = servers["delay_ms"].astype(np.int64) + servers["avg_ms"]
     slots = np.maximum(servers["slots"].astype(np.int64), 1)
-    leader = np.arange(len(slots), dtype=np.int64)
+    leader = np.arange(len(slots) + 1, dtype=np.int32)
+    leader[-1] = NO_SERVER
     rows = np.flatnonzero(servers["group"])
     if len(rows):
         rows = rows[np.argsort(servers["group"][rows], kind="stable")]
@@ -48,11 +49,5 @@ def server_limits(servers: Columns, select: config.Select, plan: config.Plan) ->
 
 
 def server_of(limits: ServerLimits, qkey: U64) -> Array:
-    """The server of each site, or NO_SERVER: one whose address is not known, or was never asked, has no limit yet.
-
-    The queries are sorted first, because bisecting for neighbours finds the same entries in the cache.
-    """
-    order = np.argsort(qkey)
-    found = np.empty(len(qkey), np.int64)
-    found[order] = find_sites(limits.qkey, qkey[order])
-    return np.append(limits.leader, NO_SERVER)[found].astype(np.int32)
+    """The server of each site, or NO_SERVER: one whose address is not known, or was never asked, has no limit yet."""
+    return limits.leader.take(find_servers(limits.qkey, qkey))
