@@ -19,6 +19,7 @@ from shepherd.config import Config
 from shepherd.formats.tables import I64, U8, Bools
 from shepherd.phases import bars, survey
 from shepherd.phases.grouping import ByRun, BySection, Grouping, behind, members
+from shepherd.phases.place import over_soft
 from shepherd.phases.select import Groups
 from shepherd.phases.survey import SECTIONS, Counts, Surveyed
 from shepherd.store.state import State
@@ -32,6 +33,7 @@ class Totals:
 
     server: I64
     section: I64
+    rows: I64
     exempt_bytes: int
 
 
@@ -51,27 +53,30 @@ class Board:
     def survey(self, again: bool = False) -> Totals:
         """Go over all rows, and put aside what is found. `again` after hard limits are settled: their places stay."""
         config = self._config
+        by_section = any(vars(config.sections).values())
 
         def one(part: int) -> tuple[Surveyed, Counts]:
             index = self.state.index.slice(*self.ranges[part], survey.OF_INDEX)
             struck = self.place(part) if again else None
-            if struck is not None and not survey.over_soft(struck).any():  # then what is out has not kept anything out
+            if struck is not None and not over_soft(struck).any():  # then what is out has not kept anything out
                 found = replace(self.surveyed(part), place=struck)
-                return found, survey.count(index, struck, found.run_rows, config.select)
-            return survey.survey(index, self._sites[part], struck, config.select, config.section_bonus)
+            else:
+                found = survey.survey(index, self._sites[part], struck, config.select, config.section_bonus)
+            return found, survey.count(index, found, config.select, by_section)
 
         server = np.zeros((3, self.state.servers.rows + 1), np.int64)  # one more: the rows without a server
-        section, exempt_bytes = np.zeros((3, SECTIONS), np.int64), 0
+        section, rows, exempt_bytes = np.zeros((3, SECTIONS), np.int64), np.zeros(3, np.int64), 0
         aside = self._new()
         for found, counts in ordered(one, range(len(self.ranges)), self._jobs):
             aside.add(vars(found))
             for line in range(3):
                 np.add.at(server[line], found.run_server, counts.server[line])
             section += counts.section
+            rows += counts.rows
             exempt_bytes += counts.exempt_bytes
         aside.seal()
         self._surveys = self._places = aside
-        return Totals(server[:, :-1], section, exempt_bytes)
+        return Totals(server[:, :-1], section, rows, exempt_bytes)
 
     def surveyed(self, part: int) -> Surveyed:
         return Surveyed(**self._surveys[part])
@@ -94,7 +99,7 @@ class Board:
         if not by_server:
             return BySection(groups.number, self.state.index["section"][slice(*self.ranges[part])])
         found = self.surveyed(part)
-        return ByRun(groups.number[found.run_server], found.run_rows)
+        return ByRun(groups.number.take(found.run_server), found.run)
 
     def find_bars(
         self, room: I64, candidates: Callable[[int], Bools], grouping: Callable[[int], Grouping], cost: Cost = None

@@ -23,12 +23,12 @@ from shepherd.batch.turn import not_now
 from shepherd.config import Config
 from shepherd.errors import UsageError
 from shepherd.formats.tables import I64, TABLES, U8, Bools
-from shepherd.phases import select, survey
+from shepherd.phases import place, select, survey
 from shepherd.phases.bars import NO_BAR
 from shepherd.phases.grouping import Grouping, Together
+from shepherd.phases.place import Place, mark
 from shepherd.phases.select import Groups, Selected
 from shepherd.phases.serverlimits import ServerLimits, server_limits
-from shepherd.phases.survey import Place
 from shepherd.store import names
 from shepherd.store.database import Writer
 from shepherd.store.names import StateName
@@ -98,17 +98,19 @@ def _hard_limits(board: Board, totals: Totals, limits: ServerLimits, config: Con
         return False
 
     def living(part: int) -> Bools:
-        place = board.place(part)
-        return np.asarray((place == Place.STAY) | survey.sleeps(place))
+        return place.living(board.place(part))
 
     of_server, over_server = _bars(board, servers, True, living)
     of_section, over_section = _bars(board, sections, False, living)
 
     def places(part: int) -> U8:
-        candidates, place = living(part), board.place(part).copy()
-        place[board.behind(part, candidates, of_section(part), over_section)] = Place.SECTION_HARD
-        place[board.behind(part, candidates, of_server(part), over_server)] = Place.SERVER_HARD
-        return place
+        candidates, found = living(part), board.place(part)
+        if len(servers):
+            found = np.maximum(found, mark(board.behind(part, candidates, of_server(part), over_server), Place.SERVER_HARD))
+        if len(sections):
+            struck = board.behind(part, candidates, of_section(part), over_section) & ~place.is_out(found)
+            found = np.maximum(found, mark(struck, Place.SECTION_HARD))
+        return found
 
     board.settle(places)
     return True
@@ -126,12 +128,12 @@ def _settle(board: Board, groups: Groups, by_server: bool, struck: Place) -> Non
         return
 
     def staying(part: int) -> Bools:
-        return np.asarray(board.place(part) == Place.STAY)
+        return place.stays(board.place(part))
 
     grouping, bars = _bars(board, groups, by_server, staying)
 
     def places(part: int) -> U8:
-        return np.where(board.behind(part, staying(part), grouping(part), bars), np.uint8(struck), board.place(part))
+        return board.place(part) | mark(board.behind(part, staying(part), grouping(part), bars), struck)
 
     board.settle(places)
 
@@ -159,14 +161,14 @@ class Verdict:
     sleep_bar: int = NO_BAR
 
     def before_sleep(self, board: Board, part: int) -> U8:
-        place = board.place(part)
-        return np.where(_behind_all(board, part, place == Place.STAY, self.bar), np.uint8(self.tight), place)
+        found = board.place(part)
+        return found | mark(_behind_all(board, part, place.stays(found), self.bar), self.tight)
 
     def places(self, board: Board, part: int) -> U8:
-        place = self.before_sleep(board, part)
-        np.putmask(place, _behind_all(board, part, survey.sleeps(place), self.sleep_bar), Place.BELOW_SLEEP)
-        found = board.surveyed(part)
-        return select.keep_robots(place, found.run_rows, found.run_site)
+        found = self.before_sleep(board, part)
+        found = np.maximum(found, mark(_behind_all(board, part, place.sleeps(found), self.sleep_bar), Place.BELOW_SLEEP))
+        surveyed = board.surveyed(part)
+        return select.keep_robots(found, surveyed.run, surveyed.run_site)
 
 
 def _behind_all(board: Board, part: int, candidates: Bools, bar: int) -> Bools:
@@ -176,11 +178,11 @@ def _behind_all(board: Board, part: int, candidates: Bools, bar: int) -> Bools:
 
 
 def _totals(board: Board, totals: Totals, config: Config) -> Verdict:
-    living, stay, exempt = totals.section.sum(axis=1).tolist()
+    living, stay, exempt = totals.rows.tolist()
     room = select.most_gathered(config.select, config.plan, board.state.control.speed) - exempt
 
     def staying(part: int) -> Bools:
-        return np.asarray(board.place(part) == Place.STAY)
+        return place.stays(board.place(part))
 
     def cost(part: int, rows: I64) -> I64:
         return survey.cost(board.state.index.slice(*board.ranges[part], survey.OF_COST), rows, config.select)
@@ -194,7 +196,7 @@ def _totals(board: Board, totals: Totals, config: Config) -> Verdict:
     awake = verdict
 
     def drowsy(part: int) -> Bools:
-        return survey.sleeps(awake.before_sleep(board, part))
+        return place.sleeps(awake.before_sleep(board, part))
 
     return replace(verdict, sleep_bar=_one_bar(board, config.select.sleeping, drowsy))
 

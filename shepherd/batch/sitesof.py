@@ -1,7 +1,7 @@
 """The settings and servers of the sites, those of each partition of the index together.
 
 Sites are sorted by their own footprint and rows by that of their normalised site, so each partition would have to look for its
-sites all over the table. Instead the table is read once, in order, and spread.
+sites all over the table. Instead the table is read once, in order, and spread. Settings that no site has are left out.
 """
 
 from __future__ import annotations
@@ -14,11 +14,10 @@ from shepherd.batch.aside import Aside
 from shepherd.batch.partitions import partitions
 from shepherd.batch.pool import ordered
 from shepherd.formats.tables import I64, Array
+from shepherd.phases.keys import stable_order
 from shepherd.phases.serverlimits import ServerLimits, server_of
-from shepherd.phases.survey import OF_SITES
+from shepherd.phases.survey import SETTINGS
 from shepherd.store.state import State
-
-_COPIED = tuple(name for name in OF_SITES if name != "server")
 
 
 class SitesOf:
@@ -26,30 +25,36 @@ class SitesOf:
         self, aside: Aside, state: State, ranges: Sequence[tuple[int, int]], limits: ServerLimits, step: int, jobs: int
     ) -> None:
         """`aside` is for us alone."""
-        norm = state.index["norm"]
+        chunks, norm = list(partitions(state.sites.rows, step)), state.index["norm"]
+        copied = ("norm", "site", *_settings(state, chunks))
         splits = np.array([norm.at(start) for start, _ in ranges[1:]], np.uint64)
 
         def spread(chunk: tuple[int, int]) -> tuple[dict[str, Array], I64]:
-            columns = state.sites.slice(*chunk, _COPIED)
+            columns = state.sites.slice(*chunk, copied)
             columns["server"] = server_of(limits, state.sites["qkey"][slice(*chunk)])
             part = np.searchsorted(splits, columns["norm"], side="right").astype(np.min_scalar_type(len(ranges)))
             order = np.argsort(part, kind="stable")
             cuts = np.searchsorted(part[order], np.arange(len(ranges) + 1))
-            return {name: column[order] for name, column in columns.items()}, cuts
+            return {name: column.take(order) for name, column in columns.items()}, cuts
 
-        self._aside = aside
-        self._cuts: list[list[int]] = []
-        for columns, cuts in ordered(spread, list(partitions(state.sites.rows, step)), jobs):
+        found: list[list[int]] = []
+        for columns, cuts in ordered(spread, chunks, jobs):
             aside.add(columns)
-            self._cuts.append(cuts.tolist())
+            found.append(cuts.tolist())
         aside.seal()
+        self._chunks = [(aside[number], cuts) for number, cuts in enumerate(found)]
+        self._names = (*copied, "server")
 
     def __getitem__(self, part: int) -> dict[str, Array]:
         """The sites of a partition, sorted by norm, and those of one norm by site."""
-        chunks = []
-        for number, cuts in enumerate(self._cuts):
-            columns = self._aside[number]
-            chunks.append({name: columns[name][cuts[part] : cuts[part + 1]] for name in OF_SITES})
-        joined = {name: np.concatenate([chunk[name] for chunk in chunks]) for name in OF_SITES}
-        order = np.argsort(joined["norm"], kind="stable")
-        return {name: column[order] for name, column in joined.items()}
+        joined = {
+            name: np.concatenate([columns[name][cuts[part] : cuts[part + 1]] for columns, cuts in self._chunks])
+            for name in self._names
+        }
+        order = stable_order(joined["norm"])
+        return {name: column.take(order) for name, column in joined.items()}
+
+
+def _settings(state: State, chunks: Sequence[tuple[int, int]]) -> list[str]:
+    """Those that at least one site has."""
+    return [name for name, none in SETTINGS.items() if any((state.sites[name][slice(*chunk)] != none).any() for chunk in chunks)]

@@ -26,15 +26,13 @@ class Grouping(Protocol):
 @dataclass(frozen=True)
 class ByRun:
     number: Array  # of each run
-    run_rows: Array
+    run: I64  # of each row
 
     def spread(self, table: Array) -> Array:
-        return np.repeat(table[self.number], self.run_rows)
+        return table.take(self.number).take(self.run)
 
     def at(self, rows: I64) -> Array:
-        if len(rows) > len(self.number):  # many: then it is cheaper to write down all
-            return np.repeat(self.number, self.run_rows)[rows]
-        return self.number[np.searchsorted(np.cumsum(self.run_rows, dtype=np.int64), rows, side="right")]
+        return self.number.take(self.run.take(rows))
 
 
 @dataclass(frozen=True)
@@ -43,10 +41,10 @@ class BySection:
     section: Array  # of each row
 
     def spread(self, table: Array) -> Array:
-        return table[self.number][self.section]
+        return table.take(self.number).take(self.section)
 
     def at(self, rows: I64) -> Array:
-        return self.number[self.section[rows]]
+        return self.number.take(self.section.take(rows))
 
 
 @dataclass(frozen=True)
@@ -75,8 +73,8 @@ def members(candidates: Bools, key: U16, first_row: int, grouping: Grouping, win
     rows = np.flatnonzero(inside)
     group = grouping.at(rows)
     if group.min(initial=0) < 0:
-        rows, group = rows[group >= 0], group[group >= 0]
-    return rows, Members(rows + first_row, key[rows], group)
+        rows, group = rows.compress(group >= 0), group.compress(group >= 0)
+    return rows, Members(rows + first_row, key.take(rows), group)
 
 
 def behind(candidates: Bools, key: U16, first_row: int, grouping: Grouping, bars: I64, bits: int) -> Bools:
@@ -85,5 +83,5 @@ def behind(candidates: Bools, key: U16, first_row: int, grouping: Grouping, bars
     bar = grouping.spread(bar_key)
     result: Bools = candidates & (key < bar)
     ties = np.flatnonzero(candidates & (key == bar))
-    result[ties] = ties + first_row >= bar_row[grouping.at(ties)]
+    result[ties] = ties + first_row >= bar_row.take(grouping.at(ties))
     return result

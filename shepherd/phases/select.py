@@ -16,8 +16,9 @@ from shepherd import config
 from shepherd.formats.tables import I64, REASON_TEXT, U8, Array, Bools, Columns, Flag, Reason, RowType
 from shepherd.phases.cork import has_body
 from shepherd.phases.keys import with_flag
+from shepherd.phases.place import Place, is_out, sleeps
 from shepherd.phases.serverlimits import LONGEST_CYCLE_S
-from shepherd.phases.survey import SECTIONS, Place, is_out, sleeps
+from shepherd.phases.survey import SECTIONS
 from shepherd.sections import NAMES as SECTION_NAMES
 
 READ = ("type", "reason", "flags", "touched", "oid", "digest", "gathered")
@@ -30,6 +31,7 @@ REASON_OF[[Place.SECTION_SOFT, Place.SECTION_HARD]] = Reason.SECTION_SOFT, Reaso
 REASON_OF[[Place.FRESH, Place.SPACE]] = Reason.FRESH, Reason.SPACE
 REASON_OF[[Place.BELOW_BAR, Place.BELOW_SLEEP]] = Reason.BELOW_BAR, Reason.BELOW_SLEEP
 
+ROBOTS, GONE = np.uint8(Place.ROBOTS), np.uint8(Place.GONE)
 TYPE_OF = np.zeros(len(Place), np.uint8)
 TYPE_OF[Place.SITE_SOFT : Place.BELOW_BAR + 1] = RowType.SLEEPING
 TYPE_OF[Place.SITE_HARD :] = RowType.FORGOTTEN
@@ -77,18 +79,16 @@ def most_gathered(select: config.Select, plan: config.Plan, speed: int) -> int:
     return min(select.gathered, max(speed * min(plan.refresh_s, LONGEST_CYCLE_S) * select.optimism // 100_000, 1))
 
 
-def keep_robots(place: U8, run_rows: Array, run_site: Array) -> U8:
-    """The robots file of a site that keeps nothing else goes, too."""
-    robots = np.flatnonzero(place == Place.ROBOTS)
+def keep_robots(place: U8, run: I64, run_site: Array) -> U8:
+    """The robots file of a site that keeps nothing else goes, too. `run` is the run of each row."""
+    robots = np.flatnonzero(place == ROBOTS)
     if not len(robots):
         return place
-    living = (place != Place.ROBOTS) & (place != Place.GONE) & ~is_out(place)
-    last = np.cumsum(run_rows, dtype=np.int64)
+    others = np.flatnonzero((place != ROBOTS) & (place != GONE) & ~is_out(place))
     kept = np.zeros(int(run_site.max()) + 1, np.bool_)
-    kept[run_site[np.logical_or.reduceat(living, last - run_rows)]] = True
-    run = np.searchsorted(last, robots, side="right")
+    kept[run_site.take(run.take(others))] = True
     result = place.copy()
-    result[robots[~kept[run_site[run]]]] = Place.BELOW_SLEEP
+    result[robots.compress(~kept.take(run_site.take(run.take(robots))))] = Place.BELOW_SLEEP
     return result
 
 
@@ -97,16 +97,16 @@ def keep_robots(place: U8, run_rows: Array, run_site: Array) -> U8:
 
 def assign(index: Columns, place: U8, *, state: int) -> Selected:
     """The columns that the places of the rows change."""
-    awake, asleep, out = place <= Place.ROBOTS, sleeps(place), is_out(place)
+    awake, asleep, out = place <= ROBOTS, sleeps(place), is_out(place)
     struck = asleep | out
     spared = (~struck).view(np.uint8)
     type_ = TYPE_OF.take(place) + index["type"] * spared  # one of the two is 0: a choice of bytes, at half the price of np.where
     reason = REASON_OF.take(place) + index["reason"] * spared
-    woken = np.flatnonzero(awake & (index["type"] == RowType.SLEEPING))
+    woken = np.flatnonzero(awake & (index["type"] == np.uint8(RowType.SLEEPING)))
     type_[woken], reason[woken] = _waking(index, woken)
-    changed = (type_ != index["type"]) | (reason != index["reason"])
-    touched = np.where(changed, np.uint32(state), index["touched"])
-    pages = (index["type"] == RowType.GATHERED) & ~with_flag(index["flags"], Flag.ROBOTS)
+    touched = index["touched"].copy()
+    touched[np.flatnonzero((type_ != index["type"]) | (reason != index["reason"]))] = state
+    pages = (index["type"] == np.uint8(RowType.GATHERED)) & ~with_flag(index["flags"], Flag.ROBOTS)
     counts = {
         "stay": _count(awake),
         "sleep": _count(asleep),
@@ -115,8 +115,8 @@ def assign(index: Columns, place: U8, *, state: int) -> Selected:
         "gathered": _count(pages),
         "gathered lost": _count(pages & struck),
     }
-    by_place = np.bincount(place, minlength=len(Place)).tolist()
-    told = {p: {_text(p): by_place[p]} for p in Place if by_place[p]}
+    by_place = {p: _count(place == np.uint8(p)) for p in Place if p >= Place.SITE_SOFT}
+    told = {p: {_text(p): count} for p, count in by_place.items() if count}
     return Selected(
         {"type": type_, "reason": reason, "touched": touched},
         counts,

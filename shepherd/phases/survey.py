@@ -7,7 +7,6 @@ sorted. What must be known of all partitions together (how many rows each server
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import IntEnum
 
 import numpy as np
 
@@ -28,46 +27,16 @@ from shepherd.formats.tables import (
     in_contrib,
 )
 from shepherd.phases.keys import distinct, find_sites, run_ranks, run_starts, with_flag
+from shepherd.phases.place import EXEMPTED, FRESH, SITE_HARD, SITE_SOFT, Place, is_out, living, mark, stays
 from shepherd.phases.serverlimits import NO_SERVER
 from shepherd.sections import NAMES as SECTION_NAMES
 
 OF_INDEX = ("norm", "site", "oid", "digest", "type", "reason", "flags", "weight", "section", "gathered", "size")
 OF_COST = ("digest", "flags", "gathered", "oid", "size")
-OF_SITES = ("site", "norm", "server", "soft_limit", "hard_limit", "fresh_limit", "select_bonus")
+SETTINGS = {"soft_limit": NO_LIMIT, "hard_limit": NO_LIMIT, "fresh_limit": NO_LIMIT, "select_bonus": 0}  # with what no site says
 EXEMPT = int(Flag.INITIAL | Flag.PINNED | Flag.EQUIV)
 SECTIONS = 256
-
-
-class Place(IntEnum):
-    """Where a row stands. First those that no limit strikes, then those that sleep, then those that are forgotten."""
-
-    STAY = 0
-    EXEMPT = 1  # stays whatever its weight, and takes its room before all others
-    ROBOTS = 2  # stays if another row of its site does, and takes no room
-    GONE = 3  # forgotten before
-    SITE_SOFT = 4
-    FRESH = 5
-    SERVER_SOFT = 6
-    SECTION_SOFT = 7
-    SPACE = 8
-    BELOW_BAR = 9
-    SITE_HARD = 10
-    SERVER_HARD = 11
-    SECTION_HARD = 12
-    BELOW_SLEEP = 13
-
-
-def sleeps(place: U8) -> Bools:
-    return np.asarray((place >= Place.SITE_SOFT) & (place <= Place.BELOW_BAR))
-
-
-def over_soft(place: U8) -> Bools:
-    """Struck by the limits that are settled here."""
-    return np.asarray((place == Place.SITE_SOFT) | (place == Place.FRESH))
-
-
-def is_out(place: U8) -> Bools:
-    return np.asarray(place >= Place.SITE_HARD)
+NEAR = 4  # sites of one norm that are looked at one by one
 
 
 @dataclass(frozen=True)
@@ -76,9 +45,14 @@ class Surveyed:
 
     key: U16  # the weight that is compared
     place: U8
-    run_rows: Array  # u32
+    breaks: Bools  # whether another run begins here: added up, they number the runs from 0
     run_site: Array  # u32: number of its site within the partition; equal sites have equal numbers
     run_server: Array  # i32
+
+    @property
+    def run(self) -> I64:
+        """The run of each row."""
+        return np.cumsum(self.breaks, dtype=np.int64)
 
 
 @dataclass(frozen=True)
@@ -87,6 +61,7 @@ class Counts:
 
     server: I64  # by run
     section: I64
+    rows: I64
     exempt_bytes: int
 
 
@@ -124,66 +99,77 @@ def cost(index: Columns, rows: I64 | Bools, select: config.Select) -> I64:
 # --- the survey -------------------------------------------------------------------------------------------------
 
 
-def survey(
-    index: Columns, sites: Columns, struck: U8 | None, select: config.Select, sections: config.SectionBonus
-) -> tuple[Surveyed, Counts]:
-    """`sites` are those of the partition, sorted by norm. `struck` are the places after the hard limits of servers and sections,
-    if any of these has struck: what is out takes no room below the soft limits.
+def survey(index: Columns, sites: Columns, struck: U8 | None, select: config.Select, sections: config.SectionBonus) -> Surveyed:
+    """`sites` are those of the partition, sorted by norm, with the settings that any site has. `struck` are the places after the
+    hard limits of servers and sections, if any of these has struck: what is out takes no room below the soft limits.
     """
-    runs = run_starts(index["norm"], index["site"])
-    run_first = np.flatnonzero(runs)
-    run_rows = np.diff(np.append(run_first, len(runs)))
-    run_site, site_row = _number_sites(sites, index["norm"][run_first], index["site"][run_first])
-    bonus = np.append(sites["select_bonus"], np.int16(0))[site_row]
-    key = keys(index, np.repeat(bonus.astype(np.int32), run_rows) if bonus.any() else 0, select, sections)
-    server = np.append(sites["server"], np.int32(NO_SERVER))[site_row]
-    place = _places(index, sites, key, struck, select)
-    surveyed = Surveyed(key, place, run_rows.astype(np.uint32), run_site.astype(np.uint32), server)
-    return surveyed, count(index, place, surveyed.run_rows, select)
+    new_norm = run_starts(index["norm"])
+    breaks = new_norm | run_starts(index["site"])
+    run_first = np.flatnonzero(breaks)
+    breaks[:1] = False
+    first = np.flatnonzero(new_norm)
+    near = _first_sites(sites["norm"], index["norm"].take(first)).take(np.cumsum(new_norm.take(run_first)) - 1)
+    run_site, site_row = _number_sites(sites["site"], near, index["site"].take(run_first))
+    bonus: Array | int = 0
+    if "select_bonus" in sites:
+        of_run = np.append(sites["select_bonus"], np.int16(0)).take(site_row)
+        bonus = of_run.take(np.cumsum(breaks)) if of_run.any() else 0
+    key = keys(index, bonus, select, sections)
+    server = np.append(sites["server"], np.int32(NO_SERVER)).take(site_row)
+    place = _places(index, sites, first, key, struck, select)
+    return Surveyed(key, place, breaks, run_site.astype(np.uint32), server)
 
 
-def _number_sites(sites: Columns, norm: U64, site: U64) -> tuple[I64, I64]:
-    """For each run the number of its site, and its row in `sites` or -1. Most norms have one site: that is tried first."""
-    row = np.searchsorted(sites["norm"], norm).astype(np.int64)
-    known = np.append(sites["site"], np.uint64(0))[row] == site
-    known &= row < len(sites["norm"])
-    rest = np.flatnonzero(~known)
-    if len(rest):
-        by_site = np.argsort(sites["site"])
-        found = find_sites(sites["site"][by_site], site[rest])
-        row[rest] = np.append(by_site, -1)[found]
+def _first_sites(norm: U64, queries: U64) -> I64:
+    """Where the sites of each norm begin. Usually there are rows of every site: then nothing has to be looked for."""
+    first = np.flatnonzero(run_starts(norm))
+    return first if np.array_equal(norm.take(first), queries) else np.searchsorted(norm, queries).astype(np.int64)
+
+
+def _number_sites(known: U64, near: I64, site: U64) -> tuple[I64, I64]:
+    """For each run the number of its site, and its row among the known ones or -1. Most are `near`, or a few rows further on."""
+    last = len(known) - 1
+    row, rest = np.minimum(near, last), np.arange(len(site))
+    if len(known):
+        rest = np.flatnonzero(known.take(row) != site)
+        for _ in range(NEAR - 1):
+            row[rest] = np.minimum(row.take(rest) + 1, last)
+            rest = rest.compress(known.take(row.take(rest)) != site.take(rest))
+    if len(rest) and len(known):
+        by_site = np.argsort(known)
+        row[rest] = np.append(by_site, -1).take(find_sites(known.take(by_site), site.take(rest)))
     number, strange = row.copy(), np.flatnonzero(row < 0)
     if len(strange):
-        number[strange] = len(sites["norm"]) + find_sites(distinct(site[strange]), site[strange])
+        number[strange] = len(known) + find_sites(distinct(site.take(strange)), site.take(strange))
     return number, row
 
 
-def _places(index: Columns, sites: Columns, key: U16, struck: U8 | None, select: config.Select) -> U8:
+def _places(index: Columns, sites: Columns, first: I64, key: U16, struck: U8 | None, select: config.Select) -> U8:
+    """`first` are the first rows of the norms."""
     flags, type_ = index["flags"], index["type"]
-    exempt, robots, gone = with_flag(flags, EXEMPT), with_flag(flags, Flag.ROBOTS), type_ == RowType.FORGOTTEN
-    place = exempt.astype(np.uint8)  # Place.EXEMPT is 1
-    np.putmask(place, robots & ~exempt, Place.ROBOTS)
-    np.putmask(place, gone, Place.GONE)
-    first = np.flatnonzero(run_starts(index["norm"]))
-    soft, hard, fresh = _limits(sites, index["norm"][first], select)
-    place[beyond(first, place <= Place.EXEMPT, exempt, key, hard)] = Place.SITE_HARD
+    exempt, robots = with_flag(flags, EXEMPT), with_flag(flags, Flag.ROBOTS)
+    gone = type_ == np.uint8(RowType.FORGOTTEN)
+    place: U8 = np.maximum(mark(exempt, Place.EXEMPT) | mark(robots & ~exempt, Place.ROBOTS), mark(gone, Place.GONE))
+    soft, hard, fresh = _limits(sites, index["norm"].take(first), select)
+    place[beyond(first, place <= EXEMPTED, exempt, key, hard)] = SITE_HARD
     if struck is not None:
-        place = np.where(is_out(struck), struck, place)
-    place[beyond(first, place <= Place.EXEMPT, exempt, key, soft)] = Place.SITE_SOFT
-    new = in_contrib(index["oid"]) | ((type_ == RowType.SLEEPING) & (index["reason"] == Reason.FRESH))
-    place[beyond(first, (place <= Place.EXEMPT) & new, exempt, key, fresh)] = Place.FRESH
+        place = np.maximum(place, struck * is_out(struck))  # what is out is the largest
+    place[beyond(first, place <= EXEMPTED, exempt, key, soft)] = SITE_SOFT
+    slept = (type_ == np.uint8(RowType.SLEEPING)) & (index["reason"] == np.uint8(Reason.FRESH))
+    new = in_contrib(index["oid"]) | slept
+    place[beyond(first, (place <= EXEMPTED) & new, exempt, key, fresh)] = FRESH
     return place
 
 
 def _limits(sites: Columns, norm: U64, select: config.Select) -> tuple[I64, I64, I64]:
     """Soft, hard and fresh limit of each norm: a normalised site may have as much as the most favoured of its sites."""
     defaults = (select.site_soft, max(select.site_hard, select.site_soft), select.fresh)
-    if all((sites[name] == NO_LIMIT).all() for name in ("soft_limit", "hard_limit", "fresh_limit")):
+    if not {"soft_limit", "hard_limit", "fresh_limit"} & sites.keys():
         same = [np.full(len(norm), default, np.int64) for default in defaults]
         return same[0], same[1], same[2]
-    soft = _or_default(sites["soft_limit"], select.site_soft)
-    hard = np.maximum(_or_default(sites["hard_limit"], select.site_hard), soft)
-    fresh = _or_default(sites["fresh_limit"], select.fresh)
+    soft = _or_default(sites, "soft_limit", select.site_soft)
+    hard = np.maximum(_or_default(sites, "hard_limit", select.site_hard), soft)
+    fresh = _or_default(sites, "fresh_limit", select.fresh)
     first = np.flatnonzero(run_starts(sites["norm"]))
     found = find_sites(sites["norm"][first], norm)
     limits = zip((soft, hard, fresh), defaults, strict=True)
@@ -191,7 +177,10 @@ def _limits(sites: Columns, norm: U64, select: config.Select) -> tuple[I64, I64,
     return most[0][found], most[1][found], most[2][found]
 
 
-def _or_default(limit: Array, default: int) -> I64:
+def _or_default(sites: Columns, name: str, default: int) -> I64:
+    limit = sites.get(name)
+    if limit is None:
+        return np.full(len(sites["norm"]), default, np.int64)
     return np.where(limit == NO_LIMIT, default, limit.astype(np.int64))
 
 
@@ -206,14 +195,14 @@ def beyond(first: I64, members: Bools, ahead: Bools, key: U16, limit: I64) -> I6
     size, room = size[large], limit[large]
     group = np.repeat(np.arange(len(large)), size)
     rows = np.repeat(first[large] - (np.cumsum(size) - size), size) + np.arange(len(group))
-    inside = members[rows]
-    crowded = np.bincount(group[inside], minlength=len(large)) > room
-    inside &= crowded[group]
-    rows, group = rows[inside], group[inside]
-    order = _best_first(group, ~ahead[rows], 65_535 - key[rows])
-    rows, group = rows[order], group[order]
-    over = run_ranks(run_starts(group)) >= room[group]
-    return rows[over & ~ahead[rows]]
+    inside = members.take(rows)
+    crowded = np.bincount(group.compress(inside), minlength=len(large)) > room
+    inside &= crowded.take(group)
+    rows, group = rows.compress(inside), group.compress(inside)
+    order = _best_first(group, ~ahead.take(rows), 65_535 - key.take(rows))
+    rows, group = rows.take(order), group.take(order)
+    over = run_ranks(run_starts(group)) >= room.take(group)
+    return rows.compress(over & ~ahead.take(rows))
 
 
 def _best_first(group: I64, behind: Bools, worse: Array) -> I64:
@@ -225,20 +214,19 @@ def _best_first(group: I64, behind: Bools, worse: Array) -> I64:
     return np.sort(joined) & ((1 << bits) - 1)
 
 
-def count(index: Columns, place: U8, run_rows: Array, select: config.Select) -> Counts:
-    """What must be known of all partitions together."""
-    run_first = np.cumsum(run_rows, dtype=np.int64) - run_rows
-    exempt = place == Place.EXEMPT
-    living = (place == Place.STAY) | sleeps(place)
-    server = np.stack([_by_run(mask, run_first) for mask in (living, place == Place.STAY, exempt)])
-    joint = np.bincount(index["section"].astype(np.uint16) << np.uint16(4) | place, minlength=SECTIONS << 4).reshape(SECTIONS, 16)
-    asleep = joint[:, Place.SITE_SOFT : Place.BELOW_BAR + 1].sum(axis=1)
-    section = np.stack([joint[:, Place.STAY] + asleep, joint[:, Place.STAY], joint[:, Place.EXEMPT]])
-    return Counts(server, section, int(cost(index, exempt, select).sum()) if select.space_bytes else 0)
+def count(index: Columns, found: Surveyed, select: config.Select, by_section: bool) -> Counts:
+    """What must be known of all partitions together; without `by_section` no section has a limit."""
+    exempt = found.place == EXEMPTED
+    lines = (living(found.place), stays(found.place), exempt)
+    run_last = np.append(np.flatnonzero(found.breaks) - 1, len(exempt) - 1) if len(exempt) else np.zeros(0, np.int64)
+    server = np.stack([_by_run(line, run_last) for line in lines])
+    section = np.zeros((len(lines), SECTIONS), np.int64)
+    if by_section:
+        section += np.stack([np.bincount(index["section"].compress(line), minlength=SECTIONS) for line in lines])
+    rows = np.array([np.count_nonzero(line) for line in lines], np.int64)
+    return Counts(server, section, rows, int(cost(index, exempt, select).sum()) if select.space_bytes else 0)
 
 
-def _by_run(mask: Bools, run_first: I64) -> I64:
+def _by_run(mask: Bools, run_last: I64) -> I64:
     """How many rows of each run: from running totals, which are faster here than a reduction by runs."""
-    total = np.cumsum(mask, dtype=np.int32)
-    before = np.append(total, 0)[run_first - 1]  # before the first row, at -1, is 0
-    return np.diff(np.append(before, total[-1:])).astype(np.int64)
+    return np.diff(np.cumsum(mask, dtype=np.int32).take(run_last), prepend=np.int32(0)).astype(np.int64)
