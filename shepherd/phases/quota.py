@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from shepherd import config
 from shepherd.formats.tables import I64, NO_LIMIT, QKEY_NONE, U8, U64, Bools, Columns, Deferred, show_qkey
-from shepherd.phases.keys import distinct, find_sites
+from shepherd.phases.keys import distinct, find_servers, find_sites
 
 STEP = 500_000  # sites or servers looked at together
 LONGEST_MS = 1 << 46  # of a reap, so that slots times it fit into 64 bits
@@ -180,12 +180,10 @@ def servers_of(
 
 
 def _rows_of_addresses(qkey: U64, queries: U64) -> I32:
-    """For each query its row of the servers table, or -1. A search in order finds what it needs in the cache."""
-    found = np.full(len(queries), -1, np.int32)
+    """For each query its row of the servers table, or -1."""
+    found = np.empty(len(queries), np.int32)
     for start in range(0, len(queries), STEP):
-        part = queries[start : start + STEP]
-        order = np.argsort(part)
-        found[start + order] = find_sites(qkey, part[order])
+        found[start : start + STEP] = find_servers(qkey, queries[start : start + STEP])
     return found
 
 
