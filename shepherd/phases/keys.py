@@ -166,7 +166,7 @@ def run_ends(starts: Bools) -> Bools:
 def run_ranks(starts: Bools) -> I64:
     """The position of each row inside its run."""
     positions = np.arange(len(starts), dtype=np.int64)
-    return positions - np.maximum.accumulate(np.where(starts, positions, 0))
+    return positions - np.maximum.accumulate(positions * starts)
 
 
 def distinct(keys: U64) -> U64:
