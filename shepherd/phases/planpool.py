@@ -15,13 +15,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from shepherd.formats.tables import I64, U8, U32, U64, Deferred
+from shepherd.formats.tables import I64, U8, U32, Deferred
 from shepherd.phases.keys import run_ranks, run_starts
 from shepherd.phases.plan import CLASS_ROBOTS, Due, join
 from shepherd.phases.quota import I32, Servers
 
 LEAST_ROWS = 1_000_000  # a pool this small is not worth folding
-LOW = np.uint64(0xFFFFFFFF)
+NOTHING_BEATS = 0xFFFFFFFF
 
 
 @dataclass(frozen=True)
@@ -49,9 +49,10 @@ def add(pool: Pool, due: Due, servers: Servers, most: int, limit: int = LEAST_RO
     """The pool with the due rows of the next partition, folded if it has become larger than `limit` and twice the plan."""
     if pool.bar >= 0:
         due = due.take(due.priority > pool.bar)
-    due = due.take(servers.shut[due.site_row] == 0)
+    fits = servers.shut.take(due.site_row) == 0
     if pool.bars is not None:
-        due = due.take(due.priority > pool.bars[servers.of_site[due.site_row]])
+        fits &= due.priority > pool.bars.take(servers.of_site.take(due.site_row))
+    due = due.take(fits)
     grown = Pool((*pool.parts, due), pool.bar, pool.bars)
     return fold(grown, servers, most) if len(grown) > max(2 * most, limit) else grown
 
@@ -59,20 +60,20 @@ def add(pool: Pool, due: Due, servers: Servers, most: int, limit: int = LEAST_RO
 def fold(pool: Pool, servers: Servers, most: int) -> Pool:
     """Without the rows that cannot be planned: at most `most` are left."""
     due = join(list(pool.parts))
-    server = servers.of_site[due.site_row]
-    count = np.bincount(server, minlength=len(servers.quota))
-    crowded = np.flatnonzero(count[server] > servers.quota[server])
-    del count
+    server = servers.of_site.take(due.site_row)
+    full = np.bincount(server, minlength=len(servers.quota)) > servers.quota
+    crowded = np.flatnonzero(full.take(server))
     bars, bar = pool.bars, pool.bar
     if len(crowded):
         bars = np.zeros(len(servers.quota), np.uint32) if bars is None else bars.copy()
-        order = crowded[best_first(due.priority[crowded])]
-        order = order[by_key(server[order])]
-        rank, room = run_ranks(run_starts(server[order])), servers.quota[server[order]]
-        last = order[rank == room - 1]
-        bars[server[last]] = due.priority[last]
+        order = crowded.take(best_first(due.priority.take(crowded)))
+        order = order.take(by_key(server.take(order)))
+        of_it = server.take(order)
+        rank, room = run_ranks(run_starts(of_it)), servers.quota.take(of_it)
+        last = order.compress(rank == room - 1)
+        bars[server.take(last)] = due.priority.take(last)
         fits = np.ones(len(due), np.bool_)
-        fits[order[rank >= room]] = False
+        fits[order.compress(rank >= room)] = False
         due = due.take(fits)
     if len(due) > most:
         due, bar = _best(due, most)
@@ -82,7 +83,7 @@ def fold(pool: Pool, servers: Servers, most: int) -> Pool:
 def _best(due: Due, most: int) -> tuple[Due, int]:
     """The best so many, in the order of the index, and the priority of the worst of them."""
     if not most:
-        return join([]), int(LOW)
+        return join([]), NOTHING_BEATS
     bar = np.partition(due.priority, len(due) - most)[len(due) - most]
     above, equal = due.priority > bar, np.flatnonzero(due.priority == bar)
     above[equal[: most - np.count_nonzero(above)]] = True
@@ -94,26 +95,26 @@ def choose(pool: Pool, servers: Servers, most: int) -> Chosen:
     due = join(list(fold(pool, servers, most).parts))
     due = due.take(best_first(due.priority))
     before, cost = _contacts_before(due, servers)
-    room = servers.quota[servers.of_site[due.site_row]]
+    room = servers.quota.take(servers.of_site.take(due.site_row))
     used = np.minimum(cost, np.maximum(room - before, 0))
     total = np.cumsum(used)
     robots = (cost == 2) & (used > 0) & (total - used < most)
     page = (used == cost) & (total <= most)
-    weight = due.priority[robots] >> np.uint32(8) & np.uint32(0xFFFF)
+    weight = due.priority.compress(robots) >> np.uint32(8) & np.uint32(0xFFFF)
     priority: U32 = np.uint32(CLASS_ROBOTS << 24) | weight << np.uint32(8)
-    return Chosen(due.take(page), due.site_row[robots], priority)
+    return Chosen(due.take(page), due.site_row.compress(robots), priority)
 
 
 def contacts_of(chosen: Chosen, servers: Servers) -> I64:
     """How many contacts of the plan each server has."""
     site_row = np.concatenate([chosen.pages.site_row, chosen.robots_site_row])
-    return np.bincount(servers.of_site[site_row], minlength=len(servers.quota))
+    return np.bincount(servers.of_site.take(site_row), minlength=len(servers.quota))
 
 
 def verdicts(servers: Servers, contacts: I64) -> U8:
     """For each site: why a row of it is left out although it is due. A full server would be full in a larger plan too."""
     full = contacts >= servers.quota
-    reason = np.where(full, np.uint8(Deferred.SERVER_QUOTA), np.uint8(Deferred.PLAN_FULL))[servers.of_site]
+    reason = np.where(full, np.uint8(Deferred.SERVER_QUOTA), np.uint8(Deferred.PLAN_FULL)).take(servers.of_site)
     return np.where(servers.shut > 0, servers.shut, reason)
 
 
@@ -130,15 +131,15 @@ class Marks:
         mask = np.zeros(rows, np.bool_)
         mask[due.row - np.uint32(first_row)] = True
         starts = run_starts(due.site_row)
-        return Marks(np.packbits(mask), np.packbits(starts), due.site_row[starts])
+        return Marks(np.packbits(mask), np.packbits(starts), due.site_row.compress(starts))
 
 
 def deferred(marks: Marks, verdict: U8, planned: U32, *, first_row: int, rows: int) -> U8:
     """The column `deferred` of a partition. `planned` are the rows of all planned pages, sorted."""
-    due = np.flatnonzero(np.unpackbits(marks.due, count=rows))
-    first = np.flatnonzero(np.unpackbits(marks.starts, count=len(due)))
+    due = np.flatnonzero(np.unpackbits(marks.due, count=rows).view(np.bool_))
+    run = np.cumsum(np.unpackbits(marks.starts, count=len(due)), dtype=np.int64) - 1
     column = np.zeros(rows, np.uint8)
-    column[due] = np.repeat(verdict[marks.site_row], np.diff(np.append(first, len(due))))
+    column[due] = verdict.take(marks.site_row).take(run)
     low, high = np.searchsorted(planned, np.array([first_row, first_row + rows], np.uint32))  # of its own type, or it is copied
     column[planned[low:high].astype(np.int64) - first_row] = Deferred.NOT
     return column
@@ -146,15 +147,15 @@ def deferred(marks: Marks, verdict: U8, planned: U32, *, first_row: int, rows: i
 
 def _contacts_before(due: Due, servers: Servers) -> tuple[I64, I64]:
     """For rows that stand best first: the contacts its server makes before each, and its own: 2 if it brings the robots.txt."""
-    asks = np.flatnonzero(servers.needs_robots[due.site_row])
-    by_site = asks[by_key(due.site_row[asks])]
+    asks = np.flatnonzero(servers.needs_robots.take(due.site_row))
+    by_site = asks.take(by_key(due.site_row.take(asks)))
     cost = np.ones(len(due), np.int64)
-    cost[by_site[run_starts(due.site_row[by_site])]] = 2
-    server = servers.of_site[due.site_row]
+    cost[by_site.compress(run_starts(due.site_row.take(by_site)))] = 2
+    server = servers.of_site.take(due.site_row)
     by_server = by_key(server)
-    running = np.cumsum(cost[by_server]) - cost[by_server]
-    starts = run_starts(server[by_server])
-    running -= np.maximum.accumulate(np.where(starts, running, 0))
+    in_turn = cost.take(by_server)
+    running = np.cumsum(in_turn) - in_turn
+    running -= np.maximum.accumulate(running * run_starts(server.take(by_server)))
     before = np.zeros(len(due), np.int64)
     before[by_server] = running
     return before, cost
@@ -166,7 +167,7 @@ def best_first(priority: U32) -> I64:
 
 
 def by_key(key: U32 | I32) -> I64:
-    """The permutation that sorts 32-bit keys, stable. Key and place are sorted as one number: twice as fast as argsort."""
-    packed: U64 = key.astype(np.uint64) << np.uint64(32) | np.arange(len(key), dtype=np.uint64)
-    packed.sort()
-    return (packed & LOW).astype(np.int64)
+    """The permutation that sorts 32-bit keys, stable. Numpy sorts 16 bits by radix: two of these beat one sort of the whole."""
+    order = np.argsort(key.astype(np.uint16), kind="stable")
+    high = (key >> key.dtype.type(16)).astype(np.uint16)
+    return order.take(np.argsort(high.take(order), kind="stable")) if high.any() else order

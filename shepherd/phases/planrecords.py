@@ -16,7 +16,9 @@ from shepherd.phases.keys import find_rows
 from shepherd.phases.plan import CLASS_ROBOTS, WHY_OF_CLASS, Due, join
 from shepherd.phases.planpool import Chosen, best_first, by_key
 
-WORDS = PLAN.itemsize // 8
+PLAIN = np.dtype((np.void, PLAN.itemsize))  # np.put moves it as one piece: three times as fast as indexing rows of words
+KIND_OF_CLASS = np.full(CLASS_ROBOTS + 1, Kind.PAGE, np.uint8)
+KIND_OF_CLASS[CLASS_ROBOTS] = Kind.ROBOTS
 
 
 @dataclass(frozen=True)
@@ -76,18 +78,18 @@ def records(index: Columns, sites: Columns, planned: Due, *, first_row: int) -> 
     rows, class_ = planned.row.astype(np.int64) - first_row, planned.priority >> np.uint32(24)
     made = np.zeros(len(rows), PLAN)
     for name in ("norm", "path", "site", "oid", "digest", "weight", "flags", "section"):
-        made[name] = index[name][rows]
+        made[name] = index[name].take(rows)
     made["row"], made["priority"] = planned.row, planned.priority
-    made["qkey"] = sites["qkey"][planned.site_row]
-    made["why"] = WHY_OF_CLASS[class_]
-    made["kind"] = np.where(class_ == CLASS_ROBOTS, np.uint8(Kind.ROBOTS), np.uint8(Kind.PAGE))
+    made["qkey"] = sites["qkey"].take(planned.site_row)
+    made["why"] = WHY_OF_CLASS.take(class_)
+    made["kind"] = KIND_OF_CLASS.take(class_)
     return made
 
 
 def put_together(count: int, parts: Iterable[tuple[I64, Records]]) -> Records:
     """The plan, from the places and records of its parts."""
     plan = np.zeros(count, PLAN)
-    words = plan.view(np.uint64).reshape(count, WORDS)  # fancy indexing of plain numbers is several times as fast as of records
+    plain = plan.view(PLAIN)
     for place, part in parts:
-        words[place] = part.view(np.uint64).reshape(len(part), WORDS)
+        np.put(plain, place, part.view(PLAIN))
     return plan
