@@ -16,6 +16,7 @@ from shepherd.formats import tables
 from shepherd.formats.frame import FrameKind
 from shepherd.formats.tables import I64, U8, Columns, Deferred, Records
 from shepherd.phases import plan, planpool, planrecords, planreport, quota
+from shepherd.phases.lookup import Lookup
 from shepherd.phases.plan import Due
 from shepherd.phases.planpool import Chosen, Marks, Pool
 from shepherd.phases.planrecords import Places
@@ -94,12 +95,12 @@ def _read(state: State, config: Config, now: int, jobs: int) -> _Input:
 
 
 def _choose(given: _Input, most: int, tick: Tick) -> tuple[Chosen, list[Marks]]:
-    favours = plan.Favours.of(given.sites)
+    favours, lookup, setting = plan.Favours.of(given.sites), Lookup(given.sites["site"]), given.config.plan
 
     def look(part: Range) -> tuple[Due, Marks]:
         start, stop = part
         index = given.state.index.slice(start, stop, READ)
-        due = plan.due_rows(index, given.sites, now_s=given.now, plan=given.config.plan, first_row=start, favours=favours)
+        due = plan.due_rows(index, given.sites, now_s=given.now, plan=setting, first_row=start, favours=favours, lookup=lookup)
         return due, Marks.of(due, first_row=start, rows=stop - start)
 
     pool, marks = Pool(), []

@@ -70,8 +70,10 @@ def find_sites(site: U64, queries: U64) -> I64:
 
 
 def find_servers(qkey: U64, queries: U64) -> I64:
-    """The same for queue keys in any order, of which most are IPv4 addresses: their upper halves make them neighbours."""
-    order = rough_order(queries, 16)
+    """The same for queue keys in any order. Most are IPv4 addresses: sorted by their upper halves, they find nearly all that a
+    search needs in the cache, as if they were sorted, at a sixth of the price.
+    """
+    order = np.argsort((queries >> np.uint64(16)).astype(np.uint16), kind="stable")
     found = np.empty(len(queries), np.int64)
     found[order] = find_sites(qkey, queries.take(order))
     return found
@@ -122,14 +124,6 @@ def _told_apart(number: U64, norm: U64) -> Bools:
         again[of_half[mixed]] = True
         starts &= half | ~again[of_half]
     return starts
-
-
-def rough_order(keys: U64, shift: int) -> I64:
-    """The permutation that sorts by 16 bits from `shift` on: a radix sort, at a sixth of the price of a whole one.
-
-    A search for keys in this order finds nearly all that it needs in the cache, as if they were sorted.
-    """
-    return np.argsort((keys >> np.uint64(shift)).astype(np.uint16), kind="stable")
 
 
 def stable_order(keys: U64) -> I64:

@@ -1,0 +1,36 @@
+"""Finding footprints in a large sorted column: where each leading part begins is written down once, and little is left to bisect.
+
+Footprints are evenly spread, so a part that begins with the same bits has few of them, and a query looks at a few neighbouring
+numbers instead of at twenty all over a column that no cache can hold. All queries make each step together, without a branch.
+Any sorted column gives the right answer; one that is unevenly spread only takes more steps.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from shepherd.formats.tables import I64, U64
+
+PART_BITS = 4  # so many keys in a part: fewer make a table that is too large for the cache, more make more steps
+
+
+class Lookup:
+    """Of a sorted column of distinct keys."""
+
+    def __init__(self, keys: U64) -> None:
+        bits = max(len(keys).bit_length() - PART_BITS, 1)
+        self._keys, self._shift = keys, np.uint64(64 - bits)
+        self._starts = np.searchsorted(keys, np.arange(1 << bits, dtype=np.uint64) << self._shift).astype(np.int64)
+        self._widest = int(np.diff(self._starts, append=len(keys)).max())
+
+    def find(self, queries: U64) -> I64:
+        """For each query its row, or -1."""
+        if not len(self._keys):
+            return np.full(len(queries), -1, np.int64)
+        row, left = self._starts.take((queries >> self._shift).astype(np.int64)), self._widest
+        while left:  # it is at `row`, or up to `left` rows behind it
+            half = (left + 1) // 2
+            row += (self._keys.take(row + (half - 1), mode="clip") < queries) * half
+            left -= half
+        found: I64 = (row + 1) * (self._keys.take(row, mode="clip") == queries) - 1
+        return found
