@@ -109,15 +109,23 @@ class Board:
         while not search.done:
             window = bars.window(search, self.bits)
 
-            def one(part: int, now: bars.Search = search, window: bars.Window = window) -> bars.Tally:
+            def found(part: int, window: bars.Window = window) -> bars.Members:
                 key, first = self.surveyed(part).key, self.ranges[part][0]
-                rows, found = members(candidates(part), key, first, grouping(part), window)
-                found = found if cost is None else replace(found, amount=cost(part, rows))
-                return bars.tally(now, found, self.bits)
+                rows, here = members(candidates(part), key, first, grouping(part), window)
+                return here if cost is None else replace(here, amount=cost(part, rows))
 
-            total = np.zeros(search.counters, np.int64)
+            def collected(part: int, now: bars.Search = search) -> I64:
+                return bars.collect(now, found(part), self.bits)
+
+            def tallied(part: int, now: bars.Search = search) -> bars.Tally:
+                return bars.tally(now, found(part), self.bits)
+
             parts = np.flatnonzero(bars.wanted(search, self.bits, self._start, self._stop)).tolist()
-            for tally in ordered(one, parts, self._jobs):
+            if search.few and cost is None:
+                search = bars.finish(search, np.concatenate(list(ordered(collected, parts, self._jobs))))
+                break
+            total = np.zeros(search.counters, np.int64)
+            for tally in ordered(tallied, parts, self._jobs):
                 total[tally.counter] += tally.amount
             search = bars.narrow(search, total)
         return search.bars

@@ -3,7 +3,8 @@
 The rows of all groups stand in one order, best first: by the weight that is compared, then by row. `places` gives each row its
 place in this order as a number of `place_bits` bits, so no two rows tie, and a bar is one number: rows before it fit. It is found
 digit by digit. Each pass over the rows counts them (or adds up what they need) by the next digits of their place, as far as they
-can still matter; the groups share the memory for that, so the more groups, the fewer digits a pass settles.
+can still matter; the groups share the memory for that, so the more groups, the fewer digits a pass settles. As soon as only few
+rows can matter, one pass collects and sorts them, and that is the last.
 """
 
 from __future__ import annotations
@@ -17,6 +18,9 @@ from shepherd.phases.keys import run_starts
 
 WEIGHT_BITS = 16
 MOST_BITS = 23  # of the counters of one pass: 64 MiB of them
+CACHED_BITS = 18  # of counters that each partition can have for itself
+ENOUGH_BITS = 8  # for one pass: they leave few rows to look at
+MOST_COLLECTED = 1 << 22  # rows: 32 MiB of them
 NO_BAR = 1 << 62  # everything fits
 
 
@@ -28,15 +32,22 @@ class Search:
     left: I64
     crowded: Bools  # false: everything fits
     bits: int
+    waiting: int = NO_BAR  # how many rows are there, in all groups; at first nobody knows
 
     @property
     def done(self) -> bool:
         return self.bits == 0 or not self.crowded.any()
 
     @property
+    def few(self) -> bool:
+        """Whether the rows that can matter are few enough to be collected: each is one number, its group and its place."""
+        return self.waiting <= MOST_COLLECTED and self.bits + (len(self.low) - 1).bit_length() < 63
+
+    @property
     def step(self) -> int:
-        """How many bits the next pass settles."""
-        return min(self.bits, WEIGHT_BITS, max(MOST_BITS - (len(self.low) - 1).bit_length(), 1))
+        """How many bits the next pass settles: as many as there are counters for in the cache, or with many groups in memory."""
+        of_groups = (len(self.low) - 1).bit_length()
+        return min(self.bits, WEIGHT_BITS, max(CACHED_BITS - of_groups, min(MOST_BITS - of_groups, ENOUGH_BITS), 1))
 
     @property
     def counters(self) -> int:
@@ -110,21 +121,43 @@ def tally(search: Search, members: Members, bits: int) -> Tally:
     if shift >= bits and search.bits == WEIGHT_BITS + bits:  # the first pass looks at weights alone
         counter = (65_535 - members.key >> (shift - bits)).astype(np.int64)
     else:
-        offset = places(members.key, members.row, bits) - search.low[group]
-        inside = (offset >= 0) & (offset < 1 << search.bits) & search.crowded[group]
-        counter, group = offset[inside] >> shift, group[inside]
-        amount = amount[inside] if amount is not None else None
+        inside, offset = _offsets(search, members, bits)
+        counter, group = offset >> shift, group.take(inside)
+        amount = amount.take(inside) if amount is not None else None
     if len(search.low) > 1:
         counter |= group.astype(np.int64) << search.step
     return _add_up(counter, amount, search.counters)
 
 
+def _offsets(search: Search, members: Members, bits: int) -> tuple[I64, I64]:
+    """Which members can matter, and how far behind the lowest place of their group they stand."""
+    offset = places(members.key, members.row, bits) - search.low.take(members.group)
+    inside = np.flatnonzero((offset >= 0) & (offset < 1 << search.bits) & search.crowded.take(members.group))
+    return inside, offset.take(inside)
+
+
+def collect(search: Search, members: Members, bits: int) -> I64:
+    """The members that can matter, each as one number, when they are `few`. All of them need 1."""
+    inside, offset = _offsets(search, members, bits)
+    return members.group.take(inside).astype(np.int64) << search.bits | offset
+
+
+def finish(search: Search, collected: I64) -> Search:
+    """What all that `collect` has found tells: in each crowded group the first row behind as many as have room."""
+    ordered = np.sort(collected)
+    groups = np.flatnonzero(search.crowded)
+    first = np.searchsorted(ordered, groups << search.bits)
+    low = search.low.copy()
+    low[groups] += ordered.take(first + search.left.take(groups)) & ((1 << search.bits) - 1)
+    return Search(low, np.zeros_like(search.left), search.crowded, 0, 0)
+
+
 def _add_up(counter: I64, amount: I64 | None, counters: int) -> Tally:
-    if counters <= 4 * len(counter):
-        total = np.zeros(counters, np.int64)
+    if counters <= 8 * len(counter):
         if amount is None:
-            total += np.bincount(counter, minlength=counters)
+            total = np.bincount(counter, minlength=counters)
         else:
+            total = np.zeros(counters, np.int64)
             np.add.at(total, counter, amount)
         touched = np.flatnonzero(total)
         return Tally(touched, total[touched])
@@ -145,7 +178,8 @@ def narrow(search: Search, total: I64) -> Search:
     before = np.where(digit > 0, running[np.arange(len(digit)), digit - 1], 0)
     bits = search.bits - search.step
     low = np.where(crowded, search.low + (digit << bits), search.low)
-    return Search(low, np.where(crowded, search.left - before, search.left), crowded, bits)
+    waiting = (running[np.arange(len(digit)), digit] - before) * crowded  # amounts, where rows need more than 1
+    return Search(low, np.where(crowded, search.left - before, search.left), crowded, bits, int(waiting.sum()))
 
 
 def wanted(search: Search, bits: int, start: I64, stop: I64) -> Bools:

@@ -224,3 +224,23 @@ def test_bars_are_exact_however_many_groups_share_the_memory(groups: int, rows: 
         mine = mine[np.argsort(place[mine])]
         needed = np.cumsum(amount[mine] if amount is not None else np.ones(len(mine), np.int64))
         assert np.count_nonzero(place[mine] < search.bars[number]) == np.count_nonzero(needed <= room[number])
+
+
+@pytest.mark.parametrize("groups", [1, 40, 3_000])
+def test_collecting_the_last_rows_finds_the_bars_that_counting_finds(groups: int) -> None:
+    rng, rows = np.random.default_rng(groups), 20_000
+    bits, key = bars.row_bits(rows), rng.integers(0, 9, rows).astype(np.uint16)
+    group, room = rng.integers(0, groups, rows), rng.integers(0, 2 * rows // groups, groups)
+    everyone = bars.Members(np.arange(rows), key, group)
+    counted, collected = [bars.begin(room, bits)], []
+    while not counted[-1].done:
+        now, total = counted[-1], np.zeros(counted[-1].counters, np.int64)
+        if now.few:
+            collected.append(bars.finish(now, bars.collect(now, everyone, bits)))
+        found = bars.tally(now, everyone, bits)
+        total[found.counter] += found.amount
+        counted.append(bars.narrow(now, total))
+    assert collected
+    for one in collected:
+        assert one.done
+        assert one.bars.tolist() == counted[-1].bars.tolist()
