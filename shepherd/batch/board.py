@@ -6,7 +6,7 @@ with the index.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
@@ -16,10 +16,9 @@ from shepherd.batch.aside import Aside
 from shepherd.batch.pool import ordered
 from shepherd.batch.sitesof import SitesOf
 from shepherd.config import Config
-from shepherd.formats.tables import I64, U8, Bools
+from shepherd.formats.tables import I64, U8, Bools, Columns
 from shepherd.phases import bars, survey
 from shepherd.phases.grouping import ByRun, BySection, Grouping, behind, members
-from shepherd.phases.place import over_soft
 from shepherd.phases.select import Groups
 from shepherd.phases.survey import SECTIONS, Counts, Surveyed
 from shepherd.store.state import State
@@ -29,12 +28,26 @@ Cost: TypeAlias = Callable[[int, I64], I64] | None
 
 @dataclass(frozen=True)
 class Totals:
-    """survey.Counts of all partitions, the servers by row of their table."""
+    """survey.Counts of all partitions, and its three lines; the servers by row of their table, and one more for none."""
 
     server: I64
     section: I64
     rows: I64
     exempt_bytes: int
+
+    @staticmethod
+    def nothing(servers: int) -> Totals:
+        return Totals(np.zeros((3, servers + 1), np.int64), np.zeros((3, SECTIONS), np.int64), np.zeros(3, np.int64), 0)
+
+    def plus(self, parts: Iterable[Counts]) -> Totals:
+        server, section, rows, exempt_bytes = self.server.copy(), self.section.copy(), self.rows.copy(), self.exempt_bytes
+        for counts in parts:
+            for line, (which, count) in zip(server, counts.by_server, strict=True):
+                np.add.at(line, which, count)
+            section += counts.section
+            rows += counts.rows
+            exempt_bytes += counts.exempt_bytes
+        return Totals(server, section, rows, exempt_bytes)
 
 
 class Board:
@@ -46,37 +59,27 @@ class Board:
         """`new` gives us places to put things aside."""
         self.state, self.ranges, self.bits = state, ranges, bars.row_bits(state.index.rows)
         self._config, self._sites, self._new, self._jobs = config, sites, new, jobs
+        self._by_section = any(vars(config.sections).values())
         self._start = np.array([start for start, _ in ranges], np.int64)
         self._stop = np.array([stop for _, stop in ranges], np.int64)
         self._surveys = self._places = new()
 
-    def survey(self, again: bool = False) -> Totals:
-        """Go over all rows, and put aside what is found. `again` after hard limits are settled: their places stay."""
-        config = self._config
-        by_section = any(vars(config.sections).values())
+    def survey(self) -> Totals:
+        """Go over all rows, and put aside what is found."""
+        select, bonus = self._config.select, self._config.section_bonus
+        wanted = {"size": bool(select.space_bytes), "section": self._by_section or any(vars(bonus).values())}
+        columns = [name for name in survey.OF_INDEX if wanted.get(name, True)]
 
-        def one(part: int) -> tuple[Surveyed, Counts]:
-            index = self.state.index.slice(*self.ranges[part], survey.OF_INDEX)
-            struck = self.place(part) if again else None
-            if struck is not None and not over_soft(struck).any():  # then what is out has not kept anything out
-                found = replace(self.surveyed(part), place=struck)
-            else:
-                found = survey.survey(index, self._sites[part], struck, config.select, config.section_bonus)
-            return found, survey.count(index, found, config.select, by_section)
+        def one(part: int) -> tuple[Columns, Counts]:
+            index = self.state.index.slice(*self.ranges[part], columns)
+            found = survey.survey(index, self._sites[part], select, bonus)
+            return vars(found), survey.count(index, found, select, self._by_section)
 
-        server = np.zeros((3, self.state.servers.rows + 1), np.int64)  # one more: the rows without a server
-        section, rows, exempt_bytes = np.zeros((3, SECTIONS), np.int64), np.zeros(3, np.int64), 0
         aside = self._new()
-        for found, counts in ordered(one, range(len(self.ranges)), self._jobs):
-            aside.add(vars(found))
-            for line in range(3):
-                np.add.at(server[line], found.run_server, counts.server[line])
-            section += counts.section
-            rows += counts.rows
-            exempt_bytes += counts.exempt_bytes
+        totals = Totals.nothing(self.state.servers.rows).plus(_kept(aside, ordered(one, range(len(self.ranges)), self._jobs)))
         aside.seal()
         self._surveys = self._places = aside
-        return Totals(server[:, :-1], section, rows, exempt_bytes)
+        return totals
 
     def surveyed(self, part: int) -> Surveyed:
         return Surveyed(**self._surveys[part])
@@ -93,6 +96,33 @@ class Board:
             aside.add({"place": place})
         aside.seal()
         self._places = aside
+
+    def settle_hard(self, places: Callable[[int], U8], totals: Totals) -> Totals:
+        """The same for hard limits: what they strike takes no room below the soft limits of sites. Gives the totals then."""
+
+        def one(part: int) -> tuple[Columns, Counts]:
+            found = self.surveyed(part)
+            place = self._settle_sites(part, found, places(part))
+            section = self.state.index["section"][slice(*self.ranges[part])] if self._by_section else None
+            return {"place": place}, survey.recount(section, found, place)
+
+        aside = self._new()
+        totals = totals.plus(_kept(aside, ordered(one, range(len(self.ranges)), self._jobs)))
+        aside.seal()
+        self._places = aside
+        return totals
+
+    def _settle_sites(self, part: int, found: Surveyed, struck: U8) -> U8:
+        """The places after the soft limits of sites, where some rows that these had counted are struck."""
+        norm = self.state.index["norm"][slice(*self.ranges[part])]
+        rows = survey.unsettled(norm, found.place, struck)
+        if not len(rows):
+            return struck
+        index = self.state.index.slice(*self.ranges[part], survey.OF_PLACES)
+        some = {name: column.take(rows) for name, column in index.items()}
+        place = struck.copy()
+        place[rows] = survey.settle_again(some, self._sites[part], found.key.take(rows), struck.take(rows), self._config.select)
+        return place
 
     def grouping(self, part: int, groups: Groups, by_server: bool) -> Grouping:
         """The rows of a partition by their servers or sections."""
@@ -133,3 +163,10 @@ class Board:
     def behind(self, part: int, candidates: Bools, grouping: Grouping, found: I64) -> Bools:
         """Which candidates are not before the bars that `find_bars` found."""
         return behind(candidates, self.surveyed(part).key, self.ranges[part][0], grouping, found, self.bits)
+
+
+def _kept(aside: Aside, parts: Iterable[tuple[Columns, Counts]]) -> Iterator[Counts]:
+    """The counts of the partitions, whose arrays are put aside as they come."""
+    for arrays, counts in parts:
+        aside.add(arrays)
+        yield counts

@@ -35,6 +35,7 @@ from shepherd.store.names import StateName
 from shepherd.store.state import Builder, State
 
 READABLE = ("merged", "equiv")
+STAY, SLEEP, EXEMPT = range(3)  # the lines of totals
 
 
 def run(writer: Writer, config: Config, now: int, tick: Tick, jobs: int = 1, *, force: bool = False) -> State:
@@ -80,8 +81,7 @@ def _select(state: State, builder: Builder, config: Config, tick: Tick, jobs: in
         sites = SitesOf(new(), state, ranges, limits, config.store.partition_rows, jobs)
         board = Board(state, config, ranges, sites, new, jobs)
         totals = board.survey()
-        if _hard_limits(board, totals, limits, config):
-            totals = board.survey(again=True)  # what they strike takes no room below the soft limits
+        totals = _hard_limits(board, totals, limits, config)
         _soft_limits(board, totals, limits, config)
         return _write(board, _totals(board, totals, config), builder, tick, jobs)
 
@@ -89,13 +89,13 @@ def _select(state: State, builder: Builder, config: Config, tick: Tick, jobs: in
 # --- the limits, in the order in which they strike ---------------------------------------------------------------
 
 
-def _hard_limits(board: Board, totals: Totals, limits: ServerLimits, config: Config) -> bool:
-    """Servers and sections look at the same rows: those that the hard limits of sites leave. Whether any is over its limit."""
+def _hard_limits(board: Board, totals: Totals, limits: ServerLimits, config: Config) -> Totals:
+    """Servers and sections look at the same rows: those that the hard limits of sites leave. What counts below the soft ones."""
     most = select.section_limits(config.sections, config.select.hard_factor)
-    servers = select.crowded(totals.server[0], totals.server[2], limits.hard)
-    sections = select.crowded(totals.section[0], totals.section[2], most)
+    servers = select.crowded(totals.server.sum(axis=0)[:-1], limits.hard, totals.server[EXEMPT, :-1])
+    sections = select.crowded(totals.section.sum(axis=0), most, totals.section[EXEMPT])
     if not len(servers) and not len(sections):
-        return False
+        return totals
 
     def living(part: int) -> Bools:
         return place.living(board.place(part))
@@ -112,15 +112,17 @@ def _hard_limits(board: Board, totals: Totals, limits: ServerLimits, config: Con
             found = np.maximum(found, mark(struck, Place.SECTION_HARD))
         return found
 
-    board.settle(places)
-    return True
+    return board.settle_hard(places, totals)
 
 
 def _soft_limits(board: Board, totals: Totals, limits: ServerLimits, config: Config) -> None:
     """Servers, then sections; those of sites were settled by the survey."""
     most = select.section_limits(config.sections)
-    _settle(board, select.crowded(totals.server[1], totals.server[2], limits.soft), True, Place.SERVER_SOFT)
-    _settle(board, select.crowded(totals.section[1], totals.section[2], most), False, Place.SECTION_SOFT)
+    servers, sections = totals.server[:, :-1], totals.section
+    crowded_servers = select.crowded(servers[STAY] + servers[EXEMPT], limits.soft, servers[EXEMPT])
+    _settle(board, crowded_servers, True, Place.SERVER_SOFT)
+    crowded_sections = select.crowded(sections[STAY] + sections[EXEMPT], most, sections[EXEMPT])
+    _settle(board, crowded_sections, False, Place.SECTION_SOFT)
 
 
 def _settle(board: Board, groups: Groups, by_server: bool, struck: Place) -> None:
@@ -178,7 +180,7 @@ def _behind_all(board: Board, part: int, candidates: Bools, bar: int) -> Bools:
 
 
 def _totals(board: Board, totals: Totals, config: Config) -> Verdict:
-    living, stay, exempt = totals.rows.tolist()
+    stay, sleep, exempt = totals.rows.tolist()
     room = select.most_gathered(config.select, config.plan, board.state.control.speed) - exempt
 
     def staying(part: int) -> Bools:
@@ -191,7 +193,7 @@ def _totals(board: Board, totals: Totals, config: Config) -> Verdict:
     if config.select.space_bytes:
         bar = _one_bar(board, config.select.space_bytes - totals.exempt_bytes, staying, cost)
         verdict = Verdict(bar, Place.SPACE) if bar < verdict.bar else verdict
-    if living <= config.select.sleeping:
+    if stay + sleep <= config.select.sleeping:
         return verdict
     awake = verdict
 

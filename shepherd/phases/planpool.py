@@ -16,9 +16,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from shepherd.formats.tables import I64, U8, U32, Deferred
-from shepherd.phases.keys import run_ranks, run_starts
+from shepherd.phases.keys import by_key, run_ranks, run_starts
 from shepherd.phases.plan import CLASS_ROBOTS, Due, join
-from shepherd.phases.quota import I32, Servers
+from shepherd.phases.quota import Servers
 
 LEAST_ROWS = 1_000_000  # a pool this small is not worth folding
 NOTHING_BEATS = 0xFFFFFFFF
@@ -164,10 +164,3 @@ def _contacts_before(due: Due, servers: Servers) -> tuple[I64, I64]:
 def best_first(priority: U32) -> I64:
     """The permutation that puts the largest first, and equal ones in their order."""
     return by_key(~priority)
-
-
-def by_key(key: U32 | I32) -> I64:
-    """The permutation that sorts 32-bit keys, stable. Numpy sorts 16 bits by radix: two of these beat one sort of the whole."""
-    order = np.argsort(key.astype(np.uint16), kind="stable")
-    high = (key >> key.dtype.type(16)).astype(np.uint16)
-    return order.take(np.argsort(high.take(order), kind="stable")) if high.any() else order

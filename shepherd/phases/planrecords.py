@@ -12,9 +12,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from shepherd.formats.tables import I64, PLAN, U32, U64, Columns, Kind, Records
-from shepherd.phases.keys import find_rows
+from shepherd.phases.keys import by_key, find_rows
 from shepherd.phases.plan import CLASS_ROBOTS, WHY_OF_CLASS, Due, join
-from shepherd.phases.planpool import Chosen, best_first, by_key
+from shepherd.phases.planpool import Chosen, best_first
 
 PLAIN = np.dtype((np.void, PLAN.itemsize))  # np.put moves it as one piece: three times as fast as indexing rows of words
 KIND_OF_CLASS = np.full(CLASS_ROBOTS + 1, Kind.PAGE, np.uint8)

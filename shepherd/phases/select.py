@@ -56,9 +56,9 @@ class Selected:
     forgotten: Mapping[str, int]  # by reason
 
 
-def crowded(count: I64, exempt: I64, limit: I64) -> Groups:
+def crowded(count: I64, limit: I64, exempt: I64) -> Groups:
     """Which groups have too many rows, and how many of those that are not exempt they may keep."""
-    over = np.flatnonzero(count + exempt > limit)
+    over = np.flatnonzero(count > limit)
     number = np.full(len(count) + 1, -1, np.int32)
     number[over] = np.arange(len(over))
     return Groups(number, np.maximum(limit - exempt, 0)[over])

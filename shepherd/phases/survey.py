@@ -6,6 +6,7 @@ sorted. What must be known of all partitions together (how many rows each server
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -26,16 +27,18 @@ from shepherd.formats.tables import (
     in_bucket,
     in_contrib,
 )
-from shepherd.phases.keys import distinct, find_sites, run_ranks, run_starts, with_flag
-from shepherd.phases.place import EXEMPTED, FRESH, SITE_HARD, SITE_SOFT, Place, is_out, living, mark, stays
+from shepherd.phases.keys import by_key, distinct, find_sites, run_ranks, run_starts, with_flag
+from shepherd.phases.place import EXEMPTED, FRESH, SITE_HARD, SITE_SOFT, Place, is_out, mark, over_soft, sleeps, stays
 from shepherd.phases.serverlimits import NO_SERVER
 from shepherd.sections import NAMES as SECTION_NAMES
 
 OF_INDEX = ("norm", "site", "oid", "digest", "type", "reason", "flags", "weight", "section", "gathered", "size")
+OF_PLACES = ("norm", "oid", "type", "reason", "flags")
 OF_COST = ("digest", "flags", "gathered", "oid", "size")
 SETTINGS = {"soft_limit": NO_LIMIT, "hard_limit": NO_LIMIT, "fresh_limit": NO_LIMIT, "select_bonus": 0}  # with what no site says
 EXEMPT = int(Flag.INITIAL | Flag.PINNED | Flag.EQUIV)
 SECTIONS = 256
+NOBODY = np.zeros(0, np.int32), np.zeros(0, np.int64)
 NEAR = 4  # sites of one norm that are looked at one by one
 
 
@@ -57,9 +60,9 @@ class Surveyed:
 
 @dataclass(frozen=True)
 class Counts:
-    """Rows that limits count, as three lines: those that no hard limit has struck, those that stay, those that are exempt."""
+    """Rows that limits count, as three lines: those that stay, those that sleep, those that are exempt."""
 
-    server: I64  # by run
+    by_server: Sequence[tuple[Array, I64]]  # servers, which may be told more than once, and how many rows they have
     section: I64
     rows: I64
     exempt_bytes: int
@@ -99,10 +102,8 @@ def cost(index: Columns, rows: I64 | Bools, select: config.Select) -> I64:
 # --- the survey -------------------------------------------------------------------------------------------------
 
 
-def survey(index: Columns, sites: Columns, struck: U8 | None, select: config.Select, sections: config.SectionBonus) -> Surveyed:
-    """`sites` are those of the partition, sorted by norm, with the settings that any site has. `struck` are the places after the
-    hard limits of servers and sections, if any of these has struck: what is out takes no room below the soft limits.
-    """
+def survey(index: Columns, sites: Columns, select: config.Select, sections: config.SectionBonus) -> Surveyed:
+    """`sites` are those of the partition, sorted by norm, with the settings that any site has."""
     new_norm = run_starts(index["norm"])
     breaks = new_norm | run_starts(index["site"])
     run_first = np.flatnonzero(breaks)
@@ -116,7 +117,7 @@ def survey(index: Columns, sites: Columns, struck: U8 | None, select: config.Sel
         bonus = of_run.take(np.cumsum(breaks)) if of_run.any() else 0
     key = keys(index, bonus, select, sections)
     server = np.append(sites["server"], np.int32(NO_SERVER)).take(site_row)
-    place = _places(index, sites, first, key, struck, select)
+    place = _places(index, sites, first, key, None, select)
     return Surveyed(key, place, breaks, run_site.astype(np.uint32), server)
 
 
@@ -145,7 +146,7 @@ def _number_sites(known: U64, near: I64, site: U64) -> tuple[I64, I64]:
 
 
 def _places(index: Columns, sites: Columns, first: I64, key: U16, struck: U8 | None, select: config.Select) -> U8:
-    """`first` are the first rows of the norms."""
+    """`first` are the first rows of the norms. What was `struck` by a hard limit takes no room below the soft ones."""
     flags, type_ = index["flags"], index["type"]
     exempt, robots = with_flag(flags, EXEMPT), with_flag(flags, Flag.ROBOTS)
     gone = type_ == np.uint8(RowType.FORGOTTEN)
@@ -159,6 +160,24 @@ def _places(index: Columns, sites: Columns, first: I64, key: U16, struck: U8 | N
     new = in_contrib(index["oid"]) | slept
     place[beyond(first, (place <= EXEMPTED) & new, exempt, key, fresh)] = FRESH
     return place
+
+
+def unsettled(norm: U64, place: U8, struck: U8) -> I64:
+    """The rows of norms in which hard limits of servers and sections have struck rows that may have taken room below a soft
+    limit of the site, while others were over that limit.
+    """
+    freed, waiting = np.flatnonzero(is_out(struck) & ~is_out(place)), np.flatnonzero(over_soft(struck))
+    if not len(freed) or not len(waiting):
+        return np.zeros(0, np.int64)
+    number = np.cumsum(run_starts(norm))
+    both = np.zeros((2, int(number[-1]) + 1), np.bool_)
+    both[0, number.take(freed)] = both[1, number.take(waiting)] = True
+    return np.flatnonzero((both[0] & both[1]).take(number))
+
+
+def settle_again(index: Columns, sites: Columns, key: U16, struck: U8, select: config.Select) -> U8:
+    """The places of unsettled rows, which `index` holds alone."""
+    return _places(index, sites, np.flatnonzero(run_starts(index["norm"])), key, struck, select)
 
 
 def _limits(sites: Columns, norm: U64, select: config.Select) -> tuple[I64, I64, I64]:
@@ -199,34 +218,44 @@ def beyond(first: I64, members: Bools, ahead: Bools, key: U16, limit: I64) -> I6
     crowded = np.bincount(group.compress(inside), minlength=len(large)) > room
     inside &= crowded.take(group)
     rows, group = rows.compress(inside), group.compress(inside)
-    order = _best_first(group, ~ahead.take(rows), 65_535 - key.take(rows))
+    order = np.argsort(65_535 - key.take(rows), kind="stable")
+    order = order.take(by_key((group << 1 | ~ahead.take(rows)).take(order).astype(np.uint32)))
     rows, group = rows.take(order), group.take(order)
     over = run_ranks(run_starts(group)) >= room.take(group)
     return rows.compress(over & ~ahead.take(rows))
 
 
-def _best_first(group: I64, behind: Bools, worse: Array) -> I64:
-    """The order by group, then those not behind, then the best, then the first: sorted as one number where that has the bits."""
-    bits = max(len(group) - 1, 0).bit_length()
-    if not len(group) or bits + 17 + int(group[-1]).bit_length() > 63:
-        return np.lexsort((worse, behind, group)).astype(np.int64)
-    joined = (group << 17 | behind.astype(np.int64) << 16 | worse) << bits | np.arange(len(group))
-    return np.sort(joined) & ((1 << bits) - 1)
-
-
 def count(index: Columns, found: Surveyed, select: config.Select, by_section: bool) -> Counts:
     """What must be known of all partitions together; without `by_section` no section has a limit."""
-    exempt = found.place == EXEMPTED
-    lines = (living(found.place), stays(found.place), exempt)
-    run_last = np.append(np.flatnonzero(found.breaks) - 1, len(exempt) - 1) if len(exempt) else np.zeros(0, np.int64)
-    server = np.stack([_by_run(line, run_last) for line in lines])
+    place, run_last = found.place, np.append(np.flatnonzero(found.breaks) - 1, len(found.place) - 1)
+    lines = (stays(place), sleeps(place), place == EXEMPTED)
+    by_server = [_by_server(line, found, run_last) if line.any() else NOBODY for line in lines]
     section = np.zeros((len(lines), SECTIONS), np.int64)
     if by_section:
         section += np.stack([np.bincount(index["section"].compress(line), minlength=SECTIONS) for line in lines])
     rows = np.array([np.count_nonzero(line) for line in lines], np.int64)
-    return Counts(server, section, rows, int(cost(index, exempt, select).sum()) if select.space_bytes else 0)
+    exempt_bytes = int(cost(index, lines[2], select).sum()) if select.space_bytes else 0
+    return Counts(by_server, section, rows, exempt_bytes)
 
 
-def _by_run(mask: Bools, run_last: I64) -> I64:
-    """How many rows of each run: from running totals, which are faster here than a reduction by runs."""
-    return np.diff(np.cumsum(mask, dtype=np.int32).take(run_last), prepend=np.int32(0)).astype(np.int64)
+def _by_server(mask: Bools, found: Surveyed, run_last: I64) -> tuple[Array, I64]:
+    """Of each run that has such rows its server, and how many: from running totals, which beat a reduction by runs."""
+    count = np.diff(np.cumsum(mask, dtype=np.int32).take(run_last), prepend=np.int32(0))
+    runs = np.flatnonzero(count)
+    return found.run_server.take(runs), count.take(runs).astype(np.int64)
+
+
+def recount(section: U8 | None, found: Surveyed, place: U8) -> Counts:
+    """How the counts change when rows get new places; exempt ones stay what they are. None: no section has a limit."""
+    rows = np.flatnonzero(found.place != place)
+    server = found.run_server.take(found.run.take(rows))
+    before, after = found.place.take(rows), place.take(rows)
+    by_server, by_section, total = [NOBODY] * 3, np.zeros((3, SECTIONS), np.int64), np.zeros(3, np.int64)
+    for line, are in enumerate((stays, sleeps)):
+        change = are(after).astype(np.int64) - are(before)
+        changed = np.flatnonzero(change)
+        by_server[line] = server.take(changed), change.take(changed)
+        total[line] = change.sum()
+        if section is not None:
+            np.add.at(by_section[line], section.take(rows), change)
+    return Counts(by_server, by_section, total, 0)
