@@ -18,7 +18,7 @@ from shepherd.batch.sitesof import SitesOf
 from shepherd.config import Config
 from shepherd.formats.tables import I64, U8, Bools, Columns
 from shepherd.phases import bars, survey
-from shepherd.phases.grouping import ByRun, BySection, Grouping, behind, members
+from shepherd.phases.grouping import By, Grouping, behind, members
 from shepherd.phases.select import Groups
 from shepherd.phases.survey import SECTIONS, Counts, Surveyed
 from shepherd.store.state import State
@@ -127,9 +127,9 @@ class Board:
     def grouping(self, part: int, groups: Groups, by_server: bool) -> Grouping:
         """The rows of a partition by their servers or sections."""
         if not by_server:
-            return BySection(groups.number, self.state.index["section"][slice(*self.ranges[part])])
+            return By(groups.number, self.state.index["section"][slice(*self.ranges[part])])
         found = self.surveyed(part)
-        return ByRun(groups.number.take(found.run_server), found.run)
+        return By(groups.number.take(found.server), found.site)
 
     def find_bars(
         self, room: I64, candidates: Callable[[int], Bools], grouping: Callable[[int], Grouping], cost: Cost = None

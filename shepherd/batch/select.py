@@ -169,8 +169,7 @@ class Verdict:
     def places(self, board: Board, part: int) -> U8:
         found = self.before_sleep(board, part)
         found = np.maximum(found, mark(_behind_all(board, part, place.sleeps(found), self.sleep_bar), Place.BELOW_SLEEP))
-        surveyed = board.surveyed(part)
-        return select.keep_robots(found, surveyed.run, surveyed.run_site)
+        return select.keep_robots(found, board.surveyed(part).site)
 
 
 def _behind_all(board: Board, part: int, candidates: Bools, bar: int) -> Bools:

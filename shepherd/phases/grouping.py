@@ -1,7 +1,7 @@
 """Which group each row of a partition belongs to, and what bars of groups mean for rows.
 
-A group has a number; -1 is none, and tables by number end with an entry for it. Numbers are known by run of rows (servers), by
-section, or are all the same; what is needed of every row is spread from these, what is needed of a few is looked up.
+A group has a number; -1 is none, and tables by number end with an entry for it. Numbers are known by site (servers), by section,
+or are all the same; what is needed of every row is spread from these, what is needed of a few is looked up.
 """
 
 from __future__ import annotations
@@ -24,27 +24,17 @@ class Grouping(Protocol):
 
 
 @dataclass(frozen=True)
-class ByRun:
-    number: Array  # of each run
-    run: I64  # of each row
+class By:
+    """By what each row has: its site or its section."""
+
+    number: Array  # the group of each site or section
+    which: Array  # the site or section of each row
 
     def spread(self, table: Array) -> Array:
-        return table.take(self.number).take(self.run)
+        return table.take(self.number).take(self.which)
 
     def at(self, rows: I64) -> Array:
-        return self.number.take(self.run.take(rows))
-
-
-@dataclass(frozen=True)
-class BySection:
-    number: Array  # of each section
-    section: Array  # of each row
-
-    def spread(self, table: Array) -> Array:
-        return table.take(self.number).take(self.section)
-
-    def at(self, rows: I64) -> Array:
-        return self.number.take(self.section.take(rows))
+        return self.number.take(self.which.take(rows))
 
 
 @dataclass(frozen=True)

@@ -79,16 +79,16 @@ def most_gathered(select: config.Select, plan: config.Plan, speed: int) -> int:
     return min(select.gathered, max(speed * min(plan.refresh_s, LONGEST_CYCLE_S) * select.optimism // 100_000, 1))
 
 
-def keep_robots(place: U8, run: I64, run_site: Array) -> U8:
-    """The robots file of a site that keeps nothing else goes, too. `run` is the run of each row."""
+def keep_robots(place: U8, site: Array) -> U8:
+    """The robots file of a site that keeps nothing else goes, too."""
     robots = np.flatnonzero(place == ROBOTS)
     if not len(robots):
         return place
     others = np.flatnonzero((place != ROBOTS) & (place != GONE) & ~is_out(place))
-    kept = np.zeros(int(run_site.max()) + 1, np.bool_)
-    kept[run_site.take(run.take(others))] = True
+    kept = np.zeros(int(site.max()) + 1, np.bool_)
+    kept[site.take(others)] = True
     result = place.copy()
-    result[robots.compress(~kept.take(run_site.take(run.take(robots))))] = Place.BELOW_SLEEP
+    result[robots.compress(~kept.take(site.take(robots)))] = Place.BELOW_SLEEP
     return result
 
 

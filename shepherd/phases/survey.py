@@ -38,24 +38,17 @@ OF_COST = ("digest", "flags", "gathered", "oid", "size")
 SETTINGS = {"soft_limit": NO_LIMIT, "hard_limit": NO_LIMIT, "fresh_limit": NO_LIMIT, "select_bonus": 0}  # with what no site says
 EXEMPT = int(Flag.INITIAL | Flag.PINNED | Flag.EQUIV)
 SECTIONS = 256
-NOBODY = np.zeros(0, np.int32), np.zeros(0, np.int64)
 NEAR = 4  # sites of one norm that are looked at one by one
 
 
 @dataclass(frozen=True)
 class Surveyed:
-    """Of each row, and of each run of rows with the same site."""
+    """Of each row, and of each site that has rows in the partition."""
 
     key: U16  # the weight that is compared
     place: U8
-    breaks: Bools  # whether another run begins here: added up, they number the runs from 0
-    run_site: Array  # u32: number of its site within the partition; equal sites have equal numbers
-    run_server: Array  # i32
-
-    @property
-    def run(self) -> I64:
-        """The run of each row."""
-        return np.cumsum(self.breaks, dtype=np.int64)
+    site: Array  # i32: its number within the partition
+    server: Array  # i32, by number of the site
 
 
 @dataclass(frozen=True)
@@ -105,20 +98,19 @@ def cost(index: Columns, rows: I64 | Bools, select: config.Select) -> I64:
 def survey(index: Columns, sites: Columns, select: config.Select, sections: config.SectionBonus) -> Surveyed:
     """`sites` are those of the partition, sorted by norm, with the settings that any site has."""
     new_norm = run_starts(index["norm"])
-    breaks = new_norm | run_starts(index["site"])
-    run_first = np.flatnonzero(breaks)
-    breaks[:1] = False
-    first = np.flatnonzero(new_norm)
+    new_site = new_norm | run_starts(index["site"])
+    first, run_first = np.flatnonzero(new_norm), np.flatnonzero(new_site)
     near = _first_sites(sites["norm"], index["norm"].take(first)).take(np.cumsum(new_norm.take(run_first)) - 1)
-    run_site, site_row = _number_sites(sites["site"], near, index["site"].take(run_first))
+    number = _number_sites(sites["site"], near, index["site"].take(run_first))
+    site = number.astype(np.int32).take(np.cumsum(new_site, dtype=np.int32) - 1)
+    strange = max(int(number.max(initial=0)) + 1 - len(sites["site"]), 0)
     bonus: Array | int = 0
     if "select_bonus" in sites:
-        of_run = np.append(sites["select_bonus"], np.int16(0)).take(site_row)
-        bonus = of_run.take(np.cumsum(breaks)) if of_run.any() else 0
+        bonus = np.append(sites["select_bonus"], np.zeros(strange, np.int16)).take(site)
     key = keys(index, bonus, select, sections)
-    server = np.append(sites["server"], np.int32(NO_SERVER)).take(site_row)
+    server = np.append(sites["server"], np.full(strange, NO_SERVER, np.int32))
     place = _places(index, sites, first, key, None, select)
-    return Surveyed(key, place, breaks, run_site.astype(np.uint32), server)
+    return Surveyed(key, place, site, server)
 
 
 def _first_sites(norm: U64, queries: U64) -> I64:
@@ -127,8 +119,8 @@ def _first_sites(norm: U64, queries: U64) -> I64:
     return first if np.array_equal(norm.take(first), queries) else np.searchsorted(norm, queries).astype(np.int64)
 
 
-def _number_sites(known: U64, near: I64, site: U64) -> tuple[I64, I64]:
-    """For each run the number of its site, and its row among the known ones or -1. Most are `near`, or a few rows further on."""
+def _number_sites(known: U64, near: I64, site: U64) -> I64:
+    """The number of each site: its row among the known ones, or one behind these. Most are `near`, or a few rows further on."""
     last = len(known) - 1
     row, rest = np.minimum(near, last), np.arange(len(site))
     if len(known):
@@ -139,10 +131,10 @@ def _number_sites(known: U64, near: I64, site: U64) -> tuple[I64, I64]:
     if len(rest) and len(known):
         by_site = np.argsort(known)
         row[rest] = np.append(by_site, -1).take(find_sites(known.take(by_site), site.take(rest)))
-    number, strange = row.copy(), np.flatnonzero(row < 0)
+    strange = np.flatnonzero(row < 0)
     if len(strange):
-        number[strange] = len(known) + find_sites(distinct(site.take(strange)), site.take(strange))
-    return number, row
+        row[strange] = len(known) + find_sites(distinct(site.take(strange)), site.take(strange))
+    return row
 
 
 def _places(index: Columns, sites: Columns, first: I64, key: U16, struck: U8 | None, select: config.Select) -> U8:
@@ -227,9 +219,8 @@ def beyond(first: I64, members: Bools, ahead: Bools, key: U16, limit: I64) -> I6
 
 def count(index: Columns, found: Surveyed, select: config.Select, by_section: bool) -> Counts:
     """What must be known of all partitions together; without `by_section` no section has a limit."""
-    place, run_last = found.place, np.append(np.flatnonzero(found.breaks) - 1, len(found.place) - 1)
-    lines = (stays(place), sleeps(place), place == EXEMPTED)
-    by_server = [_by_server(line, found, run_last) if line.any() else NOBODY for line in lines]
+    lines = (stays(found.place), sleeps(found.place), found.place == EXEMPTED)
+    by_server = [_by_server(line, found) for line in lines]
     section = np.zeros((len(lines), SECTIONS), np.int64)
     if by_section:
         section += np.stack([np.bincount(index["section"].compress(line), minlength=SECTIONS) for line in lines])
@@ -238,19 +229,19 @@ def count(index: Columns, found: Surveyed, select: config.Select, by_section: bo
     return Counts(by_server, section, rows, exempt_bytes)
 
 
-def _by_server(mask: Bools, found: Surveyed, run_last: I64) -> tuple[Array, I64]:
-    """Of each run that has such rows its server, and how many: from running totals, which beat a reduction by runs."""
-    count = np.diff(np.cumsum(mask, dtype=np.int32).take(run_last), prepend=np.int32(0))
-    runs = np.flatnonzero(count)
-    return found.run_server.take(runs), count.take(runs).astype(np.int64)
+def _by_server(rows: Bools, found: Surveyed) -> tuple[Array, I64]:
+    """The servers of the sites that have such rows, and how many each site has."""
+    count = np.bincount(found.site.compress(rows))
+    sites = np.flatnonzero(count)
+    return found.server.take(sites), count.take(sites)
 
 
 def recount(section: U8 | None, found: Surveyed, place: U8) -> Counts:
     """How the counts change when rows get new places; exempt ones stay what they are. None: no section has a limit."""
     rows = np.flatnonzero(found.place != place)
-    server = found.run_server.take(found.run.take(rows))
+    server = found.server.take(found.site.take(rows))
     before, after = found.place.take(rows), place.take(rows)
-    by_server, by_section, total = [NOBODY] * 3, np.zeros((3, SECTIONS), np.int64), np.zeros(3, np.int64)
+    by_server, by_section, total = [(server[:0], rows[:0])] * 3, np.zeros((3, SECTIONS), np.int64), np.zeros(3, np.int64)
     for line, are in enumerate((stays, sleeps)):
         change = are(after).astype(np.int64) - are(before)
         changed = np.flatnonzero(change)
