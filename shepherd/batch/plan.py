@@ -61,9 +61,11 @@ def run(writer: Writer, config: Config, now: int, tick: Tick, jobs: int = 1) -> 
     most = quota.most_contacts(config.plan, parent.control.speed)
     chosen, marks = _choose(given, most, tick)
     contacts = planpool.contacts_of(chosen, given.servers)
-    column = _Deferred(given.ranges, marks, planpool.verdicts(given.servers, contacts), np.sort(chosen.pages.row))
+    places = _places(given, chosen)
+    planned = planrecords.page_rows(places)
+    column = _Deferred(given.ranges, marks, planpool.verdicts(given.servers, contacts), planned)
     counts, changed = column.counts(parent.index[COLUMN])
-    records = _records(given, chosen)
+    records = _records(given, places)
     if not len(records):
         raise NothingToDo(_why_nothing(counts))
     builder = writer.build(parent, StateName(parent.number + 1, "reap"), now)
@@ -111,15 +113,18 @@ def _choose(given: _Input, most: int, tick: Tick) -> tuple[Chosen, list[Marks]]:
     return planpool.choose(pool, given.servers, most), marks
 
 
-def _records(given: _Input, chosen: Chosen) -> Records:
-    index, sites = given.state.index, given.sites
-    files, path = planrecords.robots_files(sites, chosen), Footprints(given.state.control.key).half("/robots.txt")
+def _places(given: _Input, chosen: Chosen) -> Places:
+    index, files = given.state.index, planrecords.robots_files(given.sites, chosen)
+    path = Footprints(given.state.control.key).half("/robots.txt")
 
     def find(part: Range) -> Due:
         return planrecords.find_robots(index.slice(*part, KEYS), files, robots_path=path, first_row=part[0])
 
-    robots = plan.join(list(ordered(find, given.ranges, given.jobs)))
-    places = planrecords.places(robots, chosen.pages)
+    return planrecords.places(plan.join(list(ordered(find, given.ranges, given.jobs))), chosen.pages)
+
+
+def _records(given: _Input, places: Places) -> Records:
+    index, sites = given.state.index, given.sites
 
     def make(part: Range) -> tuple[I64, Records]:
         start, stop = part
@@ -146,7 +151,7 @@ class _Deferred:
         """How many rows, by reason; and whether the column is no longer the old one."""
         total, changed = np.zeros(max(Deferred) + 1, np.int64), False
         for (start, stop), part in zip(self.ranges, self.parts(), strict=True):
-            total += np.bincount(part, minlength=len(total))
+            total += [np.count_nonzero(part == np.uint8(one)) for one in range(len(total))]
             changed = changed or not np.array_equal(old[start:stop], part)
         return total, changed
 

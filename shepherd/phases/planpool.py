@@ -15,10 +15,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from shepherd.formats.tables import I64, U8, U32, Deferred
+from shepherd.formats.tables import I64, U8, U32, Bools, Deferred
 from shepherd.phases.keys import by_key, run_ranks, run_starts
 from shepherd.phases.plan import CLASS_ROBOTS, Due, join
-from shepherd.phases.quota import Servers
+from shepherd.phases.quota import I32, Servers
 
 LEAST_ROWS = 1_000_000  # a pool this small is not worth folding
 NOTHING_BEATS = 0xFFFFFFFF
@@ -67,7 +67,7 @@ def fold(pool: Pool, servers: Servers, most: int) -> Pool:
     if len(crowded):
         bars = np.zeros(len(servers.quota), np.uint32) if bars is None else bars.copy()
         order = crowded.take(best_first(due.priority.take(crowded)))
-        order = order.take(by_key(server.take(order)))
+        order = order.take(by_key(_renumbered(full, server.take(order))))
         of_it = server.take(order)
         rank, room = run_ranks(run_starts(of_it)), servers.quota.take(of_it)
         last = order.compress(rank == room - 1)
@@ -146,19 +146,27 @@ def deferred(marks: Marks, verdict: U8, planned: U32, *, first_row: int, rows: i
 
 
 def _contacts_before(due: Due, servers: Servers) -> tuple[I64, I64]:
-    """For rows that stand best first: the contacts its server makes before each, and its own: 2 if it brings the robots.txt."""
+    """For rows that stand best first: the contacts its server makes before each, and its own: 2 if it brings the robots.txt.
+
+    A server that has time for all of its rows need not put them in order: nothing counts as before them.
+    """
     asks = np.flatnonzero(servers.needs_robots.take(due.site_row))
     by_site = asks.take(by_key(due.site_row.take(asks)))
     cost = np.ones(len(due), np.int64)
     cost[by_site.compress(run_starts(due.site_row.take(by_site)))] = 2
-    server = servers.of_site.take(due.site_row)
-    by_server = by_key(server)
+    server, before = servers.of_site.take(due.site_row), np.zeros(len(due), np.int64)
+    full = np.bincount(server, cost, minlength=len(servers.quota)) > servers.quota
+    tight = np.flatnonzero(full.take(server))
+    by_server = tight.take(by_key(_renumbered(full, server.take(tight))))
     in_turn = cost.take(by_server)
     running = np.cumsum(in_turn) - in_turn
-    running -= np.maximum.accumulate(running * run_starts(server.take(by_server)))
-    before = np.zeros(len(due), np.int64)
-    before[by_server] = running
+    before[by_server] = running - np.maximum.accumulate(running * run_starts(server.take(by_server)))
     return before, cost
+
+
+def _renumbered(some: Bools, servers: I32) -> U32:
+    """The numbers of some servers among these alone: usually they have only 16 bits then, and are sorted in half the time."""
+    return np.cumsum(some, dtype=np.uint32).take(servers)
 
 
 def best_first(priority: U32) -> I64:

@@ -67,6 +67,11 @@ def places(robots: Due, pages: Due) -> Places:
     return Places(planned.take(place), place)
 
 
+def page_rows(planned: Places) -> U32:
+    """The rows of all planned pages, sorted."""
+    return planned.due.row.compress(planned.due.priority >> np.uint32(24) != np.uint32(CLASS_ROBOTS))
+
+
 def part_of(planned: Places, first_row: int, rows: int) -> Places:
     """What lies in one partition."""
     low, high = np.searchsorted(planned.due.row, np.array([first_row, first_row + rows], np.uint32))

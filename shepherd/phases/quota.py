@@ -21,6 +21,7 @@ from shepherd.phases.keys import distinct, find_servers, find_sites
 STEP = 500_000  # sites or servers looked at together
 LONGEST_MS = 1 << 46  # of a reap, so that slots times it fit into 64 bits
 MOST_CONTACTS = (1 << 31) - 1
+FIRST_NONE, LAST_NONE = np.uint64(QKEY_NONE << 56), np.uint64((QKEY_NONE + 1 << 56) - 1)
 LEAST_PLAN = 1_000  # a speed that would allow less was measured on too little to be believed
 
 I32 = npt.NDArray[np.int32]
@@ -124,7 +125,7 @@ class _Table:
 
 
 def unresolved(qkey: U64) -> Bools:
-    return np.asarray(qkey >> np.uint64(56) == QKEY_NONE)
+    return np.asarray((qkey >= FIRST_NONE) & (qkey <= LAST_NONE))
 
 
 def site_delay_ms(sites: Columns, politeness: config.Politeness) -> I64:
