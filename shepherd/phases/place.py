@@ -48,7 +48,7 @@ def stays(place: U8) -> Bools:
 
 
 def over_soft(place: U8) -> Bools:
-    """Struck by the limits that are settled here."""
+    """Struck by a soft limit of its site."""
     return np.asarray((place == SITE_SOFT) | (place == FRESH))
 
 

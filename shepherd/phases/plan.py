@@ -118,16 +118,15 @@ def due_rows(
     asked_since = sites["robots_checked"].take(site_row.take(refused)) > part["checked"].take(refused)
     again = failed & (age_s >= _waits(plan).take(part["retry"]))
     again[refused] = asked_since | (age_s.take(refused) >= plan.refresh_s)
-    class_ = again.view(np.uint8)  # CLASS_RETRY is 1
-    for better, are in (
+    class_ = _best_class(
+        (CLASS_RETRY, again),
         (CLASS_DUE, due),
         (CLASS_NEW, new),
         (CLASS_INITIAL, new & with_flag(part["flags"], Flag.INITIAL)),
         (CLASS_FREQUENT, due & (times > 1)),
         (CLASS_OVERDUE, fine & (2 * seen_s >= 3 * cycle_s)),
         (CLASS_FORCED, with_flag(part["flags"], Flag.REFRESH)),
-    ):
-        class_ = np.maximum(class_, are.view(np.uint8) * np.uint8(better))
+    )
 
     keep = np.flatnonzero(class_)
     weight = part["weight"].take(keep).astype(np.int64)
@@ -151,6 +150,14 @@ def _ripe(index: Columns, now_s: int, plan: config.Plan, most_boost: int) -> I64
     times = _times(index["frequency"].take(rows), index["weight"].take(rows), plan)
     page[rows] = index["checked"].take(rows) <= since.take(times)
     return np.flatnonzero(page)
+
+
+def _best_class(*classes: tuple[int, Bools]) -> U8:
+    """The best class that each row is of, or 0."""
+    best = np.zeros(len(classes[0][1]), np.uint8)
+    for class_, rows in classes:
+        np.maximum(best, rows.view(np.uint8) * np.uint8(class_), out=best)
+    return best
 
 
 def _fortunes(part: Columns, plan: config.Plan) -> tuple[Bools, Bools, Bools]:

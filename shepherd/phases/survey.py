@@ -121,14 +121,15 @@ def _first_sites(norm: U64, queries: U64) -> I64:
 
 def _number_sites(known: U64, near: I64, site: U64) -> I64:
     """The number of each site: its row among the known ones, or one behind these. Most are `near`, or a few rows further on."""
+    if not len(known):
+        return find_sites(distinct(site), site)
     last = len(known) - 1
-    row, rest = np.minimum(near, last), np.arange(len(site))
-    if len(known):
-        rest = np.flatnonzero(known.take(row) != site)
-        for _ in range(NEAR - 1):
-            row[rest] = np.minimum(row.take(rest) + 1, last)
-            rest = rest.compress(known.take(row.take(rest)) != site.take(rest))
-    if len(rest) and len(known):
+    row = np.minimum(near, last)
+    rest = np.flatnonzero(known.take(row) != site)
+    for _ in range(NEAR - 1):
+        row[rest] = np.minimum(row.take(rest) + 1, last)
+        rest = rest.compress(known.take(row.take(rest)) != site.take(rest))
+    if len(rest):
         by_site = np.argsort(known)
         row[rest] = np.append(by_site, -1).take(find_sites(known.take(by_site), site.take(rest)))
     strange = np.flatnonzero(row < 0)
