@@ -58,6 +58,7 @@ class Plan:
     max_retries: int = 4  # an error that failed this often is dead
     max_pages: int = 5_000_000
     optimism: int = 200  # percent of what earlier reaps have managed; 0 = only max_pages counts
+    anticipate: int = 10  # percent of its cycle that a page may be early, where a plan has room for it; 0 = never
     important_weight: int = 50_000  # what weighs more is gathered twice as often
 
 
@@ -304,6 +305,8 @@ def _check(path: Path, config: Config) -> None:
         impossible("[select] hard_factor", "must be from 1 to 1000")
     if max(config.select.server_share, config.select.most_lost) > 100:
         impossible("[select] server_share and most_lost", "are percentages: at most 100")
+    if config.plan.anticipate > 90:
+        impossible("[plan] anticipate", "is a percentage of a cycle: at most 90")
     if config.select.optimism > 100_000:
         impossible("[select] optimism", "is a percentage: at most 100000")
     if max(config.select.hysteresis, *dataclasses.astuple(config.section_bonus)) > 65_535:

@@ -15,9 +15,9 @@ from shepherd.errors import NothingToDo
 from shepherd.formats import tables
 from shepherd.formats.frame import FrameKind
 from shepherd.formats.tables import I64, U8, Columns, Deferred, Records
-from shepherd.phases import plan, planpool, planrecords, planreport, quota
+from shepherd.phases import anticipate, plan, planpool, planrecords, planreport, quota
 from shepherd.phases.lookup import Lookup
-from shepherd.phases.plan import Due
+from shepherd.phases.plan import Due, Favours
 from shepherd.phases.planpool import Chosen, Marks, Pool
 from shepherd.phases.planrecords import Places
 from shepherd.phases.quota import Servers
@@ -46,6 +46,8 @@ class _Input:
 
     state: State
     sites: Columns
+    favours: Favours
+    lookup: Lookup
     servers: Servers
     config: Config
     now: int
@@ -65,6 +67,10 @@ def run(writer: Writer, config: Config, now: int, tick: Tick, jobs: int = 1) -> 
     planned = planrecords.page_rows(places)
     column = _Deferred(given.ranges, marks, planpool.verdicts(given.servers, contacts), planned)
     counts, changed = column.counts(parent.index[COLUMN])
+    room = most - int(contacts.sum())
+    if config.plan.anticipate and len(chosen.pages) and room > 0 and not counts[Deferred.PLAN_FULL]:
+        chosen = anticipate.with_more(chosen, _anticipated(given, chosen, contacts, marks, room))
+        contacts, places = planpool.contacts_of(chosen, given.servers), _places(given, chosen)
     records = _records(given, places)
     if not len(records):
         raise NothingToDo(_why_nothing(counts))
@@ -93,16 +99,15 @@ def _read(state: State, config: Config, now: int, jobs: int) -> _Input:
         politeness=config.politeness,
         unsure_ms=state.control.unsure,
     )
-    return _Input(state, sites, servers, config, now, list(partitions(state.index.rows, config.store.partition_rows)), jobs)
+    ranges = list(partitions(state.index.rows, config.store.partition_rows))
+    return _Input(state, sites, Favours.of(sites), Lookup(sites["site"]), servers, config, now, ranges, jobs)
 
 
 def _choose(given: _Input, most: int, tick: Tick) -> tuple[Chosen, list[Marks]]:
-    favours, lookup, setting = plan.Favours.of(given.sites), Lookup(given.sites["site"]), given.config.plan
-
     def look(part: Range) -> tuple[Due, Marks]:
         start, stop = part
-        index = given.state.index.slice(start, stop, READ)
-        due = plan.due_rows(index, given.sites, now_s=given.now, plan=setting, first_row=start, favours=favours, lookup=lookup)
+        index, how = given.state.index.slice(start, stop, READ), (given.favours, given.lookup)
+        due = plan.due_rows(index, given.sites, *how, now_s=given.now, plan=given.config.plan, first_row=start)
         return due, Marks.of(due, first_row=start, rows=stop - start)
 
     pool, marks = Pool(), []
@@ -111,6 +116,24 @@ def _choose(given: _Input, most: int, tick: Tick) -> tuple[Chosen, list[Marks]]:
         marks.append(mark)
         tick(stop - start)
     return planpool.choose(pool, given.servers, most), marks
+
+
+def _anticipated(given: _Input, chosen: Chosen, contacts: I64, marks: list[Marks], room: int) -> Chosen:
+    """What would fall due next, as far as there is room: a second look at the index, if what is due has not filled the plan."""
+    servers = anticipate.room_left(given.servers, chosen, contacts)
+
+    def look(part: tuple[Range, Marks]) -> Due:
+        (start, stop), mark = part
+        index, how = given.state.index.slice(start, stop, READ), (given.favours, given.lookup)
+        due = np.unpackbits(mark.due, count=stop - start)
+        return anticipate.anticipated_rows(
+            index, given.sites, *how, due, now_s=given.now, plan=given.config.plan, first_row=start
+        )
+
+    pool = Pool()
+    for early in ordered(look, list(zip(given.ranges, marks, strict=True)), given.jobs):
+        pool = planpool.add(pool, early, servers, room)
+    return planpool.choose(pool, servers, room)
 
 
 def _places(given: _Input, chosen: Chosen) -> Places:

@@ -25,7 +25,7 @@ R = TypeVar("R")
 
 # Names of the vocabularies in shepherd.formats.tables, which is not imported before a command runs; a test compares them.
 RESULTS = ("stored", "unchanged", "redirect", "denied", "soft", "hard", "site", "connection", "resolved", "unresolved")
-WHYS = ("forced", "overdue", "new", "due", "retry", "robots")
+WHYS = ("forced", "overdue", "new", "due", "retry", "robots", "anticipated")
 
 
 @click.group()

@@ -316,6 +316,7 @@ class Why(IntEnum):
     DUE = 4
     RETRY = 5
     ROBOTS = 6
+    ANTICIPATED = 7
 
 
 class ContribFlag(IntFlag):

@@ -38,7 +38,7 @@ HALF = np.uint64(32)
 UNGATHERED, GATHERED, ERROR = (np.uint8(one) for one in (RowType.UNGATHERED, RowType.GATHERED, RowType.ERROR))
 ROBOTS_DENIED, ROBOTS_UNREACHABLE = np.uint8(Reason.ROBOTS_DENIED), np.uint8(Reason.ROBOTS_UNREACHABLE)
 
-WHY_OF_CLASS = np.zeros(CLASS_ROBOTS + 1, np.uint8)
+WHY_OF_CLASS = np.full(CLASS_ROBOTS + 1, Why.ANTICIPATED, np.uint8)  # of class 0, see phases/anticipate
 WHY_OF_CLASS[CLASS_FORCED] = Why.FORCED
 WHY_OF_CLASS[CLASS_OVERDUE] = Why.OVERDUE
 WHY_OF_CLASS[CLASS_FREQUENT] = WHY_OF_CLASS[CLASS_DUE] = Why.DUE
@@ -88,12 +88,12 @@ ANY = Favours()
 def due_rows(
     index: Columns,
     sites: Columns,
+    favours: Favours = ANY,
+    lookup: Lookup | None = None,
     *,
     now_s: int,
     plan: config.Plan,
     first_row: int,
-    favours: Favours = ANY,
-    lookup: Lookup | None = None,
 ) -> Due:
     """The due rows of one partition that begins at `first_row`; whether they can be asked is not looked at.
 
