@@ -11,7 +11,7 @@ import pytest
 from tests.crash import bench as benches
 from tests.crash import disks
 from tests.crash.bench import Bench
-from tests.crash.farm import NOW, Farm, farm
+from tests.crash.farm import NOW, PHASES, Farm, farm
 from tests.crash.tally import Tally
 
 
@@ -38,11 +38,12 @@ def before_each(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, 
     home = tmp_path_factory.mktemp("farm")
     with farm(home) as one:
         one.must("shepherd", "cycle", "--quiet")
+        one.upload()
+        one.equate()
         stages: dict[str, Farm] = {}
-        for program in ("shep-plan", "shep-reap", "shep-cork", "shep-merge", "shep-select", "shep-record"):
-            if program == "shep-reap":
-                one.must(program, "--quiet")
-                continue
+        for program in PHASES:
             stages[program] = one.copy(home / program)
             one.must(program, "--quiet", "--now", str(NOW))
+            if program == "shep-plan":
+                one.must("shep-reap", "--quiet")
         yield stages

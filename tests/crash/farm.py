@@ -18,7 +18,9 @@ from shepherd.toyweb.model import Model
 
 ROOT = Path(__file__).resolve().parents[2]
 DELAY_S = 0.02
-PHASES = ("shep-plan", "shep-cork", "shep-merge", "shep-select", "shep-record")
+PHASES = ("shep-feedback", "shep-plan", "shep-cork", "shep-merge", "shep-equiv", "shep-select", "shep-record")
+# Those that the slowest tests take: all in a full sweep, else enough for one of each kind, a closed and an unfinished result.
+SOME = PHASES if os.environ.get("SHEPHERD_TEST_CRASH") else PHASES[::2]
 NOW = 1_900_000_000  # later than any clock here: everything is due, whatever the machine's time
 CF = f"""
 [politeness]
@@ -64,6 +66,15 @@ class Farm:
         """The same database again, elsewhere."""
         shutil.copytree(self.db, home, copy_function=shutil.copy2)
         return Farm(self.home, home, self.model)
+
+    def upload(self) -> None:
+        """Feedback that waits for the next shep-feedback."""
+        name = self.database.new_item_name(NOW * 1000)
+        self.database.inbox.drop_feedback(name, "".join(f"{url} 50000\n" for url in self.model.seeds()).encode())
+
+    def equate(self) -> None:
+        """Two sites of the web are one from now on, for all databases that share the cf/."""
+        (self.home / "cf" / "url-equiv").write_text(" ".join(site.name for site in self.model.by_popularity[:2]) + "\n")
 
     @property
     def database(self) -> Database:

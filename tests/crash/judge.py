@@ -13,6 +13,7 @@ from pathlib import Path
 from shepherd.errors import ShepherdError
 from shepherd.store import check, harvest, names
 from shepherd.store.database import Database
+from shepherd.store.inbox import HARVEST
 from tests.crash import small
 
 
@@ -24,7 +25,7 @@ class Facts:
     """
 
     states: dict[str, dict[str, bytes]]  # by name, every file but those of harvests
-    inbox: list[bytes]  # without the names, which have time and pid in them
+    inbox: list[bytes]  # requests and feedback, without the names, which have time and pid in them
     documents: list[bytes]
     ended: bool
 
@@ -32,7 +33,7 @@ class Facts:
 def facts(db: Path) -> Facts:
     found = Database(db)
     states = {str(name): _files(found.states_path / str(name)) for name in found.states()}
-    inbox = sorted(item.path.read_bytes() for item in found.inbox.items())
+    inbox = sorted(item.path.read_bytes() for item in found.inbox.all_items() if item.kind != HARVEST)
     paths = found.furthest().harvests()
     ended = bool(paths) and all(harvest.inspect(path).ended for path in paths)
     return Facts(states, inbox, small.documents(db), ended)

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from shepherd.store import names
+from shepherd.store.inbox import HARVEST
 from tests.crash.model import Content, Disk, Entries, Tree, digest, read_tree
 from tests.crash.oracle import Facts, observe
 from tests.crash.record import Call, Recorder, recording
@@ -214,7 +215,8 @@ def _cut(run: Run, position: int, what: str, tree: Tree) -> Cut:
 def out_of_sight(path: str) -> bool:
     """A directory being built or deleted: whatever is in it, it goes as a whole."""
     name = path.rpartition("/")[2]
-    return names.is_leftover(name) or name.startswith((".probe-", f".{names.STATES}.tmp"))
+    dropped = name.startswith(".") and name.endswith(f".{HARVEST}.tmp")
+    return names.is_leftover(name) or dropped or name.startswith((".probe-", f".{names.STATES}.tmp"))
 
 
 class Distinct:

@@ -15,7 +15,7 @@ from pathlib import Path
 import click
 import numpy as np
 
-from shepherd.batch import cleanup, cork, merge, plan, record, recover, select
+from shepherd.batch import cleanup, cork, equiv, feedback, merge, plan, record, recover, select
 from shepherd.batch.requests import Insert, as_block
 from shepherd.cli import common
 from shepherd.config import Config, load
@@ -34,7 +34,9 @@ NOW = 1_790_000_000
 # Predictable: no clock, and the pid of no process, so that what it leaves half done is known to be left over.
 ITEM = f"1790000000000-{socket.gethostname()}-{1 << 22}-{{}}"
 SEEDS = ("http://a.example/", "http://a.example/one", "http://b.example/two")
-MORE = ("http://a.example/three", "https://c.example/")
+MORE = ("http://a.example/three", "https://c.example/", "http://b.example/one")
+EQUIV = "a.example b.example\n"  # so that their pages "one" are the same
+HEARD = "http://a.example/one 50000\nhttps://c.example/ - unreferenced\n"
 LINKED = "http://a.example/linked/{}"
 BATCH = 2  # documents between two checkpoints
 SEGMENT_BYTES = 700  # so that segments roll
@@ -84,6 +86,15 @@ def dropping(number: int, urls: tuple[str, ...]) -> Step:
         say(str(Database(db).inbox.drop(ITEM.format(number), requests).name))
 
     return run
+
+
+def equating(db: Path, _say: Say) -> None:
+    """Not a step of ours: the operator edits cf/url-equiv."""
+    (cf_of(db) / "url-equiv").write_text(EQUIV)
+
+
+def uploading(db: Path, say: Say) -> None:
+    say(str(Database(db).inbox.drop_feedback(ITEM.format(3), HEARD.encode()).name))
 
 
 def harvesting(checkpoints: int, end: bool = False, torn: bool = False) -> Step:
@@ -139,8 +150,12 @@ STEPS: dict[str, Step] = {
     "cork": phase(cork.run),
     "drop more": dropping(2, MORE),
     "merge more": phase(merge.run),
+    "equate": equating,
+    "equiv": phase(equiv.run),
     "select more": phase(select.run),
     "record more": phase(record.run),
+    "upload": uploading,
+    "feedback": phase(feedback.run),
     "lease": leasing,
     "prune": pruning,
 }

@@ -28,7 +28,7 @@ from tests.crash.nursery import ROOT, Ended, Nursery, nursery
 from tests.crash.tally import Tally
 
 NOW = ("--now", str(small.NOW))
-PHASES = ("merge", "select", "record", "plan", "cork", "cleanup")
+PHASES = ("merge", "equiv", "select", "record", "feedback", "plan", "cork", "cleanup")
 PAGE = 4096
 SAMPLE = 2
 NO_SPACE, IO_FAILED, LOCKED = 12, 13, 3

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -13,7 +12,7 @@ import pytest
 from shepherd.store import check
 from shepherd.store.database import Database
 from tests.crash import small
-from tests.crash.workloads import FOREIGN, INBOX_HARVEST
+from tests.crash.workloads import FOREIGN, WORKLOADS
 from tests.unit.harvested import files
 
 BIN = Path(__file__).resolve().parents[2] / "bin"
@@ -21,13 +20,9 @@ BEFORE = ("chmod:.harvest/seg.00000001", "link:000003.tmp/objects/00000002", "wr
 AFTER = ("unlink:.harvest/checkpoints", "unlink:.harvest/seg.00000001", "rmdir:.harvest")
 
 
-# What numpy would choose between at run time, as far as this machine has it.
-FEATURES = "from numpy._core import _multiarray_umath as m; print(*(f for f in m.__cpu_dispatch__ if m.__cpu_features__[f]))"
-
-
-def program(name: str, db: Path, fail: str = "", features: str = "") -> int:
+def program(name: str, db: Path, fail: str = "") -> int:
     options = ["--db", str(db), "--cf", str(small.cf_of(db)), "--now", str(small.NOW), "--quiet"]
-    env = {**os.environ, "SHEPHERD_FAIL": fail, "NPY_DISABLE_CPU_FEATURES": features}
+    env = {**os.environ, "SHEPHERD_FAIL": fail}
     return subprocess.run([BIN / name, *options], env=env, capture_output=True, check=False).returncode
 
 
@@ -35,7 +30,7 @@ def program(name: str, db: Path, fail: str = "", features: str = "") -> int:
 def stage(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A closed state, and a harvest that waits in its inbox."""
     path = tmp_path_factory.mktemp("stage")
-    INBOX_HARVEST.prepare(path)
+    WORKLOADS["inbox harvest"].prepare(path)
     Database(path / "db").inbox.drop_harvest(FOREIGN, path / "source")
     return path
 
@@ -45,15 +40,6 @@ def expected(stage: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str,
     db = shutil.copytree(stage, tmp_path_factory.mktemp("whole") / "stage") / "db"
     assert program("shep-cork", db) == 0
     return files(db / "state" / "000003")
-
-
-def test_cork_makes_the_same_bytes_without_the_wide_instructions_of_the_machine(
-    stage: Path, expected: dict[str, bytes], tmp_path: Path
-) -> None:
-    db = shutil.copytree(stage, tmp_path / "stage") / "db"
-    found = subprocess.run([sys.executable, "-c", FEATURES], capture_output=True, text=True, check=True).stdout.strip()
-    assert program("shep-cork", db, features=found) == 0
-    assert files(db / "state" / "000003") == expected
 
 
 @pytest.mark.parametrize("point", [*BEFORE, *AFTER])

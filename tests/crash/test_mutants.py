@@ -56,7 +56,9 @@ SURVIVE: Final[dict[str, dict[Role, str]]] = {
         **{("rollback", f"{REAP}/{name}"): AGAIN for name in ("journal", "contrib", "seg.N")},
     },
     "prune": {("Writer.prune", "db/state"): LAST},
+    "inbox harvest": {("copy", "db/inbox"): LAST, ("Inbox.remove", "db/inbox"): AGAIN},
     "phase record": {("Inbox.remove", "db/inbox"): AGAIN},
+    "phase feedback": {("Inbox.remove", "db/inbox"): AGAIN},
 }
 # Belt and braces: of what must be made up for after a kill, nothing is ever missed without these.
 NEVER_MISSED: Final[dict[Role, str]] = {

@@ -26,8 +26,11 @@ FIRST = "begin"
 STEPS = [
     "drop",
     "merge more",
+    "equiv",
     "select",
     "record",
+    "upload",
+    "feedback",
     "plan",
     "harvest",
     "harvest on",

@@ -14,7 +14,7 @@ import pytest
 from tests.crash import sweep
 from tests.crash.replay import Distinct, cuts
 from tests.crash.tally import Tally
-from tests.crash.workloads import INBOX_HARVEST, PHASES, WORKLOADS, Workload
+from tests.crash.workloads import PHASES, WORKLOADS, Workload
 
 Cutter: TypeAlias = Callable[[Workload, int, int], None]
 
@@ -82,4 +82,4 @@ def test_power_cut_neither_loses_a_request_nor_has_it_taken_twice(cut_everywhere
 
 
 def test_power_cut_neither_loses_a_dropped_harvest_nor_has_it_taken_twice(cut_everywhere: Cutter) -> None:
-    cut_everywhere(INBOX_HARVEST, 15, 8)
+    cut_everywhere(WORKLOADS["inbox harvest"], 15, 8)

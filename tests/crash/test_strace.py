@@ -39,7 +39,8 @@ class Case:
         return f"{' '.join(word for word in self.argv if word not in NOW)} before {self.before or 'nothing'}"
 
 
-PHASES = [Case(name, (f"shep-{name.split()[0]}", *NOW)) for name in ("merge more", "select", "record", "plan", "cork", "cleanup")]
+BATCH = ("merge more", "equiv", "select", "record", "feedback", "plan", "cork", "cleanup")
+PHASES = [Case(name, (f"shep-{name.split()[0]}", *NOW)) for name in BATCH]
 STEPS = [Case(name, ("small", name)) for name in ("harvest", "harvest on", "lease", "prune")]
 WRITERS = [*PHASES, *STEPS, Case("merge", ("shep", "insert", "http://inserted.example/"))]
 READERS = [Case("cork", ("shep-check",)), Case("", ("shep", "list"))]

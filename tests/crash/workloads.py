@@ -285,8 +285,6 @@ def _foreign_harvest(stage: Stage) -> None:
             stage.settle()
 
 
-INBOX_HARVEST = Workload(_with_source, _foreign_harvest)
-
 WORKLOADS = {
     "init": Workload(_nothing, _init),
     "publish": Workload(_two_states, _publish),
@@ -299,6 +297,7 @@ WORKLOADS = {
     "prune": Workload(_five_states, _prune),
     "lease": Workload(_three_states, _lease, repeatable=False),
     "inbox": Workload(_two_states, _inbox),
+    "inbox harvest": Workload(_with_source, _foreign_harvest),
 }
 
 
@@ -316,4 +315,5 @@ def _phase(step: str) -> Workload:
     return Workload(prepare, play)
 
 
-PHASES = {f"phase {step}": _phase(step) for step in ("merge", "select", "record", "plan", "cork", "merge more", "cleanup")}
+STEPS = ("merge", "select", "record", "plan", "cork", "merge more", "equiv", "feedback", "cleanup")
+PHASES = {f"phase {step}": _phase(step) for step in STEPS}
