@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -46,8 +47,11 @@ class Case:
     @property
     def special(self) -> tuple[int, int]:
         """Footprints of the paths that every site has for itself: its robots file and its root page."""
-        prints = self.before.prints
-        return prints.half("/robots.txt"), prints.half("/")
+        return self.paths(self.before)
+
+    @staticmethod
+    def paths(state: State) -> tuple[int, int]:
+        return state.prints.half("/robots.txt"), state.prints.half("/")
 
 
 @dataclass
@@ -86,6 +90,13 @@ def columns(state: State, table: str, names: Iterable[str] = ()) -> Columns:
     """Some columns of a table, or all."""
     known = TABLES[table]
     return {name: np.fromfile(state.path / table / name, known[name]) for name in names or known}
+
+
+def names_of(state: State) -> list[str]:
+    """The names of all sites, in the order of the table."""
+    ends = columns(state, "sites", ("name",))["name"].tolist()
+    text = (state.path / "sites" / "names").read_text("ascii")
+    return [text[start:end] for start, end in pairwise([0, *ends])]
 
 
 def numbered(table: Columns) -> Columns:
