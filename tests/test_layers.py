@@ -174,6 +174,19 @@ def edge(module: Module) -> Iterator[str]:
             yield f"{module.name}:{line}: {full} is clock, randomness or environment, which come in as arguments"
 
 
+def slow(module: Module) -> Iterator[str]:
+    """What numpy does dozens of times slower than a plain sort, where every row passes by."""
+    if module.part != "phases":
+        return
+    for line, full in module.uses():
+        if full == "numpy.unique":
+            yield f"{module.name}:{line}: numpy.unique is slow: sort, and compare neighbours (keys.distinct)"
+    for node in ast.walk(module.tree):
+        if isinstance(node, ast.Call) and ast.unparse(node.func).endswith("sort"):
+            for _ in (keyword for keyword in node.keywords if keyword.arg == "order"):
+                yield f"{module.name}:{node.lineno}: sorting records is slow: sort the columns (numpy.lexsort)"
+
+
 def length(module: Module) -> Iterator[str]:
     lines = len(module.source.splitlines())
     if lines > MOST_LINES:
@@ -204,7 +217,7 @@ def tree() -> list[Module]:
     return found
 
 
-@pytest.mark.parametrize("rule", [order, separation, purity, disk, edge, length])
+@pytest.mark.parametrize("rule", [order, separation, purity, disk, edge, slow, length])
 def test_rule_holds(rule: Rule) -> None:
     complaints = [complaint for module in tree() for complaint in rule(module)]
     assert not complaints, "\n".join(complaints)
@@ -276,6 +289,10 @@ def test_starting_a_program_loads_nothing_heavy() -> None:
         (edge, "shepherd.groups.memory", "from secrets import token_bytes"),
         (edge, "shepherd.filters", "import os\nos.environ['A']"),
         (edge, "shepherd.filters", "from os import getenv\ngetenv('A')"),
+        (slow, "shepherd.phases.merge", "import numpy as np\nnp.unique(a)"),
+        (slow, "shepherd.phases.merge", "from numpy import unique\nunique(a)"),
+        (slow, "shepherd.phases.merge", "import numpy as np\nnp.argsort(a, order=('norm', 'path'))"),
+        (slow, "shepherd.phases.merge", "records.sort(order='norm')"),
         (length, "shepherd.urls", "x = 1\n" * 401),
     ],
 )
@@ -303,6 +320,8 @@ def test_rule_catches(rule: Rule, name: str, source: str) -> None:
         (edge, "shepherd.net.dispatch", "import time\ntime.time()"),
         (edge, "shepherd.config", "import os\nos.environ['A']"),
         (edge, "shepherd.store.state", "import os\nos.getpid()\ntime = 3\nprint(time)"),
+        (slow, "shepherd.phases.merge", "import numpy as np\nnp.argsort(a, kind='stable')\nnp.lexsort((a, b))"),
+        (slow, "shepherd.batch.record", "import numpy as np\nnp.unique(a)"),
         (length, "shepherd.urls", "x = 1\n" * 400),
     ],
 )
