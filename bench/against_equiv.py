@@ -8,9 +8,8 @@ import numpy as np
 from against_engine import Case, Verdict, columns, counts, fetch, names_of, numbered
 from against_mirrors import host_of
 
-from shepherd.formats.tables import INDEX, SITES
+from shepherd.formats.tables import SITES
 
-KEPT = [name for name in INDEX if name not in ("norm", "path", "site", "weight", "flags", "touched")]
 COUNTED = ("norm", "documents", "gathered")
 
 

@@ -39,12 +39,13 @@ def add_mirrors(home: Path, pairs: int, now: int) -> None:
     chosen = large[: len(large) // 2 * 2][:: max(1, len(large) // (2 * pairs))]
     chosen = chosen[: len(chosen) // 2 * 2]
     by_norm = np.argsort(sites["norm"], kind="stable")
+    norms, special = sites["norm"][by_norm], Case.paths(state)
     names = names_of(state)
     lines, links = [], []
     for first, second in chosen.reshape(-1, 2).tolist():
-        one, other = (int(by_norm[np.searchsorted(sites["norm"][by_norm], index["norm"][row])]) for row in (first, second))
+        one, other = (int(by_norm[np.searchsorted(norms, index["norm"][row])]) for row in (first, second))
         lines.append(f"{host_of(names[one])} {host_of(names[other])}\n")
-        for row in _pages(index, first, Case.paths(state)):
+        for row in _pages(index, first, special):
             text = parse(state.objects.head(int(index["oid"][row])).url).path.encode()
             links.append((int(sites["norm"][other]), int(index["path"][row]), other, text, row))
     (home / "cf" / "url-equiv").write_text("".join(lines))

@@ -86,8 +86,8 @@ def _strike(connection: duckdb.DuckDBPyConnection, case: Case) -> None:
     server = "join of_server l on p.server = l.server"
     section = "join of_section l on p.section = l.section"
     strike([("norm", "l.hard", norm, Reason.SITE_HARD)], True)
-    both = [("server", f"l.soft * {factor}", server, Reason.SERVER_HARD)]
-    strike([*both, ("section", f"l.soft * {factor}", section, Reason.SECTION_HARD)], True)
+    hard = f"l.soft * {factor}"
+    strike([("server", hard, server, Reason.SERVER_HARD), ("section", hard, section, Reason.SECTION_HARD)], True)
     strike([("norm", "l.soft", norm, Reason.SITE_SOFT)], False)
     strike([("norm", "l.fresh", f"{norm} and p.fresh", Reason.FRESH)], False)
     strike([("server", "l.soft", server, Reason.SERVER_SOFT)], False)
