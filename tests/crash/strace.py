@@ -24,7 +24,8 @@ FAULTS = {"signal=KILL": -9, "error=EIO": 13, "error=ENOSPC": 12}  # and the sta
 CHANGING = ("mkdir", "rename", "link", "linkat", "unlink", "rmdir", "pwrite64", "write", "fsync", "ftruncate", "fchmod")
 READING = ("openat", "read", "pread64", "mmap", "getdents64", "newfstatat", "flock")
 _LINE = re.compile(r"(?P<syscall>[a-z0-9_]+)\((?P<arguments>.*)\) += (?P<result>.*)")
-_MADE = re.compile(r"[0-9]{13}-[^/\s\"]*?-[0-9]+-[0-9]+|(?<=\.probe-)[0-9]+")  # times and pids in names: they differ in each run
+# Times and pids in names, and the numbers of files that have none: they differ in each run.
+_MADE = re.compile(r"[0-9]{13}-[^/\s\"]*?-[0-9]+-[0-9]+|(?<=\.probe-)[0-9]+|(?<=/#)[0-9]+")
 _PATH = re.compile(r"[<\"](/[^>\"]*)[>\"]")
 
 
