@@ -26,8 +26,9 @@ from shepherd.formats import feedback as uploads
 from shepherd.formats.control import CLOSED
 from shepherd.formats.feedback import FEEDBACK
 from shepherd.formats.tables import Array, Records
-from shepherd.phases import feedback, keys
+from shepherd.phases import feedback
 from shepherd.phases.feedback import Heard
+from shepherd.phases.lookup import Lookup
 from shepherd.phases.urls import Paths
 from shepherd.store import inbox, logs, names
 from shepherd.store.database import Writer
@@ -106,17 +107,15 @@ def _survey(items: list[Item]) -> Uploads:
 
 def _spill(state: State, found: Uploads, said: ColumnSpill, prints: Footprints, filters: Filter) -> int:
     """Put all that was said in the order of the index; how much of it is of sites that nobody knows."""
-    site, norm = (state.sites[name][0 : state.sites.rows] for name in ("site", "norm"))
+    lookup, norm = Lookup(state.sites["site"][0 : state.sites.rows]), state.sites["norm"][0 : state.sites.rows]
     strangers = 0
     for item in found.good:
         for part in _parts(item, found.bad_lines, prints, filters):
             columns: dict[str, Array] = {name: np.ascontiguousarray(part[name]) for name in ("site", "path", "weight", "flags")}
-            order = np.argsort(columns["site"], kind="stable")  # neighbours in the site table are found much faster
-            row = np.empty(len(part), np.int64)
-            row[order] = keys.find_sites(site, columns["site"][order])
-            known = row >= 0
-            strangers += int(np.count_nonzero(~known))
-            said.add({name: column[known] for name, column in columns.items()} | {"norm": norm[row[known]]})
+            row = lookup.find(columns["site"])
+            known = np.flatnonzero(row >= 0)
+            strangers += len(row) - len(known)
+            said.add({name: column.take(known) for name, column in columns.items()} | {"norm": norm.take(row.take(known))})
     said.settle()
     return strangers
 

@@ -17,6 +17,7 @@ from shepherd.formats.tables import I64, U64, Columns, ContribFlag, contrib_oid
 from shepherd.formats.texts import Spans, Texts
 from shepherd.phases import keys
 from shepherd.phases.equiv import NormMap
+from shepherd.phases.lookup import Lookup
 from shepherd.store.state import State
 
 CONTRIBUTED: Final = {"norm": "<u8", "path": "<u8", "site": "<u8", "oid": "<u8", "weight": "<u2", "flags": "<u2", "section": "u1"}
@@ -49,7 +50,7 @@ class Intake:
     def __init__(self, parent: State, norms: NormMap, weight_gap: int, urls: ColumnSpill, named: ColumnSpill) -> None:
         self.urls, self.named = urls, named
         self._parent, self._norms, self._gap = parent, norms, weight_gap
-        self._known: U64 = parent.sites["site"][0 : parent.sites.rows]
+        self._known = Lookup(parent.sites["site"][0 : parent.sites.rows])
         self._refused: list[U64] = []
         self._inserted: list[U64] = []
         self._blocks: list[tuple[int, BlockKeys]] = []
@@ -101,7 +102,7 @@ class Intake:
         site = np.concatenate([block.sites for block in blocks])
         norm = self._norms.apply(np.concatenate([block.norms for block in blocks]), site)
         found = distinct_names(site, norm, Texts.join(block.names for block in blocks))
-        row = keys.find_sites(self._known, found.site)
+        row = self._known.find(found.site)
         known, new = np.flatnonzero(row >= 0), np.flatnonzero(row < 0)
         strangers = found.names.some(known).differ(self._parent.names_at(row[known]))
         self._refused += [found.twice, found.site[known[strangers]]]

@@ -26,6 +26,7 @@ from shepherd.formats.control import CLOSED
 from shepherd.formats.tables import I64, NO_OID, SERVERS, U64, Array, RowType, in_contrib
 from shepherd.phases import keys, record, sitecounts
 from shepherd.phases.cork import counts_as_gathered
+from shepherd.phases.lookup import Lookup
 from shepherd.phases.record import Needs, Placed
 from shepherd.store import names
 from shepherd.store.database import Writer
@@ -100,13 +101,14 @@ def run(writer: Writer, config: Config, now: int, tick: Tick, jobs: int = 1) -> 
 
 def _survey(state: State, ranges: Sequence[Range], tick: Tick, jobs: int) -> Survey:
     known = state.sites["site"][0 : state.sites.rows]
+    lookup = Lookup(known)
     active, gathered = np.zeros(len(known), np.uint32), np.zeros(len(known), np.uint32)
     cells: dict[str, Counter[int]] = {source.name: Counter() for source in SOURCES}
     given_up = 0
     for (start, stop), part in zip(ranges, ordered(lambda one: _look(state, one), ranges, jobs), strict=True):
         for name, counted in part.cells.items():
             cells[name].update(counted)
-        row = keys.find_sites(known, part.site)
+        row = lookup.find(part.site)
         active[row[row >= 0]] += part.active[row >= 0].astype(np.uint32)
         gathered[row[row >= 0]] += part.gathered[row >= 0].astype(np.uint32)
         given_up += part.given_up
@@ -268,7 +270,7 @@ def _write_servers(builder: Builder, state: State, active: Array, step: int) -> 
     known = state.servers["qkey"][0 : state.servers.rows]
     documents = np.zeros(len(known), np.int64)
     for start, stop in partitions(state.sites.rows, step):
-        server = keys.find_sites(known, state.sites["qkey"][start:stop])
+        server = keys.find_servers(known, state.sites["qkey"][start:stop])
         np.add.at(documents, server[server >= 0], active[start:stop][server >= 0])
     changed = Patch(np.arange(len(known)), {"documents": documents.astype(SERVERS["documents"])})
     patch.write(builder, "servers", state.servers, Changes(patch.only_changed(state.servers, changed)), step)

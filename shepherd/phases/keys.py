@@ -80,7 +80,7 @@ def find_servers(qkey: U64, queries: U64) -> I64:
 
 
 def equal_rows(row: I64, *pairs: tuple[U64, U64]) -> I64:
-    """Of the rows where queries would stand, those that equal them in every pair of column and queries; -1 for the others."""
+    """Of the rows before which queries would stand, by these pairs of column and queries: those that equal them, or -1."""
     last = len(pairs[0][0]) - 1
     if last < 0:
         return np.full(len(row), NOT_FOUND, np.int64)

@@ -61,12 +61,12 @@ def _best_of_runs_first(contributed: Columns, order: I64, starts: Bools) -> I64:
 
 def find_known(index: Columns, urls: Columns, paths: Paths) -> tuple[I64, I64]:
     """For each URL (norm, path, site) the row that stands for it, or -1; and the row before which a new one would stand."""
-    special = paths.special(urls["path"])
-    site = np.where(special, urls["site"], np.uint64(0))  # no other row shares norm and path, whatever its site is
+    special = np.flatnonzero(paths.special(urls["path"]))
+    site = np.zeros_like(urls["site"])  # of all others norm and path say enough
+    site[special] = urls["site"][special]
     place = lower_bound(index["norm"], index["path"], index["site"], urls["norm"], urls["path"], site)
     known = equal_rows(place, (index["norm"], urls["norm"]), (index["path"], urls["path"]))
-    special &= known >= 0
-    known[special] = np.where(index["site"][known[special]] == urls["site"][special], known[special], -1)
+    known[special] = equal_rows(place[special], *((index[name], urls[name][special]) for name in ("norm", "path", "site")))
     return known, place
 
 
