@@ -18,7 +18,7 @@ import numpy as np
 from shepherd.formats import bucket
 from shepherd.formats.attributes import TABLE, pack_records
 from shepherd.formats.check import SEED, check64
-from shepherd.formats.tables import I64, U64, Array, Bools, bucket_oid
+from shepherd.formats.tables import I64, REASON_TEXT, U64, Array, Bools, Reason, bucket_oid
 
 FACT: Final = np.dtype(
     [
@@ -37,6 +37,7 @@ FACT: Final = np.dtype(
 )
 REDIRECT: Final = 1 << 8  # of flags, beyond those of a bucket
 LOST: Final = 1 << 9  # its body was damaged
+PURGED: Final = 1 << 10  # a tombstone that says so
 PART: Final = 1 << 14  # buckets: their bytes are gone over once for each attribute, and should still be in the cache
 
 HEADER: Final = np.dtype(
@@ -50,6 +51,7 @@ _LENGTHS: Final = struct.Struct("<II")
 _LENGTHS_AT: Final = 8
 _HEAD: Final = bucket.HEAD.size
 _FIXED: Final = bucket.HEADER_BYTES
+_PURGED: Final = REASON_TEXT[Reason.PURGED].encode()
 _STATUS_AT: Final = 12  # "HTTP/1.1 200": the status stands within so many bytes
 
 
@@ -113,6 +115,9 @@ def facts_of(data: mmap.mmap | bytes, segment: int, offsets: I64, norm_of: Calla
         facts["status"][rows] = _statuses(source, *found["S"])
         facts["flags"][rows] |= np.where(found["E"][1] > 0, np.uint16(REDIRECT), np.uint16(0))
         url_at[:, rows] = found["U"]
+    for n in np.flatnonzero(heads["flags"] & bucket.BucketFlag.TOMBSTONE).tolist():  # few, and none of them old
+        if bucket.parse(memoryview(data), int(offsets[n]), with_body=False).attributes.get("P") == _PURGED:
+            facts["flags"][n] |= PURGED
     sites, first = np.unique(facts["site"], return_index=True)
     places = zip(old[first].tolist(), *url_at[:, first].tolist(), strict=True)
     urls = [bytes((text[0] if is_old else view)[a : a + n]) for is_old, a, n in places]

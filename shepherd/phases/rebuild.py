@@ -17,7 +17,7 @@ from typing import Final
 import numpy as np
 
 from shepherd.formats.bucket import BucketFlag
-from shepherd.formats.facts import LOST, REDIRECT
+from shepherd.formats.facts import LOST, PURGED, REDIRECT
 from shepherd.formats.tables import (
     I64,
     INDEX,
@@ -62,7 +62,8 @@ def newest(facts: Array, paths: Paths) -> I64:
     """
     norm, path, site = (np.ascontiguousarray(facts[name]) for name in KEYS)
     own = np.where(paths.special(path), site, np.uint64(0))
-    order = np.lexsort((facts["oid"], facts["time_ms"], facts["state"], own, path, norm))
+    purged = with_flag(facts["flags"], PURGED)  # whatever came later: that was for ever
+    order = np.lexsort((facts["oid"], facts["time_ms"], facts["state"], purged, own, path, norm))
     best = order[np.flatnonzero(run_ends(run_starts(norm[order], path[order], own[order])))]
     return best[np.lexsort((site[best], path[best], norm[best]))]
 
@@ -118,6 +119,7 @@ def _rows(keys: dict[str, Array], facts: Array, at: I64, paths: Paths, weight: i
         (gathered, RowType.GATHERED, Reason.GATHERED),
         (redirect, RowType.GATHERED, Reason.REDIRECT),
         (deleted | ~known, RowType.FORGOTTEN, Reason.DELETED),
+        (known & with_flag(flags, PURGED), RowType.FORGOTTEN, Reason.PURGED),
     ):
         rows["type"][mask], rows["reason"][mask] = type_, reason
     for mask, flag in (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from shepherd.batch import cleanup
+from shepherd.batch import cleanup, recover
 from shepherd.config import load
 from shepherd.errors import NothingToDo
 from shepherd.formats.tables import Reason, RowType
@@ -165,3 +165,15 @@ def test_request_leaves_flags_on_what_was_taken_away(tmp_path: Path) -> None:
     assert report["inserts of purged URLs"] == 1
     run(db, "select", "record", now=NOW + 199)
     assert [row_of(db, url) for url in (URL, OTHERS[0].url)] == before
+
+
+def test_rebuild_makes_what_was_purged_deleted_or_brings_it_back(tmp_path: Path) -> None:
+    """All that is left of the index are the buckets; a harvest from elsewhere has brought a newer one than the tombstone."""
+    db = purged(tmp_path)
+    bring(db, 3, Page(URL, SECRET, NOW + 3 * DAY), end=NOW + 3 * DAY + 9)
+    for path in (db / "state").glob("*/index/*"):
+        path.unlink()
+    with Database(db).writing("a test", tidy=False) as writer:
+        recover.recover(writer, load(small.cf_of(db)), NOW + 4 * DAY, True, lambda _count: None)
+    row = row_of(db)
+    assert (row["type"], row["reason"]) == (RowType.FORGOTTEN, Reason.PURGED)
