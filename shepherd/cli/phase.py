@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias, TypeVar
 
 import click
 
-from shepherd.cli import common
+from shepherd.cli import common, machine
 from shepherd.cli.shep_shared import many, shown
 from shepherd.config import Config
 from shepherd.errors import IoFailed, Locked, UsageError
@@ -80,6 +80,7 @@ def batch(function: Callable[..., R]) -> Callable[..., R]:
 
     @functools.wraps(function)
     def gathered(*args: Any, **kwargs: Any) -> R:
+        machine.tune()  # numpy comes with the phase, which the function imports
         how = How(**{field.name: kwargs.pop(field.name) for field in dataclasses.fields(How)})
         return function(*args, how=how, **kwargs)
 
