@@ -14,10 +14,12 @@ import numpy as np
 from shepherd import config
 from shepherd.formats.tables import I64, U8, Columns
 from shepherd.phases.lookup import Lookup
-from shepherd.phases.plan import CLASS_DUE, CLASS_FREQUENT, Due, Favours, due_rows, join
+from shepherd.phases.plan import CLASS_DUE, CLASS_FREQUENT, CLASS_OVERDUE, Due, Favours, due_rows, join
 from shepherd.phases.planpool import Chosen
 from shepherd.phases.quota import Servers
 
+# A page that is not due may well be one and a half times as old as a cycle that is much shorter.
+OLD_ENOUGH = np.array([CLASS_DUE, CLASS_FREQUENT, CLASS_OVERDUE], np.uint32)
 BELOW_CLASS = np.uint32((1 << 24) - 1)  # weight and age; class 0 is that of what is anticipated
 
 
@@ -36,7 +38,7 @@ def anticipated_rows(
     shorter = dataclasses.replace(plan, refresh_s=plan.refresh_s * (100 - plan.anticipate) // 100)
     soon = due_rows(index, sites, favours, lookup, now_s=now_s, plan=shorter, first_row=first_row)
     class_ = soon.priority >> np.uint32(24)
-    early = ((class_ == CLASS_DUE) | (class_ == CLASS_FREQUENT)) & (due[soon.row - np.uint32(first_row)] == 0)
+    early = np.isin(class_, OLD_ENOUGH) & (due[soon.row - np.uint32(first_row)] == 0)
     soon = soon.take(np.flatnonzero(early))
     return Due(soon.row, soon.priority & BELOW_CLASS, soon.site_row)
 

@@ -15,7 +15,7 @@ from tests.property.naive_plan import World, classified, naive_plan, nowhere, se
 from tests.property.phase_rows import columns, index_rows
 from tests.property.test_phase_plan import NOW_S, PLAN, Made, make, worlds
 
-EARLY = replace(PLAN, anticipate=30)
+EARLY = (30, 60)  # percent: with the second, what is nearly due is more than one and a half of the shorter cycles old
 
 
 @st.composite
@@ -26,11 +26,12 @@ def early_worlds(draw: st.DrawFn) -> World:
         if draw(st.integers(0, 3)):
             row.update(type=RowType.GATHERED, retry=0, flags=row["flags"] & int(Flag.ROBOTS | Flag.EQUIV))
             times = min(row["frequency"] << (row["weight"] > PLAN.important_weight), 4)
-            row["checked"] = NOW_S - draw(st.integers(650, 1_050)) // times
+            row["checked"] = NOW_S - draw(st.integers(350, 1_050)) // times
     for site in world.sites:
         if draw(st.integers(0, 3)):
             site.update(qkey_next=0, robots_since=0, refresh_boost=0, group=0)
-    return replace(world, most=draw(st.sampled_from([3, 5, 9, 1_000])))
+    early = replace(PLAN, anticipate=draw(st.sampled_from(EARLY)))
+    return replace(world, plan=early, most=draw(st.sampled_from([3, 5, 9, 1_000])))
 
 
 def due_now(world: World) -> list[bool]:
@@ -44,13 +45,13 @@ def naive(world: World) -> list[tuple[int, int]]:
     by_site = {site["site"]: site for site in world.sites}
     contacts, room = dict(due.contacts), world.most - sum(due.contacts.values())
     asked = {site for row, _priority, why, site in due.chosen if why == Why.ROBOTS}
-    shorter = replace(world, plan=replace(PLAN, refresh_s=PLAN.refresh_s * 70 // 100))
+    shorter = replace(world, plan=replace(PLAN, refresh_s=PLAN.refresh_s * (100 - world.plan.anticipate) // 100))
     found = []
     for number, row in enumerate(world.index):
         site = by_site[row["site"]]
         early = classified(row, site, shorter)
         open_ = not waits(site, due.quota[server_of(site, world)], world.now_s)
-        if early is not None and early[1] == Why.DUE and not told[number] and open_:
+        if early is not None and early[1] in (Why.DUE, Why.OVERDUE) and not told[number] and open_:
             found.append((-(early[0] & 0xFFFFFF), number, site))
     chosen = []
     for negated, number, site in sorted(found, key=lambda entry: entry[:2]):
@@ -74,7 +75,7 @@ def more_of(world: World, made: Made, cut: int) -> planpool.Chosen:
         part = columns(INDEX, world.index[first : first + cut])
         how = plan.Favours.of(sites), Lookup(sites["site"])
         due = told[first : first + cut]
-        early = anticipate.anticipated_rows(part, sites, *how, due, now_s=NOW_S, plan=EARLY, first_row=first)
+        early = anticipate.anticipated_rows(part, sites, *how, due, now_s=NOW_S, plan=world.plan, first_row=first)
         pool = planpool.add(pool, early, servers, room, limit=0)
     return planpool.choose(pool, servers, room)
 

@@ -48,6 +48,10 @@ def test_page_comes_too_early_or_where_there_is_no_room(db: Path, days: int, set
     assert planned(db, days, **settings)["planned_by"] == {"new": 1, "robots": 1}
 
 
+def test_page_that_is_one_and_a_half_of_the_shorter_cycles_old_is_left_out(db: Path) -> None:
+    assert planned(db, 28, anticipate=50)["planned_by"] == {"new": 1, "anticipated": 2, "robots": 2}
+
+
 def test_page_that_is_due_is_counted_as_anticipated(db: Path) -> None:
     assert planned(db, 31)["planned_by"] == {"new": 1, "due": 2, "robots": 2}
 
