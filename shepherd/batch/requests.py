@@ -121,7 +121,7 @@ def _insert(place: int, request: dict[str, Any], filters: Filter, config: Config
     url = parse(href)
     section = _number(request, "section", MOST_U8, filters.section_of(href).section)
     flags = ContribFlag.INSERTED | ContribFlag.OWN_WEIGHT
-    flags |= ContribFlag.PINNED if request.get("pinned") is True else 0
+    flags |= ContribFlag.PINNED if _truth(request, "pinned") else 0
     flags |= ContribFlag.HTTPS if url.site.startswith("https:") else 0
     return Insert(place, url, weight, section, int(flags))
 
@@ -131,7 +131,7 @@ def _edits(place: int, request: dict[str, Any], filters: Filter, time: int) -> I
     url = parse(filters.strip(parse(request["url"], strict=True).href))
     op = request["op"]
     if op == "delete":
-        return iter([Edit(place, url, Op.PURGE if request.get("purge") is True else Op.DELETE, 0, time)])
+        return iter([Edit(place, url, Op.PURGE if _truth(request, "purge") else Op.DELETE, 0, time)])
     if op == "refresh":
         return iter([Edit(place, url, Op.REFRESH, 0, time)])
     wanted = []
@@ -139,13 +139,12 @@ def _edits(place: int, request: dict[str, Any], filters: Filter, time: int) -> I
         if key in request:
             wanted.append(Edit(place, url, what, _number(request, key, most, 0), time))
     if "frequency" in request:
-        if request["frequency"] not in (1, 2, 4):
-            raise ValueError(f"frequency {request['frequency']!r} is not 1, 2 or 4")
-        wanted.append(Edit(place, url, Op.FREQUENCY, request["frequency"], time))
+        frequency = request["frequency"]
+        if type(frequency) is not int or frequency not in (1, 2, 4):
+            raise ValueError(f"frequency {frequency!r} is not 1, 2 or 4")
+        wanted.append(Edit(place, url, Op.FREQUENCY, frequency, time))
     if "pinned" in request:
-        if not isinstance(request["pinned"], bool):
-            raise ValueError(f"pinned {request['pinned']!r} is neither true nor false")
-        wanted.append(Edit(place, url, Op.PINNED, int(request["pinned"]), time))
+        wanted.append(Edit(place, url, Op.PINNED, int(_truth(request, "pinned")), time))
     if not wanted:
         raise ValueError("nothing to set; there are weight, section, frequency and pinned")
     return iter(wanted)
@@ -155,6 +154,13 @@ def _number(request: dict[str, Any], key: str, most: int, default: int) -> int:
     value = request.get(key, default)
     if type(value) is not int or not 0 <= value <= most:
         raise ValueError(f"{key} {value!r} is not from 0 to {most}")
+    return value
+
+
+def _truth(request: dict[str, Any], key: str) -> bool:
+    value = request.get(key, False)
+    if not isinstance(value, bool):
+        raise ValueError(f"{key} {value!r} is neither true nor false")
     return value
 
 
