@@ -162,6 +162,7 @@ def _strangers(database: Database) -> Iterator[Fault]:
         elif path.is_file():
             yield Fault(path, None, "a file, where a state is a directory; move it away", note=True)
     readable = {f"{lease.name}.lease" for lease in database.leases.all()}
+    takeable = {item.path.name for item in database.inbox.all_items()} if database.inbox.directory.is_dir() else set()
     for directory, suffixes in ((database.inbox.directory, inbox.KINDS), (database.leases.directory, ("lease",))):
         for entry in sorted(os.listdir(directory)) if directory.is_dir() else ():
             item = names.parse_item(entry)
@@ -169,5 +170,7 @@ def _strangers(database: Database) -> Iterator[Fault]:
                 continue
             if item is None or item[1] not in suffixes:
                 yield Fault(directory / entry, None, "not a name of ours; left alone", note=True)
+            elif item[1] in inbox.KINDS and entry not in takeable and os.path.lexists(directory / entry):
+                yield Fault(directory / entry, None, "not a file, or of a harvest not a directory; it is not taken in", note=True)
             elif item[1] == "lease" and entry not in readable and (directory / entry).exists():
                 yield Fault(directory / entry, None, "cannot be read as a lease; it holds nothing", note=True)

@@ -88,8 +88,8 @@ class Inbox:
             raise Corruption(f"{self.directory}: the directory is missing, and what waited there; make it again with mkdir")
         for path in sorted(self.directory.iterdir()):
             item = names.parse_item(path.name)
-            if item is not None and item[1] in KINDS and path.is_dir() == (item[1] == HARVEST):
-                found.append(Item(item[0], path, item[1]))
+            if item is not None and item[1] in KINDS and (path.is_dir() if item[1] == HARVEST else path.is_file()):
+                found.append(Item(item[0], path, item[1]))  # a pipe would be waited for, a link to nowhere stop the phase
         return found
 
     def waiting(self, applied: Iterable[str], kind: str = REQUESTS) -> list[Item]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -227,6 +228,18 @@ def test_strangers_in_inbox_and_lease_are_noted_and_our_own_names_are_not(db: Da
     found = faults(db)
     assert all(fault.note for fault in found)
     assert {fault.path for fault in found} == {unreadable, *strangers}
+
+
+def test_pipe_link_to_nowhere_or_directory_is_read_as_an_item_of_the_inbox(db: Database) -> None:
+    strangers = [
+        db.inbox.directory / f"1790000000000-host-7-{n}.{kind}" for n, kind in enumerate(("req", "feedback", "req", "harvest"))
+    ]
+    os.mkfifo(strangers[0])
+    strangers[1].symlink_to("nowhere")
+    strangers[2].mkdir()
+    strangers[3].touch()
+    assert db.inbox.all_items() == []
+    assert {(fault.path, fault.note) for fault in faults(db)} == {(path, True) for path in strangers}
 
 
 def test_file_in_place_of_a_state_is_noted(db: Database) -> None:
