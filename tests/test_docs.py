@@ -141,6 +141,7 @@ def test_sections_differ_from_their_description() -> None:
     text = section("section")
     assert {name: int(number) for number, name in rows(text)} == sections.NAMES
     assert f"From {sections.OWN} to {sections.LAST}" in text
+    assert "· 1 html" not in FORMATS.replace(text, "")  # a second list would go its own way
 
 
 def test_words_of_the_filter_are_described_for_operators() -> None:
