@@ -7,6 +7,7 @@ from shepherd.cli.shep_shared import iso, many, span
 from shepherd.config import Config, Plan
 
 ALLOW = "set allow in [network] of shepherd.toml to let Shepherd reach it"
+SETTLED = "deleted, and no byte of it is left, so the next merge drops its row"  # cleanup takes the reason away then
 _MOST_DOUBLINGS = 32
 
 
@@ -92,7 +93,7 @@ def _forgotten(facts: Facts, row: Values) -> str:
         return f"Forgotten: {REASON_TEXT[reason]}; it is kept out for ever."
     if reason == Reason.FILTER and rejected:
         return f"Forgotten: {_filter_line(facts)} rejects it."
-    what = "an earlier filter rejected it" if reason == Reason.FILTER else REASON_TEXT[reason]
+    what = {Reason.FILTER: "an earlier filter rejected it", Reason.NONE: SETTLED}.get(reason, REASON_TEXT[reason])
     if rejected:
         return f"Forgotten: {what}; and it cannot come back: {_filter_line(facts)} rejects it."
     brings = (

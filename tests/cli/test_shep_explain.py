@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from shepherd.cli.shep_facts import collect
-from shepherd.cli.shep_verdict import due_at, verdict
+from shepherd.cli.shep_verdict import SETTLED, due_at, verdict
 from shepherd.config import Config, Plan
 from shepherd.filters import parse_filter
 from shepherd.formats import tables
@@ -60,6 +60,11 @@ def test_verdict(herd: Herd, shep: Run, url: str, verdict: str) -> None:
             "reject prefix http://a.example/\n",
             Reason.BELOW_SLEEP,
             "Forgotten: below the bar of sleeping; and it cannot come back: line 1 of filter rejects it.",
+        ),
+        (
+            "",
+            Reason.NONE,
+            f"Forgotten: {SETTLED}; a link or `shep insert` brings it back.",
         ),
         ("", Reason.FILTER, "Forgotten: an earlier filter rejected it; a link or `shep insert` brings it back."),
     ],
