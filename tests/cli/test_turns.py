@@ -10,7 +10,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -120,18 +119,19 @@ def test_missing_inbox_is_taken_for_a_failing_disk(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("number", "status", "word"), [(signal.SIGTERM, 143, "terminated"), (signal.SIGINT, 130, "interrupted")])
 def test_signal_leaves_what_was_half_made(tmp_path: Path, number: signal.Signals, status: int, word: str) -> None:
-    """A merge that has begun to write waits at a pipe, where its filter should be."""
+    """A merge says that it has begun to write, and sleeps. Before that its directory may be there, but is nobody's yet."""
     db = begin(tmp_path / "db", ["http://a.example/"])
     small.dropping(5, ("http://b.example/",))(db, lambda _line: None)
     program = subprocess.Popen(
         [sys.executable, "-c", SLOW, "--db", str(db), "--cf", str(small.cf_of(db))],
         env={**os.environ, "PYTHONPATH": str(ROOT)},
+        stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
     )
-    while not (db / names.STATES / "000003.tmp").exists():
-        assert program.poll() is None
-        time.sleep(0.01)
+    assert program.stdout is not None
+    assert program.stdout.readline() == "begun\n"
+    assert (db / names.STATES / "000003.tmp").exists()
     program.send_signal(number)
     _out, err = program.communicate(timeout=30)
     assert (program.returncode, err) == (status, f"shep-merge: {word}\n")
@@ -142,7 +142,7 @@ SLOW = """
 import sys, time
 from shepherd.batch import merge
 from shepherd.cli.merge import main
-merge._merge = lambda *arguments: time.sleep(60)
+merge._merge = lambda *arguments: print("begun", flush=True) or time.sleep(60)
 sys.argv[0] = "shep-merge"
 main()
 """
