@@ -54,11 +54,13 @@ class Intake:
         self._refused: list[U64] = []
         self._inserted: list[U64] = []
         self._blocks: list[tuple[int, BlockKeys]] = []
+        self._held = 0  # rows of these blocks
 
     def add(self, number: int, ordinal: int, block: BlockKeys) -> None:
         """A block of contrib file `number` whose first record is the `ordinal`-th of that file."""
         self._blocks.append((contrib_oid(number, ordinal), block))
-        if sum(len(one) for _oid, one in self._blocks) >= SITTING_ROWS:
+        self._held += len(block)
+        if self._held >= SITTING_ROWS:
             self._sit()
 
     def end(self) -> None:
@@ -84,6 +86,7 @@ class Intake:
             self.urls.add(self._contributed())
             self._name()
             self._blocks.clear()
+            self._held = 0
 
     def _contributed(self) -> Columns:
         blocks = [block for _oid, block in self._blocks]
