@@ -17,15 +17,17 @@ from shepherd.batch.harvests import Taken
 from shepherd.batch.partitions import Tick, partitions
 from shepherd.batch.patch import Changes, Patch
 from shepherd.batch.pool import ordered
+from shepherd.batch.siteupdates import Touched
 from shepherd.batch.turn import not_now
 from shepherd.config import Config
 from shepherd.errors import Corruption, NothingToDo
 from shepherd.filters import load_filter
 from shepherd.formats import tables
 from shepherd.formats.control import CLOSED
-from shepherd.formats.tables import Array, Columns, Records
+from shepherd.formats.tables import JOURNAL, U64, Array, Columns, Records
 from shepherd.phases import contacts, cork, keys
 from shepherd.phases.cork import Corked
+from shepherd.phases.urls import Paths, find_known
 from shepherd.store import names
 from shepherd.store.database import Writer
 from shepherd.store.inbox import HARVEST
@@ -73,19 +75,48 @@ def _harvests(writer: Writer, state: State) -> tuple[list[Taken], dict[str, str]
 def _apply(
     builder: Builder, state: State, taken: Sequence[Taken], journal: Records, config: Config, tick: Tick, jobs: int
 ) -> dict[str, int]:
-    url_of, opened = harvests.urls_of(taken)
-    with opened:
-        touched = siteupdates.touched_sites(state, journal, url_of, load_filter(config.filter_path))
-    settled = cork.newest(journal)
-    touched = touched.with_columns(contacts.apply_sites(touched.columns, journal, settled, config.politeness))
-    corked, counts = _settle(state, settled, touched.columns, builder.name.number, config, tick, jobs)
-    touched = siteupdates.counted(siteupdates.same_robots(touched, corked), corked)
+    touched, corked, counts = _settled(builder.name.number, state, taken, journal, config, tick, jobs)
+    strange, site = _moved(state, corked.strange)
+    if len(strange):
+        journal = cork.readdressed(journal, strange, site)
+        touched, corked, counts = _settled(builder.name.number, state, taken, journal, config, _silent, jobs)
     step = config.store.partition_rows
     patch.write(builder, "index", state.index, Changes(Patch(corked.rows, _changed(corked))), step)
     sites = siteupdates.site_changes(state, touched)
     siteupdates.write_sites(builder, state, touched, sites, step)
     patch.write(builder, "servers", state.servers, serverupdates.server_changes(state, sites, journal, config), step)
     return {name: count for name, count in counts.items() if count}
+
+
+def _settled(
+    number: int, state: State, taken: Sequence[Taken], journal: Records, config: Config, tick: Tick, jobs: int
+) -> tuple[Touched, Corked, Mapping[str, int]]:
+    """What becomes of the sites and of the rows that a journal speaks of; and how many records did what."""
+    url_of, opened = harvests.urls_of(taken)
+    with opened:
+        touched = siteupdates.touched_sites(state, journal, url_of, load_filter(config.filter_path))
+    settled = cork.newest(journal)
+    touched = touched.with_columns(contacts.apply_sites(touched.columns, journal, settled, config.politeness))
+    corked, counts = _settle(state, settled, touched.columns, number, config, tick, jobs)
+    return siteupdates.counted(siteupdates.same_robots(touched, corked), corked), corked, counts
+
+
+def _silent(_rows: int) -> None:
+    """The rows that were counted already."""
+
+
+def _moved(state: State, strange: Records) -> tuple[Records, U64]:
+    """Of pages that have no row under their site: those whose document has one, under an equivalent site; and that site.
+
+    A harvest from elsewhere may have been planned before a page moved. Robots files and root pages are of one site each.
+    """
+    paths = Paths(state.prints.half("/robots.txt"), state.prints.half("/"))
+    strange = keys.pick(strange, ~paths.special(np.ascontiguousarray(strange["path"])))
+    if not len(strange):
+        return strange, np.zeros(0, np.uint64)
+    index = {name: state.index[name][0 : state.index.rows] for name in ("norm", "path", "site")}
+    row, _place = find_known(index, {name: np.ascontiguousarray(strange[name]) for name in index}, paths)
+    return keys.pick(strange, row >= 0), index["site"][row[row >= 0]]
 
 
 @dataclass(frozen=True)
@@ -139,6 +170,7 @@ def _joined(found: Sequence[tuple[int, Corked]]) -> Corked:
         counted_before=whole([c.counted_before for _, c in found], "?"),
         counted=whole([c.counted for _, c in found], "?"),
         robots={name: whole([c.robots[name] for _, c in found], "<u8") for name in ("site", "came", "stays")},
+        strange=np.concatenate([np.zeros(0, JOURNAL), *(c.strange for _, c in found)]),
         counts={},
     )
 

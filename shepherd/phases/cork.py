@@ -52,6 +52,7 @@ class Corked:
     counted_before: Bools  # as a gathered document of its site
     counted: Bools
     robots: Mapping[str, U64]  # of robots files that came again as they were: site, the oid that came, the oid that stays
+    strange: Records  # records of pages that have no row under their site
     counts: Mapping[str, int]
 
 
@@ -62,6 +63,16 @@ def newest(journal: Records) -> Records:
     order = sort_order(*keys)
     starts = run_starts(*(key[order] for key in keys))
     return pick(journal, rows[order[run_ends(starts)]])
+
+
+def readdressed(journal: Records, strange: Records, site: U64) -> Records:
+    """The journal with the pages of some (norm, path, site), in that order, told of the sites that they have moved to."""
+    keys = ([np.ascontiguousarray(part[name]) for name in ("norm", "path", "site")] for part in (strange, journal))
+    found = find_rows(*next(keys), *next(keys))
+    pages = np.flatnonzero((found >= 0) & (journal["kind"] == Kind.PAGE) & ~with_flag(journal["flags"], JournalFlag.HOP))
+    journal = journal.copy()
+    journal["site"][pages] = site[found[pages]]
+    return journal
 
 
 def end_s(records: Records) -> U32:
@@ -79,7 +90,7 @@ def apply_index(
     records = pick(records, (records["kind"] == Kind.PAGE) | (records["kind"] == Kind.ROBOTS))
     key = tuple(np.ascontiguousarray(records[name]) for name in ("norm", "path", "site"))
     row = find_rows(index["norm"], index["path"], index["site"], *key)
-    unknown = int(np.count_nonzero(row < 0))
+    unknown, strange = int(np.count_nonzero(row < 0)), pick(records, (row < 0) & (records["kind"] == Kind.PAGE))
     once = (row >= 0) & run_ends(run_starts(row))
     records, row = pick(records, once), row[once]
 
@@ -113,6 +124,7 @@ def apply_index(
         counted_before=counts_as_gathered(before),
         counted=counts_as_gathered(columns),
         robots={"site": records["site"][again], "came": records["oid"][again], "stays": columns["oid"][again]},
+        strange=strange,
         counts=counts | {"unknown": unknown, "unsettled": int(np.count_nonzero(~settles))},
     )
 

@@ -185,6 +185,18 @@ def test_harvest_that_is_damaged_or_for_another_database_is_refused_and_holds_up
     assert any("seg.00000001" in str(fault.path) for fault in check.walk(Database(db)))
 
 
+def test_newer_record_of_a_page_that_has_moved_meanwhile_is_lost(db: Path, tmp_path: Path) -> None:
+    """A harvest from elsewhere was planned before the page moved to its equivalent."""
+    moved = "http://www.a.example/one"
+    drop(db, 1, harvest(tmp_path / "1", [Page(ONE, "x", NOW + 10, answered=moved)]))
+    assert bodies(run(db, "cork")) == {moved: b"x"}
+    pages = [Page(ONE, "older", NOW + 40), Page(moved, "z", NOW + 45), Page(ONE, "y", NOW + 50)]
+    drop(db, 2, harvest(tmp_path / "2", pages, end=NOW + 60))
+    state = run(db, "cork", partition_rows=1)
+    assert sound(db)
+    assert bodies(state) == {ONE: b"y"}
+
+
 def test_only_a_harvest_that_has_ended_can_be_dropped(db: Path, tmp_path: Path) -> None:
     Harvest(tmp_path / "open", 1000).close()
     with pytest.raises(UsageError, match="ended"):
