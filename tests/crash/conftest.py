@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.crash import bench as benches
-from tests.crash import disks
+from tests.crash import disks, mending
 from tests.crash.bench import Bench
 from tests.crash.farm import NOW, PHASES, Farm, farm
 from tests.crash.tally import Tally
@@ -30,6 +30,18 @@ def memory() -> Iterator[Path]:
 @pytest.fixture
 def tally(request: pytest.FixtureRequest, record_property: Callable[[str, object], None]) -> Tally:
     return Tally(record_property, request.node.name)
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A database that stays as it is, to be copied and damaged."""
+    return mending.grow(tmp_path_factory.mktemp("base"))
+
+
+@pytest.fixture
+def db(base: Path, tmp_path: Path) -> Path:
+    """A copy of it, to damage and to mend."""
+    return mending.copy(base, tmp_path / "db")
 
 
 @pytest.fixture(scope="module")

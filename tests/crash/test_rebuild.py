@@ -16,19 +16,9 @@ from shepherd.formats.tables import INDEX, Reason, RowType
 from shepherd.store import names
 from shepherd.store.database import Database
 from shepherd.store.recover import Step
-from tests.crash.mending import NOW, copy, differing, flip, grow, mend, mended, rows
+from tests.crash.mending import NOW, copy, differing, flip, mend, mended, rows
 
 INDEX_ONLY = {"weight", "flags", "reason"}  # what nobody else knows of rows that the older state does not have
-
-
-@pytest.fixture(scope="module")
-def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return grow(tmp_path_factory.mktemp("base"))
-
-
-@pytest.fixture
-def db(base: Path, tmp_path: Path) -> Path:
-    return copy(base, tmp_path / "db")
 
 
 # --- the index

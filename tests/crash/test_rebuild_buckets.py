@@ -5,24 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
-import pytest
 
 from shepherd.formats import bucket, tables
 from shepherd.formats.tables import Reason, RowType
 from shepherd.store import check, names
 from shepherd.store.database import Database
 from shepherd.store.objects import Objects
-from tests.crash.mending import UNTOUCHED, copy, flip, grow, mend, mended, rows, write
-
-
-@pytest.fixture(scope="module")
-def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return grow(tmp_path_factory.mktemp("base"))
-
-
-@pytest.fixture
-def db(base: Path, tmp_path: Path) -> Path:
-    return copy(base, tmp_path / "db")
+from tests.crash.mending import UNTOUCHED, flip, mend, mended, rows, write
 
 
 def damaged_bucket(db: Path, in_body: bool) -> tuple[int, int, str]:

@@ -18,19 +18,9 @@ from shepherd.store.database import Database, Writer
 from shepherd.store.names import StateName
 from tests.crash.dying import killed_after
 from tests.crash.farm import contents
-from tests.crash.mending import NOW, copy, flip, grow, mend, write
+from tests.crash.mending import NOW, copy, flip, mend, write
 
 SAMPLE_STEP = 53
-
-
-@pytest.fixture(scope="module")
-def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return grow(tmp_path_factory.mktemp("base"))
-
-
-@pytest.fixture
-def db(base: Path, tmp_path: Path) -> Path:
-    return copy(base, tmp_path / "db")
 
 
 @pytest.fixture
