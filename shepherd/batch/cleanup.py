@@ -21,7 +21,7 @@ from shepherd.batch.cleanup_judge import ROWS, Judged, judge
 from shepherd.batch.cleanup_report import Seen, averages, last_seen, pinned, remember
 from shepherd.batch.cleanup_survey import Known, Survey, claims, survey
 from shepherd.batch.cleanup_tombs import Tombs, find_tombs
-from shepherd.batch.partitions import Tick, partitions
+from shepherd.batch.partitions import Tick, partitions, silent
 from shepherd.batch.turn import not_now
 from shepherd.config import Config
 from shepherd.errors import NoSpace, NothingToDo
@@ -71,7 +71,7 @@ def run(writer: Writer, config: Config, now: int, tick: Tick, jobs: int = 1, *, 
     filters = load_filter(config.filter_path)
     seen = Seen() if everything else last_seen(writer.database, state.control.cleaned)
     again = seen.filter != filters.version
-    found = survey(state, _NONE, config.store.partition_rows, jobs, _silent if again else tick)
+    found = survey(state, _NONE, config.store.partition_rows, jobs, silent if again else tick)
     tombs = find_tombs(state, found.deleted, jobs, seen.unseen)
     judged = judge(state, found, filters, config.store.partition_rows, jobs, tick) if again else None
     job = Job(writer, config, filters, now, jobs, tombs, judged)
@@ -94,10 +94,6 @@ def run(writer: Writer, config: Config, now: int, tick: Tick, jobs: int = 1, *, 
     if state is first:
         raise NothingToDo(_full(found.fill))
     return state
-
-
-def _silent(_rows: int) -> None:
-    """The judging of URLs tells how far it has come; the look at the columns before it takes no time beside that."""
 
 
 def _full(fill: Fill) -> str:

@@ -14,7 +14,7 @@ import numpy as np
 
 from shepherd.batch import harvests, patch, serverupdates, siteupdates
 from shepherd.batch.harvests import Taken
-from shepherd.batch.partitions import Tick, partitions
+from shepherd.batch.partitions import Tick, partitions, silent
 from shepherd.batch.patch import Changes, Patch
 from shepherd.batch.pool import ordered
 from shepherd.batch.siteupdates import Touched
@@ -79,7 +79,7 @@ def _apply(
     strange, site = _moved(state, corked.strange)
     if len(strange):
         journal = cork.readdressed(journal, strange, site)
-        touched, corked, counts = _settled(builder.name.number, state, taken, journal, config, _silent, jobs)
+        touched, corked, counts = _settled(builder.name.number, state, taken, journal, config, silent, jobs)
     step = config.store.partition_rows
     patch.write(builder, "index", state.index, Changes(Patch(corked.rows, _changed(corked))), step)
     sites = siteupdates.site_changes(state, touched)
@@ -99,10 +99,6 @@ def _settled(
     touched = touched.with_columns(contacts.apply_sites(touched.columns, journal, settled, config.politeness))
     corked, counts = _settle(state, settled, touched.columns, number, config, tick, jobs)
     return siteupdates.counted(siteupdates.same_robots(touched, corked), corked), corked, counts
-
-
-def _silent(_rows: int) -> None:
-    """The rows that were counted already."""
 
 
 def _moved(state: State, strange: Records) -> tuple[Records, U64]:

@@ -12,6 +12,10 @@ from shepherd.store.columns import Table
 Tick: TypeAlias = Callable[[int], object]  # told how many rows are done
 
 
+def silent(_rows: int) -> None:
+    """For a pass that the bar does not count: another one does, over the same rows."""
+
+
 def partitions(rows: int, step: int) -> Iterator[tuple[int, int]]:
     """Ranges that cover all rows; one empty range where there are none."""
     for start in range(0, max(rows, 1), step):
