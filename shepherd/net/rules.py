@@ -13,7 +13,22 @@ from typing import Final
 from shepherd import urls
 from shepherd.errors import BadUrl
 from shepherd.formats.tables import JournalFlag, Reason, Result
-from shepherd.net import answer, extract, robots, wire
+from shepherd.net import extract, robots, wire
+from shepherd.net.exchange import (
+    NO_FLAGS,
+    PERMANENT,
+    U32_MAX,
+    Body,
+    Context,
+    Exchange,
+    broken,
+    error_of,
+    failed,
+    has_body,
+    is_redirect,
+    location_of,
+)
+from shepherd.net.stored import bucket_of, redirect_bucket
 
 _CACHE_BYTES: Final = 16 * 1024 * 1024  # of robots.txt; as rules they take several times that
 _ENTRY_BYTES: Final = 256
@@ -54,42 +69,42 @@ class RobotsAnswer:
     rules: robots.Rules | None
 
 
-def robots_file(context: answer.Context, exchange: answer.Exchange, body: answer.Body | None) -> RobotsAnswer:
+def robots_file(context: Context, exchange: Exchange, body: Body | None) -> RobotsAnswer:
     """`body` is None where there is none, or none that can be decoded."""
     response = exchange.response
     if body is not None:
         return _robots_body(context, exchange, body)
-    if response.reason == Reason.NONE and answer.is_redirect(response):
+    if response.reason == Reason.NONE and is_redirect(response):
         return _robots_redirect(context, exchange)
-    if answer.has_body(response):
-        return RobotsAnswer(answer.broken(exchange, Reason.DECODING), True, None)
+    if has_body(response):
+        return RobotsAnswer(broken(exchange, Reason.DECODING), True, None)
     if response.reason != Reason.NONE:
-        return RobotsAnswer(answer.failed(exchange), True, None)
+        return RobotsAnswer(failed(exchange), True, None)
     rules = robots.rules_for(response.status, b"", context.robots_agent)
     nowhere = rules is not None and 300 <= response.status < 400
     status = robots.ABSENT if nowhere else response.status  # a redirect to nowhere counts as no file at all
-    result = exchange.result(*answer.error_of(response.status), rules_status=status if rules is not None else 0, status=status)
+    result = exchange.result(*error_of(response.status), rules_status=status if rules is not None else 0, status=status)
     return RobotsAnswer(result, True, rules)
 
 
-def _robots_redirect(context: answer.Context, exchange: answer.Exchange) -> RobotsAnswer:
+def _robots_redirect(context: Context, exchange: Exchange) -> RobotsAnswer:
     response = exchange.response
     try:
-        location = urls.join(exchange.fetch.url, answer.location_of(response)).href
+        location = urls.join(exchange.fetch.url, location_of(response)).href
     except BadUrl:
         result = exchange.result(Result.HARD, Reason.MALFORMED, rules_status=robots.ABSENT, status=robots.ABSENT)
         return RobotsAnswer(result, True, robots.rules_for(robots.ABSENT, b"", context.robots_agent))
     result = exchange.result(
         Result.REDIRECT,
         Reason.REDIRECT,
-        flags=JournalFlag.PERMANENT if response.status in answer.PERMANENT else answer.NO_FLAGS,
-        stored=answer.redirect_bucket(context, exchange, location),
+        flags=JournalFlag.PERMANENT if response.status in PERMANENT else NO_FLAGS,
+        stored=redirect_bucket(context, exchange, location),
         location=location,
     )
     return RobotsAnswer(result, False, None)
 
 
-def _robots_body(context: answer.Context, exchange: answer.Exchange, body: answer.Body) -> RobotsAnswer:
+def _robots_body(context: Context, exchange: Exchange, body: Body) -> RobotsAnswer:
     fetch, response = exchange.fetch, exchange.response
     sha256 = hashlib.sha256(body.data).digest()
     digest = int.from_bytes(sha256[:8], "little")
@@ -103,8 +118,8 @@ def _robots_body(context: answer.Context, exchange: answer.Exchange, body: answe
         flags=body.flags,
         digest=digest,
         body_bytes=len(body.data),
-        crawl_delay_ms=min(int((delay_s or 0) * 1000), answer.U32_MAX),
-        stored=b"" if unchanged else answer.bucket_of(context, exchange, attributes, body),
+        crawl_delay_ms=min(int((delay_s or 0) * 1000), U32_MAX),
+        stored=b"" if unchanged else bucket_of(context, exchange, attributes, body),
         rules=body.data,
         rules_status=response.status,
     )

@@ -24,8 +24,8 @@ from shepherd.filters import parse_filter
 from shepherd.formats import coding
 from shepherd.formats.tables import Kind, Reason, Result, qkey_unresolved
 from shepherd.net import answer, robots, wire
-from shepherd.net.answer import Body, Exchange
 from shepherd.net.clock import end_of, steady_clock_ms
+from shepherd.net.exchange import Body, Context, Exchange, broken, has_body, without_exchange
 from shepherd.net.fetch import Fetcher, Request
 from shepherd.net.guard import Guard
 from shepherd.net.resolve import Resolver
@@ -140,7 +140,7 @@ class Worker:
             result = await self._result(fetch)
         except Exception:  # whatever breaks our code fails alone, and is answered
             LOG.exception("%s: could not be fetched or worked on", fetch.url)
-            result = answer.without_exchange(fetch, Result.HARD, Reason.MALFORMED, self._clock(), contacted=True)
+            result = without_exchange(fetch, Result.HARD, Reason.MALFORMED, self._clock(), contacted=True)
         await self._answer(result)
 
     async def _result(self, fetch: wire.Fetch) -> wire.Result:
@@ -149,7 +149,7 @@ class Worker:
         if refusal is None and _is_late(fetch, start_ms):
             refusal = Result.SOFT, Reason.DEADLINE
         if refusal is not None:
-            return answer.without_exchange(fetch, *refusal, start_ms)
+            return without_exchange(fetch, *refusal, start_ms)
         page = fetch.kind == Kind.PAGE
         response = await self._fetcher.fetch(
             Request(
@@ -195,7 +195,7 @@ class Worker:
 
     async def _page(self, exchange: Exchange) -> wire.Result:
         """What is small is worked on here; what turns out large is begun again in the thread, one at a time."""
-        if not answer.has_body(exchange.response):
+        if not has_body(exchange.response):
             return answer.bodiless(self._context, exchange)
         limit = min(self._limits.decoded_bytes, INLINE_BYTES)
         if len(exchange.response.body) < limit:
@@ -211,11 +211,11 @@ class Worker:
 
     def _answer_page(self, exchange: Exchange, body: Body | None) -> wire.Result:
         if body is None:
-            return answer.broken(exchange, Reason.DECODING)
+            return broken(exchange, Reason.DECODING)
         return answer.page(self._context, exchange, body)
 
     def _robots(self, exchange: Exchange) -> wire.Result:
-        body = _decoded(exchange, robots.MAX_BYTES) if answer.has_body(exchange.response) else None
+        body = _decoded(exchange, robots.MAX_BYTES) if has_body(exchange.response) else None
         if body is not None and body.truncated == INCOMPLETE:
             body = None  # the line that forbids may be the one that is missing
         found = robots_file(self._context, exchange, body)
@@ -252,7 +252,7 @@ def _split(site: str) -> tuple[str, str, int | None]:
     return scheme, rest.strip("[]"), None
 
 
-def _context(hello: wire.Hello, limits: Limits, compress: str) -> answer.Context:
+def _context(hello: wire.Hello, limits: Limits, compress: str) -> Context:
     if len(hello.key) != urls.KEY_BYTES:
         raise PeerLost(f"the key of the footprints has {urls.KEY_BYTES} bytes, not {len(hello.key)}")
     try:
@@ -262,7 +262,7 @@ def _context(hello: wire.Hello, limits: Limits, compress: str) -> answer.Context
     if filter_.version != hello.filter_version:
         raise PeerLost("the dispatcher's filter is not the version it says")
     footprints = urls.Footprints(hello.key)
-    return answer.Context(hello.state, footprints, filter_, limits.links_per_page, compress, hello.robots_agent)
+    return Context(hello.state, footprints, filter_, limits.links_per_page, compress, hello.robots_agent)
 
 
 def _settings(given: dict[str, Any]) -> tuple[Limits, str]:

@@ -16,7 +16,8 @@ from shepherd import urls
 from shepherd.filters import parse_filter
 from shepherd.formats.bucket import BucketFlag, Codec
 from shepherd.formats.tables import NO_OID, NO_ROW, ContribFlag, JournalFlag, Kind, Reason, Result
-from shepherd.net import answer, worker
+from shepherd.net import worker
+from shepherd.net.exchange import retry_after_s
 from shepherd.sections import Section
 from tests.net.driver import (
     FILTER,
@@ -253,11 +254,11 @@ def test_every_status_has_its_verdict(status: int, verdict: tuple[Result, Reason
 
 def test_retry_after_is_read_as_seconds_and_as_a_date() -> None:
     assert gather(ok(b"", "Retry-After: 120", status="429 Slow down")).record["retry_after_s"] == 120
-    assert answer.retry_after_s(formatdate(1_000_100, usegmt=True), 1_000_000_000) == 101
-    assert answer.retry_after_s(formatdate(5, usegmt=True), 1_000_000_000) == 0
-    assert answer.retry_after_s("9" * 50, 0) == 0xFFFFFFFF
+    assert retry_after_s(formatdate(1_000_100, usegmt=True), 1_000_000_000) == 101
+    assert retry_after_s(formatdate(5, usegmt=True), 1_000_000_000) == 0
+    assert retry_after_s("9" * 50, 0) == 0xFFFFFFFF
     for text in ("", "soon", "-5", "1.5", "\u0663", "Fri, 99 Foo 2026", "0" * 5000):
-        assert answer.retry_after_s(text, 0) == 0
+        assert retry_after_s(text, 0) == 0
 
 
 def test_failures_of_the_exchange_have_their_verdicts() -> None:
