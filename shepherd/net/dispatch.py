@@ -10,17 +10,18 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Final, TypeAlias
+from typing import Final
 
 from shepherd.config import Config
-from shepherd.errors import BadUrl, Corruption, PeerLost
+from shepherd.errors import BadUrl, Corruption
 from shepherd.filters import Filter
 from shepherd.formats.tables import Kind, Reason, Result
 from shepherd.groups.engine import Groups, Lease
 from shepherd.net import wire
 from shepherd.net.clock import end_of
+from shepherd.net.fleet import Fleet
 from shepherd.net.gate import Gate
 from shepherd.net.items import MAX_MOVES, MAX_ROBOTS_HOPS, Item, Items, request
 from shepherd.net.ledger import Ledger
@@ -36,13 +37,10 @@ from shepherd.urls import parse
 
 LOG = logging.getLogger("shepherd.dispatch")
 TICK_S: Final = 0.5
-MOST_LOST: Final = 10  # reapers, before the reap gives up
 SITE_FAILURES: Final = 3  # connections in a row, and the rest of the site is given up for this reap
 SOON_MS: Final = 60_000  # a Retry-After within this is waited for in the same reap
 LOOK_UP_MS: Final = 60_000
 LOOK_UP_BIT: Final = 1 << 62  # of tokens that are not leases
-
-Connect: TypeAlias = Callable[[int], Awaitable[Reaper]]  # a fresh connection; its number tells reapers apart in the journal
 
 
 @dataclass(frozen=True)
@@ -70,6 +68,7 @@ class Dispatcher:
         groups: Groups,
         config: Config,
         filters: Filter,
+        fleet: Fleet,
         clock_ms: Callable[[], int],
         watch: Callable[[int], object] = lambda answers: None,
     ) -> None:
@@ -83,12 +82,11 @@ class Dispatcher:
         self._manners = Manners(groups, state.servers, state.control.unsure, clock_ms(), config.politeness.max_backoff)
         self._gate = Gate(self._book, self._items, groups, self._manners, self.ledger, self._prints, clock_ms, watch)
         self._timeout_ms = round(config.fetch.timeout_s * 1000)
-        self._reapers: list[Reaper] = []
+        self._fleet = fleet
         self._asked: dict[int, Asked] = {}  # by lease token
         self._looking_up: dict[int, LookUp] = {}
         self._last_look_up = LOOK_UP_BIT
         self._end_ms = 0
-        self._lost = 0
         self._stopping = ""
         self._wake = asyncio.Event()
         self.left = 0  # planned, but not reached
@@ -100,16 +98,16 @@ class Dispatcher:
         self._stopping = self._stopping or why
         self._wake.set()
 
-    async def run(self, connect: Connect, seconds: float) -> str:
+    async def run(self, seconds: float) -> str:
         """Work until the plan is done or the time is over; why it ended."""
-        self._reapers = [await connect(number) for number in range(self._config.reap.workers)]
-        serving = [asyncio.create_task(reaper.serve(self._handle)) for reaper in self._reapers]
-        self._load()
-        self._end_ms = self._clock() + round(seconds * 1000)
-        next_point = self._clock() + self._checkpoint_ms
         try:
+            await self._fleet.start(self._handle, self._lost, self._wake.set)
+            self._load()
+            self._end_ms = self._clock() + round(seconds * 1000)
+            next_point = self._clock() + self._checkpoint_ms
             while True:
                 now = self._clock()
+                self._fleet.check()
                 if now >= self._end_ms and not self._stopping:
                     self.stop("its time is over")
                 if now >= next_point:
@@ -120,16 +118,9 @@ class Dispatcher:
                 if why := self._why_done():
                     return why
                 await self._sleep()
-                for place, task in enumerate(serving):
-                    if task.done():
-                        self._reapers[place] = await self._replace(place, task, connect)
-                        serving[place] = asyncio.create_task(self._reapers[place].serve(self._handle))
         finally:
-            for task in serving:
-                task.cancel()
             self.left = self._groups.count().queued + sum(len(site.waiting) for site in self._book.all())
-            for reaper in self._reapers:
-                await reaper.close()
+            await self._fleet.close()
 
     def _load(self) -> None:
         journalled = self._harvest.journalled()
@@ -153,18 +144,10 @@ class Dispatcher:
             return ""
         return "what is left must wait longer than the reap" if self._groups.count().queued else "the plan is done"
 
-    async def _replace(self, place: int, task: asyncio.Task[None], connect: Connect) -> Reaper:
-        """A reaper was lost. What it was fetching stays leased, and so its servers stay busy, until the deadlines have passed."""
-        error = task.exception()
-        if not isinstance(error, PeerLost):
-            raise error or PeerLost(f"reaper {place} closed its connection")
-        self._lost += 1
-        LOG.warning("a reaper was lost: %s", error)
-        if self._lost > MOST_LOST:
-            raise PeerLost(f"{self._lost} reapers were lost, the last with: {error}") from error
-        for token in self._reapers[place].outstanding & self._looking_up.keys():
+    def _lost(self, reaper: Reaper) -> None:
+        """What it was fetching stays leased, and so its servers stay busy, until the deadlines have passed; look-ups need not."""
+        for token in reaper.outstanding & self._looking_up.keys():
             self._gate.to_look_up.append(self._looking_up.pop(token).site)
-        return await connect(len(self._reapers) + self._lost)
 
     @property
     def _checkpoint_ms(self) -> int:
@@ -182,7 +165,7 @@ class Dispatcher:
         """Until an answer comes, a group becomes ready, or the clock wants a look."""
         ready = self._groups.next_time()
         wait = TICK_S
-        if ready is not None and not self._stopping and self._free() > 0:
+        if ready is not None and not self._stopping and self._fleet.free > 0:
             wait = min(TICK_S, max(0.001, (ready - self._clock()) / 1000))
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._wake.wait(), wait)
@@ -190,22 +173,16 @@ class Dispatcher:
 
     # --- handing out --------------------------------------------------------------------------------------------------
 
-    def _free(self) -> int:
-        return sum(max(reaper.free, 0) for reaper in self._reapers)
-
-    def _freest(self) -> Reaper:
-        return max(self._reapers, key=lambda reaper: reaper.free)
-
     def _pump(self, now: int) -> None:
-        while self._gate.to_look_up and self._free() > 0 and not self._stopping:
+        while self._gate.to_look_up and self._fleet.free > 0 and not self._stopping:
             self._look_up(self._gate.to_look_up.popleft(), now)
-        while not self._stopping and self._free() > 0 and (lease := self._groups.next(now)) is not None:
+        while not self._stopping and self._fleet.free > 0 and (lease := self._groups.next(now)) is not None:
             self._hand_out(lease, now)
 
     def _look_up(self, site: Site, now: int) -> None:
         self._last_look_up += 1
         self._looking_up[self._last_look_up] = LookUp(site, now + LOOK_UP_MS)
-        self._freest().ask(self._last_look_up, wire.Resolve(self._last_look_up, site.site, site.name))
+        self._fleet.freest().ask(self._last_look_up, wire.Resolve(self._last_look_up, site.site, site.name))
 
     def _hand_out(self, lease: Lease, now: int) -> None:
         item, site = self._items.get(lease.item), self._gate.site(lease.site)
@@ -213,9 +190,7 @@ class Dispatcher:
             self._groups.release(lease.token, now, contacted=False)
             self._gate.again(item)
             return
-        reaper = self._reapers[site.qkey % len(self._reapers)]  # a queue key sticks to a worker, while that one has room
-        if reaper.free <= 0:
-            reaper = self._freest()
+        reaper = self._fleet.for_server(site.qkey)
         messages: list[wire.Message] = []
         if item.kind == Kind.PAGE and reaper.number not in site.told:
             messages.append(wire.Robots(site.site, site.rules_status, site.rules))
@@ -229,12 +204,10 @@ class Dispatcher:
         """Requests that were never answered: once more, then it is the reaper that was lost. The server may have seen them."""
         for lease in self._groups.expire(now):
             if lease.token in self._asked:
-                for reaper in self._reapers:
-                    reaper.forget(lease.token)
+                self._fleet.forget(lease.token)
                 self._no_answer(self._asked.pop(lease.token))
         for token in [token for token, look_up in self._looking_up.items() if look_up.deadline_ms <= now]:
-            for reaper in self._reapers:
-                reaper.forget(token)
+            self._fleet.forget(token)
             self._gate.not_looked_up(self._looking_up.pop(token).site)
 
     def _no_answer(self, asked: Asked) -> None:

@@ -20,7 +20,8 @@ from shepherd.groups.memory import MemoryGroups
 from shepherd.net import wire
 from shepherd.net.clock import steady_clock_ms
 from shepherd.net.dispatch import Dispatcher
-from shepherd.net.reapers import LocalReapd, Reaper
+from shepherd.net.fleet import Fleet
+from shepherd.net.reapers import LocalReapd
 from shepherd.net.resolve import read_static
 from shepherd.store import fsio, harvest, names
 from shepherd.store.harvest import Harvest
@@ -73,17 +74,10 @@ async def _reap(state: State, path: Path, config: Config, seconds: float, watch:
     groups = MemoryGroups(lease_ms=lease_ms, delay_ms=round(config.politeness.delay_s * 1000))
     written = Harvest(path, config.store.segment_bytes)
     try:
-        dispatcher = Dispatcher(state, written, groups, config, filters, steady_clock_ms(), watch)
+        fleet = Fleet([LocalReapd()], config.reap.workers, greeting)
+        dispatcher = Dispatcher(state, written, groups, config, filters, fleet, steady_clock_ms(), watch)
         _listen(dispatcher)
-        reapd = LocalReapd()
-
-        async def connect(number: int) -> Reaper:
-            return await Reaper.greet(number, await reapd.connect(), greeting)
-
-        try:
-            why = await dispatcher.run(connect, seconds)
-        finally:
-            reapd.stop()
+        why = await dispatcher.run(seconds)
         dispatcher.end()
     finally:
         written.close()

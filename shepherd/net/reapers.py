@@ -1,4 +1,4 @@
-"""The dispatcher's side of its reapers: starts a local reapd, opens connections to it, and keeps what each was asked.
+"""The dispatcher's side of one reaper: a local reapd and connections to it, and what was asked on each connection.
 
 Invariant: a token is outstanding on at most one connection; an answer counts only on the connection that was asked.
 """
@@ -24,11 +24,13 @@ class LocalReapd:
     Connections are pairs of sockets, of which it is handed one end: they have no name in any directory.
     """
 
+    name = "the local reaper"
+
     def __init__(self) -> None:
         self._taking = asyncio.Lock()  # answers to what we hand over come one after the other
-        self._start()
+        self._process: subprocess.Popen[bytes] | None = None
 
-    def _start(self) -> None:
+    def _start(self) -> subprocess.Popen[bytes]:
         self._control, theirs = socket.socketpair()
         self._control.setblocking(False)
         with theirs:
@@ -39,26 +41,26 @@ class LocalReapd:
                 pass_fds=[theirs.fileno()],
                 preexec_fn=family.dying_with_us(),
             )
-        self._served = False
+        return self._process
 
     async def connect(self) -> wire.Peer:
         """A connection, as soon as it takes one."""
         async with self._taking:
-            if self._served and self._process.poll() is not None:
+            process = self._process or self._start()
+            if process.poll() is not None:
                 self._control.close()
-                self._start()
+                process = self._start()
             ours, theirs = socket.socketpair()
             try:
                 with theirs:
-                    await self._hand_over(theirs)
+                    await self._hand_over(theirs, process)
             except BaseException:
                 ours.close()
                 raise
-            self._served = True
             ours.setblocking(False)
             return await wire.adopt(ours)
 
-    async def _hand_over(self, connection: socket.socket) -> None:
+    async def _hand_over(self, connection: socket.socket, process: subprocess.Popen[bytes]) -> None:
         loop = asyncio.get_running_loop()
         try:
             socket.send_fds(self._control, [b"+"], [connection.fileno()])
@@ -68,9 +70,11 @@ class LocalReapd:
         except OSError:  # it has ended, and with it the other end of the socket
             taken = b""
         if not taken:
-            raise PeerLost(f"reapd ended with status {self._process.wait(START_S)} before it took a connection")
+            raise PeerLost(f"reapd ended with status {process.wait(START_S)} before it took a connection")
 
     def stop(self) -> None:
+        if self._process is None:
+            return
         self._control.close()
         self._process.terminate()
         try:
@@ -85,6 +89,7 @@ class Reaper:
 
     def __init__(self, number: int, peer: wire.Peer, credits: int) -> None:
         self.number, self._credits = number, credits
+        self.answered = 0
         self._peer = peer
         self._queue: asyncio.Queue[wire.Message] = asyncio.Queue()
         self._held_back: deque[tuple[int, list[wire.Message]]] = deque()
@@ -119,6 +124,7 @@ class Reaper:
         if token not in self._unanswered:
             return False
         self._unanswered.discard(token)
+        self.answered += 1
         self._send_on()
         return True
 
@@ -150,3 +156,7 @@ class Reaper:
 
     async def close(self) -> None:
         await self._peer.close("the reap is over")
+
+    async def drop(self) -> None:
+        """Close what is lost already."""
+        await self._peer.close()
