@@ -41,7 +41,7 @@ class _Group:
         "look_ms",
         "number",
         "queued",
-        "slots",
+        "spare",
     )
 
     def __init__(self, key: int, number: int, delay_ms: int) -> None:
@@ -49,8 +49,8 @@ class _Group:
         self.number = number
         self.delay_ms = delay_ms
         self.level = 0
-        self.slots = 1
         self.free: tuple[int, ...] = FRESH_SLOT  # ends of the last fetches of the free slots, oldest first
+        self.spare = 0  # slots that were taken away; their waits still count, should they be given back
         self.hold_ms = 0
         self.in_flight = 0
         self.queued = 0
@@ -181,10 +181,9 @@ class MemoryGroups:
 
     def set_slots(self, group: int, slots: int) -> None:
         changed = self._group(group)
-        changed.slots = slots
-        free = max(slots - changed.in_flight, 0)
-        kept = changed.free[len(changed.free) - min(free, len(changed.free)) :]  # the longest waits stay
-        changed.free = (NEVER,) * (free - len(kept)) + kept
+        ever = len(changed.free) + changed.in_flight
+        changed.free = (NEVER,) * (slots - ever) + changed.free
+        changed.spare = max(ever - slots, 0)
         self._place_group(changed)
 
     def set_site_delay(self, site: int, delay_ms: int) -> None:
@@ -289,10 +288,10 @@ class MemoryGroups:
 
     def _place_group(self, group: _Group) -> None:
         """Put a group where it belongs: among the ready ones, or to be looked at when its wait is over, or nowhere."""
-        if not group.free or not group.candidates:
+        if len(group.free) <= group.spare or not group.candidates:
             group.entry = NONE
             return
-        wake_ms = group.free[0] + (group.delay_ms << group.level)
+        wake_ms = group.free[group.spare] + (group.delay_ms << group.level)  # of those allowed, the longest waits stay
         if wake_ms < group.hold_ms:
             wake_ms = group.hold_ms
         if wake_ms <= self._now_ms:
@@ -344,9 +343,8 @@ class MemoryGroups:
         group, site = held.group, held.site
         group.in_flight -= 1
         self._in_flight[held.source] -= 1
-        if group.in_flight + len(group.free) < group.slots:
-            slot_end_ms = held.slot_end_ms if end_ms is None else end_ms
-            group.free = tuple(sorted((*group.free, slot_end_ms))) if group.free else (slot_end_ms,)
+        slot_end_ms = held.slot_end_ms if end_ms is None else end_ms
+        group.free = tuple(sorted((*group.free, slot_end_ms))) if group.free else (slot_end_ms,)
         site.busy = False
         if end_ms is not None:
             site.end_ms = end_ms

@@ -23,11 +23,12 @@ class ModelGroup:
     level: int = 0
     slots: int = 1
     hold_ms: int = 0
-    free: list[int] = field(default_factory=lambda: [LONG_AGO])
+    free: list[int] = field(default_factory=lambda: [LONG_AGO])  # of all slots it ever had
     in_flight: int = 0
 
     def ready(self, now_ms: int) -> bool:
-        return bool(self.free) and min(self.free) + (self.delay_ms << self.level) <= now_ms and self.hold_ms <= now_ms
+        waiting = sum(end_ms + (self.delay_ms << self.level) > now_ms for end_ms in self.free)
+        return self.in_flight + waiting < self.slots and self.hold_ms <= now_ms
 
 
 @dataclass
@@ -124,8 +125,7 @@ class EngineAgainstModel(RuleBasedStateMachine):
         self.old_tokens.append(token)
         group, site = self.group(out.group), self.sites[out.queued.site]
         group.in_flight -= 1
-        if group.in_flight + len(group.free) < group.slots:
-            group.free.append(out.slot_end_ms if end_ms is None else end_ms)
+        group.free.append(out.slot_end_ms if end_ms is None else end_ms)
         site.busy = False
         site.end_ms = site.end_ms if end_ms is None else end_ms
         return out
@@ -175,8 +175,7 @@ class EngineAgainstModel(RuleBasedStateMachine):
         self.engine.set_slots(group, slots)
         changed = self.group(group)
         changed.slots = slots
-        free = max(slots - changed.in_flight, 0)
-        changed.free = sorted([LONG_AGO] * free + changed.free, reverse=True)[:free]
+        changed.free += [LONG_AGO] * (slots - changed.in_flight - len(changed.free))
 
     @rule(site=SITES, delay_ms=DELAYS)
     def set_site_delay(self, site: int, delay_ms: int) -> None:

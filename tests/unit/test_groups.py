@@ -202,3 +202,17 @@ def test_a_number_that_does_not_fit_is_refused_and_not_cut(groups: MemoryGroups,
     with pytest.raises(ShepherdError, match="does not fit"):
         groups.add(item, 7, 70, priority, source=source)
     assert groups.count() == Counts(0, 0)
+
+
+def test_slot_that_was_taken_away_and_given_back_forgets_its_wait(groups: MemoryGroups) -> None:
+    groups.set_slots(7, 2)
+    for item in range(4):
+        groups.add(item, 7, 70 + item, 0)
+    first, second = take(groups, 0), take(groups, 0)
+    groups.release(first.token, 100)
+    groups.release(second.token, 200)
+    groups.set_slots(7, 1)
+    groups.set_slots(7, 2)
+    assert groups.next(100 + DELAY - 1) is None
+    assert groups.next(100 + DELAY) is not None
+    assert groups.next(200 + DELAY - 1) is None
