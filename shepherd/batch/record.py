@@ -257,10 +257,11 @@ def _write_sites(builder: Builder, state: State, survey: Survey, config: Config,
 
 
 def _without_refused(state: State, survey: Survey, rounds: Sequence[Placed]) -> Array:
-    """The active documents of each site, without those that the filter has refused only now."""
+    """The active documents of each site, without those that the filter has refused only now: what slept was not counted."""
     active = survey.active.astype(np.int64)
     for placed in rounds:
-        site = state.index["site"].take(placed.row[placed.refused])
+        index = state.index.take(placed.row[placed.refused], ("site", "type", "flags"))
+        site = index["site"][record.is_active(index)]
         active -= np.bincount(keys.find_sites(survey.site, site), minlength=len(active))
     return active
 

@@ -11,7 +11,7 @@ import pytest
 from shepherd.batch import bodiless, record
 from shepherd.errors import Corruption
 from shepherd.formats.bucket import BucketFlag
-from shepherd.formats.tables import NO_OID, Array, Flag, Reason, RowType, contrib_oid, in_contrib
+from shepherd.formats.tables import NO_OID, Array, Flag, Reason, RowType, contrib_oid, in_contrib, qkey_unresolved
 from shepherd.store import check, names
 from shepherd.store.database import Database
 from shepherd.store.names import StateName
@@ -148,6 +148,23 @@ def test_documents_of_a_server_are_not_counted(db: Path) -> None:
     publish_again(db, "sites", {"qkey": qkeys})
     state = run(db, "record")
     assert state.servers["documents"][0:9].tolist() == [2 + 9 + 9 - 1]
+    assert sound(db)
+
+
+def test_sleeping_url_that_the_filter_refuses_is_taken_off_the_documents_of_its_server(db: Path) -> None:
+    """It was never one of them; four thousand million of them were left."""
+    (small.cf_of(db) / "filter").write_text("reject prefix http://b.example/\nreject host c.example\n")
+    state = Database(db).furthest()
+    texts, qkeys = state.site_names(0, state.sites.rows), np.array(state.sites["qkey"][0 : state.sites.rows])
+    qkeys[:] = [qkey_unresolved(n) for n in range(len(qkeys))]
+    qkeys[texts.index(b"http://c.example")] = state.servers["qkey"].at(0)
+    publish_again(db, "sites", {"qkey": qkeys})
+    types = np.array(state.index["type"][0 : state.index.rows])
+    types[state.index["site"][0 : state.index.rows] == np.uint64(harvested.PRINTS.half("http://c.example"))] = RowType.SLEEPING
+    publish_again(db, "index", {"type": types})
+    state = run(db, "record")
+    assert state.report()["filtered"] == 9
+    assert state.servers["documents"][0:9].tolist() == [0]
     assert sound(db)
 
 
