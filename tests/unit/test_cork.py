@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import random
 import shutil
 from pathlib import Path
 
@@ -12,7 +11,7 @@ import pytest
 
 from shepherd.errors import Corruption, NothingToDo, UsageError
 from shepherd.formats import bucket
-from shepherd.formats.tables import NO_OID, Reason, Result, RowType
+from shepherd.formats.tables import Reason, Result, RowType
 from shepherd.phases import contacts
 from shepherd.store import check, inbox, names
 from shepherd.store.database import Database
@@ -291,56 +290,3 @@ def test_speed_is_learnt_from_our_own_contacts(db: Path, tmp_path: Path) -> None
     assert run(db, "cork").control.speed == (3 * 1050 + 1100) // 4
     reap(db, ("reap", [Page(A, "too few", at=NOW + 90)], {}), now=NOW + 80 * 86_400)
     assert run(db, "cork").control.speed == 1062
-
-
-# --- merges ---------------------------------------------------------------------------------------------------------
-
-COMPARED = (
-    *("type", "reason", "flags", "status", "digest", "weight", "section", "frequency", "retry", "gathered", "checked"),
-    *("changed", "download_ms"),
-)
-
-
-def any_harvest(rng: random.Random, number: int) -> tuple[list[Page], dict[str, int]]:
-    """Some known pages and robots files, gathered, moved, gone or failed; and links, each with one spelling of its site."""
-    pages = []
-    robots = [f"http://{host}.example/robots.txt" for host in "ab"]
-    for url in rng.sample([A, ONE, B, *robots], rng.randint(1, 5)):
-        moved = url.replace("http://", "https://www.") if url == ONE and rng.random() < 0.5 else ""
-        failed = rng.random() < 0.3
-        at = NOW + 10 * number + rng.randint(1, 9)
-        pages.append(Page(url, result=Result.SOFT, status=503, at=at) if failed else Page(url, rng.choice("xy"), at, moved))
-    # Not to a page that is gathered here: a link raises its weight before that, and not after it.
-    links = [f"http://{host}.example/{path}" for host in "acd" for path in ("x", "y", "z")]
-    return pages, {url: rng.randint(1, 60_000) for url in rng.sample(links, 4)}
-
-
-def site_facts(state: State) -> dict[str, tuple[int, ...]]:
-    """What is known of robots files, by site."""
-    texts = state.site_names(0, state.sites.rows)
-    columns = [state.sites[name][0 : state.sites.rows].tolist() for name in ("robots_status", "robots_checked", "robots_next")]
-    bodies = [
-        state.objects.get(oid).body() if oid != NO_OID else b""
-        for oid in state.sites["robots_oid"][0 : state.sites.rows].tolist()
-    ]
-    return {name.decode(): tuple(values) for name, *values in zip(texts, *columns, bodies, strict=True)}
-
-
-@pytest.mark.parametrize("seed", range(8))
-def test_three_harvests_merged_once_give_the_same_index_as_merged_after_each(db: Path, tmp_path: Path, seed: int) -> None:
-    rng = random.Random(seed)
-    harvests = [any_harvest(rng, number) for number in range(3)]
-    found = []
-    for each in (False, True):
-        copy = tmp_path / str(each) / "db"
-        shutil.copytree(db, copy)
-        shutil.copytree(db.parent / "cf", copy.parent / "cf")
-        for number, (pages, links) in enumerate(harvests):
-            drop(copy, number, harvest(tmp_path / f"{each}{number}", pages, links, end=NOW + 100 + number))
-            state = run(copy, "cork")
-            if each or number == len(harvests) - 1:
-                state = run(copy, "merge", "select", "record")
-        found.append(rows(state, *COMPARED) | site_facts(state))
-        assert sound(copy)
-    assert found[0] == found[1]
-    assert len(found[0]) > 6
