@@ -109,7 +109,7 @@ def _totals(connection: duckdb.DuckDBPyConnection, case: Case) -> None:
     connection.execute(f"""update struck set reason = {int(Reason.BELOW_SLEEP)}, gone = true where n in (select n from (
         select p.n, row_number() over (order by key desc, p.n) as place from page p join struck s on p.n = s.n
         where not s.gone) where place > {select.sleeping})""")
-    connection.execute(f"""insert into struck select k.n, {int(Reason.BELOW_SLEEP)}, true from known k
+    connection.execute(f"""insert into struck select k.n, {int(Reason.SITE_EMPTY)}, true from known k
         anti join (select p.site from page p anti join (from struck where gone) s on p.n = s.n) kept on k.site = kept.site
         where k.type <> 5 and k.flags & 1 <> 0 and k.flags & 22 = 0""")
 

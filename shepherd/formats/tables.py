@@ -211,6 +211,7 @@ class Reason(IntEnum):
     SECTION_HARD = 37
     SPACE = 38
     FRESH = 39
+    SITE_EMPTY = 40
 
 
 REASON_TEXT: Final[dict[Reason, str]] = {
@@ -251,6 +252,7 @@ REASON_TEXT: Final[dict[Reason, str]] = {
     Reason.SECTION_HARD: "over the section's hard limit",
     Reason.SPACE: "no room for its body",
     Reason.FRESH: "too many new URLs of its site at once",
+    Reason.SITE_EMPTY: "its site keeps nothing else",
 }
 
 

@@ -26,6 +26,7 @@ class Place(IntEnum):
     SERVER_HARD = 11
     SECTION_HARD = 12
     BELOW_SLEEP = 13
+    SITE_EMPTY = 14  # a robots file without a page to ask it for
 
 
 # Numpy takes a member of an enumeration for a 64-bit number, and compares bytes with it at a tenth of the speed: hence these.

@@ -30,6 +30,7 @@ REASON_OF[[Place.SERVER_SOFT, Place.SERVER_HARD]] = Reason.SERVER_SOFT, Reason.S
 REASON_OF[[Place.SECTION_SOFT, Place.SECTION_HARD]] = Reason.SECTION_SOFT, Reason.SECTION_HARD
 REASON_OF[[Place.FRESH, Place.SPACE]] = Reason.FRESH, Reason.SPACE
 REASON_OF[[Place.BELOW_BAR, Place.BELOW_SLEEP]] = Reason.BELOW_BAR, Reason.BELOW_SLEEP
+REASON_OF[Place.SITE_EMPTY] = Reason.SITE_EMPTY
 
 ROBOTS, GONE = np.uint8(Place.ROBOTS), np.uint8(Place.GONE)
 TYPE_OF = np.zeros(len(Place), np.uint8)
@@ -88,7 +89,7 @@ def keep_robots(place: U8, site: Array) -> U8:
     kept = np.zeros(int(site.max()) + 1, np.bool_)
     kept[site.take(others)] = True
     result = place.copy()
-    result[robots.compress(~kept.take(site.take(robots)))] = Place.BELOW_SLEEP
+    result[robots.compress(~kept.take(site.take(robots)))] = Place.SITE_EMPTY
     return result
 
 
@@ -121,7 +122,7 @@ def assign(index: Columns, place: U8, *, state: int) -> Selected:
         {"type": type_, "reason": reason, "touched": touched},
         counts,
         _joined(told, Place.SITE_SOFT, Place.BELOW_BAR),
-        _joined(told, Place.SITE_HARD, Place.BELOW_SLEEP),
+        _joined(told, Place.SITE_HARD, Place.SITE_EMPTY),
     )
 
 

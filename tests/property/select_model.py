@@ -121,7 +121,7 @@ class Model:
         kept = {index[n]["site"] for n in self.best_first if n not in self.out}
         lonely = {n for n in self.robots if index[n]["site"] not in kept}
         self.out |= lonely
-        self.reason |= dict.fromkeys(lonely, Reason.BELOW_SLEEP)
+        self.reason |= dict.fromkeys(lonely, Reason.SITE_EMPTY)
 
     def most(self) -> int:
         select, cycle_s = self.config.select, self.config.plan.refresh_s

@@ -100,7 +100,7 @@ def test_the_robots_file_goes_with_the_last_row_of_its_site() -> None:
     """Rows of the other site of the same normalised site do not keep it."""
     index = [row(1, 9, site=101), row(7, 0, flags=Flag.ROBOTS), row(7, 0, site=101, flags=Flag.ROBOTS), row(8, 1)]
     after = became(index, limits(gathered=1, sleeping=0), [site(), site(101)])
-    assert after[1] == (FORGOTTEN, Reason.BELOW_SLEEP)
+    assert after[1] == (FORGOTTEN, Reason.SITE_EMPTY)
     assert after[2] == (UNGATHERED, Reason.LINK)
     assert became(index, limits(gathered=1, sleeping=1), [site(), site(101)])[1] == (UNGATHERED, Reason.LINK)
 
