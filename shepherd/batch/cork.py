@@ -20,7 +20,7 @@ from shepherd.batch.pool import ordered
 from shepherd.batch.siteupdates import Touched
 from shepherd.batch.turn import not_now
 from shepherd.config import Config
-from shepherd.errors import Corruption, NothingToDo
+from shepherd.errors import NothingToDo
 from shepherd.filters import load_filter
 from shepherd.formats import tables
 from shepherd.formats.control import CLOSED
@@ -67,8 +67,7 @@ def _harvests(writer: Writer, state: State) -> tuple[list[Taken], dict[str, str]
         raise NothingToDo(f"{state.name} has no harvest yet; run shep-reap")
     foreign, refused = harvests.foreign(items, Footprints(state.control.key))
     if not own and not foreign:
-        name, why = next(iter(refused.items()))
-        raise Corruption(f"{writer.database.inbox.directory / name}.{HARVEST}: {why}; move it away")
+        raise harvests.nothing_taken(writer.database.inbox.directory, refused)
     return harvests.numbered([*own, *foreign], state.control.segments), refused
 
 

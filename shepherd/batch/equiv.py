@@ -63,7 +63,7 @@ def run(writer: Writer, config: Config, now: int, tick: Tick, jobs: int = 1) -> 
     if version_of(table) == state.control.equiv:
         raise NothingToDo(f"{config.equiv_path} says the same as when {state.name} was made")
     changed = _changed_sites(state, table)
-    builder = writer.build(state, StateName(state.number, "equiv"), now)
+    builder = writer.build(state, StateName(state.number + state.name.closed, "equiv"), now)
     try:
         builder.change(equiv=version_of(table))
         if version_of(table):

@@ -6,22 +6,25 @@ for another database, is refused and told, and waits where it is: it must not ho
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 import numpy as np
 
-from shepherd.errors import BadUrl, Corruption, RecoveryNeeded
+from shepherd.errors import BadUrl, Corruption, NothingToDo, RecoveryNeeded, ShepherdError
 from shepherd.formats import tables
 from shepherd.formats.frame import FrameKind
 from shepherd.formats.tables import JOURNAL, U64, Array, Kind, Records, in_bucket
 from shepherd.store import harvest, logs, names
-from shepherd.store.inbox import Item
+from shepherd.store.inbox import HARVEST, Item
 from shepherd.store.objects import Objects
 from shepherd.store.state import Builder
 from shepherd.urls import Footprints, parse
+
+UNENDED: Final = "it has not ended: whoever left it must finish it and leave it again"
 
 
 @dataclass(frozen=True)
@@ -59,10 +62,20 @@ def foreign(items: Sequence[Item], prints: Footprints) -> tuple[list[Taken], dic
                 _must_point_inside(item.path, records["oid"], one.segments)
             taken.append(one)
         except RecoveryNeeded:
-            refused[item.name] = "it has not ended: whoever left it must finish it and leave it again"
+            refused[item.name] = UNENDED
         except (Corruption, BadUrl) as error:
             refused[item.name] = str(error).partition(": ")[2]
     return taken, refused
+
+
+def nothing_taken(inbox: Path, refused: Mapping[str, str]) -> ShepherdError:
+    """What to say where nothing can be taken in: that something is damaged; or, if nothing is, what waits for its end."""
+    damaged = [(name, why) for name, why in refused.items() if why != UNENDED]
+    name, why = damaged[0] if damaged else next(iter(refused.items()))
+    place = f"{inbox / name}.{HARVEST}: {why}"
+    if damaged:
+        return Corruption(f"{place}; move it away")
+    return NothingToDo(f"no harvest can be taken in yet: {place}{f' (and {len(refused) - 1} more)' if len(refused) > 1 else ''}")
 
 
 def _inspected(path: Path, item: str) -> Taken:

@@ -43,7 +43,7 @@ def run(writer: Writer, config: Config, now: int, tick: Tick, jobs: int = 1, *, 
     state = writer.furthest()
     if state.name.phase not in READABLE and not (writer.rehearsing and state.name.closed):
         raise not_now(state, "nothing has been merged")
-    builder = writer.build(state, StateName(state.number, "selected"), now)
+    builder = writer.build(state, StateName(state.number + state.name.closed, "selected"), now)
     try:
         counts = _select(state, builder, config, tick, jobs)
         builder.keep_table("index", select.CHANGED)

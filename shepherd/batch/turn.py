@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from shepherd.errors import NothingToDo
+from shepherd.errors import NothingToDo, ShepherdError
 from shepherd.formats.control import CLOSED
+from shepherd.store import harvest
 from shepherd.store.state import State
 
 NEXT: Final = {
@@ -15,9 +16,19 @@ NEXT: Final = {
     "equiv": "shep-select comes next",
     "selected": "shep-record comes next",
 }
+HARVESTED: Final = "shep-cork comes next"
 
 
 def not_now(state: State, why: str) -> NothingToDo:
     """The reason, where the cycle stands, and how it goes on."""
-    following = NEXT.get(state.name.phase, "another version made it")
+    following = HARVESTED if _is_harvested(state) else NEXT.get(state.name.phase, "another version made it")
     return NothingToDo(f"{why}, and the newest state is {state.name}: {following}; `shepherd cycle` runs them in their order")
+
+
+def _is_harvested(state: State) -> bool:
+    """Whether a reap has ended; what cannot be looked at is for shep-reap and shep-cork to tell of."""
+    try:
+        found = [harvest.inspect(path).ended for path in state.harvests()]
+    except ShepherdError:
+        return False
+    return bool(found) and all(found)

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
-import functools
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import click
 
 from shepherd.cli import common, phase
+from shepherd.errors import ShepherdError
+
+if TYPE_CHECKING:
+    from shepherd.config import Config
+    from shepherd.store.database import Writer
+    from shepherd.store.state import State
 
 
 @click.command()
@@ -19,7 +26,29 @@ def command(how: phase.How, force: bool) -> None:
     """
     from shepherd.batch import select
 
-    phase.run("shep-select", functools.partial(select.run, force=force), how)
+    def drive(writer: Writer, config: Config, now: int, tick: Callable[[int], object], jobs: int) -> State:
+        _look_at_equiv(writer.furthest(), config)
+        return select.run(writer, config, now, tick, jobs, force=force)
+
+    phase.run("shep-select", drive, how)
+
+
+def _look_at_equiv(state: State, config: Config) -> None:
+    """Say so if shep-equiv was skipped: select works on either, but the limits of a class of sites are another's then."""
+    from shepherd.batch.norms import version_of
+    from shepherd.equiv import load_equiv
+
+    if state.name.phase != "merged":
+        return
+    try:
+        changed = version_of(load_equiv(config.equiv_path)) != state.control.equiv
+    except ShepherdError as error:  # for whoever needs the file to complain of
+        common.LOG.warning("%s", error)
+        return
+    if changed:
+        common.LOG.warning(
+            "%s has changed, and %s is not by it: shep-equiv, which was skipped, does that", config.equiv_path, state.name
+        )
 
 
 def main() -> None:

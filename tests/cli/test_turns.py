@@ -24,6 +24,7 @@ from tests.cli.conftest import ROOT, Herd
 from tests.cli.programs import call
 from tests.crash import small
 from tests.crash.farm import contents
+from tests.unit import harvested
 from tests.unit.harvested import begin, run
 
 PROGRAMS = ("plan", "cork", "merge", "equiv", "select", "record", "cleanup", "feedback")
@@ -64,10 +65,51 @@ def test_harvest_that_has_not_ended_sends_an_operator_to_shep_reap(tmp_path: Pat
     harvest.checkpoint(small.NOW * 1000)
     harvest.close()
     done = say("cork", db)
-    assert done.returncode == 11
+    assert done.returncode == 4  # nobody has damaged anything
+    assert f"no harvest can be taken in yet: {db / names.INBOX / small.ITEM.format(3)}.harvest: " in done.stderr
     assert "it has not ended: whoever left it must finish it" in done.stderr
     assert "shep-reap" not in done.stderr
     assert "it has not ended; no cork takes it in" in call("shep-check", "--db", str(db)).stdout
+
+
+def test_damaged_harvest_behind_one_that_has_not_ended_is_called_nothing_to_do(tmp_path: Path) -> None:
+    db = begin(tmp_path / "db", ["http://a.example/"])
+    harvest = Harvest(db / names.INBOX / f"{small.ITEM.format(3)}.harvest", 1 << 20)
+    harvest.checkpoint(small.NOW * 1000)
+    harvest.close()
+    source = harvested.harvest(tmp_path / "theirs", [harvested.Page("http://a.example/", "good")])
+    segment = Database(db).inbox.drop_harvest(small.ITEM.format(4), source) / "seg.00000001"
+    segment.write_bytes(segment.read_bytes().replace(b"good", b"evil"))
+    done = say("cork", db)
+    assert done.returncode == 11
+    assert f"{segment.parent.name}" in done.stderr and "move it away" in done.stderr
+
+
+def test_plan_on_a_reap_that_has_ended_sends_an_operator_to_shep_reap(tmp_path: Path) -> None:
+    db = begin(tmp_path / "db", ["http://a.example/"])
+    harvested.reap(db, ("reap", [harvested.Page("http://a.example/", "x")], {}))
+    done = say("plan", db)
+    assert done.returncode == 4
+    assert f"the newest state is {Database(db).furthest().name}: shep-cork comes next" in done.stderr
+
+
+def test_rehearsed_select_of_a_closed_state_names_a_directory_that_nobody_would_make(tmp_path: Path) -> None:
+    db = begin(tmp_path / "db", ["http://a.example/"])
+    (small.cf_of(db) / "url-equiv").write_text("a.example b.example\n")
+    assert str(Database(db).furthest().name) == "000002"
+    for program, made in (("select", "000003.selected"), ("equiv", "000003.equiv")):
+        assert f"would make {made}" in say(program, db, "--dry-run").stdout
+
+
+def test_select_that_skips_equiv_does_not_say_so(tmp_path: Path) -> None:
+    db = begin(tmp_path / "db", ["http://a.example/"])
+    small.dropping(5, ("http://b.example/",))(db, lambda _line: None)
+    run(db, "merge")
+    assert "shep-equiv" not in say("select", db, "--dry-run").stderr
+    (small.cf_of(db) / "url-equiv").write_text("a.example b.example\n")
+    done = say("select", db)
+    assert done.returncode == 0
+    assert "url-equiv has changed" in done.stderr and "shep-equiv" in done.stderr
 
 
 def test_setting_of_another_kind_is_told_in_the_words_of_the_language(tmp_path: Path) -> None:
