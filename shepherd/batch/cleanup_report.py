@@ -11,7 +11,7 @@ from typing import Any, Final
 import numpy as np
 
 from shepherd.config import Config
-from shepherd.errors import ShepherdError
+from shepherd.errors import IoFailed, ShepherdError
 from shepherd.formats.tables import I64
 from shepherd.phases.cleanup import Look
 from shepherd.store import names
@@ -49,6 +49,8 @@ def pinned(database: Database, stay: int, kept: Collection[int], purged: Collect
             continue
         try:
             state = database.open(name)
+        except IoFailed:
+            raise
         except ShepherdError:
             continue  # an older format, or damaged: whatever it holds, it is not for us to say
         segments = {n: state.control.files[f"{names.OBJECTS}/{names.segment(n)}"].length for n in state.segments()}

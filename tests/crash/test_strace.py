@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from shepherd.store import names
+from shepherd.store.database import Database
 from tests.crash import judge, small, strace
 from tests.crash.bench import Bench
 from tests.crash.judge import Facts
@@ -117,6 +118,23 @@ def test_program_struck_at_any_call_has_happened_or_not(
     bench.prepare(lambda db: small.grow(db, case.before))
     bench.reset()
     sweep(bench, case.argv, judge.facts(bench.db), crash_sweep, part, tally)
+
+
+def test_cleanup_passes_over_an_older_state_that_the_disk_does_not_give(bench: Bench, tally: Tally) -> None:
+    """It looks there for what leases pin: what it could not read was told as nothing."""
+    argv = ("shep-cleanup", *NOW)
+    bench.prepare(lambda db: small.grow(db, "cleanup"))
+    bench.reset()
+    older = f"{Database(bench.db).closed().path}/{names.CONTROL}"
+    bench.reset()
+    points = strace.points(bench.trace(*argv), bench.db)
+    reads = [(point, fault) for point, fault in points if fault == "error=EIO" and older in point.paths]
+    assert len(reads) > 4, "it is read at the beginning, and then again"
+    for point, fault in reads:
+        bench.reset()
+        outcome = bench.strike(point, fault, *argv)
+        tally.point(f"{fault} at {point}", manners(point, fault, outcome), vacuous=not outcome.met)
+    tally.close()
 
 
 @pytest.mark.parametrize("part", PARTS)
