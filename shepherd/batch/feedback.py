@@ -20,7 +20,7 @@ from shepherd.batch.partitions import Tick, whole_norms
 from shepherd.batch.pool import ordered
 from shepherd.batch.turn import not_now
 from shepherd.config import Config
-from shepherd.errors import Corruption, NothingToDo
+from shepherd.errors import Corruption, IoFailed, NothingToDo
 from shepherd.filters import Filter, load_filter
 from shepherd.formats import feedback as uploads
 from shepherd.formats.control import CLOSED
@@ -93,11 +93,16 @@ def _survey(items: list[Item]) -> Uploads:
     """Which uploads are whole, before anything of them counts."""
     found = Uploads()
     for item in items:
-        data = logs.mapped(item.path)
         try:
+            data = logs.mapped(item.path)
             if uploads.is_binary(data):
                 for _part in uploads.unpack(data):
                     pass
+        except IoFailed as error:
+            if not inbox.is_closed_to_us(error):
+                raise
+            found.bad.append(f"{item.path}: {inbox.UNREADABLE}")
+            continue
         except Corruption as error:
             found.bad.append(f"{item.path} is damaged {error}: upload it again and remove this one")
             continue

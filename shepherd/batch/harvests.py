@@ -14,12 +14,12 @@ from typing import Final
 
 import numpy as np
 
-from shepherd.errors import BadUrl, Corruption, NothingToDo, RecoveryNeeded, ShepherdError
+from shepherd.errors import BadUrl, Corruption, IoFailed, NothingToDo, RecoveryNeeded, ShepherdError
 from shepherd.formats import tables
 from shepherd.formats.frame import FrameKind
 from shepherd.formats.tables import JOURNAL, U64, Array, Kind, Records, in_bucket
-from shepherd.store import harvest, logs, names
-from shepherd.store.inbox import HARVEST, Item
+from shepherd.store import fsio, harvest, logs, names
+from shepherd.store.inbox import HARVEST, UNREADABLE, Item, is_closed_to_us
 from shepherd.store.objects import Objects
 from shepherd.store.state import Builder
 from shepherd.urls import Footprints, parse
@@ -56,11 +56,12 @@ def foreign(items: Sequence[Item], prints: Footprints) -> tuple[list[Taken], dic
     taken, refused = [], {}
     for item in items:
         try:
-            one = _inspected(item.path, item.name)
-            _must_be_ours(item.path, one.found, prints)
-            for records in logs.records(item.path / names.JOURNAL, FrameKind.JOURNAL, JOURNAL):
-                _must_point_inside(item.path, records["oid"], one.segments)
-            taken.append(one)
+            with fsio.reading(item.path):
+                taken.append(_foreign(item, prints))
+        except IoFailed as error:
+            if not is_closed_to_us(error):
+                raise
+            refused[item.name] = UNREADABLE
         except RecoveryNeeded:
             refused[item.name] = UNENDED
         except (Corruption, BadUrl) as error:
@@ -68,9 +69,17 @@ def foreign(items: Sequence[Item], prints: Footprints) -> tuple[list[Taken], dic
     return taken, refused
 
 
+def _foreign(item: Item, prints: Footprints) -> Taken:
+    one = _inspected(item.path, item.name)
+    _must_be_ours(item.path, one.found, prints)
+    for records in logs.records(item.path / names.JOURNAL, FrameKind.JOURNAL, JOURNAL):
+        _must_point_inside(item.path, records["oid"], one.segments)
+    return one
+
+
 def nothing_taken(inbox: Path, refused: Mapping[str, str]) -> ShepherdError:
-    """What to say where nothing can be taken in: that something is damaged; or, if nothing is, what waits for its end."""
-    damaged = [(name, why) for name, why in refused.items() if why != UNENDED]
+    """What to say where nothing can be taken in: that something is damaged; or, if nothing is, what waits and for what."""
+    damaged = [(name, why) for name, why in refused.items() if why not in (UNENDED, UNREADABLE)]
     name, why = damaged[0] if damaged else next(iter(refused.items()))
     place = f"{inbox / name}.{HARVEST}: {why}"
     if damaged:

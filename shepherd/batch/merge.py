@@ -47,9 +47,10 @@ def run(writer: Writer, config: Config, now: int, tick: Tick, jobs: int = 1) -> 
     items = writer.database.inbox.waiting(parent.control.applied)
     filters = load_filter(config.filter_path)
     same = parent.control.filter == filters.version and parent.control.equiv == version_of(load_equiv(config.equiv_path))
-    if same and not items and not parent.numbered(names.CONTRIB):
-        raise NothingToDo("no requests and no contributions wait, and filter and url-equiv are the same")
     requests = read_requests(items, filters, config, parent.equiv.norm_of)
+    if same and not requests.names and not parent.numbered(names.CONTRIB):
+        closed = "".join(f"; {one}" for one in requests.bad[:1])  # to us
+        raise NothingToDo(f"no requests and no contributions wait, and filter and url-equiv are the same{closed}")
     builder = writer.build(parent, StateName(parent.number + 1, "merged"), now)
     try:
         builder.keep_objects()

@@ -13,14 +13,14 @@ from typing import Any, Final
 import numpy as np
 
 from shepherd.config import Config
-from shepherd.errors import BadUrl
+from shepherd.errors import BadUrl, IoFailed
 from shepherd.filters import Filter
 from shepherd.formats import contrib
 from shepherd.formats.contrib import Block
 from shepherd.formats.frame import Frame, FrameKind
 from shepherd.formats.tables import ContribFlag, Records
 from shepherd.phases.edits import EDIT, Op
-from shepherd.store.inbox import Item, parse_request
+from shepherd.store.inbox import UNREADABLE, Item, is_closed_to_us, parse_request
 from shepherd.urls import Footprints, Url, norm_of, parse
 
 MOST_TOLD: Final = 100  # bad lines in a report
@@ -70,12 +70,20 @@ class Requests:
 
 
 def read_requests(items: list[Item], filters: Filter, config: Config, norm_of: Callable[[str], str] = norm_of) -> Requests:
-    """Every line of every item; a bad one is told and skipped, the others count. `norm_of` normalises sites as the state does."""
+    """Every line of every item; a bad one is told and skipped, and so is an item that we may not read: its name is not among
+    those taken. `norm_of` normalises sites as the state does."""
     found, place = Requests(), 0
     for item in items:
+        try:
+            lines = item.lines()
+        except IoFailed as error:
+            if not is_closed_to_us(error):
+                raise
+            found.bad.append(f"{item.path.name}: {UNREADABLE}")
+            continue
         found.names.append(item.name)
         time = int(item.name.partition("-")[0]) // 1000
-        for number, line in item.lines():
+        for number, line in lines:
             place += 1
             try:
                 request = parse_request(line)

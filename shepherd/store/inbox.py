@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from shepherd.errors import Corruption, UsageError
+from shepherd.errors import Corruption, IoFailed, UsageError
 from shepherd.formats.check import Bytes
 from shepherd.store import fsio, harvest, names
 
@@ -21,6 +21,7 @@ REQUESTS: Final = "req"
 FEEDBACK: Final = "feedback"
 HARVEST: Final = "harvest"
 KINDS: Final = (REQUESTS, FEEDBACK, HARVEST)
+UNREADABLE: Final = "this user may not read it; it waits until somebody changes its mode or owner, or removes it"
 
 
 @dataclass(frozen=True)
@@ -33,6 +34,11 @@ class Item:
         """Line number and text of each line that is not blank."""
         text = fsio.read_file(self.path).decode("utf-8", "replace")
         return [(number, line) for number, line in enumerate(text.split("\n"), 1) if line.strip()]
+
+
+def is_closed_to_us(error: IoFailed) -> bool:
+    """Whether an item cannot be read because we may not: that is between its owner and us, and says nothing of the disk."""
+    return isinstance(error.__cause__, PermissionError)
 
 
 OPS: Final = ("insert", "delete", "refresh", "set")
