@@ -22,6 +22,10 @@ MOST = 10**12  # of any number: times, sizes and counts beyond it are slips
 MAX_DELAY_S = 30 * DAY_S  # delays are kept as 32 bits of milliseconds, and double with each failure
 MAX_BODY_BYTES = 100 << 20  # an answer and its links must fit into one message of the protocol
 MAX_IN_FLIGHT = 10_000
+MIN_MEMORY_BYTES = 1 << 20
+TLS_VERSIONS = ("1.0", "1.1", "1.2", "1.3")
+_PROXY = re.compile(r"(http|socks5)://(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9._-]+):(?P<port>[0-9]{1,5})/?")
+_NAMESERVER = re.compile(r"(?P<host>[0-9.]+|\[[0-9a-fA-F:.]+\]):(?P<port>[0-9]{1,5})")
 _TOKEN = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 MAX_RETRY_AFTER_S = DAY_S  # what a Retry-After may ask for, and the longest that a stored time may let a server wait
 
@@ -128,7 +132,10 @@ class Fetch:
     header_bytes: int = 64 * 1024
     links_per_page: int = 10_000
     in_flight: int = 200  # per worker
+    memory_bytes: int = 256 * 1024 * 1024  # per worker, of bodies that arrive or wait to be answered
     verify_tls: bool = True
+    min_tls: str = "1.2"  # 1.0, 1.1, 1.2 or 1.3
+    ca_file: str = ""  # beside shepherd.toml: the authorities to trust, instead of those that come with Shepherd
 
 
 @dataclass(frozen=True)
@@ -145,6 +152,10 @@ class Network:
 
     allow: tuple[str, ...] = ()  # ranges that the guard lets through although they are not global
     static: str = ""  # a file of `host address port` lines, beside shepherd.toml, used instead of DNS
+    hosts: str = ""  # a file of `address host ...` lines as /etc/hosts has, beside shepherd.toml, used instead of DNS
+    nameservers: tuple[str, ...] = ()  # `address` or `address:port`; none = those of the system
+    proxy: str = ""  # http://host:port or socks5://host:port, for every fetch
+    proxy_auth: str = ""  # a file beside shepherd.toml with `user:password`, which nobody else may read
 
 
 @dataclass(frozen=True)
@@ -194,7 +205,22 @@ class Config:
 
     @property
     def static_path(self) -> Path | None:
-        return self.directory / self.network.static if self.network.static else None
+        return self._beside(self.network.static)
+
+    @property
+    def hosts_path(self) -> Path | None:
+        return self._beside(self.network.hosts)
+
+    @property
+    def proxy_auth_path(self) -> Path | None:
+        return self._beside(self.network.proxy_auth)
+
+    @property
+    def ca_path(self) -> Path | None:
+        return self._beside(self.fetch.ca_file)
+
+    def _beside(self, name: str) -> Path | None:
+        return self.directory / name if name else None
 
     @property
     def user_agent(self) -> str:
@@ -271,6 +297,24 @@ def contact_fault(contact: str) -> str:
     return "" if plain else "must be plain ASCII on one line, because it is sent in a header"
 
 
+def proxy_fault(url: str) -> str:
+    """What is wrong with the URL of a proxy, or nothing. The URL is not repeated: somebody may have put a password there."""
+    if not url or ((parts := _PROXY.fullmatch(url)) and 0 < int(parts.group("port")) < 65_536):
+        return ""
+    if "@" in url:
+        return "must not hold a name or password: put `user:password` into a file of mode 0600, and name that in proxy_auth"
+    return "must be http://host:port or socks5://host:port"
+
+
+def _is_nameserver(text: str) -> bool:
+    with_port = _NAMESERVER.fullmatch(text)
+    host, port = with_port.group("host", "port") if with_port else (text, "53")
+    try:
+        return bool(ipaddress.ip_address(host.strip("[]"))) and 0 < int(port) < 65_536
+    except ValueError:
+        return False
+
+
 def _check(path: Path, config: Config) -> None:
     def impossible(key: str, why: str) -> None:
         raise ConfigError(f"{path}: {key}: {why}")
@@ -319,6 +363,15 @@ def _check(path: Path, config: Config) -> None:
         impossible("[plan] important_weight", "must be at most 65535, the largest weight")
     if max(config.merge.insert_weight, config.merge.weight_gap) > 65_535:
         impossible("[merge]", "weights go from 0 to 65535")
+    if config.fetch.memory_bytes < MIN_MEMORY_BYTES:
+        impossible("[fetch] memory_bytes", f"must be at least {MIN_MEMORY_BYTES} bytes, which is 1 MiB")
+    if config.fetch.min_tls not in TLS_VERSIONS:
+        impossible("[fetch] min_tls", f"must be one of {', '.join(TLS_VERSIONS)}")
+    if fault := proxy_fault(config.network.proxy):
+        impossible("[network] proxy", fault)
+    for server in config.network.nameservers:
+        if not _is_nameserver(server):
+            impossible("[network] nameservers", f"{server!r} is neither an address nor address:port")
     for range_ in config.network.allow:
         try:
             ipaddress.ip_network(range_)

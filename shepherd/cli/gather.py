@@ -174,8 +174,13 @@ def _accepted(found: list[Url], filter_text: str, source: Path) -> list[str]:
 def _settings(user_cf: Path, user: Config, contact: str) -> dict[str, dict[str, Any]]:
     """The user's settings, as they hold from another directory."""
     changes: dict[str, dict[str, Any]] = {"identity": {"contact": contact}} if contact else {}
-    if user.static_path is not None:
-        changes["network"] = {"static": str(user.static_path.resolve())}
+    named = {
+        "network": {"static": user.static_path, "hosts": user.hosts_path, "proxy_auth": user.proxy_auth_path},
+        "fetch": {"ca_file": user.ca_path},
+    }
+    for section, paths in named.items():
+        if resolved := {key: str(path.resolve()) for key, path in paths.items() if path is not None}:
+            changes[section] = resolved
     return gather_cf.overlay(gather_cf.read_tree(user_cf), changes)
 
 

@@ -212,6 +212,8 @@ class Reason(IntEnum):
     SPACE = 38
     FRESH = 39
     SITE_EMPTY = 40
+    TLS = 41
+    LOOKUP = 42
 
 
 REASON_TEXT: Final[dict[Reason, str]] = {
@@ -253,6 +255,8 @@ REASON_TEXT: Final[dict[Reason, str]] = {
     Reason.SPACE: "no room for its body",
     Reason.FRESH: "too many new URLs of its site at once",
     Reason.SITE_EMPTY: "its site keeps nothing else",
+    Reason.TLS: "certificate or TLS version refused",
+    Reason.LOOKUP: "name servers do not answer",
 }
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 import logging
 import signal
 from collections.abc import Callable
@@ -17,12 +16,12 @@ from shepherd.config import Config
 from shepherd.errors import NothingToDo
 from shepherd.filters import Filter, load_filter
 from shepherd.groups.memory import MemoryGroups
-from shepherd.net import wire
+from shepherd.net import settings, wire
 from shepherd.net.clock import steady_clock_ms
 from shepherd.net.dispatch import Dispatcher
 from shepherd.net.fleet import Fleet
+from shepherd.net.hosts import read_static
 from shepherd.net.reapers import LocalReapd
-from shepherd.net.resolve import read_static
 from shepherd.store import fsio, harvest, names
 from shepherd.store.harvest import Harvest
 from shepherd.store.state import State
@@ -94,7 +93,7 @@ def _hello(state: State, config: Config, filters: Filter) -> wire.Hello:
         state=state.number,
         agent=config.user_agent,
         robots_agent=config.identity.name,
-        settings=dataclasses.asdict(config.fetch) | {"compress": config.store.compress},
+        settings=settings.to_wire(config),
         filter=filters.text,
         filter_version=filters.version,
         static={host: list(place) for host, place in static.items()},

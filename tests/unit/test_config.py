@@ -60,6 +60,16 @@ def test_given_values_replace_defaults(tmp_path: Path) -> None:
     assert config.fetch == Config().fetch
 
 
+@pytest.mark.parametrize("server", ["127.0.0.1", "127.0.0.1:5353", "::1", "[::1]:53"])
+def test_a_nameserver_is_an_address_with_or_without_a_port(tmp_path: Path, server: str) -> None:
+    assert configure(tmp_path, f"[network]\nnameservers = ['{server}']\n").network.nameservers == (server,)
+
+
+@pytest.mark.parametrize("proxy", ["http://proxy.example:3128", "http://[::1]:80/", "socks5://127.0.0.1:1080"])
+def test_a_proxy_is_taken(tmp_path: Path, proxy: str) -> None:
+    assert configure(tmp_path, f"[network]\nproxy = '{proxy}'\n").network.proxy == proxy
+
+
 def test_user_agent_carries_the_contact(tmp_path: Path) -> None:
     config = configure(tmp_path, '[identity]\nname = "sheep"\ncontact = "https://example.org/bot"\n')
     assert re.fullmatch(r"sheep/[\d.]+ \(\+https://example\.org/bot\)", config.user_agent)
@@ -101,6 +111,13 @@ def test_user_agent_carries_the_contact(tmp_path: Path) -> None:
         pytest.param("[plan]\nimportant_weight = 65536\n", "[plan] important_weight", id="important_weight_over_16_bits"),
         pytest.param("[network]\nallow = ['127.0.0.1/8']\n", "[network] allow", id="range_with_host_bits"),
         pytest.param("[network]\nallow = ['localhost']\n", "[network] allow", id="range_that_is_a_name"),
+        pytest.param("[fetch]\nmin_tls = '1.4'\n", "[fetch] min_tls", id="tls_of_the_future"),
+        pytest.param("[fetch]\nmemory_bytes = 1000\n", "[fetch] memory_bytes", id="memory_for_nothing"),
+        pytest.param("[network]\nproxy = 'proxy:3128'\n", "[network] proxy", id="proxy_without_scheme"),
+        pytest.param("[network]\nproxy = 'https://proxy:3128'\n", "[network] proxy", id="proxy_of_another_kind"),
+        pytest.param("[network]\nnameservers = ['dns.example']\n", "[network] nameservers", id="nameserver_by_name"),
+        pytest.param("[network]\nnameservers = ['127.0.0.1:0']\n", "[network] nameservers", id="nameserver_on_port_0"),
+        pytest.param("[network]\nnameservers = ['127.0.0.1:65536']\n", "[network] nameservers", id="nameserver_beyond_ports"),
         pytest.param("[politeness\n", "not valid TOML", id="broken_toml"),
     ],
 )
