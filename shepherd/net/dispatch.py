@@ -225,7 +225,7 @@ class Dispatcher:
         if not isinstance(message, wire.Resolved | wire.Result) or not reaper.is_answer(message.token):
             LOG.warning("reaper %d sent a %s that it was not asked for", reaper.number, type(message).__name__)
         elif isinstance(message, wire.Resolved) and message.token in self._looking_up:
-            reason = Reason(message.reason) if message.reason in (Reason.NONE, Reason.GUARD) else Reason.NO_ADDRESS
+            reason = Reason(message.reason) if message.reason in (Reason.NONE, Reason.GUARD, Reason.LOOKUP) else Reason.NO_ADDRESS
             site = self._looking_up.pop(message.token).site
             self._gate.looked_up(site, message.address, message.qkey, reason, message.valid_s, reaper.number)
         elif isinstance(message, wire.Result) and message.token in self._asked:
@@ -317,7 +317,7 @@ class Dispatcher:
         self.ledger.settle(item, answer, reaper.number)
         site = self._gate.site(item.contact)
         site.failures = site.failures + 1 if answer.result == Result.CONNECTION else 0
-        if site.failures >= SITE_FAILURES:
+        if site.failures >= SITE_FAILURES or answer.result == Result.SITE:  # what fails is not the page's
             dropped = self._gate.drop(site, answer.reason)
             LOG.info("%s: its connections fail; %d more pages are not asked for in this reap", site.name, dropped)
 

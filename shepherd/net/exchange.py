@@ -25,6 +25,7 @@ FAILURES: Final = {
     Reason.TOO_SLOW: Result.SOFT,
     Reason.MALFORMED: Result.HARD,
     Reason.GUARD: Result.HARD,
+    Reason.TLS: Result.SITE,
 }
 PERMANENT: Final = (301, 308)
 NO_FLAGS: Final = JournalFlag(0)

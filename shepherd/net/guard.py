@@ -70,6 +70,8 @@ _REFUSED_V6: Final[tuple[tuple[IPv6Network, str], ...]] = tuple(
 _GLOBAL_V6: Final = IPv6Network("2000::/3")
 _ISATAP: Final = (0x00005EFE, 0x02005EFE)  # upper half of the interface identifier; the lower half is an IPv4 address
 
+MAX_JUDGED: Final = 10_000  # verdicts that are remembered: each address is judged several times on its way
+
 
 class Guard:
     """Says which addresses may be contacted; `allow` is the operator's list of ranges that may, although they are not global.
@@ -79,15 +81,25 @@ class Guard:
 
     def __init__(self, allow: Iterable[str], anonymous: bool = False) -> None:
         self._allow: tuple[Network, ...] = tuple(_network(text) for text in allow)
-        self._anonymous = anonymous
+        self.anonymous = anonymous
+        self._judged: dict[str, str | None] = {}
 
     def refuses(self, address: str) -> str | None:
         """Why this address must not be contacted, or None if it may be."""
         try:
+            return self._judged[address]
+        except KeyError:
+            if len(self._judged) >= MAX_JUDGED:
+                self._judged.clear()
+            self._judged[address] = self._judge(address)
+            return self._judged[address]
+
+    def _judge(self, address: str) -> str | None:
+        try:
             parsed = ipaddress.ip_address(address)
         except ValueError:
             return f"{address!r} is not an address"
-        if self._anonymous and not parsed.is_loopback:
+        if self.anonymous and not parsed.is_loopback:
             return f"{address} is somebody else's, and no contact address is set"
         if any(parsed in network for network in self._allow):
             return None

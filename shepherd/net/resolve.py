@@ -1,7 +1,7 @@
-"""From a site's name to the address that is contacted: the static table, then DNS, every address judged by the guard.
+"""From a site to the address that is contacted: the operator's tables, then DNS, every address judged by the guard.
 
-Invariant: an address that the guard refuses never leaves this module, and a name is looked up once until its answer expires,
-however many ask for it at the same time. Read guard.py first.
+Invariants: an address that the guard refuses never leaves this module; a name is looked up once until its answer expires, however
+many ask for it at the same time; a name that is not there is told from name servers that do not answer. Read guard.py first.
 """
 
 from __future__ import annotations
@@ -12,21 +12,22 @@ import socket
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from shepherd.errors import ConfigError
 from shepherd.formats.tables import Reason
 from shepherd.net.guard import Guard
+from shepherd.net.hosts import is_address
 from shepherd.urls import qkey_of_address
 
 if TYPE_CHECKING:
     import aiodns
+    import pycares
 
 MIN_TTL_S: Final = 60
 MAX_TTL_S: Final = 86_400
 LOOPBACK: Final = "127.0.0.1"
-NEGATIVE_TTL_S: Final = 300
+MIN_NEGATIVE_S: Final = 60  # the first time that a name has no address; doubled each further time
+MAX_NEGATIVE_S: Final = 3_600
 MAX_IN_FLIGHT: Final = 100  # with more queries at a time, answers were lost
 MAX_CACHED: Final = 100_000  # names; about 40 MB when full
 _ROUTE_PROBE: Final = ("2001:4860:4860::8888", 53)  # any global address; nothing is sent to it
@@ -39,8 +40,8 @@ class Answer:
     address: str  # "" if none
     port: int | None  # from the static table, else None
     qkey: int
-    valid_s: int
-    reason: int  # Reason.NONE, NO_ADDRESS or GUARD
+    valid_s: int  # 0 = the name has no address, and when to ask again is for the dispatcher to say
+    reason: Reason  # NONE, NO_ADDRESS, LOOKUP or GUARD
 
 
 @dataclass(frozen=True)
@@ -49,7 +50,14 @@ class _Found:
 
     addresses: tuple[str, ...]
     reason: Reason
+    ttl_s: int = MAX_TTL_S
+
+
+@dataclass(frozen=True)
+class _Cached:
+    found: _Found
     expires_s: float
+    negative_s: int  # how long it has been believed to be nowhere this time; 0 = it is somewhere
 
 
 class Resolver:
@@ -60,44 +68,47 @@ class Resolver:
         guard: Guard,
         static: Mapping[str, tuple[str, int]],
         *,
+        hosts: Mapping[str, Sequence[str]] | None = None,
         nameservers: Sequence[str] = (),
-        udp_port: int | None = None,
         timeout_s: float = 3.0,
         tries: int = 2,
         ipv6: bool | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """Without `nameservers` those of the system are asked. `ipv6` says whether there is a route; None finds out."""
-        self._guard = guard
-        self._static = static
+        self._guard, self._static, self._hosts = guard, static, hosts or {}
         self._nameservers = tuple(nameservers)
-        self._options = {"udp_port": udp_port, "tcp_port": udp_port, "timeout": timeout_s, "tries": tries}
+        self._timeout_s, self._tries = timeout_s, tries
         self._ipv6 = has_ipv6_route() if ipv6 is None else ipv6
         self._clock = clock
         self._dns: aiodns.DNSResolver | None = None
         self._slots = asyncio.Semaphore(MAX_IN_FLIGHT)
-        self._cache: dict[str, _Found] = {}
-        self._pending: dict[str, asyncio.Task[_Found]] = {}
+        self._cache: dict[str, _Cached] = {}
+        self._pending: dict[str, asyncio.Task[_Cached]] = {}
 
     async def resolve(self, site_name: str) -> Answer:
         """The address of `scheme://host[:port]`."""
         host = _host(site_name)
-        address, port = self._static.get(host, (LOOPBACK if _is_localhost(host) else "", None))
-        if not address and not _is_address(host):
-            found = await self._lookup(host)
-            return self._answer(found, None, max(1, round(found.expires_s - self._clock())))
-        return self._answer(self._judge([address or host], MAX_TTL_S), port, MAX_TTL_S)
+        port = self._static[host][1] if host in self._static else None
+        known = self._known(host)
+        if known is None:
+            cached = await self._lookup(host)
+            known, valid_s = cached.found, max(1, round(cached.expires_s - self._clock()))
+        else:
+            valid_s = MAX_TTL_S
+        if known.reason == Reason.NO_ADDRESS:
+            valid_s = 0
+        if not known.addresses:
+            return Answer("", port, 0, valid_s, known.reason)
+        return Answer(known.addresses[0], port, qkey_of_address(known.addresses[0]), valid_s, Reason.NONE)
 
-    async def still(self, site_name: str, address: str) -> bool:
-        """Whether `address` is still among those of the site."""
+    async def still(self, site_name: str, address: str) -> Reason:
+        """Reason.NONE if `address` is still among those of the site, else why it is not: NO_ADDRESS if it has moved."""
         host = _host(site_name)
-        if host in self._static:
-            return self._static[host][0] == address and self._guard.refuses(address) is None
-        if _is_localhost(host):
-            return address == LOOPBACK and self._guard.refuses(address) is None
-        if _is_address(host):
-            return host == address and self._guard.refuses(address) is None
-        return address in (await self._lookup(host)).addresses
+        found = self._known(host) or (await self._lookup(host)).found
+        if address in found.addresses:
+            return Reason.NONE
+        return Reason.LOOKUP if found.reason == Reason.LOOKUP else Reason.NO_ADDRESS
 
     async def close(self) -> None:
         """Drop all queries; those who wait for one are cancelled."""
@@ -108,22 +119,36 @@ class Resolver:
         if self._dns is not None:
             await self._dns.close()
 
-    def _answer(self, found: _Found, port: int | None, valid_s: int) -> Answer:
-        if not found.addresses:
-            return Answer("", port, 0, valid_s, found.reason)
-        return Answer(found.addresses[0], port, qkey_of_address(found.addresses[0]), valid_s, Reason.NONE)
+    def _known(self, host: str) -> _Found | None:
+        """What needs no DNS: a host of the operator's tables, this machine, or an address."""
+        if host in self._static:
+            return self._judge([self._static[host][0]], MAX_TTL_S)
+        if (places := self._hosts.get(host.removesuffix("."))) is not None:
+            return self._judge(places, MAX_TTL_S)
+        if _is_localhost(host):
+            return self._judge([LOOPBACK], MAX_TTL_S)
+        return self._judge([host], MAX_TTL_S) if is_address(host) else None
 
-    async def _lookup(self, host: str) -> _Found:
+    # --- the cache --------------------------------------------------------------------------------------------------
+
+    async def _lookup(self, host: str) -> _Cached:
         known = self._cache.get(host)
         if known is not None and known.expires_s > self._clock():
             return known
         task = self._pending.get(host)
         if task is None:
-            task = self._pending[host] = asyncio.ensure_future(self._ask(host))
+            task = self._pending[host] = asyncio.ensure_future(self._look_up(host, known))
             task.add_done_callback(lambda done: self._remember(host, done))
         return await asyncio.shield(task)  # one who gives up must not take the answer from the others
 
-    def _remember(self, host: str, task: asyncio.Task[_Found]) -> None:
+    async def _look_up(self, host: str, before: _Cached | None) -> _Cached:
+        found = await self._ask(host)
+        negative_s = 0
+        if not found.addresses:
+            negative_s = min(2 * before.negative_s, MAX_NEGATIVE_S) if before and before.negative_s else MIN_NEGATIVE_S
+        return _Cached(found, self._clock() + (negative_s or found.ttl_s), negative_s)
+
+    def _remember(self, host: str, task: asyncio.Task[_Cached]) -> None:
         del self._pending[host]
         if task.cancelled() or task.exception() is not None:
             return
@@ -132,47 +157,71 @@ class Resolver:
             del self._cache[next(iter(self._cache))]  # the one asked longest ago
         self._cache[host] = task.result()
 
-    async def _ask(self, host: str) -> _Found:
-        addresses, ttl_s = await self._query(host, "A")
-        found = self._judge(addresses, ttl_s)
-        if found.addresses or not self._ipv6:
-            return found
-        addresses, ttl_s = await self._query(host, "AAAA")
-        second = self._judge(addresses, ttl_s)
-        return second if second.addresses or found.reason != Reason.GUARD else found
+    # --- DNS --------------------------------------------------------------------------------------------------------
 
-    async def _query(self, host: str, kind: str) -> tuple[list[str], int]:
-        """Addresses of one family and how long they hold; none where the name has none or nobody answers."""
+    async def _ask(self, host: str) -> _Found:
+        """IPv4 first; IPv6 only where it is certain that there is no IPv4 address to be contacted.
+
+        A failed lookup is not taken for "no IPv4": the site would change its queue key, and be asked in two groups at a time.
+        """
+        first = await self._query(host, "A")
+        if first.addresses or not self._ipv6 or first.reason == Reason.LOOKUP:
+            return first
+        second = await self._query(host, "AAAA")
+        return first if first.reason == Reason.GUARD and not second.addresses else second
+
+    async def _query(self, host: str, kind: str) -> _Found:
+        """Addresses of one family, judged."""
         import aiodns
-        from pycares import AAAARecordData, ARecordData
+        from pycares import errno
 
         try:
             async with self._slots:
                 result = await self._channel().query_dns(host, kind)
-        except (aiodns.error.DNSError, UnicodeError):  # UnicodeError: a name that no DNS packet can carry
-            return [], NEGATIVE_TTL_S
-        # The answer holds the chain of CNAMEs as well: it is valid as long as its shortest link.
-        addresses = [record.data.addr for record in result.answer if isinstance(record.data, ARecordData | AAAARecordData)]
-        if not addresses:
-            return [], NEGATIVE_TTL_S
-        return addresses, min(MAX_TTL_S, max(MIN_TTL_S, min(record.ttl for record in result.answer)))
+        except aiodns.error.DNSError as error:
+            nowhere = error.args[0] in (errno.ARES_ENOTFOUND, errno.ARES_ENODATA, errno.ARES_EBADNAME)
+            return _Found((), Reason.NO_ADDRESS if nowhere else Reason.LOOKUP)
+        except UnicodeError:  # a name that no DNS packet can carry
+            return _Found((), Reason.NO_ADDRESS)
+        addresses, ttl_s = _follow(result.answer, host)
+        return self._judge(addresses, min(MAX_TTL_S, max(MIN_TTL_S, ttl_s)))
 
     def _channel(self) -> aiodns.DNSResolver:
         """Made at the first query: it belongs to the running loop and starts a thread, which no fork would survive."""
         import aiodns
 
         if self._dns is None:
-            options = {name: value for name, value in self._options.items() if value is not None}
-            self._dns = aiodns.DNSResolver(self._nameservers or None, asyncio.get_running_loop(), **options)
+            loop = asyncio.get_running_loop()
+            self._dns = aiodns.DNSResolver(self._nameservers or None, loop, timeout=self._timeout_s, tries=self._tries)
         return self._dns
 
     def _judge(self, addresses: Sequence[str], ttl_s: int) -> _Found:
         reachable = [parsed for parsed in map(ipaddress.ip_address, addresses) if parsed.version == 4 or self._ipv6]
         allowed = [parsed for parsed in reachable if self._guard.refuses(str(parsed)) is None]
         if not allowed:
-            return _Found((), Reason.GUARD if reachable else Reason.NO_ADDRESS, self._clock() + NEGATIVE_TTL_S)
+            return _Found((), Reason.GUARD if reachable else Reason.NO_ADDRESS)
         allowed.sort(key=lambda parsed: (parsed.version, int(parsed)))
-        return _Found(tuple(map(str, allowed)), Reason.NONE, self._clock() + ttl_s)
+        return _Found(tuple(map(str, allowed)), Reason.NONE, ttl_s)
+
+
+def _follow(records: Sequence[pycares.DNSRecord], host: str) -> tuple[list[str], int]:
+    """The addresses at the end of the chain of CNAMEs that begins at `host`; they hold as long as its shortest link.
+
+    Records of other names are nobody's business here: whoever answers for one name must not speak for another.
+    """
+    from pycares import CNAMERecordData
+
+    owned: dict[str, list[pycares.DNSRecord]] = {}
+    for record in records:
+        owned.setdefault(_folded(record.name), []).append(record)
+    name, ttl_s = _folded(host), MAX_TTL_S
+    while mine := owned.pop(name, None):  # taken away, so that a loop ends
+        ttl_s = min(ttl_s, *(record.ttl for record in mine))
+        aliases = [record.data.cname for record in mine if isinstance(record.data, CNAMERecordData)]
+        if not aliases:
+            return [record.data.addr for record in mine if hasattr(record.data, "addr")], ttl_s
+        name = _folded(aliases[0])
+    return [], ttl_s
 
 
 def has_ipv6_route() -> bool:
@@ -185,24 +234,8 @@ def has_ipv6_route() -> bool:
     return True
 
 
-def read_static(path: Path) -> dict[str, tuple[str, int]]:
-    """The static table: lines of `host address port`, `#` begins a comment."""
-    try:
-        lines = path.read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path}: cannot be read: {error}") from error
-    table: dict[str, tuple[str, int]] = {}
-    for number, line in enumerate(lines, start=1):
-        words = line.partition("#")[0].split()
-        if not words:
-            continue
-        if len(words) != 3 or not _is_address(words[1]) or not words[2].isdecimal() or not 0 < int(words[2]) < 65_536:
-            raise ConfigError(f"{path}: line {number}: must be `host address port`, not {line.strip()!r}")
-        host = words[0].lower()
-        if host in table:
-            raise ConfigError(f"{path}: line {number}: {host} stands there twice; keep one of the lines")
-        table[host] = (str(ipaddress.ip_address(words[1])), int(words[2]))
-    return table
+def _folded(name: str) -> str:
+    return name.lower().removesuffix(".")
 
 
 def _host(site_name: str) -> str:
@@ -216,11 +249,3 @@ def _host(site_name: str) -> str:
 def _is_localhost(host: str) -> bool:
     """RFC 6761: a name that is this machine's own and not to be looked up."""
     return host.removesuffix(".") == "localhost" or host.removesuffix(".").endswith(".localhost")
-
-
-def _is_address(text: str) -> bool:
-    try:
-        ipaddress.ip_address(text)
-    except ValueError:
-        return False
-    return True

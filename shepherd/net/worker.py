@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import dataclasses
 import ipaddress
 import logging
 import os
@@ -28,13 +27,14 @@ from shepherd.net.clock import end_of, steady_clock_ms
 from shepherd.net.exchange import Body, Context, Exchange, broken, has_body, without_exchange
 from shepherd.net.fetch import Fetcher, Request
 from shepherd.net.guard import Guard
+from shepherd.net.memory import Hold, Memory
 from shepherd.net.resolve import Resolver
 from shepherd.net.rules import RulesCache, robots_file
+from shepherd.net.settings import from_wire
 
 LOG = logging.getLogger("shepherd.reapd")
 HELLO_S: Final = 30.0
 INLINE_BYTES: Final = 1 << 20  # a body larger than this is decoded and parsed in a thread
-COMPRESSIONS: Final = ("lz4", "zstd", "none")
 INCOMPLETE: Final = "incomplete"  # a compressed body that the server ended too early
 DEFAULT_PORTS: Final = {"http": 80, "https": 443}
 
@@ -68,15 +68,24 @@ class Worker:
         if hello.version != wire.VERSION:
             raise PeerLost(f"the dispatcher speaks version {hello.version} of the protocol, this reaper version {wire.VERSION}")
         self._peer = peer
-        self._limits, compress = _settings(hello.settings)
+        settings = from_wire(hello.settings)
+        self._limits = settings.limits
         self._static = _static(hello.static)
-        self._context = _context(hello, self._limits, compress)
+        self._context = _context(hello, self._limits, settings.compress)
         try:
             self._guard = Guard(tuple(hello.allow), hello.anonymous)
         except ConfigError as error:
             raise PeerLost(f"the dispatcher allows something that is not an address range: {error}") from error
-        self._resolver = Resolver(self._guard, self._static)
-        self._fetcher = Fetcher(self._guard, hello.agent, self._limits)
+        self._memory = Memory(self._limits.memory_bytes)
+        self._resolver = Resolver(self._guard, self._static, hosts=settings.hosts, nameservers=settings.nameservers)
+        self._fetcher = Fetcher(
+            self._guard,
+            hello.agent,
+            self._limits,
+            authorities=settings.authorities,
+            proxy=settings.proxy,
+            memory=self._memory,
+        )
         self._clock = steady_clock_ms()
         self._large = asyncio.Semaphore(1)  # one large body at a time is held decoded: bombs must not add up
         self._rules = RulesCache()
@@ -136,15 +145,23 @@ class Worker:
         await self._answer(wire.Resolved(request.token, qkey, found.address, found.valid_s, found.reason))
 
     async def _fetch(self, fetch: wire.Fetch) -> None:
-        try:
-            result = await self._result(fetch)
-        except Exception:  # whatever breaks our code fails alone, and is answered
-            LOG.exception("%s: could not be fetched or worked on", fetch.url)
-            result = without_exchange(fetch, Result.HARD, Reason.MALFORMED, self._clock(), contacted=True)
-        await self._answer(result)
+        with self._memory.hold() as hold:
+            try:
+                result = await self._result(fetch, hold)
+            except Exception:  # whatever breaks our code fails alone, and is answered
+                LOG.exception("%s: could not be fetched or worked on", fetch.url)
+                result = without_exchange(fetch, Result.HARD, Reason.MALFORMED, self._clock(), contacted=True)
+            hold.resize(len(result.bucket) + len(result.links))
+            await self._answer(result)
 
-    async def _result(self, fetch: wire.Fetch) -> wire.Result:
-        refusal = await self._refusal(fetch)
+    async def _result(self, fetch: wire.Fetch, hold: Hold) -> wire.Result:
+        limit_s = min(self._limits.timeout_s, (fetch.deadline_ms - self._clock()) / 1000)
+        deadline = asyncio.get_running_loop().time() + limit_s  # of everything, looking up the name included
+        try:
+            async with asyncio.timeout_at(deadline):
+                refusal = await self._refusal(fetch)
+        except TimeoutError:
+            refusal = Result.SOFT, Reason.LOOKUP
         start_ms = self._clock()
         if refusal is None and _is_late(fetch, start_ms):
             refusal = Result.SOFT, Reason.DEADLINE
@@ -156,13 +173,14 @@ class Worker:
                 url=fetch.url,
                 address=fetch.address,
                 port=self._port(fetch.url),
-                timeout_s=min(self._limits.timeout_s, (fetch.deadline_ms - start_ms) / 1000),
+                timeout_s=deadline - asyncio.get_running_loop().time(),
                 body_bytes=self._limits.body_bytes if page else robots.MAX_BYTES,
                 # A robots file is always read whole: its rules must be at hand, whatever this worker has forgotten.
                 etag=fetch.etag if page else "",
                 modified=fetch.modified if page else "",
                 reuse=fetch.reuse,
-            )
+            ),
+            hold,
         )
         exchange = Exchange(fetch, response, start_ms, end_of(self._clock()))
         return await self._page(exchange) if page else self._robots(exchange)
@@ -184,9 +202,8 @@ class Worker:
                 return Result.DENIED, Reason.ROBOTS_DENIED
         if self._guard.refuses(fetch.address) is not None:
             return Result.HARD, Reason.GUARD
-        if not await self._resolver.still(url.site, fetch.address):
-            return Result.SOFT, Reason.NO_ADDRESS
-        return None
+        reason = await self._resolver.still(url.site, fetch.address)
+        return None if reason == Reason.NONE else (Result.SOFT, reason)
 
     def _port(self, url: str) -> int:
         """The port to connect to: the static table's for this host, else the URL's."""
@@ -263,25 +280,6 @@ def _context(hello: wire.Hello, limits: Limits, compress: str) -> Context:
         raise PeerLost("the dispatcher's filter is not the version it says")
     footprints = urls.Footprints(hello.key)
     return Context(hello.state, footprints, filter_, limits.links_per_page, compress, hello.robots_agent)
-
-
-def _settings(given: dict[str, Any]) -> tuple[Limits, str]:
-    """The [fetch] keys, and `compress` of [store]; what is not given is as by default, what is not known is ignored."""
-    values: dict[str, Any] = {}
-    for name, default in dataclasses.asdict(Limits()).items():
-        value = given.get(name, default)
-        if type(value) is int and type(default) is float:
-            value = float(value)
-        if type(value) is not type(default) or value < 0:
-            raise PeerLost(f"the dispatcher's setting {name} is not possible: {value!r}")
-        values[name] = value
-    compress = given.get("compress", COMPRESSIONS[0])
-    if compress not in COMPRESSIONS:
-        raise PeerLost(f"the dispatcher's setting compress is not possible: {compress!r}")
-    limits = Limits(**values)
-    if limits.in_flight < 1:
-        raise PeerLost("the dispatcher's setting in_flight must be at least 1")
-    return limits, compress
 
 
 def _static(given: dict[str, Any]) -> dict[str, tuple[str, int]]:

@@ -74,7 +74,7 @@ def _addresses(columns: dict[str, Array], sites: Columns, records: Records, poli
 
 
 def _robots(columns: dict[str, Array], sites: Columns, records: Records, politeness: config.Politeness) -> None:
-    nowhere = np.isin(records["reason"], (Reason.GUARD, Reason.NO_ADDRESS)) & (records["hops"] == 0)
+    nowhere = np.isin(records["reason"], (Reason.GUARD, Reason.NO_ADDRESS, Reason.LOOKUP)) & (records["hops"] == 0)
     records = records[~nowhere | with_flag(records["flags"], JournalFlag.CONTACTED)]  # its address says enough of such a site
     row = find_sites(sites["site"], _u64(records["site"]))
     records, row = pick(records, row >= 0), row[row >= 0]

@@ -1,0 +1,126 @@
+"""How many bytes of bodies one worker holds: those that arrive, and those that are not answered yet.
+
+Each exchange has a Hold. While it is running it takes bytes as they come; once it has ended it keeps them until the answer is
+sent. Where the limit is reached, running exchanges are paused, which makes their servers wait; before it is reached, at three
+quarters, no new ones begin.
+
+It cannot come to a standstill: what has ended needs nothing more and is answered sooner or later; when nothing that has ended is
+left, the oldest running exchange may take what it needs, whatever the others hold. So at most the limit and one body are held.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from typing import Final
+
+STEP_BYTES: Final = 128 * 1024  # what one exchange that goes on takes before it asks again
+
+
+class Memory:
+    def __init__(self, limit_bytes: int) -> None:
+        self._limit = limit_bytes
+        self._running: dict[Hold, None] = {}  # the oldest first
+        self._paused: dict[Hold, Callable[[], None]] = {}
+        self._ended_bytes = 0
+        self._waiting: deque[asyncio.Future[None]] = deque()
+        self.held = 0
+        self.peak = 0
+
+    @property
+    def has_room(self) -> bool:
+        """Whether another exchange may begin."""
+        return not self.held or self.held < self._limit - self._limit // 4
+
+    async def room(self) -> None:
+        """Wait until another exchange may begin."""
+        while not self.has_room:
+            future = asyncio.get_running_loop().create_future()
+            self._waiting.append(future)
+            try:
+                await future
+            except asyncio.CancelledError:
+                if future.done() and not future.cancelled():
+                    self._changed()  # it was this one's turn, so it is now the next one's
+                raise
+
+    def hold(self) -> Hold:
+        return Hold(self)
+
+    def may_take(self, hold: Hold, size: int) -> bool:
+        return self.held + size <= self._limit or (not self._ended_bytes and next(iter(self._running), None) is hold)
+
+    def begin(self, hold: Hold) -> None:
+        self._running[hold] = None
+
+    def pause(self, hold: Hold, resume: Callable[[], None]) -> None:
+        """`resume` is called once, when it is worth another try."""
+        self._paused[hold] = resume
+
+    def end(self, hold: Hold) -> None:
+        """It takes nothing more; what it has is kept."""
+        if hold in self._running:
+            del self._running[hold]
+            self._paused.pop(hold, None)
+            self._ended_bytes += hold.size
+            self._changed()
+
+    def change(self, hold: Hold, size: int) -> None:
+        grown = size - hold.size
+        hold.size = size
+        self.held += grown
+        self.peak = max(self.peak, self.held)
+        if hold not in self._running:
+            self._ended_bytes += grown
+        if grown < 0:
+            self._changed()
+
+    def _changed(self) -> None:
+        steps = max(0, self._limit - self.held) // STEP_BYTES
+        oldest = next(iter(self._running), None)
+        for hold in list(self._paused):
+            if steps <= 0 and not (hold is oldest and not self._ended_bytes):
+                break
+            steps -= 1
+            self._paused.pop(hold)()
+        while self._waiting and self.has_room:
+            future = self._waiting.popleft()
+            if not future.done():
+                future.set_result(None)
+
+
+class Hold:
+    """The bytes of one exchange. To be released, whatever happens: it is a context."""
+
+    def __init__(self, memory: Memory) -> None:
+        self._memory = memory
+        self.size = 0
+
+    def begin(self) -> None:
+        self._memory.begin(self)
+
+    def take(self, size: int) -> bool:
+        """Whether so many more bytes may be held; if so, they are."""
+        if not self._memory.may_take(self, size):
+            return False
+        self._memory.change(self, self.size + size)
+        return True
+
+    def pause(self, resume: Callable[[], None]) -> None:
+        self._memory.pause(self, resume)
+
+    def end(self, size: int) -> None:
+        """The exchange is over, and so many bytes are left of it."""
+        self._memory.change(self, size)
+        self._memory.end(self)
+
+    def resize(self, size: int) -> None:
+        """What is held now is something else, as the bucket that was made of a body."""
+        self._memory.change(self, size)
+
+    def __enter__(self) -> Hold:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.end(0)

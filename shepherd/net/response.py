@@ -1,0 +1,69 @@
+"""What is asked for in one exchange, and what came of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+from shepherd.formats.tables import Reason
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    url: str  # normalised, so ASCII
+    address: str  # where to connect; the guard has judged it, and does so again
+    port: int  # where to connect, whatever the URL says
+    timeout_s: float
+    body_bytes: int
+    etag: str = ""
+    modified: str = ""
+    reuse: bool = False  # the connection may be an old one, and may be kept
+
+
+@dataclass(frozen=True)
+class Response:
+    """What came of a request. With a reason but NONE there is no answer to use, whatever else is filled in."""
+
+    reason: Reason
+    detail: str  # libcurl's words on a failure
+    status: int = 0
+    status_line: bytes = b""
+    headers: bytes = b""  # as received, without the status line
+    body: bytes = b""  # as received, with its content coding
+    truncated: bool = False  # the body was longer than its limit and is cut there
+    contacted: bool = False  # the server has seen at least an attempt to connect
+    stale: bool = False  # a kept connection died before the answer: a new one may do better
+    address: str = ""
+    wire_bytes: int = 0
+    total_s: float = 0.0
+    connect_s: float = 0.0
+    first_byte_s: float = 0.0
+
+    def header(self, name: str) -> str:
+        """The first value of a header; "" if it is absent."""
+        return self._fields.get(name.lower(), [""])[0]
+
+    def all(self, name: str) -> list[str]:
+        """All values of a header."""
+        return self._fields.get(name.lower(), [])
+
+    @property
+    def encoding(self) -> str:
+        """The content coding, "" for none."""
+        coding = ", ".join(self.all("content-encoding")).strip().lower()
+        return "" if coding == "identity" else coding
+
+    @cached_property
+    def _fields(self) -> dict[str, list[str]]:
+        """The headers by name; a line that begins with a blank goes on with the one before (obs-fold)."""
+        fields: dict[str, list[str]] = {}
+        values: list[str] = []
+        for line in self.headers.decode("latin-1").split("\n"):
+            name, colon, value = line.partition(":")
+            if line[:1] in (" ", "\t"):
+                if values and (more := line.strip()):
+                    values[-1] = f"{values[-1]} {more}".strip()
+            elif colon:
+                values = fields.setdefault(name.strip().lower(), [])
+                values.append(value.strip())
+        return fields
