@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from shepherd import __version__
-from shepherd.cli import common, shep_cat, shep_explain, shep_filter, shep_insert, shep_list, shep_stats, shep_url
+from shepherd.cli import common, shep_cat, shep_explain, shep_filter, shep_insert, shep_list, shep_robots, shep_stats, shep_url
 
 
 @click.group()
@@ -18,7 +18,7 @@ def command() -> None:
     """
 
 
-for _module in (shep_insert, shep_list, shep_stats, shep_cat, shep_url, shep_filter, shep_explain):
+for _module in (shep_insert, shep_list, shep_stats, shep_cat, shep_url, shep_filter, shep_robots, shep_explain):
     command.add_command(_module.command)
 
 

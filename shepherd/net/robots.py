@@ -119,11 +119,10 @@ def parse_robots(body: bytes, agent: str) -> Rules:
         if key in _USER_AGENT:
             speaking = speaking if heading else set()
             heading = True
-            if value == b"*" or (value[:1] == b"*" and value[1:2].isspace()):
-                speaking.add(0)
-            elif own and _token(value) in (own, own.partition(b"/")[0]):
-                speaking.add(1)
-                named = True
+            addressed = _addressed(value, own)
+            if addressed is not None:
+                speaking.add(addressed)
+            named = named or addressed == 1
         elif key in _ALLOW or key in _DISALLOW:
             heading = False
             if speaking and value:
@@ -138,6 +137,24 @@ def parse_robots(body: bytes, agent: str) -> Rules:
         elif key in _SITEMAP and value:
             sitemaps.append(value.decode("utf-8", "replace"))
     return _compile(body, groups[named], sitemaps)
+
+
+def headings(body: bytes, agent: str) -> list[tuple[int, str]]:
+    """Number and text of the User-agent lines whose groups hold for `agent`: the last one above a line heads the line's group."""
+    own = agent.lower().encode("utf-8", "replace")
+    found: tuple[list[tuple[int, str]], list[tuple[int, str]]] = [], []
+    for number, line in _lines(body[:MAX_BYTES]):
+        key, value = _field(line)
+        if key in _USER_AGENT and (addressed := _addressed(value, own)) is not None:
+            found[addressed].append((number, line.decode("utf-8", "replace").strip()))
+    return found[1] or found[0]
+
+
+def _addressed(value: bytes, own: bytes) -> int | None:
+    """Whom a User-agent line means: 0 everybody, 1 us, None somebody else."""
+    if value == b"*" or (value[:1] == b"*" and value[1:2].isspace()):
+        return 0
+    return 1 if own and _token(value) in (own, own.partition(b"/")[0]) else None
 
 
 @dataclass

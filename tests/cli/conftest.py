@@ -6,7 +6,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -149,7 +149,7 @@ def _bucket(page: Page, url: Url, prints: Footprints) -> bytes:
     )
 
 
-def _fill(builder: Builder, pages: Iterable[Page], sites: Iterable[Site]) -> None:
+def _fill(builder: Builder, pages: Iterable[Page], sites: Iterable[Site], stored_robots: Mapping[str, Mapping[str, int]]) -> None:
     prints = Footprints(KEY)
     writer = builder.segment_writer(1 << 20)
     rows: list[dict[str, int]] = []
@@ -167,6 +167,9 @@ def _fill(builder: Builder, pages: Iterable[Page], sites: Iterable[Site]) -> Non
         known["documents"] += 1
         known["gathered"] += page.type == RowType.GATHERED and not page.columns.get("flags", 0) & Flag.ROBOTS
         known |= {"qkey": tables.qkey_unresolved(site)} | dict.fromkeys(("delay_ms", "soft_limit", "hard_limit"), tables.NO_LIMIT)
+        label = url.site.partition("://")[2].partition(".")[0]
+        if page.columns.get("flags", 0) & Flag.ROBOTS and label in stored_robots:
+            known |= {**stored_robots[label], "robots_oid": oid}
     for one in sites:
         found[one.name] |= one.columns
     builder.finish_segments(writer)
@@ -207,15 +210,20 @@ def own_herd(tmp_path: Path) -> Herd:
 
 
 def make_herd(
-    directory: Path, pages: Sequence[Page] = PAGES, sites: Sequence[Site] = SITES, links: Sequence[str] = (LINKED,)
+    directory: Path,
+    pages: Sequence[Page] = PAGES,
+    sites: Sequence[Site] = SITES,
+    links: Sequence[str] = (LINKED,),
+    stored_robots: Mapping[str, Mapping[str, int]] | None = None,
 ) -> Herd:
+    """`stored_robots`: by the first label of a host, columns of a site that has the bucket of its robots page as its rules."""
     db, cf = directory / "db", directory / "cf"
     cf.mkdir(parents=True)
     (cf / "filter").write_text(FILTER)
     database.create(db, KEY, NOW - DAY, 0)
     with Database(db).writing("test") as writer:
         builder = writer.build(writer.furthest(), StateName(2, "closed"), NOW)
-        _fill(builder, pages, sites)
+        _fill(builder, pages, sites, stored_robots or {})
         for number, link in enumerate(links, 1):
             waiting = contrib.encode(_contributed(parse(link)))
             builder.write(names.contrib(number), frame(FrameKind.CONTRIB, 1, waiting))
