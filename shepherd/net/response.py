@@ -55,15 +55,10 @@ class Response:
 
     @cached_property
     def _fields(self) -> dict[str, list[str]]:
-        """The headers by name; a line that begins with a blank goes on with the one before (obs-fold)."""
+        """The headers by name. libcurl has joined those that go over several lines; one that is left belongs to nothing."""
         fields: dict[str, list[str]] = {}
-        values: list[str] = []
         for line in self.headers.decode("latin-1").split("\n"):
             name, colon, value = line.partition(":")
-            if line[:1] in (" ", "\t"):
-                if values and (more := line.strip()):
-                    values[-1] = f"{values[-1]} {more}".strip()
-            elif colon:
-                values = fields.setdefault(name.strip().lower(), [])
-                values.append(value.strip())
+            if colon and line[0] not in " \t":
+                fields.setdefault(name.strip().lower(), []).append(value.strip())
         return fields

@@ -29,6 +29,8 @@ _DEADLINE_SLACK_S: Final = 0.05  # curl counts in whole milliseconds from a mome
 _MALFORMED: Final = frozenset(
     (pycurl.E_UNSUPPORTED_PROTOCOL, 8, pycurl.E_HTTP2, pycurl.E_PARTIAL_FILE, pycurl.E_BAD_CONTENT_ENCODING, 92, 100)
 )
+_LENGTH: Final = b"content-length:"
+_LONGEST_LENGTH: Final = len(_LENGTH) + 22  # bytes of a line; of a number beyond 64 bits libcurl takes no notice
 _BROKEN_HANDSHAKE: Final = ("SSL_ERROR_SYSCALL", "unexpected eof", "Connection reset")  # in libcurl's words: no verdict on TLS
 
 
@@ -55,6 +57,7 @@ class Transfer:
         self._timeout_s = 0.0
         self._reason = Reason.NONE  # why we stopped it ourselves
         self._truncated = self._opened = False
+        self._again = False  # libcurl wanted to send the request once more
         self._header_room = self._header_bytes
         self._status_line = b""
         self._status = 0
@@ -87,8 +90,14 @@ class Transfer:
     # --- what libcurl calls -----------------------------------------------------------------------------------------
 
     def _on_open(self, purpose: int, address: Any) -> socket.socket | int:
-        """Judge the socket once more: the last moment before the world sees a packet."""
+        """Judge the socket once more: the last moment before the world sees a packet.
+
+        Once a request is out there is no other: what fails on a kept connection is not tried again on a new one by libcurl.
+        """
         assert self.request is not None and self.done is not None
+        if self._requests:
+            self._again = True
+            return int(pycurl.SOCKET_BAD)
         host, port = str(address.addr[0]), int(address.addr[1])
         if self._proxy is not None:
             allowed = _is_same(host, self._proxy.address) and port == self._proxy.port
@@ -108,7 +117,8 @@ class Transfer:
     def _on_request(self, *_addresses: object) -> int:
         """libcurl would send again when a kept connection turns out dead, but the server may have seen the first request."""
         self._requests += 1
-        return int(pycurl.PREREQFUNC_OK if self._requests == 1 else pycurl.PREREQFUNC_ABORT)
+        self._again = self._requests > 1
+        return int(pycurl.PREREQFUNC_ABORT if self._again else pycurl.PREREQFUNC_OK)
 
     def _on_header(self, line: bytes) -> int | None:
         self._header_room -= len(line)
@@ -123,7 +133,8 @@ class Transfer:
             self._count += 1
             if not self._head_ended:  # else a trailer, which counts but is not kept
                 self._headers.append(line)
-        if self._header_room < 0 or self._count > MAX_HEADERS:
+        too_long = len(line) > _LONGEST_LENGTH and line[: len(_LENGTH)].lower() == _LENGTH
+        if self._header_room < 0 or self._count > MAX_HEADERS or too_long:
             self._reason = Reason.MALFORMED
             return 0
         return None
@@ -169,7 +180,7 @@ class Transfer:
             body=body,
             truncated=self._truncated,
             contacted=self._opened or self._requests > 0,
-            stale=self._requests > 1,
+            stale=self._again,
             address=self.request.address,
             wire_bytes=info(pycurl.HEADER_SIZE) + info(pycurl.SIZE_DOWNLOAD_T),
             total_s=info(pycurl.TOTAL_TIME),
