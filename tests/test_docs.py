@@ -81,6 +81,15 @@ def test_undocumented_command_or_option(program: str) -> None:
     assert not missing, f"docs/ does not name: {', '.join(missing)}"
 
 
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_configuration_directory_is_refused_by_a_command_that_takes_a_database(program: str) -> None:
+    """One set of options serves all programs: docs/operations.md says so. `gather` makes a configuration of its own."""
+    module = importlib.import_module(PROGRAMS[program].partition(":")[0])
+    for path, command in commands(program, module.command):
+        options = {option for parameter in command.params for option in parameter.opts}
+        assert "--db" not in options or "--cf" in options or program == "gather", path
+
+
 def test_undocumented_exit_status() -> None:
     classes = [value for value in vars(errors).values() if isinstance(value, type) and issubclass(value, errors.ShepherdError)]
     operations = (ROOT / "docs" / "operations.md").read_text(encoding="utf-8")

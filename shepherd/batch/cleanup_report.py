@@ -14,6 +14,7 @@ from shepherd.config import Config
 from shepherd.errors import IoFailed, ShepherdError
 from shepherd.formats.tables import I64
 from shepherd.phases.cleanup import Look
+from shepherd.sections import section_name
 from shepherd.store import names
 from shepherd.store.database import Database
 from shepherd.store.names import StateName
@@ -28,9 +29,9 @@ def averages(look: Look, plain: I64 | None, config: Config) -> dict[str, dict[st
     told = {}
     for section in np.flatnonzero(look.documents).tolist():
         count = int(look.documents[section])
-        told[str(section)] = {"documents": count, "stored bytes": int(look.stored[section]) // count}
-        told[str(section)] |= {"body bytes": int(plain[section]) // count} if plain is not None else {}
-        told[str(section)] |= {"expected bytes": estimate} if estimate else {}
+        mean = {"documents": count, "stored bytes": int(look.stored[section]) // count}
+        mean |= {"body bytes": int(plain[section]) // count} if plain is not None else {}
+        told[section_name(section)] = mean | ({"expected bytes": estimate} if estimate else {})
     return told
 
 

@@ -13,6 +13,7 @@ from shepherd.errors import Corruption, IoFailed
 
 @click.command()
 @common.database
+@common.unconfigured
 @states.state_name("all of them, and what else is in DIR")
 @click.option("--quick", is_flag=True, help="Names, lengths and headers only.")
 @click.option("--all", "every", is_flag=True, help="Name every fault, not only the first of each kind in a table.")

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 import click
 
 from shepherd.cli import common, phase
+from shepherd.cli.shep_shared import many
 
 
 @click.command()
@@ -20,7 +23,21 @@ def command(everything: bool, how: phase.How) -> None:
     """
     from shepherd.batch import cleanup
 
-    phase.run("shep-cleanup", functools.partial(cleanup.run, everything=everything), how)
+    phase.run("shep-cleanup", functools.partial(cleanup.run, everything=everything), how, _told)
+
+
+def _told(report: Mapping[str, Any]) -> Iterator[str]:
+    """What was done, how full the segments are, what older states hold, and how large documents are."""
+    yield from (f"{what} {count}" for what, count in report["counts"].items() if count)
+    if "bytes" in report:
+        where = many(report["segments"], "segment")
+        yield f"{report['needed percent']} % of {report['bytes']} bytes in {where} needed"
+    pinned = report["pinned"]
+    if pinned["bytes of older states"]:
+        leased = pinned["bytes of leased states"]
+        yield f"{pinned['bytes of older states']} bytes held by older states{f', {leased} of them by leases' if leased else ''}"
+    for section, told in report.get("averages", {}).items():
+        yield f"section {section}: {many(told['documents'], 'document')} of {told['stored bytes']} bytes"
 
 
 def main() -> None:

@@ -47,7 +47,7 @@ with_urls = click.option("-u", "--urls", is_flag=True, help="Resolve footprints 
 
 
 def of_a_state(function: Callable[..., Shown]) -> Callable[..., None]:
-    """--db, --state, --limit and --json; the function gets the state and gives the rows."""
+    """--db, --cf, --state, --limit and --json; the function gets the state and gives the rows."""
 
     @limited
     @reads_a_state
@@ -61,9 +61,10 @@ def of_a_state(function: Callable[..., Shown]) -> Callable[..., None]:
 
 
 def reads_a_state(function: Callable[..., R]) -> Callable[..., R]:
-    """--db, --state and --json; the function gets the state."""
+    """--db, --cf, --state and --json; the function gets the state."""
 
     @common.database
+    @common.unconfigured
     @states.state_name("the furthest")
     @common.jsonable
     @common.standard
@@ -275,6 +276,7 @@ def control(state: State) -> Shown:
 
 @command.command()
 @common.database
+@common.unconfigured
 @limited
 @common.jsonable
 @common.standard
@@ -293,6 +295,7 @@ def inbox(db: Path, limit: int | None, as_json: bool) -> None:
 
 @command.command()
 @common.database
+@common.unconfigured
 @common.timed
 @limited
 @common.jsonable

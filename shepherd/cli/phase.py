@@ -96,8 +96,8 @@ def batch(function: Callable[..., R]) -> Callable[..., R]:
     return functools.reduce(lambda wrapped, option: option(wrapped), reversed(options), gathered)
 
 
-def run(program: str, drive: Drive, how: How) -> None:
-    """Run a batch phase under the lock, with a bar over the rows, and tell what it made."""
+def run(program: str, drive: Drive, how: How, tell: Callable[[Mapping[str, Any]], Iterator[str]] | None = None) -> None:
+    """Run a batch phase under the lock, with a bar over the rows, and tell what it made; `tell` puts its report into words."""
     from shepherd.store.database import Database
 
     database = Database(how.db)
@@ -117,7 +117,7 @@ def run(program: str, drive: Drive, how: How) -> None:
     if inherited_lock() is None:  # else a master tells
         for what, count, first in refused(report):
             common.LOG.warning("%s: %s refused, the first: %s", program, many(count, what), shown(first))
-    counts = ", ".join(_told(report))
+    counts = ", ".join((tell or _told)(report))
     made = f"{'would make ' if how.dry_run else ''}{state.name}{f' ({counts})' if counts else ''}"
     if how.dry_run:  # here this is the result, not a remark
         click.echo(f"{program}: {made}")

@@ -12,6 +12,7 @@ from shepherd.errors import NothingToDo
 
 @click.command()
 @common.database
+@common.unconfigured
 @click.option("--dry-run", is_flag=True, help="Say what would be done, and do nothing.")
 @common.timed
 @common.jsonable

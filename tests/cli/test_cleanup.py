@@ -33,7 +33,7 @@ def test_dry_run_then_cleanup_then_nothing_to_do(tmp_path: Path) -> None:
     done = call("shep-cleanup", *where, "--json", "--jobs", "2")
     report = json.loads(done.stdout)["report"]
     assert (done.returncode, report["needed percent"]) == (0, 100)
-    assert report["averages"]["0"]["documents"] == 6
+    assert report["averages"]["none"]["documents"] == 6
     assert pasture.documents(db.closed()) == documents
     line = json.loads((tmp_path / "db" / "log" / "cleanups.jsonl").read_text())
     assert (line["cleaned"], line["trimmed"], line["state"]) == (NOW, 1, db.closed().number)
@@ -42,6 +42,19 @@ def test_dry_run_then_cleanup_then_nothing_to_do(tmp_path: Path) -> None:
     assert "nothing to reclaim: 100 % of the" in again.stderr
     assert call("shep-cleanup", *where, "--all").returncode == 4
     assert call("shep-check", "--db", str(tmp_path / "db")).returncode == 0
+
+
+def test_summary_of_a_cleanup_is_a_row_of_numbers(tmp_path: Path) -> None:
+    db = pasture.fill(tmp_path, flock())
+    where = place(tmp_path)
+    dry = call("shep-cleanup", *where, "--dry-run").stdout
+    assert "trimmed 1" in dry and "section none: 6 documents of " in dry
+    done = call("shep-cleanup", *where).stderr
+    report = db.closed().report()
+    assert f"shep-cleanup: {db.closed().name} (" in done
+    assert f"bytes freed {report['counts']['bytes freed']}" in done
+    assert f"100 % of {report['bytes']} bytes in {report['segments']} segment" in done
+    assert "averages" not in done and "counts:" not in done and "chosen" not in done
 
 
 def test_damaged_bucket_is_exit_status_11_with_its_place(tmp_path: Path) -> None:

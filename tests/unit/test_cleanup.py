@@ -301,10 +301,10 @@ def test_averages_are_told_by_section(tmp_path: Path) -> None:
     flock = [*refreshed(6), page(90, section=3, now=b"x" * 1000), page(91, section=3, now=b"y" * 3000)]
     db = pasture.fill(tmp_path, flock, segment_bytes=3000)
     told = made(pasture.clean(db, pasture.config(tmp_path / "cf"))).report()["averages"]
-    assert told["3"]["documents"] == 2
-    assert told["3"]["body bytes"] == 2000
-    assert 0 < told["3"]["stored bytes"] < 2000
-    assert told["0"]["documents"] == 6
+    assert told["pdf"]["documents"] == 2
+    assert told["pdf"]["body bytes"] == 2000
+    assert 0 < told["pdf"]["stored bytes"] < 2000
+    assert told["none"]["documents"] == 6
 
 
 def test_cleanup_needs_a_closed_state(tmp_path: Path) -> None:
