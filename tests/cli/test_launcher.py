@@ -186,3 +186,20 @@ def test_every_dependency_is_locked() -> None:
         for requirement in filter(None, text.split("\n")):
             name = re.split(r"[ >=]", requirement)[0].replace("_", "-")
             assert re.search(rf"^{re.escape(name)}==", lock, re.MULTILINE), f"{name} is not locked"
+
+
+@pytest.mark.parametrize(
+    "program", sorted(path.name for path in (ROOT / "bench").iterdir() if path.is_file() and os.access(path, os.X_OK))
+)
+def test_bench_program_runs_with_a_python_that_lacks_what_it_needs(program: str, tmp_path: Path) -> None:
+    """Called by its name, from anywhere, it finds the Python of .venv, which has numpy."""
+    first = (ROOT / "bench" / program).read_text().splitlines()[0]
+    probe = tmp_path / "bench" / program
+    probe.parent.mkdir()
+    probe.write_text(f"{first}\nimport sys, numpy\nprint(sys.executable, *sys.argv[1:], sep='|')\n")
+    probe.chmod(0o755)
+    (tmp_path / ".venv").symlink_to(ROOT / ".venv")
+    done = subprocess.run(
+        [probe, "a b", "c"], cwd="/", env={"PATH": "/usr/bin:/bin"}, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout) == (0, f"{tmp_path}/.venv/bin/python|a b|c\n"), done.stderr
