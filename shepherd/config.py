@@ -142,8 +142,14 @@ class Fetch:
 class Reap:
     """[reap]: the dispatcher."""
 
-    workers: int = 1
+    workers: int = 1  # connections to each reaper, each a process there
     checkpoint_s: float = 10.0
+    reapers: tuple[str, ...] = ()  # unix:PATH and tls:HOST:PORT; none = a reapd of our own
+    keys: str = ""  # the dispatcher's key file, beside shepherd.toml, for tls:
+    silence_s: float = 30.0  # a reaper that sends nothing for so long is lost
+    recycle: int = 100_000  # answers, after which a worker of our own reapd is replaced; 0 = never
+    worker_bytes: int = 4 << 30  # address space of a process of our own reapd; 0 = no limit
+    parse_s: float = 30.0  # at one page, before its process is killed
 
 
 @dataclass(frozen=True)
@@ -357,6 +363,8 @@ def _check(path: Path, config: Config) -> None:
         impossible("[select] hysteresis and [section_bonus]", "weights go from 0 to 65535")
     if config.fetch.decoded_bytes < config.fetch.body_bytes:
         impossible("[fetch] decoded_bytes", "must not be below body_bytes")
+    if not 0.1 <= config.reap.silence_s <= 3_600 or config.reap.parse_s < 0.1:
+        impossible("[reap] silence_s and parse_s", "must be at least 0.1 seconds, and silence_s at most an hour")
     if config.reap.workers < 1 or config.fetch.in_flight < 1:
         impossible("[reap] workers and [fetch] in_flight", "must be at least 1")
     if config.plan.important_weight > 65_535:

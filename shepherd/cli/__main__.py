@@ -19,6 +19,7 @@ PROGRAMS: dict[str, str] = {
     "shep-equiv": "shepherd.cli.equiv:main",
     "shep-feedback": "shepherd.cli.feedback:main",
     "shep-init": "shepherd.cli.init:main",
+    "shep-keys": "shepherd.cli.keys:main",
     "shep-merge": "shepherd.cli.merge:main",
     "shep-plan": "shepherd.cli.plan:main",
     "shep-reap": "shepherd.cli.reap:main",

@@ -2,23 +2,72 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
+
 import click
 
 from shepherd.cli import common
+from shepherd.net.terms import Terms
+
+PEM = click.Path(dir_okay=False, path_type=Path)
+DEFAULT = Terms()
 
 
 @click.command()
-@click.option("--listen", "address", required=True, metavar="unix:PATH", help="Where dispatchers connect; the path must be free.")
+@click.option(
+    "--listen", "address", required=True, metavar="ADDRESS", help="Where dispatchers connect: unix:PATH or tls:HOST:PORT."
+)
+@click.option(
+    "--workers", type=click.IntRange(1, 1000), help="Most connections at a time, a process each.  [default: one per CPU]"
+)
+@click.option("--keys", "key_file", type=PEM, metavar="FILE", help="This reaper's key file, for tls:; shep-keys makes it.")
+@click.option("--user", default="", metavar="NAME", help="Whom to run as, if started as root.  [default: nobody]")
+@click.option(
+    "--recycle",
+    type=click.IntRange(0),
+    default=DEFAULT.recycle,
+    show_default=True,
+    help="Replace a worker after so many answers; 0 = never.",
+)
+@click.option(
+    "--memory",
+    "memory_bytes",
+    type=click.IntRange(0),
+    default=DEFAULT.memory_bytes,
+    show_default=True,
+    metavar="BYTES",
+    help="Address space of a process; 0 = no limit.",
+)
+@click.option(
+    "--parse",
+    "parse_s",
+    type=click.FloatRange(0.1),
+    default=DEFAULT.parse_s,
+    show_default=True,
+    metavar="SECONDS",
+    help="Longest at one page; then its process is killed.",
+)
 @common.standard
-def command(address: str) -> None:
+def command(
+    address: str, workers: int | None, key_file: Path | None, user: str, recycle: int, memory_bytes: int, parse_s: float
+) -> None:
     """Serve dispatchers: resolve names, fetch pages, judge robots.txt, parse.
 
-    Each connection gets a worker process of its own. The socket is for this user alone; its file is left to whoever
-    made the directory.
+    Each connection gets a worker process of its own. A unix socket is for this user alone; its file is left to whoever
+    made the directory. Over TLS each end must show a key of the same authority.
     """
-    from shepherd.net import reapd
+    import datetime
 
-    reapd.main(address)
+    from shepherd.net import addresses, reapd, tls
+
+    place = addresses.parse_address(address)
+    now = datetime.datetime.now(datetime.UTC)
+    keys = tls.read_keys(key_file, tls.Role.REAPER, now) if key_file else None
+    if keys and (warning := tls.warning(keys, now)):
+        common.LOG.warning("%s", warning)
+    terms = Terms(workers or os.cpu_count() or 1, recycle, memory_bytes, parse_s)
+    reapd.main(place, terms, keys, user)
 
 
 def main() -> None:

@@ -214,6 +214,7 @@ class Reason(IntEnum):
     SITE_EMPTY = 40
     TLS = 41
     LOOKUP = 42
+    PARSER = 43
 
 
 REASON_TEXT: Final[dict[Reason, str]] = {
@@ -257,6 +258,7 @@ REASON_TEXT: Final[dict[Reason, str]] = {
     Reason.SITE_EMPTY: "its site keeps nothing else",
     Reason.TLS: "certificate or TLS version refused",
     Reason.LOOKUP: "name servers do not answer",
+    Reason.PARSER: "kills its parser",
 }
 
 

@@ -21,7 +21,7 @@ from shepherd.formats.tables import Kind, Reason, Result
 from shepherd.groups.engine import Groups, Lease
 from shepherd.net import wire
 from shepherd.net.clock import end_of
-from shepherd.net.fleet import Fleet
+from shepherd.net.fleet import Events, Fleet
 from shepherd.net.gate import Gate
 from shepherd.net.items import MAX_MOVES, MAX_ROBOTS_HOPS, Item, Items, request
 from shepherd.net.ledger import Ledger
@@ -101,7 +101,7 @@ class Dispatcher:
     async def run(self, seconds: float) -> str:
         """Work until the plan is done or the time is over; why it ended."""
         try:
-            await self._fleet.start(self._handle, self._lost, self._wake.set)
+            await self._fleet.start(Events(self._handle, self._lost, self._killed, self._wake.set))
             self._load()
             self._end_ms = self._clock() + round(seconds * 1000)
             next_point = self._clock() + self._checkpoint_ms
@@ -148,6 +148,19 @@ class Dispatcher:
         """What it was fetching stays leased, and so its servers stay busy, until the deadlines have passed; look-ups need not."""
         for token in reaper.outstanding & self._looking_up.keys():
             self._gate.to_look_up.append(self._looking_up.pop(token).site)
+
+    def _killed(self, tokens: frozenset[int]) -> None:
+        """Workers have died at these pages, whose exchanges were over. Each is asked for once more, to be parsed alone."""
+        for token in tokens & self._asked.keys():
+            asked, now = self._asked.pop(token), self._clock()
+            LOG.warning("%s: a worker died at this page", self._items.text(asked.item).url)
+            self._groups.release(token, end_of(now))
+            if asked.item.alone:
+                self._gate.fail(asked.number, Result.HARD, Reason.PARSER, asked.qkey, contacted=True)
+                continue
+            self.ledger.lost(asked.item, asked.qkey, now)
+            self._items.done(asked.number)
+            self._gate.again(replace(asked.item, attempts=1, alone=True))
 
     @property
     def _checkpoint_ms(self) -> int:

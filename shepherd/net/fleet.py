@@ -1,8 +1,9 @@
 """The dispatcher's connections to its reapers, kept up: who connects, who is up, and what becomes of a lost one.
 
 Each reaper has a fixed number of places, one connection each. A place that is lost is connected again in the background, with a
-pause that doubles up to a bound, while the others go on. What was asked on a lost connection is not ours to settle: its leases
-stay until their deadlines.
+pause that doubles up to a bound, while the others go on; one whose worker leaves in good order gets a new connection at once, and
+the old one is served until it has answered everything. Where none of the configured reapers can be reached, a local one takes
+their part. What was asked on a lost connection is not ours to settle: its leases stay until their deadlines.
 
 Invariant: a place has at most one connection that takes requests; `up` has the connections of all that have one.
 """
@@ -10,16 +11,15 @@ Invariant: a place has at most one connection that takes requests; `up` has the 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import itertools
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
-from typing import Final, Protocol, TypeAlias
+from typing import Any, Final
 
 from shepherd.errors import PeerLost, PeerRefused
 from shepherd.net import wire
-from shepherd.net.reapers import Reaper
+from shepherd.net.reapers import Reaper, Source
 
 LOG = logging.getLogger("shepherd.dispatch")
 GIVE_UP_S: Final = 60.0  # without any reaper, and the reap ends
@@ -27,20 +27,15 @@ FIRST_PAUSE_S: Final = 0.1
 LONGEST_PAUSE_S: Final = 30.0
 NUMBERS: Final = 1 << 16  # a connection's number has two bytes in the journal
 
-Handle: TypeAlias = Callable[[Reaper, wire.Message], None]
 
+@dataclass(frozen=True)
+class Events:
+    """What the fleet tells its dispatcher."""
 
-class Source(Protocol):
-    """Where connections to one reaper are had."""
-
-    @property
-    def name(self) -> str: ...
-
-    async def connect(self) -> wire.Peer:
-        """A new connection; PeerLost or PeerRefused if there is none to be had now."""
-
-    def stop(self) -> None:
-        """No more connections are wanted."""
+    handle: Callable[[Reaper, wire.Message], None]  # what a reaper says
+    lost: Callable[[Reaper], None]  # it is gone, and what it was asked is not answered
+    killed: Callable[[frozenset[int]], None]  # workers have died at the pages of these tokens
+    wake: Callable[[], object]  # a new one is up, or `check` has news
 
 
 @dataclass(eq=False)
@@ -57,32 +52,34 @@ class Place:
 
 
 class Fleet:
-    """`each` connections to each of the sources."""
+    """`each` connections to each of the sources, or to the `local` one where there are none, or none that answers."""
 
-    def __init__(self, sources: Sequence[Source], each: int, hello: wire.Hello) -> None:
-        self._sources, self._hello = list(sources), hello
-        self._places = [Place(source) for source in sources for _ in range(each)]
+    def __init__(self, sources: Sequence[Source], local: Source, each: int, hello: wire.Hello) -> None:
+        self._sources, self._local, self._each, self._hello = list(sources), local, each, hello
+        self._places: list[Place] = []
         self._numbers = itertools.count()
-        self._keepers: list[asyncio.Task[None]] = []
+        self._tasks: set[asyncio.Task[None]] = set()
         self.up: list[Reaper] = []
+        self._leaving: list[Reaper] = []
         self._changed = asyncio.Event()
+        self._started = False
         self._down_since_s: float | None = None
         self._broken: BaseException | None = None
 
-    async def start(self, handle: Handle, lost: Callable[[Reaper], None], wake: Callable[[], None]) -> None:
-        """Connect to all, and return as soon as one is up.
-
-        `handle` gets what reapers say, `lost` a reaper that is gone; `wake` is called when a new one is up or `check` has news.
-        """
-        self._handle, self._lost, self._wake = handle, lost, wake
+    async def start(self, events: Events) -> None:
+        """Connect to all, and return as soon as one is up; an error if none can be had. If all refuse us, that is the error."""
+        self._events = events
         self._down_since_s = asyncio.get_running_loop().time()
-        self._keepers = [asyncio.create_task(self._keep(place)) for place in self._places]
+        for source in self._sources or [self._local]:
+            self._want(source)
         while not self.up:
-            self.check()
-            if all(place.error for place in self._places):
-                raise self._last_error()
             self._changed.clear()
             await self._changed.wait()
+            self.check()
+            if all(place.failures for place in self._places):
+                if self._has_local() or all(isinstance(place.error, PeerRefused) for place in self._places):
+                    raise self._last_error()
+                self._fall_back()
 
     def check(self) -> None:
         """Raise what ended a reaper's task, if it was not the connection; or PeerLost if there has been no reaper for long."""
@@ -94,12 +91,13 @@ class Fleet:
 
     async def close(self) -> None:
         """End all connections in good order."""
-        for keeper in self._keepers:
-            keeper.cancel()
-        await asyncio.gather(*self._keepers, return_exceptions=True)
-        for reaper in self.up:
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        for reaper in (*self.up, *self._leaving):
             await reaper.close()
-        for source in self._sources:
+        for source in {*self._sources, self._local}:
             source.stop()
 
     # --- who is up --------------------------------------------------------------------------------------------------
@@ -120,56 +118,97 @@ class Fleet:
 
     def forget(self, token: int) -> None:
         """A request whose answer is no longer waited for."""
-        for reaper in self.up:
+        for reaper in (*self.up, *self._leaving):
             reaper.forget(token)
 
     # --- upkeep -----------------------------------------------------------------------------------------------------
 
+    def _want(self, source: Source) -> None:
+        places = [Place(source) for _ in range(self._each)]
+        self._places += places
+        for place in places:
+            self._spawn(self._keep(place))
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def _has_local(self) -> bool:
+        return any(place.source is self._local for place in self._places)
+
+    def _fall_back(self) -> None:
+        LOG.warning("none of the reapers can be reached: a local one takes their part until one can")
+        self._want(self._local)
+
     async def _keep(self, place: Place) -> None:
         """Keep one place connected, for ever."""
-        try:
-            while True:
-                await asyncio.sleep(place.pause_s())
-                try:
-                    await self._serve(place)
-                except (PeerLost, PeerRefused) as error:
-                    place.error = error
-                    LOG.warning("%s: a reaper was lost: %s", place.source.name, error)
-                self._tell()
-        except Exception as error:  # the dispatcher's own: a full disk, or a bug
-            self._broken = error
-            self._tell()
+        while True:
+            await asyncio.sleep(place.pause_s())
+            try:
+                reaper = await self._connect(place)
+            except (PeerLost, PeerRefused) as error:
+                self._failed(place, error)
+                continue
+            empty: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._set(place, reaper)
+            self._events.killed(reaper.killed)
+            self._spawn(self._attend(place, reaper, empty))
+            await empty
 
-    async def _serve(self, place: Place) -> None:
-        place.failures += 1
+    async def _connect(self, place: Place) -> Reaper:
         peer = await place.source.connect()
         try:
-            reaper = await Reaper.greet(next(self._numbers) % NUMBERS, peer, self._hello)
+            return await Reaper.greet(next(self._numbers) % NUMBERS, peer, self._hello)
         except BaseException:
-            with contextlib.suppress(asyncio.CancelledError):
-                await peer.close()
+            await peer.close()
             raise
-        self._set(place, reaper)
+
+    def _failed(self, place: Place, error: PeerLost | PeerRefused) -> None:
+        place.failures, place.error = place.failures + 1, error
+        LOG.warning("%s: %s; the next attempt is in %.1f s", place.source.name, error, place.pause_s())
+        if not self.up and self._started and not self._has_local() and all(place.failures for place in self._places):
+            self._fall_back()
+        self._tell()
+
+    async def _attend(self, place: Place, reaper: Reaper, empty: asyncio.Future[None]) -> None:
+        """Serve one connection to its end. The place is empty when the worker begins to leave, or is gone."""
+
+        def leave() -> None:
+            LOG.info("%s: worker %d is replaced: %s", place.source.name, reaper.number, reaper.leaving)
+            self._leaving.append(reaper)
+            self._vacate(place, reaper, empty)
+
         try:
-            await reaper.serve(self._handle)
-        except asyncio.CancelledError:  # we are closing, and say so to it
-            raise
-        except BaseException:
-            place.failures = 0 if reaper.answered else place.failures
-            self._set(place, None)
-            self._lost(reaper)
+            await reaper.serve(self._events.handle, leave)
+        except PeerLost as error:
+            self._vacate(place, reaper, empty)
+            place.error = error
+            LOG.warning("%s: worker %d was lost: %s", place.source.name, reaper.number, error)
+            self._events.lost(reaper)
             await reaper.drop()
-            raise
+        except Exception as error:  # the dispatcher's own: a full disk, or a bug
+            self._broken = error
+        if reaper in self._leaving:
+            self._leaving.remove(reaper)
+        self._tell()
+
+    def _vacate(self, place: Place, reaper: Reaper, empty: asyncio.Future[None]) -> None:
+        if place.reaper is reaper:
+            place.failures = 0 if reaper.answered else place.failures + 1
+            self._set(place, None)
+            empty.set_result(None)
 
     def _set(self, place: Place, reaper: Reaper | None) -> None:
         place.reaper = reaper
         self.up = [place.reaper for place in self._places if place.reaper is not None]
+        self._started = self._started or bool(self.up)
         self._down_since_s = None if self.up else asyncio.get_running_loop().time()
         self._tell()
 
     def _tell(self) -> None:
         self._changed.set()
-        self._wake()
+        self._events.wake()
 
     def _last_error(self) -> PeerLost | PeerRefused:
         return next((place.error for place in reversed(self._places) if place.error), PeerLost("no reaper has answered yet"))

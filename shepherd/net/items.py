@@ -43,6 +43,7 @@ class Item:
     plan_row: int = NO_ROW
     attempts: int = 0
     fresh: bool = False  # not on a kept connection
+    alone: bool = False  # a worker has died at it
     first_hop: bytes = b""  # the bucket of a robots.txt that redirected
 
 
@@ -126,6 +127,7 @@ def request(item: Item, text: Text, site: Site, token: int, now_ms: int, timeout
         digest=item.digest,
         hops=item.hops,
         reuse=reuse and not item.fresh,
+        alone=item.alone,
         start_by_ms=now_ms + START_BY_MS,
         deadline_ms=now_ms + timeout_ms,
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import secrets
 import signal
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,12 +17,11 @@ from shepherd.config import Config
 from shepherd.errors import NothingToDo
 from shepherd.filters import Filter, load_filter
 from shepherd.groups.memory import MemoryGroups
-from shepherd.net import settings, wire
+from shepherd.net import settings, sources, wire
 from shepherd.net.clock import steady_clock_ms
 from shepherd.net.dispatch import Dispatcher
 from shepherd.net.fleet import Fleet
 from shepherd.net.hosts import read_static
-from shepherd.net.reapers import LocalReapd
 from shepherd.store import fsio, harvest, names
 from shepherd.store.harvest import Harvest
 from shepherd.store.state import State
@@ -73,7 +73,7 @@ async def _reap(state: State, path: Path, config: Config, seconds: float, watch:
     groups = MemoryGroups(lease_ms=lease_ms, delay_ms=round(config.politeness.delay_s * 1000))
     written = Harvest(path, config.store.segment_bytes)
     try:
-        fleet = Fleet([LocalReapd()], config.reap.workers, greeting)
+        fleet = Fleet(sources.configured(config), sources.local(config.reap), config.reap.workers, greeting)
         dispatcher = Dispatcher(state, written, groups, config, filters, fleet, steady_clock_ms(), watch)
         _listen(dispatcher)
         why = await dispatcher.run(seconds)
@@ -89,6 +89,8 @@ def _hello(state: State, config: Config, filters: Filter) -> wire.Hello:
     static = read_static(config.static_path) if config.static_path else {}
     return wire.Hello(
         version=wire.VERSION,
+        session=secrets.randbits(64),
+        silence_ms=round(config.reap.silence_s * 1000),
         key=state.control.key,
         state=state.number,
         agent=config.user_agent,

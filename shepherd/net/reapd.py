@@ -1,111 +1,58 @@
 """reapd: forks one worker for each connection, from a parent that has imported everything.
 
-Connections come to a unix socket at a path, or from a dispatcher that started this reapd and hands them over a socket of their
-own: then no directory has a name of it, whose length could be too long and which a killed dispatcher could leave behind.
-
-The parent reads nothing that a dispatcher or the web sends; it accepts, forks and waits, until SIGTERM or SIGINT. A dispatcher
-that starts a reapd of its own has the system send it SIGTERM (PR_SET_PDEATHSIG), so that none is left behind. Workers end with
-their connection and with their parent, however either ends.
+The parent reads nothing that a dispatcher or the web sends; it accepts, forks, watches and waits, until SIGTERM or SIGINT. What a
+worker was parsing when it died is on the board (net/board.py); the next connection of the same session is told. A dispatcher that
+starts a reapd of its own has the system send it SIGTERM (PR_SET_PDEATHSIG), so that none is left behind. Workers end with their
+connection and with their parent, however either ends.
 """
 
 from __future__ import annotations
 
 import contextlib
-import errno
+import encodings
 import gc
 import importlib
 import logging
 import os
+import pkgutil
 import selectors
 import signal
 import socket
+import ssl
 import sys
+import time
 from pathlib import Path
-from typing import Final, TypeAlias
+from typing import Final
 
+import certifi
 import uvloop
 
-from shepherd.errors import IoFailed, Locked, UsageError
-from shepherd.net import family, worker
+from shepherd.errors import IoFailed, UsageError
+from shepherd.net import confine, family, worker
+from shepherd.net.addresses import Address, Descriptor, TlsAddress
+from shepherd.net.board import Board, Seat, Stage
+from shepherd.net.entrance import Entrance, entrance
+from shepherd.net.terms import Terms
+from shepherd.net.tls import Keys
 
 LOG = logging.getLogger("shepherd.reapd")
-BACKLOG: Final = 64
+ARRIVING: Final = 16  # connections that have not said HELLO, beside those that are served
+LOOK_S: Final = 1.0  # how often the watchdog looks
+MOST_SESSIONS: Final = 16  # whose killers are remembered
+MOST_KILLERS: Final = 10_000  # of one session
+NOBODY: Final = "nobody"
 # Imported elsewhere when first needed, so that other programs start fast; here before the first fork, so that workers do.
 PRELOADED: Final = ("aiodns", "brotli", "cchardet", "isal.igzip_lib", "isal.isal_zlib", "selectolax.lexbor", "zstandard")
-
-
-class Handed:
-    """Connections that a dispatcher hands us, one descriptor a byte; the byte goes back when a connection is taken."""
-
-    def __init__(self, descriptor: int) -> None:
-        try:
-            self._socket = socket.socket(fileno=descriptor)
-        except OSError as error:
-            raise UsageError(f"fd:{descriptor}: not a socket: {error}; only a dispatcher starts reapd like this") from error
-
-    def fileno(self) -> int:
-        return self._socket.fileno()
-
-    def setblocking(self, flag: bool) -> None:
-        self._socket.setblocking(flag)
-
-    def accept(self) -> tuple[socket.socket, object]:
-        """As a listening socket has it; EOFError when the dispatcher is gone."""
-        asked, descriptors, _flags, address = socket.recv_fds(self._socket, 1, 1)
-        if not asked or not descriptors:
-            raise EOFError
-        self._socket.send(asked)
-        return socket.socket(fileno=descriptors[0]), address
-
-    def close(self) -> None:
-        self._socket.close()
-
-
-Entrance: TypeAlias = socket.socket | Handed
-
-
-def entrance(address: str) -> Entrance:
-    """Where connections come in: `unix:PATH`, or `fd:NUMBER` as a dispatcher writes it."""
-    scheme, _, place = address.partition(":")
-    if scheme == "fd" and place.isdecimal():
-        return Handed(int(place))
-    if scheme != "unix" or not place:
-        raise UsageError(f"{address!r}: write the address to listen on as unix:PATH")
-    return listen(Path(place))
-
-
-def listen(path: Path) -> socket.socket:
-    """A listening socket at a path that must be free; only this user can connect to it."""
-    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    before = os.umask(0o177)  # the socket has its mode from the start, so there is no moment in which others could connect
-    try:
-        listener.bind(os.fspath(path))
-        listener.listen(BACKLOG)
-    except OSError as error:
-        listener.close()
-        raise _cannot_bind(path, error) from error
-    finally:
-        os.umask(before)
-    return listener
-
-
-def _cannot_bind(path: Path, error: OSError) -> Exception:
-    if error.errno != errno.EADDRINUSE:
-        return UsageError(f"unix:{path}: cannot listen there: {error}")
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
-        try:
-            probe.connect(os.fspath(path))
-        except OSError:
-            return UsageError(f"unix:{path}: the path exists and nobody listens there; remove it or choose another")
-    return Locked(f"unix:{path}: another reapd listens there; choose another path")
 
 
 class Reaper:
     """The parent: accepts, forks, and keeps count of its workers."""
 
-    def __init__(self, listener: Entrance) -> None:
-        self._listener = listener
-        self._workers: set[int] = set()
+    def __init__(self, listener: Entrance, terms: Terms, tls: ssl.SSLContext | None = None) -> None:
+        self._listener, self._terms, self._tls = listener, terms, tls
+        self._board = Board(2 * terms.workers + ARRIVING)
+        self._workers: dict[int, Seat] = {}
+        self._killers: dict[int, list[int]] = {}  # by session, the tokens at whose pages workers have died
         self._stopping = False
 
     def run(self) -> None:
@@ -125,9 +72,10 @@ class Reaper:
             selector.register(read_end, selectors.EVENT_READ)
             try:
                 while not self._stopping:
-                    ready = {key.fileobj for key, _ in selector.select()}
+                    ready = {key.fileobj for key, _ in selector.select(LOOK_S if self._workers else None)}
                     if read_end in ready:
                         read_end.recv(4096)
+                    self._end_wedged()
                     self._bury()
                     if self._listener in ready:
                         self._accept()
@@ -149,15 +97,33 @@ class Reaper:
             return
         except OSError as error:
             raise IoFailed(f"no connection can be accepted any more: {error}") from error
+        with connection:
+            seat = self._seat()
+            if seat is not None:
+                self._fork(connection, seat)
+
+    def _seat(self) -> Seat | None:
+        """A stranger who connects and says nothing must not keep others out for long: such connections are few."""
+        arriving = sum(seat.stage == Stage.ARRIVED for seat in self._workers.values())
+        seat = self._board.take() if arriving < ARRIVING else None
+        if seat is None:
+            LOG.warning("connection dropped: %d have come and not said HELLO", arriving)
+        return seat
+
+    def _fork(self, connection: socket.socket, seat: Seat) -> None:
         parent = os.getpid()
-        pid = os.fork()
+        try:
+            pid = os.fork()
+        except OSError as error:
+            seat.free()
+            LOG.warning("connection dropped: no worker can be started: %s", error)
+            return
         if pid == 0:
-            self._become_worker(connection, parent)
-        connection.close()
-        self._workers.add(pid)
+            self._become_worker(connection, seat, parent)
+        self._workers[pid] = seat
         LOG.info("worker %d serves a new connection", pid)
 
-    def _become_worker(self, connection: socket.socket, parent: int) -> None:
+    def _become_worker(self, connection: socket.socket, seat: Seat, parent: int) -> None:
         """In the child; never returns."""
         status = 1
         try:
@@ -167,8 +133,9 @@ class Reaper:
             signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal sends it to all; the parent decides
             self._listener.close()
             family.die_with(parent, signal.SIGKILL)
+            confine.limit_memory(self._terms.memory_bytes)
             connection.setblocking(False)
-            uvloop.run(worker.serve(connection))
+            uvloop.run(worker.serve(connection.dup(), self._terms, seat, self._tls, self._killers))
             status = 0
         except Exception:
             LOG.exception("worker %d failed", os.getpid())
@@ -176,13 +143,36 @@ class Reaper:
             sys.stderr.flush()
             os._exit(status)
 
+    def _end_wedged(self) -> None:
+        """Kill whoever is at the same page for too long; it is then buried like one that died of it."""
+        longest_ns, now_ns = self._terms.parse_s * 1e9, time.monotonic_ns()
+        for pid, seat in self._workers.items():
+            if seat.token and now_ns - seat.since_ns > longest_ns:
+                LOG.warning("worker %d has been at one page for %d s and is killed", pid, (now_ns - seat.since_ns) / 1e9)
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+
     def _bury(self) -> None:
-        """Take the exit status of every worker that has ended."""
-        for pid in list(self._workers):
+        """Take the exit status of every worker that has ended, and remember what one died of."""
+        for pid, seat in list(self._workers.items()):
             ended, status = os.waitpid(pid, os.WNOHANG)
-            if ended:
-                self._workers.discard(pid)
-                LOG.info("worker %d ended with status %d", pid, os.waitstatus_to_exitcode(status))
+            if not ended:
+                continue
+            del self._workers[pid]
+            code = os.waitstatus_to_exitcode(status)
+            if code and seat.token:
+                LOG.warning("worker %d ended with status %d at the page of token %d", pid, code, seat.token)
+                self._remember(seat.session, seat.token)
+            else:
+                LOG.info("worker %d ended with status %d", pid, code)
+            seat.free()
+
+    def _remember(self, session: int, token: int) -> None:
+        while session not in self._killers and len(self._killers) >= MOST_SESSIONS:
+            del self._killers[next(iter(self._killers))]
+        tokens = self._killers.setdefault(session, [])
+        tokens.append(token)
+        del tokens[:-MOST_KILLERS]
 
     def _end_workers(self) -> None:
         """A worker has nothing to save: what is not acknowledged is asked for again."""
@@ -193,8 +183,34 @@ class Reaper:
             os.waitpid(pid, 0)
 
 
-def main(address: str) -> None:
-    """Serve who comes to `address` until stopped."""
+def main(address: Address, terms: Terms, keys: Keys | None, user: str) -> None:
+    """Serve who comes to `address` until stopped. `user` is who to be if started as root; "" = nobody, if that is possible."""
+    parent = os.getppid()
+    if isinstance(address, TlsAddress) != (keys is not None):
+        raise UsageError(f"{address}: --keys FILE is needed for tls:, and for nothing else; shep-keys makes such a file")
+    tls = keys.server() if keys is not None else None
     listener = entrance(address)
+    _give_up_root(user)
+    confine.no_more_rights()
+    if isinstance(address, Descriptor):
+        family.die_with(parent)  # a change of user has undone it
     LOG.info("listening on %s", address)
-    Reaper(listener).run()
+    Reaper(listener, terms, tls).run()
+
+
+def _give_up_root(user: str) -> None:
+    if os.geteuid() != 0:
+        return
+    needed = [Path(certifi.where()), Path(encodings.__file__), Path(worker.__file__)]
+    hidden = confine.cannot_read(user or NOBODY, needed)
+    if hidden and user:
+        raise UsageError(f"{user!r} cannot read {hidden[0]}; choose another --user, or install Shepherd where all can read it")
+    if hidden:
+        LOG.warning(
+            "reaping as root: %r cannot read %s; install Shepherd where all can read it, or use --user", NOBODY, hidden[0]
+        )
+        return
+    for module in pkgutil.iter_modules(encodings.__path__):  # while their files can surely be read
+        with contextlib.suppress(ImportError):
+            importlib.import_module(f"encodings.{module.name}")
+    confine.become(user or NOBODY)

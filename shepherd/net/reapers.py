@@ -1,4 +1,4 @@
-"""The dispatcher's side of one reaper: a local reapd and connections to it, and what was asked on each connection.
+"""The dispatcher's side of one reaper: where its connections come from, and what was asked on each of them.
 
 Invariant: a token is outstanding on at most one connection; an answer counts only on the connection that was asked.
 """
@@ -6,90 +6,42 @@ Invariant: a token is outstanding on at most one connection; an answer counts on
 from __future__ import annotations
 
 import asyncio
-import socket
-import subprocess
+import itertools
+import ssl
 from collections import deque
 from collections.abc import Callable
-from typing import Final
+from typing import Final, Protocol
 
 from shepherd.errors import PeerLost, PeerRefused
-from shepherd.net import family, wire
+from shepherd.net import wire
 
-START_S: Final = 20
+GREETING_S: Final = 30.0
+PINGS: Final = 3  # in the time after which silence counts
 
 
-class LocalReapd:
-    """A reapd as our child: it ends when we do, even by kill -9. One that dies is started anew.
+class Source(Protocol):
+    """Where connections to one reaper are had."""
 
-    Connections are pairs of sockets, of which it is handed one end: they have no name in any directory.
-    """
-
-    name = "the local reaper"
-
-    def __init__(self) -> None:
-        self._taking = asyncio.Lock()  # answers to what we hand over come one after the other
-        self._process: subprocess.Popen[bytes] | None = None
-
-    def _start(self) -> subprocess.Popen[bytes]:
-        self._control, theirs = socket.socketpair()
-        self._control.setblocking(False)
-        with theirs:
-            self._process = subprocess.Popen(
-                family.command("reapd", "--listen", f"fd:{theirs.fileno()}", "--quiet"),
-                stdin=subprocess.DEVNULL,
-                start_new_session=True,
-                pass_fds=[theirs.fileno()],
-                preexec_fn=family.dying_with_us(),
-            )
-        return self._process
+    @property
+    def name(self) -> str: ...
 
     async def connect(self) -> wire.Peer:
-        """A connection, as soon as it takes one."""
-        async with self._taking:
-            process = self._process or self._start()
-            if process.poll() is not None:
-                self._control.close()
-                process = self._start()
-            ours, theirs = socket.socketpair()
-            try:
-                with theirs:
-                    await self._hand_over(theirs, process)
-            except BaseException:
-                ours.close()
-                raise
-            ours.setblocking(False)
-            return await wire.adopt(ours)
-
-    async def _hand_over(self, connection: socket.socket, process: subprocess.Popen[bytes]) -> None:
-        loop = asyncio.get_running_loop()
-        try:
-            socket.send_fds(self._control, [b"+"], [connection.fileno()])
-            taken = await asyncio.wait_for(loop.sock_recv(self._control, 1), START_S)
-        except TimeoutError:
-            raise PeerLost(f"reapd took no connection within {START_S} s") from None
-        except OSError:  # it has ended, and with it the other end of the socket
-            taken = b""
-        if not taken:
-            raise PeerLost(f"reapd ended with status {process.wait(START_S)} before it took a connection")
+        """A new connection; PeerLost or PeerRefused if there is none to be had now."""
 
     def stop(self) -> None:
-        if self._process is None:
-            return
-        self._control.close()
-        self._process.terminate()
-        try:
-            self._process.wait(10)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
+        """No more connections are wanted."""
 
 
 class Reaper:
     """One connection: one worker process. It is never sent more than it gave us credits for; the rest waits here."""
 
-    def __init__(self, number: int, peer: wire.Peer, credits: int) -> None:
-        self.number, self._credits = number, credits
+    def __init__(
+        self, number: int, peer: wire.Peer, credits: int, silence_s: float, killed: frozenset[int] = frozenset()
+    ) -> None:
+        self.number, self._credits, self._silence_s = number, credits, silence_s
+        self.killed = killed  # tokens of this reap at whose pages an earlier worker has died
         self.answered = 0
+        self.leaving = ""  # why it takes no more requests
         self._peer = peer
         self._queue: asyncio.Queue[wire.Message] = asyncio.Queue()
         self._held_back: deque[tuple[int, list[wire.Message]]] = deque()
@@ -97,16 +49,27 @@ class Reaper:
 
     @classmethod
     async def greet(cls, number: int, peer: wire.Peer, hello: wire.Hello) -> Reaper:
-        await peer.send(hello)
-        answer = await peer.receive()
+        try:
+            async with asyncio.timeout(GREETING_S):
+                await peer.send(hello)
+                answer = await peer.receive()
+        except TimeoutError:
+            raise PeerLost(f"the reaper did not greet us within {GREETING_S:.0f} s") from None
+        except PeerLost as error:
+            if isinstance(error.__cause__, ssl.SSLError):  # with TLS 1.3 we hear of it only now
+                raise PeerRefused(f"the reaper does not accept our certificate: {error.__cause__}") from error
+            raise
         if isinstance(answer, wire.Bye):
             raise PeerRefused(f"the reaper refused us: {answer.why}")
         if not isinstance(answer, wire.Welcome) or answer.version != wire.VERSION:
             raise PeerRefused("the reaper did not answer HELLO with a WELCOME of our version")
-        return cls(number, peer, answer.credits)
+        return cls(number, peer, answer.credits, hello.silence_ms / 1000, frozenset(answer.killed))
 
     @property
     def free(self) -> int:
+        """How many more requests it takes now."""
+        if self.leaving:
+            return 0
         return self._credits - len(self._unanswered) - len(self._held_back)
 
     @property
@@ -140,19 +103,38 @@ class Reaper:
             for message in messages:
                 self._queue.put_nowait(message)
 
-    async def serve(self, handle: Callable[[Reaper, wire.Message], None]) -> None:
-        """Send what is queued and hand over what arrives, until the connection ends: then PeerLost."""
-        sender = asyncio.create_task(self._send())
+    async def serve(self, handle: Callable[[Reaper, wire.Message], None], leaving: Callable[[], None]) -> None:
+        """Send what is queued and hand over what arrives, until the connection ends.
+
+        That is in good order, and this returns, if the worker was leaving and has answered all it was asked; else PeerLost.
+        `leaving` is called when it begins to leave.
+        """
+        tasks = [asyncio.create_task(work) for work in (self._send(), self._ping(), self._peer.cut_if_silent(self._silence_s))]
         try:
             async for message in self._peer.messages():
-                handle(self, message)
-            raise PeerLost(f"reaper {self.number} closed its connection")
+                if isinstance(message, wire.Leaving):
+                    self.leaving = message.why or "it did not say why"
+                    leaving()
+                elif not isinstance(message, wire.Ping):
+                    handle(self, message)
+                if self.leaving and not self.outstanding:
+                    await self._peer.close("thank you")
+                    return
+            raise PeerLost("it closed its connection")
         finally:
-            sender.cancel()
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _send(self) -> None:
         while True:
             await self._peer.send(await self._queue.get())
+
+    async def _ping(self) -> None:
+        """It answers, so that both see signs of life, whatever else there is to do."""
+        for number in itertools.count():
+            await asyncio.sleep(self._silence_s / PINGS)
+            self._queue.put_nowait(wire.Ping(number))
 
     async def close(self) -> None:
         await self._peer.close("the reap is over")

@@ -10,21 +10,23 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
+import ssl
 import struct
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, fields
 from enum import IntEnum
-from pathlib import Path
 from typing import Annotated, Any, Final, TypeAlias, get_args, get_origin, get_type_hints
 
 import msgpack  # type: ignore[import-untyped]
 
-from shepherd.errors import PeerLost, PeerRefused
+from shepherd.errors import PeerLost
 
-VERSION: Final = 1
+VERSION: Final = 2
 LIMIT_BEFORE_WELCOME: Final = 4 * 1024 * 1024  # a HELLO carries the filter and the static table
 LIMIT_AFTER_WELCOME: Final = 128 * 1024 * 1024
 _BUFFER: Final = 1 << 20  # a stream stops reading at twice this; most results then come in one piece
+HANDSHAKE_S: Final = 10.0  # for TLS
+LOOKS: Final = 5  # at a connection, before silence counts
 _LENGTH: Final = struct.Struct("<I")
 
 U8: TypeAlias = Annotated[int, 8]
@@ -43,11 +45,15 @@ class Type(IntEnum):
     FETCH = 6
     RESULT = 7
     BYE = 8
+    LEAVING = 9
+    PING = 10
 
 
 @dataclass(frozen=True, slots=True)
 class Hello:
     version: U32
+    session: U64  # of the reap: the same on all its connections
+    silence_ms: U32  # a peer that sends nothing for so long is lost
     key: bytes
     state: U32
     agent: str
@@ -65,6 +71,7 @@ class Welcome:
     version: U32
     pid: U32
     credits: U32
+    killed: list[U64]  # tokens of this session at whose pages an earlier worker of this reaper has died
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +115,7 @@ class Fetch:
     digest: U64
     hops: U16
     reuse: bool
+    alone: bool  # a worker has died at this page: parse it in a process of its own
     start_by_ms: TimeMs
     deadline_ms: TimeMs
 
@@ -128,7 +136,21 @@ class Bye:
     why: str
 
 
-Message: TypeAlias = Hello | Welcome | Resolve | Resolved | Robots | Fetch | Result | Bye
+@dataclass(frozen=True, slots=True)
+class Leaving:
+    """A worker is to be replaced: it answers what it has, and takes no more than what is on its way."""
+
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Ping:
+    """Sent by a dispatcher and sent back by a worker: both see that the other is there."""
+
+    number: U64
+
+
+Message: TypeAlias = Hello | Welcome | Resolve | Resolved | Robots | Fetch | Result | Bye | Leaving | Ping
 
 _CLASSES: Final[dict[int, type[Message]]] = {
     Type.HELLO: Hello,
@@ -139,6 +161,8 @@ _CLASSES: Final[dict[int, type[Message]]] = {
     Type.FETCH: Fetch,
     Type.RESULT: Result,
     Type.BYE: Bye,
+    Type.LEAVING: Leaving,
+    Type.PING: Ping,
 }
 _TYPES: Final = {cls: Type(number) for number, cls in _CLASSES.items()}
 _NAMES: Final = {cls: tuple(field.name for field in fields(cls)) for cls in _TYPES}
@@ -150,7 +174,8 @@ def _test(hint: Any) -> Callable[[Any], bool]:
         bound = 1 << get_args(hint)[1]
         return lambda value: type(value) is int and 0 <= value < bound
     if get_origin(hint) is list:
-        return lambda value: type(value) is list and all(type(item) is str for item in value)
+        fits = _test(get_args(hint)[0])
+        return lambda value: type(value) is list and all(fits(item) for item in value)
     exact = get_origin(hint) or hint
     return lambda value: type(value) is exact
 
@@ -160,20 +185,26 @@ _TESTS: Final = {
 }
 
 
-def encode(message: Message) -> bytes:
-    """The frame of one message."""
+def payload(message: Message) -> bytes:
+    """What `decode` reads."""
     cls = type(message)
     body = {name: getattr(message, name) for name in _NAMES[cls]}
-    payload: bytes = msgpack.packb([_TYPES[cls], body], use_bin_type=True)
-    return _LENGTH.pack(len(payload)) + payload
+    packed: bytes = msgpack.packb([_TYPES[cls], body], use_bin_type=True)
+    return packed
 
 
-def decode(payload: bytes) -> Message:
+def encode(message: Message) -> bytes:
+    """The frame of one message."""
+    packed = payload(message)
+    return _LENGTH.pack(len(packed)) + packed
+
+
+def decode(packed: bytes) -> Message:
     """The message in the payload of one frame; keys that this version does not know are ignored."""
     try:
-        whole = msgpack.unpackb(payload, raw=False, use_list=True, strict_map_key=True)
+        whole = msgpack.unpackb(packed, raw=False, use_list=True, strict_map_key=True)
     except (ValueError, TypeError, OverflowError, RecursionError, msgpack.UnpackException) as error:
-        raise PeerLost(f"the peer sent {len(payload)} bytes that are not msgpack: {error!r}") from error
+        raise PeerLost(f"the peer sent {len(packed)} bytes that are not msgpack: {error!r}") from error
     if type(whole) is not list or len(whole) != 2 or type(whole[0]) is not int or type(whole[1]) is not dict:
         raise PeerLost("the peer sent a frame that is not [type, body]")
     number, body = whole
@@ -218,6 +249,16 @@ async def write_message(writer: asyncio.StreamWriter, message: Message, limit: i
         raise PeerLost(f"the connection broke while writing: {error}") from error
 
 
+class _Reader(asyncio.StreamReader):
+    """A stream that knows how much has come: part of a long message is a sign of life, too."""
+
+    received = 0
+
+    def feed_data(self, data: Any) -> None:
+        self.received += len(data)
+        super().feed_data(data)
+
+
 class Peer:
     """One end of a connection. WELCOME, sent or received, raises the limit on a message's length.
 
@@ -227,6 +268,18 @@ class Peer:
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader, self._writer = reader, writer
         self._limit = LIMIT_BEFORE_WELCOME
+        self._silent = False
+
+    @property
+    def received(self) -> int:
+        """How many bytes have come so far."""
+        return self._reader.received if isinstance(self._reader, _Reader) else 0
+
+    @property
+    def certificate(self) -> dict[str, Any]:
+        """What the other end's certificate says, as `ssl` has it; empty without TLS."""
+        tls = self._writer.get_extra_info("ssl_object")
+        return (tls.getpeercert() or {}) if tls is not None else {}
 
     async def send(self, message: Message) -> None:
         await write_message(self._writer, message, self._limit)
@@ -235,6 +288,8 @@ class Peer:
     async def receive(self) -> Message | None:
         """The next message; None when the other end has closed in good order."""
         message = await read_message(self._reader, self._limit)
+        if message is None and self._silent:
+            raise PeerLost("the other end has been silent for too long")
         self._welcomed(message)
         return message
 
@@ -242,6 +297,19 @@ class Peer:
         """All messages until BYE or the end of the stream."""
         while (message := await self.receive()) is not None and not isinstance(message, Bye):
             yield message
+
+    async def cut_if_silent(self, seconds: float) -> None:
+        """Return when nothing at all has come for so long; the connection has then been ended, as lost.
+
+        Counted in looks, so that a pause of our own, in which nothing could be read, counts as one.
+        """
+        seen, silent = -1, 0
+        while silent < LOOKS:
+            await asyncio.sleep(seconds / LOOKS)
+            silent = silent + 1 if seen == self.received else 0
+            seen = self.received
+        self._silent = True
+        self._writer.transport.abort()
 
     async def close(self, why: str = "") -> None:
         """Say BYE if there is a reason to give and anyone to hear it, then close."""
@@ -256,14 +324,22 @@ class Peer:
             self._limit = LIMIT_AFTER_WELCOME
 
 
-async def connect(path: Path) -> Peer:
-    """A connection to the reaper that listens at `path`."""
-    try:
-        return Peer(*await asyncio.open_unix_connection(path, limit=_BUFFER))
-    except OSError as error:
-        raise PeerRefused(f"no reaper answers at unix:{path}: {error}; start reapd --listen unix:{path}") from error
+Factory: TypeAlias = Callable[[], asyncio.StreamReaderProtocol]
 
 
-async def adopt(connection: socket.socket) -> Peer:
-    """A peer on a connected unix socket, which it then owns."""
-    return Peer(*await asyncio.open_unix_connection(sock=connection, limit=_BUFFER))
+async def peer_on(connect: Callable[[Factory], Awaitable[tuple[asyncio.BaseTransport, asyncio.BaseProtocol]]]) -> Peer:
+    """A peer on the transport that `connect` makes with the protocol it is given."""
+    loop = asyncio.get_running_loop()
+    reader = _Reader(_BUFFER, loop)
+    protocol = asyncio.StreamReaderProtocol(reader, loop=loop)
+    transport, _ = await connect(lambda: protocol)
+    return Peer(reader, asyncio.StreamWriter(transport, protocol, reader, loop))  # type: ignore[arg-type]
+
+
+async def adopt(connection: socket.socket, tls: ssl.SSLContext | None = None) -> Peer:
+    """A peer on a connected socket, which it then owns; with TLS, we are its server. OSError if there is no agreeing on TLS."""
+    loop = asyncio.get_running_loop()
+    handshake_s = HANDSHAKE_S if tls else None
+    return await peer_on(
+        lambda protocol: loop.connect_accepted_socket(protocol, connection, ssl=tls, ssl_handshake_timeout=handshake_s)
+    )

@@ -12,49 +12,62 @@ import ipaddress
 import logging
 import os
 import socket
-from collections.abc import Coroutine
-from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Final, TypeVar
+import ssl
+from collections.abc import Coroutine, Mapping
+from typing import Any, Final
 
 from shepherd import urls
 from shepherd.config import Fetch as Limits
-from shepherd.errors import BadUrl, ConfigError, FilterError, PeerLost
+from shepherd.errors import BadUrl, ConfigError, FilterError, PeerLost, PeerRefused
 from shepherd.filters import parse_filter
-from shepherd.formats import coding
 from shepherd.formats.tables import Kind, Reason, Result, qkey_unresolved
-from shepherd.net import answer, robots, wire
+from shepherd.net import confine, robots, tls, wire
+from shepherd.net.board import Seat
 from shepherd.net.clock import end_of, steady_clock_ms
-from shepherd.net.exchange import Body, Context, Exchange, broken, has_body, without_exchange
+from shepherd.net.exchange import Context, Exchange, without_exchange
 from shepherd.net.fetch import Fetcher, Request
 from shepherd.net.guard import Guard
 from shepherd.net.memory import Hold, Memory
+from shepherd.net.parsing import Parser
 from shepherd.net.resolve import Resolver
-from shepherd.net.rules import RulesCache, robots_file
+from shepherd.net.rules import RulesCache
 from shepherd.net.settings import from_wire
+from shepherd.net.terms import Terms
 
 LOG = logging.getLogger("shepherd.reapd")
 HELLO_S: Final = 30.0
-INLINE_BYTES: Final = 1 << 20  # a body larger than this is decoded and parsed in a thread
-INCOMPLETE: Final = "incomplete"  # a compressed body that the server ended too early
+WORKER_PATIENCE: Final = 2  # times the silence that a dispatcher bears: it pings, so it notices first
 DEFAULT_PORTS: Final = {"http": 80, "https": 443}
+DEFAULT: Final = Terms()
+NOBODY_DIED: Final[Mapping[int, list[int]]] = {}
 
-T = TypeVar("T")
 
-
-async def serve(connection: socket.socket) -> None:
+async def serve(
+    connection: socket.socket,
+    terms: Terms = DEFAULT,
+    seat: Seat | None = None,
+    context: ssl.SSLContext | None = None,
+    killers: Mapping[int, list[int]] = NOBODY_DIED,
+) -> None:
     """Serve one connection until either end is done with it."""
-    peer = await wire.adopt(connection)
+    try:
+        peer = await wire.adopt(connection, context)
+    except OSError as error:
+        LOG.warning("connection dropped: no agreement on TLS: %s", error)
+        return
     why = ""
     try:
+        if context is not None:
+            LOG.info("dispatcher %r is here", tls.peer_name(peer.certificate, tls.Role.DISPATCHER))
         async with asyncio.timeout(HELLO_S):
             hello = await peer.receive()
         if isinstance(hello, wire.Hello):
-            await Worker(peer, hello).run()
+            await Worker(peer, hello, terms, seat, killers.get(hello.session, [])).run()
         elif hello is not None:
             raise PeerLost("a dispatcher begins with HELLO")
     except TimeoutError:
         why = f"no HELLO within {HELLO_S:.0f} s"
-    except PeerLost as error:
+    except (PeerLost, PeerRefused) as error:
         why = str(error)
     if why:
         LOG.warning("connection dropped: %s", why)
@@ -64,10 +77,10 @@ async def serve(connection: socket.socket) -> None:
 class Worker:
     """The state of one connection: rules, resolver, fetcher, and the requests not answered yet."""
 
-    def __init__(self, peer: wire.Peer, hello: wire.Hello) -> None:
+    def __init__(self, peer: wire.Peer, hello: wire.Hello, terms: Terms, seat: Seat | None, killed: list[int]) -> None:
         if hello.version != wire.VERSION:
             raise PeerLost(f"the dispatcher speaks version {hello.version} of the protocol, this reaper version {wire.VERSION}")
-        self._peer = peer
+        self._peer, self._terms, self._seat, self._killed = peer, terms, seat, killed
         settings = from_wire(hello.settings)
         self._limits = settings.limits
         self._static = _static(hello.static)
@@ -76,6 +89,10 @@ class Worker:
             self._guard = Guard(tuple(hello.allow), hello.anonymous)
         except ConfigError as error:
             raise PeerLost(f"the dispatcher allows something that is not an address range: {error}") from error
+        if seat is not None:
+            if not seat.serve(hello.session, terms.workers):
+                raise PeerLost(f"all {terms.workers} workers of this reaper are busy")
+            confine.limit_files(self._limits.in_flight)
         self._memory = Memory(self._limits.memory_bytes)
         self._resolver = Resolver(self._guard, self._static, hosts=settings.hosts, nameservers=settings.nameservers)
         self._fetcher = Fetcher(
@@ -86,26 +103,28 @@ class Worker:
             proxy=settings.proxy,
             memory=self._memory,
         )
+        self._parser = Parser(self._context, self._limits.decoded_bytes, terms.parse_s, seat)
         self._clock = steady_clock_ms()
-        self._large = asyncio.Semaphore(1)  # one large body at a time is held decoded: bombs must not add up
+        self._silence_s = hello.silence_ms / 1000
         self._rules = RulesCache()
-        self._thread = ThreadPoolExecutor(1, "parse")
         self._begun: set[asyncio.Task[None]] = set()
         self._unanswered = 0
+        self._answered = 0
+        self._leaving = False
 
     async def run(self) -> None:
+        watching = asyncio.create_task(self._peer.cut_if_silent(WORKER_PATIENCE * self._silence_s))
         try:
-            await self._peer.send(wire.Welcome(wire.VERSION, os.getpid(), self._limits.in_flight))
+            await self._peer.send(wire.Welcome(wire.VERSION, os.getpid(), self._limits.in_flight, self._killed))
             async for message in self._peer.messages():
                 self._take(message)
         finally:
-            begun = list(self._begun)
+            begun = [watching, *self._begun]
             for task in begun:
                 task.cancel()
             await asyncio.gather(*begun, return_exceptions=True)
             self._fetcher.close()
             await self._resolver.close()
-            self._thread.shutdown(wait=False, cancel_futures=True)
 
     def _take(self, message: wire.Message) -> None:
         if isinstance(message, wire.Robots):
@@ -115,6 +134,8 @@ class Worker:
             self._begin(self._resolve(message))
         elif isinstance(message, wire.Fetch) and message.kind in (Kind.PAGE, Kind.ROBOTS):
             self._begin(self._fetch(message))
+        elif isinstance(message, wire.Ping):
+            self._spawn(self._say(message))
         else:
             raise PeerLost(f"a dispatcher does not send this {type(message).__name__.upper()}")
 
@@ -123,6 +144,9 @@ class Worker:
             work.close()
             raise PeerLost(f"the dispatcher has more than its {self._limits.in_flight} credits outstanding")
         self._unanswered += 1
+        self._spawn(work)
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(work)
         self._begun.add(task)
         task.add_done_callback(self._ended)
@@ -136,8 +160,22 @@ class Worker:
     async def _answer(self, message: wire.Resolved | wire.Result) -> None:
         # Counted before it is sent: the dispatcher may have it, and ask again, while we still wait for room to send more.
         self._unanswered -= 1
+        self._answered += 1
+        await self._say(message)
+        if self._answered == self._terms.recycle:
+            await self._leave(f"it has answered {self._answered} requests")
+
+    async def _say(self, message: wire.Message) -> None:
         with contextlib.suppress(PeerLost):  # the receiving loop notices too, and ends everything
             await self._peer.send(message)
+
+    async def _leave(self, why: str) -> None:
+        """Ask to be replaced. What comes until the dispatcher knows is answered all the same."""
+        if not self._leaving:
+            self._leaving = True
+            if self._seat is not None:
+                self._seat.leave()
+            await self._say(wire.Leaving(why))
 
     async def _resolve(self, request: wire.Resolve) -> None:
         found = await self._resolver.resolve(request.name)
@@ -148,6 +186,10 @@ class Worker:
         with self._memory.hold() as hold:
             try:
                 result = await self._result(fetch, hold)
+            except MemoryError:  # it fails alone; what it has left behind in this process goes with the process
+                LOG.warning("%s: needs more memory than a worker has", fetch.url)
+                result = without_exchange(fetch, Result.HARD, Reason.PARSER, self._clock(), contacted=True)
+                await self._leave("it has run out of memory")
             except Exception:  # whatever breaks our code fails alone, and is answered
                 LOG.exception("%s: could not be fetched or worked on", fetch.url)
                 result = without_exchange(fetch, Result.HARD, Reason.MALFORMED, self._clock(), contacted=True)
@@ -183,7 +225,7 @@ class Worker:
             hold,
         )
         exchange = Exchange(fetch, response, start_ms, end_of(self._clock()))
-        return await self._page(exchange) if page else self._robots(exchange)
+        return await self._parser.page(exchange) if page else self._robots(exchange)
 
     async def _refusal(self, fetch: wire.Fetch) -> tuple[Result, Reason] | None:
         """Why the server must not be contacted for this, if so; looking up its name again may take a while."""
@@ -210,50 +252,11 @@ class Worker:
         scheme, host, port = _split(urls.parse(url).site)
         return self._static[host][1] if host in self._static else port or DEFAULT_PORTS[scheme]
 
-    async def _page(self, exchange: Exchange) -> wire.Result:
-        """What is small is worked on here; what turns out large is begun again in the thread, one at a time."""
-        if not has_body(exchange.response):
-            return answer.bodiless(self._context, exchange)
-        limit = min(self._limits.decoded_bytes, INLINE_BYTES)
-        if len(exchange.response.body) < limit:
-            body = _decoded(exchange, limit)
-            if body is None or len(body.data) < limit:
-                return self._answer_page(exchange, body)
-        async with self._large:
-            loop = asyncio.get_running_loop()
-            return await loop.run_in_executor(self._thread, self._large_page, exchange)
-
-    def _large_page(self, exchange: Exchange) -> wire.Result:
-        return self._answer_page(exchange, _decoded(exchange, self._limits.decoded_bytes))
-
-    def _answer_page(self, exchange: Exchange, body: Body | None) -> wire.Result:
-        if body is None:
-            return broken(exchange, Reason.DECODING)
-        return answer.page(self._context, exchange, body)
-
     def _robots(self, exchange: Exchange) -> wire.Result:
-        body = _decoded(exchange, robots.MAX_BYTES) if has_body(exchange.response) else None
-        if body is not None and body.truncated == INCOMPLETE:
-            body = None  # the line that forbids may be the one that is missing
-        found = robots_file(self._context, exchange, body)
+        found, size = self._parser.robots(exchange)
         if found.settles:
-            self._rules.put(exchange.fetch.rules, found.rules, len(body.data) if body else 0)
+            self._rules.put(exchange.fetch.rules, found.rules, size)
         return found.result
-
-
-def _decoded(exchange: Exchange, limit: int) -> Body | None:
-    """At most `limit` bytes of the body, decoded; None if that cannot be done."""
-    sent, encoding = exchange.response.body, exchange.response.encoding
-    cut = "length" if exchange.response.truncated else ""
-    if not encoding:
-        return Body(sent, cut)
-    try:
-        data, over = coding.decode(sent, encoding, limit)
-    except coding.DecodeError:
-        return None
-    if over and not cut:
-        cut = "expansion" if len(data) == limit else INCOMPLETE
-    return Body(data, cut) if data or not cut else None
 
 
 def _is_late(fetch: wire.Fetch, now_ms: int) -> bool:

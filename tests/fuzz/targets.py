@@ -232,7 +232,7 @@ def coded_seeds(name: str) -> tuple[bytes, ...]:
 
 
 def wire_seeds() -> tuple[bytes, ...]:
-    messages = (wire.Bye("why"), wire.Welcome(1, 2, 3), wire.Resolve(1, 2, "http://a.example"), wire.Robots(1, 200, b"x"))
+    messages = (wire.Bye("why"), wire.Welcome(1, 2, 3, [4]), wire.Resolve(1, 2, "http://a.example"), wire.Robots(1, 200, b"x"))
     return tuple(wire.encode(message)[4:] for message in messages)
 
 

@@ -101,6 +101,7 @@ class Dispatcher:
             digest=0,
             hops=2,
             reuse=False,
+            alone=False,
             start_by_ms=FAR_MS,
             deadline_ms=FAR_MS,
         )
@@ -116,6 +117,8 @@ class Dispatcher:
 def greeting(origin: Origin, **changes: Any) -> wire.Hello:
     hello = wire.Hello(
         version=wire.VERSION,
+        session=77,
+        silence_ms=60_000,
         key=KEY,
         state=9,
         agent="shepherd/test",

@@ -16,7 +16,7 @@ from shepherd import urls
 from shepherd.filters import parse_filter
 from shepherd.formats.bucket import BucketFlag, Codec
 from shepherd.formats.tables import NO_OID, NO_ROW, ContribFlag, JournalFlag, Kind, Reason, Result
-from shepherd.net import worker
+from shepherd.net import parsing
 from shepherd.net.exchange import retry_after_s
 from shepherd.sections import Section
 from tests.net.driver import (
@@ -159,7 +159,7 @@ def test_a_body_that_does_not_decode_is_a_hard_error(coding: str) -> None:
 
 def test_a_large_page_keeps_all_of_its_links() -> None:
     body = b"".join(b'<a href="/%d">%s</a>\n' % (n, b"x" * 300) for n in range(6000))
-    assert len(body) > worker.INLINE_BYTES
+    assert len(body) > parsing.INLINE_BYTES
     for reply in (ok(body, HTML), ok(gzip.compress(body), HTML, "Content-Encoding: gzip")):
         outcome = gather(reply)
         assert len(outcome.links) == 6000

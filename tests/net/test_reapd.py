@@ -18,7 +18,9 @@ import pytest
 
 from shepherd.errors import Locked, PeerLost, UsageError
 from shepherd.formats.tables import Reason, Result
-from shepherd.net import reapd, wire
+from shepherd.net import entrance, wire
+from shepherd.net.addresses import Descriptor, UnixAddress, parse_address
+from shepherd.net.sources import UnixSource
 from tests.net.driver import (
     HTML,
     LINKS,
@@ -49,7 +51,7 @@ def running(path: Path) -> Iterator[subprocess.Popen[bytes]]:
 
 
 async def join(path: Path, origin: Origin) -> tuple[Dispatcher, int]:
-    peer = await wire.connect(path)
+    peer = await UnixSource(UnixAddress(path)).connect()
     await peer.send(greeting(origin))
     welcome = await peer.receive()
     assert isinstance(welcome, wire.Welcome)
@@ -126,13 +128,13 @@ def test_a_killed_worker_takes_nobody_along(tmp_path: Path) -> None:
 
 def test_a_path_in_use_is_refused_with_what_to_do(tmp_path: Path) -> None:
     path = tmp_path / "reapd"
-    with reapd.listen(path), pytest.raises(Locked, match="another reapd"):
-        reapd.listen(path)
+    with entrance.listen(path), pytest.raises(Locked, match="another reapd"):
+        entrance.listen(path)
     with pytest.raises(UsageError, match="nobody listens"):
-        reapd.listen(path)
+        entrance.listen(path)
     with pytest.raises(UsageError, match="unix:PATH"):
-        reapd.entrance("127.0.0.1:80")
+        parse_address("127.0.0.1:80")
     with pytest.raises(UsageError, match="not a socket"):
-        reapd.entrance("fd:99")
+        entrance.entrance(Descriptor(99))
     with pytest.raises(UsageError, match="cannot listen"):
-        reapd.listen(tmp_path / ("x" * 200))
+        entrance.listen(tmp_path / ("x" * 200))

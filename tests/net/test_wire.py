@@ -14,8 +14,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shepherd.errors import PeerLost, PeerRefused
+from shepherd.errors import PeerLost
 from shepherd.net import wire
+from shepherd.net.addresses import UnixAddress
+from shepherd.net.sources import UnixSource
 
 FETCH = wire.Fetch(
     token=7,
@@ -34,20 +36,35 @@ FETCH = wire.Fetch(
     digest=0,
     hops=0,
     reuse=False,
+    alone=False,
     start_by_ms=1,
     deadline_ms=2,
 )
 MESSAGES: list[wire.Message] = [
     wire.Hello(
-        1, b"k" * 16, 3, "agent/1", "agent", {"in_flight": 5}, "", 2**63, {"a": ["127.0.0.1", 80]}, ["127.0.0.0/8"], False
+        2,
+        2**64 - 1,
+        30_000,
+        b"k" * 16,
+        3,
+        "agent/1",
+        "agent",
+        {"in_flight": 5},
+        "",
+        2**63,
+        {"a": ["127.0.0.1", 80]},
+        ["127.0.0.0/8"],
+        False,
     ),
-    wire.Welcome(1, 77, 200),
+    wire.Welcome(2, 77, 200, [5, 2**64 - 1]),
     wire.Resolve(1, 2, "http://a.example"),
     wire.Resolved(1, 2, "", 60, 22),
     wire.Robots(1, 200, b"User-agent: *"),
     FETCH,
     wire.Result(7, bytes(128), b"bucket", b"links", "", b"", 0),
     wire.Bye("done"),
+    wire.Leaving("it is old"),
+    wire.Ping(3),
 ]
 
 
@@ -157,8 +174,8 @@ def test_a_large_message_is_refused_before_the_welcome_and_taken_after_it() -> N
         large = wire.Robots(1, 200, b"x" * 5_000_000)
         with pytest.raises(PeerLost, match="limit"):
             await dispatcher.send(large)
-        await reaper.send(wire.Welcome(1, 1, 1))
-        assert await dispatcher.receive() == wire.Welcome(1, 1, 1)
+        await reaper.send(wire.Welcome(2, 1, 1, []))
+        assert await dispatcher.receive() == wire.Welcome(2, 1, 1, [])
         sending = asyncio.create_task(dispatcher.send(large))
         assert await reaper.receive() == large
         await sending
@@ -194,6 +211,26 @@ def test_sending_to_a_vanished_peer_is_a_lost_peer() -> None:
     asyncio.run(run())
 
 
-def test_nobody_listening_is_refused_with_what_to_do(tmp_path: Path) -> None:
-    with pytest.raises(PeerRefused, match="start reapd"):
-        asyncio.run(wire.connect(tmp_path / "none"))
+def test_nobody_listening_is_a_lost_peer_with_what_to_do(tmp_path: Path) -> None:
+    with pytest.raises(PeerLost, match="start reapd"):
+        asyncio.run(UnixSource(UnixAddress(tmp_path / "none")).connect())
+
+
+def test_silent_peer_is_lost_and_one_that_sends_part_of_a_message_is_not() -> None:
+    async def run() -> None:
+        ours, theirs = socket.socketpair()
+        peer = await wire.adopt(ours)
+        watching = asyncio.create_task(peer.cut_if_silent(0.5))
+        receiving = asyncio.create_task(peer.receive())
+        whole = wire.encode(wire.Robots(1, 200, b"x" * 20))
+        for byte in whole[:-1]:  # takes longer than it may be silent
+            theirs.send(bytes([byte]))
+            await asyncio.sleep(0.03)
+        assert not watching.done() and not receiving.done()
+        await watching
+        with pytest.raises(PeerLost):
+            await receiving
+        theirs.close()
+        await peer.close()
+
+    asyncio.run(run())

@@ -206,7 +206,7 @@ def goodbye(hello: wire.Message, *more: wire.Message) -> str:
 
 def test_a_dispatcher_that_breaks_the_protocol_is_told_why_and_dropped() -> None:
     hello = greeting(Origin(1, {}))
-    assert "version 2" in goodbye(dataclasses.replace(hello, version=2))
+    assert "version 3" in goodbye(dataclasses.replace(hello, version=3))
     assert "begins with HELLO" in goodbye(wire.Robots(1, 200, b""))
     assert "key" in goodbye(dataclasses.replace(hello, key=b"short"))
     assert "not the version it says" in goodbye(dataclasses.replace(hello, filter_version=1))
@@ -216,7 +216,7 @@ def test_a_dispatcher_that_breaks_the_protocol_is_told_why_and_dropped() -> None
     assert "compress" in goodbye(dataclasses.replace(hello, settings={"compress": "rar"}))
     assert "static table" in goodbye(dataclasses.replace(hello, static={"a.example": ["127.0.0.1"]}))
     assert "address range" in goodbye(dataclasses.replace(hello, allow=["everything"]))
-    assert "does not send" in goodbye(hello, wire.Welcome(1, 1, 1))
+    assert "does not send" in goodbye(hello, wire.Welcome(2, 1, 1, []))
 
 
 def test_more_requests_than_credits_end_the_connection() -> None:

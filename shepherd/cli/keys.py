@@ -1,0 +1,89 @@
+"""shep-keys: a private authority, and key files for dispatchers and reapers that meet over a network."""
+
+from __future__ import annotations
+
+import datetime
+from pathlib import Path
+
+import click
+
+from shepherd.cli import common
+
+DIRECTORY = click.Path(file_okay=False, path_type=Path)
+
+
+@click.group()
+@common.versioned
+def command() -> None:
+    """Make the keys by which dispatchers and reapers on several machines know each other."""
+
+
+@command.command()
+@click.argument("directory", type=DIRECTORY)
+@click.option("--days", type=click.IntRange(1, 36_500), default=3_650, show_default=True, help="How long it is valid.")
+@common.standard
+def init(directory: Path, days: int) -> None:
+    """Make a private authority in DIRECTORY.
+
+    Who has authority.key can make keys that all your reapers and dispatchers believe: keep it on a machine of your own.
+    """
+    from shepherd.net import authority
+
+    ends = authority.make_authority(directory, days, _now())
+    click.echo(f"{directory}: a new authority, valid until {ends:%Y-%m-%d}")
+
+
+@command.command()
+@click.argument("directory", type=DIRECTORY)
+@click.argument("role", type=click.Choice(["dispatcher", "reaper"]))
+@click.argument("name")
+@click.option(
+    "--host", "hosts", multiple=True, metavar="HOST", help="A name or address it is met at; may be given again.  [default: NAME]"
+)
+@click.option("--days", type=click.IntRange(1, 36_500), default=730, show_default=True, help="How long it is valid.")
+@common.standard
+def issue(directory: Path, role: str, name: str, hosts: tuple[str, ...], days: int) -> None:
+    """Make the key file NAME.pem for a dispatcher or a reaper, with the authority in DIRECTORY.
+
+    It is all that this one needs: copy it to its machine, readable by its user alone.
+    """
+    from shepherd.net import authority, tls
+
+    path, ends = authority.issue(directory, tls.Role(role), name, list(hosts), days, _now())
+    click.echo(f"{path}: a {role}'s key, valid until {ends:%Y-%m-%d}")
+
+
+@command.command()
+@click.argument("files", type=click.Path(dir_okay=False, path_type=Path), nargs=-1, required=True)
+@common.jsonable
+@common.standard
+def show(files: tuple[Path, ...], as_json: bool) -> None:
+    """Tell whose key files these are, and how long they are valid."""
+    from shepherd.net import authority
+
+    now = _now()
+    for path in files:
+        found = authority.describe(path)
+        left = (found.ends - now).days
+        if as_json:
+            common.emit_json(
+                {
+                    "file": str(path),
+                    "role": found.role,
+                    "name": found.name,
+                    "hosts": list(found.hosts),
+                    "ends": int(found.ends.timestamp()),
+                    "days_left": left,
+                }
+            )
+        else:
+            until = f"valid until {found.ends:%Y-%m-%d}, {left} days more" if left >= 0 else f"ended on {found.ends:%Y-%m-%d}"
+            click.echo(common.escape(f"{path}: {found.role} {found.name} at {', '.join(found.hosts)}: {until}"))
+
+
+def _now() -> datetime.datetime:
+    return datetime.datetime.now(datetime.UTC)
+
+
+def main() -> None:
+    common.run(command)

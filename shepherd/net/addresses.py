@@ -1,0 +1,71 @@
+"""Where a reaper is met: `unix:PATH`, `tls:HOST:PORT`, or `fd:NUMBER` where a dispatcher has started it."""
+
+from __future__ import annotations
+
+import ipaddress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, TypeAlias
+
+from shepherd.errors import UsageError
+
+FORMS: Final = "unix:PATH or tls:HOST:PORT"
+LOOPBACK: Final = "127.0.0.1"
+
+
+@dataclass(frozen=True)
+class UnixAddress:
+    path: Path
+
+    def __str__(self) -> str:
+        return f"unix:{self.path}"
+
+
+@dataclass(frozen=True)
+class TlsAddress:
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"tls:[{self.host}]:{self.port}" if ":" in self.host else f"tls:{self.host}:{self.port}"
+
+
+@dataclass(frozen=True)
+class Descriptor:
+    number: int
+
+    def __str__(self) -> str:
+        return f"fd:{self.number}"
+
+
+Address: TypeAlias = UnixAddress | TlsAddress | Descriptor
+
+
+def parse_address(text: str) -> Address:
+    """`tls:PORT` is that port on loopback: whoever wants to be reached from elsewhere names the address."""
+    scheme, _, place = text.partition(":")
+    if scheme == "unix" and place:
+        return UnixAddress(Path(place))
+    if scheme == "fd" and place.isdecimal():
+        return Descriptor(int(place))
+    host, _, port = place.rpartition(":")
+    if scheme != "tls" or not port.isdecimal() or not 0 <= int(port) < 65536 or (place.count(":") and not host):
+        raise UsageError(f"{text!r}: write the address of a reaper as {FORMS}")
+    return TlsAddress(_host(text, host) or LOOPBACK, int(port))
+
+
+def _host(text: str, host: str) -> str:
+    """A name or an address; IPv6 stands in brackets."""
+    bare = host.removeprefix("[").removesuffix("]")
+    if ":" in bare or bare != host:
+        try:
+            if bare == host:
+                raise ValueError("an IPv6 address is written in brackets")
+            ipaddress.IPv6Address(bare)
+        except ValueError as error:
+            raise UsageError(f"{text!r}: {error}; write the address of a reaper as {FORMS}") from None
+    elif (
+        not all(part and part.isascii() and part.replace("-", "").replace("_", "").isalnum() for part in host.split(".")) and host
+    ):
+        raise UsageError(f"{text!r}: {host!r} is no host; write the address of a reaper as {FORMS}")
+    return bare

@@ -1,0 +1,87 @@
+"""What a process that meets untrusted bytes may do: little memory, few files, no core, no way to more rights, no root.
+
+Where the parent has to be root to bind a port or read a key, it gives that up before it accepts anyone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import grp
+import os
+import pwd
+import resource
+import sys
+from pathlib import Path
+from typing import Final
+
+from shepherd.errors import UsageError
+
+_PR_SET_NO_NEW_PRIVS: Final = 38
+_LIBC: Final = ctypes.CDLL(None, use_errno=True) if sys.platform == "linux" else None
+SPARE_FILES: Final = 128  # beside the sockets of the transfers
+
+
+def become(user: str) -> None:
+    """Be this user from now on, with its own group and no others, if we are root."""
+    if os.geteuid() != 0:
+        return
+    try:
+        found = pwd.getpwnam(user)
+    except KeyError:
+        raise UsageError(f"there is no user {user!r} to run as; name one with --user") from None
+    if found.pw_uid == 0:
+        return
+    os.setgroups([])
+    os.setresgid(found.pw_gid, found.pw_gid, found.pw_gid)
+    os.setresuid(found.pw_uid, found.pw_uid, found.pw_uid)
+
+
+def cannot_read(user: str, paths: list[Path]) -> list[Path]:
+    """Which of these that user would be kept from reading, by the modes on the way to them."""
+    found = pwd.getpwnam(user)
+    groups = {found.pw_gid, *(group.gr_gid for group in grp.getgrall() if user in group.gr_mem)}
+    return [path for path in paths if not _readable(path.resolve(), found.pw_uid, groups)]
+
+
+def _readable(path: Path, uid: int, groups: set[int]) -> bool:
+    for step in (path, *path.parents):
+        status = step.stat()
+        shift = 6 if status.st_uid == uid else 3 if status.st_gid in groups else 0
+        need = 4 if step == path else 1
+        if not status.st_mode >> shift & need:
+            return False
+    return True
+
+
+def no_more_rights() -> None:
+    """No program that this process starts can have more rights than it has, and no core is left of it."""
+    if _LIBC is not None:
+        _LIBC.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+
+
+def limit_memory(size_bytes: int) -> None:
+    """So much address space; what asks for more gets an error and does not take the machine along. 0 = no limit."""
+    if size_bytes:
+        _lower(resource.RLIMIT_AS, size_bytes)
+
+
+def limit_cpu(seconds: int) -> None:
+    """So much time of a processor, from the begin of this process; then the system kills it."""
+    _lower(resource.RLIMIT_CPU, seconds)
+
+
+def limit_files(transfers: int) -> None:
+    """As many open files as so many transfers need, each with a connection and maybe one that is kept."""
+    wanted = 2 * transfers + SPARE_FILES
+    _soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    most = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+    with contextlib.suppress(ValueError, OSError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+
+
+def _lower(which: int, limit: int) -> None:
+    _soft, hard = resource.getrlimit(which)
+    most = limit if hard == resource.RLIM_INFINITY else min(limit, hard)
+    resource.setrlimit(which, (most, most))

@@ -1,0 +1,96 @@
+"""Where connections come in to a reapd: a unix socket at a path, a TCP port for TLS, or a dispatcher that hands them over.
+
+A dispatcher that started this reapd hands it connections over a socket of their own: then no directory has a name of it, whose
+length could be too long and which a killed dispatcher could leave behind.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import socket
+from pathlib import Path
+from typing import Final, TypeAlias
+
+from shepherd.errors import Locked, UsageError
+from shepherd.net.addresses import Address, Descriptor, TlsAddress, UnixAddress
+
+BACKLOG: Final = 64
+
+
+class Handed:
+    """Connections that a dispatcher hands us, one descriptor a byte; the byte goes back when a connection is taken."""
+
+    def __init__(self, descriptor: int) -> None:
+        try:
+            self._socket = socket.socket(fileno=descriptor)
+        except OSError as error:
+            raise UsageError(f"fd:{descriptor}: not a socket: {error}; only a dispatcher starts reapd like this") from error
+
+    def fileno(self) -> int:
+        return self._socket.fileno()
+
+    def setblocking(self, flag: bool) -> None:
+        self._socket.setblocking(flag)
+
+    def accept(self) -> tuple[socket.socket, object]:
+        """As a listening socket has it; EOFError when the dispatcher is gone."""
+        asked, descriptors, _flags, address = socket.recv_fds(self._socket, 1, 1)
+        if not asked or not descriptors:
+            raise EOFError
+        self._socket.send(asked)
+        return socket.socket(fileno=descriptors[0]), address
+
+    def close(self) -> None:
+        self._socket.close()
+
+
+Entrance: TypeAlias = socket.socket | Handed
+
+
+def entrance(address: Address) -> Entrance:
+    match address:
+        case Descriptor():
+            return Handed(address.number)
+        case UnixAddress():
+            return listen(address.path)
+        case TlsAddress():
+            return _listen_tcp(address)
+
+
+def listen(path: Path) -> socket.socket:
+    """A listening socket at a path that must be free; only this user can connect to it."""
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    before = os.umask(0o177)  # the socket has its mode from the start, so there is no moment in which others could connect
+    try:
+        listener.bind(os.fspath(path))
+        listener.listen(BACKLOG)
+    except OSError as error:
+        listener.close()
+        raise _cannot_bind(path, error) from error
+    finally:
+        os.umask(before)
+    return listener
+
+
+def _cannot_bind(path: Path, error: OSError) -> Exception:
+    if error.errno != errno.EADDRINUSE:
+        return UsageError(f"unix:{path}: cannot listen there: {error}")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        try:
+            probe.connect(os.fspath(path))
+        except OSError:
+            return UsageError(f"unix:{path}: the path exists and nobody listens there; remove it or choose another")
+    return Locked(f"unix:{path}: another reapd listens there; choose another path")
+
+
+def _listen_tcp(address: TlsAddress) -> socket.socket:
+    try:
+        family, _, _, _, place = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[
+            0
+        ]
+        return socket.create_server(place[:2], family=family, backlog=BACKLOG)
+    except OSError as error:
+        if error.errno == errno.EADDRINUSE:
+            raise Locked(f"{address}: another program listens there; choose another port") from error
+        raise UsageError(f"{address}: cannot listen there: {error}") from error

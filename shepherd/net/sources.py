@@ -1,0 +1,154 @@
+"""Where connections to reapers come from: a reapd of our own as a child, a unix socket, or a machine elsewhere over TLS."""
+
+from __future__ import annotations
+
+import asyncio
+import datetime
+import logging
+import os
+import socket
+import ssl
+import subprocess
+from typing import Final
+
+from shepherd.config import Config, Reap
+from shepherd.errors import ConfigError, PeerLost
+from shepherd.net import family, tls, wire
+from shepherd.net.addresses import TlsAddress, UnixAddress, parse_address
+from shepherd.net.reapers import Source
+
+LOG = logging.getLogger("shepherd.dispatch")
+START_S: Final = 20
+
+
+def configured(config: Config) -> list[Source]:
+    """The reapers of [reap]. Those on other machines need our key file."""
+    found: list[Source] = []
+    context: ssl.SSLContext | None = None
+    for text in config.reap.reapers:
+        address = parse_address(text)
+        if isinstance(address, UnixAddress):
+            found.append(UnixSource(address))
+        elif isinstance(address, TlsAddress):
+            context = context or _context(config)
+            found.append(TlsSource(address, context))
+        else:
+            raise ConfigError(f"[reap] reapers: {text}: only a dispatcher's own child is met like this")
+    return found
+
+
+def _context(config: Config) -> ssl.SSLContext:
+    if not config.reap.keys:
+        raise ConfigError("[reap] keys: name the dispatcher's key file, which tls: needs; shep-keys makes one")
+    now = datetime.datetime.now(datetime.UTC)
+    keys = tls.read_keys(config.directory / config.reap.keys, tls.Role.DISPATCHER, now)
+    if warning := tls.warning(keys, now):
+        LOG.warning("%s", warning)
+    return keys.client()
+
+
+def local(reap: Reap) -> LocalReapd:
+    """A reapd of our own, on the terms of [reap]."""
+    terms = {"workers": reap.workers, "recycle": reap.recycle, "memory": reap.worker_bytes, "parse": reap.parse_s}
+    return LocalReapd(*(f"--{name}={value}" for name, value in terms.items()))
+
+
+class UnixSource:
+    """A reapd that listens at a path."""
+
+    def __init__(self, address: UnixAddress) -> None:
+        self._address = address
+        self.name = str(address)
+
+    async def connect(self) -> wire.Peer:
+        loop = asyncio.get_running_loop()
+        path = os.fspath(self._address.path)
+        try:
+            return await wire.peer_on(lambda protocol: loop.create_unix_connection(protocol, path))
+        except OSError as error:
+            raise PeerLost(f"no reaper answers at {self.name}: {error}; start reapd --listen {self.name}") from error
+
+    def stop(self) -> None:
+        pass
+
+
+class TlsSource:
+    """A reapd that listens on a port, here or elsewhere."""
+
+    def __init__(self, address: TlsAddress, context: ssl.SSLContext) -> None:
+        self._address, self._context = address, context
+        self.name = str(address)
+
+    async def connect(self) -> wire.Peer:
+        return await tls.connect(self._address, self._context)
+
+    def stop(self) -> None:
+        pass
+
+
+class LocalReapd:
+    """A reapd as our child: it ends when we do, even by kill -9. One that dies is started anew.
+
+    Connections are pairs of sockets, of which it is handed one end: they have no name in any directory.
+    """
+
+    name = "the local reaper"
+
+    def __init__(self, *options: str) -> None:
+        self._options = options
+        self._taking = asyncio.Lock()  # answers to what we hand over come one after the other
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def _start(self) -> subprocess.Popen[bytes]:
+        self._control, theirs = socket.socketpair()
+        self._control.setblocking(False)
+        with theirs:
+            self._process = subprocess.Popen(
+                family.command("reapd", "--listen", f"fd:{theirs.fileno()}", "--quiet", *self._options),
+                stdin=subprocess.DEVNULL,
+                start_new_session=True,
+                pass_fds=[theirs.fileno()],
+                preexec_fn=family.dying_with_us(),
+            )
+        return self._process
+
+    async def connect(self) -> wire.Peer:
+        """A connection, as soon as it takes one."""
+        async with self._taking:
+            process = self._process or self._start()
+            if process.poll() is not None:
+                self._control.close()
+                process = self._start()
+            ours, theirs = socket.socketpair()
+            try:
+                with theirs:
+                    await self._hand_over(theirs, process)
+            except BaseException:
+                ours.close()
+                raise
+            ours.setblocking(False)
+            return await wire.adopt(ours)
+
+    async def _hand_over(self, connection: socket.socket, process: subprocess.Popen[bytes]) -> None:
+        loop = asyncio.get_running_loop()
+        try:
+            socket.send_fds(self._control, [b"+"], [connection.fileno()])
+            taken = await asyncio.wait_for(loop.sock_recv(self._control, 1), START_S)
+        except TimeoutError:
+            process.kill()  # what it would say later belongs to no connection
+            raise PeerLost(f"reapd took no connection within {START_S} s") from None
+        except OSError:  # it has ended, and with it the other end of the socket
+            taken = b""
+        if not taken:
+            raise PeerLost(f"reapd ended with status {process.wait(START_S)} before it took a connection")
+
+    def stop(self) -> None:
+        if self._process is None:
+            return
+        self._control.close()
+        self._process.terminate()
+        try:
+            self._process.wait(10)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()

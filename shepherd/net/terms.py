@@ -1,0 +1,13 @@
+"""On what terms a reapd serves: how many workers, and how much each may do before it is replaced or ended."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Terms:
+    workers: int = 64  # connections served at a time
+    recycle: int = 100_000  # answers, after which a worker is replaced; 0 = never
+    memory_bytes: int = 4 << 30  # of address space, for each process; 0 = no limit
+    parse_s: float = 30.0  # at one page, before its process is killed
