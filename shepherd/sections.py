@@ -41,13 +41,15 @@ def section_number(name: str) -> int:
 
 
 _CODE: Final = ("text/css", "text/javascript", "application/javascript")
+_PACKED: Final = ("application/vnd.rar", "application/x-gzip", "application/x-bzip2", "application/x-xz", "application/zstd")
+_WRITTEN: Final = ("application/x-ole-storage", "application/epub+zip", "application/postscript")
 _OF_TYPE: Final = (
     (Section.HTML, ("text/html", "application/xhtml+xml")),
     (Section.FEED, ("application/rss+xml", "application/atom+xml", "application/feed+json")),
     (Section.PDF, ("application/pdf",)),
     (Section.DATA, ("application/json", "application/xml", "text/xml", "text/csv", *_CODE)),
-    (Section.ARCHIVE, ("application/zip", "application/gzip", "application/x-tar", "application/x-7z", "application/vnd.rar")),
-    (Section.OFFICE, ("application/msword", "application/vnd.", "application/rtf")),
+    (Section.ARCHIVE, ("application/zip", "application/gzip", "application/x-tar", "application/x-7z", *_PACKED)),
+    (Section.OFFICE, ("application/msword", "application/vnd.", "application/rtf", *_WRITTEN)),
     (Section.TEXT, ("text/",)),
     (Section.IMAGE, ("image/",)),
     (Section.AUDIO, ("audio/",)),
