@@ -131,6 +131,7 @@ class Fetch:
     decoded_bytes: int = 64 * 1024 * 1024
     header_bytes: int = 64 * 1024
     links_per_page: int = 10_000
+    requisites: bool = False  # also gather what pages need to be shown
     in_flight: int = 200  # per worker
     memory_bytes: int = 256 * 1024 * 1024  # per worker, of bodies that arrive or wait to be answered
     verify_tls: bool = True

@@ -121,6 +121,12 @@ class Filter:
             self._section_of_site[site] = next(lines, self._sections[-1])
         return self._section_of_site[site]
 
+    def sections_of(self, hrefs: Sequence[str]) -> list[int]:
+        """section_of of many, as numbers; an empty list where no line speaks of sections, and so none has one."""
+        if len(self._sections) == 1 and not self._sets_sections:
+            return []
+        return [self.section_of(href).section for href in hrefs]
+
     def _strips(self, name: str) -> bool:
         return name in self._strip_names or name.startswith(self._strip_starts)
 

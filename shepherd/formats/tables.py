@@ -335,6 +335,7 @@ class ContribFlag(IntFlag):
     HTTPS = 16
     OWN_WEIGHT = 32
     CANONICAL = 64
+    REQUISITE = 128
 
 
 # --- object ids -------------------------------------------------------------------------------------------------

@@ -15,6 +15,8 @@ from shepherd.formats.attributes import MAX_LINKS
 from shepherd.formats.tables import ContribFlag, JournalFlag, Reason, Result
 from shepherd.net import extract, outlinks, wire
 from shepherd.net.exchange import NO_FLAGS, PERMANENT, Body, Context, Exchange, error_of, failed, is_redirect, location_of
+from shepherd.net.fetch import Response
+from shepherd.net.said import Said, headers_say, modified_ms
 from shepherd.net.stored import bucket_of, redirect_bucket
 from shepherd.sections import section_of_type
 
@@ -26,20 +28,23 @@ def page(context: Context, exchange: Exchange, body: Body) -> wire.Result:
     digest = int.from_bytes(sha256[:8], "little")
     if digest == fetch.digest:
         return exchange.result(Result.UNCHANGED, Reason.UNCHANGED, flags=body.flags, digest=digest, body_bytes=len(body.data))
-    content_type, x_robots = response.header("content-type"), "\n".join(response.all("x-robots-tag"))
-    parsed = extract.extract(body.data, content_type, fetch.url, context.links_per_page, x_robots, context.robots_agent)
+    parsed = extract.extract(body.data, _said(context, response), fetch.url, context.wanted)
+    canonical = outlinks.cleaned(context, parsed.base, parsed.canonical) if parsed.canonical else None
+    elsewhere = canonical if canonical and _is_elsewhere(context, fetch, canonical) else None
+    found = _outlinks(context, fetch, parsed, elsewhere)
     flags = body.flags | (JournalFlag.NOINDEX if parsed.noindex else NO_FLAGS)
-    canonical = _elsewhere(context, fetch, parsed)
-    if canonical is not None:
-        flags |= JournalFlag.ELSEWHERE
-    links = _links(context, fetch, parsed, canonical)
-    pairs = np.stack((links.norm, links.path), axis=1)[:MAX_LINKS].astype("<u8").tobytes()
+    flags |= JournalFlag.ELSEWHERE if elsewhere else NO_FLAGS
     attributes = [
-        ("T", parsed.content_type.encode("utf-8", "replace")),
-        ("C", parsed.charset.encode("utf-8", "replace")),
+        ("T", parsed.content_type.encode("ascii", "replace")),
+        ("C", parsed.charset.encode("ascii")),
         ("D", sha256),
         ("t", parsed.title.encode("utf-8", "replace")),
-        ("L", pairs),
+        ("l", parsed.language.encode("ascii")),
+        ("N", _wishes(parsed)),
+        ("K", (canonical or "").encode("ascii")),
+        ("M", _modified(response.header("last-modified"))),
+        ("h", parsed.simhash.to_bytes(8, "little") if parsed.simhash is not None else b""),
+        ("L", np.stack((found.links.norm, found.links.path), axis=1)[:MAX_LINKS].astype("<u8").tobytes()),
     ]
     return exchange.result(
         Result.STORED,
@@ -49,8 +54,27 @@ def page(context: Context, exchange: Exchange, body: Body) -> wire.Result:
         body_bytes=len(body.data),
         section=_section(context, fetch, parsed.content_type),
         stored=bucket_of(context, exchange, attributes, body),
-        links=outlinks.block(context, fetch, links, ContribFlag.CANONICAL, canonical),
+        links=outlinks.block(context, fetch, found),
     )
+
+
+def _said(context: Context, response: Response) -> Said:
+    return headers_say(
+        response.header("content-type"),
+        response.all("x-robots-tag"),
+        response.all("link"),
+        response.header("content-language"),
+        context.wanted.agent,
+    )
+
+
+def _wishes(parsed: extract.Page) -> bytes:
+    return b" ".join(word for word, asked in ((b"noindex", parsed.noindex), (b"nofollow", parsed.nofollow)) if asked)
+
+
+def _modified(header: str) -> bytes:
+    time_ms = modified_ms(header) if header else None
+    return time_ms.to_bytes(8, "little") if time_ms is not None else b""
 
 
 def _section(context: Context, fetch: wire.Fetch, content_type: str) -> int:
@@ -83,36 +107,34 @@ def _redirect(context: Context, exchange: Exchange) -> wire.Result:
         pass
     links = urls.batch(fetch.url, [location] if location else [], context.footprints)
     kind = ContribFlag.PERMANENT if permanent else ContribFlag.TEMPORARY
+    found = outlinks.Outlinks(links, {location: kind})
     return exchange.result(
         Result.REDIRECT,
         Reason.REDIRECT,
         flags=JournalFlag.PERMANENT if permanent else NO_FLAGS,
         stored=redirect_bucket(context, exchange, target),
-        links=outlinks.block(context, fetch, links, kind, location),
+        links=outlinks.block(context, fetch, found),
         location=location,
     )
 
 
-def _elsewhere(context: Context, fetch: wire.Fetch, parsed: extract.Page) -> str | None:
-    """The canonical URL of a page if that is another document than this one, and one we would gather."""
-    if not parsed.canonical:
-        return None
-    try:
-        href = context.filter.clean(urls.join(parsed.base, parsed.canonical).href)
-    except BadUrl:
-        return None
-    if href is None:
-        return None
-    # Compared by the implicit rule: a reaper does not know the classes that made fetch.norm.
-    here, there = (context.footprints.of(urls.parse(url))[:2] for url in (fetch.url, href))
-    return None if here == there else href
+def _is_elsewhere(context: Context, fetch: wire.Fetch, canonical: str) -> bool:
+    """Whether a page's canonical URL is that of another document.
+
+    Compared by the implicit rule: a reaper does not know the classes that made fetch.norm.
+    """
+    here, there = (context.footprints.of(urls.parse(url))[:2] for url in (fetch.url, canonical))
+    return here != there
 
 
-def _links(context: Context, fetch: wire.Fetch, parsed: extract.Page, canonical: str | None) -> urls.Links:
-    if parsed.nofollow:
-        return urls.batch(fetch.url, [], context.footprints)
-    found = [*([canonical] if canonical else []), *parsed.links]
-    try:
-        return urls.batch(parsed.base, found, context.footprints, context.filter.clean)
-    except BadUrl:  # the page's own <base>
-        return urls.batch(fetch.url, found, context.footprints, context.filter.clean)
+def _outlinks(context: Context, fetch: wire.Fetch, parsed: extract.Page, canonical: str | None) -> outlinks.Outlinks:
+    """What a document links to. What it needs to be shown is a part of it, and so no link that nofollow speaks of."""
+    named = [] if parsed.nofollow else [*([canonical] if canonical else []), *parsed.links]
+    links = outlinks.batch(context, parsed.base, [*named, *parsed.requisites], fetch.url)
+    flags: dict[str, int] = {}
+    if parsed.requisites:
+        followed = frozenset(outlinks.batch(context, parsed.base, named, fetch.url).hrefs)
+        flags = {href: ContribFlag.REQUISITE for href in links.hrefs if href not in followed}
+    if canonical:
+        flags[canonical] = ContribFlag.CANONICAL
+    return outlinks.Outlinks(links, flags, outlinks.times_of(context, parsed.base, parsed.times))

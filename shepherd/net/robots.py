@@ -16,6 +16,7 @@ from typing import Final, NamedTuple
 
 MAX_BYTES: Final = 500 * 1024
 ABSENT: Final = 404  # what a robots.txt counts as whose redirects lead nowhere, or never end
+MAX_SITEMAPS: Final = 1_000  # of one file that are taken in
 MAX_LINE_BYTES: Final = 16 * 1024
 MAX_CRAWL_DELAY_S: Final = 4_294_967.0  # what a journal record can carry: 49 days
 

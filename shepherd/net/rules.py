@@ -13,7 +13,7 @@ from typing import Final
 from shepherd import urls
 from shepherd.errors import BadUrl
 from shepherd.formats.tables import JournalFlag, Reason, Result
-from shepherd.net import extract, robots, wire
+from shepherd.net import outlinks, robots, sniff, wire
 from shepherd.net.exchange import (
     NO_FLAGS,
     PERMANENT,
@@ -80,7 +80,7 @@ def robots_file(context: Context, exchange: Exchange, body: Body | None) -> Robo
         return RobotsAnswer(broken(exchange, Reason.DECODING), True, None)
     if response.reason != Reason.NONE:
         return RobotsAnswer(failed(exchange), True, None)
-    rules = robots.rules_for(response.status, b"", context.robots_agent)
+    rules = robots.rules_for(response.status, b"", context.wanted.agent)
     nowhere = rules is not None and 300 <= response.status < 400
     status = robots.ABSENT if nowhere else response.status  # a redirect to nowhere counts as no file at all
     result = exchange.result(*error_of(response.status), rules_status=status if rules is not None else 0, status=status)
@@ -93,7 +93,7 @@ def _robots_redirect(context: Context, exchange: Exchange) -> RobotsAnswer:
         location = urls.join(exchange.fetch.url, location_of(response)).href
     except BadUrl:
         result = exchange.result(Result.HARD, Reason.MALFORMED, rules_status=robots.ABSENT, status=robots.ABSENT)
-        return RobotsAnswer(result, True, robots.rules_for(robots.ABSENT, b"", context.robots_agent))
+        return RobotsAnswer(result, True, robots.rules_for(robots.ABSENT, b"", context.wanted.agent))
     result = exchange.result(
         Result.REDIRECT,
         Reason.REDIRECT,
@@ -108,10 +108,10 @@ def _robots_body(context: Context, exchange: Exchange, body: Body) -> RobotsAnsw
     fetch, response = exchange.fetch, exchange.response
     sha256 = hashlib.sha256(body.data).digest()
     digest = int.from_bytes(sha256[:8], "little")
-    rules = robots.rules_for(response.status, body.data, context.robots_agent)
+    rules = robots.rules_for(response.status, body.data, context.wanted.agent)
     delay_s = rules.crawl_delay_s if rules is not None else None
     unchanged = digest == fetch.digest
-    attributes = [("T", extract.media_type(response.header("content-type")).encode("ascii")), ("D", sha256)]
+    attributes = [("T", sniff.media_type(response.header("content-type")).encode("ascii")), ("D", sha256)]
     result = exchange.result(
         Result.UNCHANGED if unchanged else Result.STORED,
         Reason.UNCHANGED if unchanged else Reason.GATHERED,
@@ -120,7 +120,14 @@ def _robots_body(context: Context, exchange: Exchange, body: Body) -> RobotsAnsw
         body_bytes=len(body.data),
         crawl_delay_ms=min(int((delay_s or 0) * 1000), U32_MAX),
         stored=b"" if unchanged else bucket_of(context, exchange, attributes, body),
+        links=b"" if unchanged or rules is None else _sitemaps(context, exchange.fetch, rules),
         rules=body.data,
         rules_status=response.status,
     )
     return RobotsAnswer(result, True, rules)
+
+
+def _sitemaps(context: Context, fetch: wire.Fetch, rules: robots.Rules) -> bytes:
+    """The sitemaps that a robots file names, as contributions of its site."""
+    links = outlinks.batch(context, fetch.url, rules.sitemaps[: robots.MAX_SITEMAPS], fetch.url)
+    return outlinks.block(context, fetch, outlinks.Outlinks(links))

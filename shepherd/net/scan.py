@@ -1,4 +1,4 @@
-"""The tags of a page as a flat sequence, found in one linear pass: what extract.py reads where a tree would be a bomb.
+"""The tags of a page as a flat sequence, found in one linear pass: what htmlpage.py reads where a tree would be a bomb.
 
 Building a tree is not linear: 100,000 nested elements cost 25 s, 2,000 open `<font>` before 2,000 paragraphs 1.4 GB, 20,000
 attributes of one tag 0.8 s. `is_tame` decides, and must stay cheap, because every page passes it. Invariant: a page that it calls
@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 
 MAX_TAGS: Final = 200_000
 MAX_VALUE_BYTES: Final = 8_192  # of an attribute; longer ones are left out, no URL is that long
-WANTED: Final = frozenset(("a", "area", "base", "frame", "iframe", "link", "meta", "title"))
+WANTED: Final = frozenset(("a", "area", "base", "frame", "html", "iframe", "link", "meta", "title"))
 
 _TAME_TAGS: Final = 10_000
 _TAME_CLONES: Final = 300_000  # elements that reopening unclosed formatting tags can make, about 350 bytes each
@@ -44,7 +44,7 @@ _REFERENCE: Final = re.compile(r"&(?:#[0-9]{1,9};?|#[xX][0-9a-fA-F]{1,9};?|([A-Z
 class Tag(NamedTuple):
     name: str
     attributes: dict[str, str | None]
-    text: str = ""  # of a title
+    text: str = ""  # of a title or style
 
 
 def is_tame(page: bytes) -> bool:
@@ -62,8 +62,8 @@ def is_tame(page: bytes) -> bool:
     return True
 
 
-def scan_tags(page: bytes) -> Iterator[Tag]:
-    """The start tags of a page (UTF-8) that extract.py wants, in order. Comments, scripts and the like are skipped."""
+def scan_tags(page: bytes, everything: bool = False) -> Iterator[Tag]:
+    """The start tags of a page (UTF-8), those in WANTED or all, in order. Comments, scripts and the like are skipped."""
     at = seen = in_svg = 0
     while seen < MAX_TAGS and (opening := _NEXT.search(page, at)):
         seen += 1
@@ -85,9 +85,9 @@ def scan_tags(page: bytes) -> Iterator[Tag]:
         if name in _RAW_END and not in_svg:
             closing = _RAW_END[name].search(page, at)
             end = closing.start() if closing else len(page)
-        if name in WANTED and not (in_svg and name == "title"):
-            text = _decoded(page[at : min(end, at + MAX_VALUE_BYTES)]) if name == "title" else ""
-            yield Tag(name, _attributes(tag.group(3)), text)
+        if (everything or name in WANTED) and not (in_svg and name == "title"):
+            text = page[at : min(end, at + MAX_VALUE_BYTES)] if name in ("title", "style") else b""
+            yield Tag(name, _attributes(tag.group(3)), _decoded(text) if name == "title" else text.decode("utf-8", "replace"))
         at = end
 
 

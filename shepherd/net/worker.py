@@ -25,6 +25,7 @@ from shepherd.net import confine, robots, tls, wire
 from shepherd.net.board import Seat
 from shepherd.net.clock import end_of, steady_clock_ms
 from shepherd.net.exchange import Context, Exchange, without_exchange
+from shepherd.net.extract import Wanted
 from shepherd.net.fetch import Fetcher, Request
 from shepherd.net.guard import Guard
 from shepherd.net.memory import Hold, Memory
@@ -129,7 +130,7 @@ class Worker:
     def _take(self, message: wire.Message) -> None:
         if isinstance(message, wire.Robots):
             body = message.body[: robots.MAX_BYTES]
-            self._rules.put(message.site, robots.rules_for(message.status, body, self._context.robots_agent), len(body))
+            self._rules.put(message.site, robots.rules_for(message.status, body, self._context.wanted.agent), len(body))
         elif isinstance(message, wire.Resolve):
             self._begin(self._resolve(message))
         elif isinstance(message, wire.Fetch) and message.kind in (Kind.PAGE, Kind.ROBOTS):
@@ -282,7 +283,8 @@ def _context(hello: wire.Hello, limits: Limits, compress: str) -> Context:
     if filter_.version != hello.filter_version:
         raise PeerLost("the dispatcher's filter is not the version it says")
     footprints = urls.Footprints(hello.key)
-    return Context(hello.state, footprints, filter_, limits.links_per_page, compress, hello.robots_agent)
+    wanted = Wanted(limits.links_per_page, hello.robots_agent, limits.requisites)
+    return Context(hello.state, footprints, filter_, wanted, compress)
 
 
 def _static(given: dict[str, Any]) -> dict[str, tuple[str, int]]:

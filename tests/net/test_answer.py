@@ -18,6 +18,7 @@ from shepherd.formats.bucket import BucketFlag, Codec
 from shepherd.formats.tables import NO_OID, NO_ROW, ContribFlag, JournalFlag, Kind, Reason, Result
 from shepherd.net import parsing
 from shepherd.net.exchange import retry_after_s
+from shepherd.net.simhash import simhash
 from shepherd.sections import Section
 from tests.net.driver import (
     FILTER,
@@ -68,6 +69,61 @@ def test_a_page_becomes_a_record_a_bucket_and_contributions() -> None:
     assert links.filter_version == parse_filter(FILTER).version
     pairs = np.frombuffer(stored.attributes["L"], "<u8").reshape(-1, 2)
     assert pairs.tolist() == [[int(n), int(p)] for n, p in zip(links.norm, links.path, strict=True)]
+
+
+def test_bucket_tells_language_wishes_canonical_time_and_simhash() -> None:
+    page = b"<html lang=de><link rel=canonical href='/y?utm_x=1'><meta name=robots content=noindex><p>words that are long enough"
+    stored = gather(ok(page, HTML, "Last-Modified: Fri, 02 Jan 2026 03:04:05 GMT", "X-Robots-Tag: nofollow")).bucket
+    assert (stored.attributes["l"], stored.attributes["N"]) == (b"de", b"noindex nofollow")
+    assert stored.attributes["K"] == b"http://a.example/y"
+    assert int.from_bytes(stored.attributes["M"], "little") == 1_767_323_045_000
+    assert int.from_bytes(stored.attributes["h"], "little") == simhash(b"words that are long enough")
+    bare = gather(ok(b"<p>a", HTML, "Last-Modified: yesterday", "Content-Language: en")).bucket
+    assert not set("NKMh") & bare.attributes.keys()
+    assert bare.attributes["l"] == b"en"
+
+
+def test_canonical_of_a_header_is_flagged_and_contributed() -> None:
+    outcome = gather(ok(b"%PDF-1.4", "Content-Type: application/pdf", 'Link: <https://c.example/main>; rel="canonical"'))
+    assert JournalFlag.ELSEWHERE in outcome.flags
+    assert outcome.hrefs == ["https://c.example/main"]
+    assert outcome.bucket.attributes["K"] == b"https://c.example/main"
+
+
+def test_a_sitemap_becomes_contributions_with_their_times() -> None:
+    body = b"""<urlset><url><loc>http://A.example/one?utm_x=1</loc><lastmod>2026-01-02</lastmod></url>
+    <url><loc>https://b.example</loc></url><url><loc>http://a.example/x.jpg</loc></url></urlset>"""
+    for reply in (ok(body, "Content-Type: text/xml"), ok(gzip.compress(body), "Content-Type: application/x-gzip")):
+        outcome = gather(reply)
+        assert outcome.hrefs == ["http://a.example/one", "https://b.example/"]
+        assert outcome.links.lastmod.tolist() == [1_767_312_000, 0]
+
+
+def test_requisites_are_contributed_where_configured_and_told_apart() -> None:
+    page = b"<meta name=robots content=nofollow><img src=/i.png><img src=/j.jpg><script src=//b.example/s.js></script><a href=/1>"
+    assert gather(ok(page, HTML)).raw.links == b""
+    outcome = gather(ok(page, HTML), hello={"settings": {"requisites": True}})
+    assert outcome.hrefs == ["http://a.example/i.png", "http://b.example/s.js"]
+    assert outcome.links.flags.tolist() == [ContribFlag.REQUISITE] * 2
+    both = gather(ok(b"<img src=/i.png><a href=/i.png><img src=/k.png>", HTML), hello={"settings": {"requisites": True}})
+    assert dict(zip(both.hrefs, both.links.flags.tolist(), strict=True)) == {
+        "http://a.example/i.png": 0,
+        "http://a.example/k.png": ContribFlag.REQUISITE,
+    }
+
+
+def test_sitemaps_of_a_robots_file_are_contributed_and_bounded() -> None:
+    lines = "".join(f"Sitemap: https://b.example/{n}.xml\n" for n in range(1_100))
+    body = f"Sitemap: /s.xml?utm_x=1\nUser-agent: *\nCrawl-delay: 3\n{lines}".encode()
+    outcome = gather(ok(body, "Content-Type: text/plain"), kind=Kind.ROBOTS)
+    assert outcome.verdict == (Result.STORED, Reason.GATHERED)
+    assert outcome.record["crawl_delay_ms"] == 3_000
+    assert outcome.hrefs[:2] == ["http://a.example/s.xml", "https://b.example/0.xml"]
+    assert len(outcome.hrefs) == 1_000
+    assert outcome.links.parents_site.tolist() == [outcome.record["site"]]
+    again = gather(ok(body, "Content-Type: text/plain"), kind=Kind.ROBOTS, digest=digest_of(body))
+    assert again.verdict == (Result.UNCHANGED, Reason.UNCHANGED)
+    assert again.raw.links == b""
 
 
 def test_a_body_that_came_compressed_is_stored_as_it_was_sent() -> None:

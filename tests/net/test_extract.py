@@ -12,16 +12,28 @@ from hypothesis import strategies as st
 from selectolax.lexbor import LexborHTMLParser
 
 from shepherd.net.charset import as_utf8, find_charset
-from shepherd.net.extract import Page, extract, sniff
+from shepherd.net.extract import Page, Wanted, extract
+from shepherd.net.said import headers_say
 from shepherd.net.scan import is_tame, scan_tags
+from shepherd.net.sniff import sniff
 
 ROOT = Path(__file__).resolve().parents[2]
 BASE = "http://a.example/dir/page"
 
 
-def page(html: str | bytes, *, header: str = "text/html", x_robots: str = "", limit: int = 1_000) -> Page:
+def page(
+    html: str | bytes,
+    *,
+    header: str = "text/html",
+    x_robots: str = "",
+    link: str = "",
+    languages: str = "",
+    limit: int = 1_000,
+    requisites: bool = False,
+) -> Page:
     body = html if isinstance(html, bytes) else html.encode()
-    return extract(body, header, BASE, limit, x_robots, "Shepherd")
+    said = headers_say(header, x_robots.split("\n"), [link], languages, "Shepherd")
+    return extract(body, said, BASE, Wanted(limit, "Shepherd", requisites))
 
 
 def test_links_come_in_document_order_once_and_not_from_forms() -> None:
@@ -47,8 +59,9 @@ def test_references_in_attributes_follow_the_attribute_rule() -> None:
     assert [tag.attributes["href"] for tag in scan_tags(html.encode())] == ["?a=1&b=2&copy=3<&¬"]
 
 
-def test_nofollow_links_are_dropped() -> None:
+def test_links_that_the_author_does_not_vouch_for_are_dropped() -> None:
     assert page('<a href=1 rel="noopener NoFollow"></a><a href=2 rel=nofollower></a>').links == ["2"]
+    assert page("<a href=1 rel=ugc></a><area href=2 rel='sponsored'><a href=3 rel=author>").links == ["3"]
 
 
 @pytest.mark.parametrize(
@@ -82,6 +95,15 @@ def test_base_counts_once_and_only_if_it_can_be_gathered_from() -> None:
     assert page("<a href=1>").base == BASE
 
 
+def test_canonical_of_the_header_holds_where_the_page_has_none() -> None:
+    header = '<http://x/a>; rel="next", <https://c.example/d?a,b>; title="x; rel=canonical"; REL="Canonical nofollow"'
+    assert page("<p>", link=header).canonical == "https://c.example/d?a,b"
+    assert page("<link rel=canonical href=/own>", link=header).canonical == "/own"
+    assert page(b"%PDF-1.4", header="application/pdf", link="</pdf>;rel=canonical").canonical == "/pdf"
+    for wrong in ("", "<>; rel=canonical", "</x>; rel=next", '</x>; title="rel=canonical"', "<" * 5_000, "</x> rel=canonical"):
+        assert page("<p>", link=wrong).canonical == "", wrong
+
+
 def test_canonical_is_no_link() -> None:
     found = page("<link rel='canonical' href=' /c '><link rel=canonical href=/d>")
     assert (found.canonical, found.links) == ("/c", [])
@@ -105,6 +127,27 @@ def test_meta_refresh(content: str, target: str) -> None:
     assert (found.refresh, found.links) == (target, [target] if target else [])
 
 
+@pytest.mark.parametrize(
+    ("html", "languages", "language"),
+    [
+        ("<html lang=de-AT><p>", "en", "de-at"),
+        ("<html xml:lang='pt_BR'>", "", "pt-br"),
+        ("<html lang=''><meta http-equiv=content-language content='fr, en'>", "", "fr"),
+        ("<p>", "EN-us, de", "en-us"),
+        ("<html lang='x y'>", "", ""),
+        (f"<html lang='de-{'abc-' * 20}x'>", "", ""),
+        ("<div lang=it>", "", ""),
+    ],
+)
+def test_language_is_what_page_or_header_declare(html: str, languages: str, language: str) -> None:
+    assert page(html, languages=languages).language == language
+
+
+def test_feeds_that_a_page_names_are_links() -> None:
+    html = "<link rel=alternate type=application/rss+xml href=f><link rel=alternate hreflang=de href=g>"
+    assert page(html).links == ["f"]
+
+
 def test_title_is_collapsed_cut_and_not_that_of_a_drawing() -> None:
     assert page("<svg><title>icon</title></svg><title> A \n &amp;\tb </title><title>c</title>").title == "A & b"
     assert len(page(f"<title>{'x ' * 10_000}</title>").title) == 500
@@ -121,17 +164,19 @@ def test_title_is_collapsed_cut_and_not_that_of_a_drawing() -> None:
         (b"\xef\xbb\xbf \n<!DOCTYPE HTML><a href=1>", "", "text/html", 1),
         ("<html><a href=1>".encode("utf-16"), "", "text/html", 1),
         (b"<a href=1>", "nonsense", "text/html", 1),
+        (b"%PDF-1.7 <a href=1>", "text/html", "application/pdf", 0),
+        (b"\x89PNG\r\n\x1a\n<a href=1>", "text/html", "image/png", 0),
         (b"<abbr><a href=1>", "", "text/plain", 0),
     ],
 )
-def test_only_html_has_links(body: bytes, header: str, content_type: str, links: int) -> None:
+def test_header_and_bytes_decide_what_a_document_is(body: bytes, header: str, content_type: str, links: int) -> None:
     found = page(body, header=header)
     assert (found.content_type, len(found.links)) == (content_type, links)
 
 
 @pytest.mark.parametrize(
     ("body", "content_type"),
-    [(b"%PDF-1.4", "application/pdf"), (b"\x89PNG\r\n\x1a\n", "image/png"), (b"<?xml ?>", "text/xml"), (b"", "text/plain"),
+    [(b"%PDF-1.4", "application/pdf"), (b"\x89PNG\r\n\x1a\n", "image/png"), (b"<?xml ?>", "application/xml"), (b"", "text/plain"),
      (b"a\0b", "application/octet-stream"), (b"hello", "text/plain"), (b"<!-- x --><p>", "text/html")],
 )  # fmt: skip
 def test_sniffing(body: bytes, content_type: str) -> None:
@@ -233,6 +278,17 @@ HOSTILE = {
     "unclosed scripts": "<script>" * 500_000,
     "tag openers": "<a" * 2_000_000,
     "lone equals signs": "<a " + "= " * 1_000_000,
+    "a huge title": f"<title>{'x ' * 5_000_000}</title><a href=1>",
+    "NULs": "<a href=1>" + "\0" * 5_000_000 + "<a\0 hr\0ef=2>",
+    "references in text": "&amp;" * 2_000_000,
+    "scripts that look alike": "<body>" + "<script>a</script>" * 5_000 + "a" * 5_000_000,
+    "styles inside drawings": "<svg>" + "<style><script>" * 5_000,
+    "style attributes": numbered("<p style='background:url(%d'>", 300_000),
+    "a huge srcset": f"<img srcset='{'a 1x, ' * 1_000_000}'>",
+    "unclosed brackets of a srcset": f"<img srcset='{'a ( ' * 500_000}'>",
+    "unclosed url()": f"<style>{'url(' * 1_000_000}</style>",
+    "unclosed comments of a style": f"<style>{'/*' * 1_000_000}</style>",
+    "backslashes of a style": "<style>url(" + "\\" * 1_000_000 + ")</style>",
 }
 
 LIMITED = """
@@ -240,15 +296,17 @@ import resource, sys
 body = sys.stdin.buffer.read()
 resource.setrlimit(resource.RLIMIT_CPU, (20, 20))
 resource.setrlimit(resource.RLIMIT_AS, (1 << 30, 1 << 30))
-from shepherd.net.extract import extract
-print(len(extract(body, "text/html", "http://a.example/", 10_000).links))
+from shepherd.net.extract import Wanted, extract
+from shepherd.net.said import Said
+print(len(extract(body, Said("text/html"), "http://a.example/", Wanted(10_000, "", sys.argv[1] == "requisites")).links))
 """
 
 
+@pytest.mark.parametrize("asked", ["links", "requisites"])
 @pytest.mark.parametrize("name", HOSTILE)
-def test_hostile_html_fits_in_a_gigabyte_and_is_survived(name: str) -> None:
+def test_hostile_html_fits_in_a_gigabyte_and_is_survived(name: str, asked: str) -> None:
     body = HOSTILE[name].encode()
-    run = subprocess.run([sys.executable, "-c", LIMITED], input=body, capture_output=True, check=False, cwd=ROOT)
+    run = subprocess.run([sys.executable, "-c", LIMITED, asked], input=body, capture_output=True, check=False, cwd=ROOT)
     assert run.returncode == 0, run.stderr.decode()[-500:]
     assert int(run.stdout) <= 10_000
 

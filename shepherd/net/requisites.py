@@ -1,0 +1,80 @@
+"""What a page needs to be shown: images, scripts, styles, media. Read only where an operator wants them; see docs/operations.md.
+
+The strings are as written. Invariant: every expression takes one linear pass.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Final
+
+MAX_CSS: Final = 4 * 1024 * 1024  # characters of a style sheet that are read
+
+_SOURCES: Final = {
+    "img": ("src", "longdesc"),
+    "script": ("src",),
+    "source": ("src",),
+    "video": ("src", "poster"),
+    "audio": ("src",),
+    "track": ("src",),
+    "embed": ("src",),
+    "object": ("data",),
+    "input": ("src",),
+    "image": ("href", "xlink:href"),  # of SVG
+    "body": ("background",),
+    "table": ("background",),
+    "td": ("background",),
+}
+_SRCSETS: Final = {"img": "srcset", "source": "srcset", "link": "imagesrcset"}
+_RELATIONS: Final = frozenset(("stylesheet", "icon", "apple-touch-icon", "mask-icon", "manifest", "preload", "modulepreload"))
+REQUIRING: Final = frozenset((*_SOURCES, *_SRCSETS, "style"))  # tags that may need something
+
+_COMMENT: Final = re.compile(r"/\*.*?(?:\*/|\Z)", re.DOTALL)
+_BARE: Final = r"""(?:[^\s"'()\\]|\\[0-9a-fA-F]{1,6}\s?|\\.)*+"""
+_CSS: Final = re.compile(
+    rf"""url\(\s*+(?:"([^"\n]*+)"|'([^'\n]*+)'|({_BARE}))|@import\s++(?:"([^"\n]*+)"|'([^'\n]*+)')""", re.IGNORECASE
+)
+_ESCAPE: Final = re.compile(r"\\(?:([0-9a-fA-F]{1,6})\s?|(.))", re.DOTALL)
+_CANDIDATE: Final = re.compile(r"[\s,]*+([^\s]++)(?:[^,(]|\([^)]*+(?:\)|\Z))*+")
+
+
+def of_tag(name: str, attributes: dict[str, str | None], text: str) -> Iterator[str]:
+    """What a start tag asks for; `text` is that of a style element."""
+    for attribute in _SOURCES.get(name, ()):
+        if value := attributes.get(attribute):
+            yield value
+    if name in _SRCSETS and (value := attributes.get(_SRCSETS[name])):
+        yield from of_srcset(value)
+    if name == "link" and not _RELATIONS.isdisjoint((attributes.get("rel") or "").lower().split()):
+        yield attributes.get("href") or ""
+    if name == "style":
+        yield from of_css(text)
+    if style := attributes.get("style"):
+        yield from of_css(style)
+
+
+def of_srcset(text: str) -> Iterator[str]:
+    """The URLs of a list of candidates, each with its width or density."""
+    at = 0
+    while found := _CANDIDATE.match(text, at):
+        url = found.group(1)
+        at = found.end(1) if url.endswith(",") else found.end()
+        yield url.rstrip(",")
+
+
+def of_css(text: str) -> Iterator[str]:
+    """The URLs of url() and @import."""
+    if "(" not in text and "@" not in text:  # as most style attributes are
+        return
+    for found in _CSS.finditer(_COMMENT.sub(" ", text[:MAX_CSS])):
+        url = next(part for part in (*found.groups(), "") if part is not None)
+        yield _ESCAPE.sub(_unescaped, url) if "\\" in url else url
+
+
+def _unescaped(found: re.Match[str]) -> str:
+    digits, literal = found.groups()
+    if digits is None:
+        return literal if literal != "\n" else ""
+    number = int(digits, 16)
+    return chr(number) if 0 < number <= 0x10FFFF and not 0xD800 <= number < 0xE000 else "\ufffd"

@@ -1,0 +1,80 @@
+"""What the headers of an answer say of its document: type, robots wishes, canonical URL, language, when it was modified.
+
+Nothing raises, whatever a server sends. The words of X-Robots-Tag and of a robots meta tag are read by the same function.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC
+from email.utils import parsedate_to_datetime
+from typing import Final
+
+MAX_LANGUAGE: Final = 35  # characters, as BCP 47 advises
+
+_VALUED: Final = ("unavailable_after", "max-snippet", "max-image-preview", "max-video-preview")
+_LINK: Final = re.compile(r"<([^<>]{1,4096})>((?:\s*+;\s*+[a-zA-Z*]{1,20}\s*+(?:=\s*+(?:\"[^\"]{0,500}\"|[^\s\",;]{0,500}))?)*+)")
+_REL: Final = re.compile(r";\s*rel\s*=\s*(?:\"([^\"]*)\"|([^\s\",;]+))", re.IGNORECASE)
+_LANGUAGE: Final = re.compile(r"[a-zA-Z]{2,8}(?:[-_][a-zA-Z0-9]{1,8})*+")
+
+
+@dataclass(frozen=True)
+class Said:
+    """What the headers say; "" and empty where they say nothing."""
+
+    content_type: str = ""  # the header as it came
+    wishes: frozenset[str] = frozenset()  # some of noindex, nofollow
+    canonical: str = ""  # as written
+    language: str = ""
+
+
+def headers_say(content_type: str, x_robots: Sequence[str], link: Sequence[str], languages: str, agent: str) -> Said:
+    """`agent` is the product token that wishes may be addressed to."""
+    return Said(content_type, robots_wishes("\n".join(x_robots), agent), canonical_of(link), language_of(languages))
+
+
+def robots_wishes(text: str, agent: str) -> frozenset[str]:
+    """What the words of a robots meta tag or of X-Robots-Tag lines ask of us: some of `noindex` and `nofollow`.
+
+    `name: words` speaks to that agent alone, up to the next name or the end of the line.
+    """
+    found: set[str] = set()
+    for line in text.lower().split("\n") if text else ():
+        ours = True
+        for part in line.split(","):
+            name, colon, word = part.rpartition(":")
+            name = name.strip()
+            if colon and name.partition(":")[0].strip() not in _VALUED:
+                ours = name in (agent.lower(), "*")
+            word = word.strip()
+            if ours and word in ("noindex", "nofollow", "none"):
+                found |= {"noindex", "nofollow"} if word == "none" else {word}
+    return frozenset(found)
+
+
+def canonical_of(links: Sequence[str]) -> str:
+    """The target of the first Link header with rel=canonical (RFC 8288, RFC 6596)."""
+    for header in links:
+        for found in _LINK.finditer(header):
+            relation = _REL.search(found.group(2))
+            if relation and "canonical" in (relation.group(1) or relation.group(2)).lower().split():
+                return found.group(1).strip()
+    return ""
+
+
+def language_of(text: str) -> str:
+    """The first language that a list names, as BCP 47 spells it, in lower case; "" where it names none."""
+    found = _LANGUAGE.match(text.strip())
+    return found.group().replace("_", "-").lower() if found and found.end() <= MAX_LANGUAGE else ""
+
+
+def modified_ms(text: str) -> int | None:
+    """The time of a Last-Modified header."""
+    try:
+        date = parsedate_to_datetime(text)
+        time_ms = int((date if date.tzinfo else date.replace(tzinfo=UTC)).timestamp() * 1000)
+    except (ValueError, TypeError, OverflowError, IndexError):
+        return None
+    return time_ms if time_ms >= 0 else None

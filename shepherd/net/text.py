@@ -1,0 +1,35 @@
+"""The visible text of a page, of which the simhash is made: what stands between tags, without scripts and styles."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Final
+
+MAX_PAGE: Final = 1024 * 1024  # bytes of a page that are looked at where there is no tree
+
+_HIDDEN: Final = re.compile(
+    rb"<(?:script|style)\b.*?(?:</(?:script|style)|\Z)|<!--.*?(?:-->|\Z)|<[^>]*+(?:>|\Z)", re.IGNORECASE | re.DOTALL
+)
+
+
+def text_of_tree(body: Any, hidden: list[str]) -> bytes:
+    """Of a tree; `hidden` are the texts of its scripts and styles, in their order.
+
+    Nodes are not removed from the tree: one removed inside another that is removed, too, would be freed twice.
+    """
+    if body is None:
+        return b""
+    text: str = body.text(separator=" ")
+    pieces, at = [], 0
+    for piece in hidden:
+        start = text.find(piece, at)
+        if start < 0:
+            break
+        pieces.append(text[at:start])
+        at = start + len(piece)
+    return "".join((*pieces, text[at:])).encode("utf-8", "replace")
+
+
+def text_of_tags(page: bytes) -> bytes:
+    """Of a page that is too wild for a tree, roughly."""
+    return _HIDDEN.sub(b" ", page[:MAX_PAGE])
