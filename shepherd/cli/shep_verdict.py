@@ -79,6 +79,8 @@ def _robots_file(facts: Facts, row: Values, now: int) -> str:
     when = f"it is not asked again before {iso(due)}" if due > now else "the next plan that has a page of its site asks for it"
     if row["type"] == RowType.FORGOTTEN:
         reason = REASON_TEXT[Reason(row["reason"])]
+        if row["reason"] == Reason.SITE_EMPTY:
+            return f"The robots file of its site, forgotten: {reason}; it comes back with the next page of its site."
         return f"The robots file of its site, forgotten: {reason}; but politeness needs it while its site has pages: {when}."
     what = f"gathered {_ago(row, now)}" if row["gathered"] else "not gathered yet"
     return f"The robots file of its site, {what}; {when}."

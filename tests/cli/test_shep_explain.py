@@ -84,6 +84,17 @@ def test_deleted_robots_file_is_told_as_gathered(herd: Herd) -> None:
     assert "gathered" not in told
 
 
+def test_robots_file_of_a_site_that_keeps_nothing_is_said_to_be_needed(herd: Herd) -> None:
+    facts = collect(herd.store, herd.store.closed(), parse_filter(""), Path("filter"), "http://a.example/robots.txt")
+    assert facts.row is not None
+    emptied = dataclasses.replace(facts, row=facts.row | {"type": RowType.FORGOTTEN, "reason": Reason.SITE_EMPTY})
+    told = verdict(emptied, Config(), herd.now)
+    assert (
+        told
+        == "The robots file of its site, forgotten: its site keeps nothing else; it comes back with the next page of its site."
+    )
+
+
 def test_verdict_says_how_to_pass_the_guard(herd: Herd) -> None:
     facts = collect(herd.store, herd.store.closed(), parse_filter(""), Path("filter"), "http://a.example/gone")
     assert facts.row is not None
