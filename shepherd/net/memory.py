@@ -5,7 +5,8 @@ sent. Where the limit is reached, running exchanges are paused, which makes thei
 quarters, no new ones begin.
 
 It cannot come to a standstill: what has ended needs nothing more and is answered sooner or later; when nothing that has ended is
-left, the oldest running exchange may take what it needs, whatever the others hold. So at most the limit and one body are held.
+left, one of those that are paused is favoured and may take what it needs, whatever the others hold. There is no other before it
+has ended and been answered. So at most the limit and one body are held.
 """
 
 from __future__ import annotations
@@ -21,8 +22,9 @@ STEP_BYTES: Final = 128 * 1024  # what one exchange that goes on takes before it
 class Memory:
     def __init__(self, limit_bytes: int) -> None:
         self._limit = limit_bytes
-        self._running: dict[Hold, None] = {}  # the oldest first
-        self._paused: dict[Hold, Callable[[], None]] = {}
+        self._running: set[Hold] = set()
+        self._paused: dict[Hold, Callable[[], None]] = {}  # who was paused first stands first
+        self._favoured: Hold | None = None
         self._ended_bytes = 0
         self._waiting: deque[asyncio.Future[None]] = deque()
         self.held = 0
@@ -49,20 +51,23 @@ class Memory:
         return Hold(self)
 
     def may_take(self, hold: Hold, size: int) -> bool:
-        return self.held + size <= self._limit or (not self._ended_bytes and next(iter(self._running), None) is hold)
+        return self.held + size <= self._limit or self._favoured is hold
 
     def begin(self, hold: Hold) -> None:
-        self._running[hold] = None
+        self._running.add(hold)
 
     def pause(self, hold: Hold, resume: Callable[[], None]) -> None:
-        """`resume` is called once, when it is worth another try."""
+        """`resume` is called once, when it is worth another try: it must not try within the call."""
         self._paused[hold] = resume
+        self._changed()
 
     def end(self, hold: Hold) -> None:
         """It takes nothing more; what it has is kept."""
         if hold in self._running:
-            del self._running[hold]
+            self._running.remove(hold)
             self._paused.pop(hold, None)
+            if self._favoured is hold:
+                self._favoured = None
             self._ended_bytes += hold.size
             self._changed()
 
@@ -77,12 +82,12 @@ class Memory:
             self._changed()
 
     def _changed(self) -> None:
+        """Let go on whom there is room for, or one if nobody else will make room."""
         steps = max(0, self._limit - self.held) // STEP_BYTES
-        oldest = next(iter(self._running), None)
-        for hold in list(self._paused):
-            if steps <= 0 and not (hold is oldest and not self._ended_bytes):
-                break
-            steps -= 1
+        if self._paused and not steps and self._favoured is None and not self._ended_bytes:
+            self._favoured = next(iter(self._paused))
+            steps = 1
+        for hold in list(self._paused)[:steps]:
             self._paused.pop(hold)()
         while self._waiting and self.has_room:
             future = self._waiting.popleft()

@@ -201,6 +201,8 @@ class Transfer:
             return Reason.TLS
         if code == pycurl.E_SSL_CONNECT_ERROR:
             return Reason.CONNECTION if any(words in detail for words in _BROKEN_HANDSHAKE) else Reason.TLS
+        if not self._requests:
+            return Reason.CONNECTION  # nothing was asked yet: whatever was said, a proxy said it
         if code == pycurl.E_RECV_ERROR and self._status_line and not self.curl.getinfo(pycurl.OS_ERRNO):
             return Reason.MALFORMED  # a bad chunk, not a broken connection
         return Reason.MALFORMED if code in _MALFORMED else Reason.CONNECTION
