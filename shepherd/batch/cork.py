@@ -7,7 +7,7 @@ from a closed N to N+1. Rows, sites and servers that no record speaks of are rea
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,18 +15,17 @@ import numpy as np
 from shepherd.batch import harvests, patch, serverupdates, siteupdates
 from shepherd.batch.harvests import Taken
 from shepherd.batch.partitions import Tick, partitions, silent
-from shepherd.batch.patch import Changes, Patch
+from shepherd.batch.patch import Patch, Rewriting
 from shepherd.batch.pool import ordered
 from shepherd.batch.siteupdates import Touched
 from shepherd.batch.turn import not_now
 from shepherd.config import Config
 from shepherd.errors import NothingToDo
 from shepherd.filters import load_filter
-from shepherd.formats import tables
 from shepherd.formats.control import CLOSED
 from shepherd.formats.tables import JOURNAL, U64, Array, Columns, Records
 from shepherd.phases import contacts, cork, keys
-from shepherd.phases.cork import Corked
+from shepherd.phases.cork import Corked, Effects
 from shepherd.phases.urls import Paths, find_known
 from shepherd.store import names
 from shepherd.store.database import Writer
@@ -74,30 +73,32 @@ def _harvests(writer: Writer, state: State) -> tuple[list[Taken], dict[str, str]
 def _apply(
     builder: Builder, state: State, taken: Sequence[Taken], journal: Records, config: Config, tick: Tick, jobs: int
 ) -> dict[str, int]:
-    touched, corked, counts = _settled(builder.name.number, state, taken, journal, config, tick, jobs)
-    strange, site = _moved(state, corked.strange)
+    touched, effects, index = _settled(builder, state, taken, journal, config, tick, jobs)
+    strange, site = _moved(state, effects.strange)
     if len(strange):
+        index.discard()
         journal = cork.readdressed(journal, strange, site)
-        touched, corked, counts = _settled(builder.name.number, state, taken, journal, config, silent, jobs)
+        touched, effects, index = _settled(builder, state, taken, journal, config, silent, jobs)
+    index.finish()
     step = config.store.partition_rows
-    patch.write(builder, "index", state.index, Changes(Patch(corked.rows, _changed(corked))), step)
     sites = siteupdates.site_changes(state, touched)
     siteupdates.write_sites(builder, state, touched, sites, step)
     patch.write(builder, "servers", state.servers, serverupdates.server_changes(state, sites, journal, config), step)
-    return {name: count for name, count in counts.items() if count}
+    return {name: count for name, count in effects.counts.items() if count}
 
 
 def _settled(
-    number: int, state: State, taken: Sequence[Taken], journal: Records, config: Config, tick: Tick, jobs: int
-) -> tuple[Touched, Corked, Mapping[str, int]]:
-    """What becomes of the sites and of the rows that a journal speaks of; and how many records did what."""
+    builder: Builder, state: State, taken: Sequence[Taken], journal: Records, config: Config, tick: Tick, jobs: int
+) -> tuple[Touched, Effects, Rewriting]:
+    """What becomes of the sites that a journal speaks of, what its records did, and the index that they change."""
     url_of, opened = harvests.urls_of(taken)
     with opened:
         touched = siteupdates.touched_sites(state, journal, url_of, load_filter(config.filter_path))
     settled = cork.newest(journal)
     touched = touched.with_columns(contacts.apply_sites(touched.columns, journal, settled, config.politeness))
-    corked, counts = _settle(state, settled, touched.columns, number, config, tick, jobs)
-    return siteupdates.counted(siteupdates.same_robots(touched, corked), corked), corked, counts
+    index = Rewriting(builder, "index", state.index, config.store.partition_rows)
+    effects = _settle(index, state, settled, touched.columns, builder.name.number, config, tick, jobs)
+    return siteupdates.counted(siteupdates.same_robots(touched, effects), effects), effects, index
 
 
 def _moved(state: State, strange: Records) -> tuple[Records, U64]:
@@ -122,23 +123,24 @@ class Part:
 
 
 def _settle(
-    state: State, settled: Records, sites: Columns, number: int, config: Config, tick: Tick, jobs: int
-) -> tuple[Corked, Mapping[str, int]]:
-    """All settled rows of the index: partitions that no record falls into are not even read."""
+    written: Rewriting, state: State, settled: Records, sites: Columns, number: int, config: Config, tick: Tick, jobs: int
+) -> Effects:
+    """Settle and write the rows of the index: partitions that no record falls into are copied, if at all."""
     parts = [part for part in _parts(state, settled, config.store.partition_rows) if len(part.records)]
 
     def work(part: Part) -> Corked:
         index = state.index.slice(part.start, part.stop, READ)
         return cork.apply_index(index, part.records, sites, state=number, plan=config.plan, politeness=config.politeness)
 
-    found, counts, done = [], Counter[str](), 0
+    found, done = [], 0
     for part, corked in zip(parts, ordered(work, parts, jobs), strict=True):
-        found.append((part.start, corked))
-        counts.update(corked.counts)
+        changed = {name: corked.columns[name] for name in cork.CHANGED if name in corked.changed}
+        written.put(part.start, part.stop, Patch(corked.rows + part.start, changed))
+        found.append(corked.effects)
         tick(part.stop - done)
         done = part.stop
     tick(state.index.rows - done)
-    return _joined(found), counts
+    return _joined(found)
 
 
 def _parts(state: State, settled: Records, step: int) -> Iterator[Part]:
@@ -152,23 +154,19 @@ def _parts(state: State, settled: Records, step: int) -> Iterator[Part]:
         yield Part(start, stop, settled[first:last])
 
 
-def _joined(found: Sequence[tuple[int, Corked]]) -> Corked:
+def _joined(found: Sequence[Effects]) -> Effects:
     def whole(parts: list[Array], dtype: str) -> Array:
         return np.concatenate([np.zeros(0, dtype), *parts])
 
-    changed = frozenset[str]().union(*(corked.changed for _start, corked in found))
-    return Corked(
-        rows=whole([corked.rows + start for start, corked in found], "<i8"),
-        columns={name: whole([c.columns[name] for _, c in found], tables.INDEX[name]) for name in changed | {"site"}},
-        changed=changed,
-        site_before=whole([c.site_before for _, c in found], "<u8"),
-        counted_before=whole([c.counted_before for _, c in found], "?"),
-        counted=whole([c.counted for _, c in found], "?"),
-        robots={name: whole([c.robots[name] for _, c in found], "<u8") for name in ("site", "came", "stays")},
-        strange=np.concatenate([np.zeros(0, JOURNAL), *(c.strange for _, c in found)]),
-        counts={},
+    counts = Counter[str]()
+    for one in found:
+        counts.update(one.counts)
+    return Effects(
+        site_before=whole([one.site_before for one in found], "<u8"),
+        site=whole([one.site for one in found], "<u8"),
+        counted_before=whole([one.counted_before for one in found], "?"),
+        counted=whole([one.counted for one in found], "?"),
+        robots={name: whole([one.robots[name] for one in found], "<u8") for name in ("site", "came", "stays")},
+        strange=np.concatenate([np.zeros(0, JOURNAL), *(one.strange for one in found)]),
+        counts=counts,
     )
-
-
-def _changed(corked: Corked) -> dict[str, Array]:
-    return {name: values for name, values in corked.columns.items() if name in corked.changed}

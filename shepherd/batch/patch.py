@@ -5,7 +5,7 @@ A column is written in partitions, front to back, from the mapped one; so what i
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -13,7 +13,7 @@ import numpy as np
 from shepherd.batch.partitions import partitions
 from shepherd.formats import tables
 from shepherd.formats.tables import I64, Array
-from shepherd.store.columns import Table
+from shepherd.store.columns import Table, TableWriter
 from shepherd.store.state import Builder
 
 
@@ -63,6 +63,46 @@ def write(builder: Builder, name: str, table: Table, changes: Changes, step: int
             writer.append({column: values(table, changes, column, start, stop)})
         builder.finish_table(writer)
     builder.keep(f"{name}/{column}" for column in tables.TABLES[name] if column not in written)
+
+
+class Rewriting:
+    """The same while the changes are still being found, partition by partition: each is written while it is in the cache.
+
+    A column is begun with its first change, and what stands before that is copied then; so one that never changes is linked.
+    """
+
+    def __init__(self, builder: Builder, name: str, table: Table, step: int) -> None:
+        self._builder, self._name, self._table, self._step = builder, name, table, step
+        self._writers: dict[str, TableWriter] = {}
+        self._done = 0
+
+    def put(self, start: int, stop: int, patch: Patch) -> None:
+        """A partition, behind all that were put before: the new values of some of its rows. What lies between stays as it was."""
+        for column in patch.columns:
+            if column not in self._writers:
+                self._writers[column] = self._builder.table(self._name, [column])
+                self._copy([column], 0, self._done)
+        self._copy(self._writers, self._done, start)
+        for column, writer in self._writers.items():
+            writer.append({column: values(self._table, Changes(patch), column, start, stop)})
+        self._done = stop
+
+    def finish(self) -> None:
+        """All partitions have been put."""
+        self._copy(self._writers, self._done, self._table.rows)
+        for writer in self._writers.values():
+            self._builder.finish_table(writer)
+        self._builder.keep(f"{self._name}/{column}" for column in tables.TABLES[self._name] if column not in self._writers)
+
+    def discard(self) -> None:
+        """The changes were wrong: nothing is left of them."""
+        for writer in self._writers.values():
+            writer.discard()
+
+    def _copy(self, columns: Iterable[str], first: int, last: int) -> None:
+        for start in range(first, last, self._step):
+            for column in columns:
+                self._writers[column].append({column: self._table[column][start : min(start + self._step, last)]})
 
 
 def values(table: Table, changes: Changes, column: str, start: int, stop: int) -> Array:

@@ -15,7 +15,7 @@ from shepherd.errors import Corruption
 from shepherd.filters import Filter
 from shepherd.formats.tables import I64, SITES, U64, Array, Bools, Columns, Kind, Records, in_bucket
 from shepherd.phases import contacts, keys, sitecounts
-from shepherd.phases.cork import Corked
+from shepherd.phases.cork import Effects
 from shepherd.phases.newsites import site_rows
 from shepherd.store import names
 from shepherd.store.columns import Table
@@ -78,22 +78,22 @@ def _first_of_each(site: U64) -> tuple[U64, I64]:
     return site[order][starts], order[starts]
 
 
-def same_robots(touched: Touched, corked: Corked) -> Touched:
+def same_robots(touched: Touched, effects: Effects) -> Touched:
     """A robots file that came again as it was: the site points at the bucket that its row has kept."""
-    row = keys.find_sites(touched.columns["site"], corked.robots["site"])
+    row = keys.find_sites(touched.columns["site"], effects.robots["site"])
     oid = touched.columns["robots_oid"].copy()
-    taken = oid[row] == corked.robots["came"]
-    oid[row[taken]] = corked.robots["stays"][taken]
+    taken = oid[row] == effects.robots["came"]
+    oid[row[taken]] = effects.robots["stays"][taken]
     return touched.with_columns({"robots_oid": oid})
 
 
-def counted(touched: Touched, corked: Corked) -> Touched:
+def counted(touched: Touched, effects: Effects) -> Touched:
     """With the rows that moved and the documents that came and went."""
-    site, before, after = touched.columns["site"], corked.site_before, corked.columns["site"]
+    site, before, after = touched.columns["site"], effects.site_before, effects.site
     moved = before != after
-    other = moved | (corked.counted_before != corked.counted)  # of all the rest a site loses as much as it gains
+    other = moved | (effects.counted_before != effects.counted)  # of all the rest a site loses as much as it gains
     gained = sitecounts.changed(site, before[moved], after[moved])
-    gathered = sitecounts.changed(site, before[other & corked.counted_before], after[other & corked.counted])
+    gathered = sitecounts.changed(site, before[other & effects.counted_before], after[other & effects.counted])
     return touched.with_columns(
         {
             "documents": (touched.columns["documents"] + gained).astype(SITES["documents"]),

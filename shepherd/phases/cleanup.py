@@ -127,7 +127,7 @@ def fates(index: Columns, wishes: Wishes) -> Fate:
     settled &= deleted & (index["reason"] == Reason.DELETED)
     stale = forgotten & in_bucket(index["oid"]) & (~deleted | hollow) & ~settled
     rejected = nowhere if wishes.rejected is None else wishes.rejected & ~forgotten & ~with_flag(index["flags"], Flag.ROBOTS)
-    trims = (index["type"] == RowType.SLEEPING) & has_body(index, slice_all(index)) & ~rejected
+    trims = (index["type"] == RowType.SLEEPING) & has_body(index) & ~rejected
     moved = nowhere
     if wishes.section is not None:
         moved = ~forgotten & ~rejected & (wishes.section != index["section"])
@@ -143,14 +143,10 @@ def _count(mask: Bools) -> int:
     return int(np.count_nonzero(mask))
 
 
-def slice_all(index: Columns) -> Bools:
-    return np.ones(len(index["oid"]), np.bool_)
-
-
 def is_document(index: Columns) -> Bools:
     """Gathered, with a body, and no robots file."""
     gathered = (index["type"] == RowType.GATHERED) & ~with_flag(index["flags"], Flag.ROBOTS)
-    return np.asarray(gathered & has_body(index, slice_all(index)))
+    return np.asarray(gathered & has_body(index))
 
 
 def _could_sleep(index: Columns, fate: Fate) -> Bools:

@@ -35,6 +35,7 @@ from shepherd.phases.keys import find_rows, find_sites, pick, run_ends, run_star
 MAX_FREQUENCY = 4
 UNMOVABLE = int(Flag.ROBOTS | Flag.EQUIV)  # (norm, path) does not tell these apart, so their site must stay
 OF_A_BODY = int(Flag.TRUNCATED | Flag.NOINDEX | Flag.ELSEWHERE)
+OF_BODY = ("digest", "gathered", "oid")
 CHANGED = (
     *("site", "oid", "digest", "type", "reason", "flags", "status", "section", "frequency", "retry"),
     *("gathered", "checked", "changed", "touched", "download_ms", "size"),
@@ -42,18 +43,26 @@ CHANGED = (
 
 
 @dataclass(frozen=True)
-class Corked:
-    """The rows of a partition that were settled, in order, and what they are now; and how many records did what."""
+class Effects:
+    """What settled rows mean to others: to the table of sites, to a second settling, to the report."""
 
-    rows: I64
-    columns: Mapping[str, Array]
-    changed: frozenset[str]  # columns in which a value is another than before
     site_before: U64
+    site: U64
     counted_before: Bools  # as a gathered document of its site
     counted: Bools
     robots: Mapping[str, U64]  # of robots files that came again as they were: site, the oid that came, the oid that stays
     strange: Records  # records of pages that have no row under their site
-    counts: Mapping[str, int]
+    counts: Mapping[str, int]  # how many records did what
+
+
+@dataclass(frozen=True)
+class Corked:
+    """The rows of a partition that were settled, in order, and what they are now."""
+
+    rows: I64
+    columns: Mapping[str, Array]
+    changed: frozenset[str]  # columns in which a value is another than before
+    effects: Effects
 
 
 def newest(journal: Records) -> Records:
@@ -96,7 +105,7 @@ def apply_index(
 
     settles = _settles(index, records, row, sites, politeness)
     records, row = pick(records, settles), row[settles]
-    before = {name: index[name][row] for name in CHANGED}
+    before = {name: index[name].take(row) for name in CHANGED}
     columns = {name: values.copy() for name, values in before.items()}
     result = records["result"]
     failed = np.isin(result, (Result.SOFT, Result.HARD, Result.SITE, Result.CONNECTION))
@@ -116,29 +125,29 @@ def apply_index(
     same_body = (result == Result.STORED) & (columns["oid"] != records["oid"])
     again = same_body & (records["kind"] == Kind.ROBOTS)
     counts["same body"] = int(np.count_nonzero(same_body))
-    return Corked(
-        rows=row,
-        columns=columns,
-        changed=frozenset(name for name in CHANGED if not np.array_equal(before[name], columns[name])),
+    changed = frozenset(name for name in CHANGED if not np.array_equal(before[name], columns[name]))
+    effects = Effects(
         site_before=before["site"],
+        site=columns["site"],
         counted_before=counts_as_gathered(before),
         counted=counts_as_gathered(columns),
         robots={"site": records["site"][again], "came": records["oid"][again], "stays": columns["oid"][again]},
         strange=strange,
         counts=counts | {"unknown": unknown, "unsettled": int(np.count_nonzero(~settles))},
     )
+    return Corked(row, columns, changed, effects)
 
 
 def counts_as_gathered(index: Columns) -> Bools:
     """Rows that the site table counts as gathered documents: robots files are none."""
-    return np.asarray((index["type"] == RowType.GATHERED) & ~with_flag(index["flags"], Flag.ROBOTS))
+    return np.asarray((index["type"] == np.uint8(RowType.GATHERED)) & ~with_flag(index["flags"], Flag.ROBOTS))
 
 
 def _settles(index: Columns, records: Records, row: I64, sites: Columns, politeness: config.Politeness) -> Bools:
     """False for records that say nothing new, or nothing of the page itself."""
     result, end = records["result"], end_s(records)
     lasting = np.isin(result, (Result.STORED, Result.UNCHANGED, Result.REDIRECT, Result.DENIED))
-    checked = index["checked"][row]
+    checked = index["checked"].take(row)
     settles = (end > checked) | ((end == checked) & lasting)
 
     unreachable = (records["reason"] == Reason.ROBOTS_UNREACHABLE) & (records["kind"] == Kind.PAGE)
@@ -150,7 +159,8 @@ def _settles(index: Columns, records: Records, row: I64, sites: Columns, politen
 
     contacted = with_flag(records["flags"], JournalFlag.CONTACTED)
     never_begun = (result == Result.SOFT) & (records["reason"] == Reason.DEADLINE) & ~contacted
-    asked_to_go = (index["type"][row] == RowType.FORGOTTEN) & np.isin(index["reason"][row], (Reason.DELETED, Reason.PURGED))
+    type_, reason = index["type"].take(row), index["reason"].take(row)
+    asked_to_go = (type_ == RowType.FORGOTTEN) & np.isin(reason, (Reason.DELETED, Reason.PURGED))
     taken_away = asked_to_go & (records["kind"] == Kind.PAGE)  # by an operator: no late harvest brings it back
     return np.asarray(settles & ~never_begun & ~taken_away)
 
@@ -158,7 +168,7 @@ def _settles(index: Columns, records: Records, row: I64, sites: Columns, politen
 def _stored(columns: dict[str, Array], records: Records, row: I64, plan: config.Plan) -> None:
     """What has the digest of the body that is there already leaves that one in place, and with it when it was fetched."""
     end = end_s(records)
-    had_body = has_body(columns, row)
+    had_body = has_body({name: columns[name].take(row) for name in OF_BODY})
     differs = columns["digest"][row] != records["digest"]
     again = (columns["digest"][row] != 0) & (columns["gathered"][row] > 0)
     _adapt(columns, row, end, again & differs, again & ~differs & (columns["checked"][row] < end), plan)
@@ -213,7 +223,7 @@ def _unchanged(columns: dict[str, Array], records: Records, row: I64, plan: conf
     end = end_s(records)
     nobody = np.zeros(len(row), np.bool_)
     _adapt(columns, row, end, nobody, columns["checked"][row] < end, plan)
-    body = has_body(columns, row)
+    body = has_body({name: columns[name].take(row) for name in OF_BODY})
     columns["type"][row[body]] = RowType.GATHERED
     columns["reason"][row] = Reason.UNCHANGED
     columns["retry"][row] = 0
@@ -235,9 +245,8 @@ def _failed(columns: dict[str, Array], records: Records, row: I64, plan: config.
     columns["status"][row[answered]] = records["status"][answered]
 
 
-def has_body(columns: Columns, row: I64 | Bools) -> Bools:
-    stored = in_bucket(columns["oid"][row])
-    return np.asarray((columns["digest"][row] != 0) & (columns["gathered"][row] > 0) & stored)
+def has_body(columns: Columns) -> Bools:
+    return np.asarray((columns["digest"] != 0) & (columns["gathered"] > 0) & in_bucket(columns["oid"]))
 
 
 def _adapt(columns: dict[str, Array], row: I64, end: U32, differs: Bools, same: Bools, plan: config.Plan) -> None:

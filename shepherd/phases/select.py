@@ -14,8 +14,8 @@ import numpy as np
 
 from shepherd import config
 from shepherd.formats.tables import I64, REASON_TEXT, U8, Array, Bools, Columns, Flag, Reason, RowType
-from shepherd.phases.cork import has_body
-from shepherd.phases.keys import with_flag
+from shepherd.phases.cork import OF_BODY, has_body
+from shepherd.phases.keys import run_starts, with_flag
 from shepherd.phases.place import Place, is_out, sleeps
 from shepherd.phases.serverlimits import LONGEST_CYCLE_S
 from shepherd.phases.survey import SECTIONS
@@ -128,8 +128,8 @@ def assign(index: Columns, place: U8, *, state: int) -> Selected:
 
 def _waking(index: Columns, rows: I64) -> tuple[Array, Array]:
     """Type and reason of rows that slept and may be gathered."""
-    body = has_body(index, rows)
-    inserted = with_flag(index["flags"][rows], Flag.INITIAL)
+    body = has_body({name: index[name].take(rows) for name in OF_BODY})
+    inserted = with_flag(index["flags"].take(rows), Flag.INITIAL)
     unknown = np.where(inserted, np.uint8(Reason.INSERTED), np.uint8(Reason.LINK))
     return (
         np.where(body, np.uint8(RowType.GATHERED), np.uint8(RowType.UNGATHERED)),

@@ -163,6 +163,11 @@ class ColumnWriter:
         self._file.seal()
         return FileEntry(self._file.length, check64(table))
 
+    def discard(self) -> None:
+        """Remove what was written."""
+        self._file.close()
+        fsio.unlink(self._file.path)
+
     def close(self) -> None:
         self._file.close()
 
@@ -182,6 +187,11 @@ class TableWriter:
 
     def finish(self) -> dict[str, FileEntry]:
         return {f"{self._prefix}/{name}": writer.finish() for name, writer in self._writers.items()}
+
+    def discard(self) -> None:
+        """Remove the columns, which are not finished: they can be begun again."""
+        for writer in self._writers.values():
+            writer.discard()
 
     def close(self) -> None:
         for writer in self._writers.values():

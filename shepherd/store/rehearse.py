@@ -107,6 +107,9 @@ class _NoTable(TableWriter):
     def append(self, columns: Columns) -> None:
         pass
 
+    def discard(self) -> None:
+        pass
+
 
 class _NoColumn(ColumnWriter):
     def __init__(self) -> None:

@@ -6,13 +6,18 @@ import tempfile
 from pathlib import Path
 
 import numpy as np
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shepherd.batch import patch
 from shepherd.batch.partitions import partitions
 from shepherd.batch.patch import Added, Changes, Patch
+from shepherd.formats.tables import SERVERS, empty
+from shepherd.store import database
 from shepherd.store.columns import Table, TableWriter
+from shepherd.store.database import Database
+from shepherd.store.names import StateName
+from shepherd.store.state import Builder, State
 
 VALUES = st.integers(0, 9)
 
@@ -47,3 +52,60 @@ def test_changed_and_added_rows_come_out_in_their_places(
     for at, value in reversed(added):
         expected.insert(at, value)
     assert [value for part in found for value in part] == expected
+
+
+@st.composite
+def told(draw: st.DrawFn) -> tuple[list[list[int]], list[tuple[int, int, dict[str, dict[int, int]]]]]:
+    """Two columns, and partitions of them in order, not all of them there, with what changes of each column."""
+    rows = draw(st.integers(1, 12))
+    columns = [draw(st.lists(VALUES, min_size=rows, max_size=rows)) for _ in range(2)]
+    cuts = sorted(draw(st.sets(st.integers(1, rows - 1), max_size=4))) if rows > 1 else []
+    parts = []
+    for start, stop in zip([0, *cuts], [*cuts, rows], strict=True):
+        touched = draw(st.sets(st.integers(start, stop - 1), max_size=3))
+        names = draw(st.sets(st.sampled_from(["fetches", "errors"])))
+        if draw(st.booleans()):
+            parts.append((start, stop, {name: {row: draw(VALUES) for row in sorted(touched)} for name in sorted(names)}))
+    return columns, parts
+
+
+@settings(max_examples=25)  # each makes a database
+@given(told(), st.integers(1, 5), st.booleans())
+def test_a_table_is_rewritten_while_its_changes_are_found(
+    case: tuple[list[list[int]], list[tuple[int, int, dict[str, dict[int, int]]]]], step: int, twice: bool
+) -> None:
+    (fetches, errors), parts = case
+    old = {"fetches": fetches, "errors": errors}
+    with tempfile.TemporaryDirectory() as where:
+        database.create(Path(where) / "db", bytes(16), 1, 0)
+        with Database(Path(where) / "db").writing("test") as writer:
+            builder = writer.build(writer.furthest(), StateName(2, "closed"), 1)
+            columns = empty(SERVERS, len(fetches)) | {name: np.array(values, "<u4") for name, values in old.items()}
+            builder.write_table("servers", columns)
+            for name in ("index", "sites"):
+                builder.keep_table(name)
+            state = writer.publish(builder, {})
+            builder = writer.build(state, StateName(3, "closed"), 1)
+            rewriting = _put(builder, state, parts, step)
+            if twice:  # the first time was in vain
+                rewriting.discard()
+                rewriting = _put(builder, state, parts, step)
+            rewriting.finish()
+            for name in ("index", "sites"):
+                builder.keep_table(name)
+            new = writer.publish(builder, {})
+        for name, values in old.items():
+            changes = {row: value for _, _, part in parts for row, value in part.get(name, {}).items()}
+            assert new.servers[name][0 : len(values)].tolist() == [changes.get(row, v) for row, v in enumerate(values)]
+        for name in SERVERS:
+            linked = (new.path / "servers" / name).samefile(state.path / "servers" / name)
+            assert linked == (not any(name in part for _, _, part in parts))
+
+
+def _put(builder: Builder, state: State, parts: list[tuple[int, int, dict[str, dict[int, int]]]], step: int) -> patch.Rewriting:
+    rewriting = patch.Rewriting(builder, "servers", state.servers, step)
+    for start, stop, changed in parts:
+        rows = sorted({row for changes in changed.values() for row in changes})
+        columns = {name: np.array([changes[row] for row in rows], "<u4") for name, changes in changed.items()}
+        rewriting.put(start, stop, Patch(np.array(rows, np.int64), columns))
+    return rewriting
