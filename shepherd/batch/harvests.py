@@ -130,13 +130,13 @@ class Journal:
 
 
 def journal(taken: Sequence[Taken]) -> Journal:
-    frames: list[Records] = [np.zeros(0, JOURNAL)]
+    frames: list[Records] = []
     counts = []
     for one in taken:
         parts = list(logs.records(one.path / names.JOURNAL, FrameKind.JOURNAL, JOURNAL))
         counts.append(sum(map(len, parts)))
         frames += parts
-    records, end = np.concatenate(frames), 0
+    records, end = logs.joined(frames, JOURNAL), 0
     for one, count in zip(taken, counts, strict=True):
         part = records[end : end + count]
         end += count

@@ -35,7 +35,7 @@ MAX_ATTRIBUTES: Final = 1 << 24
 MAX_BODY: Final = 1 << 30
 _TODAY: Final = frozenset((MAGIC + bytes((V33,)), MAGIC + bytes((V33_COMPRESSED,))))  # how what is written today begins
 _HEAD: Final = HEAD.size
-_SEALS: Final = struct.Struct("<8xII32xQQ")  # of a header only the lengths of attributes and body, and their checksums
+_SEALS: Final = struct.Struct("<5s3xII32xQQ")  # of a header how it begins, the lengths of attributes and body, their checksums
 _hashes: Final = mmh3.mmh3_x64_128_utupledigest  # of the two, check64 is the first
 BODY_LIMIT: Final = 1 << 28  # of a decoded body, where the caller does not say another
 
@@ -205,12 +205,13 @@ def read_whole(data: bytes) -> Bucket | None:
 
     A random read is a pread and this, so it is written out. A header that checks is as it was written: it is not judged again.
     """
-    if len(data) < HEADER_BYTES or data[:5] not in _TODAY:
+    if len(data) < HEADER_BYTES:
         return None
-    attributes, body, check, body_check = _SEALS.unpack_from(data)
+    beginning, attributes, body, check, body_check = _SEALS.unpack_from(data)
     middle = HEADER_BYTES + attributes
     if (
-        middle + body == len(data)
+        beginning in _TODAY
+        and middle + body == len(data)
         and _hashes(data[:_HEAD] + data[HEADER_BYTES:middle], SEED)[0] == check
         and _hashes(memoryview(data)[middle:], SEED)[0] == body_check
     ):
@@ -223,16 +224,18 @@ def sound_until(data: bytes) -> int:
 
     As `read_whole`, for millions of them; `parse` says what is wrong with the next.
     """
-    at, size, view = 0, len(data), memoryview(data)
-    while at + HEADER_BYTES <= size and data[at : at + 5] in _TODAY:
-        attributes, body, check, body_check = _SEALS.unpack_from(data, at)
+    at, size, view, unpack, today, hashes = 0, len(data), memoryview(data), _SEALS.unpack_from, _TODAY, _hashes
+    last = size - HEADER_BYTES
+    while at <= last:
+        beginning, attributes, body, check, body_check = unpack(data, at)
         start = at + HEADER_BYTES
         middle = start + attributes
         end = middle + body
         if (
-            end > size
-            or _hashes(data[at : at + _HEAD] + data[start:middle], SEED)[0] != check
-            or _hashes(view[middle:end], SEED)[0] != body_check
+            beginning not in today
+            or end > size
+            or hashes(data[at : at + _HEAD] + data[start:middle], SEED)[0] != check
+            or hashes(view[middle:end], SEED)[0] != body_check
         ):
             break
         at = end

@@ -31,7 +31,8 @@ from shepherd.formats.tables import (
     empty,
 )
 from shepherd.phases.cork import end_s
-from shepherd.phases.keys import distinct, find_sites, pick, with_flag
+from shepherd.phases.keys import distinct, find_servers, find_sites, pick, with_flag
+from shepherd.phases.lookup import Lookup
 from shepherd.phases.quota import site_delay_ms, unresolved
 
 MAX_U32 = 0xFFFFFFFF
@@ -50,19 +51,22 @@ SPEED_CONTACTS, SPEED_MS = 10, 10_000  # a reap of fewer contacts, or a shorter 
 def apply_sites(sites: Columns, journal: Records, settled: Records, politeness: config.Politeness) -> dict[str, Array]:
     """The columns of these sites that a whole journal changes; `settled` is `newest` of it. It may speak of other sites too."""
     columns = {name: sites[name].copy() for name in SITE_CHANGED}
-    _addresses(columns, sites, pick(settled, settled["kind"] == Kind.QKEY), politeness)
-    _robots(columns, sites, pick(settled, settled["kind"] == Kind.ROBOTS), politeness)
-    row = find_sites(sites["site"], _u64(journal["site"]))
+    lookup = Lookup(sites["site"])
+    _addresses(columns, sites, lookup, pick(settled, settled["kind"] == Kind.QKEY), politeness)
+    _robots(columns, sites, lookup, pick(settled, settled["kind"] == Kind.ROBOTS), politeness)
+    row = lookup.find(_u64(journal["site"]))
     contact = (row >= 0) & contacts(journal) & (journal["kind"] != Kind.QKEY)
     columns["avg_ms"] = _average(sites["avg_ms"], row[contact], journal["download_ms"][contact])
     moved = (settled["kind"] == Kind.PAGE) & (settled["oid"] != NO_OID) & (settled["answered"] != settled["site"])
-    from_ = find_sites(sites["site"], _u64(settled["site"][moved]))
+    from_ = lookup.find(_u64(settled["site"][moved]))
     columns["moves"] = _add(sites["moves"], from_[from_ >= 0])
     return columns
 
 
-def _addresses(columns: dict[str, Array], sites: Columns, records: Records, politeness: config.Politeness) -> None:
-    row = find_sites(sites["site"], _u64(records["site"]))
+def _addresses(
+    columns: dict[str, Array], sites: Columns, lookup: Lookup, records: Records, politeness: config.Politeness
+) -> None:
+    row = lookup.find(_u64(records["site"]))
     fresh = (row >= 0) & (end_s(records) >= sites["qkey_checked"][row]) if len(sites["site"]) else row >= 0
     records, row = pick(records, fresh), row[fresh]
     resolved = records["result"] == Result.RESOLVED
@@ -73,10 +77,10 @@ def _addresses(columns: dict[str, Array], sites: Columns, records: Records, poli
     columns["qkey_next"][row] = _later(records, np.where(records["valid_s"] > 0, records["valid_s"], default_s))
 
 
-def _robots(columns: dict[str, Array], sites: Columns, records: Records, politeness: config.Politeness) -> None:
+def _robots(columns: dict[str, Array], sites: Columns, lookup: Lookup, records: Records, politeness: config.Politeness) -> None:
     nowhere = np.isin(records["reason"], (Reason.GUARD, Reason.NO_ADDRESS, Reason.LOOKUP)) & (records["hops"] == 0)
     records = records[~nowhere | with_flag(records["flags"], JournalFlag.CONTACTED)]  # its address says enough of such a site
-    row = find_sites(sites["site"], _u64(records["site"]))
+    row = lookup.find(_u64(records["site"]))
     records, row = pick(records, row >= 0), row[row >= 0]
     checked, end = sites["robots_checked"][row], end_s(records)
     fresh = (end > checked) | ((end == checked) & _answered(records))
@@ -133,13 +137,16 @@ def claims(sites: Columns, politeness: config.Politeness) -> Claims:
 
 
 def join_claims(parts: Sequence[Claims], politeness: config.Politeness) -> Claims:
-    """The claims of several slices, those of the default again once for each queue key."""
+    """The claims of several slices, those of the default again once for each queue key; both in its order, for who looks up."""
     qkey = np.concatenate([np.zeros(0, np.uint64), *(part.qkey for part in parts)])
     delay_ms = np.concatenate([np.zeros(0, np.int64), *(part.delay_ms for part in parts)])
-    odd = delay_ms != round(politeness.delay_s * 1000)
-    plain = distinct(qkey[~odd])
+    default_ms = round(politeness.delay_s * 1000)
+    odd = np.flatnonzero(delay_ms != default_ms)
+    odd = odd.take(np.argsort(qkey.take(odd)))
+    plain = distinct(np.delete(qkey, odd))
     told = (np.concatenate([empty(SITES)[n], *(getattr(p, a) for p in parts)]) for n, a in SET)
-    return Claims(np.concatenate([plain, qkey[odd]]), np.concatenate([delay_ms[~odd][: len(plain)], delay_ms[odd]]), *told)
+    delays = np.concatenate([np.full(len(plain), default_ms, np.int64), delay_ms.take(odd)])
+    return Claims(np.concatenate([plain, qkey.take(odd)]), delays, *told)
 
 
 def server_contacts(journal: Records) -> Records:
@@ -178,7 +185,7 @@ def settings(qkey: U64, claimed: Claims) -> dict[str, Array]:
 
 def apply_contacts(servers: Columns, contact: Records, politeness: config.Politeness) -> dict[str, Array]:
     """The columns that contacts change; every contact's server is here, with the delay that it has from now on."""
-    row = find_sites(servers["qkey"], _u64(contact["qkey"]))
+    row = find_servers(servers["qkey"], _u64(contact["qkey"]))
     failed = np.isin(contact["result"], (Result.SOFT, Result.HARD, Result.SITE, Result.CONNECTION))
     columns = {
         "fetches": _add(servers["fetches"], row),

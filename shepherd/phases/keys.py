@@ -184,7 +184,8 @@ def pick(records: Records, rows: I64 | Bools) -> Records:
     if rows.dtype == np.bool_ and rows.all():
         return records
     plain = np.ascontiguousarray(records).view(np.uint64).reshape(len(records), records.dtype.itemsize // 8)
-    return plain[rows].reshape(-1).view(records.dtype)
+    rows = np.flatnonzero(rows) if rows.dtype == np.bool_ else rows
+    return plain.take(rows, axis=0).reshape(-1).view(records.dtype)
 
 
 def with_flag(flags: Array, wanted: int) -> Bools:

@@ -9,7 +9,8 @@ from __future__ import annotations
 import numpy as np
 
 from shepherd.formats.tables import I64, U64, Bools
-from shepherd.phases.keys import find_sites, run_starts
+from shepherd.phases.keys import run_starts
+from shepherd.phases.lookup import Lookup
 
 
 def count_rows(site: U64, counted: Bools, marked: Bools) -> tuple[U64, I64, I64]:
@@ -28,8 +29,8 @@ def count_rows(site: U64, counted: Bools, marked: Bools) -> tuple[U64, I64, I64]
 
 def changed(site: U64, before: U64, after: U64) -> I64:
     """By how many each of these sites (sorted) has gained, when one row each left the sites `before` and came to `after`."""
-    gained = np.zeros(len(site), np.int64)
+    lookup, gained = Lookup(site), np.zeros(len(site), np.int64)
     for sites, step in ((before, -1), (after, 1)):
-        row = find_sites(site, sites)
+        row = lookup.find(sites)
         gained += step * np.bincount(row[row >= 0], minlength=len(site))
     return gained
