@@ -15,6 +15,7 @@ from shepherd.batch.partitions import partitions
 from shepherd.batch.pool import ordered
 from shepherd.formats.tables import I64, Array
 from shepherd.phases.keys import stable_order
+from shepherd.phases.lookup import ranges_of
 from shepherd.phases.serverlimits import ServerLimits, server_of
 from shepherd.phases.survey import SETTINGS
 from shepherd.store.state import State
@@ -32,7 +33,7 @@ class SitesOf:
         def spread(chunk: tuple[int, int]) -> tuple[dict[str, Array], I64]:
             columns = state.sites.slice(*chunk, copied)
             columns["server"] = server_of(limits, state.sites["qkey"][slice(*chunk)])
-            part = np.searchsorted(splits, columns["norm"], side="right").astype(np.min_scalar_type(len(ranges)))
+            part = ranges_of(splits, columns["norm"])
             order = np.argsort(part, kind="stable")
             cuts = np.searchsorted(part[order], np.arange(len(ranges) + 1))
             return {name: column.take(order) for name, column in columns.items()}, cuts

@@ -61,9 +61,9 @@ class Search:
 
 @dataclass(frozen=True)
 class Tally:
-    """What the rows of one partition need, by counter: only the counters that they touch, each once."""
+    """What the rows of one partition need, by counter: all of them, or only those that they touch, each once."""
 
-    counter: Array
+    counter: Array | slice
     amount: I64
 
 
@@ -159,8 +159,7 @@ def _add_up(counter: I64, amount: I64 | None, counters: int) -> Tally:
         else:
             total = np.zeros(counters, np.int64)
             np.add.at(total, counter, amount)
-        touched = np.flatnonzero(total)
-        return Tally(touched, total[touched])
+        return Tally(slice(None), total)
     order = None if amount is None else np.argsort(counter, kind="stable")
     ordered = np.sort(counter.astype(np.uint32)) if order is None else counter[order]
     first = np.flatnonzero(run_starts(ordered))

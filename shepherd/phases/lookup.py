@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from shepherd.formats.tables import I64, U64
+from shepherd.formats.tables import I64, U64, Array
 
 PART_BITS = 4  # so many keys in a part: fewer make a table that is too large for the cache, more make more steps
+LEADING_BITS = 16
+REST_BITS = np.uint64(64 - LEADING_BITS)
 
 
 class Lookup:
@@ -34,3 +36,16 @@ class Lookup:
             left -= half
         found: I64 = (row + 1) * (self._keys.take(row, mode="clip") == queries) - 1
         return found
+
+
+def ranges_of(splits: U64, keys: U64) -> Array:
+    """For each key how many of the sorted `splits` are not above it. Their leading bits tell that of nearly all keys."""
+    leading, rest = np.arange(1 << LEADING_BITS, dtype=np.uint64) << REST_BITS, (np.uint64(1) << REST_BITS) - np.uint64(1)
+    narrow = np.min_scalar_type(len(splits))
+    least = np.searchsorted(splits, leading, side="right").astype(narrow)
+    most = np.searchsorted(splits, leading | rest, side="right").astype(narrow)
+    upper = (keys >> REST_BITS).astype(np.int64)
+    found = least.take(upper)
+    unsure = np.flatnonzero((least != most).take(upper))
+    found[unsure] = np.searchsorted(splits, keys.take(unsure), side="right")
+    return found

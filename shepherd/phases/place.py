@@ -57,6 +57,6 @@ def is_out(place: U8) -> Bools:
     return np.asarray(place >= SITE_HARD)
 
 
-def mark(rows: Bools, place: Place) -> U8:
+def mark(rows: Bools, place: int) -> U8:
     """The place at these rows, STAY at all others: a choice by multiplication, far cheaper than np.where on a mask of bytes."""
     return rows.view(np.uint8) * np.uint8(place)

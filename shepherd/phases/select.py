@@ -42,7 +42,7 @@ TYPE_OF[Place.SITE_HARD :] = RowType.FORGOTTEN
 class Groups:
     """The servers or the sections that hold more than they may."""
 
-    number: Array  # i32, by server or section: its number among them, or -1; one more entry at the end, for none
+    number: Array  # by server or section: its number among them, or -1; one more entry at the end, for none
     room: I64  # by that number
 
     def __len__(self) -> int:
@@ -60,7 +60,7 @@ class Selected:
 def crowded(count: I64, limit: I64, exempt: I64) -> Groups:
     """Which groups have too many rows, and how many of those that are not exempt they may keep."""
     over = np.flatnonzero(count > limit)
-    number = np.full(len(count) + 1, -1, np.int32)
+    number = np.full(len(count) + 1, -1, np.min_scalar_type(-len(over) - 1))
     number[over] = np.arange(len(over))
     return Groups(number, np.maximum(limit - exempt, 0)[over])
 
@@ -85,9 +85,10 @@ def keep_robots(place: U8, site: Array) -> U8:
     robots = np.flatnonzero(place == ROBOTS)
     if not len(robots):
         return place
-    others = np.flatnonzero((place != ROBOTS) & (place != GONE) & ~is_out(place))
+    others = (place != ROBOTS) & (place != GONE) & ~is_out(place)
+    first = np.flatnonzero(run_starts(site))  # neighbours are mostly of one site
     kept = np.zeros(int(site.max()) + 1, np.bool_)
-    kept[site.take(others)] = True
+    kept[site.take(first).compress(np.logical_or.reduceat(others, first))] = True
     result = place.copy()
     result[robots.compress(~kept.take(site.take(robots)))] = Place.SITE_EMPTY
     return result

@@ -47,7 +47,7 @@ class Surveyed:
 
     key: U16  # the weight that is compared
     place: U8
-    site: Array  # i32: its number within the partition
+    site: Array  # its number within the partition; a wide one is put aside and read again for every limit, so it is narrow
     server: Array  # i32, by number of the site
 
 
@@ -102,8 +102,9 @@ def survey(index: Columns, sites: Columns, select: config.Select, sections: conf
     first, run_first = np.flatnonzero(new_norm), np.flatnonzero(new_site)
     near = _first_sites(sites["norm"], index["norm"].take(first)).take(np.cumsum(new_norm.take(run_first)) - 1)
     number = _number_sites(sites["site"], near, index["site"].take(run_first))
-    site = number.astype(np.int32).take(np.cumsum(new_site, dtype=np.int32) - 1)
-    strange = max(int(number.max(initial=0)) + 1 - len(sites["site"]), 0)
+    most = int(number.max(initial=0))
+    site = number.astype(np.min_scalar_type(most)).take(np.cumsum(new_site, dtype=np.int32) - 1)
+    strange = max(most + 1 - len(sites["site"]), 0)
     bonus: Array | int = 0
     if "select_bonus" in sites:
         bonus = np.append(sites["select_bonus"], np.zeros(strange, np.int16)).take(site)
@@ -221,7 +222,7 @@ def beyond(first: I64, members: Bools, ahead: Bools, key: U16, limit: I64) -> I6
 def count(index: Columns, found: Surveyed, select: config.Select, by_section: bool) -> Counts:
     """What must be known of all partitions together; without `by_section` no section has a limit."""
     lines = (stays(found.place), sleeps(found.place), found.place == EXEMPTED)
-    by_server = [_by_server(line, found) for line in lines]
+    by_server = _by_server(lines, found)
     section = np.zeros((len(lines), SECTIONS), np.int64)
     if by_section:
         section += np.stack([np.bincount(index["section"].compress(line), minlength=SECTIONS) for line in lines])
@@ -230,11 +231,13 @@ def count(index: Columns, found: Surveyed, select: config.Select, by_section: bo
     return Counts(by_server, section, rows, exempt_bytes)
 
 
-def _by_server(rows: Bools, found: Surveyed) -> tuple[Array, I64]:
-    """The servers of the sites that have such rows, and how many each site has."""
-    count = np.bincount(found.site.compress(rows))
-    sites = np.flatnonzero(count)
-    return found.server.take(sites), count.take(sites)
+def _by_server(lines: Sequence[Bools], found: Surveyed) -> list[tuple[Array, I64]]:
+    """For each line the servers of the sites that have such rows, and how many each site has. No row is in two lines."""
+    line_of = sum((mark(line, number) for number, line in enumerate(lines, 1)), np.zeros(len(found.site), np.uint8))
+    which = found.site.astype(np.int64) << 2 | line_of  # so that one count does for all of them
+    counts = np.bincount(which, minlength=len(found.server) << 2).reshape(-1, 4)
+    by_line = [counts[:, number] for number in range(1, len(lines) + 1)]
+    return [(found.server.compress(count > 0), count.compress(count > 0)) for count in by_line]
 
 
 def recount(section: U8 | None, found: Surveyed, place: U8) -> Counts:

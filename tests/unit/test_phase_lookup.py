@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import bisect
+
 import numpy as np
 import pytest
 
 from shepherd.formats.tables import U64
 from shepherd.phases.keys import find_servers, stable_order
-from shepherd.phases.lookup import Lookup
+from shepherd.phases.lookup import Lookup, ranges_of
 
 LARGEST = 2**64 - 1
 
@@ -36,6 +38,14 @@ def test_a_key_is_found_in_its_row_and_no_other_is(name: str) -> None:
     expected = [row.get(query, -1) for query in queries.tolist()]
     assert Lookup(keys).find(queries).tolist() == expected
     assert find_servers(keys, queries).tolist() == expected
+
+
+@pytest.mark.parametrize("name", COLUMNS)
+def test_a_key_is_in_the_range_of_the_last_split_that_is_not_above_it(name: str) -> None:
+    splits = np.array(sorted(set(COLUMNS[name])), np.uint64)
+    asked = [*splits.tolist(), *(int(key) ^ 1 for key in splits), 0, 1, LARGEST, LARGEST - 1, *spread(100).tolist()]
+    expected = [bisect.bisect_right(splits.tolist(), key) for key in asked]
+    assert ranges_of(splits, np.array(asked, np.uint64)).tolist() == expected
 
 
 @pytest.mark.parametrize("name", COLUMNS)
