@@ -18,6 +18,7 @@ import numpy.typing as npt
 from shepherd.batch.scratch import Scratch
 from shepherd.formats.tables import I64, U64, Array, Columns
 from shepherd.formats.texts import Texts
+from shepherd.phases.lookup import ranges_of
 
 SITTING_ROWS: Final = 1 << 21
 LENGTH: Final = "text_bytes"
@@ -82,12 +83,12 @@ class ColumnSpill:
         if not self._waiting:
             return
         keys = np.concatenate([columns[self._key] for columns, _texts in self._waiting])
-        range_ = np.searchsorted(self._borders, keys, side="right")
-        order = np.argsort(range_.astype(np.min_scalar_type(len(self))), kind="stable")  # radix, where ranges are few
+        range_ = ranges_of(self._borders, keys)
+        order = np.argsort(range_, kind="stable")  # radix, where ranges are few
         cuts = np.concatenate([[0], np.cumsum(np.bincount(range_, minlength=len(self)))])
         offsets = {}
         for name, dtype in self._dtypes.items():
-            column = np.concatenate([columns[name] for columns, _texts in self._waiting])[order]
+            column = np.concatenate([columns[name] for columns, _texts in self._waiting]).take(order)
             offsets[name] = self._file.append(column.astype(dtype, copy=False))
         texts = Texts.join(part for _columns, part in self._waiting)
         text_offset, text_cuts = 0, np.zeros_like(cuts)

@@ -60,7 +60,7 @@ def merge(
     `robots_facts` tells what is known of the robots files of sites that have no row for theirs yet.
     """
     kept = keep_rows(index, paths, max_retries=max_retries)
-    keys = {name: index[name][kept.row] for name in TALLIED}
+    keys = {name: index[name].take(kept.row) for name in TALLIED}
     urls = distinct_urls(contributed, paths)
     known, before = find_known(keys, urls, paths)
     linked = new_rows(take(urls, known < 0), paths, state=state) | {"before": before[known < 0]}
@@ -145,9 +145,9 @@ def drop_equivalents(index: Columns, keep: Bools, paths: Paths) -> Kept:
 
 
 def _alive(index: Columns, max_retries: int) -> Bools:
-    asked_for = (index["reason"] == Reason.DELETED) | (index["reason"] == Reason.PURGED)
-    forgotten = (index["type"] == RowType.FORGOTTEN) & ~asked_for
-    dead = (index["type"] == RowType.ERROR) & (index["retry"] >= max_retries) & ~with_flag(index["flags"], KEPT_ERRORS)
+    asked_for = (index["reason"] == np.uint8(Reason.DELETED)) | (index["reason"] == np.uint8(Reason.PURGED))
+    forgotten = (index["type"] == np.uint8(RowType.FORGOTTEN)) & ~asked_for
+    dead = (index["type"] == np.uint8(RowType.ERROR)) & (index["retry"] >= max_retries) & ~with_flag(index["flags"], KEPT_ERRORS)
     return np.asarray(~forgotten & ~dead)
 
 

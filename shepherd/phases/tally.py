@@ -42,7 +42,7 @@ def tally(*tables: Columns) -> Tally:
 def _runs(rows: Columns) -> tuple[U64, U64, I64, I64, I64]:
     """Site, norm and the three counts of each run of rows of one site."""
     robots = with_flag(rows["flags"], Flag.ROBOTS)
-    gathered = (rows["type"] == RowType.GATHERED) & ~robots
+    gathered = (rows["type"] == np.uint8(RowType.GATHERED)) & ~robots
     starts = run_starts(rows["site"])
     first, last = np.flatnonzero(starts), np.flatnonzero(run_ends(starts))
     return rows["site"][first], rows["norm"][first], last - first + 1, _within(gathered, last), _within(robots, last)

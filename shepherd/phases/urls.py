@@ -22,14 +22,15 @@ class Paths:
 
 
 def take(columns: Columns, rows: I64 | Bools) -> dict[str, Array]:
-    return {name: column[rows] for name, column in columns.items()}
+    places = np.flatnonzero(rows) if rows.dtype == np.bool_ else rows
+    return {name: column.take(places) for name, column in columns.items()}
 
 
 def distinct_urls(contributed: Columns, paths: Paths) -> dict[str, Array]:
     """One contribution per document, in order: the site of the best one, the best weight, and the wishes of all."""
     own_site = np.where(paths.special(contributed["path"]), contributed["site"], np.uint64(0))
     order = sort_order(contributed["norm"], contributed["path"], own_site)
-    starts = run_starts(*(column[order] for column in (contributed["norm"], contributed["path"], own_site)))
+    starts = run_starts(*(column.take(order) for column in (contributed["norm"], contributed["path"], own_site)))
     order = _best_of_runs_first(contributed, order, starts)
     ordered = take(contributed, order)
     first = np.flatnonzero(starts)
