@@ -36,6 +36,7 @@ class Column:
         self._checks = np.frombuffer(table.view, "<u8")
         self._verified = np.zeros(blocks, bool)
         self._values: Array = self._bytes.view(self.dtype)
+        self._in_order = False  # who asks for a range will ask for the next one
 
     def __len__(self) -> int:
         return len(self._values)
@@ -44,6 +45,9 @@ class Column:
         start, stop, step = part.indices(len(self))
         if step != 1:
             raise ValueError("a column is read in order")
+        if not self._in_order:
+            self._in_order = True
+            self._file.read_in_order()
         self._verify(np.arange(start * self.dtype.itemsize // BLOCK, -(-stop * self.dtype.itemsize // BLOCK)))
         return self._values[start:stop]
 

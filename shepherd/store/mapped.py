@@ -34,6 +34,11 @@ class Mapped:
         self.bytes: mmap.mmap | bytes = self._map or b""  # all of it; what lies outside what was touched may kill
         self.view = memoryview(self.bytes)
 
+    def read_in_order(self) -> None:
+        """Ranges will be touched front to back: the kernel then reads large pages ahead, not small ones around each place."""
+        if self._map is not None:
+            self._map.madvise(mmap.MADV_SEQUENTIAL)
+
     def touch(self, start: int, stop: int) -> memoryview:
         """These bytes, in memory."""
         stop = min(stop, self.length)
