@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shepherd.formats.tables import INDEX, NO_OID, Result
+from shepherd.formats.tables import INDEX, NO_OID, Result, RowType
 from shepherd.store import check, names
 from shepherd.store.database import Database
 from shepherd.store.state import State
@@ -157,3 +157,15 @@ def test_harvests_of_the_same_documents_corked_together_tell_what_the_newest_say
         if times[key] > 1:
             same = set(OF_THE_NEWEST) if newest[key].result == Result.STORED else set(OF_ANY)
         assert {name: together[key][name] for name in same} == {name: row[name] for name in same}, key
+
+
+def test_failure_that_is_the_newest_in_a_cork_passes_over_the_body_before_it(pristine: Path) -> None:
+    """As docs/cycle.md has it; after corks one by one the body is there, and the failure counts."""
+    url = KNOWN[2]
+    told: list[Told] = [([Page(url, "x", NOW + 1)], {}), ([Page(url, result=Result.SOFT, status=503, at=NOW + 11)], {})]
+    told.append(([], {LINKS[0]: 7}))
+    together = play(pristine, told, Cut(GROUPS[3], (True,), own=False))[url]
+    each = play(pristine, told, Cut(GROUPS[0], (False, False, True), own=False))[url]
+    assert (each["body"], each["type"], each["retry"]) == (b"x", RowType.GATHERED, 1)
+    assert (together["body"], together["type"], together["retry"]) == (b"", RowType.ERROR, 1)
+    assert together["checked"] == each["checked"] == NOW + 11
