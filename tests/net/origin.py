@@ -95,8 +95,10 @@ def hang(connection: socket.socket) -> None:
 
 
 @contextlib.contextmanager
-def serve(routes: dict[str, Answer], tls: ssl.SSLContext | None = None, address: str = "127.0.0.1") -> Iterator[Origin]:
-    listener = socket.create_server((address, 0))
+def serve(
+    routes: dict[str, Answer], tls: ssl.SSLContext | None = None, address: str = "127.0.0.1", port: int = 0
+) -> Iterator[Origin]:
+    listener = socket.create_server((address, port))
     origin = Origin(listener.getsockname()[1], routes)
 
     def accept() -> None:
