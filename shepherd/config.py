@@ -149,8 +149,8 @@ class Reap:
     keys: str = ""  # the dispatcher's key file, beside shepherd.toml, for tls:
     silence_s: float = 30.0  # a reaper that sends nothing for so long is lost
     recycle: int = 100_000  # answers, after which a worker of our own reapd is replaced; 0 = never
-    worker_bytes: int = 4 << 30  # address space of a process of our own reapd; 0 = no limit
-    parse_s: float = 30.0  # at one page, before its process is killed
+    worker_bytes: int = 2 << 30  # address space of a process of our own reapd; 0 = no limit
+    parse_s: float = 20.0  # at one page, before its process is killed
 
 
 @dataclass(frozen=True)

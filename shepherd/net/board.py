@@ -18,6 +18,8 @@ from typing import Final
 
 _SEAT: Final = struct.Struct("<QQQQ")  # stage, session, token of the page at hand (0 = none), since when
 _WORD: Final = struct.Struct("<Q")
+_DEAD: Final = struct.Struct("<QQ")  # session, token
+MOST_DEAD: Final = 4096
 _AT: Final = {"stage": 0, "session": 8, "token": 16, "since_ns": 24}
 
 
@@ -29,11 +31,37 @@ class Stage(IntEnum):
 
 
 class Board:
+    """Behind the seats there is the roll of the dead: how many there were, and the session and token of the last ones."""
+
     def __init__(self, seats: int) -> None:
         self._descriptor = os.memfd_create("shepherd-board")
-        self._count = seats
-        os.posix_fallocate(self._descriptor, 0, seats * _SEAT.size)
-        self._memory = mmap.mmap(self._descriptor, seats * _SEAT.size)
+        self._count, self._roll = seats, seats * _SEAT.size
+        size = self._roll + _WORD.size + MOST_DEAD * _DEAD.size
+        os.posix_fallocate(self._descriptor, 0, size)
+        self._memory = mmap.mmap(self._descriptor, size)
+
+    def died(self, session: int, token: int) -> None:
+        """A worker of that session has died at the page of that token. Only the parent says so."""
+        count = self._word(self._roll)
+        _DEAD.pack_into(self._memory, self._dead(count), session, token)
+        _WORD.pack_into(self._memory, self._roll, count + 1)  # last: what is counted is complete
+
+    def killers(self, session: int, after: int = 0) -> tuple[list[int], int]:
+        """The tokens of a session at whose pages workers have died, and how many deaths there were in all.
+
+        `after` is an earlier such number: only later ones are wanted.
+        """
+        count = self._word(self._roll)
+        numbers = range(max(after, count - MOST_DEAD), count)
+        dead = [_DEAD.unpack_from(self._memory, self._dead(number)) for number in numbers]
+        return [token for owner, token in dead if owner == session], count
+
+    def _dead(self, number: int) -> int:
+        return self._roll + _WORD.size + number % MOST_DEAD * _DEAD.size
+
+    def _word(self, at: int) -> int:
+        value: int = _WORD.unpack_from(self._memory, at)[0]
+        return value
 
     def take(self) -> Seat | None:
         """A seat for a worker that is about to be forked, if there is one."""
@@ -57,8 +85,7 @@ class Board:
             fcntl.lockf(self._descriptor, fcntl.LOCK_UN)
 
     def read(self, number: int, field: str) -> int:
-        value: int = _WORD.unpack_from(self._memory, number * _SEAT.size + _AT[field])[0]
-        return value
+        return self._word(number * _SEAT.size + _AT[field])
 
     def write(self, number: int, field: str, value: int) -> None:
         _WORD.pack_into(self._memory, number * _SEAT.size + _AT[field], value)
@@ -96,6 +123,9 @@ class Seat:
                 return False
             self.set(session=session, stage=Stage.SERVING)
             return True
+
+    def killers(self, after: int = 0) -> tuple[list[int], int]:
+        return self._board.killers(self.session, after)
 
     def leave(self) -> None:
         self.set(stage=Stage.LEAVING)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import grp
 import os
 import pwd
 import resource
@@ -26,10 +25,7 @@ def become(user: str) -> None:
     """Be this user from now on, with its own group and no others, if we are root."""
     if os.geteuid() != 0:
         return
-    try:
-        found = pwd.getpwnam(user)
-    except KeyError:
-        raise UsageError(f"there is no user {user!r} to run as; name one with --user") from None
+    found = _user(user)
     if found.pw_uid == 0:
         return
     os.setgroups([])
@@ -37,21 +33,22 @@ def become(user: str) -> None:
     os.setresuid(found.pw_uid, found.pw_uid, found.pw_uid)
 
 
-def cannot_read(user: str, paths: list[Path]) -> list[Path]:
-    """Which of these that user would be kept from reading, by the modes on the way to them."""
-    found = pwd.getpwnam(user)
-    groups = {found.pw_gid, *(group.gr_gid for group in grp.getgrall() if user in group.gr_mem)}
-    return [path for path in paths if not _readable(path.resolve(), found.pw_uid, groups)]
-
-
-def _readable(path: Path, uid: int, groups: set[int]) -> bool:
-    for step in (path, *path.parents):
+def can_read(user: str, path: Path) -> bool:
+    """Whether that user, with its own group alone, could read a file, by the modes on the way to it."""
+    found, real = _user(user), path.resolve()
+    for step in (real, *real.parents):
         status = step.stat()
-        shift = 6 if status.st_uid == uid else 3 if status.st_gid in groups else 0
-        need = 4 if step == path else 1
-        if not status.st_mode >> shift & need:
+        shift = 6 if status.st_uid == found.pw_uid else 3 if status.st_gid == found.pw_gid else 0
+        if not status.st_mode >> shift & (4 if step == real else 1):
             return False
     return True
+
+
+def _user(name: str) -> pwd.struct_passwd:
+    try:
+        return pwd.getpwnam(name)
+    except KeyError:
+        raise UsageError(f"there is no user {name!r} to run as; name one with --user") from None
 
 
 def no_more_rights() -> None:

@@ -180,7 +180,7 @@ class Fleet:
             self._vacate(place, reaper, empty)
 
         try:
-            await reaper.serve(self._events.handle, leave)
+            await reaper.serve(self._events.handle, leave, self._events.killed)
         except PeerLost as error:
             self._vacate(place, reaper, empty)
             place.error = error

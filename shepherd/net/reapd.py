@@ -1,7 +1,7 @@
 """reapd: forks one worker for each connection, from a parent that has imported everything.
 
 The parent reads nothing that a dispatcher or the web sends; it accepts, forks, watches and waits, until SIGTERM or SIGINT. What a
-worker was parsing when it died is on the board (net/board.py); the next connection of the same session is told. A dispatcher that
+worker was parsing when it died is on the board (net/board.py), and the other workers of the same session tell. A dispatcher that
 starts a reapd of its own has the system send it SIGTERM (PR_SET_PDEATHSIG), so that none is left behind. Workers end with their
 connection and with their parent, however either ends.
 """
@@ -38,8 +38,6 @@ from shepherd.net.tls import Keys
 LOG = logging.getLogger("shepherd.reapd")
 ARRIVING: Final = 16  # connections that have not said HELLO, beside those that are served
 LOOK_S: Final = 1.0  # how often the watchdog looks
-MOST_SESSIONS: Final = 16  # whose killers are remembered
-MOST_KILLERS: Final = 10_000  # of one session
 NOBODY: Final = "nobody"
 # Imported elsewhere when first needed, so that other programs start fast; here before the first fork, so that workers do.
 PRELOADED: Final = ("aiodns", "brotli", "cchardet", "isal.igzip_lib", "isal.isal_zlib", "selectolax.lexbor", "zstandard")
@@ -52,13 +50,11 @@ class Reaper:
         self._listener, self._terms, self._tls = listener, terms, tls
         self._board = Board(2 * terms.workers + ARRIVING)
         self._workers: dict[int, Seat] = {}
-        self._killers: dict[int, list[int]] = {}  # by session, the tokens at whose pages workers have died
+        self._wedged: set[int] = set()
         self._stopping = False
 
     def run(self) -> None:
         """Serve until told to stop; no worker outlives this call."""
-        for name in PRELOADED:
-            importlib.import_module(name)
         gc.freeze()  # what the parent has imported stays shared with its workers
         read_end, write_end = socket.socketpair()
         with read_end, write_end, selectors.DefaultSelector() as selector:
@@ -135,7 +131,7 @@ class Reaper:
             family.die_with(parent, signal.SIGKILL)
             confine.limit_memory(self._terms.memory_bytes)
             connection.setblocking(False)
-            uvloop.run(worker.serve(connection.dup(), self._terms, seat, self._tls, self._killers))
+            uvloop.run(worker.serve(connection.dup(), self._terms, seat, self._tls))
             status = 0
         except Exception:
             LOG.exception("worker %d failed", os.getpid())
@@ -147,8 +143,9 @@ class Reaper:
         """Kill whoever is at the same page for too long; it is then buried like one that died of it."""
         longest_ns, now_ns = self._terms.parse_s * 1e9, time.monotonic_ns()
         for pid, seat in self._workers.items():
-            if seat.token and now_ns - seat.since_ns > longest_ns:
+            if seat.token and now_ns - seat.since_ns > longest_ns and pid not in self._wedged:
                 LOG.warning("worker %d has been at one page for %d s and is killed", pid, (now_ns - seat.since_ns) / 1e9)
+                self._wedged.add(pid)
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
 
@@ -159,20 +156,14 @@ class Reaper:
             if not ended:
                 continue
             del self._workers[pid]
+            self._wedged.discard(pid)
             code = os.waitstatus_to_exitcode(status)
             if code and seat.token:
                 LOG.warning("worker %d ended with status %d at the page of token %d", pid, code, seat.token)
-                self._remember(seat.session, seat.token)
+                self._board.died(seat.session, seat.token)
             else:
                 LOG.info("worker %d ended with status %d", pid, code)
             seat.free()
-
-    def _remember(self, session: int, token: int) -> None:
-        while session not in self._killers and len(self._killers) >= MOST_SESSIONS:
-            del self._killers[next(iter(self._killers))]
-        tokens = self._killers.setdefault(session, [])
-        tokens.append(token)
-        del tokens[:-MOST_KILLERS]
 
     def _end_workers(self) -> None:
         """A worker has nothing to save: what is not acknowledged is asked for again."""
@@ -190,6 +181,8 @@ def main(address: Address, terms: Terms, keys: Keys | None, user: str) -> None:
         raise UsageError(f"{address}: --keys FILE is needed for tls:, and for nothing else; shep-keys makes such a file")
     tls = keys.server() if keys is not None else None
     listener = entrance(address)
+    for name in PRELOADED:
+        importlib.import_module(name)
     _give_up_root(user)
     confine.no_more_rights()
     if isinstance(address, Descriptor):
@@ -201,16 +194,13 @@ def main(address: Address, terms: Terms, keys: Keys | None, user: str) -> None:
 def _give_up_root(user: str) -> None:
     if os.geteuid() != 0:
         return
-    needed = [Path(certifi.where()), Path(encodings.__file__), Path(worker.__file__)]
-    hidden = confine.cannot_read(user or NOBODY, needed)
-    if hidden and user:
-        raise UsageError(f"{user!r} cannot read {hidden[0]}; choose another --user, or install Shepherd where all can read it")
-    if hidden:
-        LOG.warning(
-            "reaping as root: %r cannot read %s; install Shepherd where all can read it, or use --user", NOBODY, hidden[0]
-        )
+    if not confine.can_read(user or NOBODY, Path(certifi.where())):  # libcurl does, in every worker
+        why = f"{user or NOBODY!r} cannot read {certifi.where()}; install Shepherd where all can read it"
+        if user:
+            raise UsageError(f"{why}, or choose another --user")
+        LOG.warning("reaping as root: %s", why)
         return
-    for module in pkgutil.iter_modules(encodings.__path__):  # while their files can surely be read
+    for module in pkgutil.iter_modules(encodings.__path__):  # Python's own files may be hidden, too
         with contextlib.suppress(ImportError):
             importlib.import_module(f"encodings.{module.name}")
     confine.become(user or NOBODY)

@@ -103,11 +103,16 @@ class Reaper:
             for message in messages:
                 self._queue.put_nowait(message)
 
-    async def serve(self, handle: Callable[[Reaper, wire.Message], None], leaving: Callable[[], None]) -> None:
+    async def serve(
+        self,
+        handle: Callable[[Reaper, wire.Message], None],
+        leaving: Callable[[], None],
+        killed: Callable[[frozenset[int]], None],
+    ) -> None:
         """Send what is queued and hand over what arrives, until the connection ends.
 
         That is in good order, and this returns, if the worker was leaving and has answered all it was asked; else PeerLost.
-        `leaving` is called when it begins to leave.
+        `leaving` is called when it begins to leave, `killed` with tokens at whose pages other workers of its reaper have died.
         """
         tasks = [asyncio.create_task(work) for work in (self._send(), self._ping(), self._peer.cut_if_silent(self._silence_s))]
         try:
@@ -117,6 +122,8 @@ class Reaper:
                     leaving()
                 elif not isinstance(message, wire.Ping):
                     handle(self, message)
+                elif message.killed:
+                    killed(frozenset(message.killed))
                 if self.leaving and not self.outstanding:
                     await self._peer.close("thank you")
                     return
@@ -134,7 +141,7 @@ class Reaper:
         """It answers, so that both see signs of life, whatever else there is to do."""
         for number in itertools.count():
             await asyncio.sleep(self._silence_s / PINGS)
-            self._queue.put_nowait(wire.Ping(number))
+            self._queue.put_nowait(wire.Ping(number, []))
 
     async def close(self) -> None:
         await self._peer.close("the reap is over")

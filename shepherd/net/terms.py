@@ -9,5 +9,5 @@ from dataclasses import dataclass
 class Terms:
     workers: int = 64  # connections served at a time
     recycle: int = 100_000  # answers, after which a worker is replaced; 0 = never
-    memory_bytes: int = 4 << 30  # of address space, for each process; 0 = no limit
-    parse_s: float = 30.0  # at one page, before its process is killed
+    memory_bytes: int = 2 << 30  # of address space, for each process; 0 = no limit
+    parse_s: float = 20.0  # at one page, before its process is killed

@@ -148,6 +148,7 @@ class Ping:
     """Sent by a dispatcher and sent back by a worker: both see that the other is there."""
 
     number: U64
+    killed: list[U64]  # as in WELCOME, since it was last told; from a worker only
 
 
 Message: TypeAlias = Hello | Welcome | Resolve | Resolved | Robots | Fetch | Result | Bye | Leaving | Ping

@@ -13,7 +13,7 @@ import logging
 import os
 import socket
 import ssl
-from collections.abc import Coroutine, Mapping
+from collections.abc import Coroutine
 from typing import Any, Final
 
 from shepherd import urls
@@ -40,7 +40,6 @@ HELLO_S: Final = 30.0
 WORKER_PATIENCE: Final = 2  # times the silence that a dispatcher bears: it pings, so it notices first
 DEFAULT_PORTS: Final = {"http": 80, "https": 443}
 DEFAULT: Final = Terms()
-NOBODY_DIED: Final[Mapping[int, list[int]]] = {}
 
 
 async def serve(
@@ -48,7 +47,6 @@ async def serve(
     terms: Terms = DEFAULT,
     seat: Seat | None = None,
     context: ssl.SSLContext | None = None,
-    killers: Mapping[int, list[int]] = NOBODY_DIED,
 ) -> None:
     """Serve one connection until either end is done with it."""
     try:
@@ -63,7 +61,7 @@ async def serve(
         async with asyncio.timeout(HELLO_S):
             hello = await peer.receive()
         if isinstance(hello, wire.Hello):
-            await Worker(peer, hello, terms, seat, killers.get(hello.session, [])).run()
+            await Worker(peer, hello, terms, seat).run()
         elif hello is not None:
             raise PeerLost("a dispatcher begins with HELLO")
     except TimeoutError:
@@ -78,10 +76,11 @@ async def serve(
 class Worker:
     """The state of one connection: rules, resolver, fetcher, and the requests not answered yet."""
 
-    def __init__(self, peer: wire.Peer, hello: wire.Hello, terms: Terms, seat: Seat | None, killed: list[int]) -> None:
+    def __init__(self, peer: wire.Peer, hello: wire.Hello, terms: Terms, seat: Seat | None) -> None:
         if hello.version != wire.VERSION:
             raise PeerLost(f"the dispatcher speaks version {hello.version} of the protocol, this reaper version {wire.VERSION}")
-        self._peer, self._terms, self._seat, self._killed = peer, terms, seat, killed
+        self._peer, self._terms, self._seat = peer, terms, seat
+        self._deaths = 0  # that we have told of
         settings = from_wire(hello.settings)
         self._limits = settings.limits
         self._static = _static(hello.static)
@@ -116,7 +115,7 @@ class Worker:
     async def run(self) -> None:
         watching = asyncio.create_task(self._peer.cut_if_silent(WORKER_PATIENCE * self._silence_s))
         try:
-            await self._peer.send(wire.Welcome(wire.VERSION, os.getpid(), self._limits.in_flight, self._killed))
+            await self._peer.send(wire.Welcome(wire.VERSION, os.getpid(), self._limits.in_flight, self._killers()))
             async for message in self._peer.messages():
                 self._take(message)
         finally:
@@ -136,7 +135,7 @@ class Worker:
         elif isinstance(message, wire.Fetch) and message.kind in (Kind.PAGE, Kind.ROBOTS):
             self._begin(self._fetch(message))
         elif isinstance(message, wire.Ping):
-            self._spawn(self._say(message))
+            self._spawn(self._say(wire.Ping(message.number, self._killers())))
         else:
             raise PeerLost(f"a dispatcher does not send this {type(message).__name__.upper()}")
 
@@ -169,6 +168,13 @@ class Worker:
     async def _say(self, message: wire.Message) -> None:
         with contextlib.suppress(PeerLost):  # the receiving loop notices too, and ends everything
             await self._peer.send(message)
+
+    def _killers(self) -> list[int]:
+        """The tokens of this session at whose pages other workers have died since we last told."""
+        if self._seat is None:
+            return []
+        tokens, self._deaths = self._seat.killers(self._deaths)
+        return tokens
 
     async def _leave(self, why: str) -> None:
         """Ask to be replaced. What comes until the dispatcher knows is answered all the same."""
