@@ -14,7 +14,8 @@ from shepherd.net import requisites, sitemap, sniff
 from shepherd.net.charset import as_utf8, find_charset
 from shepherd.net.htmlpage import MAX_TITLE, HtmlPage, followed
 from shepherd.net.said import Said
-from shepherd.net.simhash import MAX_BYTES, simhash
+from shepherd.net.simhash import simhash
+from shepherd.net.text import MAX_PAGE
 
 
 @dataclass(frozen=True)
@@ -113,7 +114,7 @@ def _other(body: bytes, kind: str, said: Said, base: str, wanted: Wanted) -> Pag
         requisites=list(needed)[: wanted.links],
         canonical=said.canonical,
         language=said.language,
-        simhash=simhash(as_utf8(body[:MAX_BYTES], charset)) if kind == sniff.PLAIN else None,
+        simhash=simhash(as_utf8(body[:MAX_PAGE], charset)) if kind == sniff.PLAIN else None,
         noindex="noindex" in said.wishes,
         nofollow="nofollow" in said.wishes,
     )

@@ -23,7 +23,7 @@ MAX_TREE_TEXT: Final = 4 * 1024 * 1024  # bytes of a page whose text is taken fr
 
 _SCHEME: Final = re.compile(r"([a-zA-Z][a-zA-Z0-9+.-]*):")
 _REFRESH: Final = re.compile(r"""\s*[\d.]+\s*[;,\s]\s*(?:url\s*=\s*)?(?:"([^"]*)|'([^']*)|(.*))""", re.IGNORECASE | re.DOTALL)
-_UNFOLLOWED: Final = ("nofollow", "ugc", "sponsored")  # what others wrote, or paid for, is no word of the page's author
+_UNFOLLOWED: Final = frozenset(("nofollow", "ugc", "sponsored"))  # others wrote it, or paid for it
 _NEEDED: Final = 10_000  # requisites of a page at most
 
 Attributes = dict[str, str | None]
@@ -103,7 +103,7 @@ class HtmlPage:
 
     def _anchor(self, attributes: Attributes) -> None:
         rel = attributes.get("rel")
-        if not rel or not any(word in _UNFOLLOWED for word in rel.lower().split()):
+        if not rel or _UNFOLLOWED.isdisjoint(rel.lower().split()):
             self._link(attributes.get("href"))
 
     def _frame(self, attributes: Attributes) -> None:
@@ -162,6 +162,8 @@ def followed(href: str) -> str:
     href = href.strip(" \t\n\f\r")
     if not href or href[0] == "#" or len(href) > MAX_LINK:
         return ""
+    if ":" not in href or href.startswith(("https://", "http://", "/")):
+        return href
     scheme = _SCHEME.match(href)
     return href if scheme is None or scheme.group(1).lower() in ("http", "https") else ""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Final
 
 import numpy as np
 
@@ -13,6 +14,8 @@ from shepherd.formats import contrib
 from shepherd.formats.tables import ContribFlag
 from shepherd.net import wire
 from shepherd.net.exchange import Context
+
+_HTTPS: Final = int(ContribFlag.HTTPS)
 
 
 @dataclass(frozen=True)
@@ -59,7 +62,7 @@ def block(context: Context, fetch: wire.Fetch, outlinks: Outlinks) -> bytes:
     for at, name in enumerate(links.sites):
         first.setdefault(name, at)
     places = list(first.values())
-    marks = [ContribFlag.HTTPS.value if href.startswith("https:") else 0 for href in links.hrefs]
+    marks = [_HTTPS if href.startswith("https:") else 0 for href in links.hrefs]
     if flags:
         marks = [mark | flags.get(href, 0) for mark, href in zip(marks, links.hrefs, strict=True)]
     sections = context.filter.sections_of(links.hrefs)

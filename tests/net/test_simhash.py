@@ -10,13 +10,15 @@ from hypothesis import strategies as st
 
 from shepherd.net.extract import Wanted, extract
 from shepherd.net.said import Said
-from shepherd.net.simhash import MAX_BYTES, MAX_WORDS, simhash
+from shepherd.net.simhash import simhash
 from shepherd.phases.detect import near
 
 
 def model(text: bytes) -> int | None:
     """The definition, bit by bit."""
-    words = [word for word in text[:MAX_BYTES].lower().split() if len(word) > 3][:MAX_WORDS]
+    words = [word for word in text[:65_536].lower().split() if len(word) > 3]
+    if (last := len(words) - 256) > 768:
+        words = [word for start in (0, last // 3, 2 * last // 3, last) for word in words[start : start + 256]]
     if not words:
         return None
     hashes = []
@@ -33,6 +35,7 @@ def model(text: bytes) -> int | None:
 def test_it_is_what_its_definition_says(words: list[bytes]) -> None:
     text = b" ".join(words)
     assert simhash(text) == model(text)
+    assert simhash(text * 9) == model(text * 9)
 
 
 def test_it_is_the_same_on_every_machine() -> None:
@@ -55,6 +58,14 @@ def test_a_few_changed_words_leave_it_near_and_another_text_does_not() -> None:
     assert first is not None and changed is not None and other is not None
     assert near(first, changed)
     assert not near(first, other)
+
+
+def test_a_long_text_is_near_to_itself_with_something_inserted() -> None:
+    text = prose(5, 20_000)
+    whole = simhash(" ".join(text).encode())
+    longer = simhash(" ".join(["breaking", "news", *text]).encode())
+    assert whole is not None and longer is not None
+    assert near(whole, longer)
 
 
 def of(html: str, header: str = "text/html") -> int | None:
