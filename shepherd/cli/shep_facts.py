@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from shepherd.cli.shep_find import Sought, head_of, seek
-from shepherd.errors import BadUrl
+from shepherd.errors import BadUrl, IoFailed
 
 if TYPE_CHECKING:
     from shepherd.filters import Filter, Verdict
@@ -96,11 +96,15 @@ def _waiting(database: Database, state: State, filter_: Filter, sought: Sought) 
 def _asked(item: Item, filter_: Filter, sought: Sought) -> Iterator[str]:
     """The inserts and purges of this document."""
     from shepherd import urls
-    from shepherd.store.inbox import parse_request
+    from shepherd.store.inbox import is_closed_to_us, parse_request
 
     try:
         lines = item.lines()
     except FileNotFoundError:  # a merge has just taken it
+        return
+    except IoFailed as error:
+        if not is_closed_to_us(error):
+            raise
         return
     for _number, line in lines:
         if sought.stripped.norm not in line:  # requests hold normalised URLs; this spares parsing all others

@@ -9,7 +9,9 @@ from pathlib import Path
 import pytest
 
 from shepherd.batch import feedback
+from shepherd.cli.shep_facts import collect
 from shepherd.errors import NothingToDo
+from shepherd.filters import parse_filter
 from shepherd.store.database import Database
 from tests.crash import small
 from tests.crash.disks import workplace
@@ -117,3 +119,10 @@ def test_harvest_that_may_not_be_read_stops_the_cork(db: Path) -> None:
     assert [one.body() for one in state.documents()] == [b"open"]
     assert list(state.report()["refused harvests"]) == [small.ITEM.format(5)]
     assert closed.exists()
+
+
+def test_explain_stops_at_a_request_that_it_may_not_read(db: Path) -> None:
+    small.dropping(5, (B,))(db, lambda _line: None)
+    Database(db).inbox.items()[0].path.chmod(0)
+    found = Database(db)
+    assert as_somebody(db, lambda: collect(found, found.closed(), parse_filter(""), Path("filter"), B)) == "done"
