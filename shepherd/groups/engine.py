@@ -89,3 +89,6 @@ class Groups(Protocol):
     def count_group(self, group: int) -> Counts: ...
 
     def count_source(self, source: int) -> Counts: ...
+
+    def active(self) -> int:
+        """How many groups have anything queued or in flight."""

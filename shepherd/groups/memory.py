@@ -100,6 +100,7 @@ class MemoryGroups:
         self._held: dict[int, _Held] = {}
         self._last_token = 0
         self._now_ms = 0
+        self._active = 0  # groups with anything queued or in flight
         self._queued: list[int] = [0] * (MAX_SOURCE + 1)
         self._in_flight: list[int] = [0] * (MAX_SOURCE + 1)
 
@@ -112,7 +113,7 @@ class MemoryGroups:
         if owner is None:
             owner = self._new_site(site, self._group(group))
         key = (MAX_PRIORITY - priority) << 32 | item
-        owner.group.queued += 1
+        self._count_queued(owner.group, 1)
         self._queued[source] += 1
         if not_before_ms > self._now_ms:
             self._nodes.add_later(owner, key, source, not_before_ms)
@@ -212,9 +213,9 @@ class MemoryGroups:
         if moved is None or moved.group.key == to_group:
             return
         queued = self._nodes.length(moved)
-        moved.group.queued -= queued
+        self._count_queued(moved.group, -queued)
         moved.group = self._group(to_group)
-        moved.group.queued += queued
+        self._count_queued(moved.group, queued)
         moved.entry = NONE
         self._place_site(moved)
         self._place_group(moved.group)
@@ -226,7 +227,7 @@ class MemoryGroups:
         items = self._nodes.drain(dropped)
         for _, source in items:
             self._queued[source] -= 1
-        dropped.group.queued -= len(items)
+        self._count_queued(dropped.group, -len(items))
         dropped.entry = NONE
         return [key & MAX_ITEM for key, _ in items]
 
@@ -241,6 +242,15 @@ class MemoryGroups:
 
     def count_source(self, source: int) -> Counts:
         return Counts(self._queued[source], self._in_flight[source])
+
+    def active(self) -> int:
+        return self._active
+
+    def _count_queued(self, group: _Group, more: int) -> None:
+        before = group.queued or group.in_flight
+        group.queued += more
+        if bool(before) != bool(group.queued or group.in_flight):
+            self._active += 1 if more > 0 else -1
 
     # --- the heaps --------------------------------------------------------------------------------------------------
 
@@ -342,6 +352,8 @@ class MemoryGroups:
         """Free site and slot; `end_ms` None = nobody was contacted, so both are as they were before the lease."""
         group, site = held.group, held.site
         group.in_flight -= 1
+        if not group.in_flight and not group.queued:
+            self._active -= 1
         self._in_flight[held.source] -= 1
         slot_end_ms = held.slot_end_ms if end_ms is None else end_ms
         group.free = tuple(sorted((*group.free, slot_end_ms))) if group.free else (slot_end_ms,)

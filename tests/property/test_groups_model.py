@@ -225,6 +225,8 @@ class EngineAgainstModel(RuleBasedStateMachine):
     @invariant()
     def counters_are_exact(self) -> None:
         assert self.engine.count() == Counts(len(self.queue), len(self.out))
+        busy = {self.sites[entry.site].group for entry in self.queue} | {out.group for out in self.out.values()}
+        assert self.engine.active() == len(busy)
         for key in range(3):
             queued = sum(self.sites[entry.site].group == key for entry in self.queue)
             assert self.engine.count_group(key) == Counts(queued, sum(out.group == key for out in self.out.values()))
