@@ -48,6 +48,7 @@ class Block:
 
 KEYS: Final = (("norm", "<u8"), ("path", "<u8"), ("site", "<u8"), ("lastmod", "<u4"), ("parent", "<u4"))
 REST: Final = (("parent_weight", "<u2"), ("flags", "<u2"), ("text_bytes", "<u2"))
+_BEFORE_LENGTHS: Final = sum(np.dtype(dtype).itemsize for _name, dtype in (*KEYS, *REST[:-1]))  # of each record
 
 
 def encode(block: Block) -> bytes:
@@ -129,6 +130,13 @@ def decode(payload: Bytes, with_texts: bool = True, only: I64 | None = None) -> 
         parents_path=parents_path,
         filter_version=version,
     )
+
+
+def texts_of(payload: Bytes, only: I64) -> list[bytes]:
+    """The texts of some records of a block that was decoded without; most readers want few of them."""
+    n, _m, _k, squeezed, plain_bytes, stored_bytes, _version = HEAD.unpack_from(payload, 0)
+    lengths = np.frombuffer(payload, "<u2", n, HEAD.size + n * _BEFORE_LENGTHS)
+    return _split(_expand(memoryview(payload)[len(payload) - stored_bytes :], squeezed, plain_bytes), lengths, only)
 
 
 def _expand(stored: memoryview, squeezed: int, plain_bytes: int) -> memoryview:
