@@ -151,6 +151,11 @@ class Reap:
     recycle: int = 100_000  # answers, after which a worker of our own reapd is replaced; 0 = never
     worker_bytes: int = 2 << 30  # address space of a process of our own reapd; 0 = no limit
     parse_s: float = 20.0  # at one page, before its process is killed
+    pages_per_s: float = 0.0  # of all reapers together, as the next two; 0 = no limit
+    bytes_per_s: int = 0  # as received
+    connections: int = 0  # at a time
+    size_bytes: int = 0  # of all segments of the state with what the reap adds; 0 = no limit
+    reserve_bytes: int = 128 * 1024 * 1024  # of the disk that a reap leaves free
 
 
 @dataclass(frozen=True)

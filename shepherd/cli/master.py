@@ -6,7 +6,6 @@ start goes on from the right place. It holds db/lock for the whole cycle and pas
 
 from __future__ import annotations
 
-import json
 import logging
 import signal
 import time
@@ -88,7 +87,7 @@ class Cycle:
         entry = {"start": start, "seconds": _since(began_s), "status": status, "state": state, "steps": self._steps}
         if self._signals.stopping():
             entry["stopped"] = signal.Signals(self._signals.came[0]).name
-        _append(self._database.log_path / CYCLES, entry)
+        phase.append_line(self._database.log_path / CYCLES, entry)
         if status == 0:
             timings = ", ".join(f"{s['step'].removeprefix('shep-')} {s['seconds']:.1f}" for s in self._steps if not s["status"])
             what = "stopped as asked" if self._signals.stopping() else "complete"
@@ -132,6 +131,8 @@ class Cycle:
         )
         entry: dict[str, Any] = {"step": step, "seconds": _since(began_s), "status": status}
         made = self._made(before)
+        if step == REAP and (told := phase.last_reap(self._database.path)).get("state") == before.name:
+            made["report"] = told
         self._steps.append(entry | made)
         if step in (FEEDBACK, MERGE, CORK) and made:
             _tell_refused(made["report"])
@@ -180,16 +181,6 @@ def _since(began_s: float) -> float:
 
 def _say(text: str) -> None:
     click.echo(f"shepherd: {text}", err=True)
-
-
-def _append(path: Path, entry: dict[str, Any]) -> None:
-    """One more line; a line that a crash cut short stays a line of its own."""
-    path.parent.mkdir(exist_ok=True)
-    with path.open("ab+") as file:
-        end = file.seek(0, 2)
-        file.seek(max(end - 1, 0))
-        torn = file.read(1) not in (b"", b"\n")
-        file.write(b"\n" * torn + json.dumps(entry).encode() + b"\n")
 
 
 def main() -> None:

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 R = TypeVar("R")
 
 LOCK_FD = "SHEPHERD_LOCK_FD"
+REAPS = "reaps.jsonl"
 MOST_JOBS = 256
 
 
@@ -61,6 +62,26 @@ def timed(db: Path, program: str) -> Iterator[None]:
             file.write(json.dumps(line) + "\n")
     except OSError as error:
         common.LOG.warning("the timing could not be logged: %s", error)
+
+
+def append_line(path: Path, entry: Mapping[str, Any]) -> None:
+    """One more line of a log; a line that a crash cut short stays a line of its own."""
+    path.parent.mkdir(exist_ok=True)
+    with path.open("ab+") as file:
+        end = file.seek(0, 2)
+        file.seek(max(end - 1, 0))
+        torn = file.read(1) not in (b"", b"\n")
+        file.write(b"\n" * torn + json.dumps(entry).encode() + b"\n")
+
+
+def last_reap(db: Path) -> dict[str, Any]:
+    """What the log says of the last reap; nothing if it says nothing."""
+    try:
+        lines = (db / "log" / REAPS).read_bytes().splitlines()
+        found = json.loads(lines[-1])
+    except (OSError, ValueError, IndexError):
+        return {}
+    return found if isinstance(found, dict) else {}
 
 
 @dataclass(frozen=True)

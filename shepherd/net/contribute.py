@@ -1,7 +1,8 @@
 """Collects the links that reapers send into contrib blocks, and drops what was already contributed in this reap.
 
 The hot cache holds (site, path) -> best parent weight: a link to what was already contributed with at least this weight cannot
-change anything in merge. It is only an economy; emptied at any time, nothing but space is lost.
+change anything in merge. It is only an economy; what it forgets costs nothing but space. It lives as long as one run of a reap,
+so nothing in it outlives a rollback.
 """
 
 from __future__ import annotations
@@ -14,84 +15,86 @@ import numpy as np
 from shepherd.formats import contrib
 from shepherd.formats.check import Bytes
 from shepherd.formats.contrib import Block
-from shepherd.formats.tables import Array, Bools
+from shepherd.formats.tables import I64, U16, U64, Array, Bools
 
 FLUSH_RECORDS: Final = 20_000
-CACHE_ENTRIES: Final = 1_000_000
+CACHE_BITS: Final = 20
+_MIX: Final = np.uint64(0x9E3779B97F4A7C15)  # paths as "/" are the same on every site
 _KEYS: Final = ("norm", "path", "site", "lastmod", "parent_weight", "flags", "section")
 
 
+class HotCache:
+    """One place for each footprint, shared with those that fall on it too: the newest stays. 20 bytes an entry, none grows."""
+
+    def __init__(self, bits: int = CACHE_BITS) -> None:
+        self._shift = np.uint64(64 - bits)
+        self._site, self._path = np.zeros(1 << bits, np.uint64), np.zeros(1 << bits, np.uint64)
+        self._weight = np.zeros(1 << bits, np.uint32)  # one more than the weight; 0 = nothing here
+
+    def covers(self, site: U64, path: U64, weight: U16) -> Bools:
+        """Which were put with at least this weight."""
+        place = self._places(site, path)
+        known = (self._site[place] == site) & (self._path[place] == path)
+        return np.asarray(known & (self._weight[place] > weight))
+
+    def put(self, site: U64, path: U64, weight: U16) -> None:
+        place = self._places(site, path)
+        self._site[place], self._path[place], self._weight[place] = site, path, weight.astype(np.uint32) + np.uint32(1)
+
+    def _places(self, site: U64, path: U64) -> U64:
+        return np.asarray((path + site * _MIX) >> self._shift)
+
+
 class Contributions:
-    def __init__(self, write: Callable[[int, Bytes], None], filter_version: int) -> None:
+    def __init__(self, write: Callable[[int, Bytes], None], filter_version: int, cache: HotCache | None = None) -> None:
         """`write(records, block)` appends a block to the contrib log."""
         self._write, self._filter_version = write, filter_version
-        self._blocks: list[Block] = []
-        self._pending = 0
-        self._cache: dict[bytes, int] = {}
+        self._cache = cache or HotCache()
+        self._parts: list[dict[str, Array]] = []
+        self._texts: list[bytes] = []
+        self._sites: dict[int, tuple[int, bytes]] = {}  # norm and name
+        self._parents: list[tuple[U64, U64]] = []
+        self._parent_count = 0
         self.seen = 0
         self.kept = 0
 
-    def add(self, block: Block) -> None:
-        """Take the links of one page."""
-        fresh = self._fresh(block)
+    def fresh(self, block: Block) -> I64:
+        """The rows of a block that are not known to have been contributed."""
+        return np.flatnonzero(~self._cache.covers(block.site, block.path, block.parent_weight))
+
+    def add(self, block: Block, rows: I64, texts: list[bytes]) -> None:
+        """Take the links of one page: those of `rows`, which `fresh` gave, with their texts."""
         self.seen += len(block)
-        kept = int(fresh.sum())
-        if not kept:
+        if not len(rows):
             return
-        self.kept += kept
-        self._blocks.append(block if kept == len(block) else _take(block, fresh))
-        self._pending += kept
-        if self._pending >= FLUSH_RECORDS:
+        self.kept += len(rows)
+        columns = {name: getattr(block, name)[rows] for name in (*_KEYS, "parent")}
+        columns["parent"] = columns["parent"] + np.uint32(self._parent_count)
+        self._cache.put(columns["site"], columns["path"], columns["parent_weight"])
+        self._parts.append(columns)
+        self._texts += texts
+        self._sites.update(zip(block.sites.tolist(), zip(block.norms.tolist(), block.names, strict=True), strict=True))
+        self._parents.append((block.parents_site, block.parents_path))
+        self._parent_count += len(block.parents_site)
+        if len(self._texts) >= FLUSH_RECORDS:
             self.flush()
 
     def flush(self) -> None:
         """Write what has been collected, as one block."""
-        if self._blocks:
-            self._write(self._pending, contrib.encode(_join(self._blocks, self._filter_version)))
-            self._blocks, self._pending = [], 0
-
-    def _fresh(self, block: Block) -> Bools:
-        if len(self._cache) > CACHE_ENTRIES:
-            self._cache.clear()
-        keys = np.stack([block.site, block.path], axis=1).tobytes()
-        weights = block.parent_weight.tolist()
-        fresh = np.zeros(len(block), bool)
-        for i, weight in enumerate(weights):
-            key = keys[16 * i : 16 * i + 16]
-            if self._cache.get(key, -1) < weight:
-                self._cache[key] = weight
-                fresh[i] = True
-        return fresh
-
-
-def _take(block: Block, mask: Bools) -> Block:
-    columns: dict[str, Array] = {name: getattr(block, name)[mask] for name in (*_KEYS, "parent")}
-    used = np.isin(block.sites, columns["site"])
-    return Block(
-        **columns,
-        texts=[text for text, keep in zip(block.texts, mask.tolist(), strict=True) if keep],
-        sites=block.sites[used],
-        norms=block.norms[used],
-        names=[name for name, keep in zip(block.names, used.tolist(), strict=True) if keep],
-        parents_site=block.parents_site,
-        parents_path=block.parents_path,
-        filter_version=block.filter_version,
-    )
-
-
-def _join(blocks: list[Block], filter_version: int) -> Block:
-    columns: dict[str, Array] = {name: np.concatenate([getattr(b, name) for b in blocks]) for name in _KEYS}
-    sites, first = np.unique(np.concatenate([b.sites for b in blocks]), return_index=True)
-    names = [name for b in blocks for name in b.names]
-    starts = np.cumsum([0, *(len(b.parents_site) for b in blocks[:-1])])
-    return Block(
-        **columns,
-        parent=np.concatenate([b.parent + np.uint32(start) for b, start in zip(blocks, starts.tolist(), strict=True)]),
-        texts=[text for b in blocks for text in b.texts],
-        sites=sites,
-        norms=np.concatenate([b.norms for b in blocks])[first],
-        names=[names[i] for i in first.tolist()],
-        parents_site=np.concatenate([b.parents_site for b in blocks]),
-        parents_path=np.concatenate([b.parents_path for b in blocks]),
-        filter_version=filter_version,
-    )
+        if not self._parts:
+            return
+        columns = {name: np.concatenate([part[name] for part in self._parts]) for name in (*_KEYS, "parent")}
+        sites = np.unique(columns["site"])
+        found = [self._sites[site] for site in sites.tolist()]
+        block = Block(
+            **columns,
+            texts=self._texts,
+            sites=sites,
+            norms=np.array([norm for norm, _name in found], np.uint64),
+            names=[name for _norm, name in found],
+            parents_site=np.concatenate([site for site, _path in self._parents]),
+            parents_path=np.concatenate([path for _site, path in self._parents]),
+            filter_version=self._filter_version,
+        )
+        self._write(len(block), contrib.encode(block))
+        self._parts, self._texts, self._sites, self._parents, self._parent_count = [], [], {}, [], 0

@@ -1,58 +1,56 @@
 """The dispatcher: gives what the groups say is ready to the reapers, and what they answer to the harvest.
 
-Read `groups.engine`, `sitebook`, `gate` and `items` first. One event loop; every step runs to its end, so there are no locks. A
-server is contacted only under a lease of its group, and the group is released when the answer is in. Everything that was learnt
-is journalled; what was not journalled before a crash is simply done again.
+Read `groups.engine`, `sitebook`, `gate`, `items` and `answers` first. One event loop; every step runs to its end, so there are no
+locks. A server is contacted only under a lease of its group, and the group is released when the answer is in. Everything that was
+learnt is journalled; what was not journalled before a crash is simply done again.
+
+`reap` drives it with a plan. Another program needs no plan: it makes a Dispatcher on any closed state (for its sites, servers and
+key), with a writer of its own (`ledger.Written`), groups that it may share with others, a clock and a fleet, and has
+`run(seconds, stay=True)` run as a task. While that runs it calls `add` with URLs, awaits `checkpoint_soon()` where somebody waits
+until an answer is durable, and calls `stop`, then `end`. The writer's `journal` tells it what came of each URL.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from typing import Final
+
+import numpy as np
 
 from shepherd.config import Config
 from shepherd.errors import BadUrl, Corruption
 from shepherd.filters import Filter
-from shepherd.formats.tables import Kind, Reason, Result
+from shepherd.formats.tables import PLAN, Kind, Reason, Records, Result
 from shepherd.groups.engine import Groups, Lease
 from shepherd.net import wire
+from shepherd.net.answers import Answers
 from shepherd.net.clock import end_of
+from shepherd.net.contribute import Contributions
 from shepherd.net.fleet import Events, Fleet
 from shepherd.net.gate import Gate
-from shepherd.net.items import MAX_MOVES, MAX_ROBOTS_HOPS, Item, Items, request
-from shepherd.net.ledger import Ledger
+from shepherd.net.items import Item, Items, request
+from shepherd.net.ledger import Ledger, Written
+from shepherd.net.limits import Limits
 from shepherd.net.manners import Manners
 from shepherd.net.reapers import Reaper
 from shepherd.net.resume import enter_plan
-from shepherd.net.robots import ABSENT
-from shepherd.net.sitebook import Site, SiteBook, Stage
-from shepherd.net.verify import Answer, checked
-from shepherd.store.harvest import Harvest
+from shepherd.net.sitebook import Site, SiteBook
+from shepherd.net.tally import Tally
+from shepherd.net.verify import Asked, Verifier
 from shepherd.store.state import State
 from shepherd.urls import parse
 
 LOG = logging.getLogger("shepherd.dispatch")
-TICK_S: Final = 0.5
-SITE_FAILURES: Final = 3  # connections in a row, and the rest of the site is given up for this reap
-SOON_MS: Final = 60_000  # a Retry-After within this is waited for in the same reap
+TICK_MS: Final = 500
+SECOND_MS: Final = 1_000
 LOOK_UP_MS: Final = 60_000
 LOOK_UP_BIT: Final = 1 << 62  # of tokens that are not leases
 
 
-@dataclass(frozen=True)
-class Asked:
-    """A request under way."""
-
-    number: int
-    item: Item
-    qkey: int
-
-
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class LookUp:
     """A look-up under way; nobody is contacted for it, so it has no lease."""
 
@@ -64,72 +62,125 @@ class Dispatcher:
     def __init__(
         self,
         state: State,
-        harvest: Harvest,
+        harvest: Written,
         groups: Groups,
         config: Config,
         filters: Filter,
         fleet: Fleet,
         clock_ms: Callable[[], int],
+        *,
+        plan: Records | None = None,
         watch: Callable[[int], object] = lambda answers: None,
     ) -> None:
-        self._harvest, self._groups, self._config, self._clock, self._watch = harvest, groups, config, clock_ms, watch
-        self.ledger = Ledger(harvest, filters.version)
+        """`watch` is told how many more planned or added items are settled."""
+        now_ms = clock_ms()
+        self._harvest, self._groups, self._fleet, self._clock, self._watch = harvest, groups, fleet, clock_ms, watch
+        self.contributions = Contributions(harvest.contribute, filters.version)
+        self.tally = Tally(now_ms)
+        self._ledger = Ledger(harvest, self.contributions, self.tally.count)
         self._prints = state.prints
-        self._root = self._prints.half("/")
-        self._plan = state.plan()
+        self._plan = np.zeros(0, PLAN) if plan is None else plan
         self._items = Items(state, self._plan)
-        self._book = SiteBook(state, config.politeness, filters, clock_ms() // 1000)
-        self._manners = Manners(groups, state.servers, state.control.unsure, clock_ms(), config.politeness.max_backoff)
-        self._gate = Gate(self._book, self._items, groups, self._manners, self.ledger, self._prints, clock_ms, watch)
-        self._timeout_ms = round(config.fetch.timeout_s * 1000)
-        self._fleet = fleet
+        self._book = SiteBook(state, config.politeness, filters, now_ms // 1000)
+        self._manners = Manners(groups, state.servers, state.control.unsure, now_ms, config.politeness.max_backoff)
+        self._gate = Gate(self._book, self._items, groups, self._manners, self._ledger, self._prints, clock_ms, watch)
+        self._answers = Answers(self._book, self._items, self._gate, self._ledger, self._prints, clock_ms)
+        key, limits = state.control.key, config.fetch
+        self._verifier = Verifier(key, state.number, filters.version, limits, self.contributions)
+        self._limits = Limits(config.reap, now_ms)
+        self._timeout_ms, self._checkpoint_ms = round(limits.timeout_s * 1000), round(config.reap.checkpoint_s * 1000)
         self._asked: dict[int, Asked] = {}  # by lease token
         self._looking_up: dict[int, LookUp] = {}
         self._last_look_up = LOOK_UP_BIT
-        self._end_ms = 0
+        self._end_ms = self._point_ms = self._second_ms = 0
+        self._stay = False
         self._stopping = ""
-        self._wake = asyncio.Event()
-        self.left = 0  # planned, but not reached
+        self._sleeping: asyncio.Future[None] | None = None
+        self._awaiting: list[asyncio.Future[None]] = []  # who wants a checkpoint
+        self.left = 0  # planned or added, but not reached
 
-    # --- the run ----------------------------------------------------------------------------------------------------
+    # --- for those who drive it ---------------------------------------------------------------------------------------
 
     def stop(self, why: str) -> None:
         """Hand out nothing more; `run` returns when what is in flight has been answered."""
         self._stopping = self._stopping or why
-        self._wake.set()
+        self._wake()
 
-    async def run(self, seconds: float) -> str:
-        """Work until the plan is done or the time is over; why it ended."""
+    def add(self, url: str, *, priority: int = 0, weight: int = 0, source: int = 0) -> None:
+        """One more page to ask for, with its site's address and robots.txt first where they are not known; BadUrl if it is none.
+
+        Of several adds of one URL each is asked for. `source` is whose counter of the groups it counts in.
+        """
+        parsed = parse(url)
+        norm, path, site = self._prints.of(parsed)
+        item = Item(Kind.PAGE, norm, path, site, site, site, parsed.href, weight=weight, priority=priority, source=source)
+        self._gate.add(item, self._book.enter(site, norm, parsed.site))
+        self._wake()
+
+    def checkpoint_soon(self) -> Awaitable[None]:
+        """Done when all that was answered up to now is durable. Any number may wait for the same checkpoint."""
+        point = asyncio.get_running_loop().create_future()
+        self._awaiting.append(point)
+        self._wake()
+        return point
+
+    async def run(self, seconds: float, *, stay: bool = False) -> str:
+        """Work until all is done (or, with `stay`, wait for more), the time is over or `stop` is called; why it ended."""
+        self._stay = stay
         try:
-            await self._fleet.start(Events(self._handle, self._lost, self._killed, self._wake.set))
+            await self._fleet.start(Events(self._handle, self._lost, self._killed, self._wake))
             self._load()
-            self._end_ms = self._clock() + round(seconds * 1000)
-            next_point = self._clock() + self._checkpoint_ms
+            now = self._clock()
+            self._end_ms, self._point_ms = now + round(seconds * 1000), now + self._checkpoint_ms
             while True:
                 now = self._clock()
                 self._fleet.check()
                 if now >= self._end_ms and not self._stopping:
                     self.stop("its time is over")
-                if now >= next_point:
+                if now >= self._point_ms or self._awaiting:
                     self.checkpoint()
-                    next_point = now + self._checkpoint_ms
-                self._expire(now)
+                if now >= self._second_ms:
+                    self._every_second(now)
                 self._pump(now)
                 if why := self._why_done():
                     return why
-                await self._sleep()
+                await self._sleep(now)
         finally:
-            self.left = self._groups.count().queued + sum(len(site.waiting) for site in self._book.all())
+            self.left = self._groups.count().queued + sum(site.waiting for site in self._book.all())
             await self._fleet.close()
+
+    def checkpoint(self) -> None:
+        self.contributions.flush()
+        self._harvest.checkpoint(self._clock())
+        self._point_ms = self._clock() + self._checkpoint_ms
+        self._durable()
+
+    def end(self) -> None:
+        self.contributions.flush()
+        self._harvest.end(self._clock())
+        self._durable()
+
+    def _durable(self) -> None:
+        for point in self._awaiting:
+            if not point.done():
+                point.set_result(None)
+        self._awaiting = []
+
+    # --- the run ------------------------------------------------------------------------------------------------------
 
     def _load(self) -> None:
         journalled = self._harvest.journalled()
         if self._harvest.resumed:
             self._manners.recall(journalled)
-            self.ledger.resumed(self._clock())
+            self._ledger.resumed(self._clock())
         enter_plan(self._book, self._plan, journalled)
-        for site in self._book.all():
+        for site in list(self._book.all()):
             self._gate.advance(site)
+
+    def _every_second(self, now: int) -> None:
+        self._second_ms = now + SECOND_MS
+        self._expire(now)
+        self.tally.sample(now, self._groups.active())
 
     def _why_done(self) -> str:
         """Why there is nothing more to wait for, or "". What only a later reap could ask is not waited for."""
@@ -137,7 +188,7 @@ class Dispatcher:
             return ""
         if self._stopping:
             return self._stopping
-        if self._gate.to_look_up:
+        if self._gate.to_look_up or self._stay:
             return ""
         ready_ms = self._groups.next_time()
         if ready_ms is not None and ready_ms <= self._end_ms:
@@ -153,43 +204,38 @@ class Dispatcher:
         """Workers have died at these pages, whose exchanges were over. Each is asked for once more, to be parsed alone."""
         for token in tokens & self._asked.keys():
             asked, now = self._asked.pop(token), self._clock()
-            LOG.warning("%s: a worker died at this page", self._items.text(asked.item).url)
+            LOG.warning("%s: a worker died at this page", asked.url)
             self._groups.release(token, end_of(now))
             if asked.item.alone:
                 self._gate.fail(asked.number, Result.HARD, Reason.PARSER, asked.qkey, contacted=True)
-                continue
-            self.ledger.lost(asked.item, asked.qkey, now)
-            self._items.done(asked.number)
-            self._gate.again(replace(asked.item, attempts=1, alone=True))
+            else:
+                self._retry(asked, alone=True)
 
-    @property
-    def _checkpoint_ms(self) -> int:
-        return round(self._config.reap.checkpoint_s * 1000)
+    def _wake(self) -> None:
+        if self._sleeping is not None and not self._sleeping.done():
+            self._sleeping.set_result(None)
 
-    def checkpoint(self) -> None:
-        self.ledger.contributions.flush()
-        self._harvest.checkpoint(self._clock())
-
-    def end(self) -> None:
-        self.ledger.contributions.flush()
-        self._harvest.end(self._clock())
-
-    async def _sleep(self) -> None:
+    async def _sleep(self, now: int) -> None:
         """Until an answer comes, a group becomes ready, or the clock wants a look."""
         ready = self._groups.next_time()
-        wait = TICK_S
-        if ready is not None and not self._stopping and self._fleet.free > 0:
-            wait = min(TICK_S, max(0.001, (ready - self._clock()) / 1000))
-        with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._wake.wait(), wait)
-        self._wake.clear()
+        wait_ms = TICK_MS
+        if ready is not None and not self._stopping and self._fleet.free > 0 and self._limits.room(len(self._asked)):
+            wait_ms = min(TICK_MS, max(1, ready - now, self._limits.wait_ms(now)))
+        loop = asyncio.get_running_loop()
+        self._sleeping = loop.create_future()
+        alarm = loop.call_later(wait_ms / 1000, self._wake)
+        await self._sleeping
+        alarm.cancel()
 
     # --- handing out --------------------------------------------------------------------------------------------------
 
     def _pump(self, now: int) -> None:
         while self._gate.to_look_up and self._fleet.free > 0 and not self._stopping:
             self._look_up(self._gate.to_look_up.popleft(), now)
-        while not self._stopping and self._fleet.free > 0 and (lease := self._groups.next(now)) is not None:
+        while not self._stopping and self._limits.room(len(self._asked)) and not self._limits.wait_ms(now):
+            lease = self._groups.next(now) if self._fleet.free > 0 else None
+            if lease is None:
+                return
             self._hand_out(lease, now)
 
     def _look_up(self, site: Site, now: int) -> None:
@@ -201,16 +247,18 @@ class Dispatcher:
         item, site = self._items.get(lease.item), self._gate.site(lease.site)
         if not site.address:  # it is being looked up anew
             self._groups.release(lease.token, now, contacted=False)
+            self._items.done(lease.item)
             self._gate.again(item)
             return
         reaper = self._fleet.for_server(site.qkey)
         messages: list[wire.Message] = []
         if item.kind == Kind.PAGE and reaper.number not in site.told:
-            messages.append(wire.Robots(site.site, site.rules_status, site.rules))
-            site.told.add(reaper.number)
-        reuse = self._manners.may_reuse(site.qkey)
-        messages.append(request(item, self._items.text(item), site, lease.token, now, self._timeout_ms, reuse))
-        self._asked[lease.token] = Asked(lease.item, item, site.qkey)
+            messages.append(wire.Robots(site.site, site.rules_status, self._book.rules(site)))
+            site.told |= {reaper.number}
+        text, reuse = self._items.text(item), self._manners.may_reuse(lease.group)
+        messages.append(request(item, text, site, lease.token, now, self._timeout_ms, reuse))
+        self._asked[lease.token] = Asked(lease.item, item, site.qkey, lease.group, text.url, now)
+        self._limits.asked(now)
         reaper.ask(lease.token, *messages)
 
     def _expire(self, now: int) -> None:
@@ -227,14 +275,18 @@ class Dispatcher:
         if asked.item.attempts:
             self._gate.fail(asked.number, Result.SOFT, Reason.REAPER_LOST, asked.qkey, contacted=True)
             return
-        self.ledger.lost(asked.item, asked.qkey, self._clock())
+        self._retry(asked, alone=asked.item.alone)
+
+    def _retry(self, asked: Asked, *, alone: bool) -> None:
+        """Once more; the server may have seen the first try."""
+        self._ledger.lost(asked.item, asked.qkey, self._clock())
         self._items.done(asked.number)
-        self._gate.again(replace(asked.item, attempts=1))
+        self._gate.again(asked.item._replace(attempts=1, alone=alone))
 
     # --- answers ------------------------------------------------------------------------------------------------------
 
     def _handle(self, reaper: Reaper, message: wire.Message) -> None:
-        self._wake.set()
+        self._wake()
         if not isinstance(message, wire.Resolved | wire.Result) or not reaper.is_answer(message.token):
             LOG.warning("reaper %d sent a %s that it was not asked for", reaper.number, type(message).__name__)
         elif isinstance(message, wire.Resolved) and message.token in self._looking_up:
@@ -242,122 +294,26 @@ class Dispatcher:
             site = self._looking_up.pop(message.token).site
             self._gate.looked_up(site, message.address, message.qkey, reason, message.valid_s, reaper.number)
         elif isinstance(message, wire.Result) and message.token in self._asked:
-            self._answered(reaper, message.token, message)
+            self._answered(reaper, message)
 
-    def _answered(self, reaper: Reaper, token: int, message: wire.Result) -> None:
-        asked = self._asked.pop(token)
+    def _answered(self, reaper: Reaper, message: wire.Result) -> None:
+        token, asked, now = message.token, self._asked[message.token], end_of(self._clock())
         try:
-            answer = checked(message, asked.item, asked.qkey)
-        except Corruption as error:
+            answer = self._verifier.checked(message, asked, reaper.number, now)
+        except (Corruption, BadUrl) as error:
             LOG.warning("reaper %d sent an answer that does not hold: %s", reaper.number, error)
-            self._groups.release(token, end_of(self._clock()))
-            self._no_answer(asked)
+            self._refuse(token, now)
             return
-        delay_ms = self._manners.heard(asked.qkey, answer.record)
-        self._groups.release(token, end_of(self._clock()), contacted=answer.contacted, delay_ms=delay_ms)
+        if not self._groups.release(
+            token, now, contacted=answer.contacted, delay_ms=self._manners.heard(asked.group, answer.record)
+        ):
+            return  # too late: its lease expires, and it is as if nobody had answered
+        del self._asked[token]
+        self._limits.came(now, answer.record.wire_bytes)
         self._items.done(asked.number)
-        if self._ask_again(reaper, asked.item, answer):
-            return
-        self._watch(1)
-        if asked.item.kind == Kind.ROBOTS:
-            self._robots_answered(reaper, asked.item, answer)
-        else:
-            self._page_answered(reaper, asked.item, answer)
+        if self._answers.take(asked.item, answer, ending=bool(self._stopping)):
+            self._watch(1)
 
-    def _ask_again(self, reaper: Reaper, item: Item, answer: Answer) -> bool:
-        """Once more in this reap, where nobody was asked yet, a kept connection had died, or the server said: come back soon."""
-        if self._stopping or item.attempts:
-            return False
-        if answer.stale and not item.fresh:  # no attempt of the server's: only the connection was old
-            self.ledger.hop(item, answer, reaper.number)
-            self._gate.again(replace(item, fresh=True))
-            return True
-        site = self._gate.site(item.contact)
-        wait_ms = 0
-        if answer.reason == Reason.SERVER_ERROR and item.kind == Kind.PAGE:
-            wait_ms = int(answer.record["retry_after_s"][0]) * 1000
-            if not 0 < wait_ms <= SOON_MS:
-                return False
-        elif answer.contacted:
-            return False
-        elif answer.reason == Reason.ROBOTS_UNREACHABLE and site.stage == Stage.OPEN:
-            site.told.discard(reaper.number)  # it has forgotten the rules
-        elif answer.reason not in (Reason.NO_ADDRESS, Reason.DEADLINE):
-            return False
-        self.ledger.hop(item, answer, reaper.number)
-        if answer.reason == Reason.NO_ADDRESS and site.address:
-            site.address = ""
-        self._gate.again(replace(item, attempts=1), self._clock() + wait_ms)
-        if not site.address:
-            self._gate.look_up_again(site)
-        return True
-
-    def _robots_answered(self, reaper: Reaper, item: Item, answer: Answer) -> None:
-        site, status = self._gate.site(item.site), answer.rules_status
-        if answer.result == Result.REDIRECT:
-            target = self._site_of(answer.location) if item.hops < MAX_ROBOTS_HOPS else None
-            if target is not None:
-                self.ledger.hop(item, answer, reaper.number)
-                first = item.first_hop or answer.bucket
-                hop = replace(item, contact=target.site, url=answer.location, hops=item.hops + 1, digest=0, first_hop=first)
-                target.hops.append(self._items.add(hop))
-                self._gate.advance(target)
-                return
-            status = ABSENT
-            answer.record["status"] = ABSENT
-        if item.first_hop:
-            answer = self._as_redirect(item, answer)
-        self.ledger.settle(item, answer, reaper.number)
-        if status and answer.result != Result.REDIRECT:
-            site.told.add(reaper.number)
-        site.crawl_delay_ms = int(answer.record["crawl_delay_ms"][0])
-        self._gate.robots_known(site, answer.rules, status)
-
-    def _as_redirect(self, item: Item, answer: Answer) -> Answer:
-        """The row keeps the redirect, not what is behind it: that is asked for again in the next reap."""
-        answer.record["digest"] = 0
-        if answer.result != Result.STORED:
-            return replace(answer, bucket=b"")
-        if self._items.is_same_redirect(item):
-            answer.record["result"], answer.record["reason"] = Result.UNCHANGED, Reason.UNCHANGED
-            return replace(answer, bucket=b"")
-        return replace(answer, bucket=item.first_hop)
-
-    def _page_answered(self, reaper: Reaper, item: Item, answer: Answer) -> None:
-        if answer.result == Result.REDIRECT and self._is_move(item, answer.location):
-            self._move(reaper, item, answer)
-            return
-        self.ledger.settle(item, answer, reaper.number)
-        site = self._gate.site(item.contact)
-        site.failures = site.failures + 1 if answer.result == Result.CONNECTION else 0
-        if site.failures >= SITE_FAILURES or answer.result == Result.SITE:  # what fails is not the page's
-            dropped = self._gate.drop(site, answer.reason)
-            LOG.info("%s: its connections fail; %d more pages are not asked for in this reap", site.name, dropped)
-
-    def _is_move(self, item: Item, location: str) -> bool:
-        """Whether a redirect leads to the URL's own equivalent. Root pages never move: every site has its own."""
-        try:
-            return item.path != self._root and self._prints.of(parse(location))[:2] == (item.norm, item.path)
-        except BadUrl:
-            return False
-
-    def _move(self, reaper: Reaper, item: Item, answer: Answer) -> None:
-        """A page that answers at its own equivalent is asked for there, in this reap; one that only moves on is an error."""
-        target = self._site_of(answer.location)
-        if item.hops >= MAX_MOVES or target is None or target.site == item.site:
-            answer.record["result"], answer.record["reason"] = Result.HARD, Reason.MOVES
-            self.ledger.settle(item, replace(answer, bucket=b"", links=None), reaper.number)
-            return
-        self.ledger.hop(item, answer, reaper.number)
-        moved = replace(item, site=target.site, contact=target.site, url=answer.location, oid=0, hops=item.hops + 1)
-        target.waiting.append(self._items.add(moved))
-        self._gate.advance(target)
-
-    def _site_of(self, location: str) -> Site | None:
-        """The site of a redirect's target, entered into the book; None if it leads nowhere we could go."""
-        try:
-            url = parse(location)
-        except BadUrl:
-            return None
-        norm, _path, site = self._prints.of(url)
-        return self._book.enter(site, norm, url.site)
+    def _refuse(self, token: int, now: int) -> None:
+        if self._groups.release(token, now):
+            self._no_answer(self._asked.pop(token))

@@ -60,9 +60,11 @@ class Gate:
 
     def _open(self, site: Site) -> None:
         """Give its pages to the groups, or ask for its robots.txt first."""
-        if site.stage == Stage.OPEN or (site.rules_known and self._book.recall_rules(site)):
+        if site.stage == Stage.OPEN or (site.rules_known and self._book.has_rules(site)):
             site.stage = Stage.OPEN
-            self._add(site, site.take_waiting())
+            for number in self._book.take_waiting(site):
+                priority, source = self._items.rank(number)
+                self._groups.add(number, site.queue, site.site, min(priority, FIRST - 1), 0, source)
         elif site.stage != Stage.ASKING and (site.waiting or site.robots_item >= 0):
             site.stage, planned = Stage.ASKING, site.take_robots()
             self._add(site, planned or [self._items.add(self._robots_item(site))])
@@ -71,7 +73,7 @@ class Gate:
         for number in numbers:
             item = self._items.get(number)
             priority = FIRST if item.kind == Kind.ROBOTS else min(item.priority, FIRST - 1)
-            self._groups.add(number, site.qkey, site.site, priority, not_before_ms)
+            self._groups.add(number, site.queue, site.site, priority, not_before_ms, item.source)
 
     def _robots_item(self, site: Site) -> Item:
         url = site.name + ROBOTS_PATH
@@ -82,12 +84,25 @@ class Gate:
         site, number = self.site(item.contact), self._items.add(item)
         if site.address:
             self._add(site, [number], not_before_ms)
-        elif item.kind == Kind.PAGE:
-            site.waiting.append(number)
+            return
+        if item.kind == Kind.PAGE:
+            site.park(number)
         elif item.site == site.site:
             site.robots_item = number
         else:
-            site.hops.append(number)
+            site.await_address(number)
+        if site.stage == Stage.SHUT:
+            self._give_up(site)
+
+    def add(self, item: Item, site: Site) -> None:
+        """A page that is wanted at a site, when that opens."""
+        site.park(self._items.add(item))
+        self.advance(site)
+
+    def add_hop(self, item: Item, target: Site) -> None:
+        """A robots.txt that redirects is asked for at the target, whatever the rules of that one."""
+        target.await_address(self._items.add(item))
+        self.advance(target)
 
     def look_up_again(self, site: Site) -> None:
         """Its address is not what it was."""
@@ -99,8 +114,7 @@ class Gate:
     def looked_up(self, site: Site, address: str, qkey: int, reason: Reason, valid_s: int, reaper: int) -> None:
         """Where it is, or that it is nowhere. A queue key that is not that of the address is as good as none."""
         if reason == Reason.NONE and address and qkey_of_address(address) == qkey:
-            site.qkey, site.address = qkey, address
-            self._groups.move_site(site.site, qkey)
+            self._book.located(site, qkey, address)
         else:
             reason = reason or Reason.NO_ADDRESS
             site.stage, site.reason = Stage.SHUT, reason
@@ -125,10 +139,15 @@ class Gate:
     # --- what cannot be asked for -----------------------------------------------------------------------------------
 
     def _give_up(self, site: Site) -> None:
+        """Nothing more can be asked of it in this reap. What is in flight is still to be answered."""
         result = Result.HARD if site.reason == Reason.GUARD else Result.SOFT
-        for number in site.take_waiting():
-            self.fail(number, result, site.reason, site.qkey)
-        for number in site.take_robots():  # that was planned, and could not even be asked for
+        robots = site.take_robots()  # that were planned, and could not even be asked for
+        for number in (*self._book.take_waiting(site), *(() if site.address else self._groups.drop_site(site.site))):
+            if self._items.get(number).site == site.site:
+                self._settle(number, result, site.reason, site.qkey)
+            else:
+                self.fail(number, Result.SOFT, site.reason, site.qkey)
+        for number in robots:
             self._settle(number, result, site.reason, site.qkey)
         for number in site.take_hops():
             self.fail(number, Result.SOFT, site.reason, site.qkey)

@@ -1,26 +1,33 @@
-"""What the dispatcher hands out, by number: rows of the plan, and its own entries for robots files, hops and moves.
+"""What the dispatcher hands out, by number: rows of the plan, and its own entries for robots files, hops, moves and additions.
 
-The groups hold numbers only. A plan row's text is read from its bucket when it is handed out; only what has no bucket yet (a hop
-to somewhere else) carries its URL here.
+The groups hold numbers only. A plan row stays bytes until it is handed out, and its text is read from its bucket then; only what
+has no bucket yet (a hop to somewhere else, a URL that was added) carries its URL here.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import struct
+from typing import Final, NamedTuple
+
+import numpy as np
 
 from shepherd.formats import bucket
-from shepherd.formats.tables import NO_ROW, Kind, Records
+from shepherd.formats.check import raw
+from shepherd.formats.tables import NO_ROW, PLAN, Kind, Records
 from shepherd.net import wire
 from shepherd.net.sitebook import Site
 from shepherd.store.state import State
 
-START_BY_MS = 10_000
-MAX_MOVES = 3
-MAX_ROBOTS_HOPS = 5
+START_BY_MS: Final = 10_000
+MAX_MOVES: Final = 3
+MAX_ROBOTS_HOPS: Final = 5
+_ROW: Final = struct.Struct("<6Q2I2H4B")  # as PLAN
+_PRIORITY: Final = struct.Struct("<I")
+_PRIORITY_AT: Final[int] = PLAN.fields["priority"][1]  # type: ignore[index]
+_KINDS: Final = {int(kind): kind for kind in Kind}
 
 
-@dataclass(frozen=True)
-class Item:
+class Item(NamedTuple):
     """One thing to fetch. `norm`, `path`, `site` are the footprint that its bucket gets.
 
     A page that moved to its equivalent has another `site` than its row, `planned_site`. A robots.txt that redirects is asked for
@@ -45,10 +52,10 @@ class Item:
     fresh: bool = False  # not on a kept connection
     alone: bool = False  # a worker has died at it
     first_hop: bytes = b""  # the bucket of a robots.txt that redirected
+    source: int = 0  # who wants it, for the counters of the groups
 
 
-@dataclass(frozen=True)
-class Text:
+class Text(NamedTuple):
     """What a stored bucket says about asking again."""
 
     url: str
@@ -58,7 +65,8 @@ class Text:
 
 class Items:
     def __init__(self, state: State, plan: Records) -> None:
-        self._state, self._plan = state, plan
+        self._state, self._plan = state, memoryview(raw(np.ascontiguousarray(plan)))
+        self._rows = len(plan)
         self._own: dict[int, Item] = {}
         self._next = len(plan)
 
@@ -70,24 +78,18 @@ class Items:
         return number
 
     def get(self, number: int) -> Item:
-        if number >= len(self._plan):
+        if number >= self._rows:
             return self._own[number]
-        row = self._plan[number]
-        site = int(row["site"])
-        return Item(
-            kind=Kind(row["kind"]),
-            norm=int(row["norm"]),
-            path=int(row["path"]),
-            site=site,
-            planned_site=site,
-            contact=site,
-            oid=int(row["oid"]),
-            digest=int(row["digest"]),
-            weight=int(row["weight"]),
-            section=int(row["section"]),
-            priority=int(row["priority"]),
-            plan_row=number,
-        )
+        row = _ROW.unpack_from(self._plan, number * _ROW.size)
+        norm, path, site, _qkey, oid, digest, _row, priority, weight, _flags, kind, _why, section, _spare = row
+        return Item(_KINDS[kind], norm, path, site, site, site, "", oid, digest, weight, section, priority, plan_row=number)
+
+    def rank(self, number: int) -> tuple[int, int]:
+        """Priority and source of a page, without the rest of it."""
+        if number >= self._rows:
+            item = self._own[number]
+            return item.priority, item.source
+        return _PRIORITY.unpack_from(self._plan, number * _ROW.size + _PRIORITY_AT)[0], 0
 
     def done(self, number: int) -> None:
         self._own.pop(number, None)

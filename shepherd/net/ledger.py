@@ -1,86 +1,117 @@
-"""Writes what the dispatcher learns into its harvest: buckets, journal records and contributions, and counts them."""
+"""Writes what the dispatcher learns into its harvest: buckets, journal records and contributions, and has them counted."""
 
 from __future__ import annotations
 
-from collections import Counter
+from collections.abc import Callable
+from typing import Final, Protocol
 
-import numpy as np
-
-from shepherd.formats.tables import JOURNAL, NO_OID, NO_ROW, JournalFlag, Kind, Reason, Records, Result, qkey_unresolved
+from shepherd.formats.check import Bytes
+from shepherd.formats.journal import Entry
+from shepherd.formats.tables import NO_OID, JournalFlag, Kind, Reason, Records, Result, qkey_unresolved
 from shepherd.net.contribute import Contributions
 from shepherd.net.items import Item
 from shepherd.net.sitebook import Site
-from shepherd.net.verify import Answer
-from shepherd.store.harvest import Harvest
+from shepherd.net.verify import Answer, Links
+
+HOP: Final = int(JournalFlag.HOP)
+CONTACTED: Final = int(JournalFlag.CONTACTED)
+Count = Callable[[Entry, str], object]  # a record that was written, and the name of the site that was asked
+
+
+class Written(Protocol):
+    """What a dispatcher writes into: `store.harvest.Harvest`, or what another program keeps its answers in."""
+
+    @property
+    def resumed(self) -> bool:
+        """Whether an earlier run was cut off, so that servers may have been contacted without our knowing."""
+
+    def journalled(self) -> Records:
+        """What was journalled before this run."""
+
+    def store(self, data: bytes) -> int:
+        """Keep a bucket; its oid."""
+
+    def journal(self, record: bytes) -> None:
+        """Keep a journal record."""
+
+    def contribute(self, records: int, block: Bytes) -> None:
+        """Keep a contrib block of so many records."""
+
+    def checkpoint(self, time_ms: int) -> None:
+        """Make all of it durable."""
+
+    def end(self, time_ms: int) -> None:
+        """The last checkpoint."""
 
 
 class Ledger:
-    def __init__(self, harvest: Harvest, filter_version: int) -> None:
-        self._harvest = harvest
-        self.contributions = Contributions(harvest.contribute, filter_version)
-        self.results: Counter[str] = Counter()
+    def __init__(self, harvest: Written, contributions: Contributions, count: Count) -> None:
+        self._harvest, self._count = harvest, count
+        self.contributions = contributions
 
-    def settle(self, item: Item, answer: Answer, reaper: int) -> None:
+    def settle(self, item: Item, answer: Answer, name: str) -> None:
         """What was asked for has been answered, once and for all in this reap."""
-        record = answer.record
-        record["oid"] = self._harvest.store(answer.bucket) if answer.bucket else NO_OID
-        record["stored_bytes"] = len(answer.bucket)
-        self._write(item, record, reaper)
+        oid = self._harvest.store(answer.bucket) if answer.bucket else NO_OID
+        self._write(item, answer.record._replace(oid=oid, stored_bytes=len(answer.bucket)), name)
         if answer.links is not None:
-            self.contributions.add(answer.links)
+            self._take(answer.links)
 
-    def hop(self, item: Item, answer: Answer, reaper: int) -> None:
+    def hop(self, item: Item, answer: Answer, name: str) -> None:
         """A contact that settles nothing: what was asked for is asked for again, elsewhere."""
         record = answer.record
-        record["flags"] |= int(JournalFlag.HOP)
-        record["oid"], record["stored_bytes"] = NO_OID, 0
-        self._write(item, record, reaper)
+        self._write(item, record._replace(oid=NO_OID, stored_bytes=0, flags=record.flags | HOP), name)
         if answer.links is not None:
-            self.contributions.add(answer.links)
+            self._take(answer.links)
+
+    def _take(self, links: Links) -> None:
+        self.contributions.add(links.block, links.rows, links.texts)
 
     def lost(self, item: Item, qkey: int, now_ms: int) -> None:
         """A request whose answer never came; the server may have seen it, and it is asked for again."""
-        record = self._record(item, Result.SOFT, Reason.REAPER_LOST, qkey, now_ms)
-        record["flags"] = int(JournalFlag.HOP | JournalFlag.CONTACTED)
-        self._write(item, record, 0)
+        self._write(item, _about(item, Result.SOFT, Reason.REAPER_LOST, qkey, now_ms, HOP | CONTACTED), "")
 
     def fail(self, item: Item, result: Result, reason: Reason, qkey: int, now_ms: int, contacted: bool) -> None:
         """It is given up for this reap."""
-        record = self._record(item, result, reason, qkey, now_ms)
-        record["flags"] = int(JournalFlag.CONTACTED) if contacted else 0
-        self._write(item, record, 0)
+        self._write(item, _about(item, result, reason, qkey, now_ms, CONTACTED if contacted else 0), "")
+
+    def _write(self, item: Item, record: Entry, name: str) -> None:
+        record = record._replace(site=item.planned_site, answered=item.site, plan_row=item.plan_row, hops=item.hops)
+        self._harvest.journal(record.pack())
+        self._count(record, name)
 
     def resumed(self, now_ms: int) -> None:
         """An earlier run of this reap was cut off: up to now, any server may have been contacted without a record of it."""
-        record = np.zeros(1, JOURNAL)
-        record["kind"], record["oid"], record["plan_row"] = Kind.RESUMED, NO_OID, NO_ROW
-        record["result"], record["reason"] = Result.SOFT, Reason.REAPER_LOST
-        record["start_ms"] = record["end_ms"] = now_ms
-        self._harvest.journal(record.tobytes())
-
-    def _record(self, item: Item, result: Result, reason: Reason, qkey: int, now_ms: int) -> Records:
-        record = np.zeros(1, JOURNAL)
-        record["norm"], record["path"] = item.norm, item.path
-        record["qkey"], record["oid"] = qkey, NO_OID
-        record["start_ms"] = record["end_ms"] = now_ms
-        record["kind"], record["result"], record["reason"] = item.kind, result, reason
-        return record
-
-    def _write(self, item: Item, record: Records, reaper: int) -> None:
-        record["site"], record["answered"] = item.planned_site, item.site
-        record["plan_row"], record["hops"], record["reaper"] = item.plan_row, item.hops, reaper
-        self._harvest.journal(record.tobytes())
-        if not int(record["flags"][0]) & JournalFlag.HOP:
-            self.results[Result(record["result"][0]).name.lower()] += 1
+        record = Entry(start_ms=now_ms, end_ms=now_ms, kind=Kind.RESUMED, result=Result.SOFT, reason=Reason.REAPER_LOST)
+        self._harvest.journal(record.pack())
 
     def located(self, site: Site, valid_s: int, reason: Reason, reaper: int, now_ms: int) -> None:
         """A site's queue key, or that it has none."""
-        record = np.zeros(1, JOURNAL)
-        record["norm"], record["site"], record["answered"] = site.norm, site.site, site.site
-        record["qkey"] = site.qkey if reason == Reason.NONE else qkey_unresolved(site.site)
-        record["oid"], record["plan_row"] = NO_OID, NO_ROW
-        record["start_ms"] = record["end_ms"] = now_ms
-        record["valid_s"], record["kind"], record["reaper"] = valid_s, Kind.QKEY, reaper
-        record["result"] = Result.RESOLVED if reason == Reason.NONE else Result.UNRESOLVED
-        record["reason"] = reason
-        self._harvest.journal(record.tobytes())
+        record = Entry(
+            norm=site.norm,
+            site=site.site,
+            answered=site.site,
+            qkey=site.qkey if reason == Reason.NONE else qkey_unresolved(site.site),
+            start_ms=now_ms,
+            end_ms=now_ms,
+            valid_s=valid_s,
+            reaper=reaper,
+            kind=Kind.QKEY,
+            result=Result.RESOLVED if reason == Reason.NONE else Result.UNRESOLVED,
+            reason=reason,
+        )
+        self._harvest.journal(record.pack())
+        self._count(record, site.name)
+
+
+def _about(item: Item, result: Result, reason: Reason, qkey: int, now_ms: int, flags: int) -> Entry:
+    return Entry(
+        norm=item.norm,
+        path=item.path,
+        qkey=qkey,
+        start_ms=now_ms,
+        end_ms=now_ms,
+        flags=flags,
+        kind=item.kind,
+        result=result,
+        reason=reason,
+    )

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import logging
 import secrets
 import signal
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import uvloop
 
 from shepherd.config import Config
-from shepherd.errors import NothingToDo
+from shepherd.errors import NoSpace, NothingToDo
 from shepherd.filters import Filter, load_filter
 from shepherd.groups.memory import MemoryGroups
 from shepherd.net import settings, sources, wire
@@ -22,6 +23,8 @@ from shepherd.net.clock import steady_clock_ms
 from shepherd.net.dispatch import Dispatcher
 from shepherd.net.fleet import Fleet
 from shepherd.net.hosts import read_static
+from shepherd.net.room import Room
+from shepherd.net.tally import Figures
 from shepherd.store import fsio, harvest, names
 from shepherd.store.harvest import Harvest
 from shepherd.store.state import State
@@ -29,22 +32,38 @@ from shepherd.store.state import State
 LOG = logging.getLogger("shepherd.reap")
 HARVEST: Final = "reap"
 GRACE_MS: Final = 5_000  # a lease outlives its request's deadline, so that a slow answer is still an answer
-Watch = Callable[[int], object]
+LOG_S: Final = 60
+Watch = Callable[[int], object]  # so many more of the plan are settled
+Show = Callable[[Figures], object]
 
 
 @dataclass(frozen=True)
 class Summary:
     why: str
-    results: dict[str, int]
+    full: str  # what was full, if that ended it
     left: int  # planned, but not reached
     stored_bytes: int
     links: int
     kept_links: int  # that were not contributed before in this reap
+    tally: dict[str, Any]
 
     def __str__(self) -> str:
-        counts = ", ".join(f"{count} {name}" for name, count in sorted(self.results.items())) or "no answers"
+        counts = ", ".join(f"{count} {name}" for name, count in self.tally["results"].items()) or "no answers"
         links = f"{self.links} links, {self.kept_links} of them for the first time"
         return f"{self.why}: {counts}; {self.left} left; {links}; {self.stored_bytes} bytes stored"
+
+    def report(self) -> dict[str, Any]:
+        """What the log keeps of a reap."""
+        hits = 1000 * (self.links - self.kept_links) // self.links if self.links else 0
+        return {
+            "why": self.why,
+            **self.tally,
+            "left": self.left,
+            "stored_bytes": self.stored_bytes,
+            "links": self.links,
+            "kept_links": self.kept_links,
+            "cache_hit_permille": hits,
+        }
 
 
 def harvest_path(state: State) -> Path:
@@ -58,31 +77,50 @@ def harvest_path(state: State) -> Path:
     return path
 
 
-def reap(state: State, path: Path, config: Config, seconds: float, watch: Watch) -> Summary:
+def reap(state: State, path: Path, config: Config, seconds: float, watch: Watch, show: Show) -> Summary:
     """Gather for at most so long; when this returns, the harvest has ended in good order."""
+    room = Room(state, config.reap)
+    if full := room.full(0):
+        raise NoSpace(f"{full}; nothing was asked for")
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        return runner.run(_reap(state, path, config, seconds, watch))
+        return runner.run(_reap(state, path, config, seconds, room, watch, show))
 
 
-async def _reap(state: State, path: Path, config: Config, seconds: float, watch: Watch) -> Summary:
+async def _reap(state: State, path: Path, config: Config, seconds: float, room: Room, watch: Watch, show: Show) -> Summary:
     if not config.identity.contact:
         LOG.warning("no contact address is set, so only loopback is asked: set contact in [identity] of shepherd.toml")
     filters = load_filter(config.filter_path)
     greeting = _hello(state, config, filters)
     lease_ms = round(config.fetch.timeout_s * 1000) + GRACE_MS
     groups = MemoryGroups(lease_ms=lease_ms, delay_ms=round(config.politeness.delay_s * 1000))
-    written = Harvest(path, config.store.segment_bytes)
+    clock, written = steady_clock_ms(), Harvest(path, config.store.segment_bytes)
     try:
         fleet = Fleet(sources.configured(config), sources.local(config.reap), config.reap.workers, greeting)
-        dispatcher = Dispatcher(state, written, groups, config, filters, fleet, steady_clock_ms(), watch)
+        dispatcher = Dispatcher(state, written, groups, config, filters, fleet, clock, plan=state.plan(), watch=watch)
         _listen(dispatcher)
-        why = await dispatcher.run(seconds)
+        attending = asyncio.create_task(_attend(dispatcher, written, room, show, clock))
+        try:
+            why = await dispatcher.run(seconds)
+        finally:
+            attending.cancel()
         dispatcher.end()
     finally:
         written.close()
-    links = dispatcher.ledger.contributions
-    results = dict(dispatcher.ledger.results)
-    return Summary(why, results, dispatcher.left, written.stored_bytes, links.seen, links.kept)
+    links, full = dispatcher.contributions, room.full(written.stored_bytes)
+    tally = dispatcher.tally.report(clock())
+    return Summary(why, full if why == full else "", dispatcher.left, written.stored_bytes, links.seen, links.kept, tally)
+
+
+async def _attend(dispatcher: Dispatcher, written: Harvest, room: Room, show: Show, clock: Callable[[], int]) -> None:
+    """Every second: show how far it is, and end it before the disk is full. Every minute: a line for the log."""
+    for second in itertools.count(1):
+        await asyncio.sleep(1)
+        figures = dispatcher.tally.figures(clock())
+        show(figures)
+        if second % LOG_S == 0:
+            LOG.info("reap: %s", figures)
+        if full := room.full(written.stored_bytes):
+            dispatcher.stop(full)
 
 
 def _hello(state: State, config: Config, filters: Filter) -> wire.Hello:

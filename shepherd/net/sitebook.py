@@ -8,14 +8,25 @@ from __future__ import annotations
 
 import socket
 import struct
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from enum import Enum
+from typing import Final
+
+import numpy as np
 
 from shepherd.config import Politeness
+from shepherd.errors import Corruption
 from shepherd.filters import Filter
-from shepherd.formats.tables import CONTRIB_BIT, NO_LIMIT, NO_OID, QKEY_IPV4, Reason, is_resolved
+from shepherd.formats.tables import CONTRIB_BIT, I64, NO_LIMIT, NO_OID, QKEY_IPV4, U32, U64, Reason, is_resolved
 from shepherd.store import lookup
 from shepherd.store.state import State
+
+LOAD_STEP: Final = 10_000  # sites read together
+READ: Final = (
+    *("site", "norm", "qkey", "group", "delay_ms", "crawl_delay_ms", "qkey_next"),
+    *("robots_next", "robots_since", "robots_checked", "robots_status", "robots_oid"),
+)
 
 
 class Stage(Enum):
@@ -26,13 +37,20 @@ class Stage(Enum):
     SHUT = 5
 
 
-@dataclass
+NOBODY: Final[frozenset[int]] = frozenset()
+
+
+@dataclass(slots=True)
 class Site:
+    """Sites are many: what most of them never have is None, or one and the same empty object."""
+
     site: int
     norm: int
     name: str
     qkey: int = 0
     address: str = ""
+    group: int = 0  # that the filter puts it into; 0 = none
+    queue: int = 0  # the group that it is asked under; 0 = not known yet
     stage: Stage = Stage.NEW
     reason: Reason = Reason.NONE  # why it is SHUT
     delay_ms: int = 0  # filter or default
@@ -41,20 +59,35 @@ class Site:
     rules: bytes = b""
     rules_status: int = 0
     robots_oid: int = NO_OID  # of a stored robots.txt that is still fresh
-    told: set[int] = field(default_factory=set)  # reapers that have its rules
-    waiting: list[int] = field(default_factory=list)  # items that wait for it to open
-    hops: list[int] = field(default_factory=list)  # robots files of other sites that wait for its address only
+    told: frozenset[int] = NOBODY  # reapers that have its rules
+    first: int = 0  # its pages of the plan that wait for it to open: a part of the book's order
+    last: int = 0
+    parked: list[int] | None = None  # other items that wait for it to open
+    hops: list[int] | None = None  # robots files of other sites that wait for its address only
     robots_item: int = -1  # its robots.txt, where it is planned and not yet with the groups
     lookups: int = 0  # of its address, that nobody answered
-    failures: int = 0  # connections in a row
+    failures: int = 0  # in a row, of a kind that more of its pages would meet too
 
-    def take_waiting(self) -> list[int]:
-        waiting, self.waiting = self.waiting, []
-        return waiting
+    def park(self, number: int) -> None:
+        """Let an item wait until the site opens."""
+        if self.parked is None:
+            self.parked = []
+        self.parked.append(number)
+
+    def await_address(self, number: int) -> None:
+        """Let a robots file of another site wait for the address of this one."""
+        if self.hops is None:
+            self.hops = []
+        self.hops.append(number)
+
+    @property
+    def waiting(self) -> int:
+        """How many items wait for it to open."""
+        return self.last - self.first + len(self.parked or ())
 
     def take_hops(self) -> list[int]:
-        hops, self.hops = self.hops, []
-        return hops
+        hops, self.hops = self.hops, None
+        return hops or []
 
     def take_robots(self) -> list[int]:
         taken, self.robots_item = self.robots_item, -1
@@ -66,66 +99,105 @@ class Site:
 
 
 class SiteBook:
-    """Sites by footprint: those of the state when first asked for, and those that only a redirect named."""
+    """Sites by footprint: those of the state when first asked for, and those that only a redirect or an addition named."""
 
     def __init__(self, state: State, politeness: Politeness, filters: Filter, now_s: int) -> None:
         self._state, self._filters, self._now_s = state, filters, now_s
         self._default_ms = round(politeness.delay_s * 1000)
         self._sites: dict[int, Site] = {}
+        self._order: U32 = np.zeros(0, np.uint32)
 
-    def all(self) -> list[Site]:
-        return list(self._sites.values())
+    def all(self) -> Iterable[Site]:
+        return self._sites.values()
 
     def get(self, site: int) -> Site | None:
         """A site of the state, or one that was entered."""
-        if site not in self._sites:
+        found = self._sites.get(site)
+        if found is None:
             row = lookup.site_row(self._state, site)
             if row is None:
                 return None
-            self._sites[site] = self._read(row)
-        return self._sites[site]
+            (found,) = self._read(np.array([row], np.int64))
+            self._sites[site] = found
+        return found
 
     def enter(self, site: int, norm: int, name: str) -> Site:
         """A site that is not in the state yet."""
         found = self.get(site)
         if found is None:
-            delay_ms = self._delay_ms(self._filters.site_settings(name).delay_ms)
-            found = self._sites[site] = Site(site, norm, name, delay_ms=delay_ms)
+            told = self._filters.site_settings(name)
+            found = self._sites[site] = Site(site, norm, name, group=told.group, delay_ms=self._delay_ms(told.delay_ms))
         return found
+
+    def enter_pages(self, numbers: U32, sites: U64) -> None:
+        """Rows of a plan, best first, and their sites: they wait there for it to open. 4 bytes a row."""
+        by_site = np.argsort(sites, kind="stable")
+        self._order = numbers[by_site]
+        distinct, firsts, counts = np.unique(sites[by_site], return_index=True, return_counts=True)
+        for site, first, count in zip(self.load(distinct), firsts.tolist(), counts.tolist(), strict=True):
+            site.first, site.last = first, first + count
+
+    def load(self, footprints: U64) -> list[Site]:
+        """Many sites of the state at once, by ascending footprint."""
+        known = self._state.sites["site"][0 : self._state.sites.rows]
+        rows = np.searchsorted(known, footprints)
+        if len(footprints) and (not len(known) or (known[np.minimum(rows, len(known) - 1)] != footprints).any()):
+            raise Corruption("the plan has a row of a site that is not in the site table")
+        for start in range(0, len(rows), LOAD_STEP):
+            for site in self._read(rows[start : start + LOAD_STEP]):
+                self._sites.setdefault(site.site, site)
+        return [self._sites[footprint] for footprint in footprints.tolist()]
+
+    def take_waiting(self, site: Site) -> list[int]:
+        """All that waits for the site to open, which from now on does so no more."""
+        planned: list[int] = self._order[site.first : site.last].tolist()
+        parked, site.first, site.last, site.parked = site.parked or [], 0, 0, None
+        return planned + parked
+
+    def located(self, site: Site, qkey: int, address: str) -> None:
+        """Its address is known: lines of the filter may speak of that, too."""
+        told = self._filters.site_settings(site.name, qkey)
+        site.qkey, site.address, site.group, site.delay_ms = qkey, address, told.group, self._delay_ms(told.delay_ms)
 
     def _delay_ms(self, of_filter: int) -> int:
         return self._default_ms if of_filter == NO_LIMIT else of_filter
 
-    def recall_rules(self, site: Site) -> bool:
-        """Read its stored robots.txt. One that was only a redirect must be asked for again: its target may say something else."""
+    def has_rules(self, site: Site) -> bool:
+        """Whether its stored robots.txt can be used. One that was only a redirect must be asked for again: its target may say
+        something else."""
         if not 200 <= site.rules_status < 300 or site.rules:
             return True
-        if site.robots_oid >= CONTRIB_BIT:
-            return False
-        stored = self._state.objects.get(site.robots_oid)
-        site.rules = stored.body()
-        return "E" not in stored.attributes
+        return site.robots_oid < CONTRIB_BIT and "E" not in self._state.objects.head(site.robots_oid).attributes
 
-    def _read(self, row: int) -> Site:
-        table = self._state.sites
-        found = Site(
-            site=table["site"].at(row),
-            norm=table["norm"].at(row),
-            name=self._state.site_name(row),
-            qkey=table["qkey"].at(row),
-            delay_ms=self._delay_ms(table["delay_ms"].at(row)),
-            crawl_delay_ms=table["crawl_delay_ms"].at(row),
-        )
-        if is_resolved(found.qkey) and table["qkey_next"].at(row) > self._now_s:
-            found.address = address_of(found.qkey)
-        if table["robots_next"].at(row) > self._now_s:
-            if table["robots_since"].at(row):
-                found.stage, found.reason = Stage.SHUT, Reason.ROBOTS_UNREACHABLE
-            elif table["robots_checked"].at(row) and table["robots_status"].at(row):
-                found.rules_known = True
-                found.rules_status = table["robots_status"].at(row)
-                found.robots_oid = table["robots_oid"].at(row)
-        return found
+    def rules(self, site: Site) -> bytes:
+        """Its robots.txt: what this reap learnt, or the stored one, which is read when somebody must be told."""
+        stored = not site.rules and 200 <= site.rules_status < 300 and site.robots_oid < CONTRIB_BIT
+        return self._state.objects.get(site.robots_oid).body() if stored else site.rules
+
+    def _read(self, rows: I64) -> Iterator[Site]:
+        table, now_s = self._state.sites, self._now_s
+        columns = (table[name].take(rows).tolist() for name in READ)
+        for row, values in zip(rows.tolist(), zip(*columns, strict=True), strict=True):
+            fields = dict(zip(READ, values, strict=True))
+            found = Site(
+                fields["site"],
+                fields["norm"],
+                self._state.site_name(row),
+                fields["qkey"],
+                group=fields["group"],
+                delay_ms=self._delay_ms(fields["delay_ms"]),
+                crawl_delay_ms=fields["crawl_delay_ms"],
+            )
+            if is_resolved(found.qkey) and fields["qkey_next"] > now_s:
+                found.address = address_of(found.qkey)
+            if fields["robots_next"] > now_s:
+                if fields["robots_since"]:
+                    found.stage, found.reason = Stage.SHUT, Reason.ROBOTS_UNREACHABLE
+                elif fields["robots_checked"] and fields["robots_status"]:
+                    found.rules_known = True
+                    found.rules_status = fields["robots_status"]
+                    found.robots_oid = fields["robots_oid"]
+            yield found
 
 
 def address_of(qkey: int) -> str:

@@ -32,6 +32,7 @@ reap_s = 60
 max_pages = 150
 [reap]
 checkpoint_s = 0.1
+reserve_bytes = 0  # of the disk
 [cleanup]
 reserve_bytes = 0
 [network]

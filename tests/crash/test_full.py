@@ -6,6 +6,7 @@ Once there is room the same command works. shep-recover works on a disk without 
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import random
 import shutil
@@ -190,6 +191,36 @@ def test_reap_on_a_full_disk_says_so_and_goes_on_once_there_is_room(tmp_path: Pa
         for program in ("shep-reap", "shep-cork", "shep-check"):
             one.must(program, "--quiet")
         assert one.violations() == []
+
+
+@pytest.mark.parametrize("limit", ["size_bytes", "reserve_bytes"])
+def test_reap_that_reaches_its_limit_ends_in_good_order_and_keeps_what_it_has(tmp_path: Path, limit: str) -> None:
+    with farm(tmp_path) as made, disks.tmpfs(6 << 20) as disk:
+        before = ("shep-merge", "shep-select", "shep-record", "shep-plan")
+        for program in (*before, "shep-reap", "shep-cork", *before):
+            made.must(program, "--quiet")
+        one = made.copy(disk / "db")
+        settings = (tmp_path / "cf" / "shepherd.toml").read_text()
+        segments = (one.database.furthest().path / names.OBJECTS).iterdir()
+        values = {"size_bytes": sum(path.stat().st_size for path in segments) + 5_000, "reserve_bytes": 2_080_000}
+        told = f"{limit} = {values[limit]}\npages_per_s = 3\n" + ("reserve_bytes = 0" if limit == "size_bytes" else "")
+        slow = settings.replace("reserve_bytes = 0  # of the disk", told)
+        (tmp_path / "cf" / "shepherd.toml").write_text(slow)
+        ballast = disks.fill(disk)
+        os.truncate(ballast, ballast.stat().st_size - 2_100_000)
+        done = one.run("shep-reap", "--quiet")
+        assert done.returncode == NO_SPACE, done.stderr
+        key = f"reap.{limit}"
+        assert key in done.stderr and "what was gathered is kept" in done.stderr
+        report = json.loads((one.db / "log" / "reaps.jsonl").read_text().splitlines()[-1])
+        assert report["results"]["stored"] > 0 and report["left"] > 0 and key in report["why"]
+        assert one.run("shep-reap", "--quiet").returncode == 4, "this reap has ended"
+        ballast.unlink()
+        (tmp_path / "cf" / "shepherd.toml").write_text(settings)
+        for program in ("shep-cork", "shep-check"):
+            one.must(program, "--quiet")
+        stored = one.must("shep", "list", "--type", "gathered", "--limit", "100000").splitlines()
+        assert len(stored) >= report["results"]["stored"]
 
 
 @pytest.mark.parametrize("name", PHASES)

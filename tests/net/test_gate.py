@@ -12,6 +12,7 @@ from shepherd.config import Config, Politeness
 from shepherd.filters import load_filter
 from shepherd.formats.tables import JOURNAL, NO_OID, Kind, Reason, Records, Result
 from shepherd.groups.memory import MemoryGroups
+from shepherd.net.contribute import Contributions
 from shepherd.net.gate import Gate
 from shepherd.net.items import Items
 from shepherd.net.ledger import Ledger
@@ -41,13 +42,14 @@ def harvest(tmp_path: Path) -> Iterator[Harvest]:
     one.close()
 
 
-def gate_of(state: State, harvest: Harvest, plan: Records) -> tuple[Gate, SiteBook]:
+def gate_of(state: State, harvest: Harvest, plan: Records, groups: MemoryGroups | None = None) -> tuple[Gate, SiteBook]:
     """A gate before which all sites of a plan stand."""
     filters = load_filter(Config(directory=small.cf_of(state.path.parents[1])).filter_path)
-    groups = MemoryGroups(lease_ms=1000, delay_ms=1000)
+    groups = groups or MemoryGroups(lease_ms=1000, delay_ms=1000)
     book = SiteBook(state, Politeness(), filters, small.NOW)
     manners = Manners(groups, state.servers, 0, NOW_MS, 8)
-    ledger, prints = Ledger(harvest, filters.version), Footprints(state.control.key)
+    contributions, prints = Contributions(harvest.contribute, filters.version), Footprints(state.control.key)
+    ledger = Ledger(harvest, contributions, lambda _record, _name: None)
     gate = Gate(book, Items(state, plan), groups, manners, ledger, prints, lambda: NOW_MS, lambda _items: None)
     enter_plan(book, plan, np.zeros(0, JOURNAL))
     for site in book.all():
@@ -75,14 +77,33 @@ def test_planned_row_of_a_site_without_an_address_is_planned_for_ever(
 
 
 def test_robots_file_that_was_handed_out_is_settled_a_second_time(state: State, harvest: Harvest) -> None:
-    plan = state.plan()
-    gate, book = gate_of(state, harvest, plan[plan["kind"] == Kind.ROBOTS])
-    for site in book.all():
-        gate.looked_up(site, "127.0.0.7", qkey_of_address("127.0.0.7"), Reason.NONE, 60, 0)
+    plan, groups = state.plan(), MemoryGroups(lease_ms=1000, delay_ms=1000)
+    gate, book = gate_of(state, harvest, plan[plan["kind"] == Kind.ROBOTS], groups)
+    for number, site in enumerate(list(book.all())):
+        address = f"127.0.0.{number + 1}"
+        gate.looked_up(site, address, qkey_of_address(address), Reason.NONE, 60, 0)
+        assert groups.next(NOW_MS) is not None
         gate.look_up_again(site)
         gate.looked_up(site, "", 0, Reason.GUARD, 60, 0)
     harvest.checkpoint(NOW_MS)
     assert {*harvest.journalled()["kind"].tolist()} == {Kind.QKEY}  # its answer is still to come
+
+
+def test_pages_of_a_site_that_loses_its_address_are_asked_for_nevermore(state: State, harvest: Harvest) -> None:
+    """They were with the groups already when its name ceased to resolve: they are settled, not left behind."""
+    plan, groups = state.plan(), MemoryGroups(lease_ms=1000, delay_ms=1000)
+    gate, book = gate_of(state, harvest, plan, groups)
+    for site in list(book.all()):
+        gate.looked_up(site, "127.0.0.7", qkey_of_address("127.0.0.7"), Reason.NONE, 60, 0)
+        gate.robots_known(site, b"", 404)
+        gate.look_up_again(site)
+        gate.looked_up(site, "", 0, Reason.NO_ADDRESS, 60, 0)
+    harvest.checkpoint(NOW_MS)
+    settled = harvest.journalled()
+    pages = settled[settled["kind"] == Kind.PAGE]
+    assert sorted(pages["plan_row"].tolist()) == np.flatnonzero(plan["kind"] == Kind.PAGE).tolist()
+    assert {*pages["reason"].tolist()} == {Reason.NO_ADDRESS}
+    assert groups.count().queued == 0
 
 
 def test_site_without_an_address_counts_as_one_whose_robots_file_is_unreachable(state: State) -> None:

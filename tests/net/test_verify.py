@@ -7,76 +7,165 @@ import dataclasses
 import numpy as np
 import pytest
 
-from shepherd import urls
 from shepherd.errors import Corruption
 from shepherd.formats import bucket, contrib
-from shepherd.formats.tables import JOURNAL, Kind, Reason, Result
-from shepherd.net import wire
-from shepherd.net.items import Item
-from shepherd.net.verify import checked
+from shepherd.formats.tables import ContribFlag, JournalFlag, Kind, Reason, Result
+from shepherd.net import robots, wire
+from shepherd.net.verify import MAX_SKEW_MS, Answer
 from tests.golden import segments
 from tests.golden.segments import Document
-from tests.samples import a_block
+from tests.net import answers
+from tests.net.answers import ASKED, ASKED_MS, ITEM, NOW_MS, PATH, QKEY, RECORD, SITE, URL, a_block, a_bucket, a_result
 
-PRINTS = urls.Footprints(bytes(range(16)))
-URL = urls.parse("http://a.example/x")
-NORM, PATH, SITE = PRINTS.of(URL)
-ITEM = Item(Kind.PAGE, NORM, PATH, SITE, SITE, SITE)
-STORED = bucket.pack(site=SITE, path=PATH, time_ms=1, state=1, attributes=[("U", URL.href.encode())], body=b"hi")
 OLD = Document(URL.href.encode(), {}, b"hi", site=SITE, path=PATH)
 
 
-def result(stored: bytes = STORED, links: bytes = b"", columns: dict[str, int] | None = None) -> wire.Result:
-    record = np.zeros(1, JOURNAL)
-    values = {"norm": NORM, "path": PATH, "site": SITE, "kind": Kind.PAGE, "result": Result.STORED, "reason": Reason.GATHERED}
-    for name, value in (values | (columns or {})).items():
-        record[name] = value
-    return wire.Result(1, record.tobytes(), stored, links, "", b"", 0)
+def checked(message: wire.Result) -> Answer:
+    verifier, _contributions = answers.a_verifier()
+    return verifier.checked(message, ASKED, 4, NOW_MS)
 
 
 def test_honest_answer_passes() -> None:
-    links = contrib.encode(a_block())
-    answer = checked(result(links=links), ITEM, 9)
-    assert (answer.bucket, answer.result, int(answer.record["qkey"][0])) == (STORED, Result.STORED, 9)
-    assert answer.links is not None and len(answer.links) == 5
+    answer = checked(a_result())
+    assert (answer.bucket, answer.result, answer.record.qkey, answer.record.reaper) == (a_bucket(), Result.STORED, QKEY, 4)
+    assert answer.links is not None and answer.links.texts == a_block().texts
 
 
-@pytest.mark.parametrize("columns", [{"norm": 1}, {"path": 1}, {"site": 1}, {"kind": 2}, {"result": 99}, {"reason": 99}])
-def test_record_about_something_else(columns: dict[str, int]) -> None:
+@pytest.mark.parametrize(
+    "columns",
+    [
+        {"norm": 1},
+        {"path": 1},
+        {"site": 1},
+        {"kind": Kind.ROBOTS},
+        {"result": 99},
+        {"result": Result.RESOLVED},
+        {"result": Result.UNCHANGED},
+        {"result": Result.SOFT},
+        {"reason": 99},
+        {"flags": 0},
+        {"flags": int(JournalFlag.CONTACTED | JournalFlag.HOP)},
+        {"flags": 1 << 15 | int(JournalFlag.CONTACTED)},
+        {"status": 1000},
+        {"digest": 1},
+        {"body_bytes": 1},
+        {"valid_s": 0xFFFFFFFF},
+    ],
+    ids=str,
+)
+def test_record_that_does_not_hold(columns: dict[str, int]) -> None:
     with pytest.raises(Corruption):
-        checked(result(columns=columns), ITEM, 9)
+        checked(a_result(RECORD._replace(**columns)))
+
+
+@pytest.mark.parametrize("size", [0, 127, 129])
+def test_record_of_another_length(size: int) -> None:
+    with pytest.raises(Corruption):
+        checked(dataclasses.replace(a_result(), record=bytes(size)))
+
+
+def test_times_beyond_our_own_let_a_server_be_asked_early_or_never() -> None:
+    for start_ms, end_ms in ((0, 1), (-1, -1), (1 << 60, 1 << 61), (NOW_MS + 1, 0)):
+        record = checked(a_result(RECORD._replace(start_ms=start_ms, end_ms=end_ms))).record
+        assert ASKED_MS <= record.start_ms <= record.end_ms <= NOW_MS
 
 
 @pytest.mark.parametrize(
     "stored",
     [
-        STORED + b"x",
-        STORED[:-1],
-        bucket.thin(1, PATH, 1, 1, URL.href),
-        bucket.thin(SITE, 1, 1, 1, URL.href),
-        bucket.pack(site=SITE, path=PATH, time_ms=1, state=1, attributes=[("T", b"x")]),
-        bucket.pack(site=SITE, path=PATH, time_ms=1, state=1, attributes=[("U", b"http://\xe9/")]),
+        b"",
+        a_bucket() + b"x",
+        a_bucket()[:-1],
+        a_bucket(site=1),
+        a_bucket(path=1),
+        a_bucket(state=6),
+        a_bucket(time_ms=ASKED_MS - MAX_SKEW_MS - 1),
+        a_bucket(time_ms=NOW_MS + MAX_SKEW_MS + 1),
+        a_bucket(attributes=[("D", answers.DIGEST)]),
+        a_bucket(attributes=[("U", URL.href.encode())]),
+        a_bucket(attributes=[("U", b"http://a.example/y"), ("D", answers.DIGEST)]),
+        a_bucket(attributes=[("U", b"http://\xe9/"), ("D", answers.DIGEST)]),
+        a_bucket(attributes=[("U", URL.href.encode()), ("D", bytes(32))]),
+        a_bucket(body=b"longer than that"),
+        bucket.tombstone(SITE, PATH, ASKED_MS, answers.STATE, URL.href, "nobody"),
         segments.v2(OLD),
         segments.v30(OLD),
     ],
-    ids=["longer", "shorter", "another site", "another path", "no URL", "URL beyond ASCII", "v2", "v3.0"],
+    ids=lambda stored: str(len(stored)),
 )
 def test_bucket_that_is_not_what_was_asked_for(stored: bytes) -> None:
     with pytest.raises(Corruption):
-        checked(result(stored), ITEM, 9)
+        checked(a_result(bucket=stored))
+
+
+def test_document_that_is_unchanged_only_where_we_have_it() -> None:
+    record = RECORD._replace(result=Result.UNCHANGED, reason=Reason.UNCHANGED)
+    verifier, _contributions = answers.a_verifier()
+    known = dataclasses.replace(ASKED, item=ITEM._replace(digest=RECORD.digest))
+    assert verifier.checked(a_result(record, bucket=b""), known, 4, NOW_MS).result == Result.UNCHANGED
+    with pytest.raises(Corruption):
+        verifier.checked(a_result(record, bucket=b""), ASKED, 4, NOW_MS)
 
 
 @pytest.mark.parametrize(
     "name", [b"http://[", b"a.example", b"", b"http://a.example/", b"http://\xe9", b"ftp://a.example", b"http://A"]
 )
 def test_contribution_of_a_site_that_is_none(name: bytes) -> None:
-    block = dataclasses.replace(a_block(), names=[name, b"http://b.example"])
+    block = a_block()
+    block = dataclasses.replace(block, names=[name, *block.names[1:]])
     with pytest.raises(Corruption):
-        checked(result(links=contrib.encode(block)), ITEM, 9)
+        checked(a_result(links=contrib.encode(block)))
 
 
-@pytest.mark.parametrize("text", [b"", b"x", b".evil.example/", b"/\xe9", b"/ ", b"/\n"])
-def test_contribution_of_a_path_that_is_none(text: bytes) -> None:
-    block = dataclasses.replace(a_block(1), texts=[text])
+@pytest.mark.parametrize("text", [b"", b"x", b".evil.example/", b"/\xe9", b"/ ", b"/\n", b"/other", b"/" + b"x" * 2000])
+def test_contribution_of_a_path_that_is_none_or_another(text: bytes) -> None:
+    block = a_block()
     with pytest.raises(Corruption):
-        checked(result(links=contrib.encode(block)), ITEM, 9)
+        checked(a_result(links=contrib.encode(dataclasses.replace(block, texts=[text, *block.texts[1:]]))))
+
+
+@pytest.mark.parametrize("text", [b"/a/../b", b"/./b", b"/%2e%2E/b", b"/a\\b", b'/"', b"/a?<c>"])
+def test_contribution_of_a_path_that_no_parser_would_leave_so(text: bytes) -> None:
+    """Its footprint is right: whoever has the key can make any."""
+    block = a_block()
+    path = np.array([answers.PRINTS.half(text.decode()), *block.path[1:].tolist()], "<u8")
+    forged = dataclasses.replace(block, texts=[text, *block.texts[1:]], path=path)
+    with pytest.raises(Corruption):
+        checked(a_result(links=contrib.encode(forged)))
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"norm": np.arange(4, dtype="<u8")},
+        {"sites": np.arange(3, dtype="<u8")},
+        {"norms": np.arange(3, dtype="<u8")},
+        {"parent_weight": np.full(4, answers.WEIGHT + 1, "<u2")},
+        {"flags": np.full(4, ContribFlag.INSERTED, "<u2")},
+        {"flags": np.full(4, ContribFlag.PINNED, "<u2")},
+        {"flags": np.full(4, ContribFlag.OWN_WEIGHT, "<u2")},
+        {"parents_site": np.array([1], "<u8")},
+        {"parents_path": np.array([1], "<u8")},
+        {"filter_version": 1},
+    ],
+    ids=lambda changed: next(iter(changed)),
+)
+def test_link_that_claims_what_it_is_not(changed: dict[str, object]) -> None:
+    block = dataclasses.replace(a_block(), **changed)  # type: ignore[arg-type]
+    with pytest.raises(Corruption):
+        checked(a_result(links=contrib.encode(block)))
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"rules": b"User-agent: *"},
+        {"rules_status": 200},
+        {"rules": bytes(robots.MAX_BYTES + 1)},
+        {"location": "http://a.example/" + "x" * 2000},
+    ],
+    ids=lambda changed: next(iter(changed)),
+)
+def test_words_that_were_not_asked_for(changed: dict[str, object]) -> None:
+    with pytest.raises(Corruption):
+        checked(dataclasses.replace(a_result(), **changed))  # type: ignore[arg-type]

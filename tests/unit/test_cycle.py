@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from shepherd.cli import cycle, master
+from shepherd.cli import phase as programs
 from shepherd.cli.cycle import CORK, EQUIV, FEEDBACK, MERGE, PLAN, REAP, RECORD, SELECT, Found, next_step
 from shepherd.config import Config
 from shepherd.errors import Locked, UsageError
@@ -238,10 +239,10 @@ def test_harvest_that_cannot_be_taken_fails_the_cycle_or_is_not_told(db: Path) -
 
 def test_torn_line_of_the_log_stays_a_line_of_its_own(tmp_path: Path) -> None:
     path = tmp_path / "cycles.jsonl"
-    master._append(path, {"n": 1})
+    programs.append_line(path, {"n": 1})
     with path.open("a") as file:
         file.write('{"n": 2, "ste')
-    master._append(path, {"n": 3})
+    programs.append_line(path, {"n": 3})
     lines = path.read_text().splitlines()
     assert [json.loads(lines[0]), json.loads(lines[2])] == [{"n": 1}, {"n": 3}]
 

@@ -1,0 +1,58 @@
+"""What the whole reap may do in a second, whoever is asked: token buckets over a clock that the caller gives.
+
+A bucket holds at most one second's worth, so nothing is saved up while servers wait. What a fetch will bring is known only when
+it has come: bytes are paid for afterwards, and while there is a debt nothing new is handed out.
+"""
+
+from __future__ import annotations
+
+import math
+
+from shepherd.config import Reap
+
+
+class TokenBucket:
+    """`rate` a second; 0 = no limit."""
+
+    def __init__(self, rate: float, now_ms: int) -> None:
+        self._rate, self._most = rate, max(rate, 1.0)
+        self._tokens, self._filled_ms = self._most, now_ms
+
+    def wait_ms(self, now_ms: int, need: float = 1.0) -> int:
+        """How long until there are so many tokens; 0 = there are."""
+        if not self._rate:
+            return 0
+        self._fill(now_ms)
+        return max(0, math.ceil(round((need - self._tokens) * 1000 / self._rate, 6)))
+
+    def take(self, now_ms: int, count: float = 1.0) -> None:
+        """Pay; below zero it is a debt."""
+        if self._rate:
+            self._fill(now_ms)
+            self._tokens -= count
+
+    def _fill(self, now_ms: int) -> None:
+        if now_ms > self._filled_ms:
+            self._tokens = min(self._most, self._tokens + (now_ms - self._filled_ms) * self._rate / 1000)
+            self._filled_ms = now_ms
+
+
+class Limits:
+    """Pages and bytes a second, and connections at a time, of all reapers together."""
+
+    def __init__(self, reap: Reap, now_ms: int) -> None:
+        self._pages, self._bytes = TokenBucket(reap.pages_per_s, now_ms), TokenBucket(reap.bytes_per_s, now_ms)
+        self._connections = reap.connections
+
+    def wait_ms(self, now_ms: int) -> int:
+        """How long no page may be asked for; 0 = one may."""
+        return max(self._pages.wait_ms(now_ms), self._bytes.wait_ms(now_ms, 0.0))
+
+    def room(self, in_flight: int) -> bool:
+        return not self._connections or in_flight < self._connections
+
+    def asked(self, now_ms: int) -> None:
+        self._pages.take(now_ms)
+
+    def came(self, now_ms: int, wire_bytes: int) -> None:
+        self._bytes.take(now_ms, wire_bytes)

@@ -1,0 +1,131 @@
+"""Counts what a reap does, for the bar, the line a minute and the report.
+
+Timings are figures of one run: they go to the log, never into a state.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
+
+from shepherd.formats.journal import Entry
+from shepherd.formats.tables import JournalFlag, Kind, Reason, Result, show_qkey
+
+TOP: Final = 10  # servers that the report names
+FEW: Final = 10  # percent of the servers: below this, the reap has a long tail
+MEGABYTE: Final = 1_000_000
+_HOP: Final = int(JournalFlag.HOP)
+_FAILED: Final = frozenset((Result.DENIED, Result.SOFT, Result.HARD, Result.SITE, Result.CONNECTION, Result.UNRESOLVED))
+_RESULT: Final = {int(one): one.name.lower() for one in Result}
+_REASON: Final = {int(one): one.name.lower().replace("_", "-") for one in Reason}
+
+
+@dataclass(slots=True)
+class Server:
+    contacts: int = 0
+    errors: int = 0
+    wire_bytes: int = 0
+    download_ms: int = 0
+    name: str = ""  # of one of its sites
+
+
+class Figures(NamedTuple):
+    """How far a reap is."""
+
+    pages: int
+    wire_bytes: int
+    errors: int
+    active: int  # servers with something to give or in flight
+    seconds: float
+
+    def __str__(self) -> str:
+        rate = self.pages / self.seconds if self.seconds else 0.0
+        return f"{self.pages} pages ({rate:.1f}/s), {self.short()}"
+
+    def short(self) -> str:
+        """What a bar does not show by itself."""
+        return f"{self.wire_bytes / MEGABYTE:.1f} MB, {self.errors} errors, {self.active} servers active"
+
+
+class Tally:
+    def __init__(self, now_ms: int) -> None:
+        self._start_ms = self._sampled_ms = now_ms
+        self.results: Counter[str] = Counter()
+        self._status: Counter[int] = Counter()
+        self._errors: Counter[str] = Counter()
+        self._servers: dict[int, Server] = {}
+        self._pages = self._wire_bytes = 0
+        self._active = self._most_active = 0
+        self._active_ms = self._tail_ms = 0
+
+    def count(self, record: Entry, name: str) -> None:
+        """A journal record that was written, and the name of the site that was asked."""
+        failed = record.result in _FAILED
+        if not record.flags & _HOP:
+            self.results[_RESULT[record.result]] += 1
+            self._pages += record.kind == Kind.PAGE
+            if failed:
+                self._errors[_REASON[record.reason]] += 1
+        if record.contacted:
+            self._status[record.status] += 1
+            self._wire_bytes += record.wire_bytes
+            server = self._servers.get(record.qkey)
+            if server is None:
+                server = self._servers[record.qkey] = Server(name=name)
+            server.contacts += 1
+            server.errors += failed
+            server.wire_bytes += record.wire_bytes
+            server.download_ms += record.download_ms
+
+    def sample(self, now_ms: int, active: int) -> None:
+        """To be called every second or so: how many servers have something to do."""
+        passed_ms, self._sampled_ms = max(now_ms - self._sampled_ms, 0), now_ms
+        self._active_ms += passed_ms * self._active
+        if self._active * 100 < FEW * self._most_active:
+            self._tail_ms += passed_ms
+        self._active, self._most_active = active, max(active, self._most_active)
+
+    def figures(self, now_ms: int) -> Figures:
+        seconds = max(now_ms - self._start_ms, 0) / 1000
+        return Figures(self._pages, self._wire_bytes, sum(self._errors.values()), self._active, seconds)
+
+    def report(self, now_ms: int) -> dict[str, Any]:
+        """By result, status, error class and server; how evenly the servers were busy, and for how long hardly any was.
+
+        `utilisation_permille` is the share of all servers' time in which they had something to do: 1000 = all to the end.
+        """
+        self.sample(now_ms, self._active)
+        elapsed_ms = max(now_ms - self._start_ms, 1)
+        whole_ms = elapsed_ms * self._most_active
+        by_contacts = sorted(self._servers.items(), key=lambda entry: (-entry[1].contacts, entry[0]))
+        by_time = sorted(self._servers.items(), key=lambda entry: (-_average_ms(entry[1]), entry[0]))
+        return {
+            "seconds": round(elapsed_ms / 1000, 3),
+            "pages": self._pages,
+            "wire_bytes": self._wire_bytes,
+            "results": dict(sorted(self.results.items())),
+            "statuses": {str(status) if status else "none": count for status, count in sorted(self._status.items())},
+            "errors": dict(sorted(self._errors.items())),
+            "servers": len(self._servers),
+            "most_active": self._most_active,
+            "utilisation_permille": 1000 * self._active_ms // whole_ms if whole_ms else 0,
+            "tail_s": round(self._tail_ms / 1000, 3),
+            "busiest": [_shown(*entry) for entry in by_contacts[:TOP]],
+            "slowest": [_shown(*entry) for entry in by_time[:TOP]],
+        }
+
+
+def _average_ms(server: Server) -> int:
+    return server.download_ms // max(server.contacts, 1)
+
+
+def _shown(qkey: int, server: Server) -> dict[str, Any]:
+    return {
+        "server": show_qkey(qkey),
+        "site": server.name,
+        "contacts": server.contacts,
+        "errors": server.errors,
+        "wire_bytes": server.wire_bytes,
+        "average_ms": _average_ms(server),
+    }

@@ -1,0 +1,52 @@
+"""Token buckets: never more in any second than the rate, and no saving up."""
+
+from __future__ import annotations
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from shepherd.config import Reap
+from shepherd.net.limits import Limits, TokenBucket
+
+
+@settings(max_examples=200, deadline=None, derandomize=True)
+@given(st.floats(0.5, 50), st.lists(st.integers(0, 700), min_size=1, max_size=60))
+def test_more_in_a_second_than_the_rate(rate: float, steps: list[int]) -> None:
+    now_ms, taken = 1_000, []
+    bucket = TokenBucket(rate, now_ms)
+    for step_ms in steps:
+        now_ms += step_ms
+        while not bucket.wait_ms(now_ms):
+            bucket.take(now_ms)
+            taken.append(now_ms)
+    for begin in taken:
+        # a bucket that was full gives a second's worth at once, and what comes in meanwhile
+        assert sum(begin <= at < begin + 1_000 for at in taken) <= 2 * max(rate, 1) + 1
+
+
+def test_wait_is_as_long_as_needed_and_no_longer() -> None:
+    bucket = TokenBucket(4, 0)
+    for _ in range(4):
+        assert bucket.wait_ms(0) == 0
+        bucket.take(0)
+    assert bucket.wait_ms(0) == 250
+    assert bucket.wait_ms(249) == 1
+    assert bucket.wait_ms(250) == 0
+
+
+def test_bytes_are_paid_for_when_they_have_come() -> None:
+    limits = Limits(Reap(bytes_per_s=1_000), 0)
+    assert limits.wait_ms(0) == 0
+    limits.came(0, 5_000)
+    assert limits.wait_ms(0) == 4_000
+    assert limits.wait_ms(4_000) == 0
+
+
+def test_connections_and_no_limits() -> None:
+    limits = Limits(Reap(connections=3), 0)
+    assert [limits.room(n) for n in (2, 3, 4)] == [True, False, False]
+    limits = Limits(Reap(), 0)
+    for _ in range(1000):
+        limits.asked(0)
+        limits.came(0, 1 << 30)
+    assert limits.wait_ms(0) == 0 and limits.room(10**6)
