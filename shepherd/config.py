@@ -14,11 +14,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from shepherd import tomlsection
 from shepherd.errors import ConfigError
 
 DAY_S = 86_400
-_KINDS = {bool: "true or false", int: "a whole number", float: "a number", str: "a text", tuple: "a list of texts"}
-MOST = 10**12  # of any number: times, sizes and counts beyond it are slips
 MAX_DELAY_S = 30 * DAY_S  # delays are kept as 32 bits of milliseconds, and double with each failure
 MAX_BODY_BYTES = 100 << 20  # an answer and its links must fit into one message of the protocol
 MAX_IN_FLIGHT = 10_000
@@ -266,41 +265,10 @@ def _build(path: Path, tree: dict[str, Any], directory: Path) -> Config:
             raise ConfigError(f"{path}: unknown section [{section}]; there are {', '.join(sections)}")
         if not isinstance(table, dict):
             raise ConfigError(f"{path}: {section} must be a section, written [{section}]")
-        built[section] = _section(path, section, sections[section](), table)  # type: ignore[operator]
+        built[section] = tomlsection.read(path, section, sections[section](), table)  # type: ignore[operator]
     config = Config(**built, directory=directory)
     _check(path, config)
     return config
-
-
-def _section(path: Path, section: str, default: Any, table: dict[str, Any]) -> Any:
-    known = {f.name for f in dataclasses.fields(default)}
-    values: dict[str, Any] = {}
-    for key, value in table.items():
-        where = f"{path}: [{section}] {key}"
-        if key not in known:
-            raise ConfigError(f"{where}: unknown key; there are {', '.join(sorted(known))}")
-        values[key] = _coerce(where, value, getattr(default, key))
-    return dataclasses.replace(default, **values)
-
-
-def _coerce(where: str, value: Any, default: Any) -> Any:
-    if isinstance(default, bool):
-        ok = isinstance(value, bool)
-    elif isinstance(default, float):
-        ok = isinstance(value, int | float) and not isinstance(value, bool)
-        value = float(value) if ok else value
-    elif isinstance(default, int):
-        ok = isinstance(value, int) and not isinstance(value, bool)
-    elif isinstance(default, tuple):
-        ok = isinstance(value, list) and all(isinstance(item, str) for item in value)
-        value = tuple(value) if ok else value
-    else:
-        ok = isinstance(value, str)
-    if not ok:
-        raise ConfigError(f"{where}: must be {_KINDS[type(default)]}, not {value!r}")
-    if isinstance(value, int | float) and not isinstance(value, bool) and not 0 <= value <= MOST:
-        raise ConfigError(f"{where}: must be from 0 to {MOST}, not {value!r}")
-    return value
 
 
 def contact_fault(contact: str) -> str:
