@@ -72,16 +72,20 @@ class Fetcher:
                 return await self.fetch(request, own)
         if self._proxy is not None and (fault := self._refuses(request, self._proxy)):
             return Response(Reason.GUARD, fault, address=request.address)
-        deadline = self._loop.time() + request.timeout_s
-        waited = self._slots.locked() or not self._memory.has_room
+        timeout_s = request.timeout_s
+        if self._slots.locked() or not self._memory.has_room:
+            begin = self._loop.time()
+            try:
+                async with asyncio.timeout(timeout_s):
+                    await self._memory.room()
+                    await self._slots.acquire()
+            except TimeoutError:
+                return Response(Reason.DEADLINE, "waited for its turn", address=request.address, total_s=timeout_s)
+            timeout_s -= self._loop.time() - begin
+        else:
+            await self._slots.acquire()  # at once
         try:
-            async with asyncio.timeout_at(deadline if waited else None):
-                await self._memory.room()
-                await self._slots.acquire()
-        except TimeoutError:
-            return Response(Reason.DEADLINE, "waited for its turn", address=request.address, total_s=request.timeout_s)
-        try:
-            return await self._exchange(request, deadline - self._loop.time(), hold)
+            return await self._exchange(request, timeout_s, hold)
         finally:
             self._slots.release()
 

@@ -16,7 +16,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final
 
-STEP_BYTES: Final = 128 * 1024  # what one exchange that goes on takes before it asks again
+STEP_BYTES: Final = 64 * 1024  # what one exchange that goes on takes before it asks again
 
 
 class Memory:
@@ -50,8 +50,16 @@ class Memory:
     def hold(self) -> Hold:
         return Hold(self)
 
-    def may_take(self, hold: Hold, size: int) -> bool:
-        return self.held + size <= self._limit or self._favoured is hold
+    def take(self, hold: Hold, size: int) -> bool:
+        """For a running exchange: whether it may hold so many bytes more; if so, it does."""
+        held = self.held + size
+        if held > self._limit and self._favoured is not hold:
+            return False
+        hold.size += size
+        self.held = held
+        if held > self.peak:
+            self.peak = held
+        return True
 
     def begin(self, hold: Hold) -> None:
         self._running.add(hold)
@@ -73,6 +81,8 @@ class Memory:
 
     def change(self, hold: Hold, size: int) -> None:
         grown = size - hold.size
+        if not grown:
+            return
         hold.size = size
         self.held += grown
         self.peak = max(self.peak, self.held)
@@ -107,10 +117,7 @@ class Hold:
 
     def take(self, size: int) -> bool:
         """Whether so many more bytes may be held; if so, they are."""
-        if not self._memory.may_take(self, size):
-            return False
-        self._memory.change(self, self.size + size)
-        return True
+        return self._memory.take(self, size)
 
     def pause(self, resume: Callable[[], None]) -> None:
         self._memory.pause(self, resume)
