@@ -205,8 +205,6 @@ def test_a_body_below_the_minimum_rate_is_given_up(monkeypatch: pytest.MonkeyPat
     with serve({"/x": slow_body}) as origin:
         [response] = fetch_all([request(origin.port)], limits=Limits(min_bytes_per_s=1_000))
         assert (response.reason, response.body) == (Reason.TOO_SLOW, b"")
-        [response] = fetch_all([request(origin.port, timeout_s=2.5)], limits=Limits(min_bytes_per_s=10))
-        assert response.reason == Reason.DEADLINE  # slow, but not too slow
 
 
 # --- connections that break --------------------------------------------------------------------------------------
