@@ -2,6 +2,7 @@
 
 It goes on from N.reap to N, with every harvest of that reap and those in the inbox; or, where only harvests in the inbox wait,
 from a closed N to N+1. Rows, sites and servers that no record speaks of are read and copied, or linked, and never computed.
+Notes of contacts that wait in the inbox are taken along, but no state is made for them alone.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from shepherd.formats.tables import JOURNAL, U64, Array, Columns, Records
 from shepherd.phases import contacts, cork, keys
 from shepherd.phases.cork import Corked, Effects
 from shepherd.phases.urls import Paths, find_known
-from shepherd.store import names
+from shepherd.store import contactnotes, names
 from shepherd.store.database import Writer
 from shepherd.store.inbox import HARVEST
 from shepherd.store.names import StateName
@@ -40,17 +41,20 @@ READ = ("norm", "path", *cork.CHANGED)
 def run(writer: Writer, config: Config, now: int, tick: Tick, jobs: int = 1) -> State:
     state = writer.furthest()
     taken, refused = _harvests(writer, state)
-    journal = harvests.journal(taken)
+    notes = contactnotes.waiting(writer.database.inbox, state.control.applied)
+    journal = harvests.journal(taken, notes.records)
     number = state.number + 1 if state.name.closed else state.number
     builder = writer.build(state, StateName(number, CLOSED), now)
     try:
         builder.keep_objects()
         builder.keep_logs(names.CONTRIB)
         harvests.adopt(builder, taken, journal.records)
+        builder.change(applied=(*builder.control.applied, *notes.items))
         builder.change(speed=contacts.speed(state.control.speed, keys.pick(journal.records, journal.own)))
         counts = _apply(builder, state, taken, journal.records, config, tick, jobs)
         report = {"phase": "cork", "harvests": len(taken), "journal": len(journal.records), "settled": counts}
-        return writer.publish(builder, report | ({"refused harvests": refused} if refused else {}))
+        told = {"contact notes": len(notes.items), "refused notes": notes.refused, "refused harvests": refused}
+        return writer.publish(builder, report | {name: what for name, what in told.items() if what})
     finally:
         builder.close()
 

@@ -129,7 +129,8 @@ class Journal:
     own: Array
 
 
-def journal(taken: Sequence[Taken]) -> Journal:
+def journal(taken: Sequence[Taken], notes: Records | None = None) -> Journal:
+    """With notes of contacts, which settle nothing: those from before the first record first, for back-offs count in order."""
     frames: list[Records] = []
     counts = []
     for one in taken:
@@ -142,7 +143,15 @@ def journal(taken: Sequence[Taken]) -> Journal:
         end += count
         _must_point_inside(one.path, part["oid"], one.segments)
         part["oid"][in_bucket(part["oid"])] += np.uint64(one.first_segment - 1 << 32)
-    return Journal(records, np.repeat([not one.item for one in taken], counts))
+    own = np.repeat([not one.item for one in taken], counts).astype(bool)
+    if notes is None or not len(notes):
+        return Journal(records, own)
+    notes = notes.copy()
+    notes["spare8"] = 0  # the group has done its service
+    early = notes["start_ms"] < records["start_ms"].min(initial=np.iinfo(np.int64).max)
+    before, after = notes[early], notes[~early]
+    flags = np.zeros(len(before), bool), own, np.zeros(len(after), bool)
+    return Journal(np.concatenate([before, records, after]), np.concatenate(flags))
 
 
 def _must_point_inside(path: Path, oid: U64, segments: int) -> None:

@@ -5,7 +5,18 @@ from __future__ import annotations
 import click
 
 from shepherd import __version__
-from shepherd.cli import common, shep_cat, shep_explain, shep_filter, shep_insert, shep_list, shep_robots, shep_stats, shep_url
+from shepherd.cli import (
+    common,
+    shep_cat,
+    shep_explain,
+    shep_fetch,
+    shep_filter,
+    shep_insert,
+    shep_list,
+    shep_robots,
+    shep_stats,
+    shep_url,
+)
 
 
 @click.group()
@@ -14,11 +25,11 @@ def command() -> None:
     """Look into a database, and ask for changes to it.
 
     What only looks reads a closed state and holds it by a lease; what changes leaves a request in the inbox. Neither waits for a
-    lock, and both work while a cycle runs.
+    lock, and both work while a cycle runs; only `shep fetch`, which asks a server, takes it.
     """
 
 
-for _module in (shep_insert, shep_list, shep_stats, shep_cat, shep_url, shep_filter, shep_robots, shep_explain):
+for _module in (shep_insert, shep_list, shep_stats, shep_cat, shep_url, shep_filter, shep_robots, shep_fetch, shep_explain):
     command.add_command(_module.command)
 
 

@@ -83,7 +83,7 @@ def _by_file(text: str, file: Path, body: bytes, agent: str) -> Judged:
     from shepherd.net.robots import MAX_BYTES
 
     cut = {"note": f"only its first {MAX_BYTES} bytes count"} if len(body) > MAX_BYTES else {}
-    return _judge(shared.parse_given(text), agent, {"file": file, "bytes": len(body), "digest": _digest(body)} | cut, body)
+    return judge(shared.parse_given(text), agent, {"file": file, "bytes": len(body), "digest": _digest(body)} | cut, body)
 
 
 def _digest(body: bytes) -> str:
@@ -92,7 +92,8 @@ def _digest(body: bytes) -> str:
     return hashlib.sha256(body).hexdigest()
 
 
-def _judge(url: Url, agent: str, file: dict[str, Any], body: bytes) -> Judged:
+def judge(url: Url, agent: str, file: dict[str, Any], body: bytes) -> Judged:
+    """What a robots.txt says of a URL; `file` is what is to be told of the file itself."""
     from shepherd.net import robots
 
     rules = robots.parse_robots(body, agent)
@@ -168,7 +169,7 @@ def _by_bucket(url: Url, state: State, agent: str, file: dict[str, Any], oid: in
         return Judged(url.href, url.site, agent, file, "not known", f"it redirects to {target}, which each reap asks for anew")
     body = stored.body(MAX_BYTES)
     file |= {"bytes": len(body), "digest": _digest(body)}
-    return _judge(url, agent, file, body)
+    return judge(url, agent, file, body)
 
 
 # --- telling ----------------------------------------------------------------------------------------------------
@@ -176,11 +177,7 @@ def _by_bucket(url: Url, state: State, agent: str, file: dict[str, Any], oid: in
 
 def _show(judged: Judged, as_json: bool) -> None:
     if as_json:
-        shown: dict[str, Any] = vars(judged) | {
-            name: {"number": value[0], "text": common.escape(value[1])} if value else None
-            for name, value in (("group", judged.group), ("line", judged.line))
-        }
-        common.emit_json(shown | {"sitemaps": [common.escape(one) for one in judged.sitemaps]})
+        common.emit_json(as_object(judged))
         return
     more = len(judged.sitemaps) - MOST_SITEMAPS
     pairs: list[tuple[str, str]] = [("url", judged.url), ("agent", judged.agent)]
@@ -195,6 +192,15 @@ def _show(judged: Judged, as_json: bool) -> None:
     for label, text in pairs:
         click.echo(f"{label:<11}  {common.escape(text)}")
     click.echo()
+
+
+def as_object(judged: Judged) -> dict[str, Any]:
+    """For JSON."""
+    lines = {
+        name: {"number": value[0], "text": common.escape(value[1])} if value else None
+        for name, value in (("group", judged.group), ("line", judged.line))
+    }
+    return vars(judged) | lines | {"sitemaps": [common.escape(one) for one in judged.sitemaps]}
 
 
 def _told(file: dict[str, Any]) -> list[str]:

@@ -40,6 +40,7 @@ from shepherd.net.resume import enter_plan
 from shepherd.net.sitebook import Site, SiteBook
 from shepherd.net.tally import Tally
 from shepherd.net.verify import Asked, Verifier
+from shepherd.store.contactnotes import Notes
 from shepherd.store.state import State
 from shepherd.urls import parse
 
@@ -165,6 +166,10 @@ class Dispatcher:
             if not point.done():
                 point.set_result(None)
         self._awaiting = []
+
+    def heed(self, notes: Notes) -> None:
+        """Servers that were asked outside any reap wait their delay, too; to be told before it runs."""
+        self._manners.noted(notes)
 
     # --- the run ------------------------------------------------------------------------------------------------------
 

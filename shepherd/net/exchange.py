@@ -7,7 +7,7 @@ worth as a page and as a robots file.
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC
 from email.utils import parsedate_to_datetime
 from typing import Final
@@ -97,7 +97,17 @@ class Exchange:
             section=section,
             flags=flags,
         )
-        return wire.Result(self.fetch.token, record, stored, links, location, rules, rules_status)
+        told = wire.Result(self.fetch.token, record, stored, links, location, rules, rules_status)
+        return self._with_head(told) if self.fetch.head else told
+
+    def _with_head(self, told: wire.Result) -> wire.Result:
+        """For somebody who wants to see what the server said, and how long each step took."""
+        response = self.response
+        head = b"\r\n".join((response.status_line, response.headers)) if response.status_line else b""
+        connect_ms, first_byte_ms = (
+            min(int(seconds * 1000 + 0.5), U32_MAX) for seconds in (response.connect_s, response.first_byte_s)
+        )
+        return replace(told, head=head, connect_ms=connect_ms, first_byte_ms=first_byte_ms)
 
 
 @dataclass(frozen=True, slots=True)

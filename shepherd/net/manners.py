@@ -5,7 +5,7 @@ a group by itself, under its queue key. So plan has it, too (`phases/quota`). Th
 sites or servers asks for, its slots are the fewest that one of its servers has, and what one of them says (a failure, a
 Retry-After) holds for all. After a reap that was cut off nobody knows when a server was last contacted, so every group waits its
 full delay from the moment that the reap was resumed: in that run, and, because cork writes the moment into the state (`unsure`),
-in the next reap too.
+in the next reap too. A note of a contact outside any reap (store/contactnotes) holds its group as if this reap had made it.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from shepherd.formats.tables import I64, JournalFlag, Records, Result
 from shepherd.groups.engine import Groups
 from shepherd.net.sitebook import Site
 from shepherd.store.columns import Table
+from shepherd.store.contactnotes import Notes
 
 REUSE_DELAY_MS: Final = 2_000  # a kept connection may be resent on silently by libcurl: only where that is harmless
 SLOW_DOWN: Final = (429, 503)
@@ -38,6 +39,24 @@ class Manners:
         self._met: set[tuple[int, int]] = set()  # group and queue key
         self._level_of_server: dict[int, int] = {}  # of an interrupted run, by queue key
         self._hold_of_server: dict[int, int] = {}
+        self._asked_ms: dict[int, int] = {}  # when a group, or a server, was last asked by hand
+
+    def noted(self, notes: Notes) -> None:
+        """Servers that were asked by hand. Who left a note is done: we hold the lock. An unreadable one may be any server's."""
+        if notes.refused:
+            self._unsure_ms = self._start_ms
+        for record in notes.records:
+            end_ms = min(int(record["end_ms"]), self._start_ms)
+            for key in {int(record["qkey"]), int(record["spare8"])} - {0}:  # the server, and its group if it has one
+                level = self._level_of_server.get(key, self._stored_level(key))
+                self._level_of_server[key] = self._next_level(level, int(record["result"]), int(record["status"]))
+                self._asked_ms[key] = max(end_ms, self._asked_ms.get(key, 0))
+                until_ms = end_ms + min(int(record["retry_after_s"]), MAX_RETRY_AFTER_S) * 1000
+                self._hold_of_server[key] = max(until_ms, self._hold_of_server.get(key, 0))
+
+    def _stored_level(self, qkey: int) -> int:
+        rows = self._rows_of_server(qkey)
+        return self._servers["backoff"].at(int(rows[0])) if len(rows) else 0
 
     def recall(self, journalled: Records) -> None:
         """An interrupted run of this reap has contacted servers, the last of them nobody knows when."""
@@ -81,6 +100,7 @@ class Manners:
         self._set(group, 0)
         if group & GROUP_BIT and self._servers.rows:
             self._join(group, np.flatnonzero(self._servers["group"][0 : self._servers.rows] == np.uint64(group)))
+        self._recalled(group, group)
 
     def _join(self, group: int, rows: I64) -> None:
         """These servers are of the group. A stored time that a clock once ahead has left counts for no more than a wait."""
@@ -96,6 +116,8 @@ class Manners:
         self._groups.hold(group, min(int(next_ms.max()), longest_ms))
 
     def _recalled(self, group: int, qkey: int) -> None:
+        self._asked_ms[group] = max(self._asked_ms.get(group, 0), self._asked_ms.get(qkey, 0))
+        self._hold_unsure(group)
         self._raise(group, self._level_of_server.get(qkey, 0))
         self._groups.hold(group, self._hold_of_server.get(qkey, 0))
 
@@ -111,7 +133,8 @@ class Manners:
         self._hold_unsure(group)
 
     def _hold_unsure(self, group: int) -> None:
-        self._groups.hold(group, self._unsure_ms + (self._delay_ms[group] << self._level[group]))
+        last_ms = max(self._unsure_ms, self._asked_ms.get(group, 0))
+        self._groups.hold(group, last_ms + (self._delay_ms[group] << self._level[group]))
 
     def may_reuse(self, group: int) -> bool:
         return self._delay_ms[group] <= REUSE_DELAY_MS

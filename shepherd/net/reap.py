@@ -25,7 +25,7 @@ from shepherd.net.fleet import Fleet
 from shepherd.net.hosts import read_static
 from shepherd.net.room import Room
 from shepherd.net.tally import Figures
-from shepherd.store import fsio, harvest, names
+from shepherd.store import contactnotes, fsio, harvest, names
 from shepherd.store.harvest import Harvest
 from shepherd.store.state import State
 
@@ -90,13 +90,14 @@ async def _reap(state: State, path: Path, config: Config, seconds: float, room: 
     if not config.identity.contact:
         LOG.warning("no contact address is set, so only loopback is asked: set contact in [identity] of shepherd.toml")
     filters = load_filter(config.filter_path)
-    greeting = _hello(state, config, filters)
+    greeting = hello(state, config, filters)
     lease_ms = round(config.fetch.timeout_s * 1000) + GRACE_MS
     groups = MemoryGroups(lease_ms=lease_ms, delay_ms=round(config.politeness.delay_s * 1000))
     clock, written = steady_clock_ms(), Harvest(path, config.store.segment_bytes)
     try:
         fleet = Fleet(sources.configured(config), sources.local(config.reap), config.reap.workers, greeting)
         dispatcher = Dispatcher(state, written, groups, config, filters, fleet, clock, plan=state.plan(), watch=watch)
+        dispatcher.heed(contactnotes.beside(state))
         _listen(dispatcher)
         attending = asyncio.create_task(_attend(dispatcher, written, room, show, clock))
         try:
@@ -123,7 +124,8 @@ async def _attend(dispatcher: Dispatcher, written: Harvest, room: Room, show: Sh
             dispatcher.stop(full)
 
 
-def _hello(state: State, config: Config, filters: Filter) -> wire.Hello:
+def hello(state: State, config: Config, filters: Filter) -> wire.Hello:
+    """How a dispatcher greets its reapers."""
     static = read_static(config.static_path) if config.static_path else {}
     return wire.Hello(
         version=wire.VERSION,

@@ -118,6 +118,7 @@ class Fetch:
     alone: bool  # a worker has died at this page: parse it in a process of its own
     start_by_ms: TimeMs
     deadline_ms: TimeMs
+    head: bool = False  # status line and headers are wanted, whatever the answer is worth
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +130,9 @@ class Result:
     location: str
     rules: bytes
     rules_status: U16
+    head: bytes = b""
+    connect_ms: U32 = 0  # until the connection stood, TLS included; 0 for a kept one
+    first_byte_ms: U32 = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from shepherd.errors import Corruption, IoFailed, OldFormat, RecoveryNeeded, ShepherdError, UsageError
-from shepherd.store import check_files, fsio, inbox, names
+from shepherd.store import check_files, contactnotes, fsio, inbox, names
 from shepherd.store.check_files import Sound, Tick
 from shepherd.store.claims import walk_claims
 from shepherd.store.database import Database
@@ -49,7 +49,7 @@ def walk(
             yield from faults
     yield from going_on(database.states_path, (fault for state, fault in one_walk.claims() if state.path.exists()))
     if only is None:
-        yield from going_on(database.inbox.directory, _waiting_harvests(database, quick))
+        yield from going_on(database.inbox.directory, _waiting_for_cork(database, quick))
 
 
 def _refuse_old(database: Database) -> Iterator[Fault]:
@@ -99,7 +99,7 @@ def _paths(database: Database, only: StateName | None) -> Iterable[Path]:
     return [path for path in paths if not path.is_file()]
 
 
-def _waiting_harvests(database: Database, quick: bool) -> Iterator[Fault]:
+def _waiting_for_cork(database: Database, quick: bool) -> Iterator[Fault]:
     """What waits in the inbox for a cork; of what has been taken, half may be removed already."""
     try:
         applied = database.furthest().control.applied
@@ -109,6 +109,8 @@ def _waiting_harvests(database: Database, quick: bool) -> Iterator[Fault]:
         faults = list(check_files.walk_harvest(item.path, quick, ours=False))
         if item.path.exists():  # else a cork has taken it meanwhile
             yield from faults
+    for name, why in contactnotes.waiting(database.inbox, applied).refused.items():
+        yield Fault(database.inbox.directory / f"{name}.{inbox.CONTACT}", None, why)
 
 
 class _Walk:

@@ -1,4 +1,4 @@
-"""The inbox: where anyone leaves requests, feedback and harvests, complete, by a rename, without the lock.
+"""The inbox: where anyone leaves requests, feedback, harvests and notes of contacts, complete, by a rename, without the lock.
 
 An item is taken exactly once: the phase that applies it lists its name in `control`, publishes, and only then removes the item;
 an item that the newest chain of states already names is removed without being applied again. A harvest is a directory: what is
@@ -20,7 +20,8 @@ from shepherd.store import fsio, harvest, names
 REQUESTS: Final = "req"
 FEEDBACK: Final = "feedback"
 HARVEST: Final = "harvest"
-KINDS: Final = (REQUESTS, FEEDBACK, HARVEST)
+CONTACT: Final = "contact"  # store/contactnotes.py
+KINDS: Final = (REQUESTS, FEEDBACK, HARVEST, CONTACT)
 UNREADABLE: Final = "this user may not read it; it waits until somebody changes its mode or owner, or removes it"
 
 
