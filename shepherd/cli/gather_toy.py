@@ -91,10 +91,11 @@ def gather(db: Path | None, pages: int | None, seconds: float, contact: str | No
 
 
 def _reaching(web: Path, contact: str | None) -> dict[str, dict[str, Any]]:
-    """Only loopback, and the toy web's own table of names."""
-    from shepherd.toyweb.server import STATIC
+    """Only loopback, and the toy web's own table of names and authority."""
+    from shepherd.toyweb.server import CERTIFICATE, STATIC
 
-    reach = {"network": {"allow": ["127.0.0.0/8"], "static": str((web / STATIC).resolve())}}
+    reach: dict[str, dict[str, Any]] = {"network": {"allow": ["127.0.0.0/8"], "static": str((web / STATIC).resolve())}}
+    reach["fetch"] = {"ca_file": str((web / CERTIFICATE).resolve())}
     return reach | {"identity": {"contact": contact or "nobody@localhost"}}
 
 

@@ -1,143 +1,206 @@
 """What the toy web answers to a request: status, headers and body, conditional requests and compression included.
 
 `Desk.answer` is all of HTTP that is not bytes on a socket. Its only state is the version of the web and, for pages that
-ask for patience, which of them have done so.
+ask for patience, which of them have done so: `patience` is that, a byte a page, which several processes may share.
 """
 
 from __future__ import annotations
 
 import email.utils
-import zlib
-from collections.abc import Mapping
-from dataclasses import dataclass
-from functools import lru_cache
+from dataclasses import replace
+from functools import cached_property
+from typing import Protocol
 
-from shepherd.toyweb import pages
+from shepherd.toyweb import pages, residents
 from shepherd.toyweb import robots as rules
-from shepherd.toyweb.draw import Draw, digest
+from shepherd.toyweb.draw import digest
+from shepherd.toyweb.http import HANG_UP, Answer, Request
 from shepherd.toyweb.model import Model, canonical_url
-from shepherd.toyweb.plan import Kind, Mirror, Page, Ref, Site
+from shepherd.toyweb.plan import PATIENCE, REDIRECTS, REFUSED, Kind, Mirror, Page, Ref, Secure, Site, Validators
 
-HANG_UP = 0  # the status of an answer that is none
+PATIENCE_BYTES = 64
 
-_DAY_S = 86_400
-_FIRST_MODIFIED_S = 1_704_067_200  # 2024-01-01
 _RETRY_AFTER_S = 1
-_PATIENCE = {Kind.BUSY: 503, Kind.LIMITED: 429}
-_REFUSED = {Kind.MISSING: 404, Kind.GONE: 410, Kind.BROKEN: 500}
-_REDIRECTS = {Kind.REDIRECT_301: 301, Kind.REDIRECT_302: 302}
+_KEPT_BYTES = 256 * 1024 * 1024
+_PACKED_ALREADY = (Kind.PDF, Kind.IMAGE)
+_Key = tuple[str, str, str, bool]
 
 
-@dataclass(frozen=True)
-class Request:
-    """A request line and its headers, their names in lower case."""
+class Marks(Protocol):
+    """Bytes that can be set."""
 
-    method: str
-    target: str
-    headers: Mapping[str, str]
-
-    @property
-    def host(self) -> str:
-        return self.headers.get("host", "").partition(":")[0].lower()
-
-    @property
-    def conditional(self) -> bool:
-        return "if-none-match" in self.headers or "if-modified-since" in self.headers
-
-
-@dataclass(frozen=True)
-class Answer:
-    """What to send; Content-Length follows from the body. `close` = the connection ends with it."""
-
-    status: int
-    headers: tuple[tuple[str, str], ...] = ()
-    body: bytes = b""
-    close: bool = False
+    def __getitem__(self, at: int, /) -> int: ...
+    def __setitem__(self, at: int, mark: int, /) -> None: ...
 
 
 class Desk:
     """Answers for a whole toy web."""
 
-    def __init__(self, model: Model, version: int = 0) -> None:
+    def __init__(self, model: Model, version: int = 0, patience: Marks | None = None) -> None:
         self.model = model
         self.version = version
-        self._asked_for_patience: set[Ref] = set()
-        self._bodies = lru_cache(maxsize=4096)(self._body)
+        self._asked_for_patience = bytearray(PATIENCE_BYTES) if patience is None else patience
+        self._ready: dict[_Key, Answer] = {}
+        self._ready_bytes = 0
 
     def advance(self) -> None:
         """The next version of the web: changing pages change, moving pages have moved."""
         self.version += 1
+        self._forget()
 
-    def answer(self, request: Request) -> Answer:
-        site = self.model.site_of(request.host)
+    def answer(self, request: Request, now_s: float = 0.0) -> Answer:
+        """`now_s` is for a Retry-After that is a date."""
+        key = (request.scheme, request.host, request.target, "gzip" in request.headers.get("accept-encoding", "").lower())
+        ready = self._ready.get(key)
+        if ready is not None and request.method == "GET" and not request.conditional:
+            return ready
+        answer = self._make(request, now_s)
+        if answer.status == 200 and answer.lasting and request.method == "GET":
+            self._keep(key, answer)
+        return answer
+
+    def prepare(self) -> int:
+        """Have every page of every site ready, as http without `www.` and compressed; how many there are."""
+        for listed in self.model.pages():
+            self.answer(Request("GET", listed.path, {"host": listed.host, "accept-encoding": "gzip"}))
+        for ready in self._ready.values():
+            _ = ready.message
+        return len(self._ready)
+
+    def _keep(self, key: _Key, answer: Answer) -> None:
+        self._ready_bytes += 2 * len(answer.body)
+        if self._ready_bytes > _KEPT_BYTES and self._ready:
+            self._forget()
+        self._ready[key] = answer
+
+    def _forget(self) -> None:
+        self._ready.clear()
+        self._ready_bytes = 0
+
+    def _make(self, request: Request, now_s: float) -> Answer:
         if request.method not in ("GET", "HEAD"):
             return _plain(405, "Only GET and HEAD are understood here.", close=True)
+        site = self.model.site_of(request.host)
         if site is None:
-            return _plain(421, "No such site on this toy web.", close=True)
-        answer = self._of_site(site, request)
-        return answer if site.keep_alive else Answer(answer.status, answer.headers, answer.body, close=True)
+            return self._of_zoo(request)
+        answer = self._of_site(site, request, now_s)
+        return answer if site.keep_alive else replace(answer, close=True)
 
-    def _of_site(self, site: Site, request: Request) -> Answer:
-        www = request.host.startswith("www.")
+    def _of_zoo(self, request: Request) -> Answer:
+        exhibit = next((exhibit for exhibit in self.model.exhibits if exhibit.has(request.host)), None)
+        if exhibit is None:
+            return _plain(421, "No such site on this toy web.", close=True)
+        return exhibit.answer(request)
+
+    def _of_site(self, site: Site, request: Request, now_s: float) -> Answer:
+        moved = _moved(site, request)
+        if moved:
+            return _redirect(301, moved)
         path = _without_tracking(request.target)
-        if site.mirror is Mirror.TO_WWW and not www:
-            return _redirect(301, f"http://{site.host(True)}{request.target}")
-        if site.mirror is Mirror.TO_BARE and www and path != rules.PATH:
-            return _redirect(301, f"http://{site.host(False)}{request.target}")
         if path == rules.PATH and site.robots.moved_to:
             return _redirect(302, site.robots.moved_to)
         if path == (site.robots.moved_to or rules.PATH):
-            return _plain(site.robots.status, site.robots.text() if site.robots.status == 200 else "No rules to be had.\n")
+            return _robots(site)
+        if path == residents.ZOO_PATH and site.number == residents.HUB and self.model.exhibits:
+            return Answer(200, (("Content-Type", "text/html; charset=utf-8"),), self._zoo_page)
         page = self.model.page(Ref(site.number, path))
-        return _plain(404, "There is nothing here.\n") if page is None else self._of_page(site, page, request)
+        return _plain(404, "There is nothing here.\n") if page is None else self._of_page(site, page, request, now_s)
 
-    def _of_page(self, site: Site, page: Page, request: Request) -> Answer:
+    @cached_property
+    def _zoo_page(self) -> bytes:
+        rows = (f'<li><a href="{exhibit.url}">{exhibit.name}</a>: {exhibit.about}</li>\n' for exhibit in self.model.exhibits)
+        head = "<!DOCTYPE html>\n<html><head><title>The zoo</title></head><body><h1>The zoo</h1><ul>\n"
+        return (head + "".join(rows) + "</ul></body></html>\n").encode()
+
+    def _of_page(self, site: Site, page: Page, request: Request, now_s: float) -> Answer:
         if page.kind is Kind.DROPPED:
             return Answer(HANG_UP, close=True)
-        if page.kind in _REDIRECTS or (page.kind is Kind.MOVING and self.version > 0):
+        if page.kind in REDIRECTS or (page.kind is Kind.MOVING and self.version > 0):
             assert page.target is not None
             location = page.target.path if page.target.site == site.number else canonical_url(page.target)
-            return _redirect(_REDIRECTS.get(page.kind, 301), location)
-        if page.kind in _REFUSED or (page.kind is Kind.ARRIVED and self.version == 0):
-            status = _REFUSED.get(page.kind, 404)
+            return _redirect(REDIRECTS.get(page.kind, 301), location)
+        if page.kind in REFUSED or (page.kind is Kind.ARRIVED and self.version == 0):
+            status = REFUSED.get(page.kind, 404)
             return _plain(status, f"{status}: not a page any more, or not yet.\n")
-        if page.kind in _PATIENCE and page.ref not in self._asked_for_patience:
-            self._asked_for_patience.add(page.ref)
-            return _plain(_PATIENCE[page.kind], "One moment.\n", ("Retry-After", str(_RETRY_AFTER_S)))
+        if page.kind in PATIENCE and not self._asked_for_patience[self._patience_of(page)]:
+            self._asked_for_patience[self._patience_of(page)] = 1
+            later = str(_RETRY_AFTER_S)
+            if page.variant == "date":  # in whole seconds, so it may be up to one longer
+                later = email.utils.formatdate(now_s + _RETRY_AFTER_S + 1, usegmt=True)
+            return replace(_plain(PATIENCE[page.kind], "One moment.\n", ("Retry-After", later)), lasting=False)
         return self._content(site, page, request)
 
+    def _patience_of(self, page: Page) -> int:
+        return self._patience[page.ref]
+
+    @cached_property
+    def _patience(self) -> dict[Ref, int]:
+        """The pages that ask for patience, numbered: they are all on one resident's site."""
+        site = self.model.sites[residents.RESIDENTS.index(residents.busy)]
+        return {page.ref: number for number, page in enumerate(p for p in site.pages.values() if p.kind in PATIENCE)}
+
     def _content(self, site: Site, page: Page, request: Request) -> Answer:
-        edition = self.version if page.kind is Kind.CHANGING else 0
+        original = self.model.original(page)
         headers = [("Content-Type", pages.content_type(page))]
-        if site.validators:
-            # A weak validator, because it stands for the page with and without compression.
-            tag = f'W/"{digest(self.model.seed, "etag", *page.ref, edition)}"'
-            day = Draw(self.model.seed, "modified", *page.ref).below(300) + 300 * edition
-            modified_s = _FIRST_MODIFIED_S + _DAY_S * day
-            headers += [("ETag", tag), ("Last-Modified", email.utils.formatdate(modified_s, usegmt=True))]
-            if _unchanged(request, tag, modified_s):
-                return Answer(304, tuple(headers[1:]))
-        compress = site.compress and page.kind is not Kind.PDF
+        if pages.x_robots(page):
+            headers.append(("X-Robots-Tag", pages.x_robots(page)))
+        validators, unchanged = self._validators(site, original, request)
+        if unchanged:
+            return Answer(304, validators)
+        headers += validators
+        compress = site.compress and page.kind not in _PACKED_ALREADY and page.variant != "gzip"
         if compress:
             headers.append(("Vary", "Accept-Encoding"))
             compress = "gzip" in request.headers.get("accept-encoding", "").lower()
             if compress:
                 headers.append(("Content-Encoding", "gzip"))
-        return Answer(200, tuple(headers), self._bodies(page, edition, compress))
+        body = pages.packed_body if compress else pages.body
+        return Answer(200, tuple(headers), body(self.model, page, self.version))
 
-    def _body(self, page: Page, edition: int, compress: bool) -> bytes:
-        plain = pages.body(self.model, page, edition)
-        return zlib.compress(plain, 6, 31) if compress else plain  # 31: as a gzip stream, whose time stays 0
+    def _validators(self, site: Site, page: Page, request: Request) -> tuple[tuple[tuple[str, str], ...], bool]:
+        """What can be asked again with, and whether it was and holds."""
+        kind = site.validators
+        edition = self.version if page.kind is Kind.CHANGING or kind is Validators.FICKLE else 0
+        # A weak validator, because it stands for the page with and without compression.
+        tag = f'W/"{digest(self.model.seed, "etag", *page.ref, edition)}"'
+        modified_s = self.model.modified_s(page.ref, self.version)
+        if kind is Validators.NONE:
+            return (), False
+        headers = [] if kind is Validators.MODIFIED else [("ETag", tag)]
+        if kind in (Validators.BOTH, Validators.MODIFIED):
+            headers.append(("Last-Modified", email.utils.formatdate(modified_s, usegmt=True)))
+        wanted = request.headers.get("if-none-match")
+        if wanted is not None and kind is not Validators.MODIFIED:  # RFC 9110: it decides alone where it is sent
+            return tuple(headers), _is_among(tag, wanted)
+        since = request.headers.get("if-modified-since")
+        later = since is not None and kind in (Validators.BOTH, Validators.MODIFIED) and _is_not_before(since, modified_s)
+        return tuple(headers), later
 
 
-def _unchanged(request: Request, tag: str, modified_s: int) -> bool:
-    """RFC 9110: If-None-Match decides alone where it is sent."""
-    wanted = request.headers.get("if-none-match")
-    if wanted is not None:
-        return wanted.strip() == "*" or tag.removeprefix("W/") in (item.strip().removeprefix("W/") for item in wanted.split(","))
-    since = request.headers.get("if-modified-since")
-    if since is None:
-        return False
+def _moved(site: Site, request: Request) -> str:
+    """Where a site sends all who come by this name and scheme; "" if it does not."""
+    www = request.host.startswith("www.")
+    if site.mirror is Mirror.TO_WWW and not www:
+        return f"{request.scheme}://{site.host(True)}{request.target}"
+    if site.mirror is Mirror.TO_BARE and www and request.target != rules.PATH:
+        return f"{request.scheme}://{site.host(False)}{request.target}"
+    wanted = {Secure.TO_HTTPS: "https", Secure.TO_HTTP: "http"}.get(site.secure, request.scheme)
+    return "" if wanted == request.scheme else f"{wanted}://{request.host}{request.target}"
+
+
+def _robots(site: Site) -> Answer:
+    robots = site.robots
+    if robots.status != 200:
+        return replace(_plain(robots.status, "No rules to be had.\n"), pause_s=robots.pause_s)
+    kind = "text/html" if robots.instead else "text/plain"
+    return Answer(200, (("Content-Type", f"{kind}; charset=utf-8"),), robots.text(site.name).encode(), pause_s=robots.pause_s)
+
+
+def _is_among(tag: str, wanted: str) -> bool:
+    return wanted.strip() == "*" or tag.removeprefix("W/") in (item.strip().removeprefix("W/") for item in wanted.split(","))
+
+
+def _is_not_before(since: str, modified_s: int) -> bool:
     try:
         return email.utils.parsedate_to_datetime(since).timestamp() >= modified_s
     except ValueError:
@@ -146,6 +209,8 @@ def _unchanged(request: Request, tag: str, modified_s: int) -> bool:
 
 def _without_tracking(target: str) -> str:
     path, _, query = target.partition("?")
+    if not query:
+        return path
     kept = "&".join(item for item in query.split("&") if item and not item.startswith("utm_"))
     return f"{path}?{kept}" if kept else path
 

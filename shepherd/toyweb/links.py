@@ -1,16 +1,17 @@
 """The links on a page: its children in the tree, then links drawn with Zipf's law, within the site and to others.
 
-A link may name a site by either of its names, and may carry a tracking parameter (`utm_source`) that a filter is to strip:
-both lead to the same document.
+A link may name a site by either of its names, some also by either scheme, and may carry a tracking parameter (`utm_source`)
+that a filter is to strip: all of them lead to the same document.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 from shepherd.toyweb.draw import Draw
 from shepherd.toyweb.model import Model
-from shepherd.toyweb.plan import HTML_KINDS, Kind, Page, Ref
+from shepherd.toyweb.plan import HTML_KINDS, Kind, Page, Ref, Secure, Via
 from shepherd.toyweb.text import heading
 
 _CAMPAIGNS = ("newsletter", "noticeboard", "market-day")
@@ -31,40 +32,51 @@ def links(model: Model, page: Page) -> tuple[list[Link], list[Link]]:
     if page.kind not in HTML_KINDS:
         return [], []
     draw = Draw(model.seed, "links", *page.ref)
-    children = [_link(model, draw, page, ref, plain=True) for ref in page.children]
+    children = [_child(model, draw, page, ref) for ref in page.children]
     if page.kind is Kind.CALENDAR:
         return children, []
     site = model.sites[page.ref.site]
     refs = [Ref(site.number, "/")]
     if site.popular:
-        refs += [Ref(site.number, draw.zipf(site.popular)) for _ in range(2 + draw.below(6))]
-    for _ in range(draw.below(5)):
-        other = draw.zipf(model.by_popularity)
+        refs += [Ref(site.number, draw.zipf(site.popular)) for _ in range(3 + draw.below(12))]
+    for _ in range(draw.below(6)):
+        other = model.sites[draw.zipf(model.ranking)]
         refs.append(Ref(other.number, draw.zipf(other.popular)))
-    others = [_link(model, draw, page, ref, plain=False) for ref in dict.fromkeys(refs) if ref != page.ref]
+    others = [_other(model, draw, page, ref) for ref in dict.fromkeys(refs) if ref != page.ref]
     return children, others
 
 
 def title(model: Model, ref: Ref) -> str:
     """The title of the page at a place, also where there is none."""
-    site = model.sites[ref.site]
-    if ref.path == "/":
-        return site.title
-    if ref.path.startswith("/calendar/"):
-        return f"Calendar of {ref.path.removeprefix('/calendar/').replace('/', '-')}"
-    if ref.path.startswith("/directory/"):
-        return f"Farms we know, page {ref.path.removeprefix('/directory/')}"
-    return heading(Draw(model.seed, "title", *ref), ref.path)
+    return model.sites[ref.site].title if ref.path == "/" else _title(model.seed, *ref)
 
 
-def _link(model: Model, draw: Draw, page: Page, ref: Ref, *, plain: bool) -> Link:
+@lru_cache(maxsize=65536)
+def _title(seed: int, site: int, path: str) -> str:
+    if path.startswith("/calendar/"):
+        return f"Calendar of {path.removeprefix('/calendar/').replace('/', '-')}"
+    if path.startswith("/directory/"):
+        return f"Farms we know, page {path.removeprefix('/directory/')}"
+    return heading(Draw(seed, "title", site, path), path)
+
+
+def _child(model: Model, draw: Draw, page: Page, ref: Ref) -> Link:
+    """Within a site always a path: so a copy of the site leads to its own pages."""
+    href = ref.path if ref.site == page.ref.site else _absolute(model, draw, ref, ref.path)
     target = model.page(ref)
+    hidden = target is not None and target.via is Via.NOFOLLOW and page.kind is not Kind.NOFOLLOW
+    return Link(ref, href, title(model, ref), hidden)
+
+
+def _other(model: Model, draw: Draw, page: Page, ref: Ref) -> Link:
     path = ref.path
-    if not plain and draw.one_in(12):
+    if draw.one_in(12):
         path += f"{'&' if '?' in path else '?'}utm_source={draw.pick(_CAMPAIGNS)}"
-    if ref.site == page.ref.site and not draw.one_in(8):
-        href = path
-    else:
-        href = f"http://{model.sites[ref.site].host(www=draw.one_in(4))}{path}"
-    nofollow = target is not None and not target.linked and page.kind is not Kind.NOFOLLOW
-    return Link(ref, href, title(model, ref), nofollow)
+    within = ref.site == page.ref.site and not draw.one_in(8)
+    return Link(ref, path if within else _absolute(model, draw, ref, path), title(model, ref))
+
+
+def _absolute(model: Model, draw: Draw, ref: Ref, path: str) -> str:
+    site = model.sites[ref.site]
+    scheme = "https" if site.secure is not Secure.SAME and draw.one_in(2) else "http"
+    return f"{scheme}://{site.host(www=draw.one_in(4))}{path}"

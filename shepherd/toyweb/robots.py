@@ -1,14 +1,17 @@
 """robots.txt as data: the toy web writes it from here, and judges by the same data what a polite gatherer may ask for.
 
-The judge is the plain part of RFC 9309 that these files need: the group that names the agent, else `*`; the longest
-prefix wins, and Allow wins a tie. It shares no code with the gatherer's own judge, so that the two can check each other.
+The judge is RFC 9309 as these files need it: all groups that name the agent, else all for `*`; the longest pattern wins,
+`*` and `$` included, and Allow wins a tie. It shares no code with the gatherer's own judge, so that the two can check each other.
 """
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
+from functools import lru_cache
 
 PATH = "/robots.txt"
+BOM = "\ufeff"
 
 
 @dataclass(frozen=True)
@@ -22,8 +25,8 @@ class Group:
 
     def lines(self) -> list[str]:
         lines = [f"User-agent: {agent}" for agent in self.agents]
-        lines += [f"Disallow: {prefix}" for prefix in self.disallow]
-        lines += [f"Allow: {prefix}" for prefix in self.allow]
+        lines += [f"Disallow: {pattern}" for pattern in self.disallow]
+        lines += [f"Allow: {pattern}" for pattern in self.allow]
         if self.delay_s:
             lines.append(f"Crawl-delay: {self.delay_s:g}")
         return lines
@@ -31,44 +34,89 @@ class Group:
 
 @dataclass(frozen=True)
 class Robots:
-    """How a site answers for its robots.txt: status, rules, and the path it is moved to, if it is."""
+    """How a site answers for its robots.txt, and what it says there."""
 
     status: int = 200
     groups: tuple[Group, ...] = ()
-    moved_to: str = ""
+    moved_to: str = ""  # the path, or the URL, that it redirects to
+    sitemaps: tuple[str, ...] = ()  # paths
+    newline: str = "\n"
+    marked: bool = False  # begins with a byte order mark
+    padding_lines: int = 0  # that speak to other agents, before all that counts
+    instead: str = ""  # what is sent in its place, as HTML
+    pause_s: float = 0.0  # before it answers
 
-    def text(self) -> str:
-        return "\n\n".join("\n".join(group.lines()) for group in self.groups) + "\n" if self.groups else ""
+    def text(self, host: str = "") -> str:
+        """The file, as the site of that name has it."""
+        if self.instead:
+            return self.instead
+        blocks = [group.lines() for group in self.groups]
+        if self.padding_lines:
+            named = [f"Disallow: /elsewhere/{number:08}/" for number in range(self.padding_lines)]
+            blocks.insert(0, ["# A file longer than most.", "User-agent: somebody-else", *named])
+        blocks += [[f"Sitemap: http://{host}{path}" for path in self.sitemaps]] if self.sitemaps else []
+        text = (2 * self.newline).join(self.newline.join(block) for block in blocks)
+        return (BOM if self.marked else "") + (text + self.newline if text else "")
 
     def allows(self, agent: str, path: str) -> bool:
-        """May the agent ask for the path? While robots.txt answers 5xx, nothing may be asked for."""
-        if self.status >= 500:
+        """May the agent ask for the path? While robots.txt answers 5xx or 429, nothing may be asked for."""
+        if self.status >= 500 or self.status == 429:
             return False
-        group = self._group(agent)
-        denied = max((len(prefix) for prefix in group.disallow if path.startswith(prefix)), default=-1)
-        granted = max((len(prefix) for prefix in group.allow if path.startswith(prefix)), default=-1)
+        groups = self._groups(agent)
+        denied = max((len(rule) for group in groups for rule in group.disallow if _matches(rule, path)), default=-1)
+        granted = max((len(rule) for group in groups for rule in group.allow if _matches(rule, path)), default=-1)
         return granted >= denied
 
     def delay_s(self, agent: str) -> float:
         """The Crawl-delay that the agent is asked to keep; 0 = none."""
-        return self._group(agent).delay_s
+        return max((group.delay_s for group in self._groups(agent)), default=0.0)
 
-    def _group(self, agent: str) -> Group:
+    def _groups(self, agent: str) -> list[Group]:
+        if self.status != 200 or self.instead:
+            return []
         for wanted in (agent.lower(), "*"):
-            for group in self.groups:
-                if wanted in group.agents:
-                    return group
-        return Group()
+            found = [group for group in self.groups if wanted in (name.lower() for name in group.agents)]
+            if found:
+                return found
+        return []
 
+
+def _matches(pattern: str, path: str) -> bool:
+    return _compiled(pattern).match(path) is not None
+
+
+@lru_cache(maxsize=1024)
+def _compiled(pattern: str) -> re.Pattern[str]:
+    end = r"\Z" if pattern.endswith("$") else ""
+    return re.compile(".*".join(map(re.escape, pattern.removesuffix("$").split("*"))) + end, re.DOTALL)
+
+
+_PRIVATE = Group(disallow=("/private/",))
 
 ABSENT = Robots(status=404)
 EMPTY = Robots()
-PRIVATE = Robots(groups=(Group(disallow=("/private/",)),))
+PRIVATE = Robots(groups=(_PRIVATE,))
 PRIVATE_BUT_OPEN = Robots(groups=(Group(disallow=("/private/",), allow=("/private/open/",)),))
 UNREACHABLE = Robots(status=503)
+LIMITED = Robots(status=429)
+FORBIDDEN = Robots(status=403)
 CLOSED = Robots(groups=(Group(disallow=("/",)),))
-MOVED = Robots(groups=(Group(disallow=("/private/",)),), moved_to="/about/robots-rules.txt")
+MOVED = Robots(groups=(_PRIVATE,), moved_to="/about/robots-rules.txt")
 SHORT_DELAY = Robots(groups=(Group(disallow=("/private/",), delay_s=0.1),))
 LONGER_DELAY = Robots(groups=(Group(delay_s=0.15),))
+LONG_DELAY = Robots(groups=(Group(delay_s=1),))
 INVITED_ONLY = Robots(groups=(Group(agents=("shepherd", "lantern"), disallow=("/private/",)), Group(disallow=("/",))))
 ONE_BANNED = Robots(groups=(Group(agents=("nosy",), disallow=("/",)), Group(disallow=("/private/",), allow=("/private/open/",))))
+WILDCARDS = Robots(groups=(Group(disallow=("/*?item=", "/*.pdf$", "/odd/*/end$"), allow=("/*?item=1", "/odd/allowed/*")),))
+SEVERAL_GROUPS = Robots(
+    groups=(
+        Group(agents=("Shepherd",), disallow=("/private/accounts",)),
+        Group(agents=("nosy", "*"), disallow=("/",)),
+        Group(agents=("lantern", "SHEPHERD"), disallow=("/odd/",), delay_s=0.05),
+    )
+)
+MARKED = Robots(groups=(_PRIVATE,), marked=True, newline="\r\n")
+OLD_NEWLINES = Robots(groups=(_PRIVATE,), newline="\r")
+HUGE = Robots(groups=(_PRIVATE,), padding_lines=15_000)
+PAGE_INSTEAD = Robots(instead="<!DOCTYPE html>\n<html><body><p>There is no such page.</p><p>Disallow: /</p></body></html>\n")
+SLOW = Robots(groups=(_PRIVATE,), pause_s=0.4)

@@ -14,7 +14,7 @@ from types import TracebackType
 from shepherd.errors import PeerLost
 from shepherd.net import family
 from shepherd.toyweb.model import Model
-from shepherd.toyweb.server import ACCESS_LOG, STATIC
+from shepherd.toyweb.server import ACCESS_LOG, CERTIFICATE, STATIC
 
 _STOP_S = 5.0
 
@@ -26,6 +26,7 @@ class Running:
         self.model = model
         self.static_path = directory / STATIC
         self.log_path = directory / ACCESS_LOG
+        self.certificate_path = directory / CERTIFICATE
         self.addresses = model.addresses
         self._process = process
 
@@ -72,10 +73,15 @@ class Running:
         return line
 
 
-def start(model: Model, directory: Path, port: int = 0, version: int = 0) -> Running:
-    """Serve a model, with its static table and access log in `directory`, and return when it listens."""
-    web = ["--sites", str(len(model.sites)), "--seed", str(model.seed), "--base", model.base, "--at", str(version)]
-    command = family.command("shep-toyweb", "--dir", str(directory), "--port", str(port), *web)
+def start(model: Model, directory: Path, port: int = 0, version: int = 0, *options: str) -> Running:
+    """Serve a model, with its files in `directory`, and return when it listens. Options are those of shep-toyweb that do not say
+    which web it is."""
+    shape = model.shape
+    web = ["--sites", shape.sites, "--seed", shape.seed, "--base", shape.base, "--per-address", shape.per_address]
+    web += ["--cdn", shape.cdn, "--largest", shape.largest, "--at", version, "--dir", directory, "--port", port]
+    flags = {"--plain": shape.plain, "--zoo": shape.zoo, "--one-address": shape.one_address}
+    named = [name for name, value in flags.items() if value]
+    command = family.command("shep-toyweb", *map(str, web), *named, *options)
     # A session of its own: Ctrl-C at the terminal is for the caller, who may still want answers while he finishes.
     pipe = subprocess.PIPE
     process = subprocess.Popen(

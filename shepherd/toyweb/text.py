@@ -1,7 +1,13 @@
-"""The prose of the toy web: farm names, titles and plain English sentences about sheep, drawn from short lists."""
+"""The prose of the toy web: farm names, titles and plain English sentences about sheep, drawn from short lists.
+
+Pages are put together from a stock of blocks, each known plain and compressed, so that a page of any size costs little more than
+copying: the toy web must never be what a benchmark waits for.
+"""
 
 from __future__ import annotations
 
+import zlib
+from dataclasses import dataclass
 from functools import lru_cache
 
 from shepherd.toyweb.draw import Draw
@@ -42,6 +48,9 @@ _PATTERNS = (
 _SPLIT = tuple(tuple(pattern.split()) for pattern in _PATTERNS)
 _STOCK = 8192  # different sentences: enough for pages to differ, few enough to be remembered
 
+BLOCKS = 512
+_BLOCK_BYTES = 1000
+
 _HEADINGS = (
     "Notes on the {}",
     "The {} this year",
@@ -75,6 +84,25 @@ def sentence(draw: Draw) -> str:
 def paragraph(draw: Draw) -> str:
     """Three to eight sentences."""
     return " ".join(sentence(draw) for _ in range(3 + draw.below(6)))
+
+
+@dataclass(frozen=True)
+class Block:
+    """Some paragraphs as HTML. `packed` is a piece of a raw deflate stream that stands anywhere in one."""
+
+    plain: bytes
+    packed: bytes
+
+
+@lru_cache(maxsize=BLOCKS)
+def block(number: int) -> Block:
+    draw = Draw("block", number)
+    plain = b"" if number % 4 else b"<h2>" + sentence(draw).encode() + b"</h2>\n"
+    note = b'<p class="note">' if number % 3 == 0 else b"<p>"
+    while len(plain) < _BLOCK_BYTES:
+        plain += note + paragraph(draw).encode() + b"</p>\n"
+    packer = zlib.compressobj(9, zlib.DEFLATED, -15)
+    return Block(plain, packer.compress(plain) + packer.flush(zlib.Z_FULL_FLUSH))
 
 
 def farm(draw: Draw) -> str:

@@ -2,24 +2,42 @@
 
 from __future__ import annotations
 
+import codecs
 import gzip
 import html
 import re
+import struct
+import zlib
 from collections import deque
 from dataclasses import replace
 from pathlib import Path
 from urllib.parse import urljoin, urlsplit
-from urllib.robotparser import RobotFileParser
+from xml.etree import ElementTree
 
 import pytest
 
 from shepherd.errors import UsageError
-from shepherd.toyweb.answer import Answer, Desk, Request
+from shepherd.net.robots import Rules, rules_for
+from shepherd.toyweb.answer import Desk
+from shepherd.toyweb.builder import Resident
+from shepherd.toyweb.charsets import CHARSETS
 from shepherd.toyweb.draw import Draw
-from shepherd.toyweb.log import Entry, audit, header_line, line, read_log
+from shepherd.toyweb.http import Answer, Request
+from shepherd.toyweb.log import Entry, Gap, audit, gaps, header_line, line, read_log
 from shepherd.toyweb.model import Model, canonical
-from shepherd.toyweb.plan import MAX_DEPTH, Kind
-from shepherd.toyweb.zoo import RESIDENTS, hangs_up, without_validators
+from shepherd.toyweb.plan import FOLLOWED, MAX_DEPTH, REDIRECTS, Kind, Via
+from shepherd.toyweb.residents import (
+    COPY,
+    ORIGINAL,
+    RESIDENTS,
+    etag_only,
+    fickle_etag,
+    hangs_up,
+    modified_only,
+    redirects_to_http,
+    redirects_to_https,
+    without_validators,
+)
 
 MODEL = Model()
 
@@ -28,76 +46,107 @@ def get(desk: Desk, url: str, **headers: str) -> Answer:
     parts = urlsplit(url)
     target = f"{parts.path}?{parts.query}" if parts.query else parts.path
     given = {name.replace("_", "-"): value for name, value in headers.items()}
-    return desk.answer(Request("GET", target, {"host": parts.netloc, **given}))
+    return desk.answer(Request("GET", target, {"host": parts.netloc, **given}, parts.scheme))
 
 
 def header(answer: Answer, name: str) -> str:
     return dict(answer.headers).get(name, "")
 
 
+def host_of(resident: Resident) -> str:
+    return f"site{RESIDENTS.index(resident)}.toy.example"
+
+
 def url_of(kind: Kind) -> str:
     return next(page.url for page in MODEL.pages() if page.kind is kind)
 
 
-def followed(answer: Answer) -> list[str]:
-    """The links that a reader of the HTML alone would follow."""
-    kind, _, charset = header(answer, "Content-Type").partition("; charset=")
-    if kind != "text/html":
-        return []
-    text = answer.body.decode(charset)
-    if '<meta name="robots" content="nofollow">' in text:
-        return []
-    return [html.unescape(href) for href in re.findall(r'<a href="([^"]*)">', text)]
+def text_of(answer: Answer) -> str:
+    """Decoded as a reader must who knows of marks, headers and meta elements, and else guesses UTF-8."""
+    for mark, charset in ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF16_LE, "utf-16-le"), (codecs.BOM_UTF16_BE, "utf-16-be")):
+        if answer.body.startswith(mark):
+            return answer.body[len(mark) :].decode(charset)
+    _, _, said = header(answer, "Content-Type").partition("charset=")
+    meta = re.search(rb'charset="?([a-zA-Z0-9_-]+)', answer.body[:1024])
+    return answer.body.decode(said or (meta[1].decode() if meta else "utf-8"), "replace")
 
 
-def gather(model: Model, agent: str, version: int = 0) -> tuple[dict[str, int], dict[str, int]]:
+def followed(url: str, answer: Answer, ways: frozenset[Via]) -> list[str]:
+    """The links that a reader of the bytes alone would follow, absolute."""
+    kind = header(answer, "Content-Type").partition(";")[0]
+    if kind in ("application/xml", "application/gzip") and Via.SITEMAP in ways:
+        body = gzip.decompress(answer.body) if kind == "application/gzip" else answer.body
+        return [str(loc.text) for loc in ElementTree.fromstring(body).iter("{http://www.sitemaps.org/schemas/sitemap/0.9}loc")]
+    if kind == "application/rss+xml" and Via.FEED in ways:
+        return [str(link.text) for link in ElementTree.fromstring(answer.body).iter("link")]
+    if kind == "application/atom+xml" and Via.FEED in ways:
+        return [link.attrib["href"] for link in ElementTree.fromstring(answer.body).iter("{http://www.w3.org/2005/Atom}link")]
+    if kind == "text/css" and Via.REQUISITE in ways:
+        return [urljoin(url, found) for found in re.findall(r'url\("([^"]*)"\)', answer.body.decode())]
+    text = text_of(answer) if kind == "text/html" else ""
+    if url.endswith("/sitemap.txt"):
+        return answer.body.decode().split()
+    if '<meta name="robots" content="nofollow">' in text or "nofollow" in header(answer, "X-Robots-Tag"):
+        return []
+    base = re.search(r'<base href="([^"]*)">', text)
+    found = re.findall(r'<a href="([^"]*)">', text)
+    found += re.findall(r'<(?:frame|iframe) src="([^"]*)"', text) + re.findall(r'<area [^>]*href="([^"]*)"', text)
+    found += re.findall(r'content="5; url=([^"]*)"', text) + re.findall(r'<link rel="(?:next|canonical)" href="([^"]*)"', text)
+    if Via.REQUISITE in ways:
+        found += re.findall(r'<(?:img|script) src="([^"]*)"', text) + re.findall(r'<link rel="stylesheet" href="([^"]*)"', text)
+    return [urljoin(urljoin(url, base[1]) if base else url, html.unescape(href)) for href in found]
+
+
+def gather(model: Model, agent: str, version: int = 0, ways: frozenset[Via] = FOLLOWED) -> tuple[dict[str, int], dict[str, int]]:
     """Walk the answers as a polite gatherer would, breadth first: (stored URL -> depth, calendar URL -> depth).
 
-    Shares nothing with the model's own expectation: links come from the HTML, rules from the served robots.txt.
-    The calendar is cut off below its second level.
+    Shares nothing with the model's own expectation: links come from the bytes, rules from the served robots.txt by the reaper's
+    own judge. The calendar is cut off below its second level.
     """
     desk = Desk(model, version)
-    rules: dict[str, RobotFileParser | None] = {}
-
-    def allowed(host: str, url: str) -> bool:
-        if host not in rules:
-            where = f"http://{host}/robots.txt"
-            while (answer := get(desk, where)).status in (301, 302):
-                where = urljoin(where, header(answer, "Location"))
-            # The standard library takes the first rule that matches, so an Allow must come before what it pierces.
-            lines = re.sub(r"(Disallow: .*\n)(Allow: .*\n)", r"\2\1", answer.body.decode()).splitlines()
-            parser = RobotFileParser()
-            parser.parse(lines if answer.status == 200 else [])
-            rules[host] = None if answer.status >= 500 else parser
-        decided = rules[host]
-        return decided is not None and decided.can_fetch(agent, url)
-
+    rules: dict[str, Rules | None] = {}
     stored: dict[str, int] = {}
     trapped: dict[str, int] = {}
     seen = set(model.seeds())
     queue = deque((url, 0) for url in model.seeds())
+
+    def find(links: list[str], depth: int) -> None:
+        for link in links:
+            link = re.sub(r"[?&]utm_source=[a-z-]*$", "", link)
+            if canonical(link) not in seen and not (model.is_trap(link) and depth > MAX_DEPTH + 1):
+                seen.add(canonical(link))
+                queue.append((link, depth + 1))
+
+    def allowed(url: str, depth: int) -> bool:
+        parts = urlsplit(url)
+        site = f"{parts.scheme}://{parts.netloc}"
+        if site not in rules:
+            where = f"{site}/robots.txt"
+            while (answer := get(desk, where)).status in (301, 302):
+                where = urljoin(where, header(answer, "Location"))
+            rules[site] = decided = rules_for(answer.status, answer.body, agent)
+            if decided is not None and Via.SITEMAP in ways:
+                find(decided.sitemaps, depth)
+        decided = rules[site]
+        return decided is not None and decided.allows(url.removeprefix(site))
+
     while queue:
         url, depth = queue.popleft()
-        if not allowed(urlsplit(url).netloc, url):
+        if not allowed(url, depth):
             continue
         answer = get(desk, url)
         if answer.status in (429, 503):
             assert header(answer, "Retry-After")
             answer = get(desk, url)
-        found: list[str] = []
-        if answer.status in (301, 302):
-            found = [urljoin(url, header(answer, "Location"))]
-            if canonical(found[0]) == canonical(url):  # a move to its own equivalent costs no depth
-                queue.appendleft((found[0], depth))
+        if answer.status in REDIRECTS.values():
+            target = urljoin(url, header(answer, "Location"))
+            if canonical(target) == canonical(url):  # a move to its own equivalent costs no depth
+                queue.appendleft((target, depth))
                 continue
+            find([target], depth)
         elif answer.status == 200:
             (trapped if model.is_trap(url) else stored)[canonical(url)] = depth
-            found = [urljoin(url, href) for href in followed(answer)]
-        for link in found:
-            link = re.sub(r"[?&]utm_source=[a-z-]*$", "", link)
-            if canonical(link) not in seen and not (model.is_trap(link) and depth > MAX_DEPTH + 1):
-                seen.add(canonical(link))
-                queue.append((link, depth + 1))
+            find(followed(url, answer, ways), depth)
     return stored, trapped
 
 
@@ -109,6 +158,15 @@ def test_a_walk_over_the_bytes_finds_exactly_what_the_model_expects(agent: str, 
     planned = {page.url: page.depth for page in MODEL.pages(agent)}
     assert all(depth <= planned[url] for url, depth in stored.items())
     assert len(trapped) > 30 and min(trapped.values()) == MAX_DEPTH + 1
+
+
+def test_a_walk_that_reads_sitemaps_feeds_and_requisites_finds_those_pages_too() -> None:
+    ways = frozenset(Via) - {Via.NOFOLLOW}
+    stored, _ = gather(MODEL, "shepherd", ways=ways)
+    expected = MODEL.expected(ways=ways)
+    assert sorted(set(stored) ^ expected - {url for url in stored if url.endswith("/logo.png?x=2")}) == []
+    for way in (Via.SITEMAP, Via.FEED, Via.REQUISITE):
+        assert MODEL.expected(ways=FOLLOWED | {way}) > MODEL.expected()
 
 
 @pytest.mark.parametrize(("seed", "sites"), [(2, 50), (3, 120)])
@@ -146,8 +204,9 @@ def test_page_sizes_and_numbers_are_ordinary() -> None:
     desk = Desk(MODEL)
     answers = [get(desk, page.url) for page in MODEL.pages() if page.kind is Kind.PAGE]
     sizes = [len(answer.body) for answer in answers if answer.status == 200]
-    assert min(sizes) > 700 and max(sizes) < 12_000
-    assert all(10 <= len(site.pages) <= 40 for site in MODEL.sites)
+    assert 9_000 < min(sizes) < 15_000 and 45_000 < max(sizes) < 66_000
+    numbers = sorted(sum(page.via is Via.LINK for page in site.pages.values()) for site in MODEL.sites)
+    assert numbers[0] == 3 and numbers[40] < 20 and 40 <= numbers[-1] <= 58
     assert len(MODEL.addresses) == 40
 
 
@@ -178,18 +237,116 @@ def test_a_validator_is_honoured_until_the_page_changes() -> None:
 
 def test_a_version_changes_only_what_should_change() -> None:
     old, new = Desk(MODEL, 0), Desk(MODEL, 1)
-    assert {page.kind for page in MODEL.pages() if get(old, page.url) != get(new, page.url)} == {
-        Kind.CHANGING,
-        Kind.MOVING,
-        Kind.ARRIVED,
-    }
+    changed = {page.kind for page in MODEL.pages() if get(old, page.url).body != get(new, page.url).body}
+    # What names pages tells when they were changed.
+    assert changed == {Kind.CHANGING, Kind.MOVING, Kind.ARRIVED, Kind.SITEMAP, Kind.RSS, Kind.ATOM}
+    others = {page.host for page in MODEL.pages() if get(old, page.url) != get(new, page.url) and page.kind not in changed}
+    assert others == {host_of(fickle_etag)}
 
 
 def test_a_site_without_validators_repeats_its_bytes() -> None:
-    url = f"http://site{RESIDENTS.index(without_validators)}.toy.example/"
+    url = f"http://{host_of(without_validators)}/"
     answer = get(Desk(MODEL), url)
     assert not header(answer, "ETag") and not header(answer, "Last-Modified")
     assert get(Desk(MODEL), url, if_modified_since="Fri, 01 Jan 2100 00:00:00 GMT") == answer
+
+
+def test_a_site_may_have_one_validator_or_one_that_proves_nothing() -> None:
+    for resident, sent in ((etag_only, {"ETag"}), (modified_only, {"Last-Modified"}), (fickle_etag, {"ETag"})):
+        url = f"http://{host_of(resident)}/"
+        answer = get(Desk(MODEL), url)
+        assert {"ETag", "Last-Modified"} & dict(answer.headers).keys() == sent
+        asked = {"if_none_match": header(answer, "ETag"), "if_modified_since": header(answer, "Last-Modified")}
+        asked = {name: value for name, value in asked.items() if value}
+        assert get(Desk(MODEL), url, **asked).status == 304
+        later = get(Desk(MODEL, 1), url, **asked)
+        assert (later.status, later.body) == ((200, answer.body) if resident is fickle_etag else (304, b""))
+
+
+def test_https_serves_the_same_bytes_or_one_scheme_redirects_to_the_other() -> None:
+    desk = Desk(MODEL)
+    assert get(desk, "https://site12.toy.example/") == get(desk, "http://site12.toy.example/")
+    for resident, wrong, right in ((redirects_to_https, "http", "https"), (redirects_to_http, "https", "http")):
+        host = host_of(resident)
+        for path in ("/", "/robots.txt", "/no-such-page"):
+            assert header(get(desk, f"{wrong}://www.{host}{path}"), "Location") == f"{right}://www.{host}{path}"
+        assert get(desk, f"{right}://{host}/").status == 200
+
+
+def test_a_copy_has_the_bytes_of_its_original_under_its_own_name() -> None:
+    desk = Desk(MODEL)
+    copies = [page for page in MODEL.pages() if page.host == f"site{COPY}.toy.example"]
+    assert len(copies) > 10
+    for page in copies:
+        assert get(desk, page.url) == get(desk, page.url.replace(f"site{COPY}.", f"site{ORIGINAL}."))
+
+
+def test_every_charset_is_told_as_it_says() -> None:
+    desk = Desk(MODEL)
+    seen = 0
+    for page in (page for page in MODEL.pages() if page.kind is Kind.CHARSET):
+        variant = page.path.removeprefix("/charsets/").removesuffix(".html")
+        charset = next(charset for name, charset in CHARSETS.items() if name.replace(" ", "-") == variant)
+        answer = get(desk, page.url)
+        assert charset.text in answer.body.removeprefix(charset.mark).decode(charset.name)
+        if "nowhere" not in variant or charset.name == "utf-8":
+            assert charset.text in text_of(answer)
+        seen += 1
+    assert seen == len(CHARSETS)
+
+
+def test_pictures_and_papers_are_what_they_say() -> None:
+    desk = Desk(MODEL)
+    bodies = {page.path.rpartition(".")[2]: get(desk, page.url).body for page in MODEL.pages() if page.path.startswith("/album/")}
+    png = bodies["png"]
+    assert png[:8] == b"\x89PNG\r\n\x1a\n" and png.endswith(b"IEND" + struct.pack(">I", zlib.crc32(b"IEND")))
+    width, height = struct.unpack(">II", png[16:24])
+    assert len(zlib.decompress(png[41:-16])) == height * (1 + 3 * width)
+    assert bodies["gif"].startswith(b"GIF89a\x01\0\x01\0") and bodies["gif"].endswith(b"\x3b")
+    assert bodies["jpeg"].startswith(b"\xff\xd8\xff\xe0") and bodies["jpeg"].endswith(b"\xff\xd9")
+    assert ElementTree.fromstring(bodies["svg"]).tag == "{http://www.w3.org/2000/svg}svg"
+    pdf = get(desk, url_of(Kind.PDF)).body
+    assert pdf[int(pdf.split()[-2]) :].startswith(b"xref")
+
+
+def test_a_date_to_wait_for_is_one_to_two_seconds_away() -> None:
+    page = next(page for page in MODEL.pages() if page.path == "/limited-until.html")
+    answer = Desk(MODEL).answer(Request("GET", page.path, {"host": page.host}), 1_700_000_000.9)
+    assert answer.status == 429 and header(answer, "Retry-After") == "Tue, 14 Nov 2023 22:13:22 GMT"
+
+
+def test_a_web_of_very_many_sites_is_made_only_where_it_is_looked_at() -> None:
+    model = Model(sites=1_000_000, per_address=100, cdn=500_000, plain=True)
+    assert len(model.addresses) == 5_001
+    assert model.server_of("www.site999999.toy.example") == model.server_of("site500000.toy.example") == 5_000
+    assert model.server_of("site1000000.toy.example") is None
+    desk = Desk(model)
+    assert get(desk, "http://site999999.toy.example/").status == 200
+    directories = followed(model.seeds()[0], get(desk, model.seeds()[0]), FOLLOWED)
+    assert len({url.partition("?")[0] for url in directories if "/directory/" in url}) == 1000
+
+
+def test_a_plain_web_has_nothing_odd() -> None:
+    model = Model(sites=30, plain=True)
+    kinds = {page.kind for page in model.pages()}
+    assert kinds <= {Kind.PAGE, Kind.CHANGING, Kind.TEXT, Kind.PDF, Kind.IMAGE, Kind.STYLE, Kind.SCRIPT, Kind.MISSING, *REDIRECTS}
+    stored, trapped = gather(model, "shepherd")
+    assert set(stored) == model.expected() and not trapped
+
+
+def test_large_sites_are_few() -> None:
+    model = Model(sites=400, largest=4000, plain=True)
+    sizes = sorted(len(site.pages) for site in model.sites)
+    assert sizes[200] < 40 and sizes[380] > 100 and max(sizes) <= 4010
+
+
+def test_prepared_answers_are_the_same() -> None:
+    model = Model(sites=3, plain=True)
+    ready, desk = Desk(model), Desk(model)
+    assert ready.prepare() > 20
+    for page in model.pages():
+        asked = Request("GET", page.path, {"host": page.host, "accept-encoding": "gzip"})
+        assert ready.answer(asked).message == desk.answer(asked).message
 
 
 def test_gzip_only_for_those_who_accept_it() -> None:
@@ -206,7 +363,7 @@ def test_patience_is_asked_for_once() -> None:
 
 
 def test_a_site_that_hangs_up_never_keeps_a_connection() -> None:
-    host = f"site{RESIDENTS.index(hangs_up)}.toy.example"
+    host = host_of(hangs_up)
     assert get(Desk(MODEL), f"http://{host}/robots.txt").close and get(Desk(MODEL), f"http://{host}/").close
 
 
@@ -221,14 +378,14 @@ def test_calendar_never_ends() -> None:
 
 
 @pytest.mark.parametrize(
-    ("sites", "base"), [(49, "127.1.0.0"), (201, "127.1.0.0"), (80, "10.0.0.0"), (80, "nowhere"), (80, "127.255.255.250")]
+    ("sites", "base"), [(49, "127.1.0.0"), (80, "10.0.0.0"), (80, "nowhere"), (80, "127.255.255.250"), (5_000_000, "127.255.0.0")]
 )
 def test_an_impossible_web_is_refused(sites: int, base: str) -> None:
     with pytest.raises(UsageError):
         Model(sites=sites, base=base)
 
 
-ENTRY = Entry(100.0, 100.5, "127.1.0.1", 80, "a.toy.example", "/", 200, 10, "shepherd/1", False)
+ENTRY = Entry(100.0, 100.5, "127.1.0.1", 80, "http", "a.toy.example", "/", 200, 10, "shepherd/1", False)
 
 
 def entries(*times: tuple[float, float], **fields: str) -> list[Entry]:
@@ -257,7 +414,7 @@ def test_audit_accepts_exactly_the_delay() -> None:
 
 def test_audit_catches_a_gap_that_is_too_short() -> None:
     found = audit(entries((1.0, 1.1), (1.25, 1.3)), {"127.1.0.1": 0.2})
-    assert [violation.whom for violation in found] == ["127.1.0.1", "a.toy.example"]
+    assert [violation.whom for violation in found] == ["127.1.0.1", "http://a.toy.example"]
     assert "0.150000 s after the end" in str(found[0])
     assert audit(entries((1.0, 1.1), (1.25, 1.3)), {"127.1.0.1": 0.2}, tolerance_s=0.06) == []
 
@@ -273,13 +430,27 @@ def test_audit_catches_two_hosts_of_one_address() -> None:
 
 def test_audit_knows_a_longer_delay_of_one_host() -> None:
     found = audit(entries((1.0, 1.1), (1.2, 1.3)), {"127.1.0.1": 0.1, "a.toy.example": 0.3})
-    assert [violation.whom for violation in found] == ["a.toy.example"]
+    assert [violation.whom for violation in found] == ["http://a.toy.example"]
 
 
 def test_audit_gives_each_slot_its_own_delay() -> None:
     two_hosts = [*entries((1.0, 1.2), (3.2, 3.3)), *entries((1.1, 1.5), (3.5, 3.6), host="b.toy.example")]
     assert audit(two_hosts, {"127.1.0.1": 2.0}, slots=2) == []
     assert audit([*two_hosts, *entries((3.55, 3.6), host="c.toy.example")], {"127.1.0.1": 2.0}, slots=2)
+
+
+def test_gaps_tell_the_smallest_and_the_overlaps() -> None:
+    seen = [*entries((1.0, 1.5), (2.0, 5.0)), *entries((2.25, 2.5), (4.0, 4.25), host="b.toy.example")]
+    servers, sites = gaps(seen)
+    assert servers == [Gap("127.1.0.1", 4, -2.75, 2, 2)]
+    assert sites == [Gap("http://a.toy.example", 2, 0.5, 0, 1), Gap("http://b.toy.example", 2, 1.5, 0, 1)]
+    assert gaps(seen[:1])[0] == [Gap("127.1.0.1", 1, None, 0, 1)]
+
+
+def test_two_schemes_of_a_host_are_two_sites_of_one_server() -> None:
+    seen = [*entries((1.0, 1.5)), *entries((1.25, 1.5), scheme="https")]
+    assert audit(seen, lambda _: 0.0, slots=2) == []
+    assert [violation.whom for violation in audit(seen, lambda _: 0.0)] == ["127.1.0.1"]
 
 
 def test_delays_of_a_model_are_known_for_every_address_and_host() -> None:
