@@ -7,6 +7,7 @@ ask for patience, which of them have done so: `patience` is that, a byte a page,
 from __future__ import annotations
 
 import email.utils
+import sys
 from dataclasses import replace
 from functools import cached_property
 from typing import Protocol
@@ -42,6 +43,7 @@ class Desk:
         self._asked_for_patience = bytearray(PATIENCE_BYTES) if patience is None else patience
         self._ready: dict[_Key, Answer] = {}
         self._ready_bytes = 0
+        self._room_bytes = _KEPT_BYTES
 
     def advance(self) -> None:
         """The next version of the web: changing pages change, moving pages have moved."""
@@ -61,16 +63,15 @@ class Desk:
 
     def prepare(self) -> int:
         """Have every page of every site ready, as http without `www.` and compressed; how many there are."""
+        self._room_bytes = sys.maxsize
         for listed in self.model.pages():
-            self.answer(Request("GET", listed.path, {"host": listed.host, "accept-encoding": "gzip"}))
-        for ready in self._ready.values():
-            _ = ready.message
+            _ = self.answer(Request("GET", listed.path, {"host": listed.host, "accept-encoding": "gzip"})).message
         return len(self._ready)
 
     def _keep(self, key: _Key, answer: Answer) -> None:
-        self._ready_bytes += 2 * len(answer.body)
-        if self._ready_bytes > _KEPT_BYTES and self._ready:
+        if self._ready_bytes > self._room_bytes:
             self._forget()
+        self._ready_bytes += len(answer.body)
         self._ready[key] = answer
 
     def _forget(self) -> None:

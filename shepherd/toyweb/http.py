@@ -1,4 +1,4 @@
-"""Requests and answers as bytes. An answer that stands ready is one piece of bytes, made once."""
+"""Requests and answers as bytes. The head of an answer that stands ready is made once."""
 
 from __future__ import annotations
 
@@ -63,9 +63,13 @@ class Answer:
         return ("\r\n".join(lines) + "\r\n\r\n").encode("latin-1")
 
     @cached_property
+    def _usual_head(self) -> bytes:
+        return self.head(self.close)
+
+    @property
     def message(self) -> bytes:
         """Head and body, for a client that keeps its connection if we do."""
-        return b"" if self.status == HANG_UP else self.head(self.close) + self.body
+        return b"" if self.status == HANG_UP else self._usual_head + self.body
 
 
 def message(request: Request, answer: Answer) -> bytes:
