@@ -54,9 +54,10 @@ def gather(db: Path | None, pages: int | None, seconds: float, contact: str | No
     """Gather the toy web until nothing is due, let it change, refresh once, and show what came of it; the exit status."""
     from shepherd.cli.children import Signals
     from shepherd.toyweb import run
-    from shepherd.toyweb.model import Model
+    from shepherd.toyweb.model import BASE, Model
+    from shepherd.toyweb.server import has_many_addresses
 
-    place, model = home(db), Model(SEED, SITES)
+    place, model = home(db), Model(SEED, SITES, one_address=not has_many_addresses(BASE))
     lock = claim(place.db)
     if lock is not None and not place.web.is_dir():
         raise UsageError(f"{place.db} is no database of the toy web: give the URLs that are to be gathered, or another --db")
@@ -78,7 +79,7 @@ def gather(db: Path | None, pages: int | None, seconds: float, contact: str | No
     usual, refresh = configure_in(place.cf, {}), configure_in(place.refresh_cf, REFRESH)
     refreshed = False
     with run.start(model, place.web, version=version) as web:
-        common.LOG.info("the toy web: %d sites on %d addresses, every request in %s", SITES, len(web.addresses), web.log_path)
+        common.LOG.info("the toy web: %d sites on %d servers, every request in %s", SITES, model.servers, web.log_path)
         insert(place.db, model.seeds(), INSERT_WEIGHT)
         ending = gatherer.until_done(usual)
         if ending is COMPLETE:

@@ -49,7 +49,7 @@ class Builder:
     ) -> str:
         """Add a page below another one, and return its path. What is below a page that is hard to find is as hard to find."""
         above = self._pages[parent]
-        found = via if above.via is Via.LINK else above.via
+        found = above.via if via is Via.LINK else via
         self._put(Page(Ref(self.number, path), kind, above.depth + 1, found, variant, target=target))
         self.link(parent, Ref(self.number, path))
         return path

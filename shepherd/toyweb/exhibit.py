@@ -52,6 +52,7 @@ class Exhibit:
     leads_to: str = ""
     rules: bool = False
     scheme: str = "http"
+    crawl_delay_s: float = 0.0  # what its robots.txt asks for
     endless_names: bool = False  # every name below its own is its own, too
 
     @property

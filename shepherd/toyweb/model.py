@@ -239,6 +239,7 @@ class Model:
         for site in self.sites:
             for host in (site.host(False), site.host(True)):
                 delays[host] = max(default_s, site.robots.delay_s(agent))
+        delays |= {exhibit.host: max(default_s, exhibit.crawl_delay_s) for exhibit in self.exhibits}
         return delays
 
 

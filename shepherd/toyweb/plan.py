@@ -1,7 +1,8 @@
 """What can exist on the toy web: kinds of pages, traits of sites, and the places they have. No bytes yet.
 
 Every page hangs in one tree: the hub's root (depth 0), its directory pages (1), the roots of the sites (2), their sections (3)
-and the pages below these (4). Other links (`links.py`) can only shorten the way, so `Page.depth` is the longest it can be.
+and the pages below these (4); what only sitemaps name may be deeper. Other links (`links.py`) can only shorten the way, so
+`Page.depth` is the longest it can be.
 A page's `kind` says how it answers, its `via` how it can be found. `builder.py` makes sites, `residents.py` the odd ones.
 """
 
@@ -72,9 +73,10 @@ class Via(StrEnum):
     SITEMAP = "sitemap"  # a Sitemap line of robots.txt, or a sitemap
     FEED = "feed"  # RSS or Atom
     REQUISITE = "requisite"  # an image, style or script that a page shows
+    REJECTED = "rejected"  # a link, but by a name that the filter which comes with Shepherd rejects
 
 
-FOLLOWED = frozenset((Via.LINK,))  # what every gatherer reads
+FOLLOWED = frozenset((Via.LINK, Via.SITEMAP, Via.FEED))  # what Shepherd reads and follows, unless it is told otherwise
 
 
 class Mirror(StrEnum):

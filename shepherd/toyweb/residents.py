@@ -211,7 +211,7 @@ def types(site: Builder) -> None:
     site.add("/", "/prices.txt", Kind.TEXT)
     site.add("/", "/leaflet.pdf", Kind.PDF)
     for variant in ("png", "gif", "jpeg", "svg"):
-        site.add("/", f"/album/ewe.{variant}", Kind.IMAGE, variant=variant)
+        site.add("/", f"/album/ewe.{variant}", Kind.IMAGE, variant=variant, via=Via.REJECTED)
 
 
 def markup(site: Builder) -> None:
@@ -233,11 +233,13 @@ def sitemap(site: Builder) -> None:
 
 
 def sitemap_index(site: Builder) -> None:
-    """An index of sitemaps, one of them a gzip file."""
+    """An index of sitemaps, two of them gzip files, one of which is also named so."""
     site.robots = rules.Robots(sitemaps=("/maps/index.xml",))
     index = site.add_behind("/", "/maps/index.xml", Kind.SITEMAP_INDEX, via=Via.SITEMAP)
     site.add(site.add(index, "/maps/plain.xml", Kind.SITEMAP), "/mapped/plainly.html", Kind.PAGE)
-    site.add(site.add(index, "/maps/packed.xml.gz", Kind.SITEMAP, variant="gzip"), "/mapped/packed.html", Kind.PAGE)
+    site.add(site.add(index, "/maps/packed", Kind.SITEMAP, variant="gzip"), "/mapped/packed.html", Kind.PAGE)
+    archived = site.add(index, "/maps/archived.xml.gz", Kind.SITEMAP, variant="gzip", via=Via.REJECTED)
+    site.add(archived, "/mapped/archived.html", Kind.PAGE)
 
 
 def feeds(site: Builder) -> None:

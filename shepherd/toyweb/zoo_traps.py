@@ -137,8 +137,8 @@ def _astray(name: str, about: str, play: Play, *verdicts: Verdict, leads_to: str
     return Exhibit(name, about, play, frozenset(verdicts), leads_to=leads_to, endless_names=endless_names)
 
 
-def _ruled(name: str, about: str, play: Play, *verdicts: Verdict) -> Exhibit:
-    return Exhibit(f"robots-{name}", about, play, frozenset(verdicts), rules=True)
+def _ruled(name: str, about: str, play: Play, *verdicts: Verdict, crawl_delay_s: float = 0.0) -> Exhibit:
+    return Exhibit(f"robots-{name}", about, play, frozenset(verdicts), rules=True, crawl_delay_s=crawl_delay_s)
 
 
 def _signed(name: str, about: str) -> Exhibit:
@@ -149,6 +149,7 @@ def _signed(name: str, about: str) -> Exhibit:
 
 _STARS = b"User-agent: *\nDisallow: /" + b"*a" * 200 + b"$\n" + b"Disallow: /" + b"*p*" * 1000 + b"z\n"
 _LONG_LINE = b"Disallow: /" + b"x" * 400_000 + b"\nUser-agent: *\nDisallow: /\n"
+_HOUR = b"User-agent: *\nCrawl-delay: 3600\n"
 _ABSURD = b"User-agent: *\nCrawl-delay: 1e30\nCrawl-delay: -5\nCrawl-delay: nan\n"
 _PLAIN = b"User-agent: *\n" + b"Disallow: /x\n" * 10
 
@@ -176,7 +177,7 @@ EXHIBITS: tuple[Exhibit, ...] = (
     _ruled("redirect-inner", "rules at an inner address", _to("http://169.254.169.254/robots.txt"), STORED, WAITS),
     _ruled("binary", "rules that are noise", _rules(bytes(range(256)) * 400, kind="application/octet-stream"), STORED),
     _ruled("long-line", "one line of 400 KB, then a rule", _rules(_LONG_LINE), DENIED),
-    _ruled("crawl-delay-long", "asks for an hour between pages", _rules(b"User-agent: *\nCrawl-delay: 3600\n"), WAITS),
+    _ruled("crawl-delay-long", "asks for an hour between pages", _rules(_HOUR), WAITS, crawl_delay_s=3600),
     _ruled("crawl-delay-absurd", "asks for 10^30 seconds, and less than none", _rules(_ABSURD), STORED, WAITS),
     _ruled("coding-unknown", "rules in a coding that nobody knows", _rules(_PLAIN, "Content-Encoding: rot13"), STORED, WAITS),
     _signed("expired", "a certificate of the past"),

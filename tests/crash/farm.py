@@ -35,6 +35,8 @@ checkpoint_s = 0.1
 reserve_bytes = 0  # of the disk
 [cleanup]
 reserve_bytes = 0
+[fetch]
+ca_file = "../web/ca.pem"
 [network]
 allow = ["127.0.0.0/8"]
 static = "../web/static"

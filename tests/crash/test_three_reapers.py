@@ -34,8 +34,6 @@ MORE = """
 [select]
 site_soft = {soft}
 site_hard = {hard}
-[fetch]
-timeout_s = 3
 """
 
 
@@ -93,8 +91,12 @@ def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
             stack.callback(reapd.end)
         relay = stack.enter_context(relaying(home / "front", Relay(home / "behind")))
         reapers = [plain.address, f"unix:{home}/front", far.address]
-        text = CF.replace("max_pages = 150\n", "").replace(
-            "checkpoint_s = 0.1", f'checkpoint_s = 0.1\nreapers = {reapers}\nkeys = "{home}/keys/main.pem"'.replace("'", '"')
+        text = (
+            CF.replace("max_pages = 150\n", "")
+            .replace("[fetch]\n", "[fetch]\ntimeout_s = 3\n")
+            .replace(
+                "checkpoint_s = 0.1", f'checkpoint_s = 0.1\nreapers = {reapers}\nkeys = "{home}/keys/main.pem"'.replace("'", '"')
+            )
         )
         (one.home / "cf" / "shepherd.toml").write_text(text + MORE.format(soft=SITE_SOFT, hard=2 * SITE_SOFT))
         _gather(one, plain, relay)

@@ -20,7 +20,7 @@ from shepherd.toyweb import robots
 from shepherd.toyweb.answer import Desk
 from shepherd.toyweb.exhibit import WAITS, Exhibit
 from shepherd.toyweb.http import Request
-from shepherd.toyweb.log import read_log
+from shepherd.toyweb.log import audit, read_log
 from shepherd.toyweb.model import Model
 from shepherd.toyweb.run import Running, start
 from shepherd.toyweb.zoo import EXHIBITS
@@ -99,6 +99,10 @@ def test_a_reap_makes_of_it_what_the_table_says(exhibit: Exhibit, reaped: Reaped
     waited = row["reason"] in ("inserted", "robots-unreachable", "robots-denied")
     if exhibit.scheme == "http":
         assert ((exhibit.host, robots.PATH) in reaped.asked) and ((exhibit.host, exhibit.path) in reaped.asked) != waited
+
+
+def test_even_hostile_servers_are_asked_politely(reaped: Reaped, web: Running) -> None:
+    assert audit(read_log(web.log_path), MODEL.delays_s(0.05)) == []
 
 
 def test_no_exhibit_spoils_another(reaped: Reaped) -> None:
