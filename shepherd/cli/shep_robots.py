@@ -11,7 +11,6 @@ import click
 from shepherd.cli import common
 from shepherd.cli import shep_shared as shared
 from shepherd.config import Config
-from shepherd.errors import UsageError
 
 if TYPE_CHECKING:
     from shepherd.filters import Filter
@@ -160,7 +159,8 @@ def _by_bucket(url: Url, state: State, agent: str, file: dict[str, Any], oid: in
     status = file["status"] or 0
     if oid >= CONTRIB_BIT:
         if 200 <= status < 300:
-            raise UsageError(f"{file['url']}: no copy of it is stored; the next reap of the site asks for it")
+            why = "no copy of it is stored; the next reap of the site asks for it"
+            return Judged(url.href, url.site, agent, file, "not known", why)
         return Judged(url.href, url.site, agent, file, "allowed", f"status {status} counts as no robots.txt at all")
     stored = state.objects.get(oid)
     file["gathered"] = shared.iso(stored.header.time_ms // 1_000) or None

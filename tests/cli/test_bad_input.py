@@ -31,6 +31,7 @@ ARGUMENTS = {  # of what cannot be called without
     "gather": (*CONTACT, "--pages", "1", "--minutes", "0.001", URL),
     "shep insert": (URL,),
     "shep cat": (URL,),
+    "shep robots": (URL,),
     "shep url": (URL,),
     "shep explain": (URL,),
     "shep-dump bucket": (URL,),
