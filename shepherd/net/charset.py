@@ -15,45 +15,61 @@ _DETECTOR_BYTES: Final = 64 * 1024
 
 # name -> Python's codec, and the labels that mean it beside the name itself
 _CHARSETS: Final[dict[str, tuple[str, str]]] = {
-    "utf-8": ("utf-8", "utf8 unicode-1-1-utf-8 x-unicode20utf8 utf-8-sig"),
-    "utf-16le": ("utf-16-le", "utf-16 unicode ucs-2 iso-10646-ucs-2 csunicode"),
+    "utf-8": ("utf-8", "utf8 unicode-1-1-utf-8 unicode11utf8 unicode20utf8 x-unicode20utf8 utf-8-sig"),
+    "utf-16le": ("utf-16-le", "utf-16 unicode ucs-2 iso-10646-ucs-2 csunicode unicodefeff"),
     "utf-16be": ("utf-16-be", "unicodefffe"),
     "windows-1250": ("cp1250", "cp1250 x-cp1250"),
     "windows-1251": ("cp1251", "cp1251 x-cp1251"),
     "windows-1252": (
         "cp1252",
-        "cp1252 x-cp1252 ascii us-ascii iso-8859-1 iso8859-1 iso88591 iso_8859-1 latin1 l1 cp819 ansi_x3.4-1968",
+        "cp1252 x-cp1252 ascii us-ascii iso-8859-1 iso8859-1 iso88591 iso_8859-1 latin1 l1 cp819 ansi_x3.4-1968"
+        " ibm819 iso-ir-100 csisolatin1",
     ),
     "windows-1253": ("cp1253", "cp1253 x-cp1253"),
-    "windows-1254": ("cp1254", "cp1254 x-cp1254 iso-8859-9 iso8859-9 iso_8859-9 latin5 l5"),
+    "windows-1254": (
+        "cp1254",
+        "cp1254 x-cp1254 iso-8859-9 iso8859-9 iso88599 iso_8859-9 iso-ir-148 csisolatin5 latin5 l5",
+    ),
     "windows-1255": ("cp1255", "cp1255 x-cp1255"),
     "windows-1256": ("cp1256", "cp1256 x-cp1256"),
     "windows-1257": ("cp1257", "cp1257 x-cp1257"),
     "windows-1258": ("cp1258", "cp1258 x-cp1258"),
-    "windows-874": ("cp874", "dos-874 tis-620 iso-8859-11 iso8859-11"),
-    "iso-8859-2": ("iso8859-2", "iso8859-2 iso_8859-2 latin2 l2"),
-    "iso-8859-3": ("iso8859-3", "iso8859-3 latin3 l3"),
-    "iso-8859-4": ("iso8859-4", "iso8859-4 latin4 l4"),
-    "iso-8859-5": ("iso8859-5", "iso8859-5 cyrillic"),
-    "iso-8859-6": ("iso8859-6", "iso8859-6 arabic"),
-    "iso-8859-7": ("iso8859-7", "iso8859-7 greek greek8"),
-    "iso-8859-8": ("iso8859-8", "iso8859-8 hebrew visual iso-8859-8-i logical"),
-    "iso-8859-10": ("iso8859-10", "iso8859-10 latin6 l6"),
-    "iso-8859-13": ("iso8859-13", "iso8859-13"),
-    "iso-8859-14": ("iso8859-14", "iso8859-14"),
-    "iso-8859-15": ("iso8859-15", "iso8859-15 iso_8859-15 latin9 l9"),
+    "windows-874": ("cp874", "dos-874 tis-620 iso-8859-11 iso8859-11 iso885911"),
+    "iso-8859-2": ("iso8859-2", "iso8859-2 iso88592 iso_8859-2 iso-ir-101 csisolatin2 latin2 l2"),
+    "iso-8859-3": ("iso8859-3", "iso8859-3 iso88593 iso_8859-3 iso-ir-109 csisolatin3 latin3 l3"),
+    "iso-8859-4": ("iso8859-4", "iso8859-4 iso88594 iso_8859-4 iso-ir-110 csisolatin4 latin4 l4"),
+    "iso-8859-5": ("iso8859-5", "iso8859-5 iso88595 iso_8859-5 iso-ir-144 csisolatincyrillic cyrillic"),
+    "iso-8859-6": (
+        "iso8859-6",
+        "iso8859-6 iso88596 iso_8859-6 iso-ir-127 csisolatinarabic asmo-708 arabic",
+    ),
+    "iso-8859-7": (
+        "iso8859-7",
+        "iso8859-7 iso88597 iso_8859-7 iso-ir-126 csisolatingreek greek greek8",
+    ),
+    "iso-8859-8": (
+        "iso8859-8",
+        "iso8859-8 iso88598 iso_8859-8 iso-ir-138 csisolatinhebrew hebrew visual iso-8859-8-e iso-8859-8-i logical",
+    ),
+    "iso-8859-10": ("iso8859-10", "iso8859-10 iso885910 iso-ir-157 csisolatin6 latin6 l6"),
+    "iso-8859-13": ("iso8859-13", "iso8859-13 iso885913"),
+    "iso-8859-14": ("iso8859-14", "iso8859-14 iso885914"),
+    "iso-8859-15": ("iso8859-15", "iso8859-15 iso885915 iso_8859-15 csisolatin9 latin9 l9"),
     "iso-8859-16": ("iso8859-16", ""),
-    "koi8-r": ("koi8-r", "koi koi8 koi8_r"),
+    "koi8-r": ("koi8-r", "koi koi8 koi8_r cskoi8r"),
     "koi8-u": ("koi8-u", "koi8-ru"),
-    "ibm866": ("cp866", "cp866 866"),
-    "macintosh": ("mac-roman", "mac x-mac-roman"),
+    "ibm866": ("cp866", "cp866 866 csibm866"),
+    "macintosh": ("mac-roman", "mac x-mac-roman csmacintosh"),
     "x-mac-cyrillic": ("mac-cyrillic", "x-mac-ukrainian"),
-    "shift_jis": ("cp932", "shift-jis sjis x-sjis ms_kanji windows-31j ms932 cp932"),
-    "euc-jp": ("euc-jp", "x-euc-jp eucjp"),
+    "shift_jis": ("cp932", "shift-jis sjis x-sjis ms_kanji windows-31j ms932 cp932 csshiftjis"),
+    "euc-jp": ("euc-jp", "x-euc-jp eucjp cseucpkdfmtjapanese"),
     "iso-2022-jp": ("iso2022-jp", "csiso2022jp"),
-    "gb18030": ("gb18030", "gbk gb2312 gb_2312 gb_2312-80 x-gbk chinese cp936 hz-gb-2312"),
-    "big5": ("big5hkscs", "big5-hkscs cn-big5 x-x-big5 cp950"),
-    "euc-kr": ("cp949", "ks_c_5601-1987 ks_c_5601 ksc5601 ksc_5601 korean windows-949 cp949 uhc iso-2022-kr"),
+    "gb18030": ("gb18030", "gbk gb2312 gb_2312 gb_2312-80 x-gbk chinese csgb2312 csiso58gb231280 iso-ir-58 cp936 hz-gb-2312"),
+    "big5": ("big5hkscs", "big5-hkscs cn-big5 x-x-big5 csbig5 cp950"),
+    "euc-kr": (
+        "cp949",
+        "ks_c_5601-1987 ks_c_5601 ksc5601 ksc_5601 iso-ir-149 cseuckr korean windows-949 cp949 uhc",
+    ),
 }
 _NAMES: Final[dict[str, str]] = {label: name for name, (_, labels) in _CHARSETS.items() for label in (name, *labels.split())}
 _MARKS: Final = ((b"\xef\xbb\xbf", "utf-8"), (b"\xff\xfe", "utf-16le"), (b"\xfe\xff", "utf-16be"))
@@ -68,11 +84,11 @@ def find_charset(body: bytes, content_type: str) -> str:
         if body.startswith(mark):
             return name
     header = _HEADER.search(content_type)
-    if header and (found := _NAMES.get(header.group(1).lower())):
+    if header and (found := _named(header.group(1))):
         return found
     beginning = body[:_META_BYTES]
     declared = _META.search(beginning) or _XML.match(beginning)
-    if declared and (found := _NAMES.get(declared.group(1).decode("ascii").lower())):
+    if declared and (found := _named(declared.group(1).decode("ascii"))):
         # The declaration was read as ASCII, so it cannot be UTF-16, whatever it says.
         return "utf-8" if found.startswith("utf-16") else found
     return "utf-8" if _is_utf8(body) else _detected(body)
@@ -106,4 +122,9 @@ def _detected(body: bytes) -> str:
     import cchardet
 
     label = cchardet.detect(body[:_DETECTOR_BYTES])["encoding"] or DEFAULT
-    return _NAMES.get(label.lower(), DEFAULT)
+    return _named(label) or DEFAULT
+
+
+def _named(label: str) -> str | None:
+    """What a label means; the year that some carry, as iso_8859-1:1987 does, says nothing."""
+    return _NAMES.get(label.lower().partition(":")[0])

@@ -203,6 +203,30 @@ def test_charset_by_mark_header_meta_utf8_detector(body: bytes, header: str, cha
     assert find_charset(body, header) == charset
 
 
+@pytest.mark.parametrize(
+    ("codec", "charset", "text"),
+    [
+        ("koi8-r", "koi8-r", "Съешь же ещё этих мягких французских булок, да выпей чаю. Пастух считает овец у ворот."),
+        ("shift_jis", "shift_jis", "羊飼いは門が閉まる前に羊を数えます。そして家に帰ります。日本語の文章です。"),
+        ("euc-jp", "euc-jp", "羊飼いは門が閉まる前に羊を数えます。そして家に帰ります。日本語の文章です。"),
+        ("gb18030", "gb18030", "牧羊人在关门之前数羊,然后回家。这是一段用来测试的中文文字,没有任何声明。"),
+        ("big5", "big5", "牧羊人在關門之前數羊,然後回家。這是一段用來測試的中文文字,沒有任何聲明。"),
+        ("euc-kr", "euc-kr", "양치기는 문이 닫히기 전에 양을 세고 집으로 돌아갑니다. 이것은 한국어 문장입니다."),
+        ("iso8859-7", "iso-8859-7", "Ο βοσκός μετράει τα πρόβατα πριν κλείσει η πύλη και μετά πηγαίνει στο σπίτι του."),
+    ],
+)
+def test_charset_that_nobody_declares_is_detected(codec: str, charset: str, text: str) -> None:
+    body = f"<title>{text}</title><p>{text * 3}".encode(codec)
+    found = page(body)
+    assert found.charset == charset
+    assert found.title == text
+
+
+@pytest.mark.parametrize("label", ["csISOLatin1", "ISO_8859-1:1987", "x-cp1252", "Latin1"])
+def test_labels_mean_what_they_mean_to_browsers(label: str) -> None:
+    assert find_charset(b"\x80", f"text/html; charset={label}") == "windows-1252"
+
+
 def test_characters_that_cannot_be_decoded_are_replaced() -> None:
     assert page(b"<title>a\xffb</title><a href='\xff'>", header="text/html; charset=utf-8").title == "a\ufffdb"
     assert page("<title>é</title>".encode("latin-1"), header="text/html; charset=latin1").title == "é"
