@@ -49,12 +49,12 @@ class Answers:
 
     def _ask_again(self, item: Item, answer: Answer) -> bool:
         """Once more in this reap, where nobody was asked yet, a kept connection had died, or the server said: come back soon."""
-        if item.attempts:
-            return False
         if answer.stale and not item.fresh:  # no attempt of the server's: only the connection was old
             self._ledger.hop(item, answer, self._name(item))
             self._gate.again(item._replace(fresh=True))
             return True
+        if item.attempts:
+            return False
         site = self._gate.site(item.contact)
         wait_ms = 0
         if answer.reason == Reason.SERVER_ERROR and item.kind == Kind.PAGE:

@@ -56,9 +56,13 @@ class Reaper:
         except TimeoutError:
             raise PeerLost(f"the reaper did not greet us within {GREETING_S:.0f} s") from None
         except PeerLost as error:
-            if isinstance(error.__cause__, ssl.SSLError):  # with TLS 1.3 we hear of it only now
+            if isinstance(error.__cause__, ssl.SSLError):
                 raise PeerRefused(f"the reaper does not accept our certificate: {error.__cause__}") from error
             raise
+        if answer is None and not peer.certificate:
+            raise PeerLost("the reaper closed the connection before it had greeted us")
+        if answer is None:  # with TLS 1.3 that is how we hear, if at all, that our certificate was not accepted
+            raise PeerRefused("the reaper closed the connection at our greeting; it may not accept our key, and its log says why")
         if isinstance(answer, wire.Bye):
             raise PeerRefused(f"the reaper refused us: {answer.why}")
         if not isinstance(answer, wire.Welcome) or answer.version != wire.VERSION:

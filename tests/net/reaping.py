@@ -6,6 +6,7 @@ import contextlib
 import json
 import mmap
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -18,7 +19,6 @@ from typing import Any
 from tests.net.origin import Answer, Origin, serve
 
 ROOT = Path(__file__).resolve().parents[2]
-TIMEOUT_S = 3
 CF = """
 [politeness]
 delay_s = 0.01
@@ -37,10 +37,18 @@ silence_s = 2.0
 @dataclass(frozen=True)
 class Home:
     path: Path
+    db: Path
     origins: list[Origin]
 
+    def copy(self, db: Path) -> Home:
+        """The same plan again, with servers that have seen nothing."""
+        shutil.copytree(self.db, db)
+        for origin in self.origins:
+            origin.seen.clear()
+        return Home(self.path, db, self.origins)
+
     def start(self, *command: str) -> subprocess.Popen[str]:
-        environment = {**os.environ, "SHEPHERD_DB": str(self.path / "db"), "SHEPHERD_CF": str(self.path / "cf")}
+        environment = {**os.environ, "SHEPHERD_DB": str(self.db), "SHEPHERD_CF": str(self.path / "cf")}
         program = [sys.executable, "-m", "shepherd.cli", *command]
         pipe = subprocess.PIPE
         return subprocess.Popen(program, cwd=ROOT, env=environment, stdout=pipe, stderr=pipe, text=True)
@@ -69,7 +77,13 @@ class Home:
 
 @contextlib.contextmanager
 def planned(
-    home: Path, routes: Mapping[str, Answer], urls: list[str], reapers: list[Path], reap: str = "", servers: int = 1
+    home: Path,
+    routes: Mapping[str, Answer],
+    urls: list[str],
+    reapers: list[str],
+    reap: str = "",
+    servers: int = 1,
+    timeout_s: int = 3,
 ) -> Iterator[Home]:
     """A server for each of `servers` addresses, the hosts of the routes spread over them, and a plan for the URLs."""
     hosts = sorted({route.partition("/")[0] for route in routes})
@@ -77,10 +91,10 @@ def planned(
         origins = [stack.enter_context(serve(dict(routes), address=f"127.0.4.{n + 1}")) for n in range(servers)]
         table = [f"{host} 127.0.4.{n % servers + 1} {origins[n % servers].port}" for n, host in enumerate(hosts)]
         (home / "cf").mkdir()
-        text = CF.format(timeout_s=TIMEOUT_S, reapers=json.dumps([f"unix:{path}" for path in reapers]), reap=reap)
+        text = CF.format(timeout_s=timeout_s, reapers=json.dumps(reapers), reap=reap)
         (home / "cf" / "shepherd.toml").write_text(text)
         (home / "cf" / "static").write_text("\n".join(table) + "\n")
-        made = Home(home, origins)
+        made = Home(home, home / "db", origins)
         made.must("shep-init", "-q")
         made.must("shep", "insert", *urls)
         for program in ("merge", "select", "record", "plan"):

@@ -104,7 +104,7 @@ def poisoned(home: Path, number: int, also_children: bool, *options: str) -> Ite
     urls = [POISON, *(f"http://{host}/a" for host in hosts)]
     with (
         reapd(path, "--workers", "1", *options) as process,
-        planned(home, {**routes, "poison.example/large": large}, urls, [path], servers=NEIGHBOURS + 1) as made,
+        planned(home, {**routes, "poison.example/large": large}, urls, [f"unix:{path}"], servers=NEIGHBOURS + 1) as made,
         striking(process.pid, number, also_children) as striker,
     ):
         homes.append(made)
