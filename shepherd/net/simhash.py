@@ -16,8 +16,7 @@ import numpy as np
 from shepherd.formats.tables import U64
 
 MAX_BYTES: Final = 64 * 1024  # of a text that are looked at
-MAX_WORDS: Final = 1_024  # that are hashed
-PIECES: Final = 4  # in which they are taken where there are more
+MAX_WORDS: Final = 1_024  # the same; each costs about 0.1 us
 SHORT: Final = 3  # bytes
 
 _MIX: Final = ((np.uint64(30), np.uint64(0xBF58476D1CE4E5B9)), (np.uint64(27), np.uint64(0x94D049BB133111EB)))
@@ -28,25 +27,13 @@ _ROOM: Final = 255  # bits that a byte can count
 
 
 def simhash(text: bytes) -> int | None:
-    """Of a text in UTF-8; None where it has no words."""
-    words = sample([word for word in text[:MAX_BYTES].lower().split() if len(word) > SHORT])
+    """Of the beginning of a text in UTF-8; None where it has no words."""
+    words = [word for word in text[:MAX_BYTES].lower().split(None, MAX_WORDS)[:MAX_WORDS] if len(word) > SHORT]
     if not words:
         return None
     packed = struct.pack(f"<{len(words)}I", *map(zlib.crc32, words))  # half the time of np.fromiter
     ones = _ones(_spread(np.frombuffer(packed, "<u4").astype("<u8")))
     return sum(1 << bit for bit, count in enumerate(ones) if 2 * count > len(words))
-
-
-def sample(words: list[bytes]) -> list[bytes]:
-    """The words of a short text, or of a longer one equal pieces, from its begin to its end.
-
-    What is inserted or removed moves the pieces by no more words than it has itself, so that texts that are near stay near.
-    """
-    if len(words) <= MAX_WORDS:
-        return words
-    size = MAX_WORDS // PIECES
-    starts = (number * (len(words) - size) // (PIECES - 1) for number in range(PIECES))
-    return [word for start in starts for word in words[start : start + size]]
 
 
 def _spread(hashes: U64) -> U64:

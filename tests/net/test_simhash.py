@@ -16,9 +16,7 @@ from shepherd.phases.detect import near
 
 def model(text: bytes) -> int | None:
     """The definition, bit by bit."""
-    words = [word for word in text[:65_536].lower().split() if len(word) > 3]
-    if (last := len(words) - 256) > 768:
-        words = [word for start in (0, last // 3, 2 * last // 3, last) for word in words[start : start + 256]]
+    words = [word for word in text[:65_536].lower().split()[:1_024] if len(word) > 3]
     if not words:
         return None
     hashes = []
