@@ -130,9 +130,10 @@ def _is_elsewhere(context: Context, fetch: wire.Fetch, canonical: str) -> bool:
 def _outlinks(context: Context, fetch: wire.Fetch, parsed: extract.Page, canonical: str | None) -> outlinks.Outlinks:
     """What a document links to. What it needs to be shown is a part of it, and so no link that nofollow speaks of."""
     named = [] if parsed.nofollow else [*([canonical] if canonical else []), *parsed.links]
-    links = outlinks.batch(context, parsed.base, [*named, *parsed.requisites], fetch.url)
+    needed = parsed.requisites[: max(0, context.wanted.links - len(named))]
+    links = outlinks.batch(context, parsed.base, [*named, *needed], fetch.url)
     flags: dict[str, int] = {}
-    if parsed.requisites:
+    if needed:
         followed = frozenset(outlinks.batch(context, parsed.base, named, fetch.url).hrefs)
         flags = {href: ContribFlag.REQUISITE for href in links.hrefs if href not in followed}
     if canonical:

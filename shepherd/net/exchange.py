@@ -6,7 +6,6 @@ worth as a page and as a robots file.
 
 from __future__ import annotations
 
-import struct
 from dataclasses import dataclass, replace
 from datetime import UTC
 from email.utils import parsedate_to_datetime
@@ -14,7 +13,8 @@ from typing import Final
 
 from shepherd import urls
 from shepherd.filters import Filter
-from shepherd.formats.tables import JOURNAL, NO_OID, NO_ROW, JournalFlag, Kind, Reason, Result
+from shepherd.formats.journal import Entry
+from shepherd.formats.tables import JournalFlag, Kind, Reason, Result
 from shepherd.net import wire
 from shepherd.net.extract import Wanted
 from shepherd.net.fetch import Response
@@ -30,8 +30,6 @@ FAILURES: Final = {
 PERMANENT: Final = (301, 308)
 NO_FLAGS: Final = JournalFlag(0)
 U32_MAX: Final = 0xFFFFFFFF
-_CODES: Final = {"u1": "B", "u2": "H", "u4": "I", "u8": "Q", "i8": "q"}  # of struct, by numpy's names
-_RECORD: Final = struct.Struct("<" + "".join(_CODES[JOURNAL[name].str[1:]] for name in JOURNAL.names or ()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,12 +198,27 @@ def _record(
     flags: int = 0,
     section: int | None = None,
 ) -> bytes:
-    """A journal record with the footprints of the request; what the dispatcher fills in is left open.
-
-    Packed as a tuple in the order of JOURNAL: a page has one record, and an array of one row takes ten times as long to fill.
-    """
-    return _RECORD.pack(
-        *(fetch.norm, fetch.path, fetch.site, fetch.site, fetch.qkey, NO_OID, digest, start_ms, end_ms),
-        *(NO_ROW, download_ms, body_bytes, stored_bytes, wire_bytes, retry_after_s, crawl_delay_ms, 0),
-        *(status, flags, 0, fetch.hops, Kind(fetch.kind), result, reason, fetch.section if section is None else section, 0, 0),
-    )
+    """A journal record with the footprints of the request; what the dispatcher fills in is left open."""
+    return Entry(
+        norm=fetch.norm,
+        path=fetch.path,
+        site=fetch.site,
+        answered=fetch.site,
+        qkey=fetch.qkey,
+        digest=digest,
+        start_ms=start_ms,
+        end_ms=end_ms,
+        download_ms=download_ms,
+        body_bytes=body_bytes,
+        stored_bytes=stored_bytes,
+        wire_bytes=wire_bytes,
+        retry_after_s=retry_after_s,
+        crawl_delay_ms=crawl_delay_ms,
+        status=status,
+        flags=flags,
+        hops=fetch.hops,
+        kind=Kind(fetch.kind),
+        result=result,
+        reason=reason,
+        section=fetch.section if section is None else section,
+    ).pack()
