@@ -70,7 +70,7 @@ class Builder:
         return list(self._sections)
 
     def keep_only(self, count: int) -> None:
-        """Drop all pages behind the first `count`: for a site that is slow to gather."""
+        """Drop all pages behind the first `count`: for a site that gets many of its own."""
         kept = list(self._pages)[:count]
         self._pages = {path: self._pages[path] for path in kept}
         here = {parent: [child for child in children if child.path in kept] for parent, children in self._children.items()}

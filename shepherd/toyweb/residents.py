@@ -117,13 +117,6 @@ def one_banned(site: Builder) -> None:
     site.robots = rules.ONE_BANNED
 
 
-def long_crawl_delay(site: Builder) -> None:
-    """So long that only a few pages are bearable."""
-    site.robots = rules.LONG_DELAY
-    site.popular = False
-    site.keep_only(3)
-
-
 def robots_limited(site: Builder) -> None:
     site.robots = rules.LIMITED
 
@@ -338,7 +331,6 @@ RESIDENTS: tuple[Resident, ...] = (
     redirects_to_https,
     redirects_to_http,
     either_scheme,
-    long_crawl_delay,
     robots_limited,
     robots_forbidden,
     robots_wildcards,

@@ -216,7 +216,7 @@ def test_page_sizes_and_numbers_are_ordinary() -> None:
     sizes = [len(answer.body) for answer in answers if answer.status == 200]
     assert 9_000 < min(sizes) < 15_000 and 45_000 < max(sizes) < 66_000
     numbers = sorted(sum(page.via is Via.LINK for page in site.pages.values()) for site in MODEL.sites)
-    assert numbers[0] == 3 and numbers[40] < 20 and 40 <= numbers[-1] <= 58
+    assert numbers[0] >= 8 and numbers[40] < 20 and 40 <= numbers[-1] <= 58
     assert len(MODEL.addresses) == 40
 
 
