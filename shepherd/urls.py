@@ -115,6 +115,15 @@ class Footprints:
         """64 bits of a footprint: of a site, a normalised site or a path."""
         return int.from_bytes(self._digests([text])[0], "little")
 
+    def halves(self, texts: Iterable[bytes]) -> bytes:
+        """`half` of many texts in ASCII, 8 bytes each as in a column."""
+        copy, digests = self._keyed.copy, []
+        for text in texts:
+            hasher = copy()
+            hasher.update(text)
+            digests.append(hasher.digest())
+        return b"".join(digests)
+
     def norm(self, site: str) -> int:
         """Of the normalised site of `scheme://host[:port]`."""
         return self.half(self._norm(site))

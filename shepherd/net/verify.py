@@ -29,7 +29,7 @@ MOST_LINKS: Final = 50_000  # of a sitemap
 ATTRIBUTE_BYTES: Final = 1 << 20
 SITE_CACHE: Final = 65_536
 
-_PATH: Final = re.compile(rb"/[\x21\x22\x24-\x7e]{0,1999}")  # as it is hashed: ASCII, without blanks or fragment
+_PATHS: Final = re.compile(rb"(?:/[\x21\x22\x24-\x7e]{0,1999}(?:\n(?!\Z)|\Z))*")  # ASCII, no blanks, no fragment; a line each
 _ODD: Final = re.compile(rb"""/\.|%2[eE]|[\\"<>`{}^|']""")  # where a path may not be as it would be serialised
 _RESULTS: Final = {int(one): one for one in Result if one not in (Result.RESOLVED, Result.UNRESOLVED)}
 _REASONS: Final = {int(one): one for one in Reason}
@@ -173,13 +173,18 @@ class Verifier:
             norms[site] = norm
         rows = self._contributions.fresh(block)
         texts = contrib.texts_of(data, rows) if len(rows) else []
-        half, is_path, is_odd = self._prints.half, _PATH.fullmatch, _ODD.search
-        for text, path in zip(texts, block.path[rows].tolist(), strict=True):
-            if not is_path(text) or half(text.decode("ascii")) != path or (is_odd(text) and not _is_normal(text)):
-                raise Corruption(f"a contribution of the path {text[:200]!r}, which is none or another's")
+        self._check_paths(texts, block.path[rows].tobytes())
         if [norms[site] for site in block.site[rows].tolist()] != block.norm[rows].tolist():
             raise Corruption("a contribution with the normalised site of another")
         return Links(block, rows, texts)
+
+    def _check_paths(self, texts: list[bytes], halves: bytes) -> None:
+        """All at once, because of many links few are odd and none is false; only then each by itself."""
+        together = b"\n".join(texts)
+        if not all(texts) or not _PATHS.fullmatch(together) or (_ODD.search(together) and not all(map(_is_normal, texts))):
+            raise Corruption(f"contributions of paths that are none: {together[:200]!r}")
+        if self._prints.halves(texts) != halves:
+            raise Corruption(f"contributions of paths with the footprints of others: {together[:200]!r}")
 
     def _learn(self, name: bytes) -> tuple[int, int]:
         """Norm and site of a name, from now on remembered."""

@@ -124,6 +124,13 @@ def test_contribution_of_a_path_that_is_none_or_another(text: bytes) -> None:
         checked(a_result(links=contrib.encode(dataclasses.replace(block, texts=[text, *block.texts[1:]]))))
 
 
+def test_contribution_of_an_empty_path() -> None:
+    block = a_block(answers.HREFS[:1])
+    forged = dataclasses.replace(block, texts=[b""], path=np.array([answers.PRINTS.half("")], "<u8"))
+    with pytest.raises(Corruption):
+        checked(a_result(links=contrib.encode(forged)))
+
+
 @pytest.mark.parametrize("text", [b"/a/../b", b"/./b", b"/%2e%2E/b", b"/a\\b", b'/"', b"/a?<c>"])
 def test_contribution_of_a_path_that_no_parser_would_leave_so(text: bytes) -> None:
     """Its footprint is right: whoever has the key can make any."""
