@@ -5,9 +5,10 @@ locks. A server is contacted only under a lease of its group, and the group is r
 learnt is journalled; what was not journalled before a crash is simply done again.
 
 `reap` drives it with a plan. Another program needs no plan: it makes a Dispatcher on any closed state (for its sites, servers and
-key), with a writer of its own (`ledger.Written`), groups that it may share with others, a clock and a fleet, and has
-`run(seconds, stay=True)` run as a task. While that runs it calls `add` with URLs, awaits `checkpoint_soon()` where somebody waits
-until an answer is durable, and calls `stop`, then `end`. The writer's `journal` tells it what came of each URL.
+key), with a writer of its own (`ledger.Written`), groups that it may share with others, a clock and a fleet, whose reapers are
+told `reap.hello`; and has `run(seconds, stay=True)` run as a task. While that runs it calls `add` with URLs, awaits
+`checkpoint_soon()` where somebody waits until an answer is durable, and calls `stop`, then `end`. The writer's `journal` tells it
+what came of each URL. tests/net/test_dispatch.py does all this.
 """
 
 from __future__ import annotations
@@ -146,6 +147,10 @@ class Dispatcher:
                 if why := self._why_done():
                     return why
                 await self._sleep(now)
+        except BaseException:
+            for point in self._awaiting:
+                point.cancel()
+            raise
         finally:
             self.left = self._groups.count().queued + sum(site.waiting for site in self._book.all())
             await self._fleet.close()
