@@ -42,6 +42,10 @@ class Outcome:
     raw: wire.Result
     record: np.void
 
+    @classmethod
+    def of(cls, result: wire.Result) -> Outcome:
+        return cls(result, np.frombuffer(result.record, JOURNAL)[0])
+
     @property
     def verdict(self) -> tuple[Result, Reason]:
         return Result(self.record["result"]), Reason(self.record["reason"])
@@ -111,7 +115,7 @@ class Dispatcher:
         await self.ask(path, **changes)
         result = await self.peer.receive()
         assert isinstance(result, wire.Result) and result.token == self._token
-        return Outcome(result, np.frombuffer(result.record, JOURNAL)[0])
+        return Outcome.of(result)
 
 
 def greeting(origin: Origin, **changes: Any) -> wire.Hello:
