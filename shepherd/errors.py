@@ -14,7 +14,8 @@
     ├── NoSpace             12   the disk is full
     ├── IoFailed            13   the disk failed
     ├── PeerLost            20   a reaper or server went away
-    └── PeerRefused         21   a reaper or server would not have us
+    ├── PeerRefused         21   a reaper or server would not have us
+    └── Impolite            30   a server was asked sooner than its delay
 
 A message says what was wrong, where, and what to do next; it is shown as it is. `cli` turns the class into the exit status.
 """
@@ -102,3 +103,9 @@ class PeerRefused(ShepherdError):
     """The other end of a connection would not talk to us."""
 
     exit_status = 21
+
+
+class Impolite(ShepherdError):
+    """A server was asked sooner than its delay, or more often at a time than it has slots."""
+
+    exit_status = 30

@@ -7,6 +7,7 @@ import click
 from shepherd import __version__
 from shepherd.cli import (
     common,
+    shep_audit,
     shep_cat,
     shep_explain,
     shep_fetch,
@@ -29,7 +30,18 @@ def command() -> None:
     """
 
 
-for _module in (shep_insert, shep_list, shep_stats, shep_cat, shep_url, shep_filter, shep_robots, shep_fetch, shep_explain):
+for _module in (
+    shep_insert,
+    shep_list,
+    shep_stats,
+    shep_cat,
+    shep_url,
+    shep_filter,
+    shep_robots,
+    shep_fetch,
+    shep_explain,
+    shep_audit,
+):
     command.add_command(_module.command)
 
 

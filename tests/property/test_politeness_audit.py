@@ -1,0 +1,154 @@
+"""The politeness audit against a naive one that tries every pair, and against contacts that are known to be too close."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from shepherd.config import Politeness
+from shepherd.formats import tables
+from shepherd.formats.tables import JOURNAL, NO_LIMIT, JournalFlag, Kind, Records, Result
+from shepherd.phases import politeness
+from shepherd.phases.politeness import Held, Verdict
+from shepherd.urls import qkey_of_address
+
+BASE = 1_790_000_000_000
+QKEY, OTHER = qkey_of_address("127.0.0.1"), qkey_of_address("127.0.0.2")
+GROUP = 1 << 63 | 7
+DELAY = Politeness(delay_s=1.0)
+
+
+def records(*rows: dict[str, int]) -> Records:
+    found = np.zeros(len(rows), JOURNAL)
+    for at, row in enumerate(rows):
+        values = {"site": 1, "answered": row.get("site", 1), "qkey": QKEY, "kind": Kind.PAGE, "result": Result.STORED}
+        values |= {"flags": int(JournalFlag.CONTACTED), "status": 200} | row
+        for name, value in values.items():
+            found[name][at] = value + BASE if name.endswith("_ms") and name[:3] in ("sta", "end") else value
+    return found
+
+
+def contact(start: int, end: int, **more: int) -> dict[str, int]:
+    return {"start_ms": start, "end_ms": end, **more}
+
+
+def audit(journal: Records, slots: int = 1, before: bool = False, **columns: dict[int, int]) -> Verdict:
+    """`columns`: of sites, by site: delay_ms, crawl_delay_ms, group."""
+    site = np.array([1, 2, 3], np.uint64)
+    sites: dict[str, Any] = {"site": site, "delay_ms": np.full(3, NO_LIMIT, np.uint32)}
+    sites |= {"crawl_delay_ms": np.zeros(3, np.uint32), "group": np.zeros(3, np.uint64)}
+    for name, values in columns.items():
+        for number, value in values.items():
+            sites[name][number - 1] = value
+    servers: dict[str, Any] = {"qkey": np.array([QKEY, OTHER], np.uint64), "delay_ms": np.full(2, 1000, np.uint32)}
+    servers |= {"slots": np.full(2, slots, np.uint16), "group": np.zeros(2, np.uint64)}
+    return politeness.judge(politeness.held(journal, sites, servers, DELAY, before), 0, 10)
+
+
+def whats(verdict: Verdict) -> list[str]:
+    return [fault.what for fault in verdict.faults]
+
+
+def test_gap_below_the_delay() -> None:
+    verdict = audit(records(contact(0, 10), contact(1009, 1020), contact(2020, 2030, site=2)))
+    assert "delay" in whats(verdict) and verdict.gap_ms.tolist() == [999] and verdict.spare_ms.tolist() == [-1]
+    fault = verdict.faults[0]
+    assert (fault.key, fault.before, fault.after, fault.gap_ms, fault.needed_ms) == (QKEY, 0, 1, 999, 1000)
+    assert audit(records(contact(0, 10), contact(1010, 1020), contact(2020, 2030, site=2))).count == 0
+
+
+def test_two_sites_of_one_server_overlap() -> None:
+    verdict = audit(records(contact(0, 5000), contact(100, 200, site=2)))
+    assert whats(verdict) == ["overlap"]
+    assert audit(records(contact(0, 5000), contact(100, 200, site=2, qkey=OTHER))).count == 0
+
+
+def test_slots_let_so_many_overlap_but_never_two_of_a_site() -> None:
+    three = records(contact(0, 100), contact(50, 150, site=2), contact(60, 160, site=3))
+    assert audit(three, slots=3).count == 0
+    assert audit(three, slots=2).count == 1
+    assert whats(audit(records(contact(0, 100), contact(50, 150)), slots=3)) == ["overlap"]
+    again = records(contact(0, 100), contact(0, 100, site=2), contact(1099, 1200, site=3))
+    assert audit(again, slots=2).count == 1
+
+
+def test_group_of_the_filter_is_one_server() -> None:
+    near = records(contact(0, 10), contact(500, 510, site=2, qkey=OTHER))
+    assert audit(near).count == 0
+    assert whats(audit(near, group={1: GROUP, 2: GROUP})) == ["delay"]
+
+
+def test_crawl_delay_holds_from_the_robots_file_on() -> None:
+    robots = contact(0, 10, kind=Kind.ROBOTS, crawl_delay_ms=5000)
+    assert audit(records(robots, contact(5010, 5020))).count == 0
+    assert "delay" in whats(audit(records(robots, contact(5009, 5020))))
+    other_site = records(contact(0, 10), contact(1010, 1020, site=2, kind=Kind.ROBOTS, crawl_delay_ms=5000), contact(5000, 5001))
+    assert whats(audit(other_site)) == ["delay"]
+    assert audit(records(contact(0, 10), contact(1010, 1020)), crawl_delay_ms={1: 3000}).count == 2
+
+
+def test_failures_in_a_row_double_the_delay() -> None:
+    failed = {"result": Result.CONNECTION, "status": 0}
+    good = records(contact(0, 10, **failed), contact(2010, 2020, **failed), contact(6020, 6030), contact(7030, 7040))
+    assert audit(good).count == 0
+    assert whats(audit(records(contact(0, 10, **failed), contact(2009, 2020)))) == ["delay"]
+    assert whats(audit(records(contact(0, 10, **failed), contact(2010, 2020, status=503), contact(6019, 6030)))) == ["delay"]
+
+
+def test_retry_after_holds_the_whole_server() -> None:
+    busy = contact(0, 10, status=429, retry_after_s=60)
+    assert audit(records(busy, contact(60_010, 60_020, site=2))).count == 0
+    assert "retry-after" in whats(audit(records(busy, contact(30_000, 30_020, site=2))))
+
+
+def test_filter_delay_holds_for_its_site_and_raises_that_of_its_server() -> None:
+    assert audit(records(contact(0, 10), contact(500, 510)), delay_ms={1: 490}).count == 0
+    assert sorted(whats(audit(records(contact(0, 10), contact(500, 510)), delay_ms={1: 491}))) == ["delay", "site"]
+
+
+def test_what_nobody_was_asked_for_does_not_count() -> None:
+    quiet = contact(5, 6, flags=0)
+    denied = contact(7, 7, flags=0, result=Result.DENIED)
+    nowhere = contact(8, 9, qkey=tables.qkey_unresolved(1))
+    assert audit(records(contact(0, 10), quiet, denied, nowhere, contact(1010, 1020))).count == 0
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    st.lists(st.tuples(st.integers(0, 3), st.integers(0, 60), st.integers(0, 12)), min_size=1, max_size=25),
+    st.integers(1, 3),
+)
+def test_same_as_trying_to_place_every_contact_in_a_slot(spans: list[tuple[int, int, int]], slots: int) -> None:
+    """A slot is free when its last contact has ended and waited; contacts take the one that has waited longest."""
+    wait = 5
+    spans = sorted(spans, key=lambda span: span[1])
+    count = len(spans)
+    full = np.full(count, wait, np.int64)
+    group = np.array([span[0] for span in spans], np.uint64)
+    start = np.array([span[1] for span in spans], np.int64)
+    end = start + np.array([span[2] for span in spans], np.int64)
+    nothing = np.zeros(count, np.int64)
+    found = Held(np.arange(count), group, group, start, end, full, nothing - 1, nothing, np.full(count, slots))
+    expected = False
+    for key in set(group.tolist()):
+        free = [-wait] * slots
+        for begin, stop in zip(start[group == key].tolist(), end[group == key].tolist(), strict=True):
+            free.sort()
+            expected |= begin < free[0] + wait
+            free[0] = stop
+    assert bool(politeness.judge(found, 0, 5).count) == expected
+
+
+@pytest.mark.parametrize("slack", [0, 5])
+def test_slack_forgives_what_clocks_differ_by(slack: int) -> None:
+    journal = records(contact(0, 10), contact(1006, 1020))
+    sites: dict[str, Any] = {"site": np.array([1], np.uint64), "delay_ms": np.array([NO_LIMIT], np.uint32)}
+    sites |= {"crawl_delay_ms": np.zeros(1, np.uint32), "group": np.zeros(1, np.uint64)}
+    servers: dict[str, Any] = {"qkey": np.array([QKEY], np.uint64), "delay_ms": np.array([1000], np.uint32)}
+    servers |= {"slots": np.ones(1, np.uint16), "group": np.zeros(1, np.uint64)}
+    found = politeness.held(journal, sites, servers, DELAY, before=True)
+    assert bool(politeness.judge(found, slack, 5).count) == (slack < 4)
