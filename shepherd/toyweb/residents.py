@@ -231,7 +231,7 @@ def sitemap_index(site: Builder) -> None:
     index = site.add_behind("/", "/maps/index.xml", Kind.SITEMAP_INDEX, via=Via.SITEMAP)
     site.add(site.add(index, "/maps/plain.xml", Kind.SITEMAP), "/mapped/plainly.html", Kind.PAGE)
     site.add(site.add(index, "/maps/packed", Kind.SITEMAP, variant="gzip"), "/mapped/packed.html", Kind.PAGE)
-    archived = site.add(index, "/maps/archived.xml.gz", Kind.SITEMAP, variant="gzip", via=Via.REJECTED)
+    archived = site.add(index, "/maps/archived.xml.gz", Kind.SITEMAP, variant="gzip")
     site.add(archived, "/mapped/archived.html", Kind.PAGE)
 
 

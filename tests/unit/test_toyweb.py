@@ -116,7 +116,7 @@ def gather(model: Model, agent: str, version: int = 0, ways: frozenset[Via] = FO
     def find(links: list[str], depth: int) -> None:
         for link in links:
             link = re.sub(r"[?&]utm_source=[a-z-]*$", "", link)
-            if re.search(r"/album/|\.gz$", link) and Via.REJECTED not in ways:
+            if "/album/" in link and Via.REJECTED not in ways:
                 continue
             if canonical(link) not in seen and not (model.is_trap(link) and depth > MAX_DEPTH + 1):
                 seen.add(canonical(link))
