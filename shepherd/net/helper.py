@@ -53,10 +53,21 @@ async def in_child(work: Callable[[], bytes], seconds: float, most_bytes: int) -
         os.close(read_end)
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)  # it has given its answer, or never will
-        _, status = os.waitpid(pid, 0)
+        status = await _ended(pid)
     if len(answer) < _LENGTH.size or _LENGTH.unpack_from(answer)[0] != len(answer) - _LENGTH.size:
         raise ChildDied(f"it ended with status {os.waitstatus_to_exitcode(status)} before it had answered")
     return answer[_LENGTH.size :]
+
+
+async def _ended(pid: int) -> int:
+    """The status of a child that has been killed; a large one takes the system a while, and nobody else has to wait for that."""
+    pause_s = 0.001
+    while True:
+        ended, status = os.waitpid(pid, os.WNOHANG)
+        if ended:
+            return status
+        await asyncio.sleep(pause_s)
+        pause_s = min(2 * pause_s, 0.05)
 
 
 async def _read_all(descriptor: int, most_bytes: int) -> bytes:

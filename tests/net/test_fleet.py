@@ -17,8 +17,8 @@ from typing import Any
 
 import pytest
 
-from shepherd.errors import PeerLost, PeerRefused
-from shepherd.net import wire
+from shepherd.errors import NoSpace, PeerLost, PeerRefused
+from shepherd.net import fleet, wire
 from shepherd.net.addresses import UnixAddress
 from shepherd.net.fleet import LONGEST_PAUSE_S, Events, Fleet, Place
 from shepherd.net.reapers import Reaper, Source
@@ -271,6 +271,41 @@ def children(path: Path) -> list[str]:
                 if found:
                     return found
     return []
+
+
+def test_reap_without_any_reaper_for_long_is_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "reapd"
+    monkeypatch.setattr(fleet, "GIVE_UP_S", 1.0)
+
+    async def work() -> None:
+        with contextlib.ExitStack() as stack:
+            process = stack.enter_context(reapd(path))
+            async with crew([source(path)]) as one:
+                process.kill()
+                with pytest.raises(PeerLost, match="no reaper could be had for"):
+                    await one.until(lambda: False)
+
+    run(work())
+
+
+def test_failure_of_the_dispatcher_itself_is_not_taken_for_a_lost_reaper(tmp_path: Path) -> None:
+    path = tmp_path / "reapd"
+
+    def full(reaper: Reaper, message: wire.Message) -> None:
+        raise NoSpace("the disk is full")
+
+    async def work() -> None:
+        with reapd(path):
+            made = Fleet([source(path)], NoLocal(), 1, greeting(ORIGIN))
+            told = Crew(made)
+            await made.start(dataclasses.replace(told.events(), handle=full))
+            told.ask(made.freest(), 1)
+            with pytest.raises(NoSpace):
+                await told.until(lambda: False)
+            assert told.lost == []
+            await made.close()
+
+    run(work())
 
 
 def test_pause_before_the_next_attempt_doubles_up_to_a_bound() -> None:
