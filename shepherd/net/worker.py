@@ -210,7 +210,7 @@ class Worker:
             async with asyncio.timeout_at(deadline):
                 refusal = await self._refusal(fetch)
         except TimeoutError:
-            refusal = Result.SOFT, Reason.LOOKUP
+            refusal = Result.SOFT, Reason.LOOKUP if limit_s > 0 else Reason.DEADLINE
         start_ms = self._clock()
         if refusal is None and _is_late(fetch, start_ms):
             refusal = Result.SOFT, Reason.DEADLINE

@@ -40,6 +40,17 @@ def test_the_deadline_covers_the_lookup_of_the_name() -> None:
         assert origin.connections == 0
 
 
+def test_a_request_that_came_too_late_does_not_blame_the_name_servers() -> None:
+    with serve({"/x": PAGE}) as origin:
+
+        async def run() -> Outcome:
+            async with serve_dns({}) as (_dns, server):
+                return await ask(origin, {"nameservers": [server]}, f"http://silent.example:{origin.port}/x", deadline_ms=1)
+
+        outcome = driver.run(run())
+        assert outcome.verdict == (Result.SOFT, Reason.DEADLINE) and not outcome.contacted
+
+
 def test_name_servers_that_fail_are_told_from_a_name_that_has_moved() -> None:
     with serve({"/x": PAGE}) as origin:
 
