@@ -13,11 +13,11 @@ from pathlib import Path
 
 import numpy as np
 
-from shepherd.errors import Corruption
+from shepherd.errors import Corruption, IoFailed
 from shepherd.formats.frame import FrameKind, pack_frame
 from shepherd.formats.tables import JOURNAL, NO_OID, JournalFlag, Kind, Records, is_resolved
 from shepherd.store import fsio, logs, names
-from shepherd.store.inbox import CONTACT, Inbox, Item
+from shepherd.store.inbox import CONTACT, UNREADABLE, Inbox, Item, is_closed_to_us
 from shepherd.store.state import State
 
 CONTACTED = int(JournalFlag.CONTACTED | JournalFlag.HOP)
@@ -55,6 +55,10 @@ def waiting(inbox: Inbox, applied: Iterable[str]) -> Notes:
             items.append(item.name)
         except Corruption as error:
             refused[item.name] = str(error).partition(": ")[2]
+        except IoFailed as error:
+            if not is_closed_to_us(error):
+                raise
+            refused[item.name] = UNREADABLE
     return Notes(np.concatenate(found), tuple(items), refused)
 
 
@@ -68,6 +72,8 @@ def _path(inbox: Inbox, name: str) -> Path:
 
 
 def _read(item: Item) -> Records:
+    if item.path.is_symlink():
+        raise Corruption(f"{item.path}: a link, where a note is a file")
     records = logs.read_records(item.path, FrameKind.JOURNAL, JOURNAL)
     if len(records) != 1:
         raise Corruption(f"{item.path}: {len(records)} records, where a note has one")
