@@ -43,6 +43,8 @@ class Politeness:
 
     delay_s: float = 10.0
     max_backoff: int = 6  # the delay doubles at most this many times after failures
+    sites_per_slot: int = 500  # an address with so many sites more is asked by one more at a time, as a CDN's; 0 = never
+    most_slots: int = 20  # that an address gets so
     robots_ttl_s: int = DAY_S
     robots_retry_s: int = 3_600  # an unreachable robots.txt is asked again after this
     robots_give_up_s: int = 30 * DAY_S  # after this long unreachable, its pages become errors
@@ -305,6 +307,8 @@ def _check(path: Path, config: Config) -> None:
         impossible("[identity] contact", fault)
     if config.politeness.max_backoff > 20:
         impossible("[politeness] max_backoff", "must be at most 20: the delay doubles with each step")
+    if config.politeness.most_slots > 65_535:
+        impossible("[politeness] most_slots", "must be at most 65535")
     if config.politeness.delay_s > MAX_DELAY_S:
         impossible("[politeness] delay_s", f"must be at most {MAX_DELAY_S} seconds, which is 30 days")
     if max(config.fetch.body_bytes, config.fetch.decoded_bytes) > MAX_BODY_BYTES:

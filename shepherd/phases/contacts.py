@@ -31,7 +31,7 @@ from shepherd.formats.tables import (
     empty,
 )
 from shepherd.phases.cork import end_s
-from shepherd.phases.keys import distinct, find_servers, find_sites, pick, with_flag
+from shepherd.phases.keys import distinct, find_servers, find_sites, pick, run_starts, with_flag
 from shepherd.phases.lookup import Lookup
 from shepherd.phases.quota import site_delay_ms, unresolved
 
@@ -114,6 +114,7 @@ class Claims:
     """What the sites of some servers want, in no order.
 
     A delay: each queue key once for the default, and again for what differs. Slots and a group: only where the filter sets them.
+    And how many sites each has, where that may give it slots.
     """
 
     qkey: U64
@@ -121,6 +122,8 @@ class Claims:
     set_qkey: U64
     slots: Array
     group: U64
+    many_qkey: U64
+    sites: I64
 
 
 def claims(sites: Columns, politeness: config.Politeness) -> Claims:
@@ -133,7 +136,16 @@ def claims(sites: Columns, politeness: config.Politeness) -> Claims:
     delays = np.concatenate([np.full(len(plain), default_ms, np.int64), delay_ms[odd]])
     slots, group = sites["slots"][resolved], sites["group"][resolved]
     told = (slots > 0) | (group > 0)
-    return Claims(np.concatenate([plain, qkey[odd]]), delays, qkey[told], slots[told], group[told])
+    counted = _counted(qkey, np.ones(len(qkey), np.int64)) if politeness.sites_per_slot else _counted(qkey[:0], delay_ms[:0])
+    return Claims(np.concatenate([plain, qkey[odd]]), delays, qkey[told], slots[told], group[told], *counted)
+
+
+def _counted(qkey: U64, sites: I64) -> tuple[U64, I64]:
+    """Each queue key once, with the sum of its sites."""
+    order = np.argsort(qkey, kind="stable")
+    qkey = qkey[order]
+    starts = np.flatnonzero(run_starts(qkey))
+    return qkey[starts], np.add.reduceat(sites[order], starts) if len(starts) else sites[:0]
 
 
 def join_claims(parts: Sequence[Claims], politeness: config.Politeness) -> Claims:
@@ -144,9 +156,11 @@ def join_claims(parts: Sequence[Claims], politeness: config.Politeness) -> Claim
     odd = np.flatnonzero(delay_ms != default_ms)
     odd = odd.take(np.argsort(qkey.take(odd)))
     plain = distinct(np.delete(qkey, odd))
-    told = (np.concatenate([empty(SITES)[n], *(getattr(p, a) for p in parts)]) for n, a in SET)
+    set_qkey, slots, group = (np.concatenate([empty(SITES)[n], *(getattr(p, a) for p in parts)]) for n, a in SET)
     delays = np.concatenate([np.full(len(plain), default_ms, np.int64), delay_ms.take(odd)])
-    return Claims(np.concatenate([plain, qkey.take(odd)]), delays, *told)
+    many = np.concatenate([np.zeros(0, np.uint64), *(part.many_qkey for part in parts)])
+    counted = _counted(many, np.concatenate([np.zeros(0, np.int64), *(part.sites for part in parts)]))
+    return Claims(np.concatenate([plain, qkey.take(odd)]), delays, set_qkey, slots, group, *counted)
 
 
 def server_contacts(journal: Records) -> Records:
@@ -173,13 +187,20 @@ def delays(qkey: U64, old_ms: Array, claimed: Claims) -> Array:
     return _delays(old_ms, row[known], claimed.delay_ms[known])
 
 
-def settings(qkey: U64, claimed: Claims) -> dict[str, Array]:
-    """Slots and group of each server: the most that one of its sites is given, and one slot where the filter says nothing."""
-    columns = {"slots": np.ones(len(qkey), SERVERS["slots"]), "group": np.zeros(len(qkey), SERVERS["group"])}
+def settings(qkey: U64, claimed: Claims, politeness: config.Politeness) -> dict[str, Array]:
+    """Slots and group of each server: the most that one of its sites is given.
+
+    Where the filter says nothing of slots, one, and one more for each further `sites_per_slot` sites, as a CDN has them.
+    """
+    columns = {"slots": np.zeros(len(qkey), SERVERS["slots"]), "group": np.zeros(len(qkey), SERVERS["group"])}
     row = find_sites(qkey, claimed.set_qkey)
     known = row >= 0
     for name in columns:
         np.maximum.at(columns[name], row[known], getattr(claimed, name)[known])
+    slots = np.ones(len(qkey), np.int64)
+    row = find_sites(qkey, claimed.many_qkey)
+    slots[row[row >= 0]] = np.clip(claimed.sites[row >= 0] // max(politeness.sites_per_slot, 1), 1, max(politeness.most_slots, 1))
+    columns["slots"] = np.where(columns["slots"] > 0, columns["slots"], slots).astype(SERVERS["slots"])
     return columns
 
 
@@ -206,7 +227,7 @@ def apply_servers(servers: Columns, sites: Columns, journal: Records, politeness
     for name in SERVERS:
         columns[name][old] = servers[name]
     columns["delay_ms"] = delays(qkey, columns["delay_ms"], claimed)
-    columns |= settings(qkey, claimed)
+    columns |= settings(qkey, claimed, politeness)
     return columns | apply_contacts(columns, contact, politeness)
 
 
