@@ -66,10 +66,12 @@ class Turns:
         columns = contacts.new_servers(qkeys, self._politeness)
         for name in SERVERS:
             columns[name][np.searchsorted(qkeys, known[rows])] = state.servers[name].take(rows)
-        delay_ms = max(server.wait_ms, int(columns["delay_ms"].max()) if len(rows) else 0)
+        records = self._records(qkeys, notes.records)
+        crawl_ms = int(records["crawl_delay_ms"].max(initial=0))  # of robots files that no table has yet
+        delay_ms = max(server.wait_ms, crawl_ms, int(columns["delay_ms"].max()) if len(rows) else 0)
         columns["delay_ms"][:] = delay_ms
         cut_off = bool(notes.refused) or any(not harvest.inspect(path).ended for path in state.harvests())
-        columns |= contacts.apply_contacts(columns, self._contacts(qkeys, notes.records), self._politeness)
+        columns |= contacts.apply_contacts(columns, contacts.server_contacts(records), self._politeness)
         wait_ms = delay_ms << int(columns["backoff"].max())
         # A clock that was once ahead must not keep a server waiting: no stored time counts for more than this.
         at_ms = min(int(columns["next_ms"].max()), now_ms + max(wait_ms, MAX_RETRY_AFTER_S * 1000))
@@ -90,8 +92,8 @@ class Turns:
         row = lookup.server_row(self._state, server.qkey)
         return server.group or (self._state.servers["group"].at(row) if row is not None else 0)
 
-    def _contacts(self, qkeys: U64, notes: Records) -> Records:
-        """Contacts with these servers that the table of servers does not know of yet; notes of before a reap come first."""
+    def _records(self, qkeys: U64, notes: Records) -> Records:
+        """Records of these servers that the table of servers does not know of yet; notes of before a reap come first."""
         found = [notes]
         for path in self._state.harvests():
             length = harvest.inspect(path).checkpoint.journal.length
@@ -99,7 +101,7 @@ class Turns:
                 found += logs.records(path / names.JOURNAL, FrameKind.JOURNAL, JOURNAL, length)
         kept = [records[np.isin(records["qkey"], qkeys)] for records in found]
         joined = np.concatenate(kept)
-        return contacts.server_contacts(joined[np.argsort(joined["end_ms"], kind="stable")])
+        return joined[np.argsort(joined["end_ms"], kind="stable")]
 
     # --- notes ------------------------------------------------------------------------------------------------------
 
