@@ -178,6 +178,7 @@ class Store:
     segment_bytes: int = 1024 * 1024 * 1024
     compress: str = "lz4"  # lz4, zstd or none: for bodies that came uncompressed
     keep_states: int = 2
+    keep_journals: int = 10  # of states that are deleted; 0 = none
     partition_rows: int = 500_000
 
 

@@ -115,7 +115,7 @@ def _next(job: Job, state: State, found: Survey, known: Known) -> tuple[State, J
         return None
     places = shakedown.batch(found.fill, choice, _room(job, state), ROWS)
     if not len(places):
-        job.writer.prune(job.config.store.keep_states, job.now)  # the one before us may have been killed before it came to that
+        _prune(job)  # the one before us may have been killed before it came to that
         places = shakedown.batch(found.fill, choice, _room(job, state), ROWS)
     if not len(places):
         if _only_small(choice):
@@ -262,7 +262,7 @@ def _publish(
         told["averages"] = averages(after.look, job.judged.plain if job.judged is not None else None, job.config)
         told |= {"references checked": int(after.fill.rows.sum())} if job.judged is not None else {}
     state = job.writer.publish(builder, told)
-    job.writer.prune(job.config.store.keep_states, job.now)  # only then is anything free
+    _prune(job)  # only then is anything free
     return state
 
 
@@ -290,3 +290,7 @@ def _rehearse(job: Job, state: State, found: Survey) -> State:
     report["pinned"] = pinned(job.writer.database, job.config.store.keep_states - 1, kept, job.tombs.forced, job.now)
     report["averages"] = averages(look, job.judged.plain if job.judged is not None else None, job.config)
     return job.writer.publish(job.writer.build(state, StateName(state.number + 1, CLOSED), job.now), report)
+
+
+def _prune(job: Job) -> None:
+    job.writer.prune(job.config.store.keep_states, job.now, job.config.store.keep_journals)

@@ -57,10 +57,12 @@ def cycle_command(db: Path, config: Config, seconds: int | None) -> int:
         lock = locks.lock(db / names.LOCK, "shepherd cycle").fd
     with database.writing("shepherd cycle", inherited=lock) as writer:
         cycle = Cycle(database, config, seconds, lock, Signals())
-        writer.prune(config.store.keep_states, int(time.time()))  # first: a cycle that fails on a full disk must not keep it full
+        writer.prune(
+            config.store.keep_states, int(time.time()), config.store.keep_journals
+        )  # first: a failing cycle must not keep a disk full
         status = cycle.run()
         if status == 0:
-            writer.prune(config.store.keep_states, int(time.time()))
+            writer.prune(config.store.keep_states, int(time.time()), config.store.keep_journals)
     if status == NOTHING:
         raise NothingToDo("nothing is due, and neither requests nor contributions nor harvests wait that could be taken in")
     return status

@@ -40,8 +40,10 @@ def command() -> None:
 def politeness(slack: int, limit: int, db: Path, config: Config, number: int | None, as_json: bool) -> None:
     """Recompute from the journals how close contacts with servers and sites were, over all reapers.
 
-    Read are the journals of all closed states that are kept (or of one, with --state) and that of a reap under way, up to its
-    last checkpoint. Per server, groups of the filter counting as one, and per site: contacts must not overlap beyond its slots,
+    Read are the journals of all closed states (or of one, with --state), those that were kept of deleted ones
+    (store.keep_journals), and that of a reap under way, up to its last checkpoint.
+
+    Per server, groups of the filter counting as one, and per site: contacts must not overlap beyond its slots,
     nor follow closer than the delay that held: filter or default, Crawl-delay, back-off, Retry-After. Shown are the servers with
     the least to spare. Exit status 30 if there is a violation; each is told with its server, times and footprints. Exit status 4
     if no journal has a contact.
@@ -107,7 +109,16 @@ class _Told:
 def _journals(database: Database, config: Config, number: int | None) -> Iterator[_Journal]:
     """Oldest first. A state that is deleted meanwhile is passed over."""
     closed = [name.number for name in database.states() if name.closed]
+    from shepherd.store import journals
+
     with common.progress(None, "audit", "record") as bar:
+        for name in journals.kept(database.log_path) if number is None else []:
+            if name.number not in closed:  # else a prune was killed before it deleted the state
+                state = journals.opened(database.log_path, name)
+                for one in state.numbered("journal"):
+                    records = state.journal(one)
+                    bar.update(len(records))
+                    yield _held(f"state {state.number}", state, records, config)
         for state_number in closed if number is None else [number]:
             with database.reading("shep audit politeness", shared.clock_ms(), state_number) as state:
                 for one in state.numbered("journal"):

@@ -26,7 +26,7 @@ from typing import Any
 from shepherd.errors import Corruption, IoFailed, NoSpace, RecoveryNeeded, UsageError
 from shepherd.formats import tables
 from shepherd.formats.control import CLOSED, Control
-from shepherd.store import fsio, locks, names
+from shepherd.store import fsio, journals, locks, names
 from shepherd.store.inbox import Inbox
 from shepherd.store.lease import Lease, Leases
 from shepherd.store.names import StateName
@@ -238,8 +238,8 @@ class Writer:
             self.database.inbox.remove(state.control.applied)
         return state
 
-    def prune(self, keep: int, now: int) -> list[int]:
-        """Delete closed states beyond the newest `keep`, except leased ones."""
+    def prune(self, keep: int, now: int, keep_journals: int = 0) -> list[int]:
+        """Delete closed states beyond the newest `keep`, except leased ones; so many of their journals stay for audits."""
         deleted = []
         with self.database.leases.locked():
             self.database.leases.remove_expired(now)
@@ -247,11 +247,17 @@ class Writer:
             closed = [n for n in self.database.states() if n.closed]
             for name in closed[: -max(keep, 1)]:
                 if name.number not in held:
+                    self._keep_journal(name, keep_journals)
                     fsio.rename(self.database.states_path / str(name), self.database.states_path / names.gone(name))
                     deleted.append(name)
         for name in deleted:  # out of sight already: the slow part needs no lock
             fsio.remove_tree(self.database.states_path / names.gone(name))
         return [name.number for name in deleted]
+
+    def _keep_journal(self, name: StateName, most: int) -> None:
+        """A state that cannot be opened has no journal to keep: it is to go all the same."""
+        with contextlib.suppress(Corruption, UsageError):
+            journals.keep(self.database.log_path, self.database.open(name), most)
 
     def drop_snapshots(self, closed: list[StateName]) -> None:
         """Delete some closed states, but none that is leased, and not the newest."""

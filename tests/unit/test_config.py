@@ -131,7 +131,7 @@ def test_impossible_configuration_names_file_and_key(tmp_path: Path, text: str, 
 
 
 def test_unknown_key_is_answered_with_the_known_ones(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="compress, keep_states, partition_rows, segment_bytes"):
+    with pytest.raises(ConfigError, match="compress, keep_journals, keep_states, partition_rows, segment_bytes"):
         configure(tmp_path, "[store]\nsegments = 1\n")
 
 
