@@ -19,7 +19,7 @@ _SETTINGS = """
 [identity]
 contact = "bench@bench.example"
 [politeness]
-delay_s = {delay_s}
+delay_s = 0
 [plan]
 reap_s = 3600
 optimism = 0
@@ -27,6 +27,7 @@ optimism = 0
 fresh = 4000000
 [fetch]
 in_flight = {in_flight}
+memory_bytes = {memory_bytes}
 verify_tls = false
 [reap]
 workers = {workers}
@@ -46,11 +47,11 @@ class Reaped:
     batch_cpu_s: float  # of the phases that came before it
 
 
-def reap(directory: Path, urls: list[str], *, workers: int = 1, in_flight: int = 200, delay_s: float = 0.0) -> Reaped:
+def reap(directory: Path, urls: list[str], *, workers: int = 1, in_flight: int = 200, memory_bytes: int = 1 << 28) -> Reaped:
     """Gather all these URLs in one reap into a new database."""
     db, cf = directory / "db", directory / "cf"
     cf.mkdir(parents=True)
-    (cf / "shepherd.toml").write_text(_SETTINGS.format(delay_s=delay_s, in_flight=in_flight, workers=workers))
+    (cf / "shepherd.toml").write_text(_SETTINGS.format(in_flight=in_flight, workers=workers, memory_bytes=memory_bytes))
     (cf / "filter").write_text("")
     (cf / "url-equiv").write_text("")
     listed = directory / "urls"

@@ -30,6 +30,7 @@ REASONS = (
     "no-address", "guard",
     "connection", "deadline", "too-slow", "malformed", "client-error", "server-error", "decoding", "moves", "type",
     "reaper-lost", "server-soft", "server-hard", "section-soft", "section-hard", "space", "fresh",
+    "site-empty", "tls", "lookup", "parser",
 )  # fmt: skip
 
 

@@ -21,7 +21,7 @@ SET_BYTES: Final = 64 << 20  # for a set of patterns: 20,000 globs fit
 MOST_COUNT: Final = 9_999  # more than any URL has bytes
 
 _HOST: Final = re.compile(r"\[[0-9A-Fa-f:.]+\]|[^/?#@:\[\]\\*.][^/?#@:\[\]\\*]*")
-_EXT: Final = re.compile(r"\.?([A-Za-z0-9_~+-]+)")
+_EXT: Final = re.compile(r"\.?([A-Za-z0-9_~+-]+(?:\.[A-Za-z0-9_~+-]+)?)")
 _COUNT: Final = re.compile(r"[0-9]{1,4}")
 _BEGINNINGS: Final = {"glob": "one that begins with http://, https:// or *", "prefix": "one that begins with http:// or https://"}
 _AUTHORITY: Final = re.compile(r"https?://[^/*?]*")
@@ -45,7 +45,7 @@ def normal_pattern(kind: str, word: str) -> str:
     if kind == "ext":
         ext = _EXT.fullmatch(word)
         if ext is None:
-            raise ValueError("is no extension; allowed is one as pdf or .pdf")
+            raise ValueError("is no extension; allowed is one as pdf, .pdf or tar.gz")
         return ext[1].lower()
     if kind == "regex":
         try:

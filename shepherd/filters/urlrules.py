@@ -40,6 +40,7 @@ class UrlRules:
         fewest = min([MOST_COUNT, *(n + 1 for n in self._depths), *self._repeats])  # slashes in the path, likewise
         shallowest, spare = min(self._depths, default=MOST_COUNT), min(self._repeats, default=MOST_COUNT) - 1
         counted, by_path = fewest < MOST_COUNT, bool(exts) or fewest < MOST_COUNT
+        doubled = {ext.rpartition(".")[2] for ext in exts if "." in ext}  # the gz of tar.gz
         ranks = [*ranks, self._no_match]
         first_searched, match = ranks[0], search.match
 
@@ -55,9 +56,14 @@ class UrlRules:
                     end = len(href)
                 dot = href.rfind(".", slash, end)
                 if dot > 0:  # before the last slash it makes an extension with a slash in it, which no pattern has
-                    found = exts.get(href[dot + 1 : end].lower(), rank)
+                    ext = href[dot + 1 : end].lower()
+                    found = exts.get(ext, rank)
                     if found < rank:
                         rank = found
+                    if ext in doubled:
+                        found = exts.get(href[href.rfind(".", slash, dot) + 1 : end].lower(), rank)
+                        if found < rank:
+                            rank = found
                 if counted and href.count("/", slash, end) >= fewest:
                     parts = href[slash:end].split("/")  # N equal ones make N - 1 more than there are different ones
                     if len(parts) > shallowest + 1 or len(parts) - len(set(parts)) >= spare:

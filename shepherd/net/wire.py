@@ -131,7 +131,7 @@ class Result:
     rules: bytes
     rules_status: U16
     head: bytes = b""
-    connect_ms: U32 = 0  # until the connection stood, TLS included; 0 for a kept one
+    connect_ms: U32 = 0  # until the connection stood, before TLS; 0 for a kept one
     first_byte_ms: U32 = 0
 
 

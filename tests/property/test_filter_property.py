@@ -92,7 +92,7 @@ PATTERNS = {
     "host": ["example", "a.example", "b.a.example", "10.0.0.1", "[2001:db8::1]"],
     "glob": ["*", "*.pdf", "http://*a.example/*", "*://*/a/*", "http?://*", "*/?", "https://*:81*"],
     "prefix": ["http://a.example/a", "https:", "http://10.0.", "http://b.a.example/"],
-    "ext": ["pdf", "b", "PDF"],
+    "ext": ["pdf", "b", "PDF", "b.pdf", "a.b"],
     "regex": ["a/b", "[?]x", "/$", "^https://[a-b]+[.]", "(a|b)[.]pdf"],
     "address": ["10.0.0.0/8", "10.0.0.0/24", "10.0.0.1", "0.0.0.0/0", "2001:db8::/32", "2001:db8::1", "10.1.0.0/16"],
     "repeats": ["2", "3"],

@@ -252,7 +252,7 @@ def test_clean_judges_what_strip_left() -> None:
         ("reject glob http://Example.org/*", "line 1, column 13", "lower case"),
         ("reject prefix *.example", "line 1, column 15", "begins with http:// or https://"),
         ("reject prefix http://a.example/ü", "line 1, column 15", "ASCII"),
-        ("reject ext tar.gz", "line 1, column 12", "no extension"),
+        ("reject ext a.tar.gz", "line 1, column 12", "no extension"),
         ("reject regex a (b", "line 1, column 16", "missing )"),
         ("reject regex (?=a)", "line 1, column 14", "RE2"),
         ("default", "line 1, column 8", "accept or reject"),
