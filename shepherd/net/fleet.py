@@ -82,7 +82,7 @@ class Fleet:
                 self._fall_back()
 
     def check(self) -> None:
-        """Raise what ended a reaper's task, if it was not the connection; or PeerLost if there has been no reaper for long."""
+        """Raise what ended one of our tasks, if it was not the connection; or PeerLost if there has been no reaper for long."""
         if self._broken is not None:
             raise self._broken
         since, now = self._down_since_s, asyncio.get_running_loop().time()
@@ -132,7 +132,14 @@ class Fleet:
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(work)
         self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(self._done)
+
+    def _done(self, task: asyncio.Task[None]) -> None:
+        """What ends a task of ours, other than a lost connection, ends the reap: nobody else would hear of it."""
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self._broken = error
+            self._tell()
 
     def _has_local(self) -> bool:
         return any(place.source is self._local for place in self._places)
@@ -187,8 +194,6 @@ class Fleet:
             LOG.warning("%s: worker %d was lost: %s", place.source.name, reaper.number, error)
             self._events.lost(reaper)
             await reaper.drop()
-        except Exception as error:  # the dispatcher's own: a full disk, or a bug
-            self._broken = error
         if reaper in self._leaving:
             self._leaving.remove(reaper)
         self._tell()

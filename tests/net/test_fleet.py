@@ -248,8 +248,8 @@ def test_stopped_worker_is_lost_and_another_takes_its_place(tmp_path: Path) -> N
     async def work() -> None:
         with reapd(path, "--workers", "2"):
             async with crew([source(path)], silence_s=1.0) as one:
+                await one.until(lambda: len(children(path)) == 1)  # whoever only looked whether it listens is gone
                 pids = [int(child) for child in children(path)]
-                assert len(pids) == 1
                 first = one.fleet.freest()
                 for pid in pids:
                     os.kill(pid, signal.SIGSTOP)
@@ -303,6 +303,22 @@ def test_failure_of_the_dispatcher_itself_is_not_taken_for_a_lost_reaper(tmp_pat
             with pytest.raises(NoSpace):
                 await told.until(lambda: False)
             assert told.lost == []
+            await made.close()
+
+    run(work())
+
+
+def test_reaper_that_cannot_even_be_started_is_waited_for_for_ever() -> None:
+    class NoProcesses(NoLocal):
+        async def connect(self) -> wire.Peer:
+            raise BlockingIOError("no more processes")
+
+    async def work() -> None:
+        made = Fleet([], NoProcesses(), 1, greeting(ORIGIN))
+        try:
+            with pytest.raises(BlockingIOError):
+                await asyncio.wait_for(made.start(Crew(made).events()), 10)
+        finally:
             await made.close()
 
     run(work())
