@@ -210,11 +210,14 @@ class Dispatcher:
         for token in reaper.outstanding & self._looking_up.keys():
             self._gate.to_look_up.append(self._looking_up.pop(token).site)
 
-    def _killed(self, tokens: frozenset[int]) -> None:
-        """Workers have died at these pages, whose exchanges were over. Each is asked for once more, to be parsed alone."""
-        for token in tokens & self._asked.keys():
+    def _killed(self, home: str, tokens: frozenset[int]) -> None:
+        """Workers have died at these pages, whose exchanges were over. Each is asked for once more, to be parsed alone.
+
+        A reaper is believed only about what it was asked itself: others may still be at their pages.
+        """
+        for token in [token for token in tokens & self._asked.keys() if self._asked[token].home == home]:
             asked, now = self._asked.pop(token), self._clock()
-            LOG.warning("%s: a worker died at this page", asked.url)
+            LOG.warning("%s: a worker of %s died at this page", asked.url, home)
             self._groups.release(token, end_of(now))
             if asked.item.alone:
                 self._gate.fail(asked.number, Result.HARD, Reason.PARSER, asked.qkey, contacted=True)
@@ -267,7 +270,7 @@ class Dispatcher:
             site.told |= {reaper.number}
         text, reuse = self._items.text(item), self._manners.may_reuse(lease.group)
         messages.append(request(item, text, site, lease.token, now, self._timeout_ms, reuse))
-        self._asked[lease.token] = Asked(lease.item, item, site.qkey, lease.group, text.url, now)
+        self._asked[lease.token] = Asked(lease.item, item, site.qkey, lease.group, text.url, now, reaper.home)
         self._limits.asked(now)
         reaper.ask(lease.token, *messages)
 

@@ -34,7 +34,7 @@ class Events:
 
     handle: Callable[[Reaper, wire.Message], None]  # what a reaper says
     lost: Callable[[Reaper], None]  # it is gone, and what it was asked is not answered
-    killed: Callable[[frozenset[int]], None]  # workers have died at the pages of these tokens
+    killed: Callable[[str, frozenset[int]], None]  # workers of this source have died, it says, at the pages of these tokens
     wake: Callable[[], object]  # a new one is up, or `check` has news
 
 
@@ -159,14 +159,14 @@ class Fleet:
                 continue
             empty: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._set(place, reaper)
-            self._events.killed(reaper.killed)
+            self._events.killed(reaper.home, reaper.killed)
             self._spawn(self._attend(place, reaper, empty))
             await empty
 
     async def _connect(self, place: Place) -> Reaper:
         peer = await place.source.connect()
         try:
-            return await Reaper.greet(next(self._numbers) % NUMBERS, peer, self._hello)
+            return await Reaper.greet(next(self._numbers) % NUMBERS, peer, self._hello, place.source.name)
         except BaseException:
             await peer.close()
             raise

@@ -36,9 +36,10 @@ class Reaper:
     """One connection: one worker process. It is never sent more than it gave us credits for; the rest waits here."""
 
     def __init__(
-        self, number: int, peer: wire.Peer, credits: int, silence_s: float, killed: frozenset[int] = frozenset()
+        self, number: int, peer: wire.Peer, credits: int, silence_s: float, killed: frozenset[int] = frozenset(), home: str = ""
     ) -> None:
         self.number, self._credits, self._silence_s = number, credits, silence_s
+        self.home = home  # the name of the source it was had from
         self.killed = killed  # tokens of this reap at whose pages an earlier worker has died
         self.answered = 0
         self.leaving = ""  # why it takes no more requests
@@ -48,7 +49,7 @@ class Reaper:
         self._unanswered: set[int] = set()
 
     @classmethod
-    async def greet(cls, number: int, peer: wire.Peer, hello: wire.Hello) -> Reaper:
+    async def greet(cls, number: int, peer: wire.Peer, hello: wire.Hello, home: str = "") -> Reaper:
         try:
             async with asyncio.timeout(GREETING_S):
                 await peer.send(hello)
@@ -67,7 +68,7 @@ class Reaper:
             raise PeerRefused(f"the reaper refused us: {answer.why}")
         if not isinstance(answer, wire.Welcome) or answer.version != wire.VERSION:
             raise PeerRefused("the reaper did not answer HELLO with a WELCOME of our version")
-        return cls(number, peer, answer.credits, hello.silence_ms / 1000, frozenset(answer.killed))
+        return cls(number, peer, answer.credits, hello.silence_ms / 1000, frozenset(answer.killed), home)
 
     @property
     def free(self) -> int:
@@ -111,7 +112,7 @@ class Reaper:
         self,
         handle: Callable[[Reaper, wire.Message], None],
         leaving: Callable[[], None],
-        killed: Callable[[frozenset[int]], None],
+        killed: Callable[[str, frozenset[int]], None],
     ) -> None:
         """Send what is queued and hand over what arrives, until the connection ends.
 
@@ -127,7 +128,7 @@ class Reaper:
                 elif not isinstance(message, wire.Ping):
                     handle(self, message)
                 elif message.killed:
-                    killed(frozenset(message.killed))
+                    killed(self.home, frozenset(message.killed))
                 if self.leaving and not self.outstanding:
                     await self._peer.close("thank you")
                     return

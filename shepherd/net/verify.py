@@ -51,6 +51,7 @@ class Asked:
     group: int
     url: str
     asked_ms: int
+    home: str = ""  # the reaper, whichever of its workers has it
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import socket
+import time
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
@@ -19,10 +21,12 @@ from shepherd.filters import parse_filter
 from shepherd.formats.tables import JournalFlag, Kind, Reason, Records, Result
 from shepherd.groups.engine import Counts
 from shepherd.groups.memory import MemoryGroups
-from shepherd.net import reap, sources
+from shepherd.net import reap, sources, wire
+from shepherd.net.addresses import UnixAddress
 from shepherd.net.clock import steady_clock_ms
 from shepherd.net.dispatch import Dispatcher
 from shepherd.net.fleet import Fleet
+from shepherd.net.reapers import Source
 from shepherd.store.database import Database
 from shepherd.store.harvest import Harvest
 from tests.net.origin import Answer, Origin, ok, serve
@@ -36,10 +40,16 @@ def page(text: str) -> bytes:
     return ok(f"<html><title>{text}</title><a href=/{text}>x</a></html>".encode(), HTML)
 
 
+def slow(connection: socket.socket) -> None:
+    time.sleep(1.5)
+    connection.sendall(page("slow"))
+
+
 BUSY = ok(b"", status="429 Too Many Requests")
 ROUTES: dict[str, Answer] = {
     **{f"{host}/{n}": page(str(n)) for host in HOSTS for n in range(5)},
     "a.example/busy": ok(b"", "Retry-After: 2", status="503 Service Unavailable"),
+    "b.example/slow": slow,
     **{f"c.example/storm{n}": BUSY for n in range(8)},
 }
 
@@ -76,7 +86,10 @@ def origins() -> Iterator[list[Origin]]:
 
 
 @contextlib.asynccontextmanager
-async def driven(home: Path, origins: list[Origin], filter_text: str = "", limits: Reap | None = None) -> AsyncIterator[Driven]:
+async def driven(
+    home: Path, origins: list[Origin], filter_text: str = "", limits: Reap | None = None, beside: Source | None = None
+) -> AsyncIterator[Driven]:
+    """`beside` is a reaper beside the local one."""
     table = "".join(f"{host} 127.0.5.{n + 1} {origins[n].port}\n" for n, host in enumerate(HOSTS))
     (home / "static").write_text(table)
     config = Config(
@@ -89,7 +102,8 @@ async def driven(home: Path, origins: list[Origin], filter_text: str = "", limit
     state = Database.create(home / "db", bytes(range(16)), clock() // 1000).closed()
     harvest = Harvest(home / "harvest", 1 << 20)
     groups = MemoryGroups(lease_ms=65_000, delay_ms=round(DELAY_S * 1000))
-    fleet = Fleet([], sources.local(config.reap), 1, reap.hello(state, config, filters))
+    local = sources.local(config.reap)
+    fleet = Fleet([local, beside] if beside else [], local, 1, reap.hello(state, config, filters))
     dispatcher = Dispatcher(state, harvest, groups, config, filters, fleet, clock)
     task = asyncio.create_task(dispatcher.run(60, stay=True))
     try:
@@ -208,3 +222,32 @@ def test_limits_of_the_whole_reap_hold(tmp_path: Path, origins: list[Origin]) ->
     assert len(found) == 12
     assert min(gaps(found)) >= 0, "one connection at a time"
     assert found[-1][1] - found[0][1] >= (12 - 4) / 4 - 0.1
+
+
+async def cry(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """A reaper that takes no requests, and says of all that others were given that its workers have died at them."""
+    try:
+        await wire.read_message(reader, wire.LIMIT_BEFORE_WELCOME)
+        writer.write(wire.encode(wire.Welcome(wire.VERSION, 1, 0, [])))
+        while True:
+            writer.write(wire.encode(wire.Ping(0, list(range(1, 100)))))
+            await writer.drain()
+            await asyncio.sleep(0.1)
+    except OSError:
+        writer.close()
+
+
+def test_reaper_that_speaks_of_what_another_was_asked(tmp_path: Path, origins: list[Origin]) -> None:
+    async def drive() -> Records:
+        async with await asyncio.start_unix_server(cry, tmp_path / "liar") as server:
+            liar = sources.UnixSource(UnixAddress(tmp_path / "liar"))
+            async with driven(tmp_path, origins, beside=liar) as one:
+                one.dispatcher.add("http://b.example/slow")
+                pages = await one.settled(1)
+            server.close()
+            return pages
+
+    pages = uvloop.run(drive())
+    assert pages["status"].tolist() == [200]
+    found = spans(origins, "b.example")
+    assert [span[0] for span in found] == ["b.example/robots.txt", "b.example/slow"]

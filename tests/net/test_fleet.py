@@ -75,7 +75,7 @@ class Crew:
     wake: asyncio.Event = field(default_factory=asyncio.Event)
 
     def events(self) -> Events:
-        return Events(self._handle, self.lost.append, self.killed.update, self.wake.set)
+        return Events(self._handle, self.lost.append, lambda _home, tokens: self.killed.update(tokens), self.wake.set)
 
     def _handle(self, reaper: Reaper, message: wire.Message) -> None:
         assert isinstance(message, wire.Resolved) and reaper.is_answer(message.token)
