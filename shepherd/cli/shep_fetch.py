@@ -134,7 +134,8 @@ async def _ask(errand: _Errand, state: State, turns: Turns, clock: Callable[[], 
     silence_ms = round(errand.config.fetch.timeout_s * 1000) + SILENCE_MS  # we say nothing while it fetches
     try:
         peer = await reapd.connect()
-        await Reaper.greet(0, peer, replace(hello(state, errand.config, errand.filters), silence_ms=silence_ms))
+        greeting = hello(state, errand.config, errand.filters)
+        await Reaper.greet(0, peer, replace(greeting, silence_ms=silence_ms, now_ms=clock()))
         try:
             return await Single(peer, state, errand.config, errand.filters, turns, clock).ask(errand.url, learnt)
         finally:

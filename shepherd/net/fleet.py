@@ -14,7 +14,7 @@ import asyncio
 import itertools
 import logging
 from collections.abc import Callable, Coroutine, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from shepherd.errors import PeerLost, PeerRefused
@@ -54,8 +54,11 @@ class Place:
 class Fleet:
     """`each` connections to each of the sources, or to the `local` one where there are none, or none that answers."""
 
-    def __init__(self, sources: Sequence[Source], local: Source, each: int, hello: wire.Hello) -> None:
+    def __init__(
+        self, sources: Sequence[Source], local: Source, each: int, hello: wire.Hello, clock_ms: Callable[[], int]
+    ) -> None:
         self._sources, self._local, self._each, self._hello = list(sources), local, each, hello
+        self._clock = clock_ms
         self._places: list[Place] = []
         self._numbers = itertools.count()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -166,7 +169,8 @@ class Fleet:
     async def _connect(self, place: Place) -> Reaper:
         peer = await place.source.connect()
         try:
-            return await Reaper.greet(next(self._numbers) % NUMBERS, peer, self._hello, place.source.name)
+            hello = replace(self._hello, now_ms=self._clock())
+            return await Reaper.greet(next(self._numbers) % NUMBERS, peer, hello, place.source.name)
         except BaseException:
             await peer.close()
             raise

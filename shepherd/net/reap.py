@@ -95,7 +95,7 @@ async def _reap(state: State, path: Path, config: Config, seconds: float, room: 
     groups = MemoryGroups(lease_ms=lease_ms, delay_ms=round(config.politeness.delay_s * 1000))
     clock, written = steady_clock_ms(), Harvest(path, config.store.segment_bytes)
     try:
-        fleet = Fleet(sources.configured(config), sources.local(config.reap), config.reap.workers, greeting)
+        fleet = Fleet(sources.configured(config), sources.local(config.reap), config.reap.workers, greeting, clock)
         dispatcher = Dispatcher(state, written, groups, config, filters, fleet, clock, plan=state.plan(), watch=watch)
         dispatcher.heed(contactnotes.beside(state))
         _listen(dispatcher)

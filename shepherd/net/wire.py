@@ -64,6 +64,7 @@ class Hello:
     static: dict[str, Any]  # host -> [address, port]
     allow: list[str]
     anonymous: bool
+    now_ms: TimeMs = 0  # when it was sent, by the clock that all times of this connection are of; 0 = the reaper's own
 
 
 @dataclass(frozen=True, slots=True)

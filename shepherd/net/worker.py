@@ -13,7 +13,7 @@ import logging
 import os
 import socket
 import ssl
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any, Final
 
 from shepherd import urls
@@ -23,7 +23,7 @@ from shepherd.filters import parse_filter
 from shepherd.formats.tables import Kind, Reason, Result, qkey_unresolved
 from shepherd.net import confine, robots, tls, wire
 from shepherd.net.board import Seat
-from shepherd.net.clock import end_of, steady_clock_ms
+from shepherd.net.clock import agreeing_clock_ms, end_of, steady_clock_ms
 from shepherd.net.exchange import Context, Exchange, without_exchange
 from shepherd.net.extract import Wanted
 from shepherd.net.fetch import Fetcher, Request
@@ -37,6 +37,7 @@ from shepherd.net.terms import Terms
 
 LOG = logging.getLogger("shepherd.reapd")
 HELLO_S: Final = 30.0
+NOTED_MS: Final = 2_000  # clocks that differ by more are worth a word
 WORKER_PATIENCE: Final = 2  # times the silence that a dispatcher bears: it pings, so it notices first
 DEFAULT_PORTS: Final = {"http": 80, "https": 443}
 DEFAULT: Final = Terms()
@@ -104,7 +105,7 @@ class Worker:
             memory=self._memory,
         )
         self._parser = Parser(self._context, self._limits.decoded_bytes, terms.parse_s, seat)
-        self._clock = steady_clock_ms()
+        self._clock = _clock(hello.now_ms)
         self._silence_s = hello.silence_ms / 1000
         self._rules = RulesCache()
         self._begun: set[asyncio.Task[None]] = set()
@@ -264,6 +265,16 @@ class Worker:
         if found.settles:
             self._rules.put(exchange.fetch.rules, found.rules, size)
         return found.result
+
+
+def _clock(their_ms: int) -> Callable[[], int]:
+    """What the dispatcher's clock shows: its requests say when they are too late, and the clocks of two machines may differ."""
+    ours = steady_clock_ms()
+    if not their_ms:
+        return ours
+    if abs(ahead_ms := ours() - their_ms) > NOTED_MS:
+        LOG.warning("our clock is %.1f s %s the dispatcher's", abs(ahead_ms) / 1000, "ahead of" if ahead_ms > 0 else "behind")
+    return agreeing_clock_ms(ours, their_ms, round(HELLO_S * 1000))
 
 
 def _is_late(fetch: wire.Fetch, now_ms: int) -> bool:

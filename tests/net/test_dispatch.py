@@ -103,7 +103,7 @@ async def driven(
     harvest = Harvest(home / "harvest", 1 << 20)
     groups = MemoryGroups(lease_ms=65_000, delay_ms=round(DELAY_S * 1000))
     local = sources.local(config.reap)
-    fleet = Fleet([local, beside] if beside else [], local, 1, reap.hello(state, config, filters))
+    fleet = Fleet([local, beside] if beside else [], local, 1, reap.hello(state, config, filters), clock)
     dispatcher = Dispatcher(state, harvest, groups, config, filters, fleet, clock)
     task = asyncio.create_task(dispatcher.run(60, stay=True))
     try:

@@ -20,6 +20,7 @@ import pytest
 from shepherd.errors import NoSpace, PeerLost, PeerRefused
 from shepherd.net import fleet, wire
 from shepherd.net.addresses import UnixAddress
+from shepherd.net.clock import steady_clock_ms
 from shepherd.net.fleet import LONGEST_PAUSE_S, Events, Fleet, Place
 from shepherd.net.reapers import Reaper, Source
 from shepherd.net.sources import LocalReapd, UnixSource
@@ -100,7 +101,7 @@ async def crew(
     sources: list[UnixSource], each: int = 1, local: Source | None = None, silence_s: float = 30.0
 ) -> AsyncIterator[Crew]:
     hello = dataclasses.replace(greeting(ORIGIN), silence_ms=round(silence_s * 1000))
-    fleet = Fleet(sources, local or NoLocal(), each, hello)
+    fleet = Fleet(sources, local or NoLocal(), each, hello, steady_clock_ms())
     made = Crew(fleet)
     try:
         await fleet.start(made.events())
@@ -189,7 +190,7 @@ def test_dispatcher_that_all_reapers_refuse_is_told_so(tmp_path: Path) -> None:
     async def work() -> None:
         with reapd(path):
             hello = dataclasses.replace(greeting(ORIGIN), version=99)
-            fleet = Fleet([source(path)], LocalReapd(), 1, hello)
+            fleet = Fleet([source(path)], LocalReapd(), 1, hello, steady_clock_ms())
             with pytest.raises(PeerRefused, match="version 99"):
                 await fleet.start(Crew(fleet).events())
             await fleet.close()
@@ -296,7 +297,7 @@ def test_failure_of_the_dispatcher_itself_is_not_taken_for_a_lost_reaper(tmp_pat
 
     async def work() -> None:
         with reapd(path):
-            made = Fleet([source(path)], NoLocal(), 1, greeting(ORIGIN))
+            made = Fleet([source(path)], NoLocal(), 1, greeting(ORIGIN), steady_clock_ms())
             told = Crew(made)
             await made.start(dataclasses.replace(told.events(), handle=full))
             told.ask(made.freest(), 1)
@@ -314,7 +315,7 @@ def test_reaper_that_cannot_even_be_started_is_waited_for_for_ever() -> None:
             raise BlockingIOError("no more processes")
 
     async def work() -> None:
-        made = Fleet([], NoProcesses(), 1, greeting(ORIGIN))
+        made = Fleet([], NoProcesses(), 1, greeting(ORIGIN), steady_clock_ms())
         try:
             with pytest.raises(BlockingIOError):
                 await asyncio.wait_for(made.start(Crew(made).events()), 10)

@@ -8,6 +8,7 @@ import gzip
 import random
 import socket
 import threading
+import time
 from typing import Any
 
 import pytest
@@ -22,6 +23,7 @@ from tests.net.driver import (
     SITE,
     Outcome,
     connected,
+    gather,
     greeting,
     run,
 )
@@ -67,6 +69,16 @@ def test_an_address_that_the_guard_refuses_is_not_contacted() -> None:
 
 def test_an_address_that_is_no_longer_the_sites_is_not_contacted() -> None:
     assert refused(address="127.0.0.2") == (Result.SOFT, Reason.NO_ADDRESS)
+
+
+@pytest.mark.parametrize("ahead_s", [-3600, -20, 40, 3600])
+def test_reaper_with_another_clock_goes_by_that_of_the_dispatcher(ahead_s: int) -> None:
+    now_ms = time.time_ns() // 1_000_000 - 1000 * ahead_s  # on the dispatcher's clock
+    hello = {"now_ms": now_ms}
+    soon = gather(ok(LINKS, HTML), hello=hello, start_by_ms=now_ms + 9_000, deadline_ms=now_ms + 19_000)
+    assert soon.verdict[0] == Result.STORED
+    late = gather(ok(LINKS, HTML), hello=hello, start_by_ms=now_ms - 1_000, deadline_ms=now_ms + 19_000)
+    assert late.verdict == (Result.SOFT, Reason.DEADLINE) and not late.contacted
 
 
 def test_a_request_that_came_too_late_is_not_contacted() -> None:
