@@ -226,26 +226,31 @@ def test_limits_of_the_whole_reap_hold(tmp_path: Path, origins: list[Origin]) ->
 
 async def cry(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
     """A reaper that takes no requests, and says of all that others were given that its workers have died at them."""
-    try:
-        await wire.read_message(reader, wire.LIMIT_BEFORE_WELCOME)
-        writer.write(wire.encode(wire.Welcome(wire.VERSION, 1, 0, [])))
-        while True:
-            writer.write(wire.encode(wire.Ping(0, list(range(1, 100)))))
-            await writer.drain()
-            await asyncio.sleep(0.1)
-    except OSError:
-        writer.close()
+    await wire.read_message(reader, wire.LIMIT_BEFORE_WELCOME)
+    writer.write(wire.encode(wire.Welcome(wire.VERSION, 1, 0, [])))
+    goodbye = asyncio.create_task(reader.read())
+    while not goodbye.done():
+        writer.write(wire.encode(wire.Ping(0, list(range(1, 100)))))
+        await asyncio.wait([goodbye], timeout=0.1)
+    writer.close()
 
 
 def test_reaper_that_speaks_of_what_another_was_asked(tmp_path: Path, origins: list[Origin]) -> None:
     async def drive() -> Records:
-        async with await asyncio.start_unix_server(cry, tmp_path / "liar") as server:
-            liar = sources.UnixSource(UnixAddress(tmp_path / "liar"))
-            async with driven(tmp_path, origins, beside=liar) as one:
-                one.dispatcher.add("http://b.example/slow")
-                pages = await one.settled(1)
-            server.close()
-            return pages
+        over = asyncio.Event()
+
+        async def liar(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            with contextlib.suppress(OSError):
+                await cry(reader, writer)
+            over.set()
+
+        server = await asyncio.start_unix_server(liar, tmp_path / "liar")
+        async with driven(tmp_path, origins, beside=sources.UnixSource(UnixAddress(tmp_path / "liar"))) as one:
+            one.dispatcher.add("http://b.example/slow")
+            pages = await one.settled(1)
+        await over.wait()
+        server.close()
+        return pages
 
     pages = uvloop.run(drive())
     assert pages["status"].tolist() == [200]
