@@ -139,7 +139,8 @@ def test_dispatcher_asked_to_stop_ends_its_harvest_in_good_order(planned: Farm, 
 def test_killed_worker_costs_only_a_retry(planned: Farm, tmp_path: Path) -> None:
     one = planned.copy(tmp_path / "db")
     (one.home / "cf" / "short").mkdir(exist_ok=True)
-    text = (one.home / "cf" / "shepherd.toml").read_text().replace("../web", "../../web") + "[fetch]\ntimeout_s = 2\n"
+    text = (one.home / "cf" / "shepherd.toml").read_text().replace("../web", "../../web")
+    text = text.replace("[fetch]\n", "[fetch]\ntimeout_s = 2\n")
     (one.home / "cf" / "short" / "shepherd.toml").write_text(text)
     (one.home / "cf" / "short" / "filter").write_text((one.home / "cf" / "filter").read_text())
     process = start_reap(one, "--cf", str(one.home / "cf" / "short"))

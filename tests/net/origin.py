@@ -51,15 +51,16 @@ class Origin:
             connection.settimeout(20)
             while (request := _read_request(connection)) is not None:
                 self.seen.append(request)
-                begin = time.monotonic()
-                answer = self.answer(request)
+                begin, end = time.monotonic(), 0.0
+                answer, url = self.answer(request), self.urls()[-1]
                 try:
                     if not isinstance(answer, bytes):
                         answer(connection)
                         return
+                    end = time.monotonic()  # once it is sent the client may go on, however long this thread is kept waiting
                     connection.sendall(answer)
                 finally:
-                    self.spans.append((self.urls()[-1], begin, time.monotonic()))
+                    self.spans.append((url, begin, end or time.monotonic()))
                 if b"\r\nConnection: keep-alive\r\n" not in answer:
                     return
 
