@@ -132,6 +132,8 @@ class Verifier:
             raise Corruption(f"a record with result {record.result} and reason {record.reason}")
         if record.flags & ~_FLAGS or record.status > 999 or record.valid_s > MAX_VALID_S:
             raise Corruption(f"a record with flags {record.flags}, status {record.status}, valid {record.valid_s} s")
+        if record.wire_bytes > self._most_bytes:
+            raise Corruption(f"an exchange of {record.wire_bytes} bytes, where at most {self._most_bytes} are allowed")
         if record.result in _ANSWERED and not record.contacted:
             raise Corruption("an answer of a server that was not contacted")
         if record.result == Result.UNCHANGED and not (item.digest and record.digest == item.digest):

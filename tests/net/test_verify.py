@@ -50,6 +50,7 @@ def test_honest_answer_passes() -> None:
         {"digest": 1},
         {"body_bytes": 1},
         {"valid_s": 0xFFFFFFFF},
+        {"wire_bytes": 0xFFFFFFFF},  # would have to be paid for, where bytes a second are limited
     ],
     ids=str,
 )
