@@ -26,6 +26,7 @@ LIMIT_BEFORE_WELCOME: Final = 4 * 1024 * 1024  # a HELLO carries the filter and 
 LIMIT_AFTER_WELCOME: Final = 128 * 1024 * 1024
 _BUFFER: Final = 1 << 20  # a stream stops reading at twice this; most results then come in one piece
 HANDSHAKE_S: Final = 10.0  # for TLS
+CLOSE_S: Final = 5.0  # for what is still to be sent when a connection is closed
 LOOKS: Final = 5  # at a connection, before silence counts
 _LENGTH: Final = struct.Struct("<I")
 
@@ -318,12 +319,15 @@ class Peer:
         self._writer.transport.abort()
 
     async def close(self, why: str = "") -> None:
-        """Say BYE if there is a reason to give and anyone to hear it, then close."""
-        with contextlib.suppress(PeerLost, OSError):
-            if why and not self._writer.is_closing():
-                await self.send(Bye(why))
-            self._writer.close()
-            await self._writer.wait_closed()
+        """Say BYE if there is a reason to give and anyone to hear it, then close; what the other end does not take is dropped."""
+        with contextlib.suppress(PeerLost, OSError):  # TimeoutError is one
+            async with asyncio.timeout(CLOSE_S):
+                if why and not self._writer.is_closing():
+                    await self.send(Bye(why))
+                self._writer.close()
+                await self._writer.wait_closed()
+                return
+        self._writer.transport.abort()
 
     def _welcomed(self, message: Message | None) -> None:
         if isinstance(message, Welcome):

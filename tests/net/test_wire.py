@@ -211,6 +211,22 @@ def test_sending_to_a_vanished_peer_is_a_lost_peer() -> None:
     asyncio.run(run())
 
 
+def test_peer_that_reads_nothing_keeps_whoever_closes_waiting_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(wire, "CLOSE_S", 0.2)
+
+    async def run() -> None:
+        ours, theirs = socket.socketpair()
+        peer = await wire.adopt(ours)
+        sending = asyncio.create_task(peer.send(wire.Resolve(1, 2, "x" * 3_000_000)))
+        await asyncio.sleep(0.1)
+        async with asyncio.timeout(20):
+            await peer.close("that was all")
+            await sending  # it does not wait any longer, either
+        theirs.close()
+
+    asyncio.run(run())
+
+
 def test_nobody_listening_is_a_lost_peer_with_what_to_do(tmp_path: Path) -> None:
     with pytest.raises(PeerLost, match="start reapd"):
         asyncio.run(UnixSource(UnixAddress(tmp_path / "none")).connect())
