@@ -22,6 +22,7 @@ MAX_DELAY_S = 30 * DAY_S  # delays are kept as 32 bits of milliseconds, and doub
 MAX_BODY_BYTES = 100 << 20  # an answer and its links must fit into one message of the protocol
 MAX_IN_FLIGHT = 10_000
 MIN_MEMORY_BYTES = 1 << 20
+MOST_WORKERS = 1_000  # of one reapd
 TLS_VERSIONS = ("1.0", "1.1", "1.2", "1.3")
 _PROXY = re.compile(r"(http|socks5)://(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9._-]+):(?P<port>[0-9]{1,5})/?")
 _NAMESERVER = re.compile(r"(?P<host>[0-9.]+|\[[0-9a-fA-F:.]+\]):(?P<port>[0-9]{1,5})")
@@ -346,6 +347,8 @@ def _check(path: Path, config: Config) -> None:
         impossible("[reap] silence_s and parse_s", "must be at least 0.1 seconds, and silence_s at most an hour")
     if config.reap.workers < 1 or config.fetch.in_flight < 1:
         impossible("[reap] workers and [fetch] in_flight", "must be at least 1")
+    if config.reap.workers > MOST_WORKERS:
+        impossible("[reap] workers", f"must be at most {MOST_WORKERS}, which is what one reapd serves")
     if config.plan.important_weight > 65_535:
         impossible("[plan] important_weight", "must be at most 65535, the largest weight")
     if max(config.merge.insert_weight, config.merge.weight_gap) > 65_535:

@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from shepherd.cli import common
+from shepherd.config import MOST_WORKERS
 from shepherd.net.terms import Terms
 
 PEM = click.Path(dir_okay=False, path_type=Path)
@@ -19,7 +20,7 @@ DEFAULT = Terms()
     "--listen", "address", required=True, metavar="ADDRESS", help="Where dispatchers connect: unix:PATH or tls:HOST:PORT."
 )
 @click.option(
-    "--workers", type=click.IntRange(1, 1000), help="Most connections at a time, a process each.  [default: one per CPU]"
+    "--workers", type=click.IntRange(1, MOST_WORKERS), help="Most connections at a time, a process each.  [default: one per CPU]"
 )
 @click.option("--keys", "key_file", type=PEM, metavar="FILE", help="This reaper's key file, for tls:; shep-keys makes it.")
 @click.option("--user", default="", metavar="NAME", help="Whom to run as, if started as root.  [default: nobody]")

@@ -106,6 +106,7 @@ def test_user_agent_carries_the_contact(tmp_path: Path) -> None:
         pytest.param("[section_bonus]\npdf = 65536\n", "[section_bonus]", id="bonus_above_all_weights"),
         pytest.param("[fetch]\ndecoded_bytes = 1\n", "[fetch] decoded_bytes", id="decoded_limit_below_raw"),
         pytest.param("[reap]\nworkers = 0\n", "[reap] workers", id="no_workers"),
+        pytest.param("[reap]\nworkers = 1001\n", "[reap] workers", id="more_workers_than_a_reapd_has"),
         pytest.param("[fetch]\nin_flight = 0\n", "[fetch] in_flight", id="nothing_in_flight"),
         pytest.param("[merge]\ninsert_weight = 65536\n", "[merge]", id="weight_over_16_bits"),
         pytest.param("[plan]\nimportant_weight = 65536\n", "[plan] important_weight", id="important_weight_over_16_bits"),
