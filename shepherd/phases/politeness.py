@@ -135,9 +135,14 @@ def judge(found: Held, slack_ms: int, most: int) -> Verdict:
 
 
 def _own_delay(sites: Columns, at: I64, recorded_ms: I64, politeness: config.Politeness) -> I64:
-    """What the filter or the configuration asks for each contact's site; a default that was raised since does not count."""
+    """What the filter or the configuration asks for each contact's site; a default that was raised since does not count.
+
+    What is recorded of a server has the Crawl-delays of its sites in it, so the default was at most the least that is recorded
+    of any server with such a site.
+    """
     told = np.where(at >= 0, _or_zero(sites["delay_ms"], at), 0).astype(np.int64)
-    default_ms = np.minimum(round(politeness.delay_s * 1000), recorded_ms)
+    plain = recorded_ms[(at >= 0) & (told == NO_LIMIT) & (recorded_ms > 0)]
+    default_ms = np.minimum(plain.min(initial=round(politeness.delay_s * 1000)), recorded_ms)
     return np.where(at < 0, 0, np.where(told == NO_LIMIT, default_ms, told))
 
 

@@ -49,6 +49,19 @@ def audit(journal: Records, slots: int = 1, before: bool = False, **columns: dic
     return politeness.judge(politeness.held(journal, sites, servers, DELAY, before), 0, 10)
 
 
+def test_crawl_delay_learnt_later_is_not_taken_for_a_default_that_was_raised_since() -> None:
+    """A server's delay stands in its table with the Crawl-delay in it, so it tells nothing of what the default was."""
+    robots = contact(1010, 1020, site=2, kind=Kind.ROBOTS, crawl_delay_ms=3000)
+    journal = records(contact(0, 10), robots, contact(4020, 4030), contact(0, 10, site=3, qkey=OTHER))
+    sites: dict[str, Any] = {"site": np.array([1, 2, 3], np.uint64), "delay_ms": np.full(3, NO_LIMIT, np.uint32)}
+    sites |= {"crawl_delay_ms": np.array([0, 3000, 0], np.uint32), "group": np.zeros(3, np.uint64)}
+    servers: dict[str, Any] = {"qkey": np.array([QKEY, OTHER], np.uint64), "delay_ms": np.array([3000, 1000], np.uint32)}
+    servers |= {"slots": np.ones(2, np.uint16), "group": np.zeros(2, np.uint64)}
+    for delay_s in (1.0, 10.0):
+        held = politeness.held(journal, sites, servers, Politeness(delay_s=delay_s), False)
+        assert politeness.judge(held, 0, 10).faults == []
+
+
 def whats(verdict: Verdict) -> list[str]:
     return [fault.what for fault in verdict.faults]
 
