@@ -78,7 +78,8 @@ def show(files: tuple[Path, ...], as_json: bool) -> None:
             )
         else:
             until = f"valid until {found.ends:%Y-%m-%d}, {left} days more" if left >= 0 else f"ended on {found.ends:%Y-%m-%d}"
-            click.echo(common.escape(f"{path}: {found.role} {found.name} at {', '.join(found.hosts)}: {until}"))
+            met = f" at {', '.join(found.hosts)}" if found.hosts else ""  # an authority is met nowhere
+            click.echo(common.escape(f"{path}: {found.role} {found.name}{met}: {until}"))
 
 
 def _now() -> datetime.datetime:

@@ -281,7 +281,7 @@ def test_keys_are_for_their_owner_alone_and_never_written_over(tmp_path: Path) -
     assert {path: path.read_bytes() for path in home.iterdir()} == before
     shown = keys_program("show", home / "r1.pem", home / "authority.crt").stdout
     assert "reaper r1 at r1.example, 2001:db8::1: valid until" in shown and "729 days more" in shown
-    assert "authority shepherd authority" in shown
+    assert "authority.crt: authority shepherd authority: valid until" in shown
 
 
 def test_issuing_without_an_authority_says_what_to_do(tmp_path: Path) -> None:
