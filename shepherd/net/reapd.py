@@ -180,10 +180,12 @@ def main(address: Address, terms: Terms, keys: Keys | None, user: str) -> None:
     if isinstance(address, TlsAddress) != (keys is not None):
         raise UsageError(f"{address}: --keys FILE is needed for tls:, and for nothing else; shep-keys makes such a file")
     tls = keys.server() if keys is not None else None
+    whom = _whom(user)  # before there is a socket that a refusal would leave behind
     listener = entrance(address)
     for name in PRELOADED:
         importlib.import_module(name)
-    _give_up_root(user)
+    if whom:
+        _give_up_root(whom)
     confine.no_more_rights()
     if isinstance(address, Descriptor):
         family.die_with(parent)  # a change of user has undone it
@@ -191,16 +193,21 @@ def main(address: Address, terms: Terms, keys: Keys | None, user: str) -> None:
     Reaper(listener, terms, tls).run()
 
 
-def _give_up_root(user: str) -> None:
+def _whom(user: str) -> str:
+    """Whom to become; "" = stay who we are."""
     if os.geteuid() != 0:
-        return
+        return ""
     if not confine.can_read(user or NOBODY, Path(certifi.where())):  # libcurl does, in every worker
         why = f"{user or NOBODY!r} cannot read {certifi.where()}; install Shepherd where all can read it"
         if user:
             raise UsageError(f"{why}, or choose another --user")
         LOG.warning("reaping as root: %s", why)
-        return
+        return ""
+    return user or NOBODY
+
+
+def _give_up_root(user: str) -> None:
     for module in pkgutil.iter_modules(encodings.__path__):  # Python's own files may be hidden, too
         with contextlib.suppress(ImportError):
             importlib.import_module(f"encodings.{module.name}")
-    confine.become(user or NOBODY)
+    confine.become(user)

@@ -103,6 +103,7 @@ def test_user_that_does_not_exist_or_cannot_read_what_is_needed_is_refused(tmp_p
     command = [sys.executable, "-m", "shepherd.cli", "reapd", "--listen", f"unix:{tmp_path}/reapd", "--user", "nobody-at-all"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 2 and "--user" in done.stderr
+    assert not (tmp_path / "reapd").exists(), "a socket that was left would keep the next reapd from its path"
     hidden = tmp_path / "hidden"
     hidden.mkdir(mode=0o700)
     (hidden / "file").write_text("")
