@@ -130,7 +130,7 @@ class Dispatcher:
         """Work until all is done (or, with `stay`, wait for more), the time is over or `stop` is called; why it ended."""
         self._stay = stay
         try:
-            await self._fleet.start(Events(self._handle, self._lost, self._killed, self._wake))
+            await self._connect(seconds)
             self._load()
             now = self._clock()
             self._end_ms, self._point_ms = now + round(seconds * 1000), now + self._checkpoint_ms
@@ -177,6 +177,23 @@ class Dispatcher:
         self._manners.noted(notes)
 
     # --- the run ------------------------------------------------------------------------------------------------------
+
+    async def _connect(self, seconds: float) -> None:
+        """Until a reaper is up; without one, until somebody wants a stop or the time is over. The reap's own time begins then."""
+        loop = asyncio.get_running_loop()
+        starting = loop.create_task(self._fleet.start(Events(self._handle, self._lost, self._killed, self._wake)))
+        starting.add_done_callback(lambda _: self._wake())
+        alarm = loop.call_later(seconds, self.stop, "its time is over")
+        try:
+            while not starting.done() and not self._stopping:
+                self._sleeping = loop.create_future()
+                await self._sleeping
+            if not self._stopping:
+                await starting
+        finally:
+            alarm.cancel()
+            starting.cancel()
+            await asyncio.gather(starting, return_exceptions=True)
 
     def _load(self) -> None:
         journalled = self._harvest.journalled()
