@@ -55,8 +55,8 @@ def command(
 ) -> None:
     """Serve dispatchers: resolve names, fetch pages, judge robots.txt, parse.
 
-    Each connection gets a worker process of its own. A unix socket is for this user alone; its file is left to whoever
-    made the directory. Over TLS each end must show a key of the same authority.
+    Each connection gets a worker process of its own. A unix socket is for this user alone; its file stays when reapd ends,
+    and the next one there replaces it. Over TLS each end must show a key of the same authority.
     """
     import datetime
 

@@ -6,14 +6,19 @@ length could be too long and which a killed dispatcher could leave behind.
 
 from __future__ import annotations
 
+import contextlib
 import errno
+import fcntl
 import os
 import socket
+import stat
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, TypeAlias
 
 from shepherd.errors import Locked, UsageError
 from shepherd.net.addresses import Address, Descriptor, TlsAddress, UnixAddress
+from shepherd.store import fsio
 
 BACKLOG: Final = 64
 
@@ -59,29 +64,49 @@ def entrance(address: Address) -> Entrance:
 
 
 def listen(path: Path) -> socket.socket:
-    """A listening socket at a path that must be free; only this user can connect to it."""
+    """A listening socket at a path that only this user can connect to. The path must be free, but for what a dead reapd left."""
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     before = os.umask(0o177)  # the socket has its mode from the start, so there is no moment in which others could connect
     try:
-        listener.bind(os.fspath(path))
-        listener.listen(BACKLOG)
+        with _alone(path.parent):
+            _make_way(path)
+            listener.bind(os.fspath(path))
+            listener.listen(BACKLOG)
     except OSError as error:
         listener.close()
-        raise _cannot_bind(path, error) from error
+        raise UsageError(f"unix:{path}: cannot listen there: {error}") from error
+    except BaseException:
+        listener.close()
+        raise
     finally:
         os.umask(before)
     return listener
 
 
-def _cannot_bind(path: Path, error: OSError) -> Exception:
-    if error.errno != errno.EADDRINUSE:
-        return UsageError(f"unix:{path}: cannot listen there: {error}")
+@contextlib.contextmanager
+def _alone(directory: Path) -> Iterator[None]:
+    """No other reapd looks at the sockets of the directory: one that is bound and does not listen yet seems dead."""
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _make_way(path: Path) -> None:
+    """Remove a socket of ours that refuses connections; anything else at the path stays, and is an error."""
+    try:
+        found = path.lstat()
+    except FileNotFoundError:
+        return
+    if not stat.S_ISSOCK(found.st_mode) or found.st_uid != os.geteuid():
+        raise UsageError(f"unix:{path}: what is there is not a socket of this user; remove it or choose another path")
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
-        try:
-            probe.connect(os.fspath(path))
-        except OSError:
-            return UsageError(f"unix:{path}: the path exists and nobody listens there; remove it or choose another")
-    return Locked(f"unix:{path}: another reapd listens there; choose another path")
+        probe.setblocking(False)  # one that is too busy to accept would let us wait
+        if probe.connect_ex(os.fspath(path)) != errno.ECONNREFUSED:
+            raise Locked(f"unix:{path}: another reapd or program listens there; choose another path")
+    fsio.unlink(path)
 
 
 def _listen_tcp(address: TlsAddress) -> socket.socket:

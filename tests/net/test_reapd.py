@@ -128,9 +128,7 @@ def test_a_killed_worker_takes_nobody_along(tmp_path: Path) -> None:
 
 def test_a_path_in_use_is_refused_with_what_to_do(tmp_path: Path) -> None:
     path = tmp_path / "reapd"
-    with entrance.listen(path), pytest.raises(Locked, match="another reapd"):
-        entrance.listen(path)
-    with pytest.raises(UsageError, match="nobody listens"):
+    with entrance.listen(path), pytest.raises(Locked, match="another reapd or program"):
         entrance.listen(path)
     with pytest.raises(UsageError, match="unix:PATH"):
         parse_address("127.0.0.1:80")
@@ -138,3 +136,56 @@ def test_a_path_in_use_is_refused_with_what_to_do(tmp_path: Path) -> None:
         entrance.entrance(Descriptor(99))
     with pytest.raises(UsageError, match="cannot listen"):
         entrance.listen(tmp_path / ("x" * 200))
+
+
+def test_reapd_cannot_be_started_again_where_one_was_killed(tmp_path: Path) -> None:
+    path = tmp_path / "reapd"
+    with running(path) as killed:
+        assert answers(path)
+        killed.kill()
+        killed.wait()
+        assert path.is_socket() and not answers(path)
+        with running(path):
+            assert answers(path)
+            assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+def unlistened(path: Path, kind: socket.SocketKind = socket.SOCK_STREAM) -> None:
+    """A socket's file that nobody listens at."""
+    with socket.socket(socket.AF_UNIX, kind) as left:
+        left.bind(str(path))
+
+
+def test_what_is_not_a_dead_socket_of_ours_is_never_removed(tmp_path: Path) -> None:
+    kept = {name: tmp_path / name for name in ("file", "directory", "link", "dangling", "foreign")}
+    kept["file"].write_text("precious")
+    kept["directory"].mkdir()
+    unlistened(tmp_path / "dead")
+    kept["link"].symlink_to(tmp_path / "dead")
+    kept["dangling"].symlink_to(tmp_path / "nothing")
+    unlistened(kept["foreign"])
+    if os.geteuid() == 0:
+        os.chown(kept["foreign"], 1, 1)
+    else:
+        del kept["foreign"]
+    for path in kept.values():
+        before = path.lstat()
+        with pytest.raises(UsageError, match="choose another"):
+            entrance.listen(path)
+        assert path.lstat() == before
+    assert (tmp_path / "dead").is_socket()
+
+
+def test_socket_of_a_reapd_that_is_too_busy_to_accept_is_never_removed(tmp_path: Path) -> None:
+    path = tmp_path / "reapd"
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(entrance.listen(path))
+        full = False
+        for _ in range(2 * entrance.BACKLOG):
+            waiting = stack.enter_context(socket.socket(socket.AF_UNIX))
+            waiting.setblocking(False)
+            full = full or waiting.connect_ex(str(path)) != 0
+        assert full
+        with pytest.raises(Locked, match="another"):
+            entrance.listen(path)
+        assert path.is_socket()
