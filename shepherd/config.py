@@ -23,6 +23,7 @@ MAX_BODY_BYTES = 100 << 20  # an answer and its links must fit into one message 
 MAX_IN_FLIGHT = 10_000
 MIN_MEMORY_BYTES = 1 << 20
 MOST_WORKERS = 1_000  # of one reapd
+MIN_PROCESS_BYTES = 192 << 20  # of address space: with less, a process of a reapd cannot begin
 TLS_VERSIONS = ("1.0", "1.1", "1.2", "1.3")
 _PROXY = re.compile(r"(http|socks5)://(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9._-]+):(?P<port>[0-9]{1,5})/?")
 _NAMESERVER = re.compile(r"(?P<host>[0-9.]+|\[[0-9a-fA-F:.]+\]):(?P<port>[0-9]{1,5})")
@@ -290,6 +291,12 @@ def proxy_fault(url: str) -> str:
     return "must be http://host:port or socks5://host:port"
 
 
+def process_fault(size: int) -> str:
+    """What is wrong with a limit to the address space of a reapd's process, or nothing."""
+    possible = not size or size >= MIN_PROCESS_BYTES
+    return "" if possible else f"must be 0 for no limit, or at least {MIN_PROCESS_BYTES} bytes, which is 192 MiB"
+
+
 def _is_nameserver(text: str) -> bool:
     with_port = _NAMESERVER.fullmatch(text)
     host, port = with_port.group("host", "port") if with_port else (text, "53")
@@ -349,6 +356,8 @@ def _check(path: Path, config: Config) -> None:
         impossible("[reap] workers and [fetch] in_flight", "must be at least 1")
     if config.reap.workers > MOST_WORKERS:
         impossible("[reap] workers", f"must be at most {MOST_WORKERS}, which is what one reapd serves")
+    if fault := process_fault(config.reap.worker_bytes):
+        impossible("[reap] worker_bytes", fault)
     if config.plan.important_weight > 65_535:
         impossible("[plan] important_weight", "must be at most 65535, the largest weight")
     if max(config.merge.insert_weight, config.merge.weight_gap) > 65_535:

@@ -8,7 +8,8 @@ from pathlib import Path
 import click
 
 from shepherd.cli import common
-from shepherd.config import MOST_WORKERS
+from shepherd.config import MOST_WORKERS, process_fault
+from shepherd.errors import UsageError
 from shepherd.net.terms import Terms
 
 PEM = click.Path(dir_okay=False, path_type=Path)
@@ -38,7 +39,7 @@ DEFAULT = Terms()
     default=DEFAULT.memory_bytes,
     show_default=True,
     metavar="BYTES",
-    help="Address space of a process; 0 = no limit.",
+    help="Address space of a process, at least 192 MiB; 0 = no limit.",
 )
 @click.option(
     "--parse",
@@ -62,6 +63,8 @@ def command(
 
     from shepherd.net import addresses, reapd, tls
 
+    if fault := process_fault(memory_bytes):
+        raise UsageError(f"--memory: {fault}")
     place = addresses.parse_address(address)
     now = datetime.datetime.now(datetime.UTC)
     keys = tls.read_keys(key_file, tls.Role.REAPER, now) if key_file else None

@@ -189,3 +189,11 @@ def test_socket_of_a_reapd_that_is_too_busy_to_accept_is_never_removed(tmp_path:
         with pytest.raises(Locked, match="another"):
             entrance.listen(path)
         assert path.is_socket()
+
+
+def test_memory_in_which_no_worker_could_run_is_refused(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "shepherd.cli", "reapd", "--listen", f"unix:{tmp_path}/reapd", "--memory"]
+    refused = subprocess.run([*command, "1000000"], capture_output=True, text=True, timeout=20)
+    assert refused.returncode == 2, refused.stderr
+    assert "--memory" in refused.stderr and "192 MiB" in refused.stderr
+    assert not (tmp_path / "reapd").exists()

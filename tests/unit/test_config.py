@@ -114,6 +114,7 @@ def test_user_agent_carries_the_contact(tmp_path: Path) -> None:
         pytest.param("[network]\nallow = ['localhost']\n", "[network] allow", id="range_that_is_a_name"),
         pytest.param("[fetch]\nmin_tls = '1.4'\n", "[fetch] min_tls", id="tls_of_the_future"),
         pytest.param("[fetch]\nmemory_bytes = 1000\n", "[fetch] memory_bytes", id="memory_for_nothing"),
+        pytest.param("[reap]\nworker_bytes = 1000000\n", "[reap] worker_bytes", id="process_without_memory"),
         pytest.param("[network]\nproxy = 'proxy:3128'\n", "[network] proxy", id="proxy_without_scheme"),
         pytest.param("[network]\nproxy = 'https://proxy:3128'\n", "[network] proxy", id="proxy_of_another_kind"),
         pytest.param("[network]\nnameservers = ['dns.example']\n", "[network] nameservers", id="nameserver_by_name"),
