@@ -100,11 +100,14 @@ async def _reap(state: State, path: Path, config: Config, seconds: float, room: 
         dispatcher.heed(contactnotes.beside(state))
         _listen(dispatcher)
         attending = asyncio.create_task(_attend(dispatcher, written, room, show, clock))
+        attending.add_done_callback(lambda _: dispatcher.stop("nobody watches the disk any more"))
         try:
             why = await dispatcher.run(seconds)
         finally:
             attending.cancel()
         dispatcher.end()
+        if attending.done() and not attending.cancelled():
+            attending.result()  # it never ends by itself: this raises
     finally:
         written.close()
     links, full = dispatcher.contributions, room.full(written.stored_bytes)

@@ -68,7 +68,10 @@ class Reaper:
             raise PeerRefused(f"the reaper refused us: {answer.why}")
         if not isinstance(answer, wire.Welcome) or answer.version != wire.VERSION:
             raise PeerRefused("the reaper did not answer HELLO with a WELCOME of our version")
-        return cls(number, peer, answer.credits, hello.silence_ms / 1000, frozenset(answer.killed), home)
+        credits = min(
+            answer.credits, hello.settings.get("in_flight", answer.credits)
+        )  # one that boasts must not draw everything to itself
+        return cls(number, peer, credits, hello.silence_ms / 1000, frozenset(answer.killed), home)
 
     @property
     def free(self) -> int:

@@ -9,11 +9,14 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from shepherd import config
 from shepherd.formats.tables import Kind, Records, Result, RowType
+from shepherd.net import reap
 from shepherd.store import harvest, lookup, names
 from tests.crash import strace
 from tests.crash.farm import ROOT, Farm, farm
@@ -134,6 +137,22 @@ def test_dispatcher_asked_to_stop_ends_its_harvest_in_good_order(planned: Farm, 
     assert harvest.inspect(harvest_path(one)).ended
     one.must("shep-cork")
     one.must("shep-check")
+
+
+def test_reap_goes_on_unwatched_when_its_watch_has_failed(planned: Farm, tmp_path: Path) -> None:
+    """Whoever shows the figures may fail; the disk would then fill up unseen. The harvest ends in good order all the same."""
+    one = planned.copy(tmp_path / "db")
+    path = harvest_path(one)
+    path.parent.mkdir(exist_ok=True)
+
+    def show(figures: object) -> None:
+        raise OSError(5, "the terminal is gone")
+
+    settings = config.load(one.home / "cf")
+    patient = replace(settings, politeness=replace(settings.politeness, delay_s=1.0))  # it would take longer than a second
+    with pytest.raises(OSError, match="the terminal is gone"):
+        reap.reap(one.database.furthest(), path, patient, 30, lambda _: None, show)
+    assert harvest.inspect(path).ended
 
 
 def test_killed_worker_costs_only_a_retry(planned: Farm, tmp_path: Path) -> None:

@@ -155,6 +155,25 @@ def test_retry_after_is_kept_across_reaps(tmp_path: Path) -> None:
         assert one.origin.gaps_s()[asked - 1] >= 6
 
 
+def test_group_forgets_the_retry_after_of_a_server_that_has_no_pages_left(tmp_path: Path) -> None:
+    """One server of a group asks for patience, the reap is killed, and only the other one has something left to ask for."""
+    busy = ok(b"", "Retry-After: 90", status="503 Service Unavailable")
+    group = "group farm host a.example b.example\n"
+    with garden(tmp_path, {"a.example/0": busy}, 0.3, group) as one, serve(pages("b.example", 9), address="127.0.4.2") as other:
+        with (tmp_path / "cf" / "static").open("a") as static:
+            static.write(f"b.example 127.0.4.2 {other.port}\n")
+        one.cycle_to_plan("http://a.example/0", *(f"http://b.example/{n}" for n in range(9)))
+        process = one.start("shep-reap", "-q")
+        wait_until(lambda: any(url == "a.example/0" for url, _begin, _end in one.origin.spans))
+        at = one.checkpoints()
+        wait_until(lambda: one.checkpoints() > at + 1)
+        kill(process)
+        asked = len(other.seen)
+        assert asked < 10, "nothing was left to ask for: nothing was tested"
+        one.must("shep-reap", "--seconds", "3")
+        assert len(other.seen) == asked
+
+
 def test_request_of_a_lost_reaper_counts_as_a_contact(tmp_path: Path) -> None:
     def slow(connection: socket.socket) -> None:
         time.sleep(2)

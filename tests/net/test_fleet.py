@@ -7,6 +7,7 @@ import contextlib
 import dataclasses
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -330,3 +331,17 @@ def test_pause_before_the_next_attempt_doubles_up_to_a_bound() -> None:
     assert pauses[:5] == [0.0, 0.1, 0.2, 0.4, 0.8]
     assert pauses[-1] == LONGEST_PAUSE_S
     assert sorted(pauses) == pauses
+
+
+def test_reaper_that_boasts_of_its_credits_is_given_no_more_than_others() -> None:
+    async def one() -> int:
+        ours, theirs = socket.socketpair()
+        dispatcher, boaster = await wire.adopt(ours), await wire.adopt(theirs)
+        await boaster.send(wire.Welcome(wire.VERSION, 1, (1 << 32) - 1))
+        hello = greeting(ORIGIN, settings={"in_flight": 7})
+        reaper = await Reaper.greet(0, dispatcher, hello)
+        await dispatcher.close()
+        await boaster.close()
+        return reaper.free
+
+    assert run(one()) == 7
