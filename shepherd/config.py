@@ -15,8 +15,10 @@ from pathlib import Path
 from typing import Any
 
 from shepherd import tomlsection
+from shepherd.addresses import reaper_fault
 from shepherd.errors import ConfigError
 
+FILE = "shepherd.toml"
 DAY_S = 86_400
 MAX_DELAY_S = 30 * DAY_S  # delays are kept as 32 bits of milliseconds, and double with each failure
 MAX_BODY_BYTES = 100 << 20  # an answer and its links must fit into one message of the protocol
@@ -232,6 +234,10 @@ class Config:
         return self._beside(self.network.proxy_auth)
 
     @property
+    def keys_path(self) -> Path:
+        return self.directory / self.reap.keys
+
+    @property
     def ca_path(self) -> Path | None:
         return self._beside(self.fetch.ca_file)
 
@@ -248,7 +254,7 @@ class Config:
 
 def load(directory: Path) -> Config:
     """Read `directory/shepherd.toml`; a missing file means all defaults."""
-    path = directory / "shepherd.toml"
+    path = directory / FILE
     try:
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
@@ -358,6 +364,11 @@ def _check(path: Path, config: Config) -> None:
         impossible("[reap] workers", f"must be at most {MOST_WORKERS}, which is what one reapd serves")
     if fault := process_fault(config.reap.worker_bytes):
         impossible("[reap] worker_bytes", fault)
+    for reaper in config.reap.reapers:
+        if fault := reaper_fault(reaper):
+            impossible("[reap] reapers", fault)
+        if reaper.startswith("tls:") and not config.reap.keys:
+            impossible("[reap] keys", f"name the dispatcher's key file, which {reaper} needs; shep-keys makes one")
     if config.plan.important_weight > 65_535:
         impossible("[plan] important_weight", "must be at most 65535, the largest weight")
     if max(config.merge.insert_weight, config.merge.weight_gap) > 65_535:

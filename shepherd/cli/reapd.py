@@ -61,7 +61,8 @@ def command(
     """
     import datetime
 
-    from shepherd.net import addresses, reapd, tls
+    from shepherd import addresses
+    from shepherd.net import reapd, tls
 
     if fault := process_fault(memory_bytes):
         raise UsageError(f"--memory: {fault}")

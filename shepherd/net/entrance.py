@@ -16,8 +16,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, TypeAlias
 
+from shepherd.addresses import Address, Descriptor, TlsAddress, UnixAddress
 from shepherd.errors import Locked, UsageError
-from shepherd.net.addresses import Address, Descriptor, TlsAddress, UnixAddress
 from shepherd.store import fsio
 
 BACKLOG: Final = 64

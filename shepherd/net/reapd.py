@@ -27,9 +27,9 @@ from typing import Final
 import certifi
 import uvloop
 
+from shepherd.addresses import Address, Descriptor, TlsAddress
 from shepherd.errors import IoFailed, UsageError
 from shepherd.net import confine, family, worker
-from shepherd.net.addresses import Address, Descriptor, TlsAddress
 from shepherd.net.board import Board, Seat, Stage
 from shepherd.net.entrance import Entrance, entrance
 from shepherd.net.terms import Terms

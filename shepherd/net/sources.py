@@ -11,10 +11,10 @@ import ssl
 import subprocess
 from typing import Final
 
-from shepherd.config import Config, Reap
-from shepherd.errors import ConfigError, PeerLost
+from shepherd.addresses import TlsAddress, UnixAddress, parse_address
+from shepherd.config import FILE, Config, Reap
+from shepherd.errors import ConfigError, PeerLost, UsageError
 from shepherd.net import family, tls, wire
-from shepherd.net.addresses import TlsAddress, UnixAddress, parse_address
 from shepherd.net.reapers import Source
 
 LOG = logging.getLogger("shepherd.dispatch")
@@ -25,23 +25,21 @@ def configured(config: Config) -> list[Source]:
     """The reapers of [reap]. Those on other machines need our key file."""
     found: list[Source] = []
     context: ssl.SSLContext | None = None
-    for text in config.reap.reapers:
-        address = parse_address(text)
+    for address in map(parse_address, config.reap.reapers):
         if isinstance(address, UnixAddress):
             found.append(UnixSource(address))
         elif isinstance(address, TlsAddress):
             context = context or _context(config)
             found.append(TlsSource(address, context))
-        else:
-            raise ConfigError(f"[reap] reapers: {text}: only a dispatcher's own child is met like this")
     return found
 
 
 def _context(config: Config) -> ssl.SSLContext:
-    if not config.reap.keys:
-        raise ConfigError("[reap] keys: name the dispatcher's key file, which tls: needs; shep-keys makes one")
     now = datetime.datetime.now(datetime.UTC)
-    keys = tls.read_keys(config.directory / config.reap.keys, tls.Role.DISPATCHER, now)
+    try:
+        keys = tls.read_keys(config.keys_path, tls.Role.DISPATCHER, now)
+    except UsageError as error:
+        raise ConfigError(f"{config.directory / FILE}: [reap] keys: {error}") from error
     if warning := tls.warning(keys, now):
         LOG.warning("%s", warning)
     return keys.client()

@@ -18,9 +18,9 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, Final
 
+from shepherd.addresses import TlsAddress
 from shepherd.errors import PeerLost, PeerRefused, UsageError
 from shepherd.net import wire
-from shepherd.net.addresses import TlsAddress
 
 CONNECT_S: Final = 15.0
 SOON: Final = datetime.timedelta(days=30)  # a certificate that ends within this is worth a warning
@@ -98,7 +98,9 @@ def _read_private(path: Path) -> str:
             if mode & 0o077:
                 raise UsageError(f"{path}: others can read this private key (mode {stat.S_IMODE(mode):04o}); chmod 600 {path}")
             return file.read(MAX_KEY_FILE).decode("ascii")
-    except (OSError, UnicodeDecodeError) as error:
+    except OSError as error:
+        raise UsageError(f"{path}: cannot be read: {error.strerror}; shep-keys issue makes a key file") from error
+    except UnicodeDecodeError as error:
         raise UsageError(f"{path}: cannot be read: {error}") from error
 
 

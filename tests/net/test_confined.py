@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
+from shepherd.addresses import UnixAddress
 from shepherd.errors import UsageError
 from shepherd.formats.tables import Kind, Reason, Result
 from shepherd.net import confine, wire
-from shepherd.net.addresses import UnixAddress
 from shepherd.net.sources import UnixSource
 from tests.net.driver import HTML, LINKS, Dispatcher, greeting, run
 from tests.net.origin import Answer, ok, serve

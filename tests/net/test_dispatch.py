@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 import uvloop
 
+from shepherd.addresses import UnixAddress
 from shepherd.config import Config, Network, Politeness, Reap
 from shepherd.errors import BadUrl
 from shepherd.filters import parse_filter
@@ -22,7 +23,6 @@ from shepherd.formats.tables import JournalFlag, Kind, Reason, Records, Result
 from shepherd.groups.engine import Counts
 from shepherd.groups.memory import MemoryGroups
 from shepherd.net import reap, sources, wire
-from shepherd.net.addresses import UnixAddress
 from shepherd.net.clock import steady_clock_ms
 from shepherd.net.dispatch import Dispatcher
 from shepherd.net.fleet import Fleet

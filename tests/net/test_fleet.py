@@ -18,9 +18,9 @@ from typing import Any
 
 import pytest
 
+from shepherd.addresses import UnixAddress
 from shepherd.errors import NoSpace, PeerLost, PeerRefused
 from shepherd.net import fleet, wire
-from shepherd.net.addresses import UnixAddress
 from shepherd.net.clock import steady_clock_ms
 from shepherd.net.fleet import LONGEST_PAUSE_S, Events, Fleet, Place
 from shepherd.net.reapers import Reaper, Source

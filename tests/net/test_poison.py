@@ -18,9 +18,9 @@ from pathlib import Path
 
 import pytest
 
+from shepherd.addresses import UnixAddress
 from shepherd.formats.tables import Reason, Result
 from shepherd.net import wire
-from shepherd.net.addresses import UnixAddress
 from shepherd.net.parsing import INLINE_BYTES
 from shepherd.net.sources import UnixSource
 from tests.net.driver import HTML, LINKS, Dispatcher, greeting, run

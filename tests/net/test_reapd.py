@@ -16,10 +16,10 @@ from pathlib import Path
 
 import pytest
 
+from shepherd.addresses import Descriptor, UnixAddress, parse_address
 from shepherd.errors import Locked, PeerLost, UsageError
 from shepherd.formats.tables import Reason, Result
 from shepherd.net import entrance, wire
-from shepherd.net.addresses import Descriptor, UnixAddress, parse_address
 from shepherd.net.sources import UnixSource
 from tests.net.driver import (
     HTML,

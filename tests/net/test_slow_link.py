@@ -6,9 +6,9 @@ import asyncio
 import random
 from pathlib import Path
 
+from shepherd.addresses import UnixAddress
 from shepherd.formats.tables import Result
 from shepherd.net import wire
-from shepherd.net.addresses import UnixAddress
 from shepherd.net.sources import UnixSource
 from tests.net.driver import Dispatcher, Outcome, greeting, run
 from tests.net.origin import ok, serve

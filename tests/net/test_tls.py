@@ -17,10 +17,11 @@ from pathlib import Path
 
 import pytest
 
-from shepherd.errors import PeerLost, PeerRefused, UsageError
+from shepherd import config
+from shepherd.addresses import TlsAddress
+from shepherd.errors import ConfigError, PeerLost, PeerRefused, UsageError
 from shepherd.formats.tables import Reason, Result
-from shepherd.net import authority, tls, wire
-from shepherd.net.addresses import TlsAddress
+from shepherd.net import authority, sources, tls, wire
 from shepherd.net.reapers import Reaper
 from shepherd.net.tls import Role
 from tests.net.driver import HTML, LINKS, Dispatcher, greeting, run
@@ -260,6 +261,15 @@ def test_key_file_of_the_other_role_out_of_date_or_damaged_is_refused(keys: Path
     torn.chmod(0o600)
     with pytest.raises(UsageError, match="not a key file"):
         tls.read_keys(torn, Role.REAPER, NOW)
+
+
+def test_missing_key_file_of_a_dispatcher_is_named_once_with_its_key(tmp_path: Path) -> None:
+    (tmp_path / "shepherd.toml").write_text('[reap]\nreapers = ["tls:127.0.0.1:1"]\nkeys = "main.pem"\n')
+    with pytest.raises(ConfigError) as caught:
+        sources.configured(config.load(tmp_path))
+    message = str(caught.value)
+    assert message.startswith(f"{tmp_path / 'shepherd.toml'}: [reap] keys: {tmp_path / 'main.pem'}: cannot be read: No such file")
+    assert message.count("main.pem") == 1
 
 
 def keys_program(*arguments: str | Path) -> subprocess.CompletedProcess[str]:

@@ -14,9 +14,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from shepherd.addresses import UnixAddress
 from shepherd.errors import PeerLost
 from shepherd.net import wire
-from shepherd.net.addresses import UnixAddress
 from shepherd.net.sources import UnixSource
 
 FETCH = wire.Fetch(

@@ -54,6 +54,16 @@ def parse_address(text: str) -> Address:
     return TlsAddress(_host(text, host) or LOOPBACK, int(port))
 
 
+def reaper_fault(text: str) -> str:
+    """What is wrong with the address of a reaper that a dispatcher is to connect to, or nothing."""
+    try:
+        if isinstance(parse_address(text), Descriptor):
+            return f"{text!r}: only a dispatcher's own child is met like this; write {FORMS}"
+    except UsageError as error:
+        return str(error)
+    return ""
+
+
 def _host(text: str, host: str) -> str:
     """A name or an address; IPv6 stands in brackets."""
     bare = host.removeprefix("[").removesuffix("]")
