@@ -58,7 +58,7 @@ def issue(directory: Path, role: str, name: str, hosts: tuple[str, ...], days: i
 @common.jsonable
 @common.standard
 def show(files: tuple[Path, ...], as_json: bool) -> None:
-    """Tell whose key files these are, and how long they are valid."""
+    """Tell whose key files these are, how long they are valid, and of which authority."""
     from shepherd.net import authority
 
     now = _now()
@@ -74,12 +74,15 @@ def show(files: tuple[Path, ...], as_json: bool) -> None:
                     "hosts": list(found.hosts),
                     "ends": int(found.ends.timestamp()),
                     "days_left": left,
+                    "authority": found.authority,
                 }
             )
         else:
             until = f"valid until {found.ends:%Y-%m-%d}, {left} days more" if left >= 0 else f"ended on {found.ends:%Y-%m-%d}"
             met = f" at {', '.join(found.hosts)}" if found.hosts else ""  # an authority is met nowhere
-            click.echo(common.escape(f"{path}: {found.role} {found.name}{met}: {until}"))
+            click.echo(
+                common.escape(f"{path}: {found.role} {found.name}{met}: {until}; authority {found.authority or 'unknown'}")
+            )
 
 
 def _now() -> datetime.datetime:

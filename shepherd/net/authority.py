@@ -83,6 +83,7 @@ class Described:
     name: str
     hosts: tuple[str, ...]
     ends: datetime.datetime
+    authority: str  # the beginning of its key's identifier; "" = the certificate does not say
 
 
 def describe(path: Path) -> Described:
@@ -97,7 +98,15 @@ def describe(path: Path) -> Described:
     subject = {attribute.oid: str(attribute.value) for attribute in certificate.subject}
     hosts = (*names.get_values_for_type(x509.DNSName), *map(str, names.get_values_for_type(x509.IPAddress)))
     role, name = subject.get(x509.NameOID.ORGANIZATIONAL_UNIT_NAME, "authority"), subject.get(x509.NameOID.COMMON_NAME, "")
-    return Described(role, name, hosts, certificate.not_valid_after_utc)
+    return Described(role, name, hosts, certificate.not_valid_after_utc, _authority_of(certificate))
+
+
+def _authority_of(certificate: x509.Certificate) -> str:
+    try:
+        found = certificate.extensions.get_extension_for_class(x509.AuthorityKeyIdentifier).value
+    except x509.ExtensionNotFound:
+        return ""
+    return (found.key_identifier or b"").hex()[:16]
 
 
 def _certificate(

@@ -19,6 +19,7 @@ from typing import Any, Final
 
 from shepherd.errors import PeerLost, PeerRefused
 from shepherd.net import wire
+from shepherd.net.complaints import Complaints
 from shepherd.net.reapers import Reaper, Source
 
 LOG = logging.getLogger("shepherd.dispatch")
@@ -60,6 +61,7 @@ class Fleet:
         self._sources, self._local, self._each, self._hello = list(sources), local, each, hello
         self._clock = clock_ms
         self._places: list[Place] = []
+        self._complaints = Complaints()
         self._numbers = itertools.count()
         self._tasks: set[asyncio.Task[None]] = set()
         self.up: list[Reaper] = []
@@ -162,6 +164,7 @@ class Fleet:
                 continue
             empty: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._set(place, reaper)
+            self._complaints.settled(place.source.name)
             self._events.killed(reaper.home, reaper.killed)
             self._spawn(self._attend(place, reaper, empty))
             await empty
@@ -177,7 +180,8 @@ class Fleet:
 
     def _failed(self, place: Place, error: PeerLost | PeerRefused) -> None:
         place.failures, place.error = place.failures + 1, error
-        LOG.warning("%s: %s; the next attempt is in %.1f s", place.source.name, error, place.pause_s())
+        if self._complaints.due(place.source.name, str(error), asyncio.get_running_loop().time()):
+            LOG.warning("%s: %s; it is tried again and again", place.source.name, error)
         if not self.up and self._started and not self._has_local() and all(place.failures for place in self._places):
             self._fall_back()
         self._tell()
@@ -220,4 +224,8 @@ class Fleet:
         self._events.wake()
 
     def _last_error(self) -> PeerLost | PeerRefused:
-        return next((place.error for place in reversed(self._places) if place.error), PeerLost("no reaper has answered yet"))
+        """What was wrong last, with the name of the source."""
+        for place in reversed(self._places):
+            if place.error:
+                return type(place.error)(f"{place.source.name}: {place.error}")
+        return PeerLost("no reaper has answered yet")

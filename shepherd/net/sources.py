@@ -64,7 +64,7 @@ class UnixSource:
         try:
             return await wire.peer_on(lambda protocol: loop.create_unix_connection(protocol, path))
         except OSError as error:
-            raise PeerLost(f"no reaper answers at {self.name}: {error}; start reapd --listen {self.name}") from error
+            raise PeerLost(f"no reaper answers: {error.strerror or error}; is reapd running there?") from error
 
     def stop(self) -> None:
         pass

@@ -25,6 +25,7 @@ from shepherd.net import wire
 CONNECT_S: Final = 15.0
 SOON: Final = datetime.timedelta(days=30)  # a certificate that ends within this is worth a warning
 MAX_KEY_FILE: Final = 1 << 20
+UNTRUSTED: Final = frozenset({7, 18, 19, 20, 21, 30})  # how OpenSSL says that no authority of ours has signed it
 _CERTIFICATE: Final = re.compile("-----BEGIN CERTIFICATE-----[^-]+-----END CERTIFICATE-----\n?")
 
 
@@ -119,6 +120,14 @@ def peer_name(certificate: dict[str, Any], role: Role) -> str:
     return str(subject.get("commonName", ""))
 
 
+def _disagreement(error: ssl.SSLError) -> str:
+    if not isinstance(error, ssl.SSLCertVerificationError):
+        return str(error)
+    if error.verify_code in UNTRUSTED:
+        return "its key and ours are of different authorities; shep-keys show FILE tells which"
+    return f"its certificate does not hold: {error.verify_message}"
+
+
 async def connect(address: TlsAddress, context: ssl.SSLContext) -> wire.Peer:
     """A connection to a reaper. PeerRefused if it is not who it should be, PeerLost if it cannot be reached."""
     loop = asyncio.get_running_loop()
@@ -130,11 +139,11 @@ async def connect(address: TlsAddress, context: ssl.SSLContext) -> wire.Peer:
                 )
             )
     except TimeoutError:
-        raise PeerLost(f"no reaper answers at {address} within {CONNECT_S:.0f} s") from None
+        raise PeerLost(f"no reaper answers within {CONNECT_S:.0f} s") from None
     except ssl.SSLError as error:
-        raise PeerRefused(f"{address}: no agreement on TLS: {error}") from error
+        raise PeerRefused(f"no agreement on TLS: {_disagreement(error)}") from error
     except OSError as error:
-        raise PeerLost(f"no reaper answers at {address}: {error}; start reapd --listen {address}") from error
+        raise PeerLost(f"no reaper answers: {error.strerror or error}; is reapd running there?") from error
     try:
         peer_name(peer.certificate, Role.REAPER)
     except PeerRefused:

@@ -290,6 +290,8 @@ def test_keys_are_for_their_owner_alone_and_never_written_over(tmp_path: Path) -
         assert refused.returncode == 2, refused.stderr
     assert {path: path.read_bytes() for path in home.iterdir()} == before
     shown = keys_program("show", home / "r1.pem", home / "authority.crt").stdout
+    [one, other] = [line.rpartition("; authority ")[2] for line in shown.splitlines()]
+    assert one == other and len(one) == 16
     assert "reaper r1 at r1.example, 2001:db8::1: valid until" in shown and "729 days more" in shown
     assert "authority.crt: authority shepherd authority: valid until" in shown
 
