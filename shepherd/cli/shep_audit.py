@@ -34,7 +34,9 @@ def command() -> None:
 @click.option("--limit", type=click.IntRange(0), default=20, metavar="N", help="Tell the first N violations.  [default: 20]")
 @common.database
 @common.configured
-@shared.state_number
+@click.option(
+    "--state", "number", type=click.IntRange(1), metavar="N", help="Read this closed state alone.  [default: all closed states]"
+)
 @common.jsonable
 @common.standard
 def politeness(slack: int, limit: int, db: Path, config: Config, number: int | None, as_json: bool) -> None:

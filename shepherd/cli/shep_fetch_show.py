@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import ipaddress
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 import click
 
 from shepherd.cli import common
 from shepherd.cli import shep_shared as shared
-from shepherd.cli.shep_verdict import ALLOW
-from shepherd.config import Config
+from shepherd.config import FILE, Config
 from shepherd.errors import NothingToDo, PeerLost
 
 if TYPE_CHECKING:
@@ -32,6 +33,15 @@ def show(story: Story, learnt: Learnt, filters: Filter, config: Config, as_json:
     _end(story, judged, config)
 
 
+def _is_loopback(site: str) -> bool:
+    """Whether the site is named by an address of this machine, for which nobody else need know whom to write to."""
+    host = urlsplit(site).hostname or ""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
 def _end(story: Story, judged: Judged | None, config: Config) -> None:
     from shepherd.formats.tables import REASON_TEXT, Reason, Result
 
@@ -39,7 +49,9 @@ def _end(story: Story, judged: Judged | None, config: Config) -> None:
     if not story.place.address:
         hint = ""
         if story.place.reason == Reason.GUARD:
-            hint = f"; {ALLOW}" if config.identity.contact else f"; {NO_CONTACT}, or {ALLOW}"
+            allow = f"set allow in [network] of {config.directory / FILE} to let Shepherd reach it"
+            anonymous = not config.identity.contact and not _is_loopback(story.url.site)
+            hint = f"; {NO_CONTACT}, or {allow}" if anonymous else f"; {allow}"
         raise NothingToDo(f"{story.url.site}: {REASON_TEXT[story.place.reason]}{hint}")
     if answer is None:
         raise NothingToDo(f"{story.url.site}/robots.txt cannot be reached, so nothing of the site is asked for")

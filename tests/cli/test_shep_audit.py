@@ -75,3 +75,8 @@ def test_contact_that_keeps_its_distance_is_no_violation(own_herd: Herd, shep: R
     far = {"start_ms": START_MS + 10_070, "end_ms": START_MS + 10_080}
     sin(own_herd, journal_record(NEW, flags=CONTACTED, **far))
     assert "2 contacts with 1 server" in told(shep(own_herd, "audit", "politeness"))
+
+
+def test_help_says_that_the_newest_state_is_read_though_all_are(own_herd: Herd, shep: Run) -> None:
+    text = " ".join(told(shep(own_herd, "audit", "politeness", "--help")).split())
+    assert "[default: all closed states]" in text and "the newest" not in text

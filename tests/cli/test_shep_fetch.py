@@ -102,6 +102,14 @@ def test_address_that_the_guard_refuses_is_asked(tmp_path: Path) -> None:
         assert "address refused by the guard" in errors and one.origin.connections == 0
 
 
+def test_refusal_of_loopback_speaks_of_a_contact_address(tmp_path: Path) -> None:
+    with fold(tmp_path, {"a.example/0": PAGE}) as one:
+        (one.home / "cf" / "shepherd.toml").write_text("[network]\nallow = []\n")
+        _output, errors = fetch(one, "http://127.0.0.1:1/", status=4)
+        assert "contact" not in errors
+        assert f"allow in [network] of {one.home / 'cf' / 'shepherd.toml'}" in errors
+
+
 def test_stranger_is_asked_without_a_contact_address(tmp_path: Path) -> None:
     with fold(tmp_path, {"a.example/0": PAGE}) as one:
         (one.home / "cf" / "static").write_text("far.example 192.0.2.1 80\n")
