@@ -228,7 +228,7 @@ def test_peer_that_reads_nothing_keeps_whoever_closes_waiting_for_ever(monkeypat
 
 
 def test_nobody_listening_is_a_lost_peer_with_what_to_do(tmp_path: Path) -> None:
-    with pytest.raises(PeerLost, match="start reapd"):
+    with pytest.raises(PeerLost, match="is reapd running there"):
         asyncio.run(UnixSource(UnixAddress(tmp_path / "none")).connect())
 
 
