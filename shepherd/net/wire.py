@@ -73,7 +73,7 @@ class Welcome:
     version: U32
     pid: U32
     credits: U32
-    killed: list[U64]  # tokens of this session at whose pages an earlier worker of this reaper has died
+    killed: list[U64]  # tokens of this reap at whose pages an earlier worker of this reaper has died
 
 
 @dataclass(frozen=True, slots=True)

@@ -171,7 +171,7 @@ class Worker:
             await self._peer.send(message)
 
     def _killers(self) -> list[int]:
-        """The tokens of this session at whose pages other workers have died since we last told."""
+        """The tokens of this reap at whose pages other workers have died since we last told."""
         if self._seat is None:
             return []
         tokens, self._deaths = self._seat.killers(self._deaths)
