@@ -50,6 +50,7 @@ USAGE = 2
 BROKEN_PIPE = 141  # what a shell shows for a program that died of SIGPIPE
 INTERRUPTED = 130  # and of SIGINT
 TERMINATED = 143  # and of SIGTERM
+NARROW = "{desc}: {n_fmt}/{total_fmt}|{bar}| {elapsed}<{remaining}, {rate_noinv_fmt}{postfix}"  # of a bar
 
 
 # --- options ----------------------------------------------------------------------------------------------------
@@ -314,12 +315,24 @@ def _escaped(character: str) -> str:
     return character.encode("unicode_escape").decode("ascii")
 
 
-def progress(total: int | None, desc: str, unit: str) -> tqdm[NoReturn]:
-    """A progress bar on stderr; one that shows nothing where there is no terminal, or with -q."""
+def progress(total: int | None, desc: str, unit: str, narrow: bool = False) -> tqdm[NoReturn]:
+    """A progress bar on stderr; one that shows nothing where there is no terminal, or with -q.
+
+    A `narrow` one leaves room for 28 columns of figures behind it, on a terminal of 80.
+    """
     from tqdm import tqdm
 
-    hidden, scaled = _quiet() or not sys.stderr.isatty(), unit == "B"  # 1.2 MB, but 1234 rows
-    return tqdm(total=total, desc=desc, unit=unit, unit_scale=scaled, dynamic_ncols=True, leave=False, disable=hidden)
+    hidden, scaled = _quiet() or not sys.stderr.isatty(), narrow or unit == "B"  # 1.2 MB, but 1234 rows
+    return tqdm(
+        total=total,
+        desc=desc,
+        unit=unit,
+        unit_scale=scaled,
+        bar_format=NARROW if narrow else None,
+        dynamic_ncols=True,
+        leave=False,
+        disable=hidden,
+    )
 
 
 def emit_json(value: Any) -> None:

@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn
 
 import click
 
 from shepherd.cli import common, phase
 from shepherd.config import Config
+
+if TYPE_CHECKING:
+    from tqdm import tqdm
+
+    from shepherd.net.tally import Figures
 
 
 @click.command()
@@ -32,9 +38,9 @@ def command(db: Path, config: Config, seconds: float | None, as_json: bool) -> N
     with Database(db).writing("shep-reap", phase.inherited_lock()) as writer, phase.timed(db, "shep-reap"):
         state = writer.furthest()
         path = reap.harvest_path(state)
-        with common.progress(len(state.plan()), "reap", "page") as bar:
+        with common.progress(len(state.plan()), "reap", "page", narrow=True) as bar:
             limit_s = config.plan.reap_s if seconds is None else seconds
-            summary = reap.reap(state, path, config, limit_s, bar.update, lambda figures: bar.set_postfix_str(figures.short()))
+            summary = reap.reap(state, path, config, limit_s, Watch(bar))
         report = {"start": start, "state": str(state.name), **summary.report()}
         phase.append_line(db / "log" / phase.REAPS, report)
     common.LOG.info("reap: %s", summary)
@@ -42,6 +48,23 @@ def command(db: Path, config: Config, seconds: float | None, as_json: bool) -> N
         common.emit_json(report)
     if summary.full:
         raise NoSpace(f"{summary.full}; what was gathered is kept: shep-cork takes it in")
+
+
+class Watch:
+    """Shows on a bar how far a reap is. What an interrupted run has done is not counted in the speed."""
+
+    def __init__(self, bar: tqdm[NoReturn]) -> None:
+        self._bar = bar
+
+    def resumed(self, settled: int) -> None:
+        self._bar.initial = self._bar.n = self._bar.last_print_n = settled
+        self._bar.refresh()
+
+    def settled(self, more: int) -> None:
+        self._bar.update(more)
+
+    def show(self, figures: Figures) -> None:
+        self._bar.set_postfix_str(figures.short())
 
 
 def main() -> None:

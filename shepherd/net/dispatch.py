@@ -73,10 +73,12 @@ class Dispatcher:
         *,
         plan: Records | None = None,
         watch: Callable[[int], object] = lambda answers: None,
+        resumed: Callable[[int], object] = lambda settled: None,
     ) -> None:
-        """`watch` is told how many more planned or added items are settled."""
+        """`watch` is told how many more planned or added items are settled; `resumed`, at first, how many of the plan were."""
         now_ms = clock_ms()
         self._harvest, self._groups, self._fleet, self._clock, self._watch = harvest, groups, fleet, clock_ms, watch
+        self._resumed = resumed
         self.contributions = Contributions(harvest.contribute, filters.version)
         self.tally = Tally(now_ms)
         self._ledger = Ledger(harvest, self.contributions, self.tally.count)
@@ -200,7 +202,7 @@ class Dispatcher:
         if self._harvest.resumed:
             self._manners.recall(journalled)
             self._ledger.resumed(self._clock())
-        enter_plan(self._book, self._plan, journalled)
+        self._resumed(enter_plan(self._book, self._plan, journalled))
         for site in list(self._book.all()):
             self._gate.advance(site)
 

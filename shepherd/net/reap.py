@@ -10,7 +10,7 @@ import signal
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import uvloop
 
@@ -33,8 +33,19 @@ LOG = logging.getLogger("shepherd.reap")
 HARVEST: Final = "reap"
 GRACE_MS: Final = 5_000  # a lease outlives its request's deadline, so that a slow answer is still an answer
 LOG_S: Final = 60
-Watch = Callable[[int], object]  # so many more of the plan are settled
-Show = Callable[[Figures], object]
+
+
+class Watch(Protocol):
+    """Who is told how far a reap is."""
+
+    def resumed(self, settled: int) -> object:
+        """An interrupted run of this reap had settled so many of the plan."""
+
+    def settled(self, more: int) -> object:
+        """So many more of the plan are settled."""
+
+    def show(self, figures: Figures) -> object:
+        """Every second."""
 
 
 @dataclass(frozen=True)
@@ -77,16 +88,16 @@ def harvest_path(state: State) -> Path:
     return path
 
 
-def reap(state: State, path: Path, config: Config, seconds: float, watch: Watch, show: Show) -> Summary:
+def reap(state: State, path: Path, config: Config, seconds: float, watch: Watch) -> Summary:
     """Gather for at most so long; when this returns, the harvest has ended in good order."""
     room = Room(state, config.reap)
     if full := room.full(0):
         raise NoSpace(f"{full}; nothing was asked for")
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        return runner.run(_reap(state, path, config, seconds, room, watch, show))
+        return runner.run(_reap(state, path, config, seconds, room, watch))
 
 
-async def _reap(state: State, path: Path, config: Config, seconds: float, room: Room, watch: Watch, show: Show) -> Summary:
+async def _reap(state: State, path: Path, config: Config, seconds: float, room: Room, watch: Watch) -> Summary:
     if not config.identity.contact:
         LOG.warning("no contact address is set, so only loopback is asked: set contact in [identity] of shepherd.toml")
     filters = load_filter(config.filter_path)
@@ -96,10 +107,11 @@ async def _reap(state: State, path: Path, config: Config, seconds: float, room: 
     clock, written = steady_clock_ms(), Harvest(path, config.store.segment_bytes)
     try:
         fleet = Fleet(sources.configured(config), sources.local(config.reap), config.reap.workers, greeting, clock)
-        dispatcher = Dispatcher(state, written, groups, config, filters, fleet, clock, plan=state.plan(), watch=watch)
+        told = {"watch": watch.settled, "resumed": watch.resumed}
+        dispatcher = Dispatcher(state, written, groups, config, filters, fleet, clock, plan=state.plan(), **told)
         dispatcher.heed(contactnotes.beside(state))
         _listen(dispatcher)
-        attending = asyncio.create_task(_attend(dispatcher, written, room, show, clock))
+        attending = asyncio.create_task(_attend(dispatcher, written, room, watch, clock))
         attending.add_done_callback(lambda _: dispatcher.stop("nobody watches the disk any more"))
         try:
             why = await dispatcher.run(seconds)
@@ -115,12 +127,12 @@ async def _reap(state: State, path: Path, config: Config, seconds: float, room: 
     return Summary(why, full if why == full else "", dispatcher.left, written.stored_bytes, links.seen, links.kept, tally)
 
 
-async def _attend(dispatcher: Dispatcher, written: Harvest, room: Room, show: Show, clock: Callable[[], int]) -> None:
+async def _attend(dispatcher: Dispatcher, written: Harvest, room: Room, watch: Watch, clock: Callable[[], int]) -> None:
     """Every second: show how far it is, and end it before the disk is full. Every minute: a line for the log."""
     for second in itertools.count(1):
         await asyncio.sleep(1)
         figures = dispatcher.tally.figures(clock())
-        show(figures)
+        watch.show(figures)
         if second % LOG_S == 0:
             LOG.info("reap: %s", figures)
         if full := room.full(written.stored_bytes):

@@ -9,8 +9,11 @@ from shepherd.formats.tables import JournalFlag, Kind, Records, Result
 from shepherd.net.sitebook import SiteBook, Stage, address_of
 
 
-def enter_plan(book: SiteBook, plan: Records, journalled: Records) -> None:
-    """Pages wait for their sites; a planned robots.txt is asked for even if the stored one is still good."""
+def enter_plan(book: SiteBook, plan: Records, journalled: Records) -> int:
+    """Pages wait for their sites; a planned robots.txt is asked for even if the stored one is still good.
+
+    Returns how many rows of the plan were settled before.
+    """
     settled = journalled[np.flatnonzero(journalled["flags"] & JournalFlag.HOP == 0)]
     left = np.ones(len(plan), np.bool_)
     done = settled["plan_row"]
@@ -25,6 +28,7 @@ def enter_plan(book: SiteBook, plan: Records, journalled: Records) -> None:
         if site.stage == Stage.SHUT:
             site.stage = Stage.NEW
     _replay(book, settled)
+    return len(plan) - int(np.count_nonzero(left))
 
 
 def _replay(book: SiteBook, settled: Records) -> None:

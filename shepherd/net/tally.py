@@ -40,12 +40,22 @@ class Figures(NamedTuple):
     seconds: float
 
     def __str__(self) -> str:
-        rate = self.pages / self.seconds if self.seconds else 0.0
-        return f"{self.pages} pages ({rate:.1f}/s), {self.short()}"
+        rate, received = self.pages / self.seconds if self.seconds else 0.0, self.wire_bytes / MEGABYTE
+        return f"{self.pages} pages ({rate:.1f}/s), {received:.1f} MB, {self.errors} errors, {self.active} servers active"
 
     def short(self) -> str:
-        """What a bar does not show by itself."""
-        return f"{self.wire_bytes / MEGABYTE:.1f} MB, {self.errors} errors, {self.active} servers active"
+        """What a bar does not show by itself, in at most 28 columns."""
+        received = _brief(self.wire_bytes // MEGABYTE, ("MB", "GB", "TB", "PB"))
+        errors, active = (_brief(count, ("", "k", "M", "G")) for count in (self.errors, self.active))
+        return f"{received}, {errors} err, {active} srv"
+
+
+def _brief(count: int, units: tuple[str, ...]) -> str:
+    """At most four digits of the first unit, or three of a larger one."""
+    step = 0
+    while count > (999 if step else 9_999) and step < len(units) - 1:
+        count, step = count // 1_000, step + 1
+    return f"{count} {units[step]}".strip() if len(units[step]) > 1 else f"{count}{units[step]}"
 
 
 class Tally:

@@ -145,13 +145,18 @@ def test_reap_goes_on_unwatched_when_its_watch_has_failed(planned: Farm, tmp_pat
     path = harvest_path(one)
     path.parent.mkdir(exist_ok=True)
 
-    def show(figures: object) -> None:
-        raise OSError(5, "the terminal is gone")
+    class Watch:
+        def resumed(self, settled: int) -> None: ...
+
+        def settled(self, more: int) -> None: ...
+
+        def show(self, figures: object) -> None:
+            raise OSError(5, "the terminal is gone")
 
     settings = config.load(one.home / "cf")
     patient = replace(settings, politeness=replace(settings.politeness, delay_s=1.0))  # it would take longer than a second
     with pytest.raises(OSError, match="the terminal is gone"):
-        reap.reap(one.database.furthest(), path, patient, 30, lambda _: None, show)
+        reap.reap(one.database.furthest(), path, patient, 30, Watch())
     assert harvest.inspect(path).ended
 
 

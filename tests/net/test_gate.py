@@ -10,7 +10,7 @@ import pytest
 
 from shepherd.config import Config, Politeness
 from shepherd.filters import load_filter
-from shepherd.formats.tables import JOURNAL, NO_OID, Kind, Reason, Records, Result
+from shepherd.formats.tables import JOURNAL, NO_OID, NO_ROW, JournalFlag, Kind, Reason, Records, Result
 from shepherd.groups.memory import MemoryGroups
 from shepherd.net.contribute import Contributions
 from shepherd.net.gate import Gate
@@ -117,3 +117,13 @@ def test_site_without_an_address_counts_as_one_whose_robots_file_is_unreachable(
     columns = contacts.apply_sites(state.sites.slice(0, rows), journal, cork.newest(journal), Politeness())
     assert columns["robots_since"].tolist() == [0] * rows
     assert (columns["qkey_next"] > small.NOW).all()
+
+
+def test_rows_that_an_interrupted_run_has_settled_are_counted_once(state: State) -> None:
+    plan, filters = state.plan(), load_filter(Config(directory=small.cf_of(state.path.parents[1])).filter_path)
+    journalled = np.zeros(4, JOURNAL)
+    journalled["plan_row"] = [0, 0, 1, NO_ROW]
+    journalled["flags"][2] = JournalFlag.HOP
+    book = SiteBook(state, Politeness(), filters, small.NOW)
+    assert enter_plan(book, plan, journalled) == 1
+    assert sum(site.waiting + (site.robots_item >= 0) for site in book.all()) == len(plan) - 1

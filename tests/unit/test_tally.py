@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from shepherd.formats.journal import Entry
 from shepherd.formats.tables import JournalFlag, Kind, Reason, Result
-from shepherd.net.tally import Tally
+from shepherd.net.tally import Figures, Tally
 from shepherd.urls import qkey_of_address
 
 CONTACTED = int(JournalFlag.CONTACTED)
@@ -58,3 +58,10 @@ def test_tail_is_the_time_with_less_than_a_tenth_of_the_servers() -> None:
 def test_report_of_a_reap_that_did_nothing() -> None:
     assert Tally(5).report(5)["utilisation_permille"] == 0
     assert str(Tally(5).figures(5)) == "0 pages (0.0/s), 0.0 MB, 0 errors, 0 servers active"
+
+
+def test_figures_behind_a_bar_are_short() -> None:
+    assert Figures(1, 182_400_000, 53, 26, 1.0).short() == "182 MB, 53 err, 26 srv"
+    for count in (0, 9_999, 10_000, 999_999, 12_345_678, 9_999_999_999):
+        short = Figures(count, count * 10**6, count, count, 1.0).short()
+        assert len(short) <= 28 and short.endswith(" srv"), short
