@@ -32,6 +32,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import click
 
+import shepherd
 from shepherd import __version__
 from shepherd import config as configuration
 from shepherd.config import Config
@@ -141,7 +142,7 @@ def standard(function: Callable[..., R]) -> Callable[..., R]:
 
 def default_files() -> Path:
     """The commented default shepherd.toml, filter and url-equiv: cf/ of a source tree, or where `pip install .` put it."""
-    package = Path(configuration.__file__).parent
+    package = Path(shepherd.__file__).parent
     installed = package / "defaults"
     return installed if installed.is_dir() else package.parent / "cf"
 

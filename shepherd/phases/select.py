@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from shepherd import config, tomlsection
+from shepherd import config
 from shepherd.formats.tables import I64, REASON_TEXT, U8, Array, Bools, Columns, Flag, Reason, RowType
 from shepherd.phases.cork import OF_BODY, has_body
 from shepherd.phases.keys import run_starts, with_flag
@@ -66,7 +66,7 @@ def crowded(count: I64, limit: I64, exempt: I64) -> Groups:
 
 
 def section_limits(sections: config.Sections, factor: int = 1) -> I64:
-    limits = np.full(SECTIONS, tomlsection.MOST, np.int64)
+    limits = np.full(SECTIONS, config.MOST, np.int64)
     for name, number in SECTION_NAMES.items():
         if getattr(sections, name):
             limits[number] = getattr(sections, name) * factor

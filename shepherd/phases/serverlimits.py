@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from shepherd import config, tomlsection
+from shepherd import config
 from shepherd.formats.tables import I64, U64, Array, Columns
 from shepherd.phases.keys import find_servers, run_starts
 
@@ -41,9 +41,9 @@ def server_limits(servers: Columns, select: config.Select, plan: config.Plan) ->
         delay_ms[rows[first]] = np.maximum.reduceat(delay_ms[rows], first)
         slots[rows[first]] = np.maximum.reduceat(slots[rows], first)
     if not plan.refresh_s or not select.server_share:
-        endless = np.full(len(slots), tomlsection.MOST, np.int64)
+        endless = np.full(len(slots), config.MOST, np.int64)
         return ServerLimits(servers["qkey"], leader, endless, endless)
-    fetches = np.minimum(min(plan.refresh_s, LONGEST_CYCLE_S) * 1000 * slots // np.maximum(delay_ms, 1), tomlsection.MOST)
+    fetches = np.minimum(min(plan.refresh_s, LONGEST_CYCLE_S) * 1000 * slots // np.maximum(delay_ms, 1), config.MOST)
     soft = np.maximum(fetches * select.server_share // 100, 1)
     return ServerLimits(servers["qkey"], leader, soft, soft * select.hard_factor)
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from shepherd.config import Config, find_cf, find_db, load
+from shepherd.config import Config, examine, find_cf, find_db, load
 from shepherd.errors import ConfigError
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -79,7 +79,7 @@ def test_user_agent_carries_the_contact(tmp_path: Path) -> None:
     ("text", "named"),
     [
         pytest.param("[politeness]\ndelay_s = 4294968\n", "[politeness] delay_s", id="delay_that_no_column_holds"),
-        pytest.param("[fetch]\ndecoded_bytes = 200000000\n", "[fetch] body_bytes", id="body_that_no_message_holds"),
+        pytest.param("[fetch]\ndecoded_bytes = 200000000\n", "[fetch] decoded_bytes", id="body_that_no_message_holds"),
         pytest.param("[fetch]\nin_flight = 5000000000\n", "[fetch] in_flight", id="credits_beyond_32_bits"),
         pytest.param("[politness]\n", "[politness]", id="unknown_section"),
         pytest.param("[politeness]\ndelay = 1\n", "[politeness] delay:", id="unknown_key"),
@@ -159,3 +159,36 @@ def test_given_directory_beats_environment_beats_default(monkeypatch: pytest.Mon
         monkeypatch.setenv(variable, "elsewhere")
         assert find(None) == Path("elsewhere")
         assert find(Path("here")) == Path("here")
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        pytest.param("# a comment\n[plan]\n\nreap_s = 'x'\n", 4, id="key"),
+        pytest.param("[plan]\nreap_s = 1\n[select]\nreap_s = 1\n", 4, id="key_of_the_same_name_in_another_section"),
+        pytest.param("\n[plam]\nreap_s = 1\n", 2, id="section"),
+        pytest.param("plan.reap_s = 'x'\n", 1, id="dotted_key"),
+        pytest.param("[plan]\nreap_s =\n", 2, id="broken_toml"),
+        pytest.param("[select]\nsite_hard = 5\n", 2, id="impossible_beside_a_default"),
+    ],
+)
+def test_complaint_names_the_line(tmp_path: Path, text: str, line: int) -> None:
+    with pytest.raises(ConfigError) as caught:
+        configure(tmp_path, text)
+    assert str(caught.value).startswith(f"{tmp_path / 'shepherd.toml'}, line {line}: ")
+
+
+def test_all_faults_are_told_at_once(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="and 2 more"):
+        configure(tmp_path, "[plan]\nreap = 1\nreap_s = 'x'\n[stroe]\n")
+    _config, complaints = examine(tmp_path)
+    assert [complaint.partition(": ")[2].partition(":")[0] for complaint in complaints] == [
+        "[plan] reap",
+        "[plan] reap_s",
+        "[stroe]",
+    ]
+
+
+def test_slip_of_the_pen_is_answered_with_what_was_meant(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"\[store\] keep_state: unknown key; keep_states is meant\?"):
+        configure(tmp_path, "[store]\nkeep_state = 1\n")

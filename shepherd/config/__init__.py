@@ -1,0 +1,87 @@
+"""The configuration: cf/shepherd.toml, and where it and the database lie.
+
+`settings` has one class per section with all defaults, `faults` what they may not say, `reading` the way from text to settings.
+An unknown section or key, a wrong type or an impossible value is a ConfigError that names the file, the line and the key.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Final
+
+from shepherd.config.faults import (
+    MAX_RETRY_AFTER_S,
+    MIN_MEMORY_BYTES,
+    MOST_WORKERS,
+    TLS_VERSIONS,
+    contact_fault,
+    process_fault,
+    proxy_fault,
+)
+from shepherd.config.reading import line_of, read
+from shepherd.config.settings import (
+    DAY_S,
+    MOST,
+    Cleanup,
+    Config,
+    Fetch,
+    Merge,
+    Network,
+    PerSection,
+    Plan,
+    Politeness,
+    Reap,
+    SectionBonus,
+    Sections,
+    Select,
+    Store,
+)
+from shepherd.errors import ConfigError
+
+FILE: Final = "shepherd.toml"
+
+__all__ = [
+    "DAY_S", "FILE", "MAX_RETRY_AFTER_S", "MIN_MEMORY_BYTES", "MOST", "MOST_WORKERS", "TLS_VERSIONS",
+    "Cleanup", "Config", "Fetch", "Merge", "Network", "PerSection", "Plan", "Politeness", "Reap",
+    "SectionBonus", "Sections", "Select", "Store",
+    "contact_fault", "examine", "find_cf", "find_db", "load", "process_fault", "proxy_fault",
+]  # fmt: skip
+
+
+def load(directory: Path) -> Config:
+    """Read `directory/shepherd.toml`; a missing file means all defaults."""
+    config, complaints = examine(directory)
+    if complaints:
+        others = len(complaints) - 1
+        more = f" (and {others} more: shepherd check-config tells all)" if others else ""
+        raise ConfigError(complaints[0] + more)
+    return config
+
+
+def examine(directory: Path) -> tuple[Config, list[str]]:
+    """The configuration of a directory, and all that is wrong with it: `FILE, line N: [section] key: why`."""
+    path = directory / FILE
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return Config(directory=directory), []
+    except (OSError, UnicodeDecodeError) as error:
+        return Config(directory=directory), [f"{path}: cannot be read: {error}"]
+    config, faults = read(text, directory)
+    complaints = []
+    for fault in faults:
+        line = line_of(text, fault)
+        name = " ".join([f"[{fault.section}]"] * bool(fault.section) + [fault.key] * bool(fault.key))
+        complaints.append(": ".join([f"{path}, line {line}" if line else str(path), *([name] if name else []), fault.why]))
+    return config, complaints
+
+
+def find_cf(given: Path | None) -> Path:
+    """--cf, else SHEPHERD_CF, else cf/ beside the working directory."""
+    return given or Path(os.environ.get("SHEPHERD_CF") or "cf")
+
+
+def find_db(given: Path | None) -> Path:
+    """--db, else SHEPHERD_DB, else db/ beside the working directory."""
+    return given or Path(os.environ.get("SHEPHERD_DB") or "db")

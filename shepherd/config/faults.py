@@ -1,0 +1,160 @@
+"""What a configuration may not say although each value is of its type: ranges of single keys, and keys that need each other."""
+
+from __future__ import annotations
+
+import dataclasses
+import ipaddress
+import re
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from shepherd.addresses import reaper_fault
+from shepherd.config.settings import DAY_S, MOST, Config
+
+MAX_DELAY_S: Final = 30 * DAY_S  # delays are kept as 32 bits of milliseconds, and double with each failure
+MAX_RETRY_AFTER_S: Final = DAY_S  # what a Retry-After may ask for, and the longest that a stored time may let a server wait
+MAX_BODY_BYTES: Final = 100 << 20  # an answer and its links must fit into one message of the protocol
+MAX_IN_FLIGHT: Final = 10_000
+MAX_WEIGHT: Final = 65_535
+MIN_MEMORY_BYTES: Final = 1 << 20
+MIN_PROCESS_BYTES: Final = 192 << 20  # of address space: with less, a process of a reapd cannot begin
+MOST_WORKERS: Final = 1_000  # of one reapd
+TLS_VERSIONS: Final = ("1.0", "1.1", "1.2", "1.3")
+CODECS: Final = ("lz4", "zstd", "none")
+
+_PROXY: Final = re.compile(r"(http|socks5)://(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9._-]+):(?P<port>[0-9]{1,5})/?")
+_NAMESERVER: Final = re.compile(r"(?P<host>[0-9.]+|\[[0-9a-fA-F:.]+\]):(?P<port>[0-9]{1,5})")
+_TOKEN: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
+
+
+class Fault(NamedTuple):
+    """A key that cannot stay as it is. An empty key stands for its whole section, an empty section for the file."""
+
+    section: str
+    key: str
+    why: str
+
+
+class Range(NamedTuple):
+    low: float
+    high: float
+    note: str = ""  # follows the numbers
+
+
+RANGES: Final[dict[tuple[str, str], Range]] = {
+    ("politeness", "delay_s"): Range(0, MAX_DELAY_S, " seconds, which is 30 days"),
+    ("politeness", "max_backoff"): Range(0, 20, ", because the delay doubles with each step"),
+    ("politeness", "most_slots"): Range(0, 65_535),
+    ("plan", "anticipate"): Range(0, 90, " percent of a cycle"),
+    ("plan", "important_weight"): Range(0, MAX_WEIGHT, ", as all weights"),
+    ("select", "hard_factor"): Range(1, 1_000),
+    ("select", "server_share"): Range(0, 100, " percent"),
+    ("select", "most_lost"): Range(0, 100, " percent"),
+    ("select", "optimism"): Range(0, 100_000, " percent"),
+    ("select", "hysteresis"): Range(0, MAX_WEIGHT, ", as all weights"),
+    ("merge", "insert_weight"): Range(0, MAX_WEIGHT, ", as all weights"),
+    ("merge", "weight_gap"): Range(0, MAX_WEIGHT, ", as all weights"),
+    ("fetch", "timeout_s"): Range(0.1, DAY_S, " seconds"),
+    ("fetch", "body_bytes"): Range(0, MAX_BODY_BYTES, " bytes, which is 100 MiB"),
+    ("fetch", "decoded_bytes"): Range(0, MAX_BODY_BYTES, " bytes, which is 100 MiB"),
+    ("fetch", "in_flight"): Range(1, MAX_IN_FLIGHT),
+    ("fetch", "memory_bytes"): Range(MIN_MEMORY_BYTES, MOST, " bytes; the least is 1 MiB"),
+    ("reap", "workers"): Range(1, MOST_WORKERS, ", which is what one reapd serves"),
+    ("reap", "checkpoint_s"): Range(0.01, MOST, " seconds"),
+    ("reap", "silence_s"): Range(0.1, 3_600, " seconds"),
+    ("reap", "parse_s"): Range(0.1, MOST, " seconds"),
+    ("store", "segment_bytes"): Range(1 << 20, 1 << 31, " bytes: 1 MiB to 2 GiB"),
+    ("store", "keep_states"): Range(1, MOST, ", because the newest closed state is never deleted"),
+    ("store", "partition_rows"): Range(1, MOST),
+    ("cleanup", "sparse"): Range(0, 100, " percent"),
+    ("cleanup", "small"): Range(0, 50, " percent"),
+}
+
+
+def faults_of(config: Config) -> Iterator[Fault]:
+    """All that cannot be, in no particular order."""
+    for (section, key), allowed in RANGES.items():
+        value = getattr(getattr(config, section), key)
+        if not allowed.low <= value <= allowed.high:
+            yield Fault(section, key, _beyond(allowed, value))
+    for key, bonus in dataclasses.asdict(config.section_bonus).items():
+        if bonus > MAX_WEIGHT:
+            yield Fault("section_bonus", key, _beyond(Range(0, MAX_WEIGHT, ", as all weights"), bonus))
+    yield from _texts(config)
+    yield from _lists(config)
+    yield from _together(config)
+
+
+def _beyond(allowed: Range, value: float) -> str:
+    return f"must be from {allowed.low:.15g} to {allowed.high:.15g}{allowed.note}, not {value!r}"
+
+
+def _texts(config: Config) -> Iterator[Fault]:
+    if not _TOKEN.fullmatch(config.identity.name):
+        yield Fault("identity", "name", "must be a product token: letters, digits and !#$%&'*+-.^_`|~")
+    if fault := contact_fault(config.identity.contact):
+        yield Fault("identity", "contact", fault)
+    if config.store.compress not in CODECS:
+        yield Fault("store", "compress", f"must be one of {', '.join(CODECS)}")
+    if config.fetch.min_tls not in TLS_VERSIONS:
+        yield Fault("fetch", "min_tls", f"must be one of {', '.join(TLS_VERSIONS)}")
+    if fault := proxy_fault(config.network.proxy):
+        yield Fault("network", "proxy", fault)
+    if fault := process_fault(config.reap.worker_bytes):
+        yield Fault("reap", "worker_bytes", fault)
+
+
+def _lists(config: Config) -> Iterator[Fault]:
+    for reaper in config.reap.reapers:
+        if fault := reaper_fault(reaper):
+            yield Fault("reap", "reapers", fault)
+        elif reaper.startswith("tls:") and not config.reap.keys:
+            yield Fault("reap", "keys", f"name the dispatcher's key file, which {reaper} needs; shep-keys makes one")
+    for server in config.network.nameservers:
+        if not _is_nameserver(server):
+            yield Fault("network", "nameservers", f"{server!r} is neither an address nor address:port")
+    for range_ in config.network.allow:
+        try:
+            ipaddress.ip_network(range_)
+        except ValueError as error:
+            yield Fault("network", "allow", f"{range_!r} is not an address range: {error}")
+
+
+def _together(config: Config) -> Iterator[Fault]:
+    if config.select.site_hard < config.select.site_soft:
+        yield Fault("select", "site_hard", "must not be below site_soft")
+    if config.fetch.decoded_bytes < config.fetch.body_bytes:
+        yield Fault("fetch", "decoded_bytes", "must not be below body_bytes")
+
+
+# --- single values, which programs also take as options -----------------------------------------------------------
+
+
+def contact_fault(contact: str) -> str:
+    """What is wrong with a contact address, or nothing."""
+    plain = contact.isascii() and contact.isprintable()
+    return "" if plain else "must be plain ASCII on one line, because it is sent in a header"
+
+
+def proxy_fault(url: str) -> str:
+    """What is wrong with the URL of a proxy, or nothing. The URL is not repeated: somebody may have put a password there."""
+    if not url or ((parts := _PROXY.fullmatch(url)) and 0 < int(parts.group("port")) < 65_536):
+        return ""
+    if "@" in url:
+        return "must not hold a name or password: put `user:password` into a file of mode 0600, and name that in proxy_auth"
+    return "must be http://host:port or socks5://host:port"
+
+
+def process_fault(size: int) -> str:
+    """What is wrong with a limit to the address space of a reapd's process, or nothing."""
+    possible = not size or size >= MIN_PROCESS_BYTES
+    return "" if possible else f"must be 0 for no limit, or at least {MIN_PROCESS_BYTES} bytes, which is 192 MiB"
+
+
+def _is_nameserver(text: str) -> bool:
+    with_port = _NAMESERVER.fullmatch(text)
+    host, port = with_port.group("host", "port") if with_port else (text, "53")
+    try:
+        return bool(ipaddress.ip_address(host.strip("[]"))) and 0 < int(port) < 65_536
+    except ValueError:
+        return False
