@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import math
 import os
 import pwd
 import resource
 import sys
+import time
 from pathlib import Path
 from typing import Final
 
@@ -19,6 +21,7 @@ from shepherd.errors import UsageError
 _PR_SET_NO_NEW_PRIVS: Final = 38
 _LIBC: Final = ctypes.CDLL(None, use_errno=True) if sys.platform == "linux" else None
 SPARE_FILES: Final = 128  # beside the sockets of the transfers
+LONGEST_CPU_S: Final = 1 << 31
 
 
 def become(user: str) -> None:
@@ -67,6 +70,16 @@ def limit_memory(size_bytes: int) -> None:
 def limit_cpu(seconds: int) -> None:
     """So much time of a processor, from the begin of this process; then the system kills it."""
     _lower(resource.RLIMIT_CPU, seconds)
+
+
+def allow_cpu(seconds: float) -> None:
+    """So much more time of a processor than this process has used so far; then the system ends it, whatever it is at.
+
+    To be said again and again by whoever lives long. Only the soft limit is set: a hard one could never be raised again.
+    """
+    _soft, hard = resource.getrlimit(resource.RLIMIT_CPU)
+    until = math.ceil(min(time.process_time() + seconds, LONGEST_CPU_S))
+    resource.setrlimit(resource.RLIMIT_CPU, (until if hard == resource.RLIM_INFINITY else min(until, hard), hard))
 
 
 def limit_files(transfers: int) -> None:

@@ -38,6 +38,8 @@ from shepherd.net.terms import Terms
 LOG = logging.getLogger("shepherd.reapd")
 HELLO_S: Final = 30.0
 NOTED_MS: Final = 2_000  # clocks that differ by more are worth a word
+SPARE_CPU_S: Final = 5.0  # beside the longest at one page: the watchdog, which knows the page's time, comes first
+ROLL_S: Final = 1.0  # how often the limit of CPU time is moved ahead
 WORKER_PATIENCE: Final = 2  # times the silence that a dispatcher bears: it pings, so it notices first
 DEFAULT_PORTS: Final = {"http": 80, "https": 443}
 DEFAULT: Final = Terms()
@@ -115,17 +117,24 @@ class Worker:
 
     async def run(self) -> None:
         watching = asyncio.create_task(self._peer.cut_if_silent(WORKER_PATIENCE * self._silence_s))
+        rolling = asyncio.create_task(self._roll_cpu_limit())
         try:
             await self._peer.send(wire.Welcome(wire.VERSION, os.getpid(), self._limits.in_flight, self._killers()))
             async for message in self._peer.messages():
                 self._take(message)
         finally:
-            begun = [watching, *self._begun]
+            begun = [watching, rolling, *self._begun]
             for task in begun:
                 task.cancel()
             await asyncio.gather(*begun, return_exceptions=True)
             self._fetcher.close()
             await self._resolver.close()
+
+    async def _roll_cpu_limit(self) -> None:
+        """While the event loop turns, the limit stays ahead; a worker that is stuck reaches it, whoever watches."""
+        while self._seat is not None:  # else the process is not ours to limit
+            confine.allow_cpu(self._terms.parse_s + SPARE_CPU_S)
+            await asyncio.sleep(ROLL_S)
 
     def _take(self, message: wire.Message) -> None:
         if isinstance(message, wire.Robots):

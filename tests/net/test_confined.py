@@ -16,8 +16,9 @@ import pytest
 from shepherd.addresses import UnixAddress
 from shepherd.errors import UsageError
 from shepherd.formats.tables import Kind, Reason, Result
-from shepherd.net import confine, wire
+from shepherd.net import confine, wire, worker
 from shepherd.net.sources import UnixSource
+from shepherd.net.terms import Terms
 from tests.net.driver import HTML, LINKS, Dispatcher, greeting, run
 from tests.net.origin import Answer, ok, serve
 
@@ -84,6 +85,8 @@ def test_worker_has_limits_and_no_way_to_more_rights(tmp_path: Path) -> None:
     assert status["NoNewPrivs"].strip() == "1"
     assert limits["Max address space"] == str(1 << 30)
     assert limits["Max core file size"] == "0"
+    ahead_s = int(limits["Max cpu time"]) - (Terms().parse_s + worker.SPARE_CPU_S)
+    assert 0 <= ahead_s < 60, "moved ahead of what it has used"
     assert limits["Max open files"] == str(2 * 300 + confine.SPARE_FILES)
 
 
