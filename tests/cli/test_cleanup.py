@@ -85,4 +85,4 @@ def test_impossible_shares_are_told(tmp_path: Path) -> None:
     (tmp_path / "cf" / "shepherd.toml").write_text("[cleanup]\nsmall = 51\n")
     done = call("shep-cleanup", *where)
     assert done.returncode == 2
-    assert "[cleanup] sparse and small: must be at most 100 and 50 percent" in done.stderr
+    assert "[cleanup] small: must be from 0 to 50 percent, not 51" in done.stderr
