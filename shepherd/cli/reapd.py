@@ -24,7 +24,9 @@ DEFAULT = Terms()
     "--workers", type=click.IntRange(1, MOST_WORKERS), help="Most connections at a time, a process each.  [default: one per CPU]"
 )
 @click.option("--keys", "key_file", type=PEM, metavar="FILE", help="This reaper's key file, for tls:; shep-keys makes it.")
-@click.option("--user", default="", metavar="NAME", help="Whom to run as, if started as root.  [default: nobody]")
+@click.option(
+    "--user", default="nobody", show_default=True, metavar="NAME", help="Whom to run as, if started as root; root stays root."
+)
 @click.option(
     "--recycle",
     type=click.IntRange(0),

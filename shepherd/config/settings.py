@@ -133,6 +133,7 @@ class Reap:
     recycle: int = 100_000  # answers, after which a worker of our own reapd is replaced; 0 = never
     worker_bytes: int = 2 << 30  # address space of a process of our own reapd; 0 = no limit
     parse_s: float = 20.0  # at one page, before its process is killed
+    user: str = "nobody"  # whom our own reapd runs as, if root starts it
     pages_per_s: float = 0.0  # of all reapers together, as the next two; 0 = no limit
     bytes_per_s: int = 0  # as received
     connections: int = 0  # at a time

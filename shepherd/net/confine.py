@@ -13,7 +13,6 @@ import pwd
 import resource
 import sys
 import time
-from pathlib import Path
 from typing import Final
 
 from shepherd.errors import UsageError
@@ -26,32 +25,21 @@ LONGEST_CPU_S: Final = 1 << 31
 
 def become(user: str) -> None:
     """Be this user from now on, with its own group and no others, if we are root."""
-    if os.geteuid() != 0:
-        return
-    found = _user(user)
-    if found.pw_uid == 0:
+    found = user_named(user)
+    if os.geteuid() != 0 or found.pw_uid == 0:
         return
     os.setgroups([])
     os.setresgid(found.pw_gid, found.pw_gid, found.pw_gid)
     os.setresuid(found.pw_uid, found.pw_uid, found.pw_uid)
 
 
-def can_read(user: str, path: Path) -> bool:
-    """Whether that user, with its own group alone, could read a file, by the modes on the way to it."""
-    found, real = _user(user), path.resolve()
-    for step in (real, *real.parents):
-        status = step.stat()
-        shift = 6 if status.st_uid == found.pw_uid else 3 if status.st_gid == found.pw_gid else 0
-        if not status.st_mode >> shift & (4 if step == real else 1):
-            return False
-    return True
-
-
-def _user(name: str) -> pwd.struct_passwd:
+def user_named(name: str) -> pwd.struct_passwd:
     try:
         return pwd.getpwnam(name)
     except KeyError:
-        raise UsageError(f"there is no user {name!r} to run as; name one with --user") from None
+        raise UsageError(
+            f"there is no user {name!r} to run as; name one with --user, or in [reap] user for that of shep-reap"
+        ) from None
 
 
 def no_more_rights() -> None:

@@ -214,7 +214,7 @@ class _Authorities:
         self.path = certifi.where()
         if pem:
             self._descriptor = os.memfd_create("authorities")
-            with open(self._descriptor, "w", encoding="ascii", closefd=False) as file:
+            with open(self._descriptor, "w", encoding="utf-8", closefd=False) as file:
                 file.write(pem)
             self.path = f"/proc/self/fd/{self._descriptor}"
 

@@ -21,6 +21,7 @@ import socket
 import ssl
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -38,7 +39,6 @@ from shepherd.net.tls import Keys
 LOG = logging.getLogger("shepherd.reapd")
 ARRIVING: Final = 16  # connections that have not said HELLO, beside those that are served
 LOOK_S: Final = 1.0  # how often the watchdog looks
-NOBODY: Final = "nobody"
 # Imported elsewhere when first needed, so that other programs start fast; here before the first fork, so that workers do.
 PRELOADED: Final = ("aiodns", "brotli", "cchardet", "isal.igzip_lib", "isal.isal_zlib", "selectolax.lexbor", "zstandard")
 
@@ -176,17 +176,19 @@ class Reaper:
 
 
 def main(address: Address, terms: Terms, keys: Keys | None, user: str) -> None:
-    """Serve who comes to `address` until stopped. `user` is who to be if started as root; "" = nobody, if that is possible."""
+    """Serve who comes to `address` until stopped. `user` is who to be if started as root."""
     parent = os.getppid()
     if isinstance(address, TlsAddress) != (keys is not None):
         raise UsageError(f"{address}: --keys FILE is needed for tls:, and for nothing else; shep-keys makes such a file")
     tls = keys.server() if keys is not None else None
-    whom = _whom(user)  # before there is a socket that a refusal would leave behind
+    if os.geteuid() == 0:
+        confine.user_named(user)  # before there is a socket that a refusal would leave behind
     listener = entrance(address)
     for name in PRELOADED:
         importlib.import_module(name)
-    if whom:
-        _give_up_root(whom)
+    if os.geteuid() == 0:
+        terms = replace(terms, authorities=Path(certifi.where()).read_text(encoding="utf-8"))
+        _give_up_root(user)
     confine.no_more_rights()
     if isinstance(address, Descriptor):
         family.die_with(parent)  # a change of user has undone it
@@ -194,21 +196,11 @@ def main(address: Address, terms: Terms, keys: Keys | None, user: str) -> None:
     Reaper(listener, terms, tls).run()
 
 
-def _whom(user: str) -> str:
-    """Whom to become; "" = stay who we are."""
-    if os.geteuid() != 0:
-        return ""
-    if not confine.can_read(user or NOBODY, Path(certifi.where())):  # libcurl does, in every worker
-        why = f"{user or NOBODY!r} cannot read {certifi.where()}; install Shepherd where all can read it"
-        if user:
-            raise UsageError(f"{why}, or choose another --user")
-        LOG.warning("reaping as root: %s", why)
-        return ""
-    return user or NOBODY
-
-
 def _give_up_root(user: str) -> None:
-    for module in pkgutil.iter_modules(encodings.__path__):  # Python's own files may be hidden, too
+    """Be that user. Nothing of Shepherd or of Python may have to be read from then on: both may be hidden from everybody else."""
+    for module in pkgutil.iter_modules(encodings.__path__):
         with contextlib.suppress(ImportError):
             importlib.import_module(f"encodings.{module.name}")
     confine.become(user)
+    if os.geteuid() == 0:
+        LOG.warning("reaping as root, as --user %s says: whatever breaks a parser has all rights", user)

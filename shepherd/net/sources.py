@@ -47,7 +47,13 @@ def _context(config: Config) -> ssl.SSLContext:
 
 def local(reap: Reap) -> LocalReapd:
     """A reapd of our own, on the terms of [reap]."""
-    terms = {"workers": reap.workers, "recycle": reap.recycle, "memory": reap.worker_bytes, "parse": reap.parse_s}
+    terms = {
+        "workers": reap.workers,
+        "recycle": reap.recycle,
+        "memory": reap.worker_bytes,
+        "parse": reap.parse_s,
+        "user": reap.user,
+    }
     return LocalReapd(*(f"--{name}={value}" for name, value in terms.items()))
 
 

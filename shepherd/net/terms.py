@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True)
@@ -11,3 +11,4 @@ class Terms:
     recycle: int = 100_000  # answers, after which a worker is replaced; 0 = never
     memory_bytes: int = 2 << 30  # of address space, for each process; 0 = no limit
     parse_s: float = 20.0  # at one page, before its process is killed
+    authorities: str = field(default="", repr=False)  # in PEM, to trust where a dispatcher names none; "" = a file has them

@@ -102,7 +102,7 @@ class Worker:
             self._guard,
             hello.agent,
             self._limits,
-            authorities=settings.authorities,
+            authorities=settings.authorities or terms.authorities,
             proxy=settings.proxy,
             memory=self._memory,
         )
