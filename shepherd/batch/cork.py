@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -27,6 +28,7 @@ from shepherd.formats.control import CLOSED
 from shepherd.formats.tables import JOURNAL, U64, Array, Columns, Records
 from shepherd.phases import contacts, cork, keys
 from shepherd.phases.cork import Corked, Effects
+from shepherd.phases.outcomes import outcomes
 from shepherd.phases.urls import Paths, find_known
 from shepherd.store import contactnotes, names
 from shepherd.store.database import Writer
@@ -52,7 +54,8 @@ def run(writer: Writer, config: Config, now: int, tick: Tick, jobs: int = 1) -> 
         builder.change(applied=(*builder.control.applied, *notes.items))
         builder.change(speed=contacts.speed(state.control.speed, keys.pick(journal.records, journal.own)))
         counts = _apply(builder, state, taken, journal.records, config, tick, jobs)
-        report = {"phase": "cork", "harvests": len(taken), "journal": len(journal.records), "settled": counts}
+        report: dict[str, Any] = {"phase": "cork", "harvests": len(taken), "journal": len(journal.records), "settled": counts}
+        report |= outcomes(journal.records)
         told = {"contact notes": len(notes.items), "refused notes": notes.refused, "refused harvests": refused}
         return writer.publish(builder, report | {name: what for name, what in told.items() if what})
     finally:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
@@ -17,13 +18,28 @@ if TYPE_CHECKING:
     from shepherd.net.tally import Figures
 
 
+def _in_a_directory(_context: click.Context, _parameter: click.Parameter, given: Path | None) -> Path | None:
+    """A file that could not be made after the reap is better refused before it."""
+    if given is not None and not given.parent.is_dir():
+        raise click.BadParameter(f"{given.parent} is not a directory")
+    return given
+
+
 @click.command()
 @common.database
 @common.configured
 @click.option("--seconds", type=click.FloatRange(0), help="Hand out nothing after this long.  [default: plan.reap_s]")
+@click.option(
+    "--servers",
+    "table",
+    type=click.Path(dir_okay=False, writable=True, path_type=Path),
+    callback=_in_a_directory,
+    metavar="FILE",
+    help="Write a JSON line for each server that was contacted to FILE.",
+)
 @common.jsonable
 @common.standard
-def command(db: Path, config: Config, seconds: float | None, as_json: bool) -> None:
+def command(db: Path, config: Config, seconds: float | None, table: Path | None, as_json: bool) -> None:
     """Gather the planned documents politely, into the harvest of the .reap directory.
 
     An interrupted harvest is continued from its last checkpoint. The first Ctrl-C or SIGTERM lets what is in flight finish and
@@ -43,6 +59,9 @@ def command(db: Path, config: Config, seconds: float | None, as_json: bool) -> N
             summary = reap.reap(state, path, config, limit_s, Watch(bar))
         report = {"start": start, "state": str(state.name), **summary.report()}
         phase.append_line(db / "log" / phase.REAPS, report)
+    if table is not None:
+        with table.open("w") as file:
+            file.writelines(json.dumps(server) + "\n" for server in summary.servers)
     common.LOG.info("reap: %s", summary)
     if as_json:
         common.emit_json(report)

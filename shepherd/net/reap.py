@@ -7,7 +7,7 @@ import itertools
 import logging
 import secrets
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Protocol
@@ -57,6 +57,7 @@ class Summary:
     links: int
     kept_links: int  # that were not contributed before in this reap
     tally: dict[str, Any]
+    servers: Iterator[dict[str, Any]]  # all that were contacted, to be read once
 
     def __str__(self) -> str:
         counts = ", ".join(f"{count} {name}" for name, count in self.tally["results"].items()) or "no answers"
@@ -123,8 +124,8 @@ async def _reap(state: State, path: Path, config: Config, seconds: float, room: 
     finally:
         written.close()
     links, full = dispatcher.contributions, room.full(written.stored_bytes)
-    tally = dispatcher.tally.report(clock())
-    return Summary(why, full if why == full else "", dispatcher.left, written.stored_bytes, links.seen, links.kept, tally)
+    tally, counts = dispatcher.tally, (dispatcher.left, written.stored_bytes, links.seen, links.kept)
+    return Summary(why, full if why == full else "", *counts, tally.report(clock()), tally.servers())
 
 
 async def _attend(dispatcher: Dispatcher, written: Harvest, room: Room, watch: Watch, clock: Callable[[], int]) -> None:

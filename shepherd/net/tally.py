@@ -5,20 +5,25 @@ Timings are figures of one run: they go to the log, never into a state.
 
 from __future__ import annotations
 
+import bisect
+import heapq
 from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
-from shepherd.formats.journal import Entry
-from shepherd.formats.tables import JournalFlag, Kind, Reason, Result, show_qkey
+from shepherd.formats.journal import FAILED, REASON_WORD, Entry
+from shepherd.formats.tables import JournalFlag, Kind, Result, show_qkey
 
 TOP: Final = 10  # servers that the report names
 FEW: Final = 10  # percent of the servers: below this, the reap has a long tail
 MEGABYTE: Final = 1_000_000
 _HOP: Final = int(JournalFlag.HOP)
-_FAILED: Final = frozenset((Result.DENIED, Result.SOFT, Result.HARD, Result.SITE, Result.CONNECTION, Result.UNRESOLVED))
 _RESULT: Final = {int(one): one.name.lower() for one in Result}
-_REASON: Final = {int(one): one.name.lower().replace("_", "-") for one in Reason}
+# Servers by how much they were asked, how slow they were, and how much of it failed: the most of each class, but of the last.
+_CONTACTS: Final = {"1": 1, "2-9": 9, "10-99": 99, "100-999": 999, "1000 and more": 0}
+_AVERAGE_MS: Final = {"under 100": 99, "100-999": 999, "1000-9999": 9_999, "10000 and more": 0}
+_ERRORS_PERCENT: Final = {"0": 0, "1-9": 9, "10-49": 49, "50-99": 99, "100": 0}
 
 
 @dataclass(slots=True)
@@ -71,12 +76,12 @@ class Tally:
 
     def count(self, record: Entry, name: str) -> None:
         """A journal record that was written, and the name of the site that was asked."""
-        failed = record.result in _FAILED
+        failed = record.result in FAILED
         if not record.flags & _HOP:
             self.results[_RESULT[record.result]] += 1
             self._pages += record.kind == Kind.PAGE
             if failed:
-                self._errors[_REASON[record.reason]] += 1
+                self._errors[REASON_WORD[record.reason]] += 1
         if record.contacted:
             self._status[record.status] += 1
             self._wire_bytes += record.wire_bytes
@@ -108,8 +113,6 @@ class Tally:
         self.sample(now_ms, self._active)
         elapsed_ms = max(now_ms - self._start_ms, 1)
         whole_ms = elapsed_ms * self._most_active
-        by_contacts = sorted(self._servers.items(), key=lambda entry: (-entry[1].contacts, entry[0]))
-        by_time = sorted(self._servers.items(), key=lambda entry: (-_average_ms(entry[1]), entry[0]))
         return {
             "seconds": round(elapsed_ms / 1000, 3),
             "pages": self._pages,
@@ -121,13 +124,39 @@ class Tally:
             "most_active": self._most_active,
             "utilisation_permille": 1000 * self._active_ms // whole_ms if whole_ms else 0,
             "tail_s": round(self._tail_ms / 1000, 3),
-            "busiest": [_shown(*entry) for entry in by_contacts[:TOP]],
-            "slowest": [_shown(*entry) for entry in by_time[:TOP]],
+            "servers_by_contacts": self._classes(lambda server: server.contacts, _CONTACTS),
+            "servers_by_average_ms": self._classes(_average_ms, _AVERAGE_MS),
+            "servers_by_errors_percent": self._classes(_errors_percent, _ERRORS_PERCENT),
+            "busiest": self._most(lambda server: server.contacts),
+            "slowest": self._most(_average_ms),
+            "failing": self._most(lambda server: server.errors),
         }
+
+    def servers(self) -> Iterator[dict[str, Any]]:
+        """Every server that was contacted, by its queue key."""
+        return (_shown(*entry) for entry in sorted(self._servers.items()))
+
+    def _most(self, value: Callable[[Server], int]) -> list[dict[str, Any]]:
+        """Those with most of something; none that has nothing of it."""
+        some = (entry for entry in self._servers.items() if value(entry[1]))
+        return [_shown(*entry) for entry in heapq.nsmallest(TOP, some, key=lambda entry: (-value(entry[1]), entry[0]))]
+
+    def _classes(self, value: Callable[[Server], int], most: Mapping[str, int]) -> dict[str, int]:
+        """How many servers are in each class; an empty one is left out."""
+        names, limits = list(most), list(most.values())[:-1]
+        counts = Counter(bisect.bisect_left(limits, value(server)) for server in self._servers.values())
+        return {names[place]: count for place, count in sorted(counts.items())}
 
 
 def _average_ms(server: Server) -> int:
     return server.download_ms // max(server.contacts, 1)
+
+
+def _errors_percent(server: Server) -> int:
+    """One error is not none, and one that went well is not all."""
+    if not 0 < server.errors < server.contacts:
+        return 100 if server.errors else 0
+    return min(max(100 * server.errors // server.contacts, 1), 99)
 
 
 def _shown(qkey: int, server: Server) -> dict[str, Any]:

@@ -290,3 +290,11 @@ def test_speed_is_learnt_from_our_own_contacts(db: Path, tmp_path: Path) -> None
     assert run(db, "cork").control.speed == (3 * 1050 + 1100) // 4
     reap(db, ("reap", [Page(A, "too few", at=NOW + 90)], {}), now=NOW + 80 * 86_400)
     assert run(db, "cork").control.speed == 1062
+
+
+def test_report_of_a_closed_state_tells_statuses_and_classes_of_errors(db: Path) -> None:
+    pages = [Page(A, "a"), Page(ONE, result=Result.CONNECTION, status=0), Page(B, result=Result.SOFT, status=503)]
+    reap(db, ("reap", pages, {}))
+    report = run(db, "cork").report()
+    assert report["statuses"] == {"none": 1, "200": 1, "503": 1}
+    assert report["errors"] == {"none": 2}  # these harvests give no reasons

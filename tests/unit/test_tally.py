@@ -65,3 +65,21 @@ def test_figures_behind_a_bar_are_short() -> None:
     for count in (0, 9_999, 10_000, 999_999, 12_345_678, 9_999_999_999):
         short = Figures(count, count * 10**6, count, count, 1.0).short()
         assert len(short) <= 28 and short.endswith(" srv"), short
+
+
+def test_every_server_is_in_the_report_by_class_and_in_the_table() -> None:
+    tally = Tally(0)
+    for number in range(30):  # the first was asked once, the second twice, and so on; the first of each failed
+        address = f"10.0.0.{number + 1}"
+        tally.count(record(address, Result.HARD, Reason.CLIENT_ERROR, 404, ms=5_000), "http://a.example")
+        for _ in range(number):
+            tally.count(record(address, Result.STORED, Reason.GATHERED, ms=10), "http://a.example")
+    tally.count(record("10.0.1.1", Result.STORED, Reason.GATHERED, ms=10), "http://b.example")
+    report, table = tally.report(1_000), list(tally.servers())
+    assert report["servers_by_contacts"] == {"1": 2, "2-9": 8, "10-99": 21}
+    assert report["servers_by_errors_percent"] == {"0": 1, "1-9": 20, "10-49": 8, "50-99": 1, "100": 1}
+    assert report["servers_by_average_ms"] == {"under 100": 1, "100-999": 25, "1000-9999": 5}
+    assert all(sum(report[f"servers_by_{name}"].values()) == 31 for name in ("contacts", "errors_percent", "average_ms"))
+    assert len(report["failing"]) == 10 and "10.0.1.1" not in {one["server"] for one in report["failing"]}
+    assert [one["server"] for one in table] == [f"10.0.0.{number + 1}" for number in range(30)] + ["10.0.1.1"]
+    assert (sum(one["contacts"] for one in table), sum(one["errors"] for one in table)) == (466, 30)
