@@ -77,4 +77,4 @@ def _ones(hashes: U64) -> I64:
     lanes = (hashes >> _SHIFTS) & _LOWEST
     sums = np.add.reduceat(lanes, range(0, len(hashes), _ROOM), axis=1).astype("<u8")
     counts = sums.view(np.uint8).reshape(8, -1, 8).sum(axis=1, dtype=np.int64)  # by shift and byte
-    return counts.T.ravel()
+    return np.asarray(counts.T.ravel())
