@@ -7,8 +7,10 @@ import click
 from shepherd import __version__
 from shepherd.cli import (
     common,
+    shep_at,
     shep_audit,
     shep_cat,
+    shep_diff,
     shep_explain,
     shep_fetch,
     shep_filter,
@@ -40,6 +42,8 @@ for _module in (
     shep_robots,
     shep_fetch,
     shep_explain,
+    shep_diff,
+    shep_at,
     shep_audit,
 ):
     command.add_command(_module.command)

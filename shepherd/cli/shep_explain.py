@@ -8,17 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from shepherd.cli import common
+from shepherd.cli import common, shep_row
 from shepherd.cli import shep_shared as shared
+from shepherd.cli.shep_row import Line
 from shepherd.config import Config
 
 if TYPE_CHECKING:
-    from shepherd.cli.shep_facts import Facts, Values
+    from shepherd.cli.shep_facts import Facts
 
-Line = tuple[str, str]
-ROW_TIMES = ("gathered", "checked", "changed")
 SITE_TIMES = ("qkey_checked", "qkey_next", "robots_checked", "robots_next", "robots_since")
-FOOTPRINTS = ("norm", "path", "site")
 WAITS = {
     "inbox": ", but an insert waits in the inbox",
     "purge": ", and a purge waits in the inbox",
@@ -75,28 +73,14 @@ def _spelling(facts: Facts) -> Iterator[Line]:
 
 
 def _row(facts: Facts, now: int) -> Iterator[Line]:
-    from shepherd.formats.tables import DEFERRED_TEXT, REASON_TEXT, Deferred, Reason, RowType
-
     row, head = facts.row, facts.head
     if row is None:
         yield "known", f"no{WAITS.get(facts.waiting, '')} (state {facts.state})"
         return
-    yield "known", f"{RowType(row['type']).name.lower()} (state {facts.state}, last changed in state {row['touched']})"
+    yield "known", f"{shep_row.type_name(row)} (state {facts.state}, last changed in state {row['touched']})"
     if head is not None and head.url != facts.sought.stripped.href:
         yield "stored as", head.url
-    yield "reason", REASON_TEXT[Reason(row["reason"])]
-    if flags := _flags(row):
-        yield "flags", " ".join(flags)
-    for name in ROW_TIMES:
-        yield name, shared.moment(row[name], now)
-    yield "answer", f"status {row['status'] or 'none'}, {row['download_ms']} ms, {shared.size(row['size'])} stored"
-    if row["retry"]:
-        yield "since then", shared.many(row["retry"], "failure")
-    if head is not None and "E" in head.attributes:
-        yield "redirect to", common.escape(head.attributes["E"])
-    if row["deferred"]:
-        yield "last plan", f"left it out: {DEFERRED_TEXT[Deferred(row['deferred'])]}"
-    yield "weight", f"{row['weight']}, gathered {row['frequency']}x per refresh cycle"
+    yield from shep_row.lines(row, head, now)
 
 
 def _site(facts: Facts, now: int) -> Iterator[Line]:
@@ -137,12 +121,6 @@ def _server(facts: Facts, now: int) -> Iterator[Line]:
     yield "next contact", "at any time" if ready else f"not before {shared.moment(-(-server['next_ms'] // 1_000), now)}"
 
 
-def _flags(row: Values) -> list[str]:
-    from shepherd.formats.tables import Flag
-
-    return [flag.name.lower() for flag in Flag if row["flags"] & flag and flag.name]
-
-
 # --- JSON -------------------------------------------------------------------------------------------------------
 
 
@@ -159,24 +137,11 @@ def _json(facts: Facts, closing: str) -> dict[str, Any]:
         "filter": {"accepted": judged.accepted, "file": facts.filter_path, "line": judged.line, "text": judged.text},
         "state": facts.state,
         "waiting": facts.waiting or None,
-        "row": _row_json(facts),
+        "row": shep_row.as_object(facts.row, facts.head) if facts.row is not None else None,
         "site_row": _site_json(facts),
         "server": facts.server and facts.server | {"qkey": f"{facts.server['qkey']:016x}"},
         "verdict": closing,
     }
-
-
-def _row_json(facts: Facts) -> dict[str, Any] | None:
-    from shepherd.formats.tables import REASON_TEXT, Reason, RowType
-
-    row, head = facts.row, facts.head
-    if row is None:
-        return None
-    shown: dict[str, Any] = row | {name: f"{row[name]:016x}" for name in (*FOOTPRINTS, "oid", "digest")}
-    shown |= {name: shared.iso(row[name]) or None for name in ROW_TIMES}
-    shown |= {"type": RowType(row["type"]).name.lower(), "reason": REASON_TEXT[Reason(row["reason"])], "flags": _flags(row)}
-    target = head.attributes.get("E") if head is not None else None
-    return {"url": head.url if head is not None else None, "redirect_to": target} | shown
 
 
 def _site_json(facts: Facts) -> dict[str, Any] | None:

@@ -11,17 +11,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from shepherd.cli.shep_find import Sought, head_of, seek
+from shepherd.cli.shep_row import Values, values
 from shepherd.errors import BadUrl, IoFailed
 
 if TYPE_CHECKING:
     from shepherd.filters import Filter, Verdict
     from shepherd.formats.bucket import Bucket
-    from shepherd.store.columns import Table
     from shepherd.store.database import Database
     from shepherd.store.inbox import Item
     from shepherd.store.state import State
-
-Values = dict[str, int]  # one row of a table, by column
 
 
 @dataclass(frozen=True)
@@ -46,27 +44,21 @@ def collect(database: Database, state: State, filter_: Filter, filter_path: Path
 
     sought = seek(state, filter_, given)
     row = sought.rows[0] if sought.rows else None
-    values = _values(state.index, row)
-    site_row = lookup.site_row(state, values["site"] if values else _site_of(state, sought))
-    site = _values(state.sites, site_row)
+    known = values(state.index, row)
+    site_row = lookup.site_row(state, known["site"] if known else _site_of(state, sought))
+    site = values(state.sites, site_row)
     return Facts(
         state=state.number,
         sought=sought,
         verdict=filter_.judge(sought.stripped.href),
         filter_path=filter_path,
-        row=values,
+        row=known,
         head=head_of(state, row) if row is not None else None,
         site=site,
         site_name=state.site_name(site_row) if site_row is not None else sought.stripped.site,
-        server=_values(state.servers, lookup.server_row(state, site["qkey"])) if site else None,
+        server=values(state.servers, lookup.server_row(state, site["qkey"])) if site else None,
         waiting="" if row is not None else _waiting(database, state, filter_, sought),
     )
-
-
-def _values(table: Table, row: int | None) -> Values | None:
-    if row is None:
-        return None
-    return {name: int(column[0]) for name, column in table.slice(row, row + 1).items()}
 
 
 def _site_of(state: State, sought: Sought) -> int:

@@ -72,6 +72,18 @@ def url_of(state: State, row: int) -> str | None:
     return head.url if head is not None else None
 
 
+def place_of(state: State, row: int) -> str:
+    """The URL of a row, or what is still known of it where its bucket is gone."""
+    from shepherd.store import lookup
+
+    url = url_of(state, row)
+    if url is not None:
+        return url
+    site = lookup.site_row(state, state.index["site"].at(row))
+    name = state.site_name(site) if site is not None else "a site that is gone"
+    return f"{name} (path {state.index['path'].at(row):016x}: its text is gone)"
+
+
 def norm_of_host(state: State, text: str) -> int:
     """The footprint of the normalised site of `host`, `host:port` or a URL; UsageError if it is none of them."""
     try:

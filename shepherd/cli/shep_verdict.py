@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from shepherd.cli.shep_facts import Facts, Values
+from shepherd.cli.shep_facts import Facts
+from shepherd.cli.shep_row import Values
 from shepherd.cli.shep_shared import iso, many, span
 from shepherd.config import Config, Plan
 

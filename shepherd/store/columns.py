@@ -119,6 +119,11 @@ class Table:
             self._open[name] = column
         return self._open[name]
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What its columns are called."""
+        return tuple(self._dtypes)
+
     def slice(self, start: int, stop: int, columns: Iterable[str] | None = None) -> dict[str, Array]:
         return {name: self[name][start:stop] for name in (columns or self._dtypes)}
 

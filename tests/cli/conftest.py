@@ -232,6 +232,15 @@ def make_herd(
     return Herd(db, cf, NOW)
 
 
+def add_state(herd: Herd, pages: Sequence[Page], sites: Sequence[Site] = (), now: int = NOW) -> int:
+    """Close one more state, of these pages alone; its number."""
+    with herd.store.writing("test") as writer:
+        parent = writer.furthest()
+        builder = writer.build(parent, StateName(parent.number + 1, "closed"), now)
+        _fill(builder, pages, sites, {})
+        return writer.publish(builder, {"phase": "test"}).number
+
+
 @pytest.fixture
 def shep() -> Run:
     """shep(herd, "list", ...) runs the program as a user would, with --db and --cf from the environment."""
