@@ -88,6 +88,16 @@ def unconfigured(function: Callable[..., R]) -> Callable[..., R]:
     return click.option("--cf", type=DIRECTORY, callback=check, expose_value=False, metavar="DIR", help=text)(function)
 
 
+def filtered(function: Callable[..., R]) -> Callable[..., R]:
+    """--cf DIR, as `cf: Path`, for a command that may need its filter, and nothing else of it."""
+
+    def find(_context: click.Context, _parameter: click.Parameter, given: Path | None) -> Path:
+        return _named_cf(given)
+
+    text = "The directory of the filter, by which given URLs are stripped.  [default: $SHEPHERD_CF, else cf]"
+    return click.option("--cf", type=DIRECTORY, callback=find, metavar="DIR", help=text)(function)
+
+
 def _named_cf(given: Path | None) -> Path:
     """The directory that is meant; one that somebody has named must be there."""
     directory = configuration.find_cf(given)

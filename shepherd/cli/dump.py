@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from shepherd.cli import common, states
-from shepherd.cli.shep_list import TYPES
+from shepherd.cli.selector_words import TYPES
 from shepherd.errors import Corruption, UsageError
 
 if TYPE_CHECKING:

@@ -9,37 +9,24 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from shepherd.cli import common
+from shepherd.cli import common, selectors
 from shepherd.cli import shep_shared as shared
+from shepherd.cli.selectors import Selection
+from shepherd.cli.shep_shared import Given
+from shepherd.errors import UsageError
 
 if TYPE_CHECKING:
-    from shepherd.formats.tables import I64, U8
+    from shepherd.formats.tables import I64
     from shepherd.store.state import State
 
-STEP_ROWS = 65_536
 SORTED_LIMIT = 100
 LINE = "{:<10}  {:>6}  {:>6}  {:<20}  {:<28}  {:>10}  {}\n"
 TITLES = ("type", "status", "weight", "checked", "reason", "size", "url")
 SHOWN = ("type", "reason", "flags", "status", "weight", "gathered", "checked", "changed", "size", "path", "site")
 
-# Names of the vocabularies in shepherd.formats.tables, which is not imported before a command runs; a test compares them.
-TYPES = ("sleeping", "ungathered", "gathered", "error", "forgotten")
-REASONS = (
-    "none", "link", "inserted", "gathered", "unchanged", "redirect", "moved", "body-lost", "site-soft", "site-hard",
-    "below-bar", "below-sleep", "filter", "duplicate", "deleted", "dead", "purged", "robots-denied", "robots-unreachable",
-    "no-address", "guard",
-    "connection", "deadline", "too-slow", "malformed", "client-error", "server-error", "decoding", "moves", "type",
-    "reaper-lost", "server-soft", "server-hard", "section-soft", "section-hard", "space", "fresh",
-    "site-empty", "tls", "lookup", "parser",
-)  # fmt: skip
-
 
 @click.command("list")
-@click.option("--site", metavar="HOST|URL", help="Only this site; scheme and www. make no difference.")
-@click.option("--type", "types", multiple=True, type=click.Choice(TYPES), help="Only rows of this type; may be given again.")
-@click.option(
-    "--reason", "reasons", multiple=True, type=click.Choice(REASONS), help="Only rows with this reason; may be given again."
-)
+@selectors.selecting
 @click.option(
     "--sort",
     type=click.Choice(("weight", "size", "checked")),
@@ -47,64 +34,50 @@ REASONS = (
 )
 @click.option("--limit", type=click.IntRange(1), metavar="N", help="Stop after this many rows.")
 @common.database
-@common.unconfigured
+@common.filtered
 @shared.state_number
 @common.jsonable
 @common.standard
 def command(
-    site: str | None,
-    types: tuple[str, ...],
-    reasons: tuple[str, ...],
+    selection: Selection,
     sort: str | None,
     limit: int | None,
     db: Path,
+    cf: Path,
     number: int | None,
     as_json: bool,
 ) -> None:
     """List what is known: type, HTTP status, weight, time of the last check (UTC), reason, bytes stored, URL.
 
+    Every option narrows what the others leave. A URL that nobody knows is told, and the exit status is 2 at the end. Rows come in
+    the order of their footprints, those of --glob in the order in which they are stored: it reads the URL of every row that the
+    other options leave, unless its host is spelled out.
+
     \b
     Examples:
       shep list --site example.org --type error
       shep list --sort weight --limit 20
-      shep list --reason robots-denied --json
+      shep list --glob '*://*.example.org/*.pdf' --older 30d
+      shep list --status 5xx --server 192.0.2.7 --json
     """
+    from shepherd.filters import load_filter
+
+    unknown: list[Given] = []
+
+    def tell(given: Given, why: str) -> None:
+        unknown.append(given)
+        common.LOG.warning("%s%s: %s", f"{given.where}: " if given.where else "", shared.shown(given.text), why)
+
+    filter_ = load_filter(cf / "filter") if selection.by_url else None
     with shared.reading(db, number) as state:
-        found = _matching(state, _rows(state, site), types, reasons)
+        found = selectors.chosen(state, selection, filter_, tell)
         if sort:
             found = iter([_largest(state, found, sort, limit or SORTED_LIMIT)])
         shown = _show(state, _first(found, limit), as_json)
+    if unknown:
+        raise UsageError(f"{shared.many(len(unknown), 'URL')} cannot be listed, for the reasons above")
     if not shown:
         common.LOG.info("no row is like that")
-
-
-def _rows(state: State, site: str | None) -> range:
-    """All rows, or those of one normalised site."""
-    if site is None:
-        return range(state.index.rows)
-    from shepherd.cli.shep_find import norm_of_host
-    from shepherd.store import lookup
-
-    return lookup.rows_of_norm(state, norm_of_host(state, site))
-
-
-def _matching(state: State, rows: range, types: tuple[str, ...], reasons: tuple[str, ...]) -> Iterator[I64]:
-    """The wanted rows, a partition at a time."""
-    import numpy as np
-
-    from shepherd.formats.tables import Reason, RowType
-
-    wanted: dict[str, U8] = {}
-    if types:
-        wanted["type"] = np.array([RowType[name.upper()] for name in types], np.uint8)
-    if reasons:
-        wanted["reason"] = np.array([Reason[name.upper().replace("-", "_")] for name in reasons], np.uint8)
-    for start in range(rows.start, rows.stop, STEP_ROWS):
-        stop = min(start + STEP_ROWS, rows.stop)
-        keep = np.ones(stop - start, bool)
-        for name, values in wanted.items():
-            keep &= np.isin(state.index[name][start:stop], values)
-        yield np.flatnonzero(keep) + start
 
 
 def _largest(state: State, found: Iterator[I64], column: str, limit: int) -> I64:
@@ -118,7 +91,7 @@ def _largest(state: State, found: Iterator[I64], column: str, limit: int) -> I64
             values = np.concatenate((values, state.index[column].take(part).astype(np.int64)))
             order = np.argsort(-values, kind="stable")[:limit]
             rows, values = rows[order], values[order]
-            bar.update(STEP_ROWS)
+            bar.update(len(part))
     return rows
 
 
@@ -134,23 +107,24 @@ def _first(found: Iterable[I64], limit: int | None) -> Iterator[I64]:
 
 
 def _show(state: State, found: Iterator[I64], as_json: bool) -> int:
+    from shepherd.batch import search
+
     shown = 0
     for rows in found:
         columns = state.index.take(rows, SHOWN)
-        for row, *values in zip(rows.tolist(), *(columns[name].tolist() for name in SHOWN), strict=True):
+        for url, *values in zip(search.urls_of(state, rows), *(columns[name].tolist() for name in SHOWN), strict=True):
             if not shown and not as_json:
                 sys.stdout.write(LINE.format(*TITLES))
             shown += 1
-            _show_row(state, row, dict(zip(SHOWN, values, strict=True)), as_json)
+            text = url.decode("ascii") if url is not None else None
+            _show_row(state, text, dict(zip(SHOWN, values, strict=True)), as_json)
         sys.stdout.flush()
     return shown
 
 
-def _show_row(state: State, row: int, values: dict[str, int], as_json: bool) -> None:
-    from shepherd.cli.shep_find import url_of
+def _show_row(state: State, url: str | None, values: dict[str, int], as_json: bool) -> None:
     from shepherd.formats.tables import REASON_TEXT, Flag, Reason, RowType
 
-    url = url_of(state, row)
     kind, reason = RowType(values["type"]).name.lower(), Reason(values["reason"])
     if not as_json:
         status, checked = values["status"] or "-", shared.iso(values["checked"]) or "never"

@@ -19,6 +19,7 @@ SEARCHED: Final = ("glob", "prefix", "regex")  # those that RE2 looks for
 
 SET_BYTES: Final = 64 << 20  # for a set of patterns: 20,000 globs fit
 MOST_COUNT: Final = 9_999  # more than any URL has bytes
+FAILED: Final = "RE2 has failed: not even the expression that matches everything was found"
 
 _HOST: Final = re.compile(r"\[[0-9A-Fa-f:.]+\]|[^/?#@:\[\]\\*.][^/?#@:\[\]\\*]*")
 _EXT: Final = re.compile(r"\.?([A-Za-z0-9_~+-]+(?:\.[A-Za-z0-9_~+-]+)?)")
@@ -114,8 +115,21 @@ class SearchSet:
         """The positions of all that match."""
         matched = self.match(text.encode())
         if not matched:
-            raise RuntimeError("RE2 has failed: not even the expression that matches everything was found")
+            raise RuntimeError(FAILED)
         return sorted(position for position in matched if position < self._size)
+
+
+def glob_matcher(word: str) -> Callable[[bytes], bool]:
+    """Whether a URL matches a glob, for millions of them; ValueError where none can, and says what is allowed."""
+    match = SearchSet([Pattern("glob", normal_pattern("glob", word), 0)]).match
+
+    def matches(url: bytes) -> bool:
+        found = match(url)
+        if not found:
+            raise RuntimeError(FAILED)
+        return len(found) > 1
+
+    return matches
 
 
 def _expression(pattern: Pattern) -> bytes:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from shepherd.cli import shep_list
+from shepherd.cli import selector_words
 from shepherd.formats.tables import Reason, RowType
 from shepherd.store import check
 from tests.cli.conftest import GREETING, KEY, PAGES, ROOT, Herd, Run, objects, told
@@ -109,8 +109,8 @@ def test_list_of_an_older_state(herd: Herd, shep: Run) -> None:
 
 
 def test_names_of_the_options_are_those_of_the_format() -> None:
-    assert list(shep_list.TYPES) == [kind.name.lower() for kind in RowType]
-    assert list(shep_list.REASONS) == [reason.name.lower().replace("_", "-") for reason in Reason]
+    assert list(selector_words.TYPES) == [kind.name.lower() for kind in RowType]
+    assert list(selector_words.REASONS) == [reason.name.lower().replace("_", "-") for reason in Reason]
 
 
 # --- stats
