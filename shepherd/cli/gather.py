@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from shepherd import config as configuration
-from shepherd.cli import common, gather_cf
+from shepherd.cli import common, gather_cf, gather_scope
 from shepherd.cli.shep_shared import clock_ms, many, shown
 from shepherd.config import Config
 from shepherd.errors import BadUrl, UsageError
 
 if TYPE_CHECKING:
+    from shepherd.cli.gather_scope import Scope
     from shepherd.urls import Url
 
 OWN_CF: Final = "cf"  # in a database: what gather wrote for it alone
@@ -51,10 +52,17 @@ def _minutes(_context: click.Context, _parameter: click.Parameter, given: float)
     help="Stop after N minutes.",
 )
 @click.option(
+    "--scope",
+    type=click.Choice(gather_scope.KINDS),
+    default=gather_scope.SITE,
+    show_default=True,
+    help="Stay on the sites of the URLs; or go to their subdomains, too; or anywhere that links lead.",
+)
+@click.option(
     "--contact", metavar="ADDRESS", help="Mail address or page by which webmasters reach you.  [default: identity.contact]"
 )
 @common.standard
-def command(given: tuple[str, ...], db: Path | None, pages: int | None, minutes: float, contact: str | None) -> int:
+def command(given: tuple[str, ...], db: Path | None, pages: int | None, minutes: float, scope: str, contact: str | None) -> int:
     """Gather the sites of some URLs, and nothing else, until a number of pages or minutes; or, without a URL, the toy web.
 
     The database is made if there is none. Run again, it goes on where it stopped, with the sites of earlier runs still allowed;
@@ -66,13 +74,14 @@ def command(given: tuple[str, ...], db: Path | None, pages: int | None, minutes:
     Examples:
       gather
       gather --pages 50 --contact me@example.org https://example.org/
+      gather --scope subdomains --contact me@example.org https://example.org/
       gather --db db
     """
     from shepherd.cli import gather_toy
 
-    if not given and (db is None or not gather_cf.read_scope(db / OWN_CF)):
+    if not given and (db is None or not gather_scope.read(db / OWN_CF)):
         return gather_toy.gather(db, pages, minutes * 60, contact)
-    return _gather(configuration.find_db(db), [_url(text) for text in given], pages or PAGES, minutes * 60, contact)
+    return _gather(configuration.find_db(db), [_url(text) for text in given], scope, pages or PAGES, minutes * 60, contact)
 
 
 def _url(text: str) -> Url:
@@ -84,7 +93,7 @@ def _url(text: str) -> Url:
         raise UsageError(f"{shown(text)}: {error}") from error
 
 
-def _gather(db: Path, found: list[Url], pages: int, seconds: float, contact: str | None) -> int:
+def _gather(db: Path, found: list[Url], kind: str, pages: int, seconds: float, contact: str | None) -> int:
     from shepherd.cli.children import Signals
     from shepherd.cli.gather_run import Gatherer, claim, create, finish, insert
     from shepherd.equiv import load_equiv
@@ -95,9 +104,9 @@ def _gather(db: Path, found: list[Url], pages: int, seconds: float, contact: str
     user = configuration.load(user_cf)
     load_filter(user.filter_path)  # what is wrong with it is told by its own line numbers
     equiv_text = load_equiv(user.equiv_path).text
-    scope = list(dict.fromkeys([*gather_cf.read_scope(own_cf), *(url.norm for url in found)]))
+    scope = gather_scope.read(own_cf).with_sites((url.norm for url in found), kind)
     contact = _contact(scope, user, contact or user.identity.contact or gather_cf.earlier_contact(own_cf))
-    filter_text = gather_cf.scoped_filter(scope, gather_cf.read_filter(user_cf))
+    filter_text = scope.filter_text(gather_cf.read_filter(user_cf))
     hrefs = _accepted(found, filter_text, user_cf / gather_cf.FILTER)
     settings = _settings(user_cf, user, contact)
     if lock is not None:
@@ -109,35 +118,38 @@ def _gather(db: Path, found: list[Url], pages: int, seconds: float, contact: str
         return own_cf
 
     lock = lock or create(db, filter_text)
-    gather_cf.write_scope(own_cf, scope)
+    gather_scope.write(own_cf, scope)
     if hrefs:
         insert(db, hrefs, user.merge.insert_weight)
-    common.LOG.info("gathering %s into %s: one fetch in %g s from each server", ", ".join(scope), db, user.politeness.delay_s)
+    common.LOG.info("gathering %s into %s: one fetch in %g s from each server", scope, db, user.politeness.delay_s)
     gatherer = Gatherer(db, lock, pages, seconds, Signals())
-    return finish(gatherer, gatherer.until_done(configure), own_cf, (hrefs or [f"http://{scope[0]}/"])[0], refreshed=False)
+    return finish(gatherer, gatherer.until_done(configure), own_cf, (hrefs or [f"http://{scope.norms[0]}/"])[0], refreshed=False)
 
 
-def _refuse_strangers(db: Path, scope: list[str]) -> None:
-    """A filter keeps new URLs out but not known ones: pages of other sites would be gathered or refreshed, too."""
+def _refuse_strangers(db: Path, scope: Scope) -> None:
+    """A filter keeps new URLs out but not known ones: pages outside the scope would be gathered or refreshed, too."""
     import numpy as np
 
     from shepherd.formats.tables import Flag, RowType
     from shepherd.store.database import Database
+    from shepherd.urls import norm_of
 
     with Database(db).reading("gather", clock_ms()) as state:
+        inside = {name for name in (one.decode() for one in state.site_names(0, state.sites.rows)) if scope.has(norm_of(name))}
+        norms = np.array([state.prints.norm(name) for name in sorted(inside)], np.uint64)
         rows = state.index.slice(0, state.index.rows, ("norm", "type", "flags"))
         pages = (rows["type"] != RowType.FORGOTTEN) & ((rows["flags"] & Flag.ROBOTS) == 0)
-        strange = pages & ~np.isin(rows["norm"], np.array([state.prints.norm(f"http://{norm}") for norm in scope], np.uint64))
-    if strange.any():
-        count = many(int(np.count_nonzero(strange)), "page")
+        strange = int(np.count_nonzero(pages & ~np.isin(rows["norm"], norms)))
+    if strange:
         raise UsageError(
-            f"{db} has {count} of other sites, and gather would ask for them, too: give another --db, or use `shepherd cycle`"
+            f"{db} has {many(strange, 'page')} of other sites, and gather would ask for them, too: give another --db, "
+            "or --scope any, or use `shepherd cycle`"
         )
 
 
-def _contact(scope: list[str], user: Config, known: str) -> str:
+def _contact(scope: Scope, user: Config, known: str) -> str:
     """Who answers for this gatherer; asked for before anything but loopback is gathered."""
-    if not known and not all(gather_cf.is_loopback(f"http://{norm}", user) for norm in scope):
+    if not known and not all(gather_cf.is_loopback(f"http://{norm}", user) for norm in scope.norms):
         known = _ask_for_contact()
     if fault := configuration.contact_fault(known):
         raise UsageError(f"the contact address {known!r} {fault}")

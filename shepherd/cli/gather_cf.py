@@ -10,7 +10,7 @@ import json
 import os
 import re
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
@@ -20,7 +20,6 @@ from shepherd.errors import ConfigError, UsageError
 
 Tree: TypeAlias = Mapping[str, Mapping[str, Any]]  # section -> key -> value
 
-SCOPE: Final = "scope"  # the normalised sites that were ever asked for, one a line
 TOML: Final = "shepherd.toml"
 FILTER: Final = "filter"
 EQUIV: Final = "url-equiv"
@@ -99,55 +98,6 @@ def _toml_value(value: Any) -> str:
     if isinstance(value, str):
         return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")  # TOML's basic strings are JSON's, but for DEL
     return f"[{', '.join(_toml_value(item) for item in value)}]"
-
-
-# --- scope ------------------------------------------------------------------------------------------------------
-
-
-def read_scope(directory: Path) -> list[str]:
-    """The normalised sites that earlier runs were asked for."""
-    path = directory / SCOPE
-    try:
-        return path.read_text(encoding="ascii").split()
-    except FileNotFoundError:
-        return []
-    except UnicodeDecodeError as error:
-        raise UsageError(f"{path}: not ASCII at byte {error.start}; it lists sites, one host a line: mend or delete it") from None
-
-
-def write_scope(directory: Path, norms: Iterable[str]) -> None:
-    from shepherd.store import fsio
-
-    directory.mkdir(parents=True, exist_ok=True)
-    fsio.replace_file(directory / SCOPE, "".join(f"{norm}\n" for norm in norms).encode("ascii"))
-
-
-def scoped_filter(norms: Iterable[str], user_text: str) -> str:
-    """The user's filter behind one line that rejects every other site: so its own rejects hold within the scope."""
-    norms = list(norms)
-    return f"# Written by gather: only {', '.join(norms)}; then what the user's filter says.\n{scope_rule(norms)}\n\n{user_text}"
-
-
-def scope_rule(norms: Iterable[str]) -> str:
-    """A reject line for all URLs but those of the given normalised sites, under either scheme, with and without `www.`
-
-    The filter's first match decides and its expressions know no "not", so this one spells out every way to leave the trie of the
-    allowed names: it matches as soon as a URL's host differs from all of them.
-    """
-    trie: dict[str, Any] = {}
-    for norm in norms:
-        for name in (norm, f"www.{norm}") if "." in norm else (norm,):
-            node = trie
-            for char in f"{name}/":
-                node = node.setdefault(char, {})
-    return f"reject regex ^https?://{_leaving(trie)}"
-
-
-def _leaving(node: dict[str, Any]) -> str:
-    """What matches where a text leaves the trie at this node or below it."""
-    others = f"[^{''.join(re.escape(char) for char in sorted(node))}]"
-    below = [f"{re.escape(char)}{_leaving(child)}" for char, child in sorted(node.items()) if char != "/"]
-    return f"(?:{'|'.join([others, *below])})"
 
 
 # --- loopback ---------------------------------------------------------------------------------------------------

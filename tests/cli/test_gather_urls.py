@@ -83,6 +83,14 @@ def test_gather_stays_on_the_given_sites_and_stops_at_its_page_limit(field: Fiel
     field.must("shep-check")
 
 
+def test_gather_goes_to_subdomains_if_it_may(field: Field) -> None:
+    places = ["http://toy.example/", "http://site0.toy.example/"]  # the first has no address
+    field.must("gather", "--pages", "25", "--scope", "subdomains", "--contact", "me@example.org", *places)
+    hosts = {entry.host for entry in field.asked()}
+    assert len({host.removeprefix("www.") for host in hosts}) > 1
+    assert all(host.endswith(".toy.example") for host in hosts)
+
+
 def test_gather_that_is_interrupted_shows_its_summary_and_goes_on_next_time(field: Field) -> None:
     command, environment = field.command("gather", "--pages", "1000", "http://site0.toy.example/")
     with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:

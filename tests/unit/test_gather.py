@@ -10,9 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from shepherd import config, urls
 from shepherd.cli import gather_cf, gather_summary
+from shepherd.cli.gather_scope import ANY, SITE, SUBDOMAINS, Scope
 from shepherd.cli.gather_summary import Summary
 from shepherd.filters import parse_filter
 from shepherd.store import database, locks
@@ -60,7 +63,7 @@ NORMS = ["example.org", "example.com:8080", "localhost", "[2001:db8::1]"]
     ],
 )
 def test_url_outside_the_scope_is_rejected(url: str, accepted: bool) -> None:
-    filters = parse_filter(gather_cf.scoped_filter(NORMS, ""))
+    filters = parse_filter(Scope(tuple(NORMS)).filter_text(""))
     assert filters.judge(urls.parse(url).href).accepted is accepted
 
 
@@ -68,7 +71,7 @@ def test_rejects_of_the_user_hold_within_the_scope() -> None:
     user = (
         "accept prefix http://example.org/private/open/\nreject prefix http://example.org/private/\nreject ext zip\nstrip utm_*\n"
     )
-    filters = parse_filter(gather_cf.scoped_filter(["example.org"], user))
+    filters = parse_filter(Scope(("example.org",)).filter_text(user))
     assert filters.clean("http://example.org/?utm_source=x") == "http://example.org/"
     assert filters.clean("http://example.org/private/open/a") is not None
     assert filters.clean("http://example.org/private/a") is None
@@ -77,16 +80,65 @@ def test_rejects_of_the_user_hold_within_the_scope() -> None:
 
 
 def test_default_reject_of_the_user_holds_within_the_scope() -> None:
-    filters = parse_filter(gather_cf.scoped_filter(["a.example"], "accept prefix http://a.example/x/\ndefault reject\n"))
+    filters = parse_filter(Scope(("a.example",)).filter_text("accept prefix http://a.example/x/\ndefault reject\n"))
     assert filters.judge("http://a.example/x/1").accepted
     assert not filters.judge("http://a.example/y/1").accepted
 
 
 def test_long_names_and_many_of_them_make_a_filter() -> None:
     norms = [f"{'x' * 60}.{'y' * 60}.site{number}.example" for number in range(60)]
-    filters = parse_filter(gather_cf.scoped_filter(norms, ""))
+    filters = parse_filter(Scope(tuple(norms)).filter_text(""))
     assert all(filters.judge(f"https://www.{norm}/").accepted for norm in norms)
     assert not filters.judge(f"https://{norms[0]}x/").accepted
+
+
+@pytest.mark.parametrize(
+    ("url", "accepted"),
+    [
+        ("http://example.org/", True),
+        ("https://www.example.org/", True),
+        ("https://blog.example.org/a", True),
+        ("http://a.b.example.org/", True),
+        ("http://.example.org/", True),
+        ("http://xexample.org/", False),
+        ("http://example.org.evil.example/", False),
+        ("http://example.org:8080/", False),
+        ("http://blog.example.org:8080/", False),
+        ("http://org/", False),
+        ("http://other.example/?u=http://blog.example.org/", False),
+        ("http://sub.shop.example:81/", True),
+        ("http://sub.shop.example/", False),
+        ("http://lone.example/", True),
+        ("http://www.lone.example/", True),
+        ("http://sub.lone.example/", False),
+        ("http://alone.example/", False),
+    ],
+)
+def test_scope_of_subdomains_is_no_wider_and_no_narrower(url: str, accepted: bool) -> None:
+    scope = Scope().with_sites(["example.org", "shop.example:81"], SUBDOMAINS).with_sites(["lone.example"], SITE)
+    assert scope.places == ("*.example.org", "*.shop.example:81", "lone.example")
+    assert parse_filter(scope.filter_text("")).judge(url).accepted is accepted
+    assert scope.has(urls.norm_of(url.removesuffix("/").partition("/?")[0].removesuffix("/a"))) is accepted
+
+
+NAMES = st.lists(st.sampled_from(["a", "b", "www", "ab"]), min_size=1, max_size=4).map(".".join)
+
+
+@given(st.lists(st.tuples(NAMES, st.sampled_from([SITE, SUBDOMAINS])), min_size=1, max_size=4), NAMES)
+def test_filter_line_of_a_scope_says_what_the_scope_says(places: list[tuple[str, str]], host: str) -> None:
+    scope = Scope()
+    for name, kind in places:
+        scope = scope.with_sites([urls.norm_of(f"http://{name}")], kind)
+    accepted = parse_filter(scope.filter_text("")).judge(f"http://{host}/").accepted
+    assert accepted == scope.has(urls.norm_of(f"http://{host}"))
+
+
+def test_scope_of_anywhere_leaves_the_users_filter_as_it_is() -> None:
+    assert Scope().with_sites(["example.org"], ANY).filter_text("reject ext zip\n") == "reject ext zip\n"
+
+
+def test_address_has_no_subdomains() -> None:
+    assert Scope().with_sites(["127.0.0.1:80", "[::1]"], SUBDOMAINS).places == ("127.0.0.1:80", "[::1]")
 
 
 # --- settings ---------------------------------------------------------------------------------------------------
