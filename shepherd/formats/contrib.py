@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import struct
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import Final
 
 import lz4.block
@@ -48,6 +48,7 @@ class Block:
 
 KEYS: Final = (("norm", "<u8"), ("path", "<u8"), ("site", "<u8"), ("lastmod", "<u4"), ("parent", "<u4"))
 REST: Final = (("parent_weight", "<u2"), ("flags", "<u2"), ("text_bytes", "<u2"))
+_DTYPES: Final = {code: (np.dtype(code), np.dtype(code).itemsize) for code in ("<u8", "<u4", "<u2", "u1")}
 _BEFORE_LENGTHS: Final = sum(np.dtype(dtype).itemsize for _name, dtype in (*KEYS, *REST[:-1]))  # of each record
 
 
@@ -80,17 +81,22 @@ class Cursor:
     """Takes arrays off the front of a payload; running over the end is Corruption."""
 
     def __init__(self, data: Bytes, at: int) -> None:
-        self.view, self.at = memoryview(data), at
+        self.data, self.at = data, at
 
     def take(self, count: int, dtype: str) -> Array:
-        size = np.dtype(dtype).itemsize * count
-        return np.frombuffer(self.bytes(size), dtype)
+        made, size = _DTYPES[dtype]
+        return np.frombuffer(self.data, made, count, self._pass(size * count))
 
     def bytes(self, size: int) -> memoryview:
-        if self.at + size > len(self.view):
+        start = self._pass(size)
+        return memoryview(self.data)[start : self.at]
+
+    def _pass(self, size: int) -> int:
+        """Where that many bytes begin."""
+        start, self.at = self.at, self.at + size
+        if self.at > len(self.data):
             raise Corruption("a contrib block is shorter than it says")
-        self.at += size
-        return self.view[self.at - size : self.at]
+        return start
 
 
 def decode(payload: Bytes, with_texts: bool = True, only: I64 | None = None) -> Block:
@@ -109,7 +115,7 @@ def decode(payload: Bytes, with_texts: bool = True, only: I64 | None = None) -> 
     section = cursor.take(n, "u1")
     sites, norms = cursor.take(m, "<u8"), cursor.take(m, "<u8")
     name_bytes = cursor.take(m, "<u2")
-    names = _split(cursor.bytes(int(name_bytes.sum(dtype=np.uint64))), name_bytes)
+    names = _split(cursor.bytes(sum(name_bytes.tolist())), name_bytes)
     parents_site, parents_path = cursor.take(k, "<u8"), cursor.take(k, "<u8")
     stored = cursor.bytes(stored_bytes)
     if cursor.at != len(payload) or int(text_bytes.sum(dtype=np.uint64)) != plain_bytes:
@@ -154,10 +160,11 @@ def _expand(stored: memoryview, squeezed: int, plain_bytes: int) -> memoryview:
 
 
 def _split(text: memoryview, lengths: Array, only: I64 | None = None) -> list[bytes]:
-    whole, ends = bytes(text), np.cumsum(lengths, dtype=np.int64)
+    whole = bytes(text)
     if not whole.isascii():
         raise Corruption("a name or text of a contrib block is not ASCII")
     if only is None:
-        return [whole[a:b] for a, b in pairwise([0, *ends.tolist()])]
+        return [whole[a:b] for a, b in pairwise(accumulate(lengths.tolist(), initial=0))]
+    ends = np.cumsum(lengths, dtype=np.int64)
     begins = ends - lengths
     return [whole[a:b] for a, b in zip(begins[only].tolist(), ends[only].tolist(), strict=True)]

@@ -175,7 +175,9 @@ class Verifier:
                 raise Corruption(f"a contribution of the site {name[:200]!r} with another's footprint")
             norms[site] = norm
         rows = self._contributions.fresh(block)
-        texts = contrib.texts_of(data, rows) if len(rows) else []
+        if not len(rows):
+            return Links(block, rows, [])
+        texts = contrib.texts_of(data, rows)
         self._check_paths(texts, block.path[rows].tobytes())
         if [norms[site] for site in block.site[rows].tolist()] != block.norm[rows].tolist():
             raise Corruption("a contribution with the normalised site of another")
