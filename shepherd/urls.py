@@ -174,8 +174,8 @@ def batch(base: str, raw_links: Iterable[str], footprints: Footprints, transform
     same site, as Filter.clean does.
     """
     base_url = _base(base)
-    base_site = footprints._learn(base_url.href)
     known = footprints._sites.get
+    base_site = known(base_url.href[: base_url.href.find("/", _PAST_SCHEME)]) or footprints._learn(base_url.href)
     kept: dict[str, _Site] = {}
     for link in dict.fromkeys(raw_links):
         # A link of plain bytes without dot segments, on this site or one we know, is its own normal form, and most links are

@@ -170,6 +170,8 @@ def location_of(response: Response) -> str:
 
 def retry_after_s(value: str, now_ms: int) -> int:
     """Seconds of a Retry-After header, given as such or as a date; 0 where it says nothing we can read."""
+    if not value:
+        return 0
     if value.isascii() and value.isdigit():
         return min(int(value[:10]), U32_MAX)
     try:

@@ -111,7 +111,9 @@ class HtmlPage:
 
     def _link(self, href: str | None) -> None:
         """Keep what may be a link to another page: nothing empty, overlong, inside this page or of another scheme."""
-        if href is not None and len(self.links) < self._limit and (kept := followed(href)):
+        if href is None or href in self.links or len(self.links) >= self._limit:
+            return
+        if kept := followed(href):
             self.links[kept] = None
 
     def _need(self, name: str, attributes: Attributes, said: str) -> None:
