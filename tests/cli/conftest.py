@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -25,6 +24,7 @@ from shepherd.store.database import Database
 from shepherd.store.names import StateName
 from shepherd.store.state import Builder
 from shepherd.urls import Footprints, Url, parse, qkey_of_address
+from tests.programs import call_bytes
 
 ROOT = Path(__file__).resolve().parents[2]
 KEY = bytes(range(16))
@@ -247,8 +247,7 @@ def shep() -> Run:
 
     def run(herd: Herd, *args: str | bytes, stdin: bytes = b"") -> subprocess.CompletedProcess[bytes]:
         environment = os.environ | {"SHEPHERD_DB": str(herd.db), "SHEPHERD_CF": str(herd.cf), "PYTHONPATH": str(ROOT)}
-        call = [sys.executable, "-m", "shepherd.cli", "shep", *args]
-        return subprocess.run(call, input=stdin, capture_output=True, env=environment, timeout=60, check=False)
+        return call_bytes(["shep", *map(os.fsdecode, args)], Path.cwd(), environment, stdin)
 
     return run
 

@@ -16,7 +16,7 @@ from shepherd.store.names import StateName
 from shepherd.store.state import Builder, State
 from shepherd.urls import Footprints, parse, qkey_of_address
 from tests.cli.conftest import KEY, NOW, Herd, _contributed
-from tests.cli.programs import call
+from tests.programs import call
 
 PRINTS = Footprints(KEY)
 QKEY = qkey_of_address("127.0.0.7")

@@ -22,7 +22,7 @@ from shepherd.cli.__main__ import PROGRAMS
 from shepherd.formats.check import check64
 from shepherd.store import fsio, locks
 from tests.cli.conftest import ROOT, Herd, make_herd
-from tests.cli.programs import call
+from tests.programs import call
 from tests.test_docs import commands
 
 URL = "http://a.example/"

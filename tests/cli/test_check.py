@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.conftest import ROOT, Herd
-from tests.cli.programs import call
+from tests.programs import call
 from tests.unit.sound import flip
 
 

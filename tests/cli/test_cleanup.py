@@ -7,9 +7,9 @@ from pathlib import Path
 
 from shepherd.formats.tables import Reason, RowType
 from tests import pasture
-from tests.cli.programs import call
 from tests.crash.farm import contents
 from tests.pasture import NOW, Sheep
+from tests.programs import call
 
 
 def flock() -> list[Sheep]:

@@ -12,7 +12,7 @@ import pytest
 
 from shepherd.store.database import Database
 from tests.cli.conftest import ROOT
-from tests.cli.programs import call
+from tests.programs import call
 
 NOW = "1790003600"
 INPUTS = ("--contributions", "1500", "--journal", "300", "--feedback", "40")

@@ -11,7 +11,7 @@ import pytest
 from shepherd.formats.tables import INDEX, SERVERS, SITES, RowType, empty
 from shepherd.store.database import Database
 from shepherd.store.names import StateName
-from tests.cli.programs import call
+from tests.programs import call
 
 ROWS = 40
 

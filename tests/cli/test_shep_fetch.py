@@ -38,10 +38,9 @@ def fold(home: Path, routes: dict[str, Answer], delay_s: float = 0.2, **more: An
 
 
 def fetch(one: Garden, *args: str, status: int = 0) -> tuple[str, str]:
-    with one.start("shep", "fetch", *args) as process:
-        output, errors = process.communicate(timeout=60)
-    assert process.returncode == status, f"{process.returncode}: {output}{errors}"
-    return output, errors
+    done = one.run("shep", "fetch", *args)
+    assert done.returncode == status, f"{done.returncode}: {done.stdout}{done.stderr}"
+    return done.stdout, done.stderr
 
 
 def fetched(one: Garden, *args: str, status: int = 0) -> dict[str, Any]:
@@ -274,9 +273,8 @@ def test_note_that_is_damaged_holds_every_server(tmp_path: Path) -> None:
             path.write_bytes(path.read_bytes()[:-1])
         one.must("shep-reap", "--seconds", "8")
         assert min(one.origin.gaps_s()) >= 3
-        with one.start("shep-check") as process:
-            output, _errors = process.communicate(timeout=60)
-        assert process.returncode == 11 and output.count(".contact") == 2
+        done = one.run("shep-check")
+        assert done.returncode == 11 and done.stdout.count(".contact") == 2
 
 
 def test_interrupted_wait_leaves_the_lock_free(tmp_path: Path) -> None:

@@ -21,9 +21,9 @@ from shepherd.store import names
 from shepherd.store.database import Database
 from shepherd.store.harvest import Harvest
 from tests.cli.conftest import ROOT, Herd
-from tests.cli.programs import call
 from tests.crash import small
 from tests.crash.farm import contents
+from tests.programs import call
 from tests.unit import harvested
 from tests.unit.harvested import begin, run
 

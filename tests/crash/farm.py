@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import random
 import shutil
 import signal
 import subprocess
-import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -17,6 +15,7 @@ from typing import TypeVar
 from shepherd.store.database import Database
 from shepherd.toyweb import log, run
 from shepherd.toyweb.model import Model
+from tests.programs import call
 
 T = TypeVar("T")
 
@@ -53,10 +52,7 @@ class Farm:
 
     def run(self, program: str, *args: str, fail: str = "") -> subprocess.CompletedProcess[str]:
         """Run a program on the database; `fail` is its failpoint."""
-        command = [sys.executable, "-m", "shepherd.cli", program, *args]
-        environment = {**os.environ, "SHEPHERD_DB": str(self.db), "SHEPHERD_CF": str(self.home / "cf")}
-        environment |= {"SHEPHERD_FAIL": fail} if fail else {}
-        return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=120, check=False)
+        return call(program, *args, SHEPHERD_DB=str(self.db), SHEPHERD_CF=str(self.home / "cf"), SHEPHERD_FAIL=fail)
 
     def must(self, program: str, *args: str) -> str:
         """Run a program that must succeed; what it printed."""

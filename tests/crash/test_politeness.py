@@ -20,6 +20,7 @@ from pathlib import Path
 from shepherd.store import harvest, names
 from shepherd.store.database import Database
 from tests.net.origin import Answer, Origin, ok, serve
+from tests.programs import call
 
 ROOT = Path(__file__).resolve().parents[2]
 HTML = "Content-Type: text/html"
@@ -52,10 +53,12 @@ class Garden:
         pipe = subprocess.PIPE
         return subprocess.Popen(command, cwd=ROOT, env=environment, stdout=pipe, stderr=pipe, text=True)
 
+    def run(self, program: str, *args: str) -> subprocess.CompletedProcess[str]:
+        return call(program, *args, SHEPHERD_DB=str(self.home / "db"), SHEPHERD_CF=str(self.home / "cf"))
+
     def must(self, program: str, *args: str) -> None:
-        with self.start(program, *args) as process:
-            output, errors = process.communicate(timeout=60)
-        assert process.returncode == 0, f"{program}: {process.returncode} {output}{errors}"
+        done = self.run(program, *args)
+        assert done.returncode == 0, f"{program}: {done.returncode} {done.stdout}{done.stderr}"
 
     def cycle_to_plan(self, *urls: str) -> None:
         self.must("shep-init", "-q")

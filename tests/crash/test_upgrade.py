@@ -5,7 +5,6 @@ from __future__ import annotations
 import lzma
 import shutil
 import subprocess
-import sys
 import tarfile
 from functools import partial
 from pathlib import Path
@@ -22,6 +21,7 @@ from shepherd.store.database import Database
 from shepherd.store.names import StateName
 from tests.crash.dying import killed_after
 from tests.crash.farm import contents
+from tests.programs import call
 
 ROOT = Path(__file__).resolve().parents[2]
 GOLDEN = ROOT / "tests" / "golden"
@@ -37,8 +37,7 @@ def unpack(name: str, home: Path) -> Path:
 
 
 def program(*command: str) -> subprocess.CompletedProcess[str]:
-    line = [sys.executable, "-m", "shepherd.cli", *command]
-    return subprocess.run(line, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+    return call(*command)
 
 
 def run_upgrade(db: Path) -> list[upgrade.Step]:

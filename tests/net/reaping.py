@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.net.origin import Answer, Origin, serve
+from tests.programs import call
 
 ROOT = Path(__file__).resolve().parents[2]
 CF = """
@@ -54,9 +55,7 @@ class Home:
         return subprocess.Popen(program, cwd=ROOT, env=environment, stdout=pipe, stderr=pipe, text=True)
 
     def run(self, *command: str) -> subprocess.CompletedProcess[str]:
-        with self.start(*command) as process:
-            out, err = process.communicate(timeout=180)
-        return subprocess.CompletedProcess(command, process.returncode, out, err)
+        return call(*command, SHEPHERD_DB=str(self.db), SHEPHERD_CF=str(self.path / "cf"))
 
     def must(self, *command: str) -> str:
         done = self.run(*command)

@@ -73,10 +73,9 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Garden, lis
 
 
 def run(one: Garden, *call: str) -> tuple[str, str]:
-    with one.start(*call) as process:
-        output, errors = process.communicate(timeout=120)
-    assert process.returncode in (0, 4), f"{call}: {process.returncode}: {output}{errors}"
-    return " ".join(call), output + errors
+    done = one.run(*call)
+    assert done.returncode in (0, 4), f"{call}: {done.returncode}: {done.stdout}{done.stderr}"
+    return " ".join(call), done.stdout + done.stderr
 
 
 def test_no_control_byte_reaches_a_terminal_or_a_log(told: tuple[Garden, list[tuple[str, str]]]) -> None:
@@ -99,9 +98,8 @@ def test_password_in_a_url_is_never_shown_or_kept(told: tuple[Garden, list[tuple
     one, _said = told
     secret, url = "hunter2", "http://user:hunter2@a.example/"
     for call in (("insert", url), ("url", url), ("robots", url), ("fetch", url), ("explain", url), ("cat", url)):
-        with one.start("shep", *call) as process:
-            output, errors = process.communicate(timeout=60)
-        assert process.returncode == 2 and secret not in output + errors, call
+        done = one.run("shep", *call)
+        assert done.returncode == 2 and secret not in done.stdout + done.stderr, call
     assert not [path for path in (one.home / "db").rglob("*") if path.is_file() and secret.encode() in path.read_bytes()]
 
 

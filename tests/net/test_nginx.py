@@ -13,8 +13,8 @@ import pytest
 from shepherd.formats.bucket import Codec
 from shepherd.store.database import Database
 from shepherd.store.documents import Document
-from tests.cli.programs import call
 from tests.net.nginx import Nginx, nginx
+from tests.programs import call
 
 FAQ = Path("/usr/share/doc/debian/FAQ")
 PLAIN, SECURE = "http://faq.example/index.en.html", "https://safe.example/index.en.html"

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import socket
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +14,7 @@ from typing import Any
 import pytest
 
 from tests.net.origin import Answer, Origin, ok, reset, serve
+from tests.programs import call
 
 ROOT = Path(__file__).resolve().parents[2]
 HTML = "Content-Type: text/html"
@@ -147,9 +146,7 @@ def reaped(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Reaped]:
 
 
 def run(home: Path, *command: str) -> subprocess.CompletedProcess[str]:
-    environment = {**os.environ, "SHEPHERD_DB": str(home / "db"), "SHEPHERD_CF": str(home / "cf")}
-    program = [sys.executable, "-m", "shepherd.cli", *command]
-    return subprocess.run(program, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=120, check=False)
+    return call(*command, SHEPHERD_DB=str(home / "db"), SHEPHERD_CF=str(home / "cf"))
 
 
 def must(home: Path, *command: str) -> str:

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
-import os
 import socket
-import subprocess
-import sys
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -24,8 +21,8 @@ from shepherd.toyweb.log import audit, read_log
 from shepherd.toyweb.model import Model
 from shepherd.toyweb.run import Running, start
 from shepherd.toyweb.zoo import EXHIBITS
+from tests.programs import call
 
-ROOT = Path(__file__).resolve().parents[2]
 MODEL = Model(4, 50, "127.1.30.0", zoo=True)
 ENDLESS = [exhibit for exhibit in EXHIBITS if exhibit.name.startswith("endless-")]
 PHASES = ("shep-merge", "shep-select", "shep-record", "shep-plan", "shep-reap", "shep-cork")
@@ -69,11 +66,9 @@ def reaped(home: Path, web: Running) -> Reaped:
     (home / "cf").mkdir()
     (home / "cf" / "shepherd.toml").write_text(CF)
     (home / "cf" / "filter").write_text("")
-    environment = {**os.environ, "SHEPHERD_DB": str(home / "db"), "SHEPHERD_CF": str(home / "cf")}
 
     def must(program: str, *args: str) -> str:
-        command = [sys.executable, "-m", "shepherd.cli", program, *args]
-        done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=240, check=False)
+        done = call(program, *args, SHEPHERD_DB=str(home / "db"), SHEPHERD_CF=str(home / "cf"))
         assert done.returncode == 0, f"{program}: {done.returncode} {done.stdout}{done.stderr}"
         return done.stdout
 

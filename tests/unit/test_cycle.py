@@ -25,6 +25,7 @@ from shepherd.store import database, fsio, locks, names
 from shepherd.store.database import Database
 from shepherd.store.harvest import Harvest
 from shepherd.store.names import StateName
+from tests.programs import call
 from tests.unit import harvested
 from tests.unit.harvested import Page
 
@@ -34,9 +35,7 @@ NOW = 1_790_000_000
 
 def shepherd(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
     """A program run for real."""
-    command = [sys.executable, "-m", "shepherd.cli", *arguments]
-    env = {**os.environ, "PYTHONPATH": str(ROOT), **environment}
-    return subprocess.run(command, env=env, capture_output=True, text=True, check=False, timeout=60)
+    return call(*arguments, **environment)
 
 
 @pytest.fixture

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
-import sys
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -20,6 +18,7 @@ from shepherd.cli.gather_summary import Summary
 from shepherd.filters import parse_filter
 from shepherd.store import database, locks
 from shepherd.store.database import Database
+from tests.programs import call
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -29,10 +28,7 @@ def gather(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
 
 
 def run(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "shepherd.cli", *arguments]
-    env = {name: value for name, value in os.environ.items() if not name.startswith("SHEPHERD_")}
-    env["PYTHONPATH"] = str(ROOT)
-    return subprocess.run(command, cwd=cwd, env=env, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+    return call(*arguments, cwd=cwd, SHEPHERD_DB="", SHEPHERD_CF="")
 
 
 # --- scope ------------------------------------------------------------------------------------------------------
