@@ -1,8 +1,8 @@
 """Programs run as processes of their own, but forked from one that has imported everything: a call costs milliseconds.
 
 What a program sees is what a shell would give it: arguments, environment, directory, descriptors, exit status. Run as a script,
-this file is the process that forks: it reads a call a line and answers with the pid and then with the exit status. That each
-program also starts by itself, with nothing imported, is what tests/cli/test_common.py proves.
+this file is the process that forks: it reads a call a line and answers with the pid and then with the exit status. That programs
+also start by themselves, with nothing imported, is what tests/cli/test_end_to_end.py and tests/test_rings.py prove.
 """
 
 from __future__ import annotations

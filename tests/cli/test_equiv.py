@@ -12,7 +12,7 @@ from shepherd.formats.tables import Flag, Reason, RowType
 from shepherd.store import check, lookup
 from shepherd.store.database import Database
 from shepherd.urls import parse
-from tests.cli import programs
+from tests import programs
 from tests.cli.conftest import NOW, Herd, Page, make_herd
 
 SAME = {"status": 200, "gathered": NOW - 9, "checked": NOW - 9, "weight": 9}

@@ -15,7 +15,7 @@ from shepherd.formats.tables import Flag
 from shepherd.store import check, lookup
 from shepherd.store.database import Database
 from shepherd.urls import parse
-from tests.cli import programs
+from tests import programs
 from tests.cli.conftest import NOW, Herd
 
 URLS = ("http://a.example/", "http://a.example/asleep", "http://a.example/new?x=1")

@@ -33,9 +33,9 @@ ROOT = Path(__file__).resolve().parents[2]
 NOW = 1_790_000_000
 
 
-def shepherd(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+def shepherd(*arguments: str) -> subprocess.CompletedProcess[str]:
     """A program run for real."""
-    return call(*arguments, **environment)
+    return call(*arguments)
 
 
 @pytest.fixture
