@@ -19,6 +19,22 @@ ROOT = Path(__file__).resolve().parent.parent
 hypothesis.settings.register_profile("shepherd", derandomize=True, deadline=None, database=None)
 hypothesis.settings.load_profile("shepherd")
 
+# The files that take longest, by the clock, in this order before all others: begun last, one alone would keep everybody waiting.
+LONGEST = (
+    "cli/test_shep_fetch.py", "crash/test_politeness.py", "cli/test_end_to_end.py", "net/test_reapers_lost.py",
+    "crash/test_three_reapers.py", "crash/test_kill_reap.py", "net/test_poison.py", "crash/test_restart.py",
+    "crash/test_replay.py",
+    "crash/test_kill_phase.py", "crash/test_full.py", "cli/test_launcher.py", "cli/test_gather_urls.py", "net/test_toyweb_zoo.py",
+    "crash/test_powercut.py", "net/test_fleet.py", "crash/test_strace.py", "cli/test_bad_input.py", "crash/test_mutants.py",
+)  # fmt: skip
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    rank = {ROOT / "tests" / name: number for number, name in enumerate(LONGEST)}
+    if gone := [str(path) for path in rank if not path.is_file()]:
+        raise pytest.UsageError(f"LONGEST in tests/conftest.py names what is not there: {', '.join(gone)}")
+    items.sort(key=lambda item: rank.get(item.path, len(rank)))
+
 
 @pytest.fixture(scope="session")
 def suites() -> Callable[[str], Path]:

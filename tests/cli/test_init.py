@@ -13,14 +13,20 @@ import pytest
 from shepherd.store import check
 from shepherd.store.database import Database
 from tests.cli.conftest import ROOT
+from tests.programs import call
 
 CF = ROOT / "cf"
 
 
-def init(home: Path, *arguments: str, wrap: tuple[str, ...] = (), **environment: str) -> subprocess.CompletedProcess[str]:
-    """Run in `home`, with db and cf as by default; `wrap` goes before the program."""
-    command = [*wrap, sys.executable, "-m", "shepherd.cli", "shep-init", *arguments]
-    env = os.environ | {"PYTHONPATH": str(ROOT)} | environment
+def init(home: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Run in `home`, with db and cf as by default."""
+    return call("shep-init", *arguments, cwd=home, **environment)
+
+
+def init_under(strace: tuple[str, ...], home: Path) -> subprocess.CompletedProcess[str]:
+    """The same, with system calls that fail."""
+    command = [*strace, sys.executable, "-m", "shepherd.cli", "shep-init"]
+    env = os.environ | {"PYTHONPATH": str(ROOT)}
     return subprocess.run(command, cwd=home, env=env, capture_output=True, text=True, timeout=60, check=False)
 
 
@@ -106,7 +112,7 @@ LACKING = {
 def test_file_system_that_lacks_something_is_refused_by_name(tmp_path: Path, what: str) -> None:
     (tmp_path / "db").mkdir()
     strace = ("strace", "-f", "-qq", "-o", os.devnull, "-e", f"inject={LACKING[what]}")
-    done = init(tmp_path, wrap=strace)
+    done = init_under(strace, tmp_path)
     assert done.returncode == 2, done
     assert done.stderr.startswith(f"shep-init: db: this file system will not do: it cannot {what} (")
     assert done.stderr.endswith("; give --db a directory on a local one, such as ext4 or xfs\n")
@@ -116,7 +122,7 @@ def test_file_system_that_lacks_something_is_refused_by_name(tmp_path: Path, wha
 @pytest.mark.skipif(not shutil.which("strace"), reason="strace is not installed")
 def test_file_system_that_gives_one_lock_to_two_is_refused(tmp_path: Path) -> None:
     strace = ("strace", "-f", "-qq", "-o", os.devnull, "-e", "inject=flock:retval=0")
-    done = init(tmp_path, wrap=strace)
+    done = init_under(strace, tmp_path)
     assert done.returncode == 2, done
     assert "it cannot lock files (two programs got the same lock)" in done.stderr
 

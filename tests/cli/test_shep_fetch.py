@@ -175,11 +175,11 @@ def test_stored_robots_txt_is_not_asked_for_again(tmp_path: Path) -> None:
 
 def test_reap_asks_a_server_too_soon_after_a_fetch(tmp_path: Path) -> None:
     """A fetch before a reap, and one between it and its cork: in the origin's own log nothing is closer than the delay."""
-    with garden(tmp_path, pages("a.example", 4), delay_s=4) as one:
+    with garden(tmp_path, pages("a.example", 4), delay_s=2) as one:
         one.cycle_to_plan(*(f"http://a.example/{n}" for n in range(2)))
         fetch(one, "http://a.example/3")
         asked = len(one.origin.spans)
-        one.must("shep-reap", "--seconds", "14")
+        one.must("shep-reap", "--seconds", "8")
         assert len(one.origin.spans) >= asked + 2
         fetch(one, "--wait", "http://a.example/2")
         assert len(notes(one).records) >= 3
@@ -188,9 +188,9 @@ def test_reap_asks_a_server_too_soon_after_a_fetch(tmp_path: Path) -> None:
         for phase in ("merge", "select", "record", "plan"):
             one.must(f"shep-{phase}", "-q")
         asked = len(one.origin.spans)
-        one.must("shep-reap", "--seconds", "7")
+        one.must("shep-reap", "--seconds", "5")
         assert len(one.origin.spans) > asked
-        assert min(one.origin.gaps_s()) >= 4
+        assert min(one.origin.gaps_s()) >= 2
 
 
 def test_cork_takes_notes_into_the_next_contact_once(tmp_path: Path) -> None:
@@ -219,7 +219,7 @@ def test_killed_fetch_lets_a_reap_ask_too_soon(tmp_path: Path, moment: str) -> N
         with contextlib.suppress(OSError):
             connection.sendall(PAGE)
 
-    with garden(tmp_path, {**pages("a.example", 2), "a.example/slow": slow}, delay_s=4) as one:
+    with garden(tmp_path, {**pages("a.example", 2), "a.example/slow": slow}, delay_s=2) as one:
         one.cycle_to_plan("http://a.example/0")
         process = one.start("shep", "fetch", "http://a.example/slow")
         wait_until(lambda: len(one.origin.seen) >= 2)
@@ -228,13 +228,13 @@ def test_killed_fetch_lets_a_reap_ask_too_soon(tmp_path: Path, moment: str) -> N
         kill(process)
         assert len(notes(one).records) == 2
         wait_until(lambda: len(one.origin.spans) >= 2)
-        one.must("shep-reap", "--seconds", "12")
+        one.must("shep-reap", "--seconds", "7")
         assert len(one.origin.spans) >= 3
-        assert min(one.origin.gaps_s()) >= 4
+        assert min(one.origin.gaps_s()) >= 2
 
 
 def test_fetch_after_a_reap_that_was_killed_waits_the_full_delay(tmp_path: Path) -> None:
-    with garden(tmp_path, pages("a.example", 6), delay_s=3, checkpoint_s=60) as one:
+    with garden(tmp_path, pages("a.example", 6), delay_s=2, checkpoint_s=60) as one:
         one.cycle_to_plan(*(f"http://a.example/{n}" for n in range(6)))
         process = one.start("shep-reap", "-q")
         wait_until(lambda: len(one.origin.spans) >= 2)
@@ -245,7 +245,7 @@ def test_fetch_after_a_reap_that_was_killed_waits_the_full_delay(tmp_path: Path)
         assert len(one.origin.spans) == asked
         fetch(one, "--wait", "http://a.example/0")
         assert len(one.origin.spans) > asked
-        assert min(one.origin.gaps_s()) >= 3
+        assert min(one.origin.gaps_s()) >= 2
 
 
 def test_group_of_the_filter_is_asked_too_soon_after_a_fetch_of_one_of_its_sites(tmp_path: Path) -> None:
@@ -266,13 +266,13 @@ def test_group_of_the_filter_is_asked_too_soon_after_a_fetch_of_one_of_its_sites
 
 
 def test_note_that_is_damaged_holds_every_server(tmp_path: Path) -> None:
-    with garden(tmp_path, pages("a.example", 2), delay_s=3) as one:
+    with garden(tmp_path, pages("a.example", 2), delay_s=2) as one:
         one.cycle_to_plan("http://a.example/0")
         fetch(one, "http://a.example/1")
         for path in (one.home / "db" / "inbox").glob("*.contact"):
             path.write_bytes(path.read_bytes()[:-1])
-        one.must("shep-reap", "--seconds", "8")
-        assert min(one.origin.gaps_s()) >= 3
+        one.must("shep-reap", "--seconds", "6")
+        assert min(one.origin.gaps_s()) >= 2
         done = one.run("shep-check")
         assert done.returncode == 11 and done.stdout.count(".contact") == 2
 
