@@ -38,22 +38,24 @@ RUN = "from shepherd.cli.__main__ import main; main()"
 
 @dataclass(frozen=True)
 class Room:
-    """A small disk; `leave` fills it but for so many bytes."""
+    """A small disk; `leave` fills it but for so many bytes. Databases to put on it are made once, and kept on the shelf."""
 
     disk: Path
+    shelf: Path
     children: Nursery
 
     @property
     def db(self) -> Path:
         return self.disk / "db"
 
-    def put(self, grow: Callable[[Path], object]) -> None:
+    def put(self, name: str, grow: Callable[[Path], object]) -> None:
         """A database, made elsewhere so that what it needs while it is made does not count."""
         self.clear()
-        with disks.workplace() as elsewhere:
-            small.configure(elsewhere / "db")
-            grow(elsewhere / "db")
-            subprocess.run(["cp", "-a", f"{elsewhere}/.", self.disk], check=True)
+        made = self.shelf / name
+        if not made.exists():
+            small.configure(made / "db")
+            grow(made / "db")
+        subprocess.run(["cp", "-a", f"{made}/.", self.disk], check=True)
 
     def clear(self) -> None:
         for name in ("db", "cf", "ballast"):
@@ -73,7 +75,7 @@ class Room:
 def room(request: pytest.FixtureRequest) -> Iterator[Room]:
     disk = disks.tmpfs(6 << 20) if request.param == "tmpfs" else disks.loop("ext4", 12)
     with disks.workplace() as home, disk as made, nursery(home) as children:
-        yield Room(made if isinstance(made, Path) else made.path, children)
+        yield Room(made if isinstance(made, Path) else made.path, home / "shelf", children)
 
 
 def needed_bytes(room: Room, argv: tuple[str, ...]) -> int:
@@ -94,14 +96,14 @@ def test_phase_on_a_full_disk_says_so_and_works_once_there_is_room(
     room: Room, name: str, crash_sweep: bool, tally: Tally
 ) -> None:
     argv = (f"shep-{name}", *NOW)
-    room.put(lambda db: small.grow(db, name))
+    room.put(name, lambda db: small.grow(db, name))
     before = judge.facts(room.db)
     needed = needed_bytes(room, argv)
     small.recovered(room.db)
     after = judge.facts(room.db)
     full = 0
     for free in shortages(needed, crash_sweep, name):
-        room.put(lambda db: small.grow(db, name))
+        room.put(name, lambda db: small.grow(db, name))
         ballast = room.leave(free)
         ended = room.run(*argv)
         complaints = [] if ended.status == 0 else _one_sentence(ended, NO_SPACE)
@@ -123,7 +125,7 @@ def _one_sentence(ended: Ended, status: int) -> list[str]:
 def test_init_on_a_full_disk_says_so_and_works_once_there_is_room(room: Room, tally: Tally) -> None:
     full = 0
     for free in range(0, 4 * PAGE, PAGE):
-        room.put(lambda db: None)
+        room.put("nothing", lambda db: None)
         ballast = room.leave(free)
         ended = room.run("shep-init", *NOW)
         full += ended.status == NO_SPACE
@@ -138,7 +140,7 @@ def test_init_on_a_full_disk_says_so_and_works_once_there_is_room(room: Room, ta
 
 
 def test_insert_on_a_full_disk_says_so_and_works_once_there_is_room(room: Room) -> None:
-    room.put(lambda db: small.grow(db, "merge"))
+    room.put("merge", lambda db: small.grow(db, "merge"))
     before = judge.facts(room.db)
     many = [f"http://more.example/{number}" for number in range(2_000)]  # ext4 frees some blocks late: more than fits into those
     ballast = room.leave(0)
@@ -150,10 +152,10 @@ def test_insert_on_a_full_disk_says_so_and_works_once_there_is_room(room: Room) 
 
 
 def test_recover_needs_no_free_byte(room: Room, tally: Tally) -> None:
-    room.put(small.break_down)
+    room.put("broken", small.break_down)
     assert room.run("shep-recover").status == 0
     after = judge.facts(room.db)
-    room.put(small.break_down)
+    room.put("broken", small.break_down)
     room.leave(0)
     ended = room.run("shep-recover")
     complaints = [] if ended.status == 0 and ended.out.count("done:") == 4 else [f"it fails: {ended}"]
@@ -162,12 +164,12 @@ def test_recover_needs_no_free_byte(room: Room, tally: Tally) -> None:
 
 
 def test_harvest_on_a_full_disk_keeps_what_was_checkpointed(room: Room, crash_sweep: bool, tally: Tally) -> None:
-    room.put(lambda db: small.grow(db, "harvest"))
+    room.put("harvest", lambda db: small.grow(db, "harvest"))
     before = judge.facts(room.db)
     assert room.run("small", "harvest").status == 0
     after = judge.facts(room.db)
     for free in range(0, 6 * PAGE, PAGE if crash_sweep else 2 * PAGE):
-        room.put(lambda db: small.grow(db, "harvest"))
+        room.put("harvest", lambda db: small.grow(db, "harvest"))
         room.leave(free)
         ended = room.run("small", "harvest")
         complaints = [] if ended.status == 0 else _one_sentence(ended, NO_SPACE)
