@@ -129,8 +129,8 @@ def run(program: str, drive: Drive, how: How, tell: Callable[[Mapping[str, Any]]
         else:
             writer = stack.enter_context(database.writing(program, inherited_lock()))
             stack.enter_context(timed(how.db, program))
-        bar = stack.enter_context(common.progress(writer.furthest().index.rows, program, "row"))
-        state = drive(writer, how.config, how.now, bar.update, how.jobs)
+        with common.progress(writer.furthest().index.rows, program, "row") as bar:
+            state = drive(writer, how.config, how.now, bar.update, how.jobs)
     report = state.report()
     if how.as_json:
         common.emit_json({"program": program, "state": str(state.name), "dry_run": how.dry_run, "report": report})

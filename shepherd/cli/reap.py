@@ -72,7 +72,7 @@ def command(db: Path, config: Config, seconds: float | None, table: Path | None,
 class Watch:
     """Shows on a bar how far a reap is. What an interrupted run has done is not counted in the speed."""
 
-    def __init__(self, bar: tqdm[NoReturn]) -> None:
+    def __init__(self, bar: tqdm[NoReturn] | common.NoBar) -> None:
         self._bar = bar
 
     def resumed(self, settled: int) -> None:

@@ -133,6 +133,18 @@ def test_bar_is_hidden_where_there_is_no_terminal(program: Path) -> None:
     assert call(program, "with common.progress(3, 'rows', 'row') as bar: bar.update(3)") == (0, "", "")
 
 
+def test_bar_that_nobody_sees_is_loaded_all_the_same(program: Path) -> None:
+    """It takes a tenth of the time that a program needs to start."""
+    code = """
+with common.progress(3, 'rows', 'row') as bar:
+    bar.update(3)
+    bar.set_postfix_str('so far')
+    bar.clear()
+print('tqdm' in sys.modules)
+"""
+    assert call(program, code) == (0, "False\n", "")
+
+
 def test_count_in_a_bar_is_not_scaled(program: Path) -> None:
     ours, theirs = pty.openpty()
     termios.tcsetwinsize(theirs, (24, 100))  # without a width a bar is empty
