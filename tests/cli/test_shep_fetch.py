@@ -24,10 +24,11 @@ from shepherd.formats.tables import JournalFlag
 from shepherd.store import contactnotes
 from shepherd.store.database import Database
 from tests.crash.test_politeness import PAGE, Garden, garden, kill, pages, wait_until
-from tests.net.origin import Answer, ok, reset, serve
+from tests.net.origin import Answer, Origin, ok, reset, serve
 
 LINKS = b"""<html><head><title>A \x1b[31mpage</title></head><a href="/1">1</a> <a href="http://b.example/x">2</a></html>"""
 STEER = "X-Steer: \x1b]0;owned\x07\x9b2J"
+DENYING = ok(b"User-agent: *\nDisallow: /private\n")
 
 
 @contextlib.contextmanager
@@ -124,26 +125,39 @@ def test_fetch_during_a_reap_exits_with_status_3(tmp_path: Path) -> None:
         assert one.origin.connections == 0
 
 
-def test_server_that_may_not_be_asked_yet_is_refused_and_then_waited_for(tmp_path: Path) -> None:
-    with fold(tmp_path, {"a.example/0": PAGE}, delay_s=3) as one:
-        fetch(one, "http://a.example/0")
-        asked = len(one.origin.spans)
-        assert asked == 2  # robots.txt, and after its delay the page
+def test_server_that_may_not_be_asked_yet_is_refused(tmp_path: Path) -> None:
+    with fold(tmp_path, {"a.example/robots.txt": DENYING}, delay_s=90) as one:
+        fetch(one, "http://a.example/private", status=4)
+        assert one.origin.paths() == ["/robots.txt"]
         _output, errors = fetch(one, "http://a.example/0", status=4)
         assert "may be asked from 20" in errors and "give --wait" in errors
-        assert len(one.origin.spans) == asked
+        assert one.origin.paths() == ["/robots.txt"]
+
+
+def test_server_that_may_not_be_asked_yet_is_waited_for(tmp_path: Path) -> None:
+    with fold(tmp_path, {"a.example/0": PAGE}, delay_s=2) as one:
+        fetch(one, "http://a.example/0")
+        assert len(one.origin.spans) == 2  # robots.txt, and after its delay the page
         fetch(one, "--wait", "http://a.example/0")
-        assert len(one.origin.spans) > asked
-        assert min(one.origin.gaps_s()) >= 3
+        assert len(one.origin.spans) > 2
+        assert min(one.origin.gaps_s()) >= 2
 
 
 def test_crawl_delay_that_is_learnt_holds_before_the_page(tmp_path: Path) -> None:
-    routes: dict[str, Answer] = {"a.example/0": PAGE, "a.example/robots.txt": ok(b"User-agent: *\nCrawl-delay: 3\n")}
+    routes: dict[str, Answer] = {"a.example/0": PAGE, "a.example/robots.txt": ok(b"User-agent: *\nCrawl-delay: 2\n")}
     with fold(tmp_path, routes, delay_s=0.1) as one:
         fetch(one, "http://a.example/0")
-        fetch(one, "http://a.example/0", status=4)
         assert [span[0] for span in one.origin.spans] == ["a.example/robots.txt", "a.example/0"]
-        assert min(one.origin.gaps_s()) >= 3
+        assert min(one.origin.gaps_s()) >= 2
+
+
+def test_crawl_delay_that_is_learnt_holds_for_the_next_fetch(tmp_path: Path) -> None:
+    rules = ok(b"User-agent: *\nCrawl-delay: 90\nDisallow: /private\n")
+    with fold(tmp_path, {"a.example/robots.txt": rules}, delay_s=0.1) as one:
+        fetch(one, "http://a.example/private", status=4)
+        _output, errors = fetch(one, "http://a.example/0", status=4)
+        assert "may be asked from 20" in errors
+        assert one.origin.paths() == ["/robots.txt"]
 
 
 def test_robots_redirect_is_followed_when_its_server_may_be_asked(tmp_path: Path) -> None:
@@ -248,21 +262,34 @@ def test_fetch_after_a_reap_that_was_killed_waits_the_full_delay(tmp_path: Path)
         assert min(one.origin.gaps_s()) >= 2
 
 
-def test_group_of_the_filter_is_asked_too_soon_after_a_fetch_of_one_of_its_sites(tmp_path: Path) -> None:
-    """The site that was fetched is at another address, in no table, and not in the plan."""
+@contextlib.contextmanager
+def grouped(home: Path, other_routes: dict[str, Answer], delay_s: float) -> Iterator[tuple[Garden, Origin]]:
+    """Sites of one group at two addresses; that of b.example is in no table, and not in the plan."""
     with (
-        serve({"/0": PAGE}, address="127.0.4.2") as other,
-        garden(tmp_path, pages("a.example", 2), delay_s=4, filters="group one host a.example b.example\n") as one,
+        serve(other_routes, address="127.0.4.2") as other,
+        garden(home, pages("a.example", 2), delay_s, filters="group one host a.example b.example\n") as one,
     ):
         with (one.home / "cf" / "static").open("a") as static:
             static.write(f"b.example 127.0.4.2 {other.port}\n")
         one.cycle_to_plan("http://a.example/0")
+        yield one, other
+
+
+def test_group_of_the_filter_is_reaped_too_soon_after_a_fetch_of_one_of_its_sites(tmp_path: Path) -> None:
+    with grouped(tmp_path, {"/0": PAGE}, delay_s=2) as (one, other):
         fetch(one, "http://b.example/0")
-        fetch(one, "http://a.example/1", status=4)
-        one.must("shep-reap", "--seconds", "12")
+        one.must("shep-reap", "--seconds", "8")
         assert len(other.spans) == 2 and len(one.origin.spans) == 2
         spans = sorted((*other.spans, *one.origin.spans), key=lambda span: span[1])
-        assert min(after[1] - before[2] for before, after in pairwise(spans)) >= 4
+        assert min(after[1] - before[2] for before, after in pairwise(spans)) >= 2
+
+
+def test_group_of_the_filter_is_fetched_too_soon_after_a_fetch_of_one_of_its_sites(tmp_path: Path) -> None:
+    with grouped(tmp_path, {"/robots.txt": DENYING}, delay_s=90) as (one, other):
+        fetch(one, "http://b.example/private", status=4)
+        assert len(other.spans) == 1
+        _output, errors = fetch(one, "http://a.example/1", status=4)
+        assert "may be asked from 20" in errors and one.origin.connections == 0
 
 
 def test_note_that_is_damaged_holds_every_server(tmp_path: Path) -> None:
