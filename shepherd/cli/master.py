@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from shepherd.cli import common, phase
+from shepherd.cli import check_config, common, phase
 from shepherd.cli.cycle import CORK, FEEDBACK, MERGE, PLAN, REAP, Found, look, next_step
 from shepherd.cli.shep_shared import many, shown
 from shepherd.config import Config
@@ -33,6 +33,9 @@ TERMINATED = 128 + signal.SIGTERM
 @common.versioned
 def command() -> None:
     """Run the programs of the cycle in their order."""
+
+
+command.add_command(check_config.command)
 
 
 @command.command("cycle")

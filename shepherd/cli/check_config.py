@@ -1,0 +1,127 @@
+"""shepherd check-config: everything in cf/ read as the programs read it, and all that is wrong with it told at once."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import click
+
+from shepherd import config as configuration
+from shepherd.cli import common
+from shepherd.cli.shep_shared import many
+from shepherd.config import FILE, Config
+from shepherd.errors import ConfigError, ShepherdError, UsageError
+
+
+@click.command("check-config")
+@common.filtered
+@common.jsonable
+@common.standard
+def command(cf: Path, as_json: bool) -> None:
+    """Read the configuration, and say what is wrong with it, what differs from the defaults, and what is worth a thought.
+
+    Read are shepherd.toml, filter, url-equiv, and the files that shepherd.toml names. Nothing is changed and nobody is asked.
+    Exit status 2 if something is wrong: each complaint names the file and, where it can be found, the line.
+
+    \b
+    Examples:
+      shepherd check-config
+      shepherd check-config --cf /etc/shepherd --json
+    """
+    config, complaints = configuration.examine(cf)
+    if not complaints:  # else names of files may be wrong, too
+        complaints = list(_faults(config))
+    changed = list(_changed(config))
+    thoughts = [] if complaints else list(_thoughts(config))
+    if as_json:
+        common.emit_json({"cf": cf, "faults": complaints, "changed": dict(changed), "thoughts": thoughts})
+    else:
+        _tell(cf, complaints, changed, thoughts)
+    if complaints:
+        raise UsageError(f"{cf}: {many(len(complaints), 'fault')}, told above; mend them before the next cycle")
+
+
+def _tell(cf: Path, complaints: list[str], changed: list[tuple[str, Any]], thoughts: list[str]) -> None:
+    for complaint in complaints:
+        common.LOG.error("%s", complaint)
+    if complaints:
+        return
+    click.echo(f"{cf}: all is well, {many(len(changed), 'setting')} not as by default")
+    for name, value in changed:
+        click.echo(common.escape(f"  {name} = {list(value) if isinstance(value, tuple) else value!r}"))
+    for thought in thoughts:
+        click.echo(common.escape(f"note: {thought}"))
+
+
+def _changed(config: Config) -> Iterator[tuple[str, Any]]:
+    """The settings that are not as by default."""
+    default = Config()
+    for section in (field.name for field in dataclasses.fields(Config) if field.name != "directory"):
+        given, usual = getattr(config, section), getattr(default, section)
+        for key in (field.name for field in dataclasses.fields(usual)):
+            if getattr(given, key) != getattr(usual, key):
+                yield f"{section}.{key}", getattr(given, key)
+
+
+def _faults(config: Config) -> Iterator[str]:
+    """What the files beside shepherd.toml have wrong, each told as the program that needs it would."""
+    for read in _readings(config):
+        try:
+            read()
+        except ShepherdError as error:
+            yield str(error)
+
+
+def _readings(config: Config) -> Iterator[Callable[[], object]]:
+    from shepherd.equiv import load_equiv
+    from shepherd.filters import load_filter
+
+    yield lambda: load_filter(config.filter_path)
+    yield lambda: load_equiv(config.equiv_path)
+    if path := config.static_path:
+        from shepherd.net.hosts import read_static
+
+        yield lambda: read_static(path)
+    if hosts := config.hosts_path:
+        from shepherd.net.hosts import read_hosts
+
+        yield lambda: read_hosts(hosts)
+    if auth := config.proxy_auth_path:
+        from shepherd.net.proxy import read_auth
+
+        yield lambda: read_auth(auth)
+    if config.reap.keys:
+        from shepherd.net.tls import Role, read_keys
+
+        yield lambda: read_keys(config.keys_path, Role.DISPATCHER, datetime.now(UTC))
+    if authorities := config.ca_path:
+        yield lambda: _read_authorities(authorities)
+
+
+def _read_authorities(path: Path) -> None:
+    import ssl
+
+    try:
+        ssl.create_default_context(cafile=path)
+    except (OSError, ssl.SSLError) as error:
+        raise ConfigError(f"{path}: [fetch] ca_file: cannot be used: {error}") from error
+
+
+def _thoughts(config: Config) -> Iterator[str]:
+    """What is allowed and may still not be meant."""
+    if not (config.directory / FILE).is_file():
+        yield f"there is no {config.directory / FILE}: all is as by default; shep-init writes one with comments"
+    if not config.identity.contact:
+        yield "identity.contact is not set: nothing but loopback is gathered"
+    if config.politeness.delay_s < 1:
+        yield f"politeness.delay_s is {config.politeness.delay_s:g} s: too little for servers of other people"
+    if not config.fetch.verify_tls:
+        yield "fetch.verify_tls is false: anybody on the way can alter what is gathered"
+    if config.network.allow:
+        yield f"network.allow lets links lead to {', '.join(config.network.allow)}: to your own machines, if they are there"
+    if config.plan.reap_s < config.politeness.delay_s:
+        yield "plan.reap_s is below politeness.delay_s: a reap asks a server once at most"

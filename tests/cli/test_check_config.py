@@ -1,0 +1,76 @@
+"""shepherd check-config: all that is wrong with a configuration, at once; and what differs where nothing is."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.programs import call
+
+
+def check(cf: Path, *args: str) -> tuple[int, str, str]:
+    done = call("shepherd", "check-config", "--cf", str(cf), *args)
+    return done.returncode, done.stdout, done.stderr
+
+
+def test_defaults_are_well(tmp_path: Path) -> None:
+    status, told, errors = check(tmp_path)
+    assert (status, errors) == (0, "")
+    assert told.startswith(f"{tmp_path}: all is well, 0 settings not as by default\n")
+    assert "identity.contact is not set" in told
+
+
+def test_all_faults_of_the_settings_are_told_with_their_lines(tmp_path: Path) -> None:
+    (tmp_path / "shepherd.toml").write_text("[plan]\nreap_s = 'long'\n\n[store]\nkeep_state = 3\n")
+    status, told, errors = check(tmp_path)
+    assert (status, told) == (2, "")
+    path = tmp_path / "shepherd.toml"
+    lines = errors.splitlines()
+    assert lines[0] == f"{path}, line 2: [plan] reap_s: must be a whole number, not 'long'"
+    assert lines[1].startswith(f"{path}, line 5: [store] keep_state: unknown key; keep_states is meant?")
+    assert lines[2].endswith("2 faults, told above; mend them before the next cycle")
+
+
+@pytest.mark.parametrize(
+    ("settings", "name", "content", "named"),
+    [
+        pytest.param("", "filter", "rejct ext zip\n", "filter", id="filter"),
+        pytest.param("", "url-equiv", "www.a.example b.example\n", "url-equiv", id="url_equiv"),
+        pytest.param("[network]\nstatic = 'table'\n", "table", "a.example nowhere 80\n", "table: line 1", id="static_table"),
+        pytest.param("[network]\nhosts = 'hosts'\n", "hosts", "a.example 127.0.0.1\n", "hosts: line 1", id="hosts_file"),
+        pytest.param("[network]\nhosts = 'gone'\n", "other", "", "gone", id="missing_file"),
+        pytest.param("[reap]\nkeys = 'key'\n", "key", "no key\n", "key", id="key_file"),
+        pytest.param("[fetch]\nca_file = 'ca'\n", "ca", "no certificate\n", "ca", id="authorities"),
+    ],
+)
+def test_fault_in_a_file_that_is_named(tmp_path: Path, settings: str, name: str, content: str, named: str) -> None:
+    (tmp_path / "shepherd.toml").write_text(settings)
+    (tmp_path / name).write_text(content)
+    status, told, errors = check(tmp_path)
+    assert (status, told) == (2, "")
+    assert errors.startswith(f"{tmp_path / named}")
+    assert "1 fault, told above" in errors
+
+
+def test_what_differs_and_what_is_worth_a_thought(tmp_path: Path) -> None:
+    (tmp_path / "shepherd.toml").write_text(
+        "[identity]\ncontact = 'me@example.org'\n[politeness]\ndelay_s = 0.5\n[network]\nallow = ['10.0.0.0/8']\n"
+    )
+    status, told, _errors = check(tmp_path, "--json")
+    assert status == 0
+    found = json.loads(told)
+    assert found["changed"] == {
+        "identity.contact": "me@example.org",
+        "politeness.delay_s": 0.5,
+        "network.allow": ["10.0.0.0/8"],
+    }
+    assert found["faults"] == []
+    assert [thought.partition(" ")[0] for thought in found["thoughts"]] == ["politeness.delay_s", "network.allow"]
+
+
+def test_directory_that_is_not_there(tmp_path: Path) -> None:
+    status, _told, errors = check(tmp_path / "nowhere")
+    assert status == 2
+    assert "is not a directory" in errors
