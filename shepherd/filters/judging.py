@@ -69,6 +69,7 @@ class Filter:
         self._section_rules = UrlRules(draft.section_rules, len(draft.sections))
         self._site_rules = SiteRules(draft.setters, draft.site_rules)
         self._sets_sections = any(line.name == "section" for line in draft.setters)
+        self._sets_requisites = any(line.name == "requisites" for line in draft.setters)
         self._section_of_site: dict[tuple[str, int], SectionLine] = {}
         self._strip_names = frozenset(name for name in draft.strips if not name.endswith("*"))
         self._strip_starts = tuple(name[:-1] for name in draft.strips if name.endswith("*"))
@@ -151,6 +152,13 @@ class Filter:
     def told(self, site_name: str, qkey: int = 0) -> Sequence[SetLine]:
         """The `set` and `group` lines that decide about `scheme://host[:port]`."""
         return self._site_rules.told(site_name, qkey)
+
+    def requisites_of(self, href: str, qkey: int = 0) -> bool | None:
+        """Whether what the pages of its site need to be shown is gathered, too; None where no line says so."""
+        if not self._sets_requisites:
+            return None
+        lines = self.told(href[: href.index("/", PAST_SCHEME)], qkey)
+        return next((bool(line.value) for line in lines if line.name == "requisites"), None)
 
     def site_settings(self, site_name: str, qkey: int = 0) -> SiteSettings:
         return settings_by(self.told(site_name, qkey))

@@ -1,7 +1,7 @@
 """JSON Feed: what RSS and Atom are in XML, in JSON (jsonfeed.org, versions 1 and 1.1).
 
-Invariant: whatever the bytes, the cost is bounded by MAX_BYTES and nothing raises; a document that is longer, no JSON or of another
-shape lists nothing.
+Invariant: whatever the bytes, the cost is bounded by MAX_BYTES and nothing raises; a document that is longer, no JSON or of
+another shape lists nothing.
 """
 
 from __future__ import annotations
