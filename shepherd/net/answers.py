@@ -53,9 +53,12 @@ class Answers:
             self._ledger.hop(item, answer, self._name(item))
             self._gate.again(item._replace(fresh=True))
             return True
+        site = self._gate.site(item.contact)
+        forgotten = answer.reason == Reason.ROBOTS_UNREACHABLE and not answer.contacted
+        if forgotten:
+            site.told -= {answer.record.reaper}  # it must be told the rules before its next request, whatever this one comes to
         if item.attempts:
             return False
-        site = self._gate.site(item.contact)
         wait_ms = 0
         if answer.reason == Reason.SERVER_ERROR and item.kind == Kind.PAGE:
             wait_ms = answer.record.retry_after_s * 1000
@@ -63,9 +66,7 @@ class Answers:
                 return False
         elif answer.contacted:
             return False
-        elif answer.reason == Reason.ROBOTS_UNREACHABLE and site.stage == Stage.OPEN:
-            site.told -= {answer.record.reaper}  # it has forgotten the rules
-        elif answer.reason not in (Reason.NO_ADDRESS, Reason.DEADLINE):
+        elif not (forgotten and site.stage == Stage.OPEN) and answer.reason not in (Reason.NO_ADDRESS, Reason.DEADLINE):
             return False
         self._ledger.hop(item, answer, site.name)
         if answer.reason == Reason.NO_ADDRESS and site.address:
@@ -120,7 +121,8 @@ class Answers:
             site.failures = site.failures + 1 if again else 0
         if site.failures >= SITE_FAILURES or answer.result == Result.SITE:
             dropped = self._gate.drop(site, answer.reason)
-            LOG.info("%s: every page fails alike (%s); %d more are not asked for", site.name, answer.reason.name, dropped)
+            if dropped:
+                LOG.info("%s: every page fails alike (%s); %d more are not asked for", site.name, answer.reason.name, dropped)
         return True
 
     def _is_move(self, item: Item, location: str) -> bool:

@@ -111,7 +111,7 @@ class Worker:
         self._silence_s = hello.silence_ms / 1000
         self._rules = RulesCache()
         self._begun: set[asyncio.Task[None]] = set()
-        self._unanswered = 0
+        self._unanswered: set[asyncio.Task[None]] = set()
         self._answered = 0
         self._leaving = False
 
@@ -150,26 +150,27 @@ class Worker:
             raise PeerLost(f"a dispatcher does not send this {type(message).__name__.upper()}")
 
     def _begin(self, work: Coroutine[Any, Any, None]) -> None:
-        if self._unanswered >= self._limits.in_flight:
+        if len(self._unanswered) >= self._limits.in_flight:
             work.close()
             raise PeerLost(f"the dispatcher has more than its {self._limits.in_flight} credits outstanding")
-        self._unanswered += 1
-        self._spawn(work)
+        self._unanswered.add(self._spawn(work))
 
-    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.create_task(work)
         self._begun.add(task)
         task.add_done_callback(self._ended)
+        return task
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         self._begun.discard(task)
+        self._unanswered.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
-            self._unanswered -= 1
             LOG.error("a request was not answered", exc_info=error)  # its lease expires
 
     async def _answer(self, message: wire.Resolved | wire.Result) -> None:
         # Counted before it is sent: the dispatcher may have it, and ask again, while we still wait for room to send more.
-        self._unanswered -= 1
+        if (task := asyncio.current_task()) is not None:
+            self._unanswered.discard(task)
         self._answered += 1
         await self._say(message)
         if self._answered == self._terms.recycle:

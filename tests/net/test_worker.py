@@ -14,13 +14,16 @@ from typing import Any
 import pytest
 
 from shepherd import urls
+from shepherd.errors import PeerLost
 from shepherd.formats.tables import JournalFlag, Kind, Reason, Result
 from shepherd.net import wire, worker
 from shepherd.net.rules import RulesCache
+from shepherd.net.terms import Terms
 from tests.net.driver import (
     HTML,
     LINKS,
     SITE,
+    Dispatcher,
     Outcome,
     connected,
     gather,
@@ -282,3 +285,37 @@ def test_a_dropped_connection_drops_the_transfers() -> None:
 
         run(one())
         assert left.wait(20)
+
+
+class Forgetful(wire.Peer):
+    """A connection on which the first answer cannot be put together."""
+
+    failed = False
+
+    async def send(self, message: wire.Message) -> None:
+        if isinstance(message, wire.Result) and not self.failed:
+            self.failed = True
+            raise MemoryError
+        await super().send(message)
+
+
+def test_answer_that_could_not_be_sent_gives_its_credit_back_twice() -> None:
+    with serve({"/x": hang}) as origin:
+
+        async def one() -> None:
+            ours, theirs = socket.socketpair()
+            dispatcher, plain = Dispatcher(await wire.adopt(ours)), await wire.adopt(theirs)
+            peer, hello = Forgetful(plain._reader, plain._writer), greeting(origin, settings={"in_flight": 1})
+            served = asyncio.create_task(worker.Worker(peer, hello, Terms(), None).run())
+            await dispatcher.ask("/x")  # its rules are not known, so it is answered at once
+            while not peer.failed:
+                await asyncio.sleep(0.01)
+            await dispatcher.rules()
+            for _ in range(2):
+                await dispatcher.ask("/x")
+            with pytest.raises(PeerLost, match="more than its 1 credits"):
+                await served
+            await peer.close()
+            await dispatcher.peer.close()
+
+        run(asyncio.wait_for(one(), 20))
