@@ -25,6 +25,7 @@ from shepherd.urls import Footprints, parse
 
 LOG = logging.getLogger("shepherd.dispatch")
 SITE_FAILURES: Final = 3  # in a row, and the rest of the site is given up for this reap
+NOBODY_ASKED: Final = (Reason.NO_ADDRESS, Reason.DEADLINE)
 SOON_MS: Final = 60_000  # a Retry-After within this is waited for in the same reap
 
 
@@ -64,9 +65,7 @@ class Answers:
             wait_ms = answer.record.retry_after_s * 1000
             if not 0 < wait_ms <= SOON_MS:
                 return False
-        elif answer.contacted:
-            return False
-        elif not (forgotten and site.stage == Stage.OPEN) and answer.reason not in (Reason.NO_ADDRESS, Reason.DEADLINE):
+        elif answer.contacted or not (site.stage == Stage.OPEN if forgotten else answer.reason in NOBODY_ASKED):
             return False
         self._ledger.hop(item, answer, site.name)
         if answer.reason == Reason.NO_ADDRESS and site.address:
