@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from shepherd import config as configuration
 from shepherd.cli import common
 from shepherd.cli import shep_shared as shared
 from shepherd.config import Config
@@ -21,10 +22,16 @@ FILE: Final = click.Path(exists=True, dir_okay=False, path_type=Path)
 MOST_SITEMAPS: Final = 20  # that are shown as text
 
 
+def _agent(_context: click.Context, _parameter: click.Parameter, given: str | None) -> str | None:
+    if given is not None and (fault := configuration.agent_fault(given)):
+        raise click.BadParameter(f"{given!r} {fault}")
+    return given
+
+
 @click.command("robots")
 @click.argument("given", nargs=-1, required=True, metavar="URL...")
 @click.option("--file", "file", type=FILE, metavar="FILE", help="Judge by this file, and not by what the database has stored.")
-@click.option("--agent", metavar="NAME", help="Judge for this product token.  [default: identity.name]")
+@click.option("--agent", callback=_agent, metavar="NAME", help="Judge for this product token.  [default: identity.name]")
 @common.database
 @common.configured
 @shared.state_number
