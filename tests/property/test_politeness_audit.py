@@ -212,6 +212,7 @@ def test_parts_do_not_show(seed: int, part: int, journals: int) -> None:
 
 
 def test_delay_of_one_server_is_asked_of_another_of_which_nothing_was_known_yet() -> None:
-    lookup = contact(4000, 5000, site=2, qkey=OTHER, kind=Kind.QKEY, result=Result.RESOLVED, flags=0)
-    journal = records(contact(0, 10), *(contact(at, at + 10, site=2, qkey=OTHER) for at in (0, 500)), lookup)
+    late = {"qkey": OTHER, "kind": Kind.QKEY, "result": Result.RESOLVED, "flags": 0}
+    lookups = [contact(4000, 5000, site=site, **late) for site in (2, 3)]
+    journal = records(contact(0, 10), contact(0, 10, site=2, qkey=OTHER), contact(500, 510, site=3, qkey=OTHER), *lookups)
     assert QKEY < OTHER and audit(journal).faults == []
