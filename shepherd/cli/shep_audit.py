@@ -168,7 +168,7 @@ def _sources(database: Database, number: int | None, open_states: contextlib.Exi
         )
     furthest = database.furthest()
     if number is None and furthest.name.phase == "reap":
-        files = [_of_harvest(path) for path in furthest.harvests()]
+        files = [of_harvest(path) for path in furthest.harvests()]
         yield _Source(str(furthest.name), furthest, [file for file in files if file[1]])
 
 
@@ -180,7 +180,7 @@ def _of_state(state: State) -> Iterator[_Source]:
         yield _Source(f"state {state.number}", state, [(path, path.stat().st_size)])
 
 
-def _of_harvest(path: Path) -> tuple[Path, int]:
+def of_harvest(path: Path) -> tuple[Path, int]:
     """The journal of one harvest of a reap, up to its newest checkpoint: dispatchers may have worked side by side."""
     from shepherd.store import harvest, names
 

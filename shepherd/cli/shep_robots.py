@@ -126,9 +126,14 @@ def judge(url: Url, agent: str, file: dict[str, Any], body: bytes) -> Judged:
 
 def _by_state(text: str, state: State, filter_: Filter, agent: str) -> Judged:
     from shepherd import urls
+
+    return of_state(urls.parse(filter_.strip(shared.parse_given(text).href)), state, filter_, agent)
+
+
+def of_state(url: Url, state: State, filter_: Filter, agent: str) -> Judged:
+    """What the robots.txt that a state has stored for the URL's own site says of it."""
     from shepherd.store import lookup
 
-    url = urls.parse(filter_.strip(shared.parse_given(text).href))
     row = lookup.site_row(state, state.prints.half(url.site))
     if row is None:
         return Judged(
@@ -189,7 +194,7 @@ def _show(judged: Judged, as_json: bool) -> None:
     more = len(judged.sitemaps) - MOST_SITEMAPS
     pairs: list[tuple[str, str]] = [("url", judged.url), ("agent", judged.agent)]
     if judged.file is not None:
-        pairs += [("file", ", ".join(_told(judged.file)))]
+        pairs += [("file", ", ".join(told(judged.file)))]
     for name, value in (("group", judged.group), ("line", judged.line)):
         pairs += [(name, f"line {value[0]}: {value[1]}")] if value else []
     pairs += [("crawl delay", f"{judged.crawl_delay_s:g} s")] if judged.crawl_delay_s is not None else []
@@ -210,7 +215,7 @@ def as_object(judged: Judged) -> dict[str, Any]:
     return vars(judged) | lines | {"sitemaps": [common.escape(one) for one in judged.sitemaps]}
 
 
-def _told(file: dict[str, Any]) -> list[str]:
+def told(file: dict[str, Any]) -> list[str]:
     """The version of a robots.txt, in words."""
     first = [str(file[name]) for name in ("url", "file", "note") if file.get(name)]
     return first + [
