@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias, TypeVar
 
 import click
 
-from shepherd.cli import common, machine
+from shepherd.cli import common, machine, progress
 from shepherd.cli.shep_shared import many, shown
 from shepherd.config import Config
 from shepherd.errors import IoFailed, Locked, UsageError
@@ -129,8 +129,10 @@ def run(program: str, drive: Drive, how: How, tell: Callable[[Mapping[str, Any]]
         else:
             writer = stack.enter_context(database.writing(program, inherited_lock()))
             stack.enter_context(timed(how.db, program))
-        with common.progress(writer.furthest().index.rows, program, "row") as bar:
-            state = drive(writer, how.config, how.now, bar.update, how.jobs)
+        found = writer.furthest()
+        job = progress.What(program, str(found.name), found.index.rows, "row")
+        with progress.shown(None if how.dry_run else how.db, job) as work:
+            state = drive(writer, how.config, how.now, work.update, how.jobs)
     report = state.report()
     if how.as_json:
         common.emit_json({"program": program, "state": str(state.name), "dry_run": how.dry_run, "report": report})

@@ -5,16 +5,15 @@ from __future__ import annotations
 import json
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 
 import click
 
-from shepherd.cli import common, phase
+from shepherd.cli import common, phase, progress
 from shepherd.config import Config
 
 if TYPE_CHECKING:
-    from tqdm import tqdm
-
+    from shepherd.cli.progress import Progress
     from shepherd.net.tally import Figures
 
 
@@ -54,9 +53,10 @@ def command(db: Path, config: Config, seconds: float | None, table: Path | None,
     with Database(db).writing("shep-reap", phase.inherited_lock()) as writer, phase.timed(db, "shep-reap"):
         state = writer.furthest()
         path = reap.harvest_path(state)
-        with common.progress(len(state.plan()), "reap", "page", narrow=True) as bar:
+        what = progress.What("shep-reap", str(state.name), len(state.plan()), "page")
+        with progress.shown(db, what, "reap", narrow=True) as work:
             limit_s = config.plan.reap_s if seconds is None else seconds
-            summary = reap.reap(state, path, config, limit_s, Watch(bar))
+            summary = reap.reap(state, path, config, limit_s, Watch(work))
         report = {"start": start, "state": str(state.name), **summary.report()}
         phase.append_line(db / "log" / phase.REAPS, report)
     if table is not None:
@@ -70,20 +70,19 @@ def command(db: Path, config: Config, seconds: float | None, table: Path | None,
 
 
 class Watch:
-    """Shows on a bar how far a reap is. What an interrupted run has done is not counted in the speed."""
+    """Shows how far a reap is."""
 
-    def __init__(self, bar: tqdm[NoReturn] | common.NoBar) -> None:
-        self._bar = bar
+    def __init__(self, work: Progress) -> None:
+        self._work = work
 
     def resumed(self, settled: int) -> None:
-        self._bar.initial = self._bar.n = self._bar.last_print_n = settled
-        self._bar.refresh()
+        self._work.begin_at(settled)
 
     def settled(self, more: int) -> None:
-        self._bar.update(more)
+        self._work.update(more)
 
     def show(self, figures: Figures) -> None:
-        self._bar.set_postfix_str(figures.short())
+        self._work.show(figures._asdict(), figures.short())
 
 
 def main() -> None:

@@ -192,6 +192,19 @@ def replace_file(path: Path, data: Bytes) -> None:
         raise
 
 
+def swap_file(path: Path, data: Bytes) -> None:
+    """Put a small file in place at once, but not durably: for what informs about the moment, and need not outlive a crash."""
+    beside = path.with_name(f".{path.name}.tmp")
+    unlink(beside)
+    file = AppendFile(beside)
+    try:
+        file.write(data)
+    finally:
+        file.close()
+    with typed(path):
+        _ops.rename(beside, path)
+
+
 def _write_synced(path: Path, data: Bytes) -> None:
     file = AppendFile(path)
     try:

@@ -16,12 +16,13 @@ ROOT = Path(__file__).resolve().parents[2]
 PROGRAM = """
 import sys
 from shepherd.cli import common, reap
+from shepherd.cli.progress import Progress
 from shepherd.net.tally import Figures
 
 before, total, pages, wire, errors, active = (int(text) for text in sys.argv[1:])
 with common.progress(total, "reap", "page", narrow=True) as bar:
     bar.start_t -= 36_000  # ten hours ago
-    watch = reap.Watch(bar)
+    watch = reap.Watch(Progress(bar, None))
     watch.resumed(before)
     watch.settled(pages)
     watch.show(Figures(pages, wire, errors, active, 36_000.0))
