@@ -9,6 +9,7 @@
     │   └── OldFormat            shep-upgrade will bring it up to date
     ├── Locked               3   another program is writing
     ├── NothingToDo          4   not a failure: this step has no work
+    ├── HookFailed           5   a command of the operator's own would not have it
     ├── RecoveryNeeded      10   shep-recover will mend it
     ├── Corruption          11   a checksum fails or a file is missing
     ├── NoSpace             12   the disk is full
@@ -67,6 +68,12 @@ class NothingToDo(ShepherdError):
     """There is nothing for this program to do now."""
 
     exit_status = 4
+
+
+class HookFailed(ShepherdError):
+    """A command that [hooks] names failed, so that a program was not run."""
+
+    exit_status = 5
 
 
 class RecoveryNeeded(ShepherdError):

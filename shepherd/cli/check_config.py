@@ -32,9 +32,7 @@ def command(cf: Path, as_json: bool) -> None:
       shepherd check-config
       shepherd check-config --cf /etc/shepherd --json
     """
-    config, complaints = configuration.examine(cf)
-    if not complaints:  # else names of files may be wrong, too
-        complaints = list(_faults(config))
+    config, complaints = examine(cf)
     changed = list(_changed(config))
     thoughts = [] if complaints else list(_thoughts(config))
     if as_json:
@@ -43,6 +41,12 @@ def command(cf: Path, as_json: bool) -> None:
         _tell(cf, complaints, changed, thoughts)
     if complaints:
         raise UsageError(f"{cf}: {many(len(complaints), 'fault')}, told above; mend them before the next cycle")
+
+
+def examine(cf: Path) -> tuple[Config, list[str]]:
+    """The configuration, and all that is wrong with it and with the files that it names."""
+    config, complaints = configuration.examine(cf)
+    return config, complaints or list(_faults(config))  # where keys are wrong, names of files may be, too
 
 
 def _tell(cf: Path, complaints: list[str], changed: list[tuple[str, Any]], thoughts: list[str]) -> None:

@@ -1,29 +1,39 @@
 """Programs run as children, and what a signal means while one of them runs.
 
 A child has a session of its own, so Ctrl-C reaches only us and we decide. The first SIGINT or SIGTERM is soft: a child that can
-be cut short is told so, any other is let finish, and the caller sees it by `stopping`. The second is hard: the child is killed.
+be cut short is told so, any other is let finish, and the caller sees it by `stopping`. The second is hard, as is SIGQUIT at once:
+the child is killed. A master also knows SIGHUP (read cf/ again) and SIGUSR1 (a cleanup is wanted: what can be cut short is).
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
+import select
 import signal
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import FrameType
+from typing import Final
 
 from shepherd.net import family
+
+STOPS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGQUIT)
+ATTEND_S: Final = 1.0  # how often a caller that wants to is given a turn while a child runs
 
 
 class Signals:
     """The signals that came, and the child that they concern. Make one per process, before the first child."""
 
-    def __init__(self) -> None:
+    def __init__(self, master: bool = False) -> None:
         self.came: list[int] = []
+        self.hung_up = False  # since the caller last set it to False
+        self.wanted = False  # a cleanup, likewise
         self._child: subprocess.Popen[bytes] | None = None
         self._on_soft: signal.Signals | None = None
         self._on_hard = signal.SIGKILL
-        for number in (signal.SIGINT, signal.SIGTERM):
+        self._told_softly = False
+        for number in (*STOPS, *((signal.SIGHUP, signal.SIGUSR1) if master else ())):
             signal.signal(number, self._handle)
 
     def stopping(self) -> bool:
@@ -31,8 +41,8 @@ class Signals:
         return bool(self.came)
 
     def killing(self) -> bool:
-        """Somebody asked twice."""
-        return len(self.came) > 1
+        """Somebody asked twice, or would not wait."""
+        return len(self.came) > 1 or signal.SIGQUIT in self.came
 
     @property
     def exit_status(self) -> int:
@@ -49,15 +59,20 @@ class Signals:
         dies_with_us: bool = False,
         environment: Mapping[str, str] | None = None,
         descriptors: tuple[int, ...] = (),
+        output: int | None = None,
+        attend: Callable[[], object] | None = None,
     ) -> int:
         """Run one of our programs to its end; its exit status, or 128 + the signal that killed it.
 
-        `dies_with_us` has the kernel send it SIGTERM should we be killed ourselves: for programs that run long.
+        `dies_with_us` has the kernel send it SIGTERM should we be killed ourselves: for programs that run long. `output` takes
+        the place of stdout and stderr; `attend` is called every second.
         """
-        self._on_soft, self._on_hard = on_soft, on_hard
+        self._on_soft, self._on_hard, self._told_softly = on_soft, on_hard, False
         with subprocess.Popen(
             family.command(program, *arguments),
             stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
             start_new_session=True,
             pass_fds=descriptors,
             env={**os.environ, **(environment or {})},
@@ -67,13 +82,31 @@ class Signals:
             for _ in self.came:  # a signal that came before there was a child to tell
                 self._tell(child)
             try:
-                status = child.wait()
+                status = _wait(child, attend)
             finally:
                 self._child = None
         return status if status >= 0 else 128 - status
 
+    def pause(self, seconds: float) -> None:
+        """Sleep so long, or until a signal comes."""
+        reader, writer = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        before = signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
+        try:
+            if not (self.stopping() or self.hung_up or self.wanted):
+                select.select([reader], [], [], seconds)
+        finally:
+            signal.set_wakeup_fd(before)
+            os.close(reader)
+            os.close(writer)
+
     def _handle(self, number: int, _frame: FrameType | None) -> None:
-        self.came.append(number)
+        if number == signal.SIGHUP:
+            self.hung_up = True
+            return
+        if number == signal.SIGUSR1:
+            self.wanted = True
+        else:
+            self.came.append(number)
         if self._child is not None:
             self._tell(self._child)
 
@@ -81,6 +114,17 @@ class Signals:
         if child.returncode is not None:
             return
         if self.killing():
-            os.killpg(child.pid, self._on_hard)  # its own children, too
-        elif self._on_soft is not None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(child.pid, self._on_hard)  # its own children, too
+        elif self._on_soft is not None and not self._told_softly:  # a second one would be hard
+            self._told_softly = True
             child.send_signal(self._on_soft)
+
+
+def _wait(child: subprocess.Popen[bytes], attend: Callable[[], object] | None) -> int:
+    while attend is not None:
+        try:
+            return child.wait(ATTEND_S)
+        except subprocess.TimeoutExpired:
+            attend()
+    return child.wait()

@@ -17,7 +17,6 @@ exit status of docs/operations.md. Start-up counts, so nothing heavy is imported
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import functools
 import json
@@ -29,7 +28,7 @@ import traceback
 import unicodedata
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn, Self, TextIO, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeVar
 
 import click
 
@@ -185,8 +184,7 @@ def run(command: click.Command) -> NoReturn:
         status = _failed(name, _disk_error(error))
     except Exception as error:
         status = _bug(name, error)
-    _settle(sys.stdout)
-    _settle(sys.stderr)
+    _settle_stdout()
     sys.exit(status)
 
 
@@ -235,8 +233,7 @@ def _with_advice(error: ShepherdError) -> str:
 
 
 def _fail(name: str, message: str, status: int) -> int:
-    with contextlib.suppress(BrokenPipeError):  # nobody reads it: the status still tells
-        print(f"{name}: {escape(message)}", file=sys.stderr)
+    print(f"{name}: {escape(message)}", file=sys.stderr)
     return status
 
 
@@ -271,13 +268,13 @@ def _open_streams() -> None:
             setattr(sys, name, open(descriptor, mode, encoding="utf-8", errors="backslashreplace", closefd=False))  # noqa: SIM115
 
 
-def _settle(stream: TextIO) -> None:
+def _settle_stdout() -> None:
     """Write what can still be written; the interpreter would try the rest once more and change the exit status."""
     try:
-        stream.flush()
+        sys.stdout.flush()
     except OSError:
         descriptor = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(descriptor, stream.fileno())
+        os.dup2(descriptor, sys.stdout.fileno())
         os.close(descriptor)
 
 
@@ -306,6 +303,7 @@ class _Formatter(logging.Formatter):
 def setup_logging(quiet: bool, verbose: bool) -> None:
     """Warnings only if quiet, everything if verbose; -v wins over -q."""
     handler = _Handler()
+    handler.addFilter(lambda record: bool(record.msg % record.args if record.args else record.msg))  # an event without a text
     handler.setFormatter(_Formatter("%(asctime)s %(name)s: %(message)s" if verbose else "%(message)s"))
     LOG.handlers[:] = [handler]
     LOG.propagate = False

@@ -1,15 +1,16 @@
 """One cycle as a table: what stands in the database -> the program to run next (docs/cycle.md).
 
-`next_step` is the whole decision, and it is pure; `look` reads what it needs; master.py runs what it says.
+`next_step` and `after` are the whole decision, and they are pure; `look` reads what they need; cycling.py runs what they say.
 """
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from shepherd.errors import UsageError
+from shepherd.errors import Corruption, NoSpace, NothingToDo, RecoveryNeeded, UsageError
 
 if TYPE_CHECKING:
     from shepherd.config import Config
@@ -23,6 +24,8 @@ MERGE: Final = "shep-merge"
 EQUIV: Final = "shep-equiv"
 SELECT: Final = "shep-select"
 RECORD: Final = "shep-record"
+CLEANUP: Final = "shep-cleanup"
+RECOVER: Final = "shep-recover"
 
 
 @dataclass(frozen=True)
@@ -32,16 +35,17 @@ class Found:
     name: str  # of the finished directory that is furthest along
     phase: str  # what made it
     harvested: bool = False  # of a .reap: there are harvests, and all have ended
-    waiting: bool = False  # for a merge: requests in the inbox, contributions, a filter or a url-equiv that has changed
+    waiting: bool = False  # for a merge: what is asked, or contributions
+    asked: bool = False  # requests in the inbox, a filter or a url-equiv that has changed
     feedback: bool = False  # an indexer's uploads wait
     harvests: bool = False  # harvests from elsewhere wait
     unequal: bool = False  # the norms are not by the url-equiv that cf/ has now
+    wanted: bool = False  # somebody wants a cleanup now
+    full: str = ""  # why a reap could store nothing, in words
 
 
 # (phase, whether what it waits for is there) -> the next program. What a phase waits for: see _ready.
 MOVES: Final[dict[tuple[str, bool], str]] = {
-    ("closed", True): MERGE,
-    ("closed", False): PLAN,  # or feedback before it, where some waits
     ("reap", False): REAP,
     ("reap", True): CORK,
     ("merged", True): EQUIV,
@@ -51,50 +55,107 @@ MOVES: Final[dict[tuple[str, bool], str]] = {
 }
 
 
-def next_step(found: Found, done: Sequence[str]) -> str | None:
+def next_step(found: Found, done: Sequence[str], rounds: int = 1) -> str | None:
     """The program to run next, after those that this cycle has `done`; None when the cycle is complete.
 
-    A cycle is complete when what it reaped is recorded, or corked without contributing anything; where plan has found nothing
-    due, harvests from elsewhere take the place of a reap. Each program runs once in it, but merge, select and record twice if
-    something waited at the start: so requests that keep coming cannot hold it up.
+    What is half way is finished first. In a closed state a cleanup that is wanted, or that could make room, comes before all
+    else. `rounds` is how often the cycle plans, reaps and corks before it merges.
     """
-    step = MOVES.get((found.phase, _ready(found)))
-    if step is None:
-        raise UsageError(f"{found.name}: this version has no program that goes on from there; use the one that made it")
-    if CORK in done:
-        merged = MERGE in done[done.index(CORK) :]
-        return None if step == PLAN or (step == MERGE and merged) else step
-    if step == MERGE and MERGE in done:
-        step = PLAN
-    if step == PLAN and PLAN in done:
-        return CORK if found.harvests else None
-    return FEEDBACK if step == PLAN and found.feedback and found.phase == "closed" and FEEDBACK not in done else step
+    if found.phase != "closed":
+        step = MOVES.get((found.phase, _ready(found)))
+        if step is None:
+            raise UsageError(f"{found.name}: this version has no program that goes on from there; use the one that made it")
+        return step
+    if (found.wanted or found.full) and CLEANUP not in done:
+        return CLEANUP
+    step = _after_cork(found, done, rounds) if CORK in done else _before_cork(found, done)
+    if step == PLAN and found.full:
+        raise NoSpace(f"{found.full}; a cleanup has freed what it could, and nothing is planned until there is room")
+    return step
+
+
+def _before_cork(found: Found, done: Sequence[str]) -> str | None:
+    """What was inserted is merged first, and once: requests that keep coming cannot hold the cycle up."""
+    if found.waiting and MERGE not in done:
+        return MERGE
+    if PLAN not in done:
+        return FEEDBACK if found.feedback and FEEDBACK not in done else PLAN
+    return CORK if found.harvests else None  # nothing is due: harvests from elsewhere take the place of a reap
+
+
+def _after_cork(found: Found, done: Sequence[str], rounds: int) -> str | None:
+    """Further rounds, but none while somebody waits for a merge; then merge, once; then the cycle is complete."""
+    since = done[len(done) - 1 - list(reversed(done)).index(CORK) :]
+    if MERGE in since:
+        return None
+    if done.count(CORK) < rounds and PLAN not in since and not found.asked:
+        return PLAN
+    return MERGE if found.waiting else None
 
 
 def _ready(found: Found) -> bool:
-    ready = {"closed": found.waiting, "reap": found.harvested, "merged": found.unequal}
+    ready = {"reap": found.harvested, "merged": found.unequal}
     return ready.get(found.phase, False)
 
 
-def look(database: Database, config: Config) -> Found:
+# --- what an exit status means ----------------------------------------------------------------------------------
+
+
+class Move(enum.Enum):
+    GO_ON = "go on"
+    CLEAN = "go on, and clean up as soon as a state is closed"
+    MEND = "run shep-recover, then go on"
+    STOP = "stop"
+
+
+CAN_FIND_NOTHING: Final = (FEEDBACK, MERGE, PLAN, CLEANUP)  # it was taken already, or cannot be taken; nothing is due
+PASSING: Final = (1, 5, 20, 21)  # a bug, a hook, a reaper: what may be better the next time, as is a program that was killed
+
+
+def after(step: str, status: int, now: Found, done: Sequence[str], recover: bool = True) -> Move:
+    """What follows from a program's exit status, with what stands there `now`; it is itself in `done`."""
+    if status == 0 or (status == NothingToDo.exit_status and step in CAN_FIND_NOTHING):
+        return Move.GO_ON
+    if status == Corruption.exit_status and step == CORK and now.phase == "closed":
+        return Move.GO_ON  # it has said which harvest of the inbox cannot be taken; ours are sound
+    if status == RecoveryNeeded.exit_status and recover and step != RECOVER and RECOVER not in done:
+        return Move.MEND
+    closed_soon = now.phase == "closed" or (step == REAP and now.harvested)
+    if status == NoSpace.exit_status and closed_soon and CLEANUP not in done:
+        return Move.CLEAN
+    return Move.STOP
+
+
+def is_passing(status: int) -> bool:
+    """Whether a cycle that ended so is worth another try a little later."""
+    return status in PASSING or status > 128
+
+
+# --- what stands there ------------------------------------------------------------------------------------------
+
+
+def look(database: Database, config: Config, wanted: bool = False) -> Found:
     """What stands there now. For the holder of the lock: nobody else changes it meanwhile."""
     from shepherd.batch.norms import version_of
     from shepherd.equiv import load_equiv
     from shepherd.filters import load_filter
+    from shepherd.net.room import Room
     from shepherd.store import harvest, inbox
 
     state = database.furthest()
     harvests = state.harvests()
     unequal = state.control.equiv != version_of(load_equiv(config.equiv_path))
+    requests = database.inbox.waiting(state.control.applied)
+    asked = bool(requests) or state.control.filter != load_filter(config.filter_path).version or unequal
     return Found(
         name=str(state.name),
         phase=state.name.phase,
         harvested=bool(harvests) and all(harvest.inspect(path).ended for path in harvests),
-        waiting=bool(state.numbered("contrib"))
-        or bool(database.inbox.waiting(state.control.applied))
-        or state.control.filter != load_filter(config.filter_path).version
-        or unequal,
+        waiting=asked or bool(state.numbered("contrib")),
+        asked=asked,
         feedback=bool(database.inbox.waiting(state.control.applied, inbox.FEEDBACK)),
         harvests=bool(database.inbox.waiting(state.control.applied, inbox.HARVEST)),
         unequal=unequal,
+        wanted=wanted,
+        full=Room(state, config.reap).full(0),
     )

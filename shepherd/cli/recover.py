@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from shepherd.cli import common
+from shepherd.cli import common, phase
 from shepherd.config import Config
 
 
@@ -42,7 +42,7 @@ def command(db: Path, config: Config, dry_run: bool, deep: bool, now: int, as_js
             findings = survey(database, deep)
             steps = recover.describe(findings) or (recover.describe(survey(database, deep=True)) if not deep else [])
         else:
-            with database.writing("shep-recover", tidy=False) as writer:
+            with database.writing("shep-recover", phase.inherited_lock(), tidy=False) as writer:
                 steps = recover.recover(writer, config, now, deep, bar.update)
                 if not steps and not deep:
                     steps = recover.recover(writer, config, now, True, bar.update)

@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Final
 
 from shepherd.config.faults import (
+    LOG_FORMATS,
     MAX_RETRY_AFTER_S,
     MIN_MEMORY_BYTES,
     MOST_WORKERS,
     TLS_VERSIONS,
-    agent_fault,
     contact_fault,
     process_fault,
     proxy_fault,
@@ -27,6 +27,8 @@ from shepherd.config.settings import (
     Cleanup,
     Config,
     Fetch,
+    Hooks,
+    Master,
     Merge,
     Network,
     PerSection,
@@ -43,10 +45,10 @@ from shepherd.errors import ConfigError
 FILE: Final = "shepherd.toml"
 
 __all__ = [
-    "DAY_S", "FILE", "MAX_RETRY_AFTER_S", "MIN_MEMORY_BYTES", "MOST", "MOST_WORKERS", "TLS_VERSIONS",
-    "Cleanup", "Config", "Fetch", "Merge", "Network", "PerSection", "Plan", "Politeness", "Reap",
+    "DAY_S", "FILE", "LOG_FORMATS", "MAX_RETRY_AFTER_S", "MIN_MEMORY_BYTES", "MOST", "MOST_WORKERS", "TLS_VERSIONS",
+    "Cleanup", "Config", "Fetch", "Hooks", "Master", "Merge", "Network", "PerSection", "Plan", "Politeness", "Reap",
     "SectionBonus", "Sections", "Select", "Store",
-    "agent_fault", "contact_fault", "examine", "find_cf", "find_db", "load", "process_fault", "proxy_fault",
+    "contact_fault", "examine", "find_cf", "find_db", "load", "process_fault", "proxy_fault",
 ]  # fmt: skip
 
 

@@ -21,12 +21,11 @@ MIN_PROCESS_BYTES: Final = 192 << 20  # of address space: with less, a process o
 MOST_WORKERS: Final = 1_000  # of one reapd
 TLS_VERSIONS: Final = ("1.0", "1.1", "1.2", "1.3")
 CODECS: Final = ("lz4", "zstd", "none")
+LOG_FORMATS: Final = ("text", "json")
 
 _PROXY: Final = re.compile(r"(http|socks5)://(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9._-]+):(?P<port>[0-9]{1,5})/?")
 _NAMESERVER: Final = re.compile(r"(?P<host>[0-9.]+|\[[0-9a-fA-F:.]+\]):(?P<port>[0-9]{1,5})")
 _TOKEN: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
-_TOKEN_WORDS: Final = "letters, digits and !#$%&'*+-.^_`|~"
-_REACHABLE: Final = re.compile(r"[^\s@<>]+@[^\s@<>]+|https?://[^\s/]")
 
 
 class Fault(NamedTuple):
@@ -70,6 +69,12 @@ RANGES: Final[dict[tuple[str, str], Range]] = {
     ("store", "partition_rows"): Range(1, MOST),
     ("cleanup", "sparse"): Range(0, 100, " percent"),
     ("cleanup", "small"): Range(0, 50, " percent"),
+    ("cleanup", "garbage"): Range(0, 100, " percent"),
+    ("master", "rounds_per_merge"): Range(1, 1_000),
+    ("master", "look_s"): Range(0.1, 3_600, " seconds"),
+    ("master", "retries"): Range(0, 100),
+    ("master", "retry_s"): Range(0.1, DAY_S, " seconds"),
+    ("hooks", "timeout_s"): Range(0.1, DAY_S, " seconds"),
 }
 
 
@@ -93,7 +98,7 @@ def _beyond(allowed: Range, value: float) -> str:
 
 def _texts(config: Config) -> Iterator[Fault]:
     if not _TOKEN.fullmatch(config.identity.name):
-        yield Fault("identity", "name", f"must be a product token: {_TOKEN_WORDS}")
+        yield Fault("identity", "name", "must be a product token: letters, digits and !#$%&'*+-.^_`|~")
     if fault := contact_fault(config.identity.contact):
         yield Fault("identity", "contact", fault)
     if config.store.compress not in CODECS:
@@ -104,6 +109,11 @@ def _texts(config: Config) -> Iterator[Fault]:
         yield Fault("network", "proxy", fault)
     if fault := process_fault(config.reap.worker_bytes):
         yield Fault("reap", "worker_bytes", fault)
+    if config.master.log_format not in LOG_FORMATS:
+        yield Fault("master", "log_format", f"must be one of {', '.join(LOG_FORMATS)}")
+    for key in ("before", "after", "on_error"):
+        if fault := command_fault(getattr(config.hooks, key)):
+            yield Fault("hooks", key, fault)
 
 
 def _lists(config: Config) -> Iterator[Fault]:
@@ -134,19 +144,8 @@ def _together(config: Config) -> Iterator[Fault]:
 
 def contact_fault(contact: str) -> str:
     """What is wrong with a contact address, or nothing."""
-    if not (contact.isascii() and contact.isprintable()):
-        return "must be plain ASCII on one line, because it is sent in a header"
-    reachable = not contact or _REACHABLE.search(contact)
-    return (
-        "" if reachable else "must have a mail address or the URL of a page in it, as me@example.org or https://example.org/bot"
-    )
-
-
-def agent_fault(agent: str) -> str:
-    """What is wrong with a product token, which may have its version behind it; or nothing."""
-    name, slash, version = agent.partition("/")
-    good = _TOKEN.fullmatch(name) and (not slash or _TOKEN.fullmatch(version))
-    return "" if good else f"must be a product token: {_TOKEN_WORDS}"
+    plain = contact.isascii() and contact.isprintable()
+    return "" if plain else "must be plain ASCII on one line, because it is sent in a header"
 
 
 def proxy_fault(url: str) -> str:
@@ -162,6 +161,16 @@ def process_fault(size: int) -> str:
     """What is wrong with a limit to the address space of a reapd's process, or nothing."""
     possible = not size or size >= MIN_PROCESS_BYTES
     return "" if possible else f"must be 0 for no limit, or at least {MIN_PROCESS_BYTES} bytes, which is 192 MiB"
+
+
+def command_fault(command: str) -> str:
+    """What is wrong with a command that is split into words as a shell would, or nothing."""
+    import shlex  # only where there is one
+
+    try:
+        return "must name a program" if command and not shlex.split(command) else ""
+    except ValueError as error:
+        return f"cannot be split into words: {error}"
 
 
 def _is_nameserver(text: str) -> bool:

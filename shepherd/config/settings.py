@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final
 
 DAY_S: Final = 86_400
-MOST: Final = 10**15  # of any number: times, sizes and counts beyond it are slips
+MOST: Final = 10**12  # of any number: times, sizes and counts beyond it are slips
 
 
 @dataclass(frozen=True)
@@ -173,6 +173,33 @@ class Cleanup:
     size_bytes: int = 0  # of all segments of a state; above it bodies of least weight go; 0 = no limit
     reserve_bytes: int = 1024 * 1024 * 1024  # of the disk that a copy leaves free
     batch_bytes: int = 0  # most that one batch copies; 0 = what the disk has room for
+    garbage: int = 20  # percent of all segments that a cleanup would free: above it a master runs one; 0 = not for that
+    every_s: int = 7 * DAY_S  # a master runs a cleanup at least so often; 0 = not because of that
+    pause_s: int = 3_600  # but not sooner after the last one, unless the disk is short
+
+
+@dataclass(frozen=True)
+class Master:
+    """[master]: how `shepherd` runs the programs."""
+
+    rounds_per_merge: int = 1  # plan, reap and cork so often before what they found is merged
+    cycle_s: float = 60.0  # from the start of one cycle of `run` to that of the next, at least
+    pause_s: float = 300.0  # where nothing is due, until the next plan
+    look_s: float = 5.0  # how often the inbox is looked at meanwhile
+    retries: int = 3  # how often in a row a cycle that failed is tried again, if it may be better then
+    retry_s: float = 30.0  # before the first time; doubled with each further one
+    recover: bool = True  # shep-recover runs by itself where a program asks for it
+    log_format: str = "text"  # of `run`: text (key=value) or json
+
+
+@dataclass(frozen=True)
+class Hooks:
+    """[hooks]: commands of the operator's own, which a master runs; none where empty."""
+
+    before: str = ""  # each program; if it fails, the program is not run
+    after: str = ""
+    on_error: str = ""  # when a cycle has failed
+    timeout_s: float = 60.0  # then a command is killed
 
 
 @dataclass(frozen=True)
@@ -189,6 +216,8 @@ class Config:
     network: Network = field(default_factory=Network)
     store: Store = field(default_factory=Store)
     cleanup: Cleanup = field(default_factory=Cleanup)
+    master: Master = field(default_factory=Master)
+    hooks: Hooks = field(default_factory=Hooks)
     directory: Path = Path("cf")
 
     @property

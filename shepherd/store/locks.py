@@ -51,18 +51,45 @@ def lock(path: Path, what: str, wait: bool = False) -> FileLock:
     return FileLock(fd, path)
 
 
+def text_of(path: Path) -> str:
+    """What the last one who took a lock has written into its file."""
+    try:
+        return path.read_bytes()[:TEXT_BYTES].decode("utf-8", "replace").strip()
+    except OSError:
+        return ""
+
+
 def _holder(text: str) -> str:
     """Who holds a lock by what stands in its file: the one who took it, or one that it has passed it on to."""
+    if is_taker_gone(text):
+        return f"a program that {text} has started (that process itself has ended)"
+    return text or "another program"
+
+
+def is_taker_gone(text: str) -> bool:
+    """Whether the process that this text of a lock file names ran on this host and has ended."""
     found = re.search(r", pid ([0-9]{1,10}) on (.+)", text)
     if found is None or found[2] != socket.gethostname():
-        return text or "another program"
+        return False
     try:
         os.kill(int(found[1]), 0)
     except ProcessLookupError:
-        return f"a program that {text} has started (that process itself has ended)"
+        return True
     except (OSError, OverflowError):
         pass  # somebody else's, or no number that a process could have
-    return text
+    return False
+
+
+def is_held(path: Path) -> bool | None:
+    """Whether anybody holds a lock, found out without touching it; None where the system does not tell."""
+    try:
+        status, table = os.stat(path), Path("/proc/locks").read_text()
+    except FileNotFoundError:
+        return None if path.exists() else False
+    except OSError:
+        return None
+    place = f"{os.major(status.st_dev):02x}:{os.minor(status.st_dev):02x}:{status.st_ino}"
+    return any("FLOCK" in line.split() and place in line.split() for line in table.splitlines())
 
 
 def is_gone(host: str, pid: int) -> bool:

@@ -14,13 +14,32 @@ from pathlib import Path
 
 import pytest
 
-from shepherd.cli import cycle, master
+from shepherd.cli import cycle, logbook
 from shepherd.cli import phase as programs
-from shepherd.cli.cycle import CORK, EQUIV, FEEDBACK, MERGE, PLAN, REAP, RECORD, SELECT, Found, next_step
+from shepherd.cli.children import STOPS, Signals
+from shepherd.cli.cycle import (
+    CLEANUP,
+    CORK,
+    EQUIV,
+    FEEDBACK,
+    MERGE,
+    PLAN,
+    REAP,
+    RECORD,
+    RECOVER,
+    SELECT,
+    Found,
+    Move,
+    after,
+    is_passing,
+    next_step,
+)
+from shepherd.cli.cycling import Cycle, Way
 from shepherd.config import Config
-from shepherd.errors import Locked, UsageError
+from shepherd.errors import Locked, NoSpace, UsageError
 from shepherd.filters import load_filter
 from shepherd.formats.control import PHASES
+from shepherd.net import family
 from shepherd.store import database, fsio, locks, names
 from shepherd.store.database import Database
 from shepherd.store.harvest import Harvest
@@ -73,6 +92,8 @@ def moves_of_the_page() -> dict[str, str]:
         ("`N` closed", Found("000002", "closed", waiting=True)),
         ("`N` closed", Found("000002", "closed")),
         ("`N` closed", Found("000002", "closed", feedback=True)),
+        ("`N` closed", Found("000002", "closed", waiting=True, wanted=True)),
+        ("`N` closed", Found("000002", "closed", full="the disk is full")),
         ("`N.reap`, no harvest", Found("000002.reap", "reap")),
         ("`N.reap`, harvest without `end`", Found("000002.reap", "reap")),
         ("`N.reap`, every harvest has `end`", Found("000002.reap", "reap", harvested=True)),
@@ -166,6 +187,134 @@ def test_requests_that_keep_coming_do_not_hold_the_cycle_up() -> None:
     assert walk(WAITING, always | {MERGE: WAITING}) == [MERGE, PLAN, REAP, CORK, MERGE]  # a merge that found nothing
 
 
+# --- rounds and cleanups ----------------------------------------------------------------------------------------
+
+
+def rounds(start: Found, after: dict[str, Found], count: int) -> list[str]:
+    """As `walk`, with so many rounds before a merge."""
+    found, done = start, list[str]()
+    while (step := next_step(found, done, count)) is not None:
+        assert len(done) < 30, f"the cycle does not end: {done}"
+        done.append(step)
+        found = after.get(step, found)
+    return done
+
+
+def test_plan_reap_and_cork_are_repeated_before_a_merge() -> None:
+    one = [PLAN, REAP, CORK]
+    assert rounds(CLOSED, USUAL, 3) == [*one, *one, *one, MERGE, SELECT, RECORD]
+    assert rounds(WAITING, USUAL, 2) == [MERGE, SELECT, RECORD, *one, *one, MERGE, SELECT, RECORD]
+    assert rounds(USUAL[REAP], USUAL, 2) == [CORK, *one, MERGE, SELECT, RECORD]
+
+
+def test_round_in_which_nothing_is_due_is_the_last() -> None:
+    corked, found, done = USUAL[CORK], CLOSED, list[str]()
+    while (step := next_step(found, done, 5)) is not None:
+        done.append(step)
+        found = corked if done.count(PLAN) == 3 and step == PLAN else USUAL.get(step, found)
+    assert done == [PLAN, REAP, CORK, PLAN, REAP, CORK, PLAN, MERGE, SELECT, RECORD]
+
+
+def test_request_waits_for_further_rounds() -> None:
+    asked = USUAL | {CORK: Found("3", "closed", waiting=True, asked=True)}
+    assert rounds(CLOSED, asked, 5) == [PLAN, REAP, CORK, MERGE, SELECT, RECORD]
+
+
+def test_wanted_cleanup_comes_first_and_once() -> None:
+    wanted = Found("2", "closed", waiting=True, wanted=True)
+    assert rounds(wanted, USUAL | {CLEANUP: WAITING}, 1)[:2] == [CLEANUP, MERGE]
+    assert rounds(wanted, USUAL | {CLEANUP: wanted}, 1).count(CLEANUP) == 1
+    assert next_step(Found("2.merged", "merged", wanted=True), []) == SELECT  # what is half way is finished first
+    assert next_step(Found("2.reap", "reap", harvested=True, full="x"), []) == CORK
+
+
+def test_full_disk_is_planned_for_although_a_cleanup_did_not_help() -> None:
+    """From a plan there is no way back to a closed state but a reap, and that could store nothing."""
+    full = Found("2", "closed", full="the disk is full")
+    assert next_step(full, []) == CLEANUP
+    with pytest.raises(NoSpace, match="the disk is full; a cleanup has freed what it could"):
+        next_step(full, [CLEANUP])
+    assert next_step(Found("2", "closed", waiting=True, full="x"), [CLEANUP]) == MERGE  # that may still fit
+    assert next_step(full, [PLAN, REAP, CORK, CLEANUP]) is None
+
+
+# --- exit statuses ----------------------------------------------------------------------------------------------
+
+REAPED, UNFINISHED = Found("3.reap", "reap", harvested=True), Found("3.reap", "reap")
+
+
+def statuses_of_the_page() -> dict[tuple[str, str], str]:
+    """(status, of) -> what the master does."""
+    text = (ROOT / "docs" / "cycle.md").read_text(encoding="utf-8")
+    table = text[text.index("| status | of |") : text.index("`shep-recover` needs nobody's decision")]
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in table.splitlines() if line.startswith("|")][2:]
+    return {(row[0], row[1]): row[2] for row in rows}
+
+
+@pytest.mark.parametrize(
+    ("row", "move", "cases"),
+    [
+        (("0", "any, and something has changed"), Move.GO_ON, [(MERGE, 0, CLOSED, [MERGE])]),
+        (
+            ("4", "feedback, merge, plan, cleanup"),
+            Move.GO_ON,
+            [(step, 4, CLOSED, [step]) for step in (FEEDBACK, MERGE, PLAN, CLEANUP)],
+        ),
+        (
+            ("10", "any, for the first time in a cycle"),
+            Move.MEND,
+            [(REAP, 10, UNFINISHED, [REAP]), (MERGE, 10, CLOSED, [PLAN, MERGE])],
+        ),
+        (("11", "cork of the inbox alone"), Move.GO_ON, [(CORK, 11, CLOSED, [PLAN, CORK])]),
+        (
+            ("12", "a program that began at a closed state, or a reap that ended in good order"),
+            Move.CLEAN,
+            [(MERGE, 12, CLOSED, [MERGE]), (PLAN, 12, CLOSED, [PLAN]), (REAP, 12, REAPED, [PLAN, REAP])],
+        ),
+        (
+            ("12", "any other, or after a cleanup"),
+            Move.STOP,
+            [
+                (REAP, 12, UNFINISHED, [REAP]),
+                (CORK, 12, REAPED, [REAP, CORK]),
+                (SELECT, 12, Found("4.merged", "merged"), [SELECT]),
+                (MERGE, 12, CLOSED, [CLEANUP, MERGE]),
+                (CLEANUP, 12, CLOSED, [CLEANUP]),
+            ],
+        ),
+        (
+            ("any other", "any"),
+            Move.STOP,
+            [(MERGE, status, CLOSED, [MERGE]) for status in (1, 2, 3, 11, 13, 20, 21, 30, 130, 137, 143)]
+            + [(SELECT, 4, CLOSED, [SELECT]), (CORK, 11, REAPED, [CORK]), (MERGE, 10, CLOSED, [RECOVER, MERGE])]
+            + [(RECOVER, 10, CLOSED, [RECOVER])],
+        ),
+    ],
+)
+def test_exit_status_means_something_else_than_documented(
+    row: tuple[str, str], move: Move, cases: list[tuple[str, int, Found, list[str]]]
+) -> None:
+    assert re.match(move.value, statuses_of_the_page()[row])
+    for step, status, now, done in cases:
+        assert after(step, status, now, done) is move, (step, status, now, done)
+
+
+def test_every_row_about_exit_statuses_is_tested() -> None:
+    assert len(statuses_of_the_page()) == 8  # seven above; nothing has changed: see below
+
+
+def test_recovery_runs_although_it_is_switched_off() -> None:
+    assert after(MERGE, 10, CLOSED, [MERGE], recover=False) is Move.STOP
+
+
+def test_statuses_that_may_pass_differ_from_the_documented_ones() -> None:
+    text = (ROOT / "docs" / "cycle.md").read_text(encoding="utf-8")
+    named = re.search(r"with status ([0-9, ]+) and those above 128", text)
+    assert named is not None
+    assert {status for status in range(129) if is_passing(status)} == {int(one) for one in named[1].split(",")}
+    assert is_passing(137)
+
+
 # --- what stands there ------------------------------------------------------------------------------------------
 
 
@@ -190,7 +339,7 @@ def test_changed_equivalences_are_not_seen(db: Path, tmp_path: Path) -> None:
 def test_request_in_the_inbox_is_seen(db: Path) -> None:
     assert look(db) == Found("000001", "closed")
     Database(db).inbox.drop("1790000000000-host-1-1", [{"op": "insert", "url": "http://a.example/"}])
-    assert look(db) == Found("000001", "closed", waiting=True)
+    assert look(db) == Found("000001", "closed", waiting=True, asked=True)
 
 
 def test_harvest_without_its_end_is_not_done(db: Path) -> None:
@@ -219,7 +368,7 @@ def test_cycle_leaves_a_harvest_where_it_is_when_nothing_is_due(db: Path) -> Non
     assert look(db) == Found("000001", "closed", harvests=True)
     done = shepherd("shepherd", "cycle", "--db", str(db))
     assert done.returncode == 0, done.stderr
-    steps = json.loads((db / names.LOGS / master.CYCLES).read_text())["steps"]
+    steps = json.loads((db / names.LOGS / logbook.CYCLES).read_text())["steps"]
     assert [step["step"] for step in steps] == [PLAN, CORK, MERGE, SELECT, RECORD]
     assert Database(db).inbox.all_items() == []
     assert Database(db).closed().sites.rows == 1
@@ -287,7 +436,7 @@ def test_refused_requests_are_told_although_the_merge_is_quiet(db: Path) -> None
 def test_empty_database_is_nothing_to_do(db: Path) -> None:
     done = shepherd("shepherd", "cycle", "--db", str(db))
     assert (done.returncode, done.stdout) == (4, "")
-    assert not (db / names.LOGS / master.CYCLES).exists()
+    assert not (db / names.LOGS / logbook.CYCLES).exists()
 
 
 def test_failed_program_stops_the_cycle_with_its_status(db: Path) -> None:
@@ -299,8 +448,32 @@ def test_failed_program_stops_the_cycle_with_its_status(db: Path) -> None:
     assert done.returncode in (10, 11)
     assert "shep-select ended with exit status" in done.stderr
     assert "continues from 000002.merged" in done.stderr
-    line = json.loads((db / names.LOGS / master.CYCLES).read_text())
+    line = json.loads((db / names.LOGS / logbook.CYCLES).read_text())
     assert (line["status"], line["state"], line["steps"][-1]["step"]) == (done.returncode, "000002.merged", SELECT)
+
+
+def test_program_that_changes_nothing_is_run_for_ever(db: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`true` says that it was done."""
+    build(db, "merged")
+    monkeypatch.setattr(family, "command", lambda *_words: ["true"])
+    config = Config(directory=ROOT / "cf")
+    with Database(db).writing("a test") as writer:
+        held = os.open(db / names.LOCK, os.O_RDWR)
+        cycle = Cycle(writer, Way(config, Unsignalled(), held))
+        assert cycle.run() == 1
+        os.close(held)
+    assert "shep-select said that it was done, but nothing has changed: this is a bug" in cycle.message
+    assert cycle.failed == SELECT
+
+
+class Unsignalled(Signals):
+    """The signals of the process that runs the tests stay what they are."""
+
+    def __init__(self) -> None:
+        before = {number: signal.getsignal(number) for number in STOPS}
+        super().__init__()
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 PARENT = """
@@ -352,4 +525,4 @@ def test_deleted_log_costs_the_cycle(db: Path) -> None:
     Database(db).inbox.drop("1790000000000-host-1-1", [{"op": "fly"}])
     done = shepherd("shepherd", "cycle", "--db", str(db))
     assert done.returncode == 0, done.stderr
-    assert (db / names.LOGS / master.CYCLES).exists()
+    assert (db / names.LOGS / logbook.CYCLES).exists()

@@ -1,0 +1,83 @@
+"""Commands of the operator's own, run for real: what they are told, what they may hold, and when they are killed."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from shepherd import config
+from shepherd.cli import phase
+from shepherd.cli.hooks import Hooks
+from shepherd.store import locks
+
+ENVIRONMENT = {"SHEPHERD_DB": "/d", "SHEPHERD_CF": "/c"}
+
+
+def script(path: Path, text: str) -> Path:
+    path.write_text(f"#!/bin/sh\n{text}\n")
+    path.chmod(0o755)
+    return path
+
+
+def test_hook_is_not_told_what_happens(tmp_path: Path) -> None:
+    note = script(tmp_path / "note it", f'echo "$@" >> {tmp_path}/args; env | grep ^SHEPHERD_ | sort >> {tmp_path}/env')
+    command = f"'{note}' 'two words' ; rm"  # no shell: the semicolon is a word
+    hooks = Hooks(config.Hooks(before=command, after=command, on_error=command), ENVIRONMENT)
+    assert hooks.before("shep-merge", "000004") == ""
+    assert hooks.after("shep-merge", "000005.merged", 0) == ""
+    assert hooks.on_error("shep-merge", 13, "the disk $(failed)\nlook at it") == ""
+    assert (tmp_path / "args").read_text().splitlines() == [
+        "two words ; rm shep-merge 000004",
+        "two words ; rm shep-merge 000005.merged 0",
+        "two words ; rm shep-merge 13 the disk $(failed)",
+        "look at it",
+    ]
+    told = (tmp_path / "env").read_text()
+    for line in ("HOOK=before", "HOOK=after", "HOOK=on_error", "STATE=000005.merged", "STATUS=13", "STEP=shep-merge", "DB=/d"):
+        assert f"SHEPHERD_{line}\n" in told
+    assert "SHEPHERD_MESSAGE=the disk $(failed)\n" in told
+
+
+def test_hook_that_fails_is_taken_for_one_that_does_not(tmp_path: Path) -> None:
+    bad = str(script(tmp_path / "bad", "exit 7"))
+    assert Hooks(config.Hooks(before=bad), ENVIRONMENT).before("a", "b") == f"hooks.before ended with exit status 7: {bad}"
+    missing = Hooks(config.Hooks(after="/no/such/program"), ENVIRONMENT).after("a", "b", 0)
+    assert missing == "hooks.after could not be run: /no/such/program: No such file or directory"
+    assert Hooks(config.Hooks(), ENVIRONMENT).before("a", "b") == ""
+
+
+def test_hook_that_hangs_outlives_its_time_with_what_it_has_started(tmp_path: Path) -> None:
+    slow = str(script(tmp_path / "slow", f"sleep 600 & echo $! > {tmp_path}/pid; wait"))
+    fault = Hooks(config.Hooks(before=slow, timeout_s=1.0), ENVIRONMENT).before("a", "b")
+    assert fault == f"hooks.before was killed after 1 s: {slow}"
+    pid = int((tmp_path / "pid").read_text())
+    for _ in range(100):
+        if not Path(f"/proc/{pid}").exists() or "\nState:\tZ" in Path(f"/proc/{pid}/status").read_text():
+            return
+        time.sleep(0.05)
+    raise AssertionError("what the hook has started still runs")
+
+
+def test_hook_holds_the_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also if the descriptor was made to be inherited by programs."""
+    held = locks.lock(tmp_path / "lock", "a test")
+    os.set_inheritable(held.fd, True)
+    monkeypatch.setenv(phase.LOCK_FD, str(held.fd))
+    look = str(
+        script(tmp_path / "look", f'ls -l /proc/self/fd > {tmp_path}/fds; echo "[${{{phase.LOCK_FD}-none}}]" >> {tmp_path}/fds')
+    )
+    assert Hooks(config.Hooks(before=look), ENVIRONMENT).before("a", "b") == ""
+    held.release()
+    text = (tmp_path / "fds").read_text()
+    assert str(tmp_path / "lock") not in text
+    assert "[none]" in text
+
+
+def test_output_of_a_hook_is_lost(tmp_path: Path) -> None:
+    heard = list[tuple[str, str]]()
+    loud = str(script(tmp_path / "loud", "echo to stdout; echo to stderr >&2"))
+    Hooks(config.Hooks(after=loud), ENVIRONMENT, lambda *line: heard.append(line)).after("a", "b", 0)
+    assert heard == [("hooks.after", "to stdout"), ("hooks.after", "to stderr")]
