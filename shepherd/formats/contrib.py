@@ -14,7 +14,7 @@ import lz4.block
 import numpy as np
 
 from shepherd.errors import Corruption
-from shepherd.formats.check import Bytes, raw
+from shepherd.formats.check import Bytes
 from shepherd.formats.tables import I64, U8, U16, U32, U64, Array
 
 HEAD: Final = struct.Struct("<IIIIIIQ")
@@ -67,11 +67,10 @@ def encode(block: Block) -> bytes:
     return b"".join(
         (
             HEAD.pack(*sizes, block.filter_version),
-            *map(raw, columns),
-            *map(raw, tail),
-            raw(np.array([len(n) for n in block.names], "<u2")),
+            *(column.tobytes() for column in (*columns, *tail)),
+            np.array([len(n) for n in block.names], "<u2").tobytes(),
             *block.names,
-            *map(raw, parents),
+            *(column.tobytes() for column in parents),
             stored,
         )
     )
