@@ -18,13 +18,9 @@ from typing import Final
 from shepherd.errors import UsageError
 
 _PR_SET_NO_NEW_PRIVS: Final = 38
-_M_TRIM_THRESHOLD: Final = -1
-_M_MMAP_THRESHOLD: Final = -3
 _LIBC: Final = ctypes.CDLL(None, use_errno=True) if sys.platform == "linux" else None
 SPARE_FILES: Final = 128  # beside the sockets of the transfers
 LONGEST_CPU_S: Final = 1 << 31
-KEPT_BYTES: Final = 4 << 20  # of freed memory: a tree of 44 KB takes about one
-LARGE_BYTES: Final = 1 << 20  # what is larger is mapped, and given back at once
 
 
 def become(user: str) -> None:
@@ -57,14 +53,6 @@ def limit_memory(size_bytes: int) -> None:
     """So much address space; what asks for more gets an error and does not take the machine along. 0 = no limit."""
     if size_bytes:
         _lower(resource.RLIMIT_AS, size_bytes)
-
-
-def keep_memory() -> None:
-    """Freed memory stays here, up to so much: every page takes as much again, and the kernel would have to clear it first."""
-    mallopt = getattr(_LIBC, "mallopt", None)
-    if mallopt is not None:  # only glibc has it
-        mallopt(_M_MMAP_THRESHOLD, LARGE_BYTES)
-        mallopt(_M_TRIM_THRESHOLD, KEPT_BYTES)
 
 
 def limit_cpu(seconds: int) -> None:

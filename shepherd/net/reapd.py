@@ -131,7 +131,6 @@ class Reaper:
             family.die_with(parent, signal.SIGKILL)
             confine.limit_memory(self._terms.memory_bytes)
             confine.allow_cpu(self._terms.parse_s + worker.SPARE_CPU_S)
-            confine.keep_memory()
             connection.setblocking(False)
             uvloop.run(worker.serve(connection.dup(), self._terms, seat, self._tls))
             status = 0

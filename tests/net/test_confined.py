@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import gzip
 import os
-import platform
 import subprocess
 import sys
 import time
@@ -99,25 +98,3 @@ def test_worker_is_not_root_has_no_groups_and_needs_no_file_that_it_might_not_be
     assert status["Groups"].strip() == ""
     later = (tmp_path / "log").read_text()[len(started) :]
     assert [line for line in later.splitlines() if line.startswith("import time")] == []
-
-
-_FAULTS = """
-import resource
-from shepherd.net import confine
-{keep}
-def faults():
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
-    page = [bytes(300_000) for _ in range(10)]  # 730 pages of memory
-    for part in page:
-        assert not part[::4096].strip(b"\\0")
-    del part, page
-    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
-print([faults() for _ in range(20)][-1])
-"""
-
-
-@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="others keep memory as they like")
-@pytest.mark.parametrize(("keep", "least", "most"), [("", 500, 2_000), ("confine.keep_memory()", 0, 100)])
-def test_memory_that_a_page_has_freed_is_there_for_the_next(keep: str, least: int, most: int) -> None:
-    told = subprocess.run([sys.executable, "-c", _FAULTS.format(keep=keep)], check=True, capture_output=True, text=True)
-    assert least <= int(told.stdout) <= most
