@@ -49,7 +49,7 @@ def before_each(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, 
     """For each phase a database that stands right before it, after one cycle and in the midst of the second."""
     home = tmp_path_factory.mktemp("farm")
     with farm(home) as one:
-        one.must("shepherd", "cycle", "--quiet")
+        one.cycle()
         one.upload()
         one.equate()
         stages: dict[str, Farm] = {}
