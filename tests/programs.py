@@ -22,13 +22,6 @@ from typing import IO, Any
 
 ROOT = Path(__file__).resolve().parents[1]
 TIMEOUT_S = 300
-IMPORTED = (
-    "numpy", "tqdm", "uvloop", "shepherd.batch.cork", "shepherd.batch.equiv", "shepherd.batch.merge", "shepherd.batch.plan",
-    "shepherd.batch.record", "shepherd.batch.select", "shepherd.cli.children", "shepherd.cli.dump_around",
-    "shepherd.cli.dump_buckets", "shepherd.cli.dump_logs", "shepherd.cli.dump_rows", "shepherd.cli.shep_find",
-    "shepherd.filters", "shepherd.net.reap", "shepherd.net.single", "shepherd.phases.politeness", "shepherd.store.check",
-    "shepherd.store.recover",
-)  # fmt: skip
 
 _TURN = threading.Lock()
 
@@ -87,8 +80,9 @@ def _parent() -> subprocess.Popen[bytes]:
 
 
 def main() -> None:
-    for name in IMPORTED:
-        importlib.import_module(name)
+    for path in sorted((ROOT / "shepherd").rglob("*.py")):
+        if path.name not in ("__init__.py", "__main__.py", "install.py"):
+            importlib.import_module(".".join(path.relative_to(ROOT).with_suffix("").parts))
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     for line in sys.stdin:

@@ -11,7 +11,7 @@ import itertools
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cache, cached_property
 from math import prod
 from pathlib import Path
 from typing import TypeAlias
@@ -212,6 +212,7 @@ def _cut(run: Run, position: int, what: str, tree: Tree) -> Cut:
 # --- telling disks apart ----------------------------------------------------------------------------------------
 
 
+@cache
 def out_of_sight(path: str) -> bool:
     """A directory being built or deleted: whatever is in it, it goes as a whole."""
     name = path.rpartition("/")[2]
