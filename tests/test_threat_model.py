@@ -14,7 +14,8 @@ def test_every_row_names_a_defence_and_a_test_that_exist() -> None:
     rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in TABLE.splitlines() if line.startswith("| ")][1:]
     assert len(rows) >= 20
     missing = []
-    for attack, defence, test, _figure in rows:
+    for attack, defence, test, figure in rows:
+        assert re.search(r"[0-9]|at the limit|the limit and one body", figure), f"{attack}: no figure"
         tests = re.findall(r"`(tests/[\w/]+(?:\.py)?)", test)
         files = re.findall(r"`([a-z]+/[\w/]*(?:\.py)?|urls\.py)`", defence)
         assert tests, f"{attack}: no test"

@@ -135,8 +135,11 @@ def _insert(place: int, request: dict[str, Any], filters: Filter, config: Config
 
 
 def _edits(place: int, request: dict[str, Any], filters: Filter, time: int) -> Iterator[Edit]:
-    """The filter does not judge them: what it rejects by now may well be deleted."""
-    url = parse(filters.strip(parse(request["url"], strict=True).href))
+    """The filter does not judge them: what it rejects by now may well be deleted. Of an exact URL it strips nothing, either: the
+    row may be from before it learnt to."""
+    url = parse(request["url"], strict=True)
+    if not _truth(request, "exact"):
+        url = parse(filters.strip(url.href))
     op = request["op"]
     if op == "delete":
         return iter([Edit(place, url, Op.PURGE if _truth(request, "purge") else Op.DELETE, 0, time)])

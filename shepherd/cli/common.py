@@ -17,6 +17,7 @@ exit status of docs/operations.md. Start-up counts, so nothing heavy is imported
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import functools
 import json
@@ -28,7 +29,7 @@ import traceback
 import unicodedata
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, Self, TextIO, TypeVar
 
 import click
 
@@ -184,7 +185,8 @@ def run(command: click.Command) -> NoReturn:
         status = _failed(name, _disk_error(error))
     except Exception as error:
         status = _bug(name, error)
-    _settle_stdout()
+    _settle(sys.stdout)
+    _settle(sys.stderr)
     sys.exit(status)
 
 
@@ -233,7 +235,8 @@ def _with_advice(error: ShepherdError) -> str:
 
 
 def _fail(name: str, message: str, status: int) -> int:
-    print(f"{name}: {escape(message)}", file=sys.stderr)
+    with contextlib.suppress(BrokenPipeError):  # nobody reads it: the status still tells
+        print(f"{name}: {escape(message)}", file=sys.stderr)
     return status
 
 
@@ -268,13 +271,13 @@ def _open_streams() -> None:
             setattr(sys, name, open(descriptor, mode, encoding="utf-8", errors="backslashreplace", closefd=False))  # noqa: SIM115
 
 
-def _settle_stdout() -> None:
+def _settle(stream: TextIO) -> None:
     """Write what can still be written; the interpreter would try the rest once more and change the exit status."""
     try:
-        sys.stdout.flush()
+        stream.flush()
     except OSError:
         descriptor = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(descriptor, sys.stdout.fileno())
+        os.dup2(descriptor, stream.fileno())
         os.close(descriptor)
 
 

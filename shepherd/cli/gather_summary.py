@@ -16,7 +16,6 @@ import click
 
 from shepherd.cli import common, gather_cf
 from shepherd.cli.shep_shared import many, size, span
-from shepherd.cli.shep_verdict import ALLOW
 from shepherd.config import Config
 
 if TYPE_CHECKING:
@@ -140,7 +139,8 @@ def show(summary: Summary, why: str, requests: int, elapsed_s: float, refreshed:
     errors = ", ".join(f"{count:,} {reason}" for reason, count in summary.errors.items())
     lines.append(("errors", errors or "none"))
     if summary.guarded:
-        lines.append(("guard", f"{many(summary.guarded, 'page')} at an address that is not public: {ALLOW}"))
+        allow = f"set allow in [network] of {_near(gather_cf.user_directory() / gather_cf.TOML)} to let Shepherd reach it"
+        lines.append(("guard", f"{many(summary.guarded, 'page')} at an address that is not public: {allow}"))
     if refreshed:
         lines.append(("refresh", f"{summary.unchanged:,} of the pages had not changed: nothing was stored for them again"))
     lines.append(("stored", f"{size(summary.stored_bytes)} in state {summary.state}"))

@@ -8,6 +8,8 @@ from pathlib import Path
 import click
 
 from shepherd.cli import common
+from shepherd.cli.shep_shared import many
+from shepherd.errors import UsageError
 
 DIRECTORY = click.Path(file_okay=False, path_type=Path)
 
@@ -49,6 +51,8 @@ def issue(directory: Path, role: str, name: str, hosts: tuple[str, ...], days: i
     """
     from shepherd.net import authority, tls
 
+    if hosts and role != "reaper":
+        raise UsageError("--host is for a reaper's key file: a dispatcher connects, and is met nowhere")
     path, ends = authority.issue(directory, tls.Role(role), name, list(hosts), days, _now())
     click.echo(f"{path}: a {role}'s key, valid until {ends:%Y-%m-%d}")
 
@@ -58,12 +62,23 @@ def issue(directory: Path, role: str, name: str, hosts: tuple[str, ...], days: i
 @common.jsonable
 @common.standard
 def show(files: tuple[Path, ...], as_json: bool) -> None:
-    """Tell whose key files these are, how long they are valid, and of which authority."""
+    """Tell whose key files these are, how long they are valid, and of which authority.
+
+    A file that is none is reported, the others are still told, and the exit status is 2 at the end.
+    """
     from shepherd.net import authority
 
-    now = _now()
+    now, bad = _now(), 0
     for path in files:
-        found = authority.describe(path)
+        try:
+            found = authority.describe(path)
+        except UsageError as error:
+            bad += 1
+            if as_json:
+                common.emit_json({"file": str(path), "error": str(error)})
+            else:
+                common.LOG.warning("%s", error)
+            continue
         left = (found.ends - now).days
         if as_json:
             common.emit_json(
@@ -83,6 +98,8 @@ def show(files: tuple[Path, ...], as_json: bool) -> None:
             click.echo(
                 common.escape(f"{path}: {found.role} {found.name}{met}: {until}; authority {found.authority or 'unknown'}")
             )
+    if bad:
+        raise UsageError(f"{bad} of {many(len(files), 'file')} cannot be told of, for the reasons above")
 
 
 def _now() -> datetime.datetime:

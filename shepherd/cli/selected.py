@@ -26,16 +26,25 @@ STEP_ROWS = 65_536
 FEW_NORMS = 1_000  # up to which each is bisected; for more the column of norms is read
 _LITERAL_HOST = re.compile(r"(\*|https?|https?\*|http\?)://([^/*?]+)/")
 
-Unknown = Callable[[Given, str], None]  # told of a URL that is none, or that nobody knows, and why
+NOT_KNOWN = "not known"
+Unknown = Callable[[Given, str], None]  # told of a URL that is none, and why, or that is NOT_KNOWN
 
 
-def chosen(state: State, selection: Selection, filter_: Filter | None = None, unknown: Unknown | None = None) -> Iterator[I64]:
+def chosen(
+    state: State,
+    selection: Selection,
+    filter_: Filter | None = None,
+    unknown: Unknown = lambda given, why: None,
+    *,
+    stored: bool = False,
+) -> Iterator[I64]:
     """The rows, some at a time: in the order of the index, but for a glob in the order of the segments.
 
-    `filter_` strips parameters of the URLs that are given, as it did when they were found.
+    `filter_` strips parameters of the URLs that are given, as it did when they were found. With `stored` a URL whose row has no
+    bucket any more is not known, either.
     """
     wanted = _wanted(state, selection)
-    sources = _sources(state, selection, wanted, filter_, unknown)
+    sources = _sources(state, selection, wanted) if not selection.by_url else [_known(state, selection, filter_, unknown, stored)]
 
     def pieces() -> Iterator[I64]:
         for source in sources:
@@ -88,12 +97,8 @@ def _sites_of(state: State, server: int) -> U64:
 # --- where rows can be at all -----------------------------------------------------------------------------------
 
 
-def _sources(
-    state: State, selection: Selection, wanted: Wanted, filter_: Filter | None, unknown: Unknown | None
-) -> list[range | I64]:
+def _sources(state: State, selection: Selection, wanted: Wanted) -> list[range | I64]:
     """Ranges of rows, or rows, outside of which nothing can be chosen."""
-    if selection.by_url:
-        return [_known(state, selection, filter_, unknown)]
     norms = [one for one in (_norms_of_site(state, selection), _norms_of_glob(state, selection)) if one is not None]
     if wanted.sites is not None:
         norms.append(_norms_of_sites(state, wanted.sites))
@@ -102,12 +107,13 @@ def _sources(
     return _spans(state, sorted(set.intersection(*norms)))
 
 
-def _known(state: State, selection: Selection, filter_: Filter | None, unknown: Unknown | None) -> I64:
+def _known(state: State, selection: Selection, filter_: Filter | None, unknown: Unknown, stored: bool) -> I64:
     """The rows of the URLs that are given, in order, those of the site that is asked for."""
     import numpy as np
 
     from shepherd.cli.shep_find import seek
     from shepherd.filters import parse_filter
+    from shepherd.formats.tables import CONTRIB_BIT
 
     filter_ = filter_ or parse_filter("")
     site = _norms_of_site(state, selection)
@@ -116,13 +122,13 @@ def _known(state: State, selection: Selection, filter_: Filter | None, unknown: 
         try:
             sought = seek(state, filter_, one.text)
         except UsageError as error:
-            if unknown is not None:
-                unknown(one, str(error.__context__) if isinstance(error.__context__, BadUrl) else str(error))
+            unknown(one, str(error.__context__) if isinstance(error.__context__, BadUrl) else str(error))
             continue
-        if not sought.rows and unknown is not None:
-            unknown(one, "not known")
-        if sought.rows and (site is None or sought.norm in site):
-            found.append(sought.rows[0])
+        rows = [row for row in sought.rows if not stored or state.index["oid"].at(row) < CONTRIB_BIT]
+        if not rows:
+            unknown(one, NOT_KNOWN)
+        elif site is None or sought.norm in site:
+            found.append(rows[0])
     return np.unique(np.array(found, np.int64))
 
 

@@ -10,13 +10,16 @@ from shepherd.cli import (
     shep_at,
     shep_audit,
     shep_cat,
+    shep_delete,
     shep_diff,
     shep_explain,
     shep_fetch,
     shep_filter,
     shep_insert,
     shep_list,
+    shep_refresh,
     shep_robots,
+    shep_set,
     shep_stats,
     shep_url,
 )
@@ -34,6 +37,9 @@ def command() -> None:
 
 for _module in (
     shep_insert,
+    shep_delete,
+    shep_refresh,
+    shep_set,
     shep_list,
     shep_stats,
     shep_cat,

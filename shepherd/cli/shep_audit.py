@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import contextlib
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -17,11 +18,13 @@ from shepherd.errors import Corruption, Impolite, NothingToDo
 
 if TYPE_CHECKING:
     from shepherd.formats.tables import Records
-    from shepherd.phases.politeness import Held, Verdict
+    from shepherd.phases.owed import Journal
+    from shepherd.phases.politeness import Verdict
     from shepherd.store.database import Database
     from shepherd.store.state import State
 
 SHOWN: Final = 10  # servers with the least to spare
+STEP: Final = 1 << 20  # keys looked up at a time
 
 
 @click.group("audit")
@@ -57,16 +60,19 @@ def politeness(slack: int, limit: int, db: Path, config: Config, number: int | N
     """
     from shepherd.store.database import Database
 
-    found = list(_journals(Database(db), config, number))
-    epochs = _epochs(found)
-    if not epochs:
-        raise NothingToDo("no journal that is kept has a contact with a server")
-    told = [_Told(part, _judge(part, slack, limit)) for part in epochs]
-    if as_json:
-        common.emit_json(_json(told, found))
-    else:
-        for one in told:
-            _show(one, len(told) > 1)
+    with contextlib.ExitStack() as open_states:
+        sources = list(_sources(Database(db), number, open_states))
+        with common.progress(3 * sum(one.records for one in sources), "audit", "record") as bar:
+            found = [_Read(one, one.read(config, bar.update)) for one in sources]
+            epochs = _epochs(found)
+            if not epochs:
+                raise NothingToDo("no journal that is kept has a contact with a server")
+            told = [_Told(part, _judge(part, slack, limit, bar.update)) for part in epochs]
+        if as_json:
+            common.emit_json(_json(told, found))
+        else:
+            for one in told:
+                _show(one, len(told) > 1)
     count = sum(one.verdict.count for one in told)
     if count:
         raise Impolite(f"{shared.many(count, 'contact')} came too soon; shep-dump journal -u has their URLs")
@@ -75,93 +81,113 @@ def politeness(slack: int, limit: int, db: Path, config: Config, number: int | N
 
 
 @dataclass(frozen=True)
-class _Journal:
-    """The contacts of one journal, and their records' footprints."""
+class _Source:
+    """One journal: its state, its files, and how far each counts."""
 
     name: str
-    held: Held
-    norm: Any
-    path: Any
+    state: State
+    files: list[tuple[Path, int]]
+
+    @property
+    def records(self) -> int:
+        """At most: frames have heads, too."""
+        from shepherd.formats.tables import JOURNAL
+
+        return sum(length for _path, length in self.files) // JOURNAL.itemsize
+
+    def parts(self) -> Iterator[Records]:
+        from shepherd.formats.frame import FrameKind
+        from shepherd.formats.tables import JOURNAL
+        from shepherd.store import logs
+
+        for path, length in self.files:
+            yield from logs.records(path, FrameKind.JOURNAL, JOURNAL, length)
+
+    def read(self, config: Config, tick: Callable[[int], object]) -> Journal:
+        """What the audit needs of it: the rest is not kept."""
+        from shepherd.phases import owed
+
+        def slim() -> Iterator[tuple[Records, Records]]:
+            row = 0
+            for records in self.parts():
+                yield owed.slim(records, row)
+                row += len(records)
+                tick(len(records))
+
+        contacts, rules = owed.joined(slim(), self.records)
+        sites = _some(self.state, "sites", "site", contacts["answered"], owed.SITE_COLUMNS)
+        servers = _some(self.state, "servers", "qkey", contacts["qkey"], owed.SERVER_COLUMNS)
+        return owed.journal(contacts, rules, sites, servers, config.politeness, before=not self.state.name.closed)
+
+    def footprints(self, rows: set[int]) -> dict[int, str]:
+        """Of the URLs of some records."""
+        found, first = {}, 0
+        for records in self.parts() if rows else ():
+            for row in [row for row in rows if first <= row < first + len(records)]:
+                one = records[row - first]
+                found[row] = f"{int(one['norm']):016x} {int(one['path']):016x}"
+            first += len(records)
+        return found
+
+
+@dataclass(frozen=True)
+class _Read:
+    source: _Source
+    journal: Journal
 
 
 @dataclass(frozen=True)
 class _Told:
-    journals: list[_Journal]
+    journals: list[_Read]
     verdict: Verdict
 
-    def footprint(self, contact: int) -> str:
-        """Of the URL of a contact, counted through all journals."""
-        for one in self.journals:
-            if contact < len(one.norm):
-                return f"{int(one.norm[contact]):016x} {int(one.path[contact]):016x}"
-            contact -= len(one.norm)
-        raise IndexError(contact)
-
-    def times(self, contact: int) -> tuple[int, int]:
-        for one in self.journals:
-            if contact < len(one.norm):
-                return int(one.held.start[contact]), int(one.held.end[contact])
-            contact -= len(one.norm)
-        raise IndexError(contact)
+    def footprints(self) -> dict[tuple[int, int], str]:
+        """Of the contacts that came too soon and of those they came too soon after, by journal and row."""
+        places = {place for fault in self.verdict.faults for place in (fault.before, fault.after)}
+        return {
+            (number, row): text
+            for number, one in enumerate(self.journals)
+            for row, text in one.source.footprints({row for journal, row in places if journal == number}).items()
+        }
 
 
 # --- reading ----------------------------------------------------------------------------------------------------
 
 
-def _journals(database: Database, config: Config, number: int | None) -> Iterator[_Journal]:
-    """Oldest first. A state that is deleted meanwhile is passed over."""
-    closed = [name.number for name in database.states() if name.closed]
+def _sources(database: Database, number: int | None, open_states: contextlib.ExitStack) -> Iterator[_Source]:
+    """Oldest first. A state is held by a lease until the end: what came too soon is looked up in it."""
     from shepherd.store import journals
 
-    with common.progress(None, "audit", "record") as bar:
-        for name in journals.kept(database.log_path) if number is None else []:
-            if name.number not in closed:  # else a prune was killed before it deleted the state
-                state = journals.opened(database.log_path, name)
-                for one in state.numbered("journal"):
-                    records = state.journal(one)
-                    bar.update(len(records))
-                    yield _held(f"state {state.number}", state, records, config)
-        for state_number in closed if number is None else [number]:
-            with database.reading("shep audit politeness", shared.clock_ms(), state_number) as state:
-                for one in state.numbered("journal"):
-                    records = state.journal(one)
-                    bar.update(len(records))
-                    yield _held(f"state {state.number}", state, records, config)
-        furthest = database.furthest()
-        if number is None and furthest.name.phase == "reap":
-            records = _of_harvests(furthest)
-            bar.update(len(records))
-            yield _held(str(furthest.name), furthest, records, config)
+    closed = [name.number for name in database.states() if name.closed]
+    for name in journals.kept(database.log_path) if number is None else []:
+        if name.number not in closed:  # else a prune was killed before it deleted the state
+            yield from _of_state(journals.opened(database.log_path, name))
+    for state_number in closed if number is None else [number]:
+        yield from _of_state(
+            open_states.enter_context(database.reading("shep audit politeness", shared.clock_ms(), state_number))
+        )
+    furthest = database.furthest()
+    if number is None and furthest.name.phase == "reap":
+        files = [of_harvest(path) for path in furthest.harvests()]
+        yield _Source(str(furthest.name), furthest, [file for file in files if file[1]])
 
 
-def _of_harvests(state: State) -> Records:
-    """All harvests of a reap, up to their newest checkpoints, as cork joins them: dispatchers may have worked side by side."""
-    import numpy as np
+def _of_state(state: State) -> Iterator[_Source]:
+    from shepherd.store import names
 
-    from shepherd.formats.tables import JOURNAL
+    for one in state.numbered("journal"):
+        path = state.path / names.journal(one)
+        yield _Source(f"state {state.number}", state, [(path, path.stat().st_size)])
 
-    return np.concatenate([np.zeros(0, JOURNAL), *(part for path in state.harvests() for part in _of_harvest(path))])
 
-
-def _of_harvest(path: Path) -> Iterator[Records]:
-    from shepherd.formats.frame import FrameKind
-    from shepherd.formats.tables import JOURNAL
-    from shepherd.store import harvest, logs, names
+def of_harvest(path: Path) -> tuple[Path, int]:
+    """The journal of one harvest of a reap, up to its newest checkpoint: dispatchers may have worked side by side."""
+    from shepherd.store import harvest, names
 
     found = harvest.inspect(path)
     if found.damage:
         raise Corruption(f"{path}: {found.damage}; shep-check names the place")
-    length = found.checkpoint.journal.length
-    yield from logs.records(path / names.JOURNAL, FrameKind.JOURNAL, JOURNAL, length) if length else ()
-
-
-def _held(name: str, state: State, records: Records, config: Config) -> _Journal:
-    from shepherd.phases import politeness
-
-    sites = _some(state, "sites", "site", records["answered"], politeness.SITE_COLUMNS)
-    servers = _some(state, "servers", "qkey", records["qkey"], politeness.SERVER_COLUMNS)
-    held = politeness.held(records, sites, servers, config.politeness, before=not state.name.closed)
-    return _Journal(name, held, records["norm"][held.row], records["path"][held.row])
+    return path / names.JOURNAL, found.checkpoint.journal.length
 
 
 def _some(state: State, name: str, key: str, wanted: Any, columns: tuple[str, ...]) -> dict[str, Any]:
@@ -170,31 +196,35 @@ def _some(state: State, name: str, key: str, wanted: Any, columns: tuple[str, ..
 
     table = getattr(state, name)
     known = table[key][0 : table.rows]
-    keys = np.unique(wanted)
-    rows = np.flatnonzero(np.isin(known, keys, assume_unique=True)).astype(np.int64)
+    there = np.zeros(len(known), bool)
+    for first in range(0, len(wanted), STEP) if len(known) else ():
+        place = np.searchsorted(known, wanted[first : first + STEP])
+        there[np.minimum(place, len(known) - 1)] = True  # a neighbour of a key that is not there does no harm
+    rows = np.flatnonzero(there).astype(np.int64)
     return {column: table[column].take(rows) for column in columns}
 
 
-def _epochs(found: list[_Journal]) -> list[list[_Journal]]:
+def _epochs(found: list[_Read]) -> list[list[_Read]]:
     """Journals that belong together: where one begins before an older one has ended, the clock was set back between them."""
-    epochs: list[list[_Journal]] = []
+    epochs: list[list[_Read]] = []
     last_ms = 0
     for one in found:
-        if not len(one.held.start):
+        contacts = one.journal.contacts
+        if not len(contacts):
             continue
-        if not epochs or int(one.held.start.min()) < last_ms:
+        if not epochs or int(contacts["start_ms"].min()) < last_ms:
             if epochs:
-                common.LOG.warning("%s begins before what came earlier has ended; it is judged by itself", one.name)
+                common.LOG.warning("%s begins before what came earlier has ended; it is judged by itself", one.source.name)
             epochs.append([])
         epochs[-1].append(one)
-        last_ms = int(one.held.end.max())
+        last_ms = int(contacts["end_ms"].max())
     return epochs
 
 
-def _judge(journals: list[_Journal], slack_ms: int, limit: int) -> Verdict:
+def _judge(journals: list[_Read], slack_ms: int, limit: int, tick: Callable[[int], object]) -> Verdict:
     from shepherd.phases import politeness
 
-    return politeness.judge(politeness.join([one.held for one in journals]), slack_ms, limit)
+    return politeness.judge([one.journal for one in journals], slack_ms, limit, tick)
 
 
 # --- telling ----------------------------------------------------------------------------------------------------
@@ -225,22 +255,22 @@ def _name(key: int) -> str:
 
 
 def _faults(told: _Told) -> list[dict[str, Any]]:
+    footprints = told.footprints()
     return [
         {
             "what": fault.what,
             "server" if fault.what != "site" else "site": _name(fault.key) if fault.what != "site" else f"{fault.key:016x}",
             "gap_ms": fault.gap_ms,
             "needed_ms": fault.needed_ms,
-            "before": _contact(told, fault.before),
-            "after": _contact(told, fault.after),
+            "before": _contact(*fault.times[:2], footprints[fault.before]),
+            "after": _contact(*fault.times[2:], footprints[fault.after]),
         }
         for fault in told.verdict.faults
     ]
 
 
-def _contact(told: _Told, contact: int) -> dict[str, Any]:
-    start_ms, end_ms = told.times(contact)
-    return {"start": _moment(start_ms), "end": _moment(end_ms), "footprint": told.footprint(contact)}
+def _contact(start_ms: int, end_ms: int, footprint: str) -> dict[str, Any]:
+    return {"start": _moment(start_ms), "end": _moment(end_ms), "footprint": footprint}
 
 
 def _moment(ms: int) -> str:
@@ -249,7 +279,7 @@ def _moment(ms: int) -> str:
 
 def _show(told: _Told, several: bool) -> None:
     if several:
-        click.echo(f"{', '.join(one.name for one in told.journals)}:")
+        click.echo(f"{', '.join(one.source.name for one in told.journals)}:")
     verdict = told.verdict
     click.echo(f"{shared.many(int(verdict.contacts.sum()), 'contact')} with {shared.many(len(verdict.key), 'server')}")
     for row in _tightest(verdict):
@@ -263,9 +293,9 @@ def _show(told: _Told, several: bool) -> None:
             click.echo(f"  {name:<6}  {fault[name]['start']} to {fault[name]['end']}  {fault[name]['footprint']}")
 
 
-def _json(told: list[_Told], found: list[_Journal]) -> dict[str, Any]:
+def _json(told: list[_Told], found: list[_Read]) -> dict[str, Any]:
     return {
-        "journals": [one.name for one in found],
+        "journals": [one.source.name for one in found],
         "contacts": sum(int(one.verdict.contacts.sum()) for one in told),
         "servers": sum(len(one.verdict.key) for one in told),
         "tightest": [row for one in told for row in _tightest(one.verdict)],

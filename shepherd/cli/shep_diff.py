@@ -65,11 +65,11 @@ def command(old: int, new: int, site: str | None, whats: tuple[str, ...], count:
             common.LOG.warning("url-equiv changed between these states: documents that got another class are told as new")
         counts: Counter[str] = Counter()
         for part in states.parts(site):
-            for line in part.lines(_wanted(whats)):
+            lines = list(part.lines(_wanted(whats)))
+            for line in lines:
                 counts.update(line.what)
-                if not count:
-                    line.show(states, as_json)
-            sys.stdout.flush()
+            if not count:
+                _show(states, lines, as_json)
     told = {name: counts[name] for name in whats or WHATS}
     if count and as_json:
         common.emit_json({"old": old, "new": new} | told)
@@ -161,21 +161,40 @@ class _Line:
     old: int | None
     new: int | None
 
-    def show(self, states: _Pair, as_json: bool) -> None:
-        from shepherd.cli.shep_find import place_of, url_of
 
-        state, row = (states.new, self.new) if self.new is not None else (states.old, self.old)
-        assert row is not None
-        moved = "moved" in self.what and self.old is not None
+def _show(states: _Pair, lines: list[_Line], as_json: bool) -> None:
+    """The URLs of many lines are read together, in the order of their buckets."""
+    new = _urls(states.new, [line.new for line in lines])
+    old = _urls(states.old, [line.old if line.new is None or "moved" in line.what else None for line in lines])
+    for line, url, before in zip(lines, new, old, strict=True):
         if as_json:
-            line: dict[str, Any] = {"what": self.what, "url": url_of(state, row)}
-            line |= {"from": url_of(states.old, self.old)} if moved and self.old is not None else {}
-            common.emit_json(line | {"old": _object(states.old, self.old), "new": _object(states.new, self.new)})
-            return
-        before, after = (_type(s, r) for s, r in ((states.old, self.old), (states.new, self.new)))
-        types = f"{before} -> {after}" if before and after and before != after else after or before
-        place = place_of(state, row) + (f" (from {place_of(states.old, self.old)})" if moved and self.old is not None else "")
-        sys.stdout.write(LINE.format(",".join(self.what), types, common.escape(place)))
+            told: dict[str, Any] = {"what": line.what, "url": url if line.new is not None else before}
+            told |= {"from": before} if "moved" in line.what else {}
+            common.emit_json(told | {"old": _object(states.old, line.old), "new": _object(states.new, line.new)})
+            continue
+        types = " -> ".join(dict.fromkeys(filter(None, (_type(states.old, line.old), _type(states.new, line.new)))))
+        place = url or _gone(states.new, line.new) or before or _gone(states.old, line.old)
+        place += f" (from {before or _gone(states.old, line.old)})" if "moved" in line.what else ""
+        sys.stdout.write(LINE.format(",".join(line.what), types, common.escape(place)))
+    sys.stdout.flush()
+
+
+def _urls(state: State, rows: list[int | None]) -> list[str | None]:
+    import numpy as np
+
+    from shepherd.batch.search import urls_of
+
+    known = [row for row in rows if row is not None]
+    found = dict(zip(known, urls_of(state, np.array(known, np.int64)), strict=True))
+    texts = (found[row] if row is not None else None for row in rows)
+    return [text.decode() if text is not None else None for text in texts]
+
+
+def _gone(state: State, row: int | None) -> str:
+    """What is still known of a row without a text."""
+    from shepherd.cli.shep_find import place_of
+
+    return place_of(state, row) if row is not None else ""
 
 
 def _type(state: State, row: int | None) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,9 +15,13 @@ from shepherd.cli.shep_row import Line
 from shepherd.config import Config
 
 if TYPE_CHECKING:
+    from shepherd.cli.shep_cycles import Cycle
     from shepherd.cli.shep_facts import Facts
+    from shepherd.cli.shep_standing import Standing
 
+JOURNAL_S = 0.1  # for looking through journals, which are not sorted by URL; --deep takes what it needs
 SITE_TIMES = ("qkey_checked", "qkey_next", "robots_checked", "robots_next", "robots_since")
+LABEL = 14
 WAITS = {
     "inbox": ", but an insert waits in the inbox",
     "purge": ", and a purge waits in the inbox",
@@ -25,51 +30,122 @@ WAITS = {
 
 
 @click.command("explain")
-@click.argument("url", metavar="URL")
+@click.argument("url", metavar="[URL]", required=False)
+@click.option("--why-not", "prefix", metavar="PREFIX", help="Instead count all URLs under this URL prefix by reason.")
+@click.option("--deep", is_flag=True, help=f"Look through all journals that are kept, not only for {JOURNAL_S:g} s.")
 @common.database
 @common.configured
 @shared.state_number
 @common.timed
 @common.jsonable
 @common.standard
-def command(url: str, db: Path, config: Config, number: int | None, now: int, as_json: bool) -> None:
+def command(
+    url: str | None,
+    prefix: str | None,
+    deep: bool,
+    db: Path,
+    config: Config,
+    number: int | None,
+    now: int,
+    as_json: bool,
+) -> None:
     """Tell why a URL is, or is not, gathered: also one that was never stored.
 
-    Goes step by step: as given, normalised, stripped by the filter, its site and footprint, the filter line that decides, what is
-    known of the URL, its site and its server, and one sentence at the end that sums it up.
+    Goes step by step: as given, normalised rule by rule, stripped by which lines of the filter; its class of sites, by which line
+    of url-equiv; its footprint; what is known of it; the filter line that decides; which version of robots.txt, and which group
+    and line of it; the limits of its site, server, section and of the whole, and its rank against them; its server and the next
+    contact; what each cycle that is on record made of it; and one sentence at the end that sums it up. Of a URL that nobody
+    knows it tells what would become of it.
+
+    With --why-not all URLs under a prefix are counted by type and reason, with some examples of each. The prefix has a whole
+    host; http and https, with and without www., make no difference. A prefix with more than a host reads the text of each URL of
+    the site.
 
     \b
-    Example:
+    Examples:
       shep explain 'http://www.example.org/a?utm_source=x'
+      shep explain --json https://example.org/ | jq .robots.verdict
+      shep explain --why-not http://example.org/shop/
     """
+    if (url is None) == (prefix is None):
+        raise click.UsageError("give a URL, or a prefix with --why-not")
+    if prefix is not None:
+        from shepherd.cli.shep_whynot import tell
+
+        with shared.reading(db, number) as state:
+            tell(state, prefix, as_json)
+        return
+    assert url is not None
+    story = _story(url, db, config, number, None if deep else JOURNAL_S, now)
+    if as_json:
+        common.emit_json(_json(story))
+        return
+    for label, text in _lines(story, now):
+        click.echo(f"{label:<{LABEL - 2}}  {common.escape(text)}")
+
+
+@dataclass(frozen=True)
+class _Story:
+    facts: Facts
+    standings: list[Standing]
+    cycles: list[Cycle]
+    outlook: str
+    verdict: str
+
+
+def _story(url: str, db: Path, config: Config, number: int | None, seconds: float | None, now: int) -> _Story:
+    from shepherd.cli import shep_cycles, shep_verdict
     from shepherd.cli.shep_facts import collect
-    from shepherd.cli.shep_verdict import verdict
+    from shepherd.cli.shep_standing import standings
     from shepherd.filters import load_filter
     from shepherd.store.database import Database
 
+    database = Database(db)
     with shared.reading(db, number) as state:
-        facts = collect(Database(db), state, load_filter(config.filter_path), config.filter_path, url)
-    closing = verdict(facts, config, now)
-    if as_json:
-        common.emit_json(_json(facts, closing))
-        return
-    for label, text in (*_spelling(facts), *_row(facts, now), *_site(facts, now), *_server(facts, now), ("verdict", closing)):
-        click.echo(f"{label:<12}  {common.escape(text)}")
+        facts = collect(database, state, config, load_filter(config.filter_path), url)
+        section = facts.row["section"] if facts.row is not None else facts.section.section
+        row = facts.sought.rows[0] if facts.sought.rows else None
+        stands = standings(state, config, facts.sought.norm, row, facts.server, section)
+    cycles = shep_cycles.cycles(database, facts.sought, click.get_current_context().command_path, seconds)
+    told = shep_verdict.outlook(facts, stands, now), shep_verdict.verdict(facts, config, now)
+    return _Story(facts, stands, cycles, *told)
 
 
 # --- text -------------------------------------------------------------------------------------------------------
 
 
+def _lines(story: _Story, now: int) -> Iterator[Line]:
+    facts = story.facts
+    yield from _spelling(facts)
+    yield from _row(facts, now)
+    yield from _filter(facts)
+    yield from _robots(facts)
+    yield from (one.line() for one in story.standings)
+    yield from _site(facts, now)
+    yield from _server(facts, now)
+    yield from (one.line() for one in story.cycles)
+    if story.outlook:
+        yield "if it came", story.outlook
+    yield "verdict", story.verdict
+
+
 def _spelling(facts: Facts) -> Iterator[Line]:
-    sought, judged = facts.sought, facts.verdict
+    from shepherd.cli.shep_spelling import steps
+
+    sought, class_ = facts.sought, facts.equivalence
     yield "given", sought.given
+    yield from (("by rule", f"{step.rule}: {step.text}") for step in steps(sought.given, sought.parsed))
     yield "normalised", sought.parsed.href
-    if sought.removed:
-        yield "stripped", f"{sought.stripped.href} (the filter strips {' '.join(sought.removed)})"
-    yield "site", f"{sought.stripped.site}, normalised {sought.stripped.norm}"
+    for parameter, line in facts.strips:
+        yield "by filter", f"without {parameter}: {facts.filter_path}, line {line.line}: {line.text}"
+    if facts.strips:
+        yield "stripped", sought.stripped.href
+    yield "site", sought.stripped.site
+    by = f"{class_.path}, line {class_.line}: {class_.text}" if class_.line else "http and https, with and without www., are one"
+    yield "class", f"{class_.norm}: {by}"
+    if class_.next:
+        yield "next class", f"{class_.next}: {class_.path} has changed, and the next shep-equiv goes by it"
     yield "footprint", f"{sought.norm:016x} {sought.path:016x}, of the site {sought.site:016x}"
-    line = f"line {judged.line}" if judged.line else "no line decides"
-    yield "filter", f"{'accepted' if judged.accepted else 'rejected'}: {facts.filter_path}, {line}: {judged.text}"
 
 
 def _row(facts: Facts, now: int) -> Iterator[Line]:
@@ -83,6 +159,29 @@ def _row(facts: Facts, now: int) -> Iterator[Line]:
     yield from shep_row.lines(row, head, now)
 
 
+def _filter(facts: Facts) -> Iterator[Line]:
+    judged = facts.verdict
+    line = f"line {judged.line}" if judged.line else "no line decides"
+    pattern = f" ({facts.pattern})" if facts.pattern else ""
+    yield "filter", f"{'accepted' if judged.accepted else 'rejected'}: {facts.filter_path}, {line}: {judged.text}{pattern}"
+    if facts.section.line:
+        from shepherd.sections import section_name
+
+        of = facts.section
+        yield "section", f"{section_name(of.section)}: {facts.filter_path}, line {of.line}: {of.text}"
+
+
+def _robots(facts: Facts) -> Iterator[Line]:
+    from shepherd.cli.shep_robots import told
+
+    judged = facts.robots
+    yield "robots.txt", ", ".join(told(judged.file)) if judged.file is not None else f"{judged.site}/robots.txt"
+    for name, value in (("group", judged.group), ("line", judged.line)):
+        if value:
+            yield f"its {name}", f"line {value[0]}: {value[1]}"
+    yield "it says", f"{judged.verdict} for {judged.agent}: {judged.why}"
+
+
 def _site(facts: Facts, now: int) -> Iterator[Line]:
     from shepherd.formats.tables import NO_LIMIT, show_qkey
 
@@ -91,12 +190,6 @@ def _site(facts: Facts, now: int) -> Iterator[Line]:
         yield "site row", f"none: {facts.site_name} is not known"
         return
     yield "site row", f"{facts.site_name}: {shared.many(site['documents'], 'document')}, {site['gathered']} gathered"
-    if site["robots_since"]:
-        yield "robots.txt", f"unreachable since {shared.moment(site['robots_since'], now)}"
-    elif not site["robots_checked"]:
-        yield "robots.txt", "not asked yet"
-    else:
-        yield "robots.txt", f"status {site['robots_status']}, checked {shared.moment(site['robots_checked'], now)}"
     limits = [f"{name.replace('_', ' ')} {site[name]}" for name in ("soft_limit", "hard_limit") if site[name] != NO_LIMIT]
     limits += [f"delay {site['delay_ms']} ms"] if site["delay_ms"] != NO_LIMIT else []
     if limits:
@@ -124,23 +217,42 @@ def _server(facts: Facts, now: int) -> Iterator[Line]:
 # --- JSON -------------------------------------------------------------------------------------------------------
 
 
-def _json(facts: Facts, closing: str) -> dict[str, Any]:
-    sought, judged = facts.sought, facts.verdict
+def _json(story: _Story) -> dict[str, Any]:
+    from shepherd.cli import shep_robots
+    from shepherd.cli.shep_spelling import steps
+    from shepherd.sections import section_name
+
+    facts, sought, judged = story.facts, story.facts.sought, story.facts.verdict
+    section, class_ = facts.section, facts.equivalence
     return {
         "given": sought.given,
+        "rules": [vars(step) for step in steps(sought.given, sought.parsed)],
         "normalised": sought.parsed.href,
+        "strips": [{"parameter": one, "line": line.line, "text": line.text} for one, line in facts.strips],
         "stripped": sought.stripped.href,
         "site": sought.stripped.site,
         "path": sought.stripped.path,
-        "normalised_site": sought.stripped.norm,
+        "normalised_site": class_.norm,
+        "equivalence": vars(class_) | {"next": class_.next or None},
         "footprint": {"norm": f"{sought.norm:016x}", "path": f"{sought.path:016x}", "site": f"{sought.site:016x}"},
-        "filter": {"accepted": judged.accepted, "file": facts.filter_path, "line": judged.line, "text": judged.text},
         "state": facts.state,
         "waiting": facts.waiting or None,
         "row": shep_row.as_object(facts.row, facts.head) if facts.row is not None else None,
+        "filter": {
+            "accepted": judged.accepted,
+            "file": facts.filter_path,
+            "line": judged.line,
+            "text": judged.text,
+            "pattern": facts.pattern or None,
+        },
+        "section": {"name": section_name(section.section), "line": section.line, "text": section.text},
+        "robots": shep_robots.as_object(facts.robots),
+        "standings": [one.as_object() for one in story.standings],
         "site_row": _site_json(facts),
         "server": facts.server and facts.server | {"qkey": f"{facts.server['qkey']:016x}"},
-        "verdict": closing,
+        "cycles": [one.as_object() for one in story.cycles],
+        "outlook": story.outlook or None,
+        "verdict": story.verdict,
     }
 
 

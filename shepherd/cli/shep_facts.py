@@ -15,7 +15,9 @@ from shepherd.cli.shep_row import Values, values
 from shepherd.errors import BadUrl, IoFailed
 
 if TYPE_CHECKING:
-    from shepherd.filters import Filter, Verdict
+    from shepherd.cli.shep_robots import Judged
+    from shepherd.config import Config
+    from shepherd.filters import Filter, SectionLine, StripLine, Verdict
     from shepherd.formats.bucket import Bucket
     from shepherd.store.database import Database
     from shepherd.store.inbox import Item
@@ -29,7 +31,11 @@ class Facts:
 
     state: int
     sought: Sought
+    strips: tuple[tuple[str, StripLine], ...]  # query parameters, and the lines that remove them
+    equivalence: Equivalence
     verdict: Verdict
+    pattern: str  # of the filter line that decides
+    section: SectionLine
     filter_path: Path
     row: Values | None
     head: Bucket | None
@@ -37,9 +43,24 @@ class Facts:
     site_name: str
     server: Values | None
     waiting: str
+    robots: Judged
 
 
-def collect(database: Database, state: State, filter_: Filter, filter_path: Path, given: str) -> Facts:
+@dataclass(frozen=True)
+class Equivalence:
+    """The class of a site in the state, and the line of url-equiv that says so; line 0 is the implicit rule alone. `next` is what
+    the next shep-equiv makes of it, where cf/url-equiv has changed and that is another."""
+
+    norm: str
+    line: int
+    text: str
+    path: Path
+    next: str = ""
+
+
+def collect(database: Database, state: State, config: Config, filter_: Filter, given: str) -> Facts:
+    from shepherd import urls
+    from shepherd.cli.shep_robots import of_state
     from shepherd.store import lookup
 
     sought = seek(state, filter_, given)
@@ -47,18 +68,44 @@ def collect(database: Database, state: State, filter_: Filter, filter_path: Path
     known = values(state.index, row)
     site_row = lookup.site_row(state, known["site"] if known else _site_of(state, sought))
     site = values(state.sites, site_row)
+    site_name = state.site_name(site_row) if site_row is not None else sought.stripped.site
+    qkey = site["qkey"] if site is not None else 0
+    at_home = urls.parse(site_name + sought.stripped.path)  # on the site that it would be asked from
     return Facts(
         state=state.number,
         sought=sought,
-        verdict=filter_.judge(sought.stripped.href),
-        filter_path=filter_path,
+        strips=tuple(_strips(filter_, sought.parsed.path)),
+        equivalence=_equivalence(state, config, sought),
+        verdict=filter_.judge(sought.stripped.href, qkey),
+        pattern=filter_.why(sought.stripped.href, qkey),
+        section=filter_.section_of(sought.stripped.href, qkey),
+        filter_path=config.filter_path,
         row=known,
         head=head_of(state, row) if row is not None else None,
         site=site,
-        site_name=state.site_name(site_row) if site_row is not None else sought.stripped.site,
+        site_name=site_name,
         server=values(state.servers, lookup.server_row(state, site["qkey"])) if site else None,
         waiting="" if row is not None else _waiting(database, state, filter_, sought),
+        robots=of_state(at_home, state, filter_, config.identity.name),
     )
+
+
+def _strips(filter_: Filter, path: str) -> Iterator[tuple[str, StripLine]]:
+    for parameter in path.partition("?")[2].split("&"):
+        line = filter_.stripped_by(parameter.partition("=")[0]) if "?" in path else None
+        if line is not None:
+            yield parameter, line
+
+
+def _equivalence(state: State, config: Config, sought: Sought) -> Equivalence:
+    from shepherd.equiv import load_equiv
+
+    site = sought.stripped.site
+    norm = state.equiv.norm_of(site)
+    line = state.equiv.line_of(norm)  # a representative stands in the line of its class
+    text = state.equiv.text.split("\n")[line - 1].strip() if line else ""
+    coming = load_equiv(config.equiv_path).norm_of(site)
+    return Equivalence(norm, line, text, config.equiv_path, coming if coming != norm else "")
 
 
 def _site_of(state: State, sought: Sought) -> int:

@@ -135,7 +135,7 @@ async def _ask(errand: _Errand, state: State, turns: Turns, clock: Callable[[], 
     try:
         peer = await reapd.connect()
         greeting = hello(state, errand.config, errand.filters)
-        await Reaper.greet(0, peer, replace(greeting, silence_ms=silence_ms, now_ms=clock()))
+        await Reaper.greet(0, peer, replace(greeting, silence_ms=silence_ms), clock)
         try:
             return await Single(peer, state, errand.config, errand.filters, turns, clock).ask(errand.url, learnt)
         finally:

@@ -27,12 +27,6 @@ class Sought:
     site: int
     rows: tuple[int, ...]
 
-    @property
-    def removed(self) -> list[str]:
-        """The query parameters that the filter strips."""
-        left = self.stripped.path.partition("?")[2].split("&")
-        return [p for p in self.parsed.path.partition("?")[2].split("&") if p not in left]
-
 
 def seek(state: State, filter_: Filter, given: str) -> Sought:
     """Look a URL up; UsageError if it is none. A row from before a strip line came into the filter is found as well."""

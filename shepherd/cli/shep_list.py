@@ -9,11 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from shepherd.cli import common, selectors
+from shepherd.cli import common, looking, selectors
 from shepherd.cli import shep_shared as shared
 from shepherd.cli.selectors import Selection
-from shepherd.cli.shep_shared import Given
-from shepherd.errors import UsageError
 
 if TYPE_CHECKING:
     from shepherd.formats.tables import I64
@@ -60,39 +58,12 @@ def command(
       shep list --glob '*://*.example.org/*.pdf' --older 30d
       shep list --status 5xx --server 192.0.2.7 --json
     """
-    from shepherd.filters import load_filter
-
-    unknown: list[Given] = []
-
-    def tell(given: Given, why: str) -> None:
-        unknown.append(given)
-        common.LOG.warning("%s%s: %s", f"{given.where}: " if given.where else "", shared.shown(given.text), why)
-
-    filter_ = load_filter(cf / "filter") if selection.by_url else None
-    with shared.reading(db, number) as state:
-        found = selectors.chosen(state, selection, filter_, tell)
+    with shared.reading(db, number) as state, looking.choosing(state, selection, cf) as found:
         if sort:
-            found = iter([_largest(state, found, sort, limit or SORTED_LIMIT)])
+            found = iter([looking.largest(state, found, sort, limit or SORTED_LIMIT)])
         shown = _show(state, _first(found, limit), as_json)
-    if unknown:
-        raise UsageError(f"{shared.many(len(unknown), 'URL')} cannot be listed, for the reasons above")
     if not shown:
         common.LOG.info("no row is like that")
-
-
-def _largest(state: State, found: Iterator[I64], column: str, limit: int) -> I64:
-    """The rows with the largest values, largest first, ties by footprint; never more than a partition is held beside them."""
-    import numpy as np
-
-    rows, values = np.zeros(0, np.int64), np.zeros(0, np.int64)
-    with common.progress(state.index.rows, "sorting", " rows") as bar:
-        for part in found:
-            rows = np.concatenate((rows, part))
-            values = np.concatenate((values, state.index[column].take(part).astype(np.int64)))
-            order = np.argsort(-values, kind="stable")[:limit]
-            rows, values = rows[order], values[order]
-            bar.update(len(part))
-    return rows
 
 
 def _first(found: Iterable[I64], limit: int | None) -> Iterator[I64]:
@@ -131,7 +102,7 @@ def _show_row(state: State, url: str | None, values: dict[str, int], as_json: bo
         place = common.escape(url if url is not None else _place(state, values))
         sys.stdout.write(LINE.format(kind, status, values["weight"], checked, REASON_TEXT[reason], values["size"], place))
         return
-    shown: dict[str, Any] = {"url": url, "type": kind, "reason": reason.name.lower().replace("_", "-")}
+    shown: dict[str, Any] = {"url": url, "type": kind, "reason": looking.reason_name(reason)}
     shown |= {name: values[name] for name in ("status", "weight", "size")}
     shown |= {name: shared.iso(values[name]) or None for name in ("gathered", "checked", "changed")}
     common.emit_json(shown | {"flags": [flag.name.lower() for flag in Flag if values["flags"] & flag and flag.name]})

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from shepherd import config as configuration
 from shepherd.cli import common
 from shepherd.cli import shep_shared as shared
 from shepherd.config import Config
@@ -21,10 +22,16 @@ FILE: Final = click.Path(exists=True, dir_okay=False, path_type=Path)
 MOST_SITEMAPS: Final = 20  # that are shown as text
 
 
+def _agent(_context: click.Context, _parameter: click.Parameter, given: str | None) -> str | None:
+    if given is not None and (fault := configuration.agent_fault(given)):
+        raise click.BadParameter(f"{given!r} {fault}")
+    return given
+
+
 @click.command("robots")
 @click.argument("given", nargs=-1, required=True, metavar="URL...")
 @click.option("--file", "file", type=FILE, metavar="FILE", help="Judge by this file, and not by what the database has stored.")
-@click.option("--agent", metavar="NAME", help="Judge for this product token.  [default: identity.name]")
+@click.option("--agent", callback=_agent, metavar="NAME", help="Judge for this product token.  [default: identity.name]")
 @common.database
 @common.configured
 @shared.state_number
@@ -119,9 +126,14 @@ def judge(url: Url, agent: str, file: dict[str, Any], body: bytes) -> Judged:
 
 def _by_state(text: str, state: State, filter_: Filter, agent: str) -> Judged:
     from shepherd import urls
+
+    return of_state(urls.parse(filter_.strip(shared.parse_given(text).href)), state, filter_, agent)
+
+
+def of_state(url: Url, state: State, filter_: Filter, agent: str) -> Judged:
+    """What the robots.txt that a state has stored for the URL's own site says of it."""
     from shepherd.store import lookup
 
-    url = urls.parse(filter_.strip(shared.parse_given(text).href))
     row = lookup.site_row(state, state.prints.half(url.site))
     if row is None:
         return Judged(
@@ -182,7 +194,7 @@ def _show(judged: Judged, as_json: bool) -> None:
     more = len(judged.sitemaps) - MOST_SITEMAPS
     pairs: list[tuple[str, str]] = [("url", judged.url), ("agent", judged.agent)]
     if judged.file is not None:
-        pairs += [("file", ", ".join(_told(judged.file)))]
+        pairs += [("file", ", ".join(told(judged.file)))]
     for name, value in (("group", judged.group), ("line", judged.line)):
         pairs += [(name, f"line {value[0]}: {value[1]}")] if value else []
     pairs += [("crawl delay", f"{judged.crawl_delay_s:g} s")] if judged.crawl_delay_s is not None else []
@@ -203,7 +215,7 @@ def as_object(judged: Judged) -> dict[str, Any]:
     return vars(judged) | lines | {"sitemaps": [common.escape(one) for one in judged.sitemaps]}
 
 
-def _told(file: dict[str, Any]) -> list[str]:
+def told(file: dict[str, Any]) -> list[str]:
     """The version of a robots.txt, in words."""
     first = [str(file[name]) for name in ("url", "file", "note") if file.get(name)]
     return first + [

@@ -1,23 +1,24 @@
-"""shep stats: a state in numbers, from one pass over a few columns."""
+"""shep stats: a state in numbers, from one pass over a few columns; or those rows of it that selectors choose."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from shepherd.cli import common
+from shepherd.cli import common, looking, selectors
 from shepherd.cli import shep_shared as shared
+from shepherd.cli.bars import bars
+from shepherd.cli.selectors import Selection
 
 if TYPE_CHECKING:
-    from shepherd.formats.tables import I64
+    from shepherd.formats.tables import I64, Columns
+    from shepherd.phases.stats import Counts
     from shepherd.store.state import State
 
-STEP_ROWS = 500_000
-BAR = 40
-WEIGHT_SHIFT = 12  # sixteen bins of 4,096
+STEP_ROWS = 1 << 17
 AGES = (
     ("under an hour", 3_600),
     ("under a day", 86_400),
@@ -27,69 +28,102 @@ AGES = (
     ("under a year", 365 * 86_400),
 )
 OLDER, NEVER = "a year or more", "never"
-COLUMNS = ("type", "reason", "status", "flags", "weight", "checked", "size")
-
-Counts = dict[str, int]
+EDGES = tuple(seconds for _, seconds in AGES)
+TITLES = {
+    "types": "type",
+    "statuses": "HTTP status",
+    "reasons": "reason",
+    "sections": "section",
+    "checked": "last checked",
+    "weights": "weight",
+}
 
 
 @click.command("stats")
+@selectors.selecting
 @common.database
-@common.unconfigured
+@common.filtered
 @shared.state_number
-@common.timed
 @common.jsonable
 @common.standard
-def command(db: Path, number: int | None, now: int, as_json: bool) -> None:
-    """Count what is known by type, HTTP status, reason, age and weight; and sites, servers and bytes.
+def command(selection: Selection, db: Path, cf: Path, number: int | None, as_json: bool) -> None:
+    """Count what is known by type, HTTP status, reason, section, age and weight; and sites, servers and bytes.
 
-    Robots files are counted by themselves and are in none of the other tables.
+    Robots files are counted by themselves and are in none of the tables. With selectors only the rows that they choose are
+    counted. Names of reasons and sections are those that --reason and --section take.
+
+    \b
+    Examples:
+      shep stats
+      shep stats --site example.org
+      shep stats --type error --newer 7d --json
     """
-    with shared.reading(db, number) as state:
-        found = {"state": state.number, "made": shared.iso(state.control.now) or None} | _index(state, now) | _others(state)
-    if as_json:
-        common.emit_json(found)
-    else:
-        _show(found)
+    with shared.reading(db, number) as state, looking.choosing(state, selection, cf) as rows:
+        found: dict[str, Any] = {"state": state.number, "made": shared.iso(state.control.now) or None}
+        if looking.asks(selection):
+            found |= {"selectors": selection.words()} | _told(_counted(_chosen(state, rows), selection.now))
+        else:
+            with common.progress(state.index.rows, "counting", " rows") as bar:
+                found |= _told(_counted(_all(state, bar.update), selection.now))
+            found |= _others(state)
+        if as_json:
+            common.emit_json(found)
+        else:
+            _show(found)
 
 
-def _index(state: State, now: int) -> dict[str, Any]:
-    """One pass over the index in partitions; what is kept is a few small arrays of counts."""
+# --- counting ---------------------------------------------------------------------------------------------------
+
+
+def _all(state: State, tick: Any) -> Iterator[Columns]:
+    from shepherd.phases.stats import COLUMNS
+
+    for start in range(0, state.index.rows, STEP_ROWS):
+        stop = min(start + STEP_ROWS, state.index.rows)
+        yield state.index.slice(start, stop, COLUMNS)
+        tick(stop - start)
+
+
+def _chosen(state: State, found: Iterator[I64]) -> Iterator[Columns]:
+    from shepherd.phases.stats import COLUMNS
+
+    for rows in found:
+        yield state.index.take(rows, COLUMNS)
+
+
+def _counted(parts: Iterator[Columns], now: int) -> Counts:
+    from shepherd.phases import stats
+
+    return sum((stats.count(part, now, EDGES) for part in parts), start=stats.none(EDGES))
+
+
+def _told(counts: Counts) -> dict[str, Any]:
+    """In the words of the vocabularies."""
     import numpy as np
 
-    from shepherd.formats.tables import REASON_TEXT, Flag, Reason, RowType
+    from shepherd.formats.tables import Reason, RowType
+    from shepherd.phases.stats import WEIGHT_SHIFT
+    from shepherd.sections import section_name
 
-    types, reasons, statuses = np.zeros(256, np.int64), np.zeros(256, np.int64), np.zeros(1 << 16, np.int64)
-    weights, ages = np.zeros(1 << 16 - WEIGHT_SHIFT, np.int64), np.zeros(len(AGES) + 2, np.int64)
-    edges = np.array([seconds for _, seconds in AGES])
-    robots = stored = 0
-    with common.progress(state.index.rows, "counting", " rows") as bar:
-        for start in range(0, state.index.rows, STEP_ROWS):
-            part = state.index.slice(start, min(start + STEP_ROWS, state.index.rows), COLUMNS)
-            stored += int(part["size"].sum(dtype=np.int64))
-            pages = (part["flags"] & Flag.ROBOTS) == 0
-            robots += len(pages) - int(np.count_nonzero(pages))
-            one = {name: part[name][pages] for name in COLUMNS}
-            types += np.bincount(one["type"], minlength=len(types))
-            reasons += np.bincount(one["reason"], minlength=len(reasons))
-            statuses += np.bincount(one["status"], minlength=len(statuses))
-            weights += np.bincount(one["weight"] >> WEIGHT_SHIFT, minlength=len(weights))
-            age = np.digitize(now - one["checked"].astype(np.int64), edges)
-            ages += np.bincount(np.where(one["checked"] == 0, len(AGES) + 1, age), minlength=len(ages))
-            bar.update(len(pages))
+    def each(column: I64) -> list[tuple[int, int]]:
+        return [(value, int(column[value])) for value in np.flatnonzero(column).tolist()]
+
+    bins = [f"{n << WEIGHT_SHIFT}-{(n + 1 << WEIGHT_SHIFT) - 1}" for n in range(len(counts.weights))]
     return {
-        "rows": state.index.rows,
-        "pages": state.index.rows - robots,
-        "robots_files": robots,
-        "stored_bytes": stored,
-        "types": {kind.name.lower(): int(types[kind]) for kind in RowType if types[kind]},
-        "reasons": {REASON_TEXT[reason]: int(reasons[reason]) for reason in Reason if reasons[reason]},
-        "statuses": {str(n) if n else "none": int(statuses[n]) for n in np.flatnonzero(statuses).tolist()},
-        "checked": _named([*(name for name, _ in AGES), OLDER], ages[:-1]) | _named([NEVER], ages[-1:]),
-        "weights": _named([f"{n << WEIGHT_SHIFT}-{(n + 1 << WEIGHT_SHIFT) - 1}" for n in range(len(weights))], weights),
+        "rows": counts.rows,
+        "pages": counts.rows - counts.robots,
+        "robots_files": counts.robots,
+        "stored_bytes": counts.stored_bytes,
+        "types": {RowType(value).name.lower(): count for value, count in each(counts.types)},
+        "reasons": {looking.reason_name(Reason(value)): count for value, count in each(counts.reasons)},
+        "statuses": {str(value) if value else "none": count for value, count in each(counts.statuses)},
+        "sections": {section_name(value): count for value, count in each(counts.sections)},
+        "checked": _named([*(name for name, _ in AGES), OLDER], counts.ages[:-1]) | _named([NEVER], counts.ages[-1:]),
+        "weights": _named(bins, counts.weights),
     }
 
 
-def _named(names: Iterable[str], counts: I64) -> Counts:
+def _named(names: Iterable[str], counts: I64) -> dict[str, int]:
     """A histogram, from its first bin that is not empty to its last."""
     import numpy as np
 
@@ -99,6 +133,7 @@ def _named(names: Iterable[str], counts: I64) -> Counts:
 
 
 def _others(state: State) -> dict[str, Any]:
+    """Of the tables of sites and servers, and of the segments."""
     import numpy as np
 
     from shepherd.formats.tables import QKEY_NONE
@@ -125,29 +160,29 @@ def _others(state: State) -> dict[str, Any]:
     }
 
 
+# --- showing ----------------------------------------------------------------------------------------------------
+
+
 def _show(found: dict[str, Any]) -> None:
-    click.echo(f"state {found['state']}, made {found['made'] or 'without a clock'}")
     many = shared.many
-    click.echo(f"{many(found['rows'], 'row')}: {many(found['pages'], 'page')} and {many(found['robots_files'], 'robots file')}")
+    click.echo(f"state {found['state']}, made {found['made'] or 'without a clock'}")
+    chosen = " chosen" if "selectors" in found else ""
+    pages, robots = many(found["pages"], "page"), many(found["robots_files"], "robots file")
+    click.echo(f"{many(found['rows'], 'row')}{chosen}: {pages} and {robots}")
+    if chosen:
+        click.echo(f"{shared.size(found['stored_bytes'])} stored")
+    else:
+        _show_others(found)
+    for key, title in TITLES.items():
+        for place, line in enumerate(bars(title, found[key])):
+            click.echo(line if place else f"\n{line}")
+
+
+def _show_others(found: dict[str, Any]) -> None:
     unasked, unreachable = found["sites_not_looked_up"], found["sites_robots_unreachable"]
     nowhere = found["sites"] - found["sites_resolved"] - unasked
-    click.echo(
-        f"{many(found['sites'], 'site')}: {unasked:,} not looked up yet, {nowhere:,} without an address that may be asked, "
-        f"{unreachable:,} with an unreachable robots.txt"
-    )
-    click.echo(f"{many(found['servers'], 'server')}: {found['servers_backing_off']:,} backing off")
+    sites = shared.many(found["sites"], "site")
+    click.echo(f"{sites}: {unasked:,} not looked up yet, {nowhere:,} without an address that may be asked,")
+    click.echo(f"  {unreachable:,} with an unreachable robots.txt")
+    click.echo(f"{shared.many(found['servers'], 'server')}: {found['servers_backing_off']:,} backing off")
     click.echo(f"{shared.size(found['stored_bytes'])} stored, in {shared.size(found['segment_bytes'])} of segments")
-    titles = {"types": "type", "statuses": "HTTP status", "reasons": "reason", "checked": "last checked", "weights": "weight"}
-    for key, title in titles.items():
-        _bars(title, found[key])
-
-
-def _bars(title: str, counts: Counts) -> None:
-    if not counts:
-        return
-    total, most = sum(counts.values()), max(counts.values())
-    width = max(map(len, counts))
-    click.echo(f"\n{title}")
-    for name, count in counts.items():
-        bar = "#" * -(-count * BAR // most)
-        click.echo(f"  {name:<{width}}  {count:>13,}  {count / total:>6.1%}  {bar}".rstrip())

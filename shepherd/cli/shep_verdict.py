@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from shepherd.cli.shep_facts import Facts
 from shepherd.cli.shep_row import Values
 from shepherd.cli.shep_shared import iso, many, span
+from shepherd.cli.shep_standing import Standing
 from shepherd.config import Config, Plan
 
 ALLOW = "set allow in [network] of shepherd.toml to let Shepherd reach it"
@@ -22,6 +25,25 @@ def verdict(facts: Facts, config: Config, now: int) -> str:
     if facts.row["type"] == RowType.FORGOTTEN:
         return _forgotten(facts, facts.row)
     return _known(facts, facts.row, config.plan, now) + _contradiction(facts)
+
+
+def outlook(facts: Facts, standings: Sequence[Standing], now: int) -> str:
+    """What would become of a URL that nobody knows, if it were inserted now, or if a page linked to it."""
+    if facts.row is not None or not facts.verdict.accepted or facts.waiting == "purge":
+        return ""
+    if facts.robots.verdict == "denied":
+        line = f" (line {facts.robots.line[0]}: {facts.robots.line[1]})" if facts.robots.line else ""
+        fetched = f"robots.txt as it is stored denies it{line}, so it would not be gathered"
+    elif facts.site is None:
+        fetched = "its site is new, so its name is looked up and its robots.txt asked first"
+    else:
+        asked = {"not asked": "robots.txt is asked first, and ", "not known": "robots.txt is asked anew, and "}
+        fetched = asked.get(facts.robots.verdict, "robots.txt allows it, and ") + _obstacle(facts, now)
+    full = [one for one in standings if one.bar is not None]
+    if not full:
+        return f"{fetched}; no limit is in the way of a link to it"
+    bars = ", ".join(f"{one.bar} in {one.name}" for one in full)
+    return f"{fetched}; found by a link it would sleep unless it weighs more than {bars}; an insert is not subject to limits"
 
 
 def due_at(row: Values, site: Values | None, plan: Plan) -> int | None:
@@ -142,6 +164,9 @@ def _obstacle(facts: Facts, now: int) -> str:
     from shepherd.formats.tables import is_resolved
 
     site, server = facts.site, facts.server
+    if facts.row is not None and facts.robots.verdict == "denied" and not (site and site["robots_since"]):
+        line = f", line {facts.robots.line[0]}," if facts.robots.line else ""
+        return f"robots.txt as it is stored{line} denies it"
     if site is not None and not is_resolved(site["qkey"]) and site["qkey_next"] > now:
         again = iso(site["qkey_next"])
         return f"its site's name does not resolve, or the guard refuses its address; that is looked up again from {again} on"

@@ -16,6 +16,7 @@ from shepherd.config.faults import (
     MIN_MEMORY_BYTES,
     MOST_WORKERS,
     TLS_VERSIONS,
+    agent_fault,
     contact_fault,
     process_fault,
     proxy_fault,
@@ -48,7 +49,7 @@ __all__ = [
     "DAY_S", "FILE", "LOG_FORMATS", "MAX_RETRY_AFTER_S", "MIN_MEMORY_BYTES", "MOST", "MOST_WORKERS", "TLS_VERSIONS",
     "Cleanup", "Config", "Fetch", "Hooks", "Master", "Merge", "Network", "PerSection", "Plan", "Politeness", "Reap",
     "SectionBonus", "Sections", "Select", "Store",
-    "contact_fault", "examine", "find_cf", "find_db", "load", "process_fault", "proxy_fault",
+    "agent_fault", "contact_fault", "examine", "find_cf", "find_db", "load", "process_fault", "proxy_fault",
 ]  # fmt: skip
 
 

@@ -26,6 +26,8 @@ LOG_FORMATS: Final = ("text", "json")
 _PROXY: Final = re.compile(r"(http|socks5)://(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9._-]+):(?P<port>[0-9]{1,5})/?")
 _NAMESERVER: Final = re.compile(r"(?P<host>[0-9.]+|\[[0-9a-fA-F:.]+\]):(?P<port>[0-9]{1,5})")
 _TOKEN: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
+_TOKEN_WORDS: Final = "letters, digits and !#$%&'*+-.^_`|~"
+_REACHABLE: Final = re.compile(r"[^\s@<>]+@[^\s@<>]+|https?://[^\s/]")
 
 
 class Fault(NamedTuple):
@@ -98,7 +100,7 @@ def _beyond(allowed: Range, value: float) -> str:
 
 def _texts(config: Config) -> Iterator[Fault]:
     if not _TOKEN.fullmatch(config.identity.name):
-        yield Fault("identity", "name", "must be a product token: letters, digits and !#$%&'*+-.^_`|~")
+        yield Fault("identity", "name", f"must be a product token: {_TOKEN_WORDS}")
     if fault := contact_fault(config.identity.contact):
         yield Fault("identity", "contact", fault)
     if config.store.compress not in CODECS:
@@ -144,8 +146,19 @@ def _together(config: Config) -> Iterator[Fault]:
 
 def contact_fault(contact: str) -> str:
     """What is wrong with a contact address, or nothing."""
-    plain = contact.isascii() and contact.isprintable()
-    return "" if plain else "must be plain ASCII on one line, because it is sent in a header"
+    if not (contact.isascii() and contact.isprintable()):
+        return "must be plain ASCII on one line, because it is sent in a header"
+    reachable = not contact or _REACHABLE.search(contact)
+    return (
+        "" if reachable else "must have a mail address or the URL of a page in it, as me@example.org or https://example.org/bot"
+    )
+
+
+def agent_fault(agent: str) -> str:
+    """What is wrong with a product token, which may have its version behind it; or nothing."""
+    name, slash, version = agent.partition("/")
+    good = _TOKEN.fullmatch(name) and (not slash or _TOKEN.fullmatch(version))
+    return "" if good else f"must be a product token: {_TOKEN_WORDS}"
 
 
 def proxy_fault(url: str) -> str:

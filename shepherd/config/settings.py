@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final
 
 DAY_S: Final = 86_400
-MOST: Final = 10**12  # of any number: times, sizes and counts beyond it are slips
+MOST: Final = 10**15  # of any number: times, sizes and counts beyond it are slips
 
 
 @dataclass(frozen=True)

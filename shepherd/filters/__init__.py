@@ -17,7 +17,7 @@ urlrules and siterules (matching), settings and lines (what may be written), rea
 """
 
 from shepherd.errors import FilterError
-from shepherd.filters.judging import Filter, SectionLine, Verdict
+from shepherd.filters.judging import Filter, SectionLine, StripLine, Verdict
 from shepherd.filters.reading import load_filter, parse_filter
 from shepherd.filters.settings import NO_LIMIT, SetLine, SiteSettings
 from shepherd.filters.siterules import SiteClasses
@@ -30,6 +30,7 @@ __all__ = [
     "SetLine",
     "SiteClasses",
     "SiteSettings",
+    "StripLine",
     "Verdict",
     "load_filter",
     "parse_filter",

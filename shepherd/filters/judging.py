@@ -39,6 +39,18 @@ class SectionLine:
     text: str
 
 
+@dataclass(frozen=True)
+class StripLine:
+    """A query parameter to remove, or all that begin so where it ends with a `*`, and the line that says so."""
+
+    name: str
+    line: int
+    text: str
+
+    def fits(self, parameter: str) -> bool:
+        return parameter.startswith(self.name[:-1]) if self.name.endswith("*") else parameter == self.name
+
+
 @dataclass
 class Draft:
     """What the lines read so far say. The rank of a pattern is the position of its line in the list beside it."""
@@ -50,7 +62,7 @@ class Draft:
     setters: list[SetLine] = field(default_factory=list)
     site_rules: list[Pattern] = field(default_factory=list)
     default: Verdict | None = None
-    strips: list[str] = field(default_factory=list)
+    strips: list[StripLine] = field(default_factory=list)
 
 
 class Filter:
@@ -69,9 +81,12 @@ class Filter:
         self._section_rules = UrlRules(draft.section_rules, len(draft.sections))
         self._site_rules = SiteRules(draft.setters, draft.site_rules)
         self._sets_sections = any(line.name == "section" for line in draft.setters)
+        self._sets_requisites = any(line.name == "requisites" for line in draft.setters)
         self._section_of_site: dict[tuple[str, int], SectionLine] = {}
-        self._strip_names = frozenset(name for name in draft.strips if not name.endswith("*"))
-        self._strip_starts = tuple(name[:-1] for name in draft.strips if name.endswith("*"))
+        self._strip_lines = tuple(draft.strips)
+        names = [strip.name for strip in draft.strips]
+        self._strip_names = frozenset(name for name in names if not name.endswith("*"))
+        self._strip_starts = tuple(name[:-1] for name in names if name.endswith("*"))
 
     # --- URLs
 
@@ -86,6 +101,10 @@ class Filter:
             return href
         query = "&".join(left)
         return f"{address}?{query}" if query else address
+
+    def stripped_by(self, parameter: str) -> StripLine | None:
+        """The line that removes a query parameter, by its name; None if none does."""
+        return next((strip for strip in self._strip_lines if strip.fits(parameter)), None)
 
     def judge(self, href: str, qkey: int = 0) -> Verdict:
         """Whether an href, already stripped, is gathered, and by which line."""
@@ -151,6 +170,13 @@ class Filter:
     def told(self, site_name: str, qkey: int = 0) -> Sequence[SetLine]:
         """The `set` and `group` lines that decide about `scheme://host[:port]`."""
         return self._site_rules.told(site_name, qkey)
+
+    def requisites_of(self, href: str, qkey: int = 0) -> bool | None:
+        """Whether what the pages of its site need to be shown is gathered, too; None where no line says so."""
+        if not self._sets_requisites:
+            return None
+        lines = self.told(href[: href.index("/", PAST_SCHEME)], qkey)
+        return next((bool(line.value) for line in lines if line.name == "requisites"), None)
 
     def site_settings(self, site_name: str, qkey: int = 0) -> SiteSettings:
         return settings_by(self.told(site_name, qkey))

@@ -9,7 +9,7 @@ import re2  # type: ignore[import-untyped]
 
 from shepherd.errors import FilterError
 from shepherd.filters import patterns as kinds
-from shepherd.filters.judging import Draft, Filter, SectionLine, Verdict
+from shepherd.filters.judging import Draft, Filter, SectionLine, StripLine, Verdict
 from shepherd.filters.lines import Line, cut_lines
 from shepherd.filters.patterns import Pattern, normal_pattern
 from shepherd.filters.settings import SET_NAMES, SETTINGS, SetLine, read_value
@@ -51,7 +51,7 @@ def _read_line(line: Line, draft: Draft) -> None:
         draft.default = Verdict(line.choice(1, ("accept", "reject")) == "accept", 0, line.text)
         line.end(2)
     elif verb == "strip":
-        draft.strips += _read_parameters(line)
+        draft.strips += [StripLine(name, line.number, line.text) for name in _read_parameters(line)]
     elif verb == "section":
         section = _read_value(line, 1, "section")
         draft.section_rules += _read_patterns(line, 2, kinds.SECTION_KINDS, len(draft.sections))

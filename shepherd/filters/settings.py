@@ -54,15 +54,20 @@ class SetLine:
 
     @property
     def column(self) -> str:
+        """ "" = it is of no phase: reapers alone, who are sent the filter, look at it."""
         return COLUMNS.get(self.name, self.name)
 
 
-COLUMNS: Final = {"min_delay": "delay_ms", "robots": "policy"}  # where the name of a setting is not that of its column
+COLUMNS: Final = {
+    "min_delay": "delay_ms",
+    "robots": "policy",
+    "requisites": "",
+}  # where the name of a setting is not that of its column
 
 
 def settings_by(lines: Sequence[SetLine]) -> SiteSettings:
     """The settings that lines of different names give."""
-    return SiteSettings(**{line.column: line.value for line in lines})
+    return SiteSettings(**{line.column: line.value for line in lines if line.column})
 
 
 def group_number(name: str) -> int:
@@ -108,6 +113,10 @@ def _robots(word: str) -> int | None:
     return {"ignore": IGNORE_ROBOTS, "obey": 0}.get(word)
 
 
+def _yes(word: str) -> int | None:
+    return {"yes": 1, "no": 0}.get(word)
+
+
 def _group(word: str) -> int | None:
     return group_number(word) if _GROUP.fullmatch(word) else None
 
@@ -127,6 +136,7 @@ SETTINGS: Final[dict[str, tuple[str, Callable[[str], int | None]]]] = {
     "queue_bonus": _BONUS,
     "refresh_boost": ("a whole number from 1 to 255", _within(1, 255)),
     "robots": ("ignore or obey", _robots),
+    "requisites": ("yes or no", _yes),
     "group": ("a name of letters, digits, `_`, `.` and `-`", _group),  # by lines `group NAME`
 }
 SET_NAMES: Final = tuple(name for name in SETTINGS if name != "group")

@@ -6,6 +6,7 @@ Functions of what they are given, without I/O or clock, so that a large page can
 from __future__ import annotations
 
 import hashlib
+from dataclasses import replace
 
 import numpy as np
 
@@ -28,7 +29,7 @@ def page(context: Context, exchange: Exchange, body: Body) -> wire.Result:
     digest = int.from_bytes(sha256[:8], "little")
     if digest == fetch.digest:
         return exchange.result(Result.UNCHANGED, Reason.UNCHANGED, flags=body.flags, digest=digest, body_bytes=len(body.data))
-    parsed = extract.extract(body.data, _said(context, response), fetch.url, context.wanted)
+    parsed = extract.extract(body.data, _said(context, response), fetch.url, _wanted(context, fetch))
     canonical = outlinks.cleaned(context, parsed.base, parsed.canonical) if parsed.canonical else None
     elsewhere = canonical if canonical and _is_elsewhere(context, fetch, canonical) else None
     found = _outlinks(context, fetch, parsed, elsewhere)
@@ -56,6 +57,12 @@ def page(context: Context, exchange: Exchange, body: Body) -> wire.Result:
         stored=bucket_of(context, exchange, attributes, body),
         links=outlinks.block(context, fetch, found),
     )
+
+
+def _wanted(context: Context, fetch: wire.Fetch) -> extract.Wanted:
+    """What a line of the filter says of the site goes before the configuration."""
+    told = context.filter.requisites_of(fetch.url, fetch.qkey)
+    return context.wanted if told is None else replace(context.wanted, requisites=told)
 
 
 def _said(context: Context, response: Response) -> Said:

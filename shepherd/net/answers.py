@@ -25,6 +25,7 @@ from shepherd.urls import Footprints, parse
 
 LOG = logging.getLogger("shepherd.dispatch")
 SITE_FAILURES: Final = 3  # in a row, and the rest of the site is given up for this reap
+NOBODY_ASKED: Final = (Reason.NO_ADDRESS, Reason.DEADLINE)
 SOON_MS: Final = 60_000  # a Retry-After within this is waited for in the same reap
 
 
@@ -53,19 +54,18 @@ class Answers:
             self._ledger.hop(item, answer, self._name(item))
             self._gate.again(item._replace(fresh=True))
             return True
+        site = self._gate.site(item.contact)
+        forgotten = answer.reason == Reason.ROBOTS_UNREACHABLE and not answer.contacted
+        if forgotten:
+            site.told -= {answer.record.reaper}  # it must be told the rules before its next request, whatever this one comes to
         if item.attempts:
             return False
-        site = self._gate.site(item.contact)
         wait_ms = 0
         if answer.reason == Reason.SERVER_ERROR and item.kind == Kind.PAGE:
             wait_ms = answer.record.retry_after_s * 1000
             if not 0 < wait_ms <= SOON_MS:
                 return False
-        elif answer.contacted:
-            return False
-        elif answer.reason == Reason.ROBOTS_UNREACHABLE and site.stage == Stage.OPEN:
-            site.told -= {answer.record.reaper}  # it has forgotten the rules
-        elif answer.reason not in (Reason.NO_ADDRESS, Reason.DEADLINE):
+        elif answer.contacted or not (site.stage == Stage.OPEN if forgotten else answer.reason in NOBODY_ASKED):
             return False
         self._ledger.hop(item, answer, site.name)
         if answer.reason == Reason.NO_ADDRESS and site.address:
@@ -120,7 +120,8 @@ class Answers:
             site.failures = site.failures + 1 if again else 0
         if site.failures >= SITE_FAILURES or answer.result == Result.SITE:
             dropped = self._gate.drop(site, answer.reason)
-            LOG.info("%s: every page fails alike (%s); %d more are not asked for", site.name, answer.reason.name, dropped)
+            if dropped:
+                LOG.info("%s: every page fails alike (%s); %d more are not asked for", site.name, answer.reason.name, dropped)
         return True
 
     def _is_move(self, item: Item, location: str) -> bool:

@@ -93,8 +93,10 @@ def describe(path: Path) -> Described:
         names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     except x509.ExtensionNotFound:
         names = x509.SubjectAlternativeName([])
-    except (OSError, ValueError) as error:
-        raise UsageError(f"{path}: no certificate can be read from it: {error}") from error
+    except OSError as error:
+        raise UsageError(f"{path}: cannot be read: {error.strerror}") from error
+    except ValueError as error:
+        raise UsageError(f"{path}: there is no certificate in it, as in what shep-keys makes") from error
     subject = {attribute.oid: str(attribute.value) for attribute in certificate.subject}
     hosts = (*names.get_values_for_type(x509.DNSName), *map(str, names.get_values_for_type(x509.IPAddress)))
     role, name = subject.get(x509.NameOID.ORGANIZATIONAL_UNIT_NAME, "authority"), subject.get(x509.NameOID.COMMON_NAME, "")

@@ -12,14 +12,10 @@ def steady_clock_ms() -> Callable[[], int]:
     return lambda: (time.monotonic_ns() + offset_ns) // 1_000_000
 
 
-def agreeing_clock_ms(ours: Callable[[], int], their_ms: int, late_ms: int) -> Callable[[], int]:
-    """Our clock, made to agree with another's, which showed `their_ms` at most `late_ms` ago.
-
-    Where ours is behind it is wrong. Where it is ahead, what we were told may only have been under way for a while; so ours
-    holds, unless it is ahead by more than that.
-    """
-    ahead_ms = ours() - their_ms
-    return ours if 0 <= ahead_ms <= late_ms else lambda: ours() - ahead_ms
+def agreed_clock_ms(ours: Callable[[], int], asked_ms: int, their_ms: int) -> Callable[[], int]:
+    """Another's clock, which showed `their_ms` some time after `asked_ms` of ours: it is never behind that, and ahead of it by
+    no more than the time that the question and its answer took."""
+    return lambda: ours() - asked_ms + their_ms
 
 
 def end_of(now_ms: int) -> int:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from shepherd.net import requisites, sitemap, sniff
+from shepherd.net import jsonfeed, requisites, sitemap, sniff
 from shepherd.net.charset import as_utf8, find_charset
 from shepherd.net.htmlpage import MAX_TITLE, HtmlPage, followed
 from shepherd.net.said import Said
@@ -94,6 +94,8 @@ def _listed(body: bytes, kind: str) -> sitemap.Listed | None:
     """What a feed or sitemap lists; None for every other document."""
     if kind in (sniff.RSS, sniff.ATOM) or (sniff.is_xml(kind) and sitemap.is_sitemap(body)):
         return sitemap.read_xml(body)
+    if jsonfeed.is_feed(body, kind):
+        return jsonfeed.read(body)
     if kind in sniff.GZIP_TYPES and sitemap.is_gzipped_listing(body):
         return sitemap.read_gzipped(body)
     if kind == sniff.PLAIN and sitemap.is_url_list(body):

@@ -26,6 +26,7 @@ from shepherd.net.transfer import Transfer
 __all__ = ("Fetcher", "Request", "Response")
 
 SLOW_AFTER_S: Final = 10
+MOST_OLD: Final = 10_000
 _LONG_S: Final = 10 * 86_400  # no limit of its own on connecting: the deadline is of the whole exchange
 _SUPPRESS_CONNECT_HEADERS: Final = 265  # has no name in pycurl: what a proxy says is no header of the answer
 _TLS: Final = {
@@ -58,6 +59,7 @@ class Fetcher:
         self._active: dict[Any, Transfer] = {}
         self._idle: list[Transfer] = []
         self._watched: dict[int, int] = {}
+        self._old: set[tuple[str, int]] = set()  # address and port of servers that did not want HTTP/2
         self._timer: asyncio.Handle | None = None
         self._multi = pycurl.CurlMulti()
         self._multi.setopt(pycurl.M_SOCKETFUNCTION, self._watch)
@@ -94,15 +96,25 @@ class Fetcher:
         curl = transfer.curl
         done = self._loop.create_future()
         try:
-            transfer.begin(request, timeout_s, hold, done)
+            place = request.address, request.port
+            transfer.begin(request, timeout_s, hold, done, old=place in self._old)
             self._active[curl] = transfer
             self._multi.add_handle(curl)
-            return transfer.response(*await done)
+            response = transfer.response(*await done)
+            if transfer.is_turned_away:
+                self._turned_away(place)
+            return response
         finally:
             if self._active.pop(curl, None) is not None:
                 self._multi.remove_handle(curl)
             transfer.forget()
             self._idle.append(transfer)
+
+    def _turned_away(self, place: tuple[str, int]) -> None:
+        """The server wants HTTP/1.1, and has it the next time: to ask again at once would be a contact that nobody granted."""
+        if len(self._old) >= MOST_OLD:
+            self._old.clear()
+        self._old.add(place)
 
     def close(self) -> None:
         """Drop every transfer and every connection. Whoever still waits for a transfer must be cancelled."""

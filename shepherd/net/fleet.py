@@ -14,7 +14,7 @@ import asyncio
 import itertools
 import logging
 from collections.abc import Callable, Coroutine, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Final
 
 from shepherd.errors import PeerLost, PeerRefused
@@ -172,8 +172,7 @@ class Fleet:
     async def _connect(self, place: Place) -> Reaper:
         peer = await place.source.connect()
         try:
-            hello = replace(self._hello, now_ms=self._clock())
-            return await Reaper.greet(next(self._numbers) % NUMBERS, peer, hello, place.source.name)
+            return await Reaper.greet(next(self._numbers) % NUMBERS, peer, self._hello, self._clock, place.source.name)
         except BaseException:
             await peer.close()
             raise

@@ -173,4 +173,4 @@ def followed(href: str) -> str:
 def _is_feed(relations: list[str], attributes: Attributes) -> bool:
     """Whether a link leads to a feed of this site: its entries are links with a date."""
     kind = (attributes.get("type") or "").strip().lower()
-    return "alternate" in relations and kind in ("application/rss+xml", "application/atom+xml")
+    return "alternate" in relations and kind in ("application/rss+xml", "application/atom+xml", "application/feed+json")

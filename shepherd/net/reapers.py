@@ -49,7 +49,8 @@ class Reaper:
         self._unanswered: set[int] = set()
 
     @classmethod
-    async def greet(cls, number: int, peer: wire.Peer, hello: wire.Hello, home: str = "") -> Reaper:
+    async def greet(cls, number: int, peer: wire.Peer, hello: wire.Hello, clock_ms: Callable[[], int], home: str = "") -> Reaper:
+        """Say HELLO, and at its WELCOME show it our clock."""
         try:
             async with asyncio.timeout(GREETING_S):
                 await peer.send(hello)
@@ -68,6 +69,7 @@ class Reaper:
             raise PeerRefused(f"the reaper refused us: {answer.why}")
         if not isinstance(answer, wire.Welcome) or answer.version != wire.VERSION:
             raise PeerRefused("the reaper did not answer HELLO with a WELCOME of our version")
+        await peer.send(wire.Ping(0, [], clock_ms()))
         credits = min(
             answer.credits, hello.settings.get("in_flight", answer.credits)
         )  # one that boasts must not draw everything to itself
@@ -147,7 +149,7 @@ class Reaper:
 
     async def _ping(self) -> None:
         """It answers, so that both see signs of life, whatever else there is to do."""
-        for number in itertools.count():
+        for number in itertools.count(1):
             await asyncio.sleep(self._silence_s / PINGS)
             self._queue.put_nowait(wire.Ping(number, []))
 

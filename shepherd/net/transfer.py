@@ -38,7 +38,7 @@ class Transfer:
     def __init__(self, curl: Any, guard: Guard, header_bytes: int, proxy: Proxy | None) -> None:
         self.curl = curl
         self._guard, self._header_bytes, self._proxy = guard, header_bytes, proxy
-        self._plain = self._reuse = False
+        self._plain = self._reuse = self._old = False
         self.forget()
         for option, callback in (
             (pycurl.OPENSOCKETFUNCTION, self._on_open),
@@ -66,7 +66,10 @@ class Transfer:
         self._head_ended = True
         self._body: list[bytes] = []
 
-    def begin(self, request: Request, timeout_s: float, hold: Hold, done: asyncio.Future[tuple[int, str]]) -> None:
+    def begin(
+        self, request: Request, timeout_s: float, hold: Hold, done: asyncio.Future[tuple[int, str]], *, old: bool = False
+    ) -> None:
+        """`old` is that HTTP/1.1 is spoken."""
         self.request, self.done, self._hold, self._timeout_s = request, done, hold, timeout_s
         self._room = request.body_bytes
         setopt = self.curl.setopt
@@ -80,7 +83,15 @@ class Transfer:
             self._plain = not headers
         if request.reuse != self._reuse:
             self._set_reuse(request.reuse)
+        if old != self._old:
+            setopt(pycurl.HTTP_VERSION, pycurl.CURL_HTTP_VERSION_1_1 if old else pycurl.CURL_HTTP_VERSION_2TLS)
+            self._old = old
         hold.begin()
+
+    @property
+    def is_turned_away(self) -> bool:
+        """Whether a new connection was made and libcurl would have sent the request again: so it is when HTTP/1.1 is wanted."""
+        return self._again and self._opened and not self._old
 
     def _set_reuse(self, reuse: bool) -> None:
         self.curl.setopt(pycurl.FRESH_CONNECT, int(not reuse))

@@ -21,7 +21,7 @@ import msgpack  # type: ignore[import-untyped]
 
 from shepherd.errors import PeerLost
 
-VERSION: Final = 2
+VERSION: Final = 3
 LIMIT_BEFORE_WELCOME: Final = 4 * 1024 * 1024  # a HELLO carries the filter and the static table
 LIMIT_AFTER_WELCOME: Final = 128 * 1024 * 1024
 _BUFFER: Final = 1 << 20  # a stream stops reading at twice this; most results then come in one piece
@@ -65,7 +65,6 @@ class Hello:
     static: dict[str, Any]  # host -> [address, port]
     allow: list[str]
     anonymous: bool
-    now_ms: TimeMs = 0  # when it was sent, by the clock that all times of this connection are of; 0 = the reaper's own
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,6 +154,7 @@ class Ping:
 
     number: U64
     killed: list[U64]  # as in WELCOME, since it was last told; from a worker only
+    now_ms: TimeMs = 0  # when it was sent, by the clock that all times of this connection are of; from a dispatcher only
 
 
 Message: TypeAlias = Hello | Welcome | Resolve | Resolved | Robots | Fetch | Result | Bye | Leaving | Ping

@@ -13,7 +13,7 @@ import logging
 import os
 import socket
 import ssl
-from collections.abc import Callable, Coroutine
+from collections.abc import Coroutine
 from typing import Any, Final
 
 from shepherd import urls
@@ -23,7 +23,7 @@ from shepherd.filters import parse_filter
 from shepherd.formats.tables import Kind, Reason, Result, qkey_unresolved
 from shepherd.net import confine, robots, tls, wire
 from shepherd.net.board import Seat
-from shepherd.net.clock import agreeing_clock_ms, end_of, steady_clock_ms
+from shepherd.net.clock import agreed_clock_ms, end_of, steady_clock_ms
 from shepherd.net.exchange import Context, Exchange, without_exchange
 from shepherd.net.extract import Wanted
 from shepherd.net.fetch import Fetcher, Request
@@ -107,11 +107,12 @@ class Worker:
             memory=self._memory,
         )
         self._parser = Parser(self._context, self._limits.decoded_bytes, terms.parse_s, seat)
-        self._clock = _clock(hello.now_ms)
+        self._clock = steady_clock_ms()
+        self._welcomed_ms: int | None = None  # when we said WELCOME, until the dispatcher's first PING has come
         self._silence_s = hello.silence_ms / 1000
         self._rules = RulesCache()
         self._begun: set[asyncio.Task[None]] = set()
-        self._unanswered = 0
+        self._unanswered: set[asyncio.Task[None]] = set()
         self._answered = 0
         self._leaving = False
 
@@ -119,6 +120,7 @@ class Worker:
         watching = asyncio.create_task(self._peer.cut_if_silent(WORKER_PATIENCE * self._silence_s))
         rolling = asyncio.create_task(self._roll_cpu_limit())
         try:
+            self._welcomed_ms = self._clock()
             await self._peer.send(wire.Welcome(wire.VERSION, os.getpid(), self._limits.in_flight, self._killers()))
             async for message in self._peer.messages():
                 self._take(message)
@@ -145,31 +147,42 @@ class Worker:
         elif isinstance(message, wire.Fetch) and message.kind in (Kind.PAGE, Kind.ROBOTS):
             self._begin(self._fetch(message))
         elif isinstance(message, wire.Ping):
+            self._agree(message.now_ms)
             self._spawn(self._say(wire.Ping(message.number, self._killers())))
         else:
             raise PeerLost(f"a dispatcher does not send this {type(message).__name__.upper()}")
 
+    def _agree(self, their_ms: int) -> None:
+        """Go by the dispatcher's clock, which its first PING shows: what it sends is late by that one."""
+        if self._welcomed_ms is not None:
+            now_ms, sent_ms, self._welcomed_ms = self._clock(), self._welcomed_ms, None
+            if sent_ms - their_ms > NOTED_MS or their_ms - now_ms > NOTED_MS:
+                ahead_s = (now_ms - their_ms) / 1000
+                LOG.warning("our clock is %.1f s %s the dispatcher's", abs(ahead_s), "ahead of" if ahead_s > 0 else "behind")
+            self._clock = agreed_clock_ms(self._clock, sent_ms, their_ms)
+
     def _begin(self, work: Coroutine[Any, Any, None]) -> None:
-        if self._unanswered >= self._limits.in_flight:
+        if len(self._unanswered) >= self._limits.in_flight:
             work.close()
             raise PeerLost(f"the dispatcher has more than its {self._limits.in_flight} credits outstanding")
-        self._unanswered += 1
-        self._spawn(work)
+        self._unanswered.add(self._spawn(work))
 
-    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.create_task(work)
         self._begun.add(task)
         task.add_done_callback(self._ended)
+        return task
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         self._begun.discard(task)
+        self._unanswered.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
-            self._unanswered -= 1
             LOG.error("a request was not answered", exc_info=error)  # its lease expires
 
     async def _answer(self, message: wire.Resolved | wire.Result) -> None:
         # Counted before it is sent: the dispatcher may have it, and ask again, while we still wait for room to send more.
-        self._unanswered -= 1
+        if (task := asyncio.current_task()) is not None:
+            self._unanswered.discard(task)
         self._answered += 1
         await self._say(message)
         if self._answered == self._terms.recycle:
@@ -274,16 +287,6 @@ class Worker:
         if found.settles:
             self._rules.put(exchange.fetch.rules, found.rules, size)
         return found.result
-
-
-def _clock(their_ms: int) -> Callable[[], int]:
-    """What the dispatcher's clock shows: its requests say when they are too late, and the clocks of two machines may differ."""
-    ours = steady_clock_ms()
-    if not their_ms:
-        return ours
-    if abs(ahead_ms := ours() - their_ms) > NOTED_MS:
-        LOG.warning("our clock is %.1f s %s the dispatcher's", abs(ahead_ms) / 1000, "ahead of" if ahead_ms > 0 else "behind")
-    return agreeing_clock_ms(ours, their_ms, round(HELLO_S * 1000))
 
 
 def _is_late(fetch: wire.Fetch, now_ms: int) -> bool:

@@ -2,54 +2,38 @@
 
 A group with k slots was treated well if, of its contacts sorted by start and by the end of the wait that follows each, the n-th
 start comes after the (n - k)-th wait: then k slots that each kept their delay can have made them. The same with one slot holds
-for each site. The delay that held is what was known when a contact ended: the filter's or the default one, a Crawl-delay from the
-robots.txt that brought it on, doubled for each failure in a row; and a Retry-After holds the whole group. Where a table cannot
-tell what was known, the audit takes the shorter delay: it accuses nobody wrongly.
+for each site. What delay held, `owed` says; where that cannot be known it is the shorter one: nobody is accused wrongly.
 
-Sorting is all it costs: times and groups go into one integer each.
+Groups are judged some at a time, those of a range of keys, and then sites likewise: so memory is that of the slim journals and of
+one part. Sorting is all it costs: times and groups go into one integer each.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 
-from shepherd import config
-from shepherd.formats.tables import I64, NO_LIMIT, U64, Array, Columns, JournalFlag, Kind, Records, Result
-from shepherd.phases.keys import distinct, find_sites, with_flag
-from shepherd.phases.quota import unresolved
+from shepherd.formats.tables import I64, U64
+from shepherd.phases.keys import distinct
+from shepherd.phases.owed import Held, Journal, SiteHeld, held, site_held
 
-SITE_COLUMNS = ("site", "delay_ms", "crawl_delay_ms", "group")
-SERVER_COLUMNS = ("qkey", "delay_ms", "slots", "group")
 RACE_MS = 10_000  # with several slots, a request may be on its way while another one is told to stay away
-SLOW_DOWN = (429, 503)
-
-
-@dataclass(frozen=True)
-class Held:
-    """Contacts, and what each obliged us to."""
-
-    row: I64  # in the journal
-    group: U64
-    site: U64
-    start: I64
-    end: I64
-    wait_ms: I64  # for the group
-    site_wait_ms: I64  # for the site; -1 where the record does not tell which site was asked
-    until: I64  # what a Retry-After asked for; 0 = nothing
-    slots: I64
+PART: Final = 500_000  # contacts judged together, or as many as one group has
+SAMPLED: Final = 16  # one key of so many tells where to cut
 
 
 @dataclass(frozen=True)
 class Fault:
-    """Two contacts that are too close: positions in `Held`, and what was kept and had to be."""
+    """Two contacts that are too close, as journal and row in it; and what was kept and had to be."""
 
     what: str  # overlap, delay, retry-after, site
     key: int
-    before: int
-    after: int
+    before: tuple[int, int]
+    after: tuple[int, int]
+    times: tuple[int, int, int, int]  # starts and ends of both
     gap_ms: int
     needed_ms: int
 
@@ -64,154 +48,77 @@ class Verdict:
     count: int  # of all faults; `faults` has the first of them
 
 
-def held(journal: Records, sites: Columns, servers: Columns, politeness: config.Politeness, before: bool) -> Held:
-    """The contacts of one journal. The tables are those of its state: from before the reap, or (as cork leaves them) after it."""
-    rows = np.flatnonzero(with_flag(journal["flags"], JournalFlag.CONTACTED) & ~unresolved(_u64(journal["qkey"])))
-    rows = rows[np.isin(journal["kind"][rows], (Kind.PAGE, Kind.ROBOTS))]
-    rows = rows[np.argsort(_u64(journal["qkey"][rows]), kind="stable")]  # looking up what is sorted is several times as fast
-    qkey, site = _u64(journal["qkey"][rows]), _u64(journal["answered"][rows])
-    at_site, at_server = find_sites(sites["site"], site), find_sites(servers["qkey"], qkey)
-    group = _or_zero(sites["group"], at_site)
-    group = np.where(group > 0, group, _or_zero(servers["group"], at_server))
-    group = np.where(group > 0, group, qkey)
-    start, end = journal["start_ms"][rows].astype(np.int64), journal["end_ms"][rows].astype(np.int64)
-    slots = np.maximum(_or_zero(servers["slots"], at_server).astype(np.int64), 1)
-    recorded_ms = np.where(at_server >= 0, _or_zero(servers["delay_ms"], at_server), 0).astype(np.int64)
-    own_ms = _own_delay(sites, at_site, recorded_ms, politeness)
-    crawl_ms = _crawl(journal, sites, at_site, site, end)
-    since = _met(journal, site, qkey)
-    claims = [(group, since, own_ms), (group, np.maximum(since, end), crawl_ms)]
-    if before:
-        claims.append((group, np.zeros(len(rows), np.int64), recorded_ms))
-    delay_ms = _running(claims, group, end)
-    level = _levels(group, end, journal["result"][rows], journal["status"][rows], politeness.max_backoff)
-    retry_s = np.minimum(journal["retry_after_s"][rows].astype(np.int64), config.MAX_RETRY_AFTER_S)
-    hop = (journal["kind"][rows] == Kind.ROBOTS) & (journal["hops"][rows] > 0)
-    return Held(
-        row=rows,
-        group=group,
-        site=site,
-        start=start,
-        end=end,
-        wait_ms=delay_ms << level,
-        site_wait_ms=np.where(hop | (at_site < 0), -1, np.maximum(own_ms, crawl_ms)),
-        until=np.where(retry_s > 0, end + retry_s * 1000, 0),
-        slots=_fewest(group, slots),
+def judge(journals: Sequence[Journal], slack_ms: int, most: int, tick: Callable[[int], object], part: int = PART) -> Verdict:
+    """Compare what was kept with what had to be; of faults, the first `most` are told one by one.
+
+    `tick` is told of so many contacts each time: all of them twice, once for servers and once for sites.
+    """
+    groups, faults, count = [], list[Fault](), 0
+    for places in _parts([one.group for one in journals], part):
+        found = _joined([held(number, journals[number], at) for number, at in places])
+        verdict = judge_groups(found, slack_ms, most - len(faults))
+        groups.append(verdict)
+        faults += verdict.faults
+        count += verdict.count
+        tick(len(found.start))
+    for places in _parts([one.contacts["answered"] for one in journals], part):
+        asked = _joined_sites([site_held(number, journals[number], at) for number, at in places])
+        late, told = _judge_sites(asked, slack_ms, most - len(faults))
+        faults += told
+        count += late
+        tick(sum(len(at) for _number, at in places))
+    key, contacts, gap_ms, spare_ms = (
+        np.concatenate([getattr(one, name) for one in groups]) for name in ("key", "contacts", "gap_ms", "spare_ms")
     )
+    return Verdict(key, contacts, gap_ms, spare_ms, faults, count)
 
 
-def join(parts: Sequence[Held]) -> Held:
-    """Contacts of several journals as one; `row` then counts through all of them."""
-    joined = {name: np.concatenate([getattr(part, name) for part in parts]) for name in Held.__dataclass_fields__}
-    return Held(**joined | {"row": np.arange(len(joined["start"]), dtype=np.int64)})
+def _parts(keys: Sequence[U64], part: int) -> Iterator[list[tuple[int, I64]]]:
+    """The contacts of each journal, by range of their keys: each part has all contacts of its keys."""
+    sample = np.sort(np.concatenate([np.ascontiguousarray(column[::SAMPLED]) for column in keys]))
+    parts = max(-(-sum(len(column) for column in keys) // part), 1)
+    cuts = distinct(sample[[len(sample) * number // parts for number in range(1, parts)]])
+    number_of = [np.searchsorted(cuts, column, "right").astype(np.uint16) for column in keys]
+    for number in range(len(cuts) + 1):
+        yield [(journal, np.flatnonzero(of == number)) for journal, of in enumerate(number_of)]
 
 
-def judge(found: Held, slack_ms: int, most: int) -> Verdict:
-    """Compare what was kept with what had to be; of faults, the first `most` are told one by one."""
+def _joined(found: Sequence[Held]) -> Held:
+    return Held(*(np.concatenate([getattr(one, name) for one in found]) for name in Held.__dataclass_fields__))
+
+
+def _joined_sites(found: Sequence[SiteHeld]) -> SiteHeld:
+    return SiteHeld(*(np.concatenate([getattr(one, name) for one in found]) for name in SiteHeld.__dataclass_fields__))
+
+
+def judge_groups(found: Held, slack_ms: int, most: int) -> Verdict:
     keys = distinct(found.group)
     number = np.searchsorted(keys, found.group).astype(np.int64)
     slots = np.ones(len(keys), np.int64)
     slots[number] = found.slots
     ends = found.end + found.wait_ms
     gap, spare, bad = _compare(number, len(keys), found.start, found.end, ends, slots, slack_ms)
-    faults = [_fault("delay", found, one) for one in _places(number, found, ends, bad, slots)[:most]]
-    count = len(bad)
-    asked = np.flatnonzero(found.site_wait_ms >= 0)
-    sites = distinct(found.site[asked])
-    of_site = np.searchsorted(sites, found.site[asked]).astype(np.int64)
-    part = Held(*(getattr(found, name)[asked] for name in Held.__dataclass_fields__))
-    site_ends, one_slot = part.end + part.site_wait_ms, np.ones(len(sites), np.int64)
-    _gap, _spare, bad = _compare(of_site, len(sites), part.start, part.end, site_ends, one_slot, slack_ms)
-    told = _places(of_site, part, site_ends, bad, one_slot)[: most - len(faults)]
-    faults += [_fault("site", found, (int(asked[before]), int(asked[after]))) for before, after in told]
-    count += len(bad)
+    pairs = _places(number, found.start, ends, bad[:most], slots)
+    faults = [
+        _fault("delay", found, int(found.group[after]), int(found.wait_ms[before]), before, after) for before, after in pairs
+    ]
     late = _within_retry_after(found, number, slots, slack_ms)
-    faults += [_fault("retry-after", found, one) for one in late[: most - len(faults)]]
+    for before, after in late[: most - len(faults)]:
+        needed_ms = int(found.until[before] - found.end[before])
+        faults.append(_fault("retry-after", found, int(found.group[after]), needed_ms, before, after))
     contacts = np.bincount(number, minlength=len(keys)).astype(np.int64)
-    return Verdict(keys, contacts, gap, spare, faults, count + len(late))
+    return Verdict(keys, contacts, gap, spare, faults, len(bad) + len(late))
 
 
-# --- what held ------------------------------------------------------------------------------------------------------
-
-
-def _own_delay(sites: Columns, at: I64, recorded_ms: I64, politeness: config.Politeness) -> I64:
-    """What the filter or the configuration asks for each contact's site; a default that was raised since does not count.
-
-    What is recorded of a server has the Crawl-delays of its sites in it, so the default was at most the least that is recorded
-    of any server with such a site.
-    """
-    told = np.where(at >= 0, _or_zero(sites["delay_ms"], at), 0).astype(np.int64)
-    plain = recorded_ms[(at >= 0) & (told == NO_LIMIT) & (recorded_ms > 0)]
-    default_ms = np.minimum(plain.min(initial=round(politeness.delay_s * 1000)), recorded_ms)
-    return np.where(at < 0, 0, np.where(told == NO_LIMIT, default_ms, told))
-
-
-def _crawl(journal: Records, sites: Columns, at: I64, site: U64, end: I64) -> I64:
-    """The Crawl-delay of each contact's site, once it has ended: by the last robots.txt until then, else as in the table."""
-    kind, flags = journal["kind"], journal["flags"]
-    asked = np.flatnonzero((kind == Kind.ROBOTS) & ~with_flag(flags, JournalFlag.HOP))
-    robots_site, robots_end = _u64(journal["site"][asked]), journal["end_ms"][asked].astype(np.int64)
-    order = np.lexsort((robots_end, robots_site))
-    robots_site, robots_end, value = robots_site[order], robots_end[order], journal["crawl_delay_ms"][asked][order]
-    names = distinct(robots_site)
-    if not len(names):
-        return np.where(at >= 0, _or_zero(sites["crawl_delay_ms"], at), 0).astype(np.int64)
-    place = np.searchsorted(names, site)
-    known = (place < len(names)) & (names[np.minimum(place, len(names) - 1)] == site)
-    base = min(int(end.min(initial=0)), int(robots_end.min()))
-    bits = int(max(end.max(initial=0), robots_end.max()) - base + 1).bit_length()
-    key = np.searchsorted(names, robots_site).astype(np.int64) << bits | (robots_end - base)
-    last = np.searchsorted(key, place.astype(np.int64) << bits | (end - base), side="right") - 1
-    there = known & (last >= 0) & (robots_site[np.maximum(last, 0)] == site)
-    stored = np.where(at >= 0, _or_zero(sites["crawl_delay_ms"], at), 0)
-    return np.where(there, value[np.maximum(last, 0)], np.where(known, 0, stored)).astype(np.int64)
-
-
-def _met(journal: Records, site: U64, qkey: U64) -> I64:
-    """From when on a contact's site was known to be on its server: from its lookup in this reap, or all along."""
-    looked = np.flatnonzero(journal["kind"] == Kind.QKEY)
-    order = looked[np.argsort(journal["site"][looked], kind="stable")]
-    names = _u64(journal["site"][order])
-    first = np.searchsorted(names, site)
-    there = first < len(names)
-    first = np.minimum(first, max(len(names) - 1, 0))
-    if not len(names):
-        return np.zeros(len(site), np.int64)
-    return np.where(there & (names[first] == site), journal["end_ms"][order][first], 0).astype(np.int64)
-
-
-def _running(claims: Sequence[tuple[U64, I64, I64]], group: U64, at: I64) -> I64:
-    """The largest claim on each group that had been made by a moment."""
-    keys, base = distinct(group), int(at.min(initial=0)) - 1
-    of = np.concatenate([np.searchsorted(keys, who) for who, _, _ in claims]).astype(np.int64)
-    since, at = np.maximum(np.concatenate([moment for _, moment, _ in claims]), base) - base, at - base
-    value = np.concatenate([wanted for _, _, wanted in claims])
-    bits = int(max(since.max(initial=0), at.max(initial=0)) + 1).bit_length()
-    order = np.argsort(of << bits | since, kind="stable")
-    largest = np.maximum.accumulate(of[order] << 33 | value[order])  # a group's claims do not reach into the next one's
-    place = np.searchsorted((of << bits | since)[order], np.searchsorted(keys, group).astype(np.int64) << bits | at, "right") - 1
-    return np.where(place >= 0, largest[np.maximum(place, 0)] & ((1 << 33) - 1), 0) if len(at) else at
-
-
-def _levels(group: U64, end: I64, result: Array, status: Array, limit: int) -> I64:
-    """How many failures in a row each contact ends with."""
-    order = np.lexsort((end, group))
-    slow = ((result == Result.CONNECTION) | np.isin(status, SLOW_DOWN))[order]
-    new = np.ones(len(order), bool)
-    new[1:] = group[order][1:] != group[order][:-1]
-    place = np.arange(len(order), dtype=np.int64)
-    last = np.maximum.accumulate(np.where(~slow, place, np.where(new, place - 1, -1)))
-    level = np.zeros(len(order), np.int64)
-    level[order] = np.minimum(place - last, limit)
-    return level
-
-
-def _fewest(group: U64, slots: I64) -> I64:
-    keys = distinct(group)
-    number = np.searchsorted(keys, group)
-    fewest = np.full(len(keys), np.iinfo(np.int64).max)
-    np.minimum.at(fewest, number, slots)
-    return fewest[number]
+def _judge_sites(found: SiteHeld, slack_ms: int, most: int) -> tuple[int, list[Fault]]:
+    """How many came too soon, and the first of them."""
+    keys = distinct(found.site)
+    number, ends = np.searchsorted(keys, found.site).astype(np.int64), found.end + found.wait_ms
+    slots = np.ones(len(keys), np.int64)
+    _gap, _spare, bad = _compare(number, len(keys), found.start, found.end, ends, slots, slack_ms)
+    pairs = _places(number, found.start, ends, bad[:most], slots)
+    told = [_fault("site", found, int(found.site[after]), int(found.wait_ms[before]), before, after) for before, after in pairs]
+    return len(bad), told
 
 
 # --- what was kept --------------------------------------------------------------------------------------------------
@@ -246,11 +153,11 @@ def _sorted(number: I64, times: I64) -> I64:
     return (np.sort(number << bits | (times - base)) & ((1 << bits) - 1)) + base
 
 
-def _places(number: I64, found: Held, until: I64, bad: I64, slots: I64) -> list[tuple[int, int]]:
+def _places(number: I64, start: I64, until: I64, bad: I64, slots: I64) -> list[tuple[int, int]]:
     """Of starts that came too soon, the contact itself and the one whose wait it cut short."""
     if not len(bad):
         return []
-    by_start, by_wait = np.lexsort((found.start, number)), np.lexsort((until, number))
+    by_start, by_wait = np.lexsort((start, number)), np.lexsort((until, number))
     return [(int(by_wait[at - slots[number[by_start[at]]]]), int(by_start[at])) for at in bad.tolist()]
 
 
@@ -271,17 +178,9 @@ def _within_retry_after(found: Held, number: I64, slots: I64, slack_ms: int) -> 
     return [(one, int(order[at])) for one, first, last in pairs if last > first for at in range(first, last)]
 
 
-def _fault(what: str, found: Held, places: tuple[int, int]) -> Fault:
-    before, after = places
-    gap_ms = int(found.start[after] - found.end[before])
-    waits = {"delay": found.wait_ms, "site": found.site_wait_ms, "retry-after": found.until - found.end}
-    key = int((found.site if what == "site" else found.group)[after])
-    return Fault("overlap" if gap_ms < 0 else what, key, before, after, gap_ms, int(waits[what][before]))
-
-
-def _or_zero(column: Array, at: I64) -> Array:
-    return np.where(at >= 0, column[np.maximum(at, 0)], 0) if len(column) else np.zeros(len(at), column.dtype)
-
-
-def _u64(column: Array) -> U64:
-    return np.ascontiguousarray(column, np.uint64)
+def _fault(what: str, found: Held | SiteHeld, key: int, needed_ms: int, before: int, after: int) -> Fault:
+    starts, ends = found.start[[before, after]].tolist(), found.end[[before, after]].tolist()
+    one, other = ((int(found.journal[at]), int(found.row[at])) for at in (before, after))
+    gap_ms = starts[1] - ends[0]
+    times = starts[0], ends[0], starts[1], ends[1]
+    return Fault("overlap" if gap_ms < 0 else what, key, one, other, times, gap_ms, needed_ms)

@@ -145,7 +145,7 @@ def _places(index: Columns, sites: Columns, first: I64, key: U16, struck: U8 | N
     exempt, robots = with_flag(flags, EXEMPT), with_flag(flags, Flag.ROBOTS)
     gone = type_ == np.uint8(RowType.FORGOTTEN)
     place: U8 = np.maximum(mark(exempt, Place.EXEMPT) | mark(robots & ~exempt, Place.ROBOTS), mark(gone, Place.GONE))
-    soft, hard, fresh = _limits(sites, index["norm"].take(first), select)
+    soft, hard, fresh = site_limits(sites, index["norm"].take(first), select)
     place[beyond(first, place <= EXEMPTED, exempt, key, hard)] = SITE_HARD
     if struck is not None:
         place = np.maximum(place, struck * is_out(struck))  # what is out is the largest
@@ -174,7 +174,7 @@ def settle_again(index: Columns, sites: Columns, key: U16, struck: U8, select: c
     return _places(index, sites, np.flatnonzero(run_starts(index["norm"])), key, struck, select)
 
 
-def _limits(sites: Columns, norm: U64, select: config.Select) -> tuple[I64, I64, I64]:
+def site_limits(sites: Columns, norm: U64, select: config.Select) -> tuple[I64, I64, I64]:
     """Soft, hard and fresh limit of each norm: a normalised site may have as much as the most favoured of its sites."""
     defaults = (select.site_soft, max(select.site_hard, select.site_soft), select.fresh)
     if not {"soft_limit", "hard_limit", "fresh_limit"} & sites.keys():

@@ -7,13 +7,14 @@ left of one whose removal was cut short still has its name in `control`, so nobo
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Self
 
-from shepherd.errors import Corruption, IoFailed, UsageError
+from shepherd.errors import Corruption, IoFailed, NoSpace, UsageError
 from shepherd.formats.check import Bytes
 from shepherd.store import fsio, harvest, names
 
@@ -22,6 +23,7 @@ FEEDBACK: Final = "feedback"
 HARVEST: Final = "harvest"
 CONTACT: Final = "contact"  # store/contactnotes.py
 KINDS: Final = (REQUESTS, FEEDBACK, HARVEST, CONTACT)
+HELD_BYTES: Final = 1 << 20
 UNREADABLE: Final = "this user may not read it; it waits until somebody changes its mode or owner, or removes it"
 
 
@@ -56,15 +58,61 @@ def parse_request(line: str) -> dict[str, Any]:
     return request
 
 
+class Draft:
+    """Requests that are being written, beside the inbox: `keep` puts them in place; without it they are gone after the block.
+
+    Nothing of them is held but the last few, so their number does not matter.
+    """
+
+    def __init__(self, directory: Path, name: str) -> None:
+        self._path = directory / f"{name}.{REQUESTS}"
+        self._beside = directory / f".{self._path.name}.tmp"
+        fsio.unlink(self._beside)
+        self._file = fsio.AppendFile(self._beside)
+        self._held = bytearray()
+        self.count = 0
+
+    def add(self, request: dict[str, Any]) -> None:
+        self._held += json.dumps(request, sort_keys=True).encode() + b"\n"
+        self.count += 1
+        if len(self._held) >= HELD_BYTES:
+            self._write()
+
+    def keep(self) -> Path:
+        """When this returns they are durable and will be taken by the next merge."""
+        self._write()
+        self._file.sync()
+        self._file.close()
+        fsio.rename(self._beside, self._path)
+        return self._path
+
+    def _write(self) -> None:
+        self._file.write(bytes(self._held))
+        self._held.clear()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self._file.close()
+        with contextlib.suppress(IoFailed, NoSpace):  # what has failed already is what is told
+            fsio.unlink(self._beside)
+
+
 class Inbox:
     def __init__(self, directory: Path) -> None:
         self.directory = directory
 
     def drop(self, name: str, requests: Iterable[dict[str, Any]]) -> Path:
         """Leave requests; when this returns they are durable and will be taken by the next merge."""
-        path = self.directory / f"{name}.req"
-        fsio.replace_file(path, b"".join(json.dumps(r, sort_keys=True).encode() + b"\n" for r in requests))
-        return path
+        with self.draft(name) as draft:
+            for request in requests:
+                draft.add(request)
+            return draft.keep()
+
+    def draft(self, name: str) -> Draft:
+        """Begin to leave requests, as many as there are."""
+        return Draft(self.directory, name)
 
     def drop_feedback(self, name: str, data: Bytes) -> Path:
         """Leave an indexer's feedback; when this returns it is durable and will be taken by the next shep-feedback."""

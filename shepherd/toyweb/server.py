@@ -24,6 +24,7 @@ from pathlib import Path
 import uvloop
 
 from shepherd.errors import PeerLost, UsageError
+from shepherd.store import locks
 from shepherd.toyweb import dns, log
 from shepherd.toyweb.answer import PATIENCE_BYTES, Desk
 from shepherd.toyweb.connection import Clock, Connection, Office
@@ -33,6 +34,7 @@ from shepherd.toyweb.tls import Authority
 STATIC = "static"
 ACCESS_LOG = "access.log"
 CERTIFICATE = "ca.pem"
+LOCK = "lock"  # one toy web in a directory: another would write over its table
 
 _BACKLOG = 4096
 _READY, _ADVANCE = b"r", b"a"
@@ -57,7 +59,15 @@ def serve(model: Model, settings: Settings, clock: Clock, ready: Callable[[], No
     _raise_limit()
     directory = settings.directory
     directory.mkdir(parents=True, exist_ok=True)
-    authority = Authority()
+    held = locks.lock(directory / LOCK, "shep-toyweb")
+    try:
+        _serve(model, settings, clock, ready, advanced)
+    finally:
+        held.release()
+
+
+def _serve(model: Model, settings: Settings, clock: Clock, ready: Callable[[], None], advanced: Callable[[int], None]) -> None:
+    directory, authority = settings.directory, Authority()
     authority.write(directory / CERTIFICATE)
     desk = Desk(model, settings.version, mmap.mmap(-1, PATIENCE_BYTES))
     if settings.prepare:

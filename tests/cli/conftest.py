@@ -232,13 +232,19 @@ def make_herd(
     return Herd(db, cf, NOW)
 
 
-def add_state(herd: Herd, pages: Sequence[Page], sites: Sequence[Site] = (), now: int = NOW) -> int:
-    """Close one more state, of these pages alone; its number."""
+def add_state(
+    herd: Herd, pages: Sequence[Page], sites: Sequence[Site] = (), now: int = NOW, journal: Sequence[bytes] = ()
+) -> int:
+    """Close one more state, of these pages alone, with a journal if there are records for one; its number."""
     with herd.store.writing("test") as writer:
         parent = writer.furthest()
         builder = writer.build(parent, StateName(parent.number + 1, "closed"), now)
         _fill(builder, pages, sites, {})
-        return writer.publish(builder, {"phase": "test"}).number
+        if journal:
+            records = np.frombuffer(b"".join(journal), tables.JOURNAL)
+            builder.write_records(names.journal(parent.control.contribs), FrameKind.JOURNAL, records)
+            builder.change(contribs=parent.control.contribs + 1)
+        return writer.publish(builder, {"phase": "cork" if journal else "test"}).number
 
 
 @pytest.fixture

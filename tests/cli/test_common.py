@@ -193,3 +193,22 @@ def test_escape_leaves_nothing_that_steers(given: str | bytes, shown: str) -> No
 def test_json_is_plain_ascii(capsys: pytest.CaptureFixture[str]) -> None:
     common.emit_json({"t": "\u202e\x9b", "p": Path("a")})
     assert capsys.readouterr().out == '{"t": "\\u202e\\u009b", "p": "a"}\n'
+
+
+@pytest.mark.parametrize(
+    ("code", "status"),
+    [
+        ("raise errors.UsageError('no')", 2),
+        ("raise errors.Corruption('no')", 11),
+        ("1 / 0", 1),
+        ("raise KeyboardInterrupt", 130),
+        ("common.LOG.warning('no')", common.BROKEN_PIPE),
+        ("click.echo(1)", 0),
+    ],
+)
+def test_reader_of_stderr_that_has_gone_changes_the_exit_status(program: Path, code: str, status: int) -> None:
+    ours, theirs = os.pipe()
+    os.close(ours)
+    done = subprocess.run(line(program, code), env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=theirs, check=False)
+    os.close(theirs)
+    assert done.returncode == status

@@ -113,34 +113,6 @@ def test_names_of_the_options_are_those_of_the_format() -> None:
     assert list(selector_words.REASONS) == [reason.name.lower().replace("_", "-") for reason in Reason]
 
 
-# --- stats
-
-
-def test_stats_count_what_is_there(herd: Herd, shep: Run) -> None:
-    (found,) = objects(shep(herd, "stats", "--json", "--now", str(herd.now)))
-    assert (found["rows"], found["pages"], found["robots_files"]) == (11, 10, 1)
-    assert found["types"] == {"sleeping": 1, "ungathered": 2, "gathered": 4, "error": 2, "forgotten": 1}
-    assert found["statuses"] == {"none": 4, "200": 3, "301": 1, "404": 1, "410": 1}
-    assert found["reasons"]["client error (4xx)"] == 1
-    assert found["checked"] == {"under a week": 6, "never": 4}
-    assert sum(found["weights"].values()) == 10
-    assert (found["sites"], found["sites_resolved"], found["servers"], found["sites_robots_unreachable"]) == (3, 1, 1, 1)
-    assert found["sites_not_looked_up"] == 2
-    assert found["stored_bytes"] == found["segment_bytes"] > 0
-
-
-def test_stats_draw_bars(herd: Herd, shep: Run) -> None:
-    text = told(shep(herd, "stats", "--now", str(herd.now)))
-    assert "11 rows: 10 pages and 1 robots file\n" in text
-    assert "3 sites: 2 not looked up yet, 0 without an address that may be asked, 1 with an unreachable robots.txt\n" in text
-    assert "  gathered                4   40.0%  " + 40 * "#" + "\n" in text
-    assert "  error                   2   20.0%  " + 20 * "#" + "\n" in text
-
-
-def test_stats_of_an_empty_state(herd: Herd, shep: Run) -> None:
-    assert "0 rows: 0 pages and 0 robots files" in told(shep(herd, "stats", "--state", "1"))
-
-
 # --- cat
 
 

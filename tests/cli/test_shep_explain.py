@@ -19,6 +19,7 @@ from shepherd.phases.plan import due_rows
 from tests.cli.conftest import Herd, Run, objects, told
 
 DAY = 86_400
+HERE = Config(directory=Path())
 
 
 @pytest.mark.parametrize(
@@ -70,13 +71,13 @@ def test_verdict(herd: Herd, shep: Run, url: str, verdict: str) -> None:
     ],
 )
 def test_verdict_of_a_forgotten_row_contradicts_itself(herd: Herd, rule: str, reason: Reason, said: str) -> None:
-    facts = collect(herd.store, herd.store.closed(), parse_filter(rule), Path("filter"), "http://a.example/forgotten")
+    facts = collect(herd.store, herd.store.closed(), HERE, parse_filter(rule), "http://a.example/forgotten")
     assert facts.row is not None
     assert verdict(dataclasses.replace(facts, row=facts.row | {"reason": reason}), Config(), herd.now) == said
 
 
 def test_deleted_robots_file_is_told_as_gathered(herd: Herd) -> None:
-    facts = collect(herd.store, herd.store.closed(), parse_filter(""), Path("filter"), "http://a.example/robots.txt")
+    facts = collect(herd.store, herd.store.closed(), HERE, parse_filter(""), "http://a.example/robots.txt")
     assert facts.row is not None
     deleted = dataclasses.replace(facts, row=facts.row | {"type": RowType.FORGOTTEN, "reason": Reason.DELETED})
     told = verdict(deleted, Config(), herd.now)
@@ -85,7 +86,7 @@ def test_deleted_robots_file_is_told_as_gathered(herd: Herd) -> None:
 
 
 def test_robots_file_of_a_site_that_keeps_nothing_is_said_to_be_needed(herd: Herd) -> None:
-    facts = collect(herd.store, herd.store.closed(), parse_filter(""), Path("filter"), "http://a.example/robots.txt")
+    facts = collect(herd.store, herd.store.closed(), HERE, parse_filter(""), "http://a.example/robots.txt")
     assert facts.row is not None
     emptied = dataclasses.replace(facts, row=facts.row | {"type": RowType.FORGOTTEN, "reason": Reason.SITE_EMPTY})
     told = verdict(emptied, Config(), herd.now)
@@ -96,7 +97,7 @@ def test_robots_file_of_a_site_that_keeps_nothing_is_said_to_be_needed(herd: Her
 
 
 def test_verdict_says_how_to_pass_the_guard(herd: Herd) -> None:
-    facts = collect(herd.store, herd.store.closed(), parse_filter(""), Path("filter"), "http://a.example/gone")
+    facts = collect(herd.store, herd.store.closed(), HERE, parse_filter(""), "http://a.example/gone")
     assert facts.row is not None
     refused = dataclasses.replace(facts, row=facts.row | {"reason": Reason.GUARD})
     hint = (
@@ -108,14 +109,35 @@ def test_verdict_says_how_to_pass_the_guard(herd: Herd) -> None:
 
 def test_explain_goes_step_by_step(herd: Herd, shep: Run) -> None:
     text = told(shep(herd, "explain", "--now", str(herd.now), "https://www.A.example/?utm_source=x#f"))
-    lines = dict(line.split(None, 1) for line in text.splitlines())
+    lines = {line[:12].rstrip(): line[14:] for line in text.splitlines()}
+    order = [
+        "given",
+        "by rule",
+        "normalised",
+        "by filter",
+        "stripped",
+        "site",
+        "class",
+        "footprint",
+        "known",
+        "filter",
+        "robots.txt",
+    ]
+    assert [label for label in lines if label in order] == order
     assert lines["given"] == "https://www.A.example/?utm_source=x#f"
+    assert lines["by rule"] == "no fragment: https://www.a.example/?utm_source=x"  # the last of two
     assert lines["normalised"] == "https://www.a.example/?utm_source=x"
-    assert lines["stripped"] == "https://www.a.example/ (the filter strips utm_source=x)"
-    assert lines["stored"] == "as     http://a.example/"
+    assert lines["by filter"] == f"without utm_source=x: {herd.cf}/filter, line 1: strip utm_*"
+    assert lines["stripped"] == "https://www.a.example/"
+    assert lines["class"] == "a.example: http and https, with and without www., are one"
+    assert lines["stored as"] == "http://a.example/"
     assert lines["filter"] == f"accepted: {herd.cf}/filter, no line decides: default accept"
     assert lines["checked"] == "2026-09-19T14:13:20Z (2 days ago)"
-    assert lines["robots.txt"] == "status 200, checked 2026-09-20T14:13:20Z (24 h ago)"
+    assert lines["robots.txt"] == "http://a.example/robots.txt, status 200, checked 2026-09-20T14:13:20Z"
+    assert lines["it says"] == "not known for shepherd: no copy of it is stored; the next reap of the site asks for it"
+    assert lines["in site"] == "weight rank 1 of 7 in its site, soft limit 100,000, hard limit 200,000"
+    assert lines["in server"] == "0 documents in 127.0.0.7, soft limit 129,600, hard limit 259,200"
+    assert lines["in all"] == "11 documents in the whole database, soft limit 80,000,000"
     assert lines["server"] == "delay 10000 ms, 0 documents, 9 contacts, 0 failed"
 
 
@@ -125,7 +147,13 @@ def test_explain_as_json(herd: Herd, shep: Run) -> None:
     assert found["row"]["redirect_to"] == "http://b.example/\\x1b]0;"
     assert (found["site_row"]["name"], found["site_row"]["qkey"]) == ("http://a.example", "127.0.0.7")
     (found,) = objects(shep(herd, "explain", "--json", "http://a.example/x.zip"))
-    assert found["filter"] == {"accepted": False, "file": f"{herd.cf}/filter", "line": 2, "text": "reject ext zip"}
+    assert found["filter"] == {
+        "accepted": False,
+        "file": f"{herd.cf}/filter",
+        "line": 2,
+        "text": "reject ext zip",
+        "pattern": "ext zip",
+    }
     assert found["row"] is None
 
 

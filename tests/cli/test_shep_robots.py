@@ -105,3 +105,11 @@ def test_local_file_needs_no_database(tmp_path: Path, shep: Run) -> None:
     assert bad["given"] == "mailto:x"
     (found,) = objects(shep(nowhere, *call[:-1], "stranger", "-", stdin=b"https://x.example/a.pdf\n"))
     assert (found["verdict"], found["group"], found["why"]) == ("allowed", None, "no group speaks to this agent")
+
+
+@pytest.mark.parametrize("agent", ["", "a b", "/2.0", "bot/", "b\u00f6t"])
+def test_agent_that_no_robots_file_could_name_is_judged_for(tmp_path: Path, shep: Run, agent: str) -> None:
+    nowhere = Herd(tmp_path / "nowhere", tmp_path, NOW)
+    (tmp_path / "robots.txt").write_bytes(b"User-agent: *\nDisallow: /\n")
+    done = shep(nowhere, "robots", "--file", str(tmp_path / "robots.txt"), "--agent", agent, "http://x.example/")
+    assert (done.returncode, b"product token" in done.stderr) == (2, True), done

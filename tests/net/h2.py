@@ -31,10 +31,15 @@ class BadServer:
     port: int
     requests: int = 0  # HEADERS frames of all connections
     connections: int = 0
+    old_requests: int = 0  # in HTTP/1.1, which it speaks with whoever does not offer HTTP/2
 
     def handle(self, plain: socket.socket, context: ssl.SSLContext, answer: Callable[[ssl.SSLSocket, int], None]) -> None:
         with contextlib.suppress(OSError), context.wrap_socket(plain, server_side=True) as connection:
             connection.settimeout(10)
+            if connection.selected_alpn_protocol() != "h2":
+                self.old_requests += connection.recv(65536).startswith(b"GET ")
+                connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\nConnection: close\r\n\r\nold")
+                return
             file = connection.makefile("rb")
             file.read(24)  # the preface
             connection.sendall(frame(SETTINGS, 0, 0))

@@ -92,3 +92,19 @@ def test_a_stream_that_is_refused_on_a_kept_connection_is_not_asked_for_again() 
         assert first.body == b"abc"
         assert second.reason != Reason.NONE and second.stale
         assert (server.requests, server.connections) == (2, 1)
+
+
+@pytest.mark.parametrize("number", [h2.HTTP_1_1_REQUIRED, h2.REFUSED_STREAM])
+@pytest.mark.parametrize("reuse", [False, True], ids=["new", "kept"])
+def test_server_that_wants_http_1_is_asked_in_http_2_for_ever(number: int, reuse: bool) -> None:
+    """It was. Now the next exchange, which comes after the delay, is in HTTP/1.1; within the first nothing is sent again."""
+
+    def answer(connection: ssl.SSLSocket, stream: int) -> None:
+        connection.sendall(frame(RST, 0, stream, code(number)))
+
+    with serve_frames(answer) as server:
+        asked = request(server.port, scheme="https", reuse=reuse)
+        first, second, third = fetch_all([asked] * 3, limits=Limits(verify_tls=False))
+        assert first.reason != Reason.NONE and first.stale and first.contacted
+        assert [(one.reason, one.body) for one in (second, third)] == [(Reason.NONE, b"old")] * 2
+        assert (server.requests, server.old_requests, server.connections) == (1, 2, 3)

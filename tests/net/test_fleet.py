@@ -339,7 +339,7 @@ def test_reaper_that_boasts_of_its_credits_is_given_no_more_than_others() -> Non
         dispatcher, boaster = await wire.adopt(ours), await wire.adopt(theirs)
         await boaster.send(wire.Welcome(wire.VERSION, 1, (1 << 32) - 1, []))
         hello = greeting(ORIGIN, settings={"in_flight": 7})
-        reaper = await Reaper.greet(0, dispatcher, hello)
+        reaper = await Reaper.greet(0, dispatcher, hello, steady_clock_ms())
         await dispatcher.close()
         await boaster.close()
         return reaper.free

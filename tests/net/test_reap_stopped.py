@@ -7,6 +7,7 @@ import os
 import signal
 import socket
 import subprocess
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -75,3 +76,35 @@ def test_time_runs_out_unnoticed_while_reapers_are_connected(connecting: tuple[H
     made, _listener = connecting
     with made.start("shep-reap", "--seconds", "1") as reaping:
         assert_ended_in_good_order(made, reaping, "its time is over")
+
+
+def drain(listener: socket.socket) -> None:
+    """Forget connections of a reap that has ended."""
+    listener.settimeout(0)
+    with contextlib.suppress(BlockingIOError):
+        while True:
+            listener.accept()[0].close()
+    listener.settimeout(30)
+
+
+def test_second_signal_while_reapers_are_connected_leaves_a_reap_that_can_go_on(
+    connecting: tuple[Home, socket.socket], tmp_path: Path
+) -> None:
+    """It comes before, while or after the first is heeded. The reap ends at once, in good order or as killed, and can go on."""
+    plan, listener = connecting
+    for number, gap_s in enumerate((0.0, 0.005, 0.05)):
+        made = plan.copy(tmp_path / f"db{number}")
+        drain(listener)
+        with made.start("shep-reap") as reaping:
+            connection, _ = listener.accept()
+            with connection:
+                reaping.send_signal(signal.SIGTERM)
+                time.sleep(gap_s)
+                reaping.send_signal(signal.SIGINT)
+                _, log = reaping.communicate(timeout=SOON_S)
+        assert reaping.returncode in (0, 130, -signal.SIGINT), log
+        assert "Traceback" not in log and "Exception ignored" not in log
+        if not harvest.inspect(Database(made.db).furthest().path / names.HARVESTS / "reap").ended:
+            with made.start("shep-reap", "--seconds", "1") as again:
+                assert_ended_in_good_order(made, again, "its time is over")
+        assert made.run("shep-check").returncode == 0

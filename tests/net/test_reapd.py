@@ -150,6 +150,38 @@ def test_reapd_cannot_be_started_again_where_one_was_killed(tmp_path: Path) -> N
             assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
 
+def test_two_reapds_started_at_once_share_a_path_or_take_it_from_each_other(tmp_path: Path) -> None:
+    """They do not: one has it, where nothing was and where a dead one has left its socket; the others say so and go."""
+    path = tmp_path / "reapd"
+    command = [sys.executable, "-m", "shepherd.cli", "reapd", "--listen", f"unix:{path}", "--quiet"]
+    for _ in range(2):
+        started = [subprocess.Popen(command, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) for _ in range(4)]
+        try:
+            until = time.monotonic() + 60
+            while sum(process.poll() is None for process in started) > 1 and time.monotonic() < until:
+                time.sleep(0.02)
+            (winner,) = [process for process in started if process.poll() is None]
+            refused = [
+                (process.returncode, process.stderr.read()) for process in started if process is not winner and process.stderr
+            ]
+            assert len(refused) == 3
+            assert all(status == Locked.exit_status and "another reapd" in said for status, said in refused)
+            with serve({}) as origin:
+
+                async def work(origin: Origin = origin, winner: int = winner.pid) -> None:
+                    dispatcher, pid = await join(path, origin)
+                    parent = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1]
+                    await dispatcher.peer.close()
+                    assert int(parent) == winner
+
+                run(work())
+        finally:
+            for process in started:
+                process.kill()
+                process.communicate()
+        assert path.is_socket() and not answers(path)
+
+
 def unlistened(path: Path, kind: socket.SocketKind = socket.SOCK_STREAM) -> None:
     """A socket's file that nobody listens at."""
     with socket.socket(socket.AF_UNIX, kind) as left:

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import pytest
 
+from shepherd.filters import parse_filter
 from shepherd.net.extract import Page, Wanted, extract
 from shepherd.net.requisites import of_css, of_srcset
 from shepherd.net.said import Said
+from tests.net.driver import HTML as CONTENT
+from tests.net.driver import gather
+from tests.net.origin import ok
 
 HTML = """<html><head><link rel=stylesheet href=s.css><link rel="shortcut ICON" href=i.ico><link rel=next href=n>
 <style>@import "t.css"; p { background: URL( 'u.png' ) }</style><script src=j.js></script><script>url(no)</script></head>
@@ -28,6 +32,26 @@ def test_requisites_come_only_where_configured() -> None:
     assert read(HTML).requisites == NEEDED
     assert read(HTML, requisites=False).requisites == []
     assert read(HTML).links == read(HTML, requisites=False).links == ["n", "link", "frame"]
+
+
+@pytest.mark.parametrize(
+    ("configured", "lines", "found"),
+    [
+        (False, "", []),
+        (False, "set requisites yes host a.example", ["http://a.example/1.png"]),
+        (False, "set requisites yes address 127.0.0.0/8", ["http://a.example/1.png"]),
+        (False, "set requisites yes host b.example", []),
+        (True, "set requisites yes host b.example", ["http://a.example/1.png"]),
+        (True, "set requisites no host a.example", []),
+    ],
+)
+def test_line_of_the_filter_says_for_a_site_whether_requisites_are_gathered(
+    configured: bool, lines: str, found: list[str]
+) -> None:
+    settings = {"timeout_s": 20, "requisites": configured}
+    hello = {"filter": lines, "filter_version": parse_filter(lines).version, "settings": settings}
+    outcome = gather(ok(b"<img src=/1.png>", CONTENT), hello=hello)
+    assert (outcome.hrefs if outcome.raw.links else []) == found
 
 
 def test_a_page_without_a_tree_needs_the_same() -> None:

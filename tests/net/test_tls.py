@@ -22,6 +22,7 @@ from shepherd.addresses import TlsAddress
 from shepherd.errors import ConfigError, PeerLost, PeerRefused, UsageError
 from shepherd.formats.tables import Reason, Result
 from shepherd.net import authority, sources, tls, wire
+from shepherd.net.clock import steady_clock_ms
 from shepherd.net.reapers import Reaper
 from shepherd.net.tls import Role
 from tests.net.driver import HTML, LINKS, Dispatcher, greeting, run
@@ -86,7 +87,7 @@ def client(path: Path, role: Role = Role.DISPATCHER, *, at: datetime.datetime = 
 async def greet(reapd: Reapd, context: ssl.SSLContext, origin: Origin) -> Reaper:
     peer = await tls.connect(reapd.address, context)
     try:
-        return await Reaper.greet(1, peer, greeting(origin))
+        return await Reaper.greet(1, peer, greeting(origin), steady_clock_ms())
     except BaseException:
         await peer.close()
         raise

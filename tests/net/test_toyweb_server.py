@@ -189,3 +189,11 @@ def test_kill_9_of_the_parent_leaves_no_server(tmp_path: Path) -> None:
             assert ended
         finally:
             os.close(server)
+
+
+def test_second_toy_web_in_a_directory_writes_over_the_table_of_the_first(web: Running) -> None:
+    before = (web.static_path).read_bytes()
+    command = [sys.executable, "-m", "shepherd.cli", "shep-toyweb", "--dir", str(web.static_path.parent), "--base", "127.1.5.0"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+    assert (done.returncode, "is held by shep-toyweb" in done.stderr) == (3, True), done
+    assert (web.static_path).read_bytes() == before

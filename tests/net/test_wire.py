@@ -64,7 +64,7 @@ MESSAGES: list[wire.Message] = [
     wire.Result(7, bytes(128), b"bucket", b"links", "", b"", 0),
     wire.Bye("done"),
     wire.Leaving("it is old"),
-    wire.Ping(3, [4]),
+    wire.Ping(3, [4], 5),
 ]
 
 

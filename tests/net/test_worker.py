@@ -14,16 +14,18 @@ from typing import Any
 import pytest
 
 from shepherd import urls
+from shepherd.errors import PeerLost
 from shepherd.formats.tables import JournalFlag, Kind, Reason, Result
 from shepherd.net import wire, worker
 from shepherd.net.rules import RulesCache
+from shepherd.net.terms import Terms
 from tests.net.driver import (
     HTML,
     LINKS,
     SITE,
+    Dispatcher,
     Outcome,
     connected,
-    gather,
     greeting,
     run,
 )
@@ -71,14 +73,36 @@ def test_an_address_that_is_no_longer_the_sites_is_not_contacted() -> None:
     assert refused(address="127.0.0.2") == (Result.SOFT, Reason.NO_ADDRESS)
 
 
-@pytest.mark.parametrize("ahead_s", [-3600, -20, 40, 3600])
-def test_reaper_with_another_clock_goes_by_that_of_the_dispatcher(ahead_s: int) -> None:
-    now_ms = time.time_ns() // 1_000_000 - 1000 * ahead_s  # on the dispatcher's clock
-    hello = {"now_ms": now_ms}
-    soon = gather(ok(LINKS, HTML), hello=hello, start_by_ms=now_ms + 9_000, deadline_ms=now_ms + 19_000)
+def asked_by_another_clock(ahead_ms: int, wait_s: float, *start_by_s: int) -> list[Outcome]:
+    """Fetches of a dispatcher whose clock our own is so far ahead of. Its first PING takes `wait_s` to arrive; from when that
+    was sent on, it gives each request so long to begin."""
+    with serve({"/x": ok(LINKS, HTML)}) as origin:
+
+        async def all_of_them() -> list[Outcome]:
+            async with connected(origin) as dispatcher:
+                now_ms = time.time_ns() // 1_000_000 - ahead_ms
+                await asyncio.sleep(wait_s)
+                await dispatcher.peer.send(wire.Ping(0, [], now_ms))
+                assert await dispatcher.peer.receive() == wire.Ping(0, [], 0)
+                await dispatcher.rules()
+                limits = [{"start_by_ms": now_ms + 1000 * s, "deadline_ms": now_ms + 60_000} for s in start_by_s]
+                return [await dispatcher.fetch("/x", **limit) for limit in limits]
+
+        return run(all_of_them())
+
+
+@pytest.mark.parametrize("ahead_s", [-3600, -20, 0, 12, 29, 40, 3600])
+def test_reaper_with_another_clock_refuses_everything_or_nothing(ahead_s: int) -> None:
+    soon, late = asked_by_another_clock(1000 * ahead_s, 0.0, 9, -1)
     assert soon.verdict[0] == Result.STORED
-    late = gather(ok(LINKS, HTML), hello=hello, start_by_ms=now_ms - 1_000, deadline_ms=now_ms + 19_000)
     assert late.verdict == (Result.SOFT, Reason.DEADLINE) and not late.contacted
+
+
+@pytest.mark.parametrize("ahead_s", [-3600, 0, 3600])
+def test_request_behind_a_delayed_clock_is_taken_for_timely(ahead_s: int) -> None:
+    late, soon = asked_by_another_clock(1000 * ahead_s, 2.5, 1, 30)
+    assert late.verdict == (Result.SOFT, Reason.DEADLINE) and not late.contacted
+    assert soon.verdict[0] == Result.STORED
 
 
 def test_a_request_that_came_too_late_is_not_contacted() -> None:
@@ -218,7 +242,7 @@ def goodbye(hello: wire.Message, *more: wire.Message) -> str:
 
 def test_a_dispatcher_that_breaks_the_protocol_is_told_why_and_dropped() -> None:
     hello = greeting(Origin(1, {}))
-    assert "version 3" in goodbye(dataclasses.replace(hello, version=3))
+    assert f"version {wire.VERSION + 1}" in goodbye(dataclasses.replace(hello, version=wire.VERSION + 1))
     assert "begins with HELLO" in goodbye(wire.Robots(1, 200, b""))
     assert "key" in goodbye(dataclasses.replace(hello, key=b"short"))
     assert "not the version it says" in goodbye(dataclasses.replace(hello, filter_version=1))
@@ -282,3 +306,37 @@ def test_a_dropped_connection_drops_the_transfers() -> None:
 
         run(one())
         assert left.wait(20)
+
+
+class Forgetful(wire.Peer):
+    """A connection on which the first answer cannot be put together."""
+
+    failed = False
+
+    async def send(self, message: wire.Message) -> None:
+        if isinstance(message, wire.Result) and not self.failed:
+            self.failed = True
+            raise MemoryError
+        await super().send(message)
+
+
+def test_answer_that_could_not_be_sent_gives_its_credit_back_twice() -> None:
+    with serve({"/x": hang}) as origin:
+
+        async def one() -> None:
+            ours, theirs = socket.socketpair()
+            dispatcher, plain = Dispatcher(await wire.adopt(ours)), await wire.adopt(theirs)
+            peer, hello = Forgetful(plain._reader, plain._writer), greeting(origin, settings={"in_flight": 1})
+            served = asyncio.create_task(worker.Worker(peer, hello, Terms(), None).run())
+            await dispatcher.ask("/x")  # its rules are not known, so it is answered at once
+            while not peer.failed:
+                await asyncio.sleep(0.01)
+            await dispatcher.rules()
+            for _ in range(2):
+                await dispatcher.ask("/x")
+            with pytest.raises(PeerLost, match="more than its 1 credits"):
+                await served
+            await peer.close()
+            await dispatcher.peer.close()
+
+        run(asyncio.wait_for(one(), 20))

@@ -10,7 +10,7 @@ from shepherd.sections import Section
 from tests.property.phase_rows import Row
 
 EXEMPT = Flag.INITIAL | Flag.PINNED | Flag.EQUIV
-ENDLESS = 10**12
+ENDLESS = 10**15
 
 
 class Model:

@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 
 from shepherd.config import Politeness
 from shepherd.formats import tables
-from shepherd.formats.tables import JOURNAL, NO_LIMIT, JournalFlag, Kind, Records, Result
-from shepherd.phases import politeness
-from shepherd.phases.politeness import Held, Verdict
+from shepherd.formats.tables import JOURNAL, NO_LIMIT, Columns, JournalFlag, Kind, Records, Result
+from shepherd.phases import owed, politeness
+from shepherd.phases.owed import Held
+from shepherd.phases.politeness import Verdict
 from shepherd.urls import qkey_of_address
 
 BASE = 1_790_000_000_000
@@ -36,6 +37,19 @@ def contact(start: int, end: int, **more: int) -> dict[str, int]:
     return {"start_ms": start, "end_ms": end, **more}
 
 
+def judged(
+    journal: Records,
+    sites: Columns,
+    servers: Columns,
+    limits: Politeness = DELAY,
+    before: bool = False,
+    slack: int = 0,
+    part: int = 100,
+) -> Verdict:
+    one = owed.journal(*owed.joined([owed.slim(journal, 0)], len(journal)), sites, servers, limits, before)
+    return politeness.judge([one], slack, 10, lambda _: None, part)
+
+
 def audit(journal: Records, slots: int = 1, before: bool = False, **columns: dict[int, int]) -> Verdict:
     """`columns`: of sites, by site: delay_ms, crawl_delay_ms, group."""
     site = np.array([1, 2, 3], np.uint64)
@@ -46,7 +60,7 @@ def audit(journal: Records, slots: int = 1, before: bool = False, **columns: dic
             sites[name][number - 1] = value
     servers: dict[str, Any] = {"qkey": np.array([QKEY, OTHER], np.uint64), "delay_ms": np.full(2, 1000, np.uint32)}
     servers |= {"slots": np.full(2, slots, np.uint16), "group": np.zeros(2, np.uint64)}
-    return politeness.judge(politeness.held(journal, sites, servers, DELAY, before), 0, 10)
+    return judged(journal, sites, servers, before=before)
 
 
 def test_crawl_delay_learnt_later_is_not_taken_for_a_default_that_was_raised_since() -> None:
@@ -58,8 +72,7 @@ def test_crawl_delay_learnt_later_is_not_taken_for_a_default_that_was_raised_sin
     servers: dict[str, Any] = {"qkey": np.array([QKEY, OTHER], np.uint64), "delay_ms": np.array([3000, 1000], np.uint32)}
     servers |= {"slots": np.ones(2, np.uint16), "group": np.zeros(2, np.uint64)}
     for delay_s in (1.0, 10.0):
-        held = politeness.held(journal, sites, servers, Politeness(delay_s=delay_s), False)
-        assert politeness.judge(held, 0, 10).faults == []
+        assert judged(journal, sites, servers, Politeness(delay_s=delay_s)).faults == []
 
 
 def whats(verdict: Verdict) -> list[str]:
@@ -70,7 +83,7 @@ def test_gap_below_the_delay() -> None:
     verdict = audit(records(contact(0, 10), contact(1009, 1020), contact(2020, 2030, site=2)))
     assert "delay" in whats(verdict) and verdict.gap_ms.tolist() == [999] and verdict.spare_ms.tolist() == [-1]
     fault = verdict.faults[0]
-    assert (fault.key, fault.before, fault.after, fault.gap_ms, fault.needed_ms) == (QKEY, 0, 1, 999, 1000)
+    assert (fault.key, fault.before, fault.after, fault.gap_ms, fault.needed_ms) == (QKEY, (0, 0), (0, 1), 999, 1000)
     assert audit(records(contact(0, 10), contact(1010, 1020), contact(2020, 2030, site=2))).count == 0
 
 
@@ -145,7 +158,7 @@ def test_same_as_trying_to_place_every_contact_in_a_slot(spans: list[tuple[int, 
     start = np.array([span[1] for span in spans], np.int64)
     end = start + np.array([span[2] for span in spans], np.int64)
     nothing = np.zeros(count, np.int64)
-    found = Held(np.arange(count), group, group, start, end, full, nothing - 1, nothing, np.full(count, slots))
+    found = Held(nothing, np.arange(count), group, start, end, full, nothing, np.full(count, slots))
     expected = False
     for key in set(group.tolist()):
         free = [-wait] * slots
@@ -153,7 +166,7 @@ def test_same_as_trying_to_place_every_contact_in_a_slot(spans: list[tuple[int, 
             free.sort()
             expected |= begin < free[0] + wait
             free[0] = stop
-    assert bool(politeness.judge(found, 0, 5).count) == expected
+    assert bool(politeness.judge_groups(found, 0, 5).count) == expected
 
 
 @pytest.mark.parametrize("slack", [0, 5])
@@ -163,5 +176,43 @@ def test_slack_forgives_what_clocks_differ_by(slack: int) -> None:
     sites |= {"crawl_delay_ms": np.zeros(1, np.uint32), "group": np.zeros(1, np.uint64)}
     servers: dict[str, Any] = {"qkey": np.array([QKEY], np.uint64), "delay_ms": np.array([1000], np.uint32)}
     servers |= {"slots": np.ones(1, np.uint16), "group": np.zeros(1, np.uint64)}
-    found = politeness.held(journal, sites, servers, DELAY, before=True)
-    assert bool(politeness.judge(found, slack, 5).count) == (slack < 4)
+    assert bool(judged(journal, sites, servers, before=True, slack=slack).count) == (slack < 4)
+
+
+@settings(max_examples=30, deadline=None)
+@given(seed=st.integers(0, 2**32 - 1), part=st.integers(1, 50), journals=st.integers(1, 3))
+def test_parts_do_not_show(seed: int, part: int, journals: int) -> None:
+    """However few contacts are judged together, and in however many journals they stand."""
+    draw, count = np.random.default_rng(seed), 60
+    journal = np.zeros(count, JOURNAL)
+    journal["qkey"] = [qkey_of_address(f"127.0.0.{number}") for number in draw.integers(1, 9, count)]
+    journal["answered"] = journal["site"] = draw.integers(1, 6, count)
+    journal["kind"] = draw.choice([Kind.PAGE, Kind.PAGE, Kind.ROBOTS, Kind.QKEY], count)
+    journal["result"] = draw.choice([Result.STORED, Result.STORED, Result.CONNECTION], count)
+    journal["flags"], journal["status"] = int(JournalFlag.CONTACTED), 200
+    journal["crawl_delay_ms"] = np.where(journal["kind"] == Kind.ROBOTS, draw.choice([0, 1500], count), 0)
+    journal["retry_after_s"] = draw.choice([0, 0, 0, 0, 3], count)
+    journal["start_ms"] = np.sort(draw.integers(0, 60_000, count)) + BASE
+    journal["end_ms"] = journal["start_ms"] + draw.integers(0, 50, count)
+    sites: dict[str, Any] = {"site": np.arange(1, 6, dtype=np.uint64), "delay_ms": np.full(5, NO_LIMIT, np.uint32)}
+    sites |= {"crawl_delay_ms": np.zeros(5, np.uint32), "group": np.array([0, 0, 0, GROUP, GROUP], np.uint64)}
+    qkeys = np.sort(np.array([qkey_of_address(f"127.0.0.{number}") for number in range(1, 8)], np.uint64))
+    servers: dict[str, Any] = {"qkey": qkeys, "delay_ms": np.full(7, 1000, np.uint32), "slots": np.ones(7, np.uint16)}
+    servers["group"] = np.zeros(7, np.uint64)
+    pieces = [one for one in np.array_split(journal, journals) if len(one)]
+
+    def verdict(part: int) -> tuple[Any, ...]:
+        slimmed = [owed.joined([owed.slim(piece, 0)], len(piece)) for piece in pieces]
+        read = [owed.journal(*one, sites, servers, DELAY, before=False) for one in slimmed]
+        found = politeness.judge(read, 0, 1000, lambda _: None, part)
+        columns = [column.tolist() for column in (found.key, found.contacts, found.gap_ms, found.spare_ms)]
+        return (*columns, sorted(found.faults, key=repr), found.count)
+
+    assert verdict(part) == verdict(10**9)
+
+
+def test_delay_of_one_server_is_asked_of_another_of_which_nothing_was_known_yet() -> None:
+    late = {"qkey": OTHER, "kind": Kind.QKEY, "result": Result.RESOLVED, "flags": 0}
+    lookups = [contact(4000, 5000, site=site, **late) for site in (2, 3)]
+    journal = records(contact(0, 10), contact(0, 10, site=2, qkey=OTHER), contact(500, 510, site=3, qkey=OTHER), *lookups)
+    assert QKEY < OTHER and audit(journal).faults == []

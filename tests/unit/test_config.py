@@ -192,3 +192,7 @@ def test_all_faults_are_told_at_once(tmp_path: Path) -> None:
 def test_slip_of_the_pen_is_answered_with_what_was_meant(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"\[store\] keep_state: unknown key; keep_states is meant\?"):
         configure(tmp_path, "[store]\nkeep_state = 1\n")
+
+
+def test_disks_of_many_terabytes_can_be_named(tmp_path: Path) -> None:
+    assert configure(tmp_path, "[cleanup]\nsize_bytes = 50_000_000_000_000\n").cleanup.size_bytes == 50 * 10**12

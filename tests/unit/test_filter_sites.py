@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from shepherd.batch.sites import FILTERED, settings_of
+from shepherd.errors import FilterError
 from shepherd.filters import SiteSettings, parse_filter
 from shepherd.filters.settings import group_number
 from shepherd.formats import tables
@@ -136,3 +137,13 @@ def test_section_has_a_name_that_reads_back() -> None:
     for name in ("30", "256", "0", "HTML", "²²²", "", "1e2"):
         with pytest.raises(ValueError, match="is no section"):
             section_number(name)
+
+
+def test_setting_without_a_column_changes_no_column_and_is_told() -> None:
+    filters = parse_filter("set requisites yes host a.example\nset slots 3 host a.example\nset requisites no host example")
+    assert filters.site_settings("http://a.example") == SiteSettings(slots=3)
+    assert [(line.name, line.shown) for line in filters.told("http://b.example")] == [("requisites", "no")]
+    told = [filters.requisites_of(f"http://{host}/x") for host in ("a.example", "b.example", "other.org")]
+    assert told == [True, False, None]
+    with pytest.raises(FilterError, match="yes or no"):
+        parse_filter("set requisites perhaps host a.example")

@@ -325,6 +325,13 @@ def test_contact_that_cannot_be_sent_breaks_the_database(contact: str, tmp_path:
     assert not (tmp_path / "db").exists()
 
 
+@pytest.mark.parametrize("contact", ["foo", "example.org", "@", "https://", "me @ example.org"])
+def test_contact_that_reaches_nobody_is_taken(contact: str, tmp_path: Path) -> None:
+    done = gather("--contact", contact, "http://a.example/", cwd=tmp_path)
+    assert (done.returncode, "mail address or the URL of a page" in done.stderr) == (2, True), done.stderr
+    assert not (tmp_path / "db").exists()
+
+
 def test_broken_configuration_of_an_earlier_run_is_fatal(tmp_path: Path) -> None:
     url = "http://127.0.0.1:9/"
     gather("--minutes", "0.1", url, cwd=tmp_path)

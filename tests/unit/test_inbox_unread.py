@@ -10,6 +10,7 @@ import pytest
 
 from shepherd.batch import feedback
 from shepherd.cli.shep_facts import collect
+from shepherd.config import Config
 from shepherd.errors import NothingToDo
 from shepherd.filters import parse_filter
 from shepherd.store.database import Database
@@ -125,4 +126,4 @@ def test_explain_stops_at_a_request_that_it_may_not_read(db: Path) -> None:
     small.dropping(5, (B,))(db, lambda _line: None)
     Database(db).inbox.items()[0].path.chmod(0)
     found = Database(db)
-    assert as_somebody(db, lambda: collect(found, found.closed(), parse_filter(""), Path("filter"), B)) == "done"
+    assert as_somebody(db, lambda: collect(found, found.closed(), Config(directory=Path()), parse_filter(""), B)) == "done"

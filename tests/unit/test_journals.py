@@ -12,7 +12,7 @@ from shepherd.formats.control import CLOSED
 from shepherd.formats.frame import FrameKind
 from shepherd.formats.tables import JOURNAL, TABLES
 from shepherd.store import database, fsio, journals, names
-from shepherd.store.database import Database
+from shepherd.store.database import Database, Writer
 from shepherd.store.names import StateName
 
 KEY = bytes(range(16))
@@ -24,13 +24,17 @@ def make(path: Path, count: int) -> Database:
     found = Database(path)
     with found.writing("test") as writer:
         for number in range(2, count + 2):
-            parent = writer.furthest()
-            builder = writer.build(parent, StateName(number, CLOSED), number)
-            for table in TABLES:
-                builder.keep_table(table)
-            builder.write_records(names.journal(number), FrameKind.JOURNAL, np.zeros(number, JOURNAL))
-            writer.publish(builder, {"phase": "test"})
+            add(writer, number)
     return found
+
+
+def add(writer: Writer, number: int) -> None:
+    builder = writer.build(writer.furthest(), StateName(number, CLOSED), number)
+    builder.change(contribs=number + 1)
+    for table in TABLES:
+        builder.keep_table(table)
+    builder.write_records(names.journal(number), FrameKind.JOURNAL, np.zeros(number, JOURNAL))
+    writer.publish(builder, {"phase": "test"})
 
 
 def numbers(found: Database) -> list[int]:
