@@ -17,9 +17,11 @@ from shepherd.cli import (
     shep_filter,
     shep_insert,
     shep_list,
+    shep_lock,
     shep_refresh,
     shep_robots,
     shep_set,
+    shep_states,
     shep_stats,
     shep_url,
 )
@@ -51,8 +53,11 @@ for _module in (
     shep_diff,
     shep_at,
     shep_audit,
+    shep_states,
+    shep_lock,
 ):
     command.add_command(_module.command)
+command.add_command(shep_lock.unlock)
 
 
 def main() -> None:

@@ -23,6 +23,16 @@ class Lease:
     pid: int
     expires: int  # seconds since 1970
 
+    @property
+    def taken_ms(self) -> int:
+        """Since when it is held: its name says so."""
+        return int(self.name.partition("-")[0])
+
+    @property
+    def is_abandoned(self) -> bool:
+        """Whether the process that took it has ended; of another machine's nobody knows."""
+        return locks.is_gone(self.name.partition("-")[2].rsplit("-", 2)[0], self.pid)
+
 
 class Leases:
     def __init__(self, directory: Path) -> None:
