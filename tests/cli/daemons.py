@@ -26,7 +26,9 @@ class Daemon:
         self.farm, self.log, self.cf = farm, log, cf
         environment = {**os.environ, "SHEPHERD_DB": str(farm.db), "SHEPHERD_CF": str(cf)}
         command = [sys.executable, "-m", "shepherd.cli", "shepherd", "run", "--log", str(log), "--log-format", "json"]
-        self.process = subprocess.Popen(command, cwd=ROOT, env=environment, stderr=subprocess.PIPE, text=True)
+        self.stderr = log.with_suffix(".err")
+        with self.stderr.open("w") as stderr:
+            self.process = subprocess.Popen(command, cwd=ROOT, env=environment, stderr=stderr)
 
     def events(self) -> list[dict[str, Any]]:
         lines = self.log.read_text().splitlines() if self.log.exists() else []
@@ -39,7 +41,7 @@ class Daemon:
             for number, told in enumerate(self.events()):
                 if number >= after and told["event"] == event and fields.items() <= told.items():
                     return number + 1
-            assert self.process.poll() is None, f"it has ended: {self.process.communicate()} {self.events()[-5:]}"
+            assert self.process.poll() is None, f"it has ended: {self.stderr.read_text()} {self.events()[-5:]}"
             time.sleep(0.05)
         raise AssertionError(f"no {event} {fields} in {self.events()[after:]}")
 
@@ -49,8 +51,7 @@ class Daemon:
     def end(self, number: signal.Signals = signal.SIGTERM) -> int:
         """Its exit status after this signal."""
         self.process.send_signal(number)
-        self.process.communicate(timeout=PATIENCE_S)
-        return self.process.returncode
+        return self.process.wait(PATIENCE_S)
 
 
 def settings(farm: Farm, home: Path, more: str = "", reap_s: int = 60) -> Path:
@@ -71,4 +72,4 @@ def running(farm: Farm, cf: Path) -> Iterator[Daemon]:
     finally:
         if daemon.process.poll() is None:
             daemon.process.kill()
-        daemon.process.communicate()
+        daemon.process.wait()

@@ -144,8 +144,7 @@ def test_reap_that_fills_the_bucket_file_is_not_cleaned_up_after(planned: Farm, 
     (cf / "shepherd.toml").write_text(text.replace("[reap]\n", f"[reap]\nsize_bytes = {size + 300_000}\n"))
     with running(one, cf) as daemon:
         seen = daemon.wait_for("step", step="shep-reap", status=12)
-        daemon.process.communicate(timeout=120)
-        assert daemon.process.returncode == 12
+        assert daemon.process.wait(120) == 12
     ran = [told["step"] for told in daemon.events()[seen:] if told["event"] == "step"]
     assert ran[:2] == ["shep-cork", "shep-cleanup"]
     [failed] = [told for told in daemon.events() if told["event"] == "failed"]
@@ -178,8 +177,7 @@ def test_failure_that_lasts_is_tried_for_ever(sown: Farm, tmp_path: Path) -> Non
     one = sown.copy(tmp_path / "db")
     cf = settings(one, tmp_path / "cf", f"retries = 2\n[hooks]\nbefore = 'false'\non_error = '{noting(tmp_path)}'\n")
     with running(one, cf) as daemon:
-        daemon.process.communicate(timeout=120)
-        assert daemon.process.returncode == 5
+        assert daemon.process.wait(120) == 5
     told = daemon.events()
     assert [event["seconds"] for event in told if event["event"] == "retry"] == [0.1, 0.2]
     assert [event["step"] for event in told if event["event"] == "failed"] == ["shep-merge"] * 3
@@ -196,8 +194,7 @@ def test_damage_is_tried_again(sown: Farm, tmp_path: Path) -> None:
     one.must("shep-merge")
     (one.database.furthest().path / "index" / "norm").unlink()
     with running(one, settings(one, tmp_path / "cf", f"[hooks]\non_error = '{noting(tmp_path)}'\n")) as daemon:
-        daemon.process.communicate(timeout=120)
-        assert daemon.process.returncode == 11
+        assert daemon.process.wait(120) == 11
     assert not [told for told in daemon.events() if told["event"] == "retry"]
     step, status, *message = (tmp_path / "noted").read_text().splitlines()
     assert (step, status) == ("shep-select", "11")
