@@ -45,7 +45,7 @@ def run(writer: Writer, config: Config, now: int, tick: Tick, jobs: int = 1, *, 
         raise not_now(state, "nothing has been merged")
     builder = writer.build(state, StateName(state.number + state.name.closed, "selected"), now)
     try:
-        counts = _select(state, builder, config, tick, jobs)
+        counts = _select(state, builder, config, tick, jobs, writer.rehearsing)
         builder.keep_table("index", select.CHANGED)
         for name in TABLES:
             if name != "index":
@@ -70,7 +70,7 @@ def _brake(counts: dict[str, Any], config: Config) -> str:
     )
 
 
-def _select(state: State, builder: Builder, config: Config, tick: Tick, jobs: int) -> dict[str, Any]:
+def _select(state: State, builder: Builder, config: Config, tick: Tick, jobs: int, rehearsing: bool) -> dict[str, Any]:
     ranges = list(whole_norms(state.index, config.store.partition_rows))
     limits = server_limits(state.servers.slice(0, state.servers.rows), config.select, config.plan)
     with contextlib.ExitStack() as stack:
@@ -83,7 +83,7 @@ def _select(state: State, builder: Builder, config: Config, tick: Tick, jobs: in
         totals = board.survey()
         totals = _hard_limits(board, totals, limits, config)
         _soft_limits(board, totals, limits, config)
-        return _write(board, _totals(board, totals, config), builder, tick, jobs)
+        return _write(board, _totals(board, totals, config), builder, tick, jobs, rehearsing)
 
 
 # --- the limits, in the order in which they strike ---------------------------------------------------------------
@@ -209,20 +209,24 @@ def _one_bar(board: Board, room: int, candidates: Callable[[int], Bools], cost: 
 # --- the result --------------------------------------------------------------------------------------------------
 
 
-def _write(board: Board, verdict: Verdict, builder: Builder, tick: Tick, jobs: int) -> dict[str, Any]:
+def _write(board: Board, verdict: Verdict, builder: Builder, tick: Tick, jobs: int, rehearsing: bool) -> dict[str, Any]:
+    """A rehearsal also tells what each type becomes: otherwise the next state can be compared with the last."""
     state, counts = board.state, Counter[str]()
-    slept, forgotten = Counter[str](), Counter[str]()
+    slept, forgotten, became = Counter[str](), Counter[str](), select.nothing_became()
 
-    def one(part: int) -> Selected:
+    def one(part: int) -> tuple[Selected, I64]:
         index = state.index.slice(*board.ranges[part], select.READ)
-        return select.assign(index, verdict.places(board, part), state=state.number)
+        selected = select.assign(index, verdict.places(board, part), state=state.number)
+        return selected, select.became(index, selected) if rehearsing else select.nothing_became()
 
     table = builder.table("index", select.CHANGED)
-    for (start, stop), selected in zip(board.ranges, ordered(one, range(len(board.ranges)), jobs), strict=True):
+    for (start, stop), (selected, types) in zip(board.ranges, ordered(one, range(len(board.ranges)), jobs), strict=True):
+        became += types
         table.append(dict(selected.columns))
         counts.update(selected.counts)
         slept.update(selected.slept)
         forgotten.update(selected.forgotten)
         tick(stop - start)
     builder.finish_table(table)
-    return {**counts, "asleep by reason": dict(slept), "forgotten by reason": dict(forgotten)}
+    told = {**counts, "asleep by reason": dict(slept), "forgotten by reason": dict(forgotten)}
+    return told | (select.told_types(became) if rehearsing else {})

@@ -125,7 +125,7 @@ def run(program: str, drive: Drive, how: How, tell: Callable[[Mapping[str, Any]]
     signal.signal(signal.SIGTERM, _terminated)
     with contextlib.ExitStack() as stack:
         if how.dry_run:
-            writer: Writer = stack.enter_context(_rehearsal(database, program, how.now))
+            writer: Writer = stack.enter_context(rehearsal(database, program, how.now))
         else:
             writer = stack.enter_context(database.writing(program, inherited_lock()))
             stack.enter_context(timed(how.db, program))
@@ -175,7 +175,7 @@ def _told(counters: Mapping[str, Any], within: str = "") -> Iterator[str]:
 
 
 @contextlib.contextmanager
-def _rehearsal(database: Database, program: str, now: int) -> Iterator[Writer]:
+def rehearsal(database: Database, program: str, now: int) -> Iterator[Writer]:
     """On what is furthest, if nobody else is writing; else, or where we may only read, on the newest closed state."""
     from shepherd.store.database import UNLEASABLE
     from shepherd.store.rehearse import Rehearsal

@@ -2,20 +2,31 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 
 from shepherd.cli import common, phase
+from shepherd.cli import versus as other
+
+if TYPE_CHECKING:
+    from shepherd.config import Config
 
 
 @click.command()
+@other.option
 @phase.batch
-def command(how: phase.How) -> None:
+def command(how: phase.How, versus: Config | None) -> None:
     """Choose what the next reap is to gather, and how urgently: what is new, due for a refresh or a retry, as much as each server
     has time for. Reads the newest closed state and makes the next .reap directory. Exit status 4 if nothing is due.
+
+    \b
+    What another configuration would plan, and how that differs:
+      shep-plan --dry-run --cf cf2/ --versus cf/
     """
     from shepherd.batch import plan
 
-    phase.run("shep-plan", plan.run, how)
+    other.run("shep-plan", plan.run, how, versus)
 
 
 def main() -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from shepherd.cli import common, phase
+from shepherd.cli import versus as other
 from shepherd.errors import ShepherdError
 
 if TYPE_CHECKING:
@@ -18,11 +19,19 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.option("--force", is_flag=True, help="Go on even if more gathered documents are lost than select.most_lost allows.")
+@other.option
 @phase.batch
-def command(how: phase.How, force: bool) -> None:
+def command(how: phase.How, force: bool, versus: Config | None) -> None:
     """Decide by weight and limits which rows are gathered, which sleep and which are forgotten. Makes the .selected directory of
     what shep-merge or shep-equiv has made. Exit status 4 if nothing has been merged, 2 if too many gathered documents would be
     lost.
+
+    A rehearsal goes on from the newest closed state if nothing has been merged, and also tells what each type becomes. Settings
+    that the filter gives to single sites are those that the database has.
+
+    \b
+    What another configuration would keep, and how that differs:
+      shep-select --dry-run --cf cf2/ --versus cf/
     """
     from shepherd.batch import select
 
@@ -30,7 +39,7 @@ def command(how: phase.How, force: bool) -> None:
         _look_at_equiv(writer.furthest(), config)
         return select.run(writer, config, now, tick, jobs, force=force)
 
-    phase.run("shep-select", drive, how)
+    other.run("shep-select", drive, how, versus)
 
 
 def _look_at_equiv(state: State, config: Config) -> None:

@@ -32,6 +32,8 @@ REASON_OF[[Place.FRESH, Place.SPACE]] = Reason.FRESH, Reason.SPACE
 REASON_OF[[Place.BELOW_BAR, Place.BELOW_SLEEP]] = Reason.BELOW_BAR, Reason.BELOW_SLEEP
 REASON_OF[Place.SITE_EMPTY] = Reason.SITE_EMPTY
 
+TYPES = max(RowType) + 1
+
 ROBOTS, GONE = np.uint8(Place.ROBOTS), np.uint8(Place.GONE)
 TYPE_OF = np.zeros(len(Place), np.uint8)
 TYPE_OF[Place.SITE_SOFT : Place.BELOW_BAR + 1] = RowType.SLEEPING
@@ -136,6 +138,27 @@ def _waking(index: Columns, rows: I64) -> tuple[Array, Array]:
         np.where(body, np.uint8(RowType.GATHERED), np.uint8(RowType.UNGATHERED)),
         np.where(body, np.uint8(Reason.GATHERED), unknown),
     )
+
+
+def became(index: Columns, selected: Selected) -> I64:
+    """How many rows of each type get which."""
+    pairs = index["type"].astype(np.int64) * TYPES + selected.columns["type"]
+    return np.bincount(pairs, minlength=TYPES * TYPES).reshape(TYPES, TYPES)
+
+
+def nothing_became() -> I64:
+    return np.zeros((TYPES, TYPES), np.int64)
+
+
+def told_types(became: I64) -> dict[str, dict[str, int]]:
+    """In words: how many rows there are of each type, how many there would be, and what changes."""
+    names = {one: one.name.lower() for one in RowType}
+    changes = {f"{names[a]} -> {names[b]}": int(became[a, b]) for a in RowType for b in RowType if a != b and became[a, b]}
+    return {
+        "types now": {names[one]: int(became[one].sum()) for one in RowType},
+        "types then": {names[one]: int(became[:, one].sum()) for one in RowType},
+        "changes": changes,
+    }
 
 
 def _count(rows: Bools) -> int:

@@ -1,0 +1,101 @@
+"""shep-plan and shep-select rehearsed by another configuration beside the present one: nothing changes; the numbers add up."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from shepherd.formats.tables import Flag, RowType
+from tests.cli.conftest import NOW, Herd, Page, make_herd
+from tests.programs import call
+
+LATER = 40 * 86_400
+
+
+@pytest.fixture
+def flock(tmp_path: Path) -> Herd:
+    """Ten new pages of different weights on one site, and its robots file."""
+    robots = Page("http://a.example/robots.txt", columns={"flags": Flag.ROBOTS})
+    return make_herd(tmp_path, [robots, *(Page(f"http://a.example/{n}", columns={"weight": 100 * n}) for n in range(10))], (), ())
+
+
+def cf(herd: Herd, name: str, text: str) -> Path:
+    directory = herd.cf.parent / name
+    directory.mkdir()
+    (directory / "shepherd.toml").write_text(text)
+    return directory
+
+
+def rehearse(program: str, herd: Herd, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    told = call(program, "--db", str(herd.db), "--now", str(NOW + LATER), "--dry-run", *map(str, arguments))
+    assert (told.returncode, told.stderr) == (0, ""), told
+    return told
+
+
+def compared(program: str, herd: Herd, one: Path, other: Path) -> Mapping[str, Any]:
+    before = sorted(herd.db.rglob("*"))
+    told: Mapping[str, Any] = json.loads(rehearse(program, herd, "--cf", one, "--versus", other, "--json").stdout)
+    assert sorted(herd.db.rglob("*")) == before
+    assert (told["dry_run"], told["versus"]["cf"]) == (True, str(other))
+    for side, report in ((one, told["report"]), (other, told["versus"]["report"])):
+        assert json.loads(rehearse(program, herd, "--cf", side, "--json").stdout)["report"] == report
+    return told
+
+
+def test_select_tells_what_each_type_becomes(flock: Herd) -> None:
+    small = cf(flock, "small", "[select]\nsite_soft = 6\nsite_hard = 8\n")
+    told = compared("shep-select", flock, small, flock.cf)
+    assert told["report"]["types now"] == {one.name.lower(): 11 if one == RowType.UNGATHERED else 0 for one in RowType}
+    assert told["report"]["types then"]["ungathered"] == 7
+    assert told["report"]["changes"] == {"ungathered -> sleeping": 2, "ungathered -> forgotten": 2}
+    assert told["report"]["forgotten by reason"] == {"over the site's hard limit": 2}
+    assert told["versus"]["report"]["changes"] == {}
+    difference = told["versus"]["difference"]
+    assert (difference["stay"], difference["types then: sleeping"], difference["types now: ungathered"]) == (-4, 2, 0)
+
+
+def test_plan_tells_what_would_be_left_out(flock: Herd) -> None:
+    small = cf(flock, "small", "[plan]\nmax_pages = 4\n")
+    told = compared("shep-plan", flock, small, flock.cf)
+    assert (told["report"]["room"], told["report"]["planned"]) == (4, 4)
+    assert told["report"]["deferred"] == {"over the limit of the plan": 7}
+    assert told["versus"]["report"]["planned_by"] == {"new": 10, "robots": 1}
+    assert told["versus"]["difference"]["planned_by: new"] == -7
+    assert told["versus"]["difference"]["deferred: over the limit of the plan"] == 7
+
+
+def test_table_for_a_person(flock: Herd) -> None:
+    small = cf(flock, "small", "[plan]\nmax_pages = 4\n")
+    lines = rehearse("shep-plan", flock, "--cf", small, "--versus", flock.cf).stdout.splitlines()
+    assert lines[0] == "shep-plan: would make 000003.reap"
+    assert lines[1].split() == ["by", "--cf", "by", "--versus", "difference"]
+    rows = {line[:52].rstrip(): line[52:].split() for line in lines[2:]}
+    assert (rows["planned"], rows["planned_by: new"]) == (["4", "11", "-7"], ["3", "10", "-7"])
+    assert rows["planned_by: robots"] == ["1", "1"]
+    alone = rehearse("shep-plan", flock, "--cf", small).stdout.splitlines()
+    assert {line[:52].rstrip(): line[52:].split() for line in alone[1:]}["planned"] == ["4"]
+
+
+def test_nothing_due_by_one_of_them_is_a_column_of_zeros(flock: Herd) -> None:
+    done = Page("http://a.example/done", RowType.GATHERED, columns={"checked": NOW, "gathered": NOW, "frequency": 1})
+    herd = make_herd(flock.cf.parent / "done", [done], (), ())
+    slow, slower = (cf(herd, name, f"[plan]\nrefresh_s = {days * 86_400}\n") for name, days in (("slow", 20), ("slower", 90)))
+    told = json.loads(rehearse("shep-plan", herd, "--cf", slower, "--versus", slow, "--json").stdout)
+    assert (told["report"], told["versus"]["report"]["pages"]) == ({}, 1)
+    assert told["versus"]["difference"]["pages"] == -1
+    done_ = call("shep-plan", "--db", str(herd.db), "--now", str(NOW), "--dry-run", "--cf", str(slow), "--versus", str(slower))
+    assert (done_.returncode, done_.stdout) == (4, "")
+
+
+@pytest.mark.parametrize("program", ["shep-plan", "shep-select"])
+def test_versus_without_a_rehearsal_is_refused(flock: Herd, program: str) -> None:
+    before = sorted(flock.db.rglob("*"))
+    told = call(program, "--db", str(flock.db), "--cf", str(flock.cf), "--versus", str(flock.cf))
+    assert (told.returncode, told.stderr) == (2, f"{program}: --versus only compares, so it needs --dry-run\n")
+    assert call(program, "--db", str(flock.db), "--dry-run", "--versus", str(flock.cf / "none")).returncode == 2
+    assert sorted(flock.db.rglob("*")) == before
