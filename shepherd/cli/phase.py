@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias, TypeVar
 import click
 
 from shepherd.cli import common, machine, progress
-from shepherd.cli.shep_shared import many, shown
+from shepherd.cli.shep_shared import clock_ms, many, shown
 from shepherd.config import Config
 from shepherd.errors import IoFailed, Locked, UsageError
 
@@ -125,7 +125,7 @@ def run(program: str, drive: Drive, how: How, tell: Callable[[Mapping[str, Any]]
     signal.signal(signal.SIGTERM, _terminated)
     with contextlib.ExitStack() as stack:
         if how.dry_run:
-            writer: Writer = stack.enter_context(rehearsal(database, program, how.now))
+            writer: Writer = stack.enter_context(rehearsal(database, program))
         else:
             writer = stack.enter_context(database.writing(program, inherited_lock()))
             stack.enter_context(timed(how.db, program))
@@ -175,18 +175,22 @@ def _told(counters: Mapping[str, Any], within: str = "") -> Iterator[str]:
 
 
 @contextlib.contextmanager
-def rehearsal(database: Database, program: str, now: int) -> Iterator[Writer]:
-    """On what is furthest, if nobody else is writing; else, or where we may only read, on the newest closed state."""
+def rehearsal(database: Database, program: str) -> Iterator[Writer]:
+    """On the newest closed state, without the lock: a cycle may begin meanwhile. Only an unfinished directory that is further
+    needs it, for nothing else keeps that one; if somebody has it, or we may only read, it is the newest closed one after all."""
     from shepherd.store.database import UNLEASABLE
     from shepherd.store.rehearse import Rehearsal
 
     with contextlib.ExitStack() as stack:
-        try:
-            stack.enter_context(database.writing(f"{program} --dry-run", inherited_lock(), tidy=False))
-            state = database.furthest()
-        except (Locked, IoFailed) as error:
-            cause = error.__cause__
-            if isinstance(error, IoFailed) and not (isinstance(cause, OSError) and cause.errno in UNLEASABLE):
-                raise
-            state = stack.enter_context(database.reading(program, now * 1000))
+        state = None
+        if not database.furthest().name.closed:
+            try:
+                stack.enter_context(database.writing(f"{program} --dry-run", inherited_lock(), tidy=False))
+                state = database.furthest()
+            except (Locked, IoFailed) as error:
+                cause = error.__cause__
+                if isinstance(error, IoFailed) and not (isinstance(cause, OSError) and cause.errno in UNLEASABLE):
+                    raise
+        if state is None or state.name.closed:
+            state = stack.enter_context(database.reading(program, clock_ms()))
         yield Rehearsal(database, state)

@@ -21,8 +21,8 @@ def command(how: phase.How, versus: Config | None) -> None:
     has time for. Reads the newest closed state and makes the next .reap directory. Exit status 4 if nothing is due.
 
     \b
-    What another configuration would plan, and how that differs:
-      shep-plan --dry-run --cf cf2/ --versus cf/
+    What another configuration would plan, beside the present one:
+      shep-plan --dry-run --cf cf2/
     """
     from shepherd.batch import plan
 

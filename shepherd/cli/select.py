@@ -30,8 +30,8 @@ def command(how: phase.How, force: bool, versus: Config | None) -> None:
     that the filter gives to single sites are those that the database has.
 
     \b
-    What another configuration would keep, and how that differs:
-      shep-select --dry-run --cf cf2/ --versus cf/
+    What another configuration would keep, beside the present one:
+      shep-select --dry-run --cf cf2/
     """
     from shepherd.batch import select
 

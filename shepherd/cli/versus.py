@@ -1,4 +1,8 @@
-"""`--versus DIR`: what a phase would do by one configuration, beside what it would do by another, on the same state."""
+"""`--dry-run --cf DIR`: what a phase would do by another configuration, beside what it does by the present one.
+
+Both on the same state. The present one is what --versus names, else the one that would be taken without --cf, if there is one and
+it is another.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +15,7 @@ import click
 from shepherd import config as configuration
 from shepherd.cli import common, phase
 from shepherd.config import Config
-from shepherd.errors import NothingToDo, UsageError
+from shepherd.errors import NothingToDo, ShepherdError, UsageError
 
 if TYPE_CHECKING:
     from shepherd.cli.phase import Drive
@@ -29,7 +33,7 @@ def option(function: Callable[..., R]) -> Callable[..., R]:
             raise click.BadParameter(f"{given} is not a directory")
         return None if given is None else configuration.load(given)
 
-    text = "With --dry-run: also tell what this configuration would do, and the difference."
+    text = "With --dry-run: what --cf is compared with.  [default: $SHEPHERD_CF, else cf]"
     return click.option("--versus", type=common.DIRECTORY, callback=load, metavar="DIR", help=text)(function)
 
 
@@ -40,6 +44,7 @@ def run(program: str, drive: Drive, how: phase.How, versus: Config | None) -> No
             raise UsageError("--versus only compares, so it needs --dry-run")
         phase.run(program, drive, how)
         return
+    versus = versus or _present(how.config)
     name, reports = _rehearsed(program, drive, how, [how.config, *([versus] if versus is not None else [])])
     table = _table(reports)
     if how.as_json:
@@ -49,12 +54,25 @@ def run(program: str, drive: Drive, how: phase.How, versus: Config | None) -> No
             told |= {"versus": {"cf": versus.directory, "report": reports[1], "difference": difference}}
         common.emit_json(told)
         return
-    click.echo(f"{program}: would make {name}")
+    beside = f" by {how.config.directory}, beside {versus.directory}" if versus is not None else ""
+    click.echo(f"{program}: would make {name}{beside}")
     if versus is not None:
         click.echo(LABEL.format("") + "".join(map(COUNT.format, (OURS, THEIRS, "difference"))))
     for label, counts in table.items():
         changed = [f"{counts[0] - counts[1]:+,}"] if len(set(counts)) > 1 else []
         click.echo(LABEL.format(label) + "".join(map(COUNT.format, [*(f"{count:,}" for count in counts), *changed])))
+
+
+def _present(config: Config) -> Config | None:
+    """What goes without --cf, where that is another one; one that cannot be read is no reason not to tell of the first."""
+    directory = configuration.find_cf(None)
+    if not directory.is_dir() or (config.directory.exists() and directory.samefile(config.directory)):
+        return None
+    try:
+        return configuration.load(directory)
+    except ShepherdError as error:
+        common.LOG.warning("%s; so nothing is compared", error)
+        return None
 
 
 def _rehearsed(program: str, drive: Drive, how: phase.How, configs: list[Config]) -> tuple[str, list[dict[str, Any]]]:
@@ -63,7 +81,7 @@ def _rehearsed(program: str, drive: Drive, how: phase.How, configs: list[Config]
 
     reports: list[dict[str, Any]] = []
     name, nothing = "", None
-    with phase.rehearsal(Database(how.db), program, how.now) as writer:
+    with phase.rehearsal(Database(how.db), program) as writer:
         for config in configs:
             with common.progress(writer.furthest().index.rows, program, "row") as bar:
                 try:

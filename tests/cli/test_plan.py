@@ -67,6 +67,7 @@ def test_plan_rehearsed_with_another_configuration_changes_nothing(own_herd: Her
     other = tmp_path / "other"
     other.mkdir()
     (other / "shepherd.toml").write_text("[plan]\nmax_pages = 5\n")
+    (own_herd.db / "lease" / "lock").touch()  # every reader leaves it
     before = sorted(own_herd.db.rglob("*"))
     told = plan(own_herd, "--dry-run", cf=other, now=own_herd.now + LATER)
     assert (told["dry_run"], told["state"], told["report"]["planned"], told["report"]["room"]) == (True, "000003.reap", 3, 5)

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from shepherd.formats.tables import Flag, RowType
+from shepherd.store.database import Database
 from tests.cli.conftest import NOW, Herd, Page, make_herd
 from tests.programs import call
 
@@ -32,15 +33,23 @@ def cf(herd: Herd, name: str, text: str) -> Path:
 
 
 def rehearse(program: str, herd: Herd, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
-    told = call(program, "--db", str(herd.db), "--now", str(NOW + LATER), "--dry-run", *map(str, arguments))
+    """In a directory whose cf is the herd's, so that this is the present configuration."""
+    now = str(NOW + LATER)
+    told = call(program, "--db", str(herd.db), "--now", now, "--dry-run", *map(str, arguments), cwd=herd.cf.parent)
     assert (told.returncode, told.stderr) == (0, ""), told
     return told
 
 
+def written(herd: Herd) -> dict[Path, tuple[bytes, int]]:
+    """All that a program could have changed: every file but the one by which readers take turns at the leases."""
+    files = (path for path in herd.db.rglob("*") if path.is_file() and path != herd.db / "lease" / "lock")
+    return {path: (path.read_bytes(), path.stat().st_mtime_ns) for path in files}
+
+
 def compared(program: str, herd: Herd, one: Path, other: Path) -> Mapping[str, Any]:
-    before = sorted(herd.db.rglob("*"))
+    before = written(herd)
     told: Mapping[str, Any] = json.loads(rehearse(program, herd, "--cf", one, "--versus", other, "--json").stdout)
-    assert sorted(herd.db.rglob("*")) == before
+    assert written(herd) == before
     assert (told["dry_run"], told["versus"]["cf"]) == (True, str(other))
     for side, report in ((one, told["report"]), (other, told["versus"]["report"])):
         assert json.loads(rehearse(program, herd, "--cf", side, "--json").stdout)["report"] == report
@@ -70,15 +79,49 @@ def test_plan_tells_what_would_be_left_out(flock: Herd) -> None:
 
 
 def test_table_for_a_person(flock: Herd) -> None:
-    small = cf(flock, "small", "[plan]\nmax_pages = 4\n")
-    lines = rehearse("shep-plan", flock, "--cf", small, "--versus", flock.cf).stdout.splitlines()
-    assert lines[0] == "shep-plan: would make 000003.reap"
+    cf(flock, "small", "[plan]\nmax_pages = 4\n")
+    lines = rehearse("shep-plan", flock, "--cf", "small").stdout.splitlines()
+    assert lines[0] == "shep-plan: would make 000003.reap by small, beside cf"
     assert lines[1].split() == ["by", "--cf", "by", "--versus", "difference"]
     rows = {line[:52].rstrip(): line[52:].split() for line in lines[2:]}
     assert (rows["planned"], rows["planned_by: new"]) == (["4", "11", "-7"], ["3", "10", "-7"])
     assert rows["planned_by: robots"] == ["1", "1"]
-    alone = rehearse("shep-plan", flock, "--cf", small).stdout.splitlines()
-    assert {line[:52].rstrip(): line[52:].split() for line in alone[1:]}["planned"] == ["4"]
+    alone = rehearse("shep-plan", flock, "--cf", flock.cf).stdout.splitlines()
+    assert alone[0] == "shep-plan: would make 000003.reap"
+    assert {line[:52].rstrip(): line[52:].split() for line in alone[1:]}["planned"] == ["11"]
+
+
+def test_another_configuration_is_compared_with_the_present_one(flock: Herd) -> None:
+    small = cf(flock, "small", "[select]\nsite_soft = 6\nsite_hard = 8\n")
+    told = json.loads(rehearse("shep-select", flock, "--cf", small, "--json").stdout)
+    assert (told["versus"]["cf"], told["versus"]["difference"]["types then: forgotten"]) == ("cf", 2)
+    arguments = ("--db", str(flock.db), "--dry-run", "--json", "--cf", str(small))
+    named = call("shep-select", *arguments, cwd=flock.db, SHEPHERD_CF=str(flock.cf))
+    assert json.loads(named.stdout)["versus"]["cf"] == str(flock.cf)
+    assert "versus" not in json.loads(call("shep-select", *arguments, cwd=flock.db).stdout)  # no cf is there
+
+
+def test_a_present_configuration_that_is_broken_is_only_told(flock: Herd) -> None:
+    small = cf(flock, "small", "[plan]\nmax_pages = 4\n")
+    (flock.cf / "shepherd.toml").write_text("[plan]\nmax_page = 1\n")
+    arguments = ("--db", str(flock.db), "--now", str(NOW + LATER), "--dry-run", "--json", "--cf", str(small))
+    told = call("shep-plan", *arguments, cwd=flock.cf.parent)
+    assert told.returncode == 0
+    assert "max_page" in told.stderr and told.stderr.endswith("; so nothing is compared\n")
+    assert (json.loads(told.stdout)["report"]["planned"], "versus" in json.loads(told.stdout)) == (4, False)
+
+
+@pytest.mark.parametrize("program", ["shep-plan", "shep-select"])
+def test_a_rehearsal_neither_takes_nor_needs_the_lock(flock: Herd, program: str) -> None:
+    arguments = ("--cf", str(flock.cf), "--json")
+    free = rehearse(program, flock, *arguments).stdout
+    before = written(flock)
+    with Database(flock.db).writing("somebody else"):
+        assert rehearse(program, flock, *arguments).stdout == free
+    assert {path for path, found in written(flock).items() if before.get(path) != found} <= {flock.db / "lock"}
+    after = written(flock)
+    assert rehearse(program, flock, *arguments).stdout == free
+    assert written(flock) == after
 
 
 def test_nothing_due_by_one_of_them_is_a_column_of_zeros(flock: Herd) -> None:
