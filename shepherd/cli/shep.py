@@ -20,9 +20,12 @@ from shepherd.cli import (
     shep_lock,
     shep_refresh,
     shep_robots,
+    shep_servers,
     shep_set,
+    shep_sites,
     shep_states,
     shep_stats,
+    shep_top,
     shep_url,
 )
 
@@ -44,6 +47,9 @@ for _module in (
     shep_set,
     shep_list,
     shep_stats,
+    shep_top,
+    shep_sites,
+    shep_servers,
     shep_cat,
     shep_url,
     shep_filter,

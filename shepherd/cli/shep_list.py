@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 SORTED_LIMIT = 100
 LINE = "{:<10}  {:>6}  {:>6}  {:<20}  {:<28}  {:>10}  {}\n"
 TITLES = ("type", "status", "weight", "checked", "reason", "size", "url")
-SHOWN = ("type", "reason", "flags", "status", "weight", "gathered", "checked", "changed", "size", "path", "site")
+SHOWN = ("type", "reason", "flags", "status", "weight", "gathered", "checked", "changed", "size", "download_ms", "path", "site")
 
 
 @click.command("list")
@@ -61,7 +61,7 @@ def command(
     with shared.reading(db, number) as state, looking.choosing(state, selection, cf) as found:
         if sort:
             found = iter([looking.largest(state, found, sort, limit or SORTED_LIMIT)])
-        shown = _show(state, _first(found, limit), as_json)
+        shown = show_rows(state, _first(found, limit), as_json)
     if not shown:
         common.LOG.info("no row is like that")
 
@@ -77,7 +77,8 @@ def _first(found: Iterable[I64], limit: int | None) -> Iterator[I64]:
             return
 
 
-def _show(state: State, found: Iterator[I64], as_json: bool) -> int:
+def show_rows(state: State, found: Iterator[I64], as_json: bool, timed: bool = False) -> int:
+    """Rows as they come, `timed` with how long the download took before all else; how many they were."""
     from shepherd.batch import search
 
     shown = 0
@@ -85,27 +86,34 @@ def _show(state: State, found: Iterator[I64], as_json: bool) -> int:
         columns = state.index.take(rows, SHOWN)
         for url, *values in zip(search.urls_of(state, rows), *(columns[name].tolist() for name in SHOWN), strict=True):
             if not shown and not as_json:
-                sys.stdout.write(LINE.format(*TITLES))
+                sys.stdout.write(f"{'download':>10}  " * timed + LINE.format(*TITLES))
             shown += 1
-            text = url.decode("ascii") if url is not None else None
-            _show_row(state, text, dict(zip(SHOWN, values, strict=True)), as_json)
+            text, row = url.decode("ascii") if url is not None else None, dict(zip(SHOWN, values, strict=True))
+            if as_json:
+                common.emit_json(_object(text, row))
+            else:
+                sys.stdout.write(f"{row['download_ms']:>7} ms  " * timed + _line(state, text, row))
         sys.stdout.flush()
     return shown
 
 
-def _show_row(state: State, url: str | None, values: dict[str, int], as_json: bool) -> None:
-    from shepherd.formats.tables import REASON_TEXT, Flag, Reason, RowType
+def _line(state: State, url: str | None, values: dict[str, int]) -> str:
+    from shepherd.formats.tables import REASON_TEXT, Reason, RowType
 
-    kind, reason = RowType(values["type"]).name.lower(), Reason(values["reason"])
-    if not as_json:
-        status, checked = values["status"] or "-", shared.iso(values["checked"]) or "never"
-        place = common.escape(url if url is not None else _place(state, values))
-        sys.stdout.write(LINE.format(kind, status, values["weight"], checked, REASON_TEXT[reason], values["size"], place))
-        return
-    shown: dict[str, Any] = {"url": url, "type": kind, "reason": looking.reason_name(reason)}
-    shown |= {name: values[name] for name in ("status", "weight", "size")}
+    kind, reason = RowType(values["type"]).name.lower(), REASON_TEXT[Reason(values["reason"])]
+    status, checked = values["status"] or "-", shared.iso(values["checked"]) or "never"
+    place = common.escape(url if url is not None else _place(state, values))
+    return LINE.format(kind, status, values["weight"], checked, reason, values["size"], place)
+
+
+def _object(url: str | None, values: dict[str, int]) -> dict[str, Any]:
+    from shepherd.formats.tables import Flag, Reason, RowType
+
+    shown: dict[str, Any] = {"url": url, "type": RowType(values["type"]).name.lower()}
+    shown |= {"reason": looking.reason_name(Reason(values["reason"]))}
+    shown |= {name: values[name] for name in ("status", "weight", "size", "download_ms")}
     shown |= {name: shared.iso(values[name]) or None for name in ("gathered", "checked", "changed")}
-    common.emit_json(shown | {"flags": [flag.name.lower() for flag in Flag if values["flags"] & flag and flag.name]})
+    return shown | {"flags": [flag.name.lower() for flag in Flag if values["flags"] & flag and flag.name]}
 
 
 def _place(state: State, values: dict[str, int]) -> str:

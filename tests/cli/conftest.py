@@ -149,7 +149,13 @@ def _bucket(page: Page, url: Url, prints: Footprints) -> bytes:
     )
 
 
-def _fill(builder: Builder, pages: Iterable[Page], sites: Iterable[Site], stored_robots: Mapping[str, Mapping[str, int]]) -> None:
+def _fill(
+    builder: Builder,
+    pages: Iterable[Page],
+    sites: Iterable[Site],
+    stored_robots: Mapping[str, Mapping[str, int]],
+    known_servers: Mapping[str, Sequence[int]] = SERVERS,
+) -> None:
     prints = Footprints(KEY)
     writer = builder.segment_writer(1 << 20)
     rows: list[dict[str, int]] = []
@@ -181,7 +187,7 @@ def _fill(builder: Builder, pages: Iterable[Page], sites: Iterable[Site], stored
     builder.write_table(
         "sites", _columns(tables.SITES, [row | {"name": end} for (_, row), end in zip(by_site, ends, strict=True)])
     )
-    servers = [dict(zip(SERVERS, values, strict=True)) for values in zip(*SERVERS.values(), strict=True)]
+    servers = [dict(zip(known_servers, values, strict=True)) for values in zip(*known_servers.values(), strict=True)]
     builder.write_table("servers", _columns(tables.SERVERS, servers))
 
 
@@ -215,6 +221,7 @@ def make_herd(
     sites: Sequence[Site] = SITES,
     links: Sequence[str] = (LINKED,),
     stored_robots: Mapping[str, Mapping[str, int]] | None = None,
+    servers: Mapping[str, Sequence[int]] = SERVERS,
 ) -> Herd:
     """`stored_robots`: by the first label of a host, columns of a site that has the bucket of its robots page as its rules."""
     db, cf = directory / "db", directory / "cf"
@@ -223,7 +230,7 @@ def make_herd(
     database.create(db, KEY, NOW - DAY, 0)
     with Database(db).writing("test") as writer:
         builder = writer.build(writer.furthest(), StateName(2, "closed"), NOW)
-        _fill(builder, pages, sites, stored_robots or {})
+        _fill(builder, pages, sites, stored_robots or {}, servers)
         for number, link in enumerate(links, 1):
             waiting = contrib.encode(_contributed(parse(link)))
             builder.write(names.contrib(number), frame(FrameKind.CONTRIB, 1, waiting))

@@ -1,4 +1,4 @@
-"""What `shep stats` and `shep top` compute over columns, beside loops over rows."""
+"""What `shep stats`, `shep top` and `shep sites` compute over columns, beside loops over rows."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shepherd.formats.tables import INDEX, Flag
-from shepherd.phases import stats
+from shepherd.formats.tables import INDEX, Flag, RowType
+from shepherd.phases import sitetypes, stats
 from shepherd.phases.largest import Largest
 
 EDGES = (10, 100)
@@ -62,3 +62,33 @@ def test_largest_are_those_of_a_sort(parts: list[list[int]], limit: int, random:
     expected = sorted(order, key=lambda row: (-values[row], row))[:limit]
     assert best.rows.tolist() == expected
     assert best.values.tolist() == [values[row] for row in expected]
+
+
+SITES = np.array([2, 3, 5, 9], np.uint64)
+ROW_OF_SITE = st.fixed_dictionaries(
+    {
+        "site": st.sampled_from((2, 3, 4, 9)),  # 4 is in no table
+        "type": st.sampled_from((RowType.GATHERED, RowType.ERROR)),
+        "reason": st.sampled_from((0, 1, 255)),
+        "flags": st.sampled_from((0, Flag.ROBOTS, Flag.PINNED)),
+    }
+)
+
+
+@given(st.lists(st.lists(ROW_OF_SITE, max_size=12), max_size=4), st.integers(1, 3), st.sampled_from((1, 7, sitetypes.HELD)))
+def test_errors_and_types_of_sites_are_those_of_a_loop(parts: list[list[dict[str, int]]], limit: int, held: int) -> None:
+    errors, types = sitetypes.Errors(held=held), np.zeros((len(SITES), sitetypes.TYPES), np.int64)
+    for part in parts:
+        columns = {name: np.array([row[name] for row in part], INDEX[name]) for name in sitetypes.ERROR_COLUMNS}
+        errors, types = errors.with_more(SITES, columns), types + sitetypes.types_of_sites(SITES, columns)
+    places = {site: place for place, site in enumerate(SITES.tolist())}
+    pages = [row for part in parts for row in part if not row["flags"] & Flag.ROBOTS and row["site"] in places]
+    for site, place in places.items():
+        assert types[place].tolist() == counted([row["type"] for row in pages if row["site"] == site], sitetypes.TYPES)
+    expected = []
+    for site, place in places.items():
+        reasons = Counter(row["reason"] for row in pages if row["site"] == site and row["type"] == RowType.ERROR)
+        if reasons:
+            expected.append((place, reasons.total(), min(reasons, key=lambda reason: (-reasons[reason], reason))))
+    expected.sort(key=lambda one: (-one[1], one[0]))
+    assert [(one.place, one.errors, one.mostly) for one in errors.most(limit)] == expected[:limit]
