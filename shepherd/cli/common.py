@@ -221,10 +221,10 @@ def _failed(name: str, error: ShepherdError) -> int:
     LOG.debug("where it happened", exc_info=error)
     if isinstance(error, NothingToDo) and _quiet():
         return error.exit_status
-    return _fail(name, _with_advice(error), error.exit_status)
+    return _fail(name, with_advice(error), error.exit_status)
 
 
-def _with_advice(error: ShepherdError) -> str:
+def with_advice(error: ShepherdError) -> str:
     """The message, with what to do next where it does not say so itself."""
     text, cause = str(error), error.__cause__
     if isinstance(error, Corruption) and "shep-" not in text:

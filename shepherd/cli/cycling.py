@@ -103,7 +103,7 @@ class Cycle:
             return status
         except ShepherdError as error:
             self.failed = self.failed or self._way.name
-            self.message = f"{self._way.name}: {error}"
+            self.message = f"{self._way.name}: {common.with_advice(error)}"
             return error.exit_status
 
     def _prune(self) -> None:

@@ -51,6 +51,8 @@ def command(db: Path, as_json: bool) -> None:
         return
     for line in looking.table(TITLES, map(_row, found)):
         click.echo(line)
+    if not found:
+        click.echo(f"{database.states_path}: no state is there; copy one back from a mirror")
     click.echo(f"{shared.size(sum(one.pinned for one in used.values()))} on the disk")  # each file by the newest that has it
 
 

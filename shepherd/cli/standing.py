@@ -12,7 +12,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from shepherd.cli import logbook, progress
+from shepherd.cli import common, logbook, progress
 from shepherd.cli.shep_shared import many, moment, size
 from shepherd.errors import ShepherdError
 
@@ -30,6 +30,7 @@ def find(db: Path, now: int, count: int) -> dict[str, Any]:
         "running": _running(db),
         "now": _now(db),
         "states": [str(name) for name in database.states()],
+        "fault": _fault(database),
         "disk": _disk(database),
         "cleaned": _cleaned(database),
         "leases": [_lease(asdict(lease), now) for lease in database.leases.all()],
@@ -59,6 +60,16 @@ def _now(db: Path) -> dict[str, Any] | None:
     except (KeyError, ValueError, TypeError, OSError, OverflowError):
         return None
     return told
+
+
+def _fault(database: Database) -> str:
+    """Why the directory that is furthest along cannot be opened, if so: the next cycle would say it, too."""
+    before = database.states()
+    try:
+        database.furthest()
+    except ShepherdError as error:
+        return common.with_advice(error) if database.states() == before else ""  # it has gone meanwhile, for a newer one
+    return ""
 
 
 def _disk(database: Database) -> dict[str, int]:
@@ -116,6 +127,8 @@ def lines(found: dict[str, Any], now: int) -> Iterator[str]:
     if running and found["now"]:
         yield f"now        {_progress(found['now'], now)}"
     yield f"states     {', '.join(found['states']) or 'none'}"
+    if found["fault"]:
+        yield f"fault      {found['fault']}"
     yield f"disk       {size(disk['states_bytes'])} in all states, {size(disk['free_bytes'])} free"
     yield f"buckets    {size(disk['segments_bytes'])}; cleaned up: {moment(found['cleaned'], now)}"
     yield f"inbox      {', '.join(f'{count} {kind}' for kind, count in sorted(found['inbox'].items())) or 'empty'}"

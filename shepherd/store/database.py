@@ -38,6 +38,7 @@ READ_LEASE_S = 86_400  # of a program that reads; it gives the lease back when i
 # Where a lease cannot be written a reader reads without one: ENOENT is a copy without its empty directories.
 UNLEASABLE = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOENT, errno.ENOSPC, errno.EDQUOT)
 _LOG = logging.getLogger(__name__)
+_UNLEASED: set[Path] = set()  # databases of which this process has said that it reads them without a lease
 _COUNTER = itertools.count(1)  # of this process, whatever number of Database objects it has
 
 
@@ -90,14 +91,13 @@ class Database:
     def closed(self, number: int | None = None) -> State:
         """A closed state: the newest, or the one with this number."""
         found = [n for n in self.states() if n.closed]
-        if number is not None:
-            if StateName(number, CLOSED) not in found:
-                have = ", ".join(str(n.number) for n in found)
-                raise UsageError(f"no closed state {number}; there are {have}")
-            return self.open(StateName(number, CLOSED))
         if not found:
             raise RecoveryNeeded(f"{self.states_path}: no closed state is there; run shep-recover")
-        return self.open(found[-1])
+        if number is None:
+            return self.open(found[-1])
+        if StateName(number, CLOSED) not in found:
+            raise UsageError(f"no closed state {number}; there are {', '.join(str(n.number) for n in found)}")
+        return self.open(StateName(number, CLOSED))
 
     def new_item_name(self, now_ms: int) -> str:
         """A fresh name for an inbox item or lease."""
@@ -144,9 +144,15 @@ class Database:
             cause = error.__cause__
             if not isinstance(cause, OSError) or cause.errno not in UNLEASABLE:
                 raise
-            where = self.leases.directory
-            _LOG.warning("%s: %s, so this reads without a lease; a cycle may delete the state meanwhile", where, cause.strerror)
+            self._tell_unleased(cause)
             return None
+
+    def _tell_unleased(self, cause: OSError) -> None:
+        """Once, however many states are read."""
+        where = self.leases.directory
+        if where not in _UNLEASED:
+            _UNLEASED.add(where)
+            _LOG.warning("%s: %s, so this reads without a lease; a cycle may delete the state meanwhile", where, cause.strerror)
 
     # --- the writer
 

@@ -70,6 +70,7 @@ class Draft:
         fsio.unlink(self._beside)
         self._file = fsio.AppendFile(self._beside)
         self._held = bytearray()
+        self._kept = False
         self.count = 0
 
     def add(self, request: dict[str, Any]) -> None:
@@ -84,6 +85,7 @@ class Draft:
         self._file.sync()
         self._file.close()
         fsio.rename(self._beside, self._path)
+        self._kept = True
         return self._path
 
     def _write(self) -> None:
@@ -95,8 +97,9 @@ class Draft:
 
     def __exit__(self, *_error: object) -> None:
         self._file.close()
-        with contextlib.suppress(IoFailed, NoSpace):  # what has failed already is what is told
-            fsio.unlink(self._beside)
+        if not self._kept:
+            with contextlib.suppress(IoFailed, NoSpace):  # what has failed already is what is told
+                fsio.unlink(self._beside)
 
 
 class Inbox:

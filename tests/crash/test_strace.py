@@ -27,7 +27,7 @@ SAMPLE = 6
 PARTS = range(4 if os.environ.get("SHEPHERD_TEST_CRASH") else 1)  # of a full sweep, which takes many minutes
 NOW = ("--now", str(small.NOW))
 # What it does not take to do the work: the line in a lock file that says who holds it, and logs.
-NEEDLESS = (f"/{names.LOCK}", *(f"/{names.LOGS}/{log}.jsonl" for log in ("timings", "cleanups")))
+NEEDLESS = (f"/{names.LOCK}", f"/{names.LOGS}", *(f"/{names.LOGS}/{log}.jsonl" for log in ("timings", "cleanups", "changes")))
 
 
 @dataclass(frozen=True)

@@ -287,11 +287,15 @@ def test_one_is_not_many(capsys: pytest.CaptureFixture[str]) -> None:
     assert not any(f"1 {noun}s" in text for noun in ("page", "site", "URL", "request "))
 
 
-def test_summary_says_how_to_pass_the_guard_and_what_to_try(capsys: pytest.CaptureFixture[str]) -> None:
+def test_summary_says_how_to_pass_the_guard_and_what_to_try(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SHEPHERD_CF", str(ROOT / "cf"))
+    monkeypatch.chdir(ROOT)
     gather_summary.show(NOTHING, "why", 0, 1.0, refreshed=False)
     gather_summary.show_next(NOTHING, Path("db"), Path("db/cf"), "http://10.0.0.1/")
     text = capsys.readouterr().out
-    assert "set allow in [network] of shepherd.toml to let Shepherd reach it\n" in text
+    assert "set allow in [network] of cf/shepherd.toml to let Shepherd reach it\n" in text
     commands = text.split("Try next:\n")[1].splitlines()
     assert commands[0].endswith("shep stats --db db")
     assert commands[1].endswith("shep explain --db db --cf db/cf http://10.0.0.1/")
