@@ -82,7 +82,6 @@ def read_requests(items: list[Item], filters: Filter, config: Config, norm_of: C
             found.bad.append(f"{item.path.name}: {UNREADABLE}")
             continue
         found.names.append(item.name)
-        time = int(item.name.partition("-")[0]) // 1000
         for number, line in lines:
             place += 1
             try:
@@ -90,7 +89,7 @@ def read_requests(items: list[Item], filters: Filter, config: Config, norm_of: C
                 if request["op"] == "insert":
                     found.inserts.append(_insert(place, request, filters, config))
                 else:
-                    found.edits += _edits(place, request, filters, min(time, 0xFFFFFFFF))
+                    found.edits += _edits(place, request, filters, min(item.time_s, 0xFFFFFFFF))
             except (ValueError, BadUrl) as error:
                 found.bad.append(f"{item.path.name} line {number}: {_short(str(error))}")
     return _later_counts(found, norm_of)

@@ -24,7 +24,8 @@ import numpy as np
 from shepherd.config import Config
 from shepherd.errors import BadUrl, Corruption
 from shepherd.filters import Filter
-from shepherd.formats.tables import PLAN, Kind, Reason, Records, Result
+from shepherd.formats.journal import Entry
+from shepherd.formats.tables import NO_ROW, PLAN, Kind, Reason, Records, Result
 from shepherd.groups.engine import Groups, Lease
 from shepherd.net import wire
 from shepherd.net.answers import Answers
@@ -37,8 +38,9 @@ from shepherd.net.ledger import Ledger, Written
 from shepherd.net.limits import Limits
 from shepherd.net.manners import Manners
 from shepherd.net.reapers import Reaper
+from shepherd.net.refreshes import Refreshes
 from shepherd.net.resume import enter_plan
-from shepherd.net.sitebook import Site, SiteBook
+from shepherd.net.sitebook import Site, SiteBook, Stage
 from shepherd.net.tally import Tally
 from shepherd.net.verify import Asked, Verifier
 from shepherd.store.contactnotes import Notes
@@ -48,6 +50,7 @@ from shepherd.urls import parse
 LOG = logging.getLogger("shepherd.dispatch")
 TICK_MS: Final = 500
 SECOND_MS: Final = 1_000
+LOOK_MS: Final = 3_000  # from one look into the inbox to the next
 LOOK_UP_MS: Final = 60_000
 LOOK_UP_BIT: Final = 1 << 62  # of tokens that are not leases
 
@@ -81,10 +84,11 @@ class Dispatcher:
         self._resumed = resumed
         self.contributions = Contributions(harvest.contribute, filters.version)
         self.tally = Tally(now_ms)
-        self._ledger = Ledger(harvest, self.contributions, self.tally.count)
+        self._ledger = Ledger(harvest, self.contributions, self._count)
         self._prints = state.prints
         self._plan = np.zeros(0, PLAN) if plan is None else plan
         self._items = Items(state, self._plan)
+        self.refreshes = Refreshes(state, self._plan, filters)
         self._book = SiteBook(state, config.politeness, filters, now_ms // 1000)
         self._manners = Manners(groups, state.servers, state.control.unsure, now_ms, config.politeness.max_backoff)
         self._gate = Gate(self._book, self._items, groups, self._manners, self._ledger, self._prints, clock_ms, watch)
@@ -96,7 +100,7 @@ class Dispatcher:
         self._asked: dict[int, Asked] = {}  # by lease token
         self._looking_up: dict[int, LookUp] = {}
         self._last_look_up = LOOK_UP_BIT
-        self._end_ms = self._point_ms = self._second_ms = 0
+        self._end_ms = self._point_ms = self._second_ms = self._look_ms = 0
         self._stay = False
         self._stopping = ""
         self._sleeping: asyncio.Future[None] | None = None
@@ -154,7 +158,8 @@ class Dispatcher:
                 point.cancel()
             raise
         finally:
-            self.left = self._groups.count().queued + sum(site.waiting for site in self._book.all())
+            waiting = sum(site.waiting for site in self._book.all())
+            self.left = self._groups.count().queued + waiting - self._items.displaced
             await self._fleet.close()
 
     def checkpoint(self) -> None:
@@ -203,6 +208,7 @@ class Dispatcher:
             self._manners.recall(journalled)
             self._ledger.resumed(self._clock())
         self._resumed(enter_plan(self._book, self._plan, journalled))
+        self.refreshes.resumed(journalled)
         for site in list(self._book.all()):
             self._gate.advance(site)
 
@@ -210,6 +216,26 @@ class Dispatcher:
         self._second_ms = now + SECOND_MS
         self._expire(now)
         self.tally.sample(now, self._groups.active())
+        if not self._stay and not self._stopping and now >= self._look_ms:
+            self._refresh(now)
+
+    def _refresh(self, now: int) -> None:
+        """Take up what operators want again since the last look. A site that cannot be asked in this reap is left to the next."""
+        items = self.refreshes.look(now)
+        self._look_ms = now + (SECOND_MS if self.refreshes.more else LOOK_MS)
+        for item in items:
+            site = self._book.get(item.site)
+            if site is None or site.stage == Stage.SHUT:
+                self.refreshes.left(item)
+                continue
+            if item.plan_row != NO_ROW:
+                self._items.displace(item.plan_row)
+            self._gate.add(item, site)
+
+    def _count(self, entry: Entry, name: str) -> None:
+        """A journal record was written."""
+        self.tally.count(entry, name)
+        self.refreshes.settled(entry)
 
     def _why_done(self) -> str:
         """Why there is nothing more to wait for, or "". What only a later reap could ask is not waited for."""
@@ -277,6 +303,10 @@ class Dispatcher:
 
     def _hand_out(self, lease: Lease, now: int) -> None:
         item, site = self._items.get(lease.item), self._gate.site(lease.site)
+        if self._items.is_displaced(lease.item):
+            self._groups.release(lease.token, now, contacted=False)
+            return
+        self.refreshes.begun(item, now)
         if not site.address:  # it is being looked up anew
             self._groups.release(lease.token, now, contacted=False)
             self._items.done(lease.item)

@@ -62,12 +62,18 @@ class Gate:
         """Give its pages to the groups, or ask for its robots.txt first."""
         if site.stage == Stage.OPEN or (site.rules_known and self._book.has_rules(site)):
             site.stage = Stage.OPEN
-            for number in self._book.take_waiting(site):
+            for number in self._waiting(site):
                 priority, source = self._items.rank(number)
                 self._groups.add(number, site.queue, site.site, min(priority, FIRST - 1), 0, source)
         elif site.stage != Stage.ASKING and (site.waiting or site.robots_item >= 0):
             site.stage, planned = Stage.ASKING, site.take_robots()
             self._add(site, planned or [self._items.add(self._robots_item(site))])
+
+    def _waiting(self, site: Site) -> list[int]:
+        return [number for number in self._book.take_waiting(site) if not self._items.is_displaced(number)]
+
+    def _dropped(self, site: Site) -> list[int]:
+        return [number for number in self._groups.drop_site(site.site) if not self._items.is_displaced(number)]
 
     def _add(self, site: Site, numbers: list[int], not_before_ms: int = 0) -> None:
         for number in numbers:
@@ -142,7 +148,7 @@ class Gate:
         """Nothing more can be asked of it in this reap. What is in flight is still to be answered."""
         result = Result.HARD if site.reason == Reason.GUARD else Result.SOFT
         robots = site.take_robots()  # that were planned, and could not even be asked for
-        for number in (*self._book.take_waiting(site), *(() if site.address else self._groups.drop_site(site.site))):
+        for number in (*self._waiting(site), *(() if site.address else self._dropped(site))):
             if self._items.get(number).site == site.site:
                 self._settle(number, result, site.reason, site.qkey)
             else:
@@ -167,7 +173,7 @@ class Gate:
 
     def drop(self, site: Site, reason: Reason) -> int:
         """Give up the rest of a site for this reap; how many items that were."""
-        dropped = self._groups.drop_site(site.site)
+        dropped = self._dropped(site)
         for number in dropped:
             self.fail(number, Result.SITE, reason, site.qkey)
         return len(dropped)

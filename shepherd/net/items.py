@@ -51,6 +51,7 @@ class Item(NamedTuple):
     attempts: int = 0
     fresh: bool = False  # not on a kept connection
     alone: bool = False  # a worker has died at it
+    again: bool = False  # this reap has a record of it already
     first_hop: bytes = b""  # the bucket of a robots.txt that redirected
     source: int = 0  # who wants it, for the counters of the groups
 
@@ -69,6 +70,7 @@ class Items:
         self._rows = len(plan)
         self._own: dict[int, Item] = {}
         self._next = len(plan)
+        self._displaced: set[int] = set()  # rows of the plan that an item of our own stands for; they are still in some queue
 
     def add(self, item: Item) -> int:
         """Enter an item of our own; its number."""
@@ -76,6 +78,21 @@ class Items:
         self._next += 1
         self._own[number] = item
         return number
+
+    def displace(self, number: int) -> None:
+        """A row of the plan is not to be asked for any more: an item of our own is."""
+        self._displaced.add(number)
+
+    def is_displaced(self, number: int) -> bool:
+        """Whether to leave it where it is found; it is found once."""
+        if number not in self._displaced:
+            return False
+        self._displaced.remove(number)
+        return True
+
+    @property
+    def displaced(self) -> int:
+        return len(self._displaced)
 
     def get(self, number: int) -> Item:
         if number >= self._rows:

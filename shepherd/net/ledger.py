@@ -15,6 +15,7 @@ from shepherd.net.verify import Answer, Links
 
 HOP: Final = int(JournalFlag.HOP)
 CONTACTED: Final = int(JournalFlag.CONTACTED)
+LASTING: Final = (Result.STORED, Result.UNCHANGED, Result.REDIRECT, Result.DENIED)  # as cork sees it
 Count = Callable[[Entry, str], object]  # a record that was written, and the name of the site that was asked
 
 
@@ -76,6 +77,8 @@ class Ledger:
 
     def _write(self, item: Item, record: Entry, name: str) -> None:
         record = record._replace(site=item.planned_site, answered=item.site, plan_row=item.plan_row, hops=item.hops)
+        if item.again and record.result not in LASTING:  # of several records the last counts: it must not hide what came before
+            record = record._replace(flags=record.flags | HOP)
         self._harvest.journal(record.pack())
         self._count(record, name)
 

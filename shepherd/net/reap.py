@@ -56,6 +56,7 @@ class Summary:
     stored_bytes: int
     links: int
     kept_links: int  # that were not contributed before in this reap
+    refreshes: int  # that operators asked for while it ran
     tally: dict[str, Any]
     servers: Iterator[dict[str, Any]]  # all that were contacted, to be read once
 
@@ -75,6 +76,7 @@ class Summary:
             "links": self.links,
             "kept_links": self.kept_links,
             "cache_hit_permille": hits,
+            "refreshes": self.refreshes,
         }
 
 
@@ -124,7 +126,7 @@ async def _reap(state: State, path: Path, config: Config, seconds: float, room: 
     finally:
         written.close()
     links, full = dispatcher.contributions, room.full(written.stored_bytes)
-    tally, counts = dispatcher.tally, (dispatcher.left, written.stored_bytes, links.seen, links.kept)
+    tally, counts = dispatcher.tally, (dispatcher.left, written.stored_bytes, links.seen, links.kept, dispatcher.refreshes.count)
     return Summary(why, full if why == full else "", *counts, tally.report(clock()), tally.servers())
 
 

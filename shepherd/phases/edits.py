@@ -68,7 +68,7 @@ def _take_away(columns: dict[str, Array], op: Op, row: Array, state: int) -> Non
 
 def _change(columns: dict[str, Array], op: Op, row: Array, edits: Records) -> None:
     if op == Op.REFRESH:
-        row = row[columns["checked"][row] < edits["time"]]  # what was checked since has had its refresh
+        row = row[columns["checked"][row] <= edits["time"]]  # what was checked in a later second has had its refresh
         columns["flags"][row] |= np.uint16(Flag.REFRESH)
     elif op == Op.PINNED:
         pinned = np.where(edits["value"] > 0, np.uint16(Flag.PINNED), np.uint16(0))

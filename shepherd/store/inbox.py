@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,6 +33,11 @@ class Item:
     name: str
     path: Path
     kind: str = REQUESTS
+
+    @property
+    def time_s(self) -> int:
+        """When it was left, by the clock of whoever left it."""
+        return int(self.name.partition("-")[0]) // 1000
 
     def lines(self) -> list[tuple[int, str]]:
         """Line number and text of each line that is not blank."""
@@ -164,3 +170,22 @@ class Inbox:
             elif item.name in taken:
                 fsio.unlink(item.path)
         fsio.sync_directory(self.directory)
+
+
+class Arrivals:
+    """Items of one kind that come in while somebody waits for them. Nothing is taken."""
+
+    def __init__(self, directory: Path, kind: str, applied: Iterable[str]) -> None:
+        self._directory, self._kind = directory, kind
+        self._told = {f"{name}.{kind}" for name in applied}  # names of files; what is not there any more is forgotten
+
+    def new(self) -> list[Item]:
+        """Those that were not told before. However many wait, only new ones cost more than the reading of a name."""
+        there = set(os.listdir(self._directory))
+        found = []
+        for name in there - self._told:
+            item = names.parse_item(name)
+            if item is not None and item[1] == self._kind and (self._directory / name).is_file():
+                found.append(Item(item[0], self._directory / name, self._kind))
+        self._told = there
+        return sorted(found, key=lambda item: item.name)

@@ -280,7 +280,7 @@ def test_edits_are_not_what_a_dictionary_does(index: list[Row], wishes: list[tup
 def change(row: Row, op: Op, edit: Row) -> None:
     row["touched"] = STATE
     if op == Op.REFRESH:
-        row["flags"] = int(row["flags"] | (Flag.REFRESH if row["checked"] < edit["time"] else 0))
+        row["flags"] = int(row["flags"] | (Flag.REFRESH if row["checked"] <= edit["time"] else 0))
     elif op == Op.PINNED:
         row["flags"] = int(row["flags"] | Flag.PINNED)
     else:
