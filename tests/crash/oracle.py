@@ -58,7 +58,7 @@ def observe(path: Path, to_checkpoint: bool = False) -> Facts:
     directories = [one for state in states for one in sorted((state / names.HARVESTS).glob("*"))]
     harvests = {f"{one.parent.parent.name}/{one.name}": _harvest(one, to_checkpoint) for one in directories}
     facts = Facts(
-        {state.name: _state_digest(state) for state in states},
+        {state.name: state_digest(state) for state in states},
         {name: files for name, files in harvests.items() if files},
         {p.name: _digest(p) for p in sorted((path / names.LEASES).glob("*.lease"))},
         {p.name: _item(p) for p in sorted((path / names.INBOX).glob("[0-9]*"))},
@@ -96,7 +96,7 @@ def _digest(path: Path, length: int | None = None) -> str:
     return f"{len(data)} bytes {hashlib.blake2b(data, digest_size=8).hexdigest()}"
 
 
-def _state_digest(path: Path) -> str:
+def state_digest(path: Path) -> str:
     """Names, bytes and seals of all files but those of harvests."""
     whole = hashlib.blake2b(digest_size=8)
     for directory, below, files in os.walk(path):
