@@ -1,9 +1,9 @@
-"""db/log/cycles.jsonl, read: what past cycles did. Lines that a crash cut short, or that are not ours, are passed over."""
+"""The logs of db/log, read: what cycles and programs did. Lines that a crash cut short, or that are not ours, are passed over."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
@@ -25,6 +25,36 @@ def cycles(log: Path) -> list[dict[str, Any]]:
     return _read(lines[1:] if size > TAIL_BYTES else lines)
 
 
+def newest_first(path: Path) -> Iterator[dict[str, Any]]:
+    """Every object of a log, the newest first; nothing where there is no log. What is not asked for is not read."""
+    try:
+        with path.open("rb") as file:
+            start, cut = file.seek(0, 2), b""
+            while start:
+                stop, start = start, max(start - TAIL_BYTES, 0)
+                file.seek(start)
+                first, *lines = (file.read(stop - start) + cut).split(b"\n")
+                for line in reversed(lines):
+                    yield from _object(line)
+                cut = first  # its beginning is in what comes before
+            yield from _object(cut)
+    except FileNotFoundError:
+        return
+
+
+def _object(line: bytes) -> Iterator[dict[str, Any]]:
+    try:
+        entry = json.loads(line)
+    except (ValueError, RecursionError):
+        return
+    if isinstance(entry, dict):
+        yield entry
+
+
+def is_cycle(entry: dict[str, Any]) -> bool:
+    return isinstance(entry.get("start"), int) and isinstance(entry.get("steps"), list)
+
+
 def first_start(log: Path) -> int:
     """When the oldest cycle that the log tells of began; 0 if it tells of none."""
     try:
@@ -36,12 +66,4 @@ def first_start(log: Path) -> int:
 
 
 def _read(lines: Iterable[bytes]) -> list[dict[str, Any]]:
-    found = []
-    for line in lines:
-        try:
-            entry = json.loads(line)
-        except ValueError:
-            continue
-        if isinstance(entry, dict) and isinstance(entry.get("start"), int) and isinstance(entry.get("steps"), list):
-            found.append(entry)
-    return found
+    return [entry for line in lines for entry in _object(line) if is_cycle(entry)]

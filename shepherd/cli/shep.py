@@ -19,6 +19,7 @@ from shepherd.cli import (
     shep_list,
     shep_lock,
     shep_refresh,
+    shep_reports,
     shep_robots,
     shep_servers,
     shep_set,
@@ -60,6 +61,7 @@ for _module in (
     shep_at,
     shep_audit,
     shep_states,
+    shep_reports,
     shep_lock,
 ):
     command.add_command(_module.command)

@@ -51,12 +51,13 @@ WRITERS = {
 INBOX = {"shep insert", "shep delete", "shep refresh", "shep set"}  # leave a request there, whoever has the lock
 MASTERS = {"shepherd cycle", "shepherd run"}  # say more than a sentence: what their programs say, too
 IDLE = {"shep-dump plan": 2, "shep audit politeness": 4, "shep unlock": 4}  # where there is no plan, no journal, no lease
-STATELESS = {"shep insert", "shep lock", "shep unlock", "shep-dump leases"}  # look at no state
+STATELESS = {"shep insert", "shep reports", "shep lock", "shep unlock", "shep-dump leases"}  # look at no state
 UNLEASED = {
     "shep-check",
     "shep-dump inbox",
     "shep-dump leases",
     "shep lock",
+    "shep reports",
     "shep states",
     "shepherd status",
 }  # see what is there

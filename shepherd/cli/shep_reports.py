@@ -1,0 +1,217 @@
+"""shep reports: what past cycles, programs and operators did, as db/log tells it. No state is opened.
+
+A log is a file that people may edit, rotate and join: what is not as it should be in a line is passed over or shown as it is.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import click
+
+from shepherd.cli import changelog, common, logbook, looking, selector_words
+from shepherd.cli import shep_shared as shared
+from shepherd.cli.selectors import Parsed
+from shepherd.errors import UsageError
+
+Entry = dict[str, Any]
+
+LIMIT: Final = 20
+STEPS: Final = ("feedback", "plan", "reap", "cork", "merge", "equiv", "select", "record", "cleanup", "recover")
+TIMINGS: Final = "timings.jsonl"
+CYCLE_TITLES: Final = (
+    "begun", ">took", "state", ">planned", ">pages", ">errors", ">bytes", ">new", ">forgotten", ">status", "seconds of each step",
+)  # fmt: skip
+STEP_TITLES: Final = ("cycle begun", "step", ">took", ">status", "made", "counters")
+TIMING_TITLES: Final = ("begun", "program", ">took", ">processor")
+CHANGE_TITLES: Final = ("time", "by", "change", ">count", "of what", "item")
+
+
+@click.command("reports")
+@click.option("--steps", is_flag=True, help="A line for each program of a cycle, with its counters.")
+@click.option(
+    "--step",
+    "named",
+    type=click.Choice(STEPS),
+    multiple=True,
+    metavar="NAME",
+    help="The same, of this step alone, as merge or reap; may be given again.",
+)
+@click.option("--timings", is_flag=True, help="Every run of a program, also by hand: how long, and how much of a processor.")
+@click.option("--changes", is_flag=True, help="What was asked for by insert, delete, refresh and set: who, when, what.")
+@click.option(
+    "--newer",
+    type=Parsed("age", selector_words.read_age),
+    metavar="AGE",
+    help="Only what began not longer ago than this: 45s, 90m, 12h, 30d, 2w.",
+)
+@looking.limited(LIMIT)
+@common.database
+@common.unconfigured
+@common.timed
+@common.jsonable
+@common.standard
+def command(
+    steps: bool,
+    named: tuple[str, ...],
+    timings: bool,
+    changes: bool,
+    newer: int | None,
+    limit: int,
+    db: Path,
+    now: int,
+    as_json: bool,
+) -> None:
+    """Show the history of cycles: when, how long, what each step did; or that of programs, or of changes. The newest is last.
+
+    With --json the lines of the logs come as they are; docs/operations.md tells what is in them.
+
+    \b
+    Examples:
+      shep reports
+      shep reports --step reap --newer 7d
+      shep reports --changes --limit 5
+      shep reports --json | jq '[.start, .seconds]'
+    """
+    from shepherd.store.database import Database
+
+    if (steps or bool(named)) + timings + changes > 1:
+        raise UsageError("of --steps (or --step), --timings and --changes only one can be shown at a time")
+    log = Database(db).log_path
+    since = float("-inf") if newer is None else now - newer
+    if timings:
+        found = _newest(log / TIMINGS, lambda entry: _number(entry.get("start")), since, limit)
+        _show(found, TIMING_TITLES, _timing, as_json, "no program is on record")
+    elif changes:
+        found = _newest(log / changelog.CHANGES, lambda entry: _number(entry.get("time")), since, limit)
+        _show(found, CHANGE_TITLES, _change, as_json, "no change is on record")
+    elif steps or named:
+        found = _last(_steps(log, since, {f"shep-{name}" for name in named}), limit)
+        _show(found, STEP_TITLES, _step, as_json, "no step like that is on record")
+    else:
+        _show(_last(_cycles(log, since), limit), CYCLE_TITLES, _cycle, as_json, "no cycle is on record")
+
+
+def _show(
+    found: list[Entry], titles: Iterable[str], row: Callable[[Entry], tuple[Any, ...]], as_json: bool, nothing: str
+) -> None:
+    if as_json:
+        for one in found:
+            common.emit_json(one)
+        return
+    for line in looking.table(tuple(titles), map(row, found)):
+        click.echo(line)
+    if not found:
+        common.LOG.info("%s", nothing)
+
+
+# --- what the logs have -----------------------------------------------------------------------------------------
+
+
+def _newest(path: Path, when: Callable[[Entry], float], since: float, limit: int) -> list[Entry]:
+    """The newest entries that have a time, the newest last. A clock may have been set back: what is too old ends nothing."""
+    return _last((entry for entry in logbook.newest_first(path) if when(entry) and when(entry) >= since), limit)
+
+
+def _last(newest_first: Iterator[Entry], limit: int) -> list[Entry]:
+    return list(itertools.islice(newest_first, limit))[::-1]
+
+
+def _cycles(log: Path, since: float) -> Iterator[Entry]:
+    entries = logbook.newest_first(log / logbook.CYCLES)
+    return (entry for entry in entries if logbook.is_cycle(entry) and entry["start"] >= since)
+
+
+def _steps(log: Path, since: float, names: set[str]) -> Iterator[Entry]:
+    """Each step, with the time when its cycle began."""
+    for cycle in _cycles(log, since):
+        for step in reversed(cycle["steps"]):
+            if isinstance(step, dict) and (not names or step.get("step") in names):
+                yield {"cycle": cycle["start"], **step}
+
+
+# --- as lines ---------------------------------------------------------------------------------------------------
+
+
+def _cycle(cycle: Entry) -> tuple[Any, ...]:
+    steps = [step for step in cycle["steps"] if isinstance(step, dict)]
+    reap, merge = _reports(steps, "shep-reap"), _reports(steps, "shep-merge")
+    ended = "" if cycle.get("status") == 0 else f"{cycle.get('status')}"
+    return (
+        _time(cycle["start"]),
+        _seconds(cycle.get("seconds")),
+        cycle.get("state"),
+        _sum(_reports(steps, "shep-plan"), "pages"),
+        _sum(reap, "pages"),
+        f"{sum(_total(report.get('errors')) for report in reap):,}",
+        shared.size(sum(int(_number(report.get("wire_bytes"))) for report in reap)),
+        _sum(merge, "new"),
+        _sum(_reports(steps, "shep-select"), "forgotten"),
+        f"{ended}{' stopped' if cycle.get('stopped') else ''}".strip() or None,
+        ", ".join(f"{_short(step)} {_number(step.get('seconds')):.1f}" for step in steps),
+    )
+
+
+def _step(step: Entry) -> tuple[Any, ...]:
+    report = step.get("report")
+    told = ", ".join(_counters(report)) if isinstance(report, dict) else ""
+    return _time(step["cycle"]), _short(step), _seconds(step.get("seconds")), step.get("status"), step.get("made"), told
+
+
+def _timing(one: Entry) -> tuple[Any, ...]:
+    return _time(one.get("start")), one.get("program"), _seconds(one.get("wall_s")), _seconds(one.get("cpu_s"))
+
+
+def _change(one: Entry) -> tuple[Any, ...]:
+    asked = one.get("set")
+    change = [str(one.get("op")), *(f"{name}={value}" for name, value in (asked.items() if isinstance(asked, dict) else ()))]
+    what = [*_texts(one.get("selectors")), *(f"--file {name}" for name in _texts(one.get("files"))), *_texts(one.get("urls"))]
+    count = f"{int(_number(one.get('count'))):,}"
+    return _time(one.get("time")), one.get("by"), " ".join(change), count, " ".join(what), one.get("item")
+
+
+def _reports(steps: list[Entry], name: str) -> list[Entry]:
+    return [step["report"] for step in steps if step.get("step") == name and isinstance(step.get("report"), dict)]
+
+
+def _sum(reports: list[Entry], counter: str) -> str | None:
+    """None where no step counted it."""
+    return f"{sum(int(_number(report.get(counter))) for report in reports):,}" if reports else None
+
+
+def _counters(report: Entry, joint: str = " ") -> Iterator[str]:
+    """What is not nothing, in words; lists, which name examples, are left to --json."""
+    for key, value in report.items():
+        name = key.replace("_", " ")
+        if isinstance(value, dict):
+            if inner := list(_counters(value, ": ")):
+                yield f"{name} ({', '.join(inner)})"
+        elif key not in ("phase", "start") and isinstance(value, int | float | str) and value:
+            yield f"{name}{joint}{value:,}" if isinstance(value, int | float) else f"{name}{joint}{value}"
+
+
+def _total(value: Any) -> int:
+    return sum(int(_number(count)) for count in value.values()) if isinstance(value, dict) else 0
+
+
+def _number(value: Any) -> float:
+    return value if isinstance(value, int | float) and abs(value) < 2**63 else 0
+
+
+def _time(value: Any) -> str:
+    return shared.iso(max(int(_number(value)), 0))
+
+
+def _seconds(value: Any) -> str:
+    return f"{_number(value):,.1f} s"
+
+
+def _short(step: Entry) -> str:
+    return str(step.get("step")).removeprefix("shep-")
+
+
+def _texts(value: Any) -> list[str]:
+    return [str(one) for one in value] if isinstance(value, list) else []
