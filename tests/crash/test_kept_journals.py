@@ -53,7 +53,7 @@ def _complaints(path: Path) -> Iterator[str]:
     with found.writing("test") as writer:  # whoever keeps the next one removes what is half made or half deleted
         add(writer, STATES + 2)
     _pruned(path)
-    root = found.log_path / journals.DIRECTORY
+    root = found.log_path / journals.SHELF.name
     last = [names.parse_state(entry) for entry in sorted(os.listdir(root))]
     if [name.number if name else None for name in last] != [STATES, STATES + 1]:
         yield f"the next prune leaves {sorted(os.listdir(root))}"

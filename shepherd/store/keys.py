@@ -1,0 +1,49 @@
+"""Keys of states that readers have had: log/keys/N tells which documents state N had, long after it is deleted.
+
+An indexer that comes back asks what is new since state N. To answer, the keys and digests of N are enough; they are kept when the
+state is first leased for that, by hard links (store/shelf.py), and so cost nothing until the columns change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final
+
+from shepherd.errors import UsageError
+from shepherd.formats.control import CLOSED
+from shepherd.store import names
+from shepherd.store.names import StateName
+from shepherd.store.shelf import Shelf
+from shepherd.store.state import State
+
+if TYPE_CHECKING:
+    from shepherd.store.database import Database
+
+COLUMNS: Final = ("norm", "path", "site", "digest", "type", "flags", "weight", "section")
+
+
+def _wanted(state: State) -> Iterator[str]:
+    yield from (f"index/{column}" for column in COLUMNS)
+    if names.EQUIV in state.control.files:
+        yield names.EQUIV
+
+
+SHELF: Final = Shelf("keys", _wanted)
+
+
+def keep(database: Database, state: State, most: int) -> None:
+    """Remember the keys of a state that the caller has leased, and of all that are remembered the newest `most`."""
+    with database.leases.locked():
+        if most:
+            SHELF.put(database.log_path, state)
+        SHELF.trim(database.log_path, most)
+
+
+def remembered(database: Database, number: int) -> State:
+    """What is known of a state: the state itself, or its keys; UsageError where nothing is."""
+    name = StateName(number, CLOSED)
+    if name in database.states():
+        return database.open(name)
+    if name not in SHELF.numbers(database.log_path):
+        raise UsageError(f"what was in state {number} is not known any more; read everything, and then go on from there")
+    return SHELF.opened(database.log_path, name)
