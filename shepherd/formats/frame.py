@@ -22,6 +22,8 @@ class FrameKind(IntEnum):
     END = 4
     PLAN = 5
     FEEDBACK = 6
+    ROWS = 7
+    DONE = 8
 
 
 @dataclass(frozen=True)

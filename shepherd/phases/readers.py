@@ -1,0 +1,118 @@
+"""What readers of a state get: its gathered documents, one row for each, and what became of them since another state.
+
+A reader's choice is a set of documents. The same choice of two states is two sets, and their difference is what an indexer has to
+do that knows the older one: so a page whose weight has fallen below a reader's bar is as gone for it as one that was deleted.
+All functions look at slices of the index that begin and end with whole norms.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Final
+
+import numpy as np
+
+from shepherd.formats.tables import I64, U8, U16, Bools, Columns, Flag, RowType
+from shepherd.phases.keys import find_rows, run_starts
+from shepherd.phases.urls import Paths
+
+KEYS: Final = ("norm", "path", "site")
+READ: Final = (*KEYS, "type", "flags", "weight", "section")  # by which a choice is made
+COMPARED: Final = (*READ, "digest")  # and by which two are compared
+WEIGHTS: Final = 1 << 16
+
+
+class What(IntEnum):
+    """What a document is to a reader who asks for what is new."""
+
+    PRESENT = 0  # nobody asked what is new
+    ADDED = 1
+    CHANGED = 2
+    GONE = 3
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Which documents a reader wants. Parts are cut by the footprint of the normalised site: a site is never in two of them."""
+
+    part: int = 0
+    parts: int = 1
+    best: int | None = None  # so many by weight, of those that the rest leaves
+    weight: int = 0  # and not below this
+    sections: tuple[int, ...] = ()
+    robots: bool = False  # robots files, too
+    redirects: bool = False  # pages that only lead to another, too
+
+    def norms(self) -> tuple[int, int]:
+        """The least norm of its part, and the first that is beyond it."""
+        return -(-(self.part << 64) // self.parts), -(-(self.part + 1 << 64) // self.parts)
+
+
+def chosen(index: Columns, choice: Choice, paths: Paths) -> I64:
+    """The rows of the slice that the choice means, but for its part and its `best`, in order."""
+    unwanted = (0 if choice.robots else Flag.ROBOTS) | (0 if choice.redirects else Flag.REDIRECT)
+    wanted = (index["type"] == np.uint8(RowType.GATHERED)) & ((index["flags"] & np.uint16(unwanted)) == 0)
+    if choice.weight:
+        wanted &= index["weight"] >= np.uint16(choice.weight)
+    if choice.sections:
+        listed = np.zeros(256, np.bool_)
+        listed[list(choice.sections)] = True
+        wanted &= listed.take(index["section"])
+    rows = np.flatnonzero(wanted)
+    return rows[_representatives({name: index[name].take(rows) for name in (*KEYS, "weight")}, paths)]
+
+
+def _representatives(rows: Columns, paths: Paths) -> Bools:
+    """Root pages are kept for every site of a class. One of them stands for all: the heaviest, then the first.
+
+    Robots files are of one site each.
+    """
+    keep = np.ones(len(rows["norm"]), np.bool_)
+    roots = np.flatnonzero(rows["path"] == np.uint64(paths.root))
+    norm, weight = rows["norm"].take(roots), rows["weight"].take(roots)
+    order = np.lexsort((roots, ~weight, norm))  # roots of one norm may have other rows between them only if paths collide
+    keep[roots[order[~run_starts(norm.take(order))]]] = False
+    return keep
+
+
+@dataclass(frozen=True)
+class Bar:
+    """Where `best` ends: what weighs more is in, and of what weighs just this the first `ties` rows."""
+
+    weight: int
+    ties: int
+
+    @classmethod
+    def of(cls, counts: I64, best: int) -> Bar:
+        above = np.append(np.cumsum(counts[::-1])[::-1], 0)  # how many weigh so much or more
+        weight = int(np.flatnonzero(above >= best)[-1]) if best <= above[0] else 0
+        return cls(weight, best - int(above[min(weight + 1, WEIGHTS)]))
+
+    def passed(self, weight: U16, rows: I64, ties: int) -> tuple[I64, int]:
+        """Those of the rows, which have these weights, that are in; and how many ties have come with them, `ties` before."""
+        tied = weight == self.weight
+        early = tied & (np.cumsum(tied) + ties <= self.ties)
+        return rows[(weight > self.weight) | early], ties + int(np.count_nonzero(tied))
+
+
+@dataclass(frozen=True)
+class Changes:
+    """What differs between two sets: places in the new one and what they are, and places in the old one that are gone."""
+
+    rows: I64
+    what: U8
+    gone: I64
+
+
+def changes(old: Columns, new: Columns) -> Changes:
+    """A document is found again by site and path. One that moved within its class is gone from one place and added in another."""
+    match = find_rows(*(old[name] for name in KEYS), *(new[name] for name in KEYS))
+    found = match >= 0
+    differs = np.zeros(len(match), np.bool_)
+    differs[found] = old["digest"].take(match[found]) != new["digest"][found]
+    what = np.where(found, np.uint8(What.CHANGED), np.uint8(What.ADDED))
+    told = np.flatnonzero(~found | differs)
+    kept = np.zeros(len(old["norm"]), np.bool_)
+    kept[match[found]] = True
+    return Changes(told, what.take(told), np.flatnonzero(~kept))
