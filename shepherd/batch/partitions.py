@@ -7,6 +7,7 @@ from typing import TypeAlias
 
 import numpy as np
 
+from shepherd.formats.tables import I64
 from shepherd.store.columns import Table
 
 Tick: TypeAlias = Callable[[int], object]  # told how many rows are done
@@ -33,6 +34,18 @@ def whole_norms(index: Table, step: int) -> Iterator[tuple[int, int]]:
         start = stop
     if not index.rows:
         yield 0, 0
+
+
+def segment_groups(counts: I64, most: int) -> Iterator[tuple[int, int]]:
+    """Ranges of segments that have at most so many of what `counts` tells of each, or ranges of one segment that has more."""
+    first, total = 0, 0
+    for number, more in enumerate(counts.tolist()):
+        if total and total + more > most:
+            yield first, number
+            first, total = number, 0
+        total += more
+    if total:
+        yield first, len(counts)
 
 
 def _end_of_norm(index: Table, row: int) -> int:

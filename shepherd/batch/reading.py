@@ -16,7 +16,7 @@ from typing import Final
 
 import numpy as np
 
-from shepherd.batch.partitions import whole_norms
+from shepherd.batch.partitions import segment_groups, whole_norms
 from shepherd.formats import stream
 from shepherd.formats.tables import I64, U8, U64, Array, Columns, Records
 from shepherd.phases import readers
@@ -62,7 +62,7 @@ class Reading:
         """All but the first `after`: first what is gone, then the documents as their buckets lie."""
         yield from self._gone(after)
         after = max(after - self.gone, 0)
-        for first, last in _groups(self._counts.documents):
+        for first, last in segment_groups(self._counts.documents, GROUP_ROWS):
             count = int(self._counts.documents[first:last].sum())
             if after < count:
                 yield from self._group(first, last, after)
@@ -196,18 +196,6 @@ def _cuts(index: Table, step: int) -> Iterator[int]:
 def _first(index: Table, norm: int) -> int:
     """The first row that is not before the norm; there may be none."""
     return bisect_left(range(index.rows), norm, key=index["norm"].at)
-
-
-def _groups(counts: I64) -> Iterator[tuple[int, int]]:
-    """Ranges of segments with at most GROUP_ROWS documents, or of one segment."""
-    first, total = 0, 0
-    for number, more in enumerate(counts.tolist()):
-        if total and total + more > GROUP_ROWS:
-            yield first, number
-            first, total = number, 0
-        total += more
-    if total:
-        yield first, len(counts)
 
 
 def _cut(rows: I64) -> Iterator[I64]:

@@ -14,7 +14,7 @@ import numpy as np
 
 from shepherd.batch.cleanup_read import Segment
 from shepherd.batch.cleanup_survey import Claims
-from shepherd.batch.partitions import Tick
+from shepherd.batch.partitions import Tick, segment_groups
 from shepherd.formats.tables import I64, Bools, in_bucket
 from shepherd.store.state import State
 
@@ -46,23 +46,11 @@ def count(state: State, pieces: Pieces) -> I64:
 
 def matching(state: State, pieces: Pieces, counts: I64, matches: Matcher, tick: Tick) -> Iterator[I64]:
     """Those of the rows whose URL matches, in the order of their buckets, some at a time. `counts` are those of `count`."""
-    for first, last in _groups(counts):
+    for first, last in segment_groups(counts, GROUP_ROWS):
         for rows, urls in _read(state, _held(state, pieces, first, last)):
             found: Bools = np.fromiter(map(matches, urls), np.bool_, len(urls))
             tick(len(urls))
             yield rows[found]
-
-
-def _groups(counts: I64) -> Iterator[tuple[int, int]]:
-    """Ranges of segments with at most GROUP_ROWS buckets, or of one segment."""
-    first, total = 0, 0
-    for number, more in enumerate(counts.tolist()):
-        if total and total + more > GROUP_ROWS:
-            yield first, number
-            first, total = number, 0
-        total += more
-    if total:
-        yield first, len(counts)
 
 
 def _held(state: State, pieces: Pieces, first: int, last: int) -> Claims:
