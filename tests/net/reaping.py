@@ -30,7 +30,7 @@ static = "static"
 timeout_s = {timeout_s}
 [reap]
 reapers = {reapers}
-silence_s = 2.0
+silence_s = 3.0
 {reap}
 """
 
@@ -116,10 +116,18 @@ def start_reapd(path: Path, *options: str) -> subprocess.Popen[bytes]:
     path.unlink(missing_ok=True)
     command = [sys.executable, "-m", "shepherd.cli", "reapd", "--listen", f"unix:{path}", "--quiet", *options]
     process = subprocess.Popen(command, stdin=subprocess.DEVNULL)
-    until = time.monotonic() + 20
-    while process.poll() is None and time.monotonic() < until and not path.exists():
-        time.sleep(0.01)
+    wait_until_it_listens(process, path)
     return process
+
+
+def wait_until_it_listens(process: subprocess.Popen[bytes], path: Path) -> None:
+    """One that ends instead is told as such, not as whatever its absence leads to."""
+    until = time.monotonic() + 60
+    while not path.exists() and process.poll() is None and time.monotonic() < until:
+        time.sleep(0.01)
+    if not path.exists():
+        process.kill()
+        raise AssertionError(f"reapd does not listen at {path}; its status is {process.wait()}")
 
 
 def children(pid: int) -> list[int]:
@@ -129,19 +137,26 @@ def children(pid: int) -> list[int]:
 
 
 class BoardView:
-    """The board of a running reapd, as its parent sees it."""
+    """The board of a running reapd, as its parent sees it. A reapd that listens has one, or will soon."""
 
     def __init__(self, pid: int, workers: int = 1) -> None:
         self._workers = workers
-        for entry in Path(f"/proc/{pid}/fd").iterdir():
-            with contextlib.suppress(OSError):
-                if "shepherd-board" in os.readlink(entry):
-                    with entry.open("rb") as file:
-                        self._memory = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-                    return
-        raise AssertionError("this reapd has no board")
+        until = time.monotonic() + 60
+        while (board := _board_of(pid)) is None:
+            assert time.monotonic() < until, "this reapd has no board"
+            time.sleep(0.01)
+        self._memory = board
 
     def busy(self) -> bool:
         """Whether any worker has a page at hand."""
         seats = 2 * self._workers + 16
         return any(self._memory[at + 16 : at + 24] != bytes(8) for at in range(0, 32 * seats, 32))
+
+
+def _board_of(pid: int) -> mmap.mmap | None:
+    for entry in Path(f"/proc/{pid}/fd").iterdir():
+        with contextlib.suppress(OSError):
+            if "shepherd-board" in os.readlink(entry):
+                with entry.open("rb") as file:
+                    return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+    return None

@@ -15,7 +15,7 @@ from pathlib import Path
 from shepherd.net import worker
 from tests.net.driver import HTML, LINKS
 from tests.net.origin import Answer, ok
-from tests.net.reaping import ROOT, BoardView, Home, children, planned
+from tests.net.reaping import ROOT, BoardView, Home, children, planned, wait_until_it_listens
 
 STUCK = b"<p>a page at which the parser never ends</p>"
 PARSE_S = 2.0
@@ -32,7 +32,7 @@ def stuck(body, *rest):
         re.fullmatch("(a*)*b", "a" * 60)  # for hours, and never back in the interpreter
     return whole(body, *rest)
 extract.extract = stuck
-reapd.main(UnixAddress(Path(sys.argv[1])), Terms(workers=2, parse_s={PARSE_S}), None, "")
+reapd.main(UnixAddress(Path(sys.argv[1])), Terms(workers=2, parse_s={PARSE_S}), None, "nobody")
 """
 SPINNER = """
 import time
@@ -58,9 +58,7 @@ def test_process_that_moves_its_limit_ahead_lives_and_one_that_cannot_is_ended()
 def buggy_reapd(path: Path) -> Iterator[subprocess.Popen[bytes]]:
     process = subprocess.Popen([sys.executable, "-c", REAPD, str(path)], cwd=ROOT)
     try:
-        until = time.monotonic() + 20
-        while process.poll() is None and time.monotonic() < until and not path.exists():
-            time.sleep(0.01)
+        wait_until_it_listens(process, path)
         yield process
     finally:
         process.kill()
@@ -98,6 +96,7 @@ def test_worker_that_is_stuck_while_the_watchdog_is_stopped_dies_and_its_page_fa
         reaping = made.start("shep-reap", "-q")
         while not (board.busy() and made.asked()["stuck.example/x"] and made.asked()["other.example/y"]):
             assert reaping.poll() is None
+            time.sleep(0.01)
         os.kill(process.pid, signal.SIGSTOP)
         (doomed,) = children(process.pid)
         wait_until_dead(doomed)
