@@ -5,9 +5,10 @@ bin/test sets SHEPHERD_TEST_STRICT (a skip is a failure) and SHEPHERD_TEST_CRASH
 
 from __future__ import annotations
 
+import logging
 import os
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import hypothesis
@@ -35,6 +36,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     if gone := [str(path) for path in rank if not path.is_file()]:
         raise pytest.UsageError(f"LONGEST in tests/conftest.py names what is not there: {', '.join(gone)}")
     items.sort(key=lambda item: rank.get(item.path, len(rank)))
+
+
+@pytest.fixture(autouse=True)
+def _our_logger_as_it_was() -> Iterator[None]:
+    """A program that a test runs in this process sets up logging for good: what later tests hear must not depend on that."""
+    logger = logging.getLogger("shepherd")
+    handlers, level, propagate = logger.handlers[:], logger.level, logger.propagate
+    yield
+    logger.handlers[:], logger.propagate = handlers, propagate
+    logger.setLevel(level)
 
 
 @pytest.fixture(scope="session")

@@ -19,12 +19,10 @@ HOSTILE = 'a "quoted" = \x1b[31m\nnext line\\ é'
 
 @pytest.fixture(autouse=True)
 def logger() -> Iterator[None]:
-    before = common.LOG.handlers[:], common.LOG.level, common.LOG.propagate
     common.LOG.setLevel(logging.INFO)
     yield
     for handler in common.LOG.handlers:
         handler.close()
-    common.LOG.handlers[:], common.LOG.level, common.LOG.propagate = before
 
 
 def test_bytes_of_the_web_break_a_line(tmp_path: Path) -> None:
