@@ -12,10 +12,30 @@ def steady_clock_ms() -> Callable[[], int]:
     return lambda: (time.monotonic_ns() + offset_ns) // 1_000_000
 
 
-def agreed_clock_ms(ours: Callable[[], int], asked_ms: int, their_ms: int) -> Callable[[], int]:
-    """Another's clock, which showed `their_ms` some time after `asked_ms` of ours: it is never behind that, and ahead of it by
-    no more than the time that the question and its answer took."""
-    return lambda: ours() - asked_ms + their_ms
+class AgreedClock:
+    """Another's clock, in milliseconds, as far as it can be known from here; until it is shown, our own.
+
+    It is shown in answer to a question, and had not come further when that was asked. As if it had, ours is never behind it, and
+    ahead of it by no more than question and answer took. Of several answers the one that took the shortest counts.
+    """
+
+    def __init__(self, ours: Callable[[], int]) -> None:
+        self._ours = ours
+        self._asked_ms = 0
+        self._lead_ms: int | None = None  # of theirs over ours, at most
+
+    def __call__(self) -> int:
+        return self._ours() + (self._lead_ms or 0)
+
+    def ask(self) -> None:
+        """The question is on its way; there is none before it that is still to be answered."""
+        self._asked_ms = self._ours()
+
+    def shown(self, their_ms: int) -> int:
+        """What it showed. By how much ours is surely ahead of it; negative: behind; 0 where that cannot be told apart."""
+        lead_ms = their_ms - self._asked_ms
+        self._lead_ms = lead_ms if self._lead_ms is None else min(lead_ms, self._lead_ms)
+        return max(0, -lead_ms) + min(0, self._ours() - their_ms)
 
 
 def end_of(now_ms: int) -> int:

@@ -17,6 +17,8 @@ from shepherd.net import wire
 
 GREETING_S: Final = 30.0
 PINGS: Final = 3  # in the time after which silence counts
+QUICK_MS: Final = 100  # in which a PING is sent back where nothing delays it
+MOST_CLOCK_PINGS: Final = 6
 
 
 class Source(Protocol):
@@ -55,6 +57,8 @@ class Reaper:
             async with asyncio.timeout(GREETING_S):
                 await peer.send(hello)
                 answer = await peer.receive()
+                welcome = isinstance(answer, wire.Welcome) and answer.version == wire.VERSION
+                killed = await _show_clock(peer, clock_ms) if welcome else frozenset()
         except TimeoutError:
             raise PeerLost(f"the reaper did not greet us within {GREETING_S:.0f} s") from None
         except PeerLost as error:
@@ -67,13 +71,12 @@ class Reaper:
             raise PeerRefused("the reaper closed the connection at our greeting; it may not accept our key, and its log says why")
         if isinstance(answer, wire.Bye):
             raise PeerRefused(f"the reaper refused us: {answer.why}")
-        if not isinstance(answer, wire.Welcome) or answer.version != wire.VERSION:
+        if not isinstance(answer, wire.Welcome) or not welcome:
             raise PeerRefused("the reaper did not answer HELLO with a WELCOME of our version")
-        await peer.send(wire.Ping(0, [], clock_ms()))
         credits = min(
             answer.credits, hello.settings.get("in_flight", answer.credits)
         )  # one that boasts must not draw everything to itself
-        return cls(number, peer, credits, hello.silence_ms / 1000, frozenset(answer.killed), home)
+        return cls(number, peer, credits, hello.silence_ms / 1000, frozenset(answer.killed) | killed, home)
 
     @property
     def free(self) -> int:
@@ -159,3 +162,25 @@ class Reaper:
     async def drop(self) -> None:
         """Close what is lost already."""
         await self._peer.close()
+
+
+async def _show_clock(peer: wire.Peer, clock_ms: Callable[[], int]) -> frozenset[int]:
+    """Send PINGs until the worker can tell our clock well; the tokens of killing pages that it sends back with them.
+
+    It takes the clock to be ahead by as long as its last word and our PING after it were on their way. So it knows it well once
+    two PINGs in a row came back quickly; on a long way that is never, and then the best of some will do.
+    """
+    killed: frozenset[int] = frozenset()
+    was_quick = False
+    for number in range(MOST_CLOCK_PINGS):
+        begin_ms = clock_ms()
+        await peer.send(wire.Ping(number, [], begin_ms))
+        echo = await peer.receive()
+        if not isinstance(echo, wire.Ping):
+            raise PeerLost("the reaper did not send back our PING")
+        killed |= frozenset(echo.killed)
+        quick = clock_ms() - begin_ms <= QUICK_MS
+        if quick and was_quick:
+            break
+        was_quick = quick
+    return killed

@@ -23,7 +23,7 @@ from shepherd.filters import parse_filter
 from shepherd.formats.tables import Kind, Reason, Result, qkey_unresolved
 from shepherd.net import confine, robots, tls, wire
 from shepherd.net.board import Seat
-from shepherd.net.clock import agreed_clock_ms, end_of, steady_clock_ms
+from shepherd.net.clock import AgreedClock, end_of, steady_clock_ms
 from shepherd.net.exchange import Context, Exchange, without_exchange
 from shepherd.net.extract import Wanted
 from shepherd.net.fetch import Fetcher, Request
@@ -107,8 +107,7 @@ class Worker:
             memory=self._memory,
         )
         self._parser = Parser(self._context, self._limits.decoded_bytes, terms.parse_s, seat)
-        self._clock = steady_clock_ms()
-        self._welcomed_ms: int | None = None  # when we said WELCOME, until the dispatcher's first PING has come
+        self._clock = AgreedClock(steady_clock_ms())
         self._silence_s = hello.silence_ms / 1000
         self._rules = RulesCache()
         self._begun: set[asyncio.Task[None]] = set()
@@ -120,7 +119,7 @@ class Worker:
         watching = asyncio.create_task(self._peer.cut_if_silent(WORKER_PATIENCE * self._silence_s))
         rolling = asyncio.create_task(self._roll_cpu_limit())
         try:
-            self._welcomed_ms = self._clock()
+            self._clock.ask()
             await self._peer.send(wire.Welcome(wire.VERSION, os.getpid(), self._limits.in_flight, self._killers()))
             async for message in self._peer.messages():
                 self._take(message)
@@ -147,19 +146,18 @@ class Worker:
         elif isinstance(message, wire.Fetch) and message.kind in (Kind.PAGE, Kind.ROBOTS):
             self._begin(self._fetch(message))
         elif isinstance(message, wire.Ping):
-            self._agree(message.now_ms)
+            if message.now_ms:
+                self._agree(message)
             self._spawn(self._say(wire.Ping(message.number, self._killers())))
         else:
             raise PeerLost(f"a dispatcher does not send this {type(message).__name__.upper()}")
 
-    def _agree(self, their_ms: int) -> None:
-        """Go by the dispatcher's clock, which its first PING shows: what it sends is late by that one."""
-        if self._welcomed_ms is not None:
-            now_ms, sent_ms, self._welcomed_ms = self._clock(), self._welcomed_ms, None
-            if sent_ms - their_ms > NOTED_MS or their_ms - now_ms > NOTED_MS:
-                ahead_s = (now_ms - their_ms) / 1000
-                LOG.warning("our clock is %.1f s %s the dispatcher's", abs(ahead_s), "ahead of" if ahead_s > 0 else "behind")
-            self._clock = agreed_clock_ms(self._clock, sent_ms, their_ms)
+    def _agree(self, ping: wire.Ping) -> None:
+        """Go by the dispatcher's clock, which the PINGs of its greeting show: what it sends is late by that one."""
+        ahead_ms = self._clock.shown(ping.now_ms)
+        if not ping.number and abs(ahead_ms) > NOTED_MS:
+            LOG.warning("our clock is %.1f s %s the dispatcher's", abs(ahead_ms) / 1000, "ahead of" if ahead_ms > 0 else "behind")
+        self._clock.ask()  # by sending it back
 
     def _begin(self, work: Coroutine[Any, Any, None]) -> None:
         if len(self._unanswered) >= self._limits.in_flight:

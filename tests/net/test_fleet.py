@@ -23,7 +23,7 @@ from shepherd.errors import NoSpace, PeerLost, PeerRefused
 from shepherd.net import fleet, wire
 from shepherd.net.clock import steady_clock_ms
 from shepherd.net.fleet import LONGEST_PAUSE_S, Events, Fleet, Place
-from shepherd.net.reapers import Reaper, Source
+from shepherd.net.reapers import MOST_CLOCK_PINGS, Reaper, Source
 from shepherd.net.sources import LocalReapd, UnixSource
 from tests.net.driver import SITE, greeting, run
 from tests.net.origin import Origin
@@ -338,6 +338,8 @@ def test_reaper_that_boasts_of_its_credits_is_given_no_more_than_others() -> Non
         ours, theirs = socket.socketpair()
         dispatcher, boaster = await wire.adopt(ours), await wire.adopt(theirs)
         await boaster.send(wire.Welcome(wire.VERSION, 1, (1 << 32) - 1, []))
+        for _ in range(MOST_CLOCK_PINGS):
+            await boaster.send(wire.Ping(0, []))
         hello = greeting(ORIGIN, settings={"in_flight": 7})
         reaper = await Reaper.greet(0, dispatcher, hello, steady_clock_ms())
         await dispatcher.close()

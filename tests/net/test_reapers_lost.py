@@ -6,6 +6,7 @@ import contextlib
 import os
 import random
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -27,12 +28,13 @@ PAGES = 3
 ROUTES: dict[str, Answer] = {f"s{s}.example/{p}": ok(LINKS, HTML) for s in range(SITES) for p in range(PAGES)}
 URLS = [f"http://{route}" for route in ROUTES]
 EVERY = bool(os.environ.get("SHEPHERD_TEST_CRASH"))
+TIMEOUT_S = 2  # of a request; what a lost reaper had is asked for again after it, and 5 s
 
 
 @pytest.fixture(scope="module")
 def plan(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Home]:
     home = tmp_path_factory.mktemp("lost")
-    with planned(home, ROUTES, URLS, [f"unix:{home}/front"], servers=4, timeout_s=1) as made:
+    with planned(home, ROUTES, URLS, [f"unix:{home}/front"], servers=4, timeout_s=TIMEOUT_S) as made:
         yield made
 
 
@@ -117,23 +119,37 @@ def test_connection_cut_in_the_middle_of_an_answer_loses_no_url(plan: Home, tmp_
 
 @pytest.mark.parametrize("direction", ["to", "back", "both"])
 def test_partition_in_mid_reap_that_heals_loses_no_url(plan: Home, tmp_path: Path, direction: str) -> None:
-    made = plan.copy(tmp_path / "db")
-    with reapd(tmp_path / "reapd", "--workers", "3"), relaying(plan.path / "front", Relay(tmp_path / "reapd")) as relay:
-        gates = {"to": [relay.to], "back": [relay.back], "both": [relay.to, relay.back]}[direction]
+    """It heals when the dispatcher has long been trying again, so that its greeting has been under way for longer than a request
+    may take."""
+    made, parted, over = plan.copy(tmp_path / "db"), threading.Event(), threading.Event()
 
-        def part() -> None:
-            while relay.messages < 60:
-                time.sleep(0.005)
+    def part(_direction: str, number: int) -> bool:
+        if number == 60:
             for gate in gates:
                 gate.clear()
-            time.sleep(4)  # longer than the silence that the dispatcher bears
-            for gate in gates:
-                gate.set()
+            parted.set()
+        return False
 
-        thread = threading.Thread(target=part)
-        thread.start()
-        made.must("shep-reap", "-q")
-        thread.join()
+    def heal() -> None:
+        parted.wait()
+        before = relay.connections
+        while relay.connections == before and not over.is_set():
+            time.sleep(0.01)
+        over.wait(TIMEOUT_S + 0.5)
+        for gate in gates:
+            gate.set()
+
+    relay = Relay(tmp_path / "reapd", cut_at=part)
+    gates = {"to": [relay.to], "back": [relay.back], "both": [relay.to, relay.back]}[direction]
+    healing = threading.Thread(target=heal)
+    with reapd(tmp_path / "reapd", "--workers", "3"), relaying(plan.path / "front", relay):
+        healing.start()
+        try:
+            made.must("shep-reap", "-q")
+        finally:
+            parted.set()
+            over.set()
+            healing.join()
     (plan.path / "front").unlink()
     assert relay.connections > 1
     assert_each_is_settled_once(made)
@@ -144,11 +160,17 @@ def keys(home: Path, *arguments: str) -> None:
     subprocess.run(command, cwd=home, check=True, timeout=60, stdout=subprocess.DEVNULL)
 
 
+def accepts(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
 @contextlib.contextmanager
 def over_tls(home: Path, name: str) -> Iterator[tuple[subprocess.Popen[bytes], str]]:
     """A reapd as docs/operations.md has it, on a port of loopback."""
     keys(home, "issue", "keys", "reaper", name, "--host", "127.0.0.1")
-    address = f"tls:127.0.0.1:{free_port()}"
+    port = free_port()
+    address = f"tls:127.0.0.1:{port}"
     command = [
         sys.executable,
         "-m",
@@ -165,6 +187,10 @@ def over_tls(home: Path, name: str) -> Iterator[tuple[subprocess.Popen[bytes], s
     environment = {**os.environ, "PYTHONPATH": os.getcwd()}
     process = subprocess.Popen(command, cwd=home, stdin=subprocess.DEVNULL, env=environment)
     try:
+        until = time.monotonic() + 60
+        while not accepts(port):
+            assert process.poll() is None and time.monotonic() < until, "reapd does not listen"
+            time.sleep(0.05)
         yield process, address
     finally:
         process.kill()
@@ -179,7 +205,7 @@ def test_reapers_over_tls_gather_together_and_one_that_is_killed_is_made_up_for(
     keys(tmp_path, "issue", "keys", "dispatcher", "main")
     with over_tls(tmp_path, "one") as (doomed, first), over_tls(tmp_path, "two") as (_, second):
         reap = 'keys = "../keys/main.pem"\nworkers = 2'
-        with planned(tmp_path, ROUTES, URLS, [first, second], reap, servers=4, timeout_s=1) as made:
+        with planned(tmp_path, ROUTES, URLS, [first, second], reap, servers=4, timeout_s=TIMEOUT_S) as made:
             reaping = made.start("shep-reap")
             while sum(made.asked().values()) < 20 and reaping.poll() is None:
                 time.sleep(0.01)
@@ -197,22 +223,23 @@ def test_reap_whose_key_all_reapers_refuse_says_so(tmp_path: Path, monkeypatch: 
     for place in ("keys", "other"):
         keys(tmp_path, "init", place)
         keys(tmp_path, "issue", place, "dispatcher", "main")
-    with over_tls(tmp_path, "one") as (_, address):
-        time.sleep(1.5)
-        with planned(tmp_path, ROUTES, URLS[:1], [address], 'keys = "../other/main.pem"') as made:
-            refused = made.run("shep-reap")
-            assert refused.returncode == 21, refused.stderr
-            assert "different authorities" in refused.stderr and "shep-keys show" in refused.stderr
-            assert all(line.count(address) <= 1 for line in refused.stderr.splitlines())
-            (made.path / "other" / "main.pem").chmod(0o644)
-            refused = made.run("shep-reap")
-            assert refused.returncode == 2 and "chmod 600" in refused.stderr
+    with (
+        over_tls(tmp_path, "one") as (_, address),
+        planned(tmp_path, ROUTES, URLS[:1], [address], 'keys = "../other/main.pem"') as made,
+    ):
+        refused = made.run("shep-reap")
+        assert refused.returncode == 21, refused.stderr
+        assert "different authorities" in refused.stderr and "shep-keys show" in refused.stderr
+        assert all(line.count(address) <= 1 for line in refused.stderr.splitlines())
+        (made.path / "other" / "main.pem").chmod(0o644)
+        refused = made.run("shep-reap")
+        assert refused.returncode == 2 and "chmod 600" in refused.stderr
 
 
 def test_stopped_reapd_is_lost_and_its_urls_are_gathered_by_the_other(tmp_path: Path) -> None:
     with reapd(tmp_path / "a") as doomed, reapd(tmp_path / "b"):
         reapers = [f"unix:{tmp_path}/a", f"unix:{tmp_path}/b"]
-        with planned(tmp_path, ROUTES, URLS, reapers, servers=4, timeout_s=1) as made:
+        with planned(tmp_path, ROUTES, URLS, reapers, servers=4, timeout_s=TIMEOUT_S) as made:
             reaping = made.start("shep-reap", "-q")
             while sum(made.asked().values()) < 20 and reaping.poll() is None:
                 time.sleep(0.01)

@@ -105,6 +105,21 @@ def test_request_behind_a_delayed_clock_is_taken_for_timely(ahead_s: int) -> Non
     assert soon.verdict[0] == Result.STORED
 
 
+def test_greeting_that_was_held_up_makes_all_that_comes_later_late() -> None:
+    with serve({"/x": ok(LINKS, HTML)}) as origin:
+
+        async def one() -> Outcome:
+            async with connected(origin) as dispatcher:
+                await asyncio.sleep(3)  # as if WELCOME were under way
+                for number in range(2):
+                    await dispatcher.peer.send(wire.Ping(number, [], time.time_ns() // 1_000_000))
+                    assert await dispatcher.peer.receive() == wire.Ping(number, [], 0)
+                await dispatcher.rules()
+                return await dispatcher.fetch("/x", start_by_ms=time.time_ns() // 1_000_000 + 2_500)
+
+        assert run(one()).verdict[0] == Result.STORED
+
+
 def test_a_request_that_came_too_late_is_not_contacted() -> None:
     assert refused(start_by_ms=1) == (Result.SOFT, Reason.DEADLINE)
     assert refused(deadline_ms=1) == (Result.SOFT, Reason.DEADLINE)
