@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import datetime
 import logging
 import os
@@ -19,6 +20,7 @@ from shepherd.net.reapers import Source
 
 LOG = logging.getLogger("shepherd.dispatch")
 START_S: Final = 20
+STARTS: Final = 3  # of a local reapd that is killed each time, before its connection counts as lost
 
 
 def configured(config: Config) -> list[Source]:
@@ -90,6 +92,10 @@ class TlsSource:
         pass
 
 
+class _Killed(PeerLost):
+    """A reapd of ours has died of a signal."""
+
+
 class LocalReapd:
     """A reapd as our child: it ends when we do, even by kill -9. One that dies is started anew.
 
@@ -102,6 +108,11 @@ class LocalReapd:
         self._options = options
         self._taking = asyncio.Lock()  # answers to what we hand over come one after the other
         self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def pid(self) -> int | None:
+        """Of the one that was started last."""
+        return self._process.pid if self._process is not None else None
 
     def _start(self) -> subprocess.Popen[bytes]:
         self._control, theirs = socket.socketpair()
@@ -117,21 +128,28 @@ class LocalReapd:
         return self._process
 
     async def connect(self) -> wire.Peer:
-        """A connection, as soon as it takes one."""
+        """A connection, as soon as it takes one. That a reapd was killed before, as the system does where memory is short, says
+        nothing against the next one; one that ends by itself will do so again."""
         async with self._taking:
-            process = self._process or self._start()
-            if process.poll() is not None:
-                self._control.close()
-                process = self._start()
-            ours, theirs = socket.socketpair()
-            try:
-                with theirs:
-                    await self._hand_over(theirs, process)
-            except BaseException:
-                ours.close()
-                raise
-            ours.setblocking(False)
-            return await wire.adopt(ours)
+            for _ in range(STARTS - 1):
+                with contextlib.suppress(_Killed):
+                    return await self._connected()
+            return await self._connected()
+
+    async def _connected(self) -> wire.Peer:
+        process = self._process or self._start()
+        if process.poll() is not None:
+            self._control.close()
+            process = self._start()
+        ours, theirs = socket.socketpair()
+        try:
+            with theirs:
+                await self._hand_over(theirs, process)
+        except BaseException:
+            ours.close()
+            raise
+        ours.setblocking(False)
+        return await wire.adopt(ours)
 
     async def _hand_over(self, connection: socket.socket, process: subprocess.Popen[bytes]) -> None:
         loop = asyncio.get_running_loop()
@@ -144,7 +162,8 @@ class LocalReapd:
         except OSError:  # it has ended, and with it the other end of the socket
             taken = b""
         if not taken:
-            raise PeerLost(f"reapd ended with status {process.wait(START_S)} before it took a connection")
+            status = process.wait(START_S)
+            raise (_Killed if status < 0 else PeerLost)(f"reapd ended with status {status} before it took a connection")
 
     def stop(self) -> None:
         if self._process is None:

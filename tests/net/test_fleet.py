@@ -185,6 +185,22 @@ def test_reaper_lost_for_good_in_mid_reap_is_replaced_by_a_local_one(tmp_path: P
     run(work())
 
 
+def test_local_reaper_that_is_killed_before_it_takes_a_connection_ends_the_reap() -> None:
+    async def main() -> None:
+        local = LocalReapd("--user", "root")
+        connecting = asyncio.create_task(local.connect())
+        try:
+            while local.pid is None:
+                await asyncio.sleep(0)
+            os.kill(local.pid, signal.SIGKILL)
+            peer = await connecting
+            await peer.close()
+        finally:
+            local.stop()
+
+    run(main())
+
+
 def test_dispatcher_that_all_reapers_refuse_is_told_so(tmp_path: Path) -> None:
     path = tmp_path / "reapd"
 
