@@ -17,7 +17,7 @@ from shepherd.toyweb import robots as rules
 from shepherd.toyweb.draw import digest
 from shepherd.toyweb.http import HANG_UP, Answer, Request
 from shepherd.toyweb.model import Model, canonical_url
-from shepherd.toyweb.plan import PATIENCE, REDIRECTS, REFUSED, Kind, Mirror, Page, Ref, Secure, Site, Validators
+from shepherd.toyweb.plan import CLOSED, PATIENCE, REDIRECTS, REFUSED, Kind, Mirror, Page, Ref, Secure, Site, Validators
 
 PATIENCE_BYTES = 64
 
@@ -46,7 +46,7 @@ class Desk:
         self._room_bytes = _KEPT_BYTES
 
     def advance(self) -> None:
-        """The next version of the web: changing pages change, moving pages have moved."""
+        """The next version of the web: changing pages change, moving pages have moved, closing ones are gone at last."""
         self.version += 1
         self._forget()
 
@@ -120,6 +120,8 @@ class Desk:
             assert page.target is not None
             location = page.target.path if page.target.site == site.number else canonical_url(page.target)
             return _redirect(REDIRECTS.get(page.kind, 301), location)
+        if page.kind is Kind.CLOSING and self.version >= CLOSED:
+            return _plain(410, "410: it was here, and is no more.\n")
         if page.kind in REFUSED or (page.kind is Kind.ARRIVED and self.version == 0):
             status = REFUSED.get(page.kind, 404)
             return _plain(status, f"{status}: not a page any more, or not yet.\n")

@@ -20,7 +20,7 @@ from shepherd.errors import UsageError
 from shepherd.toyweb import residents
 from shepherd.toyweb.builder import LARGEST, SMALLEST, Builder
 from shepherd.toyweb.draw import Draw
-from shepherd.toyweb.plan import DOMAIN, FOLLOWED, STORED_KINDS, Kind, Page, Ref, Site, Via, site_name
+from shepherd.toyweb.plan import CLOSED, DOMAIN, FOLLOWED, STORED_KINDS, Kind, Page, Ref, Site, Via, site_name
 from shepherd.toyweb.zoo import EXHIBITS
 
 FEWEST = 50  # with all residents; so many that there are ordinary sites, too
@@ -219,7 +219,7 @@ class Model:
         Not among them: errors and redirects, what robots.txt keeps from the agent, what only nofollow links lead to. `ways` is
         what the gatherer follows: sitemaps, feeds and requisites are for those that do.
         """
-        stored = STORED_KINDS - {Kind.ARRIVED if version == 0 else Kind.MOVING}
+        stored = STORED_KINDS - {Kind.ARRIVED if version == 0 else Kind.MOVING} - ({Kind.CLOSING} if version >= CLOSED else set())
         found = (page for page in self.pages(agent) if page.kind in stored and page.allowed and page.via in ways)
         return frozenset(page.url for page in found)
 

@@ -26,6 +26,7 @@ class Kind(StrEnum):
     CHANGING = "changing"  # another body in every version of the web
     MOVING = "moving"  # a page in version 0, a 301 to its new place from version 1 on
     ARRIVED = "arrived"  # that new place: a 404 in version 0
+    CLOSING = "closing"  # a page up to version 1, a 410 from version 2 on
     CHARSET = "charset"  # the variant says which charset, and how it is told
     MARKUP = "markup"  # its children are named by the element that the variant names, not by anchors
     NOINDEX = "noindex"  # variant "header": said by X-Robots-Tag, else by a meta element
@@ -55,11 +56,12 @@ class Kind(StrEnum):
 
 
 REDIRECTS = {kind: int(kind[-3:]) for kind in Kind if kind.startswith("redirect")}
+CLOSED = 2  # the version from which on closing pages are gone
 REFUSED = {Kind.MISSING: 404, Kind.GONE: 410, Kind.FORBIDDEN: 403, Kind.BROKEN: 500}
 PATIENCE = {Kind.BUSY: 503, Kind.LIMITED: 429}
 
 _ODD_HTML = (Kind.CHARSET, Kind.MARKUP, Kind.NOINDEX, Kind.NOFOLLOW, Kind.BUSY, Kind.LIMITED, Kind.CALENDAR)
-HTML_KINDS = frozenset((Kind.PAGE, Kind.CHANGING, Kind.MOVING, Kind.ARRIVED, *_ODD_HTML))
+HTML_KINDS = frozenset((Kind.PAGE, Kind.CHANGING, Kind.MOVING, Kind.ARRIVED, Kind.CLOSING, *_ODD_HTML))
 NAMING_KINDS = frozenset((Kind.SITEMAP, Kind.SITEMAP_INDEX, Kind.RSS, Kind.ATOM))  # no HTML, but they name pages
 _FILES = frozenset((Kind.TEXT, Kind.PDF, Kind.IMAGE, Kind.STYLE, Kind.SCRIPT))
 STORED_KINDS = (HTML_KINDS | NAMING_KINDS | _FILES) - {Kind.CALENDAR}

@@ -290,12 +290,13 @@ def not_to_follow(site: Builder) -> None:
 
 
 def moving(site: Builder) -> None:
-    """Some pages move for good in version 1 of the web; others change with every version."""
+    """Some pages move for good in version 1 of the web, one is gone in version 2; others change with every version."""
     site.robots = rules.EMPTY
     for number in range(1, 4):
         old = site.add("/", f"/stall-{number}.html", Kind.MOVING, target=Ref(site.number, f"/market-hall/stall-{number}.html"))
         site.add_behind(old, f"/market-hall/stall-{number}.html", Kind.ARRIVED)
         site.add("/", f"/today-{number}.html", Kind.CHANGING)
+    site.add("/", "/last-days.html", Kind.CLOSING)
 
 
 def uncompressed(site: Builder) -> None:
