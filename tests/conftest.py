@@ -22,7 +22,7 @@ hypothesis.settings.load_profile("shepherd")
 
 # The files that take longest, by the clock, in this order before all others: begun last, one alone would keep everybody waiting.
 LONGEST = (
-    "cli/test_tutorial.py",
+    "cli/test_tutorial.py", "cli/test_three_cycles.py",
     "cli/test_shep_fetch.py", "crash/test_politeness.py", "cli/test_end_to_end.py", "net/test_reapers_lost.py",
     "crash/test_three_reapers.py", "crash/test_kill_reap.py", "net/test_poison.py", "crash/test_restart.py",
     "crash/test_replay.py",
