@@ -36,6 +36,7 @@ import click
 import shepherd
 from shepherd import __version__
 from shepherd import config as configuration
+from shepherd.cli import completion
 from shepherd.config import Config
 from shepherd.errors import Corruption, IoFailed, NoSpace, NothingToDo, ShepherdError
 
@@ -200,6 +201,8 @@ def _set_failpoint(spec: str) -> None:
 
 def _invoke(command: click.Command, name: str) -> int:
     try:
+        if asked := os.environ.get(completion.variable(name)):
+            return completion.answer(command, name, asked)
         with command.make_context(name, sys.argv[1:]) as context:
             result = command.invoke(context)
             return result if isinstance(result, int) else 0

@@ -10,6 +10,7 @@ from shepherd.cli import (
     shep_at,
     shep_audit,
     shep_cat,
+    shep_completion,
     shep_delete,
     shep_diff,
     shep_explain,
@@ -63,6 +64,7 @@ for _module in (
     shep_states,
     shep_reports,
     shep_lock,
+    shep_completion,
 ):
     command.add_command(_module.command)
 command.add_command(shep_lock.unlock)
