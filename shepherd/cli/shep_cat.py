@@ -1,4 +1,4 @@
-"""shep cat: a stored document, as bytes for a program, escaped for a terminal."""
+"""shep cat: a stored document, as bytes for a program, as text for a reader, escaped for a terminal."""
 
 from __future__ import annotations
 
@@ -19,39 +19,49 @@ if TYPE_CHECKING:
     from shepherd.formats.bucket import Bucket
     from shepherd.store.state import State
 
+BODY, TEXT, HEADERS = "body", "text", "headers"
+
 
 @click.command("cat")
 @click.argument("url", metavar="URL")
-@click.option(
-    "--headers/--body", "headers", default=False, help="The status line and headers, or the decoded body.  [default: --body]"
-)
+@click.option("--body", "what", flag_value=BODY, default=BODY, help="The decoded body.  [default]")
+@click.option("--text", "what", flag_value=TEXT, help="The body as a person would read it: in UTF-8, without markup.")
+@click.option("--headers", "what", flag_value=HEADERS, help="The status line and headers.")
 @common.database
 @common.configured
 @shared.state_number
 @common.jsonable
 @common.standard
-def command(url: str, headers: bool, db: Path, config: Config, number: int | None, as_json: bool) -> None:
+def command(url: str, what: str, db: Path, config: Config, number: int | None, as_json: bool) -> None:
     """Print the stored document of a URL, or of its equivalent under another scheme or with or without www.
 
     To a file or pipe the body goes byte by byte as the server meant it, decoded; on a terminal it is shown as text, with whatever
-    could steer the terminal escaped. Exit status 4 if nothing is stored.
+    could steer the terminal escaped. Exit status 4 if nothing is stored, or with --text nothing that is text.
+
+    \b
+    Examples:
+      shep cat https://example.org/ > page.html
+      shep cat --text https://example.org/ | less
+      shep cat --headers --state 12 https://example.org/
     """
     from shepherd.cli.shep_find import seek
     from shepherd.filters import load_filter
 
     with shared.reading(db, number) as state:
         sought = seek(state, load_filter(config.filter_path), url)
-        bucket = _stored(state, sought, headers)
+        bucket = _stored(state, sought, what == HEADERS)
     if bucket.url != sought.parsed.href:
         common.LOG.info("stored as %s", bucket.url)
     if "X" in bucket.attributes:
         common.LOG.warning("the body was cut when it was gathered: %s", common.escape(bucket.attributes["X"]))
     if as_json:
-        common.emit_json(_json(bucket, headers))
-    elif headers:
+        common.emit_json(_json(bucket, what))
+    elif what == HEADERS:
         _print_headers(bucket)
+    elif sys.stdout.isatty():
+        _show(_readable(bucket) if what == TEXT else _decoded(bucket))
     else:
-        _print_body(bucket)
+        sys.stdout.buffer.write(_readable(bucket).encode("utf-8", "replace") if what == TEXT else bucket.body())
 
 
 def _stored(state: State, sought: Sought, headers: bool) -> Bucket:
@@ -77,7 +87,7 @@ def _stored(state: State, sought: Sought, headers: bool) -> Bucket:
     raise NothingToDo(f"{sought.given} is known, but no document is stored for it; {hint}")
 
 
-def _json(bucket: Bucket, headers: bool) -> dict[str, Any]:
+def _json(bucket: Bucket, what: str) -> dict[str, Any]:
     import base64
 
     text = {
@@ -86,7 +96,9 @@ def _json(bucket: Bucket, headers: bool) -> dict[str, Any]:
     shown: dict[str, Any] = {"url": bucket.url, "time": shared.iso(bucket.header.time_ms // 1_000) or None, **text}
     shown["digest"] = bucket.attributes.get("D", b"").hex() or None
     shown["truncated"] = bucket.attributes.get("X")
-    if headers:
+    if what == TEXT:
+        return shown | {"text": _readable(bucket)}
+    if what == HEADERS:
         return shown | {"headers": [common.escape(line) for line in bucket.attributes.get("H", b"").splitlines() if line]}
     return shown | {"body_base64": base64.b64encode(bucket.body()).decode("ascii")}
 
@@ -98,17 +110,23 @@ def _print_headers(bucket: Bucket) -> None:
                 click.echo(common.escape(line))
 
 
-def _print_body(bucket: Bucket) -> None:
-    body = bucket.body()
-    if not sys.stdout.isatty():
-        sys.stdout.buffer.write(body)
-        return
-    for line in _text(body, bucket.attributes.get("C", b"utf-8").decode("ascii", "replace")).split("\n"):
+def _show(text: str) -> None:
+    for line in text.split("\n"):
         click.echo(common.escape(line.removesuffix("\r").expandtabs()))
 
 
-def _text(body: bytes, charset: str) -> str:
+def _readable(bucket: Bucket) -> str:
+    from shepherd.cli.readable import is_text, readable
+
+    kind = bucket.attributes.get("T", b"").decode("ascii", "replace")
+    if not is_text(kind):
+        raise NothingToDo(f"{bucket.url} is {common.escape(kind)}, which has no text here; --body gives its bytes")
+    return readable(_decoded(bucket), kind)
+
+
+def _decoded(bucket: Bucket) -> str:
     """The body as text; a charset that nobody knows is read as UTF-8."""
+    body, charset = bucket.body(), bucket.attributes.get("C", b"utf-8").decode("ascii", "replace")
     try:
         return body.decode(charset, "replace")
     except (LookupError, ValueError):
