@@ -65,38 +65,25 @@ def parse_request(line: str) -> dict[str, Any]:
 
 
 class Draft:
-    """Requests that are being written, beside the inbox: `keep` puts them in place; without it they are gone after the block.
+    """An item that is being written, beside the inbox: `keep` puts it in place; without it it is gone after the block."""
 
-    Nothing of them is held but the last few, so their number does not matter.
-    """
-
-    def __init__(self, directory: Path, name: str) -> None:
-        self._path = directory / f"{name}.{REQUESTS}"
+    def __init__(self, directory: Path, name: str, kind: str) -> None:
+        self._path = directory / f"{name}.{kind}"
         self._beside = directory / f".{self._path.name}.tmp"
         fsio.unlink(self._beside)
         self._file = fsio.AppendFile(self._beside)
-        self._held = bytearray()
         self._kept = False
-        self.count = 0
 
-    def add(self, request: dict[str, Any]) -> None:
-        self._held += json.dumps(request, sort_keys=True).encode() + b"\n"
-        self.count += 1
-        if len(self._held) >= HELD_BYTES:
-            self._write()
+    def write(self, data: Bytes) -> None:
+        self._file.write(data)
 
     def keep(self) -> Path:
-        """When this returns they are durable and will be taken by the next merge."""
-        self._write()
+        """When this returns it is durable and will be taken by the next program that takes its kind."""
         self._file.sync()
         self._file.close()
         fsio.rename(self._beside, self._path)
         self._kept = True
         return self._path
-
-    def _write(self) -> None:
-        self._file.write(bytes(self._held))
-        self._held.clear()
 
     def __enter__(self) -> Self:
         return self
@@ -106,6 +93,29 @@ class Draft:
         if not self._kept:
             with contextlib.suppress(IoFailed, NoSpace):  # what has failed already is what is told
                 fsio.unlink(self._beside)
+
+
+class RequestDraft(Draft):
+    """Requests that are being written. Nothing of them is held but the last few, so their number does not matter."""
+
+    def __init__(self, directory: Path, name: str) -> None:
+        super().__init__(directory, name, REQUESTS)
+        self._held = bytearray()
+        self.count = 0
+
+    def add(self, request: dict[str, Any]) -> None:
+        self._held += json.dumps(request, sort_keys=True).encode() + b"\n"
+        self.count += 1
+        if len(self._held) >= HELD_BYTES:
+            self._write()
+
+    def keep(self) -> Path:
+        self._write()
+        return super().keep()
+
+    def _write(self) -> None:
+        self.write(bytes(self._held))
+        self._held.clear()
 
 
 class Inbox:
@@ -119,9 +129,13 @@ class Inbox:
                 draft.add(request)
             return draft.keep()
 
-    def draft(self, name: str) -> Draft:
+    def draft(self, name: str) -> RequestDraft:
         """Begin to leave requests, as many as there are."""
-        return Draft(self.directory, name)
+        return RequestDraft(self.directory, name)
+
+    def draft_feedback(self, name: str) -> Draft:
+        """Begin to leave feedback, as much as there is: frames, or text."""
+        return Draft(self.directory, name, FEEDBACK)
 
     def drop_feedback(self, name: str, data: Bytes) -> Path:
         """Leave an indexer's feedback; when this returns it is durable and will be taken by the next shep-feedback."""
