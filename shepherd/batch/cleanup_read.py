@@ -119,15 +119,25 @@ class Segment:
                     raise self._wrong(int(part.offset[n]), "the body is damaged")
             yield part
 
-    def urls(self, part: Part) -> list[bytes]:
-        """The URL of each bucket of a part that was verified."""
+    def contents(self, part: Part, letters: bytes) -> dict[str, list[bytes]]:
+        """Some attributes, by letter, of each bucket of a part that was verified; nothing where a bucket has none."""
         start = part.at + _FIXED
         old = np.isin(part.heads["type"], bucket.TEXT_TYPES)
         end = np.where(old, start, start + part.heads["attributes"])
-        begin, length = facts.find_attributes(np.frombuffer(part.data, np.uint8), start, end, b"U")["U"]
-        urls = [part.data[at : at + size] for at, size in zip(begin.tolist(), length.tolist(), strict=True)]
+        places = facts.find_attributes(np.frombuffer(part.data, np.uint8), start, end, letters)
+        found = {
+            letter: [part.data[at : at + size] for at, size in zip(begin.tolist(), length.tolist(), strict=True)]
+            for letter, (begin, length) in places.items()
+        }
         for n in np.flatnonzero(old).tolist():
-            urls[n] = bucket.parse(self._file.view, int(part.offset[n]), with_body=False).attributes.get("U", b"")
+            attributes = bucket.parse(self._file.view, int(part.offset[n]), with_body=False).attributes
+            for letter, values in found.items():
+                values[n] = attributes.get(letter, b"")
+        return found
+
+    def urls(self, part: Part) -> list[bytes]:
+        """The URL of each bucket of a part that was verified."""
+        urls = self.contents(part, b"U")["U"]
         for n, url in enumerate(urls):
             if not url or not url.isascii():
                 raise self._wrong(int(part.offset[n]), "the bucket has no URL")

@@ -6,7 +6,7 @@ column. A range is then a piece of every such sitting.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -102,7 +102,21 @@ class ColumnSpill:
 
     def read(self, part: int) -> dict[str, Array]:
         """The rows of one range, in the order in which they came."""
-        places = [(s.offsets, int(s.cuts[part]), int(s.cuts[part + 1])) for s in self._sittings]
+        return self._read(part, self._sittings)
+
+    def read_some(self, part: int, rows: int) -> Iterator[dict[str, Array]]:
+        """The same, at least so many rows at a time: what was added together is never parted."""
+        held: list[_Sitting] = []
+        for sitting in self._sittings:
+            held.append(sitting)
+            if sum(int(s.cuts[part + 1] - s.cuts[part]) for s in held) >= rows:
+                yield self._read(part, held)
+                held = []
+        if held:
+            yield self._read(part, held)
+
+    def _read(self, part: int, sittings: list[_Sitting]) -> dict[str, Array]:
+        places = [(s.offsets, int(s.cuts[part]), int(s.cuts[part + 1])) for s in sittings]
         return {
             name: self._pieces(dtype, [(offsets[name] + a * dtype.itemsize, b - a) for offsets, a, b in places])
             for name, dtype in self._dtypes.items()

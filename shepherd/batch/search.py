@@ -1,4 +1,4 @@
-"""The URLs of rows, read from their buckets: of many rows in the order of the segments, so that a disk reads on and on.
+"""What buckets say of their rows, above all URLs: of many rows in the order of the segments, so that a disk reads on and on.
 
 A search by text reads every bucket once, front to back, whatever the order of the rows is. Rows and places of at most GROUP_ROWS
 buckets are held at a time: of a larger index the columns are read again for the next segments, which costs little beside the
@@ -12,7 +12,7 @@ from typing import Final, TypeAlias
 
 import numpy as np
 
-from shepherd.batch.cleanup_read import Segment
+from shepherd.batch.cleanup_read import Part, Segment
 from shepherd.batch.cleanup_survey import Claims
 from shepherd.batch.partitions import Tick, segment_groups
 from shepherd.formats.tables import I64, Bools, in_bucket
@@ -53,6 +53,20 @@ def matching(state: State, pieces: Pieces, counts: I64, matches: Matcher, tick: 
             yield rows[found]
 
 
+def read(state: State, pieces: Pieces, counts: I64) -> Iterator[tuple[I64, Segment, Part]]:
+    """Every bucket of the rows, in the order of the segments, verified but for its body: rows, and where their buckets are."""
+    for first, last in segment_groups(counts, GROUP_ROWS):
+        held = _held(state, pieces, first, last)
+        for number in np.unique(held.oid >> np.uint64(32)).tolist():
+            yield from _parts(state, number, held.of(number))
+
+
+def _parts(state: State, number: int, part: Claims) -> Iterator[tuple[I64, Segment, Part]]:
+    segment = Segment(state, number, part)
+    for some in segment.verify(bodies=False):
+        yield part.row[some.first : some.first + len(some.offset)], segment, some
+
+
 def _held(state: State, pieces: Pieces, first: int, last: int) -> Claims:
     """The buckets of the rows that lie in these segments."""
     parts = [np.zeros(0, np.int64)]
@@ -78,6 +92,5 @@ def _read(state: State, held: Claims) -> Iterator[tuple[I64, list[bytes]]]:
         if int(part.oid[-1] - part.oid[0]) > SPARSE * len(part):
             yield part.row, [state.objects.head(oid).url.encode() for oid in part.oid.tolist()]
             continue
-        segment = Segment(state, number, part)
-        for some in segment.verify(bodies=False):
-            yield part.row[some.first : some.first + len(some.offset)], segment.urls(some)
+        for rows, segment, some in _parts(state, number, part):
+            yield rows, segment.urls(some)

@@ -31,7 +31,11 @@ class NormMap:
 
     def apply(self, norm: U64, site: U64) -> U64:
         """The norms of some rows, given by the implicit rule, as the classes have them."""
-        return _mapped(self.site, self.site_to, site, _mapped(self.norm, self.norm_to, norm, norm))
+        return _mapped(self.site, self.site_to, site, self.of_norms(norm))
+
+    def of_norms(self, norm: U64) -> U64:
+        """The same where sites are not known: one that is kept apart is then taken for the one that it is kept apart from."""
+        return _mapped(self.norm, self.norm_to, norm, norm)
 
 
 def _mapped(keys: U64, values: U64, queries: U64, default: U64) -> U64:
