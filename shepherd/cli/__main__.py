@@ -22,6 +22,7 @@ PROGRAMS: dict[str, str] = {
     "shep-keys": "shepherd.cli.keys:main",
     "shep-merge": "shepherd.cli.merge:main",
     "shep-plan": "shepherd.cli.plan:main",
+    "shep-rank": "shepherd.cli.rank:main",
     "shep-reap": "shepherd.cli.reap:main",
     "shep-record": "shepherd.cli.record:main",
     "shep-recover": "shepherd.cli.recover:main",

@@ -122,7 +122,7 @@ def run(program: str, drive: Drive, how: How, tell: Callable[[Mapping[str, Any]]
     from shepherd.store.database import Database
 
     database = Database(how.db)
-    signal.signal(signal.SIGTERM, _terminated)
+    signal.signal(signal.SIGTERM, terminated)
     with contextlib.ExitStack() as stack:
         if how.dry_run:
             writer: Writer = stack.enter_context(rehearsal(database, program))
@@ -148,7 +148,7 @@ def run(program: str, drive: Drive, how: How, tell: Callable[[Mapping[str, Any]]
         common.LOG.info("%s: %s", program, made)
 
 
-def _terminated(_number: int, _frame: object) -> NoReturn:
+def terminated(_number: int, _frame: object) -> NoReturn:
     """Unwinds the program, so that what it has half made is removed, and does not fill the disk."""
     raise common.Terminated
 
