@@ -25,6 +25,7 @@ EQUIV: Final = "shep-equiv"
 SELECT: Final = "shep-select"
 RECORD: Final = "shep-record"
 CLEANUP: Final = "shep-cleanup"
+RANK: Final = "shep-rank"
 RECOVER: Final = "shep-recover"
 
 
@@ -114,6 +115,8 @@ PASSING: Final = (1, 5, 20, 21)  # a bug, a hook, a reaper: what may be better t
 
 def after(step: str, status: int, now: Found, done: Sequence[str], recover: bool = True) -> Move:
     """What follows from a program's exit status, with what stands there `now`; it is itself in `done`."""
+    if step == RANK:
+        return Move.GO_ON  # whatever came of it: gathering does not hang on weights
     if status == 0 or (status == NothingToDo.exit_status and step in CAN_FIND_NOTHING):
         return Move.GO_ON
     if status == Corruption.exit_status and step == CORK and now.phase == "closed":

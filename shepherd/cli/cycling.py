@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from shepherd.cli import cleanup_due, common, events, logbook, phase, progress
-from shepherd.cli.cycle import CLEANUP, CORK, FEEDBACK, MERGE, REAP, RECOVER, Found, Move, after, look, next_step
+from shepherd.cli.cycle import CLEANUP, CORK, FEEDBACK, MERGE, RANK, REAP, RECOVER, Found, Move, after, look, next_step
 from shepherd.cli.hooks import Hooks
 from shepherd.cli.shep_shared import many, shown
 from shepherd.config import Config
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 NOTHING: Final = NothingToDo.exit_status
 TERMINATED: Final = 128 + signal.SIGTERM
+CUT_SHORT: Final = (REAP, RANK)  # they last, and can end at once
 
 
 @dataclass(frozen=True)
@@ -72,7 +73,7 @@ class Cycle:
         phase.append_line(self._database.log_path / logbook.CYCLES, entry)
         self._tell(entry)
         if self.message and not self._signals.killing():
-            self._complain(status)
+            self._complain(self.failed, status, self.message)
         return status
 
     def _tell(self, entry: dict[str, Any]) -> None:
@@ -84,11 +85,10 @@ class Cycle:
         steps = [s["step"].removeprefix("shep-") for s in self._steps]
         events.tell("cycle", text, seconds=entry["seconds"], status=entry["status"], state=entry["state"], steps=steps)
 
-    def _complain(self, status: int) -> None:
+    def _complain(self, step: str, status: int, message: str) -> None:
         """Tell the operator's own command, too."""
-        events.tell("failed", self.message, logging.ERROR, step=self.failed, status=status, said=self._heard or None)
-        message = f"{self._heard}\n{self.message}" if self._heard else self.message
-        if fault := self._hooks.on_error(self.failed, status, message):
+        events.tell("failed", message, logging.ERROR, step=step, status=status, said=self._heard or None)
+        if fault := self._hooks.on_error(step, status, f"{self._heard}\n{message}" if self._heard else message):
             events.tell("hook_failed", fault, logging.WARNING, hook="on_error")
 
     # --- steps
@@ -120,15 +120,18 @@ class Cycle:
             status = self._run_step(step, found)
             if self._signals.killing():
                 return self._killed(step)
-            if status == TERMINATED and (self._signals.stopping() or (step == REAP and self._signals.wanted)):
-                tried.pop()  # it was told to stop before it could listen, and has done nothing yet
+            if status == TERMINATED and (self._signals.stopping() or (step in CUT_SHORT and self._signals.wanted)):
+                tried.pop()  # it was told to stop before it could listen, and has done nothing yet; or it is a ranking
                 continue
             now = self._look(tried)
             move = after(step, status, now, tried, self._config.master.recover)
-            if status == 0 and replace(now, full=found.full) == found:
+            if status == 0 and step != RANK and replace(now, full=found.full) == found:
                 return self._stop(step, 0, now)
             if move is Move.STOP:
                 return self._stop(step, status, now)
+            if step == RANK and status not in (0, NOTHING):
+                how = f"{step} ended with exit status {status}; {_advice(status)}: the cycle goes on without its weights"
+                self._complain(step, status, how)
             if move is not Move.GO_ON and step != REAP:
                 tried.pop()  # it runs once more
             self._clean |= move is Move.CLEAN
@@ -157,12 +160,19 @@ class Cycle:
 
     def _next(self, found: Found, tried: list[str]) -> str | None:
         step = next_step(found, tried, self._config.master.rounds_per_merge)
-        if step is not None or CLEANUP in tried:
+        if step is not None:
             return step
-        why = cleanup_due.due(self._database, self._config, int(time.time()), CLEANUP)
-        if why:
+        if CLEANUP not in tried and (why := cleanup_due.due(self._database, self._config, int(time.time()), CLEANUP)):
             events.tell("cleanup", f"a cleanup is due: {why}")
-        return CLEANUP if why else None
+            return CLEANUP
+        return RANK if RANK not in tried and self._is_rank_due() else None
+
+    def _is_rank_due(self) -> bool:
+        """Where the cycle has done something, and enough cycles have since the last ranking, or try of one; this one counts."""
+        every = self._config.master.rank_every
+        if not every or not any(s["status"] == 0 for s in self._steps):
+            return False
+        return logbook.cycles_since(self._database.log_path, RANK, every - 1) >= every - 1
 
     def _mend(self, tried: list[str]) -> int:
         """Run shep-recover, which needs nobody's decision; its exit status."""
@@ -172,6 +182,10 @@ class Cycle:
     def _run_step(self, step: str, before: Found | None) -> int:
         name = before.name if before else ""
         if fault := self._hooks.before(step, name):
+            if step == RANK:  # which nothing waits for
+                self._heard = fault
+                self._steps.append({"step": step, "seconds": 0.0, "status": HookFailed.exit_status})
+                return HookFailed.exit_status
             self.failed, self._heard = step, ""
             raise HookFailed(f"{fault}; {step} was not run")
         began_s = time.monotonic()
@@ -212,8 +226,8 @@ class Cycle:
             return self._signals.run(
                 step,
                 self._arguments(step),
-                on_soft=signal.SIGTERM if step == REAP else None,
-                dies_with_us=step == REAP,
+                on_soft=signal.SIGTERM if step in CUT_SHORT else None,
+                dies_with_us=step in CUT_SHORT,
                 environment={phase.LOCK_FD: str(self._way.lock)},
                 descriptors=(self._way.lock,),
                 output=ear.fd if ear is not None else None,

@@ -7,6 +7,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
+from shepherd.cli.common import TERMINATED
+
 CYCLES: Final = "cycles.jsonl"
 TAIL_BYTES: Final = 1 << 20  # what is read of the end of the log
 HEAD_BYTES: Final = 1 << 20
@@ -40,6 +42,16 @@ def newest_first(path: Path) -> Iterator[dict[str, Any]]:
             yield from _object(cut)
     except FileNotFoundError:
         return
+
+
+def cycles_since(log: Path, step: str, most: int) -> int:
+    """How many cycles there were since the last that ran a program, unless it was cut short; no more than `most` are counted."""
+    count = 0
+    for cycle in filter(is_cycle, newest_first(log / CYCLES)):
+        if count >= most or any(one.get("step") == step and one.get("status") != TERMINATED for one in cycle["steps"]):
+            break
+        count += 1
+    return count
 
 
 def _object(line: bytes) -> Iterator[dict[str, Any]]:

@@ -20,7 +20,7 @@ from shepherd.errors import UsageError
 Entry = dict[str, Any]
 
 LIMIT: Final = 20
-STEPS: Final = ("feedback", "plan", "reap", "cork", "merge", "equiv", "select", "record", "cleanup", "recover")
+STEPS: Final = ("feedback", "plan", "reap", "cork", "merge", "equiv", "select", "record", "cleanup", "rank", "recover")
 TIMINGS: Final = "timings.jsonl"
 CYCLE_TITLES: Final = (
     "begun", ">took", "state", ">planned", ">pages", ">errors", ">bytes", ">new", ">forgotten", ">status", "seconds of each step",

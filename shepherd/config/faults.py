@@ -73,6 +73,7 @@ RANGES: Final[dict[tuple[str, str], Range]] = {
     ("cleanup", "small"): Range(0, 50, " percent"),
     ("cleanup", "garbage"): Range(0, 100, " percent"),
     ("master", "rounds_per_merge"): Range(1, 1_000),
+    ("master", "rank_every"): Range(0, 1_000_000),
     ("master", "look_s"): Range(0.1, 3_600, " seconds"),
     ("master", "retries"): Range(0, 100),
     ("master", "retry_s"): Range(0.1, DAY_S, " seconds"),

@@ -188,6 +188,7 @@ class Master:
     look_s: float = 5.0  # how often the inbox is looked at meanwhile
     retries: int = 3  # how often in a row a cycle that failed is tried again, if it may be better then
     retry_s: float = 30.0  # before the first time; doubled with each further one
+    rank_every: int = 0  # cycles from one shep-rank to the next; 0 = never
     recover: bool = True  # shep-recover runs by itself where a program asks for it
     log_format: str = "text"  # of `run`: text (key=value) or json
 

@@ -24,6 +24,7 @@ from shepherd.cli.cycle import (
     FEEDBACK,
     MERGE,
     PLAN,
+    RANK,
     REAP,
     RECORD,
     RECOVER,
@@ -265,6 +266,7 @@ def statuses_of_the_page() -> dict[tuple[str, str], str]:
             Move.MEND,
             [(REAP, 10, UNFINISHED, [REAP]), (MERGE, 10, CLOSED, [PLAN, MERGE])],
         ),
+        (("any", "rank"), Move.GO_ON, [(RANK, status, CLOSED, [RANK]) for status in (0, 1, 4, 10, 11, 12, 13, 137)]),
         (("11", "cork of the inbox alone"), Move.GO_ON, [(CORK, 11, CLOSED, [PLAN, CORK])]),
         (
             ("12", "a program that began at a closed state, or a reap that ended in good order"),
@@ -300,7 +302,7 @@ def test_exit_status_means_something_else_than_documented(
 
 
 def test_every_row_about_exit_statuses_is_tested() -> None:
-    assert len(statuses_of_the_page()) == 8  # seven above; nothing has changed: see below
+    assert len(statuses_of_the_page()) == 9  # eight above; nothing has changed: see below
 
 
 def test_recovery_runs_although_it_is_switched_off() -> None:
