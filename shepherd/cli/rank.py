@@ -20,6 +20,7 @@ from shepherd.errors import NothingToDo
 
 if TYPE_CHECKING:
     from shepherd.batch.rank import Found, How
+    from shepherd.store.inbox import Draft
     from shepherd.store.state import State
 
 PROGRAM = "shep-rank"
@@ -72,15 +73,19 @@ def command(
     machine.tune()
     signal.signal(signal.SIGTERM, phase.terminated)
     from shepherd.batch.rank import How
+    from shepherd.store.database import Database
 
+    inbox, item = Database(db).inbox, None if dry_run else Database(db).new_item_name(shared.clock_ms())
+    directory = (
+        inbox.directory if os.access(inbox.directory, os.W_OK) else None
+    )  # beside the database is room; elsewhere who knows
+    how = How(damping, iterations, tolerance, limit, directory)
     with contextlib.ExitStack() as stack:
-        state = stack.enter_context(shared.reading(db, number))
-        if not dry_run:
+        draft = stack.enter_context(inbox.draft_feedback(item)) if item else None  # first: who may not write need not begin
+        if draft:
             stack.enter_context(phase.timed(db, PROGRAM))
-        inbox = db / "inbox"
-        directory = inbox if os.access(inbox, os.W_OK) else None  # beside the database there is room; elsewhere who knows
-        how = How(damping, iterations, tolerance, limit, directory)
-        found, item = _rank(db, state, config, how, dry_run)
+        state = stack.enter_context(shared.reading(db, number))
+        found = _rank(db, state, config, how, draft)
         top = list(found.top(state, config.merge.insert_weight))
     if as_json:
         told = {"program": PROGRAM, "state": str(state.name), "dry_run": dry_run, "item": item, "report": _report(found, top)}
@@ -94,10 +99,9 @@ def command(
         common.LOG.warning("%s: the last of %s still moved %.1e of all rank", PROGRAM, many(found.turns, "turn"), found.change)
 
 
-def _rank(db: Path, state: State, config: Config, how: How, dry_run: bool) -> tuple[Found, str | None]:
-    """What was found, and the name of the item in the inbox."""
+def _rank(db: Path, state: State, config: Config, how: How, draft: Draft | None) -> Found:
+    """What was found. A draft is kept if something is in it."""
     from shepherd.batch import rank
-    from shepherd.store.database import Database
 
     what = progress.What(PROGRAM, str(state.name), state.index.rows, "row")
     holder = db if phase.inherited_lock() is not None else None  # a master that holds it has started us
@@ -107,16 +111,13 @@ def _rank(db: Path, state: State, config: Config, how: How, dry_run: bool) -> tu
             bar.update(1)
             bar.set_postfix_str(f"{change:.1e} moved")
 
-        if dry_run:
-            return rank.run(state, config, how, tick=work.update, turned=turned), None
-        database = Database(db)
-        name = database.new_item_name(shared.clock_ms())
-        with database.inbox.draft_feedback(name) as draft:
-            found = rank.run(state, config, how, draft.write, work.update, turned)
-            if not found.changed:
-                raise NothingToDo(f"every document of state {state.name} has the weight of its rank already")
-            draft.keep()
-    return found, name
+        if draft is None:
+            return rank.run(state, config, how, tick=work.update, turned=turned)
+        found = rank.run(state, config, how, draft.write, work.update, turned)
+    if not found.changed:
+        raise NothingToDo(f"every document of state {state.name} has the weight of its rank already")
+    draft.keep()
+    return found
 
 
 def _turns(how: How) -> int:

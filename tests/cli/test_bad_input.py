@@ -48,7 +48,7 @@ WRITERS = {
     "gather", "shep-cleanup", "shep-cork", "shep-equiv", "shep-feedback", "shep-merge", "shep-plan", "shep-reap", "shep-record",
     "shep-recover", "shep-select", "shep-upgrade", "shep fetch", "shepherd cycle", "shepherd run",
 }  # fmt: skip
-INBOX = {"shep insert", "shep delete", "shep refresh", "shep set"}  # leave a request there, whoever has the lock
+INBOX = {"shep insert", "shep delete", "shep refresh", "shep set", "shep-rank"}  # leave something there, whoever has the lock
 MASTERS = {"shepherd cycle", "shepherd run"}  # say more than a sentence: what their programs say, too
 IDLE = {"shep-dump plan": 2, "shep audit politeness": 4, "shep unlock": 4}  # where there is no plan, no journal, no lease
 STATELESS = {"shep insert", "shep reports", "shep lock", "shep unlock", "shep-dump leases"}  # look at no state
