@@ -52,6 +52,7 @@ TICK_MS: Final = 500
 SECOND_MS: Final = 1_000
 LOOK_MS: Final = 3_000  # from one look into the inbox to the next
 LOOK_UP_MS: Final = 60_000
+MOST_WORK_MS: Final = 300_000  # on a page, after the deadline of its exchange, waiting for others included
 LOOK_UP_BIT: Final = 1 << 62  # of tokens that are not leases
 
 
@@ -349,7 +350,9 @@ class Dispatcher:
 
     def _handle(self, reaper: Reaper, message: wire.Message) -> None:
         self._wake()
-        if not isinstance(message, wire.Resolved | wire.Result) or not reaper.is_answer(message.token):
+        if isinstance(message, wire.Working):
+            self._wait_on(reaper, message)
+        elif not isinstance(message, wire.Resolved | wire.Result) or not reaper.is_answer(message.token):
             LOG.warning("reaper %d sent a %s that it was not asked for", reaper.number, type(message).__name__)
         elif isinstance(message, wire.Resolved) and message.token in self._looking_up:
             reason = Reason(message.reason) if message.reason in (Reason.NONE, Reason.GUARD, Reason.LOOKUP) else Reason.NO_ADDRESS
@@ -357,6 +360,13 @@ class Dispatcher:
             self._gate.looked_up(site, message.address, message.qkey, reason, message.valid_s, reaper.number)
         elif isinstance(message, wire.Result) and message.token in self._asked:
             self._answered(reaper, message)
+
+    def _wait_on(self, reaper: Reaper, message: wire.Working) -> None:
+        """Its server has answered, and stays busy until we know what; but no reaper can keep it so for ever."""
+        asked = self._asked.get(message.token)
+        if asked is not None and reaper.has(message.token):
+            latest_ms = asked.asked_ms + self._timeout_ms + MOST_WORK_MS
+            self._groups.extend(message.token, min(self._clock() + message.more_ms, latest_ms))
 
     def _answered(self, reaper: Reaper, message: wire.Result) -> None:
         token, asked, now = message.token, self._asked[message.token], end_of(self._clock())

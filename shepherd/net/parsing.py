@@ -2,7 +2,7 @@
 
 Small bodies are worked on here, between two turns of the event loop, with the token noted on the board. Large ones, and those at
 which a worker has died before, are worked on in a child of their own: the loop goes on meanwhile, and if the child dies the page
-has failed alone.
+has failed alone. They wait for each other, so the dispatcher is told that their answers will take a while.
 """
 
 from __future__ import annotations
@@ -11,8 +11,9 @@ import asyncio
 import contextlib
 import logging
 import time
+from collections.abc import Callable, Coroutine
 from contextlib import AbstractContextManager
-from typing import Final
+from typing import Any, Final
 
 from shepherd.errors import PeerLost
 from shepherd.formats import coding
@@ -25,12 +26,14 @@ from shepherd.net.rules import RobotsAnswer, robots_file
 
 LOG = logging.getLogger("shepherd.reapd")
 INLINE_BYTES: Final = 1 << 20  # a body larger than this is decoded and parsed in a child
+TELL_S: Final = 10.0  # how often
+Say = Callable[[wire.Message], Coroutine[Any, Any, None]]  # to the dispatcher
 INCOMPLETE: Final = "incomplete"  # a compressed body that the server ended too early
 
 
 class Parser:
-    def __init__(self, context: Context, decoded_bytes: int, parse_s: float, seat: Seat | None) -> None:
-        self._context, self._decoded_bytes, self._parse_s, self._seat = context, decoded_bytes, parse_s, seat
+    def __init__(self, context: Context, decoded_bytes: int, parse_s: float, seat: Seat | None, say: Say) -> None:
+        self._context, self._decoded_bytes, self._parse_s, self._seat, self._say = context, decoded_bytes, parse_s, seat, say
         self._large = asyncio.Semaphore(1)  # one large body at a time is held decoded: bombs must not add up
 
     async def page(self, exchange: Exchange) -> wire.Result:
@@ -43,8 +46,18 @@ class Parser:
                 body = _decoded(exchange, limit)
                 if body is None or len(body.data) < limit:
                     return self._page_of(exchange, body)
-        async with self._large:
-            return await self._apart(exchange)
+        telling = asyncio.create_task(self._tell(exchange.fetch.token))
+        try:
+            async with self._large:
+                return await self._apart(exchange)
+        finally:
+            telling.cancel()
+
+    async def _tell(self, token: int) -> None:
+        """Of a page that waits for its turn, or is worked on: its lease must not end meanwhile."""
+        while True:
+            await self._say(wire.Working(token, round(3 * TELL_S * 1000)))
+            await asyncio.sleep(TELL_S)
 
     async def _apart(self, exchange: Exchange) -> wire.Result:
         try:

@@ -95,6 +95,10 @@ class Reaper:
         self._held_back.append((token, list(messages)))
         self._send_on()
 
+    def has(self, token: int) -> bool:
+        """Whether it was asked this, and has not answered."""
+        return token in self._unanswered
+
     def is_answer(self, token: int) -> bool:
         """Whether it was asked this; if so, it has now answered."""
         if token not in self._unanswered:

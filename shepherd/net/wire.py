@@ -21,7 +21,7 @@ import msgpack  # type: ignore[import-untyped]
 
 from shepherd.errors import PeerLost
 
-VERSION: Final = 3
+VERSION: Final = 4
 LIMIT_BEFORE_WELCOME: Final = 4 * 1024 * 1024  # a HELLO carries the filter and the static table
 LIMIT_AFTER_WELCOME: Final = 128 * 1024 * 1024
 _BUFFER: Final = 1 << 20  # a stream stops reading at twice this; most results then come in one piece
@@ -48,6 +48,7 @@ class Type(IntEnum):
     BYE = 8
     LEAVING = 9
     PING = 10
+    WORKING = 11
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +158,15 @@ class Ping:
     now_ms: TimeMs = 0  # when it was sent, by the clock that all times of this connection are of; from a dispatcher only
 
 
-Message: TypeAlias = Hello | Welcome | Resolve | Resolved | Robots | Fetch | Result | Bye | Leaving | Ping
+@dataclass(frozen=True, slots=True)
+class Working:
+    """The exchange of a FETCH is over, but its answer is still being made."""
+
+    token: U64
+    more_ms: U32  # until it comes, or this is said again
+
+
+Message: TypeAlias = Hello | Welcome | Resolve | Resolved | Robots | Fetch | Result | Bye | Leaving | Ping | Working
 
 _CLASSES: Final[dict[int, type[Message]]] = {
     Type.HELLO: Hello,
@@ -170,6 +179,7 @@ _CLASSES: Final[dict[int, type[Message]]] = {
     Type.BYE: Bye,
     Type.LEAVING: Leaving,
     Type.PING: Ping,
+    Type.WORKING: Working,
 }
 _TYPES: Final = {cls: Type(number) for number, cls in _CLASSES.items()}
 _NAMES: Final = {cls: tuple(field.name for field in fields(cls)) for cls in _TYPES}

@@ -106,7 +106,7 @@ class Worker:
             proxy=settings.proxy,
             memory=self._memory,
         )
-        self._parser = Parser(self._context, self._limits.decoded_bytes, terms.parse_s, seat)
+        self._parser = Parser(self._context, self._limits.decoded_bytes, terms.parse_s, seat, self._say)
         self._clock = AgreedClock(steady_clock_ms())
         self._silence_s = hello.silence_ms / 1000
         self._rules = RulesCache()

@@ -113,7 +113,8 @@ class Dispatcher:
 
     async def fetch(self, path: str, **changes: Any) -> Outcome:
         await self.ask(path, **changes)
-        result = await self.peer.receive()
+        while isinstance(result := await self.peer.receive(), wire.Working):
+            pass
         assert isinstance(result, wire.Result) and result.token == self._token
         return Outcome.of(result)
 

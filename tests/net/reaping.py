@@ -112,6 +112,18 @@ def reapd(path: Path, *options: str) -> Iterator[subprocess.Popen[bytes]]:
         process.wait()
 
 
+@contextlib.contextmanager
+def scripted_reapd(path: Path, script: str) -> Iterator[subprocess.Popen[bytes]]:
+    """A reapd that listens at the path as a script of the test's own has it, which finds the path in sys.argv[1]."""
+    process = subprocess.Popen([sys.executable, "-c", script, str(path)], cwd=ROOT)
+    try:
+        wait_until_it_listens(process, path)
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+
+
 def start_reapd(path: Path, *options: str) -> subprocess.Popen[bytes]:
     path.unlink(missing_ok=True)
     command = [sys.executable, "-m", "shepherd.cli", "reapd", "--listen", f"unix:{path}", "--quiet", *options]

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import signal
 import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 from shepherd.net import worker
 from tests.net.driver import HTML, LINKS
 from tests.net.origin import Answer, ok
-from tests.net.reaping import ROOT, BoardView, Home, children, planned, wait_until_it_listens
+from tests.net.reaping import ROOT, BoardView, Home, children, planned, scripted_reapd
 
 STUCK = b"<p>a page at which the parser never ends</p>"
 PARSE_S = 2.0
@@ -54,17 +52,6 @@ def test_process_that_moves_its_limit_ahead_lives_and_one_that_cannot_is_ended()
     assert spinner.returncode == -signal.SIGXCPU
 
 
-@contextlib.contextmanager
-def buggy_reapd(path: Path) -> Iterator[subprocess.Popen[bytes]]:
-    process = subprocess.Popen([sys.executable, "-c", REAPD, str(path)], cwd=ROOT)
-    try:
-        wait_until_it_listens(process, path)
-        yield process
-    finally:
-        process.kill()
-        process.wait()
-
-
 def state_of(pid: int) -> str:
     return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
 
@@ -90,7 +77,8 @@ def test_worker_that_is_stuck_while_the_watchdog_is_stopped_dies_and_its_page_fa
 
     routes: dict[str, Answer] = {"stuck.example/x": last, "other.example/y": ok(LINKS, HTML)}
     urls = [f"http://{route}" for route in routes]
-    with buggy_reapd(path) as process, planned(tmp_path, routes, urls, [f"unix:{path}"], servers=2, timeout_s=60) as made:
+    reapers = [f"unix:{path}"]
+    with scripted_reapd(path, REAPD) as process, planned(tmp_path, routes, urls, reapers, servers=2, timeout_s=60) as made:
         homes.append(made)
         board = BoardView(process.pid, workers=2)
         reaping = made.start("shep-reap", "-q")

@@ -65,6 +65,7 @@ MESSAGES: list[wire.Message] = [
     wire.Bye("done"),
     wire.Leaving("it is old"),
     wire.Ping(3, [4], 5),
+    wire.Working(6, 30_000),
 ]
 
 
