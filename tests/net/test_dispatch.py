@@ -22,7 +22,7 @@ from shepherd.filters import parse_filter
 from shepherd.formats.tables import JournalFlag, Kind, Reason, Records, Result
 from shepherd.groups.engine import Counts
 from shepherd.groups.memory import MemoryGroups
-from shepherd.net import reap, sources, wire
+from shepherd.net import dispatch, reap, sources, wire
 from shepherd.net.clock import steady_clock_ms
 from shepherd.net.dispatch import Dispatcher
 from shepherd.net.fleet import Fleet
@@ -256,3 +256,21 @@ def test_reaper_that_speaks_of_what_another_was_asked(tmp_path: Path, origins: l
     assert pages["status"].tolist() == [200]
     found = spans(origins, "b.example")
     assert [span[0] for span in found] == ["b.example/robots.txt", "b.example/slow"]
+
+
+def test_reaper_that_works_for_ever_keeps_a_server_busy_for_ever(tmp_path: Path, origins: list[Origin]) -> None:
+    async def drive() -> None:
+        async with driven(tmp_path, origins) as one:
+            one.dispatcher.add("http://b.example/slow")
+            while "b.example/slow" not in origins[1].urls():
+                await asyncio.sleep(0.01)
+            [(token, asked)], [reaper] = one.dispatcher._asked.items(), one.dispatcher._fleet.up
+            before_ms, latest_ms = one.groups._held[token].lease.expires_ms, asked.asked_ms + 60_000 + dispatch.MOST_WORK_MS
+            for unknown in (0, token + 1):
+                one.dispatcher._handle(reaper, wire.Working(unknown, 1_000_000))
+            assert one.groups._held[token].lease.expires_ms == before_ms
+            one.dispatcher._handle(reaper, wire.Working(token, 0xFFFFFFFF))
+            assert before_ms < one.groups._held[token].lease.expires_ms == latest_ms
+            assert (await one.settled(1))["status"].tolist() == [200]
+
+    uvloop.run(drive())
