@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from shepherd.store.state import State
 
 SITE_ROWS = 1 << 19  # of a site that are looked at; paths are hashed, so the first ones are as good as any
-WINDOWS, WINDOW_ROWS = 8, 1 << 15  # of the index
+WINDOWS, WINDOW_ROWS = 4, 1 << 15  # of the index: a block of each column that is looked at must be checked for each
 MOST_SITES = 100  # of one class whose settings are looked at
 
 
@@ -213,5 +213,8 @@ def _windows(rows: int, row: int | None) -> I64:
     if rows <= WINDOWS * WINDOW_ROWS:
         return np.arange(rows, dtype=np.int64)
     starts = [n * (rows - WINDOW_ROWS) // (WINDOWS - 1) for n in range(WINDOWS)]
-    parts = [np.arange(start, start + WINDOW_ROWS, dtype=np.int64) for start in starts]
-    return np.unique(np.concatenate([*parts, np.array([row] if row is not None else [], np.int64)]))
+    found = np.concatenate([np.arange(start, start + WINDOW_ROWS, dtype=np.int64) for start in starts])
+    place = int(np.searchsorted(found, row)) if row is not None else 0
+    if row is None or (place < len(found) and found[place] == row):
+        return found
+    return np.insert(found, place, row)
