@@ -23,6 +23,7 @@ from tests.crash import oracle
 from tests.soak.stage import Stage
 
 OK, USAGE, NO_SPACE = 0, 2, 12
+AGENT = "shepherd"
 Key = tuple[int, int]  # norm and path of a document
 
 
@@ -72,8 +73,9 @@ class Ledger:
             self.deleted.add(left[number % len(left)])
 
     def refresh(self, stage: Stage, number: int, full: bool) -> None:
-        site = stage.model.by_popularity[number % 20]
-        url, now = f"http://{site.name}/", int(time.time())
+        """Of a root page that may be asked for: who has no robots.txt to be had is left alone, whatever somebody wants."""
+        open_sites = [site for site in stage.model.by_popularity[:20] if site.robots.allows(AGENT, "/")]
+        url, now = f"http://{open_sites[number % len(open_sites)].name}/", int(time.time())
         if known(stage, {url}) and self.ask(stage, "refresh", url, full):
             self.refreshed[url] = now
 
