@@ -46,7 +46,7 @@ def command(cf: Path, as_json: bool) -> None:
 def examine(cf: Path) -> tuple[Config, list[str]]:
     """The configuration, and all that is wrong with it and with the files that it names."""
     config, complaints = configuration.examine(cf)
-    return config, complaints or list(_faults(config))  # where keys are wrong, names of files may be, too
+    return config, complaints + list(_faults(config, named=not complaints))  # where keys are wrong, names of files may be, too
 
 
 def _tell(cf: Path, complaints: list[str], changed: list[tuple[str, Any]], thoughts: list[str]) -> None:
@@ -71,21 +71,23 @@ def _changed(config: Config) -> Iterator[tuple[str, Any]]:
                 yield f"{section}.{key}", getattr(given, key)
 
 
-def _faults(config: Config) -> Iterator[str]:
-    """What the files beside shepherd.toml have wrong, each told as the program that needs it would."""
-    for read in _readings(config):
+def _faults(config: Config, named: bool) -> Iterator[str]:
+    """What the files beside shepherd.toml have wrong, also those that are `named` there, each told as a program would."""
+    for read in _readings(config, named):
         try:
             read()
         except ShepherdError as error:
             yield str(error)
 
 
-def _readings(config: Config) -> Iterator[Callable[[], object]]:
+def _readings(config: Config, named: bool) -> Iterator[Callable[[], object]]:
     from shepherd.equiv import load_equiv
     from shepherd.filters import load_filter
 
     yield lambda: load_filter(config.filter_path)
     yield lambda: load_equiv(config.equiv_path)
+    if not named:
+        return
     if path := config.static_path:
         from shepherd.net.hosts import read_static
 

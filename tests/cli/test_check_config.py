@@ -54,6 +54,16 @@ def test_fault_in_a_file_that_is_named(tmp_path: Path, settings: str, name: str,
     assert "1 fault, told above" in errors
 
 
+def test_fault_of_the_settings_hides_those_of_filter_and_url_equiv(tmp_path: Path) -> None:
+    for name, text in (("shepherd.toml", "[pan]\n"), ("filter", "rejct ext zip\n"), ("url-equiv", "a.example\n")):
+        (tmp_path / name).write_text(text)
+    status, _told, errors = check(tmp_path)
+    assert status == 2
+    assert [line.partition(",")[0] for line in errors.splitlines()[:-1]] == [
+        str(tmp_path / name) for name in ("shepherd.toml", "filter", "url-equiv")
+    ]
+
+
 def test_what_differs_and_what_is_worth_a_thought(tmp_path: Path) -> None:
     (tmp_path / "shepherd.toml").write_text(
         "[identity]\ncontact = 'me@example.org'\n[politeness]\ndelay_s = 0.5\n[network]\nallow = ['10.0.0.0/8']\n"
