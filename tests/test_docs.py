@@ -225,3 +225,15 @@ def test_letters_in_code_are_found() -> None:
 
 def test_rows_of_a_table_are_read() -> None:
     assert rows("| n | name |\n|---|---|\n| 0 | none |\n\ntext\n\n| a |\n|---|\n| 1 |\n") == [["0", "none"], ["1"]]
+
+
+def leaves() -> Iterator[tuple[str, click.Command]]:
+    for program, entry in PROGRAMS.items():
+        command = importlib.import_module(entry.partition(":")[0]).command
+        yield from ((path, one) for path, one in commands(program, command) if not isinstance(one, click.Group))
+
+
+@pytest.mark.parametrize(("path", "command"), [pytest.param(path, one, id=path) for path, one in leaves()])
+def test_help_shows_no_example(path: str, command: click.Command) -> None:
+    example = rf"^ +(?:bin/)?{re.escape(path)}(?: |$)"
+    assert re.search(example, command.help or "", re.MULTILINE), f"{path} --help has no example of its use"

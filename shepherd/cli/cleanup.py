@@ -20,6 +20,11 @@ from shepherd.cli.shep_shared import many
 def command(everything: bool, how: phase.How) -> None:
     """Free what nobody needs any more: drop and copy together segments, trim what sleeps, forget what the filter rejects. Makes
     closed states, one for each batch that fits on the disk. Exit status 4 if there is nothing to reclaim.
+
+    \b
+    Examples:
+      shep-cleanup --dry-run
+      shep-cleanup --jobs 2
     """
     from shepherd.batch import cleanup
 

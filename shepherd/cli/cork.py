@@ -13,6 +13,10 @@ def command(how: phase.How) -> None:
     """Take the harvests of an ended reap, and those in the inbox, into index, sites and servers, and close the state: readers
     can use it at once. New URLs wait in its contrib files for shep-merge. Exit status 4 if nothing has been reaped and no
     harvest waits.
+
+    \b
+    Example:
+      shep-cork --dry-run --json
     """
     from shepherd.batch import cork
 

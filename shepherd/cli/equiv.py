@@ -14,6 +14,11 @@ def command(how: phase.How, detect: bool) -> None:
     """Where cf/url-equiv has changed, give the sites that it concerns their new normalised sites, and join the documents that are
     now the same. Reads the .merged directory and makes .equiv; with --dry-run also on a closed state. A site that leaves its
     class does not get back what was dropped when it was joined. Exit status 4 if the table has not changed.
+
+    \b
+    Examples:
+      shep-equiv --dry-run
+      shep-equiv --detect >> cf/url-equiv
     """
     if detect:
         from shepherd.cli.equiv_detect import propose

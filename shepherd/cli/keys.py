@@ -28,6 +28,10 @@ def init(directory: Path, days: int) -> None:
     """Make a private authority in DIRECTORY.
 
     Who has authority.key can make keys that all your reapers and dispatchers believe: keep it on a machine of your own.
+
+    \b
+    Example:
+      shep-keys init keys
     """
     from shepherd.net import authority
 
@@ -48,6 +52,11 @@ def issue(directory: Path, role: str, name: str, hosts: tuple[str, ...], days: i
     """Make the key file NAME.pem for a dispatcher or a reaper, with the authority in DIRECTORY.
 
     It is all that this one needs: copy it to its machine, readable by its user alone.
+
+    \b
+    Examples:
+      shep-keys issue keys dispatcher main
+      shep-keys issue keys reaper reaper1 --host reaper1 --host 192.0.2.7
     """
     from shepherd.net import authority, tls
 
@@ -65,6 +74,10 @@ def show(files: tuple[Path, ...], as_json: bool) -> None:
     """Tell whose key files these are, how long they are valid, and of which authority.
 
     A file that is none is reported, the others are still told, and the exit status is 2 at the end.
+
+    \b
+    Example:
+      shep-keys show cf/main.pem
     """
     from shepherd.net import authority
 

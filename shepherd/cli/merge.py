@@ -13,6 +13,11 @@ def command(how: phase.How) -> None:
     """Merge the URLs that pages linked to and that operators inserted into the index, one row per document; carry out what
     operators asked for; drop what is forgotten or dead. Makes the next .merged directory. Exit status 4 if neither contributions
     nor requests wait, and filter and url-equiv are the same.
+
+    \b
+    Examples:
+      shep-merge --dry-run --json
+      shep-merge --jobs 2
     """
     from shepherd.batch import merge
 

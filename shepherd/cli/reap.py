@@ -44,6 +44,11 @@ def command(db: Path, config: Config, seconds: float | None, table: Path | None,
     An interrupted harvest is continued from its last checkpoint. The first Ctrl-C or SIGTERM lets what is in flight finish and
     ends in good order; a second one stops at once, which costs what came since the last checkpoint. Exit status 12 if the disk or
     the bucket file has reached its limit: what was gathered is kept, and shep-cork takes it in.
+
+    \b
+    Examples:
+      shep-reap --seconds 600
+      shep-reap --servers servers.jsonl --json
     """
     from shepherd.errors import NoSpace
     from shepherd.net import reap

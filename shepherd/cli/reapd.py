@@ -60,6 +60,11 @@ def command(
 
     Each connection gets a worker process of its own. A unix socket is for this user alone; its file stays when reapd ends,
     and the next one there replaces it. Over TLS each end must show a key of the same authority.
+
+    \b
+    Examples:
+      reapd --listen unix:/run/shepherd/reapd --workers 2
+      reapd --listen tls:192.0.2.7:4444 --keys reaper1.pem
     """
     import datetime
 

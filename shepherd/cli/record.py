@@ -13,6 +13,10 @@ def command(how: phase.How) -> None:
     """Write a thin bucket for each new URL that shep-select has kept and a tombstone for what was deleted, forget failed lookups
     that are too old, and close the state: readers can use it at once.
     Exit status 4 if nothing has been selected.
+
+    \b
+    Example:
+      shep-record --jobs 2
     """
     from shepherd.batch import record
 

@@ -58,6 +58,11 @@ def command(
     DIR/static tells where its hosts are: name it in [network] of shepherd.toml, and allow 127.0.0.0/8 there.
     DIR/ca.pem is the authority that its certificates are signed by. DIR/access.log has a line for every request.
     SIGHUP brings the next version of the web: pages change and move.
+
+    \b
+    Examples:
+      shep-toyweb --dir /tmp/toyweb
+      shep-toyweb --dir /tmp/toyweb --zoo --sites 1000 --processes 2
     """
     import time
 
