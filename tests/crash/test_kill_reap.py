@@ -49,10 +49,15 @@ def checkpointed(one: Farm) -> Records:
     return harvest.read_journal(path)
 
 
+def stored_pages(records: Records) -> Records:
+    stored: Records = records[(records["result"] == Result.STORED) & (records["kind"] == Kind.PAGE)]
+    return stored
+
+
 def assert_all_there(one: Farm, records: Records) -> None:
     """Every page that was stored before the kill is gathered, and its bucket is the one that was stored."""
     state = one.database.closed()
-    stored = records[(records["result"] == Result.STORED) & (records["kind"] == Kind.PAGE)]
+    stored = stored_pages(records)
     assert len(stored), "no page was checkpointed: nothing was tested"
     for record in stored:
         rows = lookup.rows_of(state, int(record["norm"]), int(record["path"]))
@@ -62,11 +67,14 @@ def assert_all_there(one: Farm, records: Records) -> None:
         assert state.objects.get(state.index["oid"].at(there[0])).header.path == int(record["path"])
 
 
-@pytest.mark.parametrize("point", ["sync:reap/journal:3", "write:reap/checkpoints:3", "sync:reap/checkpoints:4"])
+@pytest.mark.parametrize("point", ["sync:reap/journal", "write:reap/checkpoints", "sync:reap/checkpoints"])
 def test_dispatcher_killed_at_a_checkpoint_loses_nothing_before_it(planned: Farm, point: str, tmp_path: Path) -> None:
     one = planned.copy(tmp_path / "db")
-    one.killed("shep-reap", f"{point}=kill")
-    records = checkpointed(one)
+    for number in (4, 8, 16, 32):  # checkpoints come by the clock: on a busy machine the first ones may have no page
+        one.killed("shep-reap", f"{point}:{number}=kill")
+        records = checkpointed(one)
+        if len(stored_pages(records)):
+            break
     one.must("shepherd", "cycle", "--quiet")
     assert_all_there(one, records)
     one.must("shep-check")
