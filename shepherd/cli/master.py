@@ -49,14 +49,13 @@ def cycle_command(db: Path, config: Config, seconds: int | None) -> int:
     from shepherd.store.database import Database
 
     database = Database(db)
-    lock = phase.inherited_lock()
-    if lock is None:
-        lock = locks.lock(db / names.LOCK, "shepherd cycle").fd
+    inherited = phase.inherited_lock()
+    lock = locks.lock(db / names.LOCK, "shepherd cycle").fd if inherited is None else inherited
     with database.writing("shepherd cycle", inherited=lock, tidy=False) as writer:
         hear = None if sys.stderr.isatty() else cycling.echo
         cycle = cycling.Cycle(writer, cycling.Way(config, Signals(), lock, seconds=seconds, hear=hear))
         status = cycle.run()
-    if status == NothingToDo.exit_status and not cycle.message:
+    if status == NothingToDo.exit_status and not cycle.message and inherited is None:  # else `gather` says so
         raise NothingToDo("nothing is due, and neither requests nor contributions nor harvests wait that could be taken in")
     return status
 

@@ -41,6 +41,7 @@ class Gathered:
 def run(program: str, *args: str) -> str:
     done = subprocess.run([str(BIN / program), *args], capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, f"{program}: {done.returncode} {done.stdout}{done.stderr}"
+    assert "\nshepherd: " not in done.stderr, f"a program that nobody has called complains: {done.stderr}"
     return done.stdout
 
 
