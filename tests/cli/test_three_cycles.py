@@ -243,7 +243,8 @@ def test_page_that_has_moved_is_not_followed(gathered: Gathered) -> None:
 
 def test_page_that_is_gone_is_still_known(gathered: Gathered) -> None:
     [gone] = gathered.cast.of_kind(Kind.CLOSING)
-    asked = [[entry.status for entry in cycle if f"http://{entry.host}{entry.path}" == gone] for cycle in gathered.cycles]
+    name = gathered.simulation.name
+    asked = [[entry.status for entry in cycle if name(f"{entry.site}{entry.path}") == gone] for cycle in gathered.cycles]
     assert asked == [[], [200], [410]]
     assert gone not in gathered.fates()
 
