@@ -32,7 +32,7 @@ command.add_command(check_config.command)
 @click.option("--seconds", type=click.IntRange(min=0), metavar="N", help="End the reap after N seconds.  [default: plan.reap_s]")
 @common.standard
 def cycle_command(db: Path, config: Config, seconds: int | None) -> int:
-    """Run one cycle and exit: feedback, plan, reap, cork, merge, equiv, select, record, and cleanup if it is due.
+    """Run one cycle and exit: feedback, plan, reap, cork, merge, equiv, select, record, and cleanup and rank if they are due.
 
     What was inserted is merged first. After a crash the cycle goes on from what is there. The first Ctrl-C or SIGTERM ends the
     program that runs in good order, and then the cycle; the second, or SIGQUIT, kills it: the database is intact all the same.
