@@ -54,8 +54,9 @@ class Exchange:
 
     @property
     def download_ms(self) -> int:
-        """Rounded up, so that the next contact is never early."""
-        return min(int(self.response.total_s * 1000) + 1, U32_MAX)
+        """Rounded up, so that the next contact is never early; 0 where nobody knows."""
+        total_s = self.response.total_s
+        return min(int(total_s * 1000) + 1, U32_MAX) if total_s else 0
 
     def result(
         self,

@@ -93,7 +93,7 @@ class Parser:
 def _decoded(exchange: Exchange, limit: int) -> Body | None:
     """At most `limit` bytes of the body, decoded; None if that cannot be done."""
     sent, encoding = exchange.response.body, exchange.response.encoding
-    cut = "length" if exchange.response.truncated else ""
+    cut = exchange.response.cut if exchange.response.truncated else ""
     if not encoding:
         return Body(sent, cut)
     try:

@@ -38,6 +38,9 @@ class Response:
     total_s: float = 0.0
     connect_s: float = 0.0
     first_byte_s: float = 0.0
+    cut: str = "length"  # why it is truncated, if it is
+    plain: bool = False  # the body has no content coding, whatever the headers say: archives may keep it decoded
+    provenance: str = ""  # where it is from, if we have not fetched it
 
     def header(self, name: str) -> str:
         """The first value of a header; "" if it is absent."""
@@ -50,6 +53,8 @@ class Response:
     @property
     def encoding(self) -> str:
         """The content coding, "" for none."""
+        if self.plain:
+            return ""
         coding = ", ".join(self.all("content-encoding")).strip().lower()
         return "" if coding == "identity" else coding
 

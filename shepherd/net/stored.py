@@ -35,7 +35,8 @@ def bucket_of(context: Context, exchange: Exchange, attributes: list[tuple[str, 
         ("H", response.headers if body is not None else b""),
         *attributes,
         ("A", response.address.encode("ascii")),
-        ("m", exchange.download_ms.to_bytes(4, "little")),
+        ("m", exchange.download_ms.to_bytes(4, "little") if response.total_s else b""),
+        ("P", response.provenance.encode()),
     ]
     flags = BucketFlag(0)
     codec, stored = Codec.NONE, b""

@@ -49,6 +49,7 @@ class Type(IntEnum):
     LEAVING = 9
     PING = 10
     WORKING = 11
+    RECORDED = 12
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +139,27 @@ class Result:
 
 
 @dataclass(frozen=True, slots=True)
+class Recorded:
+    """An answer that somebody has kept, to be worked on as if it had just come; it is answered with a RESULT."""
+
+    token: U64
+    kind: U8
+    url: str
+    norm: U64
+    path: U64
+    site: U64
+    qkey: U64
+    address: str  # of the server that gave it, "" if nobody knows
+    weight: U16
+    section: U8
+    time_ms: TimeMs  # when it was given
+    http: bytes  # status line, headers and body, as they came
+    cut: str  # why the body is not whole, a word; "" if it is
+    provenance: str
+    alone: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Bye:
     why: str
 
@@ -166,7 +188,7 @@ class Working:
     more_ms: U32  # until it comes, or this is said again
 
 
-Message: TypeAlias = Hello | Welcome | Resolve | Resolved | Robots | Fetch | Result | Bye | Leaving | Ping | Working
+Message: TypeAlias = Hello | Welcome | Resolve | Resolved | Robots | Fetch | Result | Bye | Leaving | Ping | Working | Recorded
 
 _CLASSES: Final[dict[int, type[Message]]] = {
     Type.HELLO: Hello,
@@ -180,6 +202,7 @@ _CLASSES: Final[dict[int, type[Message]]] = {
     Type.LEAVING: Leaving,
     Type.PING: Ping,
     Type.WORKING: Working,
+    Type.RECORDED: Recorded,
 }
 _TYPES: Final = {cls: Type(number) for number, cls in _CLASSES.items()}
 _NAMES: Final = {cls: tuple(field.name for field in fields(cls)) for cls in _TYPES}

@@ -13,7 +13,7 @@ import logging
 import os
 import socket
 import ssl
-from collections.abc import Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Final
 
 from shepherd import urls
@@ -21,7 +21,7 @@ from shepherd.config import Fetch as Limits
 from shepherd.errors import BadUrl, ConfigError, FilterError, PeerLost, PeerRefused
 from shepherd.filters import parse_filter
 from shepherd.formats.tables import Kind, Reason, Result, qkey_unresolved
-from shepherd.net import confine, robots, tls, wire
+from shepherd.net import confine, recorded, robots, tls, wire
 from shepherd.net.board import Seat
 from shepherd.net.clock import AgreedClock, end_of, steady_clock_ms
 from shepherd.net.exchange import Context, Exchange, without_exchange
@@ -145,6 +145,8 @@ class Worker:
             self._begin(self._resolve(message))
         elif isinstance(message, wire.Fetch) and message.kind in (Kind.PAGE, Kind.ROBOTS):
             self._begin(self._fetch(message))
+        elif isinstance(message, wire.Recorded) and message.kind in (Kind.PAGE, Kind.ROBOTS):
+            self._begin(self._work_on(message))
         elif isinstance(message, wire.Ping):
             if message.now_ms:
                 self._agree(message)
@@ -211,9 +213,23 @@ class Worker:
         await self._answer(wire.Resolved(request.token, qkey, found.address, found.valid_s, found.reason))
 
     async def _fetch(self, fetch: wire.Fetch) -> None:
+        await self._answered_once(fetch, lambda hold: self._result(fetch, hold))
+
+    async def _work_on(self, told: wire.Recorded) -> None:
+        """What somebody else has fetched; nobody is contacted, and no rules are learnt from it."""
+        fetch = recorded.request_of(told)
+
+        async def result(hold: Hold) -> wire.Result:
+            hold.resize(len(told.http))
+            exchange = recorded.exchange_of(told, fetch, self._limits)
+            return await self._parser.page(exchange) if told.kind == Kind.PAGE else self._parser.robots(exchange)[0].result
+
+        await self._answered_once(fetch, result)
+
+    async def _answered_once(self, fetch: wire.Fetch, work: Callable[[Hold], Awaitable[wire.Result]]) -> None:
         with self._memory.hold() as hold:
             try:
-                result = await self._result(fetch, hold)
+                result = await work(hold)
             except MemoryError:  # it fails alone; what it has left behind in this process goes with the process
                 LOG.warning("%s: needs more memory than a worker has", fetch.url)
                 result = without_exchange(fetch, Result.HARD, Reason.PARSER, self._clock(), contacted=True)

@@ -66,6 +66,7 @@ MESSAGES: list[wire.Message] = [
     wire.Leaving("it is old"),
     wire.Ping(3, [4], 5),
     wire.Working(6, 30_000),
+    wire.Recorded(1, 1, "http://a.example/", 2, 3, 4, 5, "192.0.2.7", 6, 7, 8, b"HTTP/1.1 200 OK\r\n\r\nx", "", "a file", False),
 ]
 
 
