@@ -18,6 +18,7 @@ PROGRAMS: dict[str, str] = {
     "shep-dump": "shepherd.cli.dump:main",
     "shep-equiv": "shepherd.cli.equiv:main",
     "shep-feedback": "shepherd.cli.feedback:main",
+    "shep-import": "shepherd.cli.warc_import:main",
     "shep-init": "shepherd.cli.init:main",
     "shep-keys": "shepherd.cli.keys:main",
     "shep-merge": "shepherd.cli.merge:main",

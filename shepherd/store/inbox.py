@@ -118,6 +118,36 @@ class RequestDraft(Draft):
         self._held.clear()
 
 
+class HarvestDraft:
+    """A harvest that is being written, beside the inbox: `keep` puts it in place; without it, it is gone after the block.
+
+    What a killed program leaves of one is removed by whoever takes the lock next.
+    """
+
+    def __init__(self, directory: Path, name: str, segment_bytes: int) -> None:
+        self.name = name
+        self._path = directory / f"{name}.{HARVEST}"
+        self._beside = directory / f".{self._path.name}.tmp"
+        self._kept = False
+        self.harvest = harvest.Harvest(self._beside, segment_bytes)
+
+    def keep(self, now_ms: int) -> Path:
+        """When this returns it is durable and will be taken by the next cork."""
+        self.harvest.end(now_ms)
+        fsio.rename(self._beside, self._path)
+        self._kept = True
+        return self._path
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        if not self._kept:
+            self.harvest.close()
+            with contextlib.suppress(IoFailed, NoSpace):  # what has failed already is what is told
+                fsio.remove_tree(self._beside)
+
+
 class Inbox:
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -154,6 +184,10 @@ class Inbox:
         harvest.copy(source, beside)
         fsio.rename(beside, path)
         return path
+
+    def draft_harvest(self, name: str, segment_bytes: int) -> HarvestDraft:
+        """Begin to leave a harvest that is made here."""
+        return HarvestDraft(self.directory, name, segment_bytes)
 
     def items(self, kind: str = REQUESTS) -> list[Item]:
         """Complete items of one kind, oldest first."""

@@ -1,0 +1,192 @@
+"""shep-import: take over an existing crawl from WARC files."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, BinaryIO, Final
+
+import click
+
+from shepherd.cli import common, phase, progress
+from shepherd.cli.shep_shared import STDIN, clock_ms, many
+from shepherd.errors import NothingToDo, UsageError
+
+if TYPE_CHECKING:
+    from shepherd.batch.importing import Importer
+    from shepherd.batch.warcaccount import Place
+    from shepherd.batch.warcgather import Source
+
+PROGRAM: Final = "shep-import"
+MOST_TOLD: Final = 100  # bad records, and those left out, each; the rest is counted
+ROUND: Final = 1_000_000
+
+
+@click.command()
+@click.argument("files", nargs=-1, type=click.Path(exists=True, dir_okay=False, allow_dash=True), metavar="FILE...")
+@click.option(
+    "--weight", type=click.IntRange(0, 65_535), metavar="N", help="Of documents that are new.  [default: merge.insert_weight]"
+)
+@click.option("--no-links", is_flag=True, help="Leave out what the documents link to.")
+@click.option("--strict", is_flag=True, help="Exit status 2 if a record could not be read or used.")
+@click.option(
+    "--round",
+    "round_records",
+    type=click.IntRange(1),
+    default=ROUND,
+    metavar="N",
+    help="Take in so many records at a time: a killed import loses the last of these.  [default: 1000000]",
+)
+@phase.batch
+def command(files: tuple[str, ...], weight: int | None, no_links: bool, strict: bool, round_records: int, how: phase.How) -> None:
+    """Import WARC files (1.0 or 1.1, plain or gzip; - is stdin) as if their documents had been gathered when they were recorded.
+
+    Responses become documents, redirects and errors; a robots.txt becomes that of its site; a revisit says that a document was
+    unchanged. The newest record of a URL counts; what the database knows of already, and what the filter rejects, is left out.
+    Links become new URLs, which the next cycle takes in. Nobody is contacted.
+
+    It takes the lock, and makes closed states. A record that cannot be read or used is told with file and offset, and skipped.
+    Killed anywhere, the same command goes on. The first Ctrl-C or SIGTERM takes in what has been read, the second ends at once.
+    Exit status 4 if there was nothing new.
+
+    \b
+    Examples:
+      shep-import --db db crawl-*.warc.gz
+      curl https://archive.example/part.warc.gz | shep-import --db db -
+      shep-import --db db --dry-run --json crawl.warc
+    """
+    from shepherd.batch.importing import Importer
+    from shepherd.batch.warcgather import Options
+    from shepherd.filters import load_filter
+    from shepherd.store.database import Database
+
+    if not files:
+        raise click.UsageError("give WARC files, or - for stdin")
+    database, config = Database(how.db), how.config
+    options = Options(config.merge.insert_weight if weight is None else weight, round_records, not no_links, how.jobs)
+    told = _Told(how.as_json)
+    importer = Importer(config, load_filter(config.filter_path), options, told, how.now)
+    with contextlib.ExitStack() as stack:
+        if how.dry_run:
+            state = stack.enter_context(database.reading(PROGRAM, clock_ms()))
+        else:
+            writer = stack.enter_context(database.writing(PROGRAM, phase.inherited_lock()))
+            stack.enter_context(phase.timed(how.db, PROGRAM))
+            state = writer.furthest()
+        job = progress.What(PROGRAM, str(state.name), _size(files), "B")
+        work = stack.enter_context(progress.shown(None if how.dry_run else how.db, job))
+        sources = _sources(files, work.update)
+        stack.enter_context(_stopping(importer))
+        if how.dry_run:
+            importer.rehearse(state, sources)
+        else:
+            importer.run(writer, sources, lambda: database.new_item_name(clock_ms()))
+    told.end()
+    _tell(importer.account.report(), how, importer.stopping)
+    if strict and importer.account.bad:
+        raise UsageError(f"{many(importer.account.bad, 'record')} could not be used, for the reasons above")
+
+
+class _Told:
+    """Says of bad records where they are; of those left out only with -v."""
+
+    def __init__(self, as_json: bool) -> None:
+        self._as_json, self._bad = as_json, 0
+
+    def bad(self, place: Place, why: str) -> None:
+        self._bad += 1
+        if self._as_json:
+            common.emit_json({"bad": why, "file": common.escape(place.file), "offset": place.offset})
+        elif self._bad <= MOST_TOLD:
+            common.LOG.warning("%s at %d: %s", place.file, place.offset, why)
+
+    def left_out(self, place: Place, why: str) -> None:
+        common.LOG.debug("%s at %d: left out: %s", place.file, place.offset, why)
+
+    def end(self) -> None:
+        if self._bad > MOST_TOLD and not self._as_json:
+            common.LOG.warning("and %s more that cannot be used", many(self._bad - MOST_TOLD, "record"))
+
+
+class _Counted:
+    """A file that tells how much of it was read; what is read again is not told again."""
+
+    def __init__(self, stream: BinaryIO, tick: Callable[[int], object]) -> None:
+        self._stream, self._tick = stream, tick
+        self._at = self._told = 0
+        self.seekable = stream.seekable
+
+    def read(self, size: int) -> bytes:
+        data = self._stream.read(size)
+        self._at += len(data)
+        if self._at > self._told:
+            self._tick(self._at - self._told)
+            self._told = self._at
+        return data
+
+    def seek(self, offset: int) -> object:
+        self._at = offset
+        return self._stream.seek(offset)
+
+
+def _sources(files: tuple[str, ...], tick: Callable[[int], object]) -> list[Source]:
+    """Each is opened when its turn comes: there may be more than a process can have open."""
+    from shepherd.batch.warcgather import Source
+
+    @contextlib.contextmanager
+    def opened(file: str) -> Iterator[_Counted]:
+        with contextlib.nullcontext(sys.stdin.buffer) if file == STDIN else open(file, "rb") as stream:
+            yield _Counted(stream, tick)
+
+    return [Source("stdin" if file == STDIN else os.path.basename(file), functools.partial(opened, file)) for file in files]
+
+
+def _size(files: tuple[str, ...]) -> int | None:
+    """Bytes of all files; None where that cannot be known."""
+    return None if STDIN in files else sum(os.stat(file).st_size for file in files)
+
+
+@contextlib.contextmanager
+def _stopping(importer: Importer) -> Iterator[None]:
+    """The first signal takes in what has been read, the second ends at once."""
+
+    def stop(_number: int, _frame: object) -> None:
+        importer.stopping = True
+        common.LOG.info("%s: asked to stop; what has been read is taken in", PROGRAM)
+        for number in before:
+            signal.signal(number, signal.default_int_handler)
+
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    for number in before:
+        signal.signal(number, stop)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _tell(report: dict[str, Any], how: phase.How, stopped: bool) -> None:
+    taken = sum(report["taken"].values())
+    if how.as_json:
+        common.emit_json({"program": PROGRAM, "dry_run": how.dry_run, "stopped": stopped, **report})
+    else:
+        parts = [f"{name} {count}" for part in ("taken", "left_out") for name, count in report[part].items() if count]
+        parts += [f"{name} {report[name]}" for name in ("bad", "links") if report[name]]
+        made = f", state {report['states'][-1]}" if report["states"] else ""
+        text = f"{taken:,} of {many(sum(report['records'].values()), 'record')} {'would be ' * how.dry_run}taken in{made}"
+        text = f"{PROGRAM}: {text}" + (f" ({', '.join(parts)})" if parts else "")
+        if how.dry_run:  # here this is the result, not a remark
+            click.echo(text)
+        else:
+            common.LOG.info("%s", text)
+    if not taken and not how.dry_run:
+        raise NothingToDo("nothing in these files is new to the database and wanted")
+
+
+def main() -> None:
+    common.run(command)
