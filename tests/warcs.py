@@ -77,3 +77,11 @@ class Warc:
         at = len(self.data)
         self._out.write(gzip.compress(data) if self.packed else data)
         return at
+
+    def broken(self, url: str) -> int:
+        """A record of which a byte has changed."""
+        at = self.response(url)
+        view = self._out.getbuffer()
+        view[at + 60] ^= 255
+        view.release()
+        return at

@@ -142,9 +142,9 @@ def records(stream: Stream, most: int) -> Iterator[Record | Damage]:
             else:
                 yield _record(file, start, most)
         except Broken as error:
-            yield Damage(start, str(error))
             file.go_behind(start)
             _find_next(file)
+            yield Damage(start, f"{error}; read on at {file.at}")
 
 
 def _in_member(file: File, start: int, most: int) -> Iterator[Record]:

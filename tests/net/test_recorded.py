@@ -34,7 +34,7 @@ def chunks(body: bytes, size: int = 50) -> bytes:
 def worked_on(http: bytes, path: str = "/x", **changes: Any) -> Outcome:
     """What a worker answers to a RECORDED; nobody is contacted."""
     norm, half, site = FOOTPRINTS.of(urls.parse(f"http://a.example{path}"))
-    told = {
+    told: dict[str, Any] = {
         "token": 1,
         "kind": Kind.PAGE,
         "url": f"http://a.example{path}",
