@@ -206,8 +206,9 @@ def _headers(text: Text) -> dict[str, str]:
 
 def _head_size(seen: bytes) -> int:
     """How many bytes a header has, with the empty line behind it; 0 if that has not come yet."""
-    ends = [at + len(end) for end in (b"\n\r\n", b"\n\n") if (at := seen.find(end)) >= 0]
-    return min(ends, default=0)
+    end = seen.find(b"\n\r\n", 0, MOST_HEADER)
+    bare = seen.find(b"\n\n", 0, end if end >= 0 else MOST_HEADER)
+    return bare + 2 if bare >= 0 else end + 3 if end >= 0 else 0
 
 
 def _block(text: Text, length: int, most: int, digest: str) -> bytes:
