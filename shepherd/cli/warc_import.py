@@ -8,7 +8,8 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, BinaryIO, Final
+from io import BufferedReader
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -115,13 +116,15 @@ class _Told:
 class _Counted:
     """A file that tells how much of it was read; what is read again is not told again."""
 
-    def __init__(self, stream: BinaryIO, tick: Callable[[int], object]) -> None:
-        self._stream, self._tick = stream, tick
+    def __init__(self, stream: BufferedReader, tick: Callable[[int], object], seekable: bool) -> None:
+        self._stream, self._tick, self._seekable = stream, tick, seekable
         self._at = self._told = 0
-        self.seekable = stream.seekable
+
+    def seekable(self) -> bool:
+        return self._seekable
 
     def read(self, size: int) -> bytes:
-        data = self._stream.read(size)
+        data = self._stream.read1(size)  # what is there: a pipe may be slow
         self._at += len(data)
         if self._at > self._told:
             self._tick(self._at - self._told)
@@ -139,8 +142,8 @@ def _sources(files: tuple[str, ...], tick: Callable[[int], object]) -> list[Sour
 
     @contextlib.contextmanager
     def opened(file: str) -> Iterator[_Counted]:
-        with contextlib.nullcontext(sys.stdin.buffer) if file == STDIN else open(file, "rb") as stream:
-            yield _Counted(stream, tick)
+        with open(sys.stdin.fileno() if file == STDIN else file, "rb", closefd=file != STDIN) as stream:
+            yield _Counted(stream, tick, seekable=file != STDIN and stream.seekable())
 
     return [Source("stdin" if file == STDIN else os.path.basename(file), functools.partial(opened, file)) for file in files]
 
@@ -172,20 +175,23 @@ def _stopping(importer: Importer) -> Iterator[None]:
 
 def _tell(report: dict[str, Any], how: phase.How, stopped: bool) -> None:
     taken = sum(report["taken"].values())
+    text = _words(report, taken, how.dry_run)
     if how.as_json:
         common.emit_json({"program": PROGRAM, "dry_run": how.dry_run, "stopped": stopped, **report})
-    else:
-        parts = [f"{name} {count}" for part in ("taken", "left_out") for name, count in report[part].items() if count]
-        parts += [f"{name} {report[name]}" for name in ("bad", "links") if report[name]]
-        made = f", state {report['states'][-1]}" if report["states"] else ""
-        text = f"{taken:,} of {many(sum(report['records'].values()), 'record')} {'would be ' * how.dry_run}taken in{made}"
-        text = f"{PROGRAM}: {text}" + (f" ({', '.join(parts)})" if parts else "")
-        if how.dry_run:  # here this is the result, not a remark
-            click.echo(text)
-        else:
-            common.LOG.info("%s", text)
+    elif how.dry_run:  # here this is the result, not a remark
+        click.echo(f"{PROGRAM}: {text}")
+    elif taken:
+        common.LOG.info("%s: %s", PROGRAM, text)
     if not taken and not how.dry_run:
-        raise NothingToDo("nothing in these files is new to the database and wanted")
+        raise NothingToDo(f"nothing new that is wanted: {text}")
+
+
+def _words(report: dict[str, Any], taken: int, dry_run: bool) -> str:
+    parts = [f"{name} {count}" for part in ("taken", "left_out") for name, count in report[part].items() if count]
+    parts += [f"{name} {report[name]}" for name in ("bad", "links") if report[name]]
+    made = f", state {report['states'][-1]}" if report["states"] else ""
+    counts = f" ({', '.join(parts)})" if parts else ""
+    return f"{taken:,} of {many(sum(report['records'].values()), 'record')} {'would be ' * dry_run}taken in{made}{counts}"
 
 
 def main() -> None:

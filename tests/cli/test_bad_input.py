@@ -42,11 +42,12 @@ ARGUMENTS = {  # of what cannot be called without
     "shep set": ("weight=9", URL),
     "shep unlock": ("2",),
     "shep-dump bucket": (URL,),
+    "shep-import": ("-",),
 }
 MAKERS = {"gather", "shep-init"}  # make a database where there is none
 WRITERS = {
-    "gather", "shep-cleanup", "shep-cork", "shep-equiv", "shep-feedback", "shep-merge", "shep-plan", "shep-reap", "shep-record",
-    "shep-recover", "shep-select", "shep-upgrade", "shep fetch", "shepherd cycle", "shepherd run",
+    "gather", "shep-cleanup", "shep-cork", "shep-equiv", "shep-feedback", "shep-import", "shep-merge", "shep-plan", "shep-reap",
+    "shep-record", "shep-recover", "shep-select", "shep-upgrade", "shep fetch", "shepherd cycle", "shepherd run",
 }  # fmt: skip
 INBOX = {"shep insert", "shep delete", "shep refresh", "shep set", "shep-rank"}  # leave something there, whoever has the lock
 MASTERS = {"shepherd cycle", "shepherd run"}  # say more than a sentence: what their programs say, too

@@ -5,6 +5,9 @@ from __future__ import annotations
 import gzip
 import json
 import os
+import signal
+import subprocess
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,6 +20,7 @@ from shepherd.store import check, lookup
 from shepherd.store.database import Database
 from shepherd.store.documents import Document
 from shepherd.urls import parse
+from tests.net.reaping import children
 from tests.programs import ROOT, call_bytes
 from tests.warcs import HTML, PAGE, Warc
 
@@ -350,6 +354,30 @@ def test_import_begins_in_the_middle_of_a_reap(home: Home) -> None:
     home.merge()
     home.run(program="shep-plan")
     assert "shep-reap comes next" in home.run(home.write(crawl().data), status=4)
+
+
+def test_import_that_is_asked_to_stop_loses_what_it_has_read(home: Home) -> None:
+    whole, more = crawl().data, Warc()
+    for n in range(50):
+        more.response(f"http://a.example/more/{n}")
+    command = [str(ROOT / "bin" / "shep-import"), "--db", "db", "--cf", "cf", "--now", str(NOW), "-"]
+    with subprocess.Popen(command, cwd=home.path, stdin=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdin is not None and process.stderr is not None
+        process.stdin.write(whole)
+        process.stdin.flush()
+        until = time.monotonic() + 120
+        while not children(process.pid) and time.monotonic() < until:  # its reapd is there, so it has read a record
+            time.sleep(0.02)
+        process.send_signal(signal.SIGTERM)
+        while b"asked to stop" not in process.stderr.readline():
+            assert process.poll() is None
+        process.stdin.write(more.data)
+        process.stdin.close()
+        process.stderr.read()
+    assert process.returncode == 0
+    assert home.document(ONE).body() == PAGE
+    home.run("-", stdin=whole + more.data)  # the rest
+    assert home.document("http://a.example/more/49").body() == PAGE
 
 
 def test_no_file_is_no_usage_error(home: Home) -> None:
