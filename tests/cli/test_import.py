@@ -7,6 +7,7 @@ import json
 import os
 import signal
 import subprocess
+import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -360,8 +361,9 @@ def test_import_that_is_asked_to_stop_loses_what_it_has_read(home: Home) -> None
     whole, more = crawl().data, Warc()
     for n in range(50):
         more.response(f"http://a.example/more/{n}")
-    command = [str(ROOT / "bin" / "shep-import"), "--db", "db", "--cf", "cf", "--now", str(NOW), "-"]
-    with subprocess.Popen(command, cwd=home.path, stdin=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+    command = [sys.executable, "-m", "shepherd.cli", "shep-import", "--db", "db", "--cf", "cf", "--now", str(NOW), "-"]
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    with subprocess.Popen(command, cwd=home.path, env=environment, stdin=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         assert process.stdin is not None and process.stderr is not None
         process.stdin.write(whole)
         process.stdin.flush()
