@@ -111,7 +111,7 @@ class Reading:
         for piece in self._pieces():
             for rows in _cut(piece.gone[after:]):
                 gone = np.full(len(rows), What.GONE, np.uint8)
-                yield Batch(_records(self.since.index.take(rows, readers.COMPARED), gone), np.zeros(len(rows), np.uint64))
+                yield Batch(records_of(self.since.index.take(rows, readers.COMPARED), gone), np.zeros(len(rows), np.uint64))
             after = max(after - len(piece.gone), 0)
 
     def _group(self, first: int, last: int, after: int) -> Iterator[Batch]:
@@ -125,7 +125,7 @@ class Reading:
         rows, what, oid = (np.concatenate([part[n] for part in parts]) for n in range(3))
         for some in _cut(np.argsort(oid)[after:]):
             columns = self.state.index.take(rows.take(some), (*stream.COLUMNS, "size"))
-            yield Batch(_records(columns, what.take(some)), oid.take(some))
+            yield Batch(records_of(columns, what.take(some)), oid.take(some))
 
 
 @dataclass(frozen=True)
@@ -203,7 +203,7 @@ def _cut(rows: I64) -> Iterator[I64]:
         yield rows[start : start + stream.BATCH_ROWS]
 
 
-def _records(columns: Columns, what: Array) -> Records:
+def records_of(columns: Columns, what: Array) -> Records:
     rows = np.zeros(len(what), stream.ROW)
     for name in stream.COLUMNS:
         if name in columns:

@@ -5,7 +5,6 @@ A lock is a lease whose holder is a person, not a running program: its purpose b
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from shepherd.cli import shep_shared as shared
@@ -13,7 +12,6 @@ from shepherd.cli import shep_shared as shared
 if TYPE_CHECKING:
     from shepherd.store.database import Database
     from shepherd.store.lease import Lease
-    from shepherd.store.usage import Usage
 
 LOCK = "shep lock"
 
@@ -37,13 +35,3 @@ def as_object(lease: Lease, pins: int | None) -> dict[str, Any]:
         "until": shared.iso(lease.expires),
         "pinned_bytes": pins,
     }
-
-
-def pins(lease: Lease, used: Mapping[str, Usage], newest: int | None) -> int | None:
-    """Bytes that could be freed but for such a lease: those of the state that no newer one has. The newest state stays anyway."""
-    from shepherd.store.names import StateName
-
-    found = used.get(str(StateName(lease.state, "closed")))
-    if found is None:
-        return None
-    return 0 if lease.state == newest else found.pinned

@@ -124,12 +124,12 @@ def _meant(database: Database, given: str, force: bool) -> list[Lease]:
 
 
 def _list(database: Database, as_json: bool) -> None:
-    from shepherd.store.usage import usage
+    from shepherd.store.usage import pins, usage
 
     used = usage(database)
     closed = [name.number for name in database.states() if name.closed]
     leases = held.valid(database, int(time.time()))
-    found = [held.as_object(lease, held.pins(lease, used, closed[-1] if closed else None)) for lease in leases]
+    found = [held.as_object(lease, pins(lease, used, closed[-1] if closed else None)) for lease in leases]
     if as_json:
         for one in found:
             common.emit_json(one)

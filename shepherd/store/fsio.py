@@ -156,6 +156,11 @@ class AppendFile:
         if size != self.length:
             raise Corruption(f"{self.path}: {size} bytes, but {self.length} were written: the file system lost data")
 
+    def hide(self) -> None:
+        """Nobody but its owner may read it from now on."""
+        with typed(self.path):
+            _ops.chmod(self.path, self._fd, 0o600)
+
     def seal(self) -> None:
         """Read-only and synced: from now on it may have more links."""
         with typed(self.path):
@@ -179,12 +184,15 @@ def write_file(path: Path, data: Bytes) -> None:
         file.close()
 
 
-def replace_file(path: Path, data: Bytes) -> None:
-    """Put a small file in place at once and durably: write beside it, sync, rename, sync the directory."""
+def replace_file(path: Path, data: Bytes, private: bool = False) -> None:
+    """Put a small file in place at once and durably: write beside it, sync, rename, sync the directory.
+
+    A private one is for its owner alone, before the first byte is in it.
+    """
     beside = path.with_name(f".{path.name}.tmp")
     unlink(beside)
     try:
-        _write_synced(beside, data)
+        _write_synced(beside, data, private)
         rename(beside, path)
     except BaseException:
         with contextlib.suppress(IoFailed, NoSpace):  # what has failed already is what is told
@@ -205,9 +213,11 @@ def swap_file(path: Path, data: Bytes) -> None:
         _ops.rename(beside, path)
 
 
-def _write_synced(path: Path, data: Bytes) -> None:
+def _write_synced(path: Path, data: Bytes, private: bool) -> None:
     file = AppendFile(path)
     try:
+        if private:
+            file.hide()
         file.write(data)
         file.sync()
     finally:

@@ -69,9 +69,9 @@ class Draft:
 
     def __init__(self, directory: Path, name: str, kind: str) -> None:
         self._path = directory / f"{name}.{kind}"
-        self._beside = directory / f".{self._path.name}.tmp"
-        fsio.unlink(self._beside)
-        self._file = fsio.AppendFile(self._beside)
+        self.beside = directory / f".{self._path.name}.tmp"  # where it is meanwhile, to be judged
+        fsio.unlink(self.beside)
+        self._file = fsio.AppendFile(self.beside)
         self._kept = False
 
     def write(self, data: Bytes) -> None:
@@ -81,7 +81,7 @@ class Draft:
         """When this returns it is durable and will be taken by the next program that takes its kind."""
         self._file.sync()
         self._file.close()
-        fsio.rename(self._beside, self._path)
+        fsio.rename(self.beside, self._path)
         self._kept = True
         return self._path
 
@@ -92,7 +92,7 @@ class Draft:
         self._file.close()
         if not self._kept:
             with contextlib.suppress(IoFailed, NoSpace):  # what has failed already is what is told
-                fsio.unlink(self._beside)
+                fsio.unlink(self.beside)
 
 
 class RequestDraft(Draft):

@@ -13,6 +13,8 @@ from pathlib import Path
 
 from shepherd.store import fsio, locks, names
 
+SERVED = "shep-serve: "  # so the purpose of a lease begins that a server has taken for one of its clients
+
 
 @dataclass(frozen=True)
 class Lease:
@@ -29,9 +31,14 @@ class Lease:
         return int(self.name.partition("-")[0])
 
     @property
+    def is_served(self) -> bool:
+        """Whether its owner is a client of a server, and not a program or person of this machine."""
+        return self.purpose.startswith(SERVED)
+
+    @property
     def is_abandoned(self) -> bool:
-        """Whether the process that took it has ended; of another machine's nobody knows."""
-        return locks.is_gone(self.name.partition("-")[2].rsplit("-", 2)[0], self.pid)
+        """Whether the process that took it has ended; of another machine's nobody knows. A client outlives its server."""
+        return not self.is_served and locks.is_gone(self.name.partition("-")[2].rsplit("-", 2)[0], self.pid)
 
 
 class Leases:
@@ -50,6 +57,10 @@ class Leases:
         """Every lease. What does not read as one is not ours: a lease is put in place whole. A disk that fails is an error."""
         found = (_read(path) for path in sorted(self.directory.glob("*.lease")) if not path.is_dir())
         return [lease for lease in found if lease is not None]
+
+    def find(self, name: str) -> Lease | None:
+        """One by its name; any text may be given."""
+        return _read(self.directory / f"{name}.lease") if names.parse_item(f"{name}.lease") else None
 
     def held(self, now: int) -> set[int]:
         """The numbers of the states that may not be deleted."""

@@ -6,12 +6,15 @@ Invariant: reads names and lengths only, never contents; what vanishes meanwhile
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from shepherd.formats.control import CLOSED
 from shepherd.store import names
 from shepherd.store.database import Database
+from shepherd.store.lease import Lease
+from shepherd.store.names import StateName
 
 _File = tuple[int, int]  # device and inode
 
@@ -37,6 +40,14 @@ def usage(database: Database) -> dict[str, Usage]:
         many |= newest.keys() & files.keys()
         newest |= dict.fromkeys(files, name)
     return {name: _usage(name, files, newest, many) for name, files in found.items()}
+
+
+def pins(lease: Lease, used: Mapping[str, Usage], newest: int | None) -> int | None:
+    """Bytes that could be freed but for such a lease: those of the state that no newer one has. The newest state stays anyway."""
+    found = used.get(str(StateName(lease.state, CLOSED)))
+    if found is None:
+        return None
+    return 0 if lease.state == newest else found.pinned
 
 
 def _usage(name: str, files: dict[_File, int], newest: dict[_File, str], many: set[_File]) -> Usage:
