@@ -1,4 +1,4 @@
-"""Where a reaper is met: `unix:PATH`, `tls:HOST:PORT`, or `fd:NUMBER` where a dispatcher has started it."""
+"""Where a reaper is met: `unix:PATH`, `tls:HOST:PORT`, or `fd:NUMBER` if a dispatcher has started it; and where readers are."""
 
 from __future__ import annotations
 
@@ -38,6 +38,27 @@ class Descriptor:
         return f"fd:{self.number}"
 
 
+@dataclass(frozen=True)
+class Listen:
+    """Where readers are served. A name is looked up when the server starts."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+    @property
+    def is_loopback(self) -> bool:
+        """Whether nobody but this machine can reach it."""
+        if self.host == "localhost":
+            return True
+        try:
+            return ipaddress.ip_address(self.host).is_loopback
+        except ValueError:
+            return False
+
+
 Address: TypeAlias = UnixAddress | TlsAddress | Descriptor
 
 
@@ -52,6 +73,22 @@ def parse_address(text: str) -> Address:
     if scheme != "tls" or not port.isdecimal() or not 0 <= int(port) < 65536 or (place.count(":") and not host):
         raise UsageError(f"{text!r}: write the address of a reaper as {FORMS}")
     return TlsAddress(_host(text, host) or LOOPBACK, int(port))
+
+
+def parse_listen(text: str) -> Listen:
+    """`HOST:PORT`, where an IPv6 address stands in brackets; `PORT` alone is on loopback."""
+    host, _, port = text.rpartition(":")
+    try:
+        if not port.isascii() or not port.isdecimal() or not 0 <= int(port) < 65536 or (":" in text and not host):
+            raise ValueError("no port")
+        bare = host.removeprefix("[").removesuffix("]")
+        if bare != host:
+            ipaddress.IPv6Address(bare)
+        elif host and not all(part and part.isascii() and part.replace("-", "").isalnum() for part in host.split(".")):
+            raise ValueError("no host")
+    except ValueError:
+        raise UsageError(f"{text!r}: write where to listen as HOST:PORT, as in 127.0.0.1:8731 or [::1]:8731") from None
+    return Listen(bare or LOOPBACK, int(port))
 
 
 def reaper_fault(text: str) -> str:

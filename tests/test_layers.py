@@ -43,7 +43,7 @@ DISK_SHUTIL = {"rmtree", "move"}
 # Methods of paths and files, with the most positional arguments they take: what takes more is a function of fsio.
 DISK_METHODS = {"unlink": 0, "rmdir": 0, "rename": 1, "replace": 1, "hardlink_to": 1, "symlink_to": 1, "truncate": 1}
 
-EDGE = ("shepherd.cli", "shepherd.config", "shepherd.net", "shepherd.toyweb")
+EDGE = ("shepherd.cli", "shepherd.config", "shepherd.net", "shepherd.toyweb", "shepherd.serve", "shepherd.client")
 EDGE_IMPORTS = {"random", "secrets", "uuid"}
 EDGE_NAMES = {
     "os": {"environ", "environb", "getenv", "getenvb", "putenv", "unsetenv", "urandom", "getrandom"},

@@ -28,6 +28,7 @@ PROGRAMS: dict[str, str] = {
     "shep-record": "shepherd.cli.record:main",
     "shep-recover": "shepherd.cli.recover:main",
     "shep-select": "shepherd.cli.select:main",
+    "shep-serve": "shepherd.cli.serve:main",
     "shep-toyweb": "shepherd.cli.toyweb:main",
     "shep-upgrade": "shepherd.cli.upgrade:main",
     "shepherd": "shepherd.cli.master:main",

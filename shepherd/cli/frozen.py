@@ -16,7 +16,10 @@ from shepherd.config import Config
 from shepherd.errors import NoSpace
 
 PLACE: Final = "cf"  # in db/log
-FILES: Final = (("network", "static"), ("network", "hosts"), ("network", "proxy_auth"), ("reap", "keys"), ("fetch", "ca_file"))
+FILES: Final = (
+    ("network", "static"), ("network", "hosts"), ("network", "proxy_auth"), ("reap", "keys"), ("fetch", "ca_file"),
+    ("serve", "certificate"), ("serve", "key"),
+)  # fmt: skip
 
 
 class FrozenCf:

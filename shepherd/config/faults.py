@@ -8,8 +8,9 @@ import re
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from shepherd.addresses import reaper_fault
+from shepherd.addresses import parse_listen, reaper_fault
 from shepherd.config.settings import DAY_S, MOST, Config
+from shepherd.errors import UsageError
 
 MAX_DELAY_S: Final = 30 * DAY_S  # delays are kept as 32 bits of milliseconds, and double with each failure
 MAX_RETRY_AFTER_S: Final = DAY_S  # what a Retry-After may ask for, and the longest that a stored time may let a server wait
@@ -78,6 +79,11 @@ RANGES: Final[dict[tuple[str, str], Range]] = {
     ("master", "retries"): Range(0, 100),
     ("master", "retry_s"): Range(0.1, DAY_S, " seconds"),
     ("hooks", "timeout_s"): Range(0.1, DAY_S, " seconds"),
+    ("serve", "keep_keys"): Range(0, 1_000),
+    ("serve", "lease_s"): Range(1, 366 * DAY_S, " seconds, which is a year"),
+    ("serve", "connections"): Range(1, 10_000),
+    ("serve", "connections_per_client"): Range(1, 10_000),
+    ("serve", "stall_s"): Range(0.1, 3_600, " seconds"),
 }
 
 
@@ -114,6 +120,8 @@ def _texts(config: Config) -> Iterator[Fault]:
         yield Fault("reap", "worker_bytes", fault)
     if config.master.log_format not in LOG_FORMATS:
         yield Fault("master", "log_format", f"must be one of {', '.join(LOG_FORMATS)}")
+    if config.serve.listen and (fault := listen_fault(config.serve.listen)):
+        yield Fault("serve", "listen", fault)
     for key in ("before", "after", "on_error"):
         if fault := command_fault(getattr(config.hooks, key)):
             yield Fault("hooks", key, fault)
@@ -140,6 +148,11 @@ def _together(config: Config) -> Iterator[Fault]:
         yield Fault("select", "site_hard", "must not be below site_soft")
     if config.fetch.decoded_bytes < config.fetch.body_bytes:
         yield Fault("fetch", "decoded_bytes", "must not be below body_bytes")
+    serve = config.serve
+    if bool(serve.certificate) != bool(serve.key):
+        yield Fault("serve", "key" if serve.certificate else "certificate", "name both files, certificate and key, or neither")
+    if serve.listen and not listen_fault(serve.listen) and (fault := exposure_fault(config, serve.listen)):
+        yield Fault("serve", "listen", fault)
 
 
 # --- single values, which programs also take as options -----------------------------------------------------------
@@ -185,6 +198,25 @@ def command_fault(command: str) -> str:
         return "must name a program" if command and not shlex.split(command) else ""
     except ValueError as error:
         return f"cannot be split into words: {error}"
+
+
+def listen_fault(text: str) -> str:
+    """What is wrong with an address to listen at, or nothing."""
+    try:
+        parse_listen(text)
+    except UsageError as error:
+        return str(error)
+    return ""
+
+
+def exposure_fault(config: Config, text: str) -> str:
+    """Why readers may not be served at this address as the rest of [serve] stands, or nothing."""
+    if parse_listen(text).is_loopback or config.serve.certificate or config.serve.insecure:
+        return ""
+    return (
+        f"{text} can be reached from other machines, and what is sent there could be read on the way, tokens and all: "
+        "set certificate and key, or insecure = true if something else encrypts"
+    )
 
 
 def _is_nameserver(text: str) -> bool:

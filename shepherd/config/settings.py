@@ -204,6 +204,25 @@ class Hooks:
 
 
 @dataclass(frozen=True)
+class Serve:
+    """[serve]: readers over HTTP."""
+
+    listen: str = ""  # HOST:PORT; where it is set, `shepherd run` starts shep-serve
+    certificate: str = ""  # files beside shepherd.toml, PEM: with them it is HTTPS
+    key: str = ""
+    insecure: bool = False  # plain HTTP where others than this machine can reach it
+    keep_keys: int = 8  # states of which readers can ask what is new since, when they are deleted
+    lease_s: int = DAY_S  # longest that a reader may hold a state without a sign of life
+    pinned_bytes: int = 0  # that leases keep on the disk; above it there are no new ones; 0 = no limit
+    connections: int = 256  # at a time
+    connections_per_client: int = 16  # requests of one client that are under way at a time
+    requests_per_s: float = 50.0  # of one client; 0 = no limit
+    bytes_per_s: int = 0  # to one client; 0 = no limit
+    feedback_bytes: int = 1 << 30  # largest upload
+    stall_s: float = 30.0  # a reader that takes nothing for so long, or an upload that brings nothing, is dropped
+
+
+@dataclass(frozen=True)
 class Config:
     identity: Identity = field(default_factory=Identity)
     politeness: Politeness = field(default_factory=Politeness)
@@ -219,6 +238,7 @@ class Config:
     cleanup: Cleanup = field(default_factory=Cleanup)
     master: Master = field(default_factory=Master)
     hooks: Hooks = field(default_factory=Hooks)
+    serve: Serve = field(default_factory=Serve)
     directory: Path = Path("cf")
 
     @property
@@ -248,6 +268,10 @@ class Config:
     @property
     def ca_path(self) -> Path | None:
         return self._beside(self.fetch.ca_file)
+
+    @property
+    def tokens_path(self) -> Path:
+        return self.directory / "tokens"
 
     def _beside(self, name: str) -> Path | None:
         return self.directory / name if name else None

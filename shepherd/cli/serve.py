@@ -1,0 +1,177 @@
+"""shep-serve: readers over HTTP, and the tokens by which they are known."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from shepherd.cli import common, events
+from shepherd.config import LOG_FORMATS, Config
+from shepherd.errors import NothingToDo, UsageError
+
+if TYPE_CHECKING:
+    from shepherd.addresses import Listen
+    from shepherd.serve.tokens import Client
+
+LISTEN: Final = "127.0.0.1:8731"
+ROLES: Final = ("read", "feedback", "mirror", "admin")
+TOKEN_BYTES: Final = 32
+OF_THIS_RUN: Final = "this-run"
+
+
+@click.group(invoke_without_command=True)
+@common.database
+@common.configured
+@click.option("--listen", metavar="HOST:PORT", help=f"Where to serve.  [default: serve.listen, else {LISTEN}]")
+@click.option("--log", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE", help="Append to FILE, not to stderr.")
+@click.option(
+    "--log-format", type=click.Choice(LOG_FORMATS), help="Lines of key=value, or of JSON.  [default: master.log_format]"
+)
+@common.standard
+@click.pass_context
+def command(
+    context: click.Context, db: Path, config: Config, listen: str | None, log: Path | None, log_format: str | None
+) -> None:
+    """Serve states to readers over HTTP, until SIGTERM or Ctrl-C.
+
+    Readers lease a closed state and pull its documents, or its files, while cycles go on; indexers upload feedback. Clients are
+    known by tokens, which `shep-serve token add` makes. Without any, and on loopback, one for reading is made for this run alone
+    and shown. docs/serve.md describes the API. SIGHUP opens the log again.
+
+    \b
+    Examples:
+      shep-serve
+      shep-serve --listen 192.0.2.7:8731 --log /var/log/shep-serve.log
+      shep-serve token add indexer --role read --role feedback
+    """
+    if context.invoked_subcommand is None:
+        _serve(db, config, listen or config.serve.listen or LISTEN, log, log_format)
+
+
+def _serve(db: Path, config: Config, where: str, log: Path | None, log_format: str | None) -> None:
+    import asyncio
+
+    from shepherd.addresses import parse_listen
+    from shepherd.config.faults import exposure_fault
+    from shepherd.serve import server
+    from shepherd.serve.service import Service
+    from shepherd.serve.tokens import Tokens
+    from shepherd.store.database import Database
+
+    listen = parse_listen(where)
+    if fault := exposure_fault(config, where):
+        raise UsageError(f"--listen {fault}")
+    tls = server.certificate(config)
+    tokens = Tokens(config.tokens_path)
+    own = ""
+    if not tokens.clients:
+        if not listen.is_loopback:
+            raise UsageError(f"{config.tokens_path}: no client is there; make one with shep-serve token add NAME --role read")
+        own, client = _make(OF_THIS_RUN, ("read",))
+        tokens = Tokens(config.tokens_path, (client,))
+    service = Service(Database(db), config, tokens)
+    handler = events.structured(log, (log_format or config.master.log_format) == "json")
+
+    def ready(port: int) -> None:
+        url = _url(listen, port, bool(tls))
+        click.echo(f"{url}#token={own}" if own else url)
+        events.tell("start", db=str(db), url=url, clients=len(tokens.clients))
+
+    def hung_up() -> None:
+        try:
+            handler.reopen()
+        except OSError as error:
+            events.tell("reopen_failed", f"the log cannot be opened again: {error}", logging.WARNING)
+
+    asyncio.run(server.serve(service, listen, tls, ready, hung_up))
+    events.tell("stop")
+
+
+def _url(listen: Listen, port: int, is_tls: bool) -> str:
+    from shepherd.addresses import Listen
+
+    return f"{'https' if is_tls else 'http'}://{Listen(listen.host, port)}/"
+
+
+def _make(name: str, roles: tuple[str, ...]) -> tuple[str, Client]:
+    """A new token, and the client that it is of."""
+    import secrets
+
+    from shepherd.serve.tokens import make_client
+
+    token = secrets.token_urlsafe(TOKEN_BYTES)
+    return token, make_client(name, list(roles), token)
+
+
+# --- tokens -----------------------------------------------------------------------------------------------------
+
+
+@command.group("token")
+def token_group() -> None:
+    """Say who may read, in cf/tokens. A server that runs knows it with the next request."""
+
+
+@token_group.command("add")
+@click.argument("name")
+@click.option(
+    "--role", "roles", multiple=True, required=True, type=click.Choice(ROLES), help="What it may do; may be given again."
+)
+@common.configuration_directory
+@common.standard
+def add(name: str, roles: tuple[str, ...], cf: Path) -> None:
+    """Make a token for the client NAME, and print it, once: only its hash is kept.
+
+    read: lease states and pull documents. feedback: upload weights. mirror: the files of a state, which hold the secret key of
+    its footprints. admin: all of that, and every client's leases.
+
+    \b
+    Example:
+      shep-serve token add indexer --role read --role feedback
+    """
+    from shepherd.serve import tokens
+
+    path = cf / "tokens"
+    clients = tokens.read(path)
+    if name in (client.name for client in clients):
+        raise UsageError(f"{path}: {name} is there already; shep-serve token remove {name} takes its token away")
+    token, client = _make(name, roles)
+    tokens.write(path, [*clients, client])
+    click.echo(token)
+
+
+@token_group.command("list")
+@common.configuration_directory
+@common.jsonable
+@common.standard
+def list_command(cf: Path, as_json: bool) -> None:
+    """Tell which clients there are, and their roles."""
+    from shepherd.serve import tokens
+
+    for client in tokens.read(cf / "tokens"):
+        if as_json:
+            common.emit_json({"name": client.name, "roles": sorted(client.roles)})
+        else:
+            click.echo(f"{client.name} {','.join(sorted(client.roles))}")
+
+
+@token_group.command("remove")
+@click.argument("name")
+@common.configuration_directory
+@common.standard
+def remove(name: str, cf: Path) -> None:
+    """Let the client NAME in no more. Exit status 4 if there is none of that name."""
+    from shepherd.serve import tokens
+
+    path = cf / "tokens"
+    clients = tokens.read(path)
+    left = [client for client in clients if client.name != name]
+    if len(left) == len(clients):
+        raise NothingToDo(f"{path}: no client is called {common.escape(name)}")
+    tokens.write(path, left)
+
+
+def main() -> None:
+    common.run(command)

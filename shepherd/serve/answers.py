@@ -1,0 +1,43 @@
+"""What the server answers with: JSON, or a refusal that says why. Every answer forbids browsers to guess, frame or keep it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, Final
+
+from aiohttp import web
+
+# A page that wants to be more than data says so itself.
+HEADERS: Final = {
+    "Cache-Control": "no-store",
+    "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+}
+
+
+class Refused(Exception):
+    """An answer that is none: its status, and one sentence that says what is wrong and what to do."""
+
+    def __init__(self, status: int, text: str, headers: Mapping[str, str] | None = None) -> None:
+        super().__init__(text)
+        self.status, self.text, self.headers = status, text, headers or {}
+
+
+def answer(value: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> web.Response:
+    body = json.dumps(value, separators=(",", ":")).encode() + b"\n"
+    return web.Response(body=body, status=status, headers=headers, content_type="application/json")
+
+
+def refusal(refused: Refused) -> web.Response:
+    return answer({"error": refused.text}, refused.status, refused.headers)
+
+
+async def adorn(_request: web.Request, response: web.StreamResponse) -> None:
+    """The headers of every answer."""
+    response.headers["Server"] = "shepherd"
+    for name, value in HEADERS.items():
+        response.headers.setdefault(name, value)

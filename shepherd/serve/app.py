@@ -1,0 +1,151 @@
+"""The application: every route with the roles that may use it, and what happens around each request.
+
+Add a route here and in openapi.json: a test compares them. A handler gets an `Ask` and returns a response; what it raises as
+Refused, or as an error of Shepherd, becomes an answer here.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from importlib import resources
+from typing import Final, TypeAlias
+
+from aiohttp import web
+
+from shepherd.errors import NoSpace, ShepherdError, UsageError
+from shepherd.serve import documents, feedback, files, leases, states
+from shepherd.serve.answers import Refused, adorn, refusal
+from shepherd.serve.connection import Connection
+from shepherd.serve.log import tell, tell_request
+from shepherd.serve.service import JSON_BYTES, SERVICE, Ask, Service
+from shepherd.serve.tokens import Role
+
+Handler: TypeAlias = Callable[[Ask], Awaitable[web.StreamResponse]]
+ASK: Final = "ask"
+LOCAL: Final = frozenset({"localhost", "127.0.0.1", "[::1]"})
+UNKNOWN: Final = Refused(
+    401, "a token is needed, as `Authorization: Bearer TOKEN`; shep-serve token add makes one", {"WWW-Authenticate": "Bearer"}
+)
+READERS: Final = (Role.READ, Role.MIRROR)
+
+
+async def openapi(_ask: Ask) -> web.Response:
+    """What this API is, for programs."""
+    data = resources.files("shepherd.serve").joinpath("openapi.json").read_bytes()
+    return web.Response(body=data, content_type="application/json")
+
+
+@dataclass(frozen=True)
+class Route:
+    method: str
+    path: str
+    handler: Handler
+    roles: tuple[Role, ...] = ()  # one of them is needed; none = open to all
+
+
+ROUTES: Final = (
+    Route("GET", "/openapi.json", openapi),
+    Route("GET", "/v1/states", states.list_all, (*READERS, Role.FEEDBACK)),
+    Route("GET", "/v1/leases", leases.list_all, READERS),
+    Route("POST", "/v1/leases", leases.take, READERS),
+    Route("PUT", "/v1/leases/{lease}", leases.renew, READERS),
+    Route("DELETE", "/v1/leases/{lease}", leases.give_back, READERS),
+    Route("GET", "/v1/leases/{lease}/documents", documents.pull, (Role.READ,)),
+    Route("GET", "/v1/leases/{lease}/count", documents.count, (Role.READ,)),
+    Route("GET", "/v1/leases/{lease}/document", documents.one, (Role.READ,)),
+    Route("GET", "/v1/leases/{lease}/files", files.list_all, (Role.MIRROR,)),
+    Route("GET", "/v1/leases/{lease}/files/{path:.+}", files.get, (Role.MIRROR,)),
+    Route("POST", "/v1/feedback", feedback.upload, (Role.FEEDBACK,)),
+)
+
+
+def make(service: Service, hosts: frozenset[str] | None) -> web.Application:
+    """`hosts` are the names that a request may call us by; None = any."""
+    app = web.Application(middlewares=[_around(hosts)], client_max_size=JSON_BYTES)
+    app[SERVICE] = service
+    app.on_response_prepare.append(adorn)
+    for route in ROUTES:
+        app.router.add_route(route.method, route.path, _guarded(route))
+    return app
+
+
+# --- around each request ----------------------------------------------------------------------------------------
+
+
+def _around(hosts: frozenset[str] | None) -> Callable[..., Awaitable[web.StreamResponse]]:
+    @web.middleware
+    async def around(request: web.Request, handler: Callable[..., Awaitable[web.StreamResponse]]) -> web.StreamResponse:
+        began_s = time.monotonic()
+        ask = request[ASK] = Ask(request.app[SERVICE], request)
+        if isinstance(request.protocol, Connection):
+            request.protocol.heard()
+        try:
+            if hosts is not None and _without_port(request.host) not in hosts:
+                # A page that a browser has from elsewhere may have had its name point here since it was loaded.
+                raise Refused(421, "this server is not called so")
+            response = await handler(request)
+        except Refused as error:
+            response = refusal(error)
+        except web.HTTPException as error:
+            allowed = {"Allow": error.headers["Allow"]} if "Allow" in error.headers else {}
+            response = refusal(Refused(error.status, error.reason, allowed))
+        except Exception as error:
+            response = refusal(_failure(error))
+        sent = ask.sent if ask.sent is not None else getattr(response, "body_length", 0) or response.content_length or 0
+        name = ask.client.name if ask.client else None
+        tell_request(request, name, response.status, sent, time.monotonic() - began_s, ask.notes)
+        return response
+
+    return around
+
+
+def _guarded(route: Route) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
+    async def guarded(request: web.Request) -> web.StreamResponse:
+        ask: Ask = request[ASK]
+        if not route.roles:
+            return await route.handler(ask)
+        kind, _, token = request.headers.get("Authorization", "").partition(" ")
+        client = ask.service.tokens.find(token.strip() if kind.lower() == "bearer" else "")
+        if client is None:
+            raise UNKNOWN
+        ask.client = client
+        if not any(client.may(role) for role in route.roles):
+            raise Refused(403, f"this needs the role {' or '.join(route.roles)}, which {client.name} has not")
+        return await _limited(ask, route.handler)
+
+    return guarded
+
+
+async def _limited(ask: Ask, handler: Handler) -> web.StreamResponse:
+    allowance, most = ask.allowance, ask.service.settings.connections_per_client
+    if wait_s := allowance.requests.try_take():
+        raise Refused(429, "too many requests in a second (serve.requests_per_s)", {"Retry-After": f"{int(wait_s) + 1}"})
+    if allowance.under_way >= most:
+        raise Refused(429, f"{most} requests are under way already (serve.connections_per_client)", {"Retry-After": "1"})
+    allowance.under_way += 1
+    try:
+        return await handler(ask)
+    finally:
+        allowance.under_way -= 1
+
+
+def _failure(error: Exception) -> Refused:
+    """What a client is told of an error that is not its own: texts with paths of this machine are for the log alone."""
+    if isinstance(error, UsageError):
+        return Refused(400, str(error))
+    if isinstance(error, NoSpace):
+        tell("failed", str(error), logging.ERROR)
+        return Refused(507, "the disk of the server is full; try again later")
+    if isinstance(error, ShepherdError):
+        tell("failed", str(error), logging.ERROR)
+        return Refused(500, "the server cannot read its database; its operator finds the reason in the log")
+    logging.getLogger(__name__).error("a bug in the server", exc_info=error)
+    return Refused(500, "a bug in the server; its operator finds the reason in the log")
+
+
+def _without_port(host: str) -> str:
+    name, colon, port = host.rpartition(":")
+    return (name if colon and port.isdecimal() else host).lower()

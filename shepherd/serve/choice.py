@@ -1,0 +1,76 @@
+"""Which documents a query means: the parameters of /documents and /count, and the state that `since` names."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Final
+
+from shepherd import sections
+from shepherd.errors import UsageError
+from shepherd.phases.readers import WEIGHTS, Choice
+from shepherd.serve.answers import Refused
+from shepherd.store import keys
+from shepherd.store.database import Database
+from shepherd.store.state import State
+
+PARAMETERS: Final = ("part", "best", "weight", "section", "robots", "redirects", "since")
+MOST_PARTS: Final = 65_536
+_NUMBER: Final = re.compile(r"[0-9]{1,15}")
+_PART: Final = re.compile(r"([0-9]{1,6})/([0-9]{1,6})")
+
+
+def choice_of(parameters: Mapping[str, str]) -> Choice:
+    """The parameters as a choice, but for `since`; Refused says what is wrong with them."""
+    best, weight = number(parameters, "best"), number(parameters, "weight") or 0
+    if weight >= WEIGHTS:
+        raise Refused(400, f"`weight` is from 0 to {WEIGHTS - 1}")
+    part, parts = _part(parameters.get("part", "1/1"))
+    robots, redirects = _flag(parameters, "robots"), _flag(parameters, "redirects")
+    return Choice(part - 1, parts, best, weight, _sections(parameters), robots, redirects)
+
+
+def number(parameters: Mapping[str, str], name: str) -> int | None:
+    text = parameters.get(name)
+    if text is None:
+        return None
+    if not _NUMBER.fullmatch(text):
+        raise Refused(400, f"`{name}` is a number, not {text[:40]!r}")
+    return int(text)
+
+
+def _part(text: str) -> tuple[int, int]:
+    found = _PART.fullmatch(text)
+    part, parts = (int(found[1]), int(found[2])) if found else (0, 0)
+    if not 1 <= part <= parts <= MOST_PARTS:
+        raise Refused(400, f"`part` is I/N, from 1/N to N/N, with N at most {MOST_PARTS}; not {text[:40]!r}")
+    return part, parts
+
+
+def _sections(parameters: Mapping[str, str]) -> tuple[int, ...]:
+    try:
+        return (
+            tuple(sections.section_number(name) for name in parameters["section"].split(",")) if "section" in parameters else ()
+        )
+    except ValueError as error:
+        raise Refused(400, f"`section`: {error}") from None
+
+
+def _flag(parameters: Mapping[str, str], name: str) -> bool:
+    if parameters.get(name, "0") not in ("0", "1"):
+        raise Refused(400, f"`{name}` is 0 or 1")
+    return parameters.get(name) == "1"
+
+
+def since_of(parameters: Mapping[str, str], database: Database, state: State) -> State | None:
+    """What is known of the state that the reader had before, which may be deleted since."""
+    wanted = number(parameters, "since")
+    if wanted is None:
+        return None
+    try:
+        since = keys.remembered(database, wanted)
+    except UsageError as error:
+        raise Refused(410, str(error)) from None
+    if since.control.key != state.control.key:
+        raise Refused(410, f"state {wanted} was made under another footprint key; read everything, and then go on from there")
+    return since

@@ -1,0 +1,47 @@
+"""One connection: closed if no request comes in time, and refused where there are too many."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, Final
+
+from aiohttp import web
+
+HEADERS_S: Final = 10.0  # for the first request to come whole; between two of them the connection may idle longer
+IDLE_S: Final = 60.0
+_FULL: Final = b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\nRetry-After: 1\r\nConnection: close\r\n\r\n"
+
+
+class Connection(web.RequestHandler):
+    """aiohttp's, which would wait for a first request as long as a client likes."""
+
+    def __init__(self, server: web.Server, loop: asyncio.AbstractEventLoop, **settings: Any) -> None:
+        super().__init__(server, loop=loop, **settings)
+        self._patience: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(transport)
+        self._patience = self._loop.call_later(HEADERS_S, self._give_up)
+
+    def heard(self) -> None:
+        """A request has come."""
+        if self._patience is not None:
+            self._patience.cancel()
+            self._patience = None
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        self.heard()
+        super().connection_lost(exc)
+
+    def _give_up(self) -> None:
+        if self.transport is not None:
+            self.transport.abort()
+
+
+class Full(asyncio.Protocol):
+    """Instead of a connection that would be one too many."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.WriteTransport)
+        transport.write(_FULL)
+        transport.close()

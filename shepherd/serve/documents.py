@@ -1,0 +1,143 @@
+"""Documents of a leased state, as a stream (docs/formats.md, "Streams"): a choice of them, or one alone."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+from aiohttp import web
+
+from shepherd.batch.reading import Batch, Reading
+from shepherd.errors import Corruption
+from shepherd.filters import load_filter
+from shepherd.formats import stream
+from shepherd.formats.tables import I64, split_oid
+from shepherd.serve import choice, leases, sending, single
+from shepherd.serve.answers import Refused, answer
+from shepherd.serve.sending import Piece, Span
+from shepherd.serve.service import Ask
+from shepherd.store import fsio, keys, names
+from shepherd.store.lease import Lease
+from shepherd.store.state import State
+
+# --- handlers ---------------------------------------------------------------------------------------------------
+
+
+async def pull(ask: Ask) -> web.StreamResponse:
+    parameters = ask.parameters(*choice.PARAMETERS, "after")
+    found = await ask.work(_find, ask, parameters, keeps=True)
+    ask.notes |= {"state": found.state.number, "items": found.reading.items, **parameters}
+    response = _response(found.state, found.reading.items, found.reading.gone, found.reading.bucket_bytes)
+    pieces = _stream(found.state, found.reading.batches(choice.number(parameters, "after") or 0))
+    return await sending.send(ask, response, pieces, leases.Keeper(ask.service, ask.who, found.lease))
+
+
+async def count(ask: Ask) -> web.Response:
+    parameters = ask.parameters(*choice.PARAMETERS)
+    found = await ask.work(_find, ask, parameters)
+    ask.notes |= {"state": found.state.number, **parameters}
+    reading = found.reading
+    told = {"items": reading.items, "gone": reading.gone, "bucket_bytes": reading.bucket_bytes}
+    return answer({"state": found.state.number, **told})
+
+
+async def one(ask: Ask) -> web.StreamResponse:
+    parameters = ask.parameters("url", "footprint")
+    if len(parameters) != 1:
+        raise Refused(400, "name one document, by `url` or by `footprint`")
+    lease, state, batch = await ask.work(_find_one, ask, parameters)
+    ask.notes |= {"state": state.number, **parameters}
+    response = _response(state, 1, 0, int(batch.rows["length"].sum()))
+    return await sending.send(ask, response, _stream(state, [batch]), leases.Keeper(ask.service, ask.who, lease))
+
+
+def _response(state: State, items: int, gone: int, bucket_bytes: int) -> web.StreamResponse:
+    response = sending.Unchunked()
+    response.content_type = stream.MEDIA_TYPE
+    figures = {"State": state.number, "Items": items, "Gone": gone, "Bytes": bucket_bytes}
+    response.headers.update({f"Shepherd-{name}": str(figure) for name, figure in figures.items()})
+    response.force_close()
+    return response
+
+
+# --- in threads -------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Found:
+    lease: Lease
+    state: State
+    reading: Reading
+
+
+def _find(ask: Ask, parameters: dict[str, str], keeps: bool = False) -> _Found:
+    """What is to be read, already counted: the headers say how much it is."""
+    chosen = choice.choice_of(parameters)
+    lease, state = leases.opened(ask.service, ask.who, ask.request.match_info["lease"])
+    reading = Reading(state, chosen, choice.since_of(parameters, ask.service.database, state))
+    _ = reading.items
+    if keeps:  # from now on the reader may come back and ask what is new since this state
+        keys.keep(ask.service.database, state, ask.service.settings.keep_keys)
+    return _Found(lease, state, reading)
+
+
+def _find_one(ask: Ask, parameters: dict[str, str]) -> tuple[Lease, State, Batch]:
+    lease, state = leases.opened(ask.service, ask.who, ask.request.match_info["lease"])
+    if "url" in parameters:
+        return lease, state, single.by_url(state, load_filter(ask.service.config.filter_path), parameters["url"])
+    return lease, state, single.by_footprint(state, parameters["footprint"])
+
+
+def _stream(state: State, batches: Iterable[Batch]) -> Iterator[Piece]:
+    items, total = 0, 0
+    with _Segments(state) as segments:
+        for batch in batches:
+            yield stream.rows_frame(batch.rows)
+            lengths = batch.rows["length"].astype(np.int64)
+            yield from segments.spans(batch.oid.astype(np.int64), lengths)
+            items, total = items + len(lengths), total + int(lengths.sum())
+    yield stream.done_frame(items, total)
+
+
+class _Segments:
+    """The segments of a state, one open at a time."""
+
+    def __init__(self, state: State) -> None:
+        self._directory = state.path / names.OBJECTS
+        self._number, self._fd = -1, -1
+
+    def spans(self, oid: I64, lengths: I64) -> Iterator[Span]:
+        """Where these buckets are, which come in the order of their places: those that lie end to end are one range."""
+        there = np.flatnonzero(lengths)
+        if not len(there):
+            return
+        oid, lengths = oid.take(there), lengths.take(there)
+        starts = np.flatnonzero(np.append(True, oid[1:] != oid[:-1] + lengths[:-1]))
+        for start, length in zip(oid.take(starts).tolist(), np.add.reduceat(lengths, starts).tolist(), strict=True):
+            segment, offset = split_oid(start)
+            yield Span(self._open(segment), offset, length)
+
+    def _open(self, segment: int) -> int:
+        if segment != self._number:
+            self._close()
+            path = self._directory / names.segment(segment)
+            try:
+                self._fd = fsio.open_to_read(path)
+            except FileNotFoundError:
+                raise Corruption(f"{path}: the segment is missing; shep-check lists all damage") from None
+            self._number = segment
+        return self._fd
+
+    def _close(self) -> None:
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._number, self._fd = -1, -1
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self._close()

@@ -1,0 +1,128 @@
+"""The files of a leased state as they are, for mirrors: only what control names, control itself, and the block tables of columns.
+
+A path is looked up among these and never put together from what a client says. A file never changes under its name in a state, so
+its entity tag is what control says of it, and a transfer that broke off goes on with a Range.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO, Final
+
+from aiohttp import web
+
+from shepherd.errors import Corruption
+from shepherd.formats.check import BLOCK, check64
+from shepherd.formats.tables import TABLES
+from shepherd.serve import leases, sending
+from shepherd.serve.answers import Refused, answer
+from shepherd.serve.sending import Span
+from shepherd.serve.service import Ask
+from shepherd.store import fsio, names
+from shepherd.store.lease import Lease
+from shepherd.store.state import State
+
+_RANGE: Final = re.compile(r"bytes=([0-9]{0,18})-([0-9]{0,18})")
+
+
+@dataclass(frozen=True)
+class Known:
+    length: int
+    check: int  # of a column and its block table, that of the block table; else of all its bytes
+
+    @property
+    def tag(self) -> str:
+        return f'"{self.check:016x}-{self.length:x}"'
+
+
+async def list_all(ask: Ask) -> web.Response:
+    ask.parameters()
+    _lease, state = await ask.work(leases.opened, ask.service, ask.who, ask.request.match_info["lease"])
+    ask.notes["state"] = state.number
+    files = await ask.work(known, state)
+    told = [{"path": path, "length": one.length, "check": f"{one.check:016x}"} for path, one in sorted(files.items())]
+    return answer({"state": state.number, "files": told})
+
+
+async def get(ask: Ask) -> web.StreamResponse:
+    ask.parameters()
+    headers = ask.request.headers
+    path = ask.request.match_info["path"]
+    lease, state, one = await ask.work(_find, ask, path)
+    ask.notes["state"] = state.number
+    if _is_listed(one.tag, headers.get("If-None-Match", "")):
+        return web.Response(status=304, headers={"ETag": one.tag})
+    start, stop = _range(headers.get("Range", ""), headers.get("If-Range", one.tag), one)
+    file = await ask.work(_open, state.path / path, one.length)
+    response = sending.Unchunked(status=200 if (start, stop) == (0, one.length) else 206)
+    response.headers.update({"ETag": one.tag, "Accept-Ranges": "bytes", "Content-Type": "application/octet-stream"})
+    if response.status == 206:
+        response.headers["Content-Range"] = f"bytes {start}-{stop - 1}/{one.length}"
+    response.content_length = stop - start
+    return await sending.send(ask, response, _span(file, start, stop), leases.Keeper(ask.service, ask.who, lease))
+
+
+# --- what is there ----------------------------------------------------------------------------------------------
+
+
+def known(state: State) -> dict[str, Known]:
+    """Every file of a state, by its path in it."""
+    control = fsio.read_file(state.path / names.CONTROL)
+    found = {names.CONTROL: Known(len(control), check64(control))}
+    for path, entry in state.control.files.items():
+        if names.known_in_state(path):
+            found[path] = Known(entry.length, entry.check)
+            if path.partition("/")[0] in TABLES:
+                found[path + names.CHECK] = Known(-(-entry.length // BLOCK) * 8, entry.check)
+    return found
+
+
+def _find(ask: Ask, path: str) -> tuple[Lease, State, Known]:
+    lease, state = leases.opened(ask.service, ask.who, ask.request.match_info["lease"])
+    one = known(state).get(path)
+    if one is None:
+        raise Refused(404, "no file of this name is in the state; the list is at .../files")
+    return lease, state, one
+
+
+def _open(path: Path, length: int) -> BinaryIO:
+    """Open, and as long as control says."""
+    try:
+        file = open(fsio.open_to_read(path), "rb", buffering=0)  # noqa: SIM115 - who sends it closes it
+    except FileNotFoundError:
+        raise Corruption(f"{path}: the file is missing; shep-check lists all damage") from None
+    if file.seek(0, 2) != length:
+        file.close()
+        raise Corruption(f"{path}: not {length} bytes; shep-check lists all damage")
+    return file
+
+
+def _span(file: BinaryIO, start: int, stop: int) -> Iterator[Span]:
+    with file:
+        if start < stop:
+            yield Span(file.fileno(), start, stop - start)
+
+
+# --- what is asked for ------------------------------------------------------------------------------------------
+
+
+def _is_listed(tag: str, wanted: str) -> bool:
+    return wanted.strip() == "*" or tag in (one.strip().removeprefix("W/") for one in wanted.split(","))
+
+
+def _range(text: str, condition: str, one: Known) -> tuple[int, int]:
+    """The bytes to send. What is no single range, or is of another file than the condition names, gets the whole."""
+    found = _RANGE.fullmatch(text)
+    if found is None or found[0] == "bytes=-" or condition != one.tag:
+        return 0, one.length
+    first, last = found[1], found[2]
+    start = int(first) if first else max(one.length - int(last), 0)
+    stop = min(int(last) + 1, one.length) if first and last else one.length
+    if first and last and int(last) < int(first):
+        return 0, one.length
+    if start >= stop:
+        raise Refused(416, f"the file has {one.length} bytes", {"Content-Range": f"bytes */{one.length}"})
+    return start, stop

@@ -1,0 +1,71 @@
+"""How much one client may ask for: requests and bytes in a second, requests at a time. Threads use it, too."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from shepherd.config import Serve
+
+Clock = Callable[[], float]
+
+
+class Rate:
+    """So many in a second, and so many at once after a pause."""
+
+    def __init__(self, per_s: float, at_once: float, clock: Clock = time.monotonic) -> None:
+        self._per_s, self._most, self._clock = per_s, at_once, clock
+        self._left, self._when = at_once, clock()
+        self._turn = threading.Lock()
+
+    def take(self, count: float) -> float:
+        """Take so many, and say how many seconds to wait until they are there."""
+        if not self._per_s:
+            return 0.0
+        with self._turn:
+            self._fill()
+            self._left -= count
+            return max(-self._left / self._per_s, 0.0)
+
+    def try_take(self, count: float = 1) -> float:
+        """Take so many if they are there, and say 0; else how many seconds it would take."""
+        if not self._per_s:
+            return 0.0
+        with self._turn:
+            self._fill()
+            if self._left >= count:
+                self._left -= count
+                return 0.0
+            return (count - self._left) / self._per_s
+
+    def _fill(self) -> None:
+        now = self._clock()
+        self._left, self._when = min(self._left + (now - self._when) * self._per_s, self._most), now
+
+    @property
+    def portion(self) -> int:
+        """As many as should be taken at a time, so that they come evenly; 0 = any number."""
+        return max(int(self._per_s / 8), 1) if self._per_s else 0
+
+
+@dataclass
+class Allowance:
+    """One client's."""
+
+    requests: Rate
+    bytes: Rate
+    under_way: int = 0
+
+
+@dataclass
+class Limits:
+    settings: Serve
+    _clients: dict[str, Allowance] = field(default_factory=dict)
+
+    def of(self, name: str) -> Allowance:
+        if name not in self._clients:
+            requests, sent = self.settings.requests_per_s, float(self.settings.bytes_per_s)
+            self._clients[name] = Allowance(Rate(requests, max(2 * requests, 1)), Rate(sent, sent))
+        return self._clients[name]

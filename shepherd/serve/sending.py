@@ -1,0 +1,192 @@
+"""Bytes to a reader: pieces of memory and of files, put on its socket by a thread that does nothing else.
+
+After the headers the event loop has nothing to say on a connection until the answer is over, so a thread may write to the same
+socket. Files go by sendfile: their bytes never come to us. Over TLS they must, and the event loop sends them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import select
+import socket
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+from aiohttp import web
+
+from shepherd.serve.limits import Rate
+from shepherd.serve.service import Ask
+
+READ_BYTES: Final = 1 << 18  # at a time, where they must pass through us
+SEND_BYTES: Final = 1 << 24  # by one call
+SETTLE_S: Final = 0.002
+
+
+@dataclass(frozen=True)
+class Span:
+    """A range of an open file, which stays open until the next piece is asked for."""
+
+    fd: int
+    offset: int
+    length: int
+
+
+Piece: TypeAlias = bytes | Span
+Attend: TypeAlias = Callable[[], None]  # called before each piece; what it raises ends the transfer
+
+
+class Stalled(Exception):
+    """The reader takes nothing, or the connection is gone, or a file is shorter than it was: there is nobody to tell."""
+
+
+class Unchunked(web.StreamResponse):
+    """An answer whose end is that of the connection, if it has no Content-Length. aiohttp would send it in chunks."""
+
+    _length_check = False
+
+
+async def send(ask: Ask, response: web.StreamResponse, pieces: Iterable[Piece], attend: Attend) -> web.StreamResponse:
+    """Send an answer whose headers are ready. What goes wrong from here on can only be told by cutting the connection."""
+    await response.prepare(ask.request)
+    transport = ask.request.transport
+    ask.sent = 0
+    try:
+        if transport is None:
+            raise Stalled("the reader has gone")
+        if transport.get_extra_info("sslcontext") is not None:
+            await _through_us(ask, response, iter(pieces), attend)
+        else:
+            await _past_us(ask, transport, pieces, attend)
+    except Exception as error:
+        ask.notes["cut"] = str(error) or type(error).__name__
+        if transport is not None:
+            transport.abort()
+    await response.write_eof()
+    return response
+
+
+# --- plain ------------------------------------------------------------------------------------------------------
+
+
+async def _past_us(ask: Ask, transport: asyncio.WriteTransport, pieces: Iterable[Piece], attend: Attend) -> None:
+    until_s = time.monotonic() + ask.service.settings.stall_s
+    while transport.get_write_buffer_size():  # the headers must be out before a thread goes on behind them
+        if transport.is_closing() or time.monotonic() > until_s:
+            raise Stalled("the reader does not take the headers")
+        await asyncio.sleep(SETTLE_S)
+    connection = socket.socket(fileno=os.dup(transport.get_extra_info("socket").fileno()))
+    await ask.work(_send_all, ask, connection, pieces, attend)
+
+
+def _send_all(ask: Ask, connection: socket.socket, pieces: Iterable[Piece], attend: Attend) -> None:
+    connection.setblocking(False)
+    line = _Line(connection, ask.service.settings.stall_s, ask.allowance.bytes)
+    try:
+        with connection, ask.service.sending_on(connection), line.corked():
+            for piece in pieces:
+                attend()
+                if isinstance(piece, Span):
+                    line.send_file(piece)
+                else:
+                    line.send_bytes(piece)
+    except OSError as error:
+        raise Stalled(error.strerror or str(error)) from error
+    finally:
+        ask.sent = line.sent
+
+
+class _Line:
+    """A socket that never blocks longer than a reader may stall, and not faster than its client may have it."""
+
+    def __init__(self, connection: socket.socket, stall_s: float, rate: Rate) -> None:
+        self._connection, self._stall_ms, self._rate = connection, int(stall_s * 1000), rate
+        self._poll = select.poll()
+        self._poll.register(connection.fileno(), select.POLLOUT)
+        self._most = min(rate.portion or SEND_BYTES, SEND_BYTES)
+        self.sent = 0
+
+    @contextlib.contextmanager
+    def corked(self) -> Iterator[None]:
+        """Many small pieces go as few large packets."""
+        self._connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_CORK, 1)
+        yield
+        self._connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_CORK, 0)
+
+    def send_file(self, span: Span) -> None:
+        offset, end = span.offset, span.offset + span.length
+        out = self._connection.fileno()
+        while offset < end:
+            want = self._paced(end - offset)
+            done = 0
+            while done < want:
+                try:
+                    count = os.sendfile(out, span.fd, offset, want - done)
+                except BlockingIOError:
+                    self._wait()
+                    continue
+                if not count:
+                    raise Stalled("a file is shorter than it was")
+                done, offset = done + count, offset + count
+                self.sent += count
+
+    def send_bytes(self, data: bytes) -> None:
+        view = memoryview(data)
+        while view:
+            part = view[: self._paced(len(view))]
+            view = view[len(part) :]
+            while part:
+                try:
+                    count = self._connection.send(part)
+                except BlockingIOError:
+                    self._wait()
+                    continue
+                part = part[count:]
+                self.sent += count
+
+    def _paced(self, length: int) -> int:
+        """How much of it may be sent now, after the wait that it takes."""
+        length = min(length, self._most)
+        wait_s = self._rate.take(length)
+        if wait_s:
+            time.sleep(wait_s)
+        return length
+
+    def _wait(self) -> None:
+        if not self._poll.poll(self._stall_ms):
+            raise Stalled(f"the reader took nothing for {self._stall_ms / 1000:g} s")
+
+
+# --- TLS --------------------------------------------------------------------------------------------------------
+
+
+async def _through_us(ask: Ask, response: web.StreamResponse, pieces: Iterator[Piece], attend: Attend) -> None:
+    rate, sent = ask.allowance.bytes, 0
+    chunks = _chunks(pieces, attend, rate.portion)
+    while (chunk := await ask.work(next, chunks, b"")) != b"":
+        await asyncio.sleep(rate.take(len(chunk)))
+        try:
+            async with asyncio.timeout(ask.service.settings.stall_s):
+                await response.write(chunk)
+        except TimeoutError:
+            raise Stalled(f"the reader took nothing for {ask.service.settings.stall_s:g} s") from None
+        sent += len(chunk)
+        ask.sent = sent
+
+
+def _chunks(pieces: Iterator[Piece], attend: Attend, most: int) -> Iterator[bytes]:
+    step = min(most or READ_BYTES, READ_BYTES)
+    for piece in pieces:
+        attend()
+        if isinstance(piece, bytes):
+            yield from (piece[at : at + step] for at in range(0, len(piece), step))
+            continue
+        end = piece.offset + piece.length
+        for at in range(piece.offset, end, step):
+            data = os.pread(piece.fd, min(step, end - at), at)
+            if len(data) < min(step, end - at):
+                raise Stalled("a file is shorter than it was")
+            yield data

@@ -1,0 +1,91 @@
+"""The server as a process: where it listens, with which certificate, and how it ends."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import ssl
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from aiohttp import web
+
+from shepherd.addresses import Listen
+from shepherd.config import Config
+from shepherd.errors import IoFailed, UsageError
+from shepherd.serve import app
+from shepherd.serve.connection import IDLE_S, Connection, Full
+from shepherd.serve.service import Service
+
+SHUTDOWN_S: Final = 5.0  # for requests under way; transfers are cut at once, and clients resume them
+HANDSHAKE_S: Final = 10.0
+SETTINGS: Final = {"keepalive_timeout": IDLE_S, "lingering_time": 2.0, "auto_decompress": False, "access_log": None}
+
+
+def certificate(config: Config) -> ssl.SSLContext | None:
+    """For HTTPS, where [serve] names the files; a key that others can read is refused."""
+    if not config.serve.certificate:
+        return None
+    chain, key = config.directory / config.serve.certificate, config.directory / config.serve.key
+    _refuse_open_key(key)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    try:
+        context.load_cert_chain(chain, key)
+    except (ssl.SSLError, OSError) as error:
+        raise UsageError(f"{chain}, {key}: cannot be used as certificate and key: {error}") from error
+    return context
+
+
+def _refuse_open_key(path: Path) -> None:
+    try:
+        mode = path.stat().st_mode
+    except OSError as error:
+        raise UsageError(f"{path}: cannot be read: {error.strerror}") from error
+    if mode & 0o077:
+        raise UsageError(f"{path}: others can read this private key (mode {mode & 0o7777:04o}); chmod 600 {path}")
+
+
+async def serve(
+    service: Service, listen: Listen, tls: ssl.SSLContext | None, ready: Callable[[int], None], hung_up: Callable[[], None]
+) -> None:
+    """Until SIGTERM or Ctrl-C. `ready` is told the port when it is open."""
+    loop, stop = asyncio.get_running_loop(), asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, _stop_softly, loop, stop)
+    loop.add_signal_handler(signal.SIGHUP, hung_up)
+    runner = web.AppRunner(app.make(service, _names(listen)), shutdown_timeout=SHUTDOWN_S, access_log=None)
+    await runner.setup()
+    server = runner.server
+    assert server is not None
+
+    def connect() -> asyncio.Protocol:
+        full = len(server.connections) >= service.settings.connections
+        return Full() if full else Connection(server, loop, **SETTINGS)
+
+    try:
+        handshake_s = HANDSHAKE_S if tls else None
+        listening = await loop.create_server(
+            connect, listen.host, listen.port, ssl=tls, ssl_handshake_timeout=handshake_s, backlog=128
+        )
+    except OSError as error:
+        await runner.cleanup()
+        raise IoFailed(f"{listen}: cannot listen there: {error.strerror or error}; choose another with --listen") from error
+    ready(listening.sockets[0].getsockname()[1])
+    await stop.wait()
+    listening.close()
+    service.close()
+    await runner.cleanup()
+
+
+def _names(listen: Listen) -> frozenset[str] | None:
+    """What a request may call us: on loopback only what leads there, whatever a name of the web points to today."""
+    return app.LOCAL | {str(listen).rpartition(":")[0].lower()} if listen.is_loopback else None
+
+
+def _stop_softly(loop: asyncio.AbstractEventLoop, stop: asyncio.Event) -> None:
+    """A second signal ends us at once."""
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.remove_signal_handler(number)
+    stop.set()

@@ -1,0 +1,137 @@
+"""What all handlers share: the database, the clients and their limits, the threads; and `Ask`, one request as they see it.
+
+The event loop only reads requests and writes small answers. Whatever touches the disk or numpy runs in a thread, by `Ask.work`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import socket
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, Final, ParamSpec, TypeVar
+
+from aiohttp import web
+
+from shepherd.config import Config, Serve
+from shepherd.serve.answers import Refused
+from shepherd.serve.limits import Allowance, Limits
+from shepherd.serve.tokens import Client, Tokens
+from shepherd.store.database import Database
+
+P = ParamSpec("P")
+R = TypeVar("R")
+JSON_BYTES: Final = 1 << 16  # of a request
+JSON_S: Final = 10.0
+SPARE_THREADS: Final = 8
+
+
+class Service:
+    """One server of one database."""
+
+    def __init__(self, database: Database, config: Config, tokens: Tokens) -> None:
+        self.database, self.config, self.tokens = database, config, tokens
+        self.limits = Limits(config.serve)
+        self.seconds_of: dict[str, int] = {}  # how long each lease was asked for; of those of an earlier run nobody knows
+        self._threads = ThreadPoolExecutor(config.serve.connections + SPARE_THREADS, "serve")
+        self._sockets: set[socket.socket] = set()
+
+    @property
+    def settings(self) -> Serve:
+        return self.config.serve
+
+    @staticmethod
+    def now() -> int:
+        return int(time.time())
+
+    @staticmethod
+    def now_ms() -> int:
+        return time.time_ns() // 1_000_000
+
+    async def work(self, function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
+        """Call it in a thread."""
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._threads, partial(function, *args, **kwargs))
+
+    @contextlib.contextmanager
+    def sending_on(self, connection: socket.socket) -> Iterator[None]:
+        """While a thread sends on a socket: `close` cuts it off."""
+        self._sockets.add(connection)
+        try:
+            yield
+        finally:
+            self._sockets.discard(connection)
+
+    def close(self) -> None:
+        """End what threads are sending; they find their sockets shut."""
+        for connection in list(self._sockets):
+            with contextlib.suppress(OSError):
+                connection.shutdown(socket.SHUT_RDWR)
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+
+SERVICE: Final = web.AppKey("service", Service)
+
+
+@dataclass
+class Ask:
+    """One request of one client. `notes` goes into the log beside what every line has."""
+
+    service: Service
+    request: web.Request
+    client: Client | None = None  # None = whoever it is: for what is open to all
+    notes: dict[str, Any] = field(default_factory=dict)
+    sent: int | None = None  # bytes that a thread has sent past the server
+
+    @property
+    def who(self) -> Client:
+        assert self.client is not None, "a route without a role has no client"
+        return self.client
+
+    @property
+    def allowance(self) -> Allowance:
+        return self.service.limits.of(self.who.name)
+
+    async def work(self, function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
+        return await self.service.work(function, *args, **kwargs)
+
+    def parameters(self, *known: str) -> dict[str, str]:
+        """The query; a parameter that is not known, or that is there twice, is refused: a slip must not widen a choice."""
+        found: dict[str, str] = {}
+        for name, value in self.request.query.items():
+            if name not in known or name in found:
+                allowed = ", ".join(known) or "none"
+                raise Refused(400, f"parameter {name[:40]!r} is not known here or is there twice; allowed are {allowed}")
+            found[name] = value
+        return found
+
+    async def fields(self, **kinds: type) -> dict[str, Any]:
+        """The JSON object that was sent: only these fields, each of its type, or not there."""
+        try:
+            async with asyncio.timeout(JSON_S):
+                data = await self.request.content.read(JSON_BYTES + 1)
+                while len(data) <= JSON_BYTES and not self.request.content.at_eof():
+                    data += await self.request.content.read(JSON_BYTES + 1)
+        except TimeoutError:
+            raise Refused(408, f"the request did not come within {JSON_S:.0f} s") from None
+        if len(data) > JSON_BYTES:
+            raise Refused(413, f"a request of more than {JSON_BYTES} bytes")
+        try:
+            found = json.loads(data) if data.strip() else {}
+        except (ValueError, RecursionError) as error:
+            raise Refused(400, f"not JSON: {type(error).__name__}") from None
+        if not isinstance(found, dict):
+            raise Refused(400, "expected one JSON object")
+        for name, value in found.items():
+            if name not in kinds or type(value) is not kinds[name]:
+                allowed = ", ".join(f"{one} ({_WORDS[kind]})" for one, kind in kinds.items())
+                raise Refused(400, f"field {name[:40]!r} is not known or of another type; allowed are {allowed}")
+        return found
+
+
+_WORDS: Final = {int: "a whole number", str: "a text"}

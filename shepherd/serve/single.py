@@ -1,0 +1,72 @@
+"""One document of a state, by its URL or its footprint, as a reader of everything would get it."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+import numpy as np
+
+from shepherd.batch.reading import Batch, records_of
+from shepherd.errors import BadUrl
+from shepherd.filters import Filter
+from shepherd.formats import stream
+from shepherd.formats.tables import I64
+from shepherd.phases import readers
+from shepherd.phases.readers import Choice
+from shepherd.phases.urls import Paths
+from shepherd.serve.answers import Refused
+from shepherd.store import lookup
+from shepherd.store.state import State
+from shepherd.urls import Url, parse
+
+PAGES: Final = Choice(robots=True)
+ANY: Final = Choice(robots=True, redirects=True)
+NONE: Final = np.zeros(0, np.int64)
+_FOOTPRINT: Final = re.compile(r"([0-9a-f]{16})([0-9a-f]{16})")
+
+
+def by_url(state: State, filter_: Filter, given: str) -> Batch:
+    """Of several equivalent rows the representative, and rather a page than a redirect.
+
+    A row from before a strip line came into the filter is found as well.
+    """
+    try:
+        url = parse(given, strict=True)
+        stripped = parse(filter_.strip(url.href))
+    except BadUrl as error:
+        raise Refused(400, f"`url`: {error}") from None
+    rows = _rows_of(state, stripped)
+    return _batch(state, rows if len(rows) else _rows_of(state, url))
+
+
+def by_footprint(state: State, given: str) -> Batch:
+    found = _FOOTPRINT.fullmatch(given)
+    if found is None:
+        raise Refused(400, "`footprint` is 32 hexadecimal digits: site, then path")
+    site, path = int(found[1], 16), int(found[2], 16)
+    place = lookup.site_row(state, site)
+    row = None if place is None else lookup.row_of(state, state.sites["norm"].at(place), path, site)
+    return _batch(state, NONE if row is None else row + _chosen(state, range(row, row + 1), ANY))
+
+
+def _rows_of(state: State, url: Url) -> I64:
+    norm, path, site = state.prints.of(url)
+    within = lookup.rows_of(state, norm, path)
+    if path == state.prints.half("/robots.txt"):  # these are of one site each
+        own = lookup.row_of(state, norm, path, site)
+        within = range(0) if own is None else range(own, own + 1)
+    rows = _chosen(state, within, PAGES)
+    return within.start + (rows if len(rows) else _chosen(state, within, ANY))
+
+
+def _chosen(state: State, within: range, choice: Choice) -> I64:
+    columns = state.index.slice(within.start, within.stop, readers.READ)
+    return readers.chosen(columns, choice, Paths(state.prints.half("/robots.txt"), state.prints.half("/")))
+
+
+def _batch(state: State, rows: I64) -> Batch:
+    if not len(rows):
+        raise Refused(404, "no such document is gathered in this state")
+    columns = state.index.take(rows[:1], (*stream.COLUMNS, "size", "oid"))
+    return Batch(records_of(columns, np.zeros(1, np.uint8)), columns["oid"])

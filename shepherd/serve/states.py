@@ -1,0 +1,38 @@
+"""The closed states that can be leased, and those of which can be asked what is new since."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from aiohttp import web
+
+from shepherd.serve.answers import answer
+from shepherd.serve.service import Ask
+from shepherd.store import keys, names
+from shepherd.store.database import Database
+from shepherd.store.state import State
+
+
+async def list_all(ask: Ask) -> web.Response:
+    ask.parameters()
+    return answer(await ask.work(_list, ask.service.database))
+
+
+def _list(database: Database) -> dict[str, Any]:
+    closed = [name for name in database.states() if name.closed]
+    with database.leases.locked():  # none is deleted while we look
+        states = [_told(database.open(name)) for name in closed if (database.states_path / str(name)).is_dir()]
+    remembered = {name.number for name in keys.SHELF.numbers(database.log_path)} | {one["state"] for one in states}
+    return {"states": states, "since": sorted(remembered)}
+
+
+def _told(state: State) -> dict[str, Any]:
+    files = state.control.files
+    buckets = sum(entry.length for path, entry in files.items() if path.startswith(f"{names.OBJECTS}/"))
+    return {
+        "state": state.number,
+        "made": state.control.now,
+        "urls": state.index.rows,
+        "bucket_bytes": buckets,
+        "files": len(files),
+    }
