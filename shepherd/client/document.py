@@ -1,0 +1,80 @@
+"""A document as a reader gets it: a row of the index, and its bucket, which was checked when it came."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Final
+
+from shepherd.errors import UsageError
+from shepherd.formats.bucket import Bucket
+from shepherd.formats.stream import COLUMNS, Item
+
+BODY_BYTES: Final = 1 << 28  # most that a body may be decoded to
+WHAT: Final = ("present", "added", "changed", "gone")
+_GONE: Final = 3
+
+
+@dataclass(frozen=True)
+class Document:
+    """`columns` are its values in the index, by the names of docs/formats.md: weight, status, gathered, digest ..."""
+
+    what: str  # present; where something was asked since a state: added, changed or gone
+    columns: dict[str, int]
+    _bucket: Bucket | None = field(repr=False)
+
+    @classmethod
+    def of(cls, item: Item) -> Document:
+        """Corruption where the bucket is damaged, or another document's."""
+        kind = int(item.row["what"])
+        columns = {name: int(item.row[name]) for name in COLUMNS}
+        return cls(WHAT[min(kind, _GONE)], columns, None if kind == _GONE else item.bucket())
+
+    @property
+    def is_gone(self) -> bool:
+        """Then only its footprint, and some columns as they were, are known."""
+        return self._bucket is None
+
+    @property
+    def footprint(self) -> str:
+        """32 hexadecimal digits, the same for as long as the database lives: what to know it by."""
+        return f"{self.columns['site']:016x}{self.columns['path']:016x}"
+
+    @property
+    def bucket(self) -> Bucket:
+        """As it is stored: `bucket.attributes` has the letters of docs/formats.md."""
+        if self._bucket is None:
+            raise UsageError(f"document {self.footprint} is gone: nothing but its footprint is known")
+        return self._bucket
+
+    @property
+    def url(self) -> str:
+        return self.bucket.url
+
+    @property
+    def status(self) -> int:
+        """What its server answered with: 200, 301 ..."""
+        return self.columns["status"]
+
+    @property
+    def headers(self) -> list[tuple[str, str]]:
+        """As its server sent them."""
+        lines = self.bucket.attributes.get("H", b"").decode("latin-1").splitlines()
+        parts = (line.partition(":") for line in lines if ":" in line)
+        return [(name.strip(), value.strip()) for name, _, value in parts]
+
+    @property
+    def content_type(self) -> str:
+        return self.bucket.attributes.get("T", b"").decode("utf-8", "replace")
+
+    @property
+    def weight(self) -> int:
+        return self.columns["weight"]
+
+    @property
+    def gathered(self) -> int:
+        """When, in seconds since 1970."""
+        return self.columns["gathered"]
+
+    def body(self, limit: int = BODY_BYTES) -> bytes:
+        """Decoded, at most `limit` bytes of it."""
+        return self.bucket.body(limit)

@@ -1,0 +1,146 @@
+"""A whole choice of documents, one after the other, over as many connections as it takes.
+
+The server gives the same rows in the same order for as long as the lease lasts: after a lost connection the next one begins
+behind the last document that was handed out. Nothing is held but the document at hand and what the socket has brought beyond it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import requests
+import urllib3
+from tqdm import tqdm
+
+from shepherd.client.document import Document
+from shepherd.client.server import Lease, Patience, Server
+from shepherd.errors import Corruption, PeerLost, UsageError
+from shepherd.formats import stream
+
+CHUNK: Final = 1 << 20
+LEASE_S: Final = 3_600
+LINES: Final = 1 << 16  # bytes of feedback that are sent at a time
+
+
+def pull(
+    url: str,
+    token: str,
+    *,
+    since: int | None = None,
+    state: int | None = None,
+    part: str | None = None,
+    best: int | None = None,
+    weight: int | None = None,
+    section: str | None = None,
+    robots: bool = False,
+    redirects: bool = False,
+    purpose: str = "pull",
+    lease: Lease | None = None,
+    ca: Path | None = None,
+    tries: int = 10,
+    progress: bool = False,
+) -> Pull:
+    """The documents of a state, the newest by default, of the server at `url`; docs/serve.md has what the choice means.
+
+    With a `lease` of the caller's, which several machines may share, that one is used, and stays. `progress` shows a bar.
+    """
+    server = Server(url, token, ca=ca, tries=tries)
+    choice: dict[str, object] = {"part": part, "best": best, "weight": weight, "section": section, "since": since}
+    choice |= {"robots": robots, "redirects": redirects}
+    return Pull(server, choice, purpose, state, lease, progress)
+
+
+class Pull:
+    """Documents to iterate over, once. `state`, `items` and `bucket_bytes` are known when the first one has come."""
+
+    def __init__(
+        self, server: Server, choice: dict[str, object], purpose: str, state: int | None, lease: Lease | None, progress: bool
+    ) -> None:
+        self._server, self._choice, self._purpose, self._lease = server, choice, purpose, lease
+        self._wanted, self._progress = state, progress
+        self.state: int | None = lease.state if lease else None
+        self.items = self.bucket_bytes = 0
+        self._done = 0  # documents that were handed out
+
+    def __iter__(self) -> Iterator[Document]:
+        if self._done:
+            raise UsageError("these documents were pulled already; call pull again")
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(self._server)
+            own = None if self._lease else self._server.leased(self._purpose, self._wanted, LEASE_S)
+            lease = stack.enter_context(own) if own else self._lease
+            assert lease is not None
+            self.state = lease.state
+            shown = stack.enter_context(tqdm(unit="B", unit_scale=True, disable=not self._progress, desc=f"state {lease.state}"))
+            yield from self._all(lease, shown)
+
+    def _all(self, lease: Lease, shown: tqdm[Any]) -> Iterator[Document]:
+        patience, damaged, renewed_s = Patience(self._server.tries), -1, time.monotonic()
+        while True:
+            try:
+                for document, length in self._some(lease, shown):
+                    self._done += 1
+                    patience.success()
+                    yield document
+                    shown.update(length)
+                    if time.monotonic() > renewed_s + LEASE_S / 2:  # whoever takes long over documents keeps the lease
+                        self._server.renew(lease, LEASE_S)
+                        renewed_s = time.monotonic()
+                return
+            except PeerLost as error:
+                patience.wait(error)
+            except Corruption:
+                if damaged == self._done:  # twice the same: it is so at the server
+                    raise
+                damaged = self._done
+
+    def _some(self, lease: Lease, shown: tqdm[Any]) -> Iterator[tuple[Document, int]]:
+        """Over one connection, from where we are."""
+        asked = self._choice | ({"after": self._done} if self._done else {})
+        with self._server.open("GET", f"/v1/leases/{lease.name}/documents", asked) as answer:
+            if answer.headers.get("Content-Type") != stream.MEDIA_TYPE:
+                raise Corruption(f"{self._server.url}: this is no stream of documents")
+            self.items, self.bucket_bytes = (int(answer.headers.get(f"Shepherd-{name}", 0)) for name in ("Items", "Bytes"))
+            shown.total = self.bucket_bytes
+            for item in stream.items(_Reader(answer).read):
+                yield Document.of(item), len(item.data)
+
+
+class _Reader:
+    """Bytes of an answer as they come; its end, which a whole stream never gets to see, is a lost connection."""
+
+    def __init__(self, answer: requests.Response) -> None:
+        self._answer, self._data, self._at = answer, b"", 0
+
+    def read(self, length: int) -> bytes:
+        if self._at == len(self._data):
+            try:
+                self._data, self._at = self._answer.raw.read1(CHUNK), 0
+            except (urllib3.exceptions.HTTPError, OSError) as error:
+                raise PeerLost(f"{self._answer.url}: the connection broke off: {error}") from error
+            if not self._data:
+                raise PeerLost(f"{self._answer.url}: the connection broke off")
+        part = self._data[self._at : self._at + length]
+        self._at += len(part)
+        return part
+
+
+def feedback(url: str, token: str, weights: Iterable[tuple[str, int]], *, ca: Path | None = None) -> dict[str, Any]:
+    """Upload weights, from 0 to 65535, of documents by their URLs or footprints; what the server says of them."""
+    with Server(url, token, ca=ca) as server:
+        return server.feedback(_lines(weights))
+
+
+def _lines(weights: Iterable[tuple[str, int]]) -> Iterator[bytes]:
+    held = bytearray()
+    for name, weight in weights:
+        held += f"{name} {weight}\n".encode()
+        if len(held) >= LINES:
+            yield bytes(held)
+            held.clear()
+    if held:
+        yield bytes(held)

@@ -1,0 +1,255 @@
+"""One server, call by call. Nothing of the environment counts: no proxy, no netrc, no other authorities than asked for."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, NoReturn, Self, TypeVar
+from urllib.parse import quote, urlsplit
+
+import requests
+import urllib3
+
+from shepherd.errors import PeerLost, PeerRefused, UsageError
+
+R = TypeVar("R")
+CONNECT_S: Final = 10.0
+READ_S: Final = 120.0  # a server that counts a large choice says nothing for a while
+LONGEST_S: Final = 30.0  # between two tries
+MAX_ANSWER: Final = 1 << 28
+_LOST: Final = (requests.ConnectionError, requests.Timeout, urllib3.exceptions.HTTPError, OSError)
+_BUSY: Final = (429, 503)
+
+
+@dataclass(frozen=True)
+class Lease:
+    name: str
+    state: int
+    expires: int  # seconds since 1970, by the server's clock
+
+
+@dataclass(frozen=True)
+class File:
+    path: str
+    length: int
+    check: int  # as control has it: of a column and its block table, check64 of the block table
+
+
+class Patience:
+    """Whether and when to try again: so many times in a row without any success."""
+
+    def __init__(self, tries: int) -> None:
+        self._tries, self._failed = tries, 0
+
+    def success(self) -> None:
+        self._failed = 0
+
+    def wait(self, error: Exception, at_least_s: float = 0.0) -> None:
+        """Sleep before the next try; after the last one, the error."""
+        self._failed += 1
+        if self._failed >= self._tries:
+            raise error
+        time.sleep(min(max(0.1 * 2**self._failed, at_least_s), LONGEST_S))
+
+
+class Server:
+    """`ca` is a file of authorities for https, instead of those that come with Python's certifi."""
+
+    def __init__(self, url: str, token: str, *, ca: Path | None = None, tries: int = 10) -> None:
+        parts = urlsplit(url)
+        if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or "@" in parts.netloc:
+            raise UsageError(f"{url!r}: give the server as http://HOST:PORT or https://HOST:PORT")
+        self.url, self.tries = f"{parts.scheme}://{parts.netloc}", tries
+        self._session = requests.Session()
+        self._session.trust_env = False
+        self._session.verify = str(ca) if ca else True
+        self._session.headers.update({"Authorization": f"Bearer {token}", "Accept-Encoding": "identity"})
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._session.close()
+
+    # --- states and leases
+
+    def states(self) -> dict[str, Any]:
+        """`states`, the newest last, and `since`, the numbers of those of which can be asked what is new since."""
+        return self._json("GET", "/v1/states")
+
+    def lease(self, purpose: str, state: int | None = None, seconds: int = 3_600) -> Lease:
+        """Hold a state, the newest by default, so that it stays as it is."""
+        wanted = {"purpose": purpose, "seconds": seconds} | ({} if state is None else {"state": state})
+        return _lease(self._json("POST", "/v1/leases", wanted))
+
+    def renew(self, lease: Lease, seconds: int = 3_600) -> Lease:
+        """Hold it so long from now."""
+        return _lease(self._json("PUT", f"/v1/leases/{lease.name}", {"seconds": seconds}))
+
+    def give_back(self, lease: Lease) -> None:
+        """One that is over already is fine."""
+        with contextlib.suppress(LeaseOver):
+            self._json("DELETE", f"/v1/leases/{lease.name}")
+
+    @contextlib.contextmanager
+    def leased(self, purpose: str, state: int | None = None, seconds: int = 3_600) -> Iterator[Lease]:
+        """A lease for the time of a block."""
+        lease = self.lease(purpose, state, seconds)
+        try:
+            yield lease
+        finally:
+            with contextlib.suppress(PeerLost):  # then it ends by itself
+                self.give_back(lease)
+
+    def count(self, lease: Lease, **choice: object) -> dict[str, int]:
+        """`items`, `gone` and `bucket_bytes` of a choice, as `pull` takes it."""
+        return self._json("GET", f"/v1/leases/{lease.name}/count", parameters=choice)
+
+    # --- files
+
+    def files(self, lease: Lease) -> list[File]:
+        """The files of the leased state."""
+        found = self._json("GET", f"/v1/leases/{lease.name}/files")
+        try:
+            return [File(str(one["path"]), int(one["length"]), int(one["check"], 16)) for one in found["files"]]
+        except (KeyError, TypeError, ValueError) as error:
+            raise PeerRefused(f"{self.url}: this is no list of files of shep-serve: {error!r}") from error
+
+    def file(self, lease: Lease, path: str, start: int = 0, tag: str = "", have: str = "") -> Sent:
+        """A file, from `start` on if it is still the one with this `tag`; nothing if it is the one whose tag we `have`."""
+        headers = {"Range": f"bytes={start}-", "If-Range": tag} if start and tag else {}
+        headers |= {"If-None-Match": have} if have else {}
+        return Sent(self.open("GET", f"/v1/leases/{lease.name}/files/{quote(path)}", headers=headers))
+
+    # --- feedback
+
+    def feedback(self, data: bytes | Iterable[bytes]) -> dict[str, Any]:
+        """Upload feedback as docs/formats.md describes it; what came of it. It is sent once: a lost answer is PeerLost."""
+        return _read_json(self._once("POST", "/v1/feedback", data=data))
+
+    # --- how
+
+    def open(
+        self, method: str, path: str, parameters: Mapping[str, object] | None = None, headers: Mapping[str, str] | None = None
+    ) -> requests.Response:
+        """An answer whose body is still to come; a busy server is asked again."""
+        return self._again(lambda: self._once(method, path, parameters, headers=headers))
+
+    def _json(
+        self, method: str, path: str, sent: Mapping[str, Any] | None = None, parameters: Mapping[str, object] | None = None
+    ) -> dict[str, Any]:
+        data = json.dumps(sent).encode() if sent is not None else None
+        return self._again(lambda: _read_json(self._once(method, path, parameters, data)))
+
+    def _again(self, call: Callable[[], R]) -> R:
+        patience = Patience(self.tries)
+        while True:
+            try:
+                return call()
+            except Busy as error:
+                patience.wait(error, error.seconds)
+            except PeerLost as error:
+                patience.wait(error)
+
+    def _once(
+        self,
+        method: str,
+        path: str,
+        parameters: Mapping[str, object] | None = None,
+        data: bytes | Iterable[bytes] | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> requests.Response:
+        asked = {name: _text(value) for name, value in (parameters or {}).items() if value is not None and value is not False}
+        try:
+            answer = self._session.request(
+                method, self.url + path, params=asked, data=data, headers=headers, stream=True,
+                allow_redirects=False, timeout=(CONNECT_S, READ_S),
+            )  # fmt: skip
+        except requests.exceptions.SSLError as error:
+            raise PeerRefused(f"{self.url}: no agreement on TLS: {error}") from error
+        except _LOST as error:
+            raise PeerLost(f"{self.url}: the server does not answer: {error}; is shep-serve running there?") from error
+        if answer.status_code >= 300 and answer.status_code != 304:
+            _refuse(self.url, answer)
+        return answer
+
+
+class Busy(PeerRefused):
+    """The server asks for patience."""
+
+    def __init__(self, text: str, seconds: float) -> None:
+        super().__init__(text)
+        self.seconds = seconds
+
+
+class LeaseOver(PeerRefused):
+    """A lease, or what was known of a state, is not there any more."""
+
+
+class Sent:
+    """A file on its way. `is_same`: it is the one that we have, and nothing comes."""
+
+    def __init__(self, answer: requests.Response) -> None:
+        self._answer = answer
+        self.is_same = answer.status_code == 304
+        self.tag = answer.headers.get("ETag", "")
+        ranged = answer.headers.get("Content-Range", "") if answer.status_code == 206 else ""
+        self.start = int(ranged.removeprefix("bytes ").partition("-")[0]) if ranged else 0
+
+    def chunks(self, size: int = 1 << 20) -> Iterator[bytes]:
+        """Its bytes from `start` on; PeerLost if they end too early."""
+        try:
+            while data := self._answer.raw.read(size):
+                yield data
+        except _LOST as error:
+            raise PeerLost(f"the connection broke off: {error}") from error
+        finally:
+            self._answer.close()
+
+
+def _lease(told: Mapping[str, Any]) -> Lease:
+    try:
+        return Lease(str(told["lease"]), int(told["state"]), int(told["expires"]))
+    except (KeyError, TypeError, ValueError) as error:
+        raise PeerRefused(f"this is no lease of shep-serve: {error!r}") from error
+
+
+def _text(value: object) -> str:
+    return "1" if value is True else str(value)
+
+
+def _read_json(answer: requests.Response) -> dict[str, Any]:
+    try:
+        with answer:
+            data = answer.raw.read(MAX_ANSWER + 1)
+        if len(data) > MAX_ANSWER:
+            raise ValueError("it is too long")
+        found = json.loads(data)
+        if not isinstance(found, dict):
+            raise ValueError("no object")
+        return found
+    except _LOST as error:
+        raise PeerLost(f"{answer.url}: the connection broke off: {error}") from error
+    except (ValueError, RecursionError) as error:
+        raise PeerRefused(f"{answer.url}: this is no answer of shep-serve: {error}") from error
+
+
+def _refuse(url: str, answer: requests.Response) -> NoReturn:
+    try:
+        text = str(_read_json(answer)["error"])[:2_000]
+    except (PeerRefused, KeyError):
+        text = "no reason is given; is this shep-serve?"
+    said = f"{url} answers {answer.status_code}: {text}"
+    if answer.status_code in _BUSY:
+        seconds = answer.headers.get("Retry-After", "")
+        raise Busy(said, float(seconds) if seconds.isdecimal() else 1.0)
+    if answer.status_code in (400, 404, 413, 415, 416):
+        raise UsageError(said)
+    raise (LeaseOver if answer.status_code == 410 else PeerRefused)(said)
