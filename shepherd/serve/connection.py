@@ -7,21 +7,21 @@ from typing import Any, Final
 
 from aiohttp import web
 
-HEADERS_S: Final = 10.0  # for the first request to come whole; between two of them the connection may idle longer
-IDLE_S: Final = 60.0
+IDLE_S: Final = 60.0  # between two requests
 _FULL: Final = b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\nRetry-After: 1\r\nConnection: close\r\n\r\n"
 
 
 class Connection(web.RequestHandler):
     """aiohttp's, which would wait for a first request as long as a client likes."""
 
-    def __init__(self, server: web.Server, loop: asyncio.AbstractEventLoop, **settings: Any) -> None:
+    def __init__(self, server: web.Server, loop: asyncio.AbstractEventLoop, first_s: float, **settings: Any) -> None:
         super().__init__(server, loop=loop, **settings)
+        self._first_s = first_s  # for the first request to come whole
         self._patience: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
-        self._patience = self._loop.call_later(HEADERS_S, self._give_up)
+        self._patience = self._loop.call_later(self._first_s, self._give_up)
 
     def heard(self) -> None:
         """A request has come."""

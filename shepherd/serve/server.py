@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import signal
 import ssl
 from collections.abc import Callable
@@ -20,7 +21,15 @@ from shepherd.serve.service import Service
 
 SHUTDOWN_S: Final = 5.0  # for requests under way; transfers are cut at once, and clients resume them
 HANDSHAKE_S: Final = 10.0
-SETTINGS: Final = {"keepalive_timeout": IDLE_S, "lingering_time": 2.0, "auto_decompress": False, "access_log": None}
+BACKLOG: Final = 32  # connections that may come at once, beyond the limit, before anybody has counted them
+FIRST_S: Final = 10.0  # most that a connection may take to bring its first request
+SETTINGS: Final = {
+    "keepalive_timeout": IDLE_S,
+    "lingering_time": 2.0,
+    "auto_decompress": False,
+    "access_log": None,
+    "logger": logging.getLogger("shepherd.serve.http"),
+}
 
 
 def certificate(config: Config) -> ssl.SSLContext | None:
@@ -62,12 +71,12 @@ async def serve(
 
     def connect() -> asyncio.Protocol:
         full = len(server.connections) >= service.settings.connections
-        return Full() if full else Connection(server, loop, **SETTINGS)
+        return Full() if full else Connection(server, loop, min(service.settings.stall_s, FIRST_S), **SETTINGS)
 
     try:
         handshake_s = HANDSHAKE_S if tls else None
         listening = await loop.create_server(
-            connect, listen.host, listen.port, ssl=tls, ssl_handshake_timeout=handshake_s, backlog=128
+            connect, listen.host, listen.port, ssl=tls, ssl_handshake_timeout=handshake_s, backlog=BACKLOG
         )
     except OSError as error:
         await runner.cleanup()
