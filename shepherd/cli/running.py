@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from shepherd.cli import common, events, progress
+from shepherd.cli.attendant import Attendant
 from shepherd.cli.children import Signals
 from shepherd.cli.cycle import is_passing
 from shepherd.cli.cycling import NOTHING, Cycle, Way
@@ -44,7 +45,11 @@ def run(db: Path, config: Config, log: Path | None, log_format: str | None) -> i
         if complaints := cf.read():
             raise ConfigError(complaints[0])
         shows = log is None and sys.stderr.isatty()  # then programs may draw their bars
-        return Master(writer, lock.fd, signals, cf, handler, shows, log_format).run()
+        attendant = Attendant(db, config.directory, log, log_format or config.master.log_format)
+        try:
+            return Master(writer, lock.fd, signals, cf, handler, shows, log_format, attendant).run()
+        finally:
+            attendant.end()
 
 
 def _lock(database: Database, signals: Signals) -> FileLock | None:
@@ -75,6 +80,7 @@ class Master:
         handler: events.Handler,
         shows: bool,
         log_format: str | None,
+        attendant: Attendant,
     ) -> None:
         self._writer = writer
         self._database = writer.database
@@ -84,6 +90,7 @@ class Master:
         self._handler = handler
         self._shows = shows
         self._log_format = log_format
+        self._attendant = attendant
         self._reread = False  # cf/ is to be read before the next cycle
 
     def run(self) -> int:
@@ -125,6 +132,8 @@ class Master:
             self._signals.hung_up = False
             self._reread = True
             self._reopen()
+            self._attendant.hang_up()
+        self._attendant.look(self._cf.config.serve)
 
     def _heed(self) -> bool:
         """SIGHUP; whether there is a new configuration."""
@@ -156,6 +165,7 @@ class Master:
         before = self._waiting()
         try:
             while (left_s := until_s - time.monotonic()) > 0:
+                self._attendant.look(self._cf.config.serve)
                 notice.write(figures={"until": round(time.time() + left_s)})
                 self._signals.pause(min(left_s, self._cf.config.master.look_s))
                 if self._signals.stopping() or self._signals.hung_up or self._signals.wanted:

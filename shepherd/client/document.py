@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Final
 
 from shepherd.errors import UsageError
@@ -14,20 +14,23 @@ WHAT: Final = ("present", "added", "changed", "gone")
 _GONE: Final = 3
 
 
-@dataclass(frozen=True)
 class Document:
-    """`columns` are its values in the index, by the names of docs/formats.md: weight, status, gathered, digest ..."""
+    """One document; what it is (`what`): present, or where something was asked since a state: added, changed or gone."""
 
-    what: str  # present; where something was asked since a state: added, changed or gone
-    columns: dict[str, int]
-    _bucket: Bucket | None = field(repr=False)
-
-    @classmethod
-    def of(cls, item: Item) -> Document:
+    def __init__(self, item: Item) -> None:
         """Corruption where the bucket is damaged, or another document's."""
+        self._row = item.row
         kind = int(item.row["what"])
-        columns = {name: int(item.row[name]) for name in COLUMNS}
-        return cls(WHAT[min(kind, _GONE)], columns, None if kind == _GONE else item.bucket())
+        self.what = WHAT[min(kind, _GONE)]
+        self._bucket = None if kind == _GONE else item.bucket()
+
+    def __repr__(self) -> str:
+        return f"<{self.what} document {self.footprint}>"
+
+    @cached_property
+    def columns(self) -> dict[str, int]:
+        """Its values in the index, by the names of docs/formats.md: weight, status, gathered, digest ..."""
+        return {name: int(self._row[name]) for name in COLUMNS}
 
     @property
     def is_gone(self) -> bool:

@@ -107,7 +107,7 @@ class Pull:
             self.items, self.bucket_bytes = (int(answer.headers.get(f"Shepherd-{name}", 0)) for name in ("Items", "Bytes"))
             shown.total = self.bucket_bytes
             for item in stream.items(_Reader(answer).read):
-                yield Document.of(item), len(item.data)
+                yield Document(item), len(item.data)
 
 
 class _Reader:

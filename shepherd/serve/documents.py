@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Self
+from typing import Final, Self
 
 import numpy as np
 from aiohttp import web
@@ -14,14 +15,18 @@ from shepherd.batch.reading import Batch, Reading
 from shepherd.errors import Corruption
 from shepherd.filters import load_filter
 from shepherd.formats import stream
-from shepherd.formats.tables import I64, split_oid
+from shepherd.formats.tables import I64
 from shepherd.serve import choice, leases, sending, single
 from shepherd.serve.answers import Refused, answer
-from shepherd.serve.sending import Piece, Span
+from shepherd.serve.sending import Piece, Spans
 from shepherd.serve.service import Ask
 from shepherd.store import fsio, keys, names
 from shepherd.store.lease import Lease
 from shepherd.store.state import State
+
+SEGMENT_BITS: Final = 32  # of an oid, below its segment
+OFFSET: Final = (1 << SEGMENT_BITS) - 1
+
 
 # --- handlers ---------------------------------------------------------------------------------------------------
 
@@ -109,16 +114,16 @@ class _Segments:
         self._directory = state.path / names.OBJECTS
         self._number, self._fd = -1, -1
 
-    def spans(self, oid: I64, lengths: I64) -> Iterator[Span]:
+    def spans(self, oid: I64, lengths: I64) -> Iterator[Spans]:
         """Where these buckets are, which come in the order of their places: those that lie end to end are one range."""
         there = np.flatnonzero(lengths)
-        if not len(there):
-            return
         oid, lengths = oid.take(there), lengths.take(there)
-        starts = np.flatnonzero(np.append(True, oid[1:] != oid[:-1] + lengths[:-1]))
-        for start, length in zip(oid.take(starts).tolist(), np.add.reduceat(lengths, starts).tolist(), strict=True):
-            segment, offset = split_oid(start)
-            yield Span(self._open(segment), offset, length)
+        starts = np.flatnonzero(np.append(True, oid[1:] != oid[:-1] + lengths[:-1])) if len(oid) else there
+        sizes = np.add.reduceat(lengths, starts) if len(oid) else lengths
+        segment, offset = oid.take(starts) >> SEGMENT_BITS, oid.take(starts) & OFFSET
+        for first, last in itertools.pairwise([*np.flatnonzero(np.diff(segment, prepend=-1)).tolist(), len(segment)]):
+            fd = self._open(int(segment[first]))
+            yield Spans(fd, offset[first:last].tolist(), sizes[first:last].tolist())
 
     def _open(self, segment: int) -> int:
         if segment != self._number:

@@ -19,7 +19,7 @@ from shepherd.formats.check import BLOCK, check64
 from shepherd.formats.tables import TABLES
 from shepherd.serve import leases, sending
 from shepherd.serve.answers import Refused, answer
-from shepherd.serve.sending import Span
+from shepherd.serve.sending import Spans
 from shepherd.serve.service import Ask
 from shepherd.store import fsio, names
 from shepherd.store.lease import Lease
@@ -100,10 +100,10 @@ def _open(path: Path, length: int) -> BinaryIO:
     return file
 
 
-def _span(file: BinaryIO, start: int, stop: int) -> Iterator[Span]:
+def _span(file: BinaryIO, start: int, stop: int) -> Iterator[Spans]:
     with file:
         if start < stop:
-            yield Span(file.fileno(), start, stop - start)
+            yield Spans(file.fileno(), [start], [stop - start])
 
 
 # --- what is asked for ------------------------------------------------------------------------------------------

@@ -22,20 +22,19 @@ from shepherd.serve.limits import Rate
 from shepherd.serve.service import Ask
 
 READ_BYTES: Final = 1 << 18  # at a time, where they must pass through us
-SEND_BYTES: Final = 1 << 24  # by one call
 SETTLE_S: Final = 0.002
 
 
 @dataclass(frozen=True)
-class Span:
-    """A range of an open file, which stays open until the next piece is asked for."""
+class Spans:
+    """Ranges of an open file, none of them empty, one after the other. It stays open until the next piece is asked for."""
 
     fd: int
-    offset: int
-    length: int
+    offsets: list[int]
+    lengths: list[int]
 
 
-Piece: TypeAlias = bytes | Span
+Piece: TypeAlias = bytes | Spans
 Attend: TypeAlias = Callable[[], None]  # called before each piece; what it raises ends the transfer
 
 
@@ -89,7 +88,7 @@ def _send_all(ask: Ask, connection: socket.socket, pieces: Iterable[Piece], atte
         with connection, ask.service.sending_on(connection), line.corked():
             for piece in pieces:
                 attend()
-                if isinstance(piece, Span):
+                if isinstance(piece, Spans):
                     line.send_file(piece)
                 else:
                     line.send_bytes(piece)
@@ -106,7 +105,7 @@ class _Line:
         self._connection, self._stall_ms, self._rate = connection, int(stall_s * 1000), rate
         self._poll = select.poll()
         self._poll.register(connection.fileno(), select.POLLOUT)
-        self._most = min(rate.portion or SEND_BYTES, SEND_BYTES)
+        self._portion = rate.portion
         self.sent = 0
 
     @contextlib.contextmanager
@@ -116,21 +115,30 @@ class _Line:
         yield
         self._connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_CORK, 0)
 
-    def send_file(self, span: Span) -> None:
-        offset, end = span.offset, span.offset + span.length
-        out = self._connection.fileno()
+    def send_file(self, spans: Spans) -> None:
+        """Nearly every range goes by one call: so there is no more than that for each of them where nobody counts the bytes."""
+        out, fd, sendfile, whole = self._connection.fileno(), spans.fd, os.sendfile, not self._portion
+        for offset, length in zip(spans.offsets, spans.lengths, strict=True):
+            try:
+                count = sendfile(out, fd, offset, length) if whole else 0
+            except BlockingIOError:
+                count = 0
+            if count != length:
+                self._send_rest(out, fd, offset + count, offset + length)
+            self.sent += count
+
+    def _send_rest(self, out: int, fd: int, offset: int, end: int) -> None:
         while offset < end:
-            want = self._paced(end - offset)
-            done = 0
-            while done < want:
+            stop = offset + self._paced(end - offset)
+            while offset < stop:
                 try:
-                    count = os.sendfile(out, span.fd, offset, want - done)
+                    count = os.sendfile(out, fd, offset, stop - offset)
                 except BlockingIOError:
                     self._wait()
                     continue
                 if not count:
                     raise Stalled("a file is shorter than it was")
-                done, offset = done + count, offset + count
+                offset += count
                 self.sent += count
 
     def send_bytes(self, data: bytes) -> None:
@@ -149,10 +157,10 @@ class _Line:
 
     def _paced(self, length: int) -> int:
         """How much of it may be sent now, after the wait that it takes."""
-        length = min(length, self._most)
-        wait_s = self._rate.take(length)
-        if wait_s:
-            time.sleep(wait_s)
+        if not self._portion:
+            return length
+        length = min(length, self._portion)
+        time.sleep(self._rate.take(length))
         return length
 
     def _wait(self) -> None:
@@ -184,9 +192,9 @@ def _chunks(pieces: Iterator[Piece], attend: Attend, most: int) -> Iterator[byte
         if isinstance(piece, bytes):
             yield from (piece[at : at + step] for at in range(0, len(piece), step))
             continue
-        end = piece.offset + piece.length
-        for at in range(piece.offset, end, step):
-            data = os.pread(piece.fd, min(step, end - at), at)
-            if len(data) < min(step, end - at):
-                raise Stalled("a file is shorter than it was")
-            yield data
+        for offset, length in zip(piece.offsets, piece.lengths, strict=True):
+            for at in range(0, length, step):
+                data = os.pread(piece.fd, min(step, length - at), offset + at)
+                if len(data) < min(step, length - at):
+                    raise Stalled("a file is shorter than it was")
+                yield data
