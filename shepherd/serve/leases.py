@@ -166,5 +166,5 @@ class Keeper:
             return
         self._next_s = time.monotonic() + min(LOOK_S, self._seconds / 4)
         lease = find(self._service, self._client, self._name)
-        if lease.expires - self._service.now() < self._seconds / 2:
+        if lease.expires - self._service.now() <= self._seconds / 2:
             _renew(self._service, self._client, self._name, self._seconds)

@@ -23,6 +23,7 @@ from shepherd.serve.service import Ask
 
 READ_BYTES: Final = 1 << 18  # at a time, where they must pass through us
 SETTLE_S: Final = 0.002
+WAIT_MS: Final = 500  # at a time, for a reader that takes nothing
 
 
 @dataclass(frozen=True)
@@ -35,7 +36,7 @@ class Spans:
 
 
 Piece: TypeAlias = bytes | Spans
-Attend: TypeAlias = Callable[[], None]  # called before each piece; what it raises ends the transfer
+Attend: TypeAlias = Callable[[], None]  # called again and again; what it raises ends the transfer
 
 
 class Stalled(Exception):
@@ -83,7 +84,7 @@ async def _past_us(ask: Ask, transport: asyncio.WriteTransport, pieces: Iterable
 
 def _send_all(ask: Ask, connection: socket.socket, pieces: Iterable[Piece], attend: Attend) -> None:
     connection.setblocking(False)
-    line = _Line(connection, ask.service.settings.stall_s, ask.allowance.bytes)
+    line = _Line(connection, ask.service.settings.stall_s, ask.allowance.bytes, attend)
     try:
         with connection, ask.service.sending_on(connection), line.corked():
             for piece in pieces:
@@ -101,8 +102,8 @@ def _send_all(ask: Ask, connection: socket.socket, pieces: Iterable[Piece], atte
 class _Line:
     """A socket that never blocks longer than a reader may stall, and not faster than its client may have it."""
 
-    def __init__(self, connection: socket.socket, stall_s: float, rate: Rate) -> None:
-        self._connection, self._stall_ms, self._rate = connection, int(stall_s * 1000), rate
+    def __init__(self, connection: socket.socket, stall_s: float, rate: Rate, attend: Attend) -> None:
+        self._connection, self._stall_s, self._rate, self._attend = connection, stall_s, rate, attend
         self._poll = select.poll()
         self._poll.register(connection.fileno(), select.POLLOUT)
         self._portion = rate.portion
@@ -159,13 +160,17 @@ class _Line:
         """How much of it may be sent now, after the wait that it takes."""
         if not self._portion:
             return length
+        self._attend()
         length = min(length, self._portion)
         time.sleep(self._rate.take(length))
         return length
 
     def _wait(self) -> None:
-        if not self._poll.poll(self._stall_ms):
-            raise Stalled(f"the reader took nothing for {self._stall_ms / 1000:g} s")
+        until_s = time.monotonic() + self._stall_s
+        while not self._poll.poll(WAIT_MS):
+            self._attend()
+            if time.monotonic() > until_s:
+                raise Stalled(f"the reader took nothing for {self._stall_s:g} s")
 
 
 # --- TLS --------------------------------------------------------------------------------------------------------
@@ -188,12 +193,12 @@ async def _through_us(ask: Ask, response: web.StreamResponse, pieces: Iterator[P
 def _chunks(pieces: Iterator[Piece], attend: Attend, most: int) -> Iterator[bytes]:
     step = min(most or READ_BYTES, READ_BYTES)
     for piece in pieces:
-        attend()
         if isinstance(piece, bytes):
             yield from (piece[at : at + step] for at in range(0, len(piece), step))
             continue
         for offset, length in zip(piece.offsets, piece.lengths, strict=True):
             for at in range(0, length, step):
+                attend()
                 data = os.pread(piece.fd, min(step, length - at), offset + at)
                 if len(data) < min(step, length - at):
                     raise Stalled("a file is shorter than it was")

@@ -1,0 +1,100 @@
+"""Leases of clients: they hold a state, are renewed by transfers, end by themselves, outlive the server."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from shepherd.client import pull
+from shepherd.client.server import LeaseOver
+from shepherd.errors import PeerRefused
+from tests.pasture import Sheep, fill
+from tests.programs import call
+from tests.serve.serving import Serving, flock, serving, token_of, wait_until
+from tests.serve.test_stream import succeed
+
+
+def states_of(served: Serving) -> list[int]:
+    return [name.number for name in served.database.states()]
+
+
+def prune(served: Serving) -> None:
+    """What a cycle does with old states, by the real clock."""
+    with served.database.writing("test") as writer:
+        writer.prune(1, int(time.time()))
+
+
+def test_leased_state_is_deleted_or_a_vanished_client_keeps_it(tmp_path: Path) -> None:
+    fill(tmp_path, flock(3))
+    with serving(tmp_path) as served, served.as_client() as server:
+        lease = server.lease("a vanishing client", seconds=600)
+        succeed(tmp_path, 3, flock(4), keep=9)
+        prune(served)
+        assert states_of(served) == [2, 3]
+        assert server.lease("the newest").state == 3
+        short = server.renew(lease, 1)
+        assert short.expires <= int(time.time()) + 1
+        wait_until(lambda: served.ask(f"/v1/leases/{lease.name}/count").status_code == 410, "it does not end")
+        with pytest.raises(LeaseOver, match="this lease is over"):
+            server.renew(lease, 600)
+        prune(served)
+        assert states_of(served) == [3]
+        assert all(one.name != lease.name for one in served.database.leases.all())
+
+
+def test_lease_ends_under_a_transfer(tmp_path: Path) -> None:
+    """A transfer that takes longer than its lease renews it; one whose lease is taken away is cut."""
+    fill(tmp_path, flock(200))
+    with serving(tmp_path, "bytes_per_s = 8000\n") as served, served.as_client() as server:
+        lease = server.lease("slow", seconds=4)
+        began_s = time.monotonic()
+        documents = list(pull(served.url, token_of("reader"), lease=lease))
+        assert len(documents) == 201 and time.monotonic() - began_s > 4
+        assert served.database.leases.find(lease.name) is not None
+        with pytest.raises(LeaseOver):
+            for number, _document in enumerate(pull(served.url, token_of("reader"), lease=lease)):
+                if number == 0:
+                    unlocked = call("shep", "unlock", lease.name, "--force", "--db", str(tmp_path / "db"))
+                    assert unlocked.returncode == 0
+
+
+def test_restart_of_the_server_loses_a_lease(tmp_path: Path) -> None:
+    fill(tmp_path, flock(3))
+    with serving(tmp_path) as served, served.as_client() as server:
+        lease = server.lease("from before", seconds=600)
+        assert served.end() == 0
+    succeed(tmp_path, 3, flock(4), keep=9)
+    with serving(tmp_path) as served, served.as_client() as server:
+        prune(served)
+        assert states_of(served) == [2, 3]
+        assert len(list(pull(served.url, token_of("reader"), lease=lease))) == 4
+        refused = call("shep", "unlock", lease.name, "--db", str(tmp_path / "db"))
+        assert refused.returncode == 2 and "may still be reading" in refused.stderr  # its client is not of this machine
+        server.give_back(lease)
+        server.give_back(lease)
+        assert served.database.leases.all() == []
+
+
+def test_disk_fills_with_what_readers_hold(tmp_path: Path) -> None:
+    fill(tmp_path, [Sheep(f"http://a.example/{n}", now=b"%d" % n * 4_000) for n in range(30)])
+    with serving(tmp_path, "pinned_bytes = 2000\n") as served, served.as_client() as server:
+        old = server.lease("a full index", seconds=600)
+        server.give_back(server.lease("the newest pins nothing"))
+        succeed(tmp_path, 3, flock(4), keep=9)
+        with pytest.raises(PeerRefused, match=r"507: leases keep \d+ bytes .* by reader \(state 2: a full index\)"):
+            served.as_client("other").lease("one more")
+        assert server.renew(old, 600).state == 2  # who has one keeps it
+        server.give_back(old)
+        assert served.as_client("other").lease("one more").state == 3
+
+
+def test_reader_that_takes_nothing_is_waited_for(tmp_path: Path) -> None:
+    fill(tmp_path, [Sheep(f"http://a.example/{n}", now=os.urandom(100_000)) for n in range(200)], segment_bytes=1 << 26)
+    with serving(tmp_path, "stall_s = 1.0\n") as served, served.as_client() as server, server.leased("slow") as lease:
+        stuck = server.open("GET", f"/v1/leases/{lease.name}/documents")
+        wait_until(lambda: any("took nothing" in event.get("cut", "") for event in served.events()), "it is not dropped")
+        stuck.close()
+        assert len(list(pull(served.url, token_of("reader"), lease=lease))) == 200

@@ -1,0 +1,87 @@
+"""openapi.json and the server: the same routes, roles and parameters, and answers as it says."""
+
+from __future__ import annotations
+
+import json
+from importlib import resources
+from typing import Any
+
+import jsonschema
+import pytest
+
+from shepherd.serve import app, choice
+from tests.serve.serving import Serving
+
+SPEC: dict[str, Any] = json.loads(resources.files("shepherd.serve").joinpath("openapi.json").read_text())
+
+
+def operations() -> dict[tuple[str, str], dict[str, Any]]:
+    methods = ("get", "post", "put", "delete")
+    return {(method.upper(), path): item[method] for path, item in SPEC["paths"].items() for method in methods if method in item}
+
+
+def test_route_is_not_described() -> None:
+    routes = {(route.method, route.path.replace(":.+", "")): route for route in app.ROUTES}
+    assert set(operations()) == set(routes)
+    for key, operation in operations().items():
+        assert operation.get("x-roles", []) == [str(role) for role in routes[key].roles], key
+        assert ("security" in operation) == (not routes[key].roles), key
+        assert operation["operationId"] and operation["summary"]
+
+
+def test_parameter_is_not_described() -> None:
+    found = {path: [one["name"] for one in operation.get("parameters", ())] for (_, path), operation in operations().items()}
+    assert found["/v1/leases/{lease}/documents"] == [*choice.PARAMETERS, "after"]
+    assert found["/v1/leases/{lease}/count"] == list(choice.PARAMETERS)
+
+
+def described(path: str, method: str, status: int) -> dict[str, Any]:
+    answer: dict[str, Any] = operations()[method, path]["responses"][str(status)]
+    if "$ref" in answer:
+        answer = SPEC["components"]["responses"][answer["$ref"].rpartition("/")[2]]
+    return answer
+
+
+def test_answer_is_not_as_described(served: Serving) -> None:
+    with served.as_client("boss") as server, server.leased("kept") as lease:
+        one = f"/v1/leases/{lease.name}"
+        asked: list[tuple[str, str, str, dict[str, Any], int]] = [
+            ("GET", "/openapi.json", "/openapi.json", {}, 200),
+            ("GET", "/v1/states", "/v1/states", {}, 200),
+            ("GET", "/v1/states", "/v1/states", {"name": ""}, 401),
+            ("GET", "/v1/states", "/v1/states", {}, 200),
+            ("GET", "/v1/leases", "/v1/leases", {}, 200),
+            ("POST", "/v1/leases", "/v1/leases", {"data": '{"purpose": "x"}'}, 201),
+            ("POST", "/v1/leases", "/v1/leases", {"data": "{}"}, 400),
+            ("POST", "/v1/leases", "/v1/leases", {"name": "weigher"}, 403),
+            ("PUT", "/v1/leases/{lease}", one, {"data": "{}"}, 200),
+            ("GET", "/v1/leases/{lease}/documents", one + "/documents", {}, 200),
+            ("GET", "/v1/leases/{lease}/documents", one + "/documents?since=77", {}, 410),
+            ("GET", "/v1/leases/{lease}/count", one + "/count", {}, 200),
+            ("GET", "/v1/leases/{lease}/document", one + "/document?url=http://h1.example/1", {}, 200),
+            ("GET", "/v1/leases/{lease}/document", one + "/document?url=http://h1.example/no", {}, 404),
+            ("GET", "/v1/leases/{lease}/files", one + "/files", {}, 200),
+            ("GET", "/v1/leases/{lease}/files/{path}", one + "/files/control", {}, 200),
+            ("GET", "/v1/leases/{lease}/files/{path}", one + "/files/control", {"headers": {"Range": "bytes=0-1"}}, 206),
+            ("POST", "/v1/feedback", "/v1/feedback", {"data": "nonsense"}, 400),
+            ("POST", "/v1/feedback", "/v1/feedback", {"data": "http://h1.example/1 5"}, 202),
+            ("DELETE", "/v1/leases/{lease}", one, {}, 200),
+            ("DELETE", "/v1/leases/{lease}", one, {}, 410),
+        ]
+        for method, path, where, how, status in asked:
+            answer = served.ask(where, method, **({"name": "boss"} | how))
+            assert answer.status_code == status, (method, where, answer.text)
+            kinds = described(path, method, status)["content"]
+            kind = answer.headers["Content-Type"]
+            assert kind in kinds, (path, kind)
+            if kind == "application/json":
+                schema = kinds[kind]["schema"] | {"components": SPEC["components"]}
+                jsonschema.Draft202012Validator(schema).validate(answer.json())
+        assert {path for _, path, *_ in asked} == {path for _, path in operations()}
+    for item in served.database.inbox.items("feedback"):
+        item.path.unlink()
+
+
+@pytest.mark.parametrize("name", sorted(SPEC["components"]["schemas"]))
+def test_schema_is_none(name: str) -> None:
+    jsonschema.Draft202012Validator.check_schema(SPEC["components"]["schemas"][name])
