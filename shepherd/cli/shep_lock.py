@@ -97,7 +97,8 @@ def unlock(given: tuple[str, ...], force: bool, db: Path, as_json: bool) -> None
     database = Database(db)
     leases = [lease for one in given for lease in _meant(database, one, force)]
     for lease in dict.fromkeys(leases):
-        database.leases.remove(lease)
+        with database.leases.locked():  # a server that is just renewing it for a client must not bring it back
+            database.leases.remove(lease)
         if as_json:
             common.emit_json(held.as_object(lease, None))
         else:

@@ -141,8 +141,9 @@ def _renew(service: Service, client: Client, name: str, seconds: int) -> Lease:
 
 
 def _give_back(service: Service, client: Client, name: str) -> Lease:
-    lease = find(service, client, name)
-    service.database.leases.remove(lease)
+    with service.database.leases.locked():  # a transfer that is just renewing it must not bring it back
+        lease = find(service, client, name)
+        service.database.leases.remove(lease)
     service.seconds_of.pop(name, None)
     return lease
 
