@@ -147,7 +147,12 @@ def add(name: str, roles: tuple[str, ...], cf: Path) -> None:
 @common.jsonable
 @common.standard
 def list_command(cf: Path, as_json: bool) -> None:
-    """Tell which clients there are, and their roles."""
+    """Tell which clients there are, and their roles.
+
+    \b
+    Example:
+      shep-serve token list --json
+    """
     from shepherd.serve import tokens
 
     for client in tokens.read(cf / "tokens"):
@@ -162,7 +167,12 @@ def list_command(cf: Path, as_json: bool) -> None:
 @common.configuration_directory
 @common.standard
 def remove(name: str, cf: Path) -> None:
-    """Let the client NAME in no more. Exit status 4 if there is none of that name."""
+    """Let the client NAME in no more. Exit status 4 if there is none of that name.
+
+    \b
+    Example:
+      shep-serve token remove indexer
+    """
     from shepherd.serve import tokens
 
     path = cf / "tokens"

@@ -6,9 +6,11 @@ its entity tag is what control says of it, and a transfer that broke off goes on
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import BinaryIO, Final
 
@@ -16,13 +18,16 @@ from aiohttp import web
 
 from shepherd.errors import Corruption
 from shepherd.formats.check import BLOCK, check64
+from shepherd.formats.control import CLOSED
 from shepherd.formats.tables import TABLES
 from shepherd.serve import leases, sending
 from shepherd.serve.answers import Refused, answer
 from shepherd.serve.sending import Spans
 from shepherd.serve.service import Ask
 from shepherd.store import fsio, names
+from shepherd.store.database import Database
 from shepherd.store.lease import Lease
+from shepherd.store.names import StateName
 from shepherd.store.state import State
 
 _RANGE: Final = re.compile(r"bytes=([0-9]{0,18})-([0-9]{0,18})")
@@ -40,23 +45,23 @@ class Known:
 
 async def list_all(ask: Ask) -> web.Response:
     ask.parameters()
-    _lease, state = await ask.work(leases.opened, ask.service, ask.who, ask.request.match_info["lease"])
-    ask.notes["state"] = state.number
-    files = await ask.work(known, state)
+    lease = await ask.work(leases.find, ask.service, ask.who, ask.request.match_info["lease"])
+    ask.notes["state"] = lease.state
+    files = await ask.work(_known, ask.service.database, lease.state)
     told = [{"path": path, "length": one.length, "check": f"{one.check:016x}"} for path, one in sorted(files.items())]
-    return answer({"state": state.number, "files": told})
+    return answer({"state": lease.state, "files": told})
 
 
 async def get(ask: Ask) -> web.StreamResponse:
     ask.parameters()
     headers = ask.request.headers
     path = ask.request.match_info["path"]
-    lease, state, one = await ask.work(_find, ask, path)
-    ask.notes["state"] = state.number
+    lease, one = await ask.work(_find, ask, path)
+    ask.notes["state"] = lease.state
     if _is_listed(one.tag, headers.get("If-None-Match", "")):
         return web.Response(status=304, headers={"ETag": one.tag})
     start, stop = _range(headers.get("Range", ""), headers.get("If-Range", one.tag), one)
-    file = await ask.work(_open, state.path / path, one.length)
+    file = await ask.work(_open, _place(ask.service.database, lease.state) / path, one.length)
     response = sending.Unchunked(status=200 if (start, stop) == (0, one.length) else 206)
     response.headers.update({"ETag": one.tag, "Accept-Ranges": "bytes", "Content-Type": "application/octet-stream"})
     if response.status == 206:
@@ -80,12 +85,27 @@ def known(state: State) -> dict[str, Known]:
     return found
 
 
-def _find(ask: Ask, path: str) -> tuple[Lease, State, Known]:
-    lease, state = leases.opened(ask.service, ask.who, ask.request.match_info["lease"])
-    one = known(state).get(path)
+def _known(database: Database, number: int) -> dict[str, Known]:
+    """The same of a closed state by its number. A mirror asks for thousands of files, and a control has a line for each."""
+    found = os.stat(_place(database, number) / names.CONTROL)
+    return _remembered(database.path, number, (found.st_ino, found.st_mtime_ns))
+
+
+@lru_cache(maxsize=4)
+def _remembered(path: Path, number: int, _signature: tuple[int, int]) -> dict[str, Known]:
+    return known(Database(path).closed(number))
+
+
+def _place(database: Database, number: int) -> Path:
+    return database.states_path / str(StateName(number, CLOSED))
+
+
+def _find(ask: Ask, path: str) -> tuple[Lease, Known]:
+    lease = leases.find(ask.service, ask.who, ask.request.match_info["lease"])
+    one = _known(ask.service.database, lease.state).get(path)
     if one is None:
         raise Refused(404, "no file of this name is in the state; the list is at .../files")
-    return lease, state, one
+    return lease, one
 
 
 def _open(path: Path, length: int) -> BinaryIO:
