@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cached_property
+from struct import Struct
 from typing import Final
 
 from shepherd.errors import UsageError
@@ -12,6 +13,7 @@ from shepherd.formats.stream import COLUMNS, Item
 BODY_BYTES: Final = 1 << 28  # most that a body may be decoded to
 WHAT: Final = ("present", "added", "changed", "gone")
 _GONE: Final = 3
+_LINK: Final = Struct("<QQ")
 
 
 class Document:
@@ -43,6 +45,11 @@ class Document:
         return f"{self.columns['site']:016x}{self.columns['path']:016x}"
 
     @property
+    def key(self) -> str:
+        """The same for all equivalent URLs of a document: what `links` of other documents call it."""
+        return f"{self.columns['norm']:016x}{self.columns['path']:016x}"
+
+    @property
     def bucket(self) -> Bucket:
         """As it is stored: `bucket.attributes` has the letters of docs/formats.md."""
         if self._bucket is None:
@@ -68,6 +75,17 @@ class Document:
     @property
     def content_type(self) -> str:
         return self.bucket.attributes.get("T", b"").decode("utf-8", "replace")
+
+    @property
+    def charset(self) -> str:
+        """Of a text, as it was found out; empty where there is none."""
+        return self.bucket.attributes.get("C", b"").decode("ascii", "replace")
+
+    @property
+    def links(self) -> list[str]:
+        """The keys of the documents that it links to, of those that were followed the first 256."""
+        data = self.bucket.attributes.get("L", b"")
+        return [f"{norm:016x}{path:016x}" for norm, path in _LINK.iter_unpack(data[: len(data) // _LINK.size * _LINK.size])]
 
     @property
     def weight(self) -> int:

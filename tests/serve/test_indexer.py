@@ -1,0 +1,85 @@
+"""The indexer of docs/indexer.md, run as it stands there: gathered pages are found, changes follow, weights come back."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+from shepherd.serve import tokens
+from tests.net.origin import Answer, ok
+from tests.net.reaping import CF, Home, planned
+from tests.serve.serving import ROOT, Serving, serving, token_of
+
+HTML = "Content-Type: text/html; charset=iso-8859-2"
+PAGES = {
+    "flock.example/": "<title>A flock</title><a href=/sheep>sheep</a> <a href=/dog>a dog</a>",
+    "flock.example/sheep": "<title>Sheep</title><p>They graze <script>hidden()</script>quietly. <a href=/>home</a>",
+    "flock.example/dog": "<title>Pes</title><p>Pes jménem Žofka <a href=/sheep>sheep</a>",
+    "other.example/about": "<title>Elsewhere</title><a href=http://flock.example/sheep>look</a>",
+}
+
+
+def test_indexer_of_the_docs_misses_a_page_a_change_or_a_weight(tmp_path: Path) -> None:
+    (script,) = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "indexer.md").read_text(encoding="utf-8"), re.DOTALL)
+    (tmp_path / "indexer.py").write_text(script)
+    routes: dict[str, Answer] = {route: ok(page.encode("iso-8859-2"), HTML) for route, page in PAGES.items()}
+    with planned(tmp_path, routes, [f"http://{route}" for route in routes], []) as made:
+        finish(made)
+        settings = CF.format(timeout_s=3, reapers="[]", reap="")
+        with serving(tmp_path, settings) as served:
+            know_the_indexer(served)
+            assert re.fullmatch(r"state \d+: 4 present\n", update(served))
+            assert found(served, "Žofka") == ["http://flock.example/dog"]
+            assert found(served, "quietly") == ["http://flock.example/sheep"]
+            assert found(served, "hidden") == []
+
+            made.must("shep-feedback", "-q")
+            weights = {url: row["weight"] for url, row in rows(made).items()}
+            assert weights["http://flock.example/sheep"] > weights["http://flock.example/dog"]
+            assert weights["http://flock.example/dog"] > weights["http://other.example/about"] == 20_000
+
+            for origin in made.origins:
+                origin.routes["flock.example/dog"] = ok(b"<title>Dog</title>Rex", HTML)
+            made.must("shep", "refresh", "http://flock.example/dog")
+            made.must("shep", "delete", "http://other.example/about")
+            for program in ("merge", "select", "record", "plan"):
+                made.must(f"shep-{program}", "-q")
+            finish(made)
+            assert re.fullmatch(r"state \d+: 1 changed, 1 gone\n", update(served))
+            assert found(served, "Rex") == ["http://flock.example/dog"]
+            assert found(served, "Žofka") == found(served, "elsewhere") == []
+            assert re.fullmatch(r"state \d+: nothing new\n", update(served))
+
+
+def finish(made: Home) -> None:
+    for program in ("reap", "cork"):
+        made.must(f"shep-{program}", "-q")
+
+
+def rows(made: Home) -> dict[str, dict[str, int]]:
+    return {row["url"]: row for row in map(json.loads, made.must("shep", "list", "--json").splitlines())}
+
+
+def know_the_indexer(served: Serving) -> None:
+    path = served.home / "cf" / "tokens"
+    tokens.write(path, [*tokens.read(path), tokens.make_client("indexer", ["read", "feedback"], token_of("indexer"))])
+
+
+def run(served: Serving, *arguments: str) -> str:
+    command = [sys.executable, "-W", "error", "indexer.py", *arguments]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONUTF8": "1"}
+    done = subprocess.run(command, cwd=served.home, env=environment, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def update(served: Serving) -> str:
+    return run(served, "update", served.url, token_of("indexer"))
+
+
+def found(served: Serving, words: str) -> list[str]:
+    return [line for line in run(served, "search", words).splitlines() if line.startswith("http")]
