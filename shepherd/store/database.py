@@ -26,7 +26,7 @@ from typing import Any
 from shepherd.errors import Corruption, IoFailed, NoSpace, RecoveryNeeded, UsageError
 from shepherd.formats import tables
 from shepherd.formats.control import CLOSED, Control
-from shepherd.store import fsio, journals, locks, names
+from shepherd.store import fsio, journals, locks, mirrornote, names
 from shepherd.store.inbox import Inbox
 from shepherd.store.lease import Lease, Leases
 from shepherd.store.names import StateName
@@ -202,15 +202,15 @@ class Writer:
             self.database.inbox.remove(self.database.open(closed[-1]).control.applied)
         return done
 
-    def remove_leftovers(self) -> list[str]:
-        """Remove what is half built or half deleted, whatever its format."""
+    def remove_leftovers(self, but: str = "") -> list[str]:
+        """Remove what is half built or half deleted, whatever its format; `but` is a directory that somebody goes on with."""
         root, done = self.database.states_path, []
         # The rename of a program that was killed right after it counts from here on. First of all, because else a power cut might
         # undo the rename to N.gone, but not what is removed in N.gone now.
         fsio.sync_directory(self.database.path)  # the last rename of an init
         fsio.sync_directory(root)
         for entry in sorted(os.listdir(root)):
-            if names.is_leftover(entry):
+            if names.is_leftover(entry) and entry != but:
                 fsio.remove_tree(root / entry)
                 done.append(entry)
         for path in self.database.half_dropped():
@@ -227,6 +227,7 @@ class Writer:
             state=name.number,
             parent=str(parent.name),
             now=now,
+            unsure=max(parent.control.unsure, mirrornote.unsure_ms(self.database.path, parent.name.number, now)),
             applied=tuple(a for a in parent.control.applied if a in still),
             files={},
         )

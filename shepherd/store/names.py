@@ -18,7 +18,8 @@ INBOX: Final = "inbox"
 LEASES: Final = "lease"
 LOGS: Final = "log"
 OWN_CF: Final = "cf"
-TOP: Final = (LOCK, STATES, INBOX, LEASES, LOGS, OWN_CF, "README.md")
+MIRROR: Final = "mirror"  # which states came from elsewhere
+TOP: Final = (LOCK, STATES, INBOX, LEASES, LOGS, OWN_CF, MIRROR, "README.md")
 
 CONTROL: Final = "control"
 REPORT: Final = "report.json"
@@ -73,6 +74,11 @@ def parse_state(name: str) -> StateName | None:
 
 def tmp(number: int) -> str:
     return f"{number:06d}.tmp"
+
+
+def parse_tmp(name: str) -> int | None:
+    """`000126.tmp` -> 126."""
+    return int(name[:-4]) if _TMP.fullmatch(name) else None
 
 
 def is_leftover(name: str) -> bool:

@@ -67,6 +67,13 @@ class State:
         if (self.control.state, self.control.phase) != (name.number, name.phase):
             raise Corruption(f"{path / names.CONTROL}: says that it is {self.control.phase} {self.control.state}")
 
+    @classmethod
+    def claimed(cls, path: Path, control: Control) -> State:
+        """The state that a control tells of, none of whose files need be there."""
+        state = cls.__new__(cls)
+        state.path, state.name, state.control = path, StateName(control.state, control.phase), control
+        return state
+
     @property
     def number(self) -> int:
         return self.name.number
@@ -325,12 +332,7 @@ class Builder:
         self.write(names.REPORT, json.dumps(report, sort_keys=True, indent=1).encode() + b"\n")
         self.change(files=self._files)
         fsio.write_file(self.path / names.CONTROL, self.control.pack())
-        for directory in (*tables.TABLES, names.OBJECTS):
-            fsio.sync_directory(self.path / directory)
-        fsio.sync_directory(self.path)
-        final = self.root / str(self.name)
-        fsio.rename(self.path, final)
-        return State(final)
+        return commit(self.path, self.root / str(self.name))
 
     def close(self) -> None:
         """Close what is still open and, after a failure, remove what was built: what is left behind then tells of a kill."""
@@ -339,3 +341,12 @@ class Builder:
         if self.path.exists():
             with contextlib.suppress(ShepherdError):  # the failure that brought us here is the one to tell
                 fsio.remove_tree(self.path)
+
+
+def commit(building: Path, final: Path) -> State:
+    """What was built, all of it sealed, becomes a state: its names are made durable, then the one rename."""
+    for directory in (*tables.TABLES, names.OBJECTS):
+        fsio.sync_directory(building / directory)
+    fsio.sync_directory(building)
+    fsio.rename(building, final)
+    return State(final)

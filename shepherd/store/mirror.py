@@ -1,0 +1,51 @@
+"""The directory of a mirror: a database all of whose states came from elsewhere. mirrornote.py knows which did.
+
+Nothing else tells a mirror from any other database: readers, shep-check and shep-recover need not know. Once somebody has made a
+state in it, it is a database of its own, and nothing is received into it any more.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+from shepherd.errors import UsageError
+from shepherd.formats.check import check64
+from shepherd.store import fsio, mirrornote, names
+from shepherd.store.database import Database, refuse_foreign
+from shepherd.store.names import StateName
+from shepherd.store.probe import probe
+
+_ADVICE: Final = "to mirror the source again give --db another directory; this one is a database of its own now"
+
+
+def create(path: Path) -> Database:
+    """The database at `path`; if none is there, one without any state, which comes last, so that half made is not made."""
+    if not (path / names.STATES).is_dir():
+        refuse_foreign(path)
+        probe(path)
+        for directory in (names.INBOX, names.LEASES, names.LOGS, names.STATES):
+            fsio.make_directory(path / directory)
+    return Database(path)
+
+
+def control_of(database: Database, name: StateName) -> bytes:
+    """The control file of a state, as it is."""
+    return fsio.read_file(database.states_path / str(name) / names.CONTROL)
+
+
+def unknown(database: Database) -> list[StateName]:
+    """The closed states that are not noted as received: made here, or copied here by hand. A directory that is not closed is
+    somebody's work, and refused."""
+    noted, found = mirrornote.received(database.path), []
+    for name in database.states():
+        if not name.closed:
+            raise UsageError(f"{database.states_path / str(name)}: this database gathers by itself; {_ADVICE}")
+        if noted.get(name.number) != check64(control_of(database, name)):
+            found.append(name)
+    return found
+
+
+def made_here(database: Database, name: StateName) -> UsageError:
+    """What is to be said of an unknown state that the source does not have either."""
+    return UsageError(f"{database.states_path / str(name)}: the source does not have this state, it was made here; {_ADVICE}")
