@@ -1,0 +1,186 @@
+"""Drives a mirror: one round brings the newest closed state of a server into a directory that is itself a database.
+
+A round: lease the newest state there, judge its control, link what is here, fetch and check the rest, publish by one rename,
+delete what is older than what is kept. What the server says is believed only as far as `store/offered.py` and
+`store/incoming.py` could check it; a round that fails changes no state, and the next one goes on where it stopped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from shepherd.batch.transfer import Pull, Transfer
+from shepherd.errors import Corruption, PeerRefused
+from shepherd.formats.control import CLOSED, Control
+from shepherd.store import mirror, mirrornote, names, offered
+from shepherd.store.database import Database, Writer
+from shepherd.store.names import StateName
+from shepherd.store.receiving import Receiving, Stock
+
+LEASE_S = 3_600  # renewed while files come; so long a mirror that vanished keeps its state alive
+
+
+class Source(Pull, Protocol):
+    """One state of a server, leased."""
+
+    @property
+    def number(self) -> int: ...
+
+
+class Server(Protocol):
+    """Where states come from. PeerLost where it cannot be reached, PeerRefused where it will not have us."""
+
+    @property
+    def where(self) -> str:
+        """For people."""
+
+    def states(self) -> list[int]:
+        """The numbers of its closed states."""
+
+    def leased(self, number: int | None) -> AbstractContextManager[Source]:
+        """A closed state, the newest by default, for as long as the block runs."""
+
+
+@dataclass(frozen=True)
+class Way:
+    """How a round is to be done. Clock, sleep and signals are the caller's."""
+
+    keep: int  # closed states
+    keep_journals: int
+    jobs: int  # downloads at a time
+    now: Callable[[], int]
+    stopping: Callable[[], bool]
+    pause: Callable[[float], object]
+    pace: Callable[[int], object]  # told how many bytes came; waits where they come too fast
+    shown: Callable[[StateName, int], AbstractContextManager[Callable[[int], object]]]  # the progress of so many bytes
+
+
+@dataclass(frozen=True)
+class Done:
+    """What a round did, or would do."""
+
+    state: int
+    fresh: bool  # else it was here already
+    files: int = 0
+    linked: int = 0
+    fetched: int = 0
+    fetched_bytes: int = 0
+    total_bytes: int = 0
+    deleted: list[int] = field(default_factory=list)
+
+
+def run(writer: Writer, server: Server, way: Way, seen: int | None = None) -> Done:
+    """One round. `seen` is a state that an earlier round found to be the same on both sides: it is not compared again."""
+    database = writer.database
+    refuse_own(database, server)
+    if seen is not None and seen == _newest(database) == max(server.states(), default=None):
+        return Done(seen, fresh=False)
+    with server.leased(None) as source:
+        data = control_of(source)
+        control = _believed(data, source.number, server.where, database)
+        if source.number == _newest(database):
+            _must_be_there(database, StateName(control.state, CLOSED), control)
+            return Done(control.state, fresh=False, files=len(control.files))
+        receiving = Receiving(writer, control, data)
+        receiving.begin()
+        receiving.ask_room()
+        transfer = Transfer(source, receiving, way.jobs, way.stopping, way.pause, way.pace)
+        with way.shown(receiving.name, receiving.missing_bytes()) as tick:
+            transfer.run(tick)
+        mirrornote.enter(database.path, control.state, data, {name.number for name in database.states()})
+        receiving.publish()
+    return Done(
+        state=control.state,
+        fresh=True,
+        files=len(control.files),
+        linked=len(receiving.linked),
+        fetched=len(receiving.wanted),
+        fetched_bytes=transfer.fetched_bytes,
+        total_bytes=sum(piece.total for piece in offered.pieces(control)),
+        deleted=writer.prune(way.keep, way.now(), way.keep_journals),
+    )
+
+
+def rehearse(database: Database | None, server: Server) -> Done:
+    """What a round would fetch; nothing is changed. There need not be a database yet."""
+    if database is not None:
+        refuse_own(database, server)
+    with server.leased(None) as source:
+        control = _believed(control_of(source), source.number, server.where, database)
+    if database is not None and control.state == _newest(database):
+        return Done(control.state, fresh=False, files=len(control.files))
+    stock = Stock(database)
+    wanted = [piece for piece in offered.pieces(control) if stock.find(piece) is None]
+    return Done(
+        state=control.state,
+        fresh=True,
+        files=len(control.files),
+        linked=len(control.files) - len(wanted),
+        fetched=len(wanted),
+        fetched_bytes=sum(piece.total for piece in wanted),
+        total_bytes=sum(piece.total for piece in offered.pieces(control)),
+    )
+
+
+# --- what is believed -------------------------------------------------------------------------------------------
+
+
+def control_of(source: Source) -> bytes:
+    """The control of the leased state: however much is sent, no more of it is read than one could have."""
+    found = bytearray()
+    for part in source.read(names.CONTROL, 0):
+        found += part
+        if len(found) > offered.MOST_CONTROL:
+            raise Corruption(f"state {source.number}: its control is longer than any: {offered.MOST_CONTROL} bytes")
+    return bytes(found)
+
+
+def refuse_own(database: Database, server: Server) -> None:
+    """UsageError if a state here was made here. One that was copied by hand the source knows, and it is noted as received."""
+    unknown = mirror.unknown(database)
+    theirs = server.states() if unknown else []
+    for name in unknown:
+        if name.number not in theirs:
+            raise mirror.made_here(database, name)
+        ours = mirror.control_of(database, name)
+        with server.leased(name.number) as source:
+            if control_of(source) != ours:
+                raise mirror.made_here(database, name)
+        mirrornote.enter(database.path, name.number, ours, {one.number for one in database.states()})
+
+
+def _believed(data: bytes, number: int, where: str, database: Database | None) -> Control:
+    """The control of the source's newest state, if it is one that may follow ours."""
+    control = offered.judge(data, number, f"{where}: control of state {number}")
+    newest = _newest(database) if database is not None else None
+    if database is None or newest is None:
+        return control
+    if control.key != database.closed(newest).control.key:
+        raise PeerRefused(f"{where}: its key is not that of {database.path}, which mirrors another database; give another --db")
+    if control.state < newest:
+        raise PeerRefused(
+            f"{where}: has state {control.state}, but {database.path} has {newest} already; "
+            "if it was restored from a backup, mirror it into another directory"
+        )
+    if control.state == newest and data != mirror.control_of(database, StateName(newest, CLOSED)):
+        raise PeerRefused(f"{where}: its state {newest} is not the one in {database.path}; mirror it into another directory")
+    return control
+
+
+def _must_be_there(database: Database, name: StateName, control: Control) -> None:
+    """That nothing is to be fetched means that all is here."""
+    stock = Stock(database)
+    for piece in offered.pieces(control):
+        if stock.find(piece) is None:
+            raise Corruption(
+                f"{database.states_path / str(name) / piece.path}: missing, or not as long as control says; "
+                f"move {database.states_path / str(name)} away and run the same command again"
+            )
+
+
+def _newest(database: Database) -> int | None:
+    closed = [name.number for name in database.states() if name.closed]
+    return closed[-1] if closed else None
