@@ -82,8 +82,10 @@ def run(writer: Writer, server: Server, way: Way, seen: int | None = None) -> Do
         data = control_of(source)
         control = _believed(data, source.number, server.where, database)
         if source.number == _newest(database):
+            writer.remove_leftovers()  # and what a killed round has renamed becomes durable before anybody counts on it
             _must_be_there(database, StateName(control.state, CLOSED), control)
-            return Done(control.state, fresh=False, files=len(control.files))
+            deleted = writer.prune(way.keep, way.now(), way.keep_journals)  # which it did not come to
+            return Done(control.state, fresh=False, files=len(control.files), deleted=deleted)
         receiving = Receiving(writer, control, data)
         receiving.begin()
         receiving.ask_room()

@@ -104,8 +104,9 @@ class Database:
         return names.item(now_ms, socket.gethostname(), os.getpid(), next(_COUNTER))
 
     def half_dropped(self) -> list[Path]:
-        """What a program was putting into the inbox or among the leases when it died. Those that are alive need it."""
-        found = []
+        """What a program was putting into the inbox or among the leases, or a mirror noting, when it died. Those that are alive
+        need it; but only whoever holds the lock mirrors."""
+        found = [path] if (path := mirrornote.half_written(self.path)).exists() else []
         for directory in (self.inbox.directory, self.leases.directory):
             for entry in sorted(os.listdir(directory)) if directory.is_dir() else ():
                 maker = names.parse_half_item(entry)

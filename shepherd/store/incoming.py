@@ -98,6 +98,7 @@ class Incoming:
         sealed = not found.st_mode & 0o200
         whole = good == found.st_size == self._piece.entry.length
         if sealed and whole and (self._blocks is not None or self._checker.value() == self._piece.entry.check):
+            fsio.sync_file(self._path)  # its writer may have been killed before it came to that
             self._sealed = True
         elif sealed or found.st_size > self._piece.entry.length:
             fsio.unlink(self._path)

@@ -29,6 +29,11 @@ def enter(db: Path, number: int, control: bytes, there: Container[int]) -> None:
     fsio.replace_file(db / names.MIRROR, json.dumps(text).encode() + b"\n")
 
 
+def half_written(db: Path) -> Path:
+    """What a killed mirror may leave of its note."""
+    return db / f".{names.MIRROR}.tmp"
+
+
 def unsure_ms(db: Path, parent: int, now: int) -> int:
     """Up to when servers may have been asked without a record here, for what is built on a state.
 

@@ -150,6 +150,7 @@ class Receiving:
         if _length(path) == piece.table_bytes and os.path.lexists(path):
             data = fsio.read_file(path)
             if check64(data) == piece.entry.check and not os.lstat(path).st_mode & 0o222:
+                fsio.sync_file(path)  # its writer may have been killed before it came to that
                 return np.frombuffer(data, "<u8")
         return None
 

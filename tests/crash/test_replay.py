@@ -81,5 +81,9 @@ def test_power_cut_neither_loses_a_request_nor_has_it_taken_twice(cut_everywhere
     cut_everywhere(WORKLOADS["inbox"], 5, 8)
 
 
+def test_power_cut_leaves_a_mirror_with_the_state_it_had_or_the_one_it_received(cut_everywhere: Cutter) -> None:
+    cut_everywhere(WORKLOADS["mirror"], 15, 8)
+
+
 def test_power_cut_neither_loses_a_dropped_harvest_nor_has_it_taken_twice(cut_everywhere: Cutter) -> None:
     cut_everywhere(WORKLOADS["inbox harvest"], 15, 8)

@@ -45,6 +45,12 @@ def test_database_is_gone_because_init_was_killed_when_all_was_done(memory: Path
     assert broken("init", "create", "db", memory) == []
 
 
+def test_file_of_a_mirror_is_lost_because_the_transfer_was_killed_when_it_had_sealed_it(memory: Path) -> None:
+    for file in ("index/weight", "index/weight.check", "objects/00000004"):
+        site = "Receiving.put_table" if file.endswith("check") else "Incoming.is_complete"
+        assert broken("mirror", site, f"db/state/000004.tmp/{file}", memory) == []
+
+
 def test_place_of_all_harvests_is_not_durable_because_its_maker_was_killed(memory: Path) -> None:
     db = little.create(memory / "db")
     with db.writing("test") as writer:

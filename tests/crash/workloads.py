@@ -23,6 +23,7 @@ from tests.crash import little, small
 from tests.crash.little import NOW, SEGMENT_BYTES
 from tests.crash.oracle import recover_once
 from tests.crash.replay import Stage
+from tests.serve.received import Folder, bring, way
 from tests.unit import harvested
 
 STATES = f"db/{names.STATES}"
@@ -35,6 +36,7 @@ class Workload:
     prepare: Callable[[Path], None]  # what is there before; not recorded
     play: Callable[[Stage], None]
     repeatable: bool = True  # killed and played again it ends with the same bytes
+    tidies: bool = True  # it begins as every writer does; a mirror goes on with what others remove
     sound: bool = True  # what is there before is as a crash may leave it; else it is judged only from the first settle on
 
 
@@ -45,7 +47,7 @@ def carry_on(workload: Workload, with_recover: bool) -> Callable[[Stage], None]:
         if with_recover and (stage.path / STATES).is_dir():
             recover_once(stage.path / "db")
             stage.settle(told=False)
-        elif (stage.path / STATES).is_dir():
+        elif workload.tidies and (stage.path / STATES).is_dir():
             with Database(stage.path / "db").writing("test"):
                 pass
         workload.play(stage)
@@ -285,6 +287,26 @@ def _foreign_harvest(stage: Stage) -> None:
             stage.settle()
 
 
+# --- a mirror ---------------------------------------------------------------------------------------------------
+
+
+def _mirrored(path: Path) -> None:
+    """A mirror with one state, whose source has gone on since: new segments and columns, and then an older state is gone."""
+    little.create(path / "source")
+    with Database(path / "source").writing("test") as writer:
+        little.publish_with(writer, range(6))
+        bring(Folder(path / "source"), path / "db")
+        little.publish_with(writer, range(6, 10))
+        little.publish_changed(writer, 40)
+
+
+def _mirror(stage: Stage) -> None:
+    """The state that is new is received; a later round deletes the older one."""
+    for keep in (2, 1):
+        bring(Folder(stage.path / "source"), stage.path / "db", way(keep=keep))
+        stage.settle()
+
+
 WORKLOADS = {
     "init": Workload(_nothing, _init),
     "publish": Workload(_two_states, _publish),
@@ -298,6 +320,7 @@ WORKLOADS = {
     "lease": Workload(_three_states, _lease, repeatable=False),
     "inbox": Workload(_two_states, _inbox),
     "inbox harvest": Workload(_with_source, _foreign_harvest),
+    "mirror": Workload(_mirrored, _mirror, tidies=False),
 }
 
 

@@ -1,0 +1,85 @@
+"""A directory as the source of a mirror, one that can be made to lie: for tests that need no server."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from shepherd.batch import mirror
+from shepherd.errors import PeerLost, PeerRefused
+from shepherd.store import mirror as directories
+from shepherd.store.database import Database
+from shepherd.store.names import StateName
+
+PART = 1000  # bytes that come at a time
+Tamper = Callable[[str, int, bytes], bytes]  # what is sent in the place of a file's bytes from an offset on
+
+
+def honest(_path: str, _offset: int, data: bytes) -> bytes:
+    return data
+
+
+class Folder:
+    """Every state of a database, as a server would give it. `asked` is what was read, `sent` how many bytes."""
+
+    where = "a folder"
+
+    def __init__(self, db: Path, tamper: Tamper = honest, cut: int | None = None) -> None:
+        self._database, self._tamper = Database(db), tamper
+        self._left = cut  # bytes after which it is gone
+        self.asked: list[tuple[str, int]] = []
+        self.sent = 0
+
+    def states(self) -> list[int]:
+        return [name.number for name in self._database.states() if name.closed]
+
+    @contextlib.contextmanager
+    def leased(self, number: int | None) -> Iterator[Leased]:
+        chosen = max(self.states()) if number is None else number
+        if chosen not in self.states():
+            raise PeerRefused(f"no state {chosen}")
+        yield Leased(self, self._database.states_path / str(StateName(chosen, "closed")), chosen)
+
+    def give(self, path: Path, name: str, offset: int) -> Iterator[bytes]:
+        self.asked.append((name, offset))
+        data = self._tamper(name, offset, path.read_bytes()[offset:])
+        for at in range(0, len(data), PART):
+            part = data[at : at + PART]
+            if self._left is not None and name != "control":
+                self._left -= len(part)
+                if self._left < 0:
+                    raise PeerLost("the folder is gone")
+            self.sent += len(part)
+            yield part
+
+
+class Leased:
+    def __init__(self, folder: Folder, path: Path, number: int) -> None:
+        self._folder, self._path, self.number = folder, path, number
+
+    def read(self, path: str, offset: int) -> Iterator[bytes]:
+        return self._folder.give(self._path / path, path, offset)
+
+    def renew(self) -> None:
+        pass
+
+
+def way(jobs: int = 1, keep: int = 2, stopping: Callable[[], bool] = lambda: False) -> mirror.Way:
+    """Without a terminal, in no hurry."""
+    return mirror.Way(
+        keep=keep,
+        keep_journals=0,
+        jobs=jobs,
+        now=lambda: 1_790_000_000,
+        stopping=stopping,
+        pause=lambda seconds: None,
+        pace=lambda count: None,
+        shown=lambda name, total: contextlib.nullcontext(lambda more: None),
+    )
+
+
+def bring(server: mirror.Server, db: Path, how: mirror.Way | None = None) -> mirror.Done:
+    """One round into a directory."""
+    with directories.create(db).writing("test", tidy=False) as writer:
+        return mirror.run(writer, server, how or way())
