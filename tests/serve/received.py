@@ -11,6 +11,7 @@ from shepherd.errors import PeerLost, PeerRefused
 from shepherd.store import mirror as directories
 from shepherd.store.database import Database
 from shepherd.store.names import StateName
+from tests.crash import little
 
 PART = 1000  # bytes that come at a time
 Tamper = Callable[[str, int, bytes], bytes]  # what is sent in the place of a file's bytes from an offset on
@@ -83,3 +84,9 @@ def bring(server: mirror.Server, db: Path, how: mirror.Way | None = None) -> mir
     """One round into a directory."""
     with directories.create(db).writing("test", tidy=False) as writer:
         return mirror.run(writer, server, how or way())
+
+
+def advance(db: Path, weight: int) -> None:
+    """The next closed state, of which one column is new."""
+    with Database(db).writing("test") as writer:
+        little.publish_changed(writer, weight)
