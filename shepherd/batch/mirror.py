@@ -20,8 +20,6 @@ from shepherd.store.database import Database, Writer
 from shepherd.store.names import StateName
 from shepherd.store.receiving import Receiving, Stock
 
-LEASE_S = 3_600  # renewed while files come; so long a mirror that vanished keeps its state alive
-
 
 class Source(Pull, Protocol):
     """One state of a server, leased."""

@@ -22,6 +22,7 @@ PROGRAMS: dict[str, str] = {
     "shep-init": "shepherd.cli.init:main",
     "shep-keys": "shepherd.cli.keys:main",
     "shep-merge": "shepherd.cli.merge:main",
+    "shep-mirror": "shepherd.cli.mirror:main",
     "shep-plan": "shepherd.cli.plan:main",
     "shep-rank": "shepherd.cli.rank:main",
     "shep-reap": "shepherd.cli.reap:main",

@@ -1,0 +1,208 @@
+"""shep-mirror: a backup of a database over the network, which is itself a database."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from shepherd.cli import common, phase, progress, remote
+from shepherd.cli.children import Signals
+from shepherd.cli.shep_shared import many, size
+from shepherd.config import Config
+from shepherd.errors import NoSpace, PeerLost, PeerRefused
+
+if TYPE_CHECKING:
+    from shepherd.batch.mirror import Done, Server, Way
+    from shepherd.store.database import Writer
+    from shepherd.store.names import StateName
+
+NAME: Final = "shep-mirror"
+MOST_JOBS: Final = 8
+LEAST_RATE: Final = 10_000  # what is slower looks like a source that stands still
+TRIES: Final = 4  # of a request
+LONGEST_S: Final = 600.0  # between two looks at a source that is away
+
+
+@click.command()
+@click.option("--from", "url", required=True, metavar="URL", help="The shep-serve of the database to mirror: https://HOST:PORT.")
+@remote.with_token
+@remote.with_authorities
+@common.database
+@common.configured
+@click.option("--keep", type=click.IntRange(1), metavar="N", help="Closed states to keep.  [default: store.keep_states]")
+@click.option(
+    "--jobs", type=click.IntRange(1, MOST_JOBS), default=2, show_default=True, metavar="N", help="Files to fetch at a time."
+)
+@click.option("--limit-rate", type=click.IntRange(LEAST_RATE), metavar="BYTES", help="Fetch at most so much in a second.")
+@click.option("--watch", type=click.FloatRange(1), metavar="SECONDS", help="Stay, and look for a newer state this often.")
+@click.option("--dry-run", is_flag=True, help="Tell what would be fetched, and change nothing.")
+@common.jsonable
+@common.standard
+def command(
+    url: str,
+    token: str,
+    ca_file: Path | None,
+    db: Path,
+    config: Config,
+    keep: int | None,
+    jobs: int,
+    limit_rate: int | None,
+    watch: float | None,
+    dry_run: bool,
+    as_json: bool,
+) -> int | None:
+    """Bring the newest state of a database on another machine into DIR, which is a database then, ready to use.
+
+    Only files that no state in DIR has are fetched; each is checked before the state gets its name. What breaks off or is killed
+    goes on when the same command is run again. To restore, give DIR to any program as --db. Once one of them has made a state
+    there it is no mirror any more, and shep-mirror leaves it alone.
+
+    \b
+    Examples:
+      shep-mirror --from https://db.example.org:8731 --token-file cf/mirror.token --db /backup/db
+      shep-mirror --from http://127.0.0.1:8731 --token-file cf/mirror.token --db standby --watch 60
+    """
+    from shepherd.client.mirrored import MirrorSource
+    from shepherd.client.server import Server as HttpServer
+
+    with HttpServer(url, token, ca=ca_file, tries=TRIES) as http:
+        source = MirrorSource(http)
+        tell = _Teller(source.where, db, as_json)
+        if dry_run:
+            tell(_rehearse(db, source), dry_run=True)
+            return None
+        signals = _Signals()
+        way = _way(db, config, keep, jobs, limit_rate, signals)
+        return _mirror(db, source, way, watch, signals, tell)
+
+
+def _rehearse(db: Path, source: Server) -> Done:
+    from shepherd.batch import mirror
+    from shepherd.store import names
+    from shepherd.store.database import Database
+
+    return mirror.rehearse(Database(db) if (db / names.STATES).is_dir() else None, source)
+
+
+def _mirror(db: Path, source: Server, way: Way, watch: float | None, signals: _Signals, tell: _Teller) -> int:
+    """The lock is held all the time: nobody can begin to gather in a standby that is still being written."""
+    from shepherd.batch import mirror
+    from shepherd.batch.transfer import Stopped
+    from shepherd.store import mirror as directories
+
+    with directories.create(db).writing(NAME, tidy=False) as writer, phase.timed(db, NAME):
+        try:
+            if watch is not None:
+                _watch(writer, source, way, watch, signals, tell)
+                return 0
+            tell(mirror.run(writer, source, way))
+            return 0
+        except Stopped:
+            common.LOG.warning("%s: stopped; what has come is kept, and the next run goes on from there", NAME)
+            return 0 if watch is not None else signals.exit_status
+
+
+def _watch(writer: Writer, source: Server, way: Way, every_s: float, signals: _Signals, tell: _Teller) -> None:
+    """Until a signal. A source that is away is waited for; once a round has gone well, also one that refuses, and room."""
+    from shepherd.batch import mirror
+
+    seen: int | None = None
+    failures = 0
+    while not signals.stopping():
+        wait_s = every_s
+        try:
+            done = mirror.run(writer, source, way, seen)
+            if done.fresh or seen is None:
+                tell(done)
+            seen, failures = done.state, 0
+        except (PeerLost, PeerRefused, NoSpace) as error:
+            if seen is None and not isinstance(error, PeerLost):
+                raise
+            failures += 1
+            wait_s = min(every_s * 2**failures, max(LONGEST_S, every_s))
+            common.LOG.warning("%s: %s; the next look is in %.0f s", NAME, error, wait_s)
+        signals.pause(wait_s)
+
+
+def _way(db: Path, config: Config, keep: int | None, jobs: int, rate: int | None, signals: _Signals) -> Way:
+    from shepherd.batch import mirror
+
+    @contextlib.contextmanager
+    def shown(name: StateName, total: int) -> Iterator[Callable[[int], object]]:
+        with progress.shown(db, progress.What(NAME, str(name), total, "B")) as work:
+            yield work.update
+
+    return mirror.Way(
+        keep=keep or config.store.keep_states,
+        keep_journals=config.store.keep_journals,
+        jobs=jobs,
+        now=lambda: int(time.time()),
+        stopping=signals.stopping,
+        pause=time.sleep,
+        pace=_Pace(rate) if rate else lambda _count: None,
+        shown=shown,
+    )
+
+
+class _Pace:
+    """Lets bytes through at a rate, whichever thread they come by."""
+
+    def __init__(self, rate: int) -> None:
+        self._rate, self._turn = rate, threading.Lock()
+        self._next_s = 0.0
+
+    def __call__(self, count: int) -> None:
+        with self._turn:
+            now_s = time.monotonic()
+            self._next_s = max(self._next_s, now_s) + count / self._rate
+            wait_s = self._next_s - now_s
+        time.sleep(wait_s)
+
+
+class _Signals(Signals):
+    """The first one lets threads stop where they are; the second ends the process, whatever they wait for."""
+
+    def _handle(self, number: int, frame: FrameType | None) -> None:
+        super()._handle(number, frame)
+        if self.killing():
+            signal.signal(number, signal.SIG_DFL)
+            os.kill(os.getpid(), number)
+
+
+class _Teller:
+    """Tells what a round has done."""
+
+    def __init__(self, where: str, db: Path, as_json: bool) -> None:
+        self._where, self._db, self._as_json = where, db, as_json
+
+    def __call__(self, done: Done, dry_run: bool = False) -> None:
+        if self._as_json:
+            told: dict[str, Any] = {"program": NAME, "from": self._where, "db": self._db, "dry_run": dry_run}
+            common.emit_json(told | vars(done))
+            sys.stdout.flush()  # a watch has no end soon
+        elif dry_run:
+            click.echo(f"{NAME}: {self._text(done, 'would fetch')}")
+        else:
+            common.LOG.info("%s: %s", NAME, self._text(done, "fetched"))
+            if done.deleted:
+                common.LOG.info("%s: deleted %s", NAME, ", ".join(map(str, done.deleted)))
+
+    def _text(self, done: Done, verb: str) -> str:
+        if not done.fresh:
+            return f"{self._db} has state {done.state} of {self._where} already"
+        fetched = f"{done.fetched} of {many(done.files, 'file')} ({size(done.fetched_bytes)} of {size(done.total_bytes)})"
+        return f"state {done.state} of {self._where}: {verb} {fetched}, the others are here"
+
+
+def main() -> None:
+    common.run(command)

@@ -1,0 +1,53 @@
+"""What programs that read from a shep-serve share: the token, which is in a file and never on a command line, and authorities."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final, TypeVar
+
+import click
+
+from shepherd.errors import UsageError
+
+R = TypeVar("R")
+FILE: Final = click.Path(dir_okay=False, path_type=Path)
+MAX_BYTES: Final = 4_096
+
+
+def with_token(function: Callable[..., R]) -> Callable[..., R]:
+    """--token-file FILE, as `token: str`."""
+
+    def read(_context: click.Context, _parameter: click.Parameter, given: Path) -> str:
+        return read_token(given)
+
+    text = "Has the token that `shep-serve token add` has shown; its mode must be 0600."
+    return click.option("--token-file", "token", required=True, type=FILE, callback=read, metavar="FILE", help=text)(function)
+
+
+def with_authorities(function: Callable[..., R]) -> Callable[..., R]:
+    """--ca-file FILE, as `ca_file: Path | None`."""
+    text = "Authorities for https, PEM.  [default: the public ones]"
+    kind = click.Path(exists=True, dir_okay=False, path_type=Path)
+    return click.option("--ca-file", type=kind, metavar="FILE", help=text)(function)
+
+
+def read_token(path: Path) -> str:
+    """The token in a file that only its owner may read."""
+    try:
+        with path.open("rb") as file:
+            mode = os.fstat(file.fileno()).st_mode
+            if not stat.S_ISREG(mode):
+                raise UsageError(f"{path}: not a file")
+            if mode & 0o077:
+                raise UsageError(f"{path}: others can read this token (mode {stat.S_IMODE(mode):04o}); chmod 600 {path}")
+            text = file.read(MAX_BYTES).decode("ascii").strip()
+    except OSError as error:
+        raise UsageError(f"{path}: cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError:
+        text = ""
+    if not text or not text.isprintable() or " " in text:
+        raise UsageError(f"{path}: must be one line, with a token that shep-serve token add has shown")
+    return text

@@ -1,0 +1,94 @@
+"""A server as the source of a mirror (shepherd/batch/mirror.py): its states, and their files from any place on.
+
+What it says may be anything. Here only its form is judged: that an answer is one of shep-serve, that a file goes on where it was
+asked to, and that bytes come at all. Whatever it refuses, whatever the reason, is PeerRefused; what may pass is PeerLost.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Iterator
+from typing import Final
+from urllib.parse import quote
+
+from shepherd.client.server import Busy, Lease, LeaseOver, Sent, Server
+from shepherd.errors import PeerLost, PeerRefused, UsageError
+
+PART: Final = 1 << 18
+PURPOSE: Final = "shep-mirror"
+LEASE_S: Final = 3_600  # renewed while files come; so long a mirror that vanished keeps a state alive
+LOOK_S: Final = 60.0  # how often the speed of a file is looked at
+SLOWEST: Final = 16 << 10  # bytes that must come in that time
+_ON: Final = "run the same command again: it goes on from there"
+
+
+class MirrorSource:
+    """The states that a server has."""
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+        self.where = server.url
+
+    def states(self) -> list[int]:
+        """The numbers of its closed states."""
+        with _typed(self.where):
+            return [int(one["state"]) for one in self._server.states()["states"]]
+
+    @contextlib.contextmanager
+    def leased(self, number: int | None) -> Iterator[LeasedState]:
+        """A closed state, the newest by default, for as long as the block runs."""
+        with _typed(self.where):
+            lease = self._server.lease(PURPOSE, number, LEASE_S)
+        try:
+            yield LeasedState(self._server, lease)
+        finally:
+            with contextlib.suppress(PeerLost, PeerRefused), _typed(self.where):
+                self._server.give_back(lease)  # else it ends by itself
+
+
+class LeasedState:
+    """One state, held for us."""
+
+    def __init__(self, server: Server, lease: Lease) -> None:
+        self._server, self._lease = server, lease
+        self.number = lease.state
+
+    def read(self, path: str, offset: int) -> Iterator[bytes]:
+        """A file from an offset on, as it comes."""
+        where = f"{self._server.url}: {path}"
+        with _typed(where):
+            asked = {"Range": f"bytes={offset}-"} if offset else None
+            sent = Sent(self._server.open("GET", f"/v1/leases/{self._lease.name}/files/{quote(path)}", headers=asked))
+            if sent.start != offset:
+                raise PeerRefused(f"{where}: asked for what comes after {offset} bytes, it sends what comes after {sent.start}")
+            yield from _fast_enough(where, sent.chunks(PART))
+
+    def renew(self) -> None:
+        """Hold it for another while."""
+        with _typed(self._server.url):
+            self._server.renew(self._lease, LEASE_S)
+
+
+def _fast_enough(where: str, parts: Iterator[bytes]) -> Iterator[bytes]:
+    """The same, as long as enough of them come: a byte a minute is an answer without an end."""
+    since_s, came = time.monotonic(), 0
+    for part in parts:
+        came += len(part)
+        if time.monotonic() - since_s > LOOK_S:
+            if came < SLOWEST:
+                raise PeerLost(f"{where}: only {came} bytes came in {LOOK_S:.0f} s; {_ON}")
+            since_s, came = time.monotonic(), 0
+        yield part
+
+
+@contextlib.contextmanager
+def _typed(where: str) -> Iterator[None]:
+    try:
+        yield
+    except (Busy, LeaseOver) as error:
+        raise PeerLost(f"{error}; {_ON}") from error
+    except UsageError as error:
+        raise PeerRefused(str(error)) from error
+    except (KeyError, TypeError, ValueError, OverflowError) as error:
+        raise PeerRefused(f"{where}: this is no answer of shep-serve: {error!r}") from error
