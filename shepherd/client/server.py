@@ -206,7 +206,7 @@ class Sent:
     def chunks(self, size: int = 1 << 20) -> Iterator[bytes]:
         """Its bytes from `start` on; PeerLost if they end too early."""
         try:
-            while data := self._answer.raw.read(size):
+            while data := self._answer.raw.read1(size):  # what has come: a slow server is heard
                 yield data
         except _LOST as error:
             raise PeerLost(f"the connection broke off: {error}") from error
