@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from shepherd.batch.transfer import Pull, Transfer
-from shepherd.errors import Corruption, PeerRefused
+from shepherd.errors import Corruption, OldFormat, PeerRefused, UsageError
 from shepherd.formats.control import CLOSED, Control
 from shepherd.store import mirror, mirrornote, names, offered
 from shepherd.store.database import Database, Writer
@@ -158,7 +158,11 @@ def _believed(data: bytes, number: int, where: str, database: Database | None) -
     newest = _newest(database) if database is not None else None
     if database is None or newest is None:
         return control
-    if control.key != database.closed(newest).control.key:
+    try:
+        key = database.closed(newest).control.key
+    except OldFormat as error:
+        raise UsageError(f"{error.args[0].partition(';')[0]}; mirror into another directory: upgraded it is no mirror") from error
+    if control.key != key:
         raise PeerRefused(f"{where}: its key is not that of {database.path}, which mirrors another database; give another --db")
     if control.state < newest:
         raise PeerRefused(
