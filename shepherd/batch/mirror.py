@@ -49,6 +49,7 @@ class Way:
     keep: int  # closed states
     keep_journals: int
     jobs: int  # downloads at a time
+    verify: bool  # read every byte of what is here, and fetch again what is damaged
     now: Callable[[], int]
     stopping: Callable[[], bool]
     pause: Callable[[float], object]
@@ -79,13 +80,18 @@ def run(writer: Writer, server: Server, way: Way, seen: int | None = None) -> Do
     with server.leased(None) as source:
         data = control_of(source)
         control = _believed(data, source.number, server.where, database)
+        stock = Stock(database, way.verify)
         if source.number == _newest(database):
-            writer.remove_leftovers()  # and what a killed round has renamed becomes durable before anybody counts on it
-            _must_be_there(database, StateName(control.state, CLOSED), control)
-            deleted = writer.prune(way.keep, way.now(), way.keep_journals)  # which it did not come to
-            return Done(control.state, fresh=False, files=len(control.files), deleted=deleted)
+            lost = next((piece for piece in offered.pieces(control) if stock.find(piece) is None), None)
+            if lost is None:
+                writer.remove_leftovers()  # and what a killed round has renamed becomes durable before anybody counts on it
+                deleted = writer.prune(way.keep, way.now(), way.keep_journals)  # which it did not come to
+                return Done(control.state, fresh=False, files=len(control.files), deleted=deleted)
+            if not way.verify:
+                where = database.states_path / str(StateName(control.state, CLOSED)) / lost.path
+                raise Corruption(f"{where}: missing, or not as long as control says; shep-mirror --verify fetches it again")
         receiving = Receiving(writer, control, data)
-        receiving.begin()
+        receiving.begin(stock)
         receiving.ask_room()
         transfer = Transfer(source, receiving, way.jobs, way.stopping, way.pause, way.pace)
         with way.shown(receiving.name, receiving.missing_bytes()) as tick:
@@ -172,17 +178,6 @@ def _believed(data: bytes, number: int, where: str, database: Database | None) -
     if control.state == newest and data != mirror.control_of(database, StateName(newest, CLOSED)):
         raise PeerRefused(f"{where}: its state {newest} is not the one in {database.path}; mirror it into another directory")
     return control
-
-
-def _must_be_there(database: Database, name: StateName, control: Control) -> None:
-    """That nothing is to be fetched means that all is here."""
-    stock = Stock(database)
-    for piece in offered.pieces(control):
-        if stock.find(piece) is None:
-            raise Corruption(
-                f"{database.states_path / str(name) / piece.path}: missing, or not as long as control says; "
-                f"move {database.states_path / str(name)} away and run the same command again"
-            )
 
 
 def _newest(database: Database) -> int | None:

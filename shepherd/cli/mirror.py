@@ -45,6 +45,7 @@ LONGEST_S: Final = 600.0  # between two looks at a source that is away
 )
 @click.option("--limit-rate", type=click.IntRange(LEAST_RATE), metavar="BYTES", help="Fetch at most so much in a second.")
 @click.option("--watch", type=click.FloatRange(1), metavar="SECONDS", help="Stay, and look for a newer state this often.")
+@click.option("--verify", is_flag=True, help="Read every byte of what is here, and fetch again what is damaged.")
 @click.option("--dry-run", is_flag=True, help="Tell what would be fetched, and change nothing.")
 @common.jsonable
 @common.standard
@@ -58,6 +59,7 @@ def command(
     jobs: int,
     limit_rate: int | None,
     watch: float | None,
+    verify: bool,
     dry_run: bool,
     as_json: bool,
 ) -> int | None:
@@ -82,7 +84,7 @@ def command(
             tell(_rehearse(db, source), dry_run=True)
             return None
         signals = _Signals()
-        way = _way(db, config, keep, jobs, limit_rate, signals)
+        way = _way(db, config, keep, jobs, verify, limit_rate, signals)
         return _mirror(db, source, way, watch, signals, tell)
 
 
@@ -134,7 +136,7 @@ def _watch(writer: Writer, source: Server, way: Way, every_s: float, signals: _S
         signals.pause(wait_s)
 
 
-def _way(db: Path, config: Config, keep: int | None, jobs: int, rate: int | None, signals: _Signals) -> Way:
+def _way(db: Path, config: Config, keep: int | None, jobs: int, verify: bool, rate: int | None, signals: _Signals) -> Way:
     from shepherd.batch import mirror
 
     @contextlib.contextmanager
@@ -146,6 +148,7 @@ def _way(db: Path, config: Config, keep: int | None, jobs: int, rate: int | None
         keep=keep or config.store.keep_states,
         keep_journals=config.store.keep_journals,
         jobs=jobs,
+        verify=verify,
         now=lambda: int(time.time()),
         stopping=signals.stopping,
         pause=time.sleep,

@@ -16,12 +16,13 @@ from pathlib import Path
 
 import numpy as np
 
-from shepherd.errors import Corruption, NoSpace, UsageError
+from shepherd.errors import Corruption, Locked, NoSpace, UsageError
 from shepherd.formats import tables
 from shepherd.formats.check import check64
 from shepherd.formats.control import Control
 from shepherd.formats.tables import U64
-from shepherd.store import fsio, names
+from shepherd.store import fsio, logs, names
+from shepherd.store.columns import Column
 from shepherd.store.database import Database, Writer
 from shepherd.store.incoming import Incoming
 from shepherd.store.names import StateName
@@ -30,9 +31,10 @@ from shepherd.store.state import State, commit
 
 
 class Stock:
-    """The sealed files of the states that are here, newest first: what need not travel."""
+    """The sealed files of the states that are here, newest first: what need not travel. With `verify` every byte is read."""
 
-    def __init__(self, database: Database | None) -> None:
+    def __init__(self, database: Database | None, verify: bool = False) -> None:
+        self._verify, self._sound = verify, dict[int, bool]()  # by inode
         self._states: list[State] = []
         for name in reversed(database.states() if database is not None else []):
             if name.closed:
@@ -45,9 +47,26 @@ class Stock:
     def find(self, piece: Piece) -> Path | None:
         """The state that has this file, with the length that it must have."""
         for state in self._states:
-            if state.control.files.get(piece.path) == piece.entry and _are_there(state.path, piece):
+            has = state.control.files.get(piece.path) == piece.entry and _are_there(state.path, piece)
+            if has and (not self._verify or self._is_sound(state.path, piece)):
                 return state.path
         return None
+
+    def _is_sound(self, directory: Path, piece: Piece) -> bool:
+        inode = os.lstat(directory / piece.path).st_ino
+        if inode not in self._sound:
+            self._sound[inode] = _checks(directory, piece)
+        return self._sound[inode]
+
+
+def _checks(directory: Path, piece: Piece) -> bool:
+    """Every byte of a file against what control says."""
+    if not piece.is_column:
+        return logs.entry_of(directory / piece.path) == piece.entry
+    try:
+        return not any(True for _offset in Column(directory / piece.path, piece.dtype, piece.entry).bad_blocks())
+    except Corruption:  # of its block table
+        return False
 
 
 def _are_there(directory: Path, piece: Piece) -> bool:
@@ -75,15 +94,14 @@ class Receiving:
         self.linked: list[Piece] = []
         self.wanted: list[Piece] = []  # what must travel, or go on travelling
 
-    def begin(self) -> None:
-        """Take over what an earlier try left, drop the rest of it, and link all that is here."""
+    def begin(self, stock: Stock) -> None:
+        """Take over what an earlier try left, drop the rest of it, and link all that is in stock."""
         self._adopt()
         self._writer.remove_leftovers(but=self.path.name)
         for directory in (self.path, *(self.path / name for name in (*tables.TABLES, names.OBJECTS))):
             if not directory.is_dir():
                 fsio.add_directory(directory)
         self._sweep()
-        stock = Stock(self._writer.database)
         for piece in self._pieces:
             owner = stock.find(piece)
             if owner is None:
@@ -172,9 +190,20 @@ class Receiving:
             file.close()
 
     def publish(self) -> State:
-        """All has come: control, then the one rename that makes it a state."""
+        """All has come: control, then the one rename that makes it a state. A damaged state of its name makes room first."""
         fsio.write_file(self.path / names.CONTROL, self._data)
-        return commit(self.path, self._root / str(self.name))
+        final = self._root / str(self.name)
+        if not final.exists():
+            return commit(self.path, final)
+        leases = self._writer.database.leases
+        with leases.locked():
+            holders = [lease for lease in leases.all() if lease.state == self.name.number]
+            if holders:
+                raise Locked(f"{final}: damaged, but {holders[0].owner} leases it ({holders[0].purpose}); run this again later")
+            fsio.rename(final, self._root / names.gone(self.name))  # killed here, the next round goes on with N.tmp
+            made = commit(self.path, final)
+        fsio.remove_tree(self._root / names.gone(self.name))
+        return made
 
 
 def _is_ours(path: Path) -> bool:

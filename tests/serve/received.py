@@ -66,14 +66,15 @@ class Leased:
         pass
 
 
-def way(jobs: int = 1, keep: int = 2, stopping: Callable[[], bool] = lambda: False) -> mirror.Way:
+def way(keep: int = 2, verify: bool = False) -> mirror.Way:
     """Without a terminal, in no hurry."""
     return mirror.Way(
         keep=keep,
         keep_journals=0,
-        jobs=jobs,
+        jobs=1,
+        verify=verify,
         now=lambda: 1_790_000_000,
-        stopping=stopping,
+        stopping=lambda: False,
         pause=lambda seconds: None,
         pace=lambda count: None,
         shown=lambda name, total: contextlib.nullcontext(lambda more: None),
@@ -90,3 +91,11 @@ def advance(db: Path, weight: int) -> None:
     """The next closed state, of which one column is new."""
     with Database(db).writing("test") as writer:
         little.publish_changed(writer, weight)
+
+
+def spoil(file: Path) -> None:
+    """Another last byte, as a disk may come up with: not by any of our calls."""
+    data = file.read_bytes()
+    file.chmod(0o644)
+    file.write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
+    file.chmod(0o444)

@@ -24,7 +24,7 @@ from tests.crash import disks
 from tests.crash.farm import contents
 from tests.pasture import NOW, Sheep, clean, config, fill
 from tests.programs import call
-from tests.serve.received import advance
+from tests.serve.received import advance, spoil
 from tests.serve.serving import ROOT, Serving, serving, token_of, wait_until
 
 FLOCK = [Sheep(f"http://h{n % 3}.example/{n}", now=b"body %d " % n * 30, before=(b"old " * 90,)) for n in range(60)]
@@ -234,6 +234,41 @@ def test_disk_that_is_full_or_fails_costs_the_state_that_is_there(source: Servin
     assert {name: data for name, data in contents(home / "mirror" / "state").items() if ".tmp/" not in name} == had
     told(mirror(source, home / "mirror"))
     check(home / "mirror")
+
+
+def test_stop_in_the_middle_of_a_file_costs_what_has_come(home: Path) -> None:
+    large(home / "source")
+    with serving(home / "source") as source:
+        words = arguments(source, home / "mirror", "--limit-rate", "1000000", "--jobs", "1")
+        command = [sys.executable, "-m", "shepherd.cli", "shep-mirror", *words]
+        slow = subprocess.Popen(command, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)}, stderr=subprocess.PIPE)
+        try:
+            half = home / "mirror/state/000002.tmp/objects/00000001"
+            wait_until(lambda: half.exists() and half.stat().st_size > 0)
+            slow.send_signal(signal.SIGTERM)
+            assert b"goes on" in slow.communicate(timeout=60)[1]
+        finally:
+            slow.kill()
+        assert slow.returncode == 128 + signal.SIGTERM
+        have = half.stat().st_size
+        assert told(mirror(source, home / "mirror"))["fetched_bytes"] < LARGE - have + 100_000
+    check(home / "mirror")
+
+
+def test_damage_of_a_mirror_stays_or_spreads_to_its_next_state(source: Serving, home: Path) -> None:
+    mirror(source, home / "mirror")
+    for path in ("objects/00000002", "index/norm", "index/site.check"):
+        spoil(home / "mirror/state/000002" / path)
+    (home / "mirror/state/000002/report.json").unlink()
+    assert mirror(source, home / "mirror").returncode == 11
+    lease = Database(home / "mirror").lease(2, "me", "reading", NOW * 1000, 2_000_000_000 - NOW)
+    assert mirror(source, home / "mirror", "--verify").returncode == 3  # somebody reads it
+    Database(home / "mirror").leases.remove(lease)
+    done = told(mirror(source, home / "mirror", "--verify"))
+    assert (done["state"], done["fetched"]) == (2, 4)
+    assert is_same(source, home / "mirror")
+    check(home / "mirror")
+    assert told(mirror(source, home / "mirror", "--verify"))["fresh"] is False
 
 
 # --- who may ------------------------------------------------------------------------------------------------------

@@ -19,7 +19,7 @@ from tests.pasture import Sheep, faults, fill
 from tests.programs import call
 from tests.serve import liar
 from tests.serve.liar import Answer, lying, said
-from tests.serve.received import Folder, advance, bring
+from tests.serve.received import Folder, advance, bring, spoil, way
 
 FLOCK = [Sheep(f"http://a.example/{n}", now=b"body %d" % n * 30) for n in range(8)]
 SEGMENT = "objects/00000001"
@@ -122,18 +122,22 @@ def test_url_with_a_password_or_of_another_kind_is_asked(home: Path) -> None:
         assert call("shep-mirror", "--from", url, "--token-file", str(home / "token")).returncode == 2
 
 
-def test_transfer_killed_at_any_call_leaves_what_the_next_one_cannot_use(home: Path, newer: Path, crash_sweep: bool) -> None:
-    """Into an empty directory, and beside a state; without a server, and so with more kills."""
+@pytest.mark.parametrize("what", ["empty", "beside", "damaged"])
+def test_transfer_killed_at_any_call_leaves_what_the_next_one_cannot_use(
+    home: Path, newer: Path, crash_sweep: bool, what: str
+) -> None:
+    """Into an empty directory, beside a state, and in the place of a damaged one; without a server, and so with more kills."""
     expected, calls = contents(Database(newer).closed().path), 1
-    for name, first in (("empty", None), ("beside", home / "source" / "db")):
-        for calls in range(1, 10_000, 1 if crash_sweep else STEP):
-            db = home / f"{name}-{calls}"
-            if first is not None:
-                bring(Folder(first), db)
-            died = killed_after(calls, partial(bring, Folder(newer), db))
-            bring(Folder(newer), db)
-            assert contents(Database(db).closed().path) == expected, calls
-            assert [str(fault) for fault in check.walk(Database(db))] == [], calls
-            if not died:
-                break
-        assert calls > STEP
+    for calls in range(1, 10_000, 1 if crash_sweep else STEP):
+        db = home / f"{what}-{calls}"
+        if what != "empty":
+            bring(Folder(newer if what == "damaged" else home / "source" / "db"), db)
+        if what == "damaged":
+            spoil(Database(db).closed().path / "index" / "norm")
+        died = killed_after(calls, partial(bring, Folder(newer), db, way(verify=True)))
+        bring(Folder(newer), db, way(verify=True))
+        assert contents(Database(db).closed().path) == expected, calls
+        assert [str(fault) for fault in check.walk(Database(db))] == [], calls
+        if not died:
+            break
+    assert calls > STEP
