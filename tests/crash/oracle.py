@@ -3,7 +3,8 @@
 I1 every closed state opens and checks, also before the recover · I2 the furthest directory is, byte for byte, the one before the
 operation or the one it makes · I3 every row but forgotten ones points at its bucket, and no two at one · I4 what a checkpoint of
 a harvest acknowledged is there, byte for byte · I5 older closed states are as they were · I6 recover leaves nothing lying about ·
-I7 recover twice = once. (I8, recover itself cut short, needs the replayer: test_restart.py.)
+I7 recover twice = once · I9 a mirror has noted every state that it has received. (I8, recover itself cut short, needs the
+replayer: test_restart.py.)
 
 Use: `observe` a database before an operation and after an undisturbed one; after a fault, `judge` what is left against both.
 """
@@ -18,7 +19,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from shepherd.errors import ShepherdError
-from shepherd.store import check, harvest, names, recover
+from shepherd.store import check, harvest, mirror, names, recover
 from shepherd.store.database import Database
 from shepherd.store.inbox import KINDS
 from shepherd.store.state import State
@@ -132,6 +133,7 @@ def violations(path: Path, before: Facts, *after: Facts) -> Iterator[str]:
     yield from _leftovers(path)
     yield from _stuck(path)
     yield from _compare(observe(path), [before, *after])
+    yield from _unnoted(path)
     yield from _faults(path)
     yield from _again(path)
 
@@ -195,6 +197,12 @@ def _leftovers(path: Path) -> Iterator[str]:
         for entry in sorted(os.listdir(place)):
             if entry.startswith("."):
                 yield f"I6: {place.name}/{entry} is left"
+
+
+def _unnoted(path: Path) -> Iterator[str]:
+    """I9: what is not noted counts as made here, and then nothing is received any more."""
+    if (path / names.MIRROR).exists():
+        yield from (f"I9: {name} was received, and is not noted" for name in mirror.unknown(Database(path)))
 
 
 def _stuck(path: Path) -> Iterator[str]:
