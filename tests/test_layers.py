@@ -22,7 +22,7 @@ MOST_LINES = 400
 
 # Lowest first. A module imports from its own line or from lines above it.
 LAYERS: tuple[tuple[str, ...], ...] = (
-    ("errors", "addresses", "config", "urls", "sections", "filters", "equiv"),
+    ("errors", "addresses", "config", "urls", "sections", "filters", "equiv", "private"),
     ("formats",),
     ("store", "phases", "groups", "net"),
     ("batch", "toyweb", "client"),

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import stat
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final, TypeVar
 
 import click
 
+from shepherd import private
 from shepherd.errors import UsageError
 
 R = TypeVar("R")
@@ -36,18 +35,7 @@ def with_authorities(function: Callable[..., R]) -> Callable[..., R]:
 
 def read_token(path: Path) -> str:
     """The token in a file that only its owner may read."""
-    try:
-        with path.open("rb") as file:
-            mode = os.fstat(file.fileno()).st_mode
-            if not stat.S_ISREG(mode):
-                raise UsageError(f"{path}: not a file")
-            if mode & 0o077:
-                raise UsageError(f"{path}: others can read this token (mode {stat.S_IMODE(mode):04o}); chmod 600 {path}")
-            text = file.read(MAX_BYTES).decode("ascii").strip()
-    except OSError as error:
-        raise UsageError(f"{path}: cannot be read: {error.strerror}") from error
-    except UnicodeDecodeError:
-        text = ""
+    text = private.read(path, "token", MAX_BYTES, "it must have what shep-serve token add has shown").strip()
     if not text or not text.isprintable() or " " in text:
         raise UsageError(f"{path}: must be one line, with a token that shep-serve token add has shown")
     return text

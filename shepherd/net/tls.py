@@ -9,15 +9,14 @@ from __future__ import annotations
 
 import asyncio
 import datetime
-import os
 import re
 import ssl
-import stat
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import Any, Final
 
+from shepherd import private
 from shepherd.addresses import TlsAddress
 from shepherd.errors import PeerLost, PeerRefused, UsageError
 from shepherd.net import wire
@@ -71,7 +70,7 @@ def read_keys(path: Path, role: Role, now: datetime.datetime) -> Keys:
     """The key file of one end. One that others can read, that is for the other role or out of date is a UsageError."""
     from cryptography import x509
 
-    text = _read_private(path)
+    text = private.read(path, "private key", MAX_KEY_FILE, "shep-keys issue makes a key file")
     found = _CERTIFICATE.findall(text)
     if len(found) < 2 or "PRIVATE KEY-----" not in text:
         raise UsageError(f"{path}: not a key file, which has a private key and two certificates; shep-keys issue makes one")
@@ -87,22 +86,6 @@ def read_keys(path: Path, role: Role, now: datetime.datetime) -> Keys:
     if not own.not_valid_before_utc <= now < ends:
         raise UsageError(f"{path}: valid from {own.not_valid_before_utc} to {ends}; make another with shep-keys issue")
     return Keys(path, role, name, ends, found[-1])
-
-
-def _read_private(path: Path) -> str:
-    """The text of a file that only its owner can read."""
-    try:
-        with path.open("rb") as file:
-            mode = os.fstat(file.fileno()).st_mode
-            if not stat.S_ISREG(mode):
-                raise UsageError(f"{path}: not a file")
-            if mode & 0o077:
-                raise UsageError(f"{path}: others can read this private key (mode {stat.S_IMODE(mode):04o}); chmod 600 {path}")
-            return file.read(MAX_KEY_FILE).decode("ascii")
-    except OSError as error:
-        raise UsageError(f"{path}: cannot be read: {error.strerror}; shep-keys issue makes a key file") from error
-    except UnicodeDecodeError as error:
-        raise UsageError(f"{path}: cannot be read: {error}") from error
 
 
 def warning(keys: Keys, now: datetime.datetime) -> str:
