@@ -61,6 +61,8 @@ def _serve(db: Path, config: Config, where: str, log: Path | None, log_format: s
     from shepherd.serve.tokens import Tokens
     from shepherd.store.database import Database
 
+    database = Database(db)
+    database.closed()  # what keeps readers from it is told now, and not to each of them
     listen = parse_listen(where)
     if fault := exposure_fault(config, where):
         raise UsageError(f"--listen {fault}")
@@ -72,7 +74,7 @@ def _serve(db: Path, config: Config, where: str, log: Path | None, log_format: s
             raise UsageError(f"{config.tokens_path}: no client is there; make one with shep-serve token add NAME --role read")
         own, client = _make(OF_THIS_RUN, ("read",))
         tokens = Tokens(config.tokens_path, (client,))
-    service = Service(Database(db), config, tokens)
+    service = Service(database, config, tokens)
     handler = events.structured(log, (log_format or config.master.log_format) == "json")
 
     def ready(port: int) -> None:

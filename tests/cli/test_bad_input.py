@@ -51,6 +51,7 @@ WRITERS = {
 }  # fmt: skip
 INBOX = {"shep insert", "shep delete", "shep refresh", "shep set", "shep-rank"}  # leave something there, whoever has the lock
 MASTERS = {"shepherd cycle", "shepherd run"}  # say more than a sentence: what their programs say, too
+SERVERS = {"shep-serve"}  # run until they are stopped, where nothing is wrong: tests/serve
 IDLE = {"shep-dump plan": 2, "shep audit politeness": 4, "shep unlock": 4}  # where there is no plan, no journal, no lease
 STATELESS = {"shep insert", "shep reports", "shep lock", "shep unlock", "shep-dump leases"}  # look at no state
 UNLEASED = {
@@ -79,7 +80,7 @@ EVERY = tuple(with_database())
 
 def test_no_program_is_forgotten() -> None:
     assert {"gather", "shep list", "shep-check", "shep-dump index", "shep-init", "shep-recover", "shepherd cycle"} <= set(EVERY)
-    assert WRITERS | MAKERS | INBOX | MASTERS | STATELESS | TOLERANT | set(ARGUMENTS) | set(IDLE) <= set(EVERY)
+    assert WRITERS | MAKERS | INBOX | MASTERS | SERVERS | STATELESS | TOLERANT | set(ARGUMENTS) | set(IDLE) <= set(EVERY)
 
 
 @pytest.fixture(scope="module")
@@ -254,7 +255,7 @@ def test_control_that_cannot_be_opened(sound: Herd, db: Path, what: str, error: 
 # --- lock, disk and arguments -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("what", [w for w in EVERY if w != "shep-init"])
+@pytest.mark.parametrize("what", [w for w in EVERY if w not in SERVERS | {"shep-init"}])
 def test_lock_that_another_holds(sound: Herd, db: Path, what: str) -> None:
     before = contents(db)
     held = locks.lock(db / "lock", "shep-plan")
@@ -300,7 +301,7 @@ def test_full_disk(sound: Herd, tmp_path: Path) -> None:
         locks.lock(db / "lock", "test").release()
         before = contents(db)
         fill(disk / "filler")
-        for what in EVERY:
+        for what in (w for w in EVERY if w not in SERVERS):
             done = run(sound, what, db)
             if what in INBOX | {"shep-cleanup", "shep-merge", "shep-plan", "shepherd cycle", "shepherd run"}:
                 assert done.returncode == 12, (what, done)
@@ -322,7 +323,7 @@ def test_read_only_disk(sound: Herd, tmp_path: Path) -> None:
     with small_disk(tmp_path / "disk") as disk:
         db = Path(shutil.copytree(sound.db, disk / "db"))
         subprocess.run(["mount", "-o", "remount,ro", str(disk)], check=True)
-        for what in EVERY:
+        for what in (w for w in EVERY if w not in SERVERS):
             done = run(sound, what, db)
             if what in (WRITERS | INBOX) - {"shep-init"}:
                 assert "Read-only file system; nothing was changed: run as a user who may write there" in sentence(done, 13), what
