@@ -26,7 +26,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("formats",),
     ("store", "phases", "groups", "net"),
     ("batch", "toyweb", "client"),
-    ("serve", "doors", "lcc"),
+    ("serve", "export", "doors", "lcc"),
     ("cli",),
 )
 LEVEL = {part: level for level, parts in enumerate(LAYERS) for part in parts}

@@ -256,7 +256,7 @@ def _publish(
     kept = set(after.fill.number.tolist())
     told = {"phase": "cleanup", **report, "needed percent": after.fill.share}
     told |= {"segments": len(kept), "bytes": int(after.fill.length.sum())}
-    told["pinned"] = pinned(job.writer.database, job.config.store.keep_states - 1, kept, purged, job.now)
+    told["pinned"] = pinned(job.writer.database, job.config, kept, purged, job.now)
     if done:
         builder.change(cleaned=job.now)
         told["averages"] = averages(after.look, job.judged.plain if job.judged is not None else None, job.config)
@@ -287,10 +287,11 @@ def _rehearse(job: Job, state: State, found: Survey) -> State:
     kept = set(np.delete(found.fill.number, choice.places).tolist())
     report = {"phase": "cleanup", "counts": counts, "chosen": reasons, "needed percent": found.fill.share}
     report["deleted documents waiting"] = len(np.unique(job.tombs.left))
-    report["pinned"] = pinned(job.writer.database, job.config.store.keep_states - 1, kept, job.tombs.forced, job.now)
+    report["pinned"] = pinned(job.writer.database, job.config, kept, job.tombs.forced, job.now)
     report["averages"] = averages(look, job.judged.plain if job.judged is not None else None, job.config)
     return job.writer.publish(job.writer.build(state, StateName(state.number + 1, CLOSED), job.now), report)
 
 
 def _prune(job: Job) -> None:
-    job.writer.prune(job.config.store.keep_states, job.now, job.config.store.keep_journals)
+    store = job.config.store
+    job.writer.prune(store.keep_states, job.now, store.keep_journals, job.config.export.cursors)

@@ -15,7 +15,7 @@ from shepherd.errors import IoFailed, ShepherdError
 from shepherd.formats.tables import I64
 from shepherd.phases.cleanup import Look
 from shepherd.sections import section_name
-from shepherd.store import names
+from shepherd.store import cursors, names
 from shepherd.store.database import Database
 from shepherd.store.names import StateName
 
@@ -35,12 +35,14 @@ def averages(look: Look, plain: I64 | None, config: Config) -> dict[str, dict[st
     return told
 
 
-def pinned(database: Database, stay: int, kept: Collection[int], purged: Collection[int], now: int) -> dict[str, int]:
+def pinned(database: Database, config: Config, kept: Collection[int], purged: Collection[int], now: int) -> dict[str, int]:
     """Bytes of segments that only older closed states hold, those of leased ones, and leased states with purged bytes.
 
-    Of the states that are there, the newest `stay` and the leased ones outlive the next deletion, and are counted.
+    Of the states that are there, the newest ones that the next deletion leaves are counted, and the leased ones; what a cursor of
+    the configuration has not come to is held as by a lease.
     """
-    held = database.leases.held(now)
+    stay = config.store.keep_states - 1
+    held = database.leases.held(now) | cursors.behind(database, config.export.cursors)
     older: dict[int, int] = {}
     leased: dict[int, int] = {}
     exposed = 0

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
@@ -28,6 +28,8 @@ from shepherd.store.state import State
 GROUP_ROWS: Final = 1 << 22
 STEP_ROWS: Final = 500_000
 
+Narrow = Callable[[State, I64], I64]  # those of some rows of a state, in order, that a reader wants
+
 
 @dataclass(frozen=True)
 class Batch:
@@ -38,11 +40,25 @@ class Batch:
 
 
 class Reading:
-    """One choice of one state; with `since`, an older state or what is kept of its keys, only what differs."""
+    """One choice of one state; with `since`, an older state or what is kept of its keys, only what differs.
 
-    def __init__(self, state: State, choice: Choice, since: State | None = None, step: int = STEP_ROWS) -> None:
+    `narrow` takes away some of what a choice leaves, of both states alike. With `checked` there is also what was looked at since
+    the older one was made, and is as it was.
+    """
+
+    def __init__(
+        self,
+        state: State,
+        choice: Choice,
+        since: State | None = None,
+        step: int = STEP_ROWS,
+        *,
+        narrow: Narrow | None = None,
+        checked: bool = False,
+    ) -> None:
         self.state, self.choice, self.since = state, choice, since
-        self._step = step
+        self._step, self._narrow = step, narrow
+        self._checked_after = since.control.now if checked and since is not None else None
 
     @property
     def items(self) -> int:
@@ -82,26 +98,27 @@ class Reading:
 
     def _pieces(self) -> Iterator[_Piece]:
         """What is chosen, one range of norms after the other."""
-        new = _Walk(self.state, self.choice, self._bar)
+        also = ("checked",) if self._checked_after is not None else ()
+        new = _Walk(self.state, self.choice, self._narrow, self._bar, also)
         if self.since is None:
             for begin, end in _ranges(self.choice, self._step, self.state.index):
                 rows = new.chosen(begin, end).rows
                 yield _Piece(rows, np.zeros(len(rows), np.uint8), np.zeros(0, np.int64))
             return
-        old = _Walk(self.since, self.choice, self._old_bar)
+        old = _Walk(self.since, self.choice, self._narrow, self._old_bar)
         for begin, end in _ranges(self.choice, self._step, self.state.index, self.since.index):
             before, after = old.chosen(begin, end), new.chosen(begin, end)
-            found = readers.changes(before.keys, after.keys)
+            found = readers.changes(before.keys, after.keys, self._checked_after)
             yield _Piece(after.rows.take(found.rows), found.what, before.rows.take(found.gone))
 
     @cached_property
     def _bar(self) -> Bar | None:
-        return _bar(self.state, self.choice, self._step)
+        return _bar(self.state, self.choice, self._narrow, self._step)
 
     @cached_property
     def _old_bar(self) -> Bar | None:
         assert self.since is not None
-        return _bar(self.since, self.choice, self._step)
+        return _bar(self.since, self.choice, self._narrow, self._step)
 
     # --- in the order of the segments
 
@@ -155,25 +172,30 @@ class _Chosen:
 class _Walk:
     """The chosen rows of a state, one range of norms after the other."""
 
-    def __init__(self, state: State, choice: Choice, bar: Bar | None = None) -> None:
-        self._index, self._choice, self._bar = state.index, choice, bar
+    def __init__(
+        self, state: State, choice: Choice, narrow: Narrow | None, bar: Bar | None = None, also: tuple[str, ...] = ()
+    ) -> None:
+        self._state, self._index, self._choice, self._narrow, self._bar = state, state.index, choice, narrow, bar
+        self._keys = (*readers.KEYS, "digest", "weight", *also)
         self._paths = Paths(state.prints.half("/robots.txt"), state.prints.half("/"))
         self._ties = 0
 
     def chosen(self, begin: int, end: int) -> _Chosen:
         start, stop = _first(self._index, begin), _first(self._index, end)
-        columns = self._index.slice(start, stop, readers.COMPARED)
+        columns = self._index.slice(start, stop, dict.fromkeys((*readers.COMPARED, *self._keys)))
         rows = readers.chosen(columns, self._choice, self._paths)
+        if self._narrow is not None:
+            rows = self._narrow(self._state, start + rows) - start
         if self._bar is not None:
             rows, self._ties = self._bar.passed(columns["weight"].take(rows), rows, self._ties)
-        return _Chosen(start + rows, {name: columns[name].take(rows) for name in (*readers.KEYS, "digest", "weight")})
+        return _Chosen(start + rows, {name: columns[name].take(rows) for name in self._keys})
 
 
-def _bar(state: State, choice: Choice, step: int) -> Bar | None:
+def _bar(state: State, choice: Choice, narrow: Narrow | None, step: int) -> Bar | None:
     """Where the best so many of a state end."""
     if choice.best is None:
         return None
-    walk, counts = _Walk(state, choice), np.zeros(readers.WEIGHTS, np.int64)
+    walk, counts = _Walk(state, choice, narrow), np.zeros(readers.WEIGHTS, np.int64)
     for begin, end in _ranges(choice, step, state.index):
         counts += np.bincount(walk.chosen(begin, end).keys["weight"], minlength=readers.WEIGHTS)
     return Bar.of(counts, choice.best)

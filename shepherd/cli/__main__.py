@@ -17,6 +17,7 @@ PROGRAMS: dict[str, str] = {
     "shep-cork": "shepherd.cli.cork:main",
     "shep-dump": "shepherd.cli.dump:main",
     "shep-equiv": "shepherd.cli.equiv:main",
+    "shep-export": "shepherd.cli.export:main",
     "shep-feedback": "shepherd.cli.feedback:main",
     "shep-import": "shepherd.cli.warc_import:main",
     "shep-init": "shepherd.cli.init:main",

@@ -107,7 +107,8 @@ class Cycle:
             return error.exit_status
 
     def _prune(self) -> None:
-        self._writer.prune(self._config.store.keep_states, int(time.time()), self._config.store.keep_journals)
+        store = self._config.store
+        self._writer.prune(store.keep_states, int(time.time()), store.keep_journals, self._config.export.cursors)
 
     def _run_steps(self) -> int:
         tried: list[str] = []

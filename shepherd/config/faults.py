@@ -23,6 +23,7 @@ MOST_WORKERS: Final = 1_000  # of one reapd
 TLS_VERSIONS: Final = ("1.0", "1.1", "1.2", "1.3")
 CODECS: Final = ("lz4", "zstd", "none")
 LOG_FORMATS: Final = ("text", "json")
+CURSOR: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")  # a directory is named so
 
 _PROXY: Final = re.compile(r"(http|socks5)://(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9._-]+):(?P<port>[0-9]{1,5})/?")
 _NAMESERVER: Final = re.compile(r"(?P<host>[0-9.]+|\[[0-9a-fA-F:.]+\]):(?P<port>[0-9]{1,5})")
@@ -110,6 +111,9 @@ def _texts(config: Config) -> Iterator[Fault]:
         yield Fault("identity", "name", f"must be a product token: {_TOKEN_WORDS}")
     if fault := contact_fault(config.identity.contact):
         yield Fault("identity", "contact", fault)
+    for name in config.export.cursors:
+        if not CURSOR.fullmatch(name):
+            yield Fault("export", "cursors", f"{name!r} is no name of a cursor: letters, digits, _ . and - are")
     if config.store.compress not in CODECS:
         yield Fault("store", "compress", f"must be one of {', '.join(CODECS)}")
     if config.fetch.min_tls not in TLS_VERSIONS:

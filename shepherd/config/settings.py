@@ -179,6 +179,13 @@ class Cleanup:
 
 
 @dataclass(frozen=True)
+class Export:
+    """[export]: archives that miss nothing."""
+
+    cursors: tuple[str, ...] = ()  # of shep-export: no closed state is deleted before all of them have come past it
+
+
+@dataclass(frozen=True)
 class Master:
     """[master]: how `shepherd` runs the programs."""
 
@@ -236,6 +243,7 @@ class Config:
     network: Network = field(default_factory=Network)
     store: Store = field(default_factory=Store)
     cleanup: Cleanup = field(default_factory=Cleanup)
+    export: Export = field(default_factory=Export)
     master: Master = field(default_factory=Master)
     hooks: Hooks = field(default_factory=Hooks)
     serve: Serve = field(default_factory=Serve)

@@ -30,6 +30,7 @@ class What(IntEnum):
     ADDED = 1
     CHANGED = 2
     GONE = 3
+    CHECKED = 4  # only where it is asked for: as it was, but looked at since
 
 
 @dataclass(frozen=True)
@@ -105,14 +106,20 @@ class Changes:
     gone: I64
 
 
-def changes(old: Columns, new: Columns) -> Changes:
-    """A document is found again by site and path. One that moved within its class is gone from one place and added in another."""
+def changes(old: Columns, new: Columns, checked_after: int | None = None) -> Changes:
+    """A document is found again by site and path. One that moved within its class is gone from one place and added in another.
+
+    With `checked_after`, a time, what was looked at later is told, too, though nothing in it has changed.
+    """
     match = find_rows(*(old[name] for name in KEYS), *(new[name] for name in KEYS))
     found = match >= 0
     differs = np.zeros(len(match), np.bool_)
     differs[found] = old["digest"].take(match[found]) != new["digest"][found]
-    what = np.where(found, np.uint8(What.CHANGED), np.uint8(What.ADDED))
-    told = np.flatnonzero(~found | differs)
+    what = np.where(found, np.where(differs, np.uint8(What.CHANGED), np.uint8(What.CHECKED)), np.uint8(What.ADDED))
+    wanted = ~found | differs
+    if checked_after is not None:
+        wanted |= new["checked"] > np.uint32(checked_after)
+    told = np.flatnonzero(wanted)
     kept = np.zeros(len(old["norm"]), np.bool_)
     kept[match[found]] = True
     return Changes(told, what.take(told), np.flatnonzero(~kept))

@@ -19,14 +19,14 @@ import itertools
 import logging
 import os
 import socket
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any
 
 from shepherd.errors import Corruption, IoFailed, NoSpace, RecoveryNeeded, UsageError
 from shepherd.formats import tables
 from shepherd.formats.control import CLOSED, Control
-from shepherd.store import fsio, journals, locks, mirrornote, names
+from shepherd.store import cursors, fsio, journals, locks, mirrornote, names
 from shepherd.store.inbox import Inbox
 from shepherd.store.lease import Lease, Leases
 from shepherd.store.names import StateName
@@ -246,12 +246,13 @@ class Writer:
             self.database.inbox.remove(state.control.applied)
         return state
 
-    def prune(self, keep: int, now: int, keep_journals: int = 0) -> list[int]:
-        """Delete closed states beyond the newest `keep`, except leased ones; so many of their journals stay for audits."""
+    def prune(self, keep: int, now: int, keep_journals: int = 0, unexported: Collection[str] = ()) -> list[int]:
+        """Delete closed states beyond the newest `keep`, but for leased ones and those that the cursors of these names have not
+        exported; so many of their journals stay for audits."""
         deleted = []
         with self.database.leases.locked():
             self.database.leases.remove_expired(now)
-            held = self.database.leases.held(now)
+            held = self.database.leases.held(now) | cursors.behind(self.database, unexported)
             closed = [n for n in self.database.states() if n.closed]
             for name in closed[: -max(keep, 1)]:
                 if name.number not in held:

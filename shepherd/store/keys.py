@@ -22,13 +22,14 @@ if TYPE_CHECKING:
 COLUMNS: Final = ("norm", "path", "site", "digest", "type", "flags", "weight", "section")
 
 
-def _wanted(state: State) -> Iterator[str]:
+def wanted(state: State) -> Iterator[str]:
+    """The files of a state by which another can be compared with it."""
     yield from (f"index/{column}" for column in COLUMNS)
     if names.EQUIV in state.control.files:
         yield names.EQUIV
 
 
-SHELF: Final = Shelf("keys", _wanted)
+SHELF: Final = Shelf("keys", wanted)
 
 
 def keep(database: Database, state: State, most: int) -> None:

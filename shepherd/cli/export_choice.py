@@ -1,0 +1,134 @@
+"""Which documents an export is of: the selectors of `shep list`, as what a reading of a state can be asked for.
+
+Part, best, section and weight are known of an older state, too, and so is the site: with these what is new can be told. All other
+selectors ask columns or URLs that nobody keeps of a state that is deleted.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from shepherd.cli import common, looking
+from shepherd.cli.selectors import Parsed, Selection
+from shepherd.errors import UsageError
+
+if TYPE_CHECKING:
+    from shepherd.batch.reading import Narrow
+    from shepherd.formats.tables import I64
+    from shepherd.phases.readers import Choice
+    from shepherd.store.state import State
+
+MOST_WEIGHT = 65_535
+BOTH = ("robots.txt files", "pages that only lead to another")
+
+
+def read_part(text: str) -> tuple[int, int]:
+    """`2/8` -> the second of eight."""
+    number, slash, parts = text.partition("/")
+    if not (slash and number.isdecimal() and parts.isdecimal()) or not 1 <= int(number) <= int(parts) <= 65_536:
+        raise ValueError("give it as I/N, such as 1/4")
+    return int(number), int(parts)
+
+
+PART = Parsed("part", read_part)
+
+
+def choice_of(selection: Selection, part: tuple[int, int], best: int | None, robots: bool, redirects: bool) -> Choice:
+    from shepherd.phases.readers import Choice
+
+    return Choice(
+        part=part[0] - 1,
+        parts=part[1],
+        best=best,
+        weight=selection.weights[0] if selection.weights else 0,
+        sections=tuple(sorted(selection.sections)),
+        robots=robots,
+        redirects=redirects,
+    )
+
+
+def asks_columns(selection: Selection) -> bool:
+    """Whether it asks what is not known of a state that is deleted."""
+    plain = dataclasses.replace(selection, site=None, weights=None, sections=())
+    return looking.asks(plain)
+
+
+def words(choice: Choice, selection: Selection) -> dict[str, Any]:
+    """What is exported, for a manifest and a cursor to remember."""
+    told = {
+        key: value
+        for key, value in dataclasses.asdict(choice).items()
+        if value not in (None, (), 0, False) and (key, value) != ("parts", 1)
+    }
+    told["sections"] = list(choice.sections)
+    if selection.words() or selection.urls:
+        told["selectors"] = [*selection.words(), *(common.escape(url) for url in selection.urls[:20])]
+    return {key: value for key, value in told.items() if value != []}
+
+
+class Narrowed:
+    """The rows that selectors leave, beyond what a choice says."""
+
+    def __init__(self, selection: Selection) -> None:
+        self._site = selection.site
+        self._most = selection.weights[1] if selection.weights else MOST_WEIGHT
+        self._norms: dict[Path, int] = {}
+
+    @property
+    def narrow(self) -> Narrow | None:
+        return self if self._site is not None or self._most < MOST_WEIGHT else None
+
+    def __call__(self, state: State, rows: I64) -> I64:
+        import numpy as np
+
+        from shepherd.cli.shep_find import norm_of_host
+
+        if self._site is not None:
+            if state.path not in self._norms:
+                self._norms[state.path] = norm_of_host(state, self._site)
+            rows = rows[state.index["norm"].take(rows) == np.uint64(self._norms[state.path])]
+        if self._most < MOST_WEIGHT:
+            rows = rows[state.index["weight"].take(rows) <= np.uint16(self._most)]
+        return rows
+
+
+def marked(state: State, selection: Selection, cf: Path) -> Narrow:
+    """Exactly the rows that `shep list` would show; a URL that nobody knows is a UsageError before anything is written."""
+    import numpy as np
+
+    wanted = np.zeros(state.index.rows, np.bool_)
+    with looking.choosing(state, selection, cf) as found:
+        for rows in found:
+            wanted[rows] = True
+
+    def narrow(of: State, rows: I64) -> I64:
+        return rows[wanted.take(rows)]
+
+    return narrow
+
+
+def narrowing(state: State, selection: Selection, cf: Path, since: bool) -> Narrow | None:
+    if not asks_columns(selection):
+        return Narrowed(selection).narrow
+    if since:
+        raise UsageError(
+            "with --since or --cursor only --site, --section, --weight, --part and --best can choose: "
+            "what the others ask is not kept of an older state"
+        )
+    return marked(state, selection, cf)
+
+
+def sourced(function: Any) -> Any:
+    """--part, --best and --since."""
+    part = click.option(
+        "--part", type=PART, default="1/1", metavar="I/N", help="Only part I of N, cut by site: for readers in parallel."
+    )
+    best = click.option("--best", type=click.IntRange(1), metavar="N", help="Only the N documents of most weight.")
+    since = click.option(
+        "--since", type=click.IntRange(1), metavar="N", help="Only what is new since this state, and what is gone."
+    )
+    return part(best(since(function)))

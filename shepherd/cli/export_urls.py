@@ -1,0 +1,61 @@
+"""shep-export --format parquet-urls: the rows of the index with their URLs, whatever their type."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from shepherd.cli import common, looking
+from shepherd.cli import shep_shared as shared
+
+if TYPE_CHECKING:
+    from shepherd.cli.export import Asked
+    from shepherd.formats.tables import I64
+    from shepherd.store.database import Database
+
+
+def run(database: Database, asked: Asked, dry_run: bool) -> int:
+    from shepherd.cli.export import Told, _status, stem_of
+    from shepherd.export import parquet
+    from shepherd.export.output import Output, Series
+
+    with database.reading("shep-export", shared.clock_ms(), asked.number) as state:
+        told = {
+            "state": state.number,
+            "since": None,
+            "format": asked.wish.format,
+            "choice": {"selectors": asked.selection.words()},
+        }
+        rows = 0
+        if dry_run:
+            with looking.choosing(state, asked.selection, asked.cf) as found:
+                rows = sum(map(len, found))
+            return _status(told | {"counts": {"rows": rows}})
+        output = Output(Path(asked.output), stem_of(asked, state.number) + "-urls", asked.overwrite)
+        sink = parquet.UrlsSink(Series(output.create, parquet.ENDING, asked.wish.split_bytes), Told())
+        try:
+            with looking.choosing(state, asked.selection, asked.cf) as found, common.progress(None, "URLs", " rows") as bar:
+                for some in _together(found):
+                    sink.add(state, some)
+                    rows += len(some)
+                    bar.update(len(some))
+            sink.finish()
+            return _status(output.commit(told | {"counts": {"rows": rows, "damaged": sink.damaged}}))
+        except BaseException:
+            output.abandon()
+            raise
+
+
+def _together(found: Iterator[I64]) -> Iterator[I64]:
+    """Rows in groups that are worth writing."""
+    import numpy as np
+
+    held: list[I64] = []
+    for rows in found:
+        held.append(rows)
+        if sum(map(len, held)) >= 1 << 16:
+            yield np.concatenate(held)
+            held = []
+    if any(map(len, held)):
+        yield np.concatenate(held)

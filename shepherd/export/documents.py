@@ -1,0 +1,186 @@
+"""Documents on their way out: the facts of a row and a bucket that checks, from a state of ours or pulled from elsewhere.
+
+Buckets of a state are read in the order in which they lie, many at once. One that is damaged is told, counted and left out: the
+others are wanted all the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Final, NamedTuple, Protocol
+
+import numpy as np
+
+from shepherd.batch.reading import Batch, Reading
+from shepherd.errors import Corruption
+from shepherd.formats import bucket, stream
+from shepherd.formats.bucket import Bucket
+from shepherd.phases.readers import What
+from shepherd.store import lookup
+from shepherd.store.objects import Objects
+from shepherd.store.state import State
+
+PIECE_BYTES: Final = 1 << 23  # read at once
+GAP_BYTES: Final = 1 << 16  # of buckets that nobody wants, which are read all the same
+_OFFSET: Final = (1 << 32) - 1
+
+Tell = Callable[[str], None]
+
+
+class Facts(NamedTuple):
+    """One row of stream.ROW."""
+
+    site: int
+    path: int
+    norm: int
+    digest: int
+    length: int
+    gathered: int
+    checked: int
+    changed: int
+    touched: int
+    weight: int
+    status: int
+    flags: int
+    type: int
+    section: int
+    reason: int
+    frequency: int
+    what: int
+    spare: int = 0
+
+
+assert Facts._fields == stream.ROW.names
+
+
+class Exported(NamedTuple):
+    facts: Facts
+    bucket: Bucket
+    data: bytes  # of the bucket, as it is stored
+    oid: int | None = None  # where it lies, if it is in a state of ours
+
+
+class Gone(NamedTuple):
+    """What was there the last time; its URL where somebody still knows it."""
+
+    facts: Facts
+    url: str | None
+
+
+class Source(Protocol):
+    """What is exported. `damaged` counts while it is read."""
+
+    state: int
+    now: int  # when the state was made, seconds since 1970
+    since: int | None  # the state since which only news are wanted
+    since_now: int  # and when that was made
+    damaged: int
+
+    @property
+    def items(self) -> int: ...
+    @property
+    def bucket_bytes(self) -> int: ...
+    @property
+    def gone_items(self) -> int: ...
+    def documents(self) -> Iterator[Exported | Gone]: ...
+
+
+class LocalSource:
+    """A reading of a state that the caller has leased."""
+
+    def __init__(self, reading: Reading, tell: Tell) -> None:
+        self._reading, self._tell = reading, tell
+        self.state, self.now = reading.state.number, reading.state.control.now
+        self.since = reading.since.number if reading.since is not None else None
+        self.since_now = reading.since.control.now if reading.since is not None else 0
+        self.damaged = 0
+
+    @property
+    def items(self) -> int:
+        return self._reading.items
+
+    @property
+    def bucket_bytes(self) -> int:
+        return self._reading.bucket_bytes
+
+    @property
+    def gone_items(self) -> int:
+        return self._reading.gone
+
+    def documents(self) -> Iterator[Exported | Gone]:
+        state = self._reading.state
+        for batch in self._reading.batches():
+            rows = [tuple.__new__(Facts, row) for row in batch.rows.tolist()]
+            if rows and rows[0].what == What.GONE:
+                yield from (Gone(facts, _url_of_gone(state, facts)) for facts in rows)
+                continue
+            for facts, oid, data in zip(rows, batch.oid.tolist(), _read(state.objects, batch), strict=True):
+                if (found := self._checked(facts, oid, data)) is not None:
+                    yield found
+
+    def _checked(self, facts: Facts, oid: int, data: bytes) -> Exported | None:
+        try:
+            found = bucket.read_whole(data) or self._reading.state.objects.get(oid, facts.length)
+            header = found.header
+            if (header.site, header.path) != (facts.site, facts.path):
+                raise Corruption(f"{_place(self._reading.state, oid)}: no bucket of its row begins here")
+            _ = found.url
+        except Corruption as error:
+            self.damaged += 1
+            self._tell(str(error))
+            return None
+        return Exported(facts, found, data, oid)
+
+
+def _read(objects: Objects, batch: Batch) -> Iterator[bytes]:
+    """The bytes of the buckets of a batch, which is in the order of oids."""
+    oids, lengths = batch.oid.tolist(), batch.rows["length"].tolist()
+    first = 0
+    while first < len(oids):
+        start = end = oids[first]
+        last = first
+        while last < len(oids) and oids[last] - end <= GAP_BYTES and oids[last] >> 32 == start >> 32:
+            if last > first and oids[last] + lengths[last] - start > PIECE_BYTES:
+                break
+            end = oids[last] + lengths[last]
+            last += 1
+        try:
+            piece = objects.piece(start >> 32, start & _OFFSET, end - start)
+        except Corruption:
+            piece = b""  # whoever looks at the bucket finds out, and says so
+        for n in range(first, last):
+            yield piece[oids[n] - start : oids[n] - start + lengths[n]]
+        first = last
+
+
+def _place(state: State, oid: int) -> str:
+    from shepherd.formats.tables import split_oid
+    from shepherd.store import names
+
+    segment, offset = split_oid(oid)
+    return f"{state.path / names.OBJECTS / names.segment(segment)} at {offset}"
+
+
+def _url_of_gone(state: State, facts: Facts) -> str | None:
+    """What is gone often still has a row, as an error or forgotten, and a bucket that knows its URL."""
+    from shepherd.formats.tables import CONTRIB_BIT
+
+    row = lookup.row_of(state, facts.norm, facts.path, facts.site)
+    if row is None or state.index["oid"].at(row) >= CONTRIB_BIT:
+        return None
+    try:
+        return state.objects.head(state.index["oid"].at(row)).url
+    except Corruption:
+        return None
+
+
+def pulled(item: stream.Item) -> Exported | Gone:
+    """One of a stream; Corruption where its bucket does not check."""
+    facts = tuple.__new__(Facts, item.row.tolist())
+    if facts.what == What.GONE:
+        return Gone(facts, None)
+    return Exported(facts, item.bucket(), item.data)
+
+
+def row_of(facts: Facts) -> np.ndarray[tuple[int], np.dtype[np.void]]:
+    return np.array([tuple(facts)], stream.ROW)

@@ -1,0 +1,189 @@
+"""The files of one export. None has its name before all are whole and durable; then the manifest says so, last of all.
+
+    .out-000124-00000.warc.gz.tmp ...    being written
+    out-000124-00000.warc.gz ...         renamed, one after the other
+    out-000124.json                      the manifest: only with it do the others count
+
+Killed anywhere, the export runs again: what has no manifest is replaced. The manifest of an export that is made again goes first,
+so it never stands beside files that it does not describe.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, BinaryIO, Final, Protocol
+
+from shepherd.errors import UsageError
+from shepherd.store import fsio
+
+BUFFER_BYTES: Final = 1 << 20
+MANIFEST_VERSION: Final = 1
+
+
+class Written(Protocol):
+    """A file being written."""
+
+    name: str
+
+    @property
+    def length(self) -> int: ...
+    def write(self, data: bytes) -> int: ...
+
+
+class OutFile:
+    """One file of an Output, written in large pieces."""
+
+    def __init__(self, path: Path) -> None:
+        self.name = path.name
+        self.path = path
+        self.hidden = path.with_name(f".{path.name}.tmp")
+        fsio.unlink(self.hidden)
+        self._file = fsio.AppendFile(self.hidden)
+        self._parts: list[bytes] = []
+        self._held = 0
+
+    @property
+    def length(self) -> int:
+        return self._file.length + self._held
+
+    def write(self, data: bytes) -> int:
+        self._parts.append(bytes(data))  # a view would change under us
+        self._held += len(data)
+        if self._held >= BUFFER_BYTES:
+            self._flush()
+        return len(data)
+
+    def _flush(self) -> None:
+        if self._parts:
+            self._file.write(*self._parts)
+            self._parts.clear()
+            self._held = 0
+
+    def finish(self) -> None:
+        self._flush()
+        self._file.sync()
+        self._file.close()
+
+    def close(self) -> None:
+        self._file.close()
+
+
+class StdoutFile:
+    """Standard output in the place of a file."""
+
+    def __init__(self, stream: BinaryIO | None = None) -> None:
+        self.name, self.length = "-", 0
+        self._stream = stream or sys.stdout.buffer
+
+    def write(self, data: bytes) -> int:
+        self.length += len(data)
+        return self._stream.write(data)
+
+
+class Output:
+    """A directory, and the stem that the names of the export begin with."""
+
+    def __init__(self, directory: Path, stem: str, overwrite: bool = False) -> None:
+        self.directory, self.stem = directory, stem
+        self._files: list[OutFile] = []
+        self._trees: list[Path] = []
+        self._old: list[str] = []
+        if not directory.is_dir():
+            raise UsageError(f"{directory}: no such directory; make it first")
+        if self.manifest.exists():
+            if not overwrite:
+                raise UsageError(f"{self.manifest}: this export is there already; --overwrite makes it again")
+            self._old = _names_in(self.manifest)
+
+    @property
+    def manifest(self) -> Path:
+        return self.directory / f"{self.stem}.json"
+
+    def create(self, suffix: str) -> OutFile:
+        """A file named by the stem and this."""
+        file = OutFile(self.directory / f"{self.stem}{suffix}")
+        self._files.append(file)
+        return file
+
+    def tree(self) -> Path:
+        """A directory to be filled, which becomes the one named by the stem alone."""
+        path = self.directory / f".{self.stem}.tmp"
+        if path.exists():
+            fsio.remove_tree(path)
+        fsio.add_directory(path)
+        self._trees.append(path)
+        return path
+
+    def commit(self, told: dict[str, Any]) -> dict[str, Any]:
+        """Make everything durable, give it its names, and say so; what the manifest says."""
+        for file in self._files:
+            file.finish()
+        if self.manifest.exists():
+            fsio.unlink(self.manifest)
+            fsio.sync_directory(self.directory)
+        names = [file.name for file in self._files] + [self.stem for _ in self._trees]
+        for old in self._old:
+            if old not in names:
+                self._remove(self.directory / old)
+        for file in self._files:
+            fsio.rename(file.hidden, file.path)
+        for tree in self._trees:
+            self._remove(self.directory / self.stem)
+            fsio.rename(tree, self.directory / self.stem)
+        files = [{"name": file.name, "bytes": file.length} for file in self._files]
+        files += [{"name": self.stem, "bytes": None} for _ in self._trees]
+        manifest = {"shepherd-export": MANIFEST_VERSION, **told, "files": files}
+        fsio.replace_file(self.manifest, json.dumps(manifest, indent=1, sort_keys=True).encode() + b"\n")
+        return manifest
+
+    def _remove(self, path: Path) -> None:
+        if path.is_dir() and not path.is_symlink():
+            aside = self.directory / f".{path.name}.gone"
+            if aside.exists():
+                fsio.remove_tree(aside)
+            fsio.rename(path, aside)
+            fsio.remove_tree(aside)
+        else:
+            fsio.unlink(path)
+
+    def abandon(self) -> None:
+        """Remove what is not committed."""
+        for file in self._files:
+            file.close()
+            fsio.unlink(file.hidden)
+        for tree in self._trees:
+            if tree.exists():
+                fsio.remove_tree(tree)
+
+
+def _names_in(manifest: Path) -> list[str]:
+    """The files that a manifest names, those in its own directory: it may be anybody's."""
+    try:
+        told = json.loads(fsio.read_file(manifest))
+        found = [str(one["name"]) for one in told["files"]]
+    except (ValueError, KeyError, TypeError):
+        raise UsageError(f"{manifest}: not the manifest of an export; move it away") from None
+    stem = manifest.name.removesuffix(".json")
+    return [name for name in found if name.startswith(stem) and name == os.path.basename(name)]
+
+
+class Series:
+    """Files in a row, each begun when the one before is full. What is written together stays together."""
+
+    def __init__(self, create: Callable[[str], Written], ending: str, most: int) -> None:
+        self._create, self._ending, self._most = create, ending, most
+        self.number = 0
+        self.file: Written | None = None
+
+    def wants_next(self) -> bool:
+        """Whether what comes next belongs into a fresh file."""
+        return self.file is None or (self._most > 0 and self.file.length >= self._most)
+
+    def next(self) -> Written:
+        self.file = self._create(f"-{self.number:05d}{self._ending}")
+        self.number += 1
+        return self.file

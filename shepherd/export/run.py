@@ -1,0 +1,100 @@
+"""One export from its first document to its manifest: which sink, which files, what is told at the end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
+
+from shepherd.errors import Corruption
+from shepherd.export.documents import Exported, Gone, Source, Tell
+from shepherd.export.lines import BucketsSink, JsonlSink, StreamSink, described_gone
+from shepherd.export.output import Output, Series, StdoutFile, Written
+from shepherd.export.sorting import SortedLines
+from shepherd.phases.readers import What
+
+Tick = Callable[[int], object]
+INLINE: Final = ("buckets", "jsonl", "stream")  # what is gone stands among the documents; they may go to stdout
+
+
+@dataclass(frozen=True)
+class Wish:
+    """How documents are to be written."""
+
+    format: str
+    split_bytes: int = 1 << 30
+    bodies: bool = True
+    cdxj: bool = False
+    sha256: bool = False
+
+
+class Sink(Protocol):
+    def add(self, document: Exported) -> None: ...
+    def finish(self) -> None: ...
+
+
+def export(source: Source, wish: Wish, output: Output | None, tell: Tell, tick: Tick) -> dict[str, Any]:
+    """Write all of the source; counts by name. Without an output it goes to stdout, else nothing has its name yet."""
+    import json
+
+    out = StdoutFile()
+    create: Callable[[str], Written] = output.create if output is not None else lambda _suffix: out
+    index = SortedLines(output.directory) if wish.cdxj and output is not None else None
+    sink = _sink(source, wish, create, output, index)
+    counts = dict.fromkeys((what.name.lower() for what in What), 0) | {"damaged": 0}
+    gone_list: Written | None = None
+    try:
+        for one in source.documents():
+            tick(1)
+            if isinstance(one, Gone):
+                counts["gone"] += 1
+                if isinstance(sink, BucketsSink | JsonlSink | StreamSink):
+                    sink.gone(one)
+                    continue
+                gone_list = gone_list or create(".gone.jsonl")
+                gone_list.write(json.dumps(described_gone(one)).encode("ascii") + b"\n")
+                continue
+            try:
+                sink.add(one)
+            except Corruption as error:  # it checks, and yet its body does not decode
+                counts["damaged"] += 1
+                tell(str(error))
+            else:
+                counts[What(one.facts.what).name.lower()] += 1
+        sink.finish()
+        if index is not None:
+            lines = create(".cdxj")
+            for line in index:
+                lines.write(line)
+    finally:
+        if index is not None:
+            index.close()
+    counts["damaged"] += source.damaged
+    return counts
+
+
+def _sink(source: Source, wish: Wish, create: Callable[[str], Written], output: Output | None, index: SortedLines | None) -> Sink:
+    split = wish.split_bytes if output is not None else 0
+    if wish.format == "warc":
+        from shepherd.export import warc
+        from shepherd.formats.warc import SHA1, SHA256
+
+        series = Series(create, warc.ENDING, split)
+        return warc.WarcSink(series, source.state, source.now, source.since_now, SHA256 if wish.sha256 else SHA1, index)
+    if wish.format == "buckets":
+        return BucketsSink(Series(create, BucketsSink.ending, split))
+    if wish.format == "jsonl":
+        return JsonlSink(Series(create, JsonlSink.ending, split), wish.bodies)
+    if wish.format == "stream":
+        return StreamSink(Series(create, StreamSink.ending, split))
+    if wish.format == "parquet":
+        from shepherd.export import parquet
+
+        return parquet.ParquetSink(Series(create, parquet.ENDING, split), wish.bodies)
+    from shepherd.export import files
+
+    assert output is not None
+    listing = create(files.LIST)
+    if wish.format == "tar.gz":
+        return files.TarSink(Series(create, files.TarSink.ending, split), listing)
+    return files.FilesSink(output.tree(), listing)

@@ -1,0 +1,65 @@
+"""Names of files for URLs: by host and path, readable, never outside the directory, and never the same for two URLs.
+
+What a hostile URL may hold is escaped as %XX, the tilde and a leading dot among it. So a tilde in a name is ours, and keeps apart
+what would be one: a file from a directory of the same name, and what had to be shortened from what it then looks like.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from typing import Final
+
+MOST_BYTES: Final = 100  # of one name, where a file system has room for 255
+MOST_PATH: Final = 1_000
+_URL: Final = re.compile(r"(https?)://(\[[^\]]*\]|[^/:?#]*)(?::([0-9]+))?([^?#]*)(\?[^#]*)?")
+_UNSAFE: Final = re.compile(r"[^A-Za-z0-9._%+=@-]")
+
+
+def file_path(url: str, html: bool) -> str:
+    """The path of a URL's file, with slashes, relative to the directory of the export."""
+    found = _URL.match(url)
+    if found is None:
+        return f"odd/{_hash(url)}~"
+    scheme, host, port, path, query = found.groups()
+    *above, last = path.split("/")[1:] or [""]
+    parts = [_host(scheme, host, port), *map(_directory, above), _file(last, query or "", html)]
+    whole = "/".join(parts)
+    return whole if len(whole) <= MOST_PATH else f"{parts[0]}/{_hash(url)}~"
+
+
+def _host(scheme: str, host: str, port: str | None) -> str:
+    """A site is a directory: https is what is not said."""
+    name = _short(_UNSAFE.sub("_", host))
+    return name + (f",{scheme}" if scheme == "http" else "") + (f",{port}" if port else "")
+
+
+def _directory(segment: str) -> str:
+    name = _short(_escaped(segment)) or "%2F"
+    return name + "~" if "." in name or name == "%2F" else name
+
+
+def _file(segment: str, query: str, html: bool) -> str:
+    """A name with a dot or a tilde in it, which a directory has only at its end."""
+    name = _short(_escaped(segment))
+    if query:
+        return f"{name}~{_hash(query)}"
+    if not name:
+        return "index~.html" if html else "index~"
+    return name if "." in name and "~" not in name else name + "~f"
+
+
+def _escaped(segment: str) -> str:
+    name = _UNSAFE.sub(lambda found: "".join(f"%{byte:02X}" for byte in found[0].encode("utf-8", "replace")), segment)
+    return "%2E" + name[1:] if name.startswith(".") else name
+
+
+def _short(name: str) -> str:
+    if len(name) <= MOST_BYTES:
+        return name
+    return f"{name[: MOST_BYTES - 25]}~{_hash(name)}"
+
+
+def _hash(text: str) -> str:
+    """One that nobody can find two texts for: else a site could make two of its URLs one file."""
+    return hashlib.blake2b(text.encode("utf-8", "replace"), digest_size=12).hexdigest()

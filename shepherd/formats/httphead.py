@@ -1,0 +1,56 @@
+"""The head of a response as an archive keeps it: as it was received, but where that would lie about the body that follows it.
+
+A body is stored without its transfer coding, sometimes cut, sometimes decoded. A header that says otherwise would make a reader
+unpack what is not packed, or wait for bytes that never come: such a header is kept under X-Archive-Orig-.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final, NamedTuple
+
+ORIGINAL: Final = b"X-Archive-Orig-"
+PROTOCOLS: Final = {b"2": b"h2", b"2.0": b"h2", b"3": b"h3", b"3.0": b"h3"}  # as WARC-Protocol names what is no text on the wire
+_STATUS: Final = re.compile(rb"HTTP/([0-9](?:\.[0-9])?)[ \t]+([0-9]{3})(?![0-9])([^\r\n\0]*)")
+_TOLD: Final = re.compile(
+    rb"^(transfer-encoding|content-encoding|content-length)([ \t]*:[ \t]*)([^\n]*)", re.IGNORECASE | re.MULTILINE
+)
+_BARE: Final = re.compile(rb"(?<!\r)\n")
+_BLANK: Final = re.compile(rb"(?:\r?\n){2,}")
+
+
+class Head(NamedTuple):
+    data: bytes  # status line, headers and the empty line
+    status: int
+    protocol: bytes  # what WARC-Protocol should say; empty where the status line does
+
+
+def head(status_line: bytes, headers: bytes, body_bytes: int, coded: bool) -> Head | None:
+    """The head before a body of so many bytes, which is `coded` as Content-Encoding says, or not; None without a status."""
+    found = _STATUS.match(status_line)
+    if found is None:
+        return None
+    version, status, reason = found.groups()
+    line = b"HTTP/%s %s%s" % (version if version in (b"1.0", b"1.1") else b"1.1", status, reason.rstrip())
+    told = fitted(headers, body_bytes, coded)
+    return Head(line + b"\r\n" + told + b"\r\n", int(status), PROTOCOLS.get(version, b""))
+
+
+def fitted(headers: bytes, body_bytes: int, coded: bool) -> bytes:
+    """Header lines, each with CRLF: none is empty, and none says of the body what is not so."""
+    text = _BARE.sub(b"\r\n", headers.strip(b"\r\n"))
+    if not text:
+        return b""
+    if b"\r\n\r\n" in text:
+        text = _BLANK.sub(b"\r\n", text)
+
+    def fit(found: re.Match[bytes]) -> bytes:
+        name, colon, value = found.groups()
+        kind, said = name.lower(), value.strip()
+        if kind == b"content-length":
+            holds = said.isdigit() and int(said[:20]) == body_bytes
+        else:
+            holds = kind == b"content-encoding" and (coded or said.lower() in (b"", b"identity"))
+        return found[0] if holds else ORIGINAL + name + colon + value
+
+    return _TOLD.sub(fit, text) + b"\r\n"

@@ -1,0 +1,112 @@
+"""Records of WARC/1.1, each a gzip member of its own: bytes in, bytes out (ISO 28500:2017; docs/export.md).
+
+Nothing is drawn or looked up: a record's id is a hash of what it is about, so the same capture always is the same bytes.
+export/warc.py says which records a document gives; httphead.py makes the head of a response fit the body that is stored.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Final
+
+import numpy as np
+from isal import isal_zlib
+
+LEVEL: Final = 2  # of ISA-L: as small as zlib's 6, in a seventh of its time
+TRUNCATED: Final = {b"length": b"length", b"expansion": b"length", b"incomplete": b"disconnect", b"time": b"time",
+                    b"disconnect": b"disconnect"}  # fmt: skip
+UNSPECIFIED: Final = b"unspecified"
+IDENTICAL: Final = b"http://netpreserve.org/warc/1.1/revisit/identical-payload-digest"
+HTTP_RESPONSE: Final = b"application/http; msgtype=response"
+HTTP_REQUEST: Final = b"application/http; msgtype=request"
+FIELDS: Final = b"application/warc-fields"
+_NAMESPACE: Final = bytes.fromhex("8d0f7d3b6a5c4c1e9f4b2a7760e5c3d1")  # of our ids, as RFC 4122 has it for version 5
+_UNPRINTABLE: Final = re.compile(r"[\x00-\x1f\x7f\x85\u2028\u2029]+")
+_DAY_S: Final = 86_400
+_BEYOND_S: Final = 253_402_300_799  # the end of the year 9999, which has no five digits
+
+Header = tuple[bytes, bytes]
+
+
+@dataclass(frozen=True)
+class Digests:
+    """How bytes are labelled: as archives do it, in base 32."""
+
+    name: bytes
+    hash: Callable[[bytes], Any]
+
+    def label(self, digest: bytes) -> bytes:
+        return self.name + b":" + base64.b32encode(digest).rstrip(b"=")
+
+    def of(self, data: bytes) -> bytes:
+        return self.label(self.hash(data).digest())
+
+
+SHA1: Final = Digests(b"sha1", hashlib.sha1)
+SHA256: Final = Digests(b"sha256", hashlib.sha256)
+
+
+def record_id(*parts: bytes) -> bytes:
+    """The id of a record that is about these: a UUID of version 5, which is a hash."""
+    digest = bytearray(hashlib.sha1(_NAMESPACE + b"\0".join(parts)).digest()[:16])
+    digest[6] = digest[6] & 0x0F | 0x50
+    digest[8] = digest[8] & 0x3F | 0x80
+    text = digest.hex()
+    return f"<urn:uuid:{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}>".encode()
+
+
+def date(time_ms: int) -> bytes:
+    """As WARC-Date has it, in UTC, with milliseconds where there are some."""
+    seconds, rest = divmod(time_ms, 1_000)
+    whole = b"%sT%s" % _day_and_time(min(max(seconds, 0), _BEYOND_S))
+    return b"%s.%03dZ" % (whole, rest) if rest else whole + b"Z"
+
+
+def timestamp(time_ms: int) -> bytes:
+    """The fourteen digits of an index."""
+    day, time = _day_and_time(min(max(time_ms // 1_000, 0), _BEYOND_S))
+    return day.replace(b"-", b"") + time.replace(b":", b"")
+
+
+def _day_and_time(seconds: int) -> tuple[bytes, bytes]:
+    days, left = divmod(seconds, _DAY_S)
+    return _day(days), b"%02d:%02d:%02d" % (left // 3_600, left // 60 % 60, left % 60)
+
+
+@lru_cache(maxsize=1 << 12)
+def _day(days: int) -> bytes:
+    return str(np.datetime64(days, "D")).encode()
+
+
+def record(kind: bytes, headers: Iterable[Header], *block: bytes) -> bytes:
+    """A whole record, compressed. `headers` are those behind WARC-Type, without the length."""
+    head = [b"WARC/1.1\r\nWARC-Type: ", kind, b"\r\n"]
+    for name, value in headers:
+        head += (name, b": ", value, b"\r\n")
+    length = sum(map(len, block))
+    return isal_zlib.compress(b"".join((*head, b"Content-Length: %d\r\n\r\n" % length, *block, b"\r\n\r\n")), LEVEL, wbits=31)
+
+
+def fields(pairs: Iterable[tuple[str, str]]) -> bytes:
+    """A block of `name: value` lines; whatever would end a line early is a blank."""
+    return "".join(f"{name}: {_UNPRINTABLE.sub(' ', value)}\r\n" for name, value in pairs if value).encode("utf-8", "replace")
+
+
+def info(filename: str, time_ms: int, pairs: Iterable[tuple[str, str]], digests: Digests = SHA1) -> tuple[bytes, bytes]:
+    """The record that a file begins with, and its id."""
+    block = fields(pairs)
+    name = filename.encode()
+    own = record_id(b"warcinfo", name, block)
+    headers = (
+        (b"WARC-Record-ID", own),
+        (b"WARC-Date", date(time_ms)),
+        (b"WARC-Filename", name),
+        (b"WARC-Block-Digest", digests.of(block)),
+        (b"Content-Type", FIELDS),
+    )
+    return record(b"warcinfo", headers, block), own

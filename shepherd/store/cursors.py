@@ -1,0 +1,107 @@
+"""Cursors: how far an export that goes on from where it ended has come.
+
+log/cursors/NAME/cursor.json names the state, and beside it are the keys of that state (as in keys.py), so that what is new can be
+told long after it is deleted. A cursor moves when what was exported is durable, in this order: the keys of the new state are put
+beside those of the old, then cursor.json is replaced, which is the commit, then the old keys go. Killed anywhere, the cursor
+names a state whose keys are there, and the export is made again from that.
+
+Cursors that the configuration names hold every closed state that they have not come to: so no body that a state had is dropped
+before it was exported.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from shepherd.config.faults import CURSOR
+from shepherd.errors import Corruption, UsageError
+from shepherd.formats.control import CLOSED
+from shepherd.store import fsio, keys
+from shepherd.store.names import StateName
+from shepherd.store.shelf import Shelf
+from shepherd.store.state import State
+
+if TYPE_CHECKING:
+    from shepherd.store.database import Database
+
+DIRECTORY: Final = "cursors"  # in log/
+FILE: Final = "cursor.json"
+
+
+@dataclass(frozen=True)
+class Cursor:
+    """`choice` is what was exported of the state: what is new is told of the same."""
+
+    name: str
+    state: int
+    choice: dict[str, Any] = field(default_factory=dict)
+
+
+def is_name(name: str) -> bool:
+    return bool(CURSOR.fullmatch(name))
+
+
+def _path(logs: Path, name: str) -> Path:
+    return logs / DIRECTORY / name
+
+
+def _shelf(name: str) -> Shelf:
+    return Shelf(f"{DIRECTORY}/{name}", keys.wanted)
+
+
+def read(logs: Path, name: str) -> Cursor | None:
+    """None where it never ended an export."""
+    if not is_name(name):
+        raise UsageError(f"{name!r} is no name of a cursor: letters, digits, _ . and - are")
+    path = _path(logs, name) / FILE
+    try:
+        told = json.loads(fsio.read_file(path))
+        cursor = Cursor(name, told["state"], told["choice"])
+    except FileNotFoundError:
+        return None
+    except (ValueError, KeyError, TypeError):
+        cursor = None
+    if cursor is None or type(cursor.state) is not int or not isinstance(cursor.choice, dict):
+        raise Corruption(f"{path}: this is no cursor; remove its directory, and the next export begins anew")
+    return cursor
+
+
+def opened(database: Database, cursor: Cursor) -> State:
+    """The state of a cursor, or its keys."""
+    name = StateName(cursor.state, CLOSED)
+    shelf = _shelf(cursor.name)
+    if name in shelf.numbers(database.log_path):
+        return shelf.opened(database.log_path, name)
+    return keys.remembered(database, cursor.state)
+
+
+def advance(database: Database, cursor: Cursor, state: State) -> None:
+    """Move a cursor to a state, which the caller has leased, and of which all that it is for is durable."""
+    path, shelf = _path(database.log_path, cursor.name), _shelf(cursor.name)
+    with database.leases.locked():
+        fsio.make_directory(path.parent)
+        fsio.make_directory(path)
+        shelf.put(database.log_path, state)
+        told = {key: value for key, value in asdict(cursor).items() if key != "name"} | {"state": state.number}
+        fsio.replace_file(path / FILE, json.dumps(told, sort_keys=True).encode() + b"\n")
+        shelf.trim(database.log_path, 1)
+
+
+def behind(database: Database, cursors: Iterable[str]) -> set[int]:
+    """The numbers of the closed states that some of these cursors have not come to; one that cannot be read has come nowhere."""
+    come = [_come(database.log_path, name) for name in cursors]
+    if not come:
+        return set()
+    return {name.number for name in database.states() if name.closed and name.number > min(come)}
+
+
+def _come(logs: Path, name: str) -> int:
+    try:
+        cursor = read(logs, name)
+    except (Corruption, UsageError):
+        return 0
+    return cursor.state if cursor is not None else 0
