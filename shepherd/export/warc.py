@@ -8,17 +8,18 @@ from __future__ import annotations
 
 import re
 import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from shepherd import __version__
+from shepherd.errors import Corruption
 from shepherd.export.documents import Exported
 from shepherd.export.output import Series, Written
 from shepherd.export.sorting import SortedLines
 from shepherd.formats import cdxj, httphead, warc
 from shepherd.formats.bucket import MAX_BODY, BucketFlag, Codec
-from shepherd.formats.warc import Digests, Header
+from shepherd.formats.warc import Digests
 from shepherd.phases.readers import What
 from shepherd.sections import section_name
 
@@ -28,6 +29,18 @@ _CAPTURE: Final = struct.Struct("<QQqI")
 _TYPE: Final = re.compile(rb"^content-type[ \t]*:[ \t]*([^;\s]*)", re.IGNORECASE | re.MULTILINE)
 _PLACE: Final = re.compile(rb"https?://([^/?#]*)(/[^#]*)?")
 _LINE_ENDS: Final = re.compile(rb"[\r\n\0]+")
+_ID: Final = b"WARC-Record-ID: %s\r\n"
+_COMMON: Final = b"WARC-Date: %s\r\nWARC-Target-URI: %s\r\nWARC-Warcinfo-ID: %s\r\n"
+_BESIDE: Final = b"WARC-Concurrent-To: %s\r\n"
+_BLOCK: Final = b"WARC-Block-Digest: %s\r\nContent-Type: %s\r\n"
+_REVISIT: Final = (
+    b"WARC-Profile: " + warc.IDENTICAL + b"\r\nWARC-Refers-To: %s\r\nWARC-Refers-To-Target-URI: %s\r\n"
+    b"WARC-Refers-To-Date: %s\r\nWARC-Payload-Digest: %s\r\n"
+)
+_TEXTS: Final = (
+    *(("t", "title"), ("l", "language"), ("C", "charset"), ("K", "canonical"), ("N", "robots"), ("R", "via")),
+    *(("P", "provenance"), ("X", "truncated")),
+)
 
 
 class Record(NamedTuple):
@@ -45,6 +58,7 @@ class _Payload:
     head: httphead.Head | None
     body: bytes
     digest: bytes
+    packed: bool  # the body is as the server packed it
 
 
 class WarcSink:
@@ -90,15 +104,16 @@ class WarcSink:
     # --- the records of a document
 
     def _records(self, document: Exported) -> Iterator[Record]:
-        header = document.bucket.header
+        header, url = document.bucket.header, document.bucket.attributes["U"]
+        if _LINE_ENDS.search(url):
+            raise Corruption(f"the URL {url!r} has line ends in it")
         # What was looked at again has its old bucket, unless the same came once more and was stored once more.
         if document.facts.what == What.CHECKED and header.time_ms <= self._since_now * 1_000 + 999:
             yield from self._revisit(document)
             return
         capture = _CAPTURE.pack(header.site, header.path, header.time_ms, header.state)
-        payload, date = self._payload(document), warc.date(header.time_ms)
-        url, own = document.bucket.attributes["U"], warc.record_id(b"response", capture)
-        common = ((b"WARC-Date", date), (b"WARC-Target-URI", url), (b"WARC-Warcinfo-ID", self._info))
+        payload, own = self._payload(document), warc.record_id(b"response", capture)
+        common = _COMMON % (warc.date(header.time_ms), url, self._info)
         main = self._main(document, payload, own, common)
         if main is not None:
             yield main
@@ -113,128 +128,95 @@ class WarcSink:
         headers = attributes.get("H", b"")
         if not headers and "E" in attributes:  # of a redirect only the target is kept
             headers = b"Location: " + _LINE_ENDS.sub(b" ", attributes["E"])
-        return _Payload(httphead.head(attributes.get("S", b""), headers, len(body), sent), body, self._digests.of(body))
+        return _Payload(httphead.head(attributes.get("S", b""), headers, len(body), sent), body, self._digests.of(body), sent)
 
-    def _main(self, document: Exported, payload: _Payload, own: bytes, common: Iterable[Header]) -> Record | None:
+    def _main(self, document: Exported, payload: _Payload, own: bytes, common: bytes) -> Record | None:
         """The response, or the resource; None where there is nothing but the URL."""
         attributes, header = document.bucket.attributes, document.bucket.header
         head = payload.head
         if head is None and header.flags & BucketFlag.THIN:
             return None
-        block = (head.data, payload.body) if head is not None else (payload.body,)
-        headers: list[Header] = [(b"WARC-Record-ID", own), *common]
+        lines = [_ID % own, common]
         if address := attributes.get("A"):
-            headers.append((b"WARC-IP-Address", address))
+            lines.append(b"WARC-IP-Address: %s\r\n" % _clean(address))
         if head is not None and head.protocol:
-            headers.append((b"WARC-Protocol", head.protocol))
+            lines.append(b"WARC-Protocol: %s\r\n" % head.protocol)
         if header.flags & BucketFlag.TRUNCATED or "X" in attributes:
-            headers.append((b"WARC-Truncated", warc.TRUNCATED.get(attributes.get("X", b""), warc.UNSPECIFIED)))
-        content_type = _clean(attributes.get("T", b""))
-        if content_type and head is not None:
-            headers.append((b"WARC-Identified-Payload-Type", content_type))
-        headers += (
-            (b"WARC-Payload-Digest", payload.digest),
-            (b"WARC-Block-Digest", self._block_digest(block, payload)),
-            (b"Content-Type", warc.HTTP_RESPONSE if head is not None else content_type or b"application/octet-stream"),
-        )
+            lines.append(b"WARC-Truncated: %s\r\n" % warc.TRUNCATED.get(attributes.get("X", b""), warc.UNSPECIFIED))
+        type_ = _clean(attributes.get("T", b""))
+        if type_ and head is not None:
+            lines.append(b"WARC-Identified-Payload-Type: %s\r\n" % type_)
+        lines.append(b"WARC-Payload-Digest: %s\r\n" % payload.digest)
         facts = {"url": attributes["U"].decode("ascii")}
         if head is None:
-            facts["mime"] = (content_type or b"application/octet-stream").decode("ascii", "replace")
-        else:
-            if said := _TYPE.search(head.data):
-                facts["mime"] = said[1].decode("latin-1")
-            facts["status"] = f"{head.status:03d}"
-        facts["digest"] = payload.digest.decode()
-        kind = b"response" if head is not None else b"resource"
-        return Record(warc.record(kind, headers, *block), header.time_ms, facts)
+            type_ = type_ or b"application/octet-stream"
+            facts |= {"mime": type_.decode("ascii", "replace"), "digest": payload.digest.decode()}
+            headers = b"".join(lines) + _BLOCK % (payload.digest, type_)
+            return Record(warc.record(b"resource", headers, payload.body), header.time_ms, facts)
+        if said := _TYPE.search(head.data):
+            facts["mime"] = said[1].decode("latin-1")
+        facts |= {"status": f"{head.status:03d}", "digest": payload.digest.decode()}
+        hasher = self._digests.hash(head.data)
+        hasher.update(payload.body)
+        headers = b"".join(lines) + _BLOCK % (self._digests.label(hasher.digest()), warc.HTTP_RESPONSE)
+        written = warc.packed_record if payload.packed else warc.record
+        return Record(written(b"response", headers, head.data, payload.body), header.time_ms, facts)
 
-    def _block_digest(self, block: tuple[bytes, ...], payload: _Payload) -> bytes:
-        if len(block) == 1:
-            return payload.digest
-        hasher = self._digests.hash(block[0])
-        hasher.update(block[1])
-        return self._digests.label(hasher.digest())
-
-    def _request(self, url: bytes, capture: bytes, response: bytes, common: Iterable[Header]) -> Record:
+    def _request(self, url: bytes, capture: bytes, response: bytes, common: bytes) -> Record:
         """Method, target and host are known of every fetch; what else was sent is not kept, and not made up."""
         place = _PLACE.match(url)
         host, target = place.groups() if place is not None else (b"", b"/")
         block = b"GET %s HTTP/1.1\r\nHost: %s\r\n\r\n" % (target or b"/", host)
-        headers = (
-            (b"WARC-Record-ID", warc.record_id(b"request", capture)),
-            *common,
-            (b"WARC-Concurrent-To", response),
-            (b"WARC-Block-Digest", self._digests.of(block)),
-            (b"Content-Type", warc.HTTP_REQUEST),
+        own, beside = _ID % warc.record_id(b"request", capture), _BESIDE % response
+        return Record(
+            warc.record(b"request", own + common + beside + _BLOCK % (self._digests.of(block), warc.HTTP_REQUEST), block)
         )
-        return Record(warc.record(b"request", headers, block))
 
-    def _metadata(self, document: Exported, capture: bytes, response: bytes, common: Iterable[Header]) -> Record:
+    def _metadata(self, document: Exported, capture: bytes, response: bytes, common: bytes) -> Record:
         block = warc.fields(_known(document))
-        headers = (
-            (b"WARC-Record-ID", warc.record_id(b"metadata", capture)),
-            *common,
-            *(((b"WARC-Concurrent-To", response),) if response else ()),
-            (b"WARC-Block-Digest", self._digests.of(block)),
-            (b"Content-Type", warc.FIELDS),
-        )
-        return Record(warc.record(b"metadata", headers, block))
+        own, beside = _ID % warc.record_id(b"metadata", capture), _BESIDE % response if response else b""
+        return Record(warc.record(b"metadata", own + common + beside + _BLOCK % (self._digests.of(block), warc.FIELDS), block))
 
     def _revisit(self, document: Exported) -> Iterator[Record]:
         """The head stands in it as it was received then; whether the server said 304 or sent the same again is not kept."""
-        header, attributes = document.bucket.header, document.bucket.attributes
+        header, url = document.bucket.header, document.bucket.attributes["U"]
         payload = self._payload(document)
         if payload.head is None:
             return
         time_ms = document.facts.checked * 1_000
         capture = _CAPTURE.pack(header.site, header.path, header.time_ms, header.state)
-        url, block = attributes["U"], payload.head.data
         headers = (
-            (b"WARC-Record-ID", warc.record_id(b"revisit", capture, b"%d" % time_ms)),
-            (b"WARC-Date", warc.date(time_ms)),
-            (b"WARC-Target-URI", url),
-            (b"WARC-Warcinfo-ID", self._info),
-            (b"WARC-Profile", warc.IDENTICAL),
-            (b"WARC-Refers-To", warc.record_id(b"response", capture)),
-            (b"WARC-Refers-To-Target-URI", url),
-            (b"WARC-Refers-To-Date", warc.date(header.time_ms)),
-            (b"WARC-Payload-Digest", payload.digest),
-            (b"WARC-Block-Digest", self._digests.of(block)),
-            (b"Content-Type", warc.HTTP_RESPONSE),
+            _ID % warc.record_id(b"revisit", capture, b"%d" % time_ms),
+            _COMMON % (warc.date(time_ms), url, self._info),
+            _REVISIT % (warc.record_id(b"response", capture), url, warc.date(header.time_ms), payload.digest),
+            _BLOCK % (self._digests.of(payload.head.data), warc.HTTP_RESPONSE),
         )
         facts = {"url": url.decode("ascii"), "mime": "warc/revisit", "status": f"{payload.head.status:03d}"}
         facts["digest"] = payload.digest.decode()
-        yield Record(warc.record(b"revisit", headers, block), time_ms, facts)
+        yield Record(warc.record(b"revisit", b"".join(headers), payload.head.data), time_ms, facts)
 
 
 def _clean(text: bytes) -> bytes:
     return _LINE_ENDS.sub(b" ", text).strip()
 
 
-def _known(document: Exported) -> Iterator[tuple[str, str]]:
+def _known(document: Exported) -> list[tuple[str, str]]:
     """What Shepherd knows of a document that its response does not say."""
-    facts, attributes, header = document.facts, document.bucket.attributes, document.bucket.header
-
-    def text(letter: str) -> str:
-        return attributes.get(letter, b"").decode("utf-8", "replace")
-
-    def number(letter: str) -> str:
-        return str(int.from_bytes(attributes[letter], "little")) if letter in attributes else ""
-
-    yield "footprint", f"{facts.site:016x}{facts.path:016x}"
-    yield "title", text("t")
-    yield "language", text("l")
-    yield "charset", text("C")
-    yield "canonical", text("K")
-    yield "robots", text("N")
-    yield "via", text("R")
-    yield "provenance", text("P")
-    yield "truncated", text("X")
-    yield "sha256", attributes.get("D", b"").hex()
-    yield "simhash", attributes.get("h", b"")[::-1].hex()
-    yield "fetchTimeMs", number("m")
-    yield "weight", str(facts.weight)
-    yield "section", section_name(facts.section)
-    yield "state", str(header.state)
+    facts, attributes = document.facts, document.bucket.attributes
+    told = [("footprint", f"{facts.site:016x}{facts.path:016x}")]
+    told += [(name, attributes[letter].decode("utf-8", "replace")) for letter, name in _TEXTS if letter in attributes]
+    if "D" in attributes:
+        told.append(("sha256", attributes["D"].hex()))
+    if "h" in attributes:
+        told.append(("simhash", attributes["h"][::-1].hex()))
+    if "m" in attributes:
+        told.append(("fetchTimeMs", str(int.from_bytes(attributes["m"], "little"))))
+    told += (
+        ("weight", str(facts.weight)),
+        ("section", section_name(facts.section)),
+        ("state", str(document.bucket.header.state)),
+    )
     for name, seconds in (("gathered", facts.gathered), ("checked", facts.checked), ("changed", facts.changed)):
-        yield name, warc.date(seconds * 1_000).decode() if seconds else ""
+        if seconds:
+            told.append((name, warc.date(seconds * 1_000).decode()))
+    return told
