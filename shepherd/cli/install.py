@@ -19,31 +19,48 @@ VENV = ROOT / ".venv"
 PYTHON = VENV / "bin" / "python"
 RUNTIME = "requirements.lock"
 DEV = "requirements-dev.lock"
+READERS = "requirements-readers.lock"  # what tests run beside us, in a venv of its own
 
 
 class SetupError(Exception):
     """What is missing, and what to install."""
 
 
+def venv_of(lock: str) -> Path:
+    return ROOT / ".venv-readers" if lock == READERS else VENV
+
+
 def stamp_of(lock: str) -> Path:
-    return VENV / lock.replace("requirements", "shepherd")
+    return venv_of(lock) / lock.replace("requirements", "shepherd")
 
 
 def is_done(lock: str) -> bool:
     try:
-        return PYTHON.exists() and stamp_of(lock).read_bytes() == (ROOT / lock).read_bytes()
+        return (venv_of(lock) / "bin" / "python").exists() and stamp_of(lock).read_bytes() == (ROOT / lock).read_bytes()
     except FileNotFoundError:
         return False
 
 
 def make(lock: str) -> None:
-    """Bring .venv to what `lock` says."""
+    """Bring a venv to what `lock` says."""
     wanted = (ROOT / lock).read_bytes()
     if stamp_of(lock).exists():
         stamp_of(lock).write_bytes(b"")  # venv --clear deletes in any order: the stamp must be the first to go
+    if lock != DEV:
+        _make_venv(venv_of(lock))
     if lock == RUNTIME:
-        _make_venv()
-    done = _run(PYTHON, "-m", "pip", "install", "--quiet", "--no-input", "--no-deps", "--requirement", ROOT / lock)
+        _find_shepherd()
+    done = _run(
+        venv_of(lock) / "bin" / "python",
+        "-m",
+        "pip",
+        "install",
+        "--quiet",
+        "--no-input",
+        "--no-deps",
+        "--requirement",
+        ROOT / lock,
+    )
     if done.returncode:
         raise SetupError(
             f"pip could not install what {lock} lists ({_last_error(done.stderr)}): "
@@ -52,15 +69,19 @@ def make(lock: str) -> None:
     stamp_of(lock).write_bytes(wanted)
 
 
-def _make_venv() -> None:
+def _make_venv(venv: Path) -> None:
     if find_spec("venv") is None or find_spec("ensurepip") is None:
         version = f"{sys.version_info.major}.{sys.version_info.minor}"
         raise SetupError(f"{sys.executable} has no venv module: install it (on Debian: apt install python{version}-venv)")
-    done = _run(sys.executable, "-m", "venv", "--clear", VENV)
+    done = _run(sys.executable, "-m", "venv", "--clear", venv)
     if done.returncode:
         raise SetupError(
             f"{sys.executable} -m venv failed ({_last_error(done.stderr or done.stdout)}): install Python's venv module"
         )
+
+
+def _find_shepherd() -> None:
+    """Let the Python of .venv find this tree."""
     asked = _run(PYTHON, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))")
     packages = Path(asked.stdout.strip())
     # Relative, so that the tree may be moved with its .venv; a path file, so that no program needs an environment variable.
@@ -86,14 +107,14 @@ def install(name: str, locks: list[str]) -> None:
             fcntl.flock(turn, fcntl.LOCK_EX)
         for lock in locks:
             if not is_done(lock):
-                print(f"{name}: setting up .venv from {lock}, once (about a minute)", file=sys.stderr)
+                print(f"{name}: setting up {venv_of(lock).name} from {lock}, once (about a minute)", file=sys.stderr)
                 make(lock)
 
 
 def main() -> int:
     name, *more = sys.argv[1:]
     try:
-        install(name, [RUNTIME, DEV] if more == ["dev"] else [RUNTIME])
+        install(name, {"dev": [RUNTIME, DEV], "readers": [READERS]}.get("".join(more), [RUNTIME]))
     except SetupError as error:
         print(f"{name}: {error}", file=sys.stderr)
     except OSError as error:

@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple, Protocol
 
-import numpy as np
-
 from shepherd.batch.reading import Batch, Reading
 from shepherd.errors import Corruption
 from shepherd.formats import bucket, stream
@@ -56,7 +54,6 @@ assert Facts._fields == stream.ROW.names
 class Exported(NamedTuple):
     facts: Facts
     bucket: Bucket
-    data: bytes  # of the bucket, as it is stored
     oid: int | None = None  # where it lies, if it is in a state of ours
 
 
@@ -129,7 +126,7 @@ class LocalSource:
             self.damaged += 1
             self._tell(str(error))
             return None
-        return Exported(facts, found, data, oid)
+        return Exported(facts, found, oid)
 
 
 def _read(objects: Objects, batch: Batch) -> Iterator[bytes]:
@@ -179,8 +176,4 @@ def pulled(item: stream.Item) -> Exported | Gone:
     facts = tuple.__new__(Facts, item.row.tolist())
     if facts.what == What.GONE:
         return Gone(facts, None)
-    return Exported(facts, item.bucket(), item.data)
-
-
-def row_of(facts: Facts) -> np.ndarray[tuple[int], np.dtype[np.void]]:
-    return np.array([tuple(facts)], stream.ROW)
+    return Exported(facts, item.bucket())

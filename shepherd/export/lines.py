@@ -83,7 +83,7 @@ class StreamSink:
         self._held = self._items = self._bytes = 0
 
     def add(self, document: Exported) -> None:
-        self._take(document.facts, document.data)
+        self._take(document.facts, document.bucket.data)
 
     def gone(self, gone: Gone) -> None:
         self._take(gone.facts, b"")

@@ -97,6 +97,11 @@ class Bucket:
 
     __hash__ = None  # type: ignore[assignment]
 
+    @property
+    def data(self) -> bytes:
+        """All of its bytes as they were read."""
+        return self._data
+
     @cached_property
     def header(self) -> Header:
         return parse_header(self._data)

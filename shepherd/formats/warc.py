@@ -59,11 +59,12 @@ SHA256: Final = Digests(b"sha256", hashlib.sha256)
 
 def _base32(digest: bytes) -> bytes:
     """Without padding. Two letters at a time: that of the standard library takes three times as long."""
-    bits = 8 * len(digest)
-    spare = -bits % 10
-    number, pairs = int.from_bytes(digest, "big") << spare, _PAIRS
-    text = b"".join([pairs[number >> shift & 1023] for shift in range(bits + spare - 10, -1, -10)])
-    return text[: -(-bits // 5)]
+    pairs = _PAIRS
+    parts: list[bytes] = []
+    for at in range(0, len(digest), 5):
+        n = int.from_bytes(digest[at : at + 5].ljust(5, b"\0"), "big")
+        parts += (pairs[n >> 30], pairs[n >> 20 & 1023], pairs[n >> 10 & 1023], pairs[n & 1023])
+    return b"".join(parts)[: -(-8 * len(digest) // 5)]
 
 
 def record_id(*parts: bytes) -> bytes:
@@ -88,14 +89,10 @@ def timestamp(time_ms: int) -> bytes:
     return day.replace(b"-", b"") + time.replace(b":", b"")
 
 
+@lru_cache(maxsize=1 << 12)
 def _day_and_time(seconds: int) -> tuple[bytes, bytes]:
     days, left = divmod(seconds, _DAY_S)
-    return _day(days), b"%02d:%02d:%02d" % (left // 3_600, left // 60 % 60, left % 60)
-
-
-@lru_cache(maxsize=1 << 12)
-def _day(days: int) -> bytes:
-    return str(np.datetime64(days, "D")).encode()
+    return str(np.datetime64(days, "D")).encode(), b"%02d:%02d:%02d" % (left // 3_600, left // 60 % 60, left % 60)
 
 
 def record(kind: bytes, headers: bytes, *block: bytes) -> bytes:

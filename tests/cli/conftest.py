@@ -46,6 +46,7 @@ class Page:
     attributes: dict[str, bytes] = field(default_factory=dict)
     columns: dict[str, int] = field(default_factory=dict)
     bucket: bool = True
+    packed: tuple[Codec, bytes] | None = None  # the body as its server sent it, else it is packed as we do it
 
 
 @dataclass(frozen=True)
@@ -132,9 +133,10 @@ def _bucket(page: Page, url: Url, prints: Footprints) -> bytes:
     _, path, site = prints.of(url)
     if page.body is None and not page.attributes:
         return bucket.thin(site, path, NOW * 1_000, 2, url.href)
-    codec, stored = bucket.compress(page.body or b"", "lz4") if page.body else (Codec.NONE, b"")
+    codec, stored = page.packed or (bucket.compress(page.body, "lz4") if page.body else (Codec.NONE, b""))
     attributes = [("U", url.href.encode()), *page.attributes.items()]
     flags = bucket.BucketFlag.THIN if page.body is None else 0
+    flags |= bucket.BucketFlag.TRUNCATED if "X" in page.attributes else 0
     plain = len(page.body or b"")
     return bucket.pack(
         site=site,
