@@ -35,8 +35,8 @@ def _host(scheme: str, host: str, port: str | None) -> str:
 
 
 def _directory(segment: str) -> str:
-    name = _short(_escaped(segment)) or "%2F"
-    return name + "~" if "." in name or name == "%2F" else name
+    name = _short(_escaped(segment))
+    return name + "~" if "." in name or not name else name
 
 
 def _file(segment: str, query: str, html: bool) -> str:

@@ -58,13 +58,14 @@ SHA256: Final = Digests(b"sha256", hashlib.sha256)
 
 
 def _base32(digest: bytes) -> bytes:
-    """Without padding. Two letters at a time: that of the standard library takes three times as long."""
+    """Two letters at a time, which is quicker than the standard library."""
     pairs = _PAIRS
     parts: list[bytes] = []
     for at in range(0, len(digest), 5):
         n = int.from_bytes(digest[at : at + 5].ljust(5, b"\0"), "big")
         parts += (pairs[n >> 30], pairs[n >> 20 & 1023], pairs[n >> 10 & 1023], pairs[n & 1023])
-    return b"".join(parts)[: -(-8 * len(digest) // 5)]
+    letters = -(-8 * len(digest) // 5)
+    return b"".join(parts)[:letters] + b"=" * (-letters % 8)
 
 
 def record_id(*parts: bytes) -> bytes:

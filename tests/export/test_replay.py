@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
+import socket
 import subprocess
+import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -98,23 +101,22 @@ def test_index_differs_from_that_of_cdxj_indexer(archive: Path) -> None:
     assert (collection / "indexes" / "index.cdxj").read_text() == theirs
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def wayback(archive: Path) -> Iterator[str]:
     reader("python", "-c", "import pywb")
-    command = [READERS / "wayback", "--bind", "127.0.0.1", "--port", "0"]
-    with subprocess.Popen(command, cwd=archive, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as server:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+    command = [str(READERS / "wayback"), "--bind", "127.0.0.1", "--port", str(port)]
+    with (archive / "log").open("wb") as log, subprocess.Popen(command, cwd=archive, stdout=log, stderr=log) as server:
         try:
-            assert server.stdout is not None
-            told = []
-            for line in server.stdout:
-                told.append(line)
-                if "127.0.0.1:" in line and not line.rstrip().endswith(":0"):
+            for _ in range(600):
+                assert server.poll() is None, (archive / "log").read_text()
+                with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
                     break
-            else:
-                pytest.fail(f"pywb did not start: {told}")
-            yield "http://127.0.0.1:" + told[-1].rpartition("127.0.0.1:")[2].split()[0].strip("/")
+                time.sleep(0.1)
+            yield f"http://127.0.0.1:{port}"
         finally:
-            server.terminate()
+            server.kill()
 
 
 def test_pywb_replays_another_page_than_was_gathered(wayback: str) -> None:
@@ -128,9 +130,10 @@ def test_pywb_replays_another_page_than_was_gathered(wayback: str) -> None:
 
 def test_pywb_does_not_lead_on_where_a_redirect_leads(wayback: str) -> None:
     class Stay(urllib.request.HTTPRedirectHandler):
-        def redirect_request(self, *_arguments: object) -> None:  # type: ignore[override]
+        def redirect_request(self, *_arguments: object) -> None:
             return None
 
     with pytest.raises(urllib.error.HTTPError) as seen:
         urllib.request.build_opener(Stay).open(f"{wayback}/sheep/20260921141320id_/https://a.example/moved", timeout=60)
+    seen.value.close()
     assert seen.value.code == 301 and "www.b.example:8443" in seen.value.headers["Location"]

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from fastwarc.warc import ArchiveIterator  # type: ignore[import-not-found]
+from fastwarc.warc import ArchiveIterator
 from warcio.archiveiterator import ArchiveIterator as WarcioIterator  # type: ignore[import-untyped]
 
 from shepherd.formats import httphead, warc

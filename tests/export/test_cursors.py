@@ -1,0 +1,190 @@
+"""Exports that go on: nothing new is missed and nothing half-written passes for whole, wherever a run is cut off."""
+
+from __future__ import annotations
+
+import json
+import signal
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from shepherd.config import Config, Export
+from shepherd.store import cursors, names
+from tests.cli.conftest import DAY, NOW, Herd, Page, add_state, make_herd
+from tests.export.wares import WARES, export, lines, page
+from tests.export.wares import names as names_in
+
+FIRST = list(WARES[:4])
+CHANGED = page(WARES[0].url, b"<p>second version</p>")
+AGAIN = page(WARES[0].url, b"<p>third version</p>")
+
+
+@pytest.fixture
+def herd(tmp_path: Path) -> Herd:
+    return make_herd(tmp_path / "herd", FIRST, (), ())
+
+
+def told(out: Path, number: int) -> dict[str, str]:
+    """What became of every document, by URL, or by footprint where nobody knows it."""
+    found = lines(out / f"shepherd-{number:06d}-00000.jsonl")
+    return {one["url"] or one["footprint"]: one["what"] for one in found}
+
+
+def run(herd: Herd, out: Path, *arguments: str, status: int = 0, fail: str = "", cf: Path | None = None) -> None:
+    out.mkdir(exist_ok=True)
+    export(herd, out, "--format", "jsonl", "--cursor", "feed", *arguments, status=status, fail=fail, cf=cf)
+
+
+def test_next_export_has_what_was_exported_or_lacks_what_is_new(herd: Herd, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    run(herd, out)
+    assert set(told(out, 2)) == {one.url for one in FIRST}
+    run(herd, out, status=4)
+    new = page("https://a.example/new")
+    add_state(herd, [CHANGED, *FIRST[1:3], new], now=NOW + DAY)
+    with herd.store.writing("test") as writer:
+        assert writer.prune(1, NOW + DAY) == [1, 2]  # the state of the cursor is gone: its keys are enough
+    run(herd, out)
+    seen = told(out, 3)
+    assert {seen.pop(url) for url in (CHANGED.url,)} == {"changed"} and seen.pop(new.url) == "added"
+    assert list(seen.values()) == ["gone"]
+    assert cursors.read(herd.db / "log", "feed") == cursors.Cursor("feed", 3, {})
+
+
+def test_cursor_goes_on_with_another_choice(herd: Herd, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    run(herd, out, "--section", "html")
+    add_state(herd, [CHANGED], now=NOW + DAY)
+    run(herd, out, "--section", "pdf", status=2)
+    run(herd, out, "--section", "html")
+
+
+def _archive(herd: Herd) -> Path:
+    cf = herd.cf
+    (cf / "shepherd.toml").write_text('[export]\ncursors = ["feed"]\n')
+    return cf
+
+
+def test_version_is_dropped_before_an_archive_has_it(herd: Herd, tmp_path: Path) -> None:
+    """Two versions come and go between two exports: the states that had them are held, and exported one after the other."""
+    out, cf = tmp_path / "out", _archive(herd)
+    run(herd, out, cf=cf)
+    for number, one in enumerate((CHANGED, AGAIN)):
+        add_state(herd, [one, *FIRST[1:]], now=NOW + (number + 1) * DAY)
+    with herd.store.writing("test") as writer:
+        assert writer.prune(1, NOW + 9 * DAY, unexported=("feed",)) == [1, 2]
+    run(herd, out, cf=cf)
+    for number, version in ((3, "second"), (4, "third")):
+        (found,) = lines(out / f"shepherd-{number:06d}-00000.jsonl")
+        assert found["what"] == "changed" and version in found["body"]
+    with herd.store.writing("test") as writer:
+        assert writer.prune(1, NOW + 9 * DAY, unexported=("feed",)) == [3]
+    assert cursors.behind(herd.store, ("feed", "never")) == {4} and cursors.behind(herd.store, ()) == set()
+
+
+def test_cleanup_does_not_know_of_the_cursors(herd: Herd) -> None:
+    """What the configuration says gets to those who delete states."""
+    from shepherd.batch.cleanup_report import pinned
+
+    add_state(herd, [CHANGED], now=NOW + DAY)
+    config = Config(export=Export(("feed",)))
+    assert pinned(herd.store, config, set(), set(), NOW)["bytes of leased states"] > 0
+    assert pinned(herd.store, replace(config, export=Export()), set(), set(), NOW)["bytes of leased states"] == 0
+
+
+# --- cut off ----------------------------------------------------------------------------------------------------
+
+POINTS = [
+    "create:.shepherd-000003-00000.jsonl.tmp:1",
+    "write:.shepherd-000003-00000.jsonl.tmp:1",
+    "sync:.shepherd-000003-00000.jsonl.tmp:1",
+    "rename:.shepherd-000003-00000.jsonl.tmp:1",
+    "write:.shepherd-000003.json.tmp:1",
+    "rename:.shepherd-000003.json.tmp:1",
+    "link:index/norm:1",
+    "rename:000003.tmp:1",
+    "rename:.cursor.json.tmp:1",
+    "rename:feed/000002:1",
+    "unlink:index/norm:1",
+]
+
+
+@pytest.mark.parametrize("point", POINTS)
+def test_export_that_was_killed_is_taken_for_whole_or_skipped(herd: Herd, tmp_path: Path, point: str) -> None:
+    out, whole = tmp_path / "out", tmp_path / "whole"
+    run(herd, out)
+    add_state(herd, [CHANGED, *FIRST[1:]], now=NOW + DAY)
+    run(herd, out, fail=f"{point}=kill", status=-signal.SIGKILL)
+    manifest = out / "shepherd-000003.json"
+    if manifest.exists():
+        assert all((out / one["name"]).stat().st_size == one["bytes"] for one in json.loads(manifest.read_text())["files"])
+    else:
+        assert cursors.read(herd.db / "log", "feed") == cursors.Cursor("feed", 2, {})
+    if cursors.read(herd.db / "log", "feed") == cursors.Cursor("feed", 2, {}):
+        run(herd, out)
+    whole.mkdir()
+    export(herd, whole, "--format", "jsonl", "--since", "2")
+    name = "shepherd-000003-00000.jsonl"
+    assert (out / name).read_bytes() == (whole / name).read_bytes()
+    assert names_in(out) == ["shepherd-000002-00000.jsonl", "shepherd-000002.json", name, "shepherd-000003.json"]
+    assert cursors.read(herd.db / "log", "feed") == cursors.Cursor("feed", 3, {})
+
+
+def test_full_disk_leaves_something_with_a_name(herd: Herd, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    run(herd, out, fail="write:.shepherd-000002-00000.jsonl.tmp:1=enospc", status=12)
+    assert names_in(out) == [] and cursors.read(herd.db / "log", "feed") is None
+    run(herd, out)
+
+
+def test_export_is_written_over_without_being_asked(herd: Herd, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    out.mkdir()
+    export(herd, out, "--format", "jsonl", "--split-bytes", "1")
+    before = names_in(out)
+    export(herd, out, "--format", "jsonl", status=2)
+    assert names_in(out) == before
+    export(herd, out, "--format", "jsonl", "--overwrite")
+    assert len(before) > 3 and names_in(out) == ["shepherd-000002-00000.jsonl", "shepherd-000002.json"]
+
+
+# --- damage -----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def damaged(herd: Herd) -> Iterator[tuple[Herd, Page]]:
+    """One byte of one body is not what was written."""
+    state = herd.store.closed()
+    rows = {state.objects.get(oid).url: oid for oid in state.index["oid"][0 : state.index.rows].tolist()}
+    oid = rows[FIRST[1].url]
+    path = state.path / names.OBJECTS / names.segment(oid >> 32)
+    at = (oid & 0xFFFFFFFF) + state.objects.get(oid).header.length - 5
+    data = bytearray(path.read_bytes())
+    data[at] ^= 1
+    path.chmod(0o644)
+    path.write_bytes(data)
+    yield herd, FIRST[1]
+
+
+@pytest.mark.parametrize("format_", ["jsonl", "warc", "files", "buckets", "stream", "tar.gz"])
+def test_damaged_document_takes_others_with_it_or_passes_for_sound(
+    damaged: tuple[Herd, Page], tmp_path: Path, format_: str
+) -> None:
+    herd, _page = damaged
+    out = tmp_path / "out"
+    out.mkdir()
+    done = export(herd, out, "--format", format_, "--json", status=11)
+    counts = json.loads(done.stdout)["counts"]
+    assert (counts["damaged"], counts["present"]) == (1, len(FIRST) - 1)
+    assert b"objects/00000001 at " in done.stderr and b"the body is damaged" in done.stderr
+
+
+def test_cursor_leaves_a_damaged_document_behind(damaged: tuple[Herd, Page], tmp_path: Path) -> None:
+    herd, _page = damaged
+    out = tmp_path / "out"
+    run(herd, out, status=11)
+    assert cursors.read(herd.db / "log", "feed") is None
+    run(herd, out, "--past-damage", status=11)
+    assert cursors.read(herd.db / "log", "feed") == cursors.Cursor("feed", 2, {})
