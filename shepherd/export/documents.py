@@ -169,11 +169,3 @@ def _url_of_gone(state: State, facts: Facts) -> str | None:
         return state.objects.head(state.index["oid"].at(row)).url
     except Corruption:
         return None
-
-
-def pulled(item: stream.Item) -> Exported | Gone:
-    """One of a stream; Corruption where its bucket does not check."""
-    facts = tuple.__new__(Facts, item.row.tolist())
-    if facts.what == What.GONE:
-        return Gone(facts, None)
-    return Exported(facts, item.bucket())
