@@ -56,6 +56,10 @@ class Exported(NamedTuple):
     bucket: Bucket
     oid: int | None = None  # where it lies, if it is in a state of ours
 
+    def body(self) -> bytes:
+        """Decoded. The limit is the length that it must have: a larger one would cost memory that is not needed."""
+        return self.bucket.body(self.bucket.header.plain_bytes + 1)
+
 
 class Gone(NamedTuple):
     """What was there the last time; its URL where somebody still knows it."""

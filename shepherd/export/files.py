@@ -16,7 +16,6 @@ from shepherd.export.lines import described
 from shepherd.export.output import Series, Written
 from shepherd.export.safenames import file_path
 from shepherd.formats import warc
-from shepherd.formats.bucket import MAX_BODY
 from shepherd.store import fsio
 
 LIST: Final = ".files.jsonl"
@@ -24,7 +23,7 @@ LIST: Final = ".files.jsonl"
 
 def _path_and_body(document: Exported) -> tuple[str, bytes]:
     html = document.bucket.attributes.get("T", b"") in (b"text/html", b"application/xhtml+xml")
-    return file_path(document.bucket.url, html), document.bucket.body(MAX_BODY)
+    return file_path(document.bucket.url, html), document.body()
 
 
 def _listed(listing: Written, document: Exported, path: str, more: dict[str, Any]) -> None:

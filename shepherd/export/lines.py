@@ -10,12 +10,11 @@ import numpy as np
 
 from shepherd.export.documents import Exported, Facts, Gone
 from shepherd.export.output import Series, Written
-from shepherd.formats import bucket, stream, warc
+from shepherd.formats import stream, warc
 from shepherd.formats.tables import Flag, Reason
 from shepherd.phases.readers import What
 from shepherd.sections import section_name
 
-BODY_BYTES: Final = bucket.MAX_BODY
 BATCH_BYTES: Final = 1 << 23
 COLUMNS: Final = (
     "what", "oid", "site", "path", "weight", "section", "status", "gathered", "checked", "changed", "length", "url"
@@ -190,7 +189,7 @@ def described_gone(gone: Gone) -> dict[str, Any]:
 
 def body_of(document: Exported) -> dict[str, str]:
     """The decoded body as text, where it is one in its charset; in base 64 otherwise."""
-    body = document.bucket.body(BODY_BYTES)
+    body = document.body()
     charset = document.bucket.attributes.get("C", b"").decode("ascii", "replace")
     try:
         if charset and "\0" not in charset:

@@ -9,7 +9,6 @@ from shepherd.export.documents import Exported, Tell
 from shepherd.export.lines import described
 from shepherd.export.output import Series
 from shepherd.formats import tables
-from shepherd.formats.bucket import MAX_BODY
 from shepherd.formats.tables import I64, Reason, RowType
 from shepherd.sections import section_name
 
@@ -121,7 +120,7 @@ class ParquetSink:
         }
         row["last_modified"] = int.from_bytes(attributes["M"], "little", signed=True) if "M" in attributes else None
         if self._bodies:
-            row["body"] = document.bucket.body(MAX_BODY)
+            row["body"] = document.body()
             self._bytes += len(row["body"])
         self._rows.append(row)
         if len(self._rows) >= GROUP_ROWS or self._bytes >= GROUP_BYTES:

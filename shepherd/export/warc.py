@@ -10,6 +10,7 @@ import re
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final, NamedTuple
 
 from shepherd import __version__
@@ -18,7 +19,7 @@ from shepherd.export.documents import Exported
 from shepherd.export.output import Series, Written
 from shepherd.export.sorting import SortedLines
 from shepherd.formats import cdxj, httphead, warc
-from shepherd.formats.bucket import MAX_BODY, BucketFlag, Codec
+from shepherd.formats.bucket import BucketFlag, Codec
 from shepherd.formats.warc import Digests
 from shepherd.phases.readers import What
 from shepherd.sections import section_name
@@ -124,7 +125,7 @@ class WarcSink:
     def _payload(self, document: Exported) -> _Payload:
         bucket = document.bucket
         attributes, sent = bucket.attributes, bucket.header.codec in SENT
-        body = bucket.stored if sent else bucket.body(MAX_BODY)
+        body = bucket.stored if sent else document.body()
         headers = attributes.get("H", b"")
         if not headers and "E" in attributes:  # of a redirect only the target is kept
             headers = b"Location: " + _LINE_ENDS.sub(b" ", attributes["E"])
@@ -196,6 +197,9 @@ class WarcSink:
         yield Record(warc.record(b"revisit", b"".join(headers), payload.head.data), time_ms, facts)
 
 
+_section = lru_cache(section_name)
+
+
 def _clean(text: bytes) -> bytes:
     return _LINE_ENDS.sub(b" ", text).strip()
 
@@ -213,7 +217,7 @@ def _known(document: Exported) -> list[tuple[str, str]]:
         told.append(("fetchTimeMs", str(int.from_bytes(attributes["m"], "little"))))
     told += (
         ("weight", str(facts.weight)),
-        ("section", section_name(facts.section)),
+        ("section", _section(facts.section)),
         ("state", str(document.bucket.header.state)),
     )
     for name, seconds in (("gathered", facts.gathered), ("checked", facts.checked), ("changed", facts.changed)):

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from fastwarc.warc import ArchiveIterator
-from warcio.archiveiterator import ArchiveIterator as WarcioIterator  # type: ignore[import-untyped]
+from warcio.archiveiterator import ArchiveIterator as WarcioIterator
 
 from shepherd.formats import httphead, warc
 from shepherd.formats.bucket import Codec
