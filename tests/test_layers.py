@@ -25,7 +25,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("errors", "addresses", "config", "urls", "sections", "filters", "equiv", "private"),
     ("formats",),
     ("store", "phases", "groups", "net"),
-    ("batch", "toyweb", "client"),
+    ("batch", "toyweb", "client", "telling"),
     ("serve", "export", "doors", "lcc"),
     ("cli",),
 )

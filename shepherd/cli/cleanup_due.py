@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from shepherd.cli import logbook
 from shepherd.config import Cleanup, Config
+from shepherd.telling import logbook
 
 if TYPE_CHECKING:
     from shepherd.store.database import Database

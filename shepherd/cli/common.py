@@ -26,7 +26,6 @@ import os
 import sys
 import time
 import traceback
-import unicodedata
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, Self, TextIO, TypeVar
@@ -38,7 +37,10 @@ from shepherd import __version__
 from shepherd import config as configuration
 from shepherd.cli import completion
 from shepherd.config import Config
-from shepherd.errors import Corruption, IoFailed, NoSpace, NothingToDo, ShepherdError
+from shepherd.errors import IoFailed, NoSpace, NothingToDo, ShepherdError
+from shepherd.telling.words import LATEST_S as LATEST_S
+from shepherd.telling.words import escape as escape
+from shepherd.telling.words import with_advice as with_advice
 
 if TYPE_CHECKING:
     from tqdm import tqdm
@@ -47,7 +49,6 @@ R = TypeVar("R")
 
 LOG = logging.getLogger("shepherd")
 DIRECTORY = click.Path(file_okay=False, path_type=Path)
-LATEST_S = 2**32 - 1  # times are kept in 32 bits
 
 USAGE = 2
 BROKEN_PIPE = 141  # what a shell shows for a program that died of SIGPIPE
@@ -227,16 +228,6 @@ def _failed(name: str, error: ShepherdError) -> int:
     return _fail(name, with_advice(error), error.exit_status)
 
 
-def with_advice(error: ShepherdError) -> str:
-    """The message, with what to do next where it does not say so itself."""
-    text, cause = str(error), error.__cause__
-    if isinstance(error, Corruption) and "shep-" not in text:
-        return f"{text}; shep-check names all damage"
-    if isinstance(error, IoFailed) and isinstance(cause, PermissionError):
-        return text.replace("look at the disk before going on", "run this as the user whose database it is")
-    return text
-
-
 def _fail(name: str, message: str, status: int) -> int:
     with contextlib.suppress(BrokenPipeError):  # nobody reads it: the status still tells
         print(f"{name}: {escape(message)}", file=sys.stderr)
@@ -318,19 +309,6 @@ def setup_logging(quiet: bool, verbose: bool) -> None:
 
 def _quiet() -> bool:
     return LOG.level == logging.WARNING
-
-
-def escape(text: str | bytes) -> str:
-    """The text with whatever could steer a terminal or break a line written as an escape."""
-    if isinstance(text, bytes):
-        text = text.decode("utf-8", "backslashreplace")
-    if text.isprintable():
-        return text
-    return "".join(c if c.isprintable() or unicodedata.category(c) == "Zs" else _escaped(c) for c in text)
-
-
-def _escaped(character: str) -> str:
-    return character.encode("unicode_escape").decode("ascii")
 
 
 class NoBar:

@@ -14,12 +14,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
-from shepherd.cli import cleanup_due, common, events, logbook, phase, progress
+from shepherd.cli import cleanup_due, common, events, phase, progress
 from shepherd.cli.cycle import CLEANUP, CORK, FEEDBACK, MERGE, RANK, REAP, RECOVER, Found, Move, after, look, next_step
 from shepherd.cli.hooks import Hooks
 from shepherd.cli.shep_shared import many, shown
 from shepherd.config import Config
 from shepherd.errors import HookFailed, NothingToDo, ShepherdError
+from shepherd.telling import logbook
 
 if TYPE_CHECKING:
     from shepherd.cli.children import Signals

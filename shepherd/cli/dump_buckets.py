@@ -129,8 +129,8 @@ def _rows(state: State, norm: int, path: int) -> Sequence[int]:
 
 
 def _rows_of_url(state: State, url: str) -> Sequence[int]:
-    from shepherd.cli.shep_find import seek
     from shepherd.filters import parse_filter
+    from shepherd.telling.find import seek
 
     return seek(state, parse_filter(""), url).rows
 

@@ -78,7 +78,7 @@ def servers(state: State, site: str | None, first: int) -> Shown:
 
 def norm_of(state: State, site: str) -> int:
     """The footprint of the normalised site that an operator means by a host or URL."""
-    from shepherd.cli.shep_find import norm_of_host
+    from shepherd.telling.find import norm_of_host
 
     return norm_of_host(state, site)
 

@@ -85,7 +85,7 @@ class Narrowed:
     def __call__(self, state: State, rows: I64) -> I64:
         import numpy as np
 
-        from shepherd.cli.shep_find import norm_of_host
+        from shepherd.telling.find import norm_of_host
 
         if self._site is not None:
             if state.path not in self._norms:

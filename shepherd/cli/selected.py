@@ -111,9 +111,9 @@ def _known(state: State, selection: Selection, filter_: Filter | None, unknown: 
     """The rows of the URLs that are given, in order, those of the site that is asked for."""
     import numpy as np
 
-    from shepherd.cli.shep_find import seek
     from shepherd.filters import parse_filter
     from shepherd.formats.tables import CONTRIB_BIT
+    from shepherd.telling.find import seek
 
     filter_ = filter_ or parse_filter("")
     site = _norms_of_site(state, selection)
@@ -133,7 +133,7 @@ def _known(state: State, selection: Selection, filter_: Filter | None, unknown: 
 
 
 def _norms_of_site(state: State, selection: Selection) -> set[int] | None:
-    from shepherd.cli.shep_find import norm_of_host
+    from shepherd.telling.find import norm_of_host
 
     return None if selection.site is None else {norm_of_host(state, selection.site)}
 

@@ -30,21 +30,21 @@ def command(number: int, url: str, db: Path, config: Config, now: int, as_json: 
     Example:
       shep at 12 https://example.org/
     """
-    from shepherd.cli import shep_row
-    from shepherd.cli.shep_find import head_of, seek
     from shepherd.filters import load_filter
+    from shepherd.telling import onerow
+    from shepherd.telling.find import head_of, seek
 
     with shared.reading(db, number) as state:
         sought = seek(state, load_filter(config.filter_path), url)
         if not sought.rows:
             raise NothingToDo(f"state {number} does not know {sought.stripped.href}")
-        row, head = shep_row.values(state.index, sought.rows[0]), head_of(state, sought.rows[0])
+        row, head = onerow.values(state.index, sought.rows[0]), head_of(state, sought.rows[0])
         made = state.control.now
     assert row is not None
     if as_json:
-        common.emit_json({"given": url, "state": number, "made": shared.iso(made)} | shep_row.as_object(row, head))
+        common.emit_json({"given": url, "state": number, "made": shared.iso(made)} | onerow.as_object(row, head))
         return
-    known = f"{shep_row.type_name(row)} (last changed in state {row['touched']})"
+    known = f"{onerow.type_name(row)} (last changed in state {row['touched']})"
     first = (("state", f"{number}, made {shared.moment(made, now)}"), ("url", head.url if head else sought.stripped.href))
-    for label, text in (*first, ("known", known), *shep_row.lines(row, head, now)):
+    for label, text in (*first, ("known", known), *onerow.lines(row, head, now)):
         click.echo(f"{label:<12}  {common.escape(text)}")

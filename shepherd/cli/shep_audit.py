@@ -14,7 +14,7 @@ import click
 from shepherd.cli import common
 from shepherd.cli import shep_shared as shared
 from shepherd.config import Config
-from shepherd.errors import Corruption, Impolite, NothingToDo
+from shepherd.errors import Impolite, NothingToDo
 
 if TYPE_CHECKING:
     from shepherd.formats.tables import Records
@@ -168,6 +168,8 @@ def _sources(database: Database, number: int | None, open_states: contextlib.Exi
         )
     furthest = database.furthest()
     if number is None and furthest.name.phase == "reap":
+        from shepherd.telling.history import of_harvest
+
         files = [of_harvest(path) for path in furthest.harvests()]
         yield _Source(str(furthest.name), furthest, [file for file in files if file[1]])
 
@@ -178,16 +180,6 @@ def _of_state(state: State) -> Iterator[_Source]:
     for one in state.numbered("journal"):
         path = state.path / names.journal(one)
         yield _Source(f"state {state.number}", state, [(path, path.stat().st_size)])
-
-
-def of_harvest(path: Path) -> tuple[Path, int]:
-    """The journal of one harvest of a reap, up to its newest checkpoint: dispatchers may have worked side by side."""
-    from shepherd.store import harvest, names
-
-    found = harvest.inspect(path)
-    if found.damage:
-        raise Corruption(f"{path}: {found.damage}; shep-check names the place")
-    return path / names.JOURNAL, found.checkpoint.journal.length
 
 
 def _some(state: State, name: str, key: str, wanted: Any, columns: tuple[str, ...]) -> dict[str, Any]:

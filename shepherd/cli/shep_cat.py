@@ -15,9 +15,9 @@ from shepherd.config import Config
 from shepherd.errors import NothingToDo
 
 if TYPE_CHECKING:
-    from shepherd.cli.shep_find import Sought
     from shepherd.formats.bucket import Bucket
     from shepherd.store.state import State
+    from shepherd.telling.find import Sought
 
 BODY, TEXT, HEADERS = "body", "text", "headers"
 
@@ -44,8 +44,8 @@ def command(url: str, what: str, db: Path, config: Config, number: int | None, a
       shep cat --text https://example.org/ | less
       shep cat --headers --state 12 https://example.org/
     """
-    from shepherd.cli.shep_find import seek
     from shepherd.filters import load_filter
+    from shepherd.telling.find import seek
 
     with shared.reading(db, number) as state:
         sought = seek(state, load_filter(config.filter_path), url)
@@ -66,8 +66,8 @@ def command(url: str, what: str, db: Path, config: Config, number: int | None, a
 
 def _stored(state: State, sought: Sought, headers: bool) -> Bucket:
     """The first bucket of the document with something to show; NothingToDo says why there is none."""
-    from shepherd.cli.shep_find import head_of
     from shepherd.formats.bucket import BucketFlag
+    from shepherd.telling.find import head_of
 
     hint = f"`shep explain {shlex.quote(sought.given)}` tells more"
     if not sought.rows:

@@ -105,8 +105,8 @@ class _Pair:
                 bar.update(len(old) + len(new))
 
     def _of_site(self, site: str) -> Iterator[tuple[range, range]]:
-        from shepherd.cli.shep_find import norm_of_host
         from shepherd.store import lookup
+        from shepherd.telling.find import norm_of_host
 
         old, new = (lookup.rows_of_norm(state, norm_of_host(state, site)) for state in (self.old, self.new))
         yield old, new
@@ -192,7 +192,7 @@ def _urls(state: State, rows: list[int | None]) -> list[str | None]:
 
 def _gone(state: State, row: int | None) -> str:
     """What is still known of a row without a text."""
-    from shepherd.cli.shep_find import place_of
+    from shepherd.telling.find import place_of
 
     return place_of(state, row) if row is not None else ""
 

@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
-from shepherd.cli import common, shep_row
+from shepherd.cli import common
 from shepherd.cli import shep_shared as shared
-from shepherd.cli.shep_row import Line
 from shepherd.config import Config
+from shepherd.telling import onerow
+from shepherd.telling.explain import JOURNALS_S
+from shepherd.telling.onerow import Line
 
 if TYPE_CHECKING:
-    from shepherd.cli.shep_cycles import Cycle
-    from shepherd.cli.shep_facts import Facts
-    from shepherd.cli.shep_standing import Standing
+    from shepherd.telling.explain import Story
+    from shepherd.telling.facts import Facts
 
-JOURNAL_S = 0.1  # for looking through journals, which are not sorted by URL; --deep takes what it needs
-SITE_TIMES = ("qkey_checked", "qkey_next", "robots_checked", "robots_next", "robots_since")
 LABEL = 14
 WAITS = {
     "inbox": ", but an insert waits in the inbox",
@@ -32,7 +31,7 @@ WAITS = {
 @click.command("explain")
 @click.argument("url", metavar="[URL]", required=False)
 @click.option("--why-not", "prefix", metavar="PREFIX", help="Instead count all URLs under this URL prefix by reason.")
-@click.option("--deep", is_flag=True, help=f"Look through all journals that are kept, not only for {JOURNAL_S:g} s.")
+@click.option("--deep", is_flag=True, help=f"Look through all journals that are kept, not only for {JOURNALS_S:g} s.")
 @common.database
 @common.configured
 @shared.state_number
@@ -76,45 +75,23 @@ def command(
             tell(state, prefix, as_json)
         return
     assert url is not None
-    story = _story(url, db, config, number, None if deep else JOURNAL_S, now)
+    from shepherd.store.database import Database
+    from shepherd.telling import explain
+
+    purpose, journals_s = click.get_current_context().command_path, float("inf") if deep else JOURNALS_S
+    asking = explain.Asking(purpose, now, shared.clock_ms(), time.monotonic, journals_s)
+    story = explain.explain(Database(db), config, url, asking, number)
     if as_json:
-        common.emit_json(_json(story))
+        common.emit_json(explain.as_object(story))
         return
     for label, text in _lines(story, now):
         click.echo(f"{label:<{LABEL - 2}}  {common.escape(text)}")
 
 
-@dataclass(frozen=True)
-class _Story:
-    facts: Facts
-    standings: list[Standing]
-    cycles: list[Cycle]
-    outlook: str
-    verdict: str
-
-
-def _story(url: str, db: Path, config: Config, number: int | None, seconds: float | None, now: int) -> _Story:
-    from shepherd.cli import shep_cycles, shep_verdict
-    from shepherd.cli.shep_facts import collect
-    from shepherd.cli.shep_standing import standings
-    from shepherd.filters import load_filter
-    from shepherd.store.database import Database
-
-    database = Database(db)
-    with shared.reading(db, number) as state:
-        facts = collect(database, state, config, load_filter(config.filter_path), url)
-        section = facts.row["section"] if facts.row is not None else facts.section.section
-        row = facts.sought.rows[0] if facts.sought.rows else None
-        stands = standings(state, config, facts.sought.norm, row, facts.server, section)
-    cycles = shep_cycles.cycles(database, facts.sought, click.get_current_context().command_path, seconds)
-    told = shep_verdict.outlook(facts, stands, now), shep_verdict.verdict(facts, config, now)
-    return _Story(facts, stands, cycles, *told)
-
-
 # --- text -------------------------------------------------------------------------------------------------------
 
 
-def _lines(story: _Story, now: int) -> Iterator[Line]:
+def _lines(story: Story, now: int) -> Iterator[Line]:
     facts = story.facts
     yield from _spelling(facts)
     yield from _row(facts, now)
@@ -130,7 +107,7 @@ def _lines(story: _Story, now: int) -> Iterator[Line]:
 
 
 def _spelling(facts: Facts) -> Iterator[Line]:
-    from shepherd.cli.shep_spelling import steps
+    from shepherd.telling.spelling import steps
 
     sought, class_ = facts.sought, facts.equivalence
     yield "given", sought.given
@@ -153,10 +130,10 @@ def _row(facts: Facts, now: int) -> Iterator[Line]:
     if row is None:
         yield "known", f"no{WAITS.get(facts.waiting, '')} (state {facts.state})"
         return
-    yield "known", f"{shep_row.type_name(row)} (state {facts.state}, last changed in state {row['touched']})"
+    yield "known", f"{onerow.type_name(row)} (state {facts.state}, last changed in state {row['touched']})"
     if head is not None and head.url != facts.sought.stripped.href:
         yield "stored as", head.url
-    yield from shep_row.lines(row, head, now)
+    yield from onerow.lines(row, head, now)
 
 
 def _filter(facts: Facts) -> Iterator[Line]:
@@ -172,7 +149,7 @@ def _filter(facts: Facts) -> Iterator[Line]:
 
 
 def _robots(facts: Facts) -> Iterator[Line]:
-    from shepherd.cli.shep_robots import told
+    from shepherd.telling.robots import told
 
     judged = facts.robots
     yield "robots.txt", ", ".join(told(judged.file)) if judged.file is not None else f"{judged.site}/robots.txt"
@@ -212,57 +189,3 @@ def _server(facts: Facts, now: int) -> Iterator[Line]:
     )
     ready = server["next_ms"] <= now * 1_000
     yield "next contact", "at any time" if ready else f"not before {shared.moment(-(-server['next_ms'] // 1_000), now)}"
-
-
-# --- JSON -------------------------------------------------------------------------------------------------------
-
-
-def _json(story: _Story) -> dict[str, Any]:
-    from shepherd.cli import shep_robots
-    from shepherd.cli.shep_spelling import steps
-    from shepherd.sections import section_name
-
-    facts, sought, judged = story.facts, story.facts.sought, story.facts.verdict
-    section, class_ = facts.section, facts.equivalence
-    return {
-        "given": sought.given,
-        "rules": [vars(step) for step in steps(sought.given, sought.parsed)],
-        "normalised": sought.parsed.href,
-        "strips": [{"parameter": one, "line": line.line, "text": line.text} for one, line in facts.strips],
-        "stripped": sought.stripped.href,
-        "site": sought.stripped.site,
-        "path": sought.stripped.path,
-        "normalised_site": class_.norm,
-        "equivalence": vars(class_) | {"next": class_.next or None},
-        "footprint": {"norm": f"{sought.norm:016x}", "path": f"{sought.path:016x}", "site": f"{sought.site:016x}"},
-        "state": facts.state,
-        "waiting": facts.waiting or None,
-        "row": shep_row.as_object(facts.row, facts.head) if facts.row is not None else None,
-        "filter": {
-            "accepted": judged.accepted,
-            "file": facts.filter_path,
-            "line": judged.line,
-            "text": judged.text,
-            "pattern": facts.pattern or None,
-        },
-        "section": {"name": section_name(section.section), "line": section.line, "text": section.text},
-        "robots": shep_robots.as_object(facts.robots),
-        "standings": [one.as_object() for one in story.standings],
-        "site_row": _site_json(facts),
-        "server": facts.server and facts.server | {"qkey": f"{facts.server['qkey']:016x}"},
-        "cycles": [one.as_object() for one in story.cycles],
-        "outlook": story.outlook or None,
-        "verdict": story.verdict,
-    }
-
-
-def _site_json(facts: Facts) -> dict[str, Any] | None:
-    from shepherd.formats.tables import NO_LIMIT, show_qkey
-
-    site = facts.site
-    if site is None:
-        return None
-    shown: dict[str, Any] = site | {name: f"{site[name]:016x}" for name in ("site", "norm", "robots_oid")}
-    shown |= {name: shared.iso(site[name]) or None for name in SITE_TIMES}
-    shown |= {name: None for name in ("delay_ms", "soft_limit", "hard_limit") if site[name] == NO_LIMIT}
-    return shown | {"name": facts.site_name, "qkey": show_qkey(site["qkey"])}

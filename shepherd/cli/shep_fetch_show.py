@@ -15,9 +15,9 @@ from shepherd.config import FILE, Config
 from shepherd.errors import NothingToDo, PeerLost
 
 if TYPE_CHECKING:
-    from shepherd.cli.shep_robots import Judged
     from shepherd.filters import Filter
     from shepherd.net.single import Answer, Learnt, Story
+    from shepherd.telling.robots import Judged
 
 NO_CONTACT = "no contact address is set, so only loopback is asked: set contact in [identity] of shepherd.toml"
 
@@ -62,7 +62,7 @@ def _end(story: Story, judged: Judged | None, config: Config) -> None:
 
 
 def _robots(story: Story, config: Config) -> Judged | None:
-    from shepherd.cli.shep_robots import Judged, judge
+    from shepherd.telling.robots import Judged, judge
 
     rules, url = story.rules, story.url
     if rules is None:
@@ -140,8 +140,8 @@ def _head(answer: Answer) -> list[str]:
 
 
 def _json(story: Story, learnt: Learnt, judged: Judged | None, filters: Filter) -> dict[str, Any]:
-    from shepherd.cli.shep_robots import as_object
     from shepherd.formats.tables import REASON_TEXT
+    from shepherd.telling.robots import as_object
 
     verdict = filters.judge(story.url.href, story.place.server.qkey)
     return {

@@ -12,10 +12,11 @@ from typing import Any, Final
 
 import click
 
-from shepherd.cli import changelog, common, logbook, looking, selector_words
+from shepherd.cli import changelog, common, looking, selector_words
 from shepherd.cli import shep_shared as shared
 from shepherd.cli.selectors import Parsed
 from shepherd.errors import UsageError
+from shepherd.telling import logbook
 
 Entry = dict[str, Any]
 

@@ -13,7 +13,7 @@ from shepherd.cli import common, looking
 from shepherd.cli import shep_shared as shared
 from shepherd.cli.selector_words import read_server
 from shepherd.cli.selectors import Parsed
-from shepherd.cli.shep_row import values
+from shepherd.telling.onerow import values
 
 if TYPE_CHECKING:
     from shepherd.formats.tables import I64, Array

@@ -1,35 +1,35 @@
-"""What the subcommands of `shep` share: a leased state, URLs as an operator gives them, times and sizes as text."""
+"""What the subcommands of `shep` share: a leased state, URLs as an operator gives them, the words of shepherd.telling."""
 
 from __future__ import annotations
 
 import contextlib
 import itertools
-import re
 import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 import click
 
 from shepherd.cli import common
-from shepherd.cli.common import LATEST_S
 from shepherd.errors import BadUrl, UsageError
+from shepherd.telling.words import iso as iso
+from shepherd.telling.words import many as many
+from shepherd.telling.words import moment as moment
+from shepherd.telling.words import parse_given as parse_given
+from shepherd.telling.words import shown as shown
+from shepherd.telling.words import size as size
+from shepherd.telling.words import span as span
 
 if TYPE_CHECKING:
     from shepherd.store.state import State
-    from shepherd.urls import Url
 
 R = TypeVar("R")
 
 STDIN = "-"
-MOST_SHOWN = 200  # characters of a line that is refused
-_PASSWORD = re.compile(r"^(\s*(?:[a-z][a-z0-9+.-]*:)?[/\\]*[^/\\?#@:]*):(?!\d*[/\\?#]).*@", re.IGNORECASE | re.DOTALL)
 _BOM = b"\xef\xbb\xbf"
-_AGE_UNITS = ((2 * 86_400, 86_400, "days"), (2 * 3_600, 3_600, "h"), (120, 60, "min"), (0, 1, "s"))
 
 
 # --- the state --------------------------------------------------------------------------------------------------
@@ -90,56 +90,3 @@ def each_given(given: tuple[str, ...], as_json: bool, show: Callable[[str], None
                 common.LOG.warning("%s%s: %s", f"{one.where}: " if one.where else "", shown(one.text), error)
     if bad:
         raise UsageError(f"{bad} of {many(total, 'URL')} cannot be used, for the reasons above")
-
-
-def parse_given(text: str) -> Url:
-    """What an operator wrote, strictly read; BadUrl gives the reason."""
-    from shepherd import urls
-
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        raise BadUrl("not UTF-8") from None
-    return urls.parse(text, strict=True)
-
-
-def shown(text: str) -> str:
-    """What was refused, as it may stand in a message or a log: without a password, and cut where it is long."""
-    text = _PASSWORD.sub(r"\1:...@", text)
-    return text if len(text) <= MOST_SHOWN else f"{text[:MOST_SHOWN]}..."
-
-
-# --- times and sizes as text ------------------------------------------------------------------------------------
-
-
-def iso(seconds: int) -> str:
-    """A time, in UTC; nothing for 0, which is never. One that no column could hold is shown as the latest that can."""
-    return datetime.fromtimestamp(min(seconds, LATEST_S), UTC).strftime("%Y-%m-%dT%H:%M:%SZ") if seconds else ""
-
-
-def span(seconds: int) -> str:
-    """A duration, in the largest unit of which it has at least two."""
-    unit, name = next((unit, name) for least, unit, name in _AGE_UNITS if seconds >= least)
-    return f"{seconds // unit} {name}"
-
-
-def moment(seconds: int, now: int) -> str:
-    """A time and how far it is from now."""
-    if not seconds:
-        return "never"
-    return f"{iso(seconds)} ({span(now - seconds)} ago)" if seconds <= now else f"{iso(seconds)} (in {span(seconds - now)})"
-
-
-def many(count: int, noun: str) -> str:
-    """`1 row`, `2 rows`."""
-    return f"{count:,} {noun}" + ("" if count == 1 else "s")
-
-
-def size(count: int) -> str:
-    """Bytes, in the unit that keeps the number short."""
-    value = float(count)
-    for unit in ("B", "kB", "MB", "GB"):
-        if value < 1_000:
-            return f"{value:.0f} {unit}" if unit == "B" else f"{value:.1f} {unit}"
-        value /= 1_000
-    return f"{value:.1f} TB"

@@ -13,7 +13,7 @@ from shepherd.cli import common, looking
 from shepherd.cli import shep_shared as shared
 from shepherd.cli.selector_words import TYPES, read_glob, read_server
 from shepherd.cli.selectors import Parsed
-from shepherd.cli.shep_row import Values, values
+from shepherd.telling.onerow import Values, values
 
 if TYPE_CHECKING:
     from shepherd.formats.tables import I64, Bools, Columns
@@ -86,9 +86,9 @@ def _largest(
     """Rows of the site table."""
     import numpy as np
 
-    from shepherd.cli.shep_find import norm_of_host
     from shepherd.filters import patterns
     from shepherd.phases.largest import Largest
+    from shepherd.telling.find import norm_of_host
 
     norms = np.array([norm_of_host(state, host) for host in hosts], np.uint64)
     matches = patterns.glob_matcher(glob) if glob is not None else None

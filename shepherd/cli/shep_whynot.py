@@ -113,7 +113,7 @@ def _line(state: State, kind: Kind, count: _Count) -> dict[str, Any]:
 
 
 def _examples(state: State, rows: list[int]) -> Iterator[str]:
-    from shepherd.cli.shep_find import place_of
+    from shepherd.telling.find import place_of
 
     for row in rows:
         yield place_of(state, row)

@@ -12,9 +12,10 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from shepherd.cli import common, logbook, progress
+from shepherd.cli import common, progress
 from shepherd.cli.shep_shared import many, moment, size
 from shepherd.errors import ShepherdError
+from shepherd.telling import logbook
 
 if TYPE_CHECKING:
     from shepherd.store.database import Database

@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from shepherd.cli import logbook, progress
+from shepherd.cli import progress
 from shepherd.store import harvest, names
+from shepherd.telling import logbook
 from tests.cli.daemons import running, settings
 from tests.crash.farm import Farm, farm
 

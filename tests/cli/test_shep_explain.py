@@ -9,13 +9,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from shepherd.cli.shep_facts import collect
-from shepherd.cli.shep_verdict import SETTLED, due_at, verdict
 from shepherd.config import Config, Plan
 from shepherd.filters import parse_filter
 from shepherd.formats import tables
 from shepherd.formats.tables import Flag, Reason, RowType
 from shepherd.phases.plan import due_rows
+from shepherd.telling.facts import collect
+from shepherd.telling.verdict import SETTLED, due_at, verdict
 from tests.cli.conftest import Herd, Run, objects, told
 
 DAY = 86_400

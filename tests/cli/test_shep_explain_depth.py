@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from shepherd.cli.shep_cycles import cycles
-from shepherd.cli.shep_find import seek
 from shepherd.filters import parse_filter
 from shepherd.formats.tables import Deferred, Flag, JournalFlag, Reason, Result, RowType
+from shepherd.telling.find import seek
+from shepherd.telling.history import cycles
 from tests.cli import reaping
 from tests.cli.conftest import DAY, GATHERED, NOW, Herd, Page, Run, Site, add_state, make_herd, objects, told
 from tests.cli.reaping import journal_record, start_reap
@@ -152,10 +152,10 @@ def test_journals_of_deleted_states_are_told(history: Herd, shep: Run) -> None:
 
 def test_journal_that_there_was_no_time_for_is_told_as_such(history: Herd) -> None:
     sought = seek(history.store.closed(), parse_filter(""), "http://a.example/x")
-    found = cycles(history.store, sought, "test", 0.0)
+    found = cycles(history.store, sought, "test", 0, lambda: True)
     assert [one.as_object()["journal"] for one in found] == ["none", "none", "not looked through", "not looked through"]
     assert found[-1].line()[1].endswith("its journal was not looked through (--deep does)")
-    assert [len(one.fetches or ()) for one in cycles(history.store, sought, "test", None)] == [0, 0, 1, 2]
+    assert [len(one.fetches or ()) for one in cycles(history.store, sought, "test", 0, lambda: False)] == [0, 0, 1, 2]
 
 
 def test_reap_under_way(own_herd: Herd, shep: Run) -> None:

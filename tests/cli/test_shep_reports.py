@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from shepherd.cli import logbook
+from shepherd.telling import logbook
 from tests.cli.conftest import NOW, Herd, Run, objects, told
 
 REAP = {

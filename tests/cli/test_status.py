@@ -10,9 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from shepherd.cli import logbook, progress
+from shepherd.cli import progress
 from shepherd.cli.progress import Notice, What
 from shepherd.store import locks, names
+from shepherd.telling import logbook
 from tests.cli.conftest import Herd
 from tests.programs import call
 

@@ -13,8 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from shepherd.cli import logbook, progress
+from shepherd.cli import progress
 from shepherd.store import locks, names
+from shepherd.telling import logbook
 from tests.cli.daemons import Daemon, running, settings
 from tests.crash.farm import Farm, farm
 from tests.crash.tally import Tally

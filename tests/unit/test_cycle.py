@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from shepherd.cli import cycle, logbook
+from shepherd.cli import cycle
 from shepherd.cli import phase as programs
 from shepherd.cli.children import STOPS, Signals
 from shepherd.cli.cycle import (
@@ -45,6 +45,7 @@ from shepherd.store import database, fsio, locks, names
 from shepherd.store.database import Database
 from shepherd.store.harvest import Harvest
 from shepherd.store.names import StateName
+from shepherd.telling import logbook
 from tests.programs import call
 from tests.unit import harvested
 from tests.unit.harvested import Page

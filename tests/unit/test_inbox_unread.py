@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from shepherd.batch import feedback
-from shepherd.cli.shep_facts import collect
 from shepherd.config import Config
 from shepherd.errors import NothingToDo
 from shepherd.filters import parse_filter
 from shepherd.store.database import Database
+from shepherd.telling.facts import collect
 from tests.crash import small
 from tests.crash.disks import workplace
 from tests.unit import harvested

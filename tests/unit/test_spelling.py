@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shepherd import urls
-from shepherd.cli.shep_spelling import RULES, steps
 from shepherd.errors import BadUrl
+from shepherd.telling.spelling import RULES, steps
 
 
 @pytest.mark.parametrize(

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from shepherd.cli.shep_facts import Facts
-from shepherd.cli.shep_row import Values
-from shepherd.cli.shep_shared import iso, many, span
-from shepherd.cli.shep_standing import Standing
 from shepherd.config import Config, Plan
+from shepherd.telling.facts import Facts
+from shepherd.telling.onerow import Values
+from shepherd.telling.ranks import Standing
+from shepherd.telling.words import iso, many, span
 
 ALLOW = "set allow in [network] of shepherd.toml to let Shepherd reach it"
 SETTLED = "deleted, and no byte of it is left, so the next merge drops its row"  # cleanup takes the reason away then

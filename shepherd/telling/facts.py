@@ -10,18 +10,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from shepherd.cli.shep_find import Sought, head_of, seek
-from shepherd.cli.shep_row import Values, values
 from shepherd.errors import BadUrl, IoFailed
+from shepherd.telling.find import Sought, head_of, seek
+from shepherd.telling.onerow import Values, values
 
 if TYPE_CHECKING:
-    from shepherd.cli.shep_robots import Judged
     from shepherd.config import Config
     from shepherd.filters import Filter, SectionLine, StripLine, Verdict
     from shepherd.formats.bucket import Bucket
     from shepherd.store.database import Database
     from shepherd.store.inbox import Item
     from shepherd.store.state import State
+    from shepherd.telling.robots import Judged
 
 
 @dataclass(frozen=True)
@@ -60,8 +60,8 @@ class Equivalence:
 
 def collect(database: Database, state: State, config: Config, filter_: Filter, given: str) -> Facts:
     from shepherd import urls
-    from shepherd.cli.shep_robots import of_state
     from shepherd.store import lookup
+    from shepherd.telling.robots import of_state
 
     sought = seek(state, filter_, given)
     row = sought.rows[0] if sought.rows else None

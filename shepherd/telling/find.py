@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from shepherd.cli import shep_shared as shared
 from shepherd.errors import BadUrl, UsageError
+from shepherd.telling import words
 
 if TYPE_CHECKING:
     from shepherd.filters import Filter
@@ -34,9 +34,9 @@ def seek(state: State, filter_: Filter, given: str) -> Sought:
     from shepherd.store import lookup
 
     try:
-        parsed = shared.parse_given(given)
+        parsed = words.parse_given(given)
     except BadUrl as error:
-        raise UsageError(f"{shared.shown(given)}: {error}") from None
+        raise UsageError(f"{words.shown(given)}: {error}") from None
     stripped = urls.parse(filter_.strip(parsed.href))
     for url in (stripped, parsed):
         norm, path, site = state.prints.of(url)
@@ -81,6 +81,6 @@ def place_of(state: State, row: int) -> str:
 def norm_of_host(state: State, text: str) -> int:
     """The footprint of the normalised site of `host`, `host:port` or a URL; UsageError if it is none of them."""
     try:
-        return state.prints.norm(shared.parse_given(text if "://" in text else f"http://{text}/").site)
+        return state.prints.norm(words.parse_given(text if "://" in text else f"http://{text}/").site)
     except BadUrl as error:
-        raise UsageError(f"{shared.shown(text)}: not a host or URL: {error}") from None
+        raise UsageError(f"{words.shown(text)}: not a host or URL: {error}") from None

@@ -1,28 +1,28 @@
 """What each cycle that is still on record made of one URL: planned or left out, fetched with which result, kept or dropped.
 
 Read are the rows of all closed states, the journals of states and of those that were deleted (db/log), and the plan and harvests
-of a reap under way. Journals are not sorted by URL: they are looked through from the newest on until `seconds` have passed, and
-what was not looked through is told as such.
+of a reap under way. Journals are not sorted by URL: they are looked through from the newest on until time is `over`, and what was
+not looked through is told as such.
 """
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from shepherd.cli import shep_row
-from shepherd.cli import shep_shared as shared
-from shepherd.cli.shep_row import Line, Values
-from shepherd.errors import UsageError
+from shepherd.errors import Corruption, UsageError
+from shepherd.telling import onerow, words
+from shepherd.telling.onerow import Line, Values
 
 if TYPE_CHECKING:
-    from shepherd.cli.shep_find import Sought
     from shepherd.formats.tables import Records
     from shepherd.store.database import Database
     from shepherd.store.state import State
+    from shepherd.telling.find import Sought
+
+Over = Callable[[], bool]  # whether no more time is to be spent
 
 
 @dataclass(frozen=True)
@@ -39,10 +39,10 @@ class Fetch:
 
     def told(self) -> str:
         flags = "".join(f", {name}" for name in self.flags if name != "contacted")
-        hops = f" after {shared.many(self.hops, 'hop')}" if self.hops else ""
+        hops = f" after {words.many(self.hops, 'hop')}" if self.hops else ""
         told = self.result if self.reason == self.result else f"{self.result} ({self.reason})"
         asked = f"status {self.status or 'none'}, {self.download_ms} ms" if "contacted" in self.flags else "nobody was asked"
-        return f"{told}{hops} at {shared.iso(self.start_ms // 1_000)}, {asked}{flags}"
+        return f"{told}{hops} at {words.iso(self.start_ms // 1_000)}, {asked}{flags}"
 
 
 @dataclass(frozen=True)
@@ -65,10 +65,10 @@ class Cycle:
     def _told(self) -> Iterator[str]:
         from shepherd.formats.tables import DEFERRED_TEXT, REASON_TEXT, Deferred, Reason
 
-        yield f"{self.phase or 'made'} {shared.iso(self.made)}"
+        yield f"{self.phase or 'made'} {words.iso(self.made)}"
         row = self.row
         if row is not None:
-            yield f"{shep_row.type_name(row)}, {REASON_TEXT[Reason(row['reason'])]}, weight {row['weight']}"
+            yield f"{onerow.type_name(row)}, {REASON_TEXT[Reason(row['reason'])]}, weight {row['weight']}"
         elif self.indexed:
             yield "not known"
         if self.planned:
@@ -84,11 +84,11 @@ class Cycle:
 
     def as_object(self) -> dict[str, Any]:
         fetches = [vars(one) for one in self.fetches] if self.fetches is not None else None
-        row = shep_row.as_object(self.row, None) if self.row is not None else None
+        row = onerow.as_object(self.row, None) if self.row is not None else None
         return {
             "state": self.name,
             "phase": self.phase or None,
-            "made": shared.iso(self.made) or None,
+            "made": words.iso(self.made) or None,
             "known": self.row is not None if self.indexed else None,
             "row": row,
             "planned": self.planned or None,
@@ -97,56 +97,46 @@ class Cycle:
         }
 
 
-def cycles(database: Database, sought: Sought, purpose: str, seconds: float | None) -> list[Cycle]:
+def cycles(database: Database, sought: Sought, purpose: str, now_ms: int, over: Over) -> list[Cycle]:
     """Oldest first. A state that is deleted meanwhile is passed over."""
-    return list(reversed(list(_newest_first(database, sought, purpose, _Clock(seconds)))))
+    return list(reversed(list(_newest_first(database, sought, purpose, now_ms, over))))
 
 
-class _Clock:
-    def __init__(self, seconds: float | None) -> None:
-        self._end = None if seconds is None else time.monotonic() + seconds
-
-    def over(self) -> bool:
-        return self._end is not None and time.monotonic() >= self._end
-
-
-def _newest_first(database: Database, sought: Sought, purpose: str, clock: _Clock) -> Iterator[Cycle]:
+def _newest_first(database: Database, sought: Sought, purpose: str, now_ms: int, over: Over) -> Iterator[Cycle]:
     from shepherd.store import journals
 
     names = database.states()
     if names and names[-1].phase == "reap":
-        yield _of_reap(database.open(names[-1]), sought, clock)
+        yield _of_reap(database.open(names[-1]), sought, over)
     closed = [name.number for name in names if name.closed]
     for number in reversed(closed):
         try:
-            with database.reading(purpose, shared.clock_ms(), number) as state:
-                yield _of_state(state, sought, clock)
+            with database.reading(purpose, now_ms, number) as state:
+                yield _of_state(state, sought, over)
         except UsageError:  # it has just been deleted
             continue
     for name in reversed(journals.kept(database.log_path)):
         if name.number not in closed:
-            yield _of_journal(journals.opened(database.log_path, name), sought, clock)
+            yield _of_journal(journals.opened(database.log_path, name), sought, over)
 
 
-def _of_state(state: State, sought: Sought, clock: _Clock) -> Cycle:
+def _of_state(state: State, sought: Sought, over: Over) -> Cycle:
     row, journal = _row(state, sought), bool(state.numbered("journal"))
-    fetches = _fetches(_journal(state), sought, clock) if journal else None
+    fetches = _fetches(_journal(state), sought, over) if journal else None
     phase = state.report().get("phase", "")
     return Cycle(str(state.number), str(phase), state.control.now, row, fetches, journal=journal)
 
 
-def _of_journal(state: State, sought: Sought, clock: _Clock) -> Cycle:
+def _of_journal(state: State, sought: Sought, over: Over) -> Cycle:
     """Of a deleted state only its journal is kept."""
-    fetches = _fetches(_journal(state), sought, clock)
+    fetches = _fetches(_journal(state), sought, over)
     return Cycle(str(state.number), "cork", state.control.now, None, fetches, indexed=False, journal=True)
 
 
-def _of_reap(state: State, sought: Sought, clock: _Clock) -> Cycle:
-    from shepherd.cli.shep_audit import of_harvest
-
-    row, planned = _row(state, sought), _planned(state, sought, clock)
+def _of_reap(state: State, sought: Sought, over: Over) -> Cycle:
+    row, planned = _row(state, sought), _planned(state, sought, over)
     files = [of_harvest(path) for path in state.harvests()]
-    fetches = _fetches((part for path, length in files if length for part in _records(path, length)), sought, clock)
+    fetches = _fetches((part for path, length in files if length for part in _records(path, length)), sought, over)
     return Cycle(str(state.name), "plan", state.control.now, row, fetches, journal=True, planned=planned)
 
 
@@ -158,7 +148,7 @@ def _row(state: State, sought: Sought) -> Values | None:
         norm, path, site = state.prints.of(url)
         rows = lookup.rows_of(state, norm, path)
         if rows:
-            return shep_row.values(state.index, min(rows, key=lambda row: state.index["site"].at(row) != site))
+            return onerow.values(state.index, min(rows, key=lambda row: state.index["site"].at(row) != site))
     return None
 
 
@@ -170,6 +160,16 @@ def _journal(state: State) -> Iterator[Records]:
 
     for number in state.numbered("journal"):
         yield from _records(state.path / names.journal(number))
+
+
+def of_harvest(path: Path) -> tuple[Path, int]:
+    """The journal of one harvest of a reap, up to its newest checkpoint: dispatchers may have worked side by side."""
+    from shepherd.store import harvest, names
+
+    found = harvest.inspect(path)
+    if found.damage:
+        raise Corruption(f"{path}: {found.damage}; shep-check names the place")
+    return path / names.JOURNAL, found.checkpoint.journal.length
 
 
 def _records(path: Path, length: int | None = None) -> Iterator[Records]:
@@ -188,13 +188,13 @@ def _mine(sought: Sought) -> Callable[[Records], Any]:
     return lambda part: (part["path"] == path) & ((part["norm"] == norm) | (part["site"] == site))
 
 
-def _fetches(parts: Iterable[Records], sought: Sought, clock: _Clock) -> tuple[Fetch, ...] | None:
+def _fetches(parts: Iterable[Records], sought: Sought, over: Over) -> tuple[Fetch, ...] | None:
     """All of a journal, or None where time ran out: half of it would be half the truth."""
     from shepherd.formats.tables import Kind
 
     found, mine = [], _mine(sought)
     for part in parts:
-        if clock.over():
+        if over():
             return None
         if len(part):
             hits = part[mine(part)]
@@ -217,7 +217,7 @@ def _fetch(record: Any) -> Fetch:
     )
 
 
-def _planned(state: State, sought: Sought, clock: _Clock) -> str:
+def _planned(state: State, sought: Sought, over: Over) -> str:
     """Where the plan has it, in words."""
     import numpy as np
 
@@ -227,7 +227,7 @@ def _planned(state: State, sought: Sought, clock: _Clock) -> str:
 
     mine, before = _mine(sought), 0
     for part in logs.records(state.path / names.PLAN, FrameKind.PLAN, PLAN):
-        if clock.over():
+        if over():
             return "its plan was not looked through (--deep does)"
         hits = np.flatnonzero(mine(part)).tolist()
         if hits:

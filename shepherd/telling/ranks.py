@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from shepherd.cli.shep_row import Line, Values
-from shepherd.cli.shep_shared import many
+from shepherd.telling.onerow import Line, Values
+from shepherd.telling.words import many
 
 if TYPE_CHECKING:
     from shepherd.config import Config

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from shepherd.cli import common
-from shepherd.cli import shep_shared as shared
+from shepherd.telling import words
 
 if TYPE_CHECKING:
     from shepherd.formats.bucket import Bucket
@@ -34,14 +33,14 @@ def lines(row: Values, head: Bucket | None, now: int) -> Iterator[Line]:
     if told := flags(row):
         yield "flags", " ".join(told)
     for name in TIMES:
-        yield name, shared.moment(row[name], now)
-    yield "answer", f"status {row['status'] or 'none'}, {row['download_ms']} ms, {shared.size(row['size'])} stored"
+        yield name, words.moment(row[name], now)
+    yield "answer", f"status {row['status'] or 'none'}, {row['download_ms']} ms, {words.size(row['size'])} stored"
     if row["digest"]:
         yield "digest", digest(row, head)
     if row["retry"]:
-        yield "since then", shared.many(row["retry"], "failure")
+        yield "since then", words.many(row["retry"], "failure")
     if head is not None and "E" in head.attributes:
-        yield "redirect to", common.escape(head.attributes["E"])
+        yield "redirect to", words.escape(head.attributes["E"])
     if row["deferred"]:
         yield "last plan", f"left it out: {DEFERRED_TEXT[Deferred(row['deferred'])]}"
     section = f", in section {section_name(row['section'])}" if row["section"] else ""
@@ -54,7 +53,7 @@ def as_object(row: Values, head: Bucket | None) -> dict[str, Any]:
     from shepherd.sections import section_name
 
     shown: dict[str, Any] = row | {name: f"{row[name]:016x}" for name in HALVES}
-    shown |= {name: shared.iso(row[name]) or None for name in TIMES}
+    shown |= {name: words.iso(row[name]) or None for name in TIMES}
     shown |= {"type": type_name(row), "reason": REASON_TEXT[Reason(row["reason"])], "flags": flags(row)}
     shown |= {"deferred": DEFERRED_TEXT[Deferred(row["deferred"])] if row["deferred"] else None}
     shown |= {"section": section_name(row["section"]), "digest": digest(row, head) if row["digest"] else None}

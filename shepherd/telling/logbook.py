@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
+import signal
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
-from shepherd.cli.common import TERMINATED
-
 CYCLES: Final = "cycles.jsonl"
+TERMINATED: Final = 128 + signal.SIGTERM  # exit status
 TAIL_BYTES: Final = 1 << 20  # what is read of the end of the log
 HEAD_BYTES: Final = 1 << 20
 

@@ -1,0 +1,103 @@
+"""The words that all tell things in: times, sizes and counts as text, and foreign text as it may be shown.
+
+Whatever comes from the web or from an operator goes through `escape` before it meets a terminal or a log.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Final
+
+from shepherd.errors import BadUrl, Corruption, IoFailed, ShepherdError
+
+if TYPE_CHECKING:
+    from shepherd.urls import Url
+
+LATEST_S: Final = 2**32 - 1  # times are kept in 32 bits
+MOST_SHOWN: Final = 200  # characters of a line that is refused
+_PASSWORD: Final = re.compile(r"^(\s*(?:[a-z][a-z0-9+.-]*:)?[/\\]*[^/\\?#@:]*):(?!\d*[/\\?#]).*@", re.IGNORECASE | re.DOTALL)
+_AGE_UNITS: Final = ((2 * 86_400, 86_400, "days"), (2 * 3_600, 3_600, "h"), (120, 60, "min"), (0, 1, "s"))
+
+
+# --- times and sizes --------------------------------------------------------------------------------------------
+
+
+def iso(seconds: int) -> str:
+    """A time, in UTC; nothing for 0, which is never. One that no column could hold is shown as the latest that can."""
+    return datetime.fromtimestamp(min(seconds, LATEST_S), UTC).strftime("%Y-%m-%dT%H:%M:%SZ") if seconds else ""
+
+
+def span(seconds: int) -> str:
+    """A duration, in the largest unit of which it has at least two."""
+    unit, name = next((unit, name) for least, unit, name in _AGE_UNITS if seconds >= least)
+    return f"{seconds // unit} {name}"
+
+
+def moment(seconds: int, now: int) -> str:
+    """A time and how far it is from now."""
+    if not seconds:
+        return "never"
+    return f"{iso(seconds)} ({span(now - seconds)} ago)" if seconds <= now else f"{iso(seconds)} (in {span(seconds - now)})"
+
+
+def many(count: int, noun: str) -> str:
+    """`1 row`, `2 rows`."""
+    return f"{count:,} {noun}" + ("" if count == 1 else "s")
+
+
+def size(count: int) -> str:
+    """Bytes, in the unit that keeps the number short."""
+    value = float(count)
+    for unit in ("B", "kB", "MB", "GB"):
+        if value < 1_000:
+            return f"{value:.0f} {unit}" if unit == "B" else f"{value:.1f} {unit}"
+        value /= 1_000
+    return f"{value:.1f} TB"
+
+
+# --- what others wrote ------------------------------------------------------------------------------------------
+
+
+def escape(text: str | bytes) -> str:
+    """The text with whatever could steer a terminal or break a line written as an escape."""
+    if isinstance(text, bytes):
+        text = text.decode("utf-8", "backslashreplace")
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() or unicodedata.category(c) == "Zs" else _escaped(c) for c in text)
+
+
+def _escaped(character: str) -> str:
+    return character.encode("unicode_escape").decode("ascii")
+
+
+def parse_given(text: str) -> Url:
+    """What an operator wrote, strictly read; BadUrl gives the reason."""
+    from shepherd import urls
+
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise BadUrl("not UTF-8") from None
+    return urls.parse(text, strict=True)
+
+
+def shown(text: str) -> str:
+    """What was refused, as it may stand in a message or a log: without a password, and cut where it is long."""
+    text = _PASSWORD.sub(r"\1:...@", text)
+    return text if len(text) <= MOST_SHOWN else f"{text[:MOST_SHOWN]}..."
+
+
+# --- what went wrong --------------------------------------------------------------------------------------------
+
+
+def with_advice(error: ShepherdError) -> str:
+    """The message, with what to do next where it does not say so itself."""
+    text, cause = str(error), error.__cause__
+    if isinstance(error, Corruption) and "shep-" not in text:
+        return f"{text}; shep-check names all damage"
+    if isinstance(error, IoFailed) and isinstance(cause, PermissionError):
+        return text.replace("look at the disk before going on", "run this as the user whose database it is")
+    return text
