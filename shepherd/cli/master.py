@@ -103,8 +103,9 @@ def status_command(db: Path, count: int, as_json: bool) -> None:
       shepherd status --json | jq .now
     """
     from shepherd.cli import standing
+    from shepherd.telling.standing import find
 
-    found = standing.find(db, int(time.time()), count)
+    found = find(db, int(time.time()), count)
     if as_json:
         common.emit_json(found)
     else:

@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from shepherd.cli import common
 from shepherd.errors import ShepherdError
+from shepherd.telling.logbook import NOW
 
 if TYPE_CHECKING:
     from tqdm import tqdm
 
-NOW: Final = "now.json"
 FIRST_S: Final = 2.0
 EVERY_S: Final = 1.0
 
@@ -116,12 +116,3 @@ def shown(db: Path | None, what: What, title: str = "", narrow: bool = False) ->
         finally:
             if notice is not None:
                 notice.remove()
-
-
-def read(db: Path) -> dict[str, Any]:
-    """What is being done, by what was last written; nothing where nothing is, or nobody knows."""
-    try:
-        told = json.loads((db / "log" / NOW).read_bytes())
-    except (OSError, ValueError):
-        return {}
-    return told if isinstance(told, dict) else {}

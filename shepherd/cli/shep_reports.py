@@ -16,7 +16,7 @@ from shepherd.cli import changelog, common, looking, selector_words
 from shepherd.cli import shep_shared as shared
 from shepherd.cli.selectors import Parsed
 from shepherd.errors import UsageError
-from shepherd.telling import logbook
+from shepherd.telling import logbook, reports
 
 Entry = dict[str, Any]
 
@@ -84,16 +84,16 @@ def command(
     log = Database(db).log_path
     since = float("-inf") if newer is None else now - newer
     if timings:
-        found = _newest(log / TIMINGS, lambda entry: _number(entry.get("start")), since, limit)
+        found = _newest(log / TIMINGS, lambda entry: reports.number(entry.get("start")), since, limit)
         _show(found, TIMING_TITLES, _timing, as_json, "no program is on record")
     elif changes:
-        found = _newest(log / changelog.CHANGES, lambda entry: _number(entry.get("time")), since, limit)
+        found = _newest(log / changelog.CHANGES, lambda entry: reports.number(entry.get("time")), since, limit)
         _show(found, CHANGE_TITLES, _change, as_json, "no change is on record")
     elif steps or named:
         found = _last(_steps(log, since, {f"shep-{name}" for name in named}), limit)
         _show(found, STEP_TITLES, _step, as_json, "no step like that is on record")
     else:
-        _show(_last(_cycles(log, since), limit), CYCLE_TITLES, _cycle, as_json, "no cycle is on record")
+        _show(_last(reports.cycles(log, since), limit), CYCLE_TITLES, _cycle, as_json, "no cycle is on record")
 
 
 def _show(
@@ -121,14 +121,9 @@ def _last(newest_first: Iterator[Entry], limit: int) -> list[Entry]:
     return list(itertools.islice(newest_first, limit))[::-1]
 
 
-def _cycles(log: Path, since: float) -> Iterator[Entry]:
-    entries = logbook.newest_first(log / logbook.CYCLES)
-    return (entry for entry in entries if logbook.is_cycle(entry) and entry["start"] >= since)
-
-
 def _steps(log: Path, since: float, names: set[str]) -> Iterator[Entry]:
     """Each step, with the time when its cycle began."""
-    for cycle in _cycles(log, since):
+    for cycle in reports.cycles(log, since):
         for step in reversed(cycle["steps"]):
             if isinstance(step, dict) and (not names or step.get("step") in names):
                 yield {"cycle": cycle["start"], **step}
@@ -138,28 +133,27 @@ def _steps(log: Path, since: float, names: set[str]) -> Iterator[Entry]:
 
 
 def _cycle(cycle: Entry) -> tuple[Any, ...]:
-    steps = [step for step in cycle["steps"] if isinstance(step, dict)]
-    reap, merge = _reports(steps, "shep-reap"), _reports(steps, "shep-merge")
-    ended = "" if cycle.get("status") == 0 else f"{cycle.get('status')}"
+    told = reports.figures(cycle)
+    ended = "" if told["status"] == 0 else f"{told['status']}"
     return (
-        _time(cycle["start"]),
-        _seconds(cycle.get("seconds")),
-        cycle.get("state"),
-        _sum(_reports(steps, "shep-plan"), "pages"),
-        _sum(reap, "pages"),
-        f"{sum(_total(report.get('errors')) for report in reap):,}",
-        shared.size(sum(int(_number(report.get("wire_bytes"))) for report in reap)),
-        _sum(merge, "new"),
-        _sum(_reports(steps, "shep-select"), "forgotten"),
-        f"{ended}{' stopped' if cycle.get('stopped') else ''}".strip() or None,
-        ", ".join(f"{_short(step)} {_number(step.get('seconds')):.1f}" for step in steps),
+        _time(told["start"]),
+        _seconds(told["seconds"]),
+        told["state"],
+        _count(told["planned"]),
+        _count(told["pages"]),
+        _count(told["errors"]),
+        shared.size(told["wire_bytes"]),
+        _count(told["new"]),
+        _count(told["forgotten"]),
+        f"{ended}{' stopped' if told['stopped'] else ''}".strip() or None,
+        ", ".join(f"{name} {seconds:.1f}" for name, seconds in told["steps"]),
     )
 
 
 def _step(step: Entry) -> tuple[Any, ...]:
     report = step.get("report")
     told = ", ".join(_counters(report)) if isinstance(report, dict) else ""
-    return _time(step["cycle"]), _short(step), _seconds(step.get("seconds")), step.get("status"), step.get("made"), told
+    return _time(step["cycle"]), reports.short(step), _seconds(step.get("seconds")), step.get("status"), step.get("made"), told
 
 
 def _timing(one: Entry) -> tuple[Any, ...]:
@@ -170,17 +164,12 @@ def _change(one: Entry) -> tuple[Any, ...]:
     asked = one.get("set")
     change = [str(one.get("op")), *(f"{name}={value}" for name, value in (asked.items() if isinstance(asked, dict) else ()))]
     what = [*_texts(one.get("selectors")), *(f"--file {name}" for name in _texts(one.get("files"))), *_texts(one.get("urls"))]
-    count = f"{int(_number(one.get('count'))):,}"
+    count = f"{int(reports.number(one.get('count'))):,}"
     return _time(one.get("time")), one.get("by"), " ".join(change), count, " ".join(what), one.get("item")
 
 
-def _reports(steps: list[Entry], name: str) -> list[Entry]:
-    return [step["report"] for step in steps if step.get("step") == name and isinstance(step.get("report"), dict)]
-
-
-def _sum(reports: list[Entry], counter: str) -> str | None:
-    """None where no step counted it."""
-    return f"{sum(int(_number(report.get(counter))) for report in reports):,}" if reports else None
+def _count(count: int | None) -> str | None:
+    return None if count is None else f"{count:,}"
 
 
 def _counters(report: Entry, joint: str = " ") -> Iterator[str]:
@@ -194,24 +183,12 @@ def _counters(report: Entry, joint: str = " ") -> Iterator[str]:
             yield f"{name}{joint}{value:,}" if isinstance(value, int | float) else f"{name}{joint}{value}"
 
 
-def _total(value: Any) -> int:
-    return sum(int(_number(count)) for count in value.values()) if isinstance(value, dict) else 0
-
-
-def _number(value: Any) -> float:
-    return value if isinstance(value, int | float) and abs(value) < 2**63 else 0
-
-
 def _time(value: Any) -> str:
-    return shared.iso(max(int(_number(value)), 0))
+    return shared.iso(max(int(reports.number(value)), 0))
 
 
 def _seconds(value: Any) -> str:
-    return f"{_number(value):,.1f} s"
-
-
-def _short(step: Entry) -> str:
-    return str(step.get("step")).removeprefix("shep-")
+    return f"{reports.number(value):,.1f} s"
 
 
 def _texts(value: Any) -> list[str]:

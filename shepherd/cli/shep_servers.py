@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -13,23 +12,13 @@ from shepherd.cli import common, looking
 from shepherd.cli import shep_shared as shared
 from shepherd.cli.selector_words import read_server
 from shepherd.cli.selectors import Parsed
-from shepherd.telling.onerow import values
+from shepherd.telling.servers import SORTS, largest, told
 
 if TYPE_CHECKING:
-    from shepherd.formats.tables import I64, Array
+    from shepherd.formats.tables import I64
     from shepherd.store.state import State
 
-STEP_ROWS: Final = 1 << 17
 LIMIT: Final = 50
-SORTS: Final = {
-    "pages": "documents",
-    "sites": "",
-    "slowest": "avg_ms",
-    "errors": "errors",
-    "fetches": "fetches",
-    "delay": "delay_ms",
-    "next": "next_ms",
-}
 TITLES: Final = (
     ">sites", ">pages", ">fetches", ">errors", ">average", ">delay", ">back-off", ">slots", "next contact", "address",
 )  # fmt: skip
@@ -64,43 +53,8 @@ def command(
         show(state, rows, int(time.time()), as_json)
 
 
-def largest(state: State, sort: str, limit: int, addresses: tuple[int, ...] = (), backing_off: bool = False) -> I64:
-    """Rows of the server table."""
-    import numpy as np
-
-    from shepherd.phases.largest import Largest
-
-    sites = _sites(state) if not SORTS[sort] else None
-    best = Largest(limit)
-    for start in range(0, state.servers.rows, STEP_ROWS):
-        stop = min(start + STEP_ROWS, state.servers.rows)
-        keep = np.ones(stop - start, np.bool_)
-        if addresses:
-            keep &= np.isin(state.servers["qkey"][start:stop], np.array(addresses, np.uint64))
-        if backing_off:
-            keep &= state.servers["backoff"][start:stop] > 0
-        found: Array = sites[start:stop] if sites is not None else state.servers[SORTS[sort]][start:stop]
-        rows = np.flatnonzero(keep)
-        best = best.with_more(rows + start, found[rows])
-    return best.rows
-
-
-def _sites(state: State) -> I64:
-    """How many sites each server has."""
-    import numpy as np
-
-    from shepherd.phases.keys import find_servers
-
-    known = state.servers["qkey"][0 : state.servers.rows]
-    counts = np.zeros(len(known), np.int64)
-    for start in range(0, state.sites.rows, STEP_ROWS):
-        place = find_servers(known, state.sites["qkey"][start : min(start + STEP_ROWS, state.sites.rows)])
-        counts += np.bincount(place[place >= 0], minlength=len(known))
-    return counts
-
-
 def show(state: State, rows: I64, now: int, as_json: bool) -> None:
-    found = _objects(state, rows)
+    found = told(state, rows)
     if as_json:
         for one in found:
             common.emit_json(one)
@@ -109,29 +63,6 @@ def show(state: State, rows: I64, now: int, as_json: bool) -> None:
         click.echo(line)
     if not len(rows):
         common.LOG.info("no server is like that")
-
-
-def _objects(state: State, rows: I64) -> Iterator[dict[str, Any]]:
-    from shepherd.formats.tables import show_qkey
-
-    sites = _sites(state) if len(rows) else rows
-    for row in rows.tolist():
-        server = values(state.servers, row)
-        assert server is not None
-        yield {
-            "address": show_qkey(server["qkey"]),
-            "sites": int(sites[row]),
-            "pages": server["documents"],
-            "fetches": server["fetches"],
-            "errors": server["errors"],
-            "average_ms": server["avg_ms"] or None,
-            "delay_ms": server["delay_ms"],
-            "backoff": server["backoff"],
-            "slots": server["slots"],
-            "group": f"{server['group']:016x}" if server["group"] else None,
-            "next_contact": shared.iso(max(server["next_ms"], 0) // 1_000) or None,
-            "next_ms": server["next_ms"],
-        }
 
 
 def _row(one: dict[str, Any], now: int) -> tuple[Any, ...]:

@@ -13,23 +13,14 @@ from shepherd.cli import common, looking
 from shepherd.cli import shep_shared as shared
 from shepherd.cli.selector_words import TYPES, read_glob, read_server
 from shepherd.cli.selectors import Parsed
-from shepherd.telling.onerow import Values, values
+from shepherd.telling.sites import ROBOTS, SORTS, STEP_ROWS, largest, told
 
 if TYPE_CHECKING:
-    from shepherd.formats.tables import I64, Bools, Columns
+    from shepherd.formats.tables import I64
     from shepherd.store.state import State
 
-STEP_ROWS: Final = 1 << 17
 FEW: Final = 1_000  # sites up to which their rows are looked up; for more the whole index is read
 LIMIT: Final = 50
-SORTS: Final = {
-    "urls": "documents",
-    "gathered": "gathered",
-    "slowest": "avg_ms",
-    "crawl-delay": "crawl_delay_ms",
-    "moves": "moves",
-}
-ROBOTS: Final = ("answered", "absent", "unreachable", "not-asked", "ignored")
 TITLES: Final = (*(f">{name}" for name in TYPES), "robots", "of", ">delay", ">average", "address", "site")
 
 
@@ -73,73 +64,11 @@ def command(
       shep sites --robots unreachable --json | jq -r .site
     """
     with shared.reading(db, number) as state:
-        rows = _largest(state, hosts, server, glob, robots, SORTS[sort], limit)
+        rows = largest(state, hosts, server, glob, robots, SORTS[sort], limit)
         show(state, rows, int(time.time()), as_json)
 
 
-# --- which ------------------------------------------------------------------------------------------------------
-
-
-def _largest(
-    state: State, hosts: tuple[str, ...], server: int | None, glob: str | None, robots: str | None, column: str, limit: int
-) -> I64:
-    """Rows of the site table."""
-    import numpy as np
-
-    from shepherd.filters import patterns
-    from shepherd.phases.largest import Largest
-    from shepherd.telling.find import norm_of_host
-
-    norms = np.array([norm_of_host(state, host) for host in hosts], np.uint64)
-    matches = patterns.glob_matcher(glob) if glob is not None else None
-    best = Largest(limit)
-    for start in range(0, state.sites.rows, STEP_ROWS):
-        stop = min(start + STEP_ROWS, state.sites.rows)
-        part = state.sites.slice(start, stop, ("norm", "qkey", *_ROBOTS_COLUMNS))
-        keep = np.isin(part["norm"], norms) if hosts else np.ones(stop - start, np.bool_)
-        if server is not None:
-            keep &= part["qkey"] == np.uint64(server)
-        if robots is not None:
-            keep &= _robots_are(part, robots)
-        found = np.flatnonzero(keep) + start
-        if matches is not None:
-            names = state.names_at(found).texts().tolist()
-            found = found[np.fromiter(map(matches, names), np.bool_, len(names))]
-        best = best.with_more(found, state.sites[column].take(found))
-    return best.rows
-
-
-_ROBOTS_COLUMNS: Final = ("robots_checked", "robots_since", "robots_status", "policy")
-
-
-def _robots_are(part: Columns, wanted: str) -> Bools:
-    """Which sites have a robots.txt of this kind; see `robots_word`."""
-    import numpy as np
-
-    words = {name: part[name].astype(np.int64) for name in _ROBOTS_COLUMNS}
-    ignored, unreachable = words["policy"] == 1, words["robots_since"] > 0
-    asked = (words["robots_checked"] > 0) | (words["robots_status"] > 0)
-    absent = (words["robots_status"] >= 400) & (words["robots_status"] < 500)
-    states = {
-        "ignored": ignored,
-        "unreachable": unreachable & ~ignored,
-        "not-asked": ~asked & ~unreachable & ~ignored,
-        "absent": absent & asked & ~unreachable & ~ignored,
-        "answered": ~absent & asked & ~unreachable & ~ignored,
-    }
-    return np.asarray(states[wanted])
-
-
-def robots_word(site: Values) -> str:
-    """How the robots.txt of a site stands: it answered, or with 4xx, which allows all; it is unreachable, so that nothing is
-    gathered; it was never asked for; or the filter says to ignore it."""
-    import numpy as np
-
-    one = {name: np.array([site[name]]) for name in _ROBOTS_COLUMNS}
-    return next(word for word in ROBOTS if _robots_are(one, word)[0])
-
-
-# --- what is told of them ---------------------------------------------------------------------------------------
+# --- showing ---------------------------------------------------------------------------------------
 
 
 def show(state: State, rows: I64, now: int, as_json: bool) -> None:
@@ -155,34 +84,11 @@ def show(state: State, rows: I64, now: int, as_json: bool) -> None:
 
 
 def _objects(state: State, rows: I64) -> Iterator[dict[str, Any]]:
-    from shepherd.formats.tables import NO_LIMIT, RowType, is_resolved, show_qkey
-    from shepherd.store import lookup
+    from shepherd.formats.tables import RowType
 
     pages = _types(state, rows)
     for row in rows.tolist():
-        site = values(state.sites, row)
-        assert site is not None
-        name = state.site_name(row)
-        scheme, _, host = name.partition("://")
-        server = values(state.servers, lookup.server_row(state, site["qkey"]))
-        types = {kind.name.lower(): int(pages[row][kind]) for kind in RowType}
-        yield {
-            "site": name,
-            "scheme": scheme,
-            "host": host,
-            "urls": site["documents"],
-            "types": types,
-            "robots": robots_word(site),
-            "robots_status": site["robots_status"] or None,
-            "robots_checked": shared.iso(site["robots_checked"]) or None,
-            "robots_unreachable_since": shared.iso(site["robots_since"]) or None,
-            "crawl_delay_ms": site["crawl_delay_ms"] or None,
-            "filter_delay_ms": site["delay_ms"] if site["delay_ms"] != NO_LIMIT else None,
-            "server_delay_ms": server["delay_ms"] << server["backoff"] if server else None,
-            "average_ms": site["avg_ms"] or None,
-            "address": show_qkey(site["qkey"]) if is_resolved(site["qkey"]) else None,
-            "address_checked": shared.iso(site["qkey_checked"]) or None,
-        }
+        yield told(state, row) | {"types": {kind.name.lower(): int(pages[row][kind]) for kind in RowType}}
 
 
 def _row(one: dict[str, Any], now: int) -> tuple[Any, ...]:

@@ -14,6 +14,7 @@ from shepherd.cli import shep_shared as shared
 from shepherd.cli.selectors import Selection
 from shepherd.cli.shep_list import show_rows
 from shepherd.errors import UsageError
+from shepherd.telling import servers
 
 if TYPE_CHECKING:
     from shepherd.formats.tables import I64
@@ -57,7 +58,7 @@ def command(selection: Selection, by: str, limit: int, db: Path, cf: Path, numbe
         raise UsageError(f"--by {by} tells of servers, and selectors choose pages; leave them out, or see `shep servers --help`")
     with shared.reading(db, number) as state:
         if by in SERVERS:
-            shep_servers.show(state, shep_servers.largest(state, SERVERS[by], limit), int(time.time()), as_json)
+            shep_servers.show(state, servers.largest(state, SERVERS[by], limit), int(time.time()), as_json)
             return
         with looking.choosing(state, selection, cf) as found:
             if by in PAGES:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 CYCLES: Final = "cycles.jsonl"
+NOW: Final = "now.json"
 TERMINATED: Final = 128 + signal.SIGTERM  # exit status
 TAIL_BYTES: Final = 1 << 20  # what is read of the end of the log
 HEAD_BYTES: Final = 1 << 20
@@ -25,6 +26,14 @@ def cycles(log: Path) -> list[dict[str, Any]]:
         return []
     lines = data.split(b"\n")
     return _read(lines[1:] if size > TAIL_BYTES else lines)
+
+
+def now(log: Path) -> dict[str, Any]:
+    """What is being done, by what was last written; nothing where nothing is, or nobody knows."""
+    try:
+        return next(_object((log / NOW).read_bytes()), {})
+    except OSError:
+        return {}
 
 
 def newest_first(path: Path) -> Iterator[dict[str, Any]]:

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from shepherd.cli import progress
 from shepherd.store import harvest, names
 from shepherd.telling import logbook
 from tests.cli.daemons import running, settings
@@ -58,7 +57,7 @@ def test_run_pauses_until_something_is_inserted(sown: Farm, tmp_path: Path) -> N
         daemon.wait_for("pause", daemon.wait_for("cycle", seen, status=0), seconds=3600.0)
         assert daemon.end() == 0
     assert daemon.events()[-1]["event"] == "stop"
-    assert progress.read(one.db) == {}
+    assert logbook.now(one.db / "log") == {}
     assert "http://127.0.0.1:9/two" in one.must("shep", "list")
     assert "running    nothing\n" in one.must("shepherd", "status")
 

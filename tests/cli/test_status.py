@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from shepherd.cli import progress
 from shepherd.cli.progress import Notice, What
 from shepherd.store import locks, names
 from shepherd.telling import logbook
@@ -71,12 +70,12 @@ def test_progress_that_a_killed_program_left_is_taken_for_its_own(own_herd: Herd
     gone = subprocess.Popen(["true"])
     gone.wait()
     told = {"program": "shep-reap", "pid": gone.pid, "since": 1.0, "phase": "000003.reap", "done": 1, "total": 2, "unit": "page"}
-    (own_herd.db / "log" / progress.NOW).write_text(json.dumps(told))
+    (own_herd.db / "log" / logbook.NOW).write_text(json.dumps(told))
     held = locks.lock(own_herd.db / names.LOCK, "shepherd run")
     try:
         assert json.loads(status(own_herd, "--json"))["now"] is None
         for torn in ("", "{", "[]", '{"pid": "x"}'):
-            (own_herd.db / "log" / progress.NOW).write_text(torn)
+            (own_herd.db / "log" / logbook.NOW).write_text(torn)
             assert json.loads(status(own_herd, "--json"))["now"] is None
     finally:
         held.release()
@@ -88,15 +87,15 @@ def test_notice_is_written_too_often_or_costs_a_program_its_work(tmp_path: Path,
     (tmp_path / "log").mkdir()
     notice = Notice(tmp_path, What("a", "b"))
     notice.write(1)
-    assert progress.read(tmp_path) == {}  # what is done at once is not worth it
+    assert logbook.now(tmp_path / "log") == {}  # what is done at once is not worth it
     now_s[0] = 2.5
     notice.write(2)
     now_s[0] = 3.0
     notice.write(3)
-    assert progress.read(tmp_path)["done"] == 2
+    assert logbook.now(tmp_path / "log")["done"] == 2
     now_s[0] = 3.6
     notice.write(4)
-    assert progress.read(tmp_path)["done"] == 4
+    assert logbook.now(tmp_path / "log")["done"] == 4
     notice.remove()
     assert list((tmp_path / "log").iterdir()) == []
     (tmp_path / "log").rmdir()

@@ -13,7 +13,6 @@ from pathlib import Path
 
 import pytest
 
-from shepherd.cli import progress
 from shepherd.store import locks, names
 from shepherd.telling import logbook
 from tests.cli.daemons import Daemon, running, settings
@@ -85,7 +84,7 @@ def continued(one: Farm, cf: Path, number: int) -> list[str]:
     wrong += [checked.stdout] * (checked.returncode != 0)
     listed = one.must("shep", "list", "--site", "127.0.0.1:9").count(f"http://127.0.0.1:9/{number}\n")
     wrong += [f"what was inserted is there {listed} times"] * (listed != 1)
-    wrong += ["now.json is left"] * bool(progress.read(one.db))
+    wrong += ["now.json is left"] * bool(logbook.now(one.db / "log"))
     torn = [line for line in (one.db / "log" / logbook.CYCLES).read_text().splitlines() if not json.loads(line)["steps"]]
     return wrong + torn
 
