@@ -21,6 +21,7 @@ from shepherd.cli import common, machine, progress
 from shepherd.cli.shep_shared import clock_ms, many, shown
 from shepherd.config import Config
 from shepherd.errors import IoFailed, Locked, UsageError
+from shepherd.telling import logbook
 
 if TYPE_CHECKING:
     from shepherd.store.database import Database, Writer
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
 R = TypeVar("R")
 
 LOCK_FD = "SHEPHERD_LOCK_FD"
-REAPS = "reaps.jsonl"
 MOST_JOBS = 256
 
 
@@ -77,7 +77,7 @@ def append_line(path: Path, entry: Mapping[str, Any]) -> None:
 def last_reap(db: Path) -> dict[str, Any]:
     """What the log says of the last reap; nothing if it says nothing."""
     try:
-        lines = (db / "log" / REAPS).read_bytes().splitlines()
+        lines = (db / "log" / logbook.REAPS).read_bytes().splitlines()
         found = json.loads(lines[-1])
     except (OSError, ValueError, IndexError):
         return {}

@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING
 import click
 
 from shepherd.cli import common, phase, progress
+from shepherd.cli.minutes import Minutes
 from shepherd.config import Config
+from shepherd.telling import logbook
 
 if TYPE_CHECKING:
     from shepherd.cli.progress import Progress
@@ -59,11 +61,13 @@ def command(db: Path, config: Config, seconds: float | None, table: Path | None,
         state = writer.furthest()
         path = reap.harvest_path(state)
         what = progress.What("shep-reap", str(state.name), len(state.plan()), "page")
+        minutes = Minutes(db, str(state.name))
         with progress.shown(db, what, "reap", narrow=True) as work:
             limit_s = config.plan.reap_s if seconds is None else seconds
-            summary = reap.reap(state, path, config, limit_s, Watch(work))
+            summary = reap.reap(state, path, config, limit_s, Watch(work, minutes))
+        minutes.end(summary.figures)
         report = {"start": start, "state": str(state.name), **summary.report()}
-        phase.append_line(db / "log" / phase.REAPS, report)
+        phase.append_line(db / "log" / logbook.REAPS, report)
     if table is not None:
         with table.open("w") as file:
             file.writelines(json.dumps(server) + "\n" for server in summary.servers)
@@ -77,8 +81,8 @@ def command(db: Path, config: Config, seconds: float | None, table: Path | None,
 class Watch:
     """Shows how far a reap is."""
 
-    def __init__(self, work: Progress) -> None:
-        self._work = work
+    def __init__(self, work: Progress, minutes: Minutes | None = None) -> None:
+        self._work, self._minutes = work, minutes
 
     def resumed(self, settled: int) -> None:
         self._work.begin_at(settled)
@@ -88,6 +92,8 @@ class Watch:
 
     def show(self, figures: Figures) -> None:
         self._work.show(figures._asdict(), figures.short())
+        if self._minutes is not None:
+            self._minutes.show(figures)
 
 
 def main() -> None:

@@ -65,6 +65,12 @@ class Summary:
         links = f"{self.links} links, {self.kept_links} of them for the first time"
         return f"{self.why}: {counts}; {self.left} left; {links}; {self.stored_bytes} bytes stored"
 
+    @property
+    def figures(self) -> Figures:
+        """How far it was at its end."""
+        errors = sum(self.tally["errors"].values())
+        return Figures(self.tally["pages"], self.tally["wire_bytes"], errors, 0, self.tally["seconds"])
+
     def report(self) -> dict[str, Any]:
         """What the log keeps of a reap."""
         hits = 1000 * (self.links - self.kept_links) // self.links if self.links else 0

@@ -10,6 +10,8 @@ from typing import Any, Final
 
 CYCLES: Final = "cycles.jsonl"
 NOW: Final = "now.json"
+MINUTES: Final = "minutes.jsonl"
+REAPS: Final = "reaps.jsonl"
 TERMINATED: Final = 128 + signal.SIGTERM  # exit status
 TAIL_BYTES: Final = 1 << 20  # what is read of the end of the log
 HEAD_BYTES: Final = 1 << 20
