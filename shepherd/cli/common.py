@@ -40,6 +40,7 @@ from shepherd.config import Config
 from shepherd.errors import IoFailed, NoSpace, NothingToDo, ShepherdError
 from shepherd.telling.words import LATEST_S as LATEST_S
 from shepherd.telling.words import escape as escape
+from shepherd.telling.words import plain
 from shepherd.telling.words import with_advice as with_advice
 
 if TYPE_CHECKING:
@@ -359,14 +360,4 @@ def progress(total: int | None, desc: str, unit: str, narrow: bool = False) -> t
 
 def emit_json(value: Any) -> None:
     """One line of JSON on stdout, in ASCII, so that nothing in it can steer a terminal."""
-    sys.stdout.write(json.dumps(value, default=_plain, separators=(", ", ": ")) + "\n")
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, Path):
-        return str(value)
-    if isinstance(value, bytes):
-        return escape(value)
-    if hasattr(value, "tolist"):  # numpy's scalars and arrays, without importing it
-        return value.tolist()
-    raise TypeError(f"{type(value).__name__} is not JSON")
+    sys.stdout.write(json.dumps(value, default=plain, separators=(", ", ": ")) + "\n")

@@ -11,6 +11,7 @@ from typing import Any, Final
 CYCLES: Final = "cycles.jsonl"
 NOW: Final = "now.json"
 MINUTES: Final = "minutes.jsonl"
+OF_MINUTES: Final = ("time", "seconds", "pages", "wire_bytes", "errors", "active")
 REAPS: Final = "reaps.jsonl"
 TERMINATED: Final = 128 + signal.SIGTERM  # exit status
 TAIL_BYTES: Final = 1 << 20  # what is read of the end of the log
@@ -19,23 +20,21 @@ HEAD_BYTES: Final = 1 << 20
 
 def cycles(log: Path) -> list[dict[str, Any]]:
     """The newest cycles, the newest last, as far as they are in the last MiB."""
-    try:
-        with (log / CYCLES).open("rb") as file:
-            size = file.seek(0, 2)
-            file.seek(max(size - TAIL_BYTES, 0))
-            data = file.read()
-    except OSError:
-        return []
-    lines = data.split(b"\n")
-    return _read(lines[1:] if size > TAIL_BYTES else lines)
+    return _read(_tail(log / CYCLES))
 
 
 def now(log: Path) -> dict[str, Any]:
     """What is being done, by what was last written; nothing where nothing is, or nobody knows."""
     try:
-        return next(_object((log / NOW).read_bytes()), {})
+        return next(objects([(log / NOW).read_bytes()]), {})
     except OSError:
         return {}
+
+
+def minutes(log: Path, since: float) -> list[dict[str, Any]]:
+    """How fast reaps went, a line for each minute since then, the newest last; as far as they are in the last MiB."""
+    found = objects(_tail(log / MINUTES))
+    return [one for one in found if all(_is_figure(one.get(name)) for name in OF_MINUTES) and one["time"] >= since]
 
 
 def newest_first(path: Path) -> Iterator[dict[str, Any]]:
@@ -47,10 +46,9 @@ def newest_first(path: Path) -> Iterator[dict[str, Any]]:
                 stop, start = start, max(start - TAIL_BYTES, 0)
                 file.seek(start)
                 first, *lines = (file.read(stop - start) + cut).split(b"\n")
-                for line in reversed(lines):
-                    yield from _object(line)
+                yield from objects(reversed(lines))
                 cut = first  # its beginning is in what comes before
-            yield from _object(cut)
+            yield from objects([cut])
     except FileNotFoundError:
         return
 
@@ -65,13 +63,31 @@ def cycles_since(log: Path, step: str, most: int) -> int:
     return count
 
 
-def _object(line: bytes) -> Iterator[dict[str, Any]]:
+def _is_figure(value: Any) -> bool:
+    return isinstance(value, int | float) and 0 <= value < 2**63
+
+
+def _tail(path: Path) -> list[bytes]:
+    """The lines of the last MiB of a log, without one that is cut; none where there is no log."""
     try:
-        entry = json.loads(line)
-    except (ValueError, RecursionError):
-        return
-    if isinstance(entry, dict):
-        yield entry
+        with path.open("rb") as file:
+            size = file.seek(0, 2)
+            file.seek(max(size - TAIL_BYTES, 0))
+            lines = file.read().split(b"\n")
+    except OSError:
+        return []
+    return lines[1:] if size > TAIL_BYTES else lines
+
+
+def objects(lines: Iterable[bytes]) -> Iterator[dict[str, Any]]:
+    """What lines of a log say; those that are cut short, or not ours, are passed over."""
+    for line in lines:
+        try:
+            entry = json.loads(line)
+        except (ValueError, RecursionError):
+            continue
+        if isinstance(entry, dict):
+            yield entry
 
 
 def is_cycle(entry: dict[str, Any]) -> bool:
@@ -89,4 +105,4 @@ def first_start(log: Path) -> int:
 
 
 def _read(lines: Iterable[bytes]) -> list[dict[str, Any]]:
-    return [entry for line in lines for entry in _object(line) if is_cycle(entry)]
+    return [entry for entry in objects(lines) if is_cycle(entry)]

@@ -22,6 +22,7 @@ SORTS: Final = {
     "delay": "delay_ms",
     "next": "next_ms",
 }
+DELAYS_MS: Final = (1_000, 2_000, 5_000, 10_000, 30_000, 60_000, 300_000, 3_600_000)  # between the classes of `spread`
 
 
 def largest(state: State, sort: str, limit: int, addresses: tuple[int, ...] = (), backing_off: bool = False) -> I64:
@@ -80,3 +81,27 @@ def told(state: State, rows: I64) -> Iterator[dict[str, Any]]:
             "next_contact": words.iso(max(server["next_ms"], 0) // 1_000) or None,
             "next_ms": server["next_ms"],
         }
+
+
+def spread(state: State) -> dict[str, Any]:
+    """How many servers there are by the delay that holds for them now, and by what it is multiplied with since they failed."""
+    import numpy as np
+
+    delays, backing = (np.zeros(len(DELAYS_MS) + 1, np.int64) for _ in range(2))
+    backoffs = np.zeros(256, np.int64)
+    for start in range(0, state.servers.rows, STEP_ROWS):
+        part = state.servers.slice(start, min(start + STEP_ROWS, state.servers.rows), ("delay_ms", "backoff"))
+        held = part["delay_ms"].astype(np.float64) * np.exp2(part["backoff"])
+        place = np.searchsorted(np.array(DELAYS_MS), held, side="right")
+        delays += np.bincount(place, minlength=len(delays))
+        backing += np.bincount(place[part["backoff"] > 0], minlength=len(delays))
+        backoffs += np.bincount(part["backoff"], minlength=len(backoffs))
+    edges = zip((0, *DELAYS_MS), (*DELAYS_MS, None), delays.tolist(), backing.tolist(), strict=True)
+    return {
+        "servers": state.servers.rows,
+        "backing_off": int(backing.sum()),
+        "delays": [
+            {"from_ms": least, "below_ms": most, "servers": count, "backing_off": slowed} for least, most, count, slowed in edges
+        ],
+        "backoffs": [{"times": 1 << times, "servers": int(backoffs[times])} for times in np.flatnonzero(backoffs).tolist()],
+    }

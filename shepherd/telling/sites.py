@@ -110,3 +110,15 @@ def told(state: State, row: int) -> dict[str, Any]:
         "address": show_qkey(site["qkey"]) if is_resolved(site["qkey"]) else None,
         "address_checked": words.iso(site["qkey_checked"]) or None,
     }
+
+
+def totals(state: State) -> dict[str, int]:
+    """URLs, and those gathered, over all sites, as the last record and cork counted them."""
+    import numpy as np
+
+    urls = gathered = 0
+    for start in range(0, state.sites.rows, STEP_ROWS):
+        part = state.sites.slice(start, min(start + STEP_ROWS, state.sites.rows), ("documents", "gathered"))
+        urls += int(part["documents"].sum(dtype=np.int64))
+        gathered += int(part["gathered"].sum(dtype=np.int64))
+    return {"sites": state.sites.rows, "urls": urls, "gathered": gathered}

@@ -8,7 +8,8 @@ from __future__ import annotations
 import re
 import unicodedata
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Final
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
 
 from shepherd.errors import BadUrl, Corruption, IoFailed, ShepherdError
 
@@ -71,6 +72,17 @@ def escape(text: str | bytes) -> str:
 
 def _escaped(character: str) -> str:
     return character.encode("unicode_escape").decode("ascii")
+
+
+def plain(value: Any) -> Any:
+    """What json.dumps needs to be told, as its `default`."""
+    if isinstance(value, Path):
+        return str(value)
+    if isinstance(value, bytes):
+        return escape(value)
+    if hasattr(value, "tolist"):  # numpy's scalars and arrays, without importing it
+        return value.tolist()
+    raise TypeError(f"{type(value).__name__} is not JSON")
 
 
 def parse_given(text: str) -> Url:

@@ -1,0 +1,159 @@
+"""What the status page and /metrics tell: what runs and how fast, past cycles, servers, sites, disk, leases.
+
+All is read from what is there anyway: db/log, the directories, and the tables of sites and servers of the newest closed state.
+Never a pass over its index; a pass over a table once for each state. Every function here blocks: it is called in a thread.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import time
+from collections import Counter
+from collections.abc import Callable
+from typing import Any, Final
+
+from shepherd.config import Config
+from shepherd.errors import ShepherdError
+from shepherd.serve.kept import Kept
+from shepherd.serve.speed import Speed
+from shepherd.store.database import Database
+from shepherd.store.lease import SERVED
+from shepherd.store.state import State
+from shepherd.telling import explain, logbook, reports, servers, sites, standing, words
+
+PURPOSE: Final = "status page"
+NOW_S: Final = 1.0  # how long things are kept: what moves,
+LOG_S: Final = 5.0  # what a cycle or a minute adds to,
+STATE_S: Final = 3_600.0  # and what only a new state changes
+MOST_POINTS: Final = 500  # of a plot
+
+
+class Figures:
+    """Of one database. `now` is the clock of the wall, in seconds."""
+
+    def __init__(self, database: Database, config: Config, now: Callable[[], float] = time.time) -> None:
+        self._database, self._config, self._now = database, config, now
+        self._kept = Kept()
+        self._speed = Speed()
+
+    # --- what is going on
+
+    def status(self) -> dict[str, Any]:
+        found: dict[str, Any] = self._kept.get("status", NOW_S, self._status)
+        return found
+
+    def _status(self) -> dict[str, Any]:
+        now = self._now()
+        found = standing.find(self._database.path, int(now), 0)
+        home = found.pop("db")
+        del found["cycles"]
+        found["fault"] = found["fault"].replace(f"{home}/", "")  # where it lies on this machine is nobody's business
+        found["leases"] = [_lease(lease) for lease in found["leases"]]
+        found["reap"] = _reap(found["now"])
+        found["speed"] = self._speed.of(found["now"], now)
+        return {"time": round(now, 3), **found, "totals": self._totals()}
+
+    def _totals(self) -> dict[str, Any] | None:
+        """What the newest closed state has; None where it cannot be read: `fault` says so then, or shep-check."""
+        try:
+            return self._kept_of_state(("totals",), _state_totals)
+        except ShepherdError:
+            return None
+
+    # --- what was
+
+    def history(self, cycles: int, hours: int) -> dict[str, Any]:
+        """The last cycles, the newest last; pages and bytes by the minute; and errors by class, of those cycles together."""
+        key = ("history", cycles, hours)
+        found: dict[str, Any] = self._kept.get(key, LOG_S, lambda: self._history(cycles, hours))
+        return found
+
+    def _history(self, count: int, hours: int) -> dict[str, Any]:
+        log = self._database.log_path
+        found = [reports.figures(one) for one in itertools.islice(reports.cycles(log, float("-inf")), count)][::-1]
+        classes: Counter[str] = Counter()
+        for one in found:
+            classes.update(one["error_classes"])
+        minutes = logbook.minutes(log, self._now() - 3_600 * hours)
+        return {"cycles": found, "errors": dict(classes.most_common()), "rates": _thinned(minutes, MOST_POINTS)}
+
+    # --- what the newest state knows
+
+    def servers(self, sort: str, limit: int, backing_off: bool) -> dict[str, Any]:
+        def find(state: State) -> dict[str, Any]:
+            rows = servers.largest(state, sort, limit, (), backing_off)
+            return {"state": state.number, **servers.spread(state), "top": list(servers.told(state, rows))}
+
+        return self._kept_of_state(("servers", sort, limit, backing_off), find)
+
+    def sites(self, sort: str, limit: int) -> dict[str, Any]:
+        def find(state: State) -> dict[str, Any]:
+            rows = sites.largest(state, (), None, None, None, sites.SORTS[sort], limit).tolist()
+            top = [sites.told(state, row) | {"gathered": state.sites["gathered"].at(row)} for row in rows]
+            return {"state": state.number, **sites.totals(state), "top": top}
+
+        return self._kept_of_state(("sites", sort, limit), find)
+
+    def explain(self, url: str) -> dict[str, Any]:
+        """The whole story of one URL; UsageError if it is none. Paths are told without where they are on this machine."""
+        now = self._now()
+        asking = explain.Asking(PURPOSE, int(now), round(now * 1_000), time.monotonic)
+        told = explain.as_object(explain.explain(self._database, self._config, url, asking))
+        told["filter"]["file"] = self._config.filter_path.name
+        told["equivalence"]["path"] = self._config.equiv_path.name
+        told["verdict"] = told["verdict"].replace(str(self._config.filter_path), self._config.filter_path.name)
+        found: dict[str, Any] = json.loads(json.dumps(told, default=words.plain))
+        return found
+
+    # --- the state
+
+    def _newest(self) -> int | None:
+        closed = [name.number for name in self._database.states() if name.closed]
+        return closed[-1] if closed else None
+
+    def _kept_of_state(self, key: tuple[Any, ...], find: Callable[[State], dict[str, Any]]) -> dict[str, Any]:
+        found: dict[str, Any] = self._kept.get(key, STATE_S, lambda: self._of_state(find), self._newest())
+        return found
+
+    def _of_state(self, find: Callable[[State], dict[str, Any]]) -> dict[str, Any]:
+        with self._database.reading(PURPOSE, round(self._now() * 1_000)) as state:
+            return find(state)
+
+
+def _state_totals(state: State) -> dict[str, Any]:
+    spread = servers.spread(state)
+    return {
+        "state": state.number,
+        "made": state.control.now,
+        "rows": state.index.rows,
+        **sites.totals(state),
+        "servers": spread["servers"],
+        "backing_off": spread["backing_off"],
+        "backoffs": spread["backoffs"],
+    }
+
+
+def _lease(lease: dict[str, Any]) -> dict[str, Any]:
+    """As others may see it."""
+    told = {key: lease[key] for key in ("state", "owner", "purpose", "since", "expires", "expired")}
+    return told | {"purpose": told["purpose"].removeprefix(SERVED)}
+
+
+def _reap(now: dict[str, Any] | None) -> dict[str, Any] | None:
+    """The figures of the reap that runs, if one does."""
+    figures = (now or {}).get("figures")
+    if not isinstance(figures, dict) or "wire_bytes" not in figures:
+        return None
+    return {name: reports.number(figures.get(name)) for name in ("pages", "wire_bytes", "errors", "active", "seconds")}
+
+
+def _thinned(minutes: list[dict[str, Any]], most: int) -> list[dict[str, Any]]:
+    """At most so many points: neighbours are taken together."""
+    step = -(-len(minutes) // most) or 1
+    return [_joined(minutes[at : at + step]) for at in range(0, len(minutes), step)]
+
+
+def _joined(part: list[dict[str, Any]]) -> dict[str, Any]:
+    sums = {name: sum(one[name] for one in part) for name in ("seconds", "pages", "wire_bytes", "errors")}
+    return {"time": part[-1]["time"], **sums, "active": part[-1]["active"]}
