@@ -1,0 +1,95 @@
+"""Counters that only grow, from logs that tell of one reap or cycle each: what has come since this server was started.
+
+A reap that runs is counted by now.json, and when it has ended by its line in reaps.jsonl, less what was counted of it before. So
+a look at any moment counts nothing twice, a reap that is killed and goes on counts on, and a log may be rotated.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+from shepherd.telling import logbook
+from shepherd.telling.reports import number
+
+LIVE: Final = ("pages", "wire_bytes")
+MOST_BYTES: Final = 1 << 24  # read at a time
+
+
+class Totals:
+    def __init__(self, log: Path) -> None:
+        self._reaps, self._cycles = Follower(log / logbook.REAPS), Follower(log / logbook.CYCLES)
+        self._turn = threading.Lock()
+        self._seen: tuple[Any, ...] = ()  # the run of a reap that was looked at last,
+        self._then: dict[str, float] = {}  # what it said then,
+        self._state, self._counted = "", Counter[str]()  # and what is counted of the reap of this directory, over all runs
+        self._first = True
+        self.reaped: Counter[str] = Counter()
+        self.results: Counter[str] = Counter()
+        self.errors: Counter[str] = Counter()
+        self.cycles: Counter[str] = Counter()
+
+    def look(self, now: dict[str, Any] | None) -> None:
+        """Count what has come; `now` is what db/log/now.json says."""
+        with self._turn:
+            self._count_live(now)
+            for line in self._reaps.more():
+                self._count_reap(line)
+            self.cycles.update(str(int(number(line.get("status")))) for line in self._cycles.more() if logbook.is_cycle(line))
+            self._first = False
+
+    def _count_live(self, now: dict[str, Any] | None) -> None:
+        figures = (now or {}).get("figures")
+        if now is None or not isinstance(figures, dict) or "wire_bytes" not in figures:
+            return
+        run, said = (now.get("pid"), now.get("since")), {name: number(figures.get(name)) for name in LIVE}
+        if now.get("phase") != self._state:
+            self._state, self._counted = str(now.get("phase")), Counter()
+        before = self._then if run == self._seen else dict.fromkeys(LIVE, 0)
+        more = {name: max(int(said[name] - before[name]), 0) for name in LIVE}
+        self._seen, self._then = run, said
+        self._counted.update(more)
+        if not self._first:  # what came before the server did is not counted, here as elsewhere
+            self.reaped.update(more)
+
+    def _count_reap(self, line: dict[str, Any]) -> None:
+        counted = self._counted if line.get("state") == self._state else Counter[str]()
+        self.reaped.update({name: max(int(number(line.get(name))) - counted[name], 0) for name in LIVE})
+        for name, into in (("results", self.results), ("errors", self.errors)):
+            found = line.get(name)
+            into.update({key: int(number(count)) for key, count in found.items()} if isinstance(found, dict) else {})
+
+
+class Follower:
+    """The objects that are appended to a log from now on; after a rotation those of the new file."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._file, self._offset = self._place()
+
+    def _place(self) -> tuple[int, int]:
+        try:
+            found = os.stat(self._path)
+        except OSError:
+            return 0, 0
+        return found.st_ino, found.st_size
+
+    def more(self) -> Iterator[dict[str, Any]]:
+        inode, size = self._place()
+        if inode != self._file or size < self._offset:
+            self._file, self._offset = inode, 0
+        if size == self._offset:
+            return
+        try:
+            with self._path.open("rb") as file:
+                file.seek(self._offset)
+                data = file.read(MOST_BYTES)
+        except OSError:
+            return
+        whole = data.rfind(b"\n") + 1  # a line that is being written comes next time
+        self._offset += whole
+        yield from logbook.objects(data[:whole].split(b"\n"))
