@@ -16,7 +16,7 @@ from typing import Final, TypeAlias
 from aiohttp import web
 
 from shepherd.errors import NoSpace, ShepherdError, UsageError
-from shepherd.serve import documents, feedback, files, leases, states
+from shepherd.serve import documents, feedback, files, leases, page, states
 from shepherd.serve.answers import Refused, adorn, refusal
 from shepherd.serve.connection import Connection
 from shepherd.serve.log import tell, tell_request
@@ -59,6 +59,14 @@ ROUTES: Final = (
     Route("GET", "/v1/leases/{lease}/files", files.list_all, (Role.MIRROR,)),
     Route("GET", "/v1/leases/{lease}/files/{path:.+}", files.get, (Role.MIRROR,)),
     Route("POST", "/v1/feedback", feedback.upload, (Role.FEEDBACK,)),
+    Route("GET", "/", page.page),
+    Route("GET", "/static/{name}", page.static),
+    Route("GET", "/v1/status", page.status, (Role.READ,)),
+    Route("GET", "/v1/history", page.history, (Role.READ,)),
+    Route("GET", "/v1/servers", page.server_table, (Role.READ,)),
+    Route("GET", "/v1/sites", page.site_table, (Role.READ,)),
+    Route("GET", "/v1/explain", page.explain, (Role.READ,)),
+    Route("GET", "/metrics", page.metrics, (Role.READ,)),
 )
 
 
@@ -96,7 +104,9 @@ def _around(hosts: frozenset[str] | None) -> Callable[..., Awaitable[web.StreamR
             response = refusal(_failure(error))
         sent = ask.sent if ask.sent is not None else getattr(response, "body_length", 0) or response.content_length or 0
         name = ask.client.name if ask.client else None
-        tell_request(request, name, response.status, sent, time.monotonic() - began_s, ask.notes)
+        seconds, resource = time.monotonic() - began_s, request.match_info.route.resource
+        tell_request(request, name, response.status, sent, seconds, ask.notes)
+        ask.service.metrics.answered(resource.canonical if resource else "none", response.status, sent, seconds)
         return response
 
     return around

@@ -20,7 +20,9 @@ from aiohttp import web
 
 from shepherd.config import Config, Serve
 from shepherd.serve.answers import Refused
+from shepherd.serve.figures import Figures
 from shepherd.serve.limits import Allowance, Limits
+from shepherd.serve.metrics import Metrics
 from shepherd.serve.tokens import Client, Tokens
 from shepherd.store.database import Database
 
@@ -37,6 +39,9 @@ class Service:
     def __init__(self, database: Database, config: Config, tokens: Tokens) -> None:
         self.database, self.config, self.tokens = database, config, tokens
         self.limits = Limits(config.serve)
+        self.figures = Figures(database, config)
+        self.metrics = Metrics(self.figures, database.log_path)
+        self.explaining = 0  # URLs, at the moment
         self.seconds_of: dict[str, int] = {}  # how long each lease was asked for; of those of an earlier run nobody knows
         self._threads = ThreadPoolExecutor(config.serve.connections + SPARE_THREADS, "serve")
         self._sockets: set[socket.socket] = set()
