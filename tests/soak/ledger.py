@@ -18,6 +18,7 @@ from shepherd.store import harvest, lookup, names
 from shepherd.store.lease import Lease
 from shepherd.store.names import StateName
 from shepherd.store.state import State
+from shepherd.toyweb.plan import Kind as Page
 from shepherd.urls import parse
 from tests.crash import oracle
 from tests.soak.stage import Stage
@@ -126,7 +127,10 @@ class Ledger:
         state = stage.database.furthest()
         waiting = {(int(r["norm"]), int(r["path"])) for path in state.harvests() for r in _pages(acknowledged(path))}
         traps = state.prints.of(parse(f"http://{stage.model.trap_host()}/"))[0]
+        closing = {state.prints.of(parse(one.url))[:2] for one in stage.model.pages() if one.kind is Page.CLOSING}
         for key, when in self.gathered.items():
+            if key in closing:  # its server says that it is gone for good, some day: then so is its row
+                continue
             checked = max((state.index["checked"].at(row) for row in lookup.rows_of(state, *key)), default=-1)
             if key not in waiting and key[0] != traps and checked < when:
                 self.complaints.append(f"I4: {key} was gathered at {when}, and the index of {state.name} has {checked}")
