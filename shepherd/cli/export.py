@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from shepherd.cli import common, export_choice, selectors
+from shepherd.cli import common, export_choice, remote, selectors
 from shepherd.cli import shep_shared as shared
 from shepherd.cli.selectors import Selection
 from shepherd.config import Config
 from shepherd.errors import Corruption, NothingToDo, UsageError
 
 if TYPE_CHECKING:
-    from shepherd.batch.reading import Reading
+    from shepherd.export.documents import LocalSource, Source
     from shepherd.export.run import Wish
     from shepherd.phases.readers import Choice
     from shepherd.store.cursors import Cursor
@@ -74,12 +74,16 @@ class Asked:
 @click.option("--past-damage", is_flag=True, help="Let the cursor go on although documents were damaged and left out.")
 @click.option("--overwrite", is_flag=True, help="Replace an export of the same name.")
 @click.option("--dry-run", is_flag=True, help="Count, and write nothing.")
+@remote.maybe_remote
 @shared.state_number
 @common.database
 @common.configured
 @common.jsonable
 @common.standard
 def command(
+    url: str | None,
+    token: str | None,
+    ca_file: Path | None,
     selection: Selection,
     part: tuple[int, int],
     best: int | None,
@@ -114,6 +118,7 @@ def command(
       shep-export --format warc -o archive --cursor archive
       shep-export --format jsonl --no-body --best 1000 -o - | head
       shep-export --format parquet-urls --type error -o tables
+      shep-export --from https://db.example.org:8731 --token-file token --format warc -o archive
     """
     from shepherd.export.run import Wish
     from shepherd.store.database import Database
@@ -122,7 +127,13 @@ def command(
     choice = export_choice.choice_of(selection, part, best, robots or all_of_it, redirects or all_of_it)
     wish = Wish(format_, split_bytes, bodies, cdxj, digest == "sha256")
     asked = Asked(output, prefix, overwrite, selection, choice, wish, number, since, past_damage, as_json, config.directory)
+    if url is not None:
+        _refuse_remote(asked, cursor, token)
     _refuse(asked, cursor)
+    if url is not None:
+        return _from_server(url, token or "", ca_file, asked, dry_run)
+    if token is not None:
+        raise UsageError("--token-file is for a server: name it by --from")
     database = Database(db)
     if format_ == "parquet-urls":
         from shepherd.cli import export_urls
@@ -134,8 +145,9 @@ def command(
         database.reading("shep-export", shared.clock_ms(), number) as state,
         _older(database, since, state) as older,
     ):
-        reading = _reading(asked, state, older)
-        return _status(_dry(reading, asked) if dry_run else _export(reading, asked))
+        tell = Told()
+        source = _source(asked, state, older, tell)
+        return _status(_dry(source, asked) if dry_run else _export(source, asked, tell))
 
 
 def _refuse(asked: Asked, cursor: str | None) -> None:
@@ -163,6 +175,28 @@ def _refuse(asked: Asked, cursor: str | None) -> None:
         parquet.load()
 
 
+def _refuse_remote(asked: Asked, cursor: str | None, token: str | None) -> None:
+    """What a server cannot be asked for."""
+    if token is None:
+        raise UsageError("--from needs --token-file, with the token that shep-serve token add has shown there")
+    if cursor is not None:
+        raise UsageError("cursors stand in the database itself: run shep-export there, or give --since the state you had last")
+    if asked.wish.format in ("parquet-urls", "buckets"):
+        raise UsageError(f"{asked.wish.format} tells of the database itself: run shep-export there")
+    most = asked.selection.weights[1] if asked.selection.weights else export_choice.MOST_WEIGHT
+    if asked.selection.site is not None or export_choice.asks_columns(asked.selection) or most < export_choice.MOST_WEIGHT:
+        raise UsageError("a server chooses by --section, --weight MIN.., --part, --best and --since alone")
+
+
+def _from_server(url: str, token: str, ca_file: Path | None, asked: Asked, dry_run: bool) -> int:
+    from shepherd.client import Server
+    from shepherd.export.remote import PURPOSE, RemoteSource
+
+    with Server(url, token, ca=ca_file) as server, server.leased(PURPOSE, asked.number) as lease:
+        source = RemoteSource(server, lease, asked.choice, asked.since)
+        return _status(_dry(source, asked) if dry_run else _export(source, asked, Told()))
+
+
 @contextlib.contextmanager
 def _older(database: Database, number: int | None, state: State) -> Iterator[State | None]:
     """What is known of an older state; leased, if it is still there."""
@@ -179,25 +213,24 @@ def _older(database: Database, number: int | None, state: State) -> Iterator[Sta
         yield keys.remembered(database, number)
 
 
-def _reading(asked: Asked, state: State, since: State | None) -> Reading:
+def _source(asked: Asked, state: State, since: State | None, tell: Told) -> LocalSource:
     from shepherd.batch.reading import Reading
+    from shepherd.export.documents import LocalSource
 
     narrow = export_choice.narrowing(state, asked.selection, asked.cf, since is not None)
-    return Reading(state, asked.choice, since, narrow=narrow, checked=since is not None and asked.wish.format == "warc")
+    checked = since is not None and asked.wish.format == "warc"
+    return LocalSource(Reading(state, asked.choice, since, narrow=narrow, checked=checked), tell)
 
 
 # --- one export -------------------------------------------------------------------------------------------------
 
 
-def _export(reading: Reading, asked: Asked, again: bool = False) -> dict[str, Any]:
+def _export(source: Source, asked: Asked, tell: Told, again: bool = False) -> dict[str, Any]:
     """Counts; the export is whole and durable. `again`: one of the same name that is there may be this one."""
-    from shepherd.export.documents import LocalSource
     from shepherd.export.output import Output
     from shepherd.export.run import export
 
-    tell = Told()
-    source = LocalSource(reading, tell)
-    stem = stem_of(asked, reading.state.number)
+    stem = stem_of(asked, source.state)
     output = None if asked.output == STDOUT else Output(Path(asked.output), stem, asked.overwrite or again)
     told: dict[str, Any] = {"state": source.state, "since": source.since, "format": asked.wish.format}
     told["choice"] = export_choice.words(asked.choice, asked.selection)
@@ -233,9 +266,9 @@ class Told:
             common.LOG.warning("further damage is only counted; shep-check names all of it")
 
 
-def _dry(reading: Reading, asked: Asked) -> dict[str, Any]:
-    told = {"state": reading.state.number, "since": reading.since.number if reading.since is not None else None}
-    counts = {"documents": reading.items - reading.gone, "gone": reading.gone, "bucket bytes": reading.bucket_bytes}
+def _dry(source: Source, asked: Asked) -> dict[str, Any]:
+    told = {"state": source.state, "since": source.since}
+    counts = {"documents": source.items - source.gone_items, "gone": source.gone_items, "bucket bytes": source.bucket_bytes}
     return told | {"format": asked.wish.format, "choice": export_choice.words(asked.choice, asked.selection), "counts": counts}
 
 
@@ -275,11 +308,12 @@ def _with_cursor(database: Database, asked: Asked, name: str, config: Config, dr
     for number in numbers:
         at = at or cursors.Cursor(name, 0, words)
         with database.reading("shep-export", shared.clock_ms(), number) as state:
-            reading = _reading(asked, state, cursors.opened(database, at) if at.state else None)
+            tell = Told()
+            source = _source(asked, state, cursors.opened(database, at) if at.state else None, tell)
             if dry_run:
-                _status(_dry(reading, asked))
+                _status(_dry(source, asked))
                 continue
-            told = _export(reading, asked, again=True)
+            told = _export(source, asked, tell, again=True)
             one = _status(told)
             if one and not asked.past_damage:
                 raise Corruption(

@@ -16,14 +16,20 @@ FILE: Final = click.Path(dir_okay=False, path_type=Path)
 MAX_BYTES: Final = 4_096
 
 
-def with_token(function: Callable[..., R]) -> Callable[..., R]:
-    """--token-file FILE, as `token: str`."""
+def with_token(function: Callable[..., R], required: bool = True) -> Callable[..., R]:
+    """--token-file FILE, as `token: str`; where it need not be given, None."""
 
-    def read(_context: click.Context, _parameter: click.Parameter, given: Path) -> str:
-        return read_token(given)
+    def read(_context: click.Context, _parameter: click.Parameter, given: Path | None) -> str | None:
+        return None if given is None else read_token(given)
 
     text = "Has the token that `shep-serve token add` has shown; its mode must be 0600."
-    return click.option("--token-file", "token", required=True, type=FILE, callback=read, metavar="FILE", help=text)(function)
+    return click.option("--token-file", "token", required=required, type=FILE, callback=read, metavar="FILE", help=text)(function)
+
+
+def maybe_remote(function: Callable[..., R]) -> Callable[..., R]:
+    """--from URL, --token-file and --ca-file for a program that also reads a database here; `url` is None then."""
+    text = "Read from this shep-serve, https://HOST:PORT, instead of a database here; needs --token-file."
+    return click.option("--from", "url", metavar="URL", help=text)(with_token(with_authorities(function), required=False))
 
 
 def with_authorities(function: Callable[..., R]) -> Callable[..., R]:

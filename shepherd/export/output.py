@@ -92,8 +92,11 @@ class Output:
         self._files: list[OutFile] = []
         self._trees: list[Path] = []
         self._old: list[str] = []
-        if not directory.is_dir():
-            raise UsageError(f"{directory}: no such directory; make it first")
+        if directory.exists() and not directory.is_dir():
+            raise UsageError(f"{directory}: not a directory")
+        if not directory.parent.is_dir():
+            raise UsageError(f"{directory.parent}: no such directory; make it first")
+        fsio.make_directory(directory)
         if self.manifest.exists():
             if not overwrite:
                 raise UsageError(f"{self.manifest}: this export is there already; --overwrite makes it again")

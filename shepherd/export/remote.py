@@ -1,0 +1,59 @@
+"""Documents of a state on another machine, pulled from its shep-serve, which holds the state for as long as that takes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from shepherd.client import Document, Lease, Pull, Server
+from shepherd.client.document import WHAT
+from shepherd.errors import PeerRefused
+from shepherd.export.documents import Exported, Facts, Gone
+from shepherd.phases.readers import Choice
+from shepherd.sections import section_name
+
+PURPOSE: Final = "shep-export"
+
+
+class RemoteSource:
+    """`lease` is one of the server's. What is damaged on the way is pulled again; what is so over there ends the export."""
+
+    damaged = 0
+    since_now = 0  # only revisits need it, and these are not served
+
+    def __init__(self, server: Server, lease: Lease, choice: Choice, since: int | None) -> None:
+        self._server, self._lease = server, lease
+        self._asked = _parameters(choice) | {"since": since}
+        self.state, self.since, self.now = lease.state, since, _made(server, lease.state)
+        counts = server.count(lease, **self._asked)
+        self.items, self.bucket_bytes, self.gone_items = counts["items"], counts["bucket_bytes"], counts["gone"]
+
+    def documents(self) -> Iterator[Exported | Gone]:
+        for document in Pull(self._server, self._asked, PURPOSE, None, self._lease, progress=False):
+            facts = _facts(document)
+            yield Gone(facts, None) if document.is_gone else Exported(facts, document.bucket)
+
+
+def _parameters(choice: Choice) -> dict[str, object]:
+    """The choice as the server is asked for it (docs/serve.md)."""
+    return {
+        "part": f"{choice.part + 1}/{choice.parts}",
+        "best": choice.best,
+        "weight": choice.weight or None,
+        "section": ",".join(map(section_name, choice.sections)) or None,
+        "robots": choice.robots,
+        "redirects": choice.redirects,
+    }
+
+
+def _made(server: Server, number: int) -> int:
+    """When the state was made; it is leased, so the server has it."""
+    for one in server.states()["states"]:
+        if isinstance(one, Mapping) and one.get("state") == number and isinstance(one.get("made"), int):
+            return int(one["made"])
+    raise PeerRefused(f"{server.url}: it leases state {number}, and does not list it")
+
+
+def _facts(document: Document) -> Facts:
+    length = 0 if document.is_gone else document.bucket.header.length
+    return Facts(length=length, what=WHAT.index(document.what), **document.columns)

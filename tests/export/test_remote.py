@@ -1,0 +1,92 @@
+"""shep-export from a shep-serve on another machine: the same bytes as from the database itself, or a refusal that says why."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from shepherd.formats.control import CLOSED
+from shepherd.store.names import StateName
+from tests.pasture import NOW, fill, publish
+from tests.programs import call
+from tests.serve.serving import Serving, flock, serving, token_of
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serving]:
+    """A server with two states, the newer one with some other documents."""
+    home = tmp_path_factory.mktemp("remote")
+    database = fill(home, flock(120))
+    with database.writing("test") as writer:
+        builder = writer.build(writer.furthest(), StateName(3, CLOSED), NOW)
+        publish(builder, flock(140, size=41)[30:], 9_000)
+        writer.publish(builder, {"phase": "test"})
+    token = home / "token"
+    token.touch(0o600)
+    token.write_text(token_of("reader") + "\n")
+    with serving(home) as one:
+        yield one
+
+
+def export(served: Serving, to: Path, *arguments: str, remote: bool = True, status: int = 0) -> str:
+    place = ["--from", served.url, "--token-file", str(served.home / "token")] if remote else ["--db", str(served.home / "db")]
+    done = call("shep-export", *place, "--cf", str(served.home / "cf"), "-o", str(to), *arguments)
+    assert done.returncode == status, done.stderr
+    return done.stderr if status else done.stdout
+
+
+CHOICES = (
+    ("--format", "warc", "--cdxj"),
+    ("--format", "jsonl", "--part", "2/3"),
+    ("--format", "stream", "--since", "2"),
+    ("--format", "jsonl", "--best", "20", "--section", "html", "--robots", "--redirects", "--weight", "4.."),
+    ("--format", "tar.gz", "--state", "2"),
+)
+
+
+@pytest.mark.parametrize("choice", CHOICES, ids=lambda choice: " ".join(choice[1:3]))
+def test_export_from_a_server_differs_from_one_of_the_database(served: Serving, tmp_path: Path, choice: tuple[str, ...]) -> None:
+    told = [json.loads(export(served, tmp_path / str(remote), *choice, "--json", remote=remote)) for remote in (True, False)]
+    assert told[0] == told[1] and sum(told[0]["counts"].values()) > 10
+    here, there = ({file.name: file.read_bytes() for file in (tmp_path / str(remote)).iterdir()} for remote in (True, False))
+    assert here == there
+    assert served.database.leases.all() == []
+
+
+def test_dry_run_counts_other_documents_than_the_export_has(served: Serving, tmp_path: Path) -> None:
+    told = json.loads(export(served, tmp_path / "out", "--format", "stream", "--since", "2", "--dry-run", "--json"))
+    assert told["counts"]["documents"] > 10 < told["counts"]["gone"]
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "why"),
+    [
+        (("--format", "warc", "--cursor", "x"), "give --since"),
+        (("--format", "parquet-urls"), "run shep-export there"),
+        (("--format", "buckets"), "run shep-export there"),
+        (("--format", "jsonl", "--site", "h1.example"), "chooses by --section"),
+        (("--format", "jsonl", "--weight", "..9"), "chooses by --section"),
+        (("--format", "jsonl", "http://h1.example/1"), "chooses by --section"),
+    ],
+)
+def test_what_a_server_cannot_be_asked_is_left_out_silently(
+    served: Serving, tmp_path: Path, arguments: tuple[str, ...], why: str
+) -> None:
+    assert why in export(served, tmp_path / "out", *arguments, status=2)
+    assert not (tmp_path / "out").exists()
+
+
+def test_export_without_a_token_or_with_a_readable_one_is_tried(served: Serving, tmp_path: Path) -> None:
+    done = call("shep-export", "--from", served.url, "--format", "jsonl", "-o", str(tmp_path / "out"))
+    assert done.returncode == 2 and "--token-file" in done.stderr
+    readable = tmp_path / "token"
+    readable.write_text("x")
+    readable.chmod(0o644)
+    done = call(
+        "shep-export", "--from", served.url, "--token-file", str(readable), "--format", "jsonl", "-o", str(tmp_path / "out")
+    )
+    assert done.returncode == 2 and "chmod 600" in done.stderr
