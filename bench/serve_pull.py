@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -50,10 +50,12 @@ class Served:
 
 
 @contextlib.contextmanager
-def serving(home: Path) -> Iterator[Served]:
+def serving(home: Path, settings: str = "", more: Mapping[str, list[str]] | None = None) -> Iterator[Served]:
+    """A server over home/db; `more` are the roles of clients whose names are their tokens."""
     (home / "cf").mkdir()
-    (home / "cf" / "shepherd.toml").write_text("[serve]\nrequests_per_s = 0.0\n")
-    tokens.write(home / "cf" / "tokens", [tokens.make_client("bench", ["admin"], TOKEN)])
+    (home / "cf" / "shepherd.toml").write_text(f"[serve]\nrequests_per_s = 0.0\n{settings}\n")
+    clients = {TOKEN: ["admin"], **(more or {})}
+    tokens.write(home / "cf" / "tokens", [tokens.make_client(name, roles, name) for name, roles in clients.items()])
     command = [str(ROOT / "bin" / "shep-serve"), "--db", str(home / "db"), "--cf", str(home / "cf"), "--listen", "127.0.0.1:0"]
     with (home / "log").open("w") as log:
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True)
@@ -134,11 +136,11 @@ def receive(connection: socket.socket, keep: Callable[[memoryview], object] | No
     return size
 
 
-def http_stream(url: str, path: str) -> socket.socket:
+def http_stream(url: str, path: str, token: str = TOKEN) -> socket.socket:
     """A connection behind the headers of the answer."""
     parts = urlsplit(url)
     connection = socket.create_connection((parts.hostname or "", parts.port or 0))
-    request = f"GET {path} HTTP/1.1\r\nHost: {parts.netloc}\r\nAuthorization: Bearer {TOKEN}\r\n\r\n"
+    request = f"GET {path} HTTP/1.1\r\nHost: {parts.netloc}\r\nAuthorization: Bearer {token}\r\n\r\n"
     connection.sendall(request.encode())
     head = b""
     while not head.endswith(b"\r\n\r\n"):
