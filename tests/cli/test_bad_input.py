@@ -42,8 +42,10 @@ ARGUMENTS = {  # of what cannot be called without
     "shep set": ("weight=9", URL),
     "shep unlock": ("2",),
     "shep-dump bucket": (URL,),
+    "shep-export": ("--format", "jsonl", "-o", "-"),
     "shep-import": ("-",),
 }
+ELSEWHERE = {"shep-mirror"}  # brings a database from a server into a directory, and meets these things in tests/serve
 MAKERS = {"gather", "shep-init"}  # make a database where there is none
 WRITERS = {
     "gather", "shep-cleanup", "shep-cork", "shep-equiv", "shep-feedback", "shep-import", "shep-merge", "shep-plan", "shep-reap",
@@ -71,7 +73,7 @@ def with_database() -> Iterator[str]:
     for program, place in PROGRAMS.items():
         command = importlib.import_module(place.partition(":")[0]).command
         for path, below in commands(program, command):
-            if any(isinstance(p, click.Option) and "--db" in p.opts for p in below.params):
+            if path not in ELSEWHERE and any(isinstance(p, click.Option) and "--db" in p.opts for p in below.params):
                 yield path
 
 
