@@ -176,7 +176,7 @@ class _Walk:
         self, state: State, choice: Choice, narrow: Narrow | None, bar: Bar | None = None, also: tuple[str, ...] = ()
     ) -> None:
         self._state, self._index, self._choice, self._narrow, self._bar = state, state.index, choice, narrow, bar
-        self._keys = (*readers.KEYS, "digest", "weight", *also)
+        self._keys = (*readers.KEYS, "digest", "gathered", "flags", "weight", *also)
         self._paths = Paths(state.prints.half("/robots.txt"), state.prints.half("/"))
         self._ties = 0
 

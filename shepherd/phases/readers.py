@@ -14,12 +14,12 @@ from typing import Final
 import numpy as np
 
 from shepherd.formats.tables import I64, U8, U16, Bools, Columns, Flag, RowType
-from shepherd.phases.keys import find_rows, run_starts
+from shepherd.phases.keys import find_rows, run_starts, with_flag
 from shepherd.phases.urls import Paths
 
 KEYS: Final = ("norm", "path", "site")
 READ: Final = (*KEYS, "type", "flags", "weight", "section")  # by which a choice is made
-COMPARED: Final = (*READ, "digest")  # and by which two are compared
+COMPARED: Final = (*READ, "digest", "gathered")  # and by which two are compared
 WEIGHTS: Final = 1 << 16
 
 
@@ -109,12 +109,15 @@ class Changes:
 def changes(old: Columns, new: Columns, checked_after: int | None = None) -> Changes:
     """A document is found again by site and path. One that moved within its class is gone from one place and added in another.
 
-    With `checked_after`, a time, what was looked at later is told, too, though nothing in it has changed.
+    Of a redirect nothing is kept but when it was gathered, so one that was gathered again counts as changed. With
+    `checked_after`, a time, what was looked at later is told, too, though nothing in it has changed.
     """
     match = find_rows(*(old[name] for name in KEYS), *(new[name] for name in KEYS))
     found = match >= 0
     differs = np.zeros(len(match), np.bool_)
     differs[found] = old["digest"].take(match[found]) != new["digest"][found]
+    again = old["gathered"].take(match[found]) != new["gathered"][found]
+    differs[found] |= again & with_flag(new["flags"][found], Flag.REDIRECT)
     what = np.where(found, np.where(differs, np.uint8(What.CHANGED), np.uint8(What.CHECKED)), np.uint8(What.ADDED))
     wanted = ~found | differs
     if checked_after is not None:

@@ -19,7 +19,7 @@ from shepherd.store.state import State
 if TYPE_CHECKING:
     from shepherd.store.database import Database
 
-COLUMNS: Final = ("norm", "path", "site", "digest", "type", "flags", "weight", "section")
+COLUMNS: Final = ("norm", "path", "site", "digest", "type", "flags", "weight", "section", "gathered")
 
 
 def wanted(state: State) -> Iterator[str]:

@@ -7,6 +7,7 @@ import random
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -15,7 +16,8 @@ from shepherd.batch.reading import Reading
 from shepherd.errors import Corruption, UsageError
 from shepherd.formats import stream
 from shepherd.formats.control import CLOSED
-from shepherd.formats.tables import Flag, RowType
+from shepherd.formats.tables import Array, Columns, Flag, RowType
+from shepherd.phases import readers
 from shepherd.phases.readers import Choice, What
 from shepherd.store import keys
 from shepherd.store.database import Database
@@ -176,6 +178,18 @@ def test_keys_of_a_deleted_state_are_forgotten_or_tell_something_else(tmp_path: 
     keys.keep(database, database.closed(3), 1)
     with pytest.raises(UsageError, match="state 2 is not known any more"):
         keys.remembered(database, 2)
+
+
+def test_redirect_that_leads_elsewhere_now_is_not_told() -> None:
+    """No digest tells: of a redirect only the time is known. What was gathered again and is the same is nothing new."""
+
+    def rows(*gathered: int) -> Columns:
+        keys_: dict[str, Array] = {name: np.array([1, 2, 3], np.uint64) for name in (*readers.KEYS, "digest")}
+        flags = np.array([0, Flag.REDIRECT, Flag.REDIRECT], np.uint16)
+        return keys_ | {"flags": flags, "gathered": np.array(gathered, np.uint32)}
+
+    found = readers.changes(rows(5, 5, 5), rows(6, 6, 5))
+    assert (found.rows.tolist(), found.what.tolist(), found.gone.tolist()) == ([1], [What.CHANGED], [])
 
 
 def test_stream_that_is_cut_or_altered_passes_for_a_whole_one(states: tuple[Database, list[Sheep], list[Sheep]]) -> None:
