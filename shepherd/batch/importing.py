@@ -46,7 +46,8 @@ class Importer:
             made = writer.furthest().name
             if made != state.name:
                 self.account.states.append(str(made))
-            writer.prune(self._config.store.keep_states, self._now, self._config.store.keep_journals)
+            store = self._config.store
+            writer.prune(store.keep_states, self._now, store.keep_journals, self._config.export.cursors)
 
     def rehearse(self, state: State, files: Sequence[Source]) -> None:
         """Read and count all, and write nothing. Whether what a revisit refers to is known, only the state to be would tell."""

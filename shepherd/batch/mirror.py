@@ -7,7 +7,7 @@ delete what is older than what is kept. What the server says is believed only as
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -48,6 +48,7 @@ class Way:
 
     keep: int  # closed states
     keep_journals: int
+    unexported: Collection[str]  # cursors that hold states here until they have exported them
     jobs: int  # downloads at a time
     verify: bool  # read every byte of what is here, and fetch again what is damaged
     now: Callable[[], int]
@@ -85,7 +86,7 @@ def run(writer: Writer, server: Server, way: Way, seen: int | None = None) -> Do
             lost = next((piece for piece in offered.pieces(control) if stock.find(piece) is None), None)
             if lost is None:
                 writer.remove_leftovers()  # and what a killed round has renamed becomes durable before anybody counts on it
-                deleted = writer.prune(way.keep, way.now(), way.keep_journals)  # which it did not come to
+                deleted = writer.prune(way.keep, way.now(), way.keep_journals, way.unexported)  # which it did not come to
                 return Done(control.state, fresh=False, files=len(control.files), deleted=deleted)
             if not way.verify:
                 where = database.states_path / str(StateName(control.state, CLOSED)) / lost.path
@@ -97,7 +98,7 @@ def run(writer: Writer, server: Server, way: Way, seen: int | None = None) -> Do
         with way.shown(receiving.name, receiving.missing_bytes()) as tick:
             transfer.run(tick)
         mirrornote.enter(database.path, control.state, data, {name.number for name in database.states()})
-        receiving.publish()
+        receiving.publish(way.now())
     return Done(
         state=control.state,
         fresh=True,
@@ -106,7 +107,7 @@ def run(writer: Writer, server: Server, way: Way, seen: int | None = None) -> Do
         fetched=len(receiving.wanted),
         fetched_bytes=transfer.fetched_bytes,
         total_bytes=sum(piece.total for piece in offered.pieces(control)),
-        deleted=writer.prune(way.keep, way.now(), way.keep_journals),
+        deleted=writer.prune(way.keep, way.now(), way.keep_journals, way.unexported),
     )
 
 

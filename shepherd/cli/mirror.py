@@ -147,6 +147,7 @@ def _way(db: Path, config: Config, keep: int | None, jobs: int, verify: bool, ra
     return mirror.Way(
         keep=keep or config.store.keep_states,
         keep_journals=config.store.keep_journals,
+        unexported=config.export.cursors,
         jobs=jobs,
         verify=verify,
         now=lambda: int(time.time()),

@@ -189,7 +189,7 @@ class Receiving:
         finally:
             file.close()
 
-    def publish(self) -> State:
+    def publish(self, now: int) -> State:
         """All has come: control, then the one rename that makes it a state. A damaged state of its name makes room first."""
         fsio.write_file(self.path / names.CONTROL, self._data)
         final = self._root / str(self.name)
@@ -197,7 +197,7 @@ class Receiving:
             return commit(self.path, final)
         leases = self._writer.database.leases
         with leases.locked():
-            holders = [lease for lease in leases.all() if lease.state == self.name.number]
+            holders = [lease for lease in leases.all() if lease.state == self.name.number and lease.expires > now]
             if holders:
                 raise Locked(f"{final}: damaged, but {holders[0].owner} leases it ({holders[0].purpose}); run this again later")
             fsio.rename(final, self._root / names.gone(self.name))  # killed here, the next round goes on with N.tmp

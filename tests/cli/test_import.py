@@ -174,6 +174,12 @@ def test_robots_file_is_a_page_or_its_rules_are_not_those_of_its_site(imported: 
     assert "denied" in imported.shep("robots", "http://a.example/x/y")
 
 
+def test_import_deletes_a_state_that_a_cursor_has_not_exported(home: Home) -> None:
+    (home.path / "cf" / "shepherd.toml").write_text('[store]\nkeep_states = 1\n[export]\ncursors = ["archive"]\n')
+    home.run(home.write(crawl().data))
+    assert home.db.states()[0].number == 1
+
+
 def test_server_waits_because_of_what_others_asked_it_long_ago(imported: Home) -> None:
     state = imported.db.furthest()
     assert (state.servers.rows, state.control.unsure) == (0, 0)

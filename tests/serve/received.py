@@ -71,6 +71,7 @@ def way(keep: int = 2, verify: bool = False) -> mirror.Way:
     return mirror.Way(
         keep=keep,
         keep_journals=0,
+        unexported=(),
         jobs=1,
         verify=verify,
         now=lambda: 1_790_000_000,

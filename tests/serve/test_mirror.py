@@ -264,6 +264,7 @@ def test_damage_of_a_mirror_stays_or_spreads_to_its_next_state(source: Serving, 
     lease = Database(home / "mirror").lease(2, "me", "reading", NOW * 1000, 2_000_000_000 - NOW)
     assert mirror(source, home / "mirror", "--verify").returncode == 3  # somebody reads it
     Database(home / "mirror").leases.remove(lease)
+    Database(home / "mirror").lease(2, "me", "reading, once", NOW * 1000, -NOW)  # one that is over holds nothing
     done = told(mirror(source, home / "mirror", "--verify"))
     assert (done["state"], done["fetched"]) == (2, 4)
     assert is_same(source, home / "mirror")
