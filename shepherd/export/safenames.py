@@ -1,7 +1,9 @@
 """Names of files for URLs: by host and path, readable, never outside the directory, and never the same for two URLs.
 
-What a hostile URL may hold is escaped as %XX, the tilde and a leading dot among it. So a tilde in a name is ours, and keeps apart
-what would be one: a file from a directory of the same name, and what had to be shortened from what it then looks like.
+What a hostile URL may hold is escaped as %XX, the tilde and a leading dot among it, in hosts as in paths: `..` is a host, too. A
+URL's own %XX stays only if it stands for what no URL has unescaped, a blank or what is not ASCII; else its % is escaped. So a
+tilde in a name is ours, and keeps apart what would be one: a file from a directory of the same name, and what had to be shortened
+from what it then looks like.
 """
 
 from __future__ import annotations
@@ -12,17 +14,17 @@ from typing import Final
 
 MOST_BYTES: Final = 100  # of one name, where a file system has room for 255
 MOST_PATH: Final = 1_000
-_URL: Final = re.compile(r"(https?)://(\[[^\]]*\]|[^/:?#]*)(?::([0-9]+))?([^?#]*)(\?[^#]*)?")
-_UNSAFE: Final = re.compile(r"[^A-Za-z0-9._%+=@-]")
+_URL: Final = re.compile(r"(https?)://(\[[^]/?#]*\]|[^]/:?#[]+)(?::([0-9]+))?(/[^?#]*)(\?[^#]*)?")
+_UNSAFE: Final = re.compile(r"%(?!20|[89A-Fa-f][0-9A-Fa-f])|[^A-Za-z0-9._%+=@-]")
 
 
 def file_path(url: str, html: bool) -> str:
     """The path of a URL's file, with slashes, relative to the directory of the export."""
-    found = _URL.match(url)
-    if found is None:
+    found = _URL.fullmatch(url) if url.isascii() and " " not in url else None
+    if found is None:  # not as parse() makes it: a peer may send anything
         return f"odd/{_hash(url)}~"
     scheme, host, port, path, query = found.groups()
-    *above, last = path.split("/")[1:] or [""]
+    *above, last = path.split("/")[1:]
     parts = [_host(scheme, host, port), *map(_directory, above), _file(last, query or "", html)]
     whole = "/".join(parts)
     return whole if len(whole) <= MOST_PATH else f"{parts[0]}/{_hash(url)}~"
@@ -30,7 +32,7 @@ def file_path(url: str, html: bool) -> str:
 
 def _host(scheme: str, host: str, port: str | None) -> str:
     """A site is a directory: https is what is not said."""
-    name = _short(_UNSAFE.sub("_", host))
+    name = _short(_escaped(host))
     return name + (f",{scheme}" if scheme == "http" else "") + (f",{port}" if port else "")
 
 
@@ -50,7 +52,7 @@ def _file(segment: str, query: str, html: bool) -> str:
 
 
 def _escaped(segment: str) -> str:
-    name = _UNSAFE.sub(lambda found: "".join(f"%{byte:02X}" for byte in found[0].encode("utf-8", "replace")), segment)
+    name = _UNSAFE.sub(lambda found: f"%{ord(found[0]):02X}", segment)
     return "%2E" + name[1:] if name.startswith(".") else name
 
 

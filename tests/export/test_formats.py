@@ -103,12 +103,15 @@ def test_split_tar_files_cannot_be_read(tmp_path: Path) -> None:
     assert len(found) == 3 and len(list(tmp_path.glob("*.tar.gz"))) > 1
 
 
-PIECES = st.sampled_from(
-    ["a", "A", ".", "..", "", "%2e%2e", "%2F", "~", "a~", "a.b", "a.b~", "a~f", "é", "\\", "x" * 300, "CON", "-"]
-)
+PLAIN = ["a", "A", ".", "..", "", "~", "a~", "a.b", "a.b~", "a~f", "é", "\\", "x" * 300, "CON", "-", ".a", " "]
+ESCAPES = ["%2e%2e", "%2F", "%2Ea", "%252Ea", "%7E", "a%7E", "%20", "%2520", "%C3%A9"]
+PIECES = st.sampled_from(PLAIN + ESCAPES)
+HOSTS = ["h.example", "h.example:81", "[::1]", "1.2.3.4", "h.example,81", "h.example,http", "h!example", "h~example", "h_example"]
+DOTTED_HOSTS = ["..", ".", "...", ".x", "%2e.", "___1_", "..:81"]
 URLS = st.builds(
-    lambda host, parts, query: f"http://{host}/{'/'.join(parts)}{query}",
-    st.sampled_from(["h.example", "h.example:81", "[::1]", "1.2.3.4"]),
+    lambda scheme, host, parts, query: f"{scheme}://{host}/{'/'.join(parts)}{query}",
+    st.sampled_from(["http", "https"]),
+    st.sampled_from(HOSTS + DOTTED_HOSTS),
     st.lists(PIECES, max_size=8),
     st.sampled_from(["", "?", "?q=/../x", "?" + "y" * 900]),
 )
@@ -131,6 +134,24 @@ def test_file_lies_outside_of_the_tree_or_where_another_does(urls: list[str]) ->
         above = path
         while above := above.rpartition("/")[0]:
             assert above not in files
+
+
+@pytest.mark.parametrize("format_", ["files", "tar.gz"])
+def test_host_of_dots_gets_out_of_the_tree(tmp_path: Path, format_: str) -> None:
+    pages = [page(parse(f"https://{host}/pwned.html").href, host.encode()) for host in (*DOTTED_HOSTS, "[::1]")]
+    herd = make_herd(tmp_path / "herd", list({one.url: one for one in pages}.values()), (), ())
+    out = tmp_path / "out"
+    export(herd, out, "--format", format_)
+    paths = [one["path"] for one in lines(out / "shepherd-000002.files.jsonl")]
+    assert len(set(paths)) == len({one.url for one in pages}) and not any(path.startswith((".", "/")) for path in paths)
+    assert all(name.startswith("shepherd-000002") for name in names(out))
+
+
+@pytest.mark.parametrize("url", ["https:///../x", "https://:80//x", "https://u:p@../x", "https://é/../x", "https://[/../x", ""])
+def test_url_that_nobody_would_have_parsed_gets_out_of_the_tree(url: str) -> None:
+    """A server that lies sends buckets with any text as their URL."""
+    parts = file_path(url, True).split("/")
+    assert all(part and part not in (".", "..") for part in parts)
 
 
 # --- choosing ---------------------------------------------------------------------------------------------------
