@@ -226,14 +226,16 @@ def _source(asked: Asked, state: State, since: State | None, tell: Told) -> Loca
 
 
 def _export(source: Source, asked: Asked, tell: Told, again: bool = False) -> dict[str, Any]:
-    """Counts; the export is whole and durable. `again`: one of the same name that is there may be this one."""
+    """Counts; the export is whole and durable. `again`: one that is there may be this very one, and is replaced if it is."""
     from shepherd.export.output import Output
     from shepherd.export.run import export
 
     stem = stem_of(asked, source.state)
-    output = None if asked.output == STDOUT else Output(Path(asked.output), stem, asked.overwrite or again)
     told: dict[str, Any] = {"state": source.state, "since": source.since, "format": asked.wish.format}
     told["choice"] = export_choice.words(asked.choice, asked.selection)
+    output = None
+    if asked.output != STDOUT:
+        output = Output(Path(asked.output), stem, asked.overwrite, told if again else None)
     try:
         with common.progress(source.items, f"state {source.state}", " documents") as bar:
             counts = export(source, asked.wish, output, tell, bar.update)

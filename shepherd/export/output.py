@@ -5,7 +5,8 @@
     out-000124.json                      the manifest: only with it do the others count
 
 Killed anywhere, the export runs again: what has no manifest is replaced. The manifest of an export that is made again goes first,
-so it never stands beside files that it does not describe.
+so it never stands beside files that it does not describe. An export that goes on replaces, without being asked, what it may
+itself have left before it was killed: a manifest that tells of the same. Everything else it leaves alone.
 """
 
 from __future__ import annotations
@@ -87,7 +88,8 @@ class StdoutFile:
 class Output:
     """A directory, and the stem that the names of the export begin with."""
 
-    def __init__(self, directory: Path, stem: str, overwrite: bool = False) -> None:
+    def __init__(self, directory: Path, stem: str, overwrite: bool = False, same: dict[str, Any] | None = None) -> None:
+        """`overwrite`: whatever export of this stem is there; `same`: also without that, one whose manifest tells of this."""
         self.directory, self.stem = directory, stem
         self._files: list[OutFile] = []
         self._trees: list[Path] = []
@@ -98,9 +100,14 @@ class Output:
             raise UsageError(f"{directory.parent}: no such directory; make it first")
         fsio.make_directory(directory)
         if self.manifest.exists():
-            if not overwrite:
+            told = _read(self.manifest)
+            if not overwrite and same is None:
                 raise UsageError(f"{self.manifest}: this export is there already; --overwrite makes it again")
-            self._old = _names_in(self.manifest)
+            if not overwrite and same is not None and any(told.get(key) != value for key, value in same.items()):
+                raise UsageError(
+                    f"{self.manifest}: another export is there already; give another --prefix or -o, or --overwrite replaces it"
+                )
+            self._old = _names_in(told, stem)
 
     @property
     def manifest(self) -> Path:
@@ -163,14 +170,18 @@ class Output:
                 fsio.remove_tree(tree)
 
 
-def _names_in(manifest: Path) -> list[str]:
-    """The files that a manifest names, those in its own directory: it may be anybody's."""
+def _read(manifest: Path) -> dict[str, Any]:
     try:
-        told = json.loads(fsio.read_file(manifest))
-        found = [str(one["name"]) for one in told["files"]]
+        told: dict[str, Any] = json.loads(fsio.read_file(manifest))
+        _names_in(told, "")
     except (ValueError, KeyError, TypeError):
         raise UsageError(f"{manifest}: not the manifest of an export; move it away") from None
-    stem = manifest.name.removesuffix(".json")
+    return told
+
+
+def _names_in(told: dict[str, Any], stem: str) -> list[str]:
+    """The files that a manifest names, those in its own directory: it may be anybody's."""
+    found = [str(one["name"]) for one in told["files"]]
     return [name for name in found if name.startswith(stem) and name == os.path.basename(name)]
 
 

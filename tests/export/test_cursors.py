@@ -150,6 +150,29 @@ def test_export_is_written_over_without_being_asked(herd: Herd, tmp_path: Path) 
     assert len(before) > 3 and names_in(out) == ["shepherd-000002-00000.jsonl", "shepherd-000002.json"]
 
 
+@pytest.mark.parametrize(
+    "other", [("--format", "warc"), ("--format", "jsonl", "--section", "html"), ("--format", "jsonl", "--since", "1")]
+)
+def test_cursor_writes_over_an_export_that_is_not_its_own(herd: Herd, tmp_path: Path, other: tuple[str, ...]) -> None:
+    out = tmp_path / "out"
+    export(herd, out, *other)
+    before = {path.name: path.read_bytes() for path in out.iterdir()}
+    done = export(herd, out, "--format", "jsonl", "--cursor", "feed", status=2)
+    assert b"--overwrite" in done.stderr and b"--prefix" in done.stderr
+    assert {path.name: path.read_bytes() for path in out.iterdir()} == before
+    assert cursors.read(herd.db / "log", "feed") is None
+    run(herd, out, "--prefix", "feed")
+    assert {path.name for path in out.iterdir()} > before.keys()
+
+
+def test_cursor_takes_what_a_killed_run_of_its_own_left_for_another(herd: Herd, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    for _ in range(2):
+        run(herd, out, "--section", "html", fail="rename:.cursor.json.tmp:1=kill", status=-signal.SIGKILL)
+        assert (out / "shepherd-000002.json").exists()
+    run(herd, out, "--section", "html")
+
+
 # --- damage -----------------------------------------------------------------------------------------------------
 
 
