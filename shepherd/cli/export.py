@@ -140,7 +140,13 @@ def command(
 
         return export_urls.run(database, asked, dry_run)
     if cursor is not None:
-        return _with_cursor(database, asked, cursor, config, dry_run)
+        from shepherd.store import cursors
+
+        with contextlib.ExitStack() as stack:
+            if not dry_run:
+                database.closed(number)  # before anything is made in what may be no database
+                stack.callback(cursors.locked(database.log_path, cursor).release)
+            return _with_cursor(database, asked, cursor, config, dry_run)
     with (
         database.reading("shep-export", shared.clock_ms(), number) as state,
         _older(database, since, state) as older,

@@ -3,6 +3,7 @@
     .out-000124-00000.warc.gz.tmp ...    being written
     out-000124-00000.warc.gz ...         renamed, one after the other
     out-000124.json                      the manifest: only with it do the others count
+    .out-000124.lock                     flock: one export at a time has these names
 
 Killed anywhere, the export runs again: what has no manifest is replaced. The manifest of an export that is made again goes first,
 so it never stands beside files that it does not describe. An export that goes on replaces, without being asked, what it may
@@ -19,7 +20,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, Final, Protocol
 
 from shepherd.errors import UsageError
-from shepherd.store import fsio
+from shepherd.store import fsio, locks
 
 BUFFER_BYTES: Final = 1 << 20
 MANIFEST_VERSION: Final = 1
@@ -93,21 +94,36 @@ class Output:
         self.directory, self.stem = directory, stem
         self._files: list[OutFile] = []
         self._trees: list[Path] = []
-        self._old: list[str] = []
         if directory.exists() and not directory.is_dir():
             raise UsageError(f"{directory}: not a directory")
         if not directory.parent.is_dir():
             raise UsageError(f"{directory.parent}: no such directory; make it first")
         fsio.make_directory(directory)
-        if self.manifest.exists():
-            told = _read(self.manifest)
-            if not overwrite and same is None:
-                raise UsageError(f"{self.manifest}: this export is there already; --overwrite makes it again")
-            if not overwrite and same is not None and any(told.get(key) != value for key, value in same.items()):
-                raise UsageError(
-                    f"{self.manifest}: another export is there already; give another --prefix or -o, or --overwrite replaces it"
-                )
-            self._old = _names_in(told, stem)
+        self._lock = _locked(directory / f".{stem}.lock")
+        try:
+            self._old = self._replaced(overwrite, same)
+        except BaseException:
+            self._release()
+            raise
+
+    def _replaced(self, overwrite: bool, same: dict[str, Any] | None) -> list[str]:
+        """The names of the files that go with the manifest that is there."""
+        if not self.manifest.exists():
+            return []
+        told = _read(self.manifest)
+        if not overwrite and same is None:
+            raise UsageError(f"{self.manifest}: this export is there already; --overwrite makes it again")
+        if not overwrite and same is not None and any(told.get(key) != value for key, value in same.items()):
+            raise UsageError(
+                f"{self.manifest}: another export is there already; give another --prefix or -o, or --overwrite replaces it"
+            )
+        return _names_in(told, self.stem)
+
+    def _release(self) -> None:
+        """The file of the lock goes first, while nobody else can have it."""
+        if self._lock.fd >= 0:
+            fsio.unlink(self._lock.path)
+            self._lock.release()
 
     @property
     def manifest(self) -> Path:
@@ -148,6 +164,7 @@ class Output:
         files += [{"name": self.stem, "bytes": None} for _ in self._trees]
         manifest = {"shepherd-export": MANIFEST_VERSION, **told, "files": files}
         fsio.replace_file(self.manifest, json.dumps(manifest, indent=1, sort_keys=True).encode() + b"\n")
+        self._release()
         return manifest
 
     def _remove(self, path: Path) -> None:
@@ -168,6 +185,19 @@ class Output:
         for tree in self._trees:
             if tree.exists():
                 fsio.remove_tree(tree)
+        self._release()
+
+
+def _locked(path: Path) -> locks.FileLock:
+    """Locked, if another export has it. The one that ends removes the file, so what we have locked may be no file any more."""
+    while True:
+        lock = locks.lock(path, "shep-export")
+        try:
+            if os.path.samestat(os.fstat(lock.fd), os.stat(path)):
+                return lock
+        except FileNotFoundError:
+            pass
+        lock.release()
 
 
 def _read(manifest: Path) -> dict[str, Any]:

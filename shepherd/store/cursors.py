@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 from shepherd.config.faults import CURSOR
 from shepherd.errors import Corruption, UsageError
 from shepherd.formats.control import CLOSED
-from shepherd.store import fsio, keys
+from shepherd.store import fsio, keys, locks, names
 from shepherd.store.names import StateName
 from shepherd.store.shelf import Shelf
 from shepherd.store.state import State
@@ -46,6 +46,8 @@ def is_name(name: str) -> bool:
 
 
 def _path(logs: Path, name: str) -> Path:
+    if not is_name(name):
+        raise UsageError(f"{name!r} is no name of a cursor: letters, digits, _ . and - are")
     return logs / DIRECTORY / name
 
 
@@ -55,8 +57,6 @@ def _shelf(name: str) -> Shelf:
 
 def read(logs: Path, name: str) -> Cursor | None:
     """None where it never ended an export."""
-    if not is_name(name):
-        raise UsageError(f"{name!r} is no name of a cursor: letters, digits, _ . and - are")
     path = _path(logs, name) / FILE
     try:
         told = json.loads(fsio.read_file(path))
@@ -68,6 +68,14 @@ def read(logs: Path, name: str) -> Cursor | None:
     if cursor is None or type(cursor.state) is not int or not isinstance(cursor.choice, dict):
         raise Corruption(f"{path}: this is no cursor; remove its directory, and the next export begins anew")
     return cursor
+
+
+def locked(logs: Path, name: str) -> locks.FileLock:
+    """From the look at a cursor until it has moved: of two exports that go on from the same state one would be in vain."""
+    path = _path(logs, name)
+    fsio.make_directory(path.parent)
+    fsio.make_directory(path)
+    return locks.lock(path / names.LOCK, "shep-export")
 
 
 def opened(database: Database, cursor: Cursor) -> State:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
+import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -11,7 +13,9 @@ from pathlib import Path
 import pytest
 
 from shepherd.config import Config, Export
-from shepherd.store import cursors, names
+from shepherd.errors import Locked
+from shepherd.export.output import Output
+from shepherd.store import cursors, locks, names
 from tests.cli.conftest import DAY, NOW, Herd, Page, add_state, make_herd
 from tests.export.wares import WARES, export, lines, page
 from tests.export.wares import names as names_in
@@ -171,6 +175,56 @@ def test_cursor_takes_what_a_killed_run_of_its_own_left_for_another(herd: Herd, 
         run(herd, out, "--section", "html", fail="rename:.cursor.json.tmp:1=kill", status=-signal.SIGKILL)
         assert (out / "shepherd-000002.json").exists()
     run(herd, out, "--section", "html")
+
+
+# --- two at once ------------------------------------------------------------------------------------------------
+
+
+def test_two_exports_write_the_same_files_at_once(herd: Herd, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    out.mkdir()
+    (out / ".shepherd-000002-00000.jsonl.tmp").write_bytes(b"being written")
+    held = locks.lock(out / ".shepherd-000002.lock", "shep-export")
+    for more in ((), ("--overwrite",), ("--cursor", "feed")):
+        done = export(herd, out, "--format", "jsonl", *more, status=3)
+        assert b"is held by shep-export" in done.stderr
+    assert (out / ".shepherd-000002-00000.jsonl.tmp").read_bytes() == b"being written"
+    export(herd, out, "--format", "jsonl", "--part", "1/2")  # another stem
+    held.release()
+    export(herd, out, "--format", "jsonl")
+    assert not list(out.glob(".*"))
+
+
+def test_two_exports_go_on_with_one_cursor_at_once(herd: Herd, tmp_path: Path) -> None:
+    held = cursors.locked(herd.db / "log", "feed")
+    run(herd, tmp_path / "out", status=3)
+    run(herd, tmp_path / "out", "--dry-run")
+    assert names_in(tmp_path / "out") == [] and cursors.read(herd.db / "log", "feed") is None
+    held.release()
+    run(herd, tmp_path / "out")
+    assert cursors.read(herd.db / "log", "feed") == cursors.Cursor("feed", 2, {})
+
+
+def test_lock_whose_file_is_removed_is_had_by_two(tmp_path: Path) -> None:
+    inside, alone = threading.Semaphore(1), list[bool]()
+
+    def export_often() -> None:
+        for _ in range(200):
+            try:
+                output = Output(tmp_path, "out-000001", overwrite=True)
+            except Locked:
+                continue
+            alone.append(inside.acquire(blocking=False))
+            os.sched_yield()
+            inside.release()
+            output.abandon()
+
+    threads = [threading.Thread(target=export_often) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert alone and all(alone)
 
 
 # --- damage -----------------------------------------------------------------------------------------------------
