@@ -320,6 +320,7 @@ def _with_cursor(database: Database, asked: Asked, name: str, config: Config, dr
             source = _source(asked, state, cursors.opened(database, at) if at.state else None, tell)
             if dry_run:
                 _status(_dry(source, asked))
+                at = replace(at, state=number)  # here alone: what comes next is counted against this
                 continue
             told = _export(source, asked, tell, again=True)
             one = _status(told)

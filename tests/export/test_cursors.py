@@ -9,6 +9,7 @@ import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -86,6 +87,29 @@ def test_version_is_dropped_before_an_archive_has_it(herd: Herd, tmp_path: Path)
     with herd.store.writing("test") as writer:
         assert writer.prune(1, NOW + 9 * DAY, unexported=("feed",)) == [3]
     assert cursors.behind(herd.store, ("feed", "never")) == {4} and cursors.behind(herd.store, ()) == set()
+
+
+def test_dry_run_counts_what_an_earlier_state_has_told(herd: Herd, tmp_path: Path) -> None:
+    out, cf = tmp_path / "out", _archive(herd)
+    run(herd, out, cf=cf)
+    for number in range(3):
+        add_state(herd, [CHANGED, *FIRST[1:]], now=NOW + (number + 1) * DAY)  # after the first of them nothing is new
+    arguments = ("--format", "jsonl", "--cursor", "feed", "--json")
+    dry = export(herd, out, *arguments, "--dry-run", cf=cf).stdout
+    assert [one["counts"]["documents"] for one in objects(dry)] == [1, 0, 0]
+    assert cursors.read(herd.db / "log", "feed") == cursors.Cursor("feed", 2, {})
+    done = export(herd, out, *arguments, cf=cf).stdout
+    assert [(one["state"], one["since"]) for one in objects(dry)] == [(one["state"], one["since"]) for one in objects(done)]
+
+
+def objects(text: bytes) -> list[dict[str, Any]]:
+    """JSON objects, one after the other."""
+    decoder, left, found = json.JSONDecoder(), text.decode().strip(), list[dict[str, Any]]()
+    while left:
+        one, end = decoder.raw_decode(left)
+        found.append(one)
+        left = left[end:].lstrip()
+    return found
 
 
 def test_cleanup_does_not_know_of_the_cursors(herd: Herd) -> None:
