@@ -117,9 +117,10 @@ class _Line:
         self._connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_CORK, 0)
 
     def send_file(self, spans: Spans) -> None:
-        """Nearly every range goes by one call: so there is no more than that for each of them where nobody counts the bytes."""
-        out, fd, sendfile, whole = self._connection.fileno(), spans.fd, os.sendfile, not self._portion
+        """Nearly every range goes by one call: so there is hardly more than that for each of them where nobody counts the bytes."""
+        out, fd, sendfile, whole, attend = self._connection.fileno(), spans.fd, os.sendfile, not self._portion, self._attend
         for offset, length in zip(spans.offsets, spans.lengths, strict=True):
+            attend()
             try:
                 count = sendfile(out, fd, offset, length) if whole else 0
             except BlockingIOError:
@@ -158,14 +159,15 @@ class _Line:
 
     def _paced(self, length: int) -> int:
         """How much of it may be sent now, after the wait that it takes."""
+        self._attend()
         if not self._portion:
             return length
-        self._attend()
         length = min(length, self._portion)
         time.sleep(self._rate.take(length))
         return length
 
     def _wait(self) -> None:
+        self._attend()  # also where the reader takes something each time: such a range may last for hours
         until_s = time.monotonic() + self._stall_s
         while not self._poll.poll(WAIT_MS):
             self._attend()
@@ -194,7 +196,9 @@ def _chunks(pieces: Iterator[Piece], attend: Attend, most: int) -> Iterator[byte
     step = min(most or READ_BYTES, READ_BYTES)
     for piece in pieces:
         if isinstance(piece, bytes):
-            yield from (piece[at : at + step] for at in range(0, len(piece), step))
+            for at in range(0, len(piece), step):
+                attend()
+                yield piece[at : at + step]
             continue
         for offset, length in zip(piece.offsets, piece.lengths, strict=True):
             for at in range(0, length, step):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 from pathlib import Path
@@ -10,7 +11,7 @@ import pytest
 
 from shepherd.client import pull
 from shepherd.client.server import LeaseOver
-from shepherd.errors import PeerRefused
+from shepherd.errors import PeerLost, PeerRefused
 from tests.pasture import Sheep, fill
 from tests.programs import call
 from tests.serve.serving import Serving, flock, serving, token_of, wait_until
@@ -60,6 +61,26 @@ def test_lease_ends_under_a_transfer(tmp_path: Path) -> None:
                 if number == 0:
                     with served.database.leases.locked():  # as `shep unlock` does
                         served.database.leases.remove(held)
+
+
+def test_steady_reader_loses_its_lease_or_outlives_it(tmp_path: Path) -> None:
+    """Nothing holds the transfer up and it is one piece: it renews the lease all the same, and is cut without it."""
+    fill(tmp_path, [Sheep(f"http://a.example/{n}", now=os.urandom(200_000)) for n in range(200)], segment_bytes=1 << 26)
+    with serving(tmp_path) as served, served.as_client("mirror") as server:
+        lease = server.lease("steady", seconds=3)
+        largest = max(server.files(lease), key=lambda file: file.length)
+        came, held = 0, served.database.leases.find(lease.name)
+        with contextlib.suppress(PeerLost):
+            for data in server.file(lease, largest.path).chunks(1 << 16):
+                came += len(data)
+                time.sleep(0.01)
+                now = served.database.leases.find(lease.name)
+                if held and now and now.expires > lease.expires:
+                    with served.database.leases.locked():  # as `shep unlock` does
+                        served.database.leases.remove(now)
+                    held = None
+        assert held is None and came < largest.length
+        wait_until(lambda: any("this lease is over" in event.get("cut", "") for event in served.events()), "it is not told")
 
 
 def test_restart_of_the_server_loses_a_lease(tmp_path: Path) -> None:
