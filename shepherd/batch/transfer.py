@@ -19,7 +19,6 @@ from shepherd.store.receiving import Receiving
 
 TRIES: Final = 3  # at one place of a file; after each but the last a pause that doubles
 FIRST_PAUSE_S: Final = 0.25
-RENEW_S: Final = 300.0  # how often the lease is renewed
 
 
 class Stopped(Exception):
@@ -28,6 +27,8 @@ class Stopped(Exception):
 
 class Pull(Protocol):
     """Where files come from."""
+
+    renew_s: float  # how often it is to be renewed
 
     def read(self, path: str, offset: int) -> Iterator[bytes]:
         """The file from an offset on, in small parts. PeerLost where it breaks off."""
@@ -61,7 +62,7 @@ class Transfer:
             left = {pool.submit(self._fetch, piece) for piece in wanted}
             try:
                 while left:
-                    done, left = wait(left, RENEW_S, FIRST_EXCEPTION)
+                    done, left = wait(left, self._source.renew_s, FIRST_EXCEPTION)
                     for one in done:
                         one.result()
                     if left:

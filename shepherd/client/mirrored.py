@@ -18,6 +18,7 @@ from shepherd.errors import PeerLost, PeerRefused, UsageError
 PART: Final = 1 << 18
 PURPOSE: Final = "shep-mirror"
 LEASE_S: Final = 3_600  # renewed while files come; so long a mirror that vanished keeps a state alive
+RENEW_S: Final = 300.0  # how often, at the least
 LOOK_S: Final = 60.0  # how often the speed of a file is looked at
 SLOWEST: Final = 16 << 10  # bytes that must come in that time
 _ON: Final = "run the same command again: it goes on from there"
@@ -53,6 +54,7 @@ class LeasedState:
     def __init__(self, server: Server, lease: Lease) -> None:
         self._server, self._lease = server, lease
         self.number = lease.state
+        self.renew_s = min(RENEW_S, lease.seconds / 3)
 
     def read(self, path: str, offset: int) -> Iterator[bytes]:
         """A file from an offset on, as it comes."""
@@ -67,7 +69,7 @@ class LeasedState:
     def renew(self) -> None:
         """Hold it for another while."""
         with _typed(self._server.url):
-            self._server.renew(self._lease, LEASE_S)
+            self._server.renew(self._lease)
 
 
 def _fast_enough(where: str, parts: Iterator[bytes]) -> Iterator[bytes]:

@@ -87,8 +87,8 @@ class Pull:
                     patience.success()
                     yield document
                     shown.update(length)
-                    if time.monotonic() > renewed_s + LEASE_S / 2:  # whoever takes long over documents keeps the lease
-                        self._server.renew(lease, LEASE_S)
+                    if time.monotonic() > renewed_s + lease.seconds / 2:  # whoever takes long over documents keeps the lease
+                        self._server.renew(lease)
                         renewed_s = time.monotonic()
                 return
             except PeerLost as error:

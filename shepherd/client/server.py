@@ -6,7 +6,7 @@ import contextlib
 import json
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, NoReturn, Self, TypeVar
 from urllib.parse import quote, urlsplit
@@ -30,6 +30,7 @@ class Lease:
     name: str
     state: int
     expires: int  # seconds since 1970, by the server's clock
+    seconds: int = 3_600  # that it was granted for, which may be less than was asked; renew it well before they are over
 
 
 @dataclass(frozen=True)
@@ -87,11 +88,21 @@ class Server:
     def lease(self, purpose: str, state: int | None = None, seconds: int = 3_600) -> Lease:
         """Hold a state, the newest by default, so that it stays as it is."""
         wanted = {"purpose": purpose, "seconds": seconds} | ({} if state is None else {"state": state})
-        return _lease(self._json("POST", "/v1/leases", wanted))
+        told = self._json("POST", "/v1/leases", wanted)
+        try:
+            granted = int(told["expires"]) - int(told["taken"])
+            return Lease(str(told["lease"]), int(told["state"]), int(told["expires"]), max(1, min(granted, seconds)))
+        except (KeyError, TypeError, ValueError, OverflowError) as error:
+            raise PeerRefused(f"{self.url}: this is no lease of shep-serve: {error!r}") from error
 
-    def renew(self, lease: Lease, seconds: int = 3_600) -> Lease:
-        """Hold it so long from now."""
-        return _lease(self._json("PUT", f"/v1/leases/{lease.name}", {"seconds": seconds}))
+    def renew(self, lease: Lease, seconds: int | None = None) -> Lease:
+        """Hold it so long from now; by default, as long as it was granted for."""
+        asked = lease.seconds if seconds is None else seconds
+        told = self._json("PUT", f"/v1/leases/{lease.name}", {"seconds": asked})
+        try:
+            return replace(lease, expires=int(told["expires"]), seconds=min(asked, lease.seconds))
+        except (KeyError, TypeError, ValueError, OverflowError) as error:
+            raise PeerRefused(f"{self.url}: this is no lease of shep-serve: {error!r}") from error
 
     def give_back(self, lease: Lease) -> None:
         """One that is over already is fine."""
@@ -212,13 +223,6 @@ class Sent:
             raise PeerLost(f"the connection broke off: {error}") from error
         finally:
             self._answer.close()
-
-
-def _lease(told: Mapping[str, Any]) -> Lease:
-    try:
-        return Lease(str(told["lease"]), int(told["state"]), int(told["expires"]))
-    except (KeyError, TypeError, ValueError) as error:
-        raise PeerRefused(f"this is no lease of shep-serve: {error!r}") from error
 
 
 def _text(value: object) -> str:

@@ -60,11 +60,11 @@ async def give_back(ask: Ask) -> web.Response:
 
 
 def _seconds(ask: Ask, fields: dict[str, Any]) -> int:
-    longest = ask.service.settings.lease_s
-    seconds: int = fields.get("seconds", min(DEFAULT_S, longest))
-    if not 0 < seconds <= longest:
-        raise Refused(400, f"`seconds` is from 1 to {longest} here (serve.lease_s); a lease can be renewed before it ends")
-    return seconds
+    """As many as were asked for, if that is not more than the operator allows: `expires` tells what was granted."""
+    seconds: int = fields.get("seconds", DEFAULT_S)
+    if seconds <= 0:
+        raise Refused(400, "`seconds` is from 1 on; a lease can be renewed before it ends")
+    return min(seconds, ask.service.settings.lease_s)
 
 
 def _told(lease: Lease) -> dict[str, Any]:

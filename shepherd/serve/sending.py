@@ -117,7 +117,7 @@ class _Line:
         self._connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_CORK, 0)
 
     def send_file(self, spans: Spans) -> None:
-        """Nearly every range goes by one call: so there is hardly more than that for each of them where nobody counts the bytes."""
+        """Nearly every range goes by one call: so there is little more for each of them where nobody counts the bytes."""
         out, fd, sendfile, whole, attend = self._connection.fileno(), spans.fd, os.sendfile, not self._portion, self._attend
         for offset, length in zip(spans.offsets, spans.lengths, strict=True):
             attend()

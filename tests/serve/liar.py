@@ -85,7 +85,7 @@ def lying(db: Path, lies: dict[str, Answer]) -> Iterator[Liar]:
 
 def _answer(handler: BaseHTTPRequestHandler, db: Path, lie: Answer | None) -> None:
     state = Database(db).closed()
-    lease = {"lease": LEASE, "state": state.number, "expires": 2_000_000_000}
+    lease = {"lease": LEASE, "state": state.number, "taken": 1_999_996_400, "expires": 2_000_000_000}
     if lie is not None:
         lie(handler)
     elif handler.path == "/v1/states":

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import time
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,10 @@ from tests.pasture import Sheep, fill
 from tests.programs import call
 from tests.serve.serving import Serving, flock, serving, token_of, wait_until
 from tests.serve.test_stream import succeed
+
+
+def over(until_s: float) -> bool:
+    return time.monotonic() > until_s
 
 
 def states_of(served: Serving) -> list[int]:
@@ -81,6 +86,25 @@ def test_steady_reader_loses_its_lease_or_outlives_it(tmp_path: Path) -> None:
                     held = None
         assert held is None and came < largest.length
         wait_until(lambda: any("this lease is over" in event.get("cut", "") for event in served.events()), "it is not told")
+
+
+def test_clients_of_ours_fail_where_leases_are_short(tmp_path: Path) -> None:
+    """They ask for an hour, get some seconds, and renew by what they got."""
+    fill(tmp_path / "source", flock(3))
+    with serving(tmp_path / "source", "lease_s = 8\n") as served:
+        expires = []
+        for number, _document in enumerate(pull(served.url, token_of("reader"))):
+            expires += [one.expires for one in served.database.leases.all()]
+            if number == 0:
+                wait_until(partial(over, time.monotonic() + 4.1))
+        assert len(expires) == 4 and expires[0] < expires[1]
+        assert expires[1] <= int(time.time()) + 8
+        (tmp_path / "token").write_text(token_of("mirror"))
+        (tmp_path / "token").chmod(0o600)
+        mirrored = call(
+            "shep-mirror", "--from", served.url, "--token-file", str(tmp_path / "token"), "--db", str(tmp_path / "db")
+        )
+        assert mirrored.returncode == 0, mirrored.stderr
 
 
 def test_restart_of_the_server_loses_a_lease(tmp_path: Path) -> None:

@@ -73,7 +73,7 @@ LIES: dict[str, tuple[str, Answer, int]] = {
     "a lease of no state": ("/v1/leases", lambda h: said(h, b'{"lease": "x", "state": 1e999, "expires": 0}', 201), REFUSED),
     "a lease of a list": ("/v1/leases", lambda h: said(h, b'{"lease": "x", "state": [], "expires": 0}', 201), REFUSED),
     "deep JSON": ("/v1/leases", lambda h: said(h, b"[" * 100_000, 201), REFUSED),
-    "an older state": ("/v1/leases", lambda h: said(h, b'{"lease": "x", "state": 1, "expires": 0}', 201), CORRUPT),
+    "an older state": ("/v1/leases", lambda h: said(h, b'{"lease": "x", "state": 1, "taken": 0, "expires": 0}', 201), CORRUPT),
     "elsewhere": ("/v1/leases", lambda h: said(h, b"", 302, Location="http://127.0.0.1:9/"), REFUSED),
     "an error that steers": ("/v1/leases", lambda h: said(h, b'{"error": "\\u001b[2J"}', 403), REFUSED),
     "endless control": ("files/control", liar.endless, CORRUPT),
