@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Any
 
 from aiohttp import web
 
+from shepherd.errors import Corruption, OldFormat
 from shepherd.serve.answers import answer
+from shepherd.serve.log import tell
 from shepherd.serve.service import Ask
 from shepherd.store import keys, names
 from shepherd.store.database import Database
+from shepherd.store.names import StateName
 from shepherd.store.state import State
 
 
@@ -21,9 +25,19 @@ async def list_all(ask: Ask) -> web.Response:
 def _list(database: Database) -> dict[str, Any]:
     closed = [name for name in database.states() if name.closed]
     with database.leases.locked():  # none is deleted while we look
-        states = [_told(database.open(name)) for name in closed if (database.states_path / str(name)).is_dir()]
+        there = [name for name in closed if (database.states_path / str(name)).is_dir()]
+        states = [told for name in there if (told := _told_if_sound(database, name)) is not None]
     remembered = {name.number for name in keys.SHELF.numbers(database.log_path)} | {one["state"] for one in states}
     return {"states": states, "since": sorted(remembered)}
+
+
+def _told_if_sound(database: Database, name: StateName) -> dict[str, Any] | None:
+    """None of a state that cannot be read: the others can be leased all the same."""
+    try:
+        return _told(database.open(name))
+    except (Corruption, OldFormat) as error:
+        tell("failed", f"state {name} is left out: {error}", logging.ERROR)
+        return None
 
 
 def _told(state: State) -> dict[str, Any]:
