@@ -15,7 +15,7 @@ from typing import Final, TypeAlias
 
 from aiohttp import web
 
-from shepherd.errors import NoSpace, ShepherdError, UsageError
+from shepherd.errors import ConfigError, EquivError, FilterError, NoSpace, OldFormat, ShepherdError, UsageError
 from shepherd.serve import documents, feedback, files, leases, page, states
 from shepherd.serve.answers import Refused, adorn, refusal
 from shepherd.serve.connection import Connection
@@ -29,6 +29,7 @@ LOCAL: Final = frozenset({"localhost", "127.0.0.1", "[::1]"})
 UNKNOWN: Final = Refused(
     401, "a token is needed, as `Authorization: Bearer TOKEN`; shep-serve token add makes one", {"WWW-Authenticate": "Bearer"}
 )
+OURS: Final = (ConfigError, EquivError, FilterError, OldFormat)  # of the errors of usage, those that no request is to blame for
 READERS: Final = (Role.READ, Role.MIRROR)
 
 
@@ -144,6 +145,9 @@ async def _limited(ask: Ask, handler: Handler) -> web.StreamResponse:
 
 def _failure(error: Exception) -> Refused:
     """What a client is told of an error that is not its own: texts with paths of this machine are for the log alone."""
+    if isinstance(error, OURS):
+        tell("failed", str(error), logging.ERROR)
+        return Refused(500, "the server cannot use its configuration or its database; its operator finds the reason in the log")
     if isinstance(error, UsageError):
         return Refused(400, str(error))
     if isinstance(error, NoSpace):
