@@ -52,8 +52,9 @@ async def _receive(ask: Ask, beside: Draft, limit: int) -> int:
     stall_s, began_s, size, held = ask.service.settings.stall_s, time.monotonic(), 0, bytearray()
     while True:
         try:
-            async with asyncio.timeout(stall_s):
-                data = await ask.request.content.readany()
+            with ask.receiving():
+                async with asyncio.timeout(stall_s):
+                    data = await ask.request.content.readany()
         except TimeoutError:
             raise Refused(408, f"nothing came for {stall_s:g} s; nothing was taken, send it again") from None
         size += len(data)

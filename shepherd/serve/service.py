@@ -16,7 +16,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final, ParamSpec, TypeVar
 
-from aiohttp import web
+from aiohttp import ClientPayloadError, web
+from aiohttp.http_exceptions import PayloadEncodingError
 
 from shepherd.config import Config, Serve
 from shepherd.serve.answers import Refused
@@ -115,13 +116,23 @@ class Ask:
             found[name] = value
         return found
 
+    @contextlib.contextmanager
+    def receiving(self) -> Iterator[None]:
+        """While the body of the request comes: a client that breaks it off is no failure of ours."""
+        try:
+            yield
+        except (ConnectionError, ClientPayloadError, web.RequestPayloadError, PayloadEncodingError) as error:
+            self.notes["cut"] = str(error) or type(error).__name__
+            raise Refused(400, "the request broke off; nothing was taken, send it again") from None
+
     async def fields(self, **kinds: type) -> dict[str, Any]:
         """The JSON object that was sent: only these fields, each of its type, or not there."""
         try:
-            async with asyncio.timeout(JSON_S):
-                data = await self.request.content.read(JSON_BYTES + 1)
-                while len(data) <= JSON_BYTES and not self.request.content.at_eof():
-                    data += await self.request.content.read(JSON_BYTES + 1)
+            with self.receiving():
+                async with asyncio.timeout(JSON_S):
+                    data = await self.request.content.read(JSON_BYTES + 1)
+                    while len(data) <= JSON_BYTES and not self.request.content.at_eof():
+                        data += await self.request.content.read(JSON_BYTES + 1)
         except TimeoutError:
             raise Refused(408, f"the request did not come within {JSON_S:.0f} s") from None
         if len(data) > JSON_BYTES:

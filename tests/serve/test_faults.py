@@ -1,0 +1,53 @@
+"""Faults that no request is to blame for, and those that only its client is: who is told what, and what goes on all the same."""
+
+from __future__ import annotations
+
+import os
+import socket
+from functools import partial
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from shepherd.store import names
+from shepherd.store.database import Database
+from tests.pasture import fill
+from tests.serve.serving import PATIENCE_S, Serving, flock, serving, token_of, wait_until
+from tests.serve.test_stream import succeed
+
+
+def test_fault_of_ours_is_told_as_one_of_the_request_or_with_a_path(tmp_path: Path) -> None:
+    fill(tmp_path, flock(3))
+    with serving(tmp_path) as served, served.as_client() as server, server.leased("x") as lease:
+        (tmp_path / "cf" / "filter").write_text("this is no line of a filter\n")
+        answer = served.ask(f"/v1/leases/{lease.name}/document?url=http://h0.example/")
+        assert answer.status_code == 500 and str(tmp_path) not in answer.text
+        assert any(event["event"] == "failed" and "filter" in event["text"] for event in served.events())
+
+
+def test_damaged_older_state_hides_the_others(tmp_path: Path) -> None:
+    fill(tmp_path, flock(3))
+    succeed(tmp_path, 3, flock(4), keep=9)
+    older = Database(tmp_path / "db").closed(2)
+    control = older.path / names.CONTROL
+    control.chmod(0o644)
+    control.write_bytes(b"damaged")
+    with serving(tmp_path) as served:
+        assert [one["state"] for one in served.as_client().states()["states"]] == [1, 3]
+        assert any(event["event"] == "failed" and str(older.name) in event["text"] for event in served.events())
+
+
+def is_cut(served: Serving, path: str) -> bool:
+    return any(event.get("cut") and event["path"] == path for event in served.events())
+
+
+def test_upload_that_its_client_breaks_off_is_a_bug_of_ours(tmp_path: Path) -> None:
+    fill(tmp_path, flock(3))
+    with serving(tmp_path) as served:
+        parts = urlsplit(served.url)
+        for path, name in (("/v1/feedback", "weigher"), ("/v1/leases", "reader")):
+            head = f"POST {path} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {token_of(name)}\r\n"
+            with socket.create_connection((parts.hostname or "", parts.port or 0), PATIENCE_S) as one:
+                one.sendall(head.encode() + b"Content-Length: 900\r\n\r\nhttp://a.example/ 5\n")
+            wait_until(partial(is_cut, served, path), "it is not told")
+        assert all(event["level"] != "error" for event in served.events())
+        assert os.listdir(served.database.inbox.directory) == []
