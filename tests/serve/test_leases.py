@@ -107,6 +107,17 @@ def test_clients_of_ours_fail_where_leases_are_short(tmp_path: Path) -> None:
         assert mirrored.returncode == 0, mirrored.stderr
 
 
+def test_client_takes_leases_without_end(tmp_path: Path) -> None:
+    fill(tmp_path, flock(3))
+    with serving(tmp_path) as served, served.as_client() as server:
+        taken = [server.lease("one more") for _ in range(64)]
+        refused = served.ask("/v1/leases", "POST", data='{"purpose": "too many"}')
+        assert refused.status_code == 429 and "64 leases" in refused.text
+        served.as_client("other").lease("nobody else's fault")
+        server.give_back(taken[0])
+        server.lease("one of them is back")
+
+
 def test_restart_of_the_server_loses_a_lease(tmp_path: Path) -> None:
     fill(tmp_path, flock(3))
     with serving(tmp_path) as served, served.as_client() as server:
