@@ -16,8 +16,9 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 
-# The same examples in every run: a failure found today is found tomorrow.
-hypothesis.settings.register_profile("shepherd", derandomize=True, deadline=None, database=None)
+# The same examples in every run: a failure found today is found tomorrow. With the full sweeps there are more of them.
+EXAMPLES = 200 if os.environ.get("SHEPHERD_TEST_CRASH") else 50
+hypothesis.settings.register_profile("shepherd", derandomize=True, deadline=None, database=None, max_examples=EXAMPLES)
 hypothesis.settings.load_profile("shepherd")
 
 # The files that take longest, by the clock, in this order before all others: begun last, one alone would keep everybody waiting.
