@@ -21,11 +21,14 @@ PAGES = {
     "flock.example/dog": "<title>Pes</title><p>Pes jménem Žofka <a href=/sheep>sheep</a>",
     "other.example/about": "<title>Elsewhere</title><a href=http://flock.example/sheep>look</a>",
 }
+HOSTILE = ok(
+    "<title>Wolf\x1b]0;owned\x07\x9b2J</title><p>A wolf, so-called, in \x1b[31m Grün\u202e".encode(),
+    "Content-Type: text/html; charset=windows-874",
+)
 
 
 def test_indexer_of_the_docs_misses_a_page_a_change_or_a_weight(tmp_path: Path) -> None:
-    (script,) = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "indexer.md").read_text(encoding="utf-8"), re.DOTALL)
-    (tmp_path / "indexer.py").write_text(script)
+    script_of_the_docs(tmp_path)
     routes: dict[str, Answer] = {route: ok(page.encode("iso-8859-2"), HTML) for route, page in PAGES.items()}
     with planned(tmp_path, routes, [f"http://{route}" for route in routes], []) as made:
         finish(made)
@@ -36,6 +39,7 @@ def test_indexer_of_the_docs_misses_a_page_a_change_or_a_weight(tmp_path: Path) 
             assert found(served, "Žofka") == ["http://flock.example/dog"]
             assert found(served, "quietly") == ["http://flock.example/sheep"]
             assert found(served, "hidden") == []
+            assert found(served, "Elsewhere") == ["http://other.example/about"]  # which only its title has
 
             made.must("shep-feedback", "-q")
             weights = {url: row["weight"] for url, row in rows(made).items()}
@@ -55,6 +59,31 @@ def test_indexer_of_the_docs_misses_a_page_a_change_or_a_weight(tmp_path: Path) 
             assert re.fullmatch(r"state \d+: nothing new\n", update(served))
 
 
+def test_page_or_words_break_the_indexer_or_reach_the_terminal(tmp_path: Path) -> None:
+    script_of_the_docs(tmp_path)
+    with (
+        planned(tmp_path, {"wolf.example/": HOSTILE}, ["http://wolf.example/"], []) as made,
+        serving(tmp_path, CF.format(timeout_s=3, reapers="[]", reap="")) as served,
+    ):
+        know_the_indexer(served)
+        assert update(served).endswith(": nothing new\n")
+        assert not list(tmp_path.rglob("*.feedback"))
+        finish(made)
+        assert update(served).endswith(": 1 added\n")
+        assert len(list(tmp_path.rglob("*.feedback"))) == 1
+        for words in ("so-called wolf", "Grün", "wolf,"):
+            assert found(served, words) == ["http://wolf.example/"], words
+        for words in ('"', "body:nothing", "wolf NOT called", "AND", "*", "^(", ""):
+            assert found(served, words) == [], words
+        text = run(served, "search", "wolf")
+        assert "Wolf" in text and all(one.isprintable() or one == "\n" for one in text)
+
+
+def script_of_the_docs(place: Path) -> None:
+    (script,) = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "indexer.md").read_text(encoding="utf-8"), re.DOTALL)
+    (place / "indexer.py").write_text(script)
+
+
 def finish(made: Home) -> None:
     for program in ("reap", "cork"):
         made.must(f"shep-{program}", "-q")
@@ -71,14 +100,14 @@ def know_the_indexer(served: Serving) -> None:
 
 def run(served: Serving, *arguments: str) -> str:
     command = [sys.executable, "-W", "error", "indexer.py", *arguments]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONUTF8": "1"}
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONUTF8": "1", "TOKEN": token_of("indexer")}
     done = subprocess.run(command, cwd=served.home, env=environment, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
 
 def update(served: Serving) -> str:
-    return run(served, "update", served.url, token_of("indexer"))
+    return run(served, "update", served.url)
 
 
 def found(served: Serving, words: str) -> list[str]:
