@@ -6,10 +6,11 @@ state is first leased for that, by hard links (store/shelf.py), and so cost noth
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
-from shepherd.errors import UsageError
+from shepherd.errors import NoSpace, UsageError
 from shepherd.formats.control import CLOSED
 from shepherd.store import names
 from shepherd.store.names import StateName
@@ -19,6 +20,7 @@ from shepherd.store.state import State
 if TYPE_CHECKING:
     from shepherd.store.database import Database
 
+_LOG: Final = logging.getLogger(__name__)
 COLUMNS: Final = ("norm", "path", "site", "digest", "type", "flags", "weight", "section", "gathered")
 
 
@@ -33,10 +35,16 @@ SHELF: Final = Shelf("keys", wanted)
 
 
 def keep(database: Database, state: State, most: int) -> None:
-    """Remember the keys of a state that the caller has leased, and of all that are remembered the newest `most`."""
+    """Remember the keys of a state that the caller has leased, and of all that are remembered the newest `most`.
+
+    On a full disk they are not: whoever reads the state gets it all the same, and reads everything the next time.
+    """
     with database.leases.locked():
         if most:
-            SHELF.put(database.log_path, state)
+            try:
+                SHELF.put(database.log_path, state)
+            except NoSpace as error:
+                _LOG.warning("the keys of %s are not kept: %s", state.name, error)
         SHELF.trim(database.log_path, most)
 
 

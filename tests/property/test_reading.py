@@ -19,7 +19,7 @@ from shepherd.formats.control import CLOSED
 from shepherd.formats.tables import Array, Columns, Flag, RowType
 from shepherd.phases import readers
 from shepherd.phases.readers import Choice, What
-from shepherd.store import keys
+from shepherd.store import failpoints, fsio, keys
 from shepherd.store.database import Database
 from shepherd.store.names import StateName
 from shepherd.store.state import State
@@ -161,6 +161,18 @@ def test_parts_are_not_the_whole(states: tuple[Database, list[Sheep], list[Sheep
     whole = read(state, Choice())
     parts = [read(state, Choice(part=n, parts=3)) for n in range(3)]
     assert sorted(one for part in parts for one in part) == sorted(whole) and all(parts)
+
+
+def test_full_disk_fails_a_reader_whose_keys_cannot_be_kept(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    database = fill(tmp_path, flock(1))
+    before = fsio.use(failpoints.FailingOps(failpoints.parse_failpoint("link:=enospc")))
+    try:
+        keys.keep(database, database.closed(2), 5)
+    finally:
+        fsio.use(before)
+    assert "are not kept" in caplog.text and not list((database.log_path / "keys").iterdir())
+    keys.keep(database, database.closed(2), 5)
+    assert [name.number for name in keys.SHELF.numbers(database.log_path)] == [2]
 
 
 def test_keys_of_a_deleted_state_are_forgotten_or_tell_something_else(tmp_path: Path) -> None:
