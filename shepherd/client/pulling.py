@@ -17,7 +17,7 @@ import urllib3
 from tqdm import tqdm
 
 from shepherd.client.document import Document
-from shepherd.client.server import Lease, Patience, Server
+from shepherd.client.server import Lease, Patience, Server, number
 from shepherd.errors import Corruption, PeerLost, UsageError
 from shepherd.formats import stream
 
@@ -42,13 +42,14 @@ def pull(
     lease: Lease | None = None,
     ca: Path | None = None,
     tries: int = 10,
+    insecure: bool = False,
     progress: bool = False,
 ) -> Pull:
     """The documents of a state, the newest by default, of the server at `url`; docs/serve.md has what the choice means.
 
     With a `lease` of the caller's, which several machines may share, that one is used, and stays. `progress` shows a bar.
     """
-    server = Server(url, token, ca=ca, tries=tries)
+    server = Server(url, token, ca=ca, tries=tries, insecure=insecure)
     choice: dict[str, object] = {"part": part, "best": best, "weight": weight, "section": section, "since": since}
     choice |= {"robots": robots, "redirects": redirects}
     return Pull(server, choice, purpose, state, lease, progress)
@@ -104,7 +105,7 @@ class Pull:
         with self._server.open("GET", f"/v1/leases/{lease.name}/documents", asked) as answer:
             if answer.headers.get("Content-Type") != stream.MEDIA_TYPE:
                 raise Corruption(f"{self._server.url}: this is no stream of documents")
-            self.items, self.bucket_bytes = (int(answer.headers.get(f"Shepherd-{name}", 0)) for name in ("Items", "Bytes"))
+            self.items, self.bucket_bytes = (number(answer.headers.get(f"Shepherd-{name}", "0")) for name in ("Items", "Bytes"))
             shown.total = self.bucket_bytes
             for item in stream.items(_Reader(answer).read):
                 yield Document(item), len(item.data)
@@ -129,9 +130,11 @@ class _Reader:
         return part
 
 
-def feedback(url: str, token: str, weights: Iterable[tuple[str, int]], *, ca: Path | None = None) -> dict[str, Any]:
+def feedback(
+    url: str, token: str, weights: Iterable[tuple[str, int]], *, ca: Path | None = None, insecure: bool = False
+) -> dict[str, Any]:
     """Upload weights, from 0 to 65535, of documents by their URLs or footprints; what the server says of them."""
-    with Server(url, token, ca=ca) as server:
+    with Server(url, token, ca=ca, insecure=insecure) as server:
         return server.feedback(_lines(weights))
 
 

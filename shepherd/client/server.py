@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import ipaddress
 import json
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -58,12 +59,19 @@ class Patience:
 
 
 class Server:
-    """`ca` is a file of authorities for https, instead of those that come with Python's certifi."""
+    """`ca` is a file of authorities for https, instead of those that come with Python's certifi.
 
-    def __init__(self, url: str, token: str, *, ca: Path | None = None, tries: int = 10) -> None:
+    With `insecure` the token goes also over http to another machine, where something else encrypts.
+    """
+
+    def __init__(self, url: str, token: str, *, ca: Path | None = None, tries: int = 10, insecure: bool = False) -> None:
         parts = urlsplit(url)
         if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or "@" in parts.netloc:
             raise UsageError(f"{url!r}: give the server as http://HOST:PORT or https://HOST:PORT")
+        if parts.scheme == "http" and not insecure and not _is_loopback(parts.hostname):
+            raise UsageError(
+                f"{url!r}: the token would go there for all on the way to read; give the server as https://HOST:PORT"
+            )
         self.url, self.tries = f"{parts.scheme}://{parts.netloc}", tries
         self._session = requests.Session()
         self._session.trust_env = False
@@ -212,7 +220,7 @@ class Sent:
         self.is_same = answer.status_code == 304
         self.tag = answer.headers.get("ETag", "")
         ranged = answer.headers.get("Content-Range", "") if answer.status_code == 206 else ""
-        self.start = int(ranged.removeprefix("bytes ").partition("-")[0]) if ranged else 0
+        self.start = number(ranged.removeprefix("bytes ").partition("-")[0]) if ranged else 0
 
     def chunks(self, size: int = 1 << 20) -> Iterator[bytes]:
         """Its bytes from `start` on; PeerLost if they end too early."""
@@ -223,6 +231,21 @@ class Sent:
             raise PeerLost(f"the connection broke off: {error}") from error
         finally:
             self._answer.close()
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:  # a name, which may lead anywhere
+        return False
+
+
+def number(text: str) -> int:
+    """A number of a header."""
+    try:
+        return int(text)
+    except ValueError:
+        raise PeerRefused(f"{text[:40]!r} in a header, where shep-serve has a number") from None
 
 
 def _text(value: object) -> str:

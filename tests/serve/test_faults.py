@@ -8,9 +8,15 @@ from functools import partial
 from pathlib import Path
 from urllib.parse import urlsplit
 
+import pytest
+
+from shepherd.client import Server, pull
+from shepherd.errors import PeerRefused, UsageError
+from shepherd.formats import stream
 from shepherd.store import names
 from shepherd.store.database import Database
 from tests.pasture import fill
+from tests.serve.liar import lying, said
 from tests.serve.serving import PATIENCE_S, Serving, flock, serving, token_of, wait_until
 from tests.serve.test_stream import succeed
 
@@ -51,3 +57,25 @@ def test_upload_that_its_client_breaks_off_is_a_bug_of_ours(tmp_path: Path) -> N
             wait_until(partial(is_cut, served, path), "it is not told")
         assert all(event["level"] != "error" for event in served.events())
         assert os.listdir(served.database.inbox.directory) == []
+
+
+def test_figure_of_a_hostile_server_is_a_bug_of_the_client(tmp_path: Path) -> None:
+    fill(tmp_path, flock(3))
+    lies = {
+        "/documents": lambda handler: said(handler, b"", Content_Type=stream.MEDIA_TYPE, Shepherd_Items="many"),
+        "/files/control": lambda handler: said(handler, b"x", 206, Content_Range="bytes few-more/all"),
+    }
+    with lying(tmp_path / "db", lies) as liar, Server(liar.url, "x") as server, server.leased("x") as lease:
+        with pytest.raises(PeerRefused, match="'many' in a header"):
+            list(pull(liar.url, "x", lease=lease))
+        with pytest.raises(PeerRefused, match="'few' in a header"):
+            server.file(lease, "control")
+
+
+@pytest.mark.parametrize("host", ["a.example", "192.0.2.1:80", "localhost.example", "[2001:db8::1]"])
+def test_token_goes_over_the_network_for_all_to_read(host: str) -> None:
+    with pytest.raises(UsageError, match="https://HOST:PORT"):
+        Server(f"http://{host}", "secret")
+    for url in (f"https://{host}", "http://localhost:1", "http://127.0.0.2:1", "http://[::1]:1"):
+        Server(url, "secret").close()
+    Server(f"http://{host}", "secret", insecure=True).close()
