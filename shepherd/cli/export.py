@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from shepherd.store.state import State
 
 FORMATS = ("warc", "jsonl", "buckets", "stream", "parquet", "parquet-urls", "files", "tar.gz")
-INLINE = ("jsonl", "buckets", "stream")
+INLINE = ("jsonl", "buckets", "stream")  # what is gone stands among the documents; they may go to stdout
 STDOUT = "-"
 TOLD_DAMAGE = 20  # lines; the rest is only counted
 

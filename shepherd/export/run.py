@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from typing import Any, Protocol
 
 from shepherd.errors import Corruption
 from shepherd.export.documents import Exported, Gone, Source, Tell
@@ -14,7 +14,6 @@ from shepherd.export.sorting import SortedLines
 from shepherd.phases.readers import What
 
 Tick = Callable[[int], object]
-INLINE: Final = ("buckets", "jsonl", "stream")  # what is gone stands among the documents; they may go to stdout
 
 
 @dataclass(frozen=True)
