@@ -11,12 +11,12 @@ import hmac
 import logging
 import os
 import re
-import stat
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import Final
 
+from shepherd import private
 from shepherd.errors import UsageError
 from shepherd.store import fsio
 
@@ -68,20 +68,11 @@ def make_client(name: str, roles: list[str], token: str) -> Client:
 def read(path: Path) -> list[Client]:
     """All clients; none where there is no file. A file that others can read is refused, as is a line that cannot be read."""
     try:
-        with path.open("rb") as file:
-            found = os.fstat(file.fileno())
-            if not stat.S_ISREG(found.st_mode):
-                raise UsageError(f"{path}: not a file")
-            if found.st_mode & 0o077:
-                mode = stat.S_IMODE(found.st_mode)
-                raise UsageError(f"{path}: others may read or change who is let in (mode {mode:04o}); chmod 600 {path}")
-            text = file.read(MAX_BYTES).decode("ascii")
-    except FileNotFoundError:
-        return []
-    except OSError as error:
-        raise UsageError(f"{path}: cannot be read: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        raise UsageError(f"{path}: cannot be read: {error}") from error
+        text = private.read(path, "list of clients", MAX_BYTES, "shep-serve token add writes it")
+    except UsageError as error:
+        if isinstance(error.__cause__, FileNotFoundError):
+            return []
+        raise
     return parse(text, path)
 
 
