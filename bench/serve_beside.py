@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import multiprocessing
+import statistics
 import tempfile
 import time
 from collections.abc import Iterator
@@ -23,13 +24,13 @@ import reap_servers
 import serve_pull
 from made_state import make_database
 from made_web import make_web
-from serve_pull import Served, tell
+from serve_pull import Served, cpu_s, tell
 
 from shepherd.client import Server
 
 READERS = 8
 RATE = 10_000_000
-RUNS = 3
+RUNS = 11  # on a machine whose speed changes by the minute, neighbours in time are to be compared
 HOSTS = 64
 
 
@@ -39,6 +40,7 @@ class Run:
     cpu_s: float
     read_mb_s: float = 0.0
     server_cpu: float = 0.0  # of a core
+    readers_cpu: float = 0.0
 
 
 def beside(home: Path, args: argparse.Namespace) -> None:
@@ -60,8 +62,11 @@ def beside(home: Path, args: argparse.Namespace) -> None:
     tell(f"gathered without readers, best of {RUNS}", f"{before:,.0f} pages/s, {min(one.cpu_s for one in alone):.2f} s CPU")
     tell(f"with {READERS} readers", f"{after:,.0f} pages/s, {min(one.cpu_s for one in read):.2f} s CPU")
     tell("slower by", f"{1 - after / before:.1%}", "10 %")
+    pairs = [1 - one.pages_s / other.pages_s for one, other in zip(read, alone, strict=True)]
+    tell("slower by, the middle of the pairs", f"{statistics.median(pairs):.1%}", "10 %")
     tell("the readers together", f"{max(one.read_mb_s for one in read):,.0f} MB/s")
     tell("the server's CPU meanwhile", f"{max(one.server_cpu for one in read):.1%} of a core")
+    tell("the readers' CPU meanwhile", f"{max(one.readers_cpu for one in read):.1%} of a core")
 
 
 def gathered(home: Path, urls: list[str]) -> Run:
@@ -71,16 +76,17 @@ def gathered(home: Path, urls: list[str]) -> Run:
 
 
 def gathered_beside_readers(home: Path, urls: list[str], served: Served, clients: list[str]) -> Run:
-    with reading(served, clients) as counts:
-        began, cpu_s = time.perf_counter(), served.cpu_s()
+    with reading(served, clients) as (counts, pid):
+        began, before = time.perf_counter(), (served.cpu_s(), cpu_s(pid))
         run = gathered(home, urls)
         seconds = time.perf_counter() - began
-        return Run(run.pages_s, run.cpu_s, sum(counts) / 1e6 / seconds, (served.cpu_s() - cpu_s) / seconds)
+        server_s, readers_s = served.cpu_s() - before[0], cpu_s(pid) - before[1]
+        return Run(run.pages_s, run.cpu_s, sum(counts) / 1e6 / seconds, server_s / seconds, readers_s / seconds)
 
 
 @contextlib.contextmanager
-def reading(served: Served, clients: list[str]) -> Iterator[list[int]]:
-    """Readers for the time of the block; at its end, how many bytes each has had."""
+def reading(served: Served, clients: list[str]) -> Iterator[tuple[list[int], int]]:
+    """Readers for the time of the block: how many bytes each has had, and the process that they are."""
     counts = multiprocessing.Array("q", len(clients))
     over = multiprocessing.Event()
     process = multiprocessing.Process(target=_read_all, args=(served.url, clients, counts, over))
@@ -89,7 +95,8 @@ def reading(served: Served, clients: list[str]) -> Iterator[list[int]]:
     for n in range(len(clients)):
         counts[n] = 0
     try:
-        yield counts  # type: ignore[misc]
+        assert process.pid is not None
+        yield counts, process.pid  # type: ignore[misc]
     finally:
         over.set()
         process.join()

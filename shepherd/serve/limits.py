@@ -29,6 +29,11 @@ class Rate:
             self._left -= count
             return max(-self._left / self._per_s, 0.0)
 
+    def give_back(self, count: float) -> None:
+        """Of what was taken and not used."""
+        if self._per_s:
+            self.take(-count)
+
     def try_take(self, count: float = 1) -> float:
         """Take so many if they are there, and say 0; else how many seconds it would take."""
         if not self._per_s:

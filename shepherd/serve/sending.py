@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 import os
 import select
 import socket
@@ -96,6 +97,7 @@ def _send_all(ask: Ask, connection: socket.socket, pieces: Iterable[Piece], atte
     except OSError as error:
         raise Stalled(error.strerror or str(error)) from error
     finally:
+        line.settle()
         ask.sent = line.sent
 
 
@@ -106,7 +108,7 @@ class _Line:
         self._connection, self._stall_s, self._rate, self._attend = connection, stall_s, rate, attend
         self._poll = select.poll()
         self._poll.register(connection.fileno(), select.POLLOUT)
-        self._portion = rate.portion
+        self._credit: float = 0 if rate.portion else math.inf  # bytes that may go without asking the rate
         self.sent = 0
 
     @contextlib.contextmanager
@@ -117,17 +119,18 @@ class _Line:
         self._connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_CORK, 0)
 
     def send_file(self, spans: Spans) -> None:
-        """Nearly every range goes by one call: so there is little more for each of them where nobody counts the bytes."""
-        out, fd, sendfile, whole, attend = self._connection.fileno(), spans.fd, os.sendfile, not self._portion, self._attend
+        """Nearly every range goes by one call, so there is little beside it."""
+        out, fd, sendfile, attend = self._connection.fileno(), spans.fd, os.sendfile, self._attend
         for offset, length in zip(spans.offsets, spans.lengths, strict=True):
             attend()
             try:
-                count = sendfile(out, fd, offset, length) if whole else 0
+                count = sendfile(out, fd, offset, length) if length <= self._credit else 0
             except BlockingIOError:
                 count = 0
+            self._credit -= count
+            self.sent += count
             if count != length:
                 self._send_rest(out, fd, offset + count, offset + length)
-            self.sent += count
 
     def _send_rest(self, out: int, fd: int, offset: int, end: int) -> None:
         while offset < end:
@@ -158,13 +161,18 @@ class _Line:
                 self.sent += count
 
     def _paced(self, length: int) -> int:
-        """How much of it may be sent now, after the wait that it takes."""
+        """How much of it may be sent now, after the wait that it takes: one for a portion, not one for each of its ranges."""
         self._attend()
-        if not self._portion:
-            return length
-        length = min(length, self._portion)
-        time.sleep(self._rate.take(length))
+        if self._credit <= 0:
+            time.sleep(self._rate.take(self._rate.portion))
+            self._credit = self._rate.portion
+        length = int(min(length, self._credit))
+        self._credit -= length
         return length
+
+    def settle(self) -> None:
+        """Give back what was taken and not sent."""
+        self._rate.give_back(max(self._credit, 0))
 
     def _wait(self) -> None:
         self._attend()  # also where the reader takes something each time: such a range may last for hours
@@ -193,7 +201,18 @@ async def _through_us(ask: Ask, response: web.StreamResponse, pieces: Iterator[P
 
 
 def _chunks(pieces: Iterator[Piece], attend: Attend, most: int) -> Iterator[bytes]:
-    step = min(most or READ_BYTES, READ_BYTES)
+    """Small ranges together: each chunk costs a turn of a thread and one of the event loop."""
+    step, held = min(most or READ_BYTES, READ_BYTES), bytearray()
+    for data in _read(pieces, attend, step):
+        held += data
+        if len(held) >= step:
+            yield bytes(held)
+            held.clear()
+    if held:
+        yield bytes(held)
+
+
+def _read(pieces: Iterator[Piece], attend: Attend, step: int) -> Iterator[bytes]:
     for piece in pieces:
         if isinstance(piece, bytes):
             for at in range(0, len(piece), step):
