@@ -83,6 +83,7 @@ RANGES: Final[dict[tuple[str, str], Range]] = {
     ("serve", "keep_keys"): Range(0, 1_000),
     ("serve", "lease_s"): Range(1, 366 * DAY_S, " seconds, which is a year"),
     ("serve", "connections"): Range(1, 10_000),
+    ("serve", "connections_per_address"): Range(0, 10_000),
     ("serve", "connections_per_client"): Range(1, 10_000),
     ("serve", "stall_s"): Range(0.1, 3_600, " seconds"),
 }

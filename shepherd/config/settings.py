@@ -222,10 +222,12 @@ class Serve:
     lease_s: int = DAY_S  # longest that a reader may hold a state without a sign of life
     pinned_bytes: int = 0  # that leases keep on the disk; above it there are no new ones; 0 = no limit
     connections: int = 256  # at a time
+    connections_per_address: int = 64  # of them, whoever it is; 0 = no limit
     connections_per_client: int = 16  # requests of one client that are under way at a time
     requests_per_s: float = 200.0  # of one client; 0 = no limit
     bytes_per_s: int = 0  # to one client; 0 = no limit
     feedback_bytes: int = 1 << 30  # largest upload
+    feedback_waiting_bytes: int = 4 << 30  # of uploads that no cycle has taken yet
     stall_s: float = 30.0  # a reader that takes nothing for so long, or an upload that brings nothing, is dropped
 
 

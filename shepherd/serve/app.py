@@ -116,18 +116,24 @@ def _around(hosts: frozenset[str] | None) -> Callable[..., Awaitable[web.StreamR
 def _guarded(route: Route) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
     async def guarded(request: web.Request) -> web.StreamResponse:
         ask: Ask = request[ASK]
-        if not route.roles:
-            return await route.handler(ask)
         kind, _, token = request.headers.get("Authorization", "").partition(" ")
-        client = ask.service.tokens.find(token.strip() if kind.lower() == "bearer" else "")
-        if client is None:
-            raise UNKNOWN
-        ask.client = client
-        if not any(client.may(role) for role in route.roles):
-            raise Refused(403, f"this needs the role {' or '.join(route.roles)}, which {client.name} has not")
-        return await _limited(ask, route.handler)
+        ask.client = ask.service.tokens.find(token.strip() if kind.lower() == "bearer" else "")
+        return await _limited(ask, _permitted(route, ask))
 
     return guarded
+
+
+def _permitted(route: Route, ask: Ask) -> Handler:
+    """What is done for this client: a refusal is also something that it may have only so often."""
+    if not route.roles or (ask.client and any(ask.client.may(role) for role in route.roles)):
+        return route.handler
+
+    async def refuse(ask: Ask) -> web.StreamResponse:
+        if ask.client is None:
+            raise UNKNOWN
+        raise Refused(403, f"this needs the role {' or '.join(route.roles)}, which {ask.client.name} has not")
+
+    return refuse
 
 
 async def _limited(ask: Ask, handler: Handler) -> web.StreamResponse:

@@ -7,8 +7,9 @@ from typing import Any, Final
 
 from aiohttp import web
 
+from shepherd.serve.door import FULL
+
 IDLE_S: Final = 60.0  # between two requests
-_FULL: Final = b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\nRetry-After: 1\r\nConnection: close\r\n\r\n"
 
 
 class Connection(web.RequestHandler):
@@ -43,5 +44,5 @@ class Full(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.WriteTransport)
-        transport.write(_FULL)
+        transport.write(FULL)
         transport.close()

@@ -17,14 +17,13 @@ from shepherd.errors import Corruption
 from shepherd.formats import feedback as uploads
 from shepherd.formats.feedback import FeedbackFlag
 from shepherd.formats.frame import MAGIC
+from shepherd.serve import lines
 from shepherd.serve.answers import Refused, answer
-from shepherd.serve.service import Ask
-from shepherd.store import fsio, logs
-from shepherd.store.inbox import Draft
-from shepherd.urls import parse
+from shepherd.serve.service import Ask, Service
+from shepherd.store import logs
+from shepherd.store.inbox import FEEDBACK, Draft
 
 WRITE_BYTES: Final = 1 << 20
-LINE_BYTES: Final = 4_096
 LEAST_PER_S: Final = 1_024  # bytes, on the average of an upload that takes longer than a stall may
 FLAGS: Final = np.uint16(sum(FeedbackFlag))
 EFFECT: Final = "with the next cycle, which begins with shep-feedback where feedback waits"
@@ -65,16 +64,28 @@ async def _receive(ask: Ask, beside: Draft, limit: int) -> int:
             raise Refused(408, f"it comes slower than {LEAST_PER_S} bytes a second; nothing was taken, send it again")
         held += data
         if held and (not data or len(held) >= WRITE_BYTES):
-            await ask.work(beside.write, bytes(held))
+            await ask.work(_write, ask.service, beside, bytes(held))
             held.clear()
         if not data:
             return size
 
 
+def _write(service: Service, beside: Draft, data: bytes) -> None:
+    """Of all that waits, what other uploads bring meanwhile counts, too: it is in the same directory."""
+    beside.write(data)
+    waiting, most = service.database.inbox.waiting_bytes(FEEDBACK), service.settings.feedback_waiting_bytes
+    if waiting > most:
+        raise Refused(
+            507,
+            f"with this, {waiting} bytes of feedback would wait for the next cycle, where serve.feedback_waiting_bytes "
+            f"allows {most}; nothing of it was taken, send it again later",
+        )
+
+
 def _judge(path: Path) -> int:
     """How many records an upload has; Refused if it is not one from front to end."""
     try:
-        return _records(path) if uploads.is_binary(_beginning(path)) else _lines(path)
+        return _records(path) if uploads.is_binary(_beginning(path)) else lines.judge(path)
     except (Corruption, ValueError) as error:
         raise Refused(400, f"this is no feedback, and nothing of it was taken: {error}") from None
 
@@ -91,28 +102,3 @@ def _records(path: Path) -> int:
             raise ValueError("a record has flags that nobody knows")
         count += len(part)
     return count
-
-
-def _lines(path: Path) -> int:
-    count, number = 0, 0
-    with fsio.reading(path), path.open("rb") as file:
-        while line := file.readline(LINE_BYTES):
-            number += 1
-            if len(line) == LINE_BYTES:
-                raise ValueError(f"line {number}: longer than {LINE_BYTES} bytes")
-            try:
-                text = line.decode()
-                if text.strip():
-                    uploads.parse_line(text, _footprint)
-                    count += 1
-            except ValueError as error:
-                raise ValueError(f"line {number}: {str(error)[:200]}") from None
-    if not count:
-        raise ValueError("it is empty")
-    return count
-
-
-def _footprint(text: str) -> tuple[int, int]:
-    """Only whether it is a URL matters here; shep-feedback finds what it means."""
-    parse(text, strict=True)
-    return 0, 0

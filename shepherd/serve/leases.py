@@ -83,25 +83,25 @@ def _told(lease: Lease) -> dict[str, Any]:
 
 
 def _take(service: Service, client: Client, number: int | None, purpose: str, seconds: int) -> Lease:
-    _refuse_if_many(service, client)
-    _refuse_if_full(service)
-    try:
-        lease = service.database.lease(number, client.name, SERVED + purpose, service.now_ms(), seconds)
-    except UsageError as error:
-        raise Refused(404, str(error)) from None
-    service.seconds_of[lease.name] = seconds
-    return lease
+    with service.taking:
+        _refuse_if_many(service, client)
+        _refuse_if_full(service)
+        try:
+            lease = service.database.lease(number, client.name, SERVED + purpose, service.now_ms(), seconds)
+        except UsageError as error:
+            raise Refused(404, str(error)) from None
+        service.seconds_of[lease.name] = seconds
+        return lease
 
 
 def _refuse_if_many(service: Service, client: Client) -> None:
     """A client that takes and never gives back must not fill the directory that every other one looks through."""
-    known = list(service.seconds_of)  # before we look: what another thread takes meanwhile stays known
     alive = [lease for lease in service.database.leases.all() if lease.expires > service.now()]
-    for name in set(known).difference(lease.name for lease in alive):
+    for name in set(service.seconds_of).difference(lease.name for lease in alive):
         service.seconds_of.pop(name, None)
     if sum(_is_of(lease, client) for lease in alive) >= MOST:
         raise Refused(
-            429, f"{client.name} holds {MOST} leases already; give some back with DELETE /v1/leases/LEASE, or share one"
+            409, f"{client.name} holds {MOST} leases already; give some back with DELETE /v1/leases/LEASE, or share one"
         )
 
 

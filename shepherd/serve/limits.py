@@ -6,10 +6,12 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Final
 
 from shepherd.config import Serve
 
 Clock = Callable[[], float]
+MOST_STRANGERS: Final = 4_096
 
 
 class Rate:
@@ -68,9 +70,22 @@ class Allowance:
 class Limits:
     settings: Serve
     _clients: dict[str, Allowance] = field(default_factory=dict)
+    _strangers: dict[str, Allowance] = field(default_factory=dict)  # by network, who asked last at the end
 
     def of(self, name: str) -> Allowance:
         if name not in self._clients:
-            requests, sent = self.settings.requests_per_s, float(self.settings.bytes_per_s)
-            self._clients[name] = Allowance(Rate(requests, max(2 * requests, 1)), Rate(sent, sent))
+            self._clients[name] = self._new()
         return self._clients[name]
+
+    def of_stranger(self, network: str) -> Allowance:
+        """Whoever has no token that is known. Of too many, those are forgotten that have asked for nothing for longest."""
+        found = self._strangers.pop(network, None) or self._new()
+        self._strangers[network] = found
+        if len(self._strangers) > MOST_STRANGERS:
+            idle = next((name for name, one in self._strangers.items() if not one.under_way), network)
+            del self._strangers[idle]
+        return found
+
+    def _new(self) -> Allowance:
+        requests, sent = self.settings.requests_per_s, float(self.settings.bytes_per_s)
+        return Allowance(Rate(requests, max(2 * requests, 1)), Rate(sent, sent))

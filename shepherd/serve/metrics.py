@@ -39,12 +39,19 @@ class Metrics:
         self._seconds = Histogram(
             "shepherd_serve_request_seconds", "Time until an answer was made.", registry=self._registry, buckets=SECONDS
         )
+        self._turned_away = Counter(
+            "shepherd_serve_turned_away", "Connections refused, for there were too many.", registry=self._registry
+        )
 
     def answered(self, route: str, status: int, sent: int, seconds: float) -> None:
         """A request was answered. `route` is as it stands in the list of routes."""
         self._requests.labels(route, str(status)).inc()
         self._sent.labels(route).inc(sent)
         self._seconds.observe(seconds)
+
+    def turned_away(self) -> None:
+        """A connection was refused, for there are too many."""
+        self._turned_away.inc()
 
     def exposed(self) -> bytes:
         """What Prometheus reads. Looks at the database, so it is called in a thread."""

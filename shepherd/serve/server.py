@@ -17,11 +17,12 @@ from shepherd.config import Config
 from shepherd.errors import IoFailed, UsageError
 from shepherd.serve import app
 from shepherd.serve.connection import IDLE_S, Connection, Full
+from shepherd.serve.door import FULL, Guests, open_doors
 from shepherd.serve.service import Service
 
 SHUTDOWN_S: Final = 5.0  # for requests under way; transfers are cut at once, and clients resume them
 HANDSHAKE_S: Final = 10.0
-BACKLOG: Final = 32  # connections that may come at once, beyond the limit, before anybody has counted them
+BACKLOG: Final = 32  # connections beyond the limit that are still told so
 FIRST_S: Final = 10.0  # most that a connection may take to bring its first request
 SETTINGS: Final = {
     "keepalive_timeout": IDLE_S,
@@ -69,21 +70,27 @@ async def serve(
     server = runner.server
     assert server is not None
 
+    settings = service.settings
+    guests = Guests(settings.connections + BACKLOG, settings.connections_per_address, service.metrics.turned_away)
+
     def connect() -> asyncio.Protocol:
-        full = len(server.connections) >= service.settings.connections
-        return Full() if full else Connection(server, loop, min(service.settings.stall_s, FIRST_S), **SETTINGS)
+        full = len(guests) > settings.connections
+        return Full() if full else Connection(server, loop, min(settings.stall_s, FIRST_S), **SETTINGS)
 
     try:
-        handshake_s = HANDSHAKE_S if tls else None
-        listening = await loop.create_server(
-            connect, listen.host, listen.port, ssl=tls, ssl_handshake_timeout=handshake_s, backlog=BACKLOG
-        )
+        doors = open_doors(listen, guests, b"" if tls else FULL, BACKLOG)
     except OSError as error:
         await runner.cleanup()
         raise IoFailed(f"{listen}: cannot listen there: {error.strerror or error}; choose another with --listen") from error
-    ready(listening.sockets[0].getsockname()[1])
+    handshake_s = HANDSHAKE_S if tls else None
+    listening = [
+        await loop.create_server(connect, sock=door, ssl=tls, ssl_handshake_timeout=handshake_s, backlog=BACKLOG)
+        for door in doors
+    ]
+    ready(doors[0].getsockname()[1])
     await stop.wait()
-    listening.close()
+    for one in listening:
+        one.close()
     service.close()
     await runner.cleanup()
 

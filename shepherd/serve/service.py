@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 import json
 import socket
+import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -21,6 +22,7 @@ from aiohttp.http_exceptions import PayloadEncodingError
 
 from shepherd.config import Config, Serve
 from shepherd.serve.answers import Refused
+from shepherd.serve.door import network_of
 from shepherd.serve.figures import Figures
 from shepherd.serve.limits import Allowance, Limits
 from shepherd.serve.metrics import Metrics
@@ -44,6 +46,7 @@ class Service:
         self.metrics = Metrics(self.figures, database.log_path)
         self.explaining = 0  # URLs, at the moment
         self.seconds_of: dict[str, int] = {}  # how long each lease was asked for; of those of an earlier run nobody knows
+        self.taking = threading.Lock()  # held while a lease is taken: so that their limits count those of other threads
         self._threads = ThreadPoolExecutor(config.serve.connections + SPARE_THREADS, "serve")
         self._sockets: set[socket.socket] = set()
 
@@ -101,7 +104,9 @@ class Ask:
 
     @property
     def allowance(self) -> Allowance:
-        return self.service.limits.of(self.who.name)
+        if self.client is None:
+            return self.service.limits.of_stranger(network_of(self.request.remote or ""))
+        return self.service.limits.of(self.client.name)
 
     async def work(self, function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
         return await self.service.work(function, *args, **kwargs)

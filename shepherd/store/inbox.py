@@ -209,6 +209,16 @@ class Inbox:
         taken = set(applied)
         return [item for item in self.items(kind) if item.name not in taken]
 
+    def waiting_bytes(self, kind: str) -> int:
+        """Of all items of a kind of one file, also of those that are being written."""
+        found = 0
+        with os.scandir(self.directory) as entries:
+            for entry in entries:
+                if entry.name.endswith((f".{kind}", f".{kind}.tmp")):
+                    with contextlib.suppress(FileNotFoundError):
+                        found += entry.stat().st_size
+        return found
+
     def remove(self, applied: Iterable[str]) -> None:
         """Remove items that a published state names."""
         taken = set(applied)

@@ -61,7 +61,8 @@ def token_of(name: str) -> str:
 def prepare(home: Path, settings: str = "") -> None:
     """A configuration with a client for each role."""
     (home / "cf").mkdir(exist_ok=True)
-    (home / "cf" / "shepherd.toml").write_text(f"[serve]\nrequests_per_s = 0.0\n{settings}\n")
+    unlimited = "" if "requests_per_s" in settings else "requests_per_s = 0.0"
+    (home / "cf" / "shepherd.toml").write_text(f"[serve]\n{unlimited}\n{settings}\n")
     clients = [tokens.make_client(name, roles, token_of(name)) for name, roles in TOKENS.items()]
     tokens.write(home / "cf" / "tokens", clients)
 

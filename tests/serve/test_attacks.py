@@ -17,7 +17,6 @@ import pytest
 from shepherd.formats.feedback import FEEDBACK, FeedbackFlag
 from shepherd.formats.frame import FrameKind, pack_frame
 from shepherd.serve import app
-from shepherd.serve.limits import Rate
 from shepherd.store import names
 from tests.pasture import fill
 from tests.programs import call
@@ -257,44 +256,6 @@ def test_headers_without_end_hold_a_connection(tmp_path: Path) -> None:
             with contextlib.suppress(ConnectionError):  # it may be cut off before it has sent all
                 assert exchange(served, flood + b"\r\n\r\n").partition(b"\r\n")[0].endswith(b" 400 Bad Request")
         assert served.ask("/v1/states").status_code == 200
-
-
-def test_many_connections_shut_others_out(tmp_path: Path) -> None:
-    fill(tmp_path, flock(3))
-    with serving(tmp_path, "connections = 4\n") as served:
-        parts = urlsplit(served.url)
-        with contextlib.ExitStack() as held:
-            for _ in range(4):
-                held.enter_context(socket.create_connection((parts.hostname or "", parts.port or 0), PATIENCE_S))
-            wait_until(lambda: served.ask("/v1/states").status_code == 503, "a fifth connection is served")
-        wait_until(lambda: served.ask("/v1/states").status_code == 200)
-
-
-def test_client_asks_more_often_than_it_may(tmp_path: Path) -> None:
-    fill(tmp_path, flock(3))
-    with (
-        serving(tmp_path, "connections_per_client = 1\nbytes_per_s = 50\nstall_s = 1.0\n") as served,
-        served.as_client("boss") as server,
-        server.leased("test") as lease,
-    ):
-        slow = served.ask(f"/v1/leases/{lease.name}/files/control", name="boss", stream=True)
-        busy = served.ask("/v1/states", name="boss")
-        assert busy.status_code == 429 and int(busy.headers["Retry-After"]) >= 1
-        assert served.ask("/v1/states", name="reader").status_code == 200
-        slow.close()
-        wait_until(lambda: served.ask("/v1/states", name="boss").status_code == 200)
-        assert served.ask("/v1/states", name="boss", headers={"Host": "localhost"}).status_code == 200
-
-
-def test_rate_of_requests_is_not_kept() -> None:
-    now = [0.0]
-    rate = Rate(10, 20, lambda: now[0])
-    assert [rate.try_take() for _ in range(20)] == [0.0] * 20
-    assert rate.try_take() == pytest.approx(0.1)
-    now[0] = 1.0
-    assert [rate.try_take() > 0 for _ in range(11)] == [False] * 10 + [True]
-    assert rate.take(5) == pytest.approx(0.5)
-    assert Rate(0, 0).take(10**9) == Rate(0, 0).try_take() == 0.0
 
 
 # --- feedback -------------------------------------------------------------------------------------------------------

@@ -17,6 +17,8 @@ from tests.pasture import fill
 from tests.programs import call
 from tests.serve.serving import flock, serving, token_of
 
+FILES = 'certificate = "server.crt"\nkey = "server.key"\n'
+
 
 def certify(cf: Path) -> Path:
     """A certificate of 127.0.0.1 that vouches for itself, and its key."""
@@ -44,8 +46,7 @@ def test_stream_over_tls_differs(tmp_path: Path) -> None:
     with serving(tmp_path) as served:
         plain = {one.footprint: one.bucket._data for one in pull(served.url, token_of("reader"))}
     (tmp_path / "log").unlink()
-    files = 'certificate = "server.crt"\nkey = "server.key"\n'
-    with serving(tmp_path, files, ca=ca) as served:
+    with serving(tmp_path, FILES, ca=ca) as served:
         assert served.url.startswith("https://")
         with pytest.raises(PeerRefused, match="TLS"):
             list(pull(served.url, token_of("reader"), tries=1))

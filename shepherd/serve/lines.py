@@ -1,0 +1,74 @@
+"""The lines of an upload of feedback, judged. Most are plain ones, which a pattern knows by the thousand; the others are parsed.
+
+The pattern is narrower than the parser: what it knows, the parser takes. A property test compares them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from shepherd.formats import feedback as uploads
+from shepherd.store import fsio
+from shepherd.urls import parse
+
+LINE_BYTES: Final = 4_096
+BLOCK_BYTES: Final = 1 << 18  # at a time: nobody else gets a turn while a pattern is matched
+_LABEL: Final = rb"[a-z0-9]{1,20}+(?:-[a-z0-9]{1,20}+){0,2}+"
+_HOST: Final = rb"(?:%b\.){0,8}+[a-z]{1,20}+(?::[1-9][0-9]{0,3}+)?+" % _LABEL
+_URL: Final = rb"https?+://%b/[A-Za-z0-9._~!$&()+*,;=:@/?%%-]{0,1500}+" % _HOST
+_WEIGHT: Final = rb"(?:[1-5][0-9]{4}|6[0-4][0-9]{3}|[0-9]{1,4}+)"
+PLAIN: Final = re.compile(rb"(?:(?:[0-9a-f]{32}|%b) %b(?: (?:un)?referenced)?\n)*+" % (_URL, _WEIGHT))
+
+
+def judge(path: Path) -> int:
+    """How many lines say something; ValueError names the first that cannot be read."""
+    count = number = 0
+    with fsio.reading(path):
+        for block in _blocks(path):
+            end = 0
+            while end < len(block):
+                begin, end = end, _after_plain(block, end)
+                plain = block.count(b"\n", begin, end)
+                count, number = count + plain, number + plain
+                if end < len(block):
+                    begin, end = end, block.find(b"\n", end) + 1 or len(block)
+                    number += 1
+                    count += _says_something(block[begin:end], number)
+    if not count:
+        raise ValueError("it is empty")
+    return count
+
+
+def _blocks(path: Path) -> Iterator[bytes]:
+    """Whole lines, but for one that is too long."""
+    with path.open("rb") as file:
+        while block := file.read(BLOCK_BYTES):
+            yield block if block.endswith(b"\n") else block + file.readline(LINE_BYTES)
+
+
+def _after_plain(block: bytes, begin: int) -> int:
+    found = PLAIN.match(block, begin)
+    assert found, "it matches nothing at all, too"
+    return found.end()
+
+
+def _says_something(line: bytes, number: int) -> bool:
+    if len(line) >= LINE_BYTES:
+        raise ValueError(f"line {number}: longer than {LINE_BYTES} bytes")
+    try:
+        text = line.decode()
+        if not text.strip():
+            return False
+        uploads.parse_line(text, _footprint)
+        return True
+    except ValueError as error:
+        raise ValueError(f"line {number}: {str(error)[:200]}") from None
+
+
+def _footprint(text: str) -> tuple[int, int]:
+    """Only whether it is a URL matters here; shep-feedback finds what it means."""
+    parse(text, strict=True)
+    return 0, 0
