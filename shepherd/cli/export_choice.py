@@ -10,8 +10,6 @@ import dataclasses
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import click
-
 from shepherd.cli import common, looking
 from shepherd.cli.selectors import Parsed, Selection
 from shepherd.errors import UsageError
@@ -120,15 +118,3 @@ def narrowing(state: State, selection: Selection, cf: Path, since: bool) -> Narr
             "what the others ask is not kept of an older state"
         )
     return marked(state, selection, cf)
-
-
-def sourced(function: Any) -> Any:
-    """--part, --best and --since."""
-    part = click.option(
-        "--part", type=PART, default="1/1", metavar="I/N", help="Only part I of N, cut by site: for readers in parallel."
-    )
-    best = click.option("--best", type=click.IntRange(1), metavar="N", help="Only the N documents of most weight.")
-    since = click.option(
-        "--since", type=click.IntRange(1), metavar="N", help="Only what is new since this state, and what is gone."
-    )
-    return part(best(since(function)))

@@ -6,17 +6,16 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from shepherd.cli import common, looking
+from shepherd.cli import common, export_run, looking
 from shepherd.cli import shep_shared as shared
+from shepherd.cli.export_asked import Asked
 
 if TYPE_CHECKING:
-    from shepherd.cli.export import Asked
     from shepherd.formats.tables import I64
     from shepherd.store.database import Database
 
 
-def run(database: Database, asked: Asked, dry_run: bool) -> int:
-    from shepherd.cli.export import Told, _status, stem_of
+def run(database: Database, asked: Asked) -> int:
     from shepherd.export import parquet
     from shepherd.export.output import Output, Series
 
@@ -28,12 +27,12 @@ def run(database: Database, asked: Asked, dry_run: bool) -> int:
             "choice": {"selectors": asked.selection.words()},
         }
         rows = 0
-        if dry_run:
+        if asked.dry_run:
             with looking.choosing(state, asked.selection, asked.cf) as found:
                 rows = sum(map(len, found))
-            return _status(told | {"counts": {"rows": rows}})
-        output = Output(Path(asked.output), stem_of(asked, state.number) + "-urls", asked.overwrite)
-        sink = parquet.UrlsSink(Series(output.create, parquet.ENDING, asked.wish.split_bytes), Told())
+            return export_run.status(told | {"counts": {"rows": rows}}, asked.as_json)
+        output = Output(Path(asked.output), export_run.stem_of(asked, state.number) + "-urls", asked.overwrite)
+        sink = parquet.UrlsSink(Series(output.create, parquet.ENDING, asked.wish.split_bytes), export_run.Told())
         try:
             with looking.choosing(state, asked.selection, asked.cf) as found, common.progress(None, "URLs", " rows") as bar:
                 for some in _together(found):
@@ -41,7 +40,8 @@ def run(database: Database, asked: Asked, dry_run: bool) -> int:
                     rows += len(some)
                     bar.update(len(some))
             sink.finish()
-            return _status(output.commit(told | {"counts": {"rows": rows, "damaged": sink.damaged}}))
+            counts = {"rows": rows, "damaged": sink.damaged}
+            return export_run.status(output.commit(told | {"counts": counts}), asked.as_json)
         except BaseException:
             output.abandon()
             raise

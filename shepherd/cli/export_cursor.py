@@ -1,0 +1,75 @@
+"""shep-export --cursor: exports that go on from where the last one of their name ended, which store/cursors.py remembers."""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from shepherd.cli import export_choice, export_run
+from shepherd.cli import shep_shared as shared
+from shepherd.cli.export_asked import Asked
+from shepherd.errors import Corruption, NothingToDo, UsageError
+
+if TYPE_CHECKING:
+    from shepherd.store.cursors import Cursor
+    from shepherd.store.database import Database
+
+
+def run(database: Database, asked: Asked, name: str, every: bool) -> int:
+    """Go on from where the cursor stands. `every`: it passes through each closed state that it has not come to."""
+    from shepherd.store import cursors
+
+    with contextlib.ExitStack() as stack:
+        if not asked.dry_run:
+            database.closed(asked.number)  # before anything is made in what may be no database
+            stack.callback(cursors.locked(database.log_path, name).release)
+        at = _standing(database, asked, name)
+        numbers = _to_come(database, asked, at, every)
+        if not numbers:
+            raise NothingToDo(f"nothing is new since state {at.state}, to which the cursor {name} has come")
+        status = 0
+        for number in numbers:
+            status = _export(database, asked, at, number) or status
+            at = replace(at, state=number)
+        return status
+
+
+def _standing(database: Database, asked: Asked, name: str) -> Cursor:
+    """Where the cursor is; at state 0 where it never ended an export."""
+    from shepherd.store import cursors
+
+    words = export_choice.words(asked.choice, asked.selection)
+    at = cursors.read(database.log_path, name)
+    if at is not None and at.choice != words:
+        raise UsageError(
+            f"the cursor {name} goes on with another choice of documents than this one; give the same selectors as then, "
+            "or another name"
+        )
+    return at or cursors.Cursor(name, 0, words)
+
+
+def _to_come(database: Database, asked: Asked, at: Cursor, every: bool) -> list[int]:
+    """The states to export, oldest first."""
+    last = database.closed(asked.number).number
+    if not every:
+        return [last] if last > at.state else []
+    return [name.number for name in database.states() if name.closed and at.state < name.number <= last]
+
+
+def _export(database: Database, asked: Asked, at: Cursor, number: int) -> int:
+    """One state of them, and the cursor has moved to it; with --dry-run neither."""
+    from shepherd.store import cursors
+
+    with database.reading("shep-export", shared.clock_ms(), number) as state:
+        tell = export_run.Told()
+        source = export_run.local_source(asked, state, cursors.opened(database, at) if at.state else None, tell)
+        status = export_run.status(export_run.export(source, asked, tell, again=True), asked.as_json)
+        if status and not asked.past_damage:
+            raise Corruption(
+                f"the cursor {at.name} stays where it was, at state {at.state}: mend the damage (shep-check names it), "
+                "or go on without what was left out by --past-damage"
+            )
+        if not asked.dry_run:
+            cursors.advance(database, at, state)
+    return status
