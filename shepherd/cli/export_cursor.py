@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from shepherd.cli import export_choice, export_run
 from shepherd.cli import shep_shared as shared
@@ -39,14 +39,27 @@ def _standing(database: Database, asked: Asked, name: str) -> Cursor:
     """Where the cursor is; at state 0 where it never ended an export."""
     from shepherd.store import cursors
 
-    words = export_choice.words(asked.choice, asked.selection)
+    words, written = export_choice.words(asked.choice, asked.selection), asked.wish.words()
     at = cursors.read(database.log_path, name)
+    if at is not None and at.written not in (None, written):
+        raise UsageError(
+            f"the cursor {name} goes on with files of another kind: give {_options(at.written or {})}, as then, "
+            "or another name, which begins with all that there is"
+        )
     if at is not None and at.choice != words:
         raise UsageError(
             f"the cursor {name} goes on with another choice of documents than this one; give the same selectors as then, "
             "or another name"
         )
-    return at or cursors.Cursor(name, 0, words)
+    return cursors.Cursor(name, at.state if at is not None else 0, words, written)
+
+
+def _options(written: dict[str, Any]) -> str:
+    """What a cursor remembers, as somebody would write it again."""
+    told = f"--format {written.get('format')}"
+    told += " --no-body" if written.get("bodies") is False else ""
+    told += " --cdxj" if written.get("cdxj") else ""
+    return told + (" --digest sha256" if written.get("digest") == "sha256" else "")
 
 
 def _to_come(database: Database, asked: Asked, at: Cursor, every: bool) -> list[int]:

@@ -50,7 +50,7 @@ def export(source: Source, asked: Asked, tell: Told, again: bool = False) -> dic
     from shepherd.export import run
     from shepherd.export.output import Output
 
-    told: dict[str, Any] = {"state": source.state, "since": source.since, "format": asked.wish.format}
+    told = {"state": source.state, "since": source.since, **asked.wish.manifest()}
     told["choice"] = export_choice.words(asked.choice, asked.selection)
     if asked.dry_run:
         gone, total = source.gone_items, source.items

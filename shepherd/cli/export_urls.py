@@ -23,7 +23,7 @@ def run(database: Database, asked: Asked) -> int:
         told = {
             "state": state.number,
             "since": None,
-            "format": asked.wish.format,
+            **asked.wish.manifest(),
             "choice": {"selectors": asked.selection.words()},
         }
         rows = 0

@@ -26,6 +26,19 @@ class Wish:
     cdxj: bool = False
     sha256: bool = False
 
+    def words(self) -> dict[str, Any]:
+        """What becomes of a document, for a manifest and a cursor to remember; not what the format does not know."""
+        told: dict[str, Any] = {"format": self.format}
+        if self.format in ("jsonl", "parquet"):
+            told["bodies"] = self.bodies
+        if self.format == "warc":
+            told |= {"cdxj": self.cdxj, "digest": "sha256" if self.sha256 else "sha1"}
+        return told
+
+    def manifest(self) -> dict[str, Any]:
+        """All by which the files of an export differ from those of another; where they end makes no other documents."""
+        return self.words() | ({"split_bytes": self.split_bytes} if self.format != "files" else {})
+
 
 class Sink(Protocol):
     def add(self, document: Exported) -> None: ...

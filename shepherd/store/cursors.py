@@ -34,11 +34,12 @@ FILE: Final = "cursor.json"
 
 @dataclass(frozen=True)
 class Cursor:
-    """`choice` is what was exported of the state: what is new is told of the same."""
+    """`choice` is what was exported of the state: what is new is told of the same. `written` is as what, if that is known."""
 
     name: str
     state: int
     choice: dict[str, Any] = field(default_factory=dict)
+    written: dict[str, Any] | None = None
 
 
 def is_name(name: str) -> bool:
@@ -60,12 +61,17 @@ def read(logs: Path, name: str) -> Cursor | None:
     path = _path(logs, name) / FILE
     try:
         told = json.loads(fsio.read_file(path))
-        cursor = Cursor(name, told["state"], told["choice"])
+        cursor = Cursor(name, told["state"], told["choice"], told.get("written"))
     except FileNotFoundError:
         return None
     except (ValueError, KeyError, TypeError):
         cursor = None
-    if cursor is None or type(cursor.state) is not int or not isinstance(cursor.choice, dict):
+    if (
+        cursor is None
+        or type(cursor.state) is not int
+        or not isinstance(cursor.choice, dict)
+        or not isinstance(cursor.written, dict | None)
+    ):
         raise Corruption(f"{path}: this is no cursor; remove its directory, and the next export begins anew")
     return cursor
 

@@ -42,6 +42,12 @@ def run(herd: Herd, out: Path, *arguments: str, status: int = 0, fail: str = "",
     export(herd, out, "--format", "jsonl", "--cursor", "feed", *arguments, status=status, fail=fail, cf=cf)
 
 
+def come(herd: Herd) -> int | None:
+    """The state to which the cursor has come."""
+    at = cursors.read(herd.db / "log", "feed")
+    return at.state if at is not None else None
+
+
 def test_next_export_has_what_was_exported_or_lacks_what_is_new(herd: Herd, tmp_path: Path) -> None:
     out = tmp_path / "out"
     run(herd, out)
@@ -55,7 +61,7 @@ def test_next_export_has_what_was_exported_or_lacks_what_is_new(herd: Herd, tmp_
     seen = told(out, 3)
     assert {seen.pop(url) for url in (CHANGED.url,)} == {"changed"} and seen.pop(new.url) == "added"
     assert list(seen.values()) == ["gone"]
-    assert cursors.read(herd.db / "log", "feed") == cursors.Cursor("feed", 3, {})
+    assert come(herd) == 3
 
 
 def test_cursor_goes_on_with_another_choice(herd: Herd, tmp_path: Path) -> None:
@@ -64,6 +70,52 @@ def test_cursor_goes_on_with_another_choice(herd: Herd, tmp_path: Path) -> None:
     add_state(herd, [CHANGED], now=NOW + DAY)
     run(herd, out, "--section", "pdf", status=2)
     run(herd, out, "--section", "html")
+
+
+KINDS = [
+    (("--format", "jsonl"), ("--format", "jsonl", "--no-body")),
+    (("--format", "jsonl", "--no-body"), ("--format", "jsonl")),
+    (("--format", "jsonl"), ("--format", "warc")),
+    (("--format", "warc"), ("--format", "warc", "--cdxj")),
+    (("--format", "warc", "--cdxj"), ("--format", "warc")),
+    (("--format", "warc"), ("--format", "warc", "--digest", "sha256")),
+]
+
+
+@pytest.mark.parametrize(("first", "then"), KINDS)
+def test_cursor_goes_on_with_another_kind_of_files(
+    herd: Herd, tmp_path: Path, first: tuple[str, ...], then: tuple[str, ...]
+) -> None:
+    """An archive that has bodies, or an index, of some of its states alone is found out when it is needed."""
+    out = tmp_path / "out"
+    export(herd, out, *first, "--cursor", "feed")
+    add_state(herd, [CHANGED, *FIRST[1:]], now=NOW + DAY)
+    before = names_in(out)
+    for dry in ((), ("--dry-run",)):
+        done = export(herd, out, *then, "--cursor", "feed", *dry, status=2)
+        assert " ".join(first).encode() in done.stderr and b"another name" in done.stderr
+    assert names_in(out) == before and come(herd) == 2
+    export(herd, out, *first, "--cursor", "feed", "--split-bytes", "1")  # where files end is nobody's loss
+    assert come(herd) == 3
+
+
+def test_option_that_a_format_does_not_know_keeps_a_cursor_from_going_on(herd: Herd, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    run(herd, out)
+    add_state(herd, [CHANGED, *FIRST[1:]], now=NOW + DAY)
+    run(herd, out, "--digest", "sha256")
+    assert come(herd) == 3
+
+
+def test_cursor_of_before_is_taken_for_one_of_another_kind(herd: Herd, tmp_path: Path) -> None:
+    """One that does not say what its files were goes on, and says so from then on."""
+    out, place = tmp_path / "out", herd.db / "log" / "cursors" / "feed" / "cursor.json"
+    run(herd, out)
+    told = json.loads(place.read_text())
+    place.write_text(json.dumps({key: told[key] for key in ("state", "choice")}))
+    add_state(herd, [CHANGED, *FIRST[1:]], now=NOW + DAY)
+    run(herd, out, "--no-body")
+    assert json.loads(place.read_text()) == told | {"state": 3, "written": {"format": "jsonl", "bodies": False}}
 
 
 def _archive(herd: Herd) -> Path:
@@ -97,7 +149,7 @@ def test_dry_run_counts_what_an_earlier_state_has_told(herd: Herd, tmp_path: Pat
     arguments = ("--format", "jsonl", "--cursor", "feed", "--json")
     dry = export(herd, out, *arguments, "--dry-run", cf=cf).stdout
     assert [one["counts"]["documents"] for one in objects(dry)] == [1, 0, 0]
-    assert cursors.read(herd.db / "log", "feed") == cursors.Cursor("feed", 2, {})
+    assert come(herd) == 2
     done = export(herd, out, *arguments, cf=cf).stdout
     assert [(one["state"], one["since"]) for one in objects(dry)] == [(one["state"], one["since"]) for one in objects(done)]
 
@@ -149,21 +201,21 @@ def test_export_that_was_killed_is_taken_for_whole_or_skipped(herd: Herd, tmp_pa
     if manifest.exists():
         assert all((out / one["name"]).stat().st_size == one["bytes"] for one in json.loads(manifest.read_text())["files"])
     else:
-        assert cursors.read(herd.db / "log", "feed") == cursors.Cursor("feed", 2, {})
-    if cursors.read(herd.db / "log", "feed") == cursors.Cursor("feed", 2, {}):
+        assert come(herd) == 2
+    if come(herd) == 2:
         run(herd, out)
     whole.mkdir()
     export(herd, whole, "--format", "jsonl", "--since", "2")
     name = "shepherd-000003-00000.jsonl"
     assert (out / name).read_bytes() == (whole / name).read_bytes()
     assert names_in(out) == ["shepherd-000002-00000.jsonl", "shepherd-000002.json", name, "shepherd-000003.json"]
-    assert cursors.read(herd.db / "log", "feed") == cursors.Cursor("feed", 3, {})
+    assert come(herd) == 3
 
 
 def test_full_disk_leaves_something_with_a_name(herd: Herd, tmp_path: Path) -> None:
     out = tmp_path / "out"
     run(herd, out, fail="write:.shepherd-000002-00000.jsonl.tmp:1=enospc", status=12)
-    assert names_in(out) == [] and cursors.read(herd.db / "log", "feed") is None
+    assert names_in(out) == [] and come(herd) is None
     run(herd, out)
 
 
@@ -178,9 +230,16 @@ def test_export_is_written_over_without_being_asked(herd: Herd, tmp_path: Path) 
     assert len(before) > 3 and names_in(out) == ["shepherd-000002-00000.jsonl", "shepherd-000002.json"]
 
 
-@pytest.mark.parametrize(
-    "other", [("--format", "warc"), ("--format", "jsonl", "--section", "html"), ("--format", "jsonl", "--since", "1")]
-)
+OTHERS = [
+    ("--format", "warc"),
+    ("--format", "jsonl", "--section", "html"),
+    ("--format", "jsonl", "--since", "1"),
+    ("--format", "jsonl", "--no-body"),
+    ("--format", "jsonl", "--split-bytes", "1"),
+]
+
+
+@pytest.mark.parametrize("other", OTHERS)
 def test_cursor_writes_over_an_export_that_is_not_its_own(herd: Herd, tmp_path: Path, other: tuple[str, ...]) -> None:
     out = tmp_path / "out"
     export(herd, out, *other)
@@ -188,9 +247,19 @@ def test_cursor_writes_over_an_export_that_is_not_its_own(herd: Herd, tmp_path: 
     done = export(herd, out, "--format", "jsonl", "--cursor", "feed", status=2)
     assert b"--overwrite" in done.stderr and b"--prefix" in done.stderr
     assert {path.name: path.read_bytes() for path in out.iterdir()} == before
-    assert cursors.read(herd.db / "log", "feed") is None
+    assert come(herd) is None
     run(herd, out, "--prefix", "feed")
     assert {path.name for path in out.iterdir()} > before.keys()
+
+
+@pytest.mark.parametrize("other", [("--cdxj",), ("--digest", "sha256")])
+def test_cursor_writes_over_another_archive(herd: Herd, tmp_path: Path, other: tuple[str, ...]) -> None:
+    export(herd, tmp_path, "--format", "warc", *other)
+    before = {path.name: path.read_bytes() for path in tmp_path.glob("shepherd-*")}
+    export(herd, tmp_path, "--format", "warc", "--cursor", "feed", status=2)
+    assert {path.name: path.read_bytes() for path in tmp_path.glob("shepherd-*")} == before
+    export(herd, tmp_path, "--format", "warc", *other, "--cursor", "feed")
+    assert {path.name: path.read_bytes() for path in tmp_path.glob("shepherd-*")} == before
 
 
 def test_cursor_takes_what_a_killed_run_of_its_own_left_for_another(herd: Herd, tmp_path: Path) -> None:
@@ -223,10 +292,10 @@ def test_two_exports_go_on_with_one_cursor_at_once(herd: Herd, tmp_path: Path) -
     held = cursors.locked(herd.db / "log", "feed")
     run(herd, tmp_path / "out", status=3)
     run(herd, tmp_path / "out", "--dry-run")
-    assert names_in(tmp_path / "out") == [] and cursors.read(herd.db / "log", "feed") is None
+    assert names_in(tmp_path / "out") == [] and come(herd) is None
     held.release()
     run(herd, tmp_path / "out")
-    assert cursors.read(herd.db / "log", "feed") == cursors.Cursor("feed", 2, {})
+    assert come(herd) == 2
 
 
 def test_lock_whose_file_is_removed_is_had_by_two(tmp_path: Path) -> None:
@@ -286,6 +355,6 @@ def test_cursor_leaves_a_damaged_document_behind(damaged: tuple[Herd, Page], tmp
     herd, _page = damaged
     out = tmp_path / "out"
     run(herd, out, status=11)
-    assert cursors.read(herd.db / "log", "feed") is None
+    assert come(herd) is None
     run(herd, out, "--past-damage", status=11)
-    assert cursors.read(herd.db / "log", "feed") == cursors.Cursor("feed", 2, {})
+    assert come(herd) == 2

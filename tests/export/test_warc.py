@@ -137,7 +137,7 @@ def test_unchanged_document_is_written_again_instead_of_a_revisit(tmp_path: Path
     herd = make_herd(tmp_path / "h", WARES[:4], (), ())
     out = tmp_path / "out"
     out.mkdir()
-    export(herd, out, "--format", "warc", "--cursor", "archive")
+    export(herd, out, "--format", "warc", "--cursor", "archive", "--cdxj")
     later = NOW + DAY
     checked = replace(WARES[0], columns=WARES[0].columns | {"checked": later - 60})
     changed = page(WARES[1].url, b"<p>new</p>", packed=Codec.GZIP_SENT, headers=b"Content-Encoding: gzip\r\n")
