@@ -127,6 +127,8 @@ def refuse(asked: Asked) -> None:
         raise UsageError("what went to stdout may be lost, so no cursor goes on with it: give -o a directory")
     if asked.cursor is not None and asked.since is not None:
         raise UsageError("--cursor says itself since which state: leave --since out")
+    if asked.cursor is not None or asked.since is not None:
+        export_choice.refuse_columns(asked.selection)
     if asked.wish.cdxj and format_ != "warc":
         raise UsageError("--cdxj is an index of WARC files")
     if not asked.prefix or "/" in asked.prefix or asked.prefix.startswith(".") or not asked.prefix.isprintable():

@@ -109,12 +109,14 @@ def marked(state: State, selection: Selection, cf: Path) -> Narrow:
     return narrow
 
 
-def narrowing(state: State, selection: Selection, cf: Path, since: bool) -> Narrow | None:
-    if not asks_columns(selection):
-        return Narrowed(selection).narrow
-    if since:
+def refuse_columns(selection: Selection) -> None:
+    """For an export of what is new, and for the first of a series of them."""
+    if asks_columns(selection):
         raise UsageError(
             "with --since or --cursor only --site, --section, --weight, --part and --best can choose: "
             "what the others ask is not kept of an older state"
         )
-    return marked(state, selection, cf)
+
+
+def narrowing(state: State, selection: Selection, cf: Path) -> Narrow | None:
+    return marked(state, selection, cf) if asks_columns(selection) else Narrowed(selection).narrow

@@ -37,7 +37,7 @@ def local_source(asked: Asked, state: State, since: State | None, tell: Told) ->
     from shepherd.batch.reading import Reading
     from shepherd.export.documents import LocalSource
 
-    narrow = export_choice.narrowing(state, asked.selection, asked.cf, since is not None)
+    narrow = export_choice.narrowing(state, asked.selection, asked.cf)
     checked = since is not None and asked.wish.format == "warc"
     return LocalSource(Reading(state, asked.choice, since, narrow=narrow, checked=checked), tell)
 

@@ -72,6 +72,12 @@ def test_cursor_goes_on_with_another_choice(herd: Herd, tmp_path: Path) -> None:
     run(herd, out, "--section", "html")
 
 
+@pytest.mark.parametrize("selector", [("--glob", "*"), ("--newer", "30d"), (FIRST[0].url,)])
+def test_cursor_begins_that_can_never_go_on(herd: Herd, tmp_path: Path, selector: tuple[str, ...]) -> None:
+    run(herd, tmp_path / "out", *selector, status=2)
+    assert come(herd) is None and names_in(tmp_path / "out") == []
+
+
 KINDS = [
     (("--format", "jsonl"), ("--format", "jsonl", "--no-body")),
     (("--format", "jsonl", "--no-body"), ("--format", "jsonl")),
