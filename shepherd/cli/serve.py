@@ -136,11 +136,14 @@ def add(name: str, roles: tuple[str, ...], cf: Path) -> None:
     from shepherd.serve import tokens
 
     path = cf / "tokens"
-    clients = tokens.read(path)
-    if name in (client.name for client in clients):
-        raise UsageError(f"{path}: {name} is there already; shep-serve token remove {name} takes its token away")
     token, client = _make(name, roles)
-    tokens.write(path, [*clients, client])
+
+    def added(clients: list[Client]) -> list[Client]:
+        if name in (one.name for one in clients):
+            raise UsageError(f"{path}: {name} is there already; shep-serve token remove {name} takes its token away")
+        return [*clients, client]
+
+    tokens.change(path, added)
     click.echo(token)
 
 
@@ -178,11 +181,14 @@ def remove(name: str, cf: Path) -> None:
     from shepherd.serve import tokens
 
     path = cf / "tokens"
-    clients = tokens.read(path)
-    left = [client for client in clients if client.name != name]
-    if len(left) == len(clients):
-        raise NothingToDo(f"{path}: no client is called {common.escape(name)}")
-    tokens.write(path, left)
+
+    def removed(clients: list[Client]) -> list[Client]:
+        left = [client for client in clients if client.name != name]
+        if len(left) == len(clients):
+            raise NothingToDo(f"{path}: no client is called {common.escape(name)}")
+        return left
+
+    tokens.change(path, removed)
 
 
 def main() -> None:

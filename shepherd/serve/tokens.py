@@ -11,6 +11,7 @@ import hmac
 import logging
 import os
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -18,7 +19,7 @@ from typing import Final
 
 from shepherd import private
 from shepherd.errors import UsageError
-from shepherd.store import fsio
+from shepherd.store import fsio, locks
 
 _LOG: Final = logging.getLogger(__name__)
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
@@ -89,6 +90,15 @@ def parse(text: str, path: Path) -> list[Client]:
             raise UsageError(f"{path}, line {number}: {words[0]} is there twice")
         found[words[0]] = Client(words[0], frozenset(map(Role, roles)), words[2])
     return list(found.values())
+
+
+def change(path: Path, by: Callable[[list[Client]], list[Client]]) -> None:
+    """Write what becomes of the clients, one program at a time: of two at once, one would undo what the other has done."""
+    lock = locks.lock(path.with_name(f".{path.name}.lock"), "shep-serve token", wait=True)
+    try:
+        write(path, by(read(path)))
+    finally:
+        lock.release()
 
 
 def write(path: Path, clients: list[Client]) -> None:

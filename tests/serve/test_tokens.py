@@ -1,0 +1,39 @@
+"""The list of clients, while several change it at once."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+from shepherd.serve import tokens
+from tests.programs import ROOT
+
+MANY = """
+import sys
+from shepherd.cli.serve import command
+for number in range(12):
+    command.main(["token", *{words}, "--cf", sys.argv[1]], standalone_mode=False)
+"""
+ADD = '("add", f"{name}-{{number}}", "--role", "read")'
+REMOVE = '("remove", f"{name}-{{number}}")'
+
+
+def at_once(cf: Path, *scripts: str) -> None:
+    """Programs of their own, each with many changes, and all of them end well."""
+    running = [subprocess.Popen([sys.executable, "-c", script, str(cf)], cwd=ROOT, stdout=subprocess.PIPE) for script in scripts]
+    ended = [(process.communicate(timeout=300), process.returncode)[1] for process in running]
+    assert ended == [0] * len(scripts)
+
+
+def script(words: str, name: str) -> str:
+    return MANY.format(words=words.format(name=name))
+
+
+def test_client_that_is_added_or_removed_is_lost_by_another_at_once(tmp_path: Path) -> None:
+    at_once(tmp_path, *(script(ADD, name) for name in ("a", "b", "c", "d")))
+    there = {client.name for client in tokens.read(tmp_path / "tokens")}
+    assert there == {f"{name}-{number}" for name in "abcd" for number in range(12)}
+    at_once(tmp_path, script(REMOVE, "a"), script(REMOVE, "b"), script(ADD, "e"))
+    there = {client.name for client in tokens.read(tmp_path / "tokens")}
+    assert there == {f"{name}-{number}" for name in "cde" for number in range(12)}
