@@ -94,11 +94,19 @@ def unconfigured(function: Callable[..., R]) -> Callable[..., R]:
 
 def filtered(function: Callable[..., R]) -> Callable[..., R]:
     """--cf DIR, as `cf: Path`, for a command that may need its filter, and nothing else of it."""
+    return _located(function, "The directory of the filter, by which given URLs are stripped.")
 
+
+def examined(function: Callable[..., R]) -> Callable[..., R]:
+    """--cf DIR, as `cf: Path`, for a command that takes from it what it can: a bad setting keeps nobody from looking."""
+    return _located(function, "The directory of shepherd.toml.")
+
+
+def _located(function: Callable[..., R], text: str) -> Callable[..., R]:
     def find(_context: click.Context, _parameter: click.Parameter, given: Path | None) -> Path:
         return _named_cf(given)
 
-    text = "The directory of the filter, by which given URLs are stripped.  [default: $SHEPHERD_CF, else cf]"
+    text = f"{text}  [default: $SHEPHERD_CF, else cf]"
     return click.option("--cf", type=DIRECTORY, callback=find, metavar="DIR", help=text)(function)
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from shepherd import config as configuration
 from shepherd.cli import common, held, looking
 from shepherd.cli import shep_shared as shared
 from shepherd.errors import Corruption, IoFailed, UsageError
@@ -25,26 +26,26 @@ LEFT = "being built or deleted, or left by a program that was killed"
 
 @click.command("states")
 @common.database
-@common.unconfigured
+@common.examined
 @common.jsonable
 @common.standard
-def command(db: Path, as_json: bool) -> None:
+def command(db: Path, cf: Path, as_json: bool) -> None:
     """List every state, the furthest last, with those that are not finished: 12 is closed, 13.reap is being gathered.
 
     `own` are bytes of files that no other directory has, `shared` those that others have, too, so that they are on the disk once;
-    `held by` are the leases, which `shep lock` lists in full.
+    `held by` are the leases, which `shep lock` lists in full, and the cursors of export.cursors that have not come to it.
 
     \b
     Examples:
       shep states
-      shep states --json | jq 'select(.leases != [])'
+      shep states --json | jq 'select(.leases != [] or .cursors != [])'
     """
     from shepherd.store.database import Database
     from shepherd.store.usage import usage
 
     database = Database(db)
     used = usage(database)
-    found = list(_states(database, used, held.valid(database, int(time.time()))))
+    found = list(_states(database, used, held.valid(database, int(time.time())), _cursors(database, cf)))
     if as_json:
         for one in found:
             common.emit_json(one)
@@ -56,7 +57,19 @@ def command(db: Path, as_json: bool) -> None:
     click.echo(f"{shared.size(sum(one.pinned for one in used.values()))} on the disk")  # each file by the newest that has it
 
 
-def _states(database: Database, used: Mapping[str, Usage], leases: list[Lease]) -> Iterator[dict[str, Any]]:
+def _cursors(database: Database, cf: Path) -> dict[str, int]:
+    """Those that the configuration names, and the state that each of them has come to."""
+    from shepherd.store import cursors
+
+    config, complaints = configuration.examine(cf)
+    for complaint in complaints:
+        common.LOG.warning("%s", common.escape(complaint))
+    return {name: cursors.come_to(database.log_path, name) for name in config.export.cursors}
+
+
+def _states(
+    database: Database, used: Mapping[str, Usage], leases: list[Lease], cursors: Mapping[str, int]
+) -> Iterator[dict[str, Any]]:
     from shepherd.store import names
 
     for text, bytes_ in used.items():
@@ -65,7 +78,7 @@ def _states(database: Database, used: Mapping[str, Usage], leases: list[Lease]) 
         told = _told(database, name) if name else {"note": LEFT}
         if told is None:
             continue
-        holders = [one for one in leases if name is not None and name.closed and one.state == name.number]
+        closed = name.number if name is not None and name.closed else 0  # nobody holds what is not
         yield (
             shown
             | told
@@ -73,7 +86,8 @@ def _states(database: Database, used: Mapping[str, Usage], leases: list[Lease]) 
                 "own_bytes": bytes_.own,
                 "shared_bytes": bytes_.shared,
                 "pinned_bytes": bytes_.pinned,
-                "leases": [held.as_object(one, None) for one in holders],
+                "leases": [held.as_object(one, None) for one in leases if one.state == closed],
+                "cursors": [one for one, come in cursors.items() if come < closed],
             }
         )
 
@@ -100,7 +114,8 @@ def _told(database: Database, name: StateName) -> dict[str, Any] | None:
 
 
 def _row(one: dict[str, Any]) -> tuple[Any, ...]:
-    holders = ", ".join(f"{lease['owner']} ({lease['purpose']}) until {lease['until']}" for lease in one["leases"])
+    leases = [f"{lease['owner']} ({lease['purpose']}) until {lease['until']}" for lease in one["leases"]]
+    holders = ", ".join([*leases, *(f"cursor {name}" for name in one["cursors"])])
     numbers = [None if one.get(name) is None else f"{one[name]:,}" for name in ("rows", "segments", "journals")]
     return (
         one["state"],

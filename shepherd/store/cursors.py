@@ -106,14 +106,15 @@ def advance(database: Database, cursor: Cursor, state: State) -> None:
 
 
 def behind(database: Database, cursors: Iterable[str]) -> set[int]:
-    """The numbers of the closed states that some of these cursors have not come to; one that cannot be read has come nowhere."""
-    come = [_come(database.log_path, name) for name in cursors]
+    """The numbers of the closed states that some of these cursors have not come to."""
+    come = [come_to(database.log_path, name) for name in cursors]
     if not come:
         return set()
     return {name.number for name in database.states() if name.closed and name.number > min(come)}
 
 
-def _come(logs: Path, name: str) -> int:
+def come_to(logs: Path, name: str) -> int:
+    """The state that a cursor has exported last: it holds those above it. One that cannot be read has come nowhere."""
     try:
         cursor = read(logs, name)
     except (Corruption, UsageError):

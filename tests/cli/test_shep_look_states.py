@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from shepherd.store import cursors
 from shepherd.store.names import StateName
 from tests.cli.conftest import PAGES, Herd, Run, add_state, objects, told
 from tests.programs import call
@@ -86,6 +87,28 @@ def test_damaged_state_does_not_hide_the_others(own_herd: Herd, shep: Run) -> No
     assert "control" in lines[1]
     assert lines[2].startswith("000002  2026-09-21T")
     assert "\x1b" not in answer.stdout.decode()
+
+
+def test_state_that_a_cursor_holds_looks_free(own_herd: Herd, shep: Run) -> None:
+    """Nobody could say why a cleanup does not delete it."""
+    add_state(own_herd, PAGES)
+    logs = own_herd.db / "log"
+    logs.mkdir(exist_ok=True)
+    with own_herd.store.reading("test", 1_000 * own_herd.now, 2) as state:
+        cursors.advance(own_herd.store, cursors.Cursor("archive", 0), state)
+    (own_herd.cf / "shepherd.toml").write_text('[export]\ncursors = ["archive", "never"]\n')
+    found = {one["number"]: one["cursors"] for one in objects(shep(own_herd, "states", "--json"))}
+    assert found == {1: ["never"], 2: ["never"], 3: ["archive", "never"]}
+    with own_herd.store.writing("test") as writer:  # as the writer sees it
+        assert writer.prune(1, own_herd.now, unexported=("archive", "never")) == []
+    lines = told(shep(own_herd, "states")).splitlines()
+    assert lines[2].endswith("  cursor never") and lines[3].endswith("  cursor archive, cursor never")
+    (own_herd.cf / "shepherd.toml").write_text('[export]\ncursors = ["never"]\nnonsense = 1\n')
+    answer = shep(own_herd, "states", "--json")
+    assert [one["cursors"] for one in objects(answer)] == [["never"]] * 3
+    assert b"nonsense" in answer.stderr
+    (own_herd.cf / "shepherd.toml").unlink()
+    assert [one["cursors"] for one in objects(shep(own_herd, "states", "--json"))] == [[]] * 3
 
 
 # --- lock and unlock
