@@ -96,6 +96,17 @@ def test_links_are_lost_or_come_in_unwanted(home: Home, tmp_path: Path) -> None:
     without.run(program="shep-merge", status=4)
 
 
+def test_robots_file_that_settles_nothing_is_told_as_taken_in(home: Home) -> None:
+    """Its site has no page, so it has no row."""
+    warc = Warc()
+    warc.response(ONE, headers=(("Content-Type", HTML),))
+    warc.response("http://empty.example/robots.txt", RULES, headers=PLAIN)
+    file = home.write(warc.data)
+    assert "robots files 1, without a row 1" in home.run("--no-links", file)
+    (told,) = home.told("--no-links", file)
+    assert told["settled"]["unknown"] == 1
+
+
 def test_second_import_of_a_file_changes_something(imported: Home) -> None:
     before, states = imported.facts(), imported.db.states()
     (told,) = imported.told("x.warc.gz", status=4)
