@@ -113,3 +113,13 @@ def test_another_database_is_not_taken_for_ours(tmp_path: Path) -> None:
     command = [sys.executable, str(ROOT / "bench" / "makedb"), "2000", str(tmp_path / "db"), "--seed", "7"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 1 and "was not made with these rows" in done.stderr
+
+
+def test_look_wants_its_directory_not_to_be_there_or_takes_another_database(tmp_path: Path) -> None:
+    command = [sys.executable, str(ROOT / "bench" / "look")]
+    with subprocess.Popen([*command, "100000", str(tmp_path)], stdout=subprocess.PIPE, text=True) as asking:
+        assert asking.stdout is not None
+        assert asking.stdout.readline().startswith("100,000 rows, ")
+        asking.terminate()  # how long answers take is for a bench
+    done = subprocess.run([*command, "200000", str(tmp_path)], capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 1 and "name another" in done.stderr
