@@ -122,7 +122,9 @@ class Member:
             plain = self._inflate.decompress(given, PIECE)
         except isal_zlib.error as error:  # type: ignore[misc]  # its stub calls the class an instance
             raise Broken(f"broken gzip: {error}") from error
-        self._file.skip(len(given) - len(self._inflate.unconsumed_tail) - len(self._inflate.unused_data))
+        # At the end of a member zlib has what follows it in both: unconsumed_tail is not emptied.
+        rest = self._inflate.unused_data if self._inflate.eof else self._inflate.unconsumed_tail
+        self._file.skip(len(given) - len(rest))
         if not given and not plain and not self._inflate.eof:
             raise Broken("the file ends inside a gzip member")
         return bytes(plain)

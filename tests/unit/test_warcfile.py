@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import io
+import itertools
 import random
 import tracemalloc
 from collections.abc import Callable
@@ -11,7 +12,7 @@ from collections.abc import Callable
 import pytest
 
 from shepherd.batch.warcfile import Damage, Record, Stream, records
-from tests.warcs import PAGE, Warc
+from tests.warcs import HTML, PAGE, Warc
 
 MOST = 1 << 20
 
@@ -47,6 +48,20 @@ def urls(found: list[Record | Damage]) -> list[str]:
 
 def damage(found: list[Record | Damage]) -> list[int]:
     return [one.offset for one in found if isinstance(one, Damage)]
+
+
+@pytest.mark.parametrize("stream", [io.BytesIO, Pipe])
+@pytest.mark.parametrize("sizes", [[200_000] * 3, [70_000] * 5, [1_000] * 10 + [200_000] + [1_000] * 10, [65_536, 1, 131_072, 0]])
+def test_large_record_leads_back_to_the_one_before(sizes: list[int], stream: Callable[[bytes], Stream]) -> None:
+    """At the end of a gzip member zlib shows what follows it twice."""
+    warc = Warc()
+    offsets = [warc.response(f"http://a.example/{n}", b"x" * size) for n, size in enumerate(sizes)]
+    found = list(itertools.islice(records(stream(warc.data), MOST), len(sizes) + 1))
+    assert [(one.offset, one.length) for one in found if isinstance(one, Record)] == [
+        (offset, len(b"HTTP/1.1 200 OK\r\nContent-Type: \r\n\r\n") + len(HTML) + size)
+        for offset, size in zip(offsets, sizes, strict=True)
+    ]
+    assert damage(found) == []
 
 
 @pytest.mark.parametrize("stream", [io.BytesIO, Pipe])
