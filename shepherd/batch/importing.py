@@ -13,14 +13,15 @@ from typing import Final
 import uvloop
 
 from shepherd.batch import warcjudge
-from shepherd.batch.warcaccount import Account, Told
-from shepherd.batch.warcgather import Feed, Gathering, Options, Source
+from shepherd.batch.warcaccount import Account, Place, Told
+from shepherd.batch.warcgather import ROBOTS_FILES, Feed, Gathering, Options, Source
 from shepherd.batch.warcround import Nowhere, Round, Settling
 from shepherd.config import Config
 from shepherd.filters import Filter
 from shepherd.store.database import Writer
 from shepherd.store.state import State
 
+ROWLESS: Final = "robots files of sites without a page"
 MOST_BLOCK: Final = 64 << 20  # of a record: what a message can carry, whatever the configuration allows
 
 
@@ -42,7 +43,7 @@ class Importer:
                 round_ = Round(urls.harvest, documents.harvest, state.prints, self._filters.version)
                 self._gather(state, feed, round_, lambda: documents.harvest.stored_bytes)
                 if len(round_) or round_.new:
-                    self.account.settled.update(settling.take_in(round_, urls, documents, self._lost(feed)))
+                    self.account.settled.update(settling.take_in(round_, urls, documents, _Left(self.account, feed)))
             made = writer.furthest().name
             if made != state.name:
                 self.account.states.append(str(made))
@@ -65,9 +66,17 @@ class Importer:
         self.account.new += round_.new
         self.account.links += round_.links.seen
 
-    def _lost(self, feed: Feed) -> Callable[[int, int], None]:
-        def lost(file: int, offset: int) -> None:
-            self.account.taken["revisits"] -= 1
-            self.account.leave(feed.place(offset, file), warcjudge.UNKNOWN_REVISITS)
 
-        return lost
+class _Left:
+    """Takes back that records were taken."""
+
+    def __init__(self, account: Account, feed: Feed) -> None:
+        self._account, self._feed = account, feed
+
+    def rowless(self, place: Place) -> None:
+        self._account.taken[ROBOTS_FILES] -= 1
+        self._account.leave(place, ROWLESS)
+
+    def unknown(self, file: int, offset: int) -> None:
+        self._account.taken["revisits"] -= 1
+        self._account.leave(self._feed.place(offset, file), warcjudge.UNKNOWN_REVISITS)

@@ -35,6 +35,7 @@ LOOK_EVERY: Final = 256  # answers, at the room that the disk has
 NOT_CONTACTED: Final = 0xFFFF & ~int(JournalFlag.CONTACTED)
 ERRORS: Final = (Reason.CLIENT_ERROR, Reason.SERVER_ERROR)
 MOVED: Final = "moves to their equivalent"
+ROBOTS_FILES: Final = "robots files"
 ROBOTS_REDIRECTS: Final = "redirected robots files"
 WORDS: Final = {
     Reason.MALFORMED: "it is no HTTP answer that can be used",
@@ -183,8 +184,8 @@ class Gathering:
             self._round.enter(replace(page, url=target))
             return False
         if answer.bucket:
-            self._round.store(page, entry, answer.bucket, job.number)
-            account.taken["robots files" if page.kind == Kind.ROBOTS else answer.result.name.lower()] += 1
+            self._round.store(page, entry, answer.bucket, job.number, job.place)
+            account.taken[ROBOTS_FILES if page.kind == Kind.ROBOTS else answer.result.name.lower()] += 1
         elif answer.reason in ERRORS:
             self._round.fail(page, entry)
             account.taken["failed"] += 1

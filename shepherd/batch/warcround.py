@@ -22,6 +22,7 @@ from shepherd.batch.norms import version_of
 from shepherd.batch.partitions import silent
 from shepherd.batch.requests import BLOCK_URLS, Insert, as_block
 from shepherd.batch.turn import not_now
+from shepherd.batch.warcaccount import Place
 from shepherd.batch.warcjudge import Page, row_of
 from shepherd.config import Config
 from shepherd.equiv import load_equiv
@@ -59,6 +60,16 @@ class Nowhere:
         pass
 
 
+class Left(Protocol):
+    """Who hears of records that turn out to settle nothing."""
+
+    def rowless(self, place: Place) -> None:
+        """A robots file of a site without a page."""
+
+    def unknown(self, file: int, offset: int) -> None:
+        """A revisit of what is not known."""
+
+
 class Round:
     """Collects. Documents and links are written at once; a journal record is held, 128 bytes, until the round is settled."""
 
@@ -67,14 +78,17 @@ class Round:
         self.links = Contributions(documents.contribute, filter_version)
         self._new: list[Insert] = []
         self._stored, self._late = bytearray(), bytearray()
+        self._robots: dict[int, Place] = {}  # by their numbers, where robots files stand
         self.new = 0
 
     def __len__(self) -> int:
         """Journal records."""
         return (len(self._stored) + len(self._late)) // JOURNAL.itemsize
 
-    def store(self, page: Page, entry: Entry, bucket: bytes, number: int) -> None:
+    def store(self, page: Page, entry: Entry, bucket: bytes, number: int, place: Place) -> None:
         """A document or redirect; `number` decides between records of the same time."""
+        if page.kind == Kind.ROBOTS:
+            self._robots[number] = place
         self._stored += entry._replace(oid=self._documents.store(bucket), stored_bytes=len(bucket), spare8=number).pack()
         self.enter(page)
 
@@ -120,12 +134,18 @@ class Round:
             self._urls.contribute(len(self._new), contrib.encode(as_block(self._new, self._prints, self._version)))
             self._new.clear()
 
-    def stored(self) -> Records:
-        """The records of documents, oldest first."""
+    def stored(self, state: State, rowless: Callable[[Place], object]) -> Records:
+        """The records of documents, oldest first; `state` has their rows. A robots file has one if its site has pages."""
         records = np.frombuffer(bytes(self._stored), JOURNAL).copy()
+        keep = np.ones(len(records), np.bool_)
+        for n in np.flatnonzero(records["kind"] == Kind.ROBOTS).tolist():
+            one = records[n]
+            if row_of(state, int(one["norm"]), int(one["path"]), int(one["site"])) is None:
+                keep[n] = False
+                rowless(self._robots[int(one["spare8"])])
         order = np.lexsort((records["spare8"], records["end_ms"]))
         records["spare8"] = 0
-        return records[order]
+        return records[order[keep[order]]]
 
     def late(self) -> Records:
         """The other records, oldest first."""
@@ -157,10 +177,8 @@ class Settling:
     def draft(self) -> HarvestDraft:
         return self._writer.database.inbox.draft_harvest(self._new_name(), self._config.store.segment_bytes)
 
-    def take_in(
-        self, round_: Round, urls: HarvestDraft, documents: HarvestDraft, lost: Callable[[int, int], object]
-    ) -> dict[str, int]:
-        """What cork counted. `lost` is told file and offset of each revisit of what is not known."""
+    def take_in(self, round_: Round, urls: HarvestDraft, documents: HarvestDraft, left: Left) -> dict[str, int]:
+        """What cork counted."""
         round_.flush_urls()
         round_.links.flush()
         if round_.new:
@@ -169,10 +187,10 @@ class Settling:
             if self._to_closed().control.equiv != self._equiv:
                 raise UsageError(f"{self._config.equiv_path} was changed meanwhile; import the same files again")
         counts: dict[str, int] = {}
-        stored, late = round_.stored(), round_.late()
+        stored = round_.stored(self._writer.furthest(), left.rowless)
         if len(stored):
             _add(counts, self._corked(documents, stored))
-        late = _resolved(self._writer.furthest(), late, lost)
+        late = _resolved(self._writer.furthest(), round_.late(), left.unknown)
         if len(late):
             with self.draft() as draft:
                 _add(counts, self._corked(draft, late))

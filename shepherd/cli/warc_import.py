@@ -187,10 +187,7 @@ def _tell(report: dict[str, Any], how: phase.How, stopped: bool) -> None:
 
 
 def _words(report: dict[str, Any], taken: int, dry_run: bool) -> str:
-    rowless = {"without a row": report["settled"].get("unknown", 0)}  # cork has settled nothing by these
-    parts = [
-        f"{name} {count}" for part in (report["taken"], rowless, report["left_out"]) for name, count in part.items() if count
-    ]
+    parts = [f"{name} {count}" for part in ("taken", "left_out") for name, count in report[part].items() if count]
     parts += [f"{name} {report[name]}" for name in ("bad", "links") if report[name]]
     made = f", state {report['states'][-1]}" if report["states"] else ""
     counts = f" ({', '.join(parts)})" if parts else ""

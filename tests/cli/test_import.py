@@ -102,9 +102,12 @@ def test_robots_file_that_settles_nothing_is_told_as_taken_in(home: Home) -> Non
     warc.response(ONE, headers=(("Content-Type", HTML),))
     warc.response("http://empty.example/robots.txt", RULES, headers=PLAIN)
     file = home.write(warc.data)
-    assert "robots files 1, without a row 1" in home.run("--no-links", file)
     (told,) = home.told("--no-links", file)
-    assert told["settled"]["unknown"] == 1
+    assert (told["taken"]["stored"], told["taken"]["robots files"]) == (1, 0)
+    assert told["left_out"] == {"robots files of sites without a page": 1}
+    states = home.db.states()
+    (told,) = home.told("--no-links", file, status=4)
+    assert (told["states"], home.db.states()) == ([], states)  # a second import finds nothing to do
 
 
 def test_second_import_of_a_file_changes_something(imported: Home) -> None:
