@@ -1,7 +1,7 @@
 """shep-export: the documents of a state in formats that other programs read.
 
 Where they come from, and the order of steps. export_asked.py has the options, export_choice.py says which documents,
-export_run.py makes one export by shepherd.export, and export_cursor.py a series of them.
+export_run.py makes one export by shepherd.export, export_cursor.py a series of them, and export_afar.py those from a server.
 """
 
 from __future__ import annotations
@@ -53,7 +53,9 @@ def command(asked: Asked, url: str | None, token: str | None, ca_file: Path | No
         export_asked.refuse_remote(asked, token)
     export_asked.refuse(asked)
     if url is not None:
-        return _from_server(url, token or "", ca_file, asked)
+        from shepherd.cli import export_afar
+
+        return export_afar.run(url, token or "", ca_file, asked)
     if token is not None:
         raise UsageError("--token-file is for a server: name it by --from")
     database = Database(db)
@@ -66,15 +68,6 @@ def command(asked: Asked, url: str | None, token: str | None, ca_file: Path | No
 
         return export_cursor.run(database, asked, asked.cursor, every=asked.cursor in config.export.cursors)
     return _from_here(database, asked)
-
-
-def _from_server(url: str, token: str, ca_file: Path | None, asked: Asked) -> int:
-    from shepherd.client import Server
-    from shepherd.export.remote import PURPOSE, RemoteSource
-
-    with Server(url, token, ca=ca_file) as server, server.leased(PURPOSE, asked.number) as lease:
-        source = RemoteSource(server, lease, asked.choice, asked.since)
-        return export_run.status(export_run.export(source, asked, export_run.Told()), asked.as_json)
 
 
 def _from_here(database: Database, asked: Asked) -> int:

@@ -149,10 +149,10 @@ def refuse_remote(asked: Asked, token: str | None) -> None:
     """What a server cannot be asked for."""
     if token is None:
         raise UsageError("--from needs --token-file, with the token that shep-serve token add has shown there")
-    if asked.cursor is not None:
-        raise UsageError("cursors stand in the database itself: run shep-export there, or give --since the state you had last")
     if asked.wish.format in ("parquet-urls", "buckets"):
         raise UsageError(f"{asked.wish.format} tells of the database itself: run shep-export there")
-    most = asked.selection.weights[1] if asked.selection.weights else export_choice.MOST_WEIGHT
-    if asked.selection.site is not None or export_choice.asks_columns(asked.selection) or most < export_choice.MOST_WEIGHT:
-        raise UsageError("a server chooses by --section, --weight MIN.., --part, --best and --since alone")
+    if export_choice.asks_columns(asked.selection):
+        raise UsageError(
+            "a server chooses by --site, --section, --weight, --part, --best and --since alone: for the other selectors run "
+            "shep-export where the database is"
+        )

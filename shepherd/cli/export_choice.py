@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from shepherd.formats.tables import I64
     from shepherd.phases.readers import Choice
     from shepherd.store.state import State
+    from shepherd.telling.narrow import Narrowed
 
-MOST_WEIGHT = 65_535
 BOTH = ("robots.txt files", "pages that only lead to another")
 
 
@@ -68,30 +68,11 @@ def words(choice: Choice, selection: Selection) -> dict[str, Any]:
     return {key: value for key, value in told.items() if value != []}
 
 
-class Narrowed:
-    """The rows that selectors leave, beyond what a choice says."""
+def narrowed(selection: Selection) -> Narrowed:
+    """Beyond what a choice says."""
+    from shepherd.telling.narrow import MOST_WEIGHT, Narrowed
 
-    def __init__(self, selection: Selection) -> None:
-        self._site = selection.site
-        self._most = selection.weights[1] if selection.weights else MOST_WEIGHT
-        self._norms: dict[Path, int] = {}
-
-    @property
-    def narrow(self) -> Narrow | None:
-        return self if self._site is not None or self._most < MOST_WEIGHT else None
-
-    def __call__(self, state: State, rows: I64) -> I64:
-        import numpy as np
-
-        from shepherd.telling.find import norm_of_host
-
-        if self._site is not None:
-            if state.path not in self._norms:
-                self._norms[state.path] = norm_of_host(state, self._site)
-            rows = rows[state.index["norm"].take(rows) == np.uint64(self._norms[state.path])]
-        if self._most < MOST_WEIGHT:
-            rows = rows[state.index["weight"].take(rows) <= np.uint16(self._most)]
-        return rows
+    return Narrowed(selection.site, selection.weights[1] if selection.weights else MOST_WEIGHT)
 
 
 def marked(state: State, selection: Selection, cf: Path) -> Narrow:
@@ -119,4 +100,4 @@ def refuse_columns(selection: Selection) -> None:
 
 
 def narrowing(state: State, selection: Selection, cf: Path) -> Narrow | None:
-    return marked(state, selection, cf) if asks_columns(selection) else Narrowed(selection).narrow
+    return marked(state, selection, cf) if asks_columns(selection) else narrowed(selection) or None

@@ -39,19 +39,29 @@ def _standing(database: Database, asked: Asked, name: str) -> Cursor:
     """Where the cursor is; at state 0 where it never ended an export."""
     from shepherd.store import cursors
 
-    words, written = export_choice.words(asked.choice, asked.selection), asked.wish.words()
     at = cursors.read(database.log_path, name)
-    if at is not None and at.written not in (None, written):
+    refuse_other(asked, at)
+    return cursors.Cursor(name, at.state if at is not None else 0, **kind_of(asked))
+
+
+def kind_of(asked: Asked) -> dict[str, Any]:
+    """What a cursor remembers of its exports: which documents, and as what they were written."""
+    return {"choice": export_choice.words(asked.choice, asked.selection), "written": asked.wish.words()}
+
+
+def refuse_other(asked: Asked, at: Cursor | None) -> None:
+    """A series stays what it is."""
+    kind = kind_of(asked)
+    if at is not None and at.written not in (None, kind["written"]):
         raise UsageError(
-            f"the cursor {name} goes on with files of another kind: give {_options(at.written or {})}, as then, "
+            f"the cursor {at.name} goes on with files of another kind: give {_options(at.written or {})}, as then, "
             "or another name, which begins with all that there is"
         )
-    if at is not None and at.choice != words:
+    if at is not None and at.choice != kind["choice"]:
         raise UsageError(
-            f"the cursor {name} goes on with another choice of documents than this one; give the same selectors as then, "
+            f"the cursor {at.name} goes on with another choice of documents than this one; give the same selectors as then, "
             "or another name"
         )
-    return cursors.Cursor(name, at.state if at is not None else 0, words, written)
 
 
 def _options(written: dict[str, Any]) -> str:

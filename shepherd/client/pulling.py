@@ -35,6 +35,8 @@ def pull(
     part: str | None = None,
     best: int | None = None,
     weight: int | None = None,
+    most_weight: int | None = None,
+    site: str | None = None,
     section: str | None = None,
     robots: bool = False,
     redirects: bool = False,
@@ -51,7 +53,7 @@ def pull(
     """
     server = Server(url, token, ca=ca, tries=tries, insecure=insecure)
     choice: dict[str, object] = {"part": part, "best": best, "weight": weight, "section": section, "since": since}
-    choice |= {"robots": robots, "redirects": redirects}
+    choice |= {"robots": robots, "redirects": redirects, "most_weight": most_weight, "site": site}
     return Pull(server, choice, purpose, state, lease, progress)
 
 

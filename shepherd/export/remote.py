@@ -11,6 +11,7 @@ from shepherd.errors import PeerRefused
 from shepherd.export.documents import Exported, Facts, Gone
 from shepherd.phases.readers import Choice
 from shepherd.sections import section_name
+from shepherd.telling.narrow import Narrowed
 
 PURPOSE: Final = "shep-export"
 
@@ -21,9 +22,9 @@ class RemoteSource:
     damaged = 0
     since_now = 0  # only revisits need it, and these are not served
 
-    def __init__(self, server: Server, lease: Lease, choice: Choice, since: int | None) -> None:
+    def __init__(self, server: Server, lease: Lease, choice: Choice, since: int | None, narrowed: Narrowed) -> None:
         self._server, self._lease = server, lease
-        self._asked = _parameters(choice) | {"since": since}
+        self._asked = _parameters(choice) | narrowed.words() | {"since": since}
         self.state, self.since, self.now = lease.state, since, _made(server, lease.state)
         counts = server.count(lease, **self._asked)
         self.items, self.bucket_bytes, self.gone_items = counts["items"], counts["bucket_bytes"], counts["gone"]

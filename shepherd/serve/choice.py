@@ -13,8 +13,9 @@ from shepherd.serve.answers import Refused
 from shepherd.store import keys
 from shepherd.store.database import Database
 from shepherd.store.state import State
+from shepherd.telling.narrow import Narrowed
 
-PARAMETERS: Final = ("part", "best", "weight", "section", "robots", "redirects", "since")
+PARAMETERS: Final = ("part", "best", "weight", "most_weight", "site", "section", "robots", "redirects", "since")
 MOST_PARTS: Final = 65_536
 _NUMBER: Final = re.compile(r"[0-9]{1,15}")
 _PART: Final = re.compile(r"([0-9]{1,6})/([0-9]{1,6})")
@@ -22,12 +23,22 @@ _PART: Final = re.compile(r"([0-9]{1,6})/([0-9]{1,6})")
 
 def choice_of(parameters: Mapping[str, str]) -> Choice:
     """The parameters as a choice, but for `since`; Refused says what is wrong with them."""
-    best, weight = number(parameters, "best"), number(parameters, "weight") or 0
-    if weight >= WEIGHTS:
-        raise Refused(400, f"`weight` is from 0 to {WEIGHTS - 1}")
+    best, weight = number(parameters, "best"), _weight(parameters, "weight", 0)
     part, parts = _part(parameters.get("part", "1/1"))
     robots, redirects = _flag(parameters, "robots"), _flag(parameters, "redirects")
     return Choice(part - 1, parts, best, weight, _sections(parameters), robots, redirects)
+
+
+def narrowed_of(parameters: Mapping[str, str]) -> Narrowed:
+    """What else the documents are narrowed by."""
+    return Narrowed(parameters.get("site"), _weight(parameters, "most_weight", WEIGHTS - 1))
+
+
+def _weight(parameters: Mapping[str, str], name: str, default: int) -> int:
+    weight = number(parameters, name)
+    if weight is not None and weight >= WEIGHTS:
+        raise Refused(400, f"`{name}` is from 0 to {WEIGHTS - 1}")
+    return default if weight is None else weight
 
 
 def number(parameters: Mapping[str, str], name: str) -> int | None:

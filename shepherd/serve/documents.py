@@ -82,7 +82,8 @@ def _find(ask: Ask, parameters: dict[str, str], keeps: bool = False) -> _Found:
     """What is to be read, already counted: the headers say how much it is."""
     chosen = choice.choice_of(parameters)
     lease, state = leases.opened(ask.service, ask.who, ask.request.match_info["lease"])
-    reading = Reading(state, chosen, choice.since_of(parameters, ask.service.database, state))
+    since, narrowed = choice.since_of(parameters, ask.service.database, state), choice.narrowed_of(parameters)
+    reading = Reading(state, chosen, since, narrow=narrowed or None)
     _ = reading.items
     if keeps:  # from now on the reader may come back and ask what is new since this state
         keys.keep(ask.service.database, state, ask.service.settings.keep_keys)

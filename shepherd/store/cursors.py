@@ -46,9 +46,14 @@ def is_name(name: str) -> bool:
     return bool(CURSOR.fullmatch(name))
 
 
+def no_name(name: str) -> str:
+    """What is told of one that is none."""
+    return f"{name!r} is no name of a cursor: letters, digits, _ . and - are"
+
+
 def _path(logs: Path, name: str) -> Path:
     if not is_name(name):
-        raise UsageError(f"{name!r} is no name of a cursor: letters, digits, _ . and - are")
+        raise UsageError(no_name(name))
     return logs / DIRECTORY / name
 
 
@@ -58,7 +63,11 @@ def _shelf(name: str) -> Shelf:
 
 def read(logs: Path, name: str) -> Cursor | None:
     """None where it never ended an export."""
-    path = _path(logs, name) / FILE
+    return read_file(_path(logs, name) / FILE, name)
+
+
+def read_file(path: Path, name: str) -> Cursor | None:
+    """One that stands wherever it stands."""
     try:
         told = json.loads(fsio.read_file(path))
         cursor = Cursor(name, told["state"], told["choice"], told.get("written"))
@@ -72,7 +81,7 @@ def read(logs: Path, name: str) -> Cursor | None:
         or not isinstance(cursor.choice, dict)
         or not isinstance(cursor.written, dict | None)
     ):
-        raise Corruption(f"{path}: this is no cursor; remove its directory, and the next export begins anew")
+        raise Corruption(f"{path}: this is no cursor; remove it, and the next export begins anew")
     return cursor
 
 

@@ -44,6 +44,8 @@ CHOICES = (
     ("--format", "stream", "--since", "2"),
     ("--format", "jsonl", "--best", "20", "--section", "html", "--robots", "--redirects", "--weight", "4.."),
     ("--format", "tar.gz", "--state", "2"),
+    ("--format", "jsonl", "--site", "www.h3.example"),
+    ("--format", "stream", "--weight", "9..40", "--since", "2", "--robots"),
 )
 
 
@@ -65,12 +67,11 @@ def test_dry_run_counts_other_documents_than_the_export_has(served: Serving, tmp
 @pytest.mark.parametrize(
     ("arguments", "why"),
     [
-        (("--format", "warc", "--cursor", "x"), "give --since"),
         (("--format", "parquet-urls"), "run shep-export there"),
         (("--format", "buckets"), "run shep-export there"),
-        (("--format", "jsonl", "--site", "h1.example"), "chooses by --section"),
-        (("--format", "jsonl", "--weight", "..9"), "chooses by --section"),
-        (("--format", "jsonl", "http://h1.example/1"), "chooses by --section"),
+        (("--format", "jsonl", "--type", "error"), "chooses by --site"),
+        (("--format", "jsonl", "http://h1.example/1"), "chooses by --site"),
+        (("--format", "jsonl", "--cursor", "../x"), "no name of a cursor"),
     ],
 )
 def test_what_a_server_cannot_be_asked_is_left_out_silently(
@@ -78,6 +79,24 @@ def test_what_a_server_cannot_be_asked_is_left_out_silently(
 ) -> None:
     assert why in export(served, tmp_path / "out", *arguments, status=2)
     assert not (tmp_path / "out").exists()
+
+
+def test_cursor_of_a_server_misses_something_or_stays(served: Serving, tmp_path: Path) -> None:
+    kind = ("--format", "jsonl", "--robots", "--json")
+    out, local = tmp_path / "out", tmp_path / "local"
+    export(served, out, *kind, "--cursor", "daily", "--state", "2")
+    export(served, local, *kind, "--state", "2", remote=False)
+    would = json.loads(export(served, out, *kind, "--cursor", "daily", "--dry-run"))
+    told = json.loads(export(served, out, *kind, "--cursor", "daily"))
+    assert (told["state"], told["since"]) == (would["state"], would["since"]) == (3, 2)
+    export(served, local, *kind, "--since", "2", remote=False)
+    files = {path.name: path.read_bytes() for path in out.iterdir() if not path.name.startswith(".")}
+    assert files == {path.name: path.read_bytes() for path in local.iterdir()}
+    assert "nothing is new since state 3" in export(served, out, *kind, "--cursor", "daily", status=4)
+    for other in (("--format", "stream", "--robots"), ("--format", "jsonl", "--robots", "--site", "h1.example")):
+        assert "the cursor daily goes on with" in export(served, out, *other, "--cursor", "daily", status=2)
+    (out / ".daily.cursor").write_text("{}")
+    assert "this is no cursor; remove it" in export(served, out, *kind, "--cursor", "daily", status=11)
 
 
 def test_export_without_a_token_or_with_a_readable_one_is_tried(served: Serving, tmp_path: Path) -> None:

@@ -236,7 +236,7 @@ def test_unknown_state_is_leased(served: Serving) -> None:
     [
         "part=0/1", "part=2/1", "part=1/0", "part=1", "part=-1/2", "part=1/99999999", "best=-1", "best=x", "best=1e3",
         "weight=65536", "section=unheard", "section=", "robots=yes", "since=x", "after=-1", "unknown=1", "best=1&best=2",
-        "best=%20", "best=\u0663",
+        "best=%20", "best=\u0663", "most_weight=65536", "site=%00", "site=a%20b",
     ],
 )  # fmt: skip
 def test_bad_choice_is_widened_to_everything(served: Serving, query: str) -> None:
