@@ -179,11 +179,7 @@ def _body(state: State, oid: int, how: str) -> bytes:
     try:
         return bucket.stored if how == "stored" else bucket.body()
     except Corruption as error:
-        from shepherd.formats.tables import split_oid
-        from shepherd.store import names
-
-        segment, offset = split_oid(oid)
-        raise Corruption(f"{state.path / names.OBJECTS / names.segment(segment)} at {offset}: {error}") from error
+        raise Corruption(f"{state.objects.place(oid)}: {error}") from error
 
 
 def _write(body: bytes) -> None:
@@ -196,10 +192,13 @@ def _write(body: bytes) -> None:
 
 
 def _header(oid: int, header: Header) -> dict[str, Any]:
+    from shepherd.formats.tables import split_oid
+
+    segment, offset = split_oid(oid)
     return {
         "oid": f"{oid:016x}",
-        "segment": oid >> 32,
-        "offset": oid & 0xFFFFFFFF,
+        "segment": segment,
+        "offset": offset,
         "type": hex(header.type),
         "codec": fields.spelt(header.codec.name),
         "flags": [fields.spelt(str(flag.name)) for flag in _flags() if header.flags & flag],

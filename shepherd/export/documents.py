@@ -13,6 +13,7 @@ from shepherd.batch.reading import Batch, Reading
 from shepherd.errors import Corruption
 from shepherd.formats import bucket, stream
 from shepherd.formats.bucket import Bucket
+from shepherd.formats.tables import CONTRIB_BIT, bucket_oid, split_oid
 from shepherd.phases.readers import What
 from shepherd.store import lookup
 from shepherd.store.objects import Objects
@@ -20,7 +21,6 @@ from shepherd.store.state import State
 
 PIECE_BYTES: Final = 1 << 23  # read at once
 GAP_BYTES: Final = 1 << 16  # of buckets that nobody wants, which are read all the same
-_OFFSET: Final = (1 << 32) - 1
 
 Tell = Callable[[str], None]
 
@@ -124,7 +124,7 @@ class LocalSource:
             found = bucket.read_whole(data) or self._reading.state.objects.get(oid, facts.length)
             header = found.header
             if (header.site, header.path) != (facts.site, facts.path):
-                raise Corruption(f"{_place(self._reading.state, oid)}: no bucket of its row begins here")
+                raise Corruption(f"{self._reading.state.objects.place(oid)}: no bucket of its row begins here")
             _ = found.url
         except Corruption as error:
             self.damaged += 1
@@ -139,14 +139,15 @@ def _read(objects: Objects, batch: Batch) -> Iterator[bytes]:
     first = 0
     while first < len(oids):
         start = end = oids[first]
-        last = first
-        while last < len(oids) and oids[last] - end <= GAP_BYTES and oids[last] >> 32 == start >> 32:
+        segment, offset = split_oid(start)
+        last, beyond = first, bucket_oid(segment + 1, 0)
+        while last < len(oids) and oids[last] - end <= GAP_BYTES and oids[last] < beyond:
             if last > first and oids[last] + lengths[last] - start > PIECE_BYTES:
                 break
             end = oids[last] + lengths[last]
             last += 1
         try:
-            piece = objects.piece(start >> 32, start & _OFFSET, end - start)
+            piece = objects.piece(segment, offset, end - start)
         except Corruption:
             piece = b""  # whoever looks at the bucket finds out, and says so
         for n in range(first, last):
@@ -154,18 +155,8 @@ def _read(objects: Objects, batch: Batch) -> Iterator[bytes]:
         first = last
 
 
-def _place(state: State, oid: int) -> str:
-    from shepherd.formats.tables import split_oid
-    from shepherd.store import names
-
-    segment, offset = split_oid(oid)
-    return f"{state.path / names.OBJECTS / names.segment(segment)} at {offset}"
-
-
 def _url_of_gone(state: State, facts: Facts) -> str | None:
     """What is gone often still has a row, as an error or forgotten, and a bucket that knows its URL."""
-    from shepherd.formats.tables import CONTRIB_BIT
-
     row = lookup.row_of(state, facts.norm, facts.path, facts.site)
     if row is None or state.index["oid"].at(row) >= CONTRIB_BIT:
         return None

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import IntEnum, IntFlag
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -22,6 +22,7 @@ Bools: TypeAlias = npt.NDArray[np.bool_]
 Records: TypeAlias = npt.NDArray[np.void]  # rows of a structured dtype
 Array: TypeAlias = npt.NDArray[Any]
 Columns: TypeAlias = Mapping[str, Array]  # some columns of a table, equally long
+Oid = TypeVar("Oid", int, I64)
 
 FORMAT_VERSION: Final = 3
 NO_ROW: Final = 0xFFFFFFFF
@@ -348,8 +349,8 @@ def bucket_oid(segment: int, offset: int) -> int:
     return segment << 32 | offset
 
 
-def split_oid(oid: int) -> tuple[int, int]:
-    """Segment and offset of a bucket's oid."""
+def split_oid(oid: Oid) -> tuple[Oid, Oid]:
+    """Segment and offset of a bucket's oid, or of many."""
     return oid >> 32, oid & 0xFFFFFFFF
 
 

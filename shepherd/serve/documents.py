@@ -6,7 +6,7 @@ import itertools
 import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Final, Self
+from typing import Self
 
 import numpy as np
 from aiohttp import web
@@ -15,7 +15,7 @@ from shepherd.batch.reading import Batch, Reading
 from shepherd.errors import Corruption
 from shepherd.filters import load_filter
 from shepherd.formats import stream
-from shepherd.formats.tables import I64
+from shepherd.formats.tables import I64, split_oid
 from shepherd.serve import choice, leases, sending, single
 from shepherd.serve.answers import Refused, answer
 from shepherd.serve.sending import Piece, Spans
@@ -23,10 +23,6 @@ from shepherd.serve.service import Ask
 from shepherd.store import fsio, keys, names
 from shepherd.store.lease import Lease
 from shepherd.store.state import State
-
-SEGMENT_BITS: Final = 32  # of an oid, below its segment
-OFFSET: Final = (1 << SEGMENT_BITS) - 1
-
 
 # --- handlers ---------------------------------------------------------------------------------------------------
 
@@ -121,7 +117,7 @@ class _Segments:
         oid, lengths = oid.take(there), lengths.take(there)
         starts = np.flatnonzero(np.append(True, oid[1:] != oid[:-1] + lengths[:-1])) if len(oid) else there
         sizes = np.add.reduceat(lengths, starts) if len(oid) else lengths
-        segment, offset = oid.take(starts) >> SEGMENT_BITS, oid.take(starts) & OFFSET
+        segment, offset = split_oid(oid.take(starts))
         for first, last in itertools.pairwise([*np.flatnonzero(np.diff(segment, prepend=-1)).tolist(), len(segment)]):
             fd = self._open(int(segment[first]))
             yield Spans(fd, offset[first:last].tolist(), sizes[first:last].tolist())

@@ -186,8 +186,12 @@ class Objects:
 
     def _placed(self, oid: int, error: Corruption) -> Corruption:
         """What `bucket` says of the bytes it was given, said of the file they are from."""
+        return Corruption(f"{self.place(oid)}: {str(error).partition(': ')[2]}")
+
+    def place(self, oid: int) -> str:
+        """File and offset of a bucket, for people."""
         segment, offset = split_oid(oid)
-        return Corruption(f"{self._directory / self._name_of(segment)} at {offset}: {str(error).partition(': ')[2]}")
+        return f"{self._directory / self._name_of(segment)} at {offset}"
 
     def _open(self, segment: int) -> tuple[Path, int]:
         """Path and descriptor of a segment that is not open yet; of too many the one that was opened first is closed."""
