@@ -24,22 +24,20 @@ if TYPE_CHECKING:
 BOTH = ("robots.txt files", "pages that only lead to another")
 
 
-def read_part(text: str) -> tuple[int, int]:
-    """`2/8` -> the second of eight."""
-    number, slash, parts = text.partition("/")
-    if not (slash and number.isdecimal() and parts.isdecimal()) or not 1 <= int(number) <= int(parts) <= 65_536:
-        raise ValueError("give it as I/N, such as 1/4")
-    return int(number), int(parts)
+def _read_part(text: str) -> tuple[int, int]:
+    from shepherd.phases.readers import read_part
+
+    return read_part(text)
 
 
-PART = Parsed("part", read_part)
+PART = Parsed("part", _read_part)
 
 
 def choice_of(selection: Selection, part: tuple[int, int], best: int | None, robots: bool, redirects: bool) -> Choice:
     from shepherd.phases.readers import Choice
 
     return Choice(
-        part=part[0] - 1,
+        part=part[0],
         parts=part[1],
         best=best,
         weight=selection.weights[0] if selection.weights else 0,

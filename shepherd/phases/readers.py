@@ -7,6 +7,7 @@ All functions look at slices of the index that begin and end with whole norms.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final
@@ -21,6 +22,8 @@ KEYS: Final = ("norm", "path", "site")
 READ: Final = (*KEYS, "type", "flags", "weight", "section")  # by which a choice is made
 COMPARED: Final = (*READ, "digest", "gathered")  # and by which two are compared
 WEIGHTS: Final = 1 << 16
+MOST_PARTS: Final = 65_536
+_PART: Final = re.compile(r"([0-9]{1,6})/([0-9]{1,6})")
 
 
 class What(IntEnum):
@@ -48,6 +51,15 @@ class Choice:
     def norms(self) -> tuple[int, int]:
         """The least norm of its part, and the first that is beyond it."""
         return -(-(self.part << 64) // self.parts), -(-(self.part + 1 << 64) // self.parts)
+
+
+def read_part(text: str) -> tuple[int, int]:
+    """`2/8`, the second of eight, as a choice has it; ValueError says how to write it."""
+    found = _PART.fullmatch(text)
+    part, parts = (int(found[1]), int(found[2])) if found else (0, 0)
+    if not 1 <= part <= parts <= MOST_PARTS:
+        raise ValueError(f"give it as I/N, from 1/N to N/N, with N at most {MOST_PARTS}")
+    return part - 1, parts
 
 
 def chosen(index: Columns, choice: Choice, paths: Paths) -> I64:

@@ -8,7 +8,7 @@ from typing import Final
 
 from shepherd import sections
 from shepherd.errors import UsageError
-from shepherd.phases.readers import WEIGHTS, Choice
+from shepherd.phases.readers import WEIGHTS, Choice, read_part
 from shepherd.serve.answers import Refused
 from shepherd.store import keys
 from shepherd.store.database import Database
@@ -16,17 +16,15 @@ from shepherd.store.state import State
 from shepherd.telling.narrow import Narrowed
 
 PARAMETERS: Final = ("part", "best", "weight", "most_weight", "site", "section", "robots", "redirects", "since")
-MOST_PARTS: Final = 65_536
 _NUMBER: Final = re.compile(r"[0-9]{1,15}")
-_PART: Final = re.compile(r"([0-9]{1,6})/([0-9]{1,6})")
 
 
 def choice_of(parameters: Mapping[str, str]) -> Choice:
     """The parameters as a choice, but for `since`; Refused says what is wrong with them."""
     best, weight = number(parameters, "best"), _weight(parameters, "weight", 0)
-    part, parts = _part(parameters.get("part", "1/1"))
+    part, parts = _part(parameters)
     robots, redirects = _flag(parameters, "robots"), _flag(parameters, "redirects")
-    return Choice(part - 1, parts, best, weight, _sections(parameters), robots, redirects)
+    return Choice(part, parts, best, weight, _sections(parameters), robots, redirects)
 
 
 def narrowed_of(parameters: Mapping[str, str]) -> Narrowed:
@@ -50,12 +48,12 @@ def number(parameters: Mapping[str, str], name: str) -> int | None:
     return int(text)
 
 
-def _part(text: str) -> tuple[int, int]:
-    found = _PART.fullmatch(text)
-    part, parts = (int(found[1]), int(found[2])) if found else (0, 0)
-    if not 1 <= part <= parts <= MOST_PARTS:
-        raise Refused(400, f"`part` is I/N, from 1/N to N/N, with N at most {MOST_PARTS}; not {text[:40]!r}")
-    return part, parts
+def _part(parameters: Mapping[str, str]) -> tuple[int, int]:
+    text = parameters.get("part", "1/1")
+    try:
+        return read_part(text)
+    except ValueError as error:
+        raise Refused(400, f"`part` {text[:40]!r}: {error}") from None
 
 
 def _sections(parameters: Mapping[str, str]) -> tuple[int, ...]:
