@@ -7,11 +7,11 @@ import logging
 import signal
 import ssl
 from collections.abc import Callable
-from pathlib import Path
 from typing import Final
 
 from aiohttp import web
 
+from shepherd import private
 from shepherd.addresses import Listen
 from shepherd.config import Config
 from shepherd.errors import IoFailed, UsageError
@@ -38,7 +38,7 @@ def certificate(config: Config) -> ssl.SSLContext | None:
     if not config.serve.certificate:
         return None
     chain, key = config.directory / config.serve.certificate, config.directory / config.serve.key
-    _refuse_open_key(key)
+    private.refuse_open(key, "private key", "serve.key of shepherd.toml names it")
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     try:
@@ -46,15 +46,6 @@ def certificate(config: Config) -> ssl.SSLContext | None:
     except (ssl.SSLError, OSError) as error:
         raise UsageError(f"{chain}, {key}: cannot be used as certificate and key: {error}") from error
     return context
-
-
-def _refuse_open_key(path: Path) -> None:
-    try:
-        mode = path.stat().st_mode
-    except OSError as error:
-        raise UsageError(f"{path}: cannot be read: {error.strerror}") from error
-    if mode & 0o077:
-        raise UsageError(f"{path}: others can read this private key (mode {mode & 0o7777:04o}); chmod 600 {path}")
 
 
 async def serve(
