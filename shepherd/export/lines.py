@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
-from typing import Any, Final
+from typing import Any, Final, TypedDict
 
 import numpy as np
 
@@ -58,7 +58,7 @@ class JsonlSink:
         self._series, self._bodies = series, bodies
 
     def add(self, document: Exported) -> None:
-        self._write(described(document) | (body_of(document) if self._bodies else {}))
+        self._write({**described(document), **(body_of(document) if self._bodies else {})})
 
     def gone(self, gone: Gone) -> None:
         self._write(described_gone(gone))
@@ -133,8 +133,41 @@ def _file(series: Series, begin: bytes = b"") -> Written:
 # --- a document as values ---------------------------------------------------------------------------------------
 
 
-def described(document: Exported) -> dict[str, Any]:
-    """All that is known of a document but its body. What is empty is None."""
+class Described(TypedDict):
+    """All that is known of a document but its body, in the order of the columns of Parquet. What is empty is None."""
+
+    url: str
+    what: str
+    footprint: str
+    time: str
+    status: int
+    status_line: str | None
+    headers: list[list[str]]
+    content_type: str | None
+    charset: str | None
+    language: str | None
+    title: str | None
+    sha256: str | None
+    simhash: str | None
+    address: str | None
+    redirect: str | None
+    canonical: str | None
+    truncated: str | None
+    provenance: str | None
+    download_ms: int | None
+    last_modified: str | None
+    body_bytes: int
+    weight: int
+    section: str
+    reason: str
+    flags: list[str]
+    gathered: str | None
+    checked: str | None
+    changed: str | None
+    state: int
+
+
+def described(document: Exported) -> Described:
     facts, attributes, header = document.facts, document.bucket.attributes, document.bucket.header
 
     def text(letter: str) -> str | None:

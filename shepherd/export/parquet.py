@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from shepherd.errors import Corruption, UsageError
 from shepherd.export.documents import Exported, Tell
-from shepherd.export.lines import described
+from shepherd.export.lines import Described, described
 from shepherd.export.output import Series
 from shepherd.formats import tables
 from shepherd.formats.tables import I64, Reason, RowType
@@ -101,24 +101,19 @@ class ParquetSink:
         special = {name: arrow.timestamp("ms", "UTC") for name in TIMES}
         special |= {name: getattr(arrow, kind)() for name, kind in NUMBERS.items()}
         special |= {"headers": arrow.list_(arrow.list_(arrow.string())), "flags": arrow.list_(arrow.string())}
-        names = (
-            *("url", "what", "footprint", "time", "status", "status_line", "headers", "content_type", "charset", "language"),
-            *("title", "sha256", "simhash", "address", "redirect", "canonical", "truncated", "provenance", "download_ms"),
-            *("last_modified", "body_bytes", "weight", "section", "reason", "flags", "gathered", "checked", "changed", "state"),
-        )
-        fields = [(name, special.get(name, arrow.string())) for name in names]
+        fields = [(name, special.get(name, arrow.string())) for name in Described.__annotations__]
         return arrow.schema(fields + ([("body", arrow.binary())] if self._bodies else []))
 
     def add(self, document: Exported) -> None:
         facts, attributes, header = document.facts, document.bucket.attributes, document.bucket.header
-        row = described(document)
-        row |= {
+        row: dict[str, Any] = {
+            **described(document),
             "time": header.time_ms,
+            "last_modified": int.from_bytes(attributes["M"], "little", signed=True) if "M" in attributes else None,
             "gathered": _ms(facts.gathered),
             "checked": _ms(facts.checked),
             "changed": _ms(facts.changed),
         }
-        row["last_modified"] = int.from_bytes(attributes["M"], "little", signed=True) if "M" in attributes else None
         if self._bodies:
             row["body"] = document.body()
             self._bytes += len(row["body"])
