@@ -7,6 +7,7 @@ from struct import Struct
 from typing import Final
 
 from shepherd.errors import UsageError
+from shepherd.formats import httphead
 from shepherd.formats.bucket import Bucket
 from shepherd.formats.stream import COLUMNS, Item
 
@@ -68,9 +69,7 @@ class Document:
     @property
     def headers(self) -> list[tuple[str, str]]:
         """As its server sent them."""
-        lines = self.bucket.attributes.get("H", b"").decode("latin-1").splitlines()
-        parts = (line.partition(":") for line in lines if ":" in line)
-        return [(name.strip(), value.strip()) for name, _, value in parts]
+        return httphead.pairs(self.bucket.attributes.get("H", b""))
 
     @property
     def content_type(self) -> str:

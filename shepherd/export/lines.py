@@ -10,7 +10,7 @@ import numpy as np
 
 from shepherd.export.documents import Exported, Facts, Gone
 from shepherd.export.output import Series, Written
-from shepherd.formats import stream, warc
+from shepherd.formats import httphead, stream, warc
 from shepherd.formats.tables import Flag, Reason
 from shepherd.phases.readers import What
 from shepherd.sections import section_name
@@ -142,7 +142,7 @@ class Described(TypedDict):
     time: str
     status: int
     status_line: str | None
-    headers: list[list[str]]
+    headers: list[tuple[str, str]]
     content_type: str | None
     charset: str | None
     language: str | None
@@ -183,7 +183,7 @@ def described(document: Exported) -> Described:
         "time": warc.date(header.time_ms).decode(),
         "status": facts.status,
         "status_line": text("S"),
-        "headers": _headers(attributes.get("H", b"")),
+        "headers": httphead.pairs(attributes.get("H", b"")),
         "content_type": text("T"),
         "charset": text("C"),
         "language": text("l"),
@@ -230,15 +230,6 @@ def body_of(document: Exported) -> dict[str, str]:
     except (LookupError, ValueError):
         pass
     return {"body_base64": base64.b64encode(body).decode("ascii")}
-
-
-def _headers(raw: bytes) -> list[list[str]]:
-    found = []
-    for line in raw.decode("latin-1").splitlines():
-        name, colon, value = line.partition(":")
-        if colon:
-            found.append([name.strip(), value.strip()])
-    return found
 
 
 def _name(kind: Any, value: int) -> str:

@@ -35,6 +35,12 @@ def head(status_line: bytes, headers: bytes, body_bytes: int, coded: bool) -> He
     return Head(line + b"\r\n" + told + b"\r\n", int(status), PROTOCOLS.get(version, b""))
 
 
+def pairs(headers: bytes) -> list[tuple[str, str]]:
+    """Names and values of header lines; what has no colon is none."""
+    parts = (line.partition(":") for line in headers.decode("latin-1").splitlines() if ":" in line)
+    return [(name.strip(), value.strip()) for name, _, value in parts]
+
+
 def fitted(headers: bytes, body_bytes: int, coded: bool) -> bytes:
     """Header lines, each with CRLF: none is empty, and none says of the body what is not so."""
     text = headers.strip(b"\r\n")
