@@ -73,6 +73,25 @@ def reason_name(reason: Reason) -> str:
     return reason.name.lower().replace("_", "-")
 
 
+def show(
+    found: Iterable[dict[str, Any]],
+    titles: Sequence[str],
+    row: Callable[[dict[str, Any]], Sequence[Any]],
+    as_json: bool,
+    nothing: str,
+) -> None:
+    """Each of them as JSON, or all in a table, a `row` each; `nothing` says that there is none."""
+    if as_json:
+        for one in found:
+            common.emit_json(one)
+        return
+    lines = list(table(titles, map(row, found)))
+    for line in lines:
+        click.echo(line)
+    if not lines:
+        common.LOG.info("%s", nothing)
+
+
 def table(titles: Sequence[str], rows: Iterable[Sequence[Any]]) -> Iterator[str]:
     """Lines with columns as wide as they need to be: numbers and what has a unit to the right, text to the left, and the last
     column as it is. A title that begins with > stands over a column that goes to the right. Texts are escaped."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from shepherd.store.lease import Lease
 
 NEWEST: Final = "newest"
+TITLES: Final = (">state", "since", "until", ">pins", "by", "purpose", "id")
 DAY_S: Final = 86_400
 LONGEST_S: Final = 3_650 * DAY_S
 
@@ -131,14 +132,10 @@ def _list(database: Database, as_json: bool) -> None:
     closed = [name.number for name in database.states() if name.closed]
     leases = held.valid(database, int(time.time()))
     found = [held.as_object(lease, pins(lease, used, closed[-1] if closed else None)) for lease in leases]
-    if as_json:
-        for one in found:
-            common.emit_json(one)
-        return
-    titles = (">state", "since", "until", ">pins", "by", "purpose", "id")
-    rows = [[one[name] for name in ("state", "since", "until", "pinned_bytes", "owner", "purpose", "id")] for one in found]
-    shown = [[shared.size(cell) if place == 3 and cell is not None else cell for place, cell in enumerate(row)] for row in rows]
-    for line in looking.table(titles, shown):
-        click.echo(line)
-    if not rows:
-        common.LOG.info("nobody holds a state")
+    looking.show(found, TITLES, _row, as_json, "nobody holds a state")
+
+
+def _row(one: dict[str, Any]) -> tuple[Any, ...]:
+    pins = one["pinned_bytes"]
+    pinned = None if pins is None else shared.size(pins)
+    return one["state"], one["since"], one["until"], pinned, one["owner"], one["purpose"], one["id"]

@@ -6,7 +6,7 @@ A log is a file that people may edit, rotate and join: what is not as it should 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
@@ -85,28 +85,15 @@ def command(
     since = float("-inf") if newer is None else now - newer
     if timings:
         found = _newest(log / TIMINGS, lambda entry: reports.number(entry.get("start")), since, limit)
-        _show(found, TIMING_TITLES, _timing, as_json, "no program is on record")
+        looking.show(found, TIMING_TITLES, _timing, as_json, "no program is on record")
     elif changes:
         found = _newest(log / changelog.CHANGES, lambda entry: reports.number(entry.get("time")), since, limit)
-        _show(found, CHANGE_TITLES, _change, as_json, "no change is on record")
+        looking.show(found, CHANGE_TITLES, _change, as_json, "no change is on record")
     elif steps or named:
         found = _last(_steps(log, since, {f"shep-{name}" for name in named}), limit)
-        _show(found, STEP_TITLES, _step, as_json, "no step like that is on record")
+        looking.show(found, STEP_TITLES, _step, as_json, "no step like that is on record")
     else:
-        _show(_last(reports.cycles(log, since), limit), CYCLE_TITLES, _cycle, as_json, "no cycle is on record")
-
-
-def _show(
-    found: list[Entry], titles: Iterable[str], row: Callable[[Entry], tuple[Any, ...]], as_json: bool, nothing: str
-) -> None:
-    if as_json:
-        for one in found:
-            common.emit_json(one)
-        return
-    for line in looking.table(tuple(titles), map(row, found)):
-        click.echo(line)
-    if not found:
-        common.LOG.info("%s", nothing)
+        looking.show(_last(reports.cycles(log, since), limit), CYCLE_TITLES, _cycle, as_json, "no cycle is on record")
 
 
 # --- what the logs have -----------------------------------------------------------------------------------------

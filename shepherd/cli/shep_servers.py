@@ -54,15 +54,7 @@ def command(
 
 
 def show(state: State, rows: I64, now: int, as_json: bool) -> None:
-    found = told(state, rows)
-    if as_json:
-        for one in found:
-            common.emit_json(one)
-        return
-    for line in looking.table(TITLES, (_row(one, now) for one in found)):
-        click.echo(line)
-    if not len(rows):
-        common.LOG.info("no server is like that")
+    looking.show(told(state, rows), TITLES, lambda one: _row(one, now), as_json, "no server is like that")
 
 
 def _row(one: dict[str, Any], now: int) -> tuple[Any, ...]:

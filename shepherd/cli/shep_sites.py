@@ -72,15 +72,7 @@ def command(
 
 
 def show(state: State, rows: I64, now: int, as_json: bool) -> None:
-    found = _objects(state, rows)
-    if as_json:
-        for one in found:
-            common.emit_json(one)
-        return
-    for line in looking.table(TITLES, (_row(one, now) for one in found)):
-        click.echo(line)
-    if not len(rows):
-        common.LOG.info("no site is like that")
+    looking.show(_objects(state, rows), TITLES, lambda one: _row(one, now), as_json, "no site is like that")
 
 
 def _objects(state: State, rows: I64) -> Iterator[dict[str, Any]]:

@@ -66,7 +66,7 @@ def command(selection: Selection, by: str, limit: int, db: Path, cf: Path, numbe
                 if not show_rows(state, iter([best]), as_json, timed=by == "download"):
                     common.LOG.info("no page is like that")
             else:
-                _show_errors(state, found, limit, as_json)
+                looking.show(_with_errors(state, found, limit), TITLES, _row, as_json, "no page like that is an error")
 
 
 def _pages(state: State, found: Iterator[I64]) -> Iterator[I64]:
@@ -78,18 +78,6 @@ def _pages(state: State, found: Iterator[I64]) -> Iterator[I64]:
 
 
 # --- sites with errors ------------------------------------------------------------------------------------------
-
-
-def _show_errors(state: State, found: Iterator[I64], limit: int, as_json: bool) -> None:
-    objects = _with_errors(state, found, limit)
-    if as_json:
-        for one in objects:
-            common.emit_json(one)
-        return
-    for line in looking.table(TITLES, map(_row, objects)):
-        click.echo(line)
-    if not objects:
-        common.LOG.info("no page like that is an error")
 
 
 def _row(one: dict[str, Any]) -> tuple[Any, ...]:
