@@ -1,8 +1,14 @@
-"""The toy web gathered by `bin/gather`, judged by its own model and its own access log."""
+"""docs/tutorial.md, typed in by a newcomer, and the toy web that its first command gathers, judged by its model and access log.
+
+Every command of the page is run as it stands there, and must print what stands below it: `...` stands for anything within a line,
+and a line of its own for any lines. What the first of them has gathered is copied before the page changes it.
+"""
 
 from __future__ import annotations
 
 import json
+import re
+import shutil
 import subprocess
 from collections import Counter
 from dataclasses import dataclass
@@ -18,14 +24,54 @@ from shepherd.toyweb.model import Model, canonical
 
 ROOT = Path(__file__).resolve().parents[2]
 BIN = ROOT / "bin"
+PAGE = ROOT / "docs" / "tutorial.md"
+TREE = ("bin", "cf", "db", "shepherd", "setup.cfg", "pyproject.toml", "requirements.lock", "requirements-dev.lock")
+MARK = "=== tutorial ==="
 CALENDAR_BOUND = SETTINGS["select"]["site_soft"]  # rows of one site, so pages of its calendar, too
 
 
 @dataclass(frozen=True)
+class Typed:
+    """A command, where it stands, and what it prints."""
+
+    line: int
+    command: str
+    printed: str
+
+
+def typed(page: str) -> list[Typed]:
+    found: list[Typed] = []
+    for block in re.finditer(r"^```console\n(.*?)^```$", page, re.DOTALL | re.MULTILINE):
+        line = page.count("\n", 0, block.start()) + 2
+        for part in re.finditer(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", block.group(1), re.MULTILINE):
+            found.append(Typed(line + block.group(1).count("\n", 0, part.start()), part.group(1), part.group(2)))
+    return found
+
+
+def pattern(printed: str) -> re.Pattern[str]:
+    lines = [
+        r"(?:.*\n)*?" if line == "..." else ".*?".join(re.escape(part) for part in line.split("...")) + r"\n"
+        for line in printed.splitlines()
+    ]
+    return re.compile("".join(lines))
+
+
+@pytest.fixture(scope="module")
+def clone(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The source tree as a newcomer has it, set up already."""
+    place = tmp_path_factory.mktemp("clone")
+    listed = subprocess.run(["git", "ls-files", "-z", *TREE], cwd=ROOT, capture_output=True, check=True).stdout
+    subprocess.run(["xargs", "-0", "cp", "-P", "--parents", "-t", str(place)], cwd=ROOT, input=listed, check=True)
+    (place / ".venv").symlink_to(ROOT / ".venv")
+    return place
+
+
+@dataclass(frozen=True)
 class Gathered:
-    """A finished gather: its database, what it printed, and the web it was of."""
+    """A finished gather: its database, what it printed where, and the web it was of."""
 
     db: Path
+    clone: Path
     output: str
     model: Model
 
@@ -45,10 +91,51 @@ def run(program: str, *args: str) -> str:
     return done.stdout
 
 
+def type_in(clone: Path, commands: list[str]) -> list[str]:
+    """What each command printed, all of them typed into one shell."""
+    script = "\n".join(f"{command}\necho '{MARK}'" for command in commands)
+    shell = ["bash", "-c", f"exec 2>&1\ntrap 'kill $(jobs -p) 2>/dev/null' EXIT\n{script}"]
+    done = subprocess.run(shell, cwd=clone, capture_output=True, text=True, timeout=600, check=False)
+    outputs = done.stdout.split(f"{MARK}\n")
+    assert len(outputs) == len(commands) + 1, done.stdout
+    return outputs[:-1]
+
+
 @pytest.fixture(scope="module")
-def gathered(tmp_path_factory: pytest.TempPathFactory) -> Gathered:
+def gathered(clone: Path, tmp_path_factory: pytest.TempPathFactory) -> Gathered:
+    """What the first command of the page makes, copied to where `gather --db` has it: the page goes on in the clone."""
+    first = typed(PAGE.read_text(encoding="utf-8"))[0]
+    assert first.command == "bin/gather -q"
+    [output] = type_in(clone, [first.command])
     db = tmp_path_factory.mktemp("gather") / "db"
-    return Gathered(db, run("gather", "--db", str(db)), Model(SEED, SITES))
+    shutil.copytree(clone / "toy" / "db", db)
+    shutil.copytree(clone / "toy" / "web", db / "cf" / "web")
+    return Gathered(db, clone, output, Model(SEED, SITES))
+
+
+# --- the page ---------------------------------------------------------------------------------------------------
+
+
+def test_tutorial_prints_what_it_says(clone: Path, gathered: Gathered) -> None:
+    [first, *later] = typed(PAGE.read_text(encoding="utf-8"))
+    assert len(later) > 10
+    outputs = [gathered.output, *type_in(clone, [step.command for step in later])]
+    wrong = [
+        f"{PAGE.name}, line {step.line}: $ {step.command}\n{output}"
+        for step, output in zip([first, *later], outputs, strict=True)
+        if not pattern(step.printed).fullmatch(output)
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
+def test_pattern_of_the_tutorial_bites() -> None:
+    assert pattern("a ... c\n").fullmatch("a b c\n")
+    assert not pattern("a ... c\n").fullmatch("a b d\n")
+    assert pattern("a\n...\nb\n").fullmatch("a\nx\ny\nb\n")
+    assert not pattern("a\n").fullmatch("a\nb\n")
+
+
+# --- what was gathered ------------------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
@@ -119,7 +206,7 @@ def test_summary_names_three_commands_that_work(gathered: Gathered) -> None:
     commands = [line.split() for line in tail.splitlines() if line.strip()]
     assert len(commands) == 3
     for command in commands:
-        done = subprocess.run(command, cwd=ROOT, capture_output=True, timeout=60, check=False)
+        done = subprocess.run(command, cwd=gathered.clone, capture_output=True, timeout=60, check=False)
         assert done.returncode == 0, (command, done.stderr)
         assert done.stdout
 
