@@ -20,6 +20,11 @@ from functools import cache
 from pathlib import Path
 from typing import IO, Any
 
+from shepherd import config
+from shepherd.cli.cycle import REAP, look, next_step
+from shepherd.errors import NothingToDo
+from shepherd.store.database import Database
+
 ROOT = Path(__file__).resolve().parents[1]
 TIMEOUT_S = 300
 
@@ -43,6 +48,19 @@ def call_bytes(argv: list[str], cwd: Path, environment: dict[str, str], stdin: b
         with _TURN:
             status = _ask(request)
         return subprocess.CompletedProcess(argv, status, _whole(out), _whole(err))
+
+
+def cycle(db: Path, cf: Path, *of_reap: str) -> bool:
+    """A cycle where it is only the way to somewhere: what `shepherd cycle` would run, run from here, and so without the start of
+    a program for each step; with these arguments for shep-reap. False if there was nothing to do."""
+    done: list[str] = []
+    worked = False
+    while step := next_step(look(Database(db), config.load(cf)), done):
+        done.append(step)
+        ended = call(step, "--quiet", *(of_reap if step == REAP else ()), SHEPHERD_DB=str(db), SHEPHERD_CF=str(cf))
+        assert ended.returncode in (0, NothingToDo.exit_status), f"{step}: {ended.returncode} {ended.stderr}"
+        worked |= ended.returncode == 0
+    return worked
 
 
 def _whole(file: IO[bytes]) -> bytes:

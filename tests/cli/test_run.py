@@ -21,7 +21,7 @@ def planned(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Farm]:
     """A database with a plan of some hundred pages."""
     with farm(tmp_path_factory.mktemp("farm")) as one:
         for _ in range(3):
-            one.must("shepherd", "cycle", "--quiet")
+            one.cycle()
         one.must("shep-plan")
         yield one
 

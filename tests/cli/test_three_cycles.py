@@ -26,6 +26,7 @@ from shepherd.toyweb.model import Model, canonical_url
 from shepherd.toyweb.plan import Kind, Ref, Secure, Validators, site_name
 from shepherd.toyweb.residents import COPY, ORIGINAL
 from shepherd.toyweb.robots import PATH as ROBOTS
+from tests import programs
 from tests.cli.simulation import AGENT, Fate, Simulation
 from tests.programs import call
 
@@ -164,13 +165,13 @@ def gather(home: Path, cast: Cast, web: run.Running) -> list[int]:
     shepherd(home, "shep-init", "-q")
     shepherd(home, "shep", "insert", *cast.seeds)
     shepherd(home, "shep", "insert", "--weight", "20000", cast.calendar)
-    shepherd(home, "shepherd", "cycle", "-q")
+    programs.cycle(home / "db", home / "cf")
     end()
     web.advance()
     cycle_with_requests(home, web, ("shep", "insert", cast.inserted), ("shep", "delete", cast.deleted))
     end()
     web.advance()
-    shepherd(home, "shepherd", "cycle", "-q")
+    programs.cycle(home / "db", home / "cf")
     end()
     return ends
 

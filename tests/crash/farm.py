@@ -12,12 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from shepherd import config
-from shepherd.cli.cycle import look, next_step
-from shepherd.errors import NothingToDo
 from shepherd.store.database import Database
 from shepherd.toyweb import log, run
 from shepherd.toyweb.model import Model
+from tests import programs
 from tests.programs import call
 
 T = TypeVar("T")
@@ -63,18 +61,8 @@ class Farm:
         assert done.returncode == 0, f"{program}: {done.returncode} {done.stdout}{done.stderr}"
         return done.stdout
 
-    def cycle(self) -> bool:
-        """A cycle where it is only the way to somewhere: what `shepherd cycle` would run, run from here, and so without the start
-        of a program for each step. False if there was nothing to do."""
-        done: list[str] = []
-        worked = False
-        settings = config.load(self.home / "cf")
-        while step := next_step(look(self.database, settings), done):
-            done.append(step)
-            ended = self.run(step, "--quiet")
-            assert ended.returncode in (0, NothingToDo.exit_status), f"{step}: {ended.returncode} {ended.stderr}"
-            worked |= ended.returncode == 0
-        return worked
+    def cycle(self, *of_reap: str) -> bool:
+        return programs.cycle(self.db, self.home / "cf", *of_reap)
 
     def killed(self, program: str, fail: str, *args: str) -> None:
         """Run a program that must die at its failpoint: a run that ends by itself has tested nothing."""

@@ -54,6 +54,6 @@ def test_reap_on_a_full_disk_keeps_what_was_checkpointed(inserted: Farm, tmp_pat
         one.must(program)
     done = one.run("shep-reap", fail="sync:reap/journal:1=enospc")
     assert done.returncode == 12, done.stderr
-    one.must("shepherd", "cycle", "--quiet")
+    one.cycle()
     one.must("shep-check")
     assert one.violations() == []

@@ -22,7 +22,7 @@ def test_phase_killed_before_its_commit_runs_again_to_the_same_bytes(
     stage = before_each[program]
     name, expected = reference(stage, program, tmp_path)
     found = stage.furthest()
-    for number, point in enumerate(some(BEFORE, 3, crash_sweep, program)):
+    for number, point in enumerate(some(BEFORE, 2, crash_sweep, program)):
         one = stage.copy(tmp_path / str(number))
         one.killed(program, point.format(tmp=f"{name[:6]}.tmp") + ":1=kill", "--now", str(NOW))
         assert one.furthest() == found
@@ -50,12 +50,17 @@ def test_phase_killed_after_its_commit_has_happened(
 
 
 @pytest.mark.parametrize("program", PHASES)
-def test_next_cycle_carries_on_after_a_killed_phase(before_each: dict[str, Farm], program: str, tmp_path: Path) -> None:
+def test_next_cycle_carries_on_after_a_killed_phase(
+    before_each: dict[str, Farm], program: str, crash_sweep: bool, tmp_path: Path
+) -> None:
     one = before_each[program].copy(tmp_path / "db")
     name, _ = reference(before_each[program], program, tmp_path)
     one.killed(program, f"rename:{name[:6]}.tmp:1=kill")
     rows = one.database.closed().index.rows
-    one.must("shepherd", "cycle", "--seconds", "1")
+    if program == "shep-merge" or crash_sweep:  # the master itself, which starts everything anew
+        one.must("shepherd", "cycle", "--seconds", "1")
+    else:
+        one.cycle("--seconds", "1")
     one.must("shep-check")
     assert "." not in one.furthest()
     assert one.database.closed().index.rows >= rows

@@ -75,7 +75,7 @@ def test_dispatcher_killed_at_a_checkpoint_loses_nothing_before_it(planned: Farm
         records = checkpointed(one)
         if len(stored_pages(records)):
             break
-    one.must("shepherd", "cycle", "--quiet")
+    one.cycle()
     assert_all_there(one, records)
     one.must("shep-check")
     assert one.violations() == []
@@ -105,7 +105,7 @@ def test_dispatcher_struck_at_a_system_call_loses_nothing_before_it(
         for syscall, ordinal, fault in points if crash_sweep else random.Random(4).sample(points, 2):
             one = planned.copy(tmp_path / f"{syscall}-{ordinal}-{fault}")
             environment = {"SHEPHERD_DB": str(one.db), "SHEPHERD_CF": str(one.home / "cf")}
-            child = children.start("shep-reap", "--quiet", "--seconds", "2", **environment)
+            child = children.start("shep-reap", "--quiet", **environment)  # it comes to the call, however slow the machine
             outcome = strace.inject(child, tmp_path / "log", Call(syscall, ordinal, (), "", ""), fault)
             [struck] = [call for call in outcome.calls if (call.syscall, call.ordinal) == (syscall, ordinal)]
             records = checkpointed(one)
@@ -181,7 +181,7 @@ def test_killed_worker_costs_only_a_retry(planned: Farm, tmp_path: Path) -> None
     assert reapd != worker
     os.kill(worker, signal.SIGKILL)
     assert process.wait(60) == 0
-    one.must("shepherd", "cycle", "--quiet")
+    one.cycle()
     one.must("shep-check")
     assert one.violations() == []
 
