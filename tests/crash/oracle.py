@@ -126,7 +126,8 @@ def violations(path: Path, before: Facts, *after: Facts) -> Iterator[str]:
         return
     yield from _sight(path)
     try:
-        recover_once(path)
+        with recording(Recorder(path)) as recorder:
+            steps = recover_once(path)
     except Exception as error:  # whatever it is, it is the finding
         yield f"recover: {type(error).__name__}: {error}"
         return
@@ -135,7 +136,8 @@ def violations(path: Path, before: Facts, *after: Facts) -> Iterator[str]:
     yield from _compare(observe(path), [before, *after])
     yield from _unnoted(path)
     yield from _faults(path)
-    yield from _again(path)
+    if steps or any(call.op != "sync" for call in recorder.log):  # else a second recover is the first once more
+        yield from _again(path)
 
 
 def recover_once(path: Path) -> list[recover.Step]:

@@ -232,15 +232,18 @@ class Distinct:
     def __call__(self, found: Iterable[Cut]) -> Iterator[Cut]:
         for cut in found:
             self.possible += 1
+            group = cut.promise, digest(cut.tree, out_of_sight)
+            if self._alike == 1 and self._groups[group]:
+                continue  # the same or alike, it is not let through: that is all to know, and cheaper than how it differs
             key = cut.promise, digest(cut.tree)
             if key in self._seen:
                 continue
             self._seen.add(key)
-            group = cut.promise, digest(cut.tree, out_of_sight)
             self._groups[group] += 1
             if self._groups[group] <= self._alike:
                 yield cut
 
     @property
     def distinct(self) -> int:
+        """How many different ones there were; where one stands for all alike, how many of these."""
         return len(self._seen)

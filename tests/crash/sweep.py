@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TypeVar
 
 from tests.crash.model import Tree, write_tree
 from tests.crash.oracle import Facts, observe, violations
 from tests.crash.replay import Cut, Run, Stage
 from tests.crash.tally import Tally
 from tests.crash.workloads import Workload, carry_on
+
+T = TypeVar("T")
 
 
 @contextmanager
@@ -47,6 +50,13 @@ def restart(workload: Workload, run: Run, kill: int, memory: Path, with_recover:
 def first_violation(run: Run, cut: Cut, memory: Path) -> str | None:
     with disk_of(cut.tree, memory) as path:
         return next(violations(path / "db", *run.around(cut.era)), None)
+
+
+def spread(points: Sequence[T], most: int) -> list[T]:
+    """At most so many of them, evenly from the first to the last."""
+    if len(points) <= most:
+        return list(points)
+    return [points[n * (len(points) - 1) // (most - 1)] for n in range(most)]
 
 
 def judge_all(run: Run, found: Iterable[Cut], memory: Path, tally: Tally, note: str = "") -> None:

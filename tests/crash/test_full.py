@@ -31,7 +31,7 @@ from tests.crash.tally import Tally
 NOW = ("--now", str(small.NOW))
 PHASES = ("merge", "equiv", "select", "record", "feedback", "plan", "cork", "cleanup")
 PAGE = 4096
-SAMPLE = 2
+SAMPLE = 1  # of the shortages between nothing and enough
 NO_SPACE, IO_FAILED, LOCKED = 12, 13, 3
 RUN = "from shepherd.cli.__main__ import main; main()"
 

@@ -71,7 +71,7 @@ SWEEP: Final = bool(os.environ.get("SHEPHERD_TEST_CRASH"))
 FORGETFUL: Final = {**WORKLOADS, **PHASES} if SWEEP else {k: v for k, v in WORKLOADS.items() if k != "harvest and cork"}
 KILLED: Final = {k: v for k, v in WORKLOADS.items() if SWEEP or k not in ("publish", "cork", "recover", "lease")}
 MOST_CUTS: Final = 24  # by default, of one mutant
-FEW_CUTS: Final = 6  # by default, of one that is known to survive
+FEW_CUTS: Final = 3  # by default, of one that is known to survive
 
 
 def role(call: Call) -> Role:

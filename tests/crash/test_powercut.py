@@ -21,7 +21,7 @@ from tests.crash.judge import Facts
 from tests.crash.nursery import Ended, Nursery, nursery
 from tests.crash.tally import Tally
 
-SAMPLE = 2  # cuts of a step
+SAMPLE = 1  # cuts of a step, others on each file system
 FIRST = "begin"
 STEPS = [
     "drop",
@@ -50,6 +50,7 @@ class Socket:
     home: Path
     disk: disks.Disk
     children: Nursery
+    kind: str  # of file system
 
     @property
     def db(self) -> Path:
@@ -101,11 +102,11 @@ class Socket:
 @pytest.fixture(scope="module", params=["ext4", "xfs"])
 def socket(request: pytest.FixtureRequest) -> Iterator[Socket]:
     with disks.workplace() as home, disks.loop(request.param) as disk, nursery(home) as children:
-        yield Socket(home, disk, children)
+        yield Socket(home, disk, children, request.param)
 
 
-def chosen(step: str, calls: int, everything: bool) -> list[tuple[int, str]]:
-    dice = random.Random(step)
+def chosen(kind: str, step: str, calls: int, everything: bool) -> list[tuple[int, str]]:
+    dice = random.Random(f"{step} on {kind}")
     points = [(call, mode) for call in range(1, calls + 2) for mode in powercut.MODES]
     if not everything:
         return dice.sample(points, SAMPLE)
@@ -117,7 +118,7 @@ def test_power_cut_at_any_call_costs_nothing_that_was_acknowledged(
     socket: Socket, step: str, crash_sweep: bool, tally: Tally
 ) -> None:
     before, calls, after = socket.take(step)
-    for call, mode in chosen(step, calls, crash_sweep):
+    for call, mode in chosen(socket.kind, step, calls, crash_sweep):
         socket.reset()
         ended = socket.cut(step, call, mode)
         told, cut, _rest = ended.out.partition("cut\n")
@@ -129,7 +130,7 @@ def test_power_cut_at_any_call_costs_nothing_that_was_acknowledged(
 def test_power_cut_while_a_database_is_made_leaves_one_or_none(socket: Socket, crash_sweep: bool, tally: Tally) -> None:
     scratch = socket.prepare(FIRST)
     calls = powercut.calls_of(FIRST, scratch)
-    for call, mode in chosen(FIRST, calls, crash_sweep):
+    for call, mode in chosen(socket.kind, FIRST, calls, crash_sweep):
         socket.reset()
         ended = socket.cut(FIRST, call, mode)
         told, cut, _rest = ended.out.partition("cut\n")

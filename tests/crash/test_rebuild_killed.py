@@ -20,7 +20,7 @@ from tests.crash.dying import killed_after
 from tests.crash.farm import contents
 from tests.crash.mending import NOW, copy, flip, mend, write
 
-SAMPLE_STEP = 53
+SAMPLE_STEP = 89
 
 
 @pytest.fixture

@@ -23,7 +23,7 @@ from tests.crash.judged import Judged, fingerprint
 from tests.crash.strace import Call, Outcome
 from tests.crash.tally import Tally
 
-SAMPLE = 6
+SAMPLE = 4
 PARTS = range(4 if os.environ.get("SHEPHERD_TEST_CRASH") else 1)  # of a full sweep, which takes many minutes
 NOW = ("--now", str(small.NOW))
 # What it does not take to do the work: the line in a lock file that says who holds it, and logs.

@@ -13,7 +13,7 @@ import pytest
 from shepherd.store import failpoints
 from tests.crash.farm import NOW, PHASES, Farm, contents, reference
 
-SAMPLE = 3  # kills of a phase
+SAMPLE = 2  # kills of a phase
 DEEPEST = 40  # call of one kind that a sample begins with
 
 

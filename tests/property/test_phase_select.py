@@ -30,7 +30,7 @@ def test_select_is_what_a_plain_walk_takes(sample: Sample) -> None:
     assert run(sample) == model_of(sample).rows(STATE)
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=settings().max_examples // 6, deadline=None)  # a pool of processes for each
 @given(samples())
 def test_neither_partitions_nor_processes_matter(sample: Sample) -> None:
     assert run(sample, partition_rows=1) == run(sample, partition_rows=1_000) == run(sample, jobs=3, partition_rows=2)

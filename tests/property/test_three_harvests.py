@@ -127,7 +127,7 @@ def key_of(url: str) -> str:
     return url if url.endswith(("/robots.txt", ".example/")) else url.replace("https://www.", "http://")
 
 
-@settings(max_examples=12)
+@settings(max_examples=settings().max_examples // 8)
 @given(told=harvests(once=True), cut=cuts())
 def test_harvests_of_different_documents_give_the_same_index_however_they_are_cut(
     pristine: Path, told: list[Told], cut: Cut
@@ -135,7 +135,7 @@ def test_harvests_of_different_documents_give_the_same_index_however_they_are_cu
     assert play(pristine, told, cut) == play(pristine, told, AFTER_EACH)
 
 
-@settings(max_examples=8)
+@settings(max_examples=settings().max_examples // 10)
 @given(told=harvests(once=False), cut=cuts(GROUPS[:1]))
 def test_harvests_that_are_corked_one_by_one_give_the_same_index_whenever_they_are_merged(
     pristine: Path, told: list[Told], cut: Cut
@@ -143,7 +143,7 @@ def test_harvests_that_are_corked_one_by_one_give_the_same_index_whenever_they_a
     assert play(pristine, told, cut) == play(pristine, told, AFTER_EACH)
 
 
-@settings(max_examples=12)
+@settings(max_examples=settings().max_examples // 8)
 @given(told=harvests(once=False), cut=cuts(GROUPS[1:]))
 def test_harvests_of_the_same_documents_corked_together_tell_what_the_newest_says(
     pristine: Path, told: list[Told], cut: Cut

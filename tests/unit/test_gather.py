@@ -21,6 +21,7 @@ from shepherd.store.database import Database
 from tests.programs import call
 
 ROOT = Path(__file__).resolve().parents[2]
+NO_MINUTES = "0.001"  # less than a second: everything is set up, and no cycle begins
 
 
 def gather(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
@@ -203,8 +204,8 @@ def test_earlier_sites_stay_in_scope_and_the_users_configuration_is_not_touched(
     (tmp_path / "cf").mkdir()
     (tmp_path / "cf" / "shepherd.toml").write_text('[identity]\nname = "mine"\n[network]\nallow = ["127.0.0.0/8"]\n')
     (tmp_path / "cf" / "url-equiv").write_text("a.example b.example\n")
-    for number in (1, 2):  # nobody listens there
-        gather("--minutes", "0.05", "-q", f"http://127.0.9.{number}:1/", cwd=tmp_path)
+    for number, minutes in ((1, NO_MINUTES), (2, "0.05")):  # nobody listens there
+        gather("--minutes", minutes, "-q", f"http://127.0.9.{number}:1/", cwd=tmp_path)
     own = tmp_path / "db" / "cf"
     assert (own / "scope").read_text().split() == ["127.0.9.1:1", "127.0.9.2:1"]
     filters = parse_filter((own / "filter").read_text())
@@ -314,7 +315,7 @@ def test_toy_web_is_gathered_into_a_database_of_real_sites(tmp_path: Path) -> No
 
 def test_gather_without_a_url_goes_on_with_the_sites_of_the_database(tmp_path: Path) -> None:
     url = "http://127.0.0.1:9/"  # nobody listens there
-    assert gather("--db", "db", "--minutes", "0.1", url, cwd=tmp_path).returncode == 0
+    assert gather("--db", "db", "--minutes", NO_MINUTES, url, cwd=tmp_path).returncode == 0
     before = (tmp_path / "db" / "cf" / "scope").read_text()
     done = gather("--db", "db", "--minutes", "0.1", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
@@ -338,7 +339,7 @@ def test_contact_that_reaches_nobody_is_taken(contact: str, tmp_path: Path) -> N
 
 def test_broken_configuration_of_an_earlier_run_is_fatal(tmp_path: Path) -> None:
     url = "http://127.0.0.1:9/"
-    gather("--minutes", "0.1", url, cwd=tmp_path)
+    gather("--minutes", NO_MINUTES, url, cwd=tmp_path)
     (tmp_path / "db" / "cf" / "shepherd.toml").write_text("[identity]\ncontact = 3\n")
     assert gather("--minutes", "0.1", url, cwd=tmp_path).returncode == 0
 
