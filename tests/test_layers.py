@@ -10,7 +10,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
@@ -75,8 +75,12 @@ class Module:
     def tree(self) -> ast.Module:
         return ast.parse(self.source)
 
-    def imports(self) -> Iterator[tuple[int, str, str]]:
+    @cached_property
+    def imports(self) -> list[tuple[int, str, str]]:
         """Line, the name it is known by here, and what it is: ("np", "numpy"), ("rename", "os.rename")."""
+        return list(self._imports())
+
+    def _imports(self) -> Iterator[tuple[int, str, str]]:
         for node in ast.walk(self.tree):
             if isinstance(node, ast.Import):
                 for alias in node.names:
@@ -93,9 +97,13 @@ class Module:
         keep = len(parents) - node.level + self.is_package
         return ".".join([*parents[:keep], *([node.module] if node.module else [])])
 
-    def uses(self) -> Iterator[tuple[int, str]]:
+    @cached_property
+    def uses(self) -> list[tuple[int, str]]:
         """Line and full name of all that begins with something imported: after `import os as o`, `o.rename` is os.rename."""
-        known = {local: full for _, local, full in self.imports()}
+        return list(self._uses())
+
+    def _uses(self) -> Iterator[tuple[int, str]]:
+        known = {local: full for _, local, full in self.imports}
         for local, full in list(known.items()):
             if full.startswith(local + "."):  # `import os.path` binds `os`
                 known[local] = local
@@ -107,7 +115,7 @@ class Module:
 
 
 def parts_imported(module: Module) -> Iterator[tuple[int, str]]:
-    for line, _, full in module.imports():
+    for line, _, full in module.imports:
         names = full.split(".")
         if names[0] == "shepherd" and len(names) > 1 and names[1] in LEVEL:
             yield line, names[1]
@@ -135,7 +143,7 @@ def separation(module: Module) -> Iterator[str]:
 def purity(module: Module) -> Iterator[str]:
     if module.part not in PURE:
         return
-    for line, _, full in module.imports():
+    for line, _, full in module.imports:
         if full.split(".")[0] in IMPURE_IMPORTS:
             yield f"{module.name}:{line}: {module.part} must not import {full}"
     for node in ast.walk(module.tree):
@@ -146,11 +154,11 @@ def purity(module: Module) -> Iterator[str]:
 def disk(module: Module) -> Iterator[str]:
     if module.name == DISK_MODULE:
         return
-    for line, full in module.uses():
+    for line, full in module.uses:
         library, _, name = full.partition(".")
         if (library == "os" and name in DISK_OS) or (library == "shutil" and name in DISK_SHUTIL):
             yield f"{module.name}:{line}: {full} belongs into fsio"
-    libraries = {local for _, local, _ in module.imports()}
+    libraries = {local for _, local, _ in module.imports}
     for node in ast.walk(module.tree):
         if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
             continue
@@ -165,10 +173,10 @@ def disk(module: Module) -> Iterator[str]:
 def edge(module: Module) -> Iterator[str]:
     if any(module.name == place or module.name.startswith(place + ".") for place in EDGE):
         return
-    for line, _, full in module.imports():
+    for line, _, full in module.imports:
         if full.split(".")[0] in EDGE_IMPORTS:
             yield f"{module.name}:{line}: {full} is randomness, which comes in as an argument"
-    for line, full in module.uses():
+    for line, full in module.uses:
         library, *names = full.split(".")
         if EDGE_NAMES.get(library, set()) & set(names):
             yield f"{module.name}:{line}: {full} is clock, randomness or environment, which come in as arguments"
@@ -178,7 +186,7 @@ def slow(module: Module) -> Iterator[str]:
     """What numpy does dozens of times slower than a plain sort, where every row passes by."""
     if module.part != "phases":
         return
-    for line, full in module.uses():
+    for line, full in module.uses:
         if full == "numpy.unique":
             yield f"{module.name}:{line}: numpy.unique is slow: sort, and compare neighbours (keys.distinct)"
     for node in ast.walk(module.tree):
@@ -208,7 +216,9 @@ def cycles(modules: list[Module]) -> list[str]:
 # --- over the tree ----------------------------------------------------------------------------------------------
 
 
+@cache
 def tree() -> list[Module]:
+    """Every module; each is read and parsed once for all rules."""
     found = []
     for path in sorted(PACKAGE.rglob("*.py")):
         names = ["shepherd", *path.relative_to(PACKAGE).with_suffix("").parts]
