@@ -127,7 +127,7 @@ def reader(program: str, *arguments: str | Path) -> str:
         or not stamp.exists()
         or stamp.read_bytes() != (ROOT / stamp.name.replace("shepherd", "requirements")).read_bytes()
     ):
-        pytest.skip(f"{program} is not there: `bin/test --strict`, or `bin/.setup test readers`, installs what reads archives")
+        pytest.skip(f"{program} is not there: `bin/test --readers` installs what reads archives")
     done = subprocess.run([place, *arguments], capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done
     return done.stdout
