@@ -193,7 +193,7 @@ def _locked(path: Path) -> locks.FileLock:
     while True:
         lock = locks.lock(path, "shep-export")
         try:
-            if os.path.samestat(os.fstat(lock.fd), os.stat(path)):
+            if os.path.samestat(os.fstat(lock.fd), os.lstat(path)):
                 return lock
         except FileNotFoundError:
             pass

@@ -1,18 +1,21 @@
 """Locks: one writer of states, one dispatcher of a harvest, one reader or deleter at the leases.
 
-An flock lasts as long as its descriptor, so it can be passed on, and a killed program leaves none behind.
+An flock lasts as long as its descriptor, so it can be passed on, and a killed program leaves none behind. A lock may lie in a
+directory that others write, too: only what is empty or has the text of a lock is written.
 """
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import os
 import re
 import socket
+import stat
 from pathlib import Path
 
-from shepherd.errors import Locked, UsageError
+from shepherd.errors import IoFailed, Locked, UsageError
 from shepherd.store import names
 from shepherd.store.fsio import typed
 
@@ -33,10 +36,10 @@ class FileLock:
 
 def lock(path: Path, what: str, wait: bool = False) -> FileLock:
     """Take the lock or raise Locked, naming the holder. Children do not inherit it unless it is passed on."""
-    with typed(path):
-        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    fd = _open(path)
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+        left = os.pread(fd, TEXT_BYTES + 1, 0)
     except BlockingIOError:
         holder = _holder(os.pread(fd, TEXT_BYTES, 0).decode("utf-8", "replace").strip())
         os.close(fd)
@@ -45,10 +48,33 @@ def lock(path: Path, what: str, wait: bool = False) -> FileLock:
         os.close(fd)
         with typed(path):
             raise
+    if not _is_text(left):
+        os.close(fd)
+        raise UsageError(f"{path}: not a lock, but a file of somebody else; move it away and run this again")
     text = f"{what}, pid {os.getpid()} on {socket.gethostname()}"
     with contextlib.suppress(OSError):  # the text only informs: a full disk must not cost us the lock
-        os.pwrite(fd, text.encode().ljust(TEXT_BYTES), 0)
+        os.pwrite(fd, text.encode()[:TEXT_BYTES].ljust(TEXT_BYTES), 0)
     return FileLock(fd, path)
+
+
+def _open(path: Path) -> int:
+    """The file of a lock, made if it is not there. What a link leads to is not ours to write."""
+    try:
+        with typed(path):
+            fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
+    except IoFailed as error:
+        if isinstance(error.__cause__, OSError) and error.__cause__.errno == errno.ELOOP:
+            raise UsageError(f"{path}: a link, where the file of a lock belongs; remove it and run this again") from error
+        raise
+    if not stat.S_ISREG(os.fstat(fd).st_mode):
+        os.close(fd)
+        raise UsageError(f"{path}: not a lock, and not even a file; move it away and run this again")
+    return fd
+
+
+def _is_text(data: bytes) -> bool:
+    """Whether this is what `lock` leaves in a file; after a power cut that may be zeros."""
+    return not data.strip(b"\0 ") or (len(data) <= TEXT_BYTES and re.search(rb", pid [0-9]+ on ", data) is not None)
 
 
 def text_of(path: Path) -> str:
@@ -83,7 +109,7 @@ def is_taker_gone(text: str) -> bool:
 def is_held(path: Path) -> bool | None:
     """Whether anybody holds a lock, found out without touching it; None where the system does not tell."""
     try:
-        status, table = os.stat(path), Path("/proc/locks").read_text()
+        status, table = os.lstat(path), Path("/proc/locks").read_text()
     except FileNotFoundError:
         return None if path.exists() else False
     except OSError:
@@ -108,7 +134,7 @@ def is_gone(host: str, pid: int) -> bool:
 def adopt_lock(fd: int, path: Path) -> FileLock:
     """A lock that our parent took and passed on as a descriptor."""
     try:
-        ours, theirs = os.fstat(fd), os.stat(path)
+        ours, theirs = os.fstat(fd), os.lstat(path)
     except OSError as error:
         raise UsageError(f"descriptor {fd} is not the lock {path}: {error.strerror}") from error
     if (ours.st_dev, ours.st_ino) != (theirs.st_dev, theirs.st_ino):
