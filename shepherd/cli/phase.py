@@ -47,7 +47,7 @@ def inherited_lock() -> int | None:
 
 @contextlib.contextmanager
 def timed(db: Path, program: str) -> Iterator[None]:
-    """Append how long the program took to log/timings.jsonl: timings are never part of a state."""
+    """Append how long the program took to log/timings.jsonl, never where a link leads: timings are never part of a state."""
     start, wall = time.time(), time.monotonic()
     yield
     used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
@@ -58,7 +58,9 @@ def timed(db: Path, program: str) -> Iterator[None]:
         "cpu_s": round(sum(u.ru_utime + u.ru_stime for u in used), 3),
     }
     try:
-        with (db / "log" / "timings.jsonl").open("a") as file:
+        with open(
+            db / "log" / "timings.jsonl", "a", opener=lambda path, flags: os.open(path, flags | os.O_NOFOLLOW, 0o644)
+        ) as file:
             file.write(json.dumps(line) + "\n")
     except OSError as error:
         common.LOG.warning("the timing could not be logged: %s", error)

@@ -88,8 +88,10 @@ def read_file(path: Path, name: str) -> Cursor | None:
 def locked(logs: Path, name: str) -> locks.FileLock:
     """From the look at a cursor until it has moved: of two exports that go on from the same state one would be in vain."""
     path = _path(logs, name)
-    fsio.make_directory(path.parent)
-    fsio.make_directory(path)
+    for directory in (path.parent, path):
+        if directory.is_symlink():
+            raise UsageError(f"{directory}: a link; a cursor needs a directory of its own: put the one it leads to in its place")
+        fsio.make_directory(directory)
     return locks.lock(path / names.LOCK, "shep-export")
 
 

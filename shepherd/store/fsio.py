@@ -14,6 +14,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import stat
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -261,6 +262,13 @@ def truncate(path: Path, length: int) -> None:
 
 
 # --- names ------------------------------------------------------------------------------------------------------
+
+
+def is_directory(path: Path) -> bool:
+    """A directory, and no link to one: what a link leads to may be anybody's."""
+    with reading(path), contextlib.suppress(FileNotFoundError, NotADirectoryError):
+        return stat.S_ISDIR(os.lstat(path).st_mode)
+    return False
 
 
 def sync_directory(path: Path) -> None:

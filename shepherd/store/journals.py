@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from shepherd.errors import NoSpace
+from shepherd.errors import NoSpace, UsageError
 from shepherd.formats.tables import SERVERS
 from shepherd.store import names
 from shepherd.store.names import StateName
@@ -43,11 +43,11 @@ def opened(logs: Path, name: StateName) -> State:
 def keep(logs: Path, state: State, most: int) -> None:
     """Keep the journal of a state that is about to be deleted, and of all that are kept the newest `most`.
 
-    On a full disk the journal goes with its state: deleting that is what makes room.
+    On a full disk the journal goes with its state: deleting that is what makes room. So it does where a link is in its place.
     """
     if most and state.numbered(names.JOURNAL):
         try:
             SHELF.put(logs, state)
-        except NoSpace as error:
+        except (NoSpace, UsageError) as error:
             _LOG.warning("the journal of %s is not kept: %s", state.name, error)
     SHELF.trim(logs, most)

@@ -37,13 +37,14 @@ SHELF: Final = Shelf("keys", wanted)
 def keep(database: Database, state: State, most: int) -> None:
     """Remember the keys of a state that the caller has leased, and of all that are remembered the newest `most`.
 
-    On a full disk they are not: whoever reads the state gets it all the same, and reads everything the next time.
+    On a full disk, or where a link is in their place, they are not: whoever reads the state gets it all the same, and reads
+    everything the next time.
     """
     with database.leases.locked():
         if most:
             try:
                 SHELF.put(database.log_path, state)
-            except NoSpace as error:
+            except (NoSpace, UsageError) as error:
                 _LOG.warning("the keys of %s are not kept: %s", state.name, error)
         SHELF.trim(database.log_path, most)
 

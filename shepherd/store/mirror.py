@@ -21,12 +21,23 @@ _ADVICE: Final = "to mirror the source again give --db another directory; this o
 
 def create(path: Path) -> Database:
     """The database at `path`; if none is there, one without any state, which comes last, so that half made is not made."""
+    refuse_links(path)
     if not (path / names.STATES).is_dir():
         refuse_foreign(path)
         probe(path)
         for directory in (names.INBOX, names.LEASES, names.LOGS, names.STATES):
             fsio.make_directory(path / directory)
     return Database(path)
+
+
+def refuse_links(path: Path) -> None:
+    """UsageError where a mirror would write and delete behind a link. `path` itself may be one: it is what the operator named."""
+    for name in (names.STATES, names.INBOX, names.LEASES, names.LOGS):
+        if (path / name).is_symlink():
+            raise UsageError(
+                f"{path / name}: a link, and a mirror has only directories of its own; "
+                "remove it, or give --db a directory on the disk that it leads to"
+            )
 
 
 def control_of(database: Database, name: StateName) -> bytes:
@@ -39,6 +50,8 @@ def unknown(database: Database) -> list[StateName]:
     somebody's work, and refused."""
     noted, found = mirrornote.received(database.path), []
     for name in database.states():
+        if not fsio.is_directory(database.states_path / str(name)):
+            raise UsageError(f"{database.states_path / str(name)}: a link, where a mirror has a state; remove it")
         if not name.closed:
             raise UsageError(f"{database.states_path / str(name)}: this database gathers by itself; {_ADVICE}")
         if noted.get(name.number) != check64(control_of(database, name)):

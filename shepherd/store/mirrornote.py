@@ -9,12 +9,15 @@ import json
 from collections.abc import Container
 from pathlib import Path
 
+from shepherd.errors import UsageError
 from shepherd.formats.check import check64
 from shepherd.store import fsio, names
 
 
 def received(db: Path) -> dict[int, int]:
     """The check64 of each control that was received. What cannot be read as a note says nothing: then the source is asked."""
+    if (db / names.MIRROR).is_symlink():  # what it leads to may be anybody's, but without a note servers might be asked too soon
+        raise UsageError(f"{db / names.MIRROR}: a link; put the file itself in its place, or remove it if it is none of a mirror")
     try:
         told = json.loads(fsio.read_file(db / names.MIRROR))["states"]
         return {int(number): int(check, 16) for number, check in told.items()}

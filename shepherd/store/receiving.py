@@ -3,7 +3,8 @@
 Every file is either linked from a state that is here already (same path, length and check: sealed files never change) or comes in
 through `Incoming`, which seals it only when it is what control says. So a transfer may be killed anywhere: whatever stands in
 N.tmp then, even where it was meant for an older state, is gone on with after it has been checked: nothing is believed for being
-there.
+there. No link is followed: one in the place of a directory or file of N.tmp is removed, and one in a state that is here has
+nothing that could be linked.
 """
 
 from __future__ import annotations
@@ -71,6 +72,8 @@ def _checks(directory: Path, piece: Piece) -> bool:
 
 def _are_there(directory: Path, piece: Piece) -> bool:
     lengths = (piece.entry.length, piece.table_bytes)
+    if not fsio.is_directory((directory / piece.path).parent):
+        return False
     for path, length in zip(piece.paths, lengths, strict=False):
         try:
             found = os.lstat(directory / path)
@@ -99,7 +102,8 @@ class Receiving:
         self._adopt()
         self._writer.remove_leftovers(but=self.path.name)
         for directory in (self.path, *(self.path / name for name in (*tables.TABLES, names.OBJECTS))):
-            if not directory.is_dir():
+            if not fsio.is_directory(directory):
+                _make_way(directory)
                 fsio.add_directory(directory)
         self._sweep()
         for piece in self._pieces:
@@ -113,8 +117,10 @@ class Receiving:
 
     def _adopt(self) -> None:
         """An older state's unfinished transfer serves this one: most files are the same, and each is checked."""
-        left = [number for entry in os.listdir(self._root) if (number := names.parse_tmp(entry)) is not None]
-        if left and not self.path.exists():
+        found = (number for entry in os.listdir(self._root) if (number := names.parse_tmp(entry)) is not None)
+        left = [number for number in found if fsio.is_directory(self._root / names.tmp(number))]
+        if left and not fsio.is_directory(self.path):
+            _make_way(self.path)
             fsio.rename(self._root / names.tmp(max(left)), self.path)
 
     def _sweep(self) -> None:
@@ -132,11 +138,9 @@ class Receiving:
     def _link(self, owner: Path, piece: Piece) -> None:
         for path in piece.paths:
             target = self.path / path
-            if os.path.lexists(target):
-                if os.path.samefile(owner / path, target):
-                    continue
-                fsio.remove_tree(target)
-            fsio.link(owner / path, target)
+            if not os.path.lexists(target) or not os.path.samestat(os.lstat(owner / path), os.lstat(target)):
+                _make_way(target)
+                fsio.link(owner / path, target)
 
     def _leave_only_ours(self, piece: Piece) -> None:
         """A file of a state may be a damaged one, which must not be written; what has one link an earlier try has received."""
@@ -193,7 +197,7 @@ class Receiving:
         """All has come: control, then the one rename that makes it a state. A damaged state of its name makes room first."""
         fsio.write_file(self.path / names.CONTROL, self._data)
         final = self._root / str(self.name)
-        if not final.exists():
+        if not os.path.lexists(final):
             return commit(self.path, final)
         leases = self._writer.database.leases
         with leases.locked():
@@ -204,6 +208,12 @@ class Receiving:
             made = commit(self.path, final)
         fsio.remove_tree(self._root / names.gone(self.name))
         return made
+
+
+def _make_way(path: Path) -> None:
+    """Whatever has this name goes; of a link, the link."""
+    if os.path.lexists(path):
+        fsio.remove_tree(path)
 
 
 def _is_ours(path: Path) -> bool:

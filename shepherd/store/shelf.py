@@ -3,6 +3,7 @@
 log/NAME/N has `control` of state N and those of its files that the shelf is for; `State` opens it like a state whose other files
 nobody asks for. Invariant: a directory has its name when it is complete; what is half made or half deleted is removed by whoever
 puts up the next one. Only one process at a time may change a shelf: a caller holds the lock of the writer, or that of the leases.
+A link in the place of a shelf is none: nothing is read, put or removed where it leads.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from shepherd.errors import UsageError
 from shepherd.store import fsio, names
 from shepherd.store.names import StateName
 from shepherd.store.state import State
@@ -25,7 +27,7 @@ class Shelf:
     def numbers(self, logs: Path) -> list[StateName]:
         """The states of which something is kept, oldest first."""
         root = logs / self.name
-        parsed = (names.parse_state(entry) for entry in os.listdir(root)) if root.is_dir() else ()
+        parsed = (names.parse_state(entry) for entry in os.listdir(root)) if fsio.is_directory(root) else ()
         return sorted((name for name in parsed if name is not None and name.closed), key=lambda name: name.order)
 
     def opened(self, logs: Path, name: StateName) -> State:
@@ -33,13 +35,16 @@ class Shelf:
         return State(logs / self.name / str(name))
 
     def put(self, logs: Path, state: State) -> None:
-        """Keep the files of a state; one that is there already stays as it is."""
+        """Keep the files of a state; one that is there already stays as it is. UsageError where a link is in the way."""
         root = logs / self.name
+        for place in (root, root / str(state.name)):
+            if place.is_symlink():
+                raise UsageError(f"{place}: a link, where a directory of ours belongs; remove it")
         if (root / str(state.name)).is_dir():
             return
         fsio.make_directory(root)
         building = root / names.tmp(state.number)
-        if building.exists():
+        if os.path.lexists(building):
             fsio.remove_tree(building)
         fsio.add_directory(building)
         directories = {}
@@ -58,7 +63,7 @@ class Shelf:
     def trim(self, logs: Path, most: int) -> None:
         """Remove all but the newest `most`."""
         root = logs / self.name
-        if not root.is_dir():
+        if not fsio.is_directory(root):
             return
         for name in self.numbers(logs)[: -most or None]:
             fsio.rename(root / str(name), root / names.gone(name))
