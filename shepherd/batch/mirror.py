@@ -7,8 +7,8 @@ delete what is older than what is kept. What the server says is believed only as
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Collection, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -26,6 +26,9 @@ class Source(Pull, Protocol):
 
     @property
     def number(self) -> int: ...
+    @property
+    def lease(self) -> str:
+        """The name of our lease there."""
 
 
 class Server(Protocol):
@@ -51,6 +54,7 @@ class Way:
     unexported: Collection[str]  # cursors that hold states here until they have exported them
     jobs: int  # downloads at a time
     verify: bool  # read every byte of what is here, and fetch again what is damaged
+    adopt: bool  # what is here is a copy of the source's database
     now: Callable[[], int]
     stopping: Callable[[], bool]
     pause: Callable[[float], object]
@@ -75,10 +79,10 @@ class Done:
 def run(writer: Writer, server: Server, way: Way, seen: int | None = None) -> Done:
     """One round. `seen` is a state that an earlier round found to be the same on both sides: it is not compared again."""
     database = writer.database
-    refuse_own(database, server)
+    _refuse_own(database, server, way.adopt, note=True)
     if seen is not None and seen == _newest(database) == max(server.states(), default=None):
         return Done(seen, fresh=False)
-    with server.leased(None) as source:
+    with _leased(server, None, database) as source:
         data = control_of(source)
         control = _believed(data, source.number, server.where, database)
         stock = Stock(database, way.verify)
@@ -111,11 +115,11 @@ def run(writer: Writer, server: Server, way: Way, seen: int | None = None) -> Do
     )
 
 
-def rehearse(database: Database | None, server: Server) -> Done:
+def rehearse(database: Database | None, server: Server, adopt: bool = False) -> Done:
     """What a round would fetch; nothing is changed. There need not be a database yet."""
     if database is not None:
-        refuse_own(database, server)
-    with server.leased(None) as source:
+        _refuse_own(database, server, adopt, note=False)
+    with _leased(server, None, database) as source:
         control = _believed(control_of(source), source.number, server.where, database)
     if database is not None and control.state == _newest(database):
         return Done(control.state, fresh=False, files=len(control.files))
@@ -145,18 +149,33 @@ def control_of(source: Source) -> bytes:
     return bytes(found)
 
 
-def refuse_own(database: Database, server: Server) -> None:
-    """UsageError if a state here was made here. One that was copied by hand the source knows, and it is noted as received."""
+@contextmanager
+def _leased(server: Server, number: int | None, database: Database | None) -> Iterator[Source]:
+    """A state of the source, which is not the database itself: else a mirror would delete what it is to be a copy of."""
+    with server.leased(number) as source:
+        if database is not None and mirror.is_served_by(database, source.lease):
+            raise UsageError(f"{server.where}: serves this very database, {database.path}; give --db another directory")
+        yield source
+
+
+def _refuse_own(database: Database, server: Server, adopt: bool, note: bool) -> None:
+    """UsageError if a state here was not received by a mirror. One that is to be adopted the source must have: then it is noted.
+
+    That the source has it is not enough: so it is with its own database, and with one that was copied to gather by itself.
+    """
     unknown = mirror.unknown(database)
+    if unknown and not adopt:
+        raise mirror.not_received(database, unknown[0])
     theirs = server.states() if unknown else []
     for name in unknown:
         if name.number not in theirs:
             raise mirror.made_here(database, name)
         ours = mirror.control_of(database, name)
-        with server.leased(name.number) as source:
+        with _leased(server, name.number, database) as source:
             if control_of(source) != ours:
                 raise mirror.made_here(database, name)
-        mirrornote.enter(database.path, name.number, ours, {one.number for one in database.states()})
+        if note:
+            mirrornote.enter(database.path, name.number, ours, {one.number for one in database.states()})
 
 
 def _believed(data: bytes, number: int, where: str, database: Database | None) -> Control:

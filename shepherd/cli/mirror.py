@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any, Final
@@ -46,6 +47,7 @@ LONGEST_S: Final = 600.0  # between two looks at a source that is away
 @click.option("--limit-rate", type=click.IntRange(LEAST_RATE), metavar="BYTES", help="Fetch at most so much in a second.")
 @click.option("--watch", type=click.FloatRange(1), metavar="SECONDS", help="Stay, and look for a newer state this often.")
 @click.option("--verify", is_flag=True, help="Read every byte of what is here, and fetch again what is damaged.")
+@click.option("--adopt", is_flag=True, help="DIR is a copy of the source's database, made by hand: make a mirror of it.")
 @click.option("--dry-run", is_flag=True, help="Tell what would be fetched, and change nothing.")
 @common.jsonable
 @common.standard
@@ -60,6 +62,7 @@ def command(
     limit_rate: int | None,
     watch: float | None,
     verify: bool,
+    adopt: bool,
     dry_run: bool,
     as_json: bool,
 ) -> int | None:
@@ -81,19 +84,18 @@ def command(
         source = MirrorSource(http)
         tell = _Teller(source.where, db, as_json)
         if dry_run:
-            tell(_rehearse(db, source), dry_run=True)
+            tell(_rehearse(db, source, adopt), dry_run=True)
             return None
         signals = _Signals()
-        way = _way(db, config, keep, jobs, verify, limit_rate, signals)
-        return _mirror(db, source, way, watch, signals, tell)
+        way = _way(db, config, keep, jobs, limit_rate, signals)
+        return _mirror(db, source, replace(way, verify=verify, adopt=adopt), watch, signals, tell)
 
 
-def _rehearse(db: Path, source: Server) -> Done:
+def _rehearse(db: Path, source: Server, adopt: bool) -> Done:
     from shepherd.batch import mirror
-    from shepherd.store import names
-    from shepherd.store.database import Database
+    from shepherd.store import mirror as directories
 
-    return mirror.rehearse(Database(db) if (db / names.STATES).is_dir() else None, source)
+    return mirror.rehearse(directories.found(db), source, adopt)
 
 
 def _mirror(db: Path, source: Server, way: Way, watch: float | None, signals: _Signals, tell: _Teller) -> int:
@@ -136,7 +138,7 @@ def _watch(writer: Writer, source: Server, way: Way, every_s: float, signals: _S
         signals.pause(wait_s)
 
 
-def _way(db: Path, config: Config, keep: int | None, jobs: int, verify: bool, rate: int | None, signals: _Signals) -> Way:
+def _way(db: Path, config: Config, keep: int | None, jobs: int, rate: int | None, signals: _Signals) -> Way:
     from shepherd.batch import mirror
 
     @contextlib.contextmanager
@@ -149,7 +151,8 @@ def _way(db: Path, config: Config, keep: int | None, jobs: int, verify: bool, ra
         keep_journals=config.store.keep_journals,
         unexported=config.export.cursors,
         jobs=jobs,
-        verify=verify,
+        verify=False,
+        adopt=False,
         now=lambda: int(time.time()),
         stopping=signals.stopping,
         pause=time.sleep,

@@ -53,7 +53,7 @@ class LeasedState:
 
     def __init__(self, server: Server, lease: Lease) -> None:
         self._server, self._lease = server, lease
-        self.number = lease.state
+        self.number, self.lease = lease.state, lease.name
         self.renew_s = min(RENEW_S, lease.seconds / 3)
 
     def read(self, path: str, offset: int) -> Iterator[bytes]:

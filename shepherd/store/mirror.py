@@ -9,7 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
-from shepherd.errors import UsageError
+from shepherd.errors import Corruption, UsageError
 from shepherd.formats.check import check64
 from shepherd.store import fsio, mirrornote, names
 from shepherd.store.database import Database, refuse_foreign
@@ -17,20 +17,30 @@ from shepherd.store.names import StateName
 from shepherd.store.probe import probe
 
 _ADVICE: Final = "to mirror the source again give --db another directory; this one is a database of its own now"
+_COPY: Final = "to mirror into a copy of the source's database, say so by --adopt; for anything else give --db another directory"
+
+
+def found(path: Path) -> Database | None:
+    """The database at `path`, or None where one may be made."""
+    _refuse_links(path)
+    if (path / names.STATES).is_dir():
+        return Database(path)
+    refuse_foreign(path)
+    return None
 
 
 def create(path: Path) -> Database:
     """The database at `path`; if none is there, one without any state, which comes last, so that half made is not made."""
-    refuse_links(path)
-    if not (path / names.STATES).is_dir():
-        refuse_foreign(path)
+    database = found(path)
+    if database is None:
         probe(path)
         for directory in (names.INBOX, names.LEASES, names.LOGS, names.STATES):
             fsio.make_directory(path / directory)
-    return Database(path)
+        database = Database(path)
+    return database
 
 
-def refuse_links(path: Path) -> None:
+def _refuse_links(path: Path) -> None:
     """UsageError where a mirror would write and delete behind a link. `path` itself may be one: it is what the operator named."""
     for name in (names.STATES, names.INBOX, names.LEASES, names.LOGS):
         if (path / name).is_symlink():
@@ -42,7 +52,11 @@ def refuse_links(path: Path) -> None:
 
 def control_of(database: Database, name: StateName) -> bytes:
     """The control file of a state, as it is."""
-    return fsio.read_file(database.states_path / str(name) / names.CONTROL)
+    path = database.states_path / str(name) / names.CONTROL
+    try:
+        return fsio.read_file(path)
+    except FileNotFoundError:
+        raise Corruption(f"{path}: the file is missing; shep-check lists all damage") from None
 
 
 def unknown(database: Database) -> list[StateName]:
@@ -57,6 +71,17 @@ def unknown(database: Database) -> list[StateName]:
         if noted.get(name.number) != check64(control_of(database, name)):
             found.append(name)
     return found
+
+
+def not_received(database: Database, name: StateName) -> UsageError:
+    """What is to be said of an unknown state where nobody has said that it is a copy."""
+    where = database.states_path / str(name)
+    return UsageError(f"{where}: no mirror has received this state, it was made here or copied here by hand; {_COPY}")
+
+
+def is_served_by(database: Database, lease: str) -> bool:
+    """Whether a lease that a server has given is one of ours: then it serves this very directory."""
+    return database.leases.find(lease) is not None
 
 
 def made_here(database: Database, name: StateName) -> UsageError:

@@ -1,6 +1,6 @@
 """db/mirror: which states of this database came from elsewhere, by number, with the checks of their controls (docs/formats.md).
 
-Invariant: a state is entered before it gets its name. So a closed state that the note does not have was made here.
+Invariant: a state is entered before it gets its name. So a closed state that the note does not have was made here, or copied.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from shepherd.store import fsio, names
 
 
 def received(db: Path) -> dict[int, int]:
-    """The check64 of each control that was received. What cannot be read as a note says nothing: then the source is asked."""
+    """The check64 of each control that was received. What cannot be read as a note says nothing: then none was."""
     if (db / names.MIRROR).is_symlink():  # what it leads to may be anybody's, but without a note servers might be asked too soon
         raise UsageError(f"{db / names.MIRROR}: a link; put the file itself in its place, or remove it if it is none of a mirror")
     try:

@@ -63,12 +63,13 @@ class Leased:
         return self._folder.give(self._path / path, path, offset)
 
     renew_s = 300.0
+    lease = "0000000000001-folder-1-1"
 
     def renew(self) -> None:
         pass
 
 
-def way(keep: int = 2, verify: bool = False) -> mirror.Way:
+def way(keep: int = 2, verify: bool = False, adopt: bool = False) -> mirror.Way:
     """Without a terminal, in no hurry."""
     return mirror.Way(
         keep=keep,
@@ -76,6 +77,7 @@ def way(keep: int = 2, verify: bool = False) -> mirror.Way:
         unexported=(),
         jobs=1,
         verify=verify,
+        adopt=adopt,
         now=lambda: 1_790_000_000,
         stopping=lambda: False,
         pause=lambda seconds: None,

@@ -102,7 +102,7 @@ def test_clients_of_ours_fail_where_leases_are_short(tmp_path: Path) -> None:
         (tmp_path / "token").write_text(token_of("mirror"))
         (tmp_path / "token").chmod(0o600)
         mirrored = call(
-            "shep-mirror", "--from", served.url, "--token-file", str(tmp_path / "token"), "--db", str(tmp_path / "db")
+            "shep-mirror", "--from", served.url, "--token-file", str(tmp_path / "token"), "--db", str(tmp_path / "mirror")
         )
         assert mirrored.returncode == 0, mirrored.stderr
 

@@ -16,7 +16,7 @@ from shepherd.store.database import Database
 from tests.crash import disks
 from tests.crash.farm import contents
 from tests.pasture import Sheep, faults, fill
-from tests.serve.received import Folder, Tamper, advance, bring
+from tests.serve.received import Folder, Tamper, advance, bring, way
 
 FLOCK = [Sheep(f"http://a.example/{n}", now=b"body %d" % n * 30, before=(b"old" * 50,)) for n in range(12)]
 
@@ -178,7 +178,7 @@ def test_copy_made_by_hand_is_fetched_again(source: Path, home: Path) -> None:
     shutil.copytree(source, home / "mirror")
     advance(source, 7)
     folder = Folder(source)
-    done = bring(folder, home / "mirror")
+    done = bring(folder, home / "mirror", way(adopt=True))
     assert (done.fresh, done.fetched) == (True, 1)
     assert sorted(path for path, _at in folder.asked) == ["control", "control", "control", "index/weight", "index/weight.check"]
     assert faults(Database(home / "mirror")) == []
