@@ -104,6 +104,8 @@ def _mirror(db: Path, source: Server, way: Way, watch: float | None, signals: _S
     from shepherd.batch.transfer import Stopped
     from shepherd.store import mirror as directories
 
+    if directories.found(db) is None and not _has_answered(source, watch, signals):
+        return 0 if watch is not None else signals.exit_status
     with directories.create(db).writing(NAME, tidy=False) as writer, phase.timed(db, NAME):
         try:
             if watch is not None:
@@ -114,6 +116,30 @@ def _mirror(db: Path, source: Server, way: Way, watch: float | None, signals: _S
         except Stopped:
             common.LOG.warning("%s: stopped; what has come is kept, and the next run goes on from there", NAME)
             return 0 if watch is not None else signals.exit_status
+
+
+def _has_answered(source: Server, watch: float | None, signals: _Signals) -> bool:
+    """Nothing is made here before the source has given a control that may be believed; False where a signal came first."""
+    from shepherd.batch import mirror
+
+    failures = 0
+    while not signals.stopping():
+        try:
+            mirror.rehearse(None, source)
+            return True
+        except PeerLost as error:
+            if watch is None:
+                raise
+            failures += 1
+            signals.pause(_patience_s(error, watch, failures))
+    return False
+
+
+def _patience_s(error: Exception, every_s: float, failures: int) -> float:
+    """How long a watch waits after so many failures in a row."""
+    wait_s = min(every_s * 2.0 ** min(failures, 20), max(LONGEST_S, every_s))  # weeks of failures would overflow
+    common.LOG.warning("%s: %s; the next look is in %.0f s", NAME, error, wait_s)
+    return wait_s
 
 
 def _watch(writer: Writer, source: Server, way: Way, every_s: float, signals: _Signals, tell: _Teller) -> None:
@@ -133,8 +159,7 @@ def _watch(writer: Writer, source: Server, way: Way, every_s: float, signals: _S
             if seen is None and not isinstance(error, PeerLost):
                 raise
             failures += 1
-            wait_s = min(every_s * 2**failures, max(LONGEST_S, every_s))
-            common.LOG.warning("%s: %s; the next look is in %.0f s", NAME, error, wait_s)
+            wait_s = _patience_s(error, every_s, failures)
         signals.pause(wait_s)
 
 

@@ -285,7 +285,33 @@ def test_two_mirrors_write_into_one_directory(source: Serving, home: Path) -> No
 def test_reader_gets_the_files_with_the_secret_key(source: Serving, home: Path) -> None:
     assert mirror(source, home / "mirror", client="reader").returncode == 21
     assert mirror(source, home / "mirror", client="nobody").returncode == 21
-    assert not list((home / "mirror" / "state").iterdir())
+    assert not (home / "mirror").exists()
+
+
+def test_source_that_gives_nothing_leaves_an_empty_database_here(source: Serving, home: Path) -> None:
+    """Every program would then take it for a database that has lost its states."""
+    (home / "empty").mkdir()
+    for db in (home / "new" / "db", home / "empty"):
+        assert mirror(source, db, client="reader").returncode == 21
+        assert mirror(source, db, "--watch", "1", client="reader").returncode == 21
+        assert call("shep-mirror", *arguments(source, db), "--from", "http://127.0.0.1:1").returncode == 20
+    assert not (home / "new").exists() and not list((home / "empty").iterdir())
+
+
+def test_standby_is_made_or_ends_before_its_source_has_come(source: Serving, home: Path) -> None:
+    source.end()
+    words = arguments(source, home / "mirror", "--watch", "1")
+    command = [sys.executable, "-m", "shepherd.cli", "shep-mirror", *words]
+    standby = subprocess.Popen(command, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)}, stderr=subprocess.PIPE)
+    try:
+        assert standby.stderr is not None
+        assert b"the next look" in standby.stderr.readline()
+        assert not (home / "mirror").exists()
+        with serving(home / "source", listen=f"127.0.0.1:{source.url.rpartition(':')[2]}"):
+            wait_until(lambda: (home / "mirror/state/000002").is_dir())
+    finally:
+        standby.kill()
+        standby.communicate()
 
 
 def test_token_that_others_can_read_is_used(source: Serving, home: Path) -> None:
