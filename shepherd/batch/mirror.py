@@ -145,7 +145,7 @@ def control_of(source: Source) -> bytes:
     for part in source.read(names.CONTROL, 0):
         found += part
         if len(found) > offered.MOST_CONTROL:
-            raise Corruption(f"state {source.number}: its control is longer than any: {offered.MOST_CONTROL} bytes")
+            raise offered.damaged(f"state {source.number}: its control is longer than any: {offered.MOST_CONTROL} bytes")
     return bytes(found)
 
 

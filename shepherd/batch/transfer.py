@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from typing import Final, Protocol
 
-from shepherd.errors import Corruption, PeerLost
+from shepherd.errors import PeerLost
 from shepherd.formats.tables import U64
 from shepherd.store.incoming import Incoming
-from shepherd.store.offered import Piece
+from shepherd.store.offered import Piece, damaged
 from shepherd.store.receiving import Receiving
 
 TRIES: Final = 3  # at one place of a file; after each but the last a pause that doubles
@@ -97,7 +97,7 @@ class Transfer:
         for part in self._parts(piece.paths[1], at):
             data += part
             if len(data) > piece.table_bytes:
-                raise Corruption(f"{piece.paths[1]}: more than the {piece.table_bytes} bytes that it can have")
+                raise damaged(f"{piece.paths[1]}: more than the {piece.table_bytes} bytes that it can have")
 
     def _parts(self, path: str, at: int) -> Iterator[bytes]:
         for part in self._source.read(path, at):

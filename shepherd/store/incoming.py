@@ -9,11 +9,10 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from shepherd.errors import Corruption
 from shepherd.formats.check import BLOCK, Bytes, Checker, check64
 from shepherd.formats.tables import U64
 from shepherd.store import fsio
-from shepherd.store.offered import Piece
+from shepherd.store.offered import Piece, damaged
 
 
 class Incoming:
@@ -38,7 +37,7 @@ class Incoming:
 
     def write(self, data: Bytes) -> None:
         if self.length + len(data) > self._piece.entry.length:
-            raise Corruption(f"{self._piece.path}: more than the {self._piece.entry.length} bytes that control has")
+            raise damaged(f"{self._piece.path}: more than the {self._piece.entry.length} bytes that control has")
         assert self._file is not None
         if self._blocks is None:
             self._checker.update(data)
@@ -57,7 +56,7 @@ class Incoming:
         at = self._file.length
         if check64(self._pending) != int(self._blocks[at // BLOCK]):
             self._pending.clear()
-            raise Corruption(f"{self._piece.path} at {at}: the block that came does not check")
+            raise damaged(f"{self._piece.path} at {at}: the block that came does not check")
         self._file.write(self._pending)
         self._pending.clear()
 
@@ -71,7 +70,7 @@ class Incoming:
         if self._blocks is None and self._checker.value() != self._piece.entry.check:
             fsio.unlink(self._path)
             if not self._resumed:
-                raise Corruption(f"{self._piece.path}: what came does not have the check that control has")
+                raise damaged(f"{self._piece.path}: what came does not have the check that control has")
             self._start_over()
             return False
         self._file.seal()

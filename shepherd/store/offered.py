@@ -62,17 +62,24 @@ def pieces(control: Control) -> list[Piece]:
     return [Piece(path, entry) for path, entry in sorted(control.files.items())]
 
 
+def damaged(what: str) -> Corruption:
+    """Something that came is not what a sound source gives; shep-check would look for it in vain here."""
+    return Corruption(f"{what}; nothing here is damaged: run shep-check at the source")
+
+
 def judge(data: bytes, number: int, where: str) -> Control:
     """The control of closed state `number`, if it is one that can be believed; `where` is whose it is, for the error."""
     try:
         control = parse_control(data, where)
+    except Corruption as error:
+        raise damaged(str(error)) from error
     except (OldFormat, UsageError) as error:
         raise PeerRefused(f"{error}; both ends of a mirror need the same version") from error
     if (control.phase, control.state) != (CLOSED, number):
-        raise Corruption(f"{where}: says that it is {control.phase} {control.state}, not state {number}")
+        raise damaged(f"{where}: says that it is {control.phase} {control.state}, not state {number}")
     complaint = next(_complaints(control), None)
     if complaint:
-        raise Corruption(f"{where}: {complaint}; nothing was taken over")
+        raise damaged(f"{where}: {complaint}; nothing was taken over")
     return control
 
 

@@ -27,7 +27,7 @@ from shepherd.store.columns import Column
 from shepherd.store.database import Database, Writer
 from shepherd.store.incoming import Incoming
 from shepherd.store.names import StateName
-from shepherd.store.offered import Piece, pieces
+from shepherd.store.offered import Piece, damaged, pieces
 from shepherd.store.state import State, commit
 
 
@@ -180,7 +180,7 @@ class Receiving:
         """The block table of a column, as it came."""
         path = self.path / piece.paths[1]
         if len(data) != piece.table_bytes or check64(data) != piece.entry.check:
-            raise Corruption(f"{piece.paths[1]}: what came is not the block table that control has the check of")
+            raise damaged(f"{piece.paths[1]}: what came is not the block table that control has the check of")
         fsio.unlink(path)
         fsio.write_file(path, data)
         return np.frombuffer(data, "<u8")

@@ -272,6 +272,12 @@ def test_damage_of_a_mirror_stays_or_spreads_to_its_next_state(source: Serving, 
     assert told(mirror(source, home / "mirror", "--verify"))["fresh"] is False
 
 
+def test_damage_of_the_source_is_told_as_if_it_were_here(source: Serving, home: Path) -> None:
+    spoil(source.database.closed().path / "index/norm")
+    done = mirror(source, home / "mirror")
+    assert done.returncode == 11 and done.stderr.endswith("nothing here is damaged: run shep-check at the source\n")
+
+
 # --- who may ------------------------------------------------------------------------------------------------------
 
 

@@ -92,7 +92,7 @@ def test_control_that_lies_is_believed(source: Path, home: Path, what: str) -> N
     tamper, error = CONTROLS[what]
     before = contents(home)
     folder = Folder(source, tamper)
-    with pytest.raises(error):
+    with pytest.raises(error, match="run shep-check at the source" if error is Corruption else None):
         bring(folder, home / "mirror")
     assert [path for path, _at in folder.asked] == ["control"]  # nothing else was asked for
     assert states(home / "mirror") == []
@@ -116,7 +116,7 @@ BYTES: dict[str, tuple[Callable[[bytes], bytes], type[ShepherdError]]] = {
 @pytest.mark.parametrize("what", BYTES)
 def test_file_that_is_not_what_control_says_is_taken_in(source: Path, home: Path, path: str, what: str) -> None:
     change, error = BYTES[what]
-    with pytest.raises(error):
+    with pytest.raises(error, match="run shep-check at the source" if error is Corruption else None):
         bring(Folder(source, replacing(path, change)), home / "mirror")
     assert states(home / "mirror") == []
     bring(Folder(source), home / "mirror")  # nothing that was taken in spoils it
