@@ -21,7 +21,6 @@ from shepherd.formats import stream
 from shepherd.formats.tables import I64, U8, U64, Array, Columns, Records
 from shepherd.phases import readers
 from shepherd.phases.readers import Bar, Choice, What
-from shepherd.phases.urls import Paths
 from shepherd.store.columns import Table
 from shepherd.store.state import State
 
@@ -177,13 +176,12 @@ class _Walk:
     ) -> None:
         self._state, self._index, self._choice, self._narrow, self._bar = state, state.index, choice, narrow, bar
         self._keys = (*readers.KEYS, "digest", "gathered", "flags", "weight", *also)
-        self._paths = Paths(state.prints.half("/robots.txt"), state.prints.half("/"))
         self._ties = 0
 
     def chosen(self, begin: int, end: int) -> _Chosen:
         start, stop = _first(self._index, begin), _first(self._index, end)
         columns = self._index.slice(start, stop, dict.fromkeys((*readers.COMPARED, *self._keys)))
-        rows = readers.chosen(columns, self._choice, self._paths)
+        rows = readers.chosen(columns, self._choice)
         if self._narrow is not None:
             rows = self._narrow(self._state, start + rows) - start
         if self._bar is not None:

@@ -17,9 +17,10 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from shepherd.formats.tables import I64, U16, U32, U64, Array, Bools, Columns, Flag, RowType
+from shepherd.formats.tables import I64, U16, U32, U64, Array, Bools, Columns, Flag
 from shepherd.phases.feedback import HEARD
-from shepherd.phases.keys import equal_rows, lower_bound, run_ends, run_starts, with_flag
+from shepherd.phases.keys import equal_rows, lower_bound, run_starts, with_flag
+from shepherd.phases.representatives import representatives
 
 READ: Final = ("norm", "path", "type", "flags")
 WHOLE: Final = 1 << 62  # all ranks together
@@ -40,20 +41,12 @@ _HALF: Final = np.uint64(32)
 def standing(index: Columns) -> I64:
     """For each row of a partition the one that stands for its document; -1 for rows that have no rank.
 
-    Robots files have none, nor have rows that hear no feedback. A page stands before a redirect, and that before what was not
-    gathered. A partition holds whole normalised sites.
+    Robots files have none, nor have rows that hear no feedback. A partition holds whole normalised sites.
     """
     ranked = np.isin(index["type"], HEARD) & ~with_flag(index["flags"], Flag.ROBOTS)
     rows = np.flatnonzero(ranked)
-    found = np.where(ranked, np.arange(len(ranked)), -1)
-    starts = run_starts(index["norm"][rows], index["path"][rows])
-    shared = np.flatnonzero(~(starts & run_ends(starts)))  # few
-    rows, run = rows[shared], np.cumsum(starts)[shared]
-    gathered = index["type"][rows] == RowType.GATHERED
-    worse = np.where(gathered, np.where(with_flag(index["flags"][rows], Flag.REDIRECT), 1, 0), 2)
-    order = np.lexsort((rows, worse, run))
-    first = run_starts(run[order])
-    found[rows[order]] = rows[order][first][np.cumsum(first) - 1]
+    found = np.full(len(ranked), -1, np.int64)
+    found[rows] = representatives(index, rows)
     return found
 
 

@@ -14,9 +14,9 @@ from typing import Final
 
 import numpy as np
 
-from shepherd.formats.tables import I64, U8, U16, Bools, Columns, Flag, RowType
-from shepherd.phases.keys import find_rows, run_starts, with_flag
-from shepherd.phases.urls import Paths
+from shepherd.formats.tables import I64, U8, U16, Columns, Flag, RowType
+from shepherd.phases.keys import find_rows, with_flag
+from shepherd.phases.representatives import representatives
 
 KEYS: Final = ("norm", "path", "site")
 READ: Final = (*KEYS, "type", "flags", "weight", "section")  # by which a choice is made
@@ -62,31 +62,24 @@ def read_part(text: str) -> tuple[int, int]:
     return part - 1, parts
 
 
-def chosen(index: Columns, choice: Choice, paths: Paths) -> I64:
-    """The rows of the slice that the choice means, but for its part and its `best`, in order."""
+def chosen(index: Columns, choice: Choice) -> I64:
+    """The rows of the slice that the choice means, but for its part and its `best`, in order.
+
+    Of several rows of one document the representative is judged, and no other: so no weight, and nothing that a reader asks for,
+    changes under which footprint a document comes.
+    """
+    gathered = index["type"] == np.uint8(RowType.GATHERED)
+    pages = np.flatnonzero(gathered & ~with_flag(index["flags"], Flag.ROBOTS))  # robots files are of one site each
     unwanted = (0 if choice.robots else Flag.ROBOTS) | (0 if choice.redirects else Flag.REDIRECT)
-    wanted = (index["type"] == np.uint8(RowType.GATHERED)) & ((index["flags"] & np.uint16(unwanted)) == 0)
+    wanted = gathered & ~with_flag(index["flags"], unwanted)
+    wanted[pages[representatives(index, pages) != pages]] = False
     if choice.weight:
         wanted &= index["weight"] >= np.uint16(choice.weight)
     if choice.sections:
         listed = np.zeros(256, np.bool_)
         listed[list(choice.sections)] = True
         wanted &= listed.take(index["section"])
-    rows = np.flatnonzero(wanted)
-    return rows[_representatives({name: index[name].take(rows) for name in (*KEYS, "weight")}, paths)]
-
-
-def _representatives(rows: Columns, paths: Paths) -> Bools:
-    """Root pages are kept for every site of a class. One of them stands for all: the heaviest, then the first.
-
-    Robots files are of one site each.
-    """
-    keep = np.ones(len(rows["norm"]), np.bool_)
-    roots = np.flatnonzero(rows["path"] == np.uint64(paths.root))
-    norm, weight = rows["norm"].take(roots), rows["weight"].take(roots)
-    order = np.lexsort((roots, ~weight, norm))  # roots of one norm may have other rows between them only if paths collide
-    keep[roots[order[~run_starts(norm.take(order))]]] = False
-    return keep
+    return np.flatnonzero(wanted)
 
 
 @dataclass(frozen=True)
@@ -119,7 +112,8 @@ class Changes:
 
 
 def changes(old: Columns, new: Columns, checked_after: int | None = None) -> Changes:
-    """A document is found again by site and path. One that moved within its class is gone from one place and added in another.
+    """A document is found again by site and path. One that moved within its class, or that another row of it stands for now, is
+    gone from one place and added in another.
 
     Of a redirect nothing is kept but when it was gathered, so one that was gathered again counts as changed. With
     `checked_after`, a time, what was looked at later is told, too, though nothing in it has changed.

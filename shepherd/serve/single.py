@@ -14,30 +14,25 @@ from shepherd.formats import stream
 from shepherd.formats.tables import I64
 from shepherd.phases import readers
 from shepherd.phases.readers import Choice
-from shepherd.phases.urls import Paths
 from shepherd.serve.answers import Refused
 from shepherd.store import lookup
 from shepherd.store.state import State
-from shepherd.urls import Url, parse
+from shepherd.urls import parse
 
-PAGES: Final = Choice(robots=True)
 ANY: Final = Choice(robots=True, redirects=True)
 NONE: Final = np.zeros(0, np.int64)
 _FOOTPRINT: Final = re.compile(r"([0-9a-f]{16})([0-9a-f]{16})")
 
 
 def by_url(state: State, filter_: Filter, given: str) -> Batch:
-    """Of several equivalent rows the representative, and rather a page than a redirect.
-
-    A row from before a strip line came into the filter is found as well.
-    """
+    """A row from before a strip line came into the filter is found as well."""
     try:
         url = parse(given, strict=True)
         stripped = parse(filter_.strip(url.href))
     except BadUrl as error:
         raise Refused(400, f"`url`: {error}") from None
-    rows = _rows_of(state, stripped)
-    return _batch(state, rows if len(rows) else _rows_of(state, url))
+    rows = _rows_of(state, *state.prints.of(stripped))
+    return _batch(state, rows if len(rows) else _rows_of(state, *state.prints.of(url)))
 
 
 def by_footprint(state: State, given: str) -> Batch:
@@ -46,23 +41,16 @@ def by_footprint(state: State, given: str) -> Batch:
         raise Refused(400, "`footprint` is 32 hexadecimal digits: site, then path")
     site, path = int(found[1], 16), int(found[2], 16)
     place = lookup.site_row(state, site)
-    row = None if place is None else lookup.row_of(state, state.sites["norm"].at(place), path, site)
-    return _batch(state, NONE if row is None else row + _chosen(state, range(row, row + 1), ANY))
+    return _batch(state, NONE if place is None else _rows_of(state, state.sites["norm"].at(place), path, site))
 
 
-def _rows_of(state: State, url: Url) -> I64:
-    norm, path, site = state.prints.of(url)
+def _rows_of(state: State, norm: int, path: int, site: int) -> I64:
+    """The row of a document; of several equivalent ones the representative, whichever of them is asked for."""
     within = lookup.rows_of(state, norm, path)
     if path == state.prints.half("/robots.txt"):  # these are of one site each
         own = lookup.row_of(state, norm, path, site)
         within = range(0) if own is None else range(own, own + 1)
-    rows = _chosen(state, within, PAGES)
-    return within.start + (rows if len(rows) else _chosen(state, within, ANY))
-
-
-def _chosen(state: State, within: range, choice: Choice) -> I64:
-    columns = state.index.slice(within.start, within.stop, readers.READ)
-    return readers.chosen(columns, choice, Paths(state.prints.half("/robots.txt"), state.prints.half("/")))
+    return within.start + readers.chosen(state.index.slice(within.start, within.stop, readers.READ), ANY)
 
 
 def _batch(state: State, rows: I64) -> Batch:

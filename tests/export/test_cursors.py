@@ -64,6 +64,20 @@ def test_next_export_has_what_was_exported_or_lacks_what_is_new(herd: Herd, tmp_
     assert come(herd) == 3
 
 
+def test_page_that_is_there_is_told_gone_when_weights_change(tmp_path: Path) -> None:
+    """Root pages are kept for every site of a class: which of them is exported must not hang on what they weigh."""
+    roots = [page(f"{spelt}a.example/") for spelt in ("http://", "https://", "http://www.", "https://www.")]
+    herd, out = make_herd(tmp_path / "herd", roots, (), ()), tmp_path / "out"
+    run(herd, out)
+    assert len(told(out, 2)) == 1
+    for heaviest in roots:
+        weighed = [replace(one, columns=one.columns | {"weight": 9 if one is heaviest else 3}) for one in roots]
+        number = add_state(herd, weighed, now=NOW + DAY)
+        run(herd, out)
+        assert told(out, number) == {}
+    assert come(herd) == number
+
+
 def test_cursor_goes_on_with_another_choice(herd: Herd, tmp_path: Path) -> None:
     out = tmp_path / "out"
     run(herd, out, "--section", "html")

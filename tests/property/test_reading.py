@@ -65,18 +65,21 @@ def states(tmp_path_factory: pytest.TempPathFactory) -> tuple[Database, list[She
 
 
 def naive(sheep: list[Sheep], choice: Choice) -> dict[str, Sheep]:
-    found: dict[object, Sheep] = {}
-    least, beyond = choice.norms()
-    for one in sorted(sheep, key=lambda one: one.key):
+    standing: dict[object, Sheep] = {}
+    for one in sorted(
+        (one for one in sheep if one.type == RowType.GATHERED), key=lambda one: (one.flags & Flag.REDIRECT, one.key)
+    ):
         norm, path, site = one.key
-        wanted = (choice.robots or not one.flags & Flag.ROBOTS) and (choice.redirects or not one.flags & Flag.REDIRECT)
-        wanted = wanted and one.type == RowType.GATHERED and least <= norm < beyond and one.weight >= choice.weight
-        if not wanted or (choice.sections and one.section not in choice.sections):
-            continue
-        document = (norm, path) if parse(one.url).path == "/" else (norm, path, site)
-        if document not in found or found[document].weight < one.weight:
-            found[document] = one
-    best = sorted(found.values(), key=lambda one: (-one.weight, one.key))[: choice.best]
+        standing.setdefault((norm, path) if parse(one.url).path == "/" else (norm, path, site), one)
+    least, beyond = choice.norms()
+    found = [
+        one
+        for one in standing.values()
+        if (choice.robots or not one.flags & Flag.ROBOTS) and (choice.redirects or not one.flags & Flag.REDIRECT)
+        if least <= one.key[0] < beyond and one.weight >= choice.weight
+        if not choice.sections or one.section in choice.sections
+    ]
+    best = sorted(found, key=lambda one: (-one.weight, one.key))[: choice.best]
     return {one.url: one for one in best}
 
 
@@ -151,7 +154,7 @@ def test_resumed_transfer_misses_or_repeats_a_document(states: tuple[Database, l
     database, _old, _new = states
     for since in (None, database.closed(2)):
         whole = read(database.closed(3), Choice(robots=True), since)
-        assert len(whole) > 15
+        assert len(whole) > 10
         for after in range(len(whole) + 2):
             assert read(database.closed(3), Choice(robots=True), since, after) == whole[after:]
 

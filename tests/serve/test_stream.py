@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import io
 import time
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,10 +16,12 @@ from shepherd.client.server import LeaseOver
 from shepherd.errors import Corruption, PeerLost, UsageError
 from shepherd.formats import stream
 from shepherd.formats.control import CLOSED
+from shepherd.formats.tables import Flag, RowType
 from shepherd.phases.readers import Choice
 from shepherd.store.names import StateName
 from shepherd.store.state import State
-from tests.pasture import NOW, Sheep, fill, publish
+from shepherd.urls import parse
+from tests.pasture import NOW, PRINTS, Sheep, fill, publish
 from tests.serve.cutting import cutting
 from tests.serve.serving import Serving, flock, serving, token_of
 
@@ -108,6 +112,15 @@ def test_single_document_is_not_the_one_that_was_named(served: Serving, asked: s
         assert raw(one_document(server, lease.name, {"footprint": found.footprint})) == raw(found)
 
 
+def test_footprint_is_answered_with_a_row_that_is_in_no_stream(served: Serving) -> None:
+    streamed = next(one for one in pulled(served) if one.url == "https://www.h0.example/")
+    with served.as_client() as server, server.leased("test") as lease:
+        for url in ("http://h0.example/", "https://www.h0.example/"):
+            _norm, path, site = PRINTS.of(parse(url))
+            found = one_document(server, lease.name, {"footprint": f"{site:016x}{path:016x}"})
+            assert (found.url, raw(found)) == (streamed.url, raw(streamed))
+
+
 def one_document(server: Server, lease: str, parameters: dict[str, object]) -> Document:
     with server.open("GET", f"/v1/leases/{lease}/document", parameters) as answer:
         items = list(stream.items(io.BytesIO(answer.raw.read()).read))
@@ -182,6 +195,37 @@ def test_change_is_missed_although_the_older_state_is_deleted(tmp_path: Path) ->
         assert served.as_client().states()["since"] == [2, 3]
         with pytest.raises(LeaseOver, match="410: what was in state 1 is not known any more"):
             pulled(served, since=1)
+
+
+@pytest.mark.parametrize(
+    ("becomes", "told"),
+    [
+        ({"weight": 1}, {}),
+        ({"flags": Flag.REDIRECT}, {"http": "added", "https": "gone"}),
+        ({"type": RowType.ERROR}, {"http": "added", "https": "gone"}),
+        ({"now": b"another"}, {"https": "changed"}),
+        (None, {"http": "added", "https": "gone"}),
+    ],
+)
+def test_reader_loses_a_document_whose_representative_changes(
+    tmp_path: Path, becomes: dict[str, Any] | None, told: dict[str, str]
+) -> None:
+    """Also one that keeps it twice from then on."""
+    http, https = (
+        Sheep("http://h0.example/", now=b"the root", weight=5),
+        Sheep("https://www.h0.example/", now=b"the root", weight=9),
+    )
+    fill(tmp_path, [http, https])
+    scheme = {"{2:016x}{1:016x}".format(*one.key): parse(one.url).site.partition(":")[0] for one in (http, https)}
+    with serving(tmp_path) as served:
+        had = {one.footprint: raw(one) for one in pulled(served)}
+        succeed(tmp_path, 3, [http] if becomes is None else [http, replace(https, **becomes)])
+        found = pulled(served, since=2)
+        assert {scheme[one.footprint]: one.what for one in found} == told
+        for one in found:
+            had.pop(one.footprint, None)
+        had |= {one.footprint: raw(one) for one in found if not one.is_gone}
+        assert had == {one.footprint: raw(one) for one in pulled(served)} and len(had) == 1
 
 
 def test_damaged_bucket_is_handed_out(tmp_path: Path) -> None:
