@@ -93,7 +93,7 @@ def leases(database: Database, now: int) -> Shown:
         fields.text("purpose"),
     ]
     rows = (
-        [one.name, one.state, one.expires, "yes" if one.expires > now else "no", one.pid, one.owner, one.purpose]
+        [one.name, one.state, one.expires, "yes" if one.holds(now) else "no", one.pid, one.owner, one.purpose]
         for one in database.leases.all()
     )
     return Shown(shown, rows)

@@ -22,7 +22,12 @@ def is_lock(lease: Lease) -> bool:
 
 def valid(database: Database, now: int) -> list[Lease]:
     """Those that still hold their state, the oldest first."""
-    return [lease for lease in database.leases.all() if lease.expires > now]
+    return [lease for lease in database.leases.all() if lease.holds(now)]
+
+
+def orphaned(database: Database, now: int) -> list[Lease]:
+    """Those that would still hold it if their program had not been killed."""
+    return [lease for lease in database.leases.all() if lease.expires > now and lease.is_orphaned]
 
 
 def as_object(lease: Lease, pins: int | None) -> dict[str, Any]:

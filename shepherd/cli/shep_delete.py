@@ -62,7 +62,7 @@ class _Held:
 
         self._database, self._counts = Database(db), Counter[int]()
         now = shared.clock_ms() // 1_000
-        leases = [lease for lease in self._database.leases.all() if lease.expires > now]
+        leases = [lease for lease in self._database.leases.all() if lease.holds(now)]
         self._leases: dict[int, list[Lease]] = {}
         for lease in leases:
             self._leases.setdefault(lease.state, []).append(lease)  # before we take one of our own

@@ -130,7 +130,11 @@ def _list(database: Database, as_json: bool) -> None:
 
     used = usage(database)
     closed = [name.number for name in database.states() if name.closed]
-    leases = held.valid(database, int(time.time()))
+    now = int(time.time())
+    leases = held.valid(database, now)
+    for lease in held.orphaned(database, now):
+        what = common.escape(lease.purpose)
+        common.LOG.info("state %d is not held any more by %s, pid %d: it has ended", lease.state, what, lease.pid)
     found = [held.as_object(lease, pins(lease, used, closed[-1] if closed else None)) for lease in leases]
     looking.show(found, TITLES, _row, as_json, "nobody holds a state")
 

@@ -39,8 +39,9 @@ def _progress(told: dict[str, Any], now: int) -> str:
 
 def _claim(lease: dict[str, Any], now: int) -> str:
     who = f"{lease['purpose']}, pid {lease['pid']}, {lease['owner']}"
-    until = "expired" if lease["expired"] else "until"
-    return f"state {lease['state']}: {who}, since {moment(lease['since'], now)}, {until} {moment(lease['expires'], now)}"
+    until = f"{'expired' if lease['expired'] else 'until'} {moment(lease['expires'], now)}"
+    over = "over, because that process has ended" if lease["orphaned"] else until
+    return f"state {lease['state']}: {who}, since {moment(lease['since'], now)}, {over}"
 
 
 def _past(cycle: dict[str, Any], now: int) -> str:

@@ -44,7 +44,7 @@ async def take(ask: Ask) -> web.Response:
 async def list_all(ask: Ask) -> web.Response:
     ask.parameters()
     leases = await ask.work(ask.service.database.leases.all)
-    mine = [lease for lease in leases if lease.expires > ask.service.now() and (ask.who.is_admin or _is_of(lease, ask.who))]
+    mine = [lease for lease in leases if lease.holds(ask.service.now()) and (ask.who.is_admin or _is_of(lease, ask.who))]
     return answer({"leases": [_told(lease) for lease in mine]})
 
 
@@ -96,7 +96,7 @@ def _take(service: Service, client: Client, number: int | None, purpose: str, se
 
 def _refuse_if_many(service: Service, client: Client) -> None:
     """A client that takes and never gives back must not fill the directory that every other one looks through."""
-    alive = [lease for lease in service.database.leases.all() if lease.expires > service.now()]
+    alive = [lease for lease in service.database.leases.all() if lease.holds(service.now())]
     for name in set(service.seconds_of).difference(lease.name for lease in alive):
         service.seconds_of.pop(name, None)
     if sum(_is_of(lease, client) for lease in alive) >= MOST:
@@ -112,7 +112,7 @@ def _refuse_if_full(service: Service) -> None:
         return
     database, used = service.database, usage(service.database)
     newest = database.closed().number
-    holders = [lease for lease in database.leases.all() if lease.expires > service.now()]
+    holders = [lease for lease in database.leases.all() if lease.holds(service.now())]
     pinned = {lease.state: pins(lease, used, newest) or 0 for lease in holders}
     total = sum(pinned.values())
     if total > limit:
@@ -134,7 +134,7 @@ def find(service: Service, client: Client, name: str) -> Lease:
     if names.parse_item(f"{name}.lease") is None:
         raise Refused(404, "this is not the name of a lease")
     lease = service.database.leases.find(name)
-    if lease is None or lease.expires <= service.now():
+    if lease is None or not lease.holds(service.now()):
         raise Refused(410, "this lease is over, or there never was one; take a new one with POST /v1/leases")
     if not client.is_admin and not _is_of(lease, client):
         raise Refused(403, "this lease is another client's")

@@ -26,7 +26,7 @@ from typing import Any
 from shepherd.errors import Corruption, IoFailed, NoSpace, RecoveryNeeded, UsageError
 from shepherd.formats import tables
 from shepherd.formats.control import CLOSED, Control
-from shepherd.store import cursors, fsio, journals, locks, mirrornote, names
+from shepherd.store import cursors, fsio, journals, locks, mirrornote, names, processes
 from shepherd.store.inbox import Inbox
 from shepherd.store.lease import Lease, Leases
 from shepherd.store.names import StateName
@@ -116,11 +116,15 @@ class Database:
 
     # --- readers
 
-    def lease(self, number: int | None, owner: str, purpose: str, now_ms: int, seconds: int) -> Lease:
-        """Claim a closed state, the newest by default, until now + seconds, or until `leases.remove(lease)`."""
+    def lease(
+        self, number: int | None, owner: str, purpose: str, now_ms: int, seconds: int, process: str = processes.UNKNOWN
+    ) -> Lease:
+        """Claim a closed state, the newest by default, until now + seconds, or until `leases.remove(lease)`; or until a process
+        ends, for one that needs it no longer than it runs."""
         with self.leases.locked():
             state = self.closed(number)
-            lease = Lease(self.new_item_name(now_ms), state.number, owner, purpose, os.getpid(), now_ms // 1000 + seconds)
+            until = now_ms // 1000 + seconds
+            lease = Lease(self.new_item_name(now_ms), state.number, owner, purpose, os.getpid(), until, process)
             self.leases.write(lease)
         return lease
 
@@ -140,7 +144,8 @@ class Database:
     def _lease_if_writable(self, number: int | None, purpose: str, now_ms: int) -> Lease | None:
         self.closed(number)  # what keeps us from reading the state is no matter of the lease
         try:
-            return self.lease(number, f"{os.getuid()}@{socket.gethostname()}", purpose, now_ms, READ_LEASE_S)
+            owner = f"{os.getuid()}@{socket.gethostname()}"
+            return self.lease(number, owner, purpose, now_ms, READ_LEASE_S, processes.own())
         except (IoFailed, NoSpace) as error:
             cause = error.__cause__
             if not isinstance(cause, OSError) or cause.errno not in UNLEASABLE:
@@ -251,7 +256,7 @@ class Writer:
         exported; so many of their journals stay for audits."""
         deleted = []
         with self.database.leases.locked():
-            self.database.leases.remove_expired(now)
+            self.database.leases.remove_over(now)
             held = self.database.leases.held(now) | cursors.behind(self.database, unexported)
             closed = [n for n in self.database.states() if n.closed]
             for name in closed[: -max(keep, 1)]:
@@ -271,7 +276,7 @@ class Writer:
     def drop_snapshots(self, closed: list[StateName]) -> None:
         """Delete some closed states, but none that is leased, and not the newest."""
         with self.database.leases.locked():
-            held = {lease.state for lease in self.database.leases.all()}
+            held = {lease.state for lease in self.database.leases.all() if not lease.is_orphaned}
             newest = self.database.closed().name
             gone = [name for name in closed if name != newest and name.number not in held]
             for name in gone:

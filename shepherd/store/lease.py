@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from shepherd.store import fsio, locks, names
+from shepherd.store import fsio, locks, names, processes
 
 SERVED = "shep-serve: "  # so the purpose of a lease begins that a server has taken for one of its clients
 
@@ -24,6 +24,7 @@ class Lease:
     purpose: str
     pid: int
     expires: int  # seconds since 1970
+    process: str = processes.UNKNOWN  # which one it ends with; what a person or a client of a server holds ends with none
 
     @property
     def taken_ms(self) -> int:
@@ -36,9 +37,25 @@ class Lease:
         return self.purpose.startswith(SERVED)
 
     @property
+    def host(self) -> str:
+        return self.name.partition("-")[2].rsplit("-", 2)[0]
+
+    @property
+    def is_orphaned(self) -> bool:
+        """Whether the process that it was to end with was killed, for certain; so it is never another machine's."""
+        return locks.is_own_host(self.host) and processes.has_ended(self.process, self.pid)
+
+    @property
     def is_abandoned(self) -> bool:
-        """Whether the process that took it has ended; of another machine's nobody knows. A client outlives its server."""
-        return not self.is_served and locks.is_gone(self.name.partition("-")[2].rsplit("-", 2)[0], self.pid)
+        """Whether, for all that one can see, its process has ended: enough for a person who asks to end just this one.
+
+        Of another machine's nobody knows. A client outlives its server.
+        """
+        return self.is_orphaned or (not self.is_served and locks.is_gone(self.host, self.pid))
+
+    def holds(self, now: int) -> bool:
+        """Whether it keeps its state from being deleted."""
+        return self.expires > now and not self.is_orphaned
 
 
 class Leases:
@@ -64,19 +81,21 @@ class Leases:
 
     def held(self, now: int) -> set[int]:
         """The numbers of the states that may not be deleted."""
-        return {lease.state for lease in self.all() if lease.expires > now}
+        return {lease.state for lease in self.all() if lease.holds(now)}
 
     def write(self, lease: Lease) -> None:
         fields = asdict(lease)
         name = fields.pop("name")
+        if lease.process == processes.UNKNOWN:
+            del fields["process"]
         fsio.replace_file(self.directory / f"{name}.lease", json.dumps(fields, sort_keys=True).encode() + b"\n")
 
     def remove(self, lease: Lease) -> None:
         fsio.unlink(self.directory / f"{lease.name}.lease")
 
-    def remove_expired(self, now: int) -> None:
+    def remove_over(self, now: int) -> None:
         for lease in self.all():
-            if lease.expires <= now:
+            if not lease.holds(now):
                 self.remove(lease)
 
 
@@ -98,4 +117,4 @@ def parse_lease(name: str, data: bytes) -> Lease | None:
     except (ValueError, TypeError, RecursionError):
         return None
     fits = all(type(value) is int for value in (lease.state, lease.pid, lease.expires))
-    return lease if fits and isinstance(lease.owner, str) and isinstance(lease.purpose, str) else None
+    return lease if fits and all(isinstance(text, str) for text in (lease.owner, lease.purpose, lease.process)) else None

@@ -118,9 +118,14 @@ def is_held(path: Path) -> bool | None:
     return any("FLOCK" in line.split() and place in line.split() for line in table.splitlines())
 
 
+def is_own_host(host: str) -> bool:
+    """Whether this is the host, as it stands in names of ours, that we run on."""
+    return host == names.host_part(socket.gethostname())
+
+
 def is_gone(host: str, pid: int) -> bool:
     """Whether a process that ran on this host (as it stands in names of ours) has ended; of another host's nobody knows."""
-    if host != names.host_part(socket.gethostname()):
+    if not is_own_host(host):
         return False
     try:
         os.kill(pid, 0)

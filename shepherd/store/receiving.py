@@ -201,7 +201,7 @@ class Receiving:
             return commit(self.path, final)
         leases = self._writer.database.leases
         with leases.locked():
-            holders = [lease for lease in leases.all() if lease.state == self.name.number and lease.expires > now]
+            holders = [lease for lease in leases.all() if lease.state == self.name.number and lease.holds(now)]
             if holders:
                 raise Locked(f"{final}: damaged, but {holders[0].owner} leases it ({holders[0].purpose}); run this again later")
             fsio.rename(final, self._root / names.gone(self.name))  # killed here, the next round goes on with N.tmp

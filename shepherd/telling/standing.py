@@ -17,6 +17,7 @@ from shepherd.telling import logbook, words
 
 if TYPE_CHECKING:
     from shepherd.store.database import Database
+    from shepherd.store.lease import Lease
 
 
 def find(db: Path, now: int, count: int) -> dict[str, Any]:
@@ -32,7 +33,7 @@ def find(db: Path, now: int, count: int) -> dict[str, Any]:
         "fault": _fault(database),
         "disk": _disk(database),
         "cleaned": _cleaned(database),
-        "leases": [_lease(asdict(lease), now) for lease in database.leases.all()],
+        "leases": [_lease(lease, now) for lease in database.leases.all()],
         "inbox": dict(Counter(item.kind for item in database.inbox.all_items())),
         "cycles": [_cycle(entry) for entry in logbook.cycles(database.log_path)[-count:]] if count else [],
     }
@@ -108,9 +109,10 @@ def _cleaned(database: Database) -> int:
         return 0
 
 
-def _lease(lease: dict[str, Any], now: int) -> dict[str, Any]:
-    """When it was taken is what its name begins with, in milliseconds."""
-    return lease | {"since": int(lease["name"].partition("-")[0]) // 1000, "expired": lease["expires"] <= now}
+def _lease(lease: Lease, now: int) -> dict[str, Any]:
+    """As it was written, but for the words in which its process is told from others; since when, and whether it is over."""
+    told = {key: value for key, value in asdict(lease).items() if key != "process"}
+    return told | {"since": lease.taken_ms // 1000, "expired": not lease.holds(now), "orphaned": lease.is_orphaned}
 
 
 def _cycle(entry: dict[str, Any]) -> dict[str, Any]:

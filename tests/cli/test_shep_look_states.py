@@ -11,6 +11,7 @@ import pytest
 from shepherd.store import cursors
 from shepherd.store.names import StateName
 from tests.cli.conftest import PAGES, Herd, Run, add_state, objects, told
+from tests.killed import kill_reader, reader
 from tests.programs import call
 
 
@@ -168,6 +169,19 @@ def test_expired_lease_holds_nothing(own_herd: Herd, shep: Run) -> None:
     own_herd.store.lease(2, "me", "shep lock", time.time_ns() // 1_000_000 - 100_000, 60)
     answer = shep(own_herd, "lock")
     assert (told(answer), answer.stderr) == ("", b"nobody holds a state\n")
+
+
+def test_killed_program_is_told_to_hold_a_state(own_herd: Herd, shep: Run) -> None:
+    pid = kill_reader(own_herd.db, 1)
+    answer = shep(own_herd, "lock")
+    assert (told(answer), answer.stderr.decode().splitlines()) == (
+        "",
+        [f"state 1 is not held any more by shep-export, pid {pid}: it has ended", "nobody holds a state"],
+    )
+    assert [one["leases"] for one in objects(shep(own_herd, "states", "--json"))] == [[], []]
+    with reader(own_herd.db, 1):
+        assert [one["purpose"] for one in objects(shep(own_herd, "lock", "--json"))] == ["shep-export"]
+        assert [len(one["leases"]) for one in objects(shep(own_herd, "states", "--json"))] == [1, 0]
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import time
 from pathlib import Path
@@ -14,6 +15,7 @@ from shepherd.cli.progress import Notice, What
 from shepherd.store import locks, names
 from shepherd.telling import logbook
 from tests.cli.conftest import Herd
+from tests.killed import kill_reader
 from tests.programs import call
 
 
@@ -45,6 +47,8 @@ def test_status_says_nothing_of_leases_cycles_and_the_inbox(own_herd: Herd) -> N
     assert f"inbox      {len(own_herd.store.inbox.all_items())} req\n" in text
     assert "lease      state 1: old, pid 5, 8@there, since 2026-09-21T14:13:20Z" in text and ", expired 2026-" in text
     assert f"state {lease.state}: an \\x1b[31mindexer, pid {os.getpid()}, 7@here" in text and ", until 20" in text
+    pid = kill_reader(own_herd.db, 1)
+    assert re.search(rf"lease      state 1: shep-export, pid {pid}, .*, over, because that process has ended\n", status(own_herd))
     assert text.count("cycle      ") == 2 and ", exit status 2: 000003 (plan 1.5)" in text
     told = json.loads(status(own_herd, "--json", "--cycles", "1"))
     assert told["cycles"] == [lines[-1] | {"steps": [{"step": "shep-plan", "seconds": 1.5, "status": 4}]}]

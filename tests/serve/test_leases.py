@@ -13,6 +13,7 @@ import pytest
 from shepherd.client import pull
 from shepherd.client.server import LeaseOver
 from shepherd.errors import PeerLost, PeerRefused
+from tests.killed import reader
 from tests.pasture import Sheep, fill
 from tests.programs import call
 from tests.serve.serving import Serving, flock, serving, token_of, wait_until
@@ -146,6 +147,16 @@ def test_disk_fills_with_what_readers_hold(tmp_path: Path) -> None:
         assert server.renew(old, 600).state == 2  # who has one keeps it
         server.give_back(old)
         assert served.as_client("other").lease("one more").state == 3
+
+
+def test_killed_program_keeps_clients_from_leases(tmp_path: Path) -> None:
+    fill(tmp_path, [Sheep(f"http://a.example/{n}", now=b"%d" % n * 4_000) for n in range(30)])
+    with serving(tmp_path, "pinned_bytes = 2000\n") as served, served.as_client() as server:
+        with reader(tmp_path / "db", 2):
+            succeed(tmp_path, 3, flock(4), keep=9)
+            with pytest.raises(PeerRefused, match=r"507: leases keep \d+ bytes .*\(state 2: shep-export\)"):
+                server.lease("one more")
+        assert server.lease("one more").state == 3
 
 
 def test_reader_that_takes_nothing_is_waited_for(tmp_path: Path) -> None:
