@@ -10,8 +10,12 @@ import sys
 from pathlib import Path
 
 from shepherd.serve import tokens
+from shepherd.urls import parse
+from tests.cli.conftest import Page, make_herd
+from tests.export.wares import page
 from tests.net.origin import Answer, ok
 from tests.net.reaping import CF, Home, planned
+from tests.pasture import PRINTS
 from tests.serve.serving import ROOT, Serving, serving, token_of
 
 HTML = "Content-Type: text/html; charset=iso-8859-2"
@@ -25,6 +29,22 @@ HOSTILE = ok(
     "<title>Wolf\x1b]0;owned\x07\x9b2J</title><p>A wolf, so-called, in \x1b[31m Grün\u202e".encode(),
     "Content-Type: text/html; charset=windows-874",
 )
+COUNTING = """
+import itertools, runpy, sqlite3
+
+steps, connect = itertools.count(), sqlite3.connect
+
+
+def counted(*arguments):
+    index = connect(*arguments)
+    index.set_progress_handler(lambda: next(steps) < 0, 1)
+    return index
+
+
+sqlite3.connect = counted
+runpy.run_path("indexer.py")
+print("", next(steps), end="")
+"""
 
 
 def test_indexer_of_the_docs_misses_a_page_a_change_or_a_weight(tmp_path: Path) -> None:
@@ -71,12 +91,36 @@ def test_page_or_words_break_the_indexer_or_reach_the_terminal(tmp_path: Path) -
         finish(made)
         assert update(served).endswith(": 1 added\n")
         assert len(list(tmp_path.rglob("*.feedback"))) == 1
+        assert update(served).endswith(": nothing new\n")
+        assert len(list(tmp_path.rglob("*.feedback"))) == 1  # no weights where nothing is new
         for words in ("so-called wolf", "Grün", "wolf,"):
             assert found(served, words) == ["http://wolf.example/"], words
         for words in ('"', "body:nothing", "wolf NOT called", "AND", "*", "^(", ""):
             assert found(served, words) == [], words
         text = run(served, "search", "wolf")
         assert "Wolf" in text and all(one.isprintable() or one == "\n" for one in text)
+
+
+def test_each_page_costs_the_indexer_more_the_more_there_are(tmp_path: Path) -> None:
+    steps = []
+    for count in (100, 400):
+        home = tmp_path / str(count)
+        make_herd(home, flock(count), (), ())
+        script_of_the_docs(home)
+        (home / "counting.py").write_text(COUNTING)
+        with serving(home) as served:
+            know_the_indexer(served)
+            told, _, counted = run(served, "update", served.url, script="counting.py").rpartition(" ")
+            assert told.endswith(f": {count} present\n")
+        steps.append(int(counted))
+    assert steps[1] < 6 * steps[0], steps  # four times as many, and some for the depth of trees
+
+
+def flock(count: int) -> list[Page]:
+    """Each links to those before it."""
+    urls = [f"http://a.example/{n}" for n in range(count)]
+    keys = [b"".join(half.to_bytes(8, "little") for half in PRINTS.of(parse(url))[:2]) for url in urls]
+    return [page(url, f"<p>page {n} of all".encode(), L=b"".join(keys[max(n - 8, 0) : n])) for n, url in enumerate(urls)]
 
 
 def script_of_the_docs(place: Path) -> None:
@@ -98,8 +142,8 @@ def know_the_indexer(served: Serving) -> None:
     tokens.write(path, [*tokens.read(path), tokens.make_client("indexer", ["read", "feedback"], token_of("indexer"))])
 
 
-def run(served: Serving, *arguments: str) -> str:
-    command = [sys.executable, "-W", "error", "indexer.py", *arguments]
+def run(served: Serving, *arguments: str, script: str = "indexer.py") -> str:
+    command = [sys.executable, "-W", "error", script, *arguments]
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONUTF8": "1", "TOKEN": token_of("indexer")}
     done = subprocess.run(command, cwd=served.home, env=environment, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, done.stderr
