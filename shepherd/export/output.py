@@ -7,7 +7,8 @@
 
 Killed anywhere, the export runs again: what has no manifest is replaced. The manifest of an export that is made again goes first,
 so it never stands beside files that it does not describe. An export that goes on replaces, without being asked, what it may
-itself have left before it was killed: a manifest that tells of the same. Everything else it leaves alone.
+itself have left before it was killed: a manifest that tells of the same. Everything else it leaves alone. The directory may be a
+link; in it none is followed, for it may be one that others write, too.
 """
 
 from __future__ import annotations
@@ -94,7 +95,7 @@ class Output:
         self.directory, self.stem = directory, stem
         self._files: list[OutFile] = []
         self._trees: list[Path] = []
-        if directory.exists() and not directory.is_dir():
+        if os.path.lexists(directory) and not directory.is_dir():
             raise UsageError(f"{directory}: not a directory")
         if not directory.parent.is_dir():
             raise UsageError(f"{directory.parent}: no such directory; make it first")
@@ -108,7 +109,7 @@ class Output:
 
     def _replaced(self, overwrite: bool, same: dict[str, Any] | None) -> list[str]:
         """The names of the files that go with the manifest that is there."""
-        if not self.manifest.exists():
+        if not os.path.lexists(self.manifest):
             return []
         told = _read(self.manifest)
         if not overwrite and same is None:
@@ -138,7 +139,7 @@ class Output:
     def tree(self) -> Path:
         """A directory to be filled, which becomes the one named by the stem alone."""
         path = self.directory / f".{self.stem}.tmp"
-        if path.exists():
+        if os.path.lexists(path):
             fsio.remove_tree(path)
         fsio.add_directory(path)
         self._trees.append(path)
@@ -170,7 +171,7 @@ class Output:
     def _remove(self, path: Path) -> None:
         if path.is_dir() and not path.is_symlink():
             aside = self.directory / f".{path.name}.gone"
-            if aside.exists():
+            if os.path.lexists(aside):
                 fsio.remove_tree(aside)
             fsio.rename(path, aside)
             fsio.remove_tree(aside)
@@ -202,6 +203,8 @@ def _locked(path: Path) -> locks.FileLock:
 
 def _read(manifest: Path) -> dict[str, Any]:
     try:
+        if manifest.is_symlink() or not manifest.is_file():
+            raise ValueError
         told: dict[str, Any] = json.loads(fsio.read_file(manifest))
         _names_in(told, "")
     except (ValueError, KeyError, TypeError):
