@@ -35,9 +35,9 @@ def _export(server: Server, asked: Asked, since: int | None, again: bool = False
     with server.leased(PURPOSE, asked.number) as lease:
         if again and lease.state <= (since or 0):
             raise NothingToDo(f"nothing is new since state {since}, to which the cursor {asked.cursor} has come")
-        source = RemoteSource(server, lease, asked.choice, since, export_choice.narrowed(asked.selection))
-        told = export_run.export(source, asked, export_run.Told(), again=again)
-        status = export_run.status(told, asked.as_json)
+        tell = export_run.Told()
+        source = RemoteSource(server, lease, asked.choice, since, export_choice.narrowed(asked.selection), tell)
+        status = export_run.status(export_run.export(source, asked, tell, again=again), asked.as_json)
         if again:
             _advance(asked, lease.state, status)
         return status

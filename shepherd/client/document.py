@@ -1,12 +1,16 @@
-"""A document as a reader gets it: a row of the index, and its bucket, which was checked when it came."""
+"""A document as a reader gets it: a row of the index, and its bucket, which was checked when it came.
+
+A damaged bucket leaves what the row says, and its URL and other attributes, unless these are what is damaged.
+"""
 
 from __future__ import annotations
 
+import contextlib
 from functools import cached_property
 from struct import Struct
 from typing import Final
 
-from shepherd.errors import UsageError
+from shepherd.errors import Corruption, UsageError
 from shepherd.formats import httphead
 from shepherd.formats.bucket import Bucket
 from shepherd.formats.stream import COLUMNS, Item
@@ -18,17 +22,38 @@ _LINK: Final = Struct("<QQ")
 
 
 class Document:
-    """One document; what it is (`what`): present, or where something was asked since a state: added, changed or gone."""
+    """One document; what it is (`what`): present, or where something was asked since a state: added, changed or gone.
+
+    `damage` says which document it is and what is wrong with its bucket; it is empty where nothing is.
+    """
 
     def __init__(self, item: Item) -> None:
-        """Corruption where the bucket is damaged, or another document's."""
         self._row = item.row
-        kind = int(item.row["what"])
-        self.what = WHAT[min(kind, _GONE)]
-        self._bucket = None if kind == _GONE else item.bucket()
+        self.what = WHAT[min(int(item.row["what"]), _GONE)]
+        self.damage = ""
+        self._bucket: Bucket | None = None  # None = gone or damaged
+        self._head: Bucket | None = None  # of it what is sound, which may be all but the body
+        if not self.is_gone:
+            self._check(item)
+
+    def _check(self, item: Item) -> None:
+        try:
+            found = item.bucket()
+            _ = found.url
+            self._bucket = self._head = found
+        except Corruption as error:
+            with contextlib.suppress(Corruption):
+                head = item.head()
+                _ = head.url
+                self._head = head
+            self.damage = self._named(str(error).removeprefix("bucket at 0: "))
+
+    def _named(self, text: str) -> str:
+        """What is wrong, with what is known of whose it is."""
+        return f"document {self.footprint} ({self._head.url if self._head else 'its URL cannot be read'}): {text}"
 
     def __repr__(self) -> str:
-        return f"<{self.what} document {self.footprint}>"
+        return f"<{'damaged ' if self.damage else ''}{self.what} document {self.footprint}>"
 
     @cached_property
     def columns(self) -> dict[str, int]:
@@ -38,7 +63,7 @@ class Document:
     @property
     def is_gone(self) -> bool:
         """Then only its footprint, and some columns as they were, are known."""
-        return self._bucket is None
+        return self.what == WHAT[_GONE]
 
     @property
     def footprint(self) -> str:
@@ -52,14 +77,23 @@ class Document:
 
     @property
     def bucket(self) -> Bucket:
-        """As it is stored: `bucket.attributes` has the letters of docs/formats.md."""
-        if self._bucket is None:
+        """As it is stored: `bucket.attributes` has the letters of docs/formats.md. A damaged one is Corruption."""
+        return self._known(self._bucket)
+
+    def _known(self, bucket: Bucket | None) -> Bucket:
+        if self.is_gone:
             raise UsageError(f"document {self.footprint} is gone: nothing but its footprint is known")
-        return self._bucket
+        if bucket is None:
+            raise Corruption(self.damage)
+        return bucket
+
+    @property
+    def _attributes(self) -> dict[str, bytes]:
+        return self._known(self._head).attributes
 
     @property
     def url(self) -> str:
-        return self.bucket.url
+        return self._known(self._head).url
 
     @property
     def status(self) -> int:
@@ -69,21 +103,21 @@ class Document:
     @property
     def headers(self) -> list[tuple[str, str]]:
         """As its server sent them."""
-        return httphead.pairs(self.bucket.attributes.get("H", b""))
+        return httphead.pairs(self._attributes.get("H", b""))
 
     @property
     def content_type(self) -> str:
-        return self.bucket.attributes.get("T", b"").decode("utf-8", "replace")
+        return self._attributes.get("T", b"").decode("utf-8", "replace")
 
     @property
     def charset(self) -> str:
         """Of a text, as it was found out; empty where there is none."""
-        return self.bucket.attributes.get("C", b"").decode("ascii", "replace")
+        return self._attributes.get("C", b"").decode("ascii", "replace")
 
     @property
     def links(self) -> list[str]:
         """The keys of the documents that it links to, of those that were followed the first 256."""
-        data = self.bucket.attributes.get("L", b"")
+        data = self._attributes.get("L", b"")
         return [f"{norm:016x}{path:016x}" for norm, path in _LINK.iter_unpack(data[: len(data) // _LINK.size * _LINK.size])]
 
     @property
@@ -96,5 +130,9 @@ class Document:
         return self.columns["gathered"]
 
     def body(self, limit: int = BODY_BYTES) -> bytes:
-        """Decoded, at most `limit` bytes of it."""
-        return self.bucket.body(limit)
+        """Decoded, at most `limit` bytes of it; Corruption, which names the document, where it is damaged."""
+        bucket = self.bucket
+        try:
+            return bucket.body(limit)
+        except Corruption as error:  # it checks, so it was written so
+            raise Corruption(self._named(str(error))) from error

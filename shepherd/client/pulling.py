@@ -2,6 +2,9 @@
 
 The server gives the same rows in the same order for as long as the lease lasts: after a lost connection the next one begins
 behind the last document that was handed out. Nothing is held but the document at hand and what the socket has brought beyond it.
+
+What must hold is the frames of the stream: where they do, a damaged bucket costs no other document. It is asked for once more, by
+itself; if it comes damaged again, it is so at the server.
 """
 
 from __future__ import annotations
@@ -10,7 +13,7 @@ import contextlib
 import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Literal, TypeAlias, get_args
 
 import requests
 import urllib3
@@ -20,7 +23,9 @@ from shepherd.client.document import Document
 from shepherd.client.server import Lease, Patience, Server, number
 from shepherd.errors import Corruption, PeerLost, UsageError
 from shepherd.formats import stream
+from shepherd.formats.stream import Item
 
+Damaged: TypeAlias = Literal["raise", "give"]
 CHUNK: Final = 1 << 20
 LEASE_S: Final = 3_600
 LINES: Final = 1 << 16  # bytes of feedback that are sent at a time
@@ -46,25 +51,37 @@ def pull(
     tries: int = 10,
     insecure: bool = False,
     progress: bool = False,
+    damaged: Damaged = "raise",
 ) -> Pull:
     """The documents of a state, the newest by default, of the server at `url`; docs/serve.md has what the choice means.
 
     With a `lease` of the caller's, which several machines may share, that one is used, and stays. `progress` shows a bar.
+    A document that is damaged at the server ends the pull with Corruption, unless `damaged` is "give": then it is handed out,
+    with a text in its `damage`.
     """
     server = Server(url, token, ca=ca, tries=tries, insecure=insecure)
     choice: dict[str, object] = {"part": part, "best": best, "weight": weight, "section": section, "since": since}
     choice |= {"robots": robots, "redirects": redirects, "most_weight": most_weight, "site": site}
-    return Pull(server, choice, purpose, state, lease, progress)
+    return Pull(server, choice, purpose, state, lease, progress, damaged)
 
 
 class Pull:
     """Documents to iterate over, once. `state`, `items` and `bucket_bytes` are known when the first one has come."""
 
     def __init__(
-        self, server: Server, choice: dict[str, object], purpose: str, state: int | None, lease: Lease | None, progress: bool
+        self,
+        server: Server,
+        choice: dict[str, object],
+        purpose: str,
+        state: int | None,
+        lease: Lease | None,
+        progress: bool,
+        damaged: Damaged,
     ) -> None:
+        if damaged not in get_args(Damaged):
+            raise UsageError(f"damaged={damaged!r}: it is one of {', '.join(get_args(Damaged))}")
         self._server, self._choice, self._purpose, self._lease = server, choice, purpose, lease
-        self._wanted, self._progress = state, progress
+        self._wanted, self._progress, self._damaged = state, progress, damaged
         self.state: int | None = lease.state if lease else None
         self.items = self.bucket_bytes = 0
         self._done = 0  # documents that were handed out
@@ -82,7 +99,7 @@ class Pull:
             yield from self._all(lease, shown)
 
     def _all(self, lease: Lease, shown: tqdm[Any]) -> Iterator[Document]:
-        patience, damaged, renewed_s = Patience(self._server.tries), -1, time.monotonic()
+        patience, broken, renewed_s = Patience(self._server.tries), -1, time.monotonic()
         while True:
             try:
                 for document, length in self._some(lease, shown):
@@ -96,21 +113,49 @@ class Pull:
                 return
             except PeerLost as error:
                 patience.wait(error)
-            except Corruption:
-                if damaged == self._done:  # twice the same: it is so at the server
-                    raise
-                damaged = self._done
+            except _Broken as error:
+                if broken == self._done:  # twice at the same place
+                    raise Corruption(self._told(str(error))) from error
+                broken = self._done
 
     def _some(self, lease: Lease, shown: tqdm[Any]) -> Iterator[tuple[Document, int]]:
         """Over one connection, from where we are."""
         asked = self._choice | ({"after": self._done} if self._done else {})
         with self._server.open("GET", f"/v1/leases/{lease.name}/documents", asked) as answer:
-            if answer.headers.get("Content-Type") != stream.MEDIA_TYPE:
-                raise Corruption(f"{self._server.url}: this is no stream of documents")
             self.items, self.bucket_bytes = (number(answer.headers.get(f"Shepherd-{name}", "0")) for name in ("Items", "Bytes"))
             shown.total = self.bucket_bytes
-            for item in stream.items(_Reader(answer).read):
-                yield Document(item), len(item.data)
+            for item in _items(answer):
+                document = Document(item)
+                if document.damage:
+                    document = self._once_more(lease, item, document)
+                yield document, len(item.data)
+
+    def _once_more(self, lease: Lease, item: Item, document: Document) -> Document:
+        """The same from another answer: what was damaged on the way is sound there. Its row holds, so only its bucket counts."""
+        asked = {"footprint": document.footprint}
+        with self._server.open("GET", f"/v1/leases/{lease.name}/document", asked) as answer:
+            found = [Document(Item(item.row, one.data)) for one in _items(answer)]
+        if len(found) == 1 and not found[0].damage:
+            return found[0]
+        if self._damaged == "raise":
+            raise Corruption(f'{self._told(document.damage)}; with damaged="give" it is handed out, and all that come behind it')
+        return document
+
+    def _told(self, what: str) -> str:
+        return f"{self._server.url}: {what}, after {self._done} of {self.items} documents"
+
+
+class _Broken(Exception):
+    """An answer that is no stream of documents, or not from its first frame to its last."""
+
+
+def _items(answer: requests.Response) -> Iterator[Item]:
+    if answer.headers.get("Content-Type") != stream.MEDIA_TYPE:
+        raise _Broken("this is no stream of documents")
+    try:
+        yield from stream.items(_Reader(answer).read)
+    except Corruption as error:
+        raise _Broken(str(error)) from error
 
 
 class _Reader:

@@ -8,7 +8,7 @@ from typing import Final
 from shepherd.client import Document, Lease, Pull, Server
 from shepherd.client.document import WHAT
 from shepherd.errors import PeerRefused
-from shepherd.export.documents import Exported, Facts, Gone
+from shepherd.export.documents import Exported, Facts, Gone, Tell
 from shepherd.phases.readers import Choice
 from shepherd.sections import section_name
 from shepherd.telling.narrow import Narrowed
@@ -17,20 +17,24 @@ PURPOSE: Final = "shep-export"
 
 
 class RemoteSource:
-    """`lease` is one of the server's. What is damaged on the way is pulled again; what is so over there ends the export."""
+    """`lease` is one of the server's. What is damaged on the way is pulled again; what is so over there is left out."""
 
-    damaged = 0
     since_now = 0  # only revisits need it, and these are not served
 
-    def __init__(self, server: Server, lease: Lease, choice: Choice, since: int | None, narrowed: Narrowed) -> None:
-        self._server, self._lease = server, lease
+    def __init__(self, server: Server, lease: Lease, choice: Choice, since: int | None, narrowed: Narrowed, tell: Tell) -> None:
+        self._server, self._lease, self._tell = server, lease, tell
+        self.damaged = 0
         self._asked = _parameters(choice) | narrowed.words() | {"since": since}
         self.state, self.since, self.now = lease.state, since, _made(server, lease.state)
         counts = server.count(lease, **self._asked)
         self.items, self.bucket_bytes, self.gone_items = counts["items"], counts["bucket_bytes"], counts["gone"]
 
     def documents(self) -> Iterator[Exported | Gone]:
-        for document in Pull(self._server, self._asked, PURPOSE, None, self._lease, progress=False):
+        for document in Pull(self._server, self._asked, PURPOSE, None, self._lease, progress=False, damaged="give"):
+            if document.damage:
+                self.damaged += 1
+                self._tell(f"{self._server.url}: {document.damage}")
+                continue
             facts = _facts(document)
             yield Gone(facts, None) if document.is_gone else Exported(facts, document.bucket)
 

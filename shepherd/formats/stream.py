@@ -68,7 +68,13 @@ class Item:
 
     def bucket(self) -> Bucket:
         """Checked: a damaged one is Corruption, and so is one of another document than the row says."""
-        found = bucket.parse(self.data)
+        return self._of_row(bucket.parse(self.data))
+
+    def head(self) -> Bucket:
+        """The same without its body: that one may be damaged."""
+        return self._of_row(bucket.parse(self.data, with_body=False))
+
+    def _of_row(self, found: Bucket) -> Bucket:
         if (found.header.site, found.header.path) != (int(self.row["site"]), int(self.row["path"])):
             raise Corruption("stream: a bucket is not that of its row")
         return found
