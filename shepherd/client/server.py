@@ -1,28 +1,32 @@
-"""One server, call by call. Nothing of the environment counts: no proxy, no netrc, no other authorities than asked for."""
+"""One server, call by call. Nothing of the environment counts: no proxy, no netrc, no other authorities than asked for.
+
+Only a connection that is lost, or that does not come about, is tried again. No error has the token in it.
+"""
 
 from __future__ import annotations
 
 import contextlib
-import ipaddress
 import json
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, NoReturn, Self, TypeVar
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote
 
 import requests
 import urllib3
 
-from shepherd.errors import PeerLost, PeerRefused, UsageError
+from shepherd.client import given
+from shepherd.errors import IoFailed, PeerLost, PeerRefused, UsageError
 
 R = TypeVar("R")
 CONNECT_S: Final = 10.0
 READ_S: Final = 120.0  # a server that counts a large choice says nothing for a while
 LONGEST_S: Final = 30.0  # between two tries
 MAX_ANSWER: Final = 1 << 28
-_LOST: Final = (requests.ConnectionError, requests.Timeout, urllib3.exceptions.HTTPError, OSError)
+_LOST: Final = (requests.ConnectionError, requests.Timeout, requests.exceptions.ChunkedEncodingError)
+_BROKEN: Final = (urllib3.exceptions.HTTPError, OSError)  # of an answer whose body comes
 _BUSY: Final = (429, 503)
 
 
@@ -65,14 +69,10 @@ class Server:
     """
 
     def __init__(self, url: str, token: str, *, ca: Path | None = None, tries: int = 10, insecure: bool = False) -> None:
-        parts = urlsplit(url)
-        if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or "@" in parts.netloc:
-            raise UsageError(f"{url!r}: give the server as http://HOST:PORT or https://HOST:PORT")
-        if parts.scheme == "http" and not insecure and not _is_loopback(parts.hostname):
-            raise UsageError(
-                f"{url!r}: the token would go there for all on the way to read; give the server as https://HOST:PORT"
-            )
-        self.url, self.tries = f"{parts.scheme}://{parts.netloc}", tries
+        self.url, self.tries = given.server(url, insecure), tries
+        token = given.token(token)
+        if ca:
+            given.refuse_authorities(ca)
         self._session = requests.Session()
         self._session.trust_env = False
         self._session.verify = str(ca) if ca else True
@@ -195,6 +195,12 @@ class Server:
             raise PeerRefused(f"{self.url}: no agreement on TLS: {error}") from error
         except _LOST as error:
             raise PeerLost(f"{self.url}: the server does not answer: {error}; is shep-serve running there?") from error
+        except requests.exceptions.InvalidURL as error:
+            raise UsageError(given.no_url(self.url, str(error))) from None
+        except requests.RequestException as error:  # its text may have headers in it
+            raise UsageError(f"{self.url}: a request that cannot be sent: {type(error).__name__}") from None
+        except OSError as error:
+            raise IoFailed(f"{self.url}: it cannot be asked: {error}") from error
         if answer.status_code >= 300 and answer.status_code != 304:
             _refuse(self.url, answer)
         return answer
@@ -227,17 +233,10 @@ class Sent:
         try:
             while data := self._answer.raw.read1(size):  # what has come: a slow server is heard
                 yield data
-        except _LOST as error:
+        except _BROKEN as error:
             raise PeerLost(f"the connection broke off: {error}") from error
         finally:
             self._answer.close()
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return host == "localhost" or ipaddress.ip_address(host).is_loopback
-    except ValueError:  # a name, which may lead anywhere
-        return False
 
 
 def number(text: str) -> int:
@@ -262,7 +261,7 @@ def _read_json(answer: requests.Response) -> dict[str, Any]:
         if not isinstance(found, dict):
             raise ValueError("no object")
         return found
-    except _LOST as error:
+    except _BROKEN as error:
         raise PeerLost(f"{answer.url}: the connection broke off: {error}") from error
     except (ValueError, RecursionError) as error:
         raise PeerRefused(f"{answer.url}: this is no answer of shep-serve: {error}") from error
