@@ -9,11 +9,13 @@ itself; if it comes damaged again, it is so at the server.
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import time
-from collections.abc import Iterable, Iterator
+import weakref
+from collections.abc import Generator, Iterable, Iterator
 from pathlib import Path
-from typing import Any, Final, Literal, TypeAlias, get_args
+from typing import Any, Final, Literal, Self, TypeAlias, get_args
 
 import requests
 import urllib3
@@ -66,7 +68,11 @@ def pull(
 
 
 class Pull:
-    """Documents to iterate over, once. `state`, `items` and `bucket_bytes` are known when the first one has come."""
+    """Documents to iterate over, once. `state`, `items` and `bucket_bytes` are known when the first one has come.
+
+    Whoever stops before the last one gives the lease back by `close`, or by the end of a `with` block; dropping the iterator does
+    the same.
+    """
 
     def __init__(
         self,
@@ -85,10 +91,34 @@ class Pull:
         self.state: int | None = lease.state if lease else None
         self.items = self.bucket_bytes = 0
         self._done = 0  # documents that were handed out
+        self._begun = False
+        # Not the iterator itself, which holds us: who drops it must not have to wait for the garbage collector.
+        self._iterator: weakref.ref[Generator[Document, None, None]] | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Give back the lease, if it is our own, and end the connection. No more documents come."""
+        self._begun = True
+        iterator = self._iterator() if self._iterator else None
+        if iterator is not None:
+            iterator.close()
+        self._server.close()
 
     def __iter__(self) -> Iterator[Document]:
-        if self._done:
+        if self._begun:
             raise UsageError("these documents were pulled already; call pull again")
+        self._begun = True
+        iterator = self._run()
+        self._iterator = weakref.ref(iterator)
+        _UNDER_WAY.add(self)
+        return iterator
+
+    def _run(self) -> Generator[Document, None, None]:
         with contextlib.ExitStack() as stack:
             stack.enter_context(self._server)
             own = None if self._lease else self._server.leased(self._purpose, self._wanted, LEASE_S)
@@ -143,6 +173,18 @@ class Pull:
 
     def _told(self, what: str) -> str:
         return f"{self._server.url}: {what}, after {self._done} of {self.items} documents"
+
+
+_UNDER_WAY: Final[weakref.WeakSet[Pull]] = weakref.WeakSet()
+
+
+@atexit.register
+def _end_all() -> None:
+    """What is kept until the interpreter ends is ended while it still can be: later nothing can be imported or asked any more."""
+    for one in list(_UNDER_WAY):
+        one._server.tries = 1  # nobody wants to wait now; a lease that is not given back ends by itself
+        with contextlib.suppress(Exception):  # and there is nobody to be told
+            one.close()
 
 
 class _Broken(Exception):
