@@ -26,9 +26,15 @@ from shepherd.serve.tokens import Role
 Handler: TypeAlias = Callable[[Ask], Awaitable[web.StreamResponse]]
 ASK: Final = "ask"
 LOCAL: Final = frozenset({"localhost", "127.0.0.1", "[::1]"})
+BEARER: Final = "a token goes into the header Authorization: Bearer TOKEN"
+NOBODY: Final = Refused(401, f"{BEARER}; shep-serve token add makes one", {"WWW-Authenticate": "Bearer"})
 UNKNOWN: Final = Refused(
-    401, "a token is needed, as `Authorization: Bearer TOKEN`; shep-serve token add makes one", {"WWW-Authenticate": "Bearer"}
+    401,
+    "this token is not known: it was removed, or is none of this server; shep-serve token add makes one",
+    {"WWW-Authenticate": 'Bearer error="invalid_token"'},
 )
+IN_QUERY: Final = Refused(400, f"{BEARER}, and never into a query, which ends up in logs; make a new one, and remove this one")
+QUERIED: Final = frozenset({"token", "access_token"})
 OURS: Final = (ConfigError, EquivError, FilterError, OldFormat)  # of the errors of usage, those that no request is to blame for
 READERS: Final = (Role.READ, Role.MIRROR)
 
@@ -77,7 +83,10 @@ def make(service: Service, hosts: frozenset[str] | None) -> web.Application:
     app[SERVICE] = service
     app.on_response_prepare.append(adorn)
     for route in ROUTES:
-        app.router.add_route(route.method, route.path, _guarded(route))
+        guarded = _guarded(route)
+        app.router.add_route(route.method, route.path, guarded)
+        if route.method == "GET":
+            app.router.add_route("HEAD", route.path, guarded)  # the same, of which aiohttp sends the headers alone
     return app
 
 
@@ -104,6 +113,7 @@ def _around(hosts: frozenset[str] | None) -> Callable[..., Awaitable[web.StreamR
         except Exception as error:
             response = refusal(_failure(error))
         sent = ask.sent if ask.sent is not None else getattr(response, "body_length", 0) or response.content_length or 0
+        sent = 0 if ask.is_head else sent
         name = ask.client.name if ask.client else None
         seconds, resource = time.monotonic() - began_s, request.match_info.route.resource
         tell_request(request, name, response.status, sent, seconds, ask.notes)
@@ -117,20 +127,24 @@ def _guarded(route: Route) -> Callable[[web.Request], Awaitable[web.StreamRespon
     async def guarded(request: web.Request) -> web.StreamResponse:
         ask: Ask = request[ASK]
         kind, _, token = request.headers.get("Authorization", "").partition(" ")
-        ask.client = ask.service.tokens.find(token.strip() if kind.lower() == "bearer" else "")
-        return await _limited(ask, _permitted(route, ask))
+        given = token.strip() if kind.lower() == "bearer" else ""
+        ask.client = ask.service.tokens.find(given)
+        return await _limited(ask, _permitted(route, ask, bool(given)))
 
     return guarded
 
 
-def _permitted(route: Route, ask: Ask) -> Handler:
+def _permitted(route: Route, ask: Ask, has_token: bool) -> Handler:
     """What is done for this client: a refusal is also something that it may have only so often."""
-    if not route.roles or (ask.client and any(ask.client.may(role) for role in route.roles)):
+    in_query = not QUERIED.isdisjoint(ask.request.query)
+    if not in_query and (not route.roles or (ask.client and any(ask.client.may(role) for role in route.roles))):
         return route.handler
 
     async def refuse(ask: Ask) -> web.StreamResponse:
+        if in_query:
+            raise IN_QUERY
         if ask.client is None:
-            raise UNKNOWN
+            raise UNKNOWN if has_token else NOBODY
         raise Refused(403, f"this needs the role {' or '.join(route.roles)}, which {ask.client.name} has not")
 
     return refuse

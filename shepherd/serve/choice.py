@@ -76,6 +76,8 @@ def since_of(parameters: Mapping[str, str], database: Database, state: State) ->
     wanted = number(parameters, "since")
     if wanted is None:
         return None
+    if wanted > state.number:
+        raise Refused(400, f"`since`: state {wanted} is newer than state {state.number}, which is leased; lease a newer one")
     try:
         since = keys.remembered(database, wanted)
     except UsageError as error:

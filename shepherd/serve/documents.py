@@ -29,7 +29,7 @@ from shepherd.store.state import State
 
 async def pull(ask: Ask) -> web.StreamResponse:
     parameters = ask.parameters(*choice.PARAMETERS, "after")
-    found = await ask.work(_find, ask, parameters, keeps=True)
+    found = await ask.work(_find, ask, parameters, keeps=not ask.is_head)
     ask.notes |= {"state": found.state.number, "items": found.reading.items, **parameters}
     response = _response(found.state, found.reading.items, found.reading.gone, found.reading.bucket_bytes)
     pieces = _stream(found.state, found.reading.batches(choice.number(parameters, "after") or 0))

@@ -67,6 +67,8 @@ async def get(ask: Ask) -> web.StreamResponse:
     if response.status == 206:
         response.headers["Content-Range"] = f"bytes {start}-{stop - 1}/{one.length}"
     response.content_length = stop - start
+    if ask.is_head:
+        file.close()  # else who sends it does
     return await sending.send(ask, response, _span(file, start, stop), leases.Keeper(ask.service, ask.who, lease))
 
 

@@ -53,6 +53,9 @@ class Unchunked(web.StreamResponse):
 async def send(ask: Ask, response: web.StreamResponse, pieces: Iterable[Piece], attend: Attend) -> web.StreamResponse:
     """Send an answer whose headers are ready. What goes wrong from here on can only be told by cutting the connection."""
     await response.prepare(ask.request)
+    if ask.is_head:
+        await response.write_eof()
+        return response
     transport = ask.request.transport
     ask.sent = 0
     try:

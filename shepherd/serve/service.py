@@ -103,6 +103,11 @@ class Ask:
         return self.client
 
     @property
+    def is_head(self) -> bool:
+        """Only the headers of the answer are wanted."""
+        return self.request.method == "HEAD"
+
+    @property
     def allowance(self) -> Allowance:
         if self.client is None:
             return self.service.limits.of_stranger(network_of(self.request.remote or ""))

@@ -63,13 +63,13 @@ def test_route_is_open_to_whom_it_should_not_be(
         served.ask(where, method, "", headers={"Authorization": "Bearer "}),
         served.ask(where, method, "", headers={"Authorization": "Bearer wrong"}),
         served.ask(where, method, "", headers={"Authorization": f"Basic {token_of('boss')}"}),
-        served.ask(f"{where}?token={token_of('boss')}", method, ""),
         served.ask(where, method, "", headers={"Cookie": f"token={token_of('boss')}"}),
         served.ask(
             where, method, "", headers={"Authorization": "Bearer \N{LATIN SMALL LETTER E WITH ACUTE}".encode().decode("latin-1")}
         ),
     ]
-    assert {(answer.status_code, answer.text) for answer in nobody} == {(401, nobody[0].text)}
+    assert {answer.status_code for answer in nobody} == {401} and all(SECRET not in answer.text for answer in nobody)
+    assert served.ask(f"{where}?token={token_of('boss')}", method, "").status_code == 400
     for name, has in TOKENS.items():
         if not set(has) & {*roles, "admin"}:
             answer = served.ask(where, method, name)
@@ -196,8 +196,9 @@ def test_answer_can_be_framed_guessed_or_kept(served: Serving, lease: str) -> No
 @pytest.mark.parametrize(
     ("method", "path", "status"),
     [
-        ("HEAD", "/v1/states", 405), ("POST", "/v1/states", 405), ("TRACE", "/openapi.json", 405), ("OPTIONS", "/v1/leases", 405),
-        ("BREW", "/v1/leases", 400), ("GET", "/v2/states", 404), ("GET", "/v1/states/", 404), ("GET", "//v1/states", 404),
+        ("HEAD", "/v1/feedback", 405), ("POST", "/v1/states", 405), ("TRACE", "/openapi.json", 405),
+        ("OPTIONS", "/v1/leases", 405), ("BREW", "/v1/leases", 400),
+        ("GET", "/v2/states", 404), ("GET", "/v1/states/", 404), ("GET", "//v1/states", 404),
     ],
 )  # fmt: skip
 def test_unknown_method_or_path_is_a_failure_of_ours(served: Serving, method: str, path: str, status: int) -> None:
