@@ -225,7 +225,10 @@ def _invoke(command: click.Command, name: str) -> int:
         return USAGE
     except click.UsageError as error:
         where = error.ctx.command_path if error.ctx else name
-        return _fail(where, f"{error.format_message()} (see {where} --help)", USAGE)
+        text = error.format_message()
+        if isinstance(error, click.MissingParameter):  # all of it is click's, which puts choices on lines of their own
+            text = " ".join(text.split())
+        return _fail(where, f"{text} (see {where} --help)", USAGE)
     except click.ClickException as error:
         return _fail(name, error.format_message(), USAGE)
 

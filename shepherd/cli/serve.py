@@ -116,6 +116,13 @@ def token_group() -> None:
     """Say who may read, in cf/tokens. A server that runs knows it with the next request."""
 
 
+def _clients(cf: Path) -> Path:
+    """Where they are, in a directory that must be there: who mistypes it must not think that there are none."""
+    if not cf.is_dir():
+        raise UsageError(f"{cf}: no such directory; name that of shepherd.toml with --cf, or make one with shep-init")
+    return cf / "tokens"
+
+
 @token_group.command("add")
 @click.argument("name")
 @click.option(
@@ -135,7 +142,7 @@ def add(name: str, roles: tuple[str, ...], cf: Path) -> None:
     """
     from shepherd.serve import tokens
 
-    path = cf / "tokens"
+    path = _clients(cf)
     token, client = _make(name, roles)
 
     def added(clients: list[Client]) -> list[Client]:
@@ -160,7 +167,7 @@ def list_command(cf: Path, as_json: bool) -> None:
     """
     from shepherd.serve import tokens
 
-    for client in tokens.read(cf / "tokens"):
+    for client in tokens.read(_clients(cf)):
         if as_json:
             common.emit_json({"name": client.name, "roles": sorted(client.roles)})
         else:
@@ -180,7 +187,7 @@ def remove(name: str, cf: Path) -> None:
     """
     from shepherd.serve import tokens
 
-    path = cf / "tokens"
+    path = _clients(cf)
 
     def removed(clients: list[Client]) -> list[Client]:
         left = [client for client in clients if client.name != name]

@@ -1,4 +1,4 @@
-"""The list of clients, while several change it at once."""
+"""The list of clients: while several change it at once, and where it cannot be."""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from shepherd.serve import tokens
-from tests.programs import ROOT
+from tests.programs import ROOT, call
 
 MANY = """
 import sys
@@ -37,3 +39,16 @@ def test_client_that_is_added_or_removed_is_lost_by_another_at_once(tmp_path: Pa
     at_once(tmp_path, script(REMOVE, "a"), script(REMOVE, "b"), script(ADD, "e"))
     there = {client.name for client in tokens.read(tmp_path / "tokens")}
     assert there == {f"{name}-{number}" for name in "cde" for number in range(12)}
+
+
+@pytest.mark.parametrize("words", [("add", "x", "--role", "read"), ("list",), ("remove", "x")], ids=lambda words: words[0])
+def test_missing_directory_of_the_clients_is_a_fault_of_the_disk(tmp_path: Path, words: tuple[str, ...]) -> None:
+    cf = tmp_path / "missing"
+    done = call("shep-serve", "token", *words, "--cf", str(cf))
+    assert done.returncode == 2 and f"{cf}: " in done.stderr and "shep-init" in done.stderr and "disk" not in done.stderr
+    assert not cf.exists()
+
+
+def test_missing_role_is_told_with_escapes(tmp_path: Path) -> None:
+    done = call("shep-serve", "token", "add", "x", "--cf", str(tmp_path))
+    assert done.returncode == 2 and "Choose from: read, feedback, mirror, admin (" in done.stderr and "\\" not in done.stderr
