@@ -173,7 +173,7 @@ def _failure(error: Exception) -> Refused:
     if isinstance(error, NoSpace):
         tell("failed", str(error), logging.ERROR)
         return Refused(507, "the disk of the server is full; try again later")
-    if isinstance(error, ShepherdError):
+    if isinstance(error, ShepherdError) or (isinstance(error, OSError) and not isinstance(error, ConnectionError)):
         tell("failed", str(error), logging.ERROR)
         return Refused(500, "the server cannot read its database; its operator finds the reason in the log")
     logging.getLogger(__name__).error("a bug in the server", exc_info=error)

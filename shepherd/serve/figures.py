@@ -45,6 +45,7 @@ class Figures:
 
     def _status(self) -> dict[str, Any]:
         now = self._now()
+        self._database.states()  # where they have gone nobody asked for what makes no sense, as who names a database may have
         found = standing.find(self._database.path, int(now), 0)
         home = found.pop("db")
         del found["cycles"]

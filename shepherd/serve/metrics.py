@@ -7,6 +7,7 @@ they come. Labels have few values: no URL, host or state is one.
 from __future__ import annotations
 
 import collections
+import logging
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -17,7 +18,9 @@ from prometheus_client.exposition import generate_latest
 from prometheus_client.registry import Collector
 
 from shepherd import __version__
+from shepherd.errors import ShepherdError
 from shepherd.serve.figures import Figures
+from shepherd.serve.log import tell
 from shepherd.serve.totals import Totals
 from shepherd.telling.reports import number
 
@@ -67,14 +70,20 @@ class _OfDatabase(Collector):
         return []
 
     def collect(self) -> Iterator[Metric]:
-        status = self._figures.status()
-        self._totals.look(status["now"])
         yield _gauge("shepherd_build_info", "The version that serves.", {__version__: 1}, "version")
+        try:
+            status, cycles = self._figures.status(), self._figures.history(1, 1)["cycles"]
+        except (ShepherdError, OSError) as error:
+            tell("failed", str(error), logging.ERROR)
+            yield _fault(True)  # nothing else is known, and this is what somebody waits for
+            return
+        self._totals.look(status["now"])
         yield from _state(status["totals"] or {})
         yield from _running(status)
         yield from _reaped(self._totals)
-        yield from _last_cycle(self._figures.history(1, 1)["cycles"])
+        yield from _last_cycle(cycles)
         yield from _disk(status)
+        yield _fault(bool(status["fault"]))
 
 
 def _gauge(name: str, text: str, values: Mapping[str, float], label: str) -> GaugeMetricFamily:
@@ -156,4 +165,7 @@ def _disk(status: dict[str, Any]) -> Iterator[Metric]:
     owners = collections.Counter(lease["owner"] for lease in status["leases"] if not lease["expired"])
     yield _gauge("shepherd_leases", "Leases that hold states, by owner.", owners, "owner")
     yield _gauge("shepherd_inbox_items", "What waits in the inbox, by kind.", status["inbox"], "kind")
-    yield _plain("shepherd_fault", "1 if the furthest state cannot be opened.", int(bool(status["fault"])))
+
+
+def _fault(is_there: bool) -> Metric:
+    return _plain("shepherd_fault", "1 if the furthest state cannot be opened, or none is there.", int(is_there))

@@ -72,7 +72,13 @@ class Database:
 
     def states(self) -> list[StateName]:
         """Every finished directory, the furthest last."""
-        parsed = (names.parse_state(entry.name) for entry in os.scandir(self.states_path) if entry.is_dir())
+        try:
+            entries = list(os.scandir(self.states_path))
+        except FileNotFoundError as error:  # it was there when the database was opened
+            raise IoFailed(
+                f"{self.states_path}: the states are not there any more; put them back, or mount their disk"
+            ) from error
+        parsed = (names.parse_state(entry.name) for entry in entries if entry.is_dir())
         return sorted((name for name in parsed if name is not None), key=lambda n: n.order)
 
     def open(self, name: StateName) -> State:

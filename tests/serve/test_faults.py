@@ -79,3 +79,30 @@ def test_token_goes_over_the_network_for_all_to_read(host: str) -> None:
     for url in (f"https://{host}", "http://localhost:1", "http://127.0.0.2:1", "http://[::1]:1"):
         Server(url, "secret").close()
     Server(f"http://{host}", "secret", insecure=True).close()
+
+
+@pytest.mark.parametrize("gone", ["state", ""], ids=["its states", "all of it"])
+def test_database_that_vanishes_is_a_bug_or_the_fault_of_a_request_and_raises_no_alarm(tmp_path: Path, gone: str) -> None:
+    fill(tmp_path, flock(3))
+    there, away = tmp_path / "db" / gone, tmp_path / "away"
+    ways: list[tuple[str, str, dict[str, str]]] = [
+        ("GET", "/v1/states", {}), ("GET", "/v1/status", {}), ("GET", "/v1/sites", {}), ("GET", "/v1/servers", {}),
+        ("GET", "/v1/explain?url=http://h0.example/", {}), ("POST", "/v1/leases", {"data": '{"purpose": "x"}'}),
+    ]  # fmt: skip
+    with serving(tmp_path) as served, served.as_client("boss") as server:
+        lease = f"/v1/leases/{server.lease('x').name}"
+        if gone:  # else the lease is gone with the rest
+            ways += [("GET", f"{lease}/{what}", {}) for what in ("documents", "count", "files", "files/control")]
+        there.rename(away)
+        wait_until(lambda: "shepherd_fault 1.0" in served.ask("/metrics").text, "no alarm is raised")
+        assert served.ask("/metrics").status_code == 200 and "shepherd_build_info" in served.ask("/metrics").text
+        for method, path, how in ways:
+            answer = served.ask(path, method, "boss", data=how.get("data"))
+            assert (answer.status_code, "cannot read its database" in answer.text) == (500, True), (path, answer.text)
+            assert str(tmp_path) not in answer.text
+        told = [event for event in served.events() if event["level"] == "error"]
+        assert len(told) >= len(ways) and all(event["event"] == "failed" and "traceback" not in event for event in told)
+        assert any(str(tmp_path) in event["text"] for event in told)
+        away.rename(there)
+        wait_until(lambda: "shepherd_fault 0.0" in served.ask("/metrics").text, "the alarm stays")
+        assert served.ask("/v1/states").status_code == 200
