@@ -47,7 +47,7 @@ def no_url(url: str, why: str) -> str:
 
 def _shown(url: str) -> str:
     """Without what a token may be in."""
-    return repr(re.sub(r"//[^/]*@", "//", re.split("[?#]", url)[0]))
+    return repr(re.sub(r"^(\w+://)?.*@", r"\1", re.split("[?#]", url)[0]))
 
 
 def refuse_authorities(ca: Path) -> None:

@@ -107,11 +107,17 @@ def test_damage_on_the_way_is_taken_for_damage_at_the_server(tmp_path: Path) -> 
     assert [one.bucket.data for one in documents] == data and {one.what for one in documents} == {"added"}
 
 
-def test_other_document_comes_in_the_place_of_a_damaged_one(tmp_path: Path) -> None:
+@pytest.mark.parametrize("lie", ["another", "none", "many"])
+def test_other_document_comes_in_the_place_of_a_damaged_one(tmp_path: Path, lie: str) -> None:
     rows, data = rows_and_data(tmp_path)
     name = f"{rows[20]['site']:016x}{rows[20]['path']:016x}"
     hurt = [*data[:20], data[20][:-3] + b"***", *data[21:]]
-    lies = {"/documents": answering(sent(rows, hurt), COUNT), name: answering(sent(rows[21:22], data[21:22]), 1)}
+    answers: dict[str, Answer] = {
+        "another": answering(sent(rows[21:22], data[21:22]), 1),
+        "none": lambda handler: said(handler, b'{"error": "no such document"}', 404),
+        "many": answering(sent(rows[20:], data[20:]), COUNT),
+    }
+    lies = {"/documents": answering(sent(rows, hurt), COUNT), name: answers[lie]}
     with lying(tmp_path / "db", lies) as liar:
         documents = list(pull(liar.url, "x", damaged="give"))
     assert [bool(one.damage) for one in documents] == [at == 20 for at in range(COUNT)]

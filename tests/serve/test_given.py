@@ -32,6 +32,7 @@ def test_token_that_cannot_be_sent_is_tried_or_told(token: str) -> None:
     "url",
     [
         f"http://me:{SECRET}@127.0.0.1:1",
+        f"me:{SECRET}@127.0.0.1:1",
         f"http://127.0.0.1:1/?token={SECRET}",
         f"ftp://127.0.0.1/#token={SECRET}",
         f"http://a.example/#token={SECRET}",
