@@ -24,11 +24,13 @@ hypothesis.settings.load_profile("shepherd")
 # The files that take longest, by the clock, in this order before all others: begun last, one alone would keep everybody waiting.
 LONGEST = (
     "cli/test_shep_fetch.py", "cli/test_end_to_end.py", "net/test_reapers_lost.py", "cli/test_gather_urls.py",
-    "cli/test_bad_input.py", "cli/test_run.py", "crash/test_mutants.py", "crash/test_politeness.py", "cli/test_launcher.py",
-    "serve/test_mirror.py", "net/test_reap_refresh.py", "crash/test_restart.py", "crash/test_kill_phase.py",
-    "crash/test_kill_reap.py", "crash/test_replay.py", "serve/test_leases.py", "crash/test_full.py",
-    "cli/test_three_cycles.py", "net/test_reap_stopped.py", "net/test_poison.py", "crash/test_powercut.py",
-    "crash/test_rebuild.py", "net/test_toyweb_zoo.py", "crash/test_three_reapers.py",
+    "crash/test_restart.py", "crash/test_replay.py", "crash/test_mutants.py", "crash/test_kill_phase.py", "cli/test_run.py",
+    "crash/test_full.py", "crash/test_politeness.py", "cli/test_launcher.py", "serve/test_mirror.py",
+    "crash/test_kill_reap.py", "cli/test_bad_input.py", "net/test_reap_refresh.py", "crash/test_rebuild.py",
+    "crash/test_strace.py", "crash/test_powercut.py", "property/test_phase_select.py", "property/test_decoders.py",
+    "property/test_three_harvests.py", "serve/test_leases.py", "net/test_extract.py", "crash/test_kill_master.py",
+    "net/test_wedged.py", "cli/test_three_cycles.py", "crash/test_kill_cleanup.py", "net/test_reap_stopped.py",
+    "crash/test_three_reapers.py", "serve/test_indexer.py", "net/test_poison.py", "net/test_toyweb_zoo.py",
 )  # fmt: skip
 
 
