@@ -56,6 +56,7 @@ def run(
     allow: tuple[str, ...] = (),
     ipv6: bool = False,
     tries: int = 1,
+    timeout_s: float = 0.25,
     static: dict[str, tuple[str, int]] | None = None,
     hosts: dict[str, tuple[str, ...]] | None = None,
 ) -> None:
@@ -63,8 +64,8 @@ def run(
         clock = Clock()
         async with serve_dns(ZONE) as (dns, server):
             dns.codes |= {"refused.example": REFUSED, "broken.example": SERVFAIL}
-            resolver = Resolver(Guard(allow), static or {}, hosts=hosts, nameservers=[server], timeout_s=0.25, tries=tries,
-                                ipv6=ipv6, clock=clock)  # fmt: skip
+            resolver = Resolver(Guard(allow), static or {}, hosts=hosts, nameservers=[server], timeout_s=timeout_s,
+                                tries=tries, ipv6=ipv6, clock=clock)  # fmt: skip
             try:
                 await test(resolver, dns, clock)
             finally:
@@ -289,7 +290,7 @@ def test_queries_in_flight_are_limited() -> None:
         assert 1 < dns.most_open <= MAX_IN_FLIGHT
         assert len(dns.asked) == len(names)
 
-    run(test)
+    run(test, timeout_s=30)
 
 
 def test_closing_cancels_those_who_wait() -> None:
