@@ -74,13 +74,23 @@ def narrowed(selection: Selection) -> Narrowed:
 
 
 def marked(state: State, selection: Selection, cf: Path) -> Narrow:
-    """Exactly the rows that `shep list` would show; a URL that nobody knows is a UsageError before anything is written."""
+    """Exactly the rows that `shep list` would show; a URL that nobody knows is a UsageError before anything is written.
+
+    Who names one row of a document by its URL means the document, whichever row stands for it.
+    """
     import numpy as np
+
+    from shepherd.formats.tables import Flag
+    from shepherd.store import lookup
 
     wanted = np.zeros(state.index.rows, np.bool_)
     with looking.choosing(state, selection, cf) as found:
         for rows in found:
             wanted[rows] = True
+    for row in np.flatnonzero(wanted).tolist() if selection.urls else ():
+        if not state.index["flags"].at(row) & Flag.ROBOTS:  # these are of one site each
+            same = lookup.rows_of(state, state.index["norm"].at(row), state.index["path"].at(row))
+            wanted[same.start : same.stop] = True
 
     def narrow(of: State, rows: I64) -> I64:
         return rows[wanted.take(rows)]

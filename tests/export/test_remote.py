@@ -58,6 +58,13 @@ def test_export_from_a_server_differs_from_one_of_the_database(served: Serving, 
     assert served.database.leases.all() == []
 
 
+@pytest.mark.parametrize("url", ["http://h0.example/", "https://www.h0.example/"])
+def test_url_of_another_row_of_a_document_exports_nothing(served: Serving, tmp_path: Path, url: str) -> None:
+    told = json.loads(export(served, tmp_path / "out", "--format", "jsonl", "--json", url, remote=False))
+    assert told["counts"]["present"] == 1
+    assert b'"https://www.h0.example/"' in (tmp_path / "out" / told["files"][0]["name"]).read_bytes()
+
+
 def test_dry_run_counts_other_documents_than_the_export_has(served: Serving, tmp_path: Path) -> None:
     told = json.loads(export(served, tmp_path / "out", "--format", "stream", "--since", "2", "--dry-run", "--json"))
     assert told["counts"]["documents"] > 10 < told["counts"]["gone"]
