@@ -20,7 +20,6 @@ import pytest
 
 from shepherd.store import failpoints
 from shepherd.store.database import Database
-from tests.crash import disks
 from tests.crash.farm import contents
 from tests.pasture import NOW, Sheep, clean, config, fill
 from tests.programs import call
@@ -30,12 +29,6 @@ from tests.serve.serving import ROOT, Serving, serving, token_of, wait_until
 FLOCK = [Sheep(f"http://h{n % 3}.example/{n}", now=b"body %d " % n * 30, before=(b"old " * 90,)) for n in range(60)]
 LARGE = 5 << 20
 KILLS = 3
-
-
-@pytest.fixture
-def home() -> Iterator[Path]:
-    with disks.workplace() as path:
-        yield path
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -13,18 +13,11 @@ from shepherd.errors import Corruption, NoSpace, PeerLost, PeerRefused, Shepherd
 from shepherd.formats.check import check64
 from shepherd.formats.control import Control, FileEntry, parse_control
 from shepherd.store.database import Database
-from tests.crash import disks
 from tests.crash.farm import contents
 from tests.pasture import Sheep, faults, fill
 from tests.serve.received import Folder, Tamper, advance, bring, way
 
 FLOCK = [Sheep(f"http://a.example/{n}", now=b"body %d" % n * 30, before=(b"old" * 50,)) for n in range(12)]
-
-
-@pytest.fixture
-def home() -> Iterator[Path]:
-    with disks.workplace() as path:
-        yield path
 
 
 @pytest.fixture

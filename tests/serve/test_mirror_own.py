@@ -11,20 +11,14 @@ import pytest
 
 from shepherd.errors import Corruption, UsageError
 from shepherd.store.database import Database
-from tests.crash import disks
 from tests.crash.farm import contents
 from tests.pasture import Sheep, faults, fill
 from tests.programs import call
 from tests.serve.received import Folder, advance, bring, way
-from tests.serve.serving import Serving, serving, token_of
+from tests.serve.serving import Serving, serving
+from tests.serve.test_mirror import arguments
 
 FLOCK = [Sheep(f"http://a.example/{n}", now=b"body %d" % n * 30) for n in range(8)]
-
-
-@pytest.fixture
-def home() -> Iterator[Path]:
-    with disks.workplace() as path:
-        yield path
 
 
 @pytest.fixture
@@ -35,18 +29,11 @@ def source(home: Path) -> Iterator[Serving]:
         yield one
 
 
-def arguments(source: Serving, db: Path) -> list[str]:
-    token = source.home / "mirror.token"
-    token.write_text(token_of("mirror"))
-    token.chmod(0o600)
-    return ["--from", source.url, "--token-file", str(token), "--db", str(db), "--cf", str(source.home / "cf"), "--keep", "1"]
-
-
 @pytest.mark.parametrize("more", [(), ("--dry-run",), ("--adopt",), ("--adopt", "--dry-run"), ("--verify",)])
 def test_source_mirrors_into_its_own_database(source: Serving, more: tuple[str, ...]) -> None:
     db = source.home / "db"
     had = contents(db / "state")
-    done = call("shep-mirror", *arguments(source, db), *more)
+    done = call("shep-mirror", *arguments(source, db, "--keep", "1"), *more)
     assert done.returncode == 2, done.stderr
     assert "give --db another directory" in done.stderr
     assert contents(db / "state") == had and not (db / "mirror").exists()
@@ -73,7 +60,7 @@ def test_copy_is_taken_for_a_mirror_although_nobody_said_so(source: Serving, hom
     would = call("shep-mirror", *arguments(source, home / "copy"), "--adopt", "--dry-run")
     assert would.returncode == 0 and not (home / "copy" / "mirror").exists()
     assert contents(home / "copy" / "state") == had
-    assert call("shep-mirror", *arguments(source, home / "copy"), "--adopt").returncode == 0
+    assert call("shep-mirror", *arguments(source, home / "copy", "--keep", "1"), "--adopt").returncode == 0
     assert [name.number for name in Database(home / "copy").states()] == [3]
     advance(source.home / "db", 9)
     assert call("shep-mirror", *arguments(source, home / "copy")).returncode == 0  # it is a mirror from then on
