@@ -1,8 +1,9 @@
 """The tags of a page as a flat sequence, found in one linear pass: what htmlpage.py reads where a tree would be a bomb.
 
 Building a tree is not linear: 100,000 nested elements cost 25 s, 2,000 open `<font>` before 2,000 paragraphs 1.4 GB, 20,000
-attributes of one tag 0.8 s. `is_tame` decides, and must stay cheap, because every page passes it. Invariant: a page that it calls
-tame costs the tree builder at most about 2 s and 150 MB; `scan_tags` costs about 2 us a tag, and stops after MAX_TAGS.
+attributes of one tag 0.8 s. `is_tame` decides, and must stay cheap, because every page passes it. Invariants: a page that it
+calls tame costs the tree builder at most about 2 s and 150 MB; `scan_tags` costs about 2 us a tag, and stops after MAX_TAGS; both
+take time linear in the page, whatever its bytes.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import html
 import re
 from collections.abc import Iterator
 from html.entities import html5
+from itertools import islice
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -22,8 +24,10 @@ WANTED: Final = frozenset(("a", "area", "base", "frame", "html", "iframe", "link
 _OPENING: Final = ord("<")
 _TAME_TAGS: Final = 10_000
 _TAME_CLONES: Final = 300_000  # elements that reopening unclosed formatting tags can make, about 350 bytes each
-_TAME_BYTES: Final = 256 * 1024  # so few bytes cannot hold enough attributes to matter, unless one tag has nearly all of them
+_TAME_BYTES: Final = 128 * 1024  # so few bytes hold 33,000 attributes of different names at most: 1.6 s if one tag has them all
 _CROWDED: Final = 500  # attributes of a tag
+_CROWDED_BYTES: Final = 2 * _CROWDED  # a tag of fewer bytes is not crowded
+_MOST_WALKS: Final = 4  # times the bytes of a page that its tags may have together, where one seems to stand inside another
 
 _SPACE: Final = rb"[\t\n\f\r /]"
 _NAMED: Final = re.compile(  # an attribute: name, then its value in double quotes, in single ones, or bare
@@ -33,7 +37,8 @@ _NAMED: Final = re.compile(  # an attribute: name, then its value in double quot
 _ATTRIBUTE: Final = re.sub(rb"\((?!\?)", rb"(?:", _NAMED.pattern)  # the same, remembering nothing
 _NEXT: Final = re.compile(rb"<(?:!--|[!?]|/?[A-Za-z]|/)")
 _TAG: Final = re.compile(rb"<(/?)([A-Za-z][^\t\n\f\r />]*+)((?:" + _ATTRIBUTE + rb")*+)" + _SPACE + rb"*+>")
-_CROWDED_TAG: Final = re.compile(rb"<[A-Za-z][^\t\n\f\r />]*+(?:" + _ATTRIBUTE + rb"){%d}" % _CROWDED)
+_OPEN_TAG: Final = re.compile(rb"<[A-Za-z]")
+_WHOLE_TAG: Final = re.compile(rb"<[A-Za-z][^\t\n\f\r />]*+(?:" + _ATTRIBUTE + rb")*+")
 _LONG_TAG: Final = re.compile(rb"<[A-Za-z][^>]{4096}")
 # b, big, code, em, font, i, nobr, s, small, strike, strong, tt, u, and some that are none: a first letter rules most tags out
 _FORMATTING: Final = re.compile(rb"<[bcefinstu](?:|ig|ode|m|ont|obr|mall|trike|trong|t)[\t\n\f\r /]")
@@ -62,8 +67,28 @@ def is_tame(page: bytes) -> bool:
         if openings * tags > _TAME_CLONES:
             return False
     if len(page) > _TAME_BYTES or _LONG_TAG.search(page):
-        return _CROWDED_TAG.search(page) is None
+        return not _is_crowded(page)
     return True
+
+
+def _is_crowded(page: bytes) -> bool:
+    """Whether a tag has so many attributes that a tree is expensive.
+
+    Each `<` is walked from, as nobody knows here which of them stand in scripts, comments or quotes. The walks of an honest page
+    hardly overlap; a page whose walks do is taken for crowded, so that all of them together stay linear.
+    """
+    left = _MOST_WALKS * len(page)
+    for opening in _OPEN_TAG.finditer(page):
+        tag = _WHOLE_TAG.match(page, opening.start())
+        assert tag is not None  # it matches the two bytes of any opening
+        size = tag.end() - tag.start()
+        if size <= _CROWDED_BYTES:
+            continue
+        left -= size
+        attributes = islice(_NAMED.finditer(page, tag.start() + 1, tag.end()), _CROWDED + 1)
+        if left < 0 or sum(1 for _ in attributes) > _CROWDED:
+            return True
+    return False
 
 
 def scan_tags(page: bytes, everything: bool = False) -> Iterator[Tag]:

@@ -289,6 +289,11 @@ def numbered(template: str, count: int) -> str:
     return "".join(template % number for number in range(count))
 
 
+LAZY_IMAGE = (
+    '<img class="lazy" id=i%d src="data:," data-src="/1.jpg" data-srcset="/1.jpg 1x" sizes="auto" alt="" title="a > b"'
+    " width=640 height=480 loading=lazy decoding=async fetchpriority=low>\n"
+)
+
 # Made when they are needed: they are large, and every process of a test run imports this file.
 HOSTILE: dict[str, Callable[[], str]] = {
     "a million links": lambda: numbered("<a href=/%d>x</a>", 1_000_000),
@@ -297,6 +302,10 @@ HOSTILE: dict[str, Callable[[], str]] = {
     "reopened formatting": lambda: "<p>" + numbered("<font color=%d>", 3_000) + "<p>x" * 3_000,
     "10 MB attribute": lambda: f'<a href="{"x" * 10_000_000}">',
     "a million attributes": lambda: "<a " + numbered("x%d=1 ", 1_000_000) + "href=1>",
+    "lazy images": lambda: "<p>" + "x" * 300_000 + numbered(LAZY_IMAGE, 80),
+    "openers before a long word": lambda: "<a" * 9_999 + "x" * 1_000_000,
+    "openers inside a quote": lambda: '<a b="' + "<a c=' " * 9_000 + "x" * 1_000_000,
+    "openers before attributes": lambda: "<a " * 9_000 + numbered("x%d=1 ", 100_000),
     "attributes behind quoted ends": lambda: "<a " + numbered("x%d='>' ", 300_000) + "href=1>",
     "references": lambda: f"<a href='{'&amp' * 1_000_000}'>",
     "unclosed quotes": lambda: "<a b=\"'" * 500_000,
@@ -343,6 +352,19 @@ def test_an_ordinary_large_page_gets_its_tree() -> None:
     html = f"<!doctype html><html><body><table>{numbered(row, 900)}</table><img src='data:,{'x' * 9_000}'>"
     assert is_tame(html.encode())
     assert len(page(html).links) == 900
+
+
+def test_large_page_of_lazy_images_gets_its_tree() -> None:
+    assert is_tame((f"<p>{'x' * 300_000}" + numbered(LAZY_IMAGE, 900)).encode())
+
+
+@pytest.mark.parametrize(
+    "hidden",
+    ["<img %s>", "<img a='>' %s>", "<script>x<y z='</script><img %s>", "<img a' b=\"'>\" %s>", "<!-- <a b=' --><img %s>"],
+)
+def test_crowded_tag_gets_no_tree_whatever_stands_around_it(hidden: str) -> None:
+    attributes = numbered("x%d='>' ", 20_000)
+    assert not is_tame((hidden % attributes).encode())
 
 
 def test_the_links_are_capped() -> None:
