@@ -22,6 +22,8 @@ _BLOCK: Final = re.compile(
 )
 _CELL: Final = re.compile(r"</?(?:td|th)\b[^>]*+>?", re.IGNORECASE)
 _TAG: Final = re.compile(r"<[a-z/!?][^>]*+>?", re.IGNORECASE)
+# Such a number stands for no character, and int() takes no 5,000 digits.
+_OVERLONG: Final = re.compile(r"&#(?:[0-9]{10}[0-9]*+|[xX][0-9a-fA-F]{9}[0-9a-fA-F]*+);?")
 _BLANKS: Final = re.compile(r"\s+")
 
 
@@ -36,5 +38,5 @@ def readable(text: str, content_type: str) -> str:
     if kind not in MARKUP and not kind.endswith("+xml"):
         return text
     seen = _TAG.sub("", _CELL.sub(" ", _BLOCK.sub("\0", _BLANKS.sub(" ", _UNSEEN.sub(" ", text.replace("\0", " "))))))
-    lines = (_BLANKS.sub(" ", html.unescape(line)).strip() for line in seen.split("\0"))
+    lines = (_BLANKS.sub(" ", html.unescape(_OVERLONG.sub("\ufffd", line))).strip() for line in seen.split("\0"))
     return "".join(f"{line}\n" for line in lines if line)

@@ -126,8 +126,7 @@ def _readable(bucket: Bucket) -> str:
 
 def _decoded(bucket: Bucket) -> str:
     """The body as text; a charset that nobody knows is read as UTF-8."""
-    body, charset = bucket.body(), bucket.attributes.get("C", b"utf-8").decode("ascii", "replace")
-    try:
-        return body.decode(charset, "replace")
-    except (LookupError, ValueError):
-        return body.decode("utf-8", "replace")
+    from shepherd.net.charset import codec_of
+
+    codec = codec_of(bucket.attributes.get("C", b"utf-8").decode("ascii", "replace"))
+    return bucket.body().decode(codec or "utf-8", "replace")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import json
 from typing import Any, Final, TypedDict
 
@@ -12,6 +13,7 @@ from shepherd.export.documents import Exported, Facts, Gone
 from shepherd.export.output import Series, Written
 from shepherd.formats import httphead, stream, warc
 from shepherd.formats.tables import Flag, Reason
+from shepherd.net.charset import codec_of
 from shepherd.phases.readers import What
 from shepherd.sections import section_name
 
@@ -223,12 +225,10 @@ def described_gone(gone: Gone) -> dict[str, Any]:
 def body_of(document: Exported) -> dict[str, str]:
     """The decoded body as text, where it is one in its charset; in base 64 otherwise."""
     body = document.body()
-    charset = document.bucket.attributes.get("C", b"").decode("ascii", "replace")
-    try:
-        if charset and "\0" not in charset:
-            return {"body": body.decode(charset)}
-    except (LookupError, ValueError):
-        pass
+    codec = codec_of(document.bucket.attributes.get("C", b"").decode("ascii", "replace"))
+    if codec is not None:
+        with contextlib.suppress(UnicodeDecodeError):
+            return {"body": body.decode(codec)}
     return {"body_base64": base64.b64encode(body).decode("ascii")}
 
 

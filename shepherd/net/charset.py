@@ -75,7 +75,8 @@ _NAMES: Final[dict[str, str]] = {label: name for name, (_, labels) in _CHARSETS.
 _MARKS: Final = ((b"\xef\xbb\xbf", "utf-8"), (b"\xff\xfe", "utf-16le"), (b"\xfe\xff", "utf-16be"))
 _META: Final = re.compile(rb"""<meta\s[^>]{0,500}?charset\s{0,9}=\s{0,9}["']?\s{0,9}([a-z0-9_:.-]{1,40})""", re.IGNORECASE)
 _XML: Final = re.compile(rb"""\s*<\?xml\s[^>]{0,200}?encoding\s{0,9}=\s{0,9}["']([a-z0-9_:.-]{1,40})""", re.IGNORECASE)
-_HEADER: Final = re.compile(r"""charset\s*=\s*["']?\s*([^\s"';,]+)""", re.IGNORECASE)
+_HEADER: Final = re.compile(r"""charset\s*+=\s*+["']?\s*+([^\s"';,]++)""", re.IGNORECASE)
+_HEADER_CHARACTERS: Final = 1_000  # of a Content-Type that are looked at; an honest one has 50
 
 
 def find_charset(body: bytes, content_type: str) -> str:
@@ -83,7 +84,7 @@ def find_charset(body: bytes, content_type: str) -> str:
     for mark, name in _MARKS:
         if body.startswith(mark):
             return name
-    header = _HEADER.search(content_type)
+    header = _HEADER.search(content_type[:_HEADER_CHARACTERS])
     if header and (found := _named(header.group(1))):
         return found
     beginning = body[:_META_BYTES]
@@ -92,6 +93,12 @@ def find_charset(body: bytes, content_type: str) -> str:
         # The declaration was read as ASCII, so it cannot be UTF-16, whatever it says.
         return "utf-8" if found.startswith("utf-16") else found
     return "utf-8" if _is_utf8(body) else _detected(body)
+
+
+def codec_of(label: str) -> str | None:
+    """Python's codec for a charset of the web; none for any other of Python's, as the time of `punycode` is quadratic."""
+    name = _named(label)
+    return None if name is None else _CHARSETS[name][0]
 
 
 def as_utf8(body: bytes, charset: str) -> bytes:

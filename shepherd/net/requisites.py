@@ -36,7 +36,8 @@ _CSS: Final = re.compile(
     rf"""url\(\s*+(?:"([^"\n]*+)"|'([^'\n]*+)'|({_BARE}))|@import\s++(?:"([^"\n]*+)"|'([^'\n]*+)')""", re.IGNORECASE
 )
 _ESCAPE: Final = re.compile(r"\\(?:([0-9a-fA-F]{1,6})\s?|(.))", re.DOTALL)
-_CANDIDATE: Final = re.compile(r"[\s,]*+([^\s]++)(?:[^,(]|\([^)]*+(?:\)|\Z))*+")
+_CANDIDATE: Final = re.compile(r"[\s,]*+([^\s]++)")
+_DESCRIPTORS: Final = re.compile(r"(?:[^,(]|\([^)]*+(?:\)|\Z))*+")
 
 
 def of_tag(name: str, attributes: dict[str, str | None], text: str) -> Iterator[str]:
@@ -58,8 +59,9 @@ def of_srcset(text: str) -> Iterator[str]:
     """The URLs of a list of candidates, each with its width or density."""
     at = 0
     while found := _CANDIDATE.match(text, at):
-        url = found.group(1)
-        at = found.end(1) if url.endswith(",") else found.end()
+        url, at = found.group(1), found.end()
+        if not url.endswith(",") and (descriptors := _DESCRIPTORS.match(text, at)):
+            at = descriptors.end()
         yield url.rstrip(",")
 
 

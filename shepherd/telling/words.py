@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 LATEST_S: Final = 2**32 - 1  # times are kept in 32 bits
 MOST_SHOWN: Final = 200  # characters of a line that is refused
-_PASSWORD: Final = re.compile(r"^(\s*(?:[a-z][a-z0-9+.-]*:)?[/\\]*[^/\\?#@:]*):(?!\d*[/\\?#]).*@", re.IGNORECASE | re.DOTALL)
+_PASSWORD: Final = re.compile(r"^(\s*+(?:[a-z][a-z0-9+.-]*:)?[/\\]*+[^/\\?#@:]*+):(?!\d*+[/\\?#]).*@", re.IGNORECASE | re.DOTALL)
 _AGE_UNITS: Final = ((2 * 86_400, 86_400, "days"), (2 * 3_600, 3_600, "h"), (120, 60, "min"), (0, 1, "s"))
 
 

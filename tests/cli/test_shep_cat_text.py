@@ -31,6 +31,8 @@ def shelf(tmp_path_factory: pytest.TempPathFactory) -> Herd:
         page("html", HTML.encode(), "text/html", "utf-8"),
         page("turkish", HTML.replace("hay", "ğ").encode("cp1254", "xmlcharrefreplace"), "text/html", "windows-1254"),
         page("wild", WILD, "text/html", "utf-8"),
+        page("numbers", b"<p>a &#" + b"9" * 5_000 + b"; b &#x" + b"f" * 5_000 + b" &#65;", "text/html", "utf-8"),
+        page("code", b"<p>wool", "text/html", "punycode"),
         page("plain", b"a < b\n\tc\n", "text/plain", "utf-8"),
         page("xml", b"<a><b>said</b></a>", "application/xhtml+xml", "utf-8"),
         page("paper", b"%PDF-1.4", "application/pdf"),
@@ -44,6 +46,8 @@ def shelf(tmp_path_factory: pytest.TempPathFactory) -> Herd:
         ("html", READ),
         ("turkish", READ.replace("hay", "ğ")),
         ("plain", "a < b\n\tc\n"),
+        ("numbers", "a \ufffd b \ufffd A\n"),
+        ("code", "wool\n"),
         ("xml", "said\n"),
     ],
 )

@@ -15,7 +15,7 @@ from shepherd.formats.bucket import Codec
 from tests.cli.conftest import DAY, NOW, Herd, add_state, make_herd
 from tests.export.wares import LONG, TEXT, WARES, bodies, export, manifest, names, page, warcio_check
 
-RECORDS = {"response": 10, "resource": 1, "request": 10, "metadata": 11, "warcinfo": 1}
+RECORDS = {"response": 12, "resource": 1, "request": 12, "metadata": 13, "warcinfo": 1}
 
 
 @pytest.fixture(scope="module")

@@ -64,6 +64,8 @@ WARES = (
     ),
     page("https://a.example/long", LONG, b"Content-Encoding: zstd\r\n", Codec.ZSTD_SENT, T=b"application/octet-stream", C=b""),
     page("https://a.example/cut", TEXT[:100], b"Content-Encoding: gzip\r\nContent-Length: 4711\r\n", X=b"length"),
+    page("https://a.example/thai", b"\xa1\xa2", C=b"windows-874"),
+    page("https://a.example/code", b"abc-1", C=b"punycode"),
     page("https://a.example/h2?b=1&a=2", headers=b"x-robots: all\r\n", S=b"HTTP/2 200 "),
     page("https://a.example/empty", b"", b"Content-Length: 0\r\n"),
     page("https://a.example/odd-head", headers=b"A: 1\nB:\x002\r\n\r\nC: 3\nno colon here\n", t=b"two\r\nlines\x1b[2J"),

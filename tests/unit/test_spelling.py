@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from shepherd import urls
 from shepherd.errors import BadUrl
 from shepherd.telling.spelling import RULES, steps
+from shepherd.telling.words import shown
 
 
 @pytest.mark.parametrize(
@@ -63,3 +64,23 @@ def test_every_spelling_is_the_same_url_and_the_last_is_normal(
     assert [urls.parse(step.text) for step in told] == [parsed] * len(told)
     assert (told[-1].text if told else text) == parsed.href
     assert len({step.rule for step in told}) == len(told) <= len(RULES) + 1
+
+
+@pytest.mark.parametrize("text", [" " * 1_000_000, "http:" + "/" * 1_000_000, "a" * 1_000_000, "a:" + "1" * 1_000_000])
+def test_overlong_url_is_cut(text: str) -> None:
+    """At a square's cost this would take an hour."""
+    assert shown(text) == text[:200] + "..."
+
+
+@pytest.mark.parametrize(
+    ("text", "seen"),
+    [
+        ("https://me:secret@a.example/", "https://me:...@a.example/"),
+        (" me:secret@a.example", " me:...@a.example"),
+        ("https://me:12@a.example/", "https://me:...@a.example/"),
+        ("https://a.example:80/x@y", "https://a.example:80/x@y"),
+        ("//me:se/cret@a.example/", "//me:...@a.example/"),
+    ],
+)
+def test_password_is_not_shown(text: str, seen: str) -> None:
+    assert shown(text) == seen
