@@ -11,8 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from shepherd.batch.cleanup_read import Segment
-from shepherd.batch.cleanup_survey import Claims
+from shepherd.batch.cleanup_read import Claims, Segment
 from shepherd.batch.pool import ordered
 from shepherd.formats import bucket
 from shepherd.formats.tables import I64, U64

@@ -9,7 +9,8 @@ from typing import Final
 import numpy as np
 
 from shepherd.batch.cleanup_copy import write_thin
-from shepherd.batch.cleanup_survey import Claims, Known, Survey, fill_of, segment_lengths
+from shepherd.batch.cleanup_read import Claims
+from shepherd.batch.cleanup_survey import Known, Survey, fill_of, segment_lengths
 from shepherd.batch.partitions import partitions
 from shepherd.config import Config
 from shepherd.formats.tables import I64

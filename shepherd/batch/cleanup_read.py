@@ -13,11 +13,10 @@ from typing import Final
 import mmh3
 import numpy as np
 
-from shepherd.batch.cleanup_survey import Claims
 from shepherd.errors import Corruption
 from shepherd.formats import bucket, facts
 from shepherd.formats.check import SEED, check64
-from shepherd.formats.tables import I64, Array
+from shepherd.formats.tables import I64, U64, Array
 from shepherd.store import names
 from shepherd.store.mapped import Mapped
 from shepherd.store.state import State
@@ -29,6 +28,22 @@ _HEAD: Final = bucket.HEAD.size
 _EMPTY: Final = np.uint64(check64(b""))
 _NONE: Final = np.zeros(0, np.int64)
 _OFFSET: Final = np.uint64(0xFFFFFFFF)
+
+
+@dataclass(frozen=True)
+class Claims:
+    """Buckets that are needed, in the order of oids, and the row that holds each; -1 where only a site does."""
+
+    oid: U64
+    size: I64
+    row: I64
+
+    def __len__(self) -> int:
+        return len(self.oid)
+
+    def of(self, segment: int) -> Claims:
+        first, last = np.searchsorted(self.oid, np.array([segment << 32, segment + 1 << 32], np.uint64)).tolist()
+        return Claims(self.oid[first:last], self.size[first:last], self.row[first:last])
 
 
 @dataclass(frozen=True)

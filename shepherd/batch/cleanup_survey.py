@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from shepherd.batch.cleanup_read import Claims
 from shepherd.batch.partitions import Tick, partitions
 from shepherd.batch.pool import ordered
 from shepherd.errors import Corruption
@@ -144,22 +145,6 @@ def fill_of(look: Look, robots: Robots, lengths: I64) -> Fill:
 
 
 # --- who holds a segment ----------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Claims:
-    """Buckets that are needed, in the order of oids, and the row that holds each; -1 where only a site does."""
-
-    oid: U64
-    size: I64
-    row: I64
-
-    def __len__(self) -> int:
-        return len(self.oid)
-
-    def of(self, segment: int) -> Claims:
-        first, last = np.searchsorted(self.oid, np.array([segment << 32, segment + 1 << 32], np.uint64)).tolist()
-        return Claims(self.oid[first:last], self.size[first:last], self.row[first:last])
 
 
 def claims(state: State, segments: I64, robots: Robots, step: int) -> Claims:

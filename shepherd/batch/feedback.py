@@ -15,8 +15,7 @@ from typing import Final
 import numpy as np
 
 from shepherd.batch.columnspill import ColumnSpill
-from shepherd.batch.intake import rows_before
-from shepherd.batch.partitions import Tick, whole_norms
+from shepherd.batch.partitions import Tick, rows_before, whole_norms
 from shepherd.batch.pool import ordered
 from shepherd.batch.turn import not_now
 from shepherd.config import Config

@@ -12,11 +12,11 @@ from typing import Final
 import numpy as np
 
 from shepherd.batch.columnspill import ColumnSpill
+from shepherd.batch.norms import NormMap
 from shepherd.formats.contribkeys import BlockKeys
-from shepherd.formats.tables import I64, U64, Columns, ContribFlag, contrib_oid
+from shepherd.formats.tables import U64, Columns, ContribFlag, contrib_oid
 from shepherd.formats.texts import Spans, Texts
 from shepherd.phases import keys
-from shepherd.phases.equiv import NormMap
 from shepherd.phases.lookup import Lookup
 from shepherd.store.state import State
 
@@ -117,13 +117,3 @@ def new_names(named: ColumnSpill, part: int) -> Names:
     columns = named.read(part)
     texts: Texts = named.read_texts(part, columns["text_bytes"])
     return distinct_names(columns["site"], columns["norm"], texts)
-
-
-def even_borders(parts: int) -> U64:
-    """Borders that cut the space of footprints into equal ranges; footprints are hashes, so these hold about equally many."""
-    return np.array([(n << 64) // parts for n in range(1, parts)], np.uint64)
-
-
-def rows_before(column: U64, borders: U64) -> I64:
-    """Where each range begins in a sorted column, with its end behind them."""
-    return np.concatenate([[0], np.searchsorted(column, borders), [len(column)]]).astype(np.int64)

@@ -15,10 +15,10 @@ from itertools import pairwise
 import numpy as np
 
 from shepherd.batch.columnspill import ColumnSpill
-from shepherd.batch.intake import CONTRIBUTED, NAMED, Intake, even_borders, rows_before
+from shepherd.batch.intake import CONTRIBUTED, NAMED, Intake
 from shepherd.batch.mergesites import TALLIED, SiteMerge
 from shepherd.batch.norms import norm_map, version_of
-from shepherd.batch.partitions import Tick, whole_norms
+from shepherd.batch.partitions import Tick, even_borders, rows_before, whole_norms
 from shepherd.batch.pool import ordered
 from shepherd.batch.requests import MOST_TOLD, Requests, as_frames, as_records, read_requests
 from shepherd.batch.turn import not_now

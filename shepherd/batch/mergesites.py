@@ -12,7 +12,8 @@ from typing import Final
 import numpy as np
 
 from shepherd.batch.columnspill import ColumnSpill
-from shepherd.batch.intake import new_names, rows_before
+from shepherd.batch.intake import new_names
+from shepherd.batch.partitions import rows_before
 from shepherd.batch.pool import ordered
 from shepherd.batch.sites import settings_of
 from shepherd.errors import Corruption

@@ -3,13 +3,39 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 import numpy as np
 
 from shepherd.equiv import Equiv
 from shepherd.formats.tables import U64
-from shepherd.phases.equiv import NormMap
+from shepherd.phases.keys import find_sites
 from shepherd.urls import Footprints
+
+
+@dataclass(frozen=True)
+class NormMap:
+    """Norms that become another one, sorted; and sites, sorted, that have a norm of their own whatever the implicit rule says."""
+
+    norm: U64
+    norm_to: U64
+    site: U64
+    site_to: U64
+
+    def apply(self, norm: U64, site: U64) -> U64:
+        """The norms of some rows, given by the implicit rule, as the classes have them."""
+        return _mapped(self.site, self.site_to, site, self.of_norms(norm))
+
+    def of_norms(self, norm: U64) -> U64:
+        """The same where sites are not known: one that is kept apart is then taken for the one that it is kept apart from."""
+        return _mapped(self.norm, self.norm_to, norm, norm)
+
+
+def _mapped(keys: U64, values: U64, queries: U64, default: U64) -> U64:
+    if not len(keys):
+        return default
+    at = find_sites(keys, queries)
+    return np.where(at >= 0, values[np.maximum(at, 0)], default)
 
 
 def norm_map(equiv: Equiv, prints: Footprints) -> NormMap:

@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from shepherd.formats.tables import I64
+from shepherd.formats.tables import I64, U64
 from shepherd.store.columns import Table
 
 Tick: TypeAlias = Callable[[int], object]  # told how many rows are done
@@ -46,6 +46,16 @@ def segment_groups(counts: I64, most: int) -> Iterator[tuple[int, int]]:
         total += more
     if total:
         yield first, len(counts)
+
+
+def even_borders(parts: int) -> U64:
+    """Borders that cut the space of footprints into equal ranges; footprints are hashes, so these hold about equally many."""
+    return np.array([(n << 64) // parts for n in range(1, parts)], np.uint64)
+
+
+def rows_before(column: U64, borders: U64) -> I64:
+    """Where each range begins in a sorted column, with its end behind them."""
+    return np.concatenate([[0], np.searchsorted(column, borders), [len(column)]]).astype(np.int64)
 
 
 def _end_of_norm(index: Table, row: int) -> int:

@@ -16,9 +16,8 @@ import numpy as np
 import numpy.typing as npt
 
 from shepherd.batch.columnspill import ColumnSpill
-from shepherd.batch.intake import even_borders
 from shepherd.batch.norms import version_of
-from shepherd.batch.partitions import Tick
+from shepherd.batch.partitions import Tick, even_borders
 from shepherd.batch.resites import Census, restore_servers, restore_sites
 from shepherd.batch.sites import SiteCounter, Sites, keep_sites, write_sites
 from shepherd.config import Config

@@ -25,9 +25,9 @@ from shepherd.filters import load_filter
 from shepherd.formats.control import CLOSED
 from shepherd.formats.tables import I64, NO_OID, SERVERS, U64, Array, RowType, in_contrib
 from shepherd.phases import keys, record, sitecounts
-from shepherd.phases.cork import counts_as_gathered
 from shepherd.phases.lookup import Lookup
 from shepherd.phases.record import Needs, Placed
+from shepherd.phases.rows import counts_as_gathered
 from shepherd.store import names
 from shepherd.store.database import Writer
 from shepherd.store.names import StateName

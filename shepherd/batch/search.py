@@ -12,8 +12,7 @@ from typing import Final, TypeAlias
 
 import numpy as np
 
-from shepherd.batch.cleanup_read import Part, Segment
-from shepherd.batch.cleanup_survey import Claims
+from shepherd.batch.cleanup_read import Claims, Part, Segment
 from shepherd.batch.partitions import Tick, segment_groups
 from shepherd.formats.tables import I64, Bools, in_bucket
 from shepherd.store.state import State

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from shepherd import config as configuration
-from shepherd.cli import check_config, events, gather_cf
+from shepherd.cli import cf_faults, cf_files, events
 from shepherd.config import Config
 from shepherd.errors import NoSpace
 
@@ -34,23 +34,23 @@ class FrozenCf:
 
     def read(self) -> list[str]:
         """Read `source`; all that is wrong with it, and then everything stays as it was."""
-        config, complaints = check_config.examine(self._source)
+        config, complaints = cf_faults.examine(self._source)
         if complaints:
             return complaints
-        self._tree = _with_full_paths(gather_cf.read_tree(self._source), self._source)
-        self._filter = gather_cf.read_filter(self._source)
+        self._tree = _with_full_paths(cf_files.read_tree(self._source), self._source)
+        self._filter = cf_files.read_filter(self._source)
         self._equiv = _text(config.equiv_path)
         self._write()
         return []
 
     def keep(self) -> None:
         """See to it that the copy is there."""
-        if self.config.directory == self._place and not (self._place / gather_cf.EQUIV).is_file():
+        if self.config.directory == self._place and not (self._place / cf_files.EQUIV).is_file():
             self._write()
 
     def _write(self) -> None:
         try:
-            gather_cf.write(self._place, self._tree, self._filter, f"What runs goes by; a copy of {self._source}", self._equiv)
+            cf_files.write(self._place, self._tree, self._filter, f"What runs goes by; a copy of {self._source}", self._equiv)
             directory = self._place
         except NoSpace as error:  # a daemon that may be about to make room must be able to start
             events.tell("reload", f"{error}; programs read {self._source} themselves", logging.WARNING)

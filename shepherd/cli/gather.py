@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from shepherd import config as configuration
-from shepherd.cli import common, gather_cf, gather_scope
+from shepherd.cli import cf_files, common, gather_cf, gather_scope
 from shepherd.cli.shep_shared import clock_ms, many, shown
 from shepherd.config import Config
 from shepherd.errors import BadUrl, UsageError
@@ -106,15 +106,15 @@ def _gather(db: Path, found: list[Url], kind: str, pages: int, seconds: float, c
     equiv_text = load_equiv(user.equiv_path).text
     scope = gather_scope.read(own_cf).with_sites((url.norm for url in found), kind)
     contact = _contact(scope, user, contact or user.identity.contact or gather_cf.earlier_contact(own_cf))
-    filter_text = scope.filter_text(gather_cf.read_filter(user_cf))
-    hrefs = _accepted(found, filter_text, user_cf / gather_cf.FILTER)
+    filter_text = scope.filter_text(cf_files.read_filter(user_cf))
+    hrefs = _accepted(found, filter_text, user_cf / cf_files.FILTER)
     settings = _settings(user_cf, user, contact)
     if lock is not None:
         _refuse_strangers(db, scope)
 
     def configure(pages: int, seconds: int) -> Path:
         limits = {"plan": {"max_pages": pages, "reap_s": seconds}}
-        gather_cf.write(own_cf, gather_cf.overlay(settings, limits), filter_text, WHY, equiv_text)
+        cf_files.write(own_cf, gather_cf.overlay(settings, limits), filter_text, WHY, equiv_text)
         return own_cf
 
     lock = lock or create(db, filter_text)
@@ -193,7 +193,7 @@ def _settings(user_cf: Path, user: Config, contact: str) -> dict[str, dict[str, 
     for section, paths in named.items():
         if resolved := {key: str(path.resolve()) for key, path in paths.items() if path is not None}:
             changes[section] = resolved
-    return gather_cf.overlay(gather_cf.read_tree(user_cf), changes)
+    return gather_cf.overlay(cf_files.read_tree(user_cf), changes)
 
 
 def main() -> None:

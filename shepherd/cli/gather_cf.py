@@ -6,23 +6,15 @@ Nothing of the user's is written: the result lies in the database's own cf/, whi
 from __future__ import annotations
 
 import ipaddress
-import json
 import os
 import re
-import tomllib
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from typing import Any
 
 from shepherd.cli import common
+from shepherd.cli.cf_files import Tree
 from shepherd.config import Config
 from shepherd.errors import ConfigError, UsageError
-
-Tree: TypeAlias = Mapping[str, Mapping[str, Any]]  # section -> key -> value
-
-TOML: Final = "shepherd.toml"
-FILTER: Final = "filter"
-EQUIV: Final = "url-equiv"
 
 
 def source_root() -> Path:
@@ -41,14 +33,6 @@ def user_directory() -> Path:
     return Path("cf") if Path("cf").is_dir() else common.default_files()
 
 
-def read_tree(directory: Path) -> dict[str, dict[str, Any]]:
-    """The settings of a shepherd.toml that config.load has accepted."""
-    try:
-        return tomllib.loads((directory / TOML).read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        return {}
-
-
 def earlier_contact(directory: Path) -> str:
     """The contact of an earlier run; what else is wrong with that file does not matter, because it is written anew."""
     from shepherd import config as configuration
@@ -59,45 +43,9 @@ def earlier_contact(directory: Path) -> str:
         return ""
 
 
-def read_filter(directory: Path) -> str:
-    try:
-        return (directory / FILTER).read_text(encoding="utf-8")
-    except FileNotFoundError:
-        return ""
-    except UnicodeDecodeError as error:
-        raise UsageError(f"{directory / FILTER}: not UTF-8 at byte {error.start}; save it as UTF-8") from None
-
-
 def overlay(below: Tree, above: Tree) -> dict[str, dict[str, Any]]:
     """The settings of both; where both speak, `above` holds."""
     return {name: {**below.get(name, {}), **above.get(name, {})} for name in dict.fromkeys([*below, *above])}
-
-
-def write(directory: Path, tree: Tree, filter_text: str, why: str, equiv_text: str = "") -> None:
-    """Put the three files in place; each is whole at any time."""
-    from shepherd.store import fsio
-
-    directory.mkdir(parents=True, exist_ok=True)
-    fsio.replace_file(directory / TOML, to_toml(tree, why).encode())
-    fsio.replace_file(directory / FILTER, filter_text.encode())
-    fsio.replace_file(directory / EQUIV, equiv_text.encode())
-
-
-def to_toml(tree: Tree, why: str) -> str:
-    lines = [f"# {why}"]
-    for name, table in tree.items():
-        lines += ["", f"[{name}]", *(f"{key} = {_toml_value(value)}" for key, value in table.items())]
-    return "\n".join(lines) + "\n"
-
-
-def _toml_value(value: Any) -> str:
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, int | float):
-        return repr(value)
-    if isinstance(value, str):
-        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")  # TOML's basic strings are JSON's, but for DEL
-    return f"[{', '.join(_toml_value(item) for item in value)}]"
 
 
 # --- loopback ---------------------------------------------------------------------------------------------------

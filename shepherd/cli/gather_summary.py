@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from shepherd.cli import common, gather_cf
+from shepherd.cli import cf_files, common, gather_cf
 from shepherd.cli.shep_shared import many, size, span
 from shepherd.config import Config
 
@@ -139,7 +139,7 @@ def show(summary: Summary, why: str, requests: int, elapsed_s: float, refreshed:
     errors = ", ".join(f"{count:,} {reason}" for reason, count in summary.errors.items())
     lines.append(("errors", errors or "none"))
     if summary.guarded:
-        allow = f"set allow in [network] of {_near(gather_cf.user_directory() / gather_cf.TOML)} to let Shepherd reach it"
+        allow = f"set allow in [network] of {_near(gather_cf.user_directory() / cf_files.TOML)} to let Shepherd reach it"
         lines.append(("guard", f"{many(summary.guarded, 'page')} at an address that is not public: {allow}"))
     if refreshed:
         lines.append(("refresh", f"{summary.unchanged:,} of the pages had not changed: nothing was stored for them again"))

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from shepherd.cli import common, gather_cf
+from shepherd.cli import cf_files, common, gather_cf
 from shepherd.cli.gather_run import COMPLETE, Configure, Gatherer, claim, create, finish, insert
 from shepherd.config import Merge
 from shepherd.errors import UsageError
@@ -63,14 +63,14 @@ def gather(db: Path | None, pages: int | None, seconds: float, contact: str | No
         raise UsageError(f"{place.db} is no database of the toy web: give the URLs that are to be gathered, or another --db")
     place.web.mkdir(parents=True, exist_ok=True)
     version = _version(place.web)
-    filter_text = gather_cf.read_filter(common.default_files())
+    filter_text = cf_files.read_filter(common.default_files())
     lock = lock or create(place.db, filter_text)
     settings = gather_cf.overlay(SETTINGS, _reaching(place.web, contact))
 
     def configure_in(directory: Path, plan: dict[str, int]) -> Configure:
         def configure(pages: int, seconds: int) -> Path:
             limits = {"plan": {**plan, "max_pages": pages, "reap_s": seconds}}
-            gather_cf.write(directory, gather_cf.overlay(settings, limits), filter_text, WHY)
+            cf_files.write(directory, gather_cf.overlay(settings, limits), filter_text, WHY)
             return directory
 
         return configure

@@ -15,7 +15,7 @@ from shepherd.errors import BadUrl
 from shepherd.formats.attributes import MAX_LINKS
 from shepherd.formats.tables import ContribFlag, JournalFlag, Reason, Result
 from shepherd.net import extract, outlinks, wire
-from shepherd.net.exchange import NO_FLAGS, PERMANENT, Body, Context, Exchange, error_of, failed, is_redirect, location_of
+from shepherd.net.exchange import NO_FLAGS, PERMANENT, Body, Context, Exchange, Wanted, error_of, failed, is_redirect, location_of
 from shepherd.net.fetch import Response
 from shepherd.net.said import Said, headers_say, modified_ms
 from shepherd.net.stored import bucket_of, redirect_bucket
@@ -59,7 +59,7 @@ def page(context: Context, exchange: Exchange, body: Body) -> wire.Result:
     )
 
 
-def _wanted(context: Context, fetch: wire.Fetch) -> extract.Wanted:
+def _wanted(context: Context, fetch: wire.Fetch) -> Wanted:
     """What a line of the filter says of the site goes before the configuration."""
     told = context.filter.requisites_of(fetch.url, fetch.qkey)
     return context.wanted if told is None else replace(context.wanted, requisites=told)

@@ -96,7 +96,7 @@ class Dispatcher:
         self._answers = Answers(self._book, self._items, self._gate, self._ledger, self._prints, clock_ms)
         key, limits = state.control.key, config.fetch
         self._verifier = Verifier(key, state.number, filters.version, limits, self.contributions)
-        self._limits = Limits(config.reap, now_ms)
+        self._limits = Limits(config.reap.pages_per_s, config.reap.bytes_per_s, config.reap.connections, now_ms)
         self._timeout_ms, self._checkpoint_ms = round(limits.timeout_s * 1000), round(config.reap.checkpoint_s * 1000)
         self._asked: dict[int, Asked] = {}  # by lease token
         self._looking_up: dict[int, LookUp] = {}

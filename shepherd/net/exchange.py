@@ -16,7 +16,6 @@ from shepherd.filters import Filter
 from shepherd.formats.journal import Entry
 from shepherd.formats.tables import JournalFlag, Kind, Reason, Result
 from shepherd.net import wire
-from shepherd.net.extract import Wanted
 from shepherd.net.fetch import Response
 
 FAILURES: Final = {
@@ -30,6 +29,15 @@ FAILURES: Final = {
 PERMANENT: Final = (301, 308)
 NO_FLAGS: Final = JournalFlag(0)
 U32_MAX: Final = 0xFFFFFFFF
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What the reader of a document asks for."""
+
+    links: int  # at most
+    agent: str = ""  # the product token that wishes may be addressed to
+    requisites: bool = False
 
 
 @dataclass(frozen=True, slots=True)

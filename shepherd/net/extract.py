@@ -12,19 +12,11 @@ from dataclasses import dataclass, field
 
 from shepherd.net import jsonfeed, requisites, sitemap, sniff
 from shepherd.net.charset import as_utf8, find_charset
+from shepherd.net.exchange import Wanted
 from shepherd.net.htmlpage import MAX_TITLE, HtmlPage, followed
 from shepherd.net.said import Said
 from shepherd.net.simhash import simhash
 from shepherd.net.text import MAX_PAGE
-
-
-@dataclass(frozen=True)
-class Wanted:
-    """What the reader of a document asks for."""
-
-    links: int  # at most
-    agent: str = ""  # the product token that wishes may be addressed to
-    requisites: bool = False
 
 
 @dataclass(frozen=True)

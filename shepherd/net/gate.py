@@ -48,7 +48,7 @@ class Gate:
 
     def advance(self, site: Site) -> None:
         if site.address:
-            self._manners.meet(site)
+            site.queue = self._manners.meet(site.site, site.qkey, site.group, site.wait_ms)
             self._add(site, site.take_hops())
         if site.stage == Stage.SHUT:
             self._give_up(site)

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import math
 
-from shepherd.config import Reap
-
 
 class TokenBucket:
     """`rate` a second; 0 = no limit."""
@@ -40,9 +38,9 @@ class TokenBucket:
 class Limits:
     """Pages and bytes a second, and connections at a time, of all reapers together."""
 
-    def __init__(self, reap: Reap, now_ms: int) -> None:
-        self._pages, self._bytes = TokenBucket(reap.pages_per_s, now_ms), TokenBucket(reap.bytes_per_s, now_ms)
-        self._connections = reap.connections
+    def __init__(self, pages_per_s: float, bytes_per_s: int, connections: int, now_ms: int) -> None:
+        self._pages, self._bytes = TokenBucket(pages_per_s, now_ms), TokenBucket(bytes_per_s, now_ms)
+        self._connections = connections
 
     def wait_ms(self, now_ms: int) -> int:
         """How long no page may be asked for; 0 = one may."""

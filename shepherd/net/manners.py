@@ -19,7 +19,6 @@ from shepherd.filters.settings import GROUP_BIT
 from shepherd.formats.journal import Entry
 from shepherd.formats.tables import I64, JournalFlag, Records, Result
 from shepherd.groups.engine import Groups
-from shepherd.net.sitebook import Site
 from shepherd.store.columns import Table
 from shepherd.store.contactnotes import Notes
 
@@ -70,21 +69,20 @@ class Manners:
                 until_ms = min(int(record["end_ms"]), self._start_ms) + wait_s * 1000
                 self._hold_of_server[qkey] = max(until_ms, self._hold_of_server.get(qkey, 0))
 
-    def meet(self, site: Site) -> None:
-        """A site whose address is known: its group waits at least as long as the site asks, and the site waits there."""
-        group = site.group or self._group_of_server(site.qkey) or site.qkey
+    def meet(self, site: int, qkey: int, filter_group: int, wait_ms: int) -> int:
+        """The group of a site whose address is known: it waits at least as long as the site asks, and the site waits there."""
+        group = filter_group or self._group_of_server(qkey) or qkey
         if group not in self._delay_ms:
             self._introduce(group)
-        if (group, site.qkey) not in self._met:
-            self._met.add((group, site.qkey))
-            self._join(group, self._rows_of_server(site.qkey))
-            self._recalled(group, site.qkey)
-        if site.queue != group:
-            self._groups.move_site(site.site, group)
-            site.queue = group
-        self._groups.set_site_delay(site.site, site.wait_ms)
-        if site.wait_ms > self._delay_ms[group]:
-            self._set(group, site.wait_ms)
+        if (group, qkey) not in self._met:
+            self._met.add((group, qkey))
+            self._join(group, self._rows_of_server(qkey))
+            self._recalled(group, qkey)
+        self._groups.move_site(site, group)
+        self._groups.set_site_delay(site, wait_ms)
+        if wait_ms > self._delay_ms[group]:
+            self._set(group, wait_ms)
+        return group
 
     def _group_of_server(self, qkey: int) -> int:
         rows = self._rows_of_server(qkey)

@@ -24,8 +24,7 @@ from shepherd.formats.tables import Kind, Reason, Result, qkey_unresolved
 from shepherd.net import confine, recorded, robots, tls, wire
 from shepherd.net.board import Seat
 from shepherd.net.clock import AgreedClock, end_of, steady_clock_ms
-from shepherd.net.exchange import Context, Exchange, without_exchange
-from shepherd.net.extract import Wanted
+from shepherd.net.exchange import Context, Exchange, Wanted, without_exchange
 from shepherd.net.fetch import Fetcher, Request
 from shepherd.net.guard import Guard
 from shepherd.net.memory import Hold, Memory

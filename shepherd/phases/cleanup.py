@@ -26,9 +26,8 @@ from shepherd.formats.tables import (
     RowType,
     in_bucket,
 )
-from shepherd.phases.cork import has_body
 from shepherd.phases.keys import with_flag
-from shepherd.phases.rebuild import BODY_FLAGS
+from shepherd.phases.rows import BODY_FLAGS, has_body
 
 WEIGHTS = 65_536
 SECTIONS = 256

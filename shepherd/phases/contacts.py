@@ -30,10 +30,10 @@ from shepherd.formats.tables import (
     Result,
     empty,
 )
-from shepherd.phases.cork import end_s
 from shepherd.phases.keys import distinct, find_servers, find_sites, pick, run_starts, with_flag
 from shepherd.phases.lookup import Lookup
 from shepherd.phases.quota import site_delay_ms, unresolved
+from shepherd.phases.rows import end_s
 
 MAX_U32 = 0xFFFFFFFF
 

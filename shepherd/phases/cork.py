@@ -28,14 +28,13 @@ from shepherd.formats.tables import (
     Records,
     Result,
     RowType,
-    in_bucket,
 )
 from shepherd.phases.keys import find_rows, find_sites, pick, run_ends, run_starts, sort_order, with_flag
+from shepherd.phases.rows import OF_BODY, counts_as_gathered, end_s, has_body
 
 MAX_FREQUENCY = 4
 UNMOVABLE = int(Flag.ROBOTS | Flag.EQUIV)  # (norm, path) does not tell these apart, so their site must stay
 OF_A_BODY = int(Flag.TRUNCATED | Flag.NOINDEX | Flag.ELSEWHERE)
-OF_BODY = ("digest", "gathered", "oid")
 CHANGED = (
     *("site", "oid", "digest", "type", "reason", "flags", "status", "section", "frequency", "retry"),
     *("gathered", "checked", "changed", "touched", "download_ms", "size"),
@@ -82,11 +81,6 @@ def readdressed(journal: Records, strange: Records, site: U64) -> Records:
     journal = journal.copy()
     journal["site"][pages] = site[found[pages]]
     return journal
-
-
-def end_s(records: Records) -> U32:
-    seconds: U32 = np.clip(records["end_ms"] // 1000, 0, 0xFFFFFFFF).astype(np.uint32)
-    return seconds
 
 
 def apply_index(
@@ -136,11 +130,6 @@ def apply_index(
         counts=counts | {"unknown": unknown, "unsettled": int(np.count_nonzero(~settles))},
     )
     return Corked(row, columns, changed, effects)
-
-
-def counts_as_gathered(index: Columns) -> Bools:
-    """Rows that the site table counts as gathered documents: robots files are none."""
-    return np.asarray((index["type"] == np.uint8(RowType.GATHERED)) & ~with_flag(index["flags"], Flag.ROBOTS))
 
 
 def _settles(index: Columns, records: Records, row: I64, sites: Columns, politeness: config.Politeness) -> Bools:
@@ -243,10 +232,6 @@ def _failed(columns: dict[str, Array], records: Records, row: I64, plan: config.
     columns["reason"][row] = records["reason"]
     answered = records["status"] > 0
     columns["status"][row[answered]] = records["status"][answered]
-
-
-def has_body(columns: Columns) -> Bools:
-    return np.asarray((columns["digest"] != 0) & (columns["gathered"] > 0) & in_bucket(columns["oid"]))
 
 
 def _adapt(columns: dict[str, Array], row: I64, end: U32, differs: Bools, same: Bools, plan: config.Plan) -> None:

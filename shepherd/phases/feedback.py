@@ -9,13 +9,13 @@ from typing import Final
 import numpy as np
 
 from shepherd.formats.feedback import FeedbackFlag
-from shepherd.formats.tables import Array, Columns, Flag, RowType
+from shepherd.formats.tables import Array, Columns, Flag
 from shepherd.phases.keys import with_flag
+from shepherd.phases.rows import IN_USE
 from shepherd.phases.urls import Paths, find_known
 
 READ: Final = ("norm", "path", "site", "type", "weight", "flags", "touched")
 CHANGED: Final = ("weight", "flags", "touched")
-HEARD: Final = (RowType.SLEEPING, RowType.UNGATHERED, RowType.GATHERED)
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ def apply(index: Columns, said: Columns, paths: Paths, *, state: int) -> Heard:
     row, _place = find_known(index, said, paths)
     known = row >= 0
     heard = known.copy()
-    heard[known] = np.isin(index["type"][row[known]], HEARD)
+    heard[known] = np.isin(index["type"][row[known]], IN_USE)
     row = row[heard]
     columns = {name: index[name].copy() for name in CHANGED}
     told, weight = said["flags"][heard], said["weight"][heard]

@@ -15,9 +15,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from shepherd.formats.tables import I64, SACRED, U64, Array, Bools, Columns, Flag, Reason, Records, RowType
+from shepherd.formats.tables import I64, U64, Array, Bools, Columns, Flag, Reason, Records, RowType
 from shepherd.phases import edits
-from shepherd.phases.keys import find_sites, lower_bound, run_ends, run_starts, with_flag
+from shepherd.phases.keys import find_sites, lower_bound, with_flag
+from shepherd.phases.one_row import Kept, drop_equivalents, interleave
 from shepherd.phases.tally import Tally, tally
 from shepherd.phases.urls import Paths, distinct_urls, find_known, new_rows, robots_rows, take, update_known
 
@@ -33,16 +34,6 @@ class Merged:
     columns: Mapping[str, Array]
     sites: Tally
     counts: Mapping[str, int]
-
-
-@dataclass(frozen=True)
-class Kept:
-    """The rows that stay; and of those that inherit from equivalents which go: which they are, their new flags and weights."""
-
-    row: I64
-    heir: I64
-    flags: Array
-    weight: Array
 
 
 def merge(
@@ -108,12 +99,6 @@ def _settled(sites: Tally) -> Tally:
     )
 
 
-def _not_asked_to_go(index: Columns, rows: I64) -> Array:
-    """0 for what an operator purged, 1 for what he deleted, 2 for all else: his word holds for the document."""
-    forgotten, reason = index["type"][rows] == RowType.FORGOTTEN, index["reason"][rows]
-    return np.where(forgotten & (reason == Reason.PURGED), 0, np.where(forgotten & (reason == Reason.DELETED), 1, 2))
-
-
 def _robots_of(lonely: U64, rows: Columns) -> I64:
     """The rows of sites that have nothing but robots files; nearly always there is nothing to look for."""
     robots = np.flatnonzero(with_flag(rows["flags"], Flag.ROBOTS)) if len(lonely) else np.zeros(0, np.int64)
@@ -129,21 +114,6 @@ def keep_rows(index: Columns, paths: Paths, *, max_retries: int) -> Kept:
     return drop_equivalents(index, _alive(index, max_retries), paths)
 
 
-def drop_equivalents(index: Columns, keep: Bools, paths: Paths) -> Kept:
-    """Of the rows in a mask, the best of each document, and what it inherits from those that go."""
-    rows, starts = _equivalents(index, keep, paths)
-    first = np.flatnonzero(starts)
-    heirs = rows[first]
-    keep = keep.copy()
-    keep[rows[~starts]] = False
-    if not len(rows):
-        return Kept(np.flatnonzero(keep), heirs, index["flags"][heirs], index["weight"][heirs])
-    wishes = index["flags"][rows] & np.uint16(Flag.INITIAL | Flag.PINNED)
-    flags = index["flags"][heirs] | np.bitwise_or.reduceat(wishes, first)
-    order = np.argsort(heirs)
-    return Kept(np.flatnonzero(keep), heirs[order], flags[order], np.maximum.reduceat(index["weight"][rows], first)[order])
-
-
 def _alive(index: Columns, max_retries: int) -> Bools:
     asked_for = (index["reason"] == np.uint8(Reason.DELETED)) | (index["reason"] == np.uint8(Reason.PURGED))
     forgotten = (index["type"] == np.uint8(RowType.FORGOTTEN)) & ~asked_for
@@ -151,41 +121,7 @@ def _alive(index: Columns, max_retries: int) -> Bools:
     return np.asarray(~forgotten & ~dead)
 
 
-def _equivalents(index: Columns, keep: Bools, paths: Paths) -> tuple[I64, Bools]:
-    """The kept rows that share norm and path with another one, run after run, the best of each run first."""
-    starts = run_starts(index["norm"], index["path"])
-    rows = np.flatnonzero(~(starts & run_ends(starts)))  # few, of which some do not count
-    rows = rows[keep[rows] & ~paths.special(index["path"][rows])]
-    starts = run_starts(index["norm"][rows], index["path"][rows])
-    shared = ~(starts & run_ends(starts))
-    rows, starts = rows[shared], starts[shared]
-    worse = (
-        index["site"][rows],
-        ~index["weight"][rows],
-        ~with_flag(index["flags"][rows], SACRED),
-        index["type"][rows] != RowType.GATHERED,
-        _not_asked_to_go(index, rows),
-        np.cumsum(starts),
-    )
-    return rows[np.lexsort(worse)], starts
-
-
 def _in_order(some: Columns, others: Columns) -> dict[str, Array]:
     """Two sorted sets of rows as one; they have no key in common."""
     before = lower_bound(some["norm"], some["path"], some["site"], others["norm"], others["path"], others["site"])
     return interleave(some, np.arange(len(some["norm"])), others, before)
-
-
-def interleave(old: Columns, rows: I64, new: Columns, before: I64) -> dict[str, Array]:
-    """Some rows of `old`, with new ones set between them: `before[i]` of them stand before new row i."""
-    place = before + np.arange(len(before))
-    from_old = np.ones(len(rows) + len(place), np.bool_)
-    from_old[place] = False
-    source = np.zeros(len(from_old), np.int64)
-    source[from_old] = rows
-    merged = {}
-    for name in old:
-        column = old[name].take(source, mode="clip") if len(old[name]) else np.empty(len(source), old[name].dtype)
-        column[place] = new[name]
-        merged[name] = column
-    return merged

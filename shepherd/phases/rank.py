@@ -18,9 +18,9 @@ import numpy as np
 import numpy.typing as npt
 
 from shepherd.formats.tables import I64, U16, U32, U64, Array, Bools, Columns, Flag
-from shepherd.phases.feedback import HEARD
 from shepherd.phases.keys import equal_rows, lower_bound, run_starts, with_flag
 from shepherd.phases.representatives import representatives
+from shepherd.phases.rows import IN_USE
 
 READ: Final = ("norm", "path", "type", "flags")
 WHOLE: Final = 1 << 62  # all ranks together
@@ -43,7 +43,7 @@ def standing(index: Columns) -> I64:
 
     Robots files have none, nor have rows that hear no feedback. A partition holds whole normalised sites.
     """
-    ranked = np.isin(index["type"], HEARD) & ~with_flag(index["flags"], Flag.ROBOTS)
+    ranked = np.isin(index["type"], IN_USE) & ~with_flag(index["flags"], Flag.ROBOTS)
     rows = np.flatnonzero(ranked)
     found = np.full(len(ranked), -1, np.int64)
     found[rows] = representatives(index, rows)

@@ -33,12 +33,12 @@ from shepherd.formats.tables import (
     in_bucket,
 )
 from shepherd.phases.keys import NOT_FOUND, find_rows, find_sites, run_ends, run_starts, with_flag
+from shepherd.phases.rows import BODY_FLAGS
 from shepherd.phases.urls import Paths, take
 
 KEYS: Final = ("norm", "path", "site")
 OF_BUCKET: Final = ("oid", "digest", "type", "reason", "status", "gathered", "checked", "changed", "download_ms", "size")
 OF_INDEX: Final = ("flags", "weight", "section", "frequency", "retry", "deferred", "touched")
-BODY_FLAGS: Final = int(Flag.REDIRECT | Flag.TRUNCATED | Flag.NOINDEX | Flag.ELSEWHERE)
 
 
 @dataclass(frozen=True)

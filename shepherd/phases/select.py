@@ -14,9 +14,9 @@ import numpy as np
 
 from shepherd import config
 from shepherd.formats.tables import I64, REASON_TEXT, U8, Array, Bools, Columns, Flag, Reason, RowType
-from shepherd.phases.cork import OF_BODY, has_body
 from shepherd.phases.keys import run_starts, with_flag
 from shepherd.phases.place import Place, is_out, sleeps
+from shepherd.phases.rows import OF_BODY, has_body
 from shepherd.phases.serverlimits import LONGEST_CYCLE_S
 from shepherd.phases.survey import SECTIONS
 from shepherd.sections import NAMES as SECTION_NAMES

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from selectolax.lexbor import LexborHTMLParser
 
 from shepherd.net.charset import as_utf8, find_charset
-from shepherd.net.extract import Page, Wanted, extract
+from shepherd.net.exchange import Wanted
+from shepherd.net.extract import Page, extract
 from shepherd.net.said import headers_say
 from shepherd.net.scan import is_tame, scan_tags
 from shepherd.net.sniff import sniff
@@ -332,7 +333,8 @@ import resource, sys
 body = sys.stdin.buffer.read()
 resource.setrlimit(resource.RLIMIT_CPU, (20, 20))
 resource.setrlimit(resource.RLIMIT_AS, (1 << 30, 1 << 30))
-from shepherd.net.extract import Wanted, extract
+from shepherd.net.exchange import Wanted
+from shepherd.net.extract import extract
 from shepherd.net.said import Said
 for requisites in (False, True):
     print(len(extract(body, Said("text/html"), "http://a.example/", Wanted(10_000, "", requisites)).links), flush=True)

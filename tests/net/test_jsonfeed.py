@@ -7,7 +7,8 @@ import json
 import pytest
 
 from shepherd.net import jsonfeed
-from shepherd.net.extract import Page, Wanted, extract
+from shepherd.net.exchange import Wanted
+from shepherd.net.extract import Page, extract
 from shepherd.net.said import Said
 
 FEED = {

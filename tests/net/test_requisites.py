@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from shepherd.filters import parse_filter
-from shepherd.net.extract import Page, Wanted, extract
+from shepherd.net.exchange import Wanted
+from shepherd.net.extract import Page, extract
 from shepherd.net.requisites import of_css, of_srcset
 from shepherd.net.said import Said
 from tests.net.driver import HTML as CONTENT

@@ -7,7 +7,8 @@ import random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shepherd.net.extract import Wanted, extract
+from shepherd.net.exchange import Wanted
+from shepherd.net.extract import extract
 from shepherd.net.said import Said
 from shepherd.net.simhash import simhash
 from shepherd.phases.detect import near

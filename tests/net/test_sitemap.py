@@ -13,7 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shepherd.net import sitemap
-from shepherd.net.extract import Page, Wanted, extract
+from shepherd.net.exchange import Wanted
+from shepherd.net.extract import Page, extract
 from shepherd.net.said import Said
 from shepherd.net.times import seconds_of
 
@@ -190,7 +191,8 @@ import resource, sys
 body = sys.stdin.buffer.read()
 resource.setrlimit(resource.RLIMIT_CPU, (20, 20))
 resource.setrlimit(resource.RLIMIT_AS, (1 << 30, 1 << 30))
-from shepherd.net.extract import Wanted, extract
+from shepherd.net.exchange import Wanted
+from shepherd.net.extract import extract
 from shepherd.net.said import Said
 header = "application/gzip" if body[:2] == b"\\x1f\\x8b" else "application/xml"
 print(len(extract(body, Said(header), "http://a.example/", Wanted(10_000)).links))

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shepherd import config, urls
-from shepherd.cli import gather_cf, gather_summary
+from shepherd.cli import cf_files, gather_cf, gather_summary
 from shepherd.cli.gather_scope import ANY, SITE, SUBDOMAINS, Scope
 from shepherd.cli.gather_summary import Summary
 from shepherd.filters import parse_filter
@@ -148,11 +148,11 @@ def test_settings_survive_being_written_as_toml(tmp_path: Path) -> None:
         "fetch": {"verify_tls": False},
         "network": {"allow": ["127.0.0.0/8", "10.0.0.0/8"], "static": "/a\tb\x7f/ü"},
     }
-    gather_cf.write(tmp_path / "cf", tree, "default reject\n", "why")
+    cf_files.write(tmp_path / "cf", tree, "default reject\n", "why")
     assert tomllib.loads((tmp_path / "cf" / "shepherd.toml").read_text()) == tree
     assert config.load(tmp_path / "cf").politeness.delay_s == 0.02
-    assert gather_cf.read_tree(tmp_path / "cf") == tree
-    assert gather_cf.read_filter(tmp_path / "cf") == "default reject\n"
+    assert cf_files.read_tree(tmp_path / "cf") == tree
+    assert cf_files.read_filter(tmp_path / "cf") == "default reject\n"
 
 
 def test_overlay_keeps_what_it_does_not_name() -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shepherd.config import Reap
 from shepherd.net.limits import Limits, TokenBucket
 
 
@@ -35,7 +34,7 @@ def test_wait_is_as_long_as_needed_and_no_longer() -> None:
 
 
 def test_bytes_are_paid_for_when_they_have_come() -> None:
-    limits = Limits(Reap(bytes_per_s=1_000), 0)
+    limits = Limits(0, 1_000, 0, now_ms=0)
     assert limits.wait_ms(0) == 0
     limits.came(0, 5_000)
     assert limits.wait_ms(0) == 4_000
@@ -43,9 +42,9 @@ def test_bytes_are_paid_for_when_they_have_come() -> None:
 
 
 def test_connections_and_no_limits() -> None:
-    limits = Limits(Reap(connections=3), 0)
+    limits = Limits(0, 0, 3, now_ms=0)
     assert [limits.room(n) for n in (2, 3, 4)] == [True, False, False]
-    limits = Limits(Reap(), 0)
+    limits = Limits(0, 0, 0, now_ms=0)
     for _ in range(1000):
         limits.asked(0)
         limits.came(0, 1 << 30)
