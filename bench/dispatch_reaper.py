@@ -13,7 +13,7 @@ from shepherd import urls
 from shepherd.formats import bucket, contrib
 from shepherd.formats.journal import Entry
 from shepherd.formats.tables import JournalFlag, Kind, Reason, Result
-from shepherd.net import wire
+from shepherd.wire import messages as wire
 
 CREDITS = 200
 BODY = os.urandom(20_000)

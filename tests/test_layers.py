@@ -22,15 +22,22 @@ MOST_LINES = 400
 
 # Lowest first. A module imports from its own line or from lines above it.
 LAYERS: tuple[tuple[str, ...], ...] = (
-    ("errors", "addresses", "config", "urls", "sections", "filters", "equiv", "private"),
+    (
+        *("errors", "addresses", "config", "urls", "sections", "filters", "equiv", "private"),
+        *("clock", "family", "robots", "dates", "validators", "rate"),
+    ),
     ("formats",),
-    ("store", "phases", "groups", "net"),
-    ("batch", "toyweb", "client", "telling"),
+    ("store", "phases", "politeness", "wire", "reaper", "dispatch"),
+    ("batch", "importing", "toyweb", "client", "telling"),
     ("serve", "export", "doors", "lcc"),
     ("cli",),
 )
 LEVEL = {part: level for level, parts in enumerate(LAYERS) for part in parts}
-FORBIDDEN = {"phases": {"store", "net"}}  # beyond the order of the lines
+FORBIDDEN = {  # beyond the order of the lines
+    "phases": {"store", "reaper", "dispatch"},
+    "dispatch": {"reaper"},
+    "reaper": {"dispatch"},
+}
 PURE = ("formats", "phases")  # no paths, no clock, no operating system
 IMPURE_IMPORTS = {"os", "pathlib", "shutil", "tempfile", "glob", "subprocess", "socket", "time", "datetime"}
 
@@ -43,7 +50,10 @@ DISK_SHUTIL = {"rmtree", "move"}
 # Methods of paths and files, with the most positional arguments they take: what takes more is a function of fsio.
 DISK_METHODS = {"unlink": 0, "rmdir": 0, "rename": 1, "replace": 1, "hardlink_to": 1, "symlink_to": 1, "truncate": 1}
 
-EDGE = ("shepherd.cli", "shepherd.config", "shepherd.net", "shepherd.toyweb", "shepherd.serve", "shepherd.client")
+EDGE = (
+    *("shepherd.cli", "shepherd.config", "shepherd.clock", "shepherd.wire", "shepherd.reaper", "shepherd.dispatch"),
+    *("shepherd.importing", "shepherd.toyweb", "shepherd.serve", "shepherd.client"),
+)
 EDGE_IMPORTS = {"random", "secrets", "uuid"}
 EDGE_NAMES = {
     "os": {"environ", "environb", "getenv", "getenvb", "putenv", "unsetenv", "urandom", "getrandom"},
@@ -271,10 +281,10 @@ def test_starting_a_program_loads_nothing_heavy() -> None:
         (order, "shepherd.urls", "from shepherd.formats.check import check64"),
         (order, "shepherd.store.state", "def f():\n    from shepherd.cli import common"),
         (order, "shepherd.store.state", "from ..batch import pool"),
-        (order, "shepherd.net.fetch", "from shepherd import toyweb"),
+        (order, "shepherd.reaper.fetch.fetcher", "from shepherd import toyweb"),
         (order, "shepherd.novelty", ""),
         (separation, "shepherd.phases.plan", "from shepherd.store.columns import Table"),
-        (separation, "shepherd.phases.plan", "from ..net import guard"),
+        (separation, "shepherd.phases.plan", "from ..reaper.fetch import guard"),
         (purity, "shepherd.formats.frame", "import os"),
         (purity, "shepherd.formats.frame", "from pathlib import Path"),
         (purity, "shepherd.phases.plan", "import time as t"),
@@ -289,14 +299,14 @@ def test_starting_a_program_loads_nothing_heavy() -> None:
         (disk, "shepherd.cli.gather", "path.replace(c)"),
         (disk, "shepherd.cli.gather", "Path(a).rmdir()"),
         (disk, "shepherd.cli.gather", "from pathlib import Path\nPath(a).unlink()"),
-        (disk, "shepherd.net.reapd", "self.file.truncate(0)"),
+        (disk, "shepherd.reaper.process.reapd", "self.file.truncate(0)"),
         (edge, "shepherd.store.state", "import time\nnow = time.time()"),
         (edge, "shepherd.store.state", "from time import monotonic\nmonotonic()"),
         (edge, "shepherd.batch.pool", "import datetime\ndatetime.datetime.now()"),
         (edge, "shepherd.batch.pool", "from datetime import datetime\ndatetime.now()"),
         (edge, "shepherd.phases.plan", "import random"),
         (edge, "shepherd.phases.plan", "import numpy as np\nnp.random.default_rng()"),
-        (edge, "shepherd.groups.memory", "from secrets import token_bytes"),
+        (edge, "shepherd.politeness.groups.memory", "from secrets import token_bytes"),
         (edge, "shepherd.filters", "import os\nos.environ['A']"),
         (edge, "shepherd.filters", "from os import getenv\ngetenv('A')"),
         (slow, "shepherd.phases.merge", "import numpy as np\nnp.unique(a)"),
@@ -318,7 +328,7 @@ def test_rule_catches(rule: Rule, name: str, source: str) -> None:
             "shepherd.store.state",
             "from shepherd.formats import frame\nfrom shepherd.store import names\nfrom . import logs",
         ),
-        (order, "shepherd.net.dispatch", "from shepherd.groups import memory\nfrom shepherd.store import harvest"),
+        (order, "shepherd.dispatch.dispatcher", "from shepherd.groups import memory\nfrom shepherd.store import harvest"),
         (order, "shepherd.cli.plan", "from shepherd.batch import plan"),
         (order, "shepherd.errors", "import shepherd"),
         (separation, "shepherd.phases.plan", "from shepherd.formats.tables import INDEX"),
@@ -327,7 +337,7 @@ def test_rule_catches(rule: Rule, name: str, source: str) -> None:
         (disk, "shepherd.store.state", "text.replace('a', 'b')\nnames.remove(x)\nself.disk.unlink(path)"),
         (disk, "shepherd.store.state", "import dataclasses\ndataclasses.replace(x, a=1)"),
         (disk, "shepherd.store.state", "from dataclasses import replace\nreplace(x, a=1)"),
-        (edge, "shepherd.net.dispatch", "import time\ntime.time()"),
+        (edge, "shepherd.dispatch.dispatcher", "import time\ntime.time()"),
         (edge, "shepherd.config", "import os\nos.environ['A']"),
         (edge, "shepherd.store.state", "import os\nos.getpid()\ntime = 3\nprint(time)"),
         (slow, "shepherd.phases.merge", "import numpy as np\nnp.argsort(a, kind='stable')\nnp.lexsort((a, b))"),
@@ -340,5 +350,5 @@ def test_rule_allows(rule: Rule, name: str, source: str) -> None:
 
 
 def test_ring_of_packages_is_caught() -> None:
-    ring = [Module("shepherd.store.a", "import shepherd.groups.b"), Module("shepherd.groups.b", "import shepherd.store.a")]
+    ring = [Module("shepherd.store.a", "import shepherd.wire.b"), Module("shepherd.wire.b", "import shepherd.store.a")]
     assert cycles(ring)

@@ -18,7 +18,7 @@ from contextlib import suppress
 from typing import Any, Final, NoReturn, TypeVar
 
 from shepherd.errors import ShepherdError
-from shepherd.net.family import die_with
+from shepherd.family import die_with
 
 P = TypeVar("P")
 R = TypeVar("R")

@@ -1,7 +1,7 @@
 """Reads the records of a round, has each response worked on, and collects what comes of it.
 
-Responses are worked on by the workers of a reapd of our own (net/workshop.py), several at a time, and what comes back is checked
-as what every reaper says is. Nobody is contacted, so no record says so, and no server waits because of an import.
+Responses are worked on by the workers of a reapd of our own (importing/worker_pool.py), several at a time, and what comes back is
+checked as what every reaper says is. Nobody is contacted, so no record says so, and no server waits because of an import.
 """
 
 from __future__ import annotations
@@ -18,17 +18,18 @@ from shepherd.batch.warcfile import Damage, Record
 from shepherd.batch.warcjudge import Bad, Judge, LeftOut, Page
 from shepherd.batch.warcround import Round
 from shepherd.config import Config
+from shepherd.dispatch import reaper_sources as sources
+from shepherd.dispatch.disk_budget import Room
+from shepherd.dispatch.items import Item
+from shepherd.dispatch.reap import hello
+from shepherd.dispatch.verify import Answer, Asked, Verifier
 from shepherd.errors import BadUrl, Corruption, NoSpace
 from shepherd.filters import Filter
 from shepherd.formats.tables import JournalFlag, Kind, Reason, Result
-from shepherd.net import sources, wire
-from shepherd.net.items import Item
-from shepherd.net.reap import hello
-from shepherd.net.room import Room
-from shepherd.net.verify import Answer, Asked, Verifier
-from shepherd.net.workshop import Workshop
+from shepherd.importing.worker_pool import Workshop
 from shepherd.store.state import State
 from shepherd.urls import Url, parse
+from shepherd.wire import messages as wire
 
 UNDER_WAY: Final = 2  # answers for each worker: one at hand, one on its way
 LOOK_EVERY: Final = 256  # answers, at the room that the disk has

@@ -1,7 +1,7 @@
 """What a record of a WARC file is to us: a page or robots file to be taken in, or why not.
 
-Nothing of a block is looked at here: it is of the web, and a worker's to read (net/recorded.py). `LeftOut` is what we do not
-want, as what the filter rejects; `Bad` is what nobody can use.
+Nothing of a block is looked at here: it is of the web, and a worker's to read (reaper/document/recording.py). `LeftOut` is what
+we do not want, as what the filter rejects; `Bad` is what nobody can use.
 """
 
 from __future__ import annotations

@@ -25,14 +25,14 @@ from shepherd.batch.turn import not_now
 from shepherd.batch.warcaccount import Place
 from shepherd.batch.warcjudge import Page, row_of
 from shepherd.config import Config
+from shepherd.dispatch.contribute import Contributions
+from shepherd.dispatch.verify import Links
 from shepherd.equiv import load_equiv
 from shepherd.errors import Corruption, NothingToDo, UsageError
 from shepherd.formats import contrib
 from shepherd.formats.check import Bytes
 from shepherd.formats.journal import Entry
 from shepherd.formats.tables import JOURNAL, NO_OID, NO_ROW, ContribFlag, Kind, Reason, Records, Result
-from shepherd.net.contribute import Contributions
-from shepherd.net.verify import Links
 from shepherd.store.database import Writer
 from shepherd.store.inbox import HARVEST, HarvestDraft
 from shepherd.store.state import State

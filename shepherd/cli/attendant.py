@@ -13,9 +13,9 @@ import time
 from pathlib import Path
 from typing import Final
 
+from shepherd import family
 from shepherd.cli import common, events, phase
 from shepherd.config import Serve
-from shepherd.net import family
 
 PROGRAM: Final = "shep-serve"
 FIRST_S: Final = 1.0  # before it is started again; doubled with each further time

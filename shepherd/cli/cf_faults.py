@@ -35,19 +35,19 @@ def _readings(config: Config, named: bool) -> Iterator[Callable[[], object]]:
     if not named:
         return
     if path := config.static_path:
-        from shepherd.net.hosts import read_static
+        from shepherd.wire.hosts import read_static
 
         yield lambda: read_static(path)
     if hosts := config.hosts_path:
-        from shepherd.net.hosts import read_hosts
+        from shepherd.wire.hosts import read_hosts
 
         yield lambda: read_hosts(hosts)
     if auth := config.proxy_auth_path:
-        from shepherd.net.proxy import read_auth
+        from shepherd.wire.proxy import read_auth
 
         yield lambda: read_auth(auth)
     if config.reap.keys:
-        from shepherd.net.tls import Role, read_keys
+        from shepherd.wire.tls import Role, read_keys
 
         yield lambda: read_keys(config.keys_path, Role.DISPATCHER, datetime.now(UTC))
     if authorities := config.ca_path:

@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping
 from types import FrameType
 from typing import Final
 
-from shepherd.net import family
+from shepherd import family
 
 STOPS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGQUIT)
 ATTEND_S: Final = 1.0  # how often a caller that wants to is given a turn while a child runs

@@ -33,7 +33,7 @@ def init(directory: Path, days: int) -> None:
     Example:
       shep-keys init keys
     """
-    from shepherd.net import authority
+    from shepherd.wire import authority
 
     ends = authority.make_authority(directory, days, _now())
     click.echo(f"{directory}: a new authority, valid until {ends:%Y-%m-%d}")
@@ -58,7 +58,7 @@ def issue(directory: Path, role: str, name: str, hosts: tuple[str, ...], days: i
       shep-keys issue keys dispatcher main
       shep-keys issue keys reaper reaper1 --host reaper1 --host 192.0.2.7
     """
-    from shepherd.net import authority, tls
+    from shepherd.wire import authority, tls
 
     if hosts and role != "reaper":
         raise UsageError("--host is for a reaper's key file: a dispatcher connects, and is met nowhere")
@@ -79,7 +79,7 @@ def show(files: tuple[Path, ...], as_json: bool) -> None:
     Example:
       shep-keys show cf/main.pem
     """
-    from shepherd.net import authority
+    from shepherd.wire import authority
 
     now, bad = _now(), 0
     for path in files:

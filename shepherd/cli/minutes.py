@@ -14,7 +14,7 @@ from shepherd.cli import phase
 from shepherd.telling.logbook import MINUTES
 
 if TYPE_CHECKING:
-    from shepherd.net.tally import Figures
+    from shepherd.dispatch.statistics import Figures
 
 EVERY_S: Final = 60.0
 SUMS: Final = ("pages", "wire_bytes", "errors")

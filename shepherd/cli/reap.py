@@ -16,7 +16,7 @@ from shepherd.telling import logbook
 
 if TYPE_CHECKING:
     from shepherd.cli.progress import Progress
-    from shepherd.net.tally import Figures
+    from shepherd.dispatch.statistics import Figures
 
 
 def _in_a_directory(_context: click.Context, _parameter: click.Parameter, given: Path | None) -> Path | None:
@@ -52,8 +52,8 @@ def command(db: Path, config: Config, seconds: float | None, table: Path | None,
       shep-reap --seconds 600
       shep-reap --servers servers.jsonl --json
     """
+    from shepherd.dispatch import reap
     from shepherd.errors import NoSpace
-    from shepherd.net import reap
     from shepherd.store.database import Database
 
     start = int(time.time())

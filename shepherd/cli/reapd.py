@@ -10,7 +10,7 @@ import click
 from shepherd.cli import common
 from shepherd.config import MOST_WORKERS, process_fault
 from shepherd.errors import UsageError
-from shepherd.net.terms import Terms
+from shepherd.reaper.process.limits import Terms
 
 PEM = click.Path(dir_okay=False, path_type=Path)
 DEFAULT = Terms()
@@ -69,7 +69,8 @@ def command(
     import datetime
 
     from shepherd import addresses
-    from shepherd.net import reapd, tls
+    from shepherd.reaper.process import reapd
+    from shepherd.wire import tls
 
     if fault := process_fault(memory_bytes):
         raise UsageError(f"--memory: {fault}")

@@ -126,7 +126,7 @@ def _readable(bucket: Bucket) -> str:
 
 def _decoded(bucket: Bucket) -> str:
     """The body as text; a charset that nobody knows is read as UTF-8."""
-    from shepherd.net.charset import codec_of
+    from shepherd.reaper.document.charset import codec_of
 
     codec = codec_of(bucket.attributes.get("C", b"utf-8").decode("ascii", "replace"))
     return bucket.body().decode(codec or "utf-8", "replace")

@@ -17,9 +17,9 @@ from shepherd.config import Config
 from shepherd.errors import BadUrl, NothingToDo, UsageError
 
 if TYPE_CHECKING:
+    from shepherd.dispatch.single import Learnt, NotYet, Story
     from shepherd.filters import Filter
-    from shepherd.net.single import Learnt, NotYet, Story
-    from shepherd.net.turn import Turns
+    from shepherd.politeness.manual import Turns
     from shepherd.store.database import Database, Writer
     from shepherd.store.state import State
     from shepherd.urls import Url
@@ -80,7 +80,7 @@ class _Errand:
     def run(self) -> tuple[Story, Learnt]:
         """Try until the server may be asked, or say when it may. Nothing is waited for under the lock, but for what a cut-off
         reap leaves unknown: while somebody else holds the lock, that starts anew."""
-        from shepherd.net.single import Learnt, NotYet
+        from shepherd.dispatch.single import Learnt, NotYet
 
         learnt = Learnt()
         while True:
@@ -96,9 +96,9 @@ class _Errand:
 
         import uvloop
 
-        from shepherd.net.clock import steady_clock_ms
-        from shepherd.net.single import NotYet
-        from shepherd.net.turn import Turns
+        from shepherd.clock import steady_clock_ms
+        from shepherd.dispatch.single import NotYet
+        from shepherd.politeness.manual import Turns
 
         state, clock = writer.furthest(), steady_clock_ms()
         turns = Turns(self.database, state, self.config, clock)
@@ -125,10 +125,10 @@ class _Errand:
 
 
 async def _ask(errand: _Errand, state: State, turns: Turns, clock: Callable[[], int], learnt: Learnt) -> Story:
-    from shepherd.net import sources
-    from shepherd.net.reap import hello
-    from shepherd.net.reapers import Reaper
-    from shepherd.net.single import Single
+    from shepherd.dispatch import reaper_sources as sources
+    from shepherd.dispatch.reap import hello
+    from shepherd.dispatch.reapers import Reaper
+    from shepherd.dispatch.single import Single
 
     reapd = sources.local(errand.config.reap)
     silence_ms = round(errand.config.fetch.timeout_s * 1000) + SILENCE_MS  # we say nothing while it fetches

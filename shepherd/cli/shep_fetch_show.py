@@ -15,8 +15,8 @@ from shepherd.config import FILE, Config
 from shepherd.errors import NothingToDo, PeerLost
 
 if TYPE_CHECKING:
+    from shepherd.dispatch.single import Answer, Learnt, Story
     from shepherd.filters import Filter
-    from shepherd.net.single import Answer, Learnt, Story
     from shepherd.telling.robots import Judged
 
 NO_CONTACT = "no contact address is set, so only loopback is asked: set contact in [identity] of shepherd.toml"

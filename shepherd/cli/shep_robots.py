@@ -69,7 +69,7 @@ def command(
 
 
 def _by_file(text: str, file: Path, body: bytes, agent: str) -> Judged:
-    from shepherd.net.robots import MAX_BYTES
+    from shepherd.robots import MAX_BYTES
     from shepherd.telling.robots import digest_of, judge
 
     cut = {"note": f"only its first {MAX_BYTES} bytes count"} if len(body) > MAX_BYTES else {}

@@ -13,8 +13,8 @@ from shepherd.export.documents import Exported, Facts, Gone
 from shepherd.export.output import Series, Written
 from shepherd.formats import httphead, stream, warc
 from shepherd.formats.tables import Flag, Reason
-from shepherd.net.charset import codec_of
 from shepherd.phases.readers import What
+from shepherd.reaper.document.charset import codec_of
 from shepherd.sections import section_name
 
 BATCH_BYTES: Final = 1 << 23

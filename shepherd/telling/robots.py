@@ -37,7 +37,7 @@ def digest_of(body: bytes) -> str:
 
 def judge(url: Url, agent: str, file: dict[str, Any], body: bytes) -> Judged:
     """What a robots.txt says of a URL; `file` is what is to be told of the file itself."""
-    from shepherd.net import robots
+    from shepherd import robots
 
     rules = robots.parse_robots(body, agent)
     allowed, number, line = rules.decide(url.path)
@@ -97,7 +97,7 @@ _COLUMNS: Final = ("qkey", "robots_oid", "robots_status", "robots_checked", "rob
 
 def _by_bucket(url: Url, state: State, agent: str, file: dict[str, Any], oid: int) -> Judged:
     from shepherd.formats.tables import CONTRIB_BIT
-    from shepherd.net.robots import MAX_BYTES
+    from shepherd.robots import MAX_BYTES
 
     status = file["status"] or 0
     if oid >= CONTRIB_BIT:

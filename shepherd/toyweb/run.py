@@ -11,8 +11,8 @@ import subprocess
 from pathlib import Path
 from types import TracebackType
 
+from shepherd import family
 from shepherd.errors import PeerLost
-from shepherd.net import family
 from shepherd.toyweb.model import Model
 from shepherd.toyweb.server import ACCESS_LOG, CERTIFICATE, STATIC
 

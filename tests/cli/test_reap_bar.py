@@ -17,7 +17,7 @@ PROGRAM = """
 import sys
 from shepherd.cli import common, reap
 from shepherd.cli.progress import Progress
-from shepherd.net.tally import Figures
+from shepherd.dispatch.statistics import Figures
 
 before, total, pages, wire, errors, active = (int(text) for text in sys.argv[1:])
 with common.progress(total, "reap", "page", narrow=True) as bar:

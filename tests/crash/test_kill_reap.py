@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 
 from shepherd import config
+from shepherd.dispatch import reap
 from shepherd.formats.tables import Kind, Records, Result, RowType
-from shepherd.net import reap
 from shepherd.store import harvest, lookup, names
 from tests.crash import strace
 from tests.crash.farm import ROOT, Farm, farm

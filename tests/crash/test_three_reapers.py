@@ -19,9 +19,9 @@ from pathlib import Path
 import pytest
 
 from shepherd.formats.tables import Kind
-from shepherd.net import authority
-from shepherd.net.tls import Role
 from shepherd.toyweb.model import canonical
+from shepherd.wire import authority
+from shepherd.wire.tls import Role
 from tests.crash.farm import CF, ROOT, Farm, farm
 from tests.crash.test_kill_reap import checkpointed, descendants, start_reap, wait_for_checkpoints, wait_until_gone
 from tests.net.relay import Relay, relaying

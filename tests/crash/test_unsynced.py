@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from shepherd.net import reap
+from shepherd.dispatch import reap
 from shepherd.store.database import Database
 from tests.crash import little, sweep
 from tests.crash.record import Recorder, recording

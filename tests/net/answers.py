@@ -8,13 +8,13 @@ import numpy as np
 
 from shepherd import urls
 from shepherd.config import Fetch
+from shepherd.dispatch.contribute import Contributions
+from shepherd.dispatch.items import Item
+from shepherd.dispatch.verify import Asked, Verifier
 from shepherd.formats import bucket, contrib
 from shepherd.formats.journal import Entry
 from shepherd.formats.tables import JournalFlag, Kind, Reason, Result
-from shepherd.net import wire
-from shepherd.net.contribute import Contributions
-from shepherd.net.items import Item
-from shepherd.net.verify import Asked, Verifier
+from shepherd.wire import messages as wire
 
 KEY = bytes(range(16))
 PRINTS = urls.Footprints(KEY)

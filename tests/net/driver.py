@@ -18,7 +18,8 @@ from shepherd import urls
 from shepherd.filters import parse_filter
 from shepherd.formats import bucket, contrib
 from shepherd.formats.tables import JOURNAL, JournalFlag, Kind, Reason, Result
-from shepherd.net import wire, worker
+from shepherd.reaper.process import worker
+from shepherd.wire import messages as wire
 from tests.net.origin import Answer, Origin, serve
 
 T = TypeVar("T")

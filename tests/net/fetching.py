@@ -9,8 +9,8 @@ from typing import Any
 import uvloop
 
 from shepherd.config import Fetch as Limits
-from shepherd.net.fetch import Fetcher, Request, Response
-from shepherd.net.guard import Guard
+from shepherd.reaper.fetch.fetcher import Fetcher, Request, Response
+from shepherd.reaper.fetch.guard import Guard
 
 LOOPBACK = ("127.0.0.0/8",)
 

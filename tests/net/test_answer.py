@@ -16,9 +16,9 @@ from shepherd import urls
 from shepherd.filters import parse_filter
 from shepherd.formats.bucket import BucketFlag, Codec
 from shepherd.formats.tables import NO_OID, NO_ROW, ContribFlag, JournalFlag, Kind, Reason, Result
-from shepherd.net import parsing
-from shepherd.net.exchange import retry_after_s
-from shepherd.net.simhash import simhash
+from shepherd.reaper.document.simhash import simhash
+from shepherd.reaper.fetch.exchange import retry_after_s
+from shepherd.reaper.process import parsing
 from shepherd.sections import Section
 from tests.net.driver import (
     FILTER,

@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
+from shepherd.dispatch.admission import Gate
+from shepherd.dispatch.items import Item
+from shepherd.dispatch.outcome import Answers
+from shepherd.dispatch.sites import Site, SiteBook
+from shepherd.dispatch.verify import Answer
 from shepherd.formats.journal import Entry
 from shepherd.formats.tables import JournalFlag, Kind, Reason, Result
-from shepherd.groups.memory import MemoryGroups
-from shepherd.net.answers import Answers
-from shepherd.net.gate import Gate
-from shepherd.net.items import Item
-from shepherd.net.sitebook import Site, SiteBook
-from shepherd.net.verify import Answer
+from shepherd.politeness.groups.memory import MemoryGroups
 from shepherd.store.database import Database
 from shepherd.store.harvest import Harvest
 from shepherd.store.state import State

@@ -19,8 +19,8 @@ from pathlib import Path
 import pytest
 
 from shepherd.addresses import UnixAddress
-from shepherd.net import wire
-from shepherd.net.sources import UnixSource
+from shepherd.dispatch.reaper_sources import UnixSource
+from shepherd.wire import messages as wire
 from tests.net.driver import HTML, Dispatcher, greeting, run
 from tests.net.origin import ok, serve
 from tests.net.reaping import ROOT
@@ -30,8 +30,9 @@ REAPD = """
 import ctypes, json, mmap, resource, subprocess, sys, time  # Python's files may be out of a worker's reach
 from pathlib import Path
 from shepherd.addresses import UnixAddress
-from shepherd.net import extract, reapd
-from shepherd.net.terms import Terms
+from shepherd.reaper.document import extract
+from shepherd.reaper.process import reapd
+from shepherd.reaper.process.limits import Terms
 whole = extract.extract
 def taken_over(body, *rest):
     said = {}

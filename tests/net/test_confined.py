@@ -14,10 +14,11 @@ from pathlib import Path
 import pytest
 
 from shepherd.addresses import UnixAddress
+from shepherd.dispatch.reaper_sources import UnixSource
 from shepherd.formats.tables import Kind, Reason, Result
-from shepherd.net import confine, wire, worker
-from shepherd.net.sources import UnixSource
-from shepherd.net.terms import Terms
+from shepherd.reaper.process import confine, worker
+from shepherd.reaper.process.limits import Terms
+from shepherd.wire import messages as wire
 from tests.net.driver import HTML, LINKS, Dispatcher, greeting, run
 from tests.net.origin import Answer, ok, serve
 

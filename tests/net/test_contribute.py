@@ -6,8 +6,8 @@ import dataclasses
 
 import numpy as np
 
+from shepherd.dispatch.contribute import FLUSH_RECORDS, Contributions, HotCache
 from shepherd.formats import contrib
-from shepherd.net.contribute import FLUSH_RECORDS, Contributions, HotCache
 from tests.net.answers import FILTER_VERSION, HREFS, a_block
 
 

@@ -16,19 +16,22 @@ import pytest
 import uvloop
 
 from shepherd.addresses import UnixAddress
+from shepherd.clock import steady_clock_ms
 from shepherd.config import Config, Network, Politeness, Reap
+from shepherd.dispatch import dispatcher as dispatch
+from shepherd.dispatch import reap
+from shepherd.dispatch import reaper_sources as sources
+from shepherd.dispatch.dispatcher import Dispatcher
+from shepherd.dispatch.fleet import Fleet
+from shepherd.dispatch.reapers import Source
 from shepherd.errors import BadUrl
 from shepherd.filters import parse_filter
 from shepherd.formats.tables import JournalFlag, Kind, Reason, Records, Result
-from shepherd.groups.engine import Counts
-from shepherd.groups.memory import MemoryGroups
-from shepherd.net import dispatch, reap, sources, wire
-from shepherd.net.clock import steady_clock_ms
-from shepherd.net.dispatch import Dispatcher
-from shepherd.net.fleet import Fleet
-from shepherd.net.reapers import Source
+from shepherd.politeness.groups.engine import Counts
+from shepherd.politeness.groups.memory import MemoryGroups
 from shepherd.store.database import Database
 from shepherd.store.harvest import Harvest
+from shepherd.wire import messages as wire
 from tests.net.origin import Answer, Origin, ok, serve
 
 HTML = "Content-Type: text/html"

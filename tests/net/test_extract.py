@@ -12,12 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from selectolax.lexbor import LexborHTMLParser
 
-from shepherd.net.charset import as_utf8, find_charset
-from shepherd.net.exchange import Wanted
-from shepherd.net.extract import Page, extract
-from shepherd.net.said import headers_say
-from shepherd.net.scan import is_tame, scan_tags
-from shepherd.net.sniff import sniff
+from shepherd.reaper.document.charset import as_utf8, find_charset
+from shepherd.reaper.document.extract import Page, extract
+from shepherd.reaper.document.headers import headers_say
+from shepherd.reaper.document.scan import is_tame, scan_tags
+from shepherd.reaper.document.sniff import sniff
+from shepherd.reaper.fetch.exchange import Wanted
 
 ROOT = Path(__file__).resolve().parents[2]
 BASE = "http://a.example/dir/page"
@@ -333,9 +333,9 @@ import resource, sys
 body = sys.stdin.buffer.read()
 resource.setrlimit(resource.RLIMIT_CPU, (20, 20))
 resource.setrlimit(resource.RLIMIT_AS, (1 << 30, 1 << 30))
-from shepherd.net.exchange import Wanted
-from shepherd.net.extract import extract
-from shepherd.net.said import Said
+from shepherd.reaper.fetch.exchange import Wanted
+from shepherd.reaper.document.extract import extract
+from shepherd.reaper.document.headers import Said
 for requisites in (False, True):
     print(len(extract(body, Said("text/html"), "http://a.example/", Wanted(10_000, "", requisites)).links), flush=True)
 """

@@ -15,8 +15,8 @@ import uvloop
 
 from shepherd.config import Fetch as Limits
 from shepherd.formats.tables import Reason
-from shepherd.net.fetch import Fetcher, Request, Response
-from shepherd.net.guard import Guard
+from shepherd.reaper.fetch.fetcher import Fetcher, Request, Response
+from shepherd.reaper.fetch.guard import Guard
 from tests.net.origin import Answer, hang, ok, reset, serve
 
 LOOPBACK = ("127.0.0.0/8",)

@@ -15,8 +15,8 @@ import uvloop
 
 from shepherd.config import Fetch as Limits
 from shepherd.formats.tables import Reason
-from shepherd.net.fetch import Fetcher, Response
-from shepherd.net.guard import Guard
+from shepherd.reaper.fetch.fetcher import Fetcher, Response
+from shepherd.reaper.fetch.guard import Guard
 from tests.net.fetching import LOOPBACK, fetch_all, request
 from tests.net.origin import Answer, hang, ok, reset, serve
 
@@ -201,7 +201,7 @@ def test_waiting_for_a_turn_is_under_the_deadline() -> None:
 
 
 def test_a_body_below_the_minimum_rate_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("shepherd.net.fetch.SLOW_AFTER_S", 1)
+    monkeypatch.setattr("shepherd.reaper.fetch.fetcher.SLOW_AFTER_S", 1)
     with serve({"/x": slow_body}) as origin:
         [response] = fetch_all([request(origin.port)], limits=Limits(min_bytes_per_s=1_000))
         assert (response.reason, response.body) == (Reason.TOO_SLOW, b"")

@@ -10,8 +10,8 @@ import pytest
 
 from shepherd.config import Fetch as Limits
 from shepherd.formats.tables import Reason
-from shepherd.net.guard import Guard
-from shepherd.net.proxy import Proxy, find
+from shepherd.reaper.fetch.guard import Guard
+from shepherd.wire.proxy import Proxy, find
 from tests.net.fetching import LOOPBACK, fetch_all, request
 from tests.net.origin import ok, serve
 from tests.net.proxies import Relay, serve_proxy

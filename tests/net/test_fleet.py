@@ -19,12 +19,13 @@ from typing import Any
 import pytest
 
 from shepherd.addresses import UnixAddress
+from shepherd.clock import steady_clock_ms
+from shepherd.dispatch import fleet
+from shepherd.dispatch.fleet import LONGEST_PAUSE_S, Events, Fleet, Place
+from shepherd.dispatch.reaper_sources import LocalReapd, UnixSource
+from shepherd.dispatch.reapers import MOST_CLOCK_PINGS, Reaper, Source
 from shepherd.errors import NoSpace, PeerLost, PeerRefused
-from shepherd.net import fleet, wire
-from shepherd.net.clock import steady_clock_ms
-from shepherd.net.fleet import LONGEST_PAUSE_S, Events, Fleet, Place
-from shepherd.net.reapers import MOST_CLOCK_PINGS, Reaper, Source
-from shepherd.net.sources import LocalReapd, UnixSource
+from shepherd.wire import messages as wire
 from tests.net.driver import SITE, greeting, run
 from tests.net.origin import Origin
 from tests.net.relay import Relay, relaying

@@ -9,17 +9,17 @@ import numpy as np
 import pytest
 
 from shepherd.config import Config, Politeness
+from shepherd.dispatch.admission import Gate
+from shepherd.dispatch.contribute import Contributions
+from shepherd.dispatch.items import Items
+from shepherd.dispatch.ledger import Ledger
+from shepherd.dispatch.resume import enter_plan
+from shepherd.dispatch.sites import SiteBook
 from shepherd.filters import load_filter
 from shepherd.formats.tables import JOURNAL, NO_OID, NO_ROW, JournalFlag, Kind, Reason, Records, Result
-from shepherd.groups.memory import MemoryGroups
-from shepherd.net.contribute import Contributions
-from shepherd.net.gate import Gate
-from shepherd.net.items import Items
-from shepherd.net.ledger import Ledger
-from shepherd.net.manners import Manners
-from shepherd.net.resume import enter_plan
-from shepherd.net.sitebook import SiteBook
 from shepherd.phases import contacts, cork
+from shepherd.politeness.groups.memory import MemoryGroups
+from shepherd.politeness.server_limits import Manners
 from shepherd.store.database import Database
 from shepherd.store.harvest import Harvest
 from shepherd.store.state import State

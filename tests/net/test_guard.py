@@ -7,7 +7,7 @@ import re
 import pytest
 
 from shepherd.errors import ConfigError
-from shepherd.net.guard import Guard
+from shepherd.reaper.fetch.guard import Guard
 
 REFUSED = [
     "0.0.0.0", "0.1.2.3", "0.255.255.255",

@@ -6,10 +6,10 @@ import json
 
 import pytest
 
-from shepherd.net import jsonfeed
-from shepherd.net.exchange import Wanted
-from shepherd.net.extract import Page, extract
-from shepherd.net.said import Said
+from shepherd.reaper.document import json_feed as jsonfeed
+from shepherd.reaper.document.extract import Page, extract
+from shepherd.reaper.document.headers import Said
+from shepherd.reaper.fetch.exchange import Wanted
 
 FEED = {
     "version": "https://jsonfeed.org/version/1.1",

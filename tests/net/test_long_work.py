@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from shepherd.net.parsing import INLINE_BYTES
-from shepherd.net.reap import GRACE_MS
+from shepherd.dispatch.reap import GRACE_MS
+from shepherd.reaper.process.parsing import INLINE_BYTES
 from tests.net.driver import HTML, LINKS
 from tests.net.origin import Answer, ok
 from tests.net.reaping import planned, scripted_reapd
@@ -17,8 +17,9 @@ REAPD = f"""
 import sys, time
 from pathlib import Path
 from shepherd.addresses import UnixAddress
-from shepherd.net import extract, reapd
-from shepherd.net.terms import Terms
+from shepherd.reaper.document import extract
+from shepherd.reaper.process import reapd
+from shepherd.reaper.process.limits import Terms
 whole = extract.extract
 def slow(body, *rest):
     if len(body) > {INLINE_BYTES}:

@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 
 from shepherd.config import Fetch as Limits
 from shepherd.formats.tables import Reason, Result
-from shepherd.net.fetch import Fetcher
-from shepherd.net.guard import Guard
-from shepherd.net.memory import Hold, Memory
+from shepherd.reaper.fetch.fetcher import Fetcher
+from shepherd.reaper.fetch.guard import Guard
+from shepherd.reaper.fetch.memory import Hold, Memory
 from tests.net import driver
 from tests.net.fetching import LOOPBACK, request
 from tests.net.origin import Answer, hang, ok, serve
@@ -136,7 +136,7 @@ def test_nothing_new_begins_while_the_memory_is_full_and_a_deadline_ends_the_wai
 
 
 def test_a_paused_body_is_not_taken_for_a_slow_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("shepherd.net.fetch.SLOW_AFTER_S", 1)
+    monkeypatch.setattr("shepherd.reaper.fetch.fetcher.SLOW_AFTER_S", 1)
     with serve({"/x": large(2 * MIB)}) as origin:
 
         async def run() -> Reason:
@@ -171,8 +171,8 @@ def test_a_worker_gives_back_what_an_answer_held() -> None:
 PROGRAM = """
 import asyncio, json, sys, uvloop
 from shepherd.config import Fetch as Limits
-from shepherd.net.fetch import Fetcher, Request
-from shepherd.net.guard import Guard
+from shepherd.reaper.fetch.fetcher import Fetcher, Request
+from shepherd.reaper.fetch.guard import Guard
 
 def rss():
     return next(int(line.split()[1]) * 1024 for line in open("/proc/self/status") if line.startswith("RssAnon"))

@@ -17,9 +17,9 @@ import certifi
 import pytest
 
 from shepherd.addresses import UnixAddress
+from shepherd.dispatch.reaper_sources import UnixSource
 from shepherd.formats.tables import Reason, Result
-from shepherd.net import wire
-from shepherd.net.sources import UnixSource
+from shepherd.wire import messages as wire
 from tests.net.driver import FOOTPRINTS, HTML, LINKS, Dispatcher, greeting, run
 from tests.net.origin import Answer, Origin, ok, serve
 from tests.net.reaping import ROOT, children, planned

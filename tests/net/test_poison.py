@@ -19,10 +19,10 @@ from pathlib import Path
 import pytest
 
 from shepherd.addresses import UnixAddress
+from shepherd.dispatch.reaper_sources import UnixSource
 from shepherd.formats.tables import Reason, Result
-from shepherd.net import wire
-from shepherd.net.parsing import INLINE_BYTES
-from shepherd.net.sources import UnixSource
+from shepherd.reaper.process.parsing import INLINE_BYTES
+from shepherd.wire import messages as wire
 from tests.net.driver import HTML, LINKS, Dispatcher, greeting, run
 from tests.net.origin import Answer, ok, serve
 from tests.net.reaping import BoardView, Home, children, planned, reapd

@@ -17,10 +17,11 @@ from pathlib import Path
 import pytest
 
 from shepherd.addresses import Descriptor, UnixAddress, parse_address
+from shepherd.dispatch.reaper_sources import UnixSource
 from shepherd.errors import Locked, PeerLost, UsageError
 from shepherd.formats.tables import Reason, Result
-from shepherd.net import entrance, wire
-from shepherd.net.sources import UnixSource
+from shepherd.reaper.process import listener as entrance
+from shepherd.wire import messages as wire
 from tests.net.driver import (
     HTML,
     LINKS,

@@ -13,8 +13,8 @@ import zstandard
 from shepherd import urls
 from shepherd.formats.bucket import BucketFlag, Codec
 from shepherd.formats.tables import JournalFlag, Kind, Reason, Result
-from shepherd.net import wire
-from shepherd.net.recorded import dechunked
+from shepherd.reaper.document.recording import dechunked
+from shepherd.wire import messages as wire
 from tests.net.driver import FOOTPRINTS, LINKS, Dispatcher, Outcome, connected, run
 from tests.net.origin import serve
 

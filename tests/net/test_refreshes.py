@@ -11,12 +11,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from shepherd.dispatch import refreshes
+from shepherd.dispatch.items import Item
+from shepherd.dispatch.refreshes import Refreshes
 from shepherd.filters import parse_filter
 from shepherd.formats.journal import Entry
 from shepherd.formats.tables import JOURNAL, NO_ROW, PLAN, Flag, JournalFlag, Kind, Reason, RowType
-from shepherd.net import refreshes
-from shepherd.net.items import Item
-from shepherd.net.refreshes import Refreshes
 from shepherd.store import lookup
 from shepherd.store.inbox import Inbox
 from shepherd.store.state import State

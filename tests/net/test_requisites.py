@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from shepherd.filters import parse_filter
-from shepherd.net.exchange import Wanted
-from shepherd.net.extract import Page, extract
-from shepherd.net.requisites import of_css, of_srcset
-from shepherd.net.said import Said
+from shepherd.reaper.document.extract import Page, extract
+from shepherd.reaper.document.headers import Said
+from shepherd.reaper.document.requisites import of_css, of_srcset
+from shepherd.reaper.fetch.exchange import Wanted
 from tests.net.driver import HTML as CONTENT
 from tests.net.driver import gather
 from tests.net.origin import ok

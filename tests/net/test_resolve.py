@@ -10,10 +10,10 @@ import pytest
 
 from shepherd.errors import ConfigError
 from shepherd.formats.tables import Reason
-from shepherd.net.guard import Guard
-from shepherd.net.hosts import read_hosts, read_static
-from shepherd.net.resolve import MAX_IN_FLIGHT, MAX_NEGATIVE_S, Answer, Resolver
+from shepherd.reaper.fetch.guard import Guard
+from shepherd.reaper.fetch.resolver import MAX_IN_FLIGHT, MAX_NEGATIVE_S, Answer, Resolver
 from shepherd.urls import qkey_of_address
+from shepherd.wire.hosts import read_hosts, read_static
 from tests.net.dns import AAAA, CNAME, REFUSED, SERVFAIL, A, Dns, Record, serve_dns
 
 ZONE: dict[str, list[Record]] = {  # name -> records of (type, data, ttl)
@@ -190,7 +190,7 @@ def test_a_failed_ipv4_lookup_is_not_taken_for_a_site_without_ipv4() -> None:
 
 
 def test_the_cache_is_bounded_and_forgets_what_was_asked_longest_ago(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("shepherd.net.resolve.MAX_CACHED", 10)
+    monkeypatch.setattr("shepherd.reaper.fetch.resolver.MAX_CACHED", 10)
 
     async def test(resolver: Resolver, dns: Dns, clock: Clock) -> None:
         names = [f"n{number}.example" for number in range(12)]

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shepherd.net.robots import ALLOW_ALL, DENY_ALL, MAX_BYTES, parse_robots, rules_for
+from shepherd.robots import ALLOW_ALL, DENY_ALL, MAX_BYTES, parse_robots, rules_for
 
 ROOT = Path(__file__).resolve().parents[2]
 SUITE = Path(os.environ.get("SHEPHERD_SUITES") or ROOT.parent / "shared" / "suites") / "robots"

@@ -12,7 +12,7 @@ import pytest
 
 from shepherd import config
 from shepherd.errors import ConfigError, PeerLost
-from shepherd.net import proxy, settings
+from shepherd.wire import proxy, settings
 
 PEM = Path(certifi.where()).read_text(encoding="ascii").split("-----END CERTIFICATE-----")[0] + "-----END CERTIFICATE-----\n"
 

@@ -7,11 +7,11 @@ import random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shepherd.net.exchange import Wanted
-from shepherd.net.extract import extract
-from shepherd.net.said import Said
-from shepherd.net.simhash import simhash
 from shepherd.phases.detect import near
+from shepherd.reaper.document.extract import extract
+from shepherd.reaper.document.headers import Said
+from shepherd.reaper.document.simhash import simhash
+from shepherd.reaper.fetch.exchange import Wanted
 
 
 def model(text: bytes) -> int | None:

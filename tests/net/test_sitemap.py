@@ -12,11 +12,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shepherd.net import sitemap
-from shepherd.net.exchange import Wanted
-from shepherd.net.extract import Page, extract
-from shepherd.net.said import Said
-from shepherd.net.times import seconds_of
+from shepherd.dates import seconds_of
+from shepherd.reaper.document import sitemap
+from shepherd.reaper.document.extract import Page, extract
+from shepherd.reaper.document.headers import Said
+from shepherd.reaper.fetch.exchange import Wanted
 
 ROOT = Path(__file__).resolve().parents[2]
 NAMESPACE = "http://www.sitemaps.org/schemas/sitemap/0.9"
@@ -191,9 +191,9 @@ import resource, sys
 body = sys.stdin.buffer.read()
 resource.setrlimit(resource.RLIMIT_CPU, (20, 20))
 resource.setrlimit(resource.RLIMIT_AS, (1 << 30, 1 << 30))
-from shepherd.net.exchange import Wanted
-from shepherd.net.extract import extract
-from shepherd.net.said import Said
+from shepherd.reaper.fetch.exchange import Wanted
+from shepherd.reaper.document.extract import extract
+from shepherd.reaper.document.headers import Said
 header = "application/gzip" if body[:2] == b"\\x1f\\x8b" else "application/xml"
 print(len(extract(body, Said(header), "http://a.example/", Wanted(10_000)).links))
 """

@@ -7,9 +7,9 @@ import random
 from pathlib import Path
 
 from shepherd.addresses import UnixAddress
+from shepherd.dispatch.reaper_sources import UnixSource
 from shepherd.formats.tables import Result
-from shepherd.net import wire
-from shepherd.net.sources import UnixSource
+from shepherd.wire import messages as wire
 from tests.net.driver import Dispatcher, Outcome, greeting, run
 from tests.net.origin import ok, serve
 from tests.net.reaping import reapd

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shepherd.net.sniff import content_type, media_type, root_element, sniff
+from shepherd.reaper.document.sniff import content_type, media_type, root_element, sniff
 
 PNG = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR"
 WORD = "application/vnd.openxmlformats-officedocument.wordprocessingml.document"

@@ -16,9 +16,9 @@ from shepherd import urls
 from shepherd.config import Fetch as Limits
 from shepherd.errors import BadUrl
 from shepherd.formats.tables import Kind, Reason, Result
-from shepherd.net.fetch import Fetcher, Request
-from shepherd.net.guard import Guard
-from shepherd.net.resolve import Resolver
+from shepherd.reaper.fetch.fetcher import Fetcher, Request
+from shepherd.reaper.fetch.guard import Guard
+from shepherd.reaper.fetch.resolver import Resolver
 from tests.net import driver
 from tests.net.dns import AAAA, Record, serve_dns
 from tests.net.dns import A as A_RECORD

@@ -19,12 +19,14 @@ import pytest
 
 from shepherd import config
 from shepherd.addresses import TlsAddress
+from shepherd.clock import steady_clock_ms
+from shepherd.dispatch import reaper_sources as sources
+from shepherd.dispatch.reapers import Reaper
 from shepherd.errors import ConfigError, PeerLost, PeerRefused, UsageError
 from shepherd.formats.tables import Reason, Result
-from shepherd.net import authority, sources, tls, wire
-from shepherd.net.clock import steady_clock_ms
-from shepherd.net.reapers import Reaper
-from shepherd.net.tls import Role
+from shepherd.wire import authority, tls
+from shepherd.wire import messages as wire
+from shepherd.wire.tls import Role
 from tests.net.driver import HTML, LINKS, Dispatcher, greeting, run
 from tests.net.origin import Origin, ok, serve
 

@@ -18,8 +18,8 @@ import pytest
 
 from shepherd.errors import PeerLost
 from shepherd.formats.tables import Reason
-from shepherd.net.guard import Guard
-from shepherd.net.resolve import Resolver
+from shepherd.reaper.fetch.guard import Guard
+from shepherd.reaper.fetch.resolver import Resolver
 from shepherd.toyweb.dns import reply
 from shepherd.toyweb.log import Entry, gaps, read_log
 from shepherd.toyweb.model import Model

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from shepherd.net.complaints import FIRST_GAP_S, LONGEST_GAP_S, Complaints
-from shepherd.net.sources import LocalReapd
+from shepherd.dispatch.log_throttle import FIRST_GAP_S, LONGEST_GAP_S, Complaints
+from shepherd.dispatch.reaper_sources import LocalReapd
 from tests.net.driver import run
 from tests.net.test_fleet import crew, source
 

@@ -7,11 +7,12 @@ import dataclasses
 import numpy as np
 import pytest
 
+from shepherd import robots
+from shepherd.dispatch.verify import MAX_SKEW_MS, Answer
 from shepherd.errors import Corruption
 from shepherd.formats import bucket, contrib
 from shepherd.formats.tables import ContribFlag, JournalFlag, Kind, Reason, Result
-from shepherd.net import robots, wire
-from shepherd.net.verify import MAX_SKEW_MS, Answer
+from shepherd.wire import messages as wire
 from tests.golden import segments
 from tests.golden.segments import Document
 from tests.net import answers

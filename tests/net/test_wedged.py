@@ -10,7 +10,7 @@ import sys
 import time
 from pathlib import Path
 
-from shepherd.net import worker
+from shepherd.reaper.process import worker
 from tests.net.driver import HTML, LINKS
 from tests.net.origin import Answer, ok
 from tests.net.reaping import ROOT, BoardView, Home, children, planned, scripted_reapd
@@ -22,8 +22,9 @@ REAPD = f"""
 import re, sys
 from pathlib import Path
 from shepherd.addresses import UnixAddress
-from shepherd.net import extract, reapd
-from shepherd.net.terms import Terms
+from shepherd.reaper.document import extract
+from shepherd.reaper.process import reapd
+from shepherd.reaper.process.limits import Terms
 whole = extract.extract
 def stuck(body, *rest):
     if body == {STUCK!r}:
@@ -34,7 +35,7 @@ reapd.main(UnixAddress(Path(sys.argv[1])), Terms(workers=2, parse_s={PARSE_S}), 
 """
 SPINNER = """
 import time
-from shepherd.net import confine
+from shepherd.reaper.process import confine
 def spin(until):
     while time.process_time() < until:
         pass

@@ -15,9 +15,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shepherd.addresses import UnixAddress
+from shepherd.dispatch.reaper_sources import UnixSource
 from shepherd.errors import PeerLost
-from shepherd.net import wire
-from shepherd.net.sources import UnixSource
+from shepherd.wire import messages as wire
 
 FETCH = wire.Fetch(
     token=7,

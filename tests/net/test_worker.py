@@ -16,9 +16,10 @@ import pytest
 from shepherd import urls
 from shepherd.errors import PeerLost
 from shepherd.formats.tables import JournalFlag, Kind, Reason, Result
-from shepherd.net import wire, worker
-from shepherd.net.rules import RulesCache
-from shepherd.net.terms import Terms
+from shepherd.reaper.document.robots_rules import RulesCache
+from shepherd.reaper.process import worker
+from shepherd.reaper.process.limits import Terms
+from shepherd.wire import messages as wire
 from tests.net.driver import (
     HTML,
     LINKS,
@@ -208,7 +209,7 @@ def test_a_huge_robots_file_is_cut_at_500_kib() -> None:
 
 
 def test_the_cache_of_rules_forgets_the_oldest_and_stays_within_its_bytes() -> None:
-    from shepherd.net.robots import rules_for
+    from shepherd.robots import rules_for
 
     rules = rules_for(404, b"", "shepherd")
     cache = RulesCache(limit_bytes=3000)

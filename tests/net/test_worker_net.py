@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from shepherd.formats.tables import Kind, Reason, Result
-from shepherd.net.exchange import retry_after_s
+from shepherd.reaper.fetch.exchange import retry_after_s
 from tests.net import driver
 from tests.net.dns import SERVFAIL, A, serve_dns
 from tests.net.driver import FAR_MS, HTML, LINKS, Outcome, connected

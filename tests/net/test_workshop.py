@@ -12,10 +12,10 @@ from pathlib import Path
 
 from shepherd import urls
 from shepherd.addresses import UnixAddress
+from shepherd.dispatch.reaper_sources import UnixSource
 from shepherd.formats.tables import Kind, Reason, Result
-from shepherd.net import wire
-from shepherd.net.sources import UnixSource
-from shepherd.net.workshop import Workshop
+from shepherd.importing.worker_pool import Workshop
+from shepherd.wire import messages as wire
 from tests.net.driver import FOOTPRINTS, LINKS, Outcome, greeting, run
 from tests.net.origin import serve
 from tests.net.reaping import ROOT
@@ -24,8 +24,9 @@ REAPD = """
 import os, signal, sys
 from pathlib import Path
 from shepherd.addresses import UnixAddress
-from shepherd.net import extract, reapd
-from shepherd.net.terms import Terms
+from shepherd.reaper.document import extract
+from shepherd.reaper.process import reapd
+from shepherd.reaper.process.limits import Terms
 whole = extract.extract
 def fatal(body, *rest):
     if b"KILL" in body:

@@ -13,8 +13,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from shepherd.groups.engine import Counts, Lease
-from shepherd.groups.memory import MemoryGroups
+from shepherd.politeness.groups.engine import Counts, Lease
+from shepherd.politeness.groups.memory import MemoryGroups
 
 LEASE = 1_000
 DELAY_OF_GROUP = {0: 100, 1: 40, 2: 0}

@@ -8,8 +8,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from shepherd.groups.engine import Counts, Groups, Lease
-from shepherd.groups.memory import MemoryGroups
+from shepherd.politeness.groups.engine import Counts, Groups, Lease
+from shepherd.politeness.groups.memory import MemoryGroups
 
 DELAY, LEASE, LONG_AGO = 100, 1_000, -(10**9)
 GROUPS = st.integers(0, 2)

@@ -10,12 +10,12 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from shepherd.dispatch.verify import Answer
 from shepherd.errors import BadUrl, Corruption
 from shepherd.formats import bucket, contrib
 from shepherd.formats.journal import LAYOUT, Entry
 from shepherd.formats.tables import JOURNAL, Result
-from shepherd.net import wire
-from shepherd.net.verify import Answer
+from shepherd.wire import messages as wire
 from tests.net import answers
 from tests.net.answers import ASKED, ASKED_MS, ITEM, NOW_MS, PRINTS, a_block, a_bucket, a_result
 

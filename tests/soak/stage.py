@@ -19,12 +19,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from shepherd.net import authority
-from shepherd.net.tls import Role
 from shepherd.store.database import Database
 from shepherd.toyweb import run
 from shepherd.toyweb.model import Model, canonical_url
 from shepherd.toyweb.plan import Ref
+from shepherd.wire import authority
+from shepherd.wire.tls import Role
 from tests.crash import disks
 from tests.net.test_tls import free_port
 from tests.programs import call

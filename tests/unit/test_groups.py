@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 
 from shepherd.errors import ShepherdError
-from shepherd.groups.engine import MAX_ITEM, Counts, Groups, Lease
-from shepherd.groups.memory import MemoryGroups
+from shepherd.politeness.groups.engine import MAX_ITEM, Counts, Groups, Lease
+from shepherd.politeness.groups.memory import MemoryGroups
 
 DELAY = 10_000
 LEASE = 60_000

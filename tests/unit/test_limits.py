@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shepherd.net.limits import Limits, TokenBucket
+from shepherd.rate import Limits, TokenBucket
 
 
 @settings(max_examples=200, deadline=None, derandomize=True)

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from shepherd import family
 from shepherd.cli import cycle
 from shepherd.cli import phase as programs
 from shepherd.cli.children import STOPS, Signals
@@ -21,7 +22,6 @@ from shepherd.cli.cycling import Cycle, Way
 from shepherd.config import Config
 from shepherd.errors import Locked
 from shepherd.filters import load_filter
-from shepherd.net import family
 from shepherd.store import database, fsio, locks, names
 from shepherd.store.database import Database
 from shepherd.store.harvest import Harvest

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from shepherd.cli.minutes import Minutes
-from shepherd.net.tally import Figures
+from shepherd.dispatch.statistics import Figures
 from shepherd.telling.logbook import MINUTES
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from shepherd.dispatch.statistics import Figures, Tally
 from shepherd.formats.journal import Entry
 from shepherd.formats.tables import JournalFlag, Kind, Reason, Result
-from shepherd.net.tally import Figures, Tally
 from shepherd.urls import qkey_of_address
 
 CONTACTED = int(JournalFlag.CONTACTED)

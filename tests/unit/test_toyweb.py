@@ -13,7 +13,7 @@ from xml.etree import ElementTree
 import pytest
 
 from shepherd.errors import UsageError
-from shepherd.net.robots import Rules, rules_for
+from shepherd.robots import Rules, rules_for
 from shepherd.toyweb.answer import Desk
 from shepherd.toyweb.builder import Resident
 from shepherd.toyweb.charsets import CHARSETS

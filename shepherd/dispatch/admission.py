@@ -1,0 +1,179 @@
+"""The gate between sites and groups: a site's pages pass when its address and its robots.txt are known.
+
+`advance` takes a site as far as it can go: look up its address, ask for its robots.txt, then give its pages to the groups; or,
+where that cannot be, say so for each of them. Whoever learns something about a site tells the gate.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import Final
+
+from shepherd.dispatch.items import Item, Items
+from shepherd.dispatch.ledger import Ledger
+from shepherd.dispatch.sites import Site, SiteBook, Stage
+from shepherd.formats.tables import Kind, Reason, Result
+from shepherd.politeness.groups.engine import Groups
+from shepherd.politeness.server_limits import Manners
+from shepherd.urls import Footprints, qkey_of_address
+
+FIRST: Final = 0xFFFFFFFF  # priority of robots files
+ROBOTS_PATH: Final = "/robots.txt"
+MOST_LOOKUPS: Final = 2
+
+
+class Gate:
+    def __init__(
+        self,
+        book: SiteBook,
+        items: Items,
+        groups: Groups,
+        manners: Manners,
+        ledger: Ledger,
+        prints: Footprints,
+        clock_ms: Callable[[], int],
+        watch: Callable[[int], object],
+    ) -> None:
+        self._book, self._items, self._groups, self._manners, self._ledger = book, items, groups, manners, ledger
+        self._robots_path = prints.half(ROBOTS_PATH)
+        self._clock, self._watch = clock_ms, watch
+        self.to_look_up: deque[Site] = deque()
+
+    def site(self, footprint: int) -> Site:
+        """A site that is in the book: something was entered for it."""
+        site = self._book.get(footprint)
+        assert site is not None
+        return site
+
+    def advance(self, site: Site) -> None:
+        if site.address:
+            site.queue = self._manners.meet(site.site, site.qkey, site.group, site.wait_ms)
+            self._add(site, site.take_hops())
+        if site.stage == Stage.SHUT:
+            self._give_up(site)
+        elif site.address:
+            self._open(site)
+        elif site.stage == Stage.NEW:
+            site.stage = Stage.RESOLVING
+            self.to_look_up.append(site)
+
+    def _open(self, site: Site) -> None:
+        """Give its pages to the groups, or ask for its robots.txt first."""
+        if site.stage == Stage.OPEN or (site.rules_known and self._book.has_rules(site)):
+            site.stage = Stage.OPEN
+            for number in self._waiting(site):
+                priority, source = self._items.rank(number)
+                self._groups.add(number, site.queue, site.site, min(priority, FIRST - 1), 0, source)
+        elif site.stage != Stage.ASKING and (site.waiting or site.robots_item >= 0):
+            site.stage, planned = Stage.ASKING, site.take_robots()
+            self._add(site, planned or [self._items.add(self._robots_item(site))])
+
+    def _waiting(self, site: Site) -> list[int]:
+        return [number for number in self._book.take_waiting(site) if not self._items.is_displaced(number)]
+
+    def _dropped(self, site: Site) -> list[int]:
+        return [number for number in self._groups.drop_site(site.site) if not self._items.is_displaced(number)]
+
+    def _add(self, site: Site, numbers: list[int], not_before_ms: int = 0) -> None:
+        for number in numbers:
+            item = self._items.get(number)
+            priority = FIRST if item.kind == Kind.ROBOTS else min(item.priority, FIRST - 1)
+            self._groups.add(number, site.queue, site.site, priority, not_before_ms, item.source)
+
+    def _robots_item(self, site: Site) -> Item:
+        url = site.name + ROBOTS_PATH
+        return Item(Kind.ROBOTS, site.norm, self._robots_path, site.site, site.site, site.site, url=url)
+
+    def again(self, item: Item, not_before_ms: int = 0) -> None:
+        """Queue an item once more, at the site where it is asked for, when that site can be asked."""
+        site, number = self.site(item.contact), self._items.add(item)
+        if site.address:
+            self._add(site, [number], not_before_ms)
+            return
+        if item.kind == Kind.PAGE:
+            site.park(number)
+        elif item.site == site.site:
+            site.robots_item = number
+        else:
+            site.await_address(number)
+        if site.stage == Stage.SHUT:
+            self._give_up(site)
+
+    def add(self, item: Item, site: Site) -> None:
+        """A page that is wanted at a site, when that opens."""
+        site.park(self._items.add(item))
+        self.advance(site)
+
+    def add_hop(self, item: Item, target: Site) -> None:
+        """A robots.txt that redirects is asked for at the target, whatever the rules of that one."""
+        target.await_address(self._items.add(item))
+        self.advance(target)
+
+    def look_up_again(self, site: Site) -> None:
+        """Its address is not what it was."""
+        site.address, site.stage = "", Stage.NEW
+        self.advance(site)
+
+    # --- what is learnt about a site --------------------------------------------------------------------------------
+
+    def looked_up(self, site: Site, address: str, qkey: int, reason: Reason, valid_s: int, reaper: int) -> None:
+        """Where it is, or that it is nowhere. A queue key that is not that of the address is as good as none."""
+        if reason == Reason.NONE and address and qkey_of_address(address) == qkey:
+            self._book.located(site, qkey, address)
+        else:
+            reason = reason or Reason.NO_ADDRESS
+            site.stage, site.reason = Stage.SHUT, reason
+        self._ledger.located(site, valid_s, reason, reaper, self._clock())
+        self.advance(site)
+
+    def not_looked_up(self, site: Site) -> None:
+        """Nobody answered: once more, then it has no address in this reap."""
+        site.lookups += 1
+        if site.lookups < MOST_LOOKUPS:
+            self.to_look_up.append(site)
+        else:
+            self.looked_up(site, "", 0, Reason.NO_ADDRESS, 0, 0)
+
+    def robots_known(self, site: Site, rules: bytes, status: int) -> None:
+        """What its robots.txt says; status 0 = it cannot be reached, so nothing is gathered."""
+        site.rules_known, site.rules, site.rules_status, site.robots_item = True, rules, status, -1
+        site.stage = Stage.OPEN if status else Stage.SHUT
+        site.reason = Reason.NONE if status else Reason.ROBOTS_UNREACHABLE
+        self.advance(site)
+
+    # --- what cannot be asked for -----------------------------------------------------------------------------------
+
+    def _give_up(self, site: Site) -> None:
+        """Nothing more can be asked of it in this reap. What is in flight is still to be answered."""
+        result = Result.HARD if site.reason == Reason.GUARD else Result.SOFT
+        robots = site.take_robots()  # that were planned, and could not even be asked for
+        for number in (*self._waiting(site), *(() if site.address else self._dropped(site))):
+            if self._items.get(number).site == site.site:
+                self._settle(number, result, site.reason, site.qkey)
+            else:
+                self.fail(number, Result.SOFT, site.reason, site.qkey)
+        for number in robots:
+            self._settle(number, result, site.reason, site.qkey)
+        for number in site.take_hops():
+            self.fail(number, Result.SOFT, site.reason, site.qkey)
+
+    def fail(self, number: int, result: Result, reason: Reason, qkey: int, contacted: bool = False) -> None:
+        """An item that will not be asked for again in this reap. Without its robots.txt a site is shut."""
+        item = self._settle(number, result, reason, qkey, contacted)
+        if item.kind == Kind.ROBOTS:
+            self.robots_known(self.site(item.site), b"", 0)
+
+    def _settle(self, number: int, result: Result, reason: Reason, qkey: int, contacted: bool = False) -> Item:
+        item = self._items.get(number)
+        self._ledger.fail(item, result, reason, qkey, self._clock(), contacted)
+        self._items.done(number)
+        self._watch(1)
+        return item
+
+    def drop(self, site: Site, reason: Reason) -> int:
+        """Give up the rest of a site for this reap; how many items that were."""
+        dropped = self._dropped(site)
+        for number in dropped:
+            self.fail(number, Result.SITE, reason, site.qkey)
+        return len(dropped)

@@ -1,0 +1,222 @@
+"""What a reaper sends is believed only as far as it can be checked: the lease, footprints, lengths, checksums, times.
+
+A reaper that lies can still say that a server answered what it did not; it can not make us write a record about another URL, a
+bucket or a link that is not what its footprint says, nor a time that lets a server be asked early or never again.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from shepherd import robots, urls
+from shepherd.config import DAY_S, Fetch
+from shepherd.dispatch.contribute import Contributions
+from shepherd.dispatch.items import Item
+from shepherd.errors import BadUrl, Corruption
+from shepherd.formats import bucket, contrib, journal
+from shepherd.formats.contrib import Block
+from shepherd.formats.journal import Entry
+from shepherd.formats.tables import I64, ContribFlag, JournalFlag, Kind, Reason, Result
+from shepherd.wire import messages as wire
+
+MAX_SKEW_MS: Final = 3_600_000  # of a reaper's clock; what is beyond our own times is cut to them
+MAX_VALID_S: Final = 30 * DAY_S
+MOST_LINKS: Final = 50_000  # of a sitemap
+ATTRIBUTE_BYTES: Final = 1 << 20
+SITE_CACHE: Final = 65_536
+
+_PATHS: Final = re.compile(rb"(?:/[\x21\x22\x24-\x7e]{0,1999}(?:\n(?!\Z)|\Z))*")  # ASCII, no blanks, no fragment; a line each
+_ODD: Final = re.compile(rb"""/\.|%2[eE]|[\\"<>`{}^|']""")  # where a path may not be as it would be serialised
+_RESULTS: Final = {int(one): one for one in Result if one not in (Result.RESOLVED, Result.UNRESOLVED)}
+_REASONS: Final = {int(one): one for one in Reason}
+_BODIES: Final = (Result.STORED, Result.REDIRECT)
+_ANSWERED: Final = (Result.STORED, Result.REDIRECT, Result.UNCHANGED)
+_FLAGS: Final = sum(JournalFlag) & ~int(JournalFlag.HOP)
+_STALE: Final = int(JournalFlag.STALE)
+_LINK_FLAGS: Final = sum(ContribFlag) & ~int(ContribFlag.INSERTED | ContribFlag.PINNED | ContribFlag.OWN_WEIGHT)
+_NOT_LINK_FLAGS: Final = np.uint16(0xFFFF & ~_LINK_FLAGS)
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A request under way."""
+
+    number: int  # of the item
+    item: Item
+    qkey: int
+    group: int
+    url: str
+    asked_ms: int
+    home: str = ""  # the reaper, whichever of its workers has it
+
+
+@dataclass(frozen=True, slots=True)
+class Links:
+    """Links that hold: the rows of the block that are new, and their texts."""
+
+    block: Block  # without texts
+    rows: I64
+    texts: list[bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A RESULT that has been checked."""
+
+    record: Entry
+    bucket: bytes
+    links: Links | None
+    location: str
+    rules: bytes
+    rules_status: int
+
+    @property
+    def result(self) -> Result:
+        return _RESULTS[self.record.result]
+
+    @property
+    def contacted(self) -> bool:
+        """Whether the server saw anything: without that, no delay is due."""
+        return self.record.contacted
+
+    @property
+    def stale(self) -> bool:
+        """Whether a kept connection died before the answer."""
+        return bool(self.record.flags & _STALE)
+
+    @property
+    def reason(self) -> Reason:
+        return _REASONS[self.record.reason]
+
+
+class Verifier:
+    """Checks answers against what was asked. `key` and `state` are of the database, `contributions` knows what is not new."""
+
+    def __init__(self, key: bytes, state: int, filter_version: int, limits: Fetch, contributions: Contributions) -> None:
+        self._prints = urls.Footprints(key)  # without equivalences: a reaper does not know them
+        self._state, self._filter_version, self._contributions = state, filter_version, contributions
+        self._most_links = max(limits.links_per_page, MOST_LINKS) + 16
+        self._most_bytes = max(limits.body_bytes, limits.decoded_bytes) + limits.header_bytes + ATTRIBUTE_BYTES
+        self._sites: dict[bytes, tuple[int, int]] = {}  # norm and site, by name
+
+    def checked(self, message: wire.Result, asked: Asked, reaper: int, now_ms: int) -> Answer:
+        """The answer to a request; Corruption says what is wrong with it."""
+        record = journal.unpack(message.record)
+        item = asked.item
+        if (record.norm, record.path, record.site, record.kind) != (item.norm, item.path, item.site, item.kind):
+            raise Corruption("the record is not about what was asked for")
+        self._check_verdict(record, item)
+        if (record.result in _BODIES) != bool(message.bucket):
+            raise Corruption(f"a result {record.result} with a bucket of {len(message.bucket)} bytes")
+        if message.bucket:
+            self._check_bucket(message.bucket, record, asked, now_ms)
+        _check_words(message, item)
+        links = self._links(message.links, item) if message.links else None
+        start_ms = min(max(record.start_ms, asked.asked_ms), now_ms)
+        record = record._replace(  # what we asked, of whom and when is for us to say
+            qkey=asked.qkey,
+            reaper=reaper,
+            start_ms=start_ms,
+            end_ms=min(max(record.end_ms, start_ms), now_ms),
+            spare4=0,
+            spare8=0,
+        )
+        return Answer(record, message.bucket, links, message.location, message.rules, message.rules_status)
+
+    def _check_verdict(self, record: Entry, item: Item) -> None:
+        if record.result not in _RESULTS or record.reason not in _REASONS:
+            raise Corruption(f"a record with result {record.result} and reason {record.reason}")
+        if record.flags & ~_FLAGS or record.status > 999 or record.valid_s > MAX_VALID_S:
+            raise Corruption(f"a record with flags {record.flags}, status {record.status}, valid {record.valid_s} s")
+        if record.wire_bytes > self._most_bytes:
+            raise Corruption(f"an exchange of {record.wire_bytes} bytes, where at most {self._most_bytes} are allowed")
+        if record.result in _ANSWERED and not record.contacted:
+            raise Corruption("an answer of a server that was not contacted")
+        if record.result == Result.UNCHANGED and not (item.digest and record.digest == item.digest):
+            raise Corruption("an unchanged document that is not the one we have")
+        if record.result == Result.DENIED and item.kind != Kind.PAGE:
+            raise Corruption("a robots.txt that robots.txt denies")
+
+    def _check_bucket(self, data: bytes, record: Entry, asked: Asked, now_ms: int) -> None:
+        if len(data) > self._most_bytes:
+            raise Corruption(f"a bucket of {len(data)} bytes, where at most {self._most_bytes} are allowed")
+        found = bucket.parse(data)
+        header = found.header
+        if header.length != len(data) or header.type in bucket.TEXT_TYPES:
+            raise Corruption(f"a bucket of {len(data)} bytes that says {header.length}, or of an old type")
+        if (header.site, header.path) != (asked.item.site, asked.item.path) or found.url != asked.url:
+            raise Corruption("the bucket is not of what was asked for")
+        if header.state != self._state or header.flags & bucket.BucketFlag.TOMBSTONE:
+            raise Corruption(f"a bucket of state {header.state}, or a tombstone")
+        if not asked.asked_ms - MAX_SKEW_MS <= header.time_ms <= now_ms + MAX_SKEW_MS:
+            raise Corruption(f"a bucket of another time ({header.time_ms} ms): look at the reaper's clock")
+        digest = found.attributes.get("D", b"")
+        if record.result == Result.STORED and (
+            len(digest) != 32 or int.from_bytes(digest[:8], "little") != record.digest or header.plain_bytes != record.body_bytes
+        ):
+            raise Corruption("the bucket is not of the document that the record tells of")
+
+    def _links(self, data: bytes, item: Item) -> Links:
+        """Whatever is new among the links of a page: record puts name and path together without looking."""
+        block = contrib.decode(data, with_texts=False)
+        if len(block) > self._most_links or block.filter_version != self._filter_version:
+            raise Corruption(f"{len(block)} links, or another filter")
+        if block.parents_site.tolist() != [item.site] or block.parents_path.tolist() != [item.path]:
+            raise Corruption("links of another page")
+        if len(block) and (int(block.parent_weight.max()) > item.weight or (block.flags & _NOT_LINK_FLAGS).any()):
+            raise Corruption("links with more weight than their page, or with flags that links do not have")
+        norms = {}
+        for name, site, norm in zip(block.names, block.sites.tolist(), block.norms.tolist(), strict=True):
+            if (self._sites.get(name) or self._learn(name)) != (norm, site):
+                raise Corruption(f"a contribution of the site {name[:200]!r} with another's footprint")
+            norms[site] = norm
+        rows = self._contributions.fresh(block)
+        if not len(rows):
+            return Links(block, rows, [])
+        texts = contrib.texts_of(data, rows)
+        self._check_paths(texts, block.path[rows].tobytes())
+        if [norms[site] for site in block.site[rows].tolist()] != block.norm[rows].tolist():
+            raise Corruption("a contribution with the normalised site of another")
+        return Links(block, rows, texts)
+
+    def _check_paths(self, texts: list[bytes], halves: bytes) -> None:
+        """All at once, because of many links few are odd and none is false; only then each by itself."""
+        together = b"\n".join(texts)
+        if not all(texts) or not _PATHS.fullmatch(together) or (_ODD.search(together) and not all(map(_is_normal, texts))):
+            raise Corruption(f"contributions of paths that are none: {together[:200]!r}")
+        if self._prints.halves(texts) != halves:
+            raise Corruption(f"contributions of paths with the footprints of others: {together[:200]!r}")
+
+    def _learn(self, name: bytes) -> tuple[int, int]:
+        """Norm and site of a name, from now on remembered."""
+        try:
+            url = urls.parse(name.decode("ascii"))
+        except (UnicodeDecodeError, BadUrl):
+            url = None
+        if url is None or url.site.encode() != name:
+            raise Corruption(f"a contribution of the site {name[:200]!r}, which is none")
+        if len(self._sites) >= SITE_CACHE:
+            self._sites.clear()
+        found = self._sites[name] = self._prints.norm(url.site), self._prints.half(url.site)
+        return found
+
+
+def _check_words(message: wire.Result, item: Item) -> None:
+    if len(message.rules) > robots.MAX_BYTES or message.rules_status > 999:
+        raise Corruption(f"rules of {len(message.rules)} bytes with status {message.rules_status}")
+    if item.kind != Kind.ROBOTS and (message.rules or message.rules_status):
+        raise Corruption("rules that were not asked for")
+    if len(message.location) > urls.MAX_URL_BYTES:
+        raise Corruption(f"a redirect to {len(message.location)} characters")
+
+
+def _is_normal(text: bytes) -> bool:
+    """Whether a path and query is what parsing makes of it."""
+    try:
+        return urls.parse(f"http://a{text.decode('ascii')}").path.encode() == text
+    except BadUrl:
+        return False

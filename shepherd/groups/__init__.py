@@ -1,1 +1,0 @@
-"""Host groups: who may be asked now."""

@@ -1,1 +1,0 @@
-"""Everything that meets the network."""

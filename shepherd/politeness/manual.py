@@ -1,0 +1,147 @@
+"""When a server may be asked outside a reap, and the notes that say so to everybody else (store/contactnotes).
+
+For the holder of the lock: no reap runs. What is known is put together as cork would: the servers table, the harvests that no
+cork has taken yet, the notes that wait, and what the site itself asks for. Invariant: there is a durable note of a contact
+before the server sees anything of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from shepherd.clock import end_of
+from shepherd.config import MAX_RETRY_AFTER_S, Config
+from shepherd.formats.frame import FrameKind
+from shepherd.formats.tables import I64, JOURNAL, NO_OID, NO_ROW, SERVERS, U64, Array, Kind, Reason, Records, Result
+from shepherd.phases import contacts
+from shepherd.store import contactnotes, harvest, logs, lookup, names
+from shepherd.store.database import Database
+from shepherd.store.state import State
+
+_KEPT: Final = ("status", "download_ms", "wire_bytes", "body_bytes", "result", "reason", "retry_after_s", "crawl_delay_ms")
+
+
+@dataclass(frozen=True)
+class Server:
+    """Where a request goes: a queue key, the group that the filter puts it into (0 = none), and how long its site asks for."""
+
+    qkey: int
+    group: int
+    wait_ms: int
+    crawl_delay_ms: int = 0
+
+
+@dataclass(frozen=True)
+class Ready:
+    """From when on a server may be asked, and the delay that holds for it, back-off included."""
+
+    at_ms: int
+    delay_ms: int
+    unsure: bool  # nobody knows when it was last asked
+
+
+class Turns:
+    """Made by whoever holds the lock, when it has been taken."""
+
+    def __init__(self, database: Database, state: State, config: Config, clock_ms: Callable[[], int]) -> None:
+        self._inbox, self._state, self._politeness, self._clock = database.inbox, state, config.politeness, clock_ms
+        self._new_name = database.new_item_name
+        self._since_ms = clock_ms()  # nobody else has asked anyone from here on
+        self._timeout_ms = round(config.fetch.timeout_s * 1000)
+
+    # --- when -------------------------------------------------------------------------------------------------------
+
+    def ready(self, server: Server) -> Ready:
+        now_ms, state = self._clock(), self._state
+        known: U64 = state.servers["qkey"][0 : state.servers.rows]
+        rows = self._rows(known, server)
+        notes = contactnotes.waiting(self._inbox, state.control.applied)
+        group = self._group(server)
+        noted = notes.records["qkey"][notes.records["spare8"] == np.uint64(group)] if group else notes.records["qkey"][:0]
+        qkeys = np.unique(np.concatenate([known[rows], noted, np.array([server.qkey], np.uint64)]))
+        columns = contacts.new_servers(qkeys, self._politeness)
+        for name in SERVERS:
+            columns[name][np.searchsorted(qkeys, known[rows])] = state.servers[name].take(rows)
+        records = self._records(qkeys, notes.records)
+        crawl_ms = int(records["crawl_delay_ms"].max(initial=0))  # of robots files that no table has yet
+        delay_ms = max(server.wait_ms, crawl_ms, int(columns["delay_ms"].max()) if len(rows) else 0)
+        columns["delay_ms"][:] = delay_ms
+        cut_off = bool(notes.refused) or any(not harvest.inspect(path).ended for path in state.harvests())
+        columns |= contacts.apply_contacts(columns, contacts.server_contacts(records), self._politeness)
+        wait_ms = delay_ms << int(columns["backoff"].max())
+        # A clock that was once ahead must not keep a server waiting: no stored time counts for more than this.
+        at_ms = min(int(columns["next_ms"].max()), now_ms + max(wait_ms, MAX_RETRY_AFTER_S * 1000))
+        unsure_ms = self._since_ms if cut_off else min(state.control.unsure, now_ms)
+        return Ready(max(at_ms, unsure_ms + wait_ms if unsure_ms else 0), wait_ms, cut_off)
+
+    def _rows(self, known: U64, server: Server) -> I64:
+        """The servers whose contacts count: the one that is meant, and all of its group."""
+        same = known == np.uint64(server.qkey)
+        group = self._group(server)
+        if not group:
+            return np.flatnonzero(same)
+        groups: Array = self._state.servers["group"][0 : self._state.servers.rows]
+        return np.flatnonzero(same | (groups == np.uint64(group)))
+
+    def _group(self, server: Server) -> int:
+        """The group of its site, else of its server; 0 = none."""
+        row = lookup.server_row(self._state, server.qkey)
+        return server.group or (self._state.servers["group"].at(row) if row is not None else 0)
+
+    def _records(self, qkeys: U64, notes: Records) -> Records:
+        """Records of these servers that the table of servers does not know of yet; notes of before a reap come first."""
+        found = [notes]
+        for path in self._state.harvests():
+            length = harvest.inspect(path).checkpoint.journal.length
+            if length:
+                found += logs.records(path / names.JOURNAL, FrameKind.JOURNAL, JOURNAL, length)
+        kept = [records[np.isin(records["qkey"], qkeys)] for records in found]
+        joined = np.concatenate(kept)
+        return joined[np.argsort(joined["end_ms"], kind="stable")]
+
+    # --- notes ------------------------------------------------------------------------------------------------------
+
+    def begin(self, server: Server, kind: Kind, prints: tuple[int, int, int]) -> Under:
+        """A contact is about to be made; from now on nobody asks the server until its deadline and delay have passed."""
+        now_ms = self._clock()
+        note = np.zeros(1, JOURNAL)
+        note["norm"], note["path"], note["site"] = prints
+        note["answered"], note["qkey"], note["kind"] = prints[2], server.qkey, kind
+        note["oid"], note["plan_row"], note["spare8"] = NO_OID, NO_ROW, self._group(server)
+        note["start_ms"], note["end_ms"] = now_ms, now_ms + self._timeout_ms
+        note["result"], note["reason"] = Result.SOFT, Reason.REAPER_LOST
+        note["retry_after_s"] = _at_least_s(server.crawl_delay_ms)
+        name = self._new_name(now_ms)
+        contactnotes.leave(self._inbox, name, note)
+        return Under(name, note, now_ms + self._timeout_ms)
+
+    def end(self, under: Under, record: Records, contacted: bool) -> None:
+        """It has been answered: what really was takes the place of what could have been."""
+        if not contacted:
+            contactnotes.withdraw(self._inbox, under.name)
+            return
+        note = under.note.copy()
+        for name in _KEPT:
+            note[name] = record[name]
+        crawl_ms = int(record["crawl_delay_ms"][0])
+        note["retry_after_s"] = max(int(record["retry_after_s"][0]), int(under.note["retry_after_s"][0]), _at_least_s(crawl_ms))
+        note["end_ms"] = max(end_of(self._clock()), int(note["start_ms"][0]))
+        contactnotes.leave(self._inbox, under.name, note)
+
+
+@dataclass(frozen=True)
+class Under:
+    """A contact under way: the note that stands for it, and when it must be over."""
+
+    name: str
+    note: Records
+    deadline_ms: int
+
+
+def _at_least_s(wait_ms: int) -> int:
+    """A Crawl-delay is in no table yet where a note is all that is left of it: then it counts as a Retry-After."""
+    return min(-(-wait_ms // 1000), MAX_RETRY_AFTER_S)

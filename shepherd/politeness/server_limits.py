@@ -1,0 +1,153 @@
+"""Keeps the groups' delays in step with what is known of servers: from the last state, and from what this reap learns.
+
+A group is what the filter puts under one name: a site by its own name, else by its server's address; a server that is in none is
+a group by itself, under its queue key. So plan has it, too (`phases/quota`). The delay of a group is the largest that any of its
+sites or servers asks for, its slots are the fewest that one of its servers has, and what one of them says (a failure, a
+Retry-After) holds for all. After a reap that was cut off nobody knows when a server was last contacted, so every group waits its
+full delay from the moment that the reap was resumed: in that run, and, because cork writes the moment into the state (`unsure`),
+in the next reap too. A note of a contact outside any reap (store/contactnotes) holds its group as if this reap had made it.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from shepherd.config import MAX_RETRY_AFTER_S
+from shepherd.filters.settings import GROUP_BIT
+from shepherd.formats.journal import Entry
+from shepherd.formats.tables import I64, JournalFlag, Records, Result
+from shepherd.politeness.groups.engine import Groups
+from shepherd.store.columns import Table
+from shepherd.store.contactnotes import Notes
+
+REUSE_DELAY_MS: Final = 2_000  # a kept connection may be resent on silently by libcurl: only where that is harmless
+SLOW_DOWN: Final = (429, 503)
+
+
+class Manners:
+    def __init__(self, groups: Groups, servers: Table, unsure_ms: int, start_ms: int, max_backoff: int) -> None:
+        self._groups, self._start_ms, self._max_backoff = groups, start_ms, max_backoff
+        self._servers = servers
+        self._unsure_ms = min(unsure_ms, start_ms)  # a clock that was once ahead must not keep everybody waiting
+        self._qkeys = servers["qkey"][0 : servers.rows]
+        self._delay_ms: dict[int, int] = {}  # by group, as all below
+        self._level: dict[int, int] = {}
+        self._slots: dict[int, int] = {}
+        self._met: set[tuple[int, int]] = set()  # group and queue key
+        self._level_of_server: dict[int, int] = {}  # of an interrupted run, by queue key
+        self._hold_of_server: dict[int, int] = {}
+        self._asked_ms: dict[int, int] = {}  # when a group, or a server, was last asked by hand
+
+    def noted(self, notes: Notes) -> None:
+        """Servers that were asked by hand. Who left a note is done: we hold the lock. An unreadable one may be any server's."""
+        if notes.refused:
+            self._unsure_ms = self._start_ms
+        for record in notes.records:
+            end_ms = min(int(record["end_ms"]), self._start_ms)
+            for key in {int(record["qkey"]), int(record["spare8"])} - {0}:  # the server, and its group if it has one
+                level = self._level_of_server.get(key, self._stored_level(key))
+                self._level_of_server[key] = self._next_level(level, int(record["result"]), int(record["status"]))
+                self._asked_ms[key] = max(end_ms, self._asked_ms.get(key, 0))
+                until_ms = end_ms + min(int(record["retry_after_s"]), MAX_RETRY_AFTER_S) * 1000
+                self._hold_of_server[key] = max(until_ms, self._hold_of_server.get(key, 0))
+
+    def _stored_level(self, qkey: int) -> int:
+        rows = self._rows_of_server(qkey)
+        return self._servers["backoff"].at(int(rows[0])) if len(rows) else 0
+
+    def recall(self, journalled: Records) -> None:
+        """An interrupted run of this reap has contacted servers, the last of them nobody knows when."""
+        self._unsure_ms = self._start_ms
+        for record in journalled[np.flatnonzero(journalled["flags"] & JournalFlag.CONTACTED)]:
+            qkey = int(record["qkey"])
+            before = self._level_of_server.get(qkey, 0)
+            self._level_of_server[qkey] = self._next_level(before, int(record["result"]), int(record["status"]))
+            if record["retry_after_s"]:
+                wait_s = min(int(record["retry_after_s"]), MAX_RETRY_AFTER_S)
+                until_ms = min(int(record["end_ms"]), self._start_ms) + wait_s * 1000
+                self._hold_of_server[qkey] = max(until_ms, self._hold_of_server.get(qkey, 0))
+
+    def meet(self, site: int, qkey: int, filter_group: int, wait_ms: int) -> int:
+        """The group of a site whose address is known: it waits at least as long as the site asks, and the site waits there."""
+        group = filter_group or self._group_of_server(qkey) or qkey
+        if group not in self._delay_ms:
+            self._introduce(group)
+        if (group, qkey) not in self._met:
+            self._met.add((group, qkey))
+            self._join(group, self._rows_of_server(qkey))
+            self._recalled(group, qkey)
+        self._groups.move_site(site, group)
+        self._groups.set_site_delay(site, wait_ms)
+        if wait_ms > self._delay_ms[group]:
+            self._set(group, wait_ms)
+        return group
+
+    def _group_of_server(self, qkey: int) -> int:
+        rows = self._rows_of_server(qkey)
+        return self._servers["group"].at(int(rows[0])) if len(rows) else 0
+
+    def _rows_of_server(self, qkey: int) -> I64:
+        row = int(np.searchsorted(self._qkeys, np.uint64(qkey)))
+        return np.arange(row, row + (row < len(self._qkeys) and int(self._qkeys[row]) == qkey))
+
+    def _introduce(self, group: int) -> None:
+        """Everything that is known of a group, those of its servers included that have nothing to do in this reap."""
+        self._level[group] = 0
+        self._set(group, 0)
+        if group & GROUP_BIT and self._servers.rows:
+            self._join(group, np.flatnonzero(self._servers["group"][0 : self._servers.rows] == np.uint64(group)))
+        self._recalled(group, group)
+
+    def _join(self, group: int, rows: I64) -> None:
+        """These servers are of the group. A stored time that a clock once ahead has left counts for no more than a wait."""
+        if not len(rows):
+            return
+        slots, backoff, delay_ms, next_ms = (self._servers[n].take(rows) for n in ("slots", "backoff", "delay_ms", "next_ms"))
+        fewest = max(int(slots.min()), 1)
+        self._slots[group] = min(fewest, self._slots.get(group, fewest))
+        self._groups.set_slots(group, self._slots[group])
+        self._raise(group, int(backoff.max()))
+        self._set(group, max(self._delay_ms[group], int(delay_ms.max())))
+        longest_ms = self._start_ms + max(self._delay_ms[group] << self._level[group], MAX_RETRY_AFTER_S * 1000)
+        self._groups.hold(group, min(int(next_ms.max()), longest_ms))
+
+    def _recalled(self, group: int, qkey: int) -> None:
+        self._asked_ms[group] = max(self._asked_ms.get(group, 0), self._asked_ms.get(qkey, 0))
+        self._hold_unsure(group)
+        self._raise(group, self._level_of_server.get(qkey, 0))
+        self._groups.hold(group, self._hold_of_server.get(qkey, 0))
+
+    def _raise(self, group: int, level: int) -> None:
+        if level > self._level[group]:
+            self._level[group] = level
+            self._groups.back_off(group, level)
+            self._hold_unsure(group)
+
+    def _set(self, group: int, delay_ms: int) -> None:
+        self._delay_ms[group] = delay_ms
+        self._groups.set_delay(group, delay_ms)
+        self._hold_unsure(group)
+
+    def _hold_unsure(self, group: int) -> None:
+        last_ms = max(self._unsure_ms, self._asked_ms.get(group, 0))
+        self._groups.hold(group, last_ms + (self._delay_ms[group] << self._level[group]))
+
+    def may_reuse(self, group: int) -> bool:
+        return self._delay_ms[group] <= REUSE_DELAY_MS
+
+    def heard(self, group: int, record: Entry) -> int | None:
+        """Adapt to an answer: how long (ms) the whole group must now wait at least, if the server said so."""
+        if not record.contacted:
+            return None
+        level = self._next_level(self._level[group], record.result, record.status)
+        if level != self._level[group]:
+            self._level[group] = level
+            self._groups.back_off(group, level)
+        return min(record.retry_after_s, MAX_RETRY_AFTER_S) * 1000 or None
+
+    def _next_level(self, level: int, result: int, status: int) -> int:
+        """One step more after a failure that a pause may mend, none after anything else."""
+        slow_down = result == Result.CONNECTION or status in SLOW_DOWN
+        return min(level + 1, self._max_backoff) if slow_down else 0

@@ -1,0 +1,235 @@
+"""An exchange with a server, and the RESULT that tells of it: the tables of status and failure are here and nowhere else.
+
+Functions of what they are given, without I/O or clock. Read this first, then answer.py and rules.py, which know what an answer is
+worth as a page and as a robots file.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from datetime import UTC
+from email.utils import parsedate_to_datetime
+from typing import Final
+
+from shepherd import urls
+from shepherd.filters import Filter
+from shepherd.formats.journal import Entry
+from shepherd.formats.tables import JournalFlag, Kind, Reason, Result
+from shepherd.reaper.fetch.fetcher import Response
+from shepherd.wire import messages as wire
+
+FAILURES: Final = {
+    Reason.CONNECTION: Result.CONNECTION,
+    Reason.DEADLINE: Result.SOFT,
+    Reason.TOO_SLOW: Result.SOFT,
+    Reason.MALFORMED: Result.HARD,
+    Reason.GUARD: Result.HARD,
+    Reason.TLS: Result.SITE,
+}
+PERMANENT: Final = (301, 308)
+NO_FLAGS: Final = JournalFlag(0)
+U32_MAX: Final = 0xFFFFFFFF
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What the reader of a document asks for."""
+
+    links: int  # at most
+    agent: str = ""  # the product token that wishes may be addressed to
+    requisites: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """What holds for all answers on one connection."""
+
+    state: int
+    footprints: urls.Footprints
+    filter: Filter
+    wanted: Wanted  # of documents; its agent is also the product token that robots.txt may address
+    compress: str  # how a body that came plain is stored
+
+
+@dataclass(frozen=True, slots=True)
+class Exchange:
+    """A request that was sent, or begun, and what came of it."""
+
+    fetch: wire.Fetch
+    response: Response
+    start_ms: int
+    end_ms: int
+
+    @property
+    def download_ms(self) -> int:
+        """Rounded up, so that the next contact is never early; 0 where nobody knows."""
+        total_s = self.response.total_s
+        return min(int(total_s * 1000) + 1, U32_MAX) if total_s else 0
+
+    def result(
+        self,
+        result: Result,
+        reason: Reason,
+        *,
+        flags: JournalFlag = NO_FLAGS,
+        digest: int = 0,
+        body_bytes: int = 0,
+        crawl_delay_ms: int = 0,
+        stored: bytes = b"",
+        links: bytes = b"",
+        location: str = "",
+        rules: bytes = b"",
+        rules_status: int = 0,
+        status: int | None = None,
+        section: int | None = None,
+    ) -> wire.Result:
+        """`status` is what the answer counts as, where that is not what the server said."""
+        response = self.response
+        if response.contacted:
+            flags |= JournalFlag.CONTACTED
+        record = _record(
+            self.fetch,
+            result,
+            reason,
+            start_ms=self.start_ms,
+            end_ms=self.end_ms,
+            download_ms=self.download_ms,
+            digest=digest,
+            body_bytes=body_bytes,
+            stored_bytes=len(stored),
+            wire_bytes=min(response.wire_bytes, U32_MAX),
+            retry_after_s=retry_after_s(response.header("retry-after"), self.end_ms),
+            crawl_delay_ms=crawl_delay_ms,
+            status=response.status if status is None else status,
+            section=section,
+            flags=flags,
+        )
+        told = wire.Result(self.fetch.token, record, stored, links, location, rules, rules_status)
+        return self._with_head(told) if self.fetch.head else told
+
+    def _with_head(self, told: wire.Result) -> wire.Result:
+        """For somebody who wants to see what the server said, and how long each step took."""
+        response = self.response
+        head = b"\r\n".join((response.status_line, response.headers)) if response.status_line else b""
+        connect_ms, first_byte_ms = (
+            min(int(seconds * 1000 + 0.5), U32_MAX) for seconds in (response.connect_s, response.first_byte_s)
+        )
+        return replace(told, head=head, connect_ms=connect_ms, first_byte_ms=first_byte_ms)
+
+
+@dataclass(frozen=True, slots=True)
+class Body:
+    """A decoded body."""
+
+    data: bytes
+    truncated: str  # why it is not whole, a word; "" if it is
+
+    @property
+    def flags(self) -> JournalFlag:
+        return JournalFlag.TRUNCATED if self.truncated else NO_FLAGS
+
+
+def without_exchange(fetch: wire.Fetch, result: Result, reason: Reason, now_ms: int, *, contacted: bool = False) -> wire.Result:
+    """The answer to a request that the server never saw, or (contacted) of which nothing more is known."""
+    flags = JournalFlag.CONTACTED if contacted else NO_FLAGS
+    record = _record(fetch, result, reason, start_ms=now_ms, end_ms=now_ms, flags=flags)
+    return wire.Result(fetch.token, record, b"", b"", "", b"", 0)
+
+
+def has_body(response: Response) -> bool:
+    """Whether there is a document to decode and keep."""
+    return response.reason == Reason.NONE and 200 <= response.status < 300
+
+
+def failed(exchange: Exchange) -> wire.Result:
+    """An exchange that brought no answer. A kept connection that died is no failure of the server."""
+    reason = exchange.response.reason
+    if exchange.response.stale:
+        return exchange.result(Result.SOFT, reason, flags=JournalFlag.STALE)
+    return exchange.result(FAILURES[reason], reason)
+
+
+def broken(exchange: Exchange, reason: Reason) -> wire.Result:
+    """An answer that came and cannot be used."""
+    return exchange.result(Result.HARD, reason)
+
+
+def error_of(status: int) -> tuple[Result, Reason]:
+    """What a status means that is no success and no redirect."""
+    if status == 429 or 500 <= status < 600:
+        return Result.SOFT, Reason.SERVER_ERROR
+    if 400 <= status < 500:
+        return Result.HARD, Reason.CLIENT_ERROR
+    return Result.HARD, Reason.MALFORMED
+
+
+def is_redirect(response: Response) -> bool:
+    """Whether the answer names another URL to ask."""
+    return 300 <= response.status < 400 and response.status != 304 and bool(response.header("location"))
+
+
+def location_of(response: Response) -> str:
+    """Headers are bytes; in a Location they are meant as UTF-8 more often than as Latin-1."""
+    raw = response.header("location").encode("latin-1")
+    try:
+        return raw.decode()
+    except UnicodeDecodeError:
+        return raw.decode("latin-1")
+
+
+def retry_after_s(value: str, now_ms: int) -> int:
+    """Seconds of a Retry-After header, given as such or as a date; 0 where it says nothing we can read."""
+    if not value:
+        return 0
+    if value.isascii() and value.isdigit():
+        return min(int(value[:10]), U32_MAX)
+    try:
+        date = parsedate_to_datetime(value)
+    except (ValueError, TypeError, OverflowError, IndexError):
+        return 0
+    until = (date if date.tzinfo else date.replace(tzinfo=UTC)).timestamp()
+    return min(max(0, int(until - now_ms / 1000) + 1), U32_MAX)
+
+
+def _record(
+    fetch: wire.Fetch,
+    result: Result,
+    reason: Reason,
+    *,
+    start_ms: int,
+    end_ms: int,
+    digest: int = 0,
+    download_ms: int = 0,
+    body_bytes: int = 0,
+    stored_bytes: int = 0,
+    wire_bytes: int = 0,
+    retry_after_s: int = 0,
+    crawl_delay_ms: int = 0,
+    status: int = 0,
+    flags: int = 0,
+    section: int | None = None,
+) -> bytes:
+    """A journal record with the footprints of the request; what the dispatcher fills in is left open."""
+    return Entry(
+        norm=fetch.norm,
+        path=fetch.path,
+        site=fetch.site,
+        answered=fetch.site,
+        qkey=fetch.qkey,
+        digest=digest,
+        start_ms=start_ms,
+        end_ms=end_ms,
+        download_ms=download_ms,
+        body_bytes=body_bytes,
+        stored_bytes=stored_bytes,
+        wire_bytes=wire_bytes,
+        retry_after_s=retry_after_s,
+        crawl_delay_ms=crawl_delay_ms,
+        status=status,
+        flags=flags,
+        hops=fetch.hops,
+        kind=Kind(fetch.kind),
+        result=result,
+        reason=reason,
+        section=fetch.section if section is None else section,
+    ).pack()

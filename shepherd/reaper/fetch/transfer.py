@@ -1,0 +1,228 @@
+"""One libcurl handle and the exchange it is busy with: what libcurl hands over, what is kept of it, and what it amounts to.
+
+A handle is made once, with everything that never changes, and used for one exchange after the other; `begin` sets the rest and
+forgets the last one. Invariants: the socket that opens is the one that was asked for, judged by the guard at that moment; one
+request is sent for one exchange; no more is held than the limits and the worker's memory allow.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import socket
+from typing import Any, Final
+
+import pycurl  # type: ignore[import-untyped]
+
+from shepherd.formats.tables import Reason
+from shepherd.reaper.fetch.guard import Guard
+from shepherd.reaper.fetch.memory import Hold
+from shepherd.reaper.fetch.response import Request, Response
+from shepherd.validators import ACCEPT, conditional
+from shepherd.wire.proxy import Proxy
+
+MAX_HEADERS: Final = 100
+ERROR_BODY_BYTES: Final = 16 * 1024  # read of an answer that is not stored: enough to keep most connections usable
+
+_DEADLINE_SLACK_S: Final = 0.05  # curl counts in whole milliseconds from a moment of its own
+# Codes without a name in pycurl: 8 weird server reply, 92 HTTP/2 stream, 100 too large.
+_MALFORMED: Final = frozenset(
+    (pycurl.E_UNSUPPORTED_PROTOCOL, 8, pycurl.E_HTTP2, pycurl.E_PARTIAL_FILE, pycurl.E_BAD_CONTENT_ENCODING, 92, 100)
+)
+_LENGTH: Final = b"content-length:"
+_LONGEST_LENGTH: Final = len(_LENGTH) + 22  # bytes of a line; of a number beyond 64 bits libcurl takes no notice
+_BROKEN_HANDSHAKE: Final = ("SSL_ERROR_SYSCALL", "unexpected eof", "Connection reset")  # in libcurl's words: no verdict on TLS
+
+
+class Transfer:
+    def __init__(self, curl: Any, guard: Guard, header_bytes: int, proxy: Proxy | None) -> None:
+        self.curl = curl
+        self._guard, self._header_bytes, self._proxy = guard, header_bytes, proxy
+        self._plain = self._reuse = self._old = False
+        self.forget()
+        for option, callback in (
+            (pycurl.OPENSOCKETFUNCTION, self._on_open),
+            (pycurl.PREREQFUNCTION, self._on_request),
+            (pycurl.HEADERFUNCTION, self._on_header),
+            (pycurl.WRITEFUNCTION, self._on_body),
+        ):
+            curl.setopt(option, callback)
+        self._set_reuse(False)
+
+    def forget(self) -> None:
+        """Let go of what the last exchange brought."""
+        self.request: Request | None = None
+        self.done: asyncio.Future[tuple[int, str]] | None = None
+        self._hold: Hold | None = None
+        self._timeout_s = 0.0
+        self._reason = Reason.NONE  # why we stopped it ourselves
+        self._truncated = self._opened = False
+        self._again = False  # libcurl wanted to send the request once more
+        self._header_room = self._header_bytes
+        self._status_line = b""
+        self._status = 0
+        self._headers: list[bytes] = []
+        self._count = self._requests = self._room = 0
+        self._head_ended = True
+        self._body: list[bytes] = []
+
+    def begin(
+        self, request: Request, timeout_s: float, hold: Hold, done: asyncio.Future[tuple[int, str]], *, old: bool = False
+    ) -> None:
+        """`old` is that HTTP/1.1 is spoken."""
+        self.request, self.done, self._hold, self._timeout_s = request, done, hold, timeout_s
+        self._room = request.body_bytes
+        setopt = self.curl.setopt
+        setopt(pycurl.URL, request.url)
+        setopt(pycurl.CONNECT_TO, [f"::[{request.address}]:{request.port}" if ":" in request.address else
+                                   f"::{request.address}:{request.port}"])  # fmt: skip
+        setopt(pycurl.TIMEOUT_MS, max(1, int(timeout_s * 1000)))
+        headers = conditional(request.etag, request.modified)
+        if headers or not self._plain:
+            setopt(pycurl.HTTPHEADER, [*ACCEPT, *headers])
+            self._plain = not headers
+        if request.reuse != self._reuse:
+            self._set_reuse(request.reuse)
+        if old != self._old:
+            setopt(pycurl.HTTP_VERSION, pycurl.CURL_HTTP_VERSION_1_1 if old else pycurl.CURL_HTTP_VERSION_2TLS)
+            self._old = old
+        hold.begin()
+
+    @property
+    def is_turned_away(self) -> bool:
+        """Whether a new connection was made and libcurl would have sent the request again: so it is when HTTP/1.1 is wanted."""
+        return self._again and self._opened and not self._old
+
+    def _set_reuse(self, reuse: bool) -> None:
+        self.curl.setopt(pycurl.FRESH_CONNECT, int(not reuse))
+        self.curl.setopt(pycurl.FORBID_REUSE, int(not reuse))
+        self._reuse = reuse
+
+    # --- what libcurl calls -----------------------------------------------------------------------------------------
+
+    def _on_open(self, purpose: int, address: Any) -> socket.socket | int:
+        """Judge the socket once more: the last moment before the world sees a packet.
+
+        Once a request is out there is no other: what fails on a kept connection is not tried again on a new one by libcurl.
+        """
+        assert self.request is not None and self.done is not None
+        if self._requests:
+            self._again = True
+            return int(pycurl.SOCKET_BAD)
+        host, port = str(address.addr[0]), int(address.addr[1])
+        if self._proxy is not None:
+            allowed = _is_same(host, self._proxy.address) and port == self._proxy.port
+        else:
+            allowed = _is_same(host, self.request.address) and port == self.request.port and self._guard.refuses(host) is None
+        if not allowed:
+            self._reason = Reason.GUARD
+            return int(pycurl.SOCKET_BAD)
+        try:
+            opened = socket.socket(address.family, address.socktype, address.protocol)
+        except OSError:
+            return int(pycurl.SOCKET_BAD)
+        self._opened = True
+        self.done.get_loop().call_soon(opened.close)  # pycurl works on a duplicate of it
+        return opened
+
+    def _on_request(self, *_addresses: object) -> int:
+        """libcurl would send again when a kept connection turns out dead, but the server may have seen the first request."""
+        self._requests += 1
+        self._again = self._requests > 1
+        return int(pycurl.PREREQFUNC_ABORT if self._again else pycurl.PREREQFUNC_OK)
+
+    def _on_header(self, line: bytes) -> int | None:
+        self._header_room -= len(line)
+        if self._head_ended and line.startswith(b"HTTP/"):  # also after an interim answer (1xx)
+            self._status_line, self._headers, self._head_ended = line.rstrip(b"\r\n"), [], False
+            self._status = _status_of(line)
+        elif line in (b"\r\n", b"\n"):
+            self._head_ended = True
+            if not 200 <= self._status < 300:
+                self._room = min(self._room, ERROR_BODY_BYTES)
+        else:
+            self._count += 1
+            if not self._head_ended:  # else a trailer, which counts but is not kept
+                self._headers.append(line)
+        too_long = len(line) > _LONGEST_LENGTH and line[: len(_LENGTH)].lower() == _LENGTH
+        if self._header_room < 0 or self._count > MAX_HEADERS or too_long:
+            self._reason = Reason.MALFORMED
+            return 0
+        return None
+
+    def _on_body(self, data: bytes) -> int | None:
+        assert self._hold is not None
+        taken = min(len(data), self._room)
+        if not self._hold.take(taken):
+            self._hold.pause(self._resume_soon)
+            return int(pycurl.WRITEFUNC_PAUSE)
+        self._room -= taken
+        if taken < len(data):
+            self._body.append(data[:taken])
+            self._truncated = True
+            return 0
+        self._body.append(data)
+        return None
+
+    def _resume_soon(self) -> None:
+        """libcurl hands over what it kept as soon as it is told to go on, so it is told when nothing else is going on."""
+        assert self.done is not None
+        self.done.get_loop().call_soon(self._resume, self.done)
+
+    def _resume(self, done: asyncio.Future[tuple[int, str]]) -> None:
+        if self.done is done and not done.done():
+            self.curl.pause(pycurl.PAUSE_CONT)
+
+    # --- what came of it --------------------------------------------------------------------------------------------
+
+    def response(self, code: int, detail: str) -> Response:
+        assert self.request is not None and self._hold is not None
+        info = self.curl.getinfo
+        reason = self._judge(code, detail)
+        body = b"".join(self._body) if reason == Reason.NONE else b""
+        self._body.clear()
+        self._hold.end(len(body))
+        return Response(
+            reason=reason,
+            detail=detail,
+            status=self._status,
+            status_line=self._status_line,
+            headers=b"".join(self._headers),
+            body=body,
+            truncated=self._truncated,
+            contacted=self._opened or self._requests > 0,
+            stale=self._again,
+            address=self.request.address,
+            wire_bytes=info(pycurl.HEADER_SIZE) + info(pycurl.SIZE_DOWNLOAD_T),
+            total_s=info(pycurl.TOTAL_TIME),
+            connect_s=info(pycurl.CONNECT_TIME),
+            first_byte_s=info(pycurl.STARTTRANSFER_TIME),
+        )
+
+    def _judge(self, code: int, detail: str) -> Reason:
+        if self._reason != Reason.NONE:
+            return self._reason
+        if code == pycurl.E_OK or self._truncated:
+            # libcurl takes a connection that closes inside the headers for a success.
+            return Reason.NONE if self._head_ended and self._status >= 200 else Reason.MALFORMED
+        if code == pycurl.E_OPERATION_TIMEDOUT:
+            late = self.curl.getinfo(pycurl.TOTAL_TIME) >= self._timeout_s - _DEADLINE_SLACK_S
+            return Reason.DEADLINE if late else Reason.TOO_SLOW
+        if code == pycurl.E_PEER_FAILED_VERIFICATION:
+            return Reason.TLS
+        if code == pycurl.E_SSL_CONNECT_ERROR:
+            return Reason.CONNECTION if any(words in detail for words in _BROKEN_HANDSHAKE) else Reason.TLS
+        if not self._requests:
+            return Reason.CONNECTION  # nothing was asked yet: whatever was said, a proxy said it
+        if code == pycurl.E_RECV_ERROR and self._status_line and not self.curl.getinfo(pycurl.OS_ERRNO):
+            return Reason.MALFORMED  # a bad chunk, not a broken connection
+        return Reason.MALFORMED if code in _MALFORMED else Reason.CONNECTION
+
+
+def _status_of(line: bytes) -> int:
+    words = line.split(None, 2)
+    return int(words[1]) if len(words) > 1 and len(words[1]) == 3 and words[1].isdigit() else 0
+
+
+def _is_same(one: str, other: str) -> bool:
+    return one == other or ipaddress.ip_address(one) == ipaddress.ip_address(other)

@@ -1,0 +1,343 @@
+"""One worker of the reaper: serves one connection of a dispatcher, from HELLO to BYE (docs/protocol.md).
+
+Invariant: nothing is contacted that the rules or the guard refuse, that came too late, or whose connection is gone. Every FETCH
+and RESOLVE is answered once, unless the connection ends first; then all that was begun is dropped.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ipaddress
+import logging
+import os
+import socket
+import ssl
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, Final
+
+from shepherd import robots, urls
+from shepherd.clock import AgreedClock, end_of, steady_clock_ms
+from shepherd.config import Fetch as Limits
+from shepherd.errors import BadUrl, ConfigError, FilterError, PeerLost, PeerRefused
+from shepherd.filters import parse_filter
+from shepherd.formats.tables import Kind, Reason, Result, qkey_unresolved
+from shepherd.reaper.document import recording as recorded
+from shepherd.reaper.document.robots_rules import RulesCache
+from shepherd.reaper.fetch.exchange import Context, Exchange, Wanted, without_exchange
+from shepherd.reaper.fetch.fetcher import Fetcher, Request
+from shepherd.reaper.fetch.guard import Guard
+from shepherd.reaper.fetch.memory import Hold, Memory
+from shepherd.reaper.fetch.resolver import Resolver
+from shepherd.reaper.process import confine
+from shepherd.reaper.process.limits import Terms
+from shepherd.reaper.process.parsing import Parser
+from shepherd.reaper.process.shared import Seat
+from shepherd.wire import messages as wire
+from shepherd.wire import tls
+from shepherd.wire.settings import from_wire
+
+LOG = logging.getLogger("shepherd.reapd")
+HELLO_S: Final = 30.0
+NOTED_MS: Final = 2_000  # clocks that differ by more are worth a word
+SPARE_CPU_S: Final = 5.0  # beside the longest at one page: the watchdog, which knows the page's time, comes first
+ROLL_S: Final = 1.0  # how often the limit of CPU time is moved ahead
+WORKER_PATIENCE: Final = 2  # times the silence that a dispatcher bears: it pings, so it notices first
+DEFAULT_PORTS: Final = {"http": 80, "https": 443}
+DEFAULT: Final = Terms()
+
+
+async def serve(
+    connection: socket.socket,
+    terms: Terms = DEFAULT,
+    seat: Seat | None = None,
+    context: ssl.SSLContext | None = None,
+) -> None:
+    """Serve one connection until either end is done with it."""
+    try:
+        peer = await wire.adopt(connection, context)
+    except OSError as error:
+        LOG.warning("connection dropped: no agreement on TLS: %s", error)
+        return
+    why = ""
+    try:
+        if context is not None:
+            LOG.info("dispatcher %r is here", tls.peer_name(peer.certificate, tls.Role.DISPATCHER))
+        async with asyncio.timeout(HELLO_S):
+            hello = await peer.receive()
+        if isinstance(hello, wire.Hello):
+            await Worker(peer, hello, terms, seat).run()
+        elif hello is not None:
+            raise PeerLost("a dispatcher begins with HELLO")
+    except TimeoutError:
+        why = f"no HELLO within {HELLO_S:.0f} s"
+    except (PeerLost, PeerRefused) as error:
+        why = str(error)
+    if why:
+        LOG.warning("connection dropped: %s", why)
+    await peer.close(why)
+
+
+class Worker:
+    """The state of one connection: rules, resolver, fetcher, and the requests not answered yet."""
+
+    def __init__(self, peer: wire.Peer, hello: wire.Hello, terms: Terms, seat: Seat | None) -> None:
+        if hello.version != wire.VERSION:
+            raise PeerLost(f"the dispatcher speaks version {hello.version} of the protocol, this reaper version {wire.VERSION}")
+        self._peer, self._terms, self._seat = peer, terms, seat
+        self._deaths = 0  # that we have told of
+        settings = from_wire(hello.settings)
+        self._limits = settings.limits
+        self._static = _static(hello.static)
+        self._context = _context(hello, self._limits, settings.compress)
+        try:
+            self._guard = Guard(tuple(hello.allow), hello.anonymous)
+        except ConfigError as error:
+            raise PeerLost(f"the dispatcher allows something that is not an address range: {error}") from error
+        if seat is not None:
+            if not seat.serve(hello.session, terms.workers):
+                raise PeerLost(f"all {terms.workers} workers of this reaper are busy")
+            confine.limit_files(self._limits.in_flight)
+        self._memory = Memory(self._limits.memory_bytes)
+        self._resolver = Resolver(self._guard, self._static, hosts=settings.hosts, nameservers=settings.nameservers)
+        self._fetcher = Fetcher(
+            self._guard,
+            hello.agent,
+            self._limits,
+            authorities=settings.authorities or terms.authorities,
+            proxy=settings.proxy,
+            memory=self._memory,
+        )
+        self._parser = Parser(self._context, self._limits.decoded_bytes, terms.parse_s, seat, self._say)
+        self._clock = AgreedClock(steady_clock_ms())
+        self._silence_s = hello.silence_ms / 1000
+        self._rules = RulesCache()
+        self._begun: set[asyncio.Task[None]] = set()
+        self._unanswered: set[asyncio.Task[None]] = set()
+        self._answered = 0
+        self._leaving = False
+
+    async def run(self) -> None:
+        watching = asyncio.create_task(self._peer.cut_if_silent(WORKER_PATIENCE * self._silence_s))
+        rolling = asyncio.create_task(self._roll_cpu_limit())
+        try:
+            self._clock.ask()
+            await self._peer.send(wire.Welcome(wire.VERSION, os.getpid(), self._limits.in_flight, self._killers()))
+            async for message in self._peer.messages():
+                self._take(message)
+        finally:
+            begun = [watching, rolling, *self._begun]
+            for task in begun:
+                task.cancel()
+            await asyncio.gather(*begun, return_exceptions=True)
+            self._fetcher.close()
+            await self._resolver.close()
+
+    async def _roll_cpu_limit(self) -> None:
+        """While the event loop turns, the limit stays ahead; a worker that is stuck reaches it, whoever watches."""
+        while self._seat is not None:  # else the process is not ours to limit
+            confine.allow_cpu(self._terms.parse_s + SPARE_CPU_S)
+            await asyncio.sleep(ROLL_S)
+
+    def _take(self, message: wire.Message) -> None:
+        if isinstance(message, wire.Robots):
+            body = message.body[: robots.MAX_BYTES]
+            self._rules.put(message.site, robots.rules_for(message.status, body, self._context.wanted.agent), len(body))
+        elif isinstance(message, wire.Resolve):
+            self._begin(self._resolve(message))
+        elif isinstance(message, wire.Fetch) and message.kind in (Kind.PAGE, Kind.ROBOTS):
+            self._begin(self._fetch(message))
+        elif isinstance(message, wire.Recorded) and message.kind in (Kind.PAGE, Kind.ROBOTS):
+            self._begin(self._work_on(message))
+        elif isinstance(message, wire.Ping):
+            if message.now_ms:
+                self._agree(message)
+            self._spawn(self._say(wire.Ping(message.number, self._killers())))
+        else:
+            raise PeerLost(f"a dispatcher does not send this {type(message).__name__.upper()}")
+
+    def _agree(self, ping: wire.Ping) -> None:
+        """Go by the dispatcher's clock, which the PINGs of its greeting show: what it sends is late by that one."""
+        ahead_ms = self._clock.shown(ping.now_ms)
+        if not ping.number and abs(ahead_ms) > NOTED_MS:
+            LOG.warning("our clock is %.1f s %s the dispatcher's", abs(ahead_ms) / 1000, "ahead of" if ahead_ms > 0 else "behind")
+        self._clock.ask()  # by sending it back
+
+    def _begin(self, work: Coroutine[Any, Any, None]) -> None:
+        if len(self._unanswered) >= self._limits.in_flight:
+            work.close()
+            raise PeerLost(f"the dispatcher has more than its {self._limits.in_flight} credits outstanding")
+        self._unanswered.add(self._spawn(work))
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = asyncio.create_task(work)
+        self._begun.add(task)
+        task.add_done_callback(self._ended)
+        return task
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._begun.discard(task)
+        self._unanswered.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            LOG.error("a request was not answered", exc_info=error)  # its lease expires
+
+    async def _answer(self, message: wire.Resolved | wire.Result) -> None:
+        # Counted before it is sent: the dispatcher may have it, and ask again, while we still wait for room to send more.
+        if (task := asyncio.current_task()) is not None:
+            self._unanswered.discard(task)
+        self._answered += 1
+        await self._say(message)
+        if self._answered == self._terms.recycle:
+            await self._leave(f"it has answered {self._answered} requests")
+
+    async def _say(self, message: wire.Message) -> None:
+        with contextlib.suppress(PeerLost):  # the receiving loop notices too, and ends everything
+            await self._peer.send(message)
+
+    def _killers(self) -> list[int]:
+        """The tokens of this reap at whose pages other workers have died since we last told."""
+        if self._seat is None:
+            return []
+        tokens, self._deaths = self._seat.killers(self._deaths)
+        return tokens
+
+    async def _leave(self, why: str) -> None:
+        """Ask to be replaced. What comes until the dispatcher knows is answered all the same."""
+        if not self._leaving:
+            self._leaving = True
+            if self._seat is not None:
+                self._seat.leave()
+            await self._say(wire.Leaving(why))
+
+    async def _resolve(self, request: wire.Resolve) -> None:
+        found = await self._resolver.resolve(request.name)
+        qkey = found.qkey if found.address else qkey_unresolved(request.site)
+        await self._answer(wire.Resolved(request.token, qkey, found.address, found.valid_s, found.reason))
+
+    async def _fetch(self, fetch: wire.Fetch) -> None:
+        await self._answered_once(fetch, lambda hold: self._result(fetch, hold))
+
+    async def _work_on(self, told: wire.Recorded) -> None:
+        """What somebody else has fetched; nobody is contacted, and no rules are learnt from it."""
+        fetch = recorded.request_of(told)
+
+        async def result(hold: Hold) -> wire.Result:
+            hold.resize(len(told.http))
+            exchange = recorded.exchange_of(told, fetch, self._limits)
+            return await self._parser.page(exchange) if told.kind == Kind.PAGE else self._parser.robots(exchange)[0].result
+
+        await self._answered_once(fetch, result)
+
+    async def _answered_once(self, fetch: wire.Fetch, work: Callable[[Hold], Awaitable[wire.Result]]) -> None:
+        with self._memory.hold() as hold:
+            try:
+                result = await work(hold)
+            except MemoryError:  # it fails alone; what it has left behind in this process goes with the process
+                LOG.warning("%s: needs more memory than a worker has", fetch.url)
+                result = without_exchange(fetch, Result.HARD, Reason.PARSER, self._clock(), contacted=True)
+                await self._leave("it has run out of memory")
+            except Exception:  # whatever breaks our code fails alone, and is answered
+                LOG.exception("%s: could not be fetched or worked on", fetch.url)
+                result = without_exchange(fetch, Result.HARD, Reason.MALFORMED, self._clock(), contacted=True)
+            hold.resize(len(result.bucket) + len(result.links))
+            await self._answer(result)
+
+    async def _result(self, fetch: wire.Fetch, hold: Hold) -> wire.Result:
+        limit_s = min(self._limits.timeout_s, (fetch.deadline_ms - self._clock()) / 1000)
+        deadline = asyncio.get_running_loop().time() + limit_s  # of everything, looking up the name included
+        try:
+            async with asyncio.timeout_at(deadline):
+                refusal = await self._refusal(fetch)
+        except TimeoutError:
+            refusal = Result.SOFT, Reason.LOOKUP if limit_s > 0 else Reason.DEADLINE
+        start_ms = self._clock()
+        if refusal is None and _is_late(fetch, start_ms):
+            refusal = Result.SOFT, Reason.DEADLINE
+        if refusal is not None:
+            return without_exchange(fetch, *refusal, start_ms)
+        page = fetch.kind == Kind.PAGE
+        response = await self._fetcher.fetch(
+            Request(
+                url=fetch.url,
+                address=fetch.address,
+                port=self._port(fetch.url),
+                timeout_s=deadline - asyncio.get_running_loop().time(),
+                body_bytes=self._limits.body_bytes if page else robots.MAX_BYTES,
+                # A robots file is always read whole: its rules must be at hand, whatever this worker has forgotten.
+                etag=fetch.etag if page else "",
+                modified=fetch.modified if page else "",
+                reuse=fetch.reuse,
+            ),
+            hold,
+        )
+        exchange = Exchange(fetch, response, start_ms, end_of(self._clock()))
+        return await self._parser.page(exchange) if page else self._robots(exchange)
+
+    async def _refusal(self, fetch: wire.Fetch) -> tuple[Result, Reason] | None:
+        """Why the server must not be contacted for this, if so; looking up its name again may take a while."""
+        try:
+            url = urls.parse(fetch.url)
+            ipaddress.ip_address(fetch.address)
+        except BadUrl:
+            return Result.HARD, Reason.MALFORMED
+        except ValueError:
+            return Result.HARD, Reason.GUARD
+        if fetch.kind == Kind.PAGE:
+            rules = self._rules.get(fetch.rules)
+            if rules is None:
+                return Result.SOFT, Reason.ROBOTS_UNREACHABLE
+            if not rules.allows(url.path):
+                return Result.DENIED, Reason.ROBOTS_DENIED
+        if self._guard.refuses(fetch.address) is not None:
+            return Result.HARD, Reason.GUARD
+        reason = await self._resolver.still(url.site, fetch.address)
+        return None if reason == Reason.NONE else (Result.SOFT, reason)
+
+    def _port(self, url: str) -> int:
+        """The port to connect to: the static table's for this host, else the URL's."""
+        scheme, host, port = _split(urls.parse(url).site)
+        return self._static[host][1] if host in self._static else port or DEFAULT_PORTS[scheme]
+
+    def _robots(self, exchange: Exchange) -> wire.Result:
+        found, size = self._parser.robots(exchange)
+        if found.settles:
+            self._rules.put(exchange.fetch.rules, found.rules, size)
+        return found.result
+
+
+def _is_late(fetch: wire.Fetch, now_ms: int) -> bool:
+    return now_ms > fetch.start_by_ms or now_ms >= fetch.deadline_ms
+
+
+def _split(site: str) -> tuple[str, str, int | None]:
+    """Scheme, host and port of scheme://host[:port], an IPv6 address without its brackets."""
+    scheme, _, rest = site.partition("://")
+    host, colon, port = rest.rpartition(":")
+    if colon and port.isdigit():
+        return scheme, host.strip("[]"), int(port)
+    return scheme, rest.strip("[]"), None
+
+
+def _context(hello: wire.Hello, limits: Limits, compress: str) -> Context:
+    if len(hello.key) != urls.KEY_BYTES:
+        raise PeerLost(f"the key of the footprints has {urls.KEY_BYTES} bytes, not {len(hello.key)}")
+    try:
+        filter_ = parse_filter(hello.filter)
+    except FilterError as error:
+        raise PeerLost(f"the dispatcher's filter cannot be read: {error}") from error
+    if filter_.version != hello.filter_version:
+        raise PeerLost("the dispatcher's filter is not the version it says")
+    footprints = urls.Footprints(hello.key)
+    wanted = Wanted(limits.links_per_page, hello.robots_agent, limits.requisites)
+    return Context(hello.state, footprints, filter_, wanted, compress)
+
+
+def _static(given: dict[str, Any]) -> dict[str, tuple[str, int]]:
+    table: dict[str, tuple[str, int]] = {}
+    for host, place in given.items():
+        match place:
+            case [str(address), int(port)] if 0 < port < 65536:
+                table[host] = address, port
+            case _:
+                raise PeerLost(f"the dispatcher's static table has no address and port for {host!r}")
+    return table
