@@ -21,8 +21,8 @@ from pathlib import Path
 from typing import IO, Any
 
 from shepherd import config
-from shepherd.cli.cycle import REAP, look, next_step
 from shepherd.errors import NothingToDo
+from shepherd.master.cycle_table import REAP, look, next_step
 from shepherd.store.database import Database
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -23,13 +23,15 @@ MOST_LINES = 400
 # Lowest first. A module imports from its own line or from lines above it.
 LAYERS: tuple[tuple[str, ...], ...] = (
     (
-        *("errors", "addresses", "config", "urls", "sections", "filters", "equiv", "private"),
+        *("errors", "addresses", "config", "urls", "sections", "filters", "equiv", "secrets", "text"),
         *("clock", "family", "robots", "dates", "validators", "rate"),
     ),
     ("formats",),
     ("store", "phases", "politeness", "wire", "reaper", "dispatch"),
-    ("batch", "importing", "toyweb", "client", "telling"),
-    ("serve", "export", "doors", "lcc"),
+    ("batch", "importing", "toyweb", "client", "report"),
+    ("serve", "export"),
+    ("console",),
+    ("master",),
     ("cli",),
 )
 LEVEL = {part: level for level, parts in enumerate(LAYERS) for part in parts}
@@ -51,7 +53,16 @@ DISK_SHUTIL = {"rmtree", "move"}
 DISK_METHODS = {"unlink": 0, "rmdir": 0, "rename": 1, "replace": 1, "hardlink_to": 1, "symlink_to": 1, "truncate": 1}
 
 EDGE = (
-    *("shepherd.cli", "shepherd.config", "shepherd.clock", "shepherd.wire", "shepherd.reaper", "shepherd.dispatch"),
+    *(
+        "shepherd.cli",
+        "shepherd.console",
+        "shepherd.master",
+        "shepherd.config",
+        "shepherd.clock",
+        "shepherd.wire",
+        "shepherd.reaper",
+        "shepherd.dispatch",
+    ),
     *("shepherd.importing", "shepherd.toyweb", "shepherd.serve", "shepherd.client"),
 )
 EDGE_IMPORTS = {"random", "secrets", "uuid"}
@@ -262,7 +273,11 @@ def test_starting_a_program_loads_nothing_heavy() -> None:
         "brotli",
         "multiprocessing",
     ]
-    modules = [m.name for m in tree() if m.part == "cli" and m.name not in ("shepherd.cli.__main__", "shepherd.cli.install")]
+    modules = [
+        m.name
+        for m in tree()
+        if m.part in ("cli", "console", "master") and m.name not in ("shepherd.cli.__main__", "shepherd.cli.install")
+    ]
     script = (
         f"import sys\nfor m in {modules}:\n    __import__(m)\n    print(m, *(h for h in {heavy} if sys.modules.pop(h, None)))"
     )
@@ -279,7 +294,7 @@ def test_starting_a_program_loads_nothing_heavy() -> None:
     [
         (order, "shepherd.formats.frame", "import shepherd.store.fsio"),
         (order, "shepherd.urls", "from shepherd.formats.check import check64"),
-        (order, "shepherd.store.state", "def f():\n    from shepherd.cli import common"),
+        (order, "shepherd.store.state", "def f():\n    from shepherd.console import common"),
         (order, "shepherd.store.state", "from ..batch import pool"),
         (order, "shepherd.reaper.fetch.fetcher", "from shepherd import toyweb"),
         (order, "shepherd.novelty", ""),
@@ -293,12 +308,12 @@ def test_starting_a_program_loads_nothing_heavy() -> None:
         (disk, "shepherd.store.state", "import os as o\nf = o.fsync"),
         (disk, "shepherd.store.state", "from os import replace as swap\nswap(a, b)"),
         (disk, "shepherd.store.state", "import os.path\nos.unlink(a)"),
-        (disk, "shepherd.cli.gather", "import shutil\nshutil.rmtree(a)"),
-        (disk, "shepherd.cli.gather", "path.unlink(missing_ok=True)"),
-        (disk, "shepherd.cli.gather", "(a / b).rename(c)"),
-        (disk, "shepherd.cli.gather", "path.replace(c)"),
-        (disk, "shepherd.cli.gather", "Path(a).rmdir()"),
-        (disk, "shepherd.cli.gather", "from pathlib import Path\nPath(a).unlink()"),
+        (disk, "shepherd.cli.gather.main", "import shutil\nshutil.rmtree(a)"),
+        (disk, "shepherd.cli.gather.main", "path.unlink(missing_ok=True)"),
+        (disk, "shepherd.cli.gather.main", "(a / b).rename(c)"),
+        (disk, "shepherd.cli.gather.main", "path.replace(c)"),
+        (disk, "shepherd.cli.gather.main", "Path(a).rmdir()"),
+        (disk, "shepherd.cli.gather.main", "from pathlib import Path\nPath(a).unlink()"),
         (disk, "shepherd.reaper.process.reapd", "self.file.truncate(0)"),
         (edge, "shepherd.store.state", "import time\nnow = time.time()"),
         (edge, "shepherd.store.state", "from time import monotonic\nmonotonic()"),
@@ -329,7 +344,7 @@ def test_rule_catches(rule: Rule, name: str, source: str) -> None:
             "from shepherd.formats import frame\nfrom shepherd.store import names\nfrom . import logs",
         ),
         (order, "shepherd.dispatch.dispatcher", "from shepherd.groups import memory\nfrom shepherd.store import harvest"),
-        (order, "shepherd.cli.plan", "from shepherd.batch import plan"),
+        (order, "shepherd.cli.phases.plan", "from shepherd.batch import plan"),
         (order, "shepherd.errors", "import shepherd"),
         (separation, "shepherd.phases.plan", "from shepherd.formats.tables import INDEX"),
         (disk, "shepherd.store.fsio", "import os\nos.rename(a, b)"),

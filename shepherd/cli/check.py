@@ -6,8 +6,8 @@ from pathlib import Path
 
 import click
 
-from shepherd.cli import common, states
-from shepherd.cli.shep_shared import many
+from shepherd.console import common, states
+from shepherd.console.shared import many
 from shepherd.errors import Corruption, IoFailed
 
 

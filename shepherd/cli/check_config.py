@@ -9,10 +9,10 @@ from typing import Any
 
 import click
 
-from shepherd.cli import common
-from shepherd.cli.cf_faults import examine
-from shepherd.cli.shep_shared import many
 from shepherd.config import FILE, Config
+from shepherd.console import common
+from shepherd.console.cf_faults import examine
+from shepherd.console.shared import many
 from shepherd.errors import UsageError
 
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import click
 
-from shepherd.cli import common
-from shepherd.cli.shep_shared import many
+from shepherd.console import common
+from shepherd.console.shared import many
 from shepherd.errors import UsageError
 
 DIRECTORY = click.Path(file_okay=False, path_type=Path)

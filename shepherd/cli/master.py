@@ -12,8 +12,9 @@ from pathlib import Path
 
 import click
 
-from shepherd.cli import check_config, common, phase
+from shepherd.cli import check_config
 from shepherd.config import LOG_FORMATS, Config
+from shepherd.console import common, phase
 from shepherd.errors import NothingToDo
 
 
@@ -43,8 +44,8 @@ def cycle_command(db: Path, config: Config, seconds: int | None) -> int:
       shepherd cycle
       shepherd cycle --seconds 600
     """
-    from shepherd.cli import cycling
-    from shepherd.cli.children import Signals
+    from shepherd.master import cycle_run as cycling
+    from shepherd.master.children import Signals
     from shepherd.store import locks, names
     from shepherd.store.database import Database
 
@@ -81,7 +82,7 @@ def run_command(db: Path, config: Config, log: Path | None, log_format: str | No
       shepherd run
       shepherd run --log /var/log/shepherd.log --log-format json
     """
-    from shepherd.cli import running
+    from shepherd.master import daemon as running
 
     return running.run(db, config, log, log_format)
 
@@ -102,14 +103,14 @@ def status_command(db: Path, count: int, as_json: bool) -> None:
       shepherd status
       shepherd status --json | jq .now
     """
-    from shepherd.cli import standing
-    from shepherd.telling.standing import find
+    from shepherd.cli import status
+    from shepherd.report.status import find
 
     found = find(db, int(time.time()), count)
     if as_json:
         common.emit_json(found)
     else:
-        for line in standing.lines(found, int(time.time())):
+        for line in status.lines(found, int(time.time())):
             click.echo(common.escape(line))
 
 

@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from shepherd.cli import common, phase, progress, remote
-from shepherd.cli.children import Signals
-from shepherd.cli.shep_shared import many, size
 from shepherd.config import Config
+from shepherd.console import common, phase, progress, remote
+from shepherd.console.shared import many, size
 from shepherd.errors import NoSpace, PeerLost, PeerRefused
+from shepherd.master.children import Signals
 
 if TYPE_CHECKING:
     from shepherd.batch.mirror import Done, Server, Way

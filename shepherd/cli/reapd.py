@@ -7,8 +7,8 @@ from pathlib import Path
 
 import click
 
-from shepherd.cli import common
 from shepherd.config import MOST_WORKERS, process_fault
+from shepherd.console import common
 from shepherd.errors import UsageError
 from shepherd.reaper.process.limits import Terms
 

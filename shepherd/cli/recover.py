@@ -6,8 +6,8 @@ from pathlib import Path
 
 import click
 
-from shepherd.cli import common, phase
 from shepherd.config import Config
+from shepherd.console import common, phase
 
 
 @click.command()

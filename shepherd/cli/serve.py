@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from shepherd.cli import common, events
 from shepherd.config import LOG_FORMATS, Config
+from shepherd.console import common
 from shepherd.errors import NothingToDo, UsageError
+from shepherd.master import events
 
 if TYPE_CHECKING:
     from shepherd.addresses import Listen

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from shepherd.cli import common
+from shepherd.console import common
 
 PORT = click.IntRange(0, 65535)
 SOME = click.IntRange(min=1)

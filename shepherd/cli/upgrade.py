@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from shepherd.cli import common
+from shepherd.console import common
 from shepherd.errors import NothingToDo
 
 

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from shepherd.cli import common, phase, progress
-from shepherd.cli.shep_shared import STDIN, clock_ms, many
+from shepherd.console import common, phase, progress
+from shepherd.console.shared import STDIN, clock_ms, many
 from shepherd.errors import NothingToDo, UsageError
 
 if TYPE_CHECKING:

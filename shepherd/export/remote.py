@@ -10,8 +10,8 @@ from shepherd.client.document import WHAT
 from shepherd.errors import PeerRefused
 from shepherd.export.documents import Exported, Facts, Gone, Tell
 from shepherd.phases.readers import Choice
+from shepherd.report.narrow import Narrowed
 from shepherd.sections import section_name
-from shepherd.telling.narrow import Narrowed
 
 PURPOSE: Final = "shep-export"
 

@@ -13,14 +13,16 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any, Final
 
+from shepherd import text as words
 from shepherd.config import Config
 from shepherd.errors import ShepherdError
+from shepherd.report import explain, logbook, reports, servers, sites
+from shepherd.report import status as standing
 from shepherd.serve.kept import Kept
 from shepherd.serve.speed import Speed
 from shepherd.store.database import Database
 from shepherd.store.lease import SERVED
 from shepherd.store.state import State
-from shepherd.telling import explain, logbook, reports, servers, sites, standing, words
 
 PURPOSE: Final = "status page"
 NOW_S: Final = 1.0  # how long things are kept: what moves,

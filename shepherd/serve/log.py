@@ -15,7 +15,7 @@ _LOG: Final = logging.getLogger(__name__)
 
 
 def tell(event: str, text: str = "", level: int = logging.INFO, **fields: Any) -> None:
-    """As cli/events.py tells: a program that writes structured lines writes the fields, too."""
+    """As master/events.py tells: a program that writes structured lines writes the fields, too."""
     _LOG.log(level, "%s", text, extra={"event": event, "fields": fields})
 
 

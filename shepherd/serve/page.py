@@ -10,10 +10,10 @@ from typing import Any, Final
 
 from aiohttp import web
 
+from shepherd.report import servers, sites
 from shepherd.serve.answers import Refused, answer
 from shepherd.serve.metrics import CONTENT_TYPE
 from shepherd.serve.service import Ask
-from shepherd.telling import servers, sites
 
 POLICY: Final = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; base-uri 'none'; "

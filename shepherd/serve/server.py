@@ -11,7 +11,7 @@ from typing import Final
 
 from aiohttp import web
 
-from shepherd import private
+from shepherd import secrets
 from shepherd.addresses import Listen
 from shepherd.config import Config
 from shepherd.errors import IoFailed, UsageError
@@ -38,7 +38,7 @@ def certificate(config: Config) -> ssl.SSLContext | None:
     if not config.serve.certificate:
         return None
     chain, key = config.directory / config.serve.certificate, config.directory / config.serve.key
-    private.refuse_open(key, "private key", "serve.key of shepherd.toml names it")
+    secrets.refuse_open(key, "private key", "serve.key of shepherd.toml names it")
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     try:

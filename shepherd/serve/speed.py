@@ -6,7 +6,7 @@ from collections import deque
 from dataclasses import dataclass
 from typing import Any, Final
 
-from shepherd.telling.reports import number
+from shepherd.report.reports import number
 
 WINDOW_S: Final = 30.0
 LEAST_S: Final = 2.0  # apart; before that the average of the whole reap counts

@@ -17,7 +17,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Final
 
-from shepherd import private
+from shepherd import secrets
 from shepherd.errors import UsageError
 from shepherd.store import fsio, locks
 
@@ -69,7 +69,7 @@ def make_client(name: str, roles: list[str], token: str) -> Client:
 def read(path: Path) -> list[Client]:
     """All clients; none where there is no file. A file that others can read is refused, as is a line that cannot be read."""
     try:
-        text = private.read(path, "list of clients", MAX_BYTES, "shep-serve token add writes it")
+        text = secrets.read(path, "list of clients", MAX_BYTES, "shep-serve token add writes it")
     except UsageError as error:
         if isinstance(error.__cause__, FileNotFoundError):
             return []

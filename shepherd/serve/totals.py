@@ -13,8 +13,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
-from shepherd.telling import logbook
-from shepherd.telling.reports import number
+from shepherd.report import logbook
+from shepherd.report.reports import number
 
 LIVE: Final = ("pages", "wire_bytes")
 MOST_BYTES: Final = 1 << 24  # read at a time

@@ -16,7 +16,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, Final
 
-from shepherd import private
+from shepherd import secrets
 from shepherd.addresses import TlsAddress
 from shepherd.errors import PeerLost, PeerRefused, UsageError
 from shepherd.wire import messages as wire
@@ -70,7 +70,7 @@ def read_keys(path: Path, role: Role, now: datetime.datetime) -> Keys:
     """The key file of one end. One that others can read, that is for the other role or out of date is a UsageError."""
     from cryptography import x509
 
-    text = private.read(path, "private key", MAX_KEY_FILE, "shep-keys issue makes a key file")
+    text = secrets.read(path, "private key", MAX_KEY_FILE, "shep-keys issue makes a key file")
     found = _CERTIFICATE.findall(text)
     if len(found) < 2 or "PRIVATE KEY-----" not in text:
         raise UsageError(f"{path}: not a key file, which has a private key and two certificates; shep-keys issue makes one")

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from shepherd.formats.tables import Reason, RowType
+from shepherd.report import logbook
 from shepherd.store import locks, names
-from shepherd.telling import logbook
 from shepherd.urls import qkey_of_address
 from tests.browser import chromium
 from tests.browser.chromium import Chromium

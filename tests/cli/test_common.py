@@ -1,4 +1,4 @@
-"""shepherd.cli.common: how every program ends, and what may reach a terminal.
+"""shepherd.console.common: how every program ends, and what may reach a terminal.
 
 Each case runs a small real program in its own process, because its end is what is tested.
 """
@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from shepherd.cli import common
+from shepherd.console import common
 
 ROOT = Path(__file__).resolve().parents[2]
 ENVIRONMENT = {"PYTHONPATH": str(ROOT)}
@@ -25,7 +25,7 @@ import sys
 from pathlib import Path
 import click
 from shepherd import errors
-from shepherd.cli import common
+from shepherd.console import common
 
 @click.command()
 @click.argument("code")

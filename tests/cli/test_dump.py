@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from shepherd.cli import dump as program
-from shepherd.cli import dump_rows
+from shepherd.cli.dump import main as program
+from shepherd.cli.dump import rows as dump_rows
 from shepherd.formats import tables
 from shepherd.formats.frame import Frame
 from shepherd.formats.tables import Result, Why

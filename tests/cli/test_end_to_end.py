@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from shepherd.cli.gather_toy import SEED, SETTINGS, SITES
+from shepherd.cli.gather.toy import SEED, SETTINGS, SITES
 from shepherd.toyweb import log
 from shepherd.toyweb.model import Model, canonical
 

@@ -9,9 +9,9 @@ import pytest
 
 from shepherd.filters import load_filter
 from shepherd.formats.tables import Flag
+from shepherd.report import logbook
 from shepherd.store import check, database, locks, lookup, names
 from shepherd.store.database import Database
-from shepherd.telling import logbook
 from shepherd.urls import parse
 from tests import programs
 from tests.cli.conftest import NOW, Herd

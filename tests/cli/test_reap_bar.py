@@ -15,8 +15,9 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAM = """
 import sys
-from shepherd.cli import common, reap
-from shepherd.cli.progress import Progress
+from shepherd.cli.phases import reap
+from shepherd.console import common
+from shepherd.console.progress import Progress
 from shepherd.dispatch.statistics import Figures
 
 before, total, pages, wire, errors, active = (int(text) for text in sys.argv[1:])

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from shepherd.report import logbook
 from shepherd.store import harvest, names
-from shepherd.telling import logbook
 from tests.cli.daemons import running, settings
 from tests.crash.farm import Farm, farm
 

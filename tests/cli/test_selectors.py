@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 
 from shepherd.batch import search
-from shepherd.cli import selected, selector_words
-from shepherd.cli.selectors import Selection
+from shepherd.console import selection_rows as selected
+from shepherd.console import selector_words
+from shepherd.console.selectors import Selection
 from shepherd.formats.tables import RowType
 from shepherd.urls import qkey_of_address
 from tests.cli.conftest import DAY, NOW, PAGES, Herd, Page, Run, Site, make_herd, objects, told

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from shepherd.telling import logbook
+from shepherd.report import logbook
 from tests.programs import call
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from shepherd.cli import selector_words
+from shepherd.console import selector_words
 from shepherd.formats.tables import Reason, RowType
 from shepherd.store import check
 from tests.cli.conftest import GREETING, KEY, PAGES, ROOT, Herd, Run, objects, told

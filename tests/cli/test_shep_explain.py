@@ -14,8 +14,8 @@ from shepherd.filters import parse_filter
 from shepherd.formats import tables
 from shepherd.formats.tables import Flag, Reason, RowType
 from shepherd.phases.plan import due_rows
-from shepherd.telling.facts import collect
-from shepherd.telling.verdict import SETTLED, due_at, verdict
+from shepherd.report.facts import collect
+from shepherd.report.verdict import SETTLED, due_at, verdict
 from tests.cli.conftest import Herd, Run, objects, told
 
 DAY = 86_400

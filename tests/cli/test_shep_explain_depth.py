@@ -8,8 +8,8 @@ import pytest
 
 from shepherd.filters import parse_filter
 from shepherd.formats.tables import Deferred, Flag, JournalFlag, Reason, Result, RowType
-from shepherd.telling.find import seek
-from shepherd.telling.history import cycles
+from shepherd.report.find import seek
+from shepherd.report.history import cycles
 from tests.cli import reaping
 from tests.cli.conftest import DAY, GATHERED, NOW, Herd, Page, Run, Site, add_state, make_herd, objects, told
 from tests.cli.reaping import journal_record, start_reap

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from shepherd.cli import shep_shared
+from shepherd.console import shared as shep_shared
 from tests.cli.conftest import Herd, Run, objects, told
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from shepherd.cli.bars import bars
+from shepherd.console.bars import bars
 from tests.cli.conftest import Herd, Run, objects, told
 
 # --- stats

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from shepherd.telling import logbook
+from shepherd.report import logbook
 from tests.cli.conftest import NOW, Herd, Run, objects, told
 
 REAP = {

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from shepherd.cli.progress import Notice, What
+from shepherd.console.progress import Notice, What
+from shepherd.report import logbook
 from shepherd.store import locks, names
-from shepherd.telling import logbook
 from tests.cli.conftest import Herd
 from tests.killed import kill_reader
 from tests.programs import call

@@ -26,11 +26,9 @@ GO = signal.SIGUSR1
 OURS = {"small": "tests.crash.small", "cut": "tests.crash.powercut"}
 PRELOADED = (
     *(f"shepherd.batch.{name}" for name in ("cleanup", "cork", "merge", "plan", "record", "select")),
-    *(
-        f"shepherd.cli.{name}"
-        for name in ("check", "cleanup", "cork", "init", "merge", "plan", "record", "recover", "select", "shep")
-    ),
-    *(f"shepherd.cli.shep_{name}" for name in ("insert", "list")),
+    *(f"shepherd.cli.{name}" for name in ("check", "init", "recover")),
+    *(f"shepherd.cli.phases.{name}" for name in ("cleanup", "cork", "merge", "plan", "record", "select")),
+    *(f"shepherd.cli.shep.{name}" for name in ("main", "insert", "list")),
     *("shepherd.store.check", "shepherd.store.recover", "tqdm", *OURS.values()),
 )
 

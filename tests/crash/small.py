@@ -17,8 +17,8 @@ import numpy as np
 
 from shepherd.batch import cleanup, cork, equiv, feedback, merge, plan, record, recover, select
 from shepherd.batch.requests import Insert, as_block
-from shepherd.cli import common
 from shepherd.config import Config, load
+from shepherd.console import common
 from shepherd.formats import bucket, contrib
 from shepherd.formats.tables import JOURNAL, NO_OID, JournalFlag, Records, Result
 from shepherd.store import database, fsio, lookup, names

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from shepherd.report import logbook
 from shepherd.store import locks, names
-from shepherd.telling import logbook
 from tests.cli.daemons import Daemon, running, settings
 from tests.crash.farm import Farm, farm
 from tests.crash.tally import Tally

@@ -12,11 +12,11 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from shepherd import config as configuration
+from shepherd.report import logbook
 from shepherd.serve.figures import Figures
 from shepherd.serve.metrics import Metrics
 from shepherd.serve.totals import Totals
 from shepherd.store import locks, names
-from shepherd.telling import logbook
 from tests.cli.conftest import NOW, PAGES, Herd, make_herd
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from shepherd.cli import phase
+from shepherd.console import phase
 from shepherd.errors import Corruption, UsageError
 from shepherd.store.database import Database
 from tests.crash import disks

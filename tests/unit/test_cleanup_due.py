@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from shepherd.batch import cleanup, cork, plan
-from shepherd.cli import cleanup_due
-from shepherd.cli.cleanup_due import Facts, reason
-from shepherd.cli.cycle import CLEANUP
 from shepherd.config import Cleanup, Config
+from shepherd.master import cleanup_due
+from shepherd.master.cleanup_due import Facts, reason
+from shepherd.master.cycle_table import CLEANUP
+from shepherd.report import logbook
 from shepherd.store.database import Database
-from shepherd.telling import logbook
 from tests.crash import small
 
 NOW = 1_800_000_000

@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from shepherd.cli.cycle import (
+from shepherd.errors import NoSpace, UsageError
+from shepherd.formats.control import PHASES
+from shepherd.master.cycle_table import (
     CLEANUP,
     CORK,
     EQUIV,
@@ -25,8 +27,6 @@ from shepherd.cli.cycle import (
     is_passing,
     next_step,
 )
-from shepherd.errors import NoSpace, UsageError
-from shepherd.formats.control import PHASES
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from shepherd.cli import common, events
+from shepherd.console import common
+from shepherd.master import events
 
 HOSTILE = 'a "quoted" = \x1b[31m\nnext line\\ é'
 

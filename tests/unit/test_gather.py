@@ -12,9 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shepherd import config, urls
-from shepherd.cli import cf_files, gather_cf, gather_summary
-from shepherd.cli.gather_scope import ANY, SITE, SUBDOMAINS, Scope
-from shepherd.cli.gather_summary import Summary
+from shepherd.cli.gather import cf as gather_cf
+from shepherd.cli.gather import summary as gather_summary
+from shepherd.cli.gather.scope import ANY, SITE, SUBDOMAINS, Scope
+from shepherd.cli.gather.summary import Summary
+from shepherd.console import cf_files
 from shepherd.filters import parse_filter
 from shepherd.store import database, locks
 from shepherd.store.database import Database

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from shepherd import config
-from shepherd.cli import phase
-from shepherd.cli.hooks import Hooks
+from shepherd.console import phase
+from shepherd.master.hooks import Hooks
 from shepherd.store import locks
 
 ENVIRONMENT = {"SHEPHERD_DB": "/d", "SHEPHERD_CF": "/c"}

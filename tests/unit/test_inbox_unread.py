@@ -12,8 +12,8 @@ from shepherd.batch import feedback
 from shepherd.config import Config
 from shepherd.errors import NothingToDo
 from shepherd.filters import parse_filter
+from shepherd.report.facts import collect
 from shepherd.store.database import Database
-from shepherd.telling.facts import collect
 from tests.crash import small
 from tests.crash.disks import workplace
 from tests.unit import harvested

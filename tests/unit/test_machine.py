@@ -9,12 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from shepherd.cli import machine
+from shepherd.console import machine
 
 ZEN4 = "processor\t: 0\nvendor_id\t: AuthenticAMD\ncpu family\t: 25\nflags\t\t: fpu avx512f avx512dq\n"
 PROGRAM = """
 import sys
-from shepherd.cli import machine, {name}
+from shepherd.cli.phases import {name}
+from shepherd.console import machine
 tune, seen = machine.tune, []
 machine.tune = lambda: (seen.append("numpy" in sys.modules), tune())
 sys.argv = ["shep-{name}", "--db", "nowhere"]

@@ -14,19 +14,19 @@ from pathlib import Path
 import pytest
 
 from shepherd import family
-from shepherd.cli import cycle
-from shepherd.cli import phase as programs
-from shepherd.cli.children import STOPS, Signals
-from shepherd.cli.cycle import CORK, MERGE, PLAN, RECORD, SELECT, Found
-from shepherd.cli.cycling import Cycle, Way
 from shepherd.config import Config
+from shepherd.console import phase as programs
 from shepherd.errors import Locked
 from shepherd.filters import load_filter
+from shepherd.master import cycle_table as cycle
+from shepherd.master.children import STOPS, Signals
+from shepherd.master.cycle_run import Cycle, Way
+from shepherd.master.cycle_table import CORK, MERGE, PLAN, RECORD, SELECT, Found
+from shepherd.report import logbook
 from shepherd.store import database, fsio, locks, names
 from shepherd.store.database import Database
 from shepherd.store.harvest import Harvest
 from shepherd.store.names import StateName
-from shepherd.telling import logbook
 from tests.programs import call
 from tests.unit import harvested
 from tests.unit.harvested import Page
@@ -221,7 +221,7 @@ class Unsignalled(Signals):
 
 PARENT = """
 import signal, sys
-from shepherd.cli.children import Signals
+from shepherd.master.children import Signals
 signals = Signals()
 print("ready", flush=True)
 status = signals.run("shep-toyweb", ["--dir", sys.argv[1], "--sites", "50", "--base", sys.argv[2]], {0})

@@ -6,9 +6,9 @@ import json
 from pathlib import Path
 from typing import Any
 
-from shepherd.cli.minutes import Minutes
 from shepherd.dispatch.statistics import Figures
-from shepherd.telling.logbook import MINUTES
+from shepherd.master.minutes import Minutes
+from shepherd.report.logbook import MINUTES
 
 
 def lines(db: Path) -> list[dict[str, Any]]:

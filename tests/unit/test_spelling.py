@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from shepherd import urls
 from shepherd.errors import BadUrl
-from shepherd.telling.spelling import RULES, steps
-from shepherd.telling.words import shown
+from shepherd.report.spelling import RULES, steps
+from shepherd.text import shown
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,99 @@
+"""What stands around the tables, as rows for shep-dump: control, the inbox and the leases."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from shepherd.cli.dump import fields
+from shepherd.cli.dump.fields import Shown
+
+if TYPE_CHECKING:
+    from shepherd.store.database import Database
+    from shepherd.store.inbox import Item
+    from shepherd.store.state import State
+
+NAME_WIDTH = 36
+SECRET = "(secret)"
+
+
+def control(state: State) -> Shown:
+    """Line by line; the key of the footprints is not for anybody's terminal or log."""
+    from shepherd.store import names
+
+    def rows() -> Iterator[list[str]]:
+        for line in (state.path / names.CONTROL).read_text("ascii").splitlines():
+            key, _, value = line.partition(" ")
+            yield [key, SECRET if key == "key" else value]
+
+    return Shown([fields.text("key", len("shepherd-control")), fields.text("value")], rows())
+
+
+def inbox(database: Database) -> Shown:
+    """Every request, and every other item, and whether the furthest directory has taken it in already."""
+    from shepherd.store.inbox import REQUESTS
+
+    shown = [
+        fields.text("item", NAME_WIDTH),
+        fields.number("line", 4),
+        fields.text("taken", 5),
+        fields.value("op", 8),
+        fields.value("weight", 6),
+        fields.value("pinned", 6),
+        fields.value("by", 20),
+        fields.value("url"),
+    ]
+
+    applied = set(database.furthest().control.applied)
+
+    def rows() -> Iterator[list[Any]]:
+        for item in database.inbox.all_items():
+            taken = "yes" if item.name in applied else "no"
+            if item.kind != REQUESTS:
+                yield [item.name, 0, taken, item.kind, None, None, None, None]
+                continue
+            for number, line in _lines(item):
+                yield [item.name, number, taken, *_request(line)]
+
+    return Shown(shown, rows())
+
+
+def _lines(item: Item) -> Iterator[tuple[int, bytes]]:
+    """Of an item that a merge takes away meanwhile: none."""
+    try:
+        stream = item.path.open("rb")
+    except FileNotFoundError:
+        return
+    with stream:
+        for number, line in enumerate(stream, 1):
+            if line.strip():
+                yield number, line.rstrip(b"\r\n")
+
+
+def _request(line: bytes) -> list[Any]:
+    """op, weight, pinned, by and url; of a line that is no request, the line itself stands in for the URL."""
+    try:
+        request = json.loads(line)
+    except ValueError:
+        request = None
+    if not isinstance(request, dict):
+        return ["bad", None, None, None, line]
+    return [request.get(key) for key in ("op", "weight", "pinned", "by", "url")]
+
+
+def leases(database: Database, now: int) -> Shown:
+    shown = [
+        fields.text("name", NAME_WIDTH),
+        fields.number("state", 4),
+        fields.seconds("expires"),
+        fields.text("holds", 5),
+        fields.number("pid", 4),
+        fields.text("owner", 20),
+        fields.text("purpose"),
+    ]
+    rows = (
+        [one.name, one.state, one.expires, "yes" if one.holds(now) else "no", one.pid, one.owner, one.purpose]
+        for one in database.leases.all()
+    )
+    return Shown(shown, rows)

@@ -1,0 +1,246 @@
+"""Buckets for shep-dump: all of a state, a line each; or one, with its header, its attributes and, if asked for, its body.
+
+One bucket may be asked for by oid, by its place, by footprint or by URL. Attributes are checked without the body, so a damaged
+body still leaves everything else to be seen.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+import sys
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from shepherd.cli.dump import fields
+from shepherd.cli.dump.fields import Shown
+from shepherd.console import common
+from shepherd.errors import Corruption, NothingToDo, UsageError
+
+if TYPE_CHECKING:
+    from shepherd.formats.bucket import Bucket, Header
+    from shepherd.store.state import State
+
+FILE_WIDTH = len("harvest/reap/seg.00000001")
+_HALF = re.compile(r"[0-9a-f]{16}", re.IGNORECASE)
+_PLACE = re.compile(r"([0-9]{1,10}):([0-9]{1,10})")
+
+
+# --- all --------------------------------------------------------------------------------------------------------
+
+
+def buckets(state: State, site: str | None) -> Shown:
+    from shepherd.cli.dump.rows import site_rows
+    from shepherd.formats.bucket import BucketFlag, Codec
+
+    shown = [
+        fields.text("file", FILE_WIDTH),
+        fields.footprint("oid"),
+        fields.Field("type", 4, hex, hex),
+        fields.word("codec", Codec),
+        fields.number("state", 4),
+        fields.milliseconds("time_ms"),
+        fields.number("stored", 4),
+        fields.number("plain", 4),
+        fields.footprint("site"),
+        fields.footprint("path"),
+        fields.flags("flags", BucketFlag),
+        fields.text("url"),
+    ]
+    wanted = None if site is None else {state.sites["site"].at(row) for row in site_rows(state, site)}
+
+    def rows() -> Iterator[list[Any]]:
+        for file, oid, header, url in _scanned(state, wanted):
+            yield [file, oid, header.type, header.codec, header.state, header.time_ms, *_sizes(header), *_prints(header), url]
+
+    return Shown(shown, rows())
+
+
+def _sizes(header: Header) -> tuple[int, int]:
+    return header.body_bytes, header.plain_bytes
+
+
+def _prints(header: Header) -> tuple[int, int, int]:
+    return header.site, header.path, header.flags
+
+
+def _scanned(state: State, sites: set[int] | None) -> Iterator[tuple[str, int, Header, bytes]]:
+    """File, oid, header and URL of every bucket; those of a harvest up to its newest checkpoint, under their local oids."""
+    from shepherd.store import harvest, names
+    from shepherd.store.objects import Objects
+
+    def scan(objects: Objects, number: int, length: int | None, file: str) -> Iterator[tuple[str, int, Header, bytes]]:
+        for oid, header in objects.scan(number, length):
+            if sites is None or header.site in sites:
+                yield file, oid, header, objects.head(oid).attributes.get("U", b"")
+
+    for number in state.segments():
+        yield from scan(state.objects, number, None, f"{names.OBJECTS}/{names.segment(number)}")
+    for path in state.harvests():
+        objects, inside = Objects(path, names.local_segment), f"{names.HARVESTS}/{path.name}"
+        for number, mark in enumerate(harvest.inspect(path).checkpoint.segments, 1):
+            yield from scan(objects, number, mark.length, f"{inside}/{names.local_segment(number)}")
+        objects.close()
+
+
+# --- one --------------------------------------------------------------------------------------------------------
+
+
+def find(state: State, which: Sequence[str]) -> int:
+    """The oid of the bucket that an operator means."""
+    from shepherd.formats import tables
+
+    if len(which) == 1 and (place := _PLACE.fullmatch(which[0])):
+        return tables.bucket_oid(int(place[1]), int(place[2]))
+    if len(which) == 1 and _HALF.fullmatch(which[0]):
+        oid = int(which[0], 16)
+    elif len(which) == 2 and all(map(_HALF.fullmatch, which)):
+        oid = _of_row(state, which, *_rows(state, int(which[0], 16), int(which[1], 16)))
+    elif len(which) == 1 and "://" in which[0]:
+        oid = _of_row(state, which, *_rows_of_url(state, which[0]))
+    else:
+        raise UsageError(
+            f"{' '.join(which)}: give an oid (16 hex digits), SEGMENT:OFFSET, a footprint (16 hex digits twice) or a URL"
+        )
+    if oid >= tables.CONTRIB_BIT:
+        raise NothingToDo(f"{' '.join(which)}: it has no bucket, {_instead(oid)}")
+    return oid
+
+
+def _instead(oid: int) -> str:
+    from shepherd.formats import tables
+
+    if oid == tables.NO_OID:
+        return "and no text of it is left"
+    number, ordinal = tables.split_contrib(oid)
+    return f"but waits as record {ordinal} of contrib {number} (`shep-dump contrib` shows it)"
+
+
+def _rows(state: State, norm: int, path: int) -> Sequence[int]:
+    """The rows of a footprint, whose first half may be that of the normalised site or that of the site itself."""
+    from shepherd.store import lookup
+
+    rows: Sequence[int] = lookup.rows_of(state, norm, path)
+    site = lookup.site_row(state, norm)
+    if not rows and site is not None:
+        row = lookup.row_of(state, state.sites["norm"].at(site), path, norm)
+        rows = [row] if row is not None else []
+    return rows
+
+
+def _rows_of_url(state: State, url: str) -> Sequence[int]:
+    from shepherd.filters import parse_filter
+    from shepherd.report.find import seek
+
+    return seek(state, parse_filter(""), url).rows
+
+
+def _of_row(state: State, which: Sequence[str], *rows: int) -> int:
+    from shepherd.console.shared import many
+
+    if not rows:
+        raise NothingToDo(f"{' '.join(which)}: not known in {state.name}; `shep explain URL` tells more of a URL")
+    if len(rows) > 1:
+        common.LOG.info("%s have this footprint, on equivalent sites; this is row %d", many(len(rows), "row"), rows[0])
+    return state.index["oid"].at(rows[0])
+
+
+def show(state: State, which: Sequence[str], body: str, urls: bool, as_json: bool) -> None:
+    """Header and attributes of one bucket; or its `body`, as "decoded" or as "stored"."""
+    oid = find(state, which)
+    if body and not as_json:
+        _write(_body(state, oid, body))
+        return
+    head = state.objects.head(oid)
+    shown = {**_header(oid, head.header), **_attributes(state, head, urls)}
+    if not as_json:
+        fields.show(Shown([fields.text("field", len("redirect_target")), fields.value("value")], _lines(shown)), None, False)
+        return
+    if body:
+        import base64
+
+        shown["body_base64"] = base64.b64encode(_body(state, oid, body)).decode("ascii")
+    common.emit_json(shown)
+
+
+def _lines(shown: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+    """A line for each value: headers and links have many."""
+    for key, value in shown.items():
+        if key == "time_ms":
+            value = fields.milliseconds(key).text(value)
+        elif key == "flags":
+            value = ",".join(value) or None
+        for line in value if isinstance(value, list) else [value]:
+            yield key, line
+
+
+def _body(state: State, oid: int, how: str) -> bytes:
+    bucket = state.objects.get(oid)
+    try:
+        return bucket.stored if how == "stored" else bucket.body()
+    except Corruption as error:
+        raise Corruption(f"{state.objects.place(oid)}: {error}") from error
+
+
+def _write(body: bytes) -> None:
+    """Bytes for a program, text for a terminal."""
+    if not sys.stdout.isatty():
+        sys.stdout.buffer.write(body)
+        return
+    for line in body.split(b"\n"):
+        sys.stdout.write(common.escape(line.removesuffix(b"\r").expandtabs()) + "\n")
+
+
+def _header(oid: int, header: Header) -> dict[str, Any]:
+    from shepherd.formats.tables import split_oid
+
+    segment, offset = split_oid(oid)
+    return {
+        "oid": f"{oid:016x}",
+        "segment": segment,
+        "offset": offset,
+        "type": hex(header.type),
+        "codec": fields.spelt(header.codec.name),
+        "flags": [fields.spelt(str(flag.name)) for flag in _flags() if header.flags & flag],
+        "state": header.state,
+        "time_ms": header.time_ms,
+        "site": f"{header.site:016x}",
+        "path": f"{header.path:016x}",
+        "length": header.length,
+        "stored": header.body_bytes,
+        "plain": header.plain_bytes,
+    }
+
+
+def _flags() -> Iterator[Any]:
+    from shepherd.formats.bucket import BucketFlag
+
+    return iter(BucketFlag)
+
+
+def _attributes(state: State, bucket: Bucket, urls: bool) -> dict[str, Any]:
+    """Attributes by name; a letter that nobody knows stays a letter."""
+    from shepherd.formats.attributes import TABLE
+
+    named = {letter: one.name.lower().replace(" ", "_") for letter, one in TABLE.items()}
+    return {named.get(letter, letter): _attribute(state, letter, value, urls) for letter, value in bucket.attributes.items()}
+
+
+def _attribute(state: State, letter: str, value: bytes, urls: bool) -> Any:
+    from shepherd.formats.attributes import HEX, NUMBER, TABLE, TEXT
+
+    form = TABLE[letter].form if letter in TABLE else TEXT
+    if letter == "H":
+        return [common.escape(line) for line in value.splitlines() if line]
+    if letter == "L" and len(value) % 16 == 0:
+        return [_link(state, norm, path, urls) for norm, path in struct.iter_unpack("<QQ", value)]
+    if form == NUMBER:
+        return int.from_bytes(value, "little")
+    return value.hex() if form == HEX else common.escape(value)
+
+
+def _link(state: State, norm: int, path: int, urls: bool) -> str:
+    from shepherd.cli.dump.urls import Urls
+
+    found = Urls(state).of(norm, path, 0) if urls else None
+    return found if found is not None else f"{norm:016x} {path:016x}"

@@ -1,0 +1,251 @@
+"""The logs of a state as rows for shep-dump: journal, contrib, plan and checkpoints, frame by frame.
+
+Sealed logs are read whole; those of a harvest up to its newest checkpoint, behind which a running reap may be writing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from shepherd.cli.dump import fields
+from shepherd.cli.dump.fields import Field, Shown
+from shepherd.errors import Corruption, UsageError
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from shepherd.cli.dump.urls import Urls
+    from shepherd.formats.checkpoint import Checkpoint, Mark
+    from shepherd.formats.contrib import Block
+    from shepherd.formats.tables import Records
+    from shepherd.store.state import State
+
+STEP_RECORDS = 4_096
+FILE_WIDTH = len("harvest/reap/journal")
+URL_WIDTH = 60  # of one that is not the last field
+
+Log = tuple[Path, int | None]  # a log and how much of it counts; None: all
+
+
+def logs_of(state: State, kind: str) -> Iterator[Log]:
+    """The sealed logs of a kind, and those of harvests. What is sound is read before damage is told of."""
+    from shepherd.store import harvest, names
+
+    name_of = {names.JOURNAL: names.journal, names.CONTRIB: names.contrib}[kind]
+    for number in state.numbered(kind):
+        yield state.path / name_of(number), None
+    for path in state.harvests():
+        found = harvest.inspect(path)
+        length = getattr(found.checkpoint, kind).length
+        if length:
+            yield path / kind, length
+        if found.damage:
+            raise Corruption(f"{path}: {found.damage}; shep-check names the place, shep-recover goes back behind it")
+
+
+# --- journal and plan -------------------------------------------------------------------------------------------
+
+
+def journal(state: State, site: str | None, results: Sequence[str], urls: bool) -> Shown:
+    from shepherd.cli.dump.urls import Urls
+    from shepherd.formats import tables
+    from shepherd.formats.frame import FrameKind
+    from shepherd.store import logs, names
+
+    special = _shared_fields() | {
+        **{name: fields.milliseconds(name) for name in ("start_ms", "end_ms")},
+        "answered": fields.footprint("answered"),
+        "plan_row": fields.number("plan_row", 4, tables.NO_ROW),
+        "result": fields.word("result", tables.Result),
+        "reason": fields.word("reason", tables.Reason),
+        "flags": fields.flags("flags", tables.JournalFlag),
+    }
+    shown = _shown_names(tables.JOURNAL)
+    wanted = _wanted(state, site, "result", [tables.Result[name.upper()] for name in results])
+
+    def rows() -> Iterator[list[Any]]:
+        known = Urls(state) if urls else None
+        for path, length in logs_of(state, names.JOURNAL):
+            file = str(path.relative_to(state.path))
+            for part in logs.records(path, FrameKind.JOURNAL, tables.JOURNAL, length):
+                for record in _steps(_matching(part, wanted)):
+                    more = [_asked_for(known, record, sealed=length is None)] if known else []
+                    yield [file, *(record[name] for name in shown), *more]
+
+    last = [fields.text("url")] if urls else []
+    return Shown([fields.text("file", FILE_WIDTH), *_fields(tables.JOURNAL, shown, special), *last], rows())
+
+
+def plan(state: State, site: str | None, whys: Sequence[str], urls: bool) -> Shown:
+    from shepherd.cli.dump.urls import Urls
+    from shepherd.formats import tables
+    from shepherd.formats.frame import FrameKind
+    from shepherd.store import logs, names
+
+    path = state.path / names.PLAN
+    if names.PLAN not in state.control.files:
+        raise UsageError(f"{state.name} has no plan: only a .reap directory has one, while its reap is under way")
+    special = _shared_fields() | {"why": fields.word("why", tables.Why), "flags": fields.flags("flags", tables.Flag)}
+    shown = _shown_names(tables.PLAN)
+    wanted = _wanted(state, site, "why", [tables.Why[name.upper()] for name in whys])
+
+    def rows() -> Iterator[list[Any]]:
+        known = Urls(state) if urls else None
+        for part in logs.records(path, FrameKind.PLAN, tables.PLAN):
+            for record in _steps(_matching(part, wanted)):
+                more = known.of_oids([record["oid"]]) if known else []
+                yield [*(record[name] for name in shown), *more]
+
+    return Shown([*_fields(tables.PLAN, shown, special), *([fields.text("url")] if urls else [])], rows())
+
+
+def _shared_fields() -> dict[str, Field]:
+    from shepherd.formats import tables
+
+    return {
+        **{name: fields.footprint(name) for name in ("norm", "path", "site")},
+        "oid": fields.footprint("oid", tables.NO_OID),
+        "digest": fields.footprint("digest", 0),
+        "qkey": fields.queue_key("qkey"),
+        "kind": fields.word("kind", tables.Kind),
+    }
+
+
+def _shown_names(dtype: np.dtype[np.void]) -> list[str]:
+    named = [name for name in dtype.names or () if not name.startswith("spare")]
+    return [*(name for name in named if name != "flags"), "flags"]
+
+
+def _fields(dtype: np.dtype[np.void], names: Sequence[str], special: dict[str, Field]) -> list[Field]:
+    return [special.get(name) or fields.number(name, dtype[name].itemsize) for name in names]
+
+
+def _wanted(state: State, site: str | None, name: str, values: Sequence[int]) -> dict[str, list[int]]:
+    """The fields that are selected by, and the values that they may have."""
+    from shepherd.cli.dump.rows import norm_of
+
+    wanted = {"norm": [norm_of(state, site)]} if site is not None else {}
+    return wanted | ({name: list(values)} if values else {})
+
+
+def _matching(part: Records, wanted: dict[str, list[int]]) -> Records:
+    import numpy as np
+
+    keep = np.ones(len(part), np.bool_)
+    for name, values in wanted.items():
+        keep &= np.isin(part[name], np.array(values, part[name].dtype))
+    return part if keep.all() else part[keep]
+
+
+def _steps(part: Records) -> Iterator[dict[str, Any]]:
+    """Each record by name, some at a time: as Python's objects they are ten times as large."""
+    for start in range(0, len(part), STEP_RECORDS):
+        for record in part[start : start + STEP_RECORDS].tolist():
+            yield dict(zip(part.dtype.names or (), record, strict=True))
+
+
+def _asked_for(urls: Urls, record: dict[str, Any], sealed: bool) -> str | None:
+    """What a journal record is about: a document, or a site that was looked up."""
+    from shepherd.formats.tables import Kind
+
+    if record["kind"] == Kind.QKEY:
+        return urls.of_site(record["site"])
+    if sealed and record["answered"] == record["site"] and urls.is_stored(record["oid"]):
+        return urls.of_oids([record["oid"]])[0]  # quicker than to look for its row
+    return urls.of(record["norm"], record["path"], record["site"])
+
+
+# --- contributions ----------------------------------------------------------------------------------------------
+
+
+def contributions(state: State, site: str | None, urls: bool) -> Shown:
+    import numpy as np
+
+    from shepherd.cli.dump.rows import norm_of
+    from shepherd.cli.dump.urls import Urls, urls_of
+    from shepherd.formats import tables
+    from shepherd.store import logs, names
+
+    shown = [
+        fields.text("file", FILE_WIDTH),
+        fields.number("ordinal", 4),
+        *(fields.footprint(name) for name in ("norm", "path", "site")),
+        fields.seconds("lastmod"),
+        fields.number("parent_weight", 2),
+        fields.number("section", 1),
+        fields.footprint("parent_site"),
+        fields.footprint("parent_path"),
+        fields.flags("flags", tables.ContribFlag),
+        fields.text("url", URL_WIDTH if urls else 0),
+        *([fields.text("parent_url")] if urls else []),
+    ]
+
+    norm = norm_of(state, site) if site is not None else None
+
+    def rows() -> Iterator[list[Any]]:
+        known = Urls(state) if urls else None
+        for path, length in logs_of(state, names.CONTRIB):
+            file, first = str(path.relative_to(state.path)), 0
+            for block in logs.blocks(path, length=length):
+                places = range(len(block)) if norm is None else np.flatnonzero(block.norm == np.uint64(norm)).tolist()
+                for place, url in zip(places, urls_of(block, places), strict=True):
+                    yield [file, first + place, *_contribution(block, place), url, *_parent(block, place, known)]
+                first += len(block)
+
+    return Shown(shown, rows())
+
+
+def _contribution(block: Block, place: int) -> Iterator[int]:
+    parent = block.parent[place]
+    yield from (int(getattr(block, name)[place]) for name in ("norm", "path", "site", "lastmod", "parent_weight", "section"))
+    yield from (int(block.parents_site[parent]), int(block.parents_path[parent]), int(block.flags[place]))
+
+
+def _parent(block: Block, place: int, urls: Urls | None) -> list[str | None]:
+    """The URL of the page that a contribution was found on, if URLs are wanted."""
+    parent = block.parent[place]
+    return [urls.of_page(int(block.parents_site[parent]), int(block.parents_path[parent]))] if urls is not None else []
+
+
+# --- checkpoints ------------------------------------------------------------------------------------------------
+
+
+def checkpoints(state: State) -> Shown:
+    """Every checkpoint of every harvest, and whether its files still are as it says."""
+    from shepherd.formats import frame
+    from shepherd.formats.checkpoint import unpack_checkpoint
+    from shepherd.formats.frame import FrameKind
+    from shepherd.store import logs, names
+
+    shown = [
+        fields.text("harvest", 12),
+        fields.number("sequence", 4),
+        fields.text("kind", len("checkpoint")),
+        fields.milliseconds("time_ms"),
+        fields.size("journal_bytes"),
+        fields.size("contrib_bytes"),
+        fields.number("segments", 4),
+        fields.size("segment_bytes"),
+        fields.text("holds", 5),
+    ]
+
+    def rows() -> Iterator[list[Any]]:
+        for path in state.harvests():
+            log = path / names.CHECKPOINTS
+            for one in frame.frames(logs.mapped(log)) if log.exists() else ():
+                point = unpack_checkpoint(one.payload)
+                kind = "end" if one.kind == FrameKind.END else "checkpoint"
+                sizes = [point.journal.length, point.contrib.length, len(point.segments), sum(s.length for s in point.segments)]
+                yield [path.name, point.sequence, kind, point.time_ms, *sizes, "yes" if _holds(path, point) else "no"]
+
+    return Shown(shown, rows())
+
+
+def _holds(path: Path, point: Checkpoint) -> bool:
+    from shepherd.store import logs, names
+
+    files: list[tuple[str, Mark]] = [(names.JOURNAL, point.journal), (names.CONTRIB, point.contrib)]
+    files += [(names.local_segment(number), mark) for number, mark in enumerate(point.segments, 1)]
+    return all(logs.mark(path / name, mark.length) == mark for name, mark in files)

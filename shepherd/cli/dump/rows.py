@@ -1,0 +1,172 @@
+"""The tables of a state as rows for shep-dump: index, sites and servers, read a step at a time.
+
+Columns come in the order of docs/formats.md; what a column holds decides how it is shown, and a column that is not named here is
+shown as the number that it holds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import count, islice
+from typing import TYPE_CHECKING, Any
+
+from shepherd.cli.dump import fields
+from shepherd.cli.dump.fields import Field, Shown
+
+if TYPE_CHECKING:
+    from shepherd.cli.dump.urls import Urls
+    from shepherd.formats.tables import I64, U64, Array
+    from shepherd.store.columns import Table
+    from shepherd.store.state import State
+
+STEP_ROWS = 4_096  # few, because every value becomes an object
+
+
+def index(state: State, site: str | None, types: Sequence[str], first: int, urls: bool) -> Shown:
+    from shepherd.cli.dump.urls import Urls
+    from shepherd.formats import tables
+
+    special = {
+        **{name: fields.footprint(name) for name in ("norm", "path", "site")},
+        **{name: fields.seconds(name) for name in ("gathered", "checked", "changed")},
+        "oid": fields.footprint("oid", tables.NO_OID),
+        "digest": fields.footprint("digest", 0),
+        "type": fields.word("type", tables.RowType),
+        "reason": fields.word("reason", tables.Reason),
+        "flags": fields.flags("flags", tables.Flag),
+    }
+    names = _flags_last(tables.INDEX)
+    wanted = [int(tables.RowType[name.upper()]) for name in types]
+    chosen = _from(_rows_of(state, site), first)
+    found = _typed(state, chosen, wanted)
+    rows = _values(state.index, names, found)
+    last = [fields.text("url")] if urls else []
+    if urls:
+        oids = (state.index["oid"][step.start : step.stop] for step in _steps(chosen))
+        rows = _with_urls(rows, 1 + names.index("oid"), Urls(state), oids)
+    return Shown([fields.number("row", 4), *_fields(tables.INDEX, names, special), *last], rows)
+
+
+def sites(state: State, site: str | None, first: int) -> Shown:
+    from shepherd.formats import tables
+
+    special = {
+        **{name: fields.footprint(name) for name in ("site", "norm")},
+        **{name: fields.seconds(name) for name in tables.SITES if name.endswith(("_checked", "_next", "_since"))},
+        **{name: fields.number(name, 4, tables.NO_LIMIT) for name in ("delay_ms", "soft_limit", "hard_limit", "fresh_limit")},
+        "group": fields.footprint("group", 0),
+        "robots_oid": fields.footprint("robots_oid", tables.NO_OID),
+        "qkey": fields.queue_key("qkey"),
+    }
+    names = [name for name in tables.SITES if name != "name"]
+    found = _steps(range(state.sites.rows)[first:]) if site is None else _chosen(site_rows(state, site), first)
+    rows = ([*row, state.site_name(row[0])] for row in _values(state.sites, names, found))
+    return Shown([fields.number("row", 4), *_fields(tables.SITES, names, special), fields.text("name")], rows)
+
+
+def servers(state: State, site: str | None, first: int) -> Shown:
+    from shepherd.formats import tables
+
+    special = {"qkey": fields.queue_key("qkey"), "next_ms": fields.milliseconds("next_ms"), "group": fields.footprint("group", 0)}
+    found = _steps(range(state.servers.rows)[first:]) if site is None else _chosen(_server_rows(state, site), first)
+    rows = _values(state.servers, list(tables.SERVERS), found)
+    return Shown([fields.number("row", 4), *_fields(tables.SERVERS, list(tables.SERVERS), special)], rows)
+
+
+# --- which rows -------------------------------------------------------------------------------------------------
+
+
+def norm_of(state: State, site: str) -> int:
+    """The footprint of the normalised site that an operator means by a host or URL."""
+    from shepherd.report.find import norm_of_host
+
+    return norm_of_host(state, site)
+
+
+def site_rows(state: State, site: str) -> list[int]:
+    """The rows of the site table that belong to a normalised site: those that its rows of the index name."""
+    import numpy as np
+
+    from shepherd.store import lookup
+
+    known: set[int] = set()
+    for rows in _steps(_rows_of(state, site)):
+        known.update(np.unique(state.index["site"][rows.start : rows.stop]).tolist())
+    found = (lookup.site_row(state, one) for one in sorted(known))
+    return [row for row in found if row is not None]
+
+
+def _server_rows(state: State, site: str) -> list[int]:
+    from shepherd.store import lookup
+
+    qkeys = sorted({state.sites["qkey"].at(row) for row in site_rows(state, site)})
+    found = (lookup.server_row(state, qkey) for qkey in qkeys)
+    return [row for row in found if row is not None]
+
+
+def _rows_of(state: State, site: str | None) -> range:
+    """All rows of the index, or those of one normalised site, found by bisection."""
+    from shepherd.store import lookup
+
+    return range(state.index.rows) if site is None else lookup.rows_of_norm(state, norm_of(state, site))
+
+
+def _from(rows: range, first: int) -> range:
+    return range(max(rows.start, first), rows.stop)
+
+
+def _steps(rows: range) -> Iterator[range]:
+    for start in range(rows.start, rows.stop, STEP_ROWS):
+        yield range(start, min(start + STEP_ROWS, rows.stop))
+
+
+def _typed(state: State, rows: range, types: list[int]) -> Iterator[range | I64]:
+    """The rows of these types, a step at a time; all without one."""
+    import numpy as np
+
+    for step in _steps(rows):
+        if not types:
+            yield step
+        elif len(found := np.flatnonzero(np.isin(state.index["type"][step.start : step.stop], types))):
+            yield found + step.start
+
+
+def _chosen(rows: Sequence[int], first: int) -> Iterator[I64]:
+    import numpy as np
+
+    yield np.array([row for row in rows if row >= first], np.int64)
+
+
+# --- what is shown of them --------------------------------------------------------------------------------------
+
+
+def _flags_last(table: Mapping[str, str]) -> list[str]:
+    return [*(name for name in table if name != "flags"), "flags"]
+
+
+def _fields(table: Mapping[str, str], names: Sequence[str], special: Mapping[str, Field]) -> list[Field]:
+    import numpy as np
+
+    return [special.get(name) or fields.number(name, np.dtype(table[name]).itemsize) for name in names]
+
+
+def _values(table: Table, names: Sequence[str], found: Iterator[range | I64]) -> Iterator[list[Any]]:
+    """Each row as its number and the values of its columns."""
+    for rows in found:
+        part: dict[str, Array] = table.slice(rows.start, rows.stop, names) if isinstance(rows, range) else table.take(rows, names)
+        numbers = rows if isinstance(rows, range) else rows.tolist()
+        for row in zip(numbers, *(part[name].tolist() for name in names), strict=True):
+            yield list(row)
+
+
+def _with_urls(rows: Iterator[list[Any]], oid: int, urls: Urls, oids: Iterable[U64]) -> Iterator[list[Any]]:
+    """More and more rows at a time: new URLs still stand in contrib and are read in its order, but a limit may stop us soon.
+
+    Where none has stopped us after the largest step, the URLs of all `oids` are put aside in one pass.
+    """
+    steps = (min(1 << power, STEP_ROWS) for power in count())
+    while step := list(islice(rows, next(steps))):
+        if len(step) == STEP_ROWS:
+            urls.put_aside(oids)
+        for row, url in zip(step, urls.of_oids([row[oid] for row in step]), strict=True):
+            yield [*row, url]

@@ -1,0 +1,112 @@
+"""Which documents an export is of: the selectors of `shep list`, as what a reading of a state can be asked for.
+
+Part, best, section and weight are known of an older state, too, and so is the site: with these what is new can be told. All other
+selectors ask columns or URLs that nobody keeps of a state that is deleted.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from shepherd.console import common
+from shepherd.console import rows as looking
+from shepherd.console.selectors import Parsed, Selection
+from shepherd.errors import UsageError
+
+if TYPE_CHECKING:
+    from shepherd.batch.reading import Narrow
+    from shepherd.formats.tables import I64
+    from shepherd.phases.readers import Choice
+    from shepherd.report.narrow import Narrowed
+    from shepherd.store.state import State
+
+BOTH = ("robots.txt files", "pages that only lead to another")
+
+
+def _read_part(text: str) -> tuple[int, int]:
+    from shepherd.phases.readers import read_part
+
+    return read_part(text)
+
+
+PART = Parsed("part", _read_part)
+
+
+def choice_of(selection: Selection, part: tuple[int, int], best: int | None, robots: bool, redirects: bool) -> Choice:
+    from shepherd.phases.readers import Choice
+
+    return Choice(
+        part=part[0],
+        parts=part[1],
+        best=best,
+        weight=selection.weights[0] if selection.weights else 0,
+        sections=tuple(sorted(selection.sections)),
+        robots=robots,
+        redirects=redirects,
+    )
+
+
+def asks_columns(selection: Selection) -> bool:
+    """Whether it asks what is not known of a state that is deleted."""
+    plain = dataclasses.replace(selection, site=None, weights=None, sections=())
+    return looking.asks(plain)
+
+
+def words(choice: Choice, selection: Selection) -> dict[str, Any]:
+    """What is exported, for a manifest and a cursor to remember."""
+    told = {
+        key: value
+        for key, value in dataclasses.asdict(choice).items()
+        if value not in (None, (), 0, False) and (key, value) != ("parts", 1)
+    }
+    told["sections"] = list(choice.sections)
+    if selection.words() or selection.urls:
+        told["selectors"] = [*selection.words(), *(common.escape(url) for url in selection.urls[:20])]
+    return {key: value for key, value in told.items() if value != []}
+
+
+def narrowed(selection: Selection) -> Narrowed:
+    """Beyond what a choice says."""
+    from shepherd.report.narrow import MOST_WEIGHT, Narrowed
+
+    return Narrowed(selection.site, selection.weights[1] if selection.weights else MOST_WEIGHT)
+
+
+def marked(state: State, selection: Selection, cf: Path) -> Narrow:
+    """Exactly the rows that `shep list` would show; a URL that nobody knows is a UsageError before anything is written.
+
+    Who names one row of a document by its URL means the document, whichever row stands for it.
+    """
+    import numpy as np
+
+    from shepherd.formats.tables import Flag
+    from shepherd.store import lookup
+
+    wanted = np.zeros(state.index.rows, np.bool_)
+    with looking.choosing(state, selection, cf) as found:
+        for rows in found:
+            wanted[rows] = True
+    for row in np.flatnonzero(wanted).tolist() if selection.urls else ():
+        if not state.index["flags"].at(row) & Flag.ROBOTS:  # these are of one site each
+            same = lookup.rows_of(state, state.index["norm"].at(row), state.index["path"].at(row))
+            wanted[same.start : same.stop] = True
+
+    def narrow(of: State, rows: I64) -> I64:
+        return rows[wanted.take(rows)]
+
+    return narrow
+
+
+def refuse_columns(selection: Selection) -> None:
+    """For an export of what is new, and for the first of a series of them."""
+    if asks_columns(selection):
+        raise UsageError(
+            "with --since or --cursor only --site, --section, --weight, --part and --best can choose: "
+            "what the others ask is not kept of an older state"
+        )
+
+
+def narrowing(state: State, selection: Selection, cf: Path) -> Narrow | None:
+    return marked(state, selection, cf) if asks_columns(selection) else narrowed(selection) or None

@@ -1,0 +1,101 @@
+"""shep-export: the documents of a state in formats that other programs read.
+
+Where they come from, and the order of steps. export_asked.py has the options, export_choice.py says which documents,
+export_run.py makes one export by shepherd.export, export_cursor.py a series of them, and export_afar.py those from a server.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from shepherd.cli.export import options as export_asked
+from shepherd.cli.export import run as export_run
+from shepherd.cli.export.options import Asked
+from shepherd.config import Config
+from shepherd.console import common, remote, shared
+from shepherd.errors import UsageError
+
+if TYPE_CHECKING:
+    from shepherd.store.database import Database
+    from shepherd.store.state import State
+
+
+@click.command()
+@export_asked.asking
+@remote.maybe_remote
+@shared.state_number
+@common.database
+@common.configured
+@common.jsonable
+@common.standard
+def command(asked: Asked, url: str | None, token: str | None, ca_file: Path | None, db: Path, config: Config) -> int:
+    """Write the documents of a state, the newest by default, in a format that other programs read.
+
+    Files have their names only when all are whole; PREFIX-STATE.json, the manifest, comes last. A damaged document is told and
+    left out, and the exit status is 11 at the end. With --cursor an export goes on from where the last one of this name ended;
+    one that export.cursors names takes every closed state in turn.
+
+    \b
+    Examples:
+      shep-export --format warc --cdxj -o archive
+      shep-export --format warc -o archive --cursor archive
+      shep-export --format jsonl --no-body --best 1000 -o - | head
+      shep-export --format parquet-urls --type error -o tables
+      shep-export --from https://db.example.org:8731 --token-file token --format warc -o archive
+    """
+    from shepherd.store.database import Database
+
+    if url is not None:
+        export_asked.refuse_remote(asked, token)
+    export_asked.refuse(asked)
+    if url is not None:
+        from shepherd.cli.export import remote as export_afar
+
+        return export_afar.run(url, token or "", ca_file, asked)
+    if token is not None:
+        raise UsageError("--token-file is for a server: name it by --from")
+    database = Database(db)
+    if asked.wish.format == "parquet-urls":
+        from shepherd.cli.export import urls as export_urls
+
+        return export_urls.run(database, asked)
+    if asked.cursor is not None:
+        from shepherd.cli.export import cursor as export_cursor
+
+        return export_cursor.run(database, asked, asked.cursor, every=asked.cursor in config.export.cursors)
+    return _from_here(database, asked)
+
+
+def _from_here(database: Database, asked: Asked) -> int:
+    with (
+        database.reading("shep-export", shared.clock_ms(), asked.number) as state,
+        _older(database, asked.since, state) as older,
+    ):
+        tell = export_run.Told()
+        source = export_run.local_source(asked, state, older, tell)
+        return export_run.status(export_run.export(source, asked, tell), asked.as_json)
+
+
+@contextlib.contextmanager
+def _older(database: Database, number: int | None, state: State) -> Iterator[State | None]:
+    """What is known of an older state; leased, if it is still there."""
+    from shepherd.store import keys
+
+    if number is None:
+        yield None
+        return
+    if number >= state.number:
+        raise UsageError(f"state {number} is not older than state {state.number}")
+    with contextlib.ExitStack() as stack:
+        with contextlib.suppress(UsageError):
+            stack.enter_context(database.reading("shep-export", shared.clock_ms(), number))
+        yield keys.remembered(database, number)
+
+
+def main() -> None:
+    common.run(command)

@@ -1,0 +1,180 @@
+"""Cycles until there is nothing more to do, or a limit is reached: the loop of `gather`, and what comes before and after it.
+
+Every cycle is a `shepherd cycle` of its own with a configuration that knows what is left of the limits, so neither a plan nor a
+reap goes beyond them; and whatever ends us, the next run goes on from the database alone. The lock is held from before the first
+write to the end, and passed on to every cycle: so no second run can come between.
+"""
+
+from __future__ import annotations
+
+import logging
+import signal
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+from shepherd.config import load
+from shepherd.console import common, phase
+from shepherd.errors import NothingToDo
+from shepherd.master.children import Signals
+from shepherd.master.cycle_table import CORK, look, next_step
+
+if TYPE_CHECKING:
+    from shepherd.store.locks import FileLock
+
+Configure: TypeAlias = Callable[[int, int], Path]  # pages and seconds that are left -> the configuration to use
+
+MOST_ROUNDS: Final = 1_000
+NOTHING: Final = NothingToDo.exit_status
+TERMINATED: Final = 128 + signal.SIGTERM  # a child that was told to stop before it could listen
+
+
+@dataclass(frozen=True)
+class Ending:
+    """Why no further cycle was begun."""
+
+    why: str
+    status: int = 0
+
+
+COMPLETE: Final = Ending("nothing more is due")
+PAGES: Final = Ending("the page limit is reached")
+MINUTES: Final = Ending("the time limit is reached")
+ROUNDS: Final = Ending(f"{MOST_ROUNDS} cycles have been run")
+STOPPED: Final = Ending("stopped as asked")
+
+
+class Gatherer:
+    """One run of gather on one database, whose lock it holds."""
+
+    def __init__(self, db: Path, lock: FileLock, pages: int, seconds: float, signals: Signals) -> None:
+        self.db = db
+        self._lock = lock
+        self._pages = pages
+        self._seconds = seconds
+        self._signals = signals
+        self._began_s = time.monotonic()
+        self._settled = 0  # pages that an answer was got for, or that were given up: what the page limit counts
+        self._requests_before = self._requests()
+
+    @property
+    def elapsed_s(self) -> float:
+        return time.monotonic() - self._began_s
+
+    @property
+    def requests(self) -> int:
+        """What servers were asked in this run, robots files included."""
+        return self._requests() - self._requests_before
+
+    def until_done(self, configure: Configure) -> Ending:
+        """Repeat cycles until nothing is due or a limit is reached."""
+        start_s, before = int(time.time()), self._settled
+        for _ in range(MOST_ROUNDS):
+            ending = self.cycle(configure)
+            self._settled = before + self._checked_since(start_s)
+            if ending is not None:
+                return ending
+        return ROUNDS
+
+    def refresh(self, configure: Configure) -> Ending | None:
+        """One cycle that counts every page it checks, also those that were gathered a moment ago."""
+        start_s = int(time.time())
+        ending = self.cycle(configure)
+        self._settled += self._checked_since(start_s)
+        return ending
+
+    def cycle(self, configure: Configure) -> Ending | None:
+        """One cycle; why it must be the last, if so."""
+        pages, seconds = self._pages - self._settled, int(self._seconds - self.elapsed_s)
+        if self._signals.stopping():
+            return STOPPED
+        if pages <= 0 or seconds <= 0:
+            return PAGES if pages <= 0 else MINUTES
+        cf = configure(pages, seconds)
+        arguments = ["cycle", "--db", str(self.db), "--cf", str(cf), "--seconds", str(seconds), *_verbosity()]
+        # The second signal, too, is for the cycle: it kills what it has started, then itself ends.
+        status = self._run("shepherd", arguments, on_soft=signal.SIGTERM, on_hard=signal.SIGTERM, dies_with_us=True)
+        if self._signals.killing():
+            return Ending("killed as asked", self._signals.exit_status)
+        if self._signals.stopping() and status == TERMINATED:
+            return STOPPED  # it had not begun yet
+        if status not in (0, NOTHING):
+            return Ending(f"`shepherd cycle` ended with exit status {status}", status)
+        if self._signals.stopping():
+            self._cork(cf)
+            return STOPPED
+        return COMPLETE if status == NOTHING else None
+
+    def _cork(self, cf: Path) -> None:
+        """A reap that was cut short has ended well: what it gathered belongs into the summary."""
+        from shepherd.store.database import Database
+
+        if next_step(look(Database(self.db), load(cf)), []) == CORK:
+            self._run(CORK, ["--db", str(self.db), "--cf", str(cf), "--quiet"])
+
+    def _run(self, program: str, arguments: list[str], **how: Any) -> int:
+        lock = self._lock.fd
+        return self._signals.run(program, arguments, environment={phase.LOCK_FD: str(lock)}, descriptors=(lock,), **how)
+
+    def _requests(self) -> int:
+        from shepherd.cli.gather import summary as gather_summary
+        from shepherd.store.database import Database
+
+        with Database(self.db).reading("gather", time.time_ns() // 1_000_000) as state:
+            return gather_summary.requests(state)
+
+    def _checked_since(self, start_s: int) -> int:
+        from shepherd.cli.gather import summary as gather_summary
+        from shepherd.store.database import Database
+
+        with Database(self.db).reading("gather", time.time_ns() // 1_000_000) as state:
+            return gather_summary.checked_since(state, start_s)
+
+
+def claim(db: Path) -> FileLock | None:
+    """The lock of a database, before anything is written there; None if there is no database yet."""
+    from shepherd.store import locks, names
+
+    return locks.lock(db / names.LOCK, "gather") if (db / names.STATES).is_dir() else None
+
+
+def create(db: Path, filter_text: str) -> FileLock:
+    """A database as shep-init makes it, and its lock."""
+    import secrets
+
+    from shepherd.filters import parse_filter
+    from shepherd.store import database, locks, names
+
+    database.create(db, secrets.token_bytes(16), int(time.time()), parse_filter(filter_text).version)
+    common.LOG.info("%s: a new database", db)
+    return locks.lock(db / names.LOCK, "gather")
+
+
+def insert(db: Path, hrefs: list[str], weight: int) -> None:
+    """Leave the URLs in the inbox, as `shep insert` does; those that are known change nothing."""
+    from shepherd.store.database import Database
+
+    database = Database(db)
+    request = {"op": "insert", "weight": weight, "pinned": False, "by": "gather"}
+    database.inbox.drop(database.new_item_name(time.time_ns() // 1_000_000), (request | {"url": href} for href in hrefs))
+
+
+def finish(gatherer: Gatherer, ending: Ending, cf: Path, asked: str, refreshed: bool) -> int:
+    """Show what was gathered; the exit status. `asked` is a URL of this run."""
+    from shepherd.cli.gather import summary as gather_summary
+    from shepherd.store.database import Database
+
+    elapsed_s = gatherer.elapsed_s
+    with Database(gatherer.db).reading("gather", time.time_ns() // 1_000_000) as state:
+        summary = gather_summary.measure(state, load(cf))
+    gather_summary.show(summary, ending.why, gatherer.requests, elapsed_s, refreshed)
+    gather_summary.show_next(summary, gatherer.db, cf, asked)
+    return ending.status
+
+
+def _verbosity() -> list[str]:
+    if common.LOG.isEnabledFor(logging.DEBUG):
+        return ["--verbose"]
+    return [] if common.LOG.isEnabledFor(logging.INFO) else ["--quiet"]

@@ -1,0 +1,28 @@
+"""shep-merge: add new URLs to the index."""
+
+from __future__ import annotations
+
+import click
+
+from shepherd.console import common, phase
+
+
+@click.command()
+@phase.batch
+def command(how: phase.How) -> None:
+    """Merge the URLs that pages linked to and that operators inserted into the index, one row per document; carry out what
+    operators asked for; drop what is forgotten or dead. Makes the next .merged directory. Exit status 4 if neither contributions
+    nor requests wait, and filter and url-equiv are the same.
+
+    \b
+    Examples:
+      shep-merge --dry-run --json
+      shep-merge --jobs 2
+    """
+    from shepherd.batch import merge
+
+    phase.run("shep-merge", merge.run, how)
+
+
+def main() -> None:
+    common.run(command)

@@ -1,0 +1,33 @@
+"""shep-plan: choose what the next reap gathers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from shepherd.cli.phases import versus as other
+from shepherd.console import common, phase
+
+if TYPE_CHECKING:
+    from shepherd.config import Config
+
+
+@click.command()
+@other.option
+@phase.batch
+def command(how: phase.How, versus: Config | None) -> None:
+    """Choose what the next reap is to gather, and how urgently: what is new, due for a refresh or a retry, as much as each server
+    has time for. Reads the newest closed state and makes the next .reap directory. Exit status 4 if nothing is due.
+
+    \b
+    What another configuration would plan, beside the present one:
+      shep-plan --dry-run --cf cf2/
+    """
+    from shepherd.batch import plan
+
+    other.run("shep-plan", plan.run, how, versus)
+
+
+def main() -> None:
+    common.run(command)

@@ -1,0 +1,156 @@
+"""shep-rank: weights by the links between documents, as feedback for the next cycle."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from shepherd.config import Config
+from shepherd.console import common, machine, phase, progress, shared
+from shepherd.console import rows as looking
+from shepherd.console.shared import many
+from shepherd.errors import NothingToDo
+
+if TYPE_CHECKING:
+    from shepherd.batch.rank import Found, How
+    from shepherd.store.inbox import Draft
+    from shepherd.store.state import State
+
+PROGRAM = "shep-rank"
+
+
+@click.command()
+@common.database
+@common.configured
+@shared.state_number
+@click.option(
+    "--damping",
+    type=click.FloatRange(0, 0.99),
+    default=0.85,
+    metavar="SHARE",
+    help="The share of a page's rank that its links pass on.  [default: 0.85]",
+)
+@click.option(
+    "--iterations", type=click.IntRange(1, 10_000), default=100, metavar="N", help="Take at most N turns.  [default: 100]"
+)
+@click.option(
+    "--tolerance",
+    type=click.FloatRange(0, 1),
+    default=1e-6,
+    metavar="SHARE",
+    help="End when a turn has moved no more than this share of all rank.  [default: 1e-06]",
+)
+@looking.limited(10)
+@click.option("--dry-run", is_flag=True, help="Show how weights would be spread, and the best documents; leave nothing.")
+@common.jsonable
+@common.standard
+def command(
+    db: Path,
+    config: Config,
+    number: int | None,
+    damping: float,
+    iterations: int,
+    tolerance: float,
+    limit: int,
+    dry_run: bool,
+    as_json: bool,
+) -> None:
+    """Rank the documents of a closed state by the links in their buckets, and leave the weights in the inbox, where the next
+    shep-feedback takes them. Reads only, without the lock, beside whatever runs. Exit status 4 if no weight would change.
+
+    \b
+    Examples:
+      shep-rank --dry-run
+      shep-rank --damping 0.9 --state 124
+    """
+    machine.tune()
+    signal.signal(signal.SIGTERM, phase.terminated)
+    from shepherd.batch.rank import How
+    from shepherd.store.database import Database
+
+    inbox, item = Database(db).inbox, None if dry_run else Database(db).new_item_name(shared.clock_ms())
+    directory = (
+        inbox.directory if os.access(inbox.directory, os.W_OK) else None
+    )  # beside the database is room; elsewhere who knows
+    how = How(damping, iterations, tolerance, limit, directory)
+    with contextlib.ExitStack() as stack:
+        draft = stack.enter_context(inbox.draft_feedback(item)) if item else None  # first: who may not write need not begin
+        if draft:
+            stack.enter_context(phase.timed(db, PROGRAM))
+        state = stack.enter_context(shared.reading(db, number))
+        found = _rank(db, state, config, how, draft)
+        top = list(found.top(state, config.merge.insert_weight))
+    if as_json:
+        told = {"program": PROGRAM, "state": str(state.name), "dry_run": dry_run, "item": item, "report": _report(found, top)}
+        common.emit_json(told)
+    elif dry_run:
+        for line in (f"{PROGRAM}: {_summary(state, found)}", "", *_spread(found), "", *_best(top)):
+            click.echo(line)
+    else:
+        common.LOG.info("%s: %s, left as %s", PROGRAM, _summary(state, found), item)
+    if found.change > tolerance:
+        common.LOG.warning("%s: the last of %s still moved %.1e of all rank", PROGRAM, many(found.turns, "turn"), found.change)
+
+
+def _rank(db: Path, state: State, config: Config, how: How, draft: Draft | None) -> Found:
+    """What was found. A draft is kept if something is in it."""
+    from shepherd.batch import rank
+
+    what = progress.What(PROGRAM, str(state.name), state.index.rows, "row")
+    holder = db if phase.inherited_lock() is not None else None  # a master that holds it has started us
+    with progress.shown(holder, what) as work, common.progress(_turns(how), "turns", "turn") as bar:
+
+        def turned(change: float) -> None:
+            bar.update(1)
+            bar.set_postfix_str(f"{change:.1e} moved")
+
+        if draft is None:
+            return rank.run(state, config, how, tick=work.update, turned=turned)
+        found = rank.run(state, config, how, draft.write, work.update, turned)
+    if not found.changed:
+        raise NothingToDo(f"every document of state {state.name} has the weight of its rank already")
+    draft.keep()
+    return found
+
+
+def _turns(how: How) -> int:
+    """How many turns are needed at most: each moves what the one before has moved, damped."""
+    enough = math.ceil(math.log(how.tolerance / 2) / math.log(how.damping)) if how.tolerance and how.damping else how.iterations
+    return max(1, min(how.iterations, enough))
+
+
+# --- telling ----------------------------------------------------------------------------------------------------
+
+
+def _summary(state: State, found: Found) -> str:
+    seen = f"{many(found.documents, 'document')} and {many(found.links, 'link')} of state {state.name}"
+    return f"{seen}, {many(found.turns, 'turn')}, {many(found.changed, 'weight')} changed"
+
+
+def _report(found: Found, top: list[dict[str, Any]]) -> dict[str, Any]:
+    names = ("rows", "documents", "buckets", "links", "unknown", "dangling", "turns", "change", "changed")
+    return {name: getattr(found, name) for name in names} | {"weights": found.weights.tolist(), "top": top}
+
+
+def _spread(found: Found) -> Iterator[str]:
+    """Documents by weight, as `shep stats` shows them."""
+    width = (1 << 16) // len(found.weights)
+    counts = [(place * width, count) for place, count in enumerate(found.weights.tolist()) if count]
+    rows = [(f"{low:,}", f"{low + width - 1:,}", f"{count:,}", f"{100 * count / found.documents:.1f} %") for low, count in counts]
+    yield from looking.table((">from", ">to", ">documents", ">share"), rows)
+
+
+def _best(top: list[dict[str, Any]]) -> Iterator[str]:
+    rows = [(f"{one['times_mean']:,.1f}", one["weight"], one["weight_now"], one["url"]) for one in top]
+    yield from looking.table((">times the mean", ">weight", ">now", "URL"), rows)
+
+
+def main() -> None:
+    common.run(command)

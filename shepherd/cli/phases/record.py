@@ -1,0 +1,27 @@
+"""shep-record: give new URLs their buckets."""
+
+from __future__ import annotations
+
+import click
+
+from shepherd.console import common, phase
+
+
+@click.command()
+@phase.batch
+def command(how: phase.How) -> None:
+    """Write a thin bucket for each new URL that shep-select has kept and a tombstone for what was deleted, forget failed lookups
+    that are too old, and close the state: readers can use it at once.
+    Exit status 4 if nothing has been selected.
+
+    \b
+    Example:
+      shep-record --jobs 2
+    """
+    from shepherd.batch import record
+
+    phase.run("shep-record", record.run, how)
+
+
+def main() -> None:
+    common.run(command)

@@ -1,0 +1,114 @@
+"""`--dry-run --cf DIR`: what a phase would do by another configuration, beside what it does by the present one.
+
+Both on the same state. The present one is what --versus names, else the one that would be taken without --cf, if there is one and
+it is another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from shepherd import config as configuration
+from shepherd.config import Config
+from shepherd.console import common, phase
+from shepherd.errors import NothingToDo, ShepherdError, UsageError
+
+if TYPE_CHECKING:
+    from shepherd.console.phase import Drive
+
+R = TypeVar("R")
+OURS, THEIRS = "by --cf", "by --versus"
+LABEL, COUNT = "{:<52}", "  {:>14}"
+
+
+def option(function: Callable[..., R]) -> Callable[..., R]:
+    """--versus DIR, read and checked, as `versus: Config | None`."""
+
+    def load(_context: click.Context, _parameter: click.Parameter, given: Path | None) -> Config | None:
+        if given is not None and not given.is_dir():
+            raise click.BadParameter(f"{given} is not a directory")
+        return None if given is None else configuration.load(given)
+
+    text = "With --dry-run: what --cf is compared with.  [default: $SHEPHERD_CF, else cf]"
+    return click.option("--versus", type=common.DIRECTORY, callback=load, metavar="DIR", help=text)(function)
+
+
+def run(program: str, drive: Drive, how: phase.How, versus: Config | None) -> None:
+    """A phase; or rehearsals of it, by one configuration or by both, told as a table."""
+    if not how.dry_run:
+        if versus is not None:
+            raise UsageError("--versus only compares, so it needs --dry-run")
+        phase.run(program, drive, how)
+        return
+    versus = versus or _present(how.config)
+    name, reports = _rehearsed(program, drive, how, [how.config, *([versus] if versus is not None else [])])
+    table = _table(reports)
+    if how.as_json:
+        told: dict[str, Any] = {"program": program, "state": name, "dry_run": True, "report": reports[0]}
+        if versus is not None:
+            difference = {label: counts[0] - counts[1] for label, counts in table.items()}
+            told |= {"versus": {"cf": versus.directory, "report": reports[1], "difference": difference}}
+        common.emit_json(told)
+        return
+    beside = f" by {how.config.directory}, beside {versus.directory}" if versus is not None else ""
+    click.echo(f"{program}: would make {name}{beside}")
+    if versus is not None:
+        click.echo(LABEL.format("") + "".join(map(COUNT.format, (OURS, THEIRS, "difference"))))
+    for label, counts in table.items():
+        changed = [f"{counts[0] - counts[1]:+,}"] if len(set(counts)) > 1 else []
+        click.echo(LABEL.format(label) + "".join(map(COUNT.format, [*(f"{count:,}" for count in counts), *changed])))
+
+
+def _present(config: Config) -> Config | None:
+    """What goes without --cf, where that is another one; one that cannot be read is no reason not to tell of the first."""
+    directory = configuration.find_cf(None)
+    if not directory.is_dir() or (config.directory.exists() and directory.samefile(config.directory)):
+        return None
+    try:
+        return configuration.load(directory)
+    except ShepherdError as error:
+        common.LOG.warning("%s; so nothing is compared", error)
+        return None
+
+
+def _rehearsed(program: str, drive: Drive, how: phase.How, configs: list[Config]) -> tuple[str, list[dict[str, Any]]]:
+    """What would be made, and a report for each configuration: an empty one where there would be nothing to do."""
+    from shepherd.store.database import Database
+
+    reports: list[dict[str, Any]] = []
+    name, nothing = "", None
+    with phase.rehearsal(Database(how.db), program) as writer:
+        for config in configs:
+            with common.progress(writer.furthest().index.rows, program, "row") as bar:
+                try:
+                    state = drive(writer, config, how.now, bar.update, how.jobs)
+                except NothingToDo as error:
+                    reports.append({})
+                    nothing = error
+                    continue
+            reports.append(state.report())
+            name = str(state.name)
+    if not name and nothing is not None:
+        raise nothing
+    return name, reports
+
+
+def _table(reports: list[dict[str, Any]]) -> dict[str, list[int]]:
+    """Every number that a report has, under its name, beside those of the others; what belongs together stands together."""
+    flat = [dict(_flat(report)) for report in reports]
+    labels = list(dict.fromkeys(label for one in flat for label in one))
+    groups = list(dict.fromkeys(label.partition(": ")[0] for label in labels))
+    labels.sort(key=lambda label: groups.index(label.partition(": ")[0]))
+    return {label: [one.get(label, 0) for one in flat] for label in labels}
+
+
+def _flat(report: Mapping[str, Any], within: str = "") -> Iterator[tuple[str, int]]:
+    for name, value in report.items():
+        if isinstance(value, Mapping):
+            yield from _flat(value, f"{within}{name}: ")
+        elif isinstance(value, int):
+            yield f"{within}{name}", value

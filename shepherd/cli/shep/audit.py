@@ -1,0 +1,295 @@
+"""shep audit politeness: was any server asked sooner than its delay? Recomputed from the journals that are kept."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from shepherd.config import Config
+from shepherd.console import common, shared
+from shepherd.errors import Impolite, NothingToDo
+
+if TYPE_CHECKING:
+    from shepherd.formats.tables import Records
+    from shepherd.phases.owed import Journal
+    from shepherd.phases.politeness import Verdict
+    from shepherd.store.database import Database
+    from shepherd.store.state import State
+
+SHOWN: Final = 10  # servers with the least to spare
+STEP: Final = 1 << 20  # keys looked up at a time
+
+
+@click.group("audit")
+def command() -> None:
+    """Check what was done against what was promised."""
+
+
+@command.command("politeness")
+@click.option("--slack", type=click.IntRange(0), default=20, metavar="MS", help="What clocks may differ by.  [default: 20]")
+@click.option("--limit", type=click.IntRange(0), default=20, metavar="N", help="Tell the first N violations.  [default: 20]")
+@common.database
+@common.configured
+@click.option(
+    "--state", "number", type=click.IntRange(1), metavar="N", help="Read this closed state alone.  [default: all closed states]"
+)
+@common.jsonable
+@common.standard
+def politeness(slack: int, limit: int, db: Path, config: Config, number: int | None, as_json: bool) -> None:
+    """Recompute from the journals how close contacts with servers and sites were, over all reapers.
+
+    Read are the journals of all closed states (or of one, with --state), those that were kept of deleted ones
+    (store.keep_journals), and that of a reap under way, up to its last checkpoint.
+
+    Per server, groups of the filter counting as one, and per site: contacts must not overlap beyond its slots,
+    nor follow closer than the delay that held: filter or default, Crawl-delay, back-off, Retry-After. Shown are the servers with
+    the least to spare. Exit status 30 if there is a violation; each is told with its server, times and footprints. Exit status 4
+    if no journal has a contact.
+
+    \b
+    Examples:
+      shep audit politeness
+      shep audit politeness --json | jq .violations
+    """
+    from shepherd.store.database import Database
+
+    with contextlib.ExitStack() as open_states:
+        sources = list(_sources(Database(db), number, open_states))
+        with common.progress(3 * sum(one.records for one in sources), "audit", "record") as bar:
+            found = [_Read(one, one.read(config, bar.update)) for one in sources]
+            epochs = _epochs(found)
+            if not epochs:
+                raise NothingToDo("no journal that is kept has a contact with a server")
+            told = [_Told(part, _judge(part, slack, limit, bar.update)) for part in epochs]
+        if as_json:
+            common.emit_json(_json(told, found))
+        else:
+            for one in told:
+                _show(one, len(told) > 1)
+    count = sum(one.verdict.count for one in told)
+    if count:
+        raise Impolite(f"{shared.many(count, 'contact')} came too soon; shep-dump journal -u has their URLs")
+    contacts = sum(int(one.verdict.contacts.sum()) for one in told)
+    common.LOG.info("%s in %s: none came too soon", shared.many(contacts, "contact"), shared.many(len(found), "journal"))
+
+
+@dataclass(frozen=True)
+class _Source:
+    """One journal: its state, its files, and how far each counts."""
+
+    name: str
+    state: State
+    files: list[tuple[Path, int]]
+
+    @property
+    def records(self) -> int:
+        """At most: frames have heads, too."""
+        from shepherd.formats.tables import JOURNAL
+
+        return sum(length for _path, length in self.files) // JOURNAL.itemsize
+
+    def parts(self) -> Iterator[Records]:
+        from shepherd.formats.frame import FrameKind
+        from shepherd.formats.tables import JOURNAL
+        from shepherd.store import logs
+
+        for path, length in self.files:
+            yield from logs.records(path, FrameKind.JOURNAL, JOURNAL, length)
+
+    def read(self, config: Config, tick: Callable[[int], object]) -> Journal:
+        """What the audit needs of it: the rest is not kept."""
+        from shepherd.phases import owed
+
+        def slim() -> Iterator[tuple[Records, Records]]:
+            row = 0
+            for records in self.parts():
+                yield owed.slim(records, row)
+                row += len(records)
+                tick(len(records))
+
+        contacts, rules = owed.joined(slim(), self.records)
+        sites = _some(self.state, "sites", "site", contacts["answered"], owed.SITE_COLUMNS)
+        servers = _some(self.state, "servers", "qkey", contacts["qkey"], owed.SERVER_COLUMNS)
+        return owed.journal(contacts, rules, sites, servers, config.politeness, before=not self.state.name.closed)
+
+    def footprints(self, rows: set[int]) -> dict[int, str]:
+        """Of the URLs of some records."""
+        found, first = {}, 0
+        for records in self.parts() if rows else ():
+            for row in [row for row in rows if first <= row < first + len(records)]:
+                one = records[row - first]
+                found[row] = f"{int(one['norm']):016x} {int(one['path']):016x}"
+            first += len(records)
+        return found
+
+
+@dataclass(frozen=True)
+class _Read:
+    source: _Source
+    journal: Journal
+
+
+@dataclass(frozen=True)
+class _Told:
+    journals: list[_Read]
+    verdict: Verdict
+
+    def footprints(self) -> dict[tuple[int, int], str]:
+        """Of the contacts that came too soon and of those they came too soon after, by journal and row."""
+        places = {place for fault in self.verdict.faults for place in (fault.before, fault.after)}
+        return {
+            (number, row): text
+            for number, one in enumerate(self.journals)
+            for row, text in one.source.footprints({row for journal, row in places if journal == number}).items()
+        }
+
+
+# --- reading ----------------------------------------------------------------------------------------------------
+
+
+def _sources(database: Database, number: int | None, open_states: contextlib.ExitStack) -> Iterator[_Source]:
+    """Oldest first. A state is held by a lease until the end: what came too soon is looked up in it."""
+    from shepherd.store import journals
+
+    closed = [name.number for name in database.states() if name.closed]
+    for name in journals.kept(database.log_path) if number is None else []:
+        if name.number not in closed:  # else a prune was killed before it deleted the state
+            yield from _of_state(journals.opened(database.log_path, name))
+    for state_number in closed if number is None else [number]:
+        yield from _of_state(
+            open_states.enter_context(database.reading("shep audit politeness", shared.clock_ms(), state_number))
+        )
+    furthest = database.furthest()
+    if number is None and furthest.name.phase == "reap":
+        from shepherd.report.history import of_harvest
+
+        files = [of_harvest(path) for path in furthest.harvests()]
+        yield _Source(str(furthest.name), furthest, [file for file in files if file[1]])
+
+
+def _of_state(state: State) -> Iterator[_Source]:
+    from shepherd.store import names
+
+    for one in state.numbered("journal"):
+        path = state.path / names.journal(one)
+        yield _Source(f"state {state.number}", state, [(path, path.stat().st_size)])
+
+
+def _some(state: State, name: str, key: str, wanted: Any, columns: tuple[str, ...]) -> dict[str, Any]:
+    """The rows of a table that a journal speaks of."""
+    import numpy as np
+
+    table = getattr(state, name)
+    known = table[key][0 : table.rows]
+    there = np.zeros(len(known), bool)
+    for first in range(0, len(wanted), STEP) if len(known) else ():
+        place = np.searchsorted(known, wanted[first : first + STEP])
+        there[np.minimum(place, len(known) - 1)] = True  # a neighbour of a key that is not there does no harm
+    rows = np.flatnonzero(there).astype(np.int64)
+    return {column: table[column].take(rows) for column in columns}
+
+
+def _epochs(found: list[_Read]) -> list[list[_Read]]:
+    """Journals that belong together: where one begins before an older one has ended, the clock was set back between them."""
+    epochs: list[list[_Read]] = []
+    last_ms = 0
+    for one in found:
+        contacts = one.journal.contacts
+        if not len(contacts):
+            continue
+        if not epochs or int(contacts["start_ms"].min()) < last_ms:
+            if epochs:
+                common.LOG.warning("%s begins before what came earlier has ended; it is judged by itself", one.source.name)
+            epochs.append([])
+        epochs[-1].append(one)
+        last_ms = int(contacts["end_ms"].max())
+    return epochs
+
+
+def _judge(journals: list[_Read], slack_ms: int, limit: int, tick: Callable[[int], object]) -> Verdict:
+    from shepherd.phases import politeness
+
+    return politeness.judge([one.journal for one in journals], slack_ms, limit, tick)
+
+
+# --- telling ----------------------------------------------------------------------------------------------------
+
+
+def _tightest(verdict: Verdict) -> list[dict[str, Any]]:
+    """The servers that were asked more than once, those with the least to spare first."""
+    import numpy as np
+
+    more = np.flatnonzero(verdict.gap_ms != -1)
+    order = more[np.argsort(verdict.spare_ms[more], kind="stable")][:SHOWN]
+    return [
+        {
+            "server": _name(int(verdict.key[at])),
+            "contacts": int(verdict.contacts[at]),
+            "smallest_gap_ms": int(verdict.gap_ms[at]),
+            "to_spare_ms": int(verdict.spare_ms[at]),
+        }
+        for at in order.tolist()
+    ]
+
+
+def _name(key: int) -> str:
+    from shepherd.filters.settings import GROUP_BIT
+    from shepherd.formats.tables import show_qkey
+
+    return f"group {key:016x}" if key & GROUP_BIT else show_qkey(key)
+
+
+def _faults(told: _Told) -> list[dict[str, Any]]:
+    footprints = told.footprints()
+    return [
+        {
+            "what": fault.what,
+            "server" if fault.what != "site" else "site": _name(fault.key) if fault.what != "site" else f"{fault.key:016x}",
+            "gap_ms": fault.gap_ms,
+            "needed_ms": fault.needed_ms,
+            "before": _contact(*fault.times[:2], footprints[fault.before]),
+            "after": _contact(*fault.times[2:], footprints[fault.after]),
+        }
+        for fault in told.verdict.faults
+    ]
+
+
+def _contact(start_ms: int, end_ms: int, footprint: str) -> dict[str, Any]:
+    return {"start": _moment(start_ms), "end": _moment(end_ms), "footprint": footprint}
+
+
+def _moment(ms: int) -> str:
+    return datetime.fromtimestamp(ms / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _show(told: _Told, several: bool) -> None:
+    if several:
+        click.echo(f"{', '.join(one.source.name for one in told.journals)}:")
+    verdict = told.verdict
+    click.echo(f"{shared.many(int(verdict.contacts.sum()), 'contact')} with {shared.many(len(verdict.key), 'server')}")
+    for row in _tightest(verdict):
+        spare = f"{row['to_spare_ms'] / 1000:.3f} s to spare"
+        gap = f"smallest gap {row['smallest_gap_ms'] / 1000:.3f} s"
+        click.echo(f"  {row['server']:<24}  {shared.many(row['contacts'], 'contact'):<16}  {gap}, {spare}")
+    for fault in _faults(told):
+        where = fault.get("server") or f"site {fault['site']}"
+        click.echo(f"violation ({fault['what']}): {where}: {fault['gap_ms']} ms, where {fault['needed_ms']} ms were due")
+        for name in ("before", "after"):
+            click.echo(f"  {name:<6}  {fault[name]['start']} to {fault[name]['end']}  {fault[name]['footprint']}")
+
+
+def _json(told: list[_Told], found: list[_Read]) -> dict[str, Any]:
+    return {
+        "journals": [one.source.name for one in found],
+        "contacts": sum(int(one.verdict.contacts.sum()) for one in told),
+        "servers": sum(len(one.verdict.key) for one in told),
+        "tightest": [row for one in told for row in _tightest(one.verdict)],
+        "violation_count": sum(one.verdict.count for one in told),
+        "violations": [fault for one in told for fault in _faults(one)],
+    }

@@ -1,0 +1,131 @@
+"""shep cat: a stored document, as bytes for a program, as text for a reader, escaped for a terminal."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from shepherd.config import Config
+from shepherd.console import common, shared
+from shepherd.errors import NothingToDo
+
+if TYPE_CHECKING:
+    from shepherd.formats.bucket import Bucket
+    from shepherd.report.find import Sought
+    from shepherd.store.state import State
+
+BODY, TEXT, HEADERS = "body", "text", "headers"
+
+
+@click.command("cat")
+@click.argument("url", metavar="URL")
+@click.option("--body", "what", flag_value=BODY, default=BODY, help="The decoded body.  [default]")
+@click.option("--text", "what", flag_value=TEXT, help="The body as a person would read it: in UTF-8, without markup.")
+@click.option("--headers", "what", flag_value=HEADERS, help="The status line and headers.")
+@common.database
+@common.configured
+@shared.state_number
+@common.jsonable
+@common.standard
+def command(url: str, what: str, db: Path, config: Config, number: int | None, as_json: bool) -> None:
+    """Print the stored document of a URL, or of its equivalent under another scheme or with or without www.
+
+    To a file or pipe the body goes byte by byte as the server meant it, decoded; on a terminal it is shown as text, with whatever
+    could steer the terminal escaped. Exit status 4 if nothing is stored, or with --text nothing that is text.
+
+    \b
+    Examples:
+      shep cat https://example.org/ > page.html
+      shep cat --text https://example.org/ | less
+      shep cat --headers --state 12 https://example.org/
+    """
+    from shepherd.filters import load_filter
+    from shepherd.report.find import seek
+
+    with shared.reading(db, number) as state:
+        sought = seek(state, load_filter(config.filter_path), url)
+        bucket = _stored(state, sought, what == HEADERS)
+    if bucket.url != sought.parsed.href:
+        common.LOG.info("stored as %s", bucket.url)
+    if "X" in bucket.attributes:
+        common.LOG.warning("the body was cut when it was gathered: %s", common.escape(bucket.attributes["X"]))
+    if as_json:
+        common.emit_json(_json(bucket, what))
+    elif what == HEADERS:
+        _print_headers(bucket)
+    elif sys.stdout.isatty():
+        _show(_readable(bucket) if what == TEXT else _decoded(bucket))
+    else:
+        sys.stdout.buffer.write(_readable(bucket).encode("utf-8", "replace") if what == TEXT else bucket.body())
+
+
+def _stored(state: State, sought: Sought, headers: bool) -> Bucket:
+    """The first bucket of the document with something to show; NothingToDo says why there is none."""
+    from shepherd.formats.bucket import BucketFlag
+    from shepherd.report.find import head_of
+
+    hint = f"`shep explain {shlex.quote(sought.given)}` tells more"
+    if not sought.rows:
+        raise NothingToDo(f"{sought.given} is not known; {hint}")
+    target = b""
+    for row in sought.rows:
+        head = head_of(state, row)
+        if head is None or head.header.flags & BucketFlag.TOMBSTONE:
+            continue
+        target = target or head.attributes.get("E", b"")
+        if "E" not in head.attributes and not head.header.flags & BucketFlag.THIN:
+            return state.objects.get(state.index["oid"].at(row), state.index["size"].at(row))
+        if headers and "S" in head.attributes:
+            return head
+    if target:
+        raise NothingToDo(f"{sought.given} is a redirect to {common.escape(target)} and has no body; {hint}")
+    raise NothingToDo(f"{sought.given} is known, but no document is stored for it; {hint}")
+
+
+def _json(bucket: Bucket, what: str) -> dict[str, Any]:
+    import base64
+
+    text = {
+        name: bucket.attributes.get(letter) for name, letter in (("status_line", "S"), ("content_type", "T"), ("charset", "C"))
+    }
+    shown: dict[str, Any] = {"url": bucket.url, "time": shared.iso(bucket.header.time_ms // 1_000) or None, **text}
+    shown["digest"] = bucket.attributes.get("D", b"").hex() or None
+    shown["truncated"] = bucket.attributes.get("X")
+    if what == TEXT:
+        return shown | {"text": _readable(bucket)}
+    if what == HEADERS:
+        return shown | {"headers": [common.escape(line) for line in bucket.attributes.get("H", b"").splitlines() if line]}
+    return shown | {"body_base64": base64.b64encode(bucket.body()).decode("ascii")}
+
+
+def _print_headers(bucket: Bucket) -> None:
+    for letter in ("S", "H"):
+        for line in bucket.attributes.get(letter, b"").splitlines():
+            if line:
+                click.echo(common.escape(line))
+
+
+def _show(text: str) -> None:
+    for line in text.split("\n"):
+        click.echo(common.escape(line.removesuffix("\r").expandtabs()))
+
+
+def _readable(bucket: Bucket) -> str:
+    from shepherd.console.readable import is_text, readable
+
+    kind = bucket.attributes.get("T", b"").decode("ascii", "replace")
+    if not is_text(kind):
+        raise NothingToDo(f"{bucket.url} is {common.escape(kind)}, which has no text here; --body gives its bytes")
+    return readable(_decoded(bucket), kind)
+
+
+def _decoded(bucket: Bucket) -> str:
+    """The body as text; a charset that nobody knows is read as UTF-8."""
+    from shepherd.reaper.document.charset import codec_of
+
+    codec = codec_of(bucket.attributes.get("C", b"utf-8").decode("ascii", "replace"))
+    return bucket.body().decode(codec or "utf-8", "replace")

@@ -1,0 +1,101 @@
+"""shep delete: have documents forgotten; with --purge for ever, and no byte of them left."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from shepherd.cli.shep import edit_requests as changing
+from shepherd.cli.shep.edit_requests import FORGOTTEN, ROBOTS, Change, How
+from shepherd.console import common, selectors, shared
+from shepherd.console.selectors import Selection
+
+if TYPE_CHECKING:
+    from shepherd.formats.tables import I64
+    from shepherd.store.lease import Lease
+    from shepherd.store.state import State
+
+FEW = 1_000  # rows that are looked for one by one
+PURGED = f"{changing.NEXT_CYCLE}, and their bytes erased by the next cleanup"
+
+
+@click.command("delete")
+@selectors.selecting
+@click.option("--purge", is_flag=True, help="Let no byte of them stay, and keep their URLs out for ever, known or not.")
+@click.option("--yes", is_flag=True, help=f"Do not ask before more than {changing.ASKED_FROM:,} URLs go that are not named.")
+@changing.changing
+def command(selection: Selection, purge: bool, yes: bool, how: How) -> None:
+    """Forget documents.
+
+    Needs no lock: it takes effect at the start of the next cycle. A deleted URL may come back if a page still links to it after
+    the next cleanup: a line of the filter, or --purge, keeps it out. With --purge the next cleanup erases the bytes as well;
+    states that somebody holds by a lease keep theirs until it ends, and are named. More than 1,000 URLs that are not given by
+    name want a yes. Robots files are left out unless they are named: politeness needs them.
+
+    \b
+    Examples:
+      shep delete https://example.org/old
+      shep delete --glob '*://example.org/*sessionid=*' --dry-run
+      shep delete --site spam.example --yes
+      shep delete --purge -f removals.txt
+    """
+    spares = () if selection.by_url else (ROBOTS,)
+    if purge:
+        held = _Held(how.db)
+        what = Change("delete", "purged", {"purge": True}, spares, asks=not yes, unknown_too=True, effect=PURGED)
+        try:
+            changing.change(selection, what, how, held.see)
+        finally:
+            held.tell(how)
+        return
+    changing.change(selection, Change("delete", "deleted", spares=(FORGOTTEN, *spares), asks=not yes), how)
+
+
+class _Held:
+    """Counts how many of the documents are in states that somebody else holds."""
+
+    def __init__(self, db: Path) -> None:
+        from shepherd.store.database import Database
+
+        self._database, self._counts = Database(db), Counter[int]()
+        now = shared.clock_ms() // 1_000
+        leases = [lease for lease in self._database.leases.all() if lease.holds(now)]
+        self._leases: dict[int, list[Lease]] = {}
+        for lease in leases:
+            self._leases.setdefault(lease.state, []).append(lease)  # before we take one of our own
+
+    def see(self, state: State, rows: I64) -> None:
+        for number in self._leases:
+            self._counts[number] += _stored(self._database.closed(number), state, rows)
+
+    def tell(self, how: How) -> None:
+        for number, count in sorted(self._counts.items()):
+            for lease in self._leases[number] if count else ():
+                told = {"state": number, "holds": count, "owner": lease.owner, "purpose": lease.purpose}
+                if how.as_json:
+                    common.emit_json(told | {"expires": shared.iso(lease.expires)})
+                else:
+                    text = "state %d keeps %s of them while it is leased by %s for %s, until %s"
+                    words = (shared.many(count, "document"), lease.owner, lease.purpose, shared.iso(lease.expires))
+                    common.LOG.warning(text, number, *words)
+
+
+def _stored(held: State, state: State, rows: I64) -> int:
+    """How many of the documents of some rows have a bucket in another state."""
+    import numpy as np
+
+    from shepherd.formats.tables import in_bucket
+    from shepherd.phases.keys import find_rows
+    from shepherd.store import lookup
+
+    keys = tuple(state.index[name].take(rows) for name in ("norm", "path", "site"))
+    if len(rows) <= FEW:
+        each = (lookup.row_of(held, *key) for key in zip(*(column.tolist() for column in keys), strict=True))
+        found = np.array([row for row in each if row is not None], np.int64)
+    else:
+        found = find_rows(*(held.index[name][0 : held.index.rows] for name in ("norm", "path", "site")), *keys)
+        found = found[found >= 0]
+    return int(np.count_nonzero(in_bucket(held.index["oid"].take(found))))

@@ -1,0 +1,190 @@
+"""shep explain: the whole story of one URL, from its spelling to the sentence that says why it is or is not gathered."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from shepherd.config import Config
+from shepherd.console import common, shared
+from shepherd.report import one_row as onerow
+from shepherd.report.explain import JOURNALS_S
+from shepherd.report.one_row import Line
+
+if TYPE_CHECKING:
+    from shepherd.report.explain import Story
+    from shepherd.report.facts import Facts
+
+LABEL = 14
+WAITS = {
+    "inbox": ", but an insert waits in the inbox",
+    "purge": ", and a purge waits in the inbox",
+    "contrib": ", but a link to it waits to be merged",
+}
+
+
+@click.command("explain")
+@click.argument("url", metavar="[URL]", required=False)
+@click.option("--why-not", "prefix", metavar="PREFIX", help="Instead count all URLs under this URL prefix by reason.")
+@click.option("--deep", is_flag=True, help=f"Look through all journals that are kept, not only for {JOURNALS_S:g} s.")
+@common.database
+@common.configured
+@shared.state_number
+@common.timed
+@common.jsonable
+@common.standard
+def command(
+    url: str | None,
+    prefix: str | None,
+    deep: bool,
+    db: Path,
+    config: Config,
+    number: int | None,
+    now: int,
+    as_json: bool,
+) -> None:
+    """Tell why a URL is, or is not, gathered: also one that was never stored.
+
+    Goes step by step: as given, normalised rule by rule, stripped by which lines of the filter; its class of sites, by which line
+    of url-equiv; its footprint; what is known of it; the filter line that decides; which version of robots.txt, and which group
+    and line of it; the limits of its site, server, section and of the whole, and its rank against them; its server and the next
+    contact; what each cycle that is on record made of it; and one sentence at the end that sums it up. Of a URL that nobody
+    knows it tells what would become of it.
+
+    With --why-not all URLs under a prefix are counted by type and reason, with some examples of each. The prefix has a whole
+    host; http and https, with and without www., make no difference. A prefix with more than a host reads the text of each URL of
+    the site.
+
+    \b
+    Examples:
+      shep explain 'http://www.example.org/a?utm_source=x'
+      shep explain --json https://example.org/ | jq .robots.verdict
+      shep explain --why-not http://example.org/shop/
+    """
+    if (url is None) == (prefix is None):
+        raise click.UsageError("give a URL, or a prefix with --why-not")
+    if prefix is not None:
+        from shepherd.cli.shep.whynot import tell
+
+        with shared.reading(db, number) as state:
+            tell(state, prefix, as_json)
+        return
+    assert url is not None
+    from shepherd.report import explain
+    from shepherd.store.database import Database
+
+    purpose, journals_s = click.get_current_context().command_path, float("inf") if deep else JOURNALS_S
+    asking = explain.Asking(purpose, now, shared.clock_ms(), time.monotonic, journals_s)
+    story = explain.explain(Database(db), config, url, asking, number)
+    if as_json:
+        common.emit_json(explain.as_object(story))
+        return
+    for label, text in _lines(story, now):
+        click.echo(f"{label:<{LABEL - 2}}  {common.escape(text)}")
+
+
+# --- text -------------------------------------------------------------------------------------------------------
+
+
+def _lines(story: Story, now: int) -> Iterator[Line]:
+    facts = story.facts
+    yield from _spelling(facts)
+    yield from _row(facts, now)
+    yield from _filter(facts)
+    yield from _robots(facts)
+    yield from (one.line() for one in story.standings)
+    yield from _site(facts, now)
+    yield from _server(facts, now)
+    yield from (one.line() for one in story.cycles)
+    if story.outlook:
+        yield "if it came", story.outlook
+    yield "verdict", story.verdict
+
+
+def _spelling(facts: Facts) -> Iterator[Line]:
+    from shepherd.report.spelling import steps
+
+    sought, class_ = facts.sought, facts.equivalence
+    yield "given", sought.given
+    yield from (("by rule", f"{step.rule}: {step.text}") for step in steps(sought.given, sought.parsed))
+    yield "normalised", sought.parsed.href
+    for parameter, line in facts.strips:
+        yield "by filter", f"without {parameter}: {facts.filter_path}, line {line.line}: {line.text}"
+    if facts.strips:
+        yield "stripped", sought.stripped.href
+    yield "site", sought.stripped.site
+    by = f"{class_.path}, line {class_.line}: {class_.text}" if class_.line else "http and https, with and without www., are one"
+    yield "class", f"{class_.norm}: {by}"
+    if class_.next:
+        yield "next class", f"{class_.next}: {class_.path} has changed, and the next shep-equiv goes by it"
+    yield "footprint", f"{sought.norm:016x} {sought.path:016x}, of the site {sought.site:016x}"
+
+
+def _row(facts: Facts, now: int) -> Iterator[Line]:
+    row, head = facts.row, facts.head
+    if row is None:
+        yield "known", f"no{WAITS.get(facts.waiting, '')} (state {facts.state})"
+        return
+    yield "known", f"{onerow.type_name(row)} (state {facts.state}, last changed in state {row['touched']})"
+    if head is not None and head.url != facts.sought.stripped.href:
+        yield "stored as", head.url
+    yield from onerow.lines(row, head, now)
+
+
+def _filter(facts: Facts) -> Iterator[Line]:
+    judged = facts.verdict
+    line = f"line {judged.line}" if judged.line else "no line decides"
+    pattern = f" ({facts.pattern})" if facts.pattern else ""
+    yield "filter", f"{'accepted' if judged.accepted else 'rejected'}: {facts.filter_path}, {line}: {judged.text}{pattern}"
+    if facts.section.line:
+        from shepherd.sections import section_name
+
+        of = facts.section
+        yield "section", f"{section_name(of.section)}: {facts.filter_path}, line {of.line}: {of.text}"
+
+
+def _robots(facts: Facts) -> Iterator[Line]:
+    from shepherd.report.robots import told
+
+    judged = facts.robots
+    yield "robots.txt", ", ".join(told(judged.file)) if judged.file is not None else f"{judged.site}/robots.txt"
+    for name, value in (("group", judged.group), ("line", judged.line)):
+        if value:
+            yield f"its {name}", f"line {value[0]}: {value[1]}"
+    yield "it says", f"{judged.verdict} for {judged.agent}: {judged.why}"
+
+
+def _site(facts: Facts, now: int) -> Iterator[Line]:
+    from shepherd.formats.tables import NO_LIMIT, show_qkey
+
+    site = facts.site
+    if site is None:
+        yield "site row", f"none: {facts.site_name} is not known"
+        return
+    yield "site row", f"{facts.site_name}: {shared.many(site['documents'], 'document')}, {site['gathered']} gathered"
+    limits = [f"{name.replace('_', ' ')} {site[name]}" for name in ("soft_limit", "hard_limit") if site[name] != NO_LIMIT]
+    limits += [f"delay {site['delay_ms']} ms"] if site["delay_ms"] != NO_LIMIT else []
+    if limits:
+        yield "set", ", ".join(limits) + " by the filter"
+    if site["crawl_delay_ms"]:
+        yield "crawl delay", f"{site['crawl_delay_ms']} ms by its robots.txt"
+    yield "queue key", f"{show_qkey(site['qkey'])}, looked up {shared.moment(site['qkey_checked'], now)}"
+
+
+def _server(facts: Facts, now: int) -> Iterator[Line]:
+    server = facts.server
+    if server is None:
+        yield "server", "never asked"
+        return
+    backoff = f", backed off {2 ** server['backoff']}x" if server["backoff"] else ""
+    yield (
+        "server",
+        f"delay {server['delay_ms']} ms{backoff}, {shared.many(server['documents'], 'document')}, "
+        f"{shared.many(server['fetches'], 'contact')}, {server['errors']} failed",
+    )
+    ready = server["next_ms"] <= now * 1_000
+    yield "next contact", "at any time" if ready else f"not before {shared.moment(-(-server['next_ms'] // 1_000), now)}"

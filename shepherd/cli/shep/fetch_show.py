@@ -1,0 +1,180 @@
+"""What `shep fetch` brought, as text or JSON. Whatever came from the web is escaped."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+import click
+
+from shepherd.config import FILE, Config
+from shepherd.console import common, shared
+from shepherd.errors import NothingToDo, PeerLost
+
+if TYPE_CHECKING:
+    from shepherd.dispatch.single import Answer, Learnt, Story
+    from shepherd.filters import Filter
+    from shepherd.report.robots import Judged
+
+NO_CONTACT = "no contact address is set, so only loopback is asked: set contact in [identity] of shepherd.toml"
+
+
+def show(story: Story, learnt: Learnt, filters: Filter, config: Config, as_json: bool) -> None:
+    """Print it, and end with the exit status that tells what came of it."""
+    judged = _robots(story, config)
+    if as_json:
+        common.emit_json(_json(story, learnt, judged, filters))
+    else:
+        for label, text in _lines(story, learnt, judged, filters):
+            click.echo(f"{label:<11}  {common.escape(text)}")
+    _end(story, judged, config)
+
+
+def _is_loopback(site: str) -> bool:
+    """Whether the site is named by an address of this machine, for which nobody else need know whom to write to."""
+    host = urlsplit(site).hostname or ""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _end(story: Story, judged: Judged | None, config: Config) -> None:
+    from shepherd.formats.tables import REASON_TEXT, Reason, Result
+
+    answer = story.answer
+    if not story.place.address:
+        hint = ""
+        if story.place.reason == Reason.GUARD:
+            allow = f"set allow in [network] of {config.directory / FILE} to let Shepherd reach it"
+            anonymous = not config.identity.contact and not _is_loopback(story.url.site)
+            hint = f"; {NO_CONTACT}, or {allow}" if anonymous else f"; {allow}"
+        raise NothingToDo(f"{story.url.site}: {REASON_TEXT[story.place.reason]}{hint}")
+    if answer is None:
+        raise NothingToDo(f"{story.url.site}/robots.txt cannot be reached, so nothing of the site is asked for")
+    if answer.result == Result.DENIED:
+        raise NothingToDo(f"{story.url.href} was not asked for: {judged.why if judged else 'robots.txt denies it'}")
+    if not answer.head:
+        raise PeerLost(f"{story.url.href}: {REASON_TEXT[answer.reason]}")
+
+
+def _robots(story: Story, config: Config) -> Judged | None:
+    from shepherd.report.robots import Judged, judge
+
+    rules, url = story.rules, story.url
+    if rules is None:
+        return None
+    file = {"url": f"{url.site}/robots.txt", "source": rules.source, "status": rules.status or None}
+    file |= {"checked": shared.iso(rules.checked_s)} if rules.checked_s else {}
+    if 200 <= rules.status < 300:
+        return judge(url, config.identity.name, file, rules.body)
+    if not rules.status:
+        return Judged(url.href, url.site, config.identity.name, file, "denied", "it cannot be reached")
+    why = "the filter says to ignore it" if rules.source == "ignored" else f"status {rules.status} counts as no robots.txt at all"
+    return Judged(url.href, url.site, config.identity.name, file, "allowed", why)
+
+
+# --- text -------------------------------------------------------------------------------------------------------
+
+
+def _lines(story: Story, learnt: Learnt, judged: Judged | None, filters: Filter) -> Iterator[tuple[str, str]]:
+    yield "url", story.url.href
+    verdict = filters.judge(story.url.href, story.place.server.qkey)
+    if not verdict.accepted:
+        yield "filter", f"rejected, so a cycle would not gather it: line {verdict.line}: {verdict.text}"
+    yield "address", story.place.address or "none"
+    for one in learnt.robots:
+        yield "asked for", f"{one.url}: {_outcome(one)}, {_timings(one)}"
+    if judged is not None:
+        line = f": line {judged.line[0]}: {judged.line[1]}" if judged.line else f": {judged.why}"
+        checked = f", checked {judged.file['checked']}" if judged.file and "checked" in judged.file else ""
+        yield "robots.txt", f"{judged.verdict} ({story.rules.source if story.rules else ''}{checked}){line}"
+    if story.ready is not None:
+        yield "delay", f"{story.ready.delay_ms / 1000:g} s from the end of this fetch"
+    if story.answer is not None and story.answer.contacted:
+        yield from _answer_lines(story.answer)
+
+
+def _outcome(answer: Answer) -> str:
+    from shepherd.formats.tables import REASON_TEXT
+
+    status = int(answer.record["status"][0])
+    return f"status {status}" if status else REASON_TEXT[answer.reason]
+
+
+def _timings(answer: Answer) -> str:
+    total_ms = int(answer.record["download_ms"][0])
+    return f"connected after {answer.connect_ms} ms, first byte after {answer.first_byte_ms} ms, done after {total_ms} ms"
+
+
+def _answer_lines(answer: Answer) -> Iterator[tuple[str, str]]:
+    from shepherd.formats.tables import REASON_TEXT
+
+    status, *headers = _head(answer)
+    yield "status", status or REASON_TEXT[answer.reason]
+    for header in headers:
+        yield "header", header
+    yield "timings", _timings(answer)
+    record, attributes = answer.record, answer.bucket.attributes if answer.bucket else {}
+    yield "size", f"{int(record['wire_bytes'][0])} bytes received, {int(record['body_bytes'][0])} of body decoded"
+    for label, letter in (("type", "T"), ("charset", "C"), ("title", "t"), ("truncated", "X"), ("redirect to", "E")):
+        if letter in attributes:
+            yield label, common.escape(attributes[letter])
+    if "D" in attributes:
+        yield "digest", attributes["D"].hex()
+    yield "outcome", REASON_TEXT[answer.reason]
+    for link in answer.links:
+        yield "link", link
+
+
+def _head(answer: Answer) -> list[str]:
+    """The status line, or nothing, and the headers, each on a line."""
+    lines = [common.escape(line) for line in answer.head.split(b"\n")]
+    return [lines[0].removesuffix("\\r"), *(line.removesuffix("\\r") for line in lines[1:] if line.removesuffix("\\r"))]
+
+
+# --- JSON -------------------------------------------------------------------------------------------------------
+
+
+def _json(story: Story, learnt: Learnt, judged: Judged | None, filters: Filter) -> dict[str, Any]:
+    from shepherd.formats.tables import REASON_TEXT
+    from shepherd.report.robots import as_object
+
+    verdict = filters.judge(story.url.href, story.place.server.qkey)
+    return {
+        "url": story.url.href,
+        "filter": {"accepted": verdict.accepted, "line": verdict.line, "text": verdict.text},
+        "address": story.place.address or None,
+        "robots_requests": [_answer_json(one) for one in learnt.robots],
+        "robots": as_object(judged) if judged else None,
+        "delay_ms": story.ready.delay_ms if story.ready else None,
+        "answer": _answer_json(story.answer) if story.answer else None,
+        "reason": REASON_TEXT[story.answer.reason] if story.answer else REASON_TEXT[story.place.reason],
+        "links": list(story.answer.links) if story.answer else [],
+    }
+
+
+def _answer_json(answer: Answer) -> dict[str, Any]:
+    from shepherd.formats.tables import REASON_TEXT
+
+    status_line, *headers = _head(answer)
+    attributes = answer.bucket.attributes if answer.bucket else {}
+    texts = {
+        name: common.escape(attributes[letter]) if letter in attributes else None
+        for name, letter in (("content_type", "T"), ("charset", "C"), ("title", "t"), ("truncated", "X"), ("redirect_to", "E"))
+    }
+    numbers = ("status", "start_ms", "end_ms", "download_ms", "wire_bytes", "body_bytes", "retry_after_s", "crawl_delay_ms")
+    return {
+        "url": answer.url,
+        "contacted": answer.contacted,
+        "outcome": REASON_TEXT[answer.reason],
+        **{name: int(answer.record[name][0]) for name in numbers},
+        "status_line": status_line,
+        "headers": headers,
+        "connect_ms": answer.connect_ms,
+        "first_byte_ms": answer.first_byte_ms,
+        "digest": attributes["D"].hex() if "D" in attributes else None,
+        **texts,
+    }

@@ -1,0 +1,111 @@
+"""shep filter check: what the filter says of a URL and of its site, and by which lines."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from shepherd.config import Config
+from shepherd.console import common, shared
+
+if TYPE_CHECKING:
+    from shepherd.filters import Filter
+
+
+@click.group("filter")
+def command() -> None:
+    """Try out cf/filter."""
+
+
+@command.command("check")
+@click.argument("given", nargs=-1, required=True, metavar="URL...")
+@click.option("--address", metavar="ADDRESS", help="Judge as if this were the address of the sites.  [default: not known]")
+@common.configured
+@common.jsonable
+@common.standard
+def check(given: tuple[str, ...], address: str | None, config: Config, as_json: bool) -> None:
+    """Show what the filter makes of each URL, and which lines decide.
+
+    That is: the URL as given, parsed and stripped; whether it is accepted, by which line, and by which pattern of it; its
+    section; the group and the settings of its site, each with its line. No database is needed.
+
+    Lines about address ranges are judged where the host of a URL is an address, and for all hosts with --address, as in a cycle
+    once a site has been looked up.
+
+    With `-`, URLs are read from stdin, one a line. A bad one is reported with its reason, the others are still done, and the exit
+    status is 2 at the end.
+
+    \b
+    Example:
+      shep filter check 'http://www.example.org/a/b.zip?utm_source=x'
+    """
+    from shepherd.filters import load_filter
+
+    check = _Check(load_filter(config.filter_path), config.filter_path, _qkey(address))
+    shared.each_given(given, as_json, lambda text: _show(check.of(text), as_json))
+
+
+def _qkey(address: str | None) -> int:
+    from shepherd.urls import qkey_of_address
+
+    if address is None:
+        return 0
+    try:
+        return qkey_of_address(address)
+    except ValueError:
+        raise click.BadParameter(f"{address} is no address", param_hint="--address") from None
+
+
+@dataclass(frozen=True)
+class _Check:
+    filter: Filter
+    path: Path
+    qkey: int  # of the server to assume, or 0
+
+    def of(self, text: str) -> dict[str, Any]:
+        from shepherd.sections import section_name
+
+        url = shared.parse_given(text)
+        href = self.filter.strip(url.href)
+        verdict = self.filter.judge(href, self.qkey)
+        told = {line.name: line for line in self.filter.told(url.site, self.qkey)}
+        found: dict[str, Any] = {"given": text, "parsed": url.href, "stripped": href}
+        found["verdict"] = {
+            "value": "accept" if verdict.accepted else "reject",
+            "why": self.filter.why(href, self.qkey) or "no line matches",
+            **self._place(verdict.line, verdict.text),
+        }
+        section = self.filter.section_of(href, self.qkey)
+        found["section"] = {"value": section_name(section.section), **self._place(section.line, section.text)}
+        group = told.pop("group", None)
+        number = {"number": f"{group.value:016x}"} if group else {}
+        found["group"] = {"value": group.shown, **number, **self._place(group.line, group.text)} if group else None
+        found["settings"] = {
+            name: {"value": line.shown, **self._place(line.line, line.text)} for name, line in sorted(told.items())
+        }
+        return found
+
+    def _place(self, line: int, text: str) -> dict[str, Any]:
+        return {"file": self.path, "line": line, "text": text}
+
+
+def _show(found: dict[str, Any], as_json: bool) -> None:
+    if as_json:
+        common.emit_json(found)
+        return
+    for name, value in {**found, **{f"set {name}": told for name, told in found["settings"].items()}, "settings": None}.items():
+        if isinstance(value, dict):
+            why = f" ({value['why']})" if "why" in value else ""
+            value = f"{value['value']}{why}{_by(value)}"
+        if value:
+            click.echo(f"{name:<17}  {common.escape(value)}")
+    click.echo()
+
+
+def _by(told: dict[str, Any]) -> str:
+    if told["line"]:
+        return f": {told['file']}, line {told['line']}: {told['text']}"
+    return f": {told['text']}" if told["text"] else ""

@@ -1,0 +1,170 @@
+"""shep insert: leave URLs in the inbox, to be taken in by the next merge."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from shepherd.cli.shep import change_log as changelog
+from shepherd.cli.shep.edit_requests import NEXT_CYCLE
+from shepherd.config import Config
+from shepherd.console import common, shared
+from shepherd.console.selectors import FILE, SECTION
+from shepherd.console.shared import Given
+from shepherd.errors import BadUrl, NothingToDo, UsageError
+
+if TYPE_CHECKING:
+    from shepherd.filters import Filter
+
+
+REMEMBERED = 1_000_000  # URLs that are not written twice; a merge takes equal ones for one
+
+
+@dataclass
+class _Counted:
+    """What became of the URLs so far."""
+
+    total: int = 0
+    inserted: int = 0
+    refused: int = 0
+
+
+@click.command("insert")
+@click.argument("given", nargs=-1, metavar="[URL]...")
+@click.option(
+    "-f", "--file", "files", multiple=True, type=FILE, metavar="FILE", help="Read URLs from this file, one a line; - is stdin."
+)
+@click.option(
+    "--sitemap",
+    "sitemaps",
+    multiple=True,
+    metavar="URL",
+    help="Insert a sitemap, a sitemap index, a feed or a list of URLs, pinned; may be given again.",
+)
+@click.option(
+    "--weight", type=click.IntRange(0, 65_535), metavar="N", help="0 worst, 65535 best.  [default: merge.insert_weight]"
+)
+@click.option("--section", type=SECTION, metavar="NAME", help="By name or number.  [default: what the filter says]")
+@click.option("--pinned", is_flag=True, help="Keep them whatever the limits say.")
+@click.option("--dry-run", is_flag=True, help="Judge and count the URLs; leave no request.")
+@common.database
+@common.configured
+@common.jsonable
+@common.standard
+def command(
+    given: tuple[str, ...],
+    files: tuple[str, ...],
+    sitemaps: tuple[str, ...],
+    weight: int | None,
+    section: int | None,
+    pinned: bool,
+    dry_run: bool,
+    db: Path,
+    config: Config,
+    as_json: bool,
+) -> None:
+    """Insert URLs.
+
+    Needs no lock, also while a cycle runs: one request is left in the inbox and taken in at the start of the next cycle. A URL
+    that is bad, or that the filter rejects, is reported with its reason; the others are still inserted, and the exit status is 2
+    at the end. In a file, blank lines and lines that begin with # are skipped. A URL that is known, but as an error, becomes due.
+
+    A sitemap is gathered as a document, and stays pinned, so that it is read again whenever it is due. What it lists comes in
+    as links do: with the merge behind the reap that has read it, with a weight a little below that of the sitemap, as far as the
+    filter and the limits let it; so it is gathered a cycle later.
+
+    \b
+    Examples:
+      shep insert https://example.org/
+      shep insert --sitemap https://example.org/sitemap.xml --weight 50000
+      shep insert --pinned --weight 60000 -f seeds.txt
+      generate-urls | shep insert -f - --dry-run
+    """
+    from shepherd.filters import load_filter
+    from shepherd.store.database import Database
+
+    if not given and not files and not sitemaps:
+        raise click.UsageError("give URLs, or a file of URLs with -f FILE, or a sitemap with --sitemap URL")
+    by = changelog.who()
+    database, counted, kept = Database(db), _Counted(), False
+    item = database.new_item_name(shared.clock_ms())
+    settings: dict[str, Any] = {"weight": config.merge.insert_weight if weight is None else weight}
+    settings |= {} if section is None else {"section": section}
+    accepted = _accepted_ones(_all(given, files, sitemaps), load_filter(config.filter_path), config, as_json, counted)
+    with contextlib.nullcontext() if dry_run else database.inbox.draft(item) as draft:
+        for href, is_sitemap in accepted:
+            settings["pinned"] = pinned or is_sitemap
+            if draft is not None:
+                draft.add({"op": "insert", **settings, "url": href, "by": by})
+        if not counted.total:
+            raise NothingToDo("no URL was given")
+        if counted.inserted and draft is not None:
+            draft.keep()
+            kept = True
+    if kept:
+        words = [word for url in sitemaps for word in ("--sitemap", url)]
+        changelog.note(db, "insert", settings | {"pinned": pinned}, words, given, files, counted.inserted, item)
+    _tell(counted, item if kept else None, dry_run, as_json)
+
+
+def _all(given: tuple[str, ...], files: tuple[str, ...], sitemaps: tuple[str, ...]) -> Iterator[tuple[Given, bool]]:
+    """All URLs as they were given, and whether each is that of a sitemap."""
+    for url in given:
+        yield Given(url), False
+    for file in files:
+        for one in shared.given_lines(file):
+            yield one, False
+    for url in sitemaps:
+        yield Given(url), True
+
+
+def _accepted_ones(
+    given: Iterator[tuple[Given, bool]], filter_: Filter, config: Config, as_json: bool, counted: _Counted
+) -> Iterator[tuple[str, bool]]:
+    """The good ones, once each; the others are told."""
+    seen: set[str] = set()
+    for one, is_sitemap in given:
+        counted.total += 1
+        try:
+            href = _accepted(one.text, filter_, config.filter_path)
+        except BadUrl as error:
+            counted.refused += 1
+            if as_json:
+                common.emit_json({"refused": common.escape(shared.shown(one.text)), "where": one.where, "reason": str(error)})
+            else:
+                common.LOG.warning("%s%s: %s", f"{one.where}: " if one.where else "", shared.shown(one.text), error)
+            continue
+        if href not in seen:
+            if len(seen) >= REMEMBERED:
+                seen.clear()
+            seen.add(href)
+            counted.inserted += 1
+            yield href, is_sitemap
+
+
+def _accepted(text: str, filter_: Filter, source: Path) -> str:
+    """The stripped href of a URL; BadUrl if it is none, or if the filter rejects it."""
+    href = filter_.strip(shared.parse_given(text).href)
+    verdict = filter_.judge(href)
+    if not verdict.accepted:
+        line = f"line {verdict.line}" if verdict.line else "no line accepts it"
+        raise BadUrl(f"rejected by the filter, {source}, {line}: {verdict.text}")
+    return href
+
+
+def _tell(found: _Counted, item: str | None, dry_run: bool, as_json: bool) -> None:
+    count = found.inserted
+    if as_json:
+        effect = NEXT_CYCLE if item else None
+        common.emit_json({"inserted": count, "refused": found.refused, "item": item, "dry_run": dry_run, "takes_effect": effect})
+    elif dry_run:
+        common.LOG.info("%s would be inserted; nothing was left in the inbox", shared.many(count, "URL"))
+    elif count:
+        common.LOG.info("%s inserted, to be taken in %s", shared.many(count, "URL"), NEXT_CYCLE)
+    if found.refused:
+        raise UsageError(f"{found.refused} of {shared.many(found.total, 'URL')} refused, for the reasons above")

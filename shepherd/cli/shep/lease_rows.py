@@ -1,0 +1,42 @@
+"""Leases as `shep lock`, `shep unlock` and `shep states` tell of them: who holds which state, since when, and until when.
+
+A lock is a lease whose holder is a person, not a running program: its purpose begins with LOCK.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from shepherd.console import shared
+
+if TYPE_CHECKING:
+    from shepherd.store.database import Database
+    from shepherd.store.lease import Lease
+
+LOCK = "shep lock"
+
+
+def is_lock(lease: Lease) -> bool:
+    return lease.purpose == LOCK or lease.purpose.startswith(f"{LOCK}: ")
+
+
+def valid(database: Database, now: int) -> list[Lease]:
+    """Those that still hold their state, the oldest first."""
+    return [lease for lease in database.leases.all() if lease.holds(now)]
+
+
+def orphaned(database: Database, now: int) -> list[Lease]:
+    """Those that would still hold it if their program had not been killed."""
+    return [lease for lease in database.leases.all() if lease.expires > now and lease.is_orphaned]
+
+
+def as_object(lease: Lease, pins: int | None) -> dict[str, Any]:
+    return {
+        "id": lease.name,
+        "state": lease.state,
+        "owner": lease.owner,
+        "purpose": lease.purpose,
+        "since": shared.iso(lease.taken_ms // 1_000),
+        "until": shared.iso(lease.expires),
+        "pinned_bytes": pins,
+    }

@@ -1,0 +1,125 @@
+"""shep list: rows of the index with their URLs, printed while they are read."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from shepherd.console import common, selectors, shared
+from shepherd.console import rows as looking
+from shepherd.console.selectors import Selection
+
+if TYPE_CHECKING:
+    from shepherd.formats.tables import I64
+    from shepherd.store.state import State
+
+SORTED_LIMIT = 100
+LINE = "{:<10}  {:>6}  {:>6}  {:<20}  {:<28}  {:>10}  {}\n"
+TITLES = ("type", "status", "weight", "checked", "reason", "size", "url")
+SHOWN = ("type", "reason", "flags", "status", "weight", "gathered", "checked", "changed", "size", "download_ms", "path", "site")
+
+
+@click.command("list")
+@selectors.selecting
+@click.option(
+    "--sort",
+    type=click.Choice(("weight", "size", "checked")),
+    help=f"Largest first; shows {SORTED_LIMIT} rows unless --limit says otherwise.  [default: by footprint]",
+)
+@click.option("--limit", type=click.IntRange(1), metavar="N", help="Stop after this many rows.")
+@common.database
+@common.filtered
+@shared.state_number
+@common.jsonable
+@common.standard
+def command(
+    selection: Selection,
+    sort: str | None,
+    limit: int | None,
+    db: Path,
+    cf: Path,
+    number: int | None,
+    as_json: bool,
+) -> None:
+    """List what is known: type, HTTP status, weight, time of the last check (UTC), reason, bytes stored, URL.
+
+    Every option narrows what the others leave. A URL that nobody knows is told, and the exit status is 2 at the end. Rows come in
+    the order of their footprints, those of --glob in the order in which they are stored: it reads the URL of every row that the
+    other options leave, unless its host is spelled out.
+
+    \b
+    Examples:
+      shep list --site example.org --type error
+      shep list --sort weight --limit 20
+      shep list --glob '*://*.example.org/*.pdf' --older 30d
+      shep list --status 5xx --server 192.0.2.7 --json
+    """
+    with shared.reading(db, number) as state, looking.choosing(state, selection, cf) as found:
+        if sort:
+            found = iter([looking.largest(state, found, sort, limit or SORTED_LIMIT)])
+        shown = show_rows(state, _first(found, limit), as_json)
+    if not shown:
+        common.LOG.info("no row is like that")
+
+
+def _first(found: Iterable[I64], limit: int | None) -> Iterator[I64]:
+    for rows in found:
+        if limit is None:
+            yield rows
+            continue
+        yield rows[:limit]
+        limit -= len(rows)
+        if limit <= 0:
+            return
+
+
+def show_rows(state: State, found: Iterator[I64], as_json: bool, timed: bool = False) -> int:
+    """Rows as they come, `timed` with how long the download took before all else; how many they were."""
+    from shepherd.batch import search
+
+    shown = 0
+    for rows in found:
+        columns = state.index.take(rows, SHOWN)
+        for url, *values in zip(search.urls_of(state, rows), *(columns[name].tolist() for name in SHOWN), strict=True):
+            if not shown and not as_json:
+                sys.stdout.write(f"{'download':>10}  " * timed + LINE.format(*TITLES))
+            shown += 1
+            text, row = url.decode("ascii") if url is not None else None, dict(zip(SHOWN, values, strict=True))
+            if as_json:
+                common.emit_json(_object(text, row))
+            else:
+                sys.stdout.write(f"{row['download_ms']:>7} ms  " * timed + _line(state, text, row))
+        sys.stdout.flush()
+    return shown
+
+
+def _line(state: State, url: str | None, values: dict[str, int]) -> str:
+    from shepherd.formats.tables import REASON_TEXT, Reason, RowType
+
+    kind, reason = RowType(values["type"]).name.lower(), REASON_TEXT[Reason(values["reason"])]
+    status, checked = values["status"] or "-", shared.iso(values["checked"]) or "never"
+    place = common.escape(url if url is not None else _place(state, values))
+    return LINE.format(kind, status, values["weight"], checked, reason, values["size"], place)
+
+
+def _object(url: str | None, values: dict[str, int]) -> dict[str, Any]:
+    from shepherd.formats.tables import Flag, Reason, RowType
+
+    shown: dict[str, Any] = {"url": url, "type": RowType(values["type"]).name.lower()}
+    shown |= {"reason": looking.reason_name(Reason(values["reason"]))}
+    shown |= {name: values[name] for name in ("status", "weight", "size", "download_ms")}
+    shown |= {name: shared.iso(values[name]) or None for name in ("gathered", "checked", "changed")}
+    return shown | {"flags": [flag.name.lower() for flag in Flag if values["flags"] & flag and flag.name]}
+
+
+def _place(state: State, values: dict[str, int]) -> str:
+    """What is still known of a row whose bucket is gone."""
+    from shepherd.store import lookup
+
+    site = lookup.site_row(state, values["site"])
+    name = state.site_name(site) if site is not None else "a site that is gone"
+    return f"{name} (path {values['path']:016x}: its text is gone)"

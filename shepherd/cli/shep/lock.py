@@ -1,0 +1,147 @@
+"""shep lock and unlock: hold a closed state for as long as somebody needs it, and give it back."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from shepherd.cli.shep import change_log as changelog
+from shepherd.cli.shep import lease_rows as held
+from shepherd.console import common, selector_words, shared
+from shepherd.console import rows as looking
+from shepherd.console.selectors import Parsed
+from shepherd.errors import NothingToDo, UsageError
+
+if TYPE_CHECKING:
+    from shepherd.store.database import Database
+    from shepherd.store.lease import Lease
+
+NEWEST: Final = "newest"
+TITLES: Final = (">state", "since", "until", ">pins", "by", "purpose", "id")
+DAY_S: Final = 86_400
+LONGEST_S: Final = 3_650 * DAY_S
+
+
+def _read_duration(text: str) -> int:
+    seconds = selector_words.read_age(text)
+    if not 0 < seconds <= LONGEST_S:
+        raise ValueError("allowed is from 1s to 3650d")
+    return seconds
+
+
+@click.command("lock")
+@click.argument("state", required=False, metavar="[STATE]")
+@click.option(
+    "--for",
+    "seconds",
+    type=Parsed("duration", _read_duration),
+    default="1d",
+    show_default=True,
+    metavar="DURATION",
+    help="How long: 90m, 12h, 30d, 2w.",
+)
+@click.option("--purpose", default="", metavar="TEXT", help="What others are told that it is held for.")
+@common.database
+@common.unconfigured
+@common.jsonable
+@common.standard
+def command(state: str | None, seconds: int, purpose: str, db: Path, as_json: bool) -> None:
+    """Hold a closed state, by its number or as `newest`: no cycle deletes it before the time is over or `shep unlock` is said.
+
+    Without a STATE: who holds which state, since when and until when, and how many bytes could be freed but for that: those of
+    files that no newer state has. Programs that read are among them; they give back what they hold when they end.
+
+    \b
+    Examples:
+      shep lock newest --for 7d --purpose 'index of November'
+      shep lock
+      shep unlock 12
+    """
+    from shepherd.store.database import Database
+
+    database = Database(db)
+    if state is None:
+        _list(database, as_json)
+        return
+    if state != NEWEST and not (state.isascii() and state.isdigit() and len(state) < 10):
+        raise UsageError(f"{shared.shown(state)}: allowed is the number of a closed state, or `{NEWEST}`")
+    text = f"{held.LOCK}: {' '.join(purpose.split())}" if purpose.strip() else held.LOCK
+    lease = database.lease(None if state == NEWEST else int(state), changelog.who(), text, shared.clock_ms(), seconds)
+    if as_json:
+        common.emit_json(held.as_object(lease, None))
+    else:
+        until = shared.moment(lease.expires, int(time.time()))
+        click.echo(f"state {lease.state} is held until {until}; `shep unlock {lease.name}` gives it back")
+
+
+@click.command("unlock")
+@click.argument("given", nargs=-1, required=True, metavar="ID|STATE...")
+@click.option("--force", is_flag=True, help="Also a lease whose program still reads, or may do so on another machine.")
+@common.database
+@common.unconfigured
+@common.jsonable
+@common.standard
+def unlock(given: tuple[str, ...], force: bool, db: Path, as_json: bool) -> None:
+    """Give back what `shep lock` holds: all locks of a state, by its number, or any lease by its ID.
+
+    The next cycle may then delete the state. What a running program reads is only taken from it with --force. Exit status 4 if
+    there is nothing of the kind.
+
+    \b
+    Examples:
+      shep unlock 12
+      shep lock --json | jq -r 'select(.purpose == "shep-mirror") | .id' | xargs -r shep unlock
+    """
+    from shepherd.store.database import Database
+
+    database = Database(db)
+    leases = [lease for one in given for lease in _meant(database, one, force)]
+    for lease in dict.fromkeys(leases):
+        with database.leases.locked():  # a server that is just renewing it for a client must not bring it back
+            database.leases.remove(lease)
+        if as_json:
+            common.emit_json(held.as_object(lease, None))
+        else:
+            click.echo(common.escape(f"state {lease.state} is not held any more by {lease.owner} ({lease.purpose})"))
+
+
+def _meant(database: Database, given: str, force: bool) -> list[Lease]:
+    leases = database.leases.all()
+    by_name = [lease for lease in leases if lease.name == given]
+    if by_name:
+        for lease in by_name:
+            if not force and not held.is_lock(lease) and not lease.is_abandoned:
+                what = common.escape(lease.purpose)
+                raise UsageError(f"{given}: {what} may still be reading; --force takes it away all the same")
+        return by_name
+    if not (given.isascii() and given.isdigit()):
+        raise NothingToDo(f"{shared.shown(given)}: nobody holds anything by this ID; `shep lock` lists who does")
+    of_state = [lease for lease in leases if lease.state == int(given)]
+    locks = [lease for lease in of_state if held.is_lock(lease)]
+    if not locks:
+        others = f"; {shared.many(len(of_state), 'program')} that reads it is to be named by its ID" if of_state else ""
+        raise NothingToDo(f"state {given} has no lock{others}")
+    return locks
+
+
+def _list(database: Database, as_json: bool) -> None:
+    from shepherd.store.usage import pins, usage
+
+    used = usage(database)
+    closed = [name.number for name in database.states() if name.closed]
+    now = int(time.time())
+    leases = held.valid(database, now)
+    for lease in held.orphaned(database, now):
+        what = common.escape(lease.purpose)
+        common.LOG.info("state %d is not held any more by %s, pid %d: it has ended", lease.state, what, lease.pid)
+    found = [held.as_object(lease, pins(lease, used, closed[-1] if closed else None)) for lease in leases]
+    looking.show(found, TITLES, _row, as_json, "nobody holds a state")
+
+
+def _row(one: dict[str, Any]) -> tuple[Any, ...]:
+    pins = one["pinned_bytes"]
+    pinned = None if pins is None else shared.size(pins)
+    return one["state"], one["since"], one["until"], pinned, one["owner"], one["purpose"], one["id"]

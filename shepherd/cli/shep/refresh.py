@@ -1,0 +1,48 @@
+"""shep refresh: have documents asked for again, before they are due."""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+
+import click
+
+from shepherd.cli.shep import edit_requests as changing
+from shepherd.cli.shep.edit_requests import ASLEEP, FORGOTTEN, ROBOTS, Change, How
+from shepherd.console import selectors
+from shepherd.console.selectors import Selection
+
+
+@click.command("refresh")
+@selectors.selecting
+@changing.changing
+def command(selection: Selection, how: How) -> None:
+    """Have documents asked for again, before they are due.
+
+    Needs no lock. A reap that runs takes them up within seconds and asks for them next, as far as it can still ask their servers;
+    the next plan puts those first that were not checked since. Robots files are asked for again by themselves, and what sleeps
+    is not gathered: they are left out.
+
+    \b
+    Examples:
+      shep refresh https://example.org/news
+      shep refresh --site example.org --older 7d
+      shep refresh --status 5xx --dry-run
+    """
+    spares = (FORGOTTEN, ROBOTS, ASLEEP)
+    changing.change(selection, Change("refresh", "refreshed", spares=spares, effect=_effect(how.db)), how)
+
+
+def _effect(db: Path) -> str:
+    """A reap that runs holds the lock of its harvest."""
+    from shepherd.errors import ShepherdError
+    from shepherd.store import locks, names
+    from shepherd.store.database import Database
+
+    held: list[bool | None] = []
+    with contextlib.suppress(ShepherdError, OSError):  # somebody is just making the next directory
+        state = Database(db).furthest()
+        held = [locks.is_held(path / names.LOCK) for path in state.harvests()] if state.name.phase == "reap" else []
+    if True in held:
+        return f"within seconds by the reap that runs, or {changing.NEXT_CYCLE}"
+    return f"by the reap of {state.name} if it runs, or {changing.NEXT_CYCLE}" if None in held else changing.NEXT_CYCLE

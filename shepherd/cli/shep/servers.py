@@ -1,0 +1,70 @@
+"""shep servers: the addresses of a state, with what politeness and experience say of each."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from shepherd.console import common, shared
+from shepherd.console import rows as looking
+from shepherd.console.selector_words import read_server
+from shepherd.console.selectors import Parsed
+from shepherd.report.servers import SORTS, largest, told
+
+if TYPE_CHECKING:
+    from shepherd.formats.tables import I64
+    from shepherd.store.state import State
+
+LIMIT: Final = 50
+TITLES: Final = (
+    ">sites", ">pages", ">fetches", ">errors", ">average", ">delay", ">back-off", ">slots", "next contact", "address",
+)  # fmt: skip
+
+
+@click.command("servers")
+@click.argument("addresses", nargs=-1, type=Parsed("server", read_server), metavar="[ADDRESS]...")
+@click.option("--backing-off", is_flag=True, help="Only servers whose delay is longer than usual, because they failed.")
+@click.option("--sort", type=click.Choice(tuple(SORTS)), default="pages", show_default=True, help="Largest first.")
+@looking.limited(LIMIT)
+@common.database
+@common.unconfigured
+@shared.state_number
+@common.jsonable
+@common.standard
+def command(
+    addresses: tuple[int, ...], backing_off: bool, sort: str, limit: int, db: Path, number: int | None, as_json: bool
+) -> None:
+    """List servers: sites and pages on them, contacts and how many failed, average download time, delay, next contact.
+
+    A server is an address. `pages` are those gathered or to be gathered, as the last record counted them; `delay` is the time
+    between two fetches, and `back-off` what that is multiplied by since it failed; it has so many `slots` for fetches at a time.
+
+    \b
+    Examples:
+      shep servers --sort slowest --limit 10
+      shep servers --backing-off
+      shep servers 192.0.2.7 --json
+    """
+    with shared.reading(db, number) as state:
+        rows = largest(state, sort, limit, addresses, backing_off)
+        show(state, rows, int(time.time()), as_json)
+
+
+def show(state: State, rows: I64, now: int, as_json: bool) -> None:
+    looking.show(told(state, rows), TITLES, lambda one: _row(one, now), as_json, "no server is like that")
+
+
+def _row(one: dict[str, Any], now: int) -> tuple[Any, ...]:
+    left = -(-one["next_ms"] // 1_000) - now
+    return (
+        *(f"{one[name]:,}" for name in ("sites", "pages", "fetches", "errors")),
+        f"{one['average_ms']:,} ms" if one["average_ms"] else None,
+        f"{one['delay_ms'] / 1_000:g} s",
+        f"x{1 << one['backoff']}" if one["backoff"] else None,
+        one["slots"] or 1,
+        f"in {shared.span(left)}" if left > 0 else "at once",
+        one["address"],
+    )

@@ -1,0 +1,73 @@
+"""shep set: give documents another weight, section, frequency, or pin them."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import click
+
+from shepherd import sections
+from shepherd.cli.shep import edit_requests as changing
+from shepherd.cli.shep.edit_requests import FORGOTTEN, ROBOTS, Change, How
+from shepherd.console import selectors
+from shepherd.console.selectors import Selection
+
+MOST_WEIGHT = 65_535
+TRUTHS = {"yes": True, "true": True, "1": True, "no": False, "false": False, "0": False}
+
+
+@click.command("set")
+@selectors.selecting
+@changing.changing
+def command(selection: Selection, how: How) -> None:
+    """Set weight=N, section=NAME, frequency=1, 2 or 4, or pinned=yes or no of documents.
+
+    What is to be set stands among the URLs, and the options say of which documents, as everywhere. Needs no lock: it takes effect
+    at the start of the next cycle. An indexer's feedback may change a weight again, and a reap the section and the frequency.
+    A pinned URL is kept whatever the limits say.
+
+    \b
+    Examples:
+      shep set weight=60000 pinned=yes https://example.org/
+      shep set frequency=4 --site example.org
+      shep set weight=100 --glob '*/print/*' --dry-run
+    """
+    settings = dict(setting for one in selection.urls if (setting := read_setting(one)) is not None)
+    if not settings:
+        raise click.UsageError("say what to set: weight=N, section=NAME, frequency=1, 2 or 4, pinned=yes or no")
+    left = tuple(one for one in selection.urls if read_setting(one) is None)
+    what = Change("set", "set", settings, spares=(FORGOTTEN, ROBOTS))
+    changing.change(dataclasses.replace(selection, urls=left), what, how)
+
+
+def read_setting(text: str) -> tuple[str, Any] | None:
+    """Key and value as a request has them; None if it is a URL, or something else that is none of ours."""
+    key, sign, value = text.partition("=")
+    if not sign or key not in READERS:
+        return None
+    try:
+        return key, READERS[key](value)
+    except ValueError as error:
+        raise click.UsageError(f"{text!r}: {error}") from None
+
+
+def _weight(text: str) -> int:
+    if not (text.isascii() and text.isdecimal() and len(text) <= 5 and int(text) <= MOST_WEIGHT):
+        raise ValueError(f"a weight is a number from 0 to {MOST_WEIGHT}")
+    return int(text)
+
+
+def _frequency(text: str) -> int:
+    if text not in ("1", "2", "4"):
+        raise ValueError("a frequency is 1, 2 or 4 times in a refresh cycle")
+    return int(text)
+
+
+def _truth(text: str) -> bool:
+    if text.lower() not in TRUTHS:
+        raise ValueError("pinned is yes or no")
+    return TRUTHS[text.lower()]
+
+
+READERS = {"weight": _weight, "section": sections.section_number, "frequency": _frequency, "pinned": _truth}

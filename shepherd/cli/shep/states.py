@@ -1,0 +1,129 @@
+"""shep states: the directories of a database, what they were made from, what they take, and who holds them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from shepherd import config as configuration
+from shepherd.cli.shep import lease_rows as held
+from shepherd.console import common, shared
+from shepherd.console import rows as looking
+from shepherd.errors import Corruption, IoFailed, UsageError
+
+if TYPE_CHECKING:
+    from shepherd.store.database import Database
+    from shepherd.store.lease import Lease
+    from shepherd.store.names import StateName
+    from shepherd.store.usage import Usage
+
+TITLES = ("state", "made", "from", ">rows", ">segments", ">journals", ">own", ">shared", "held by")
+LEFT = "being built or deleted, or left by a program that was killed"
+
+
+@click.command("states")
+@common.database
+@common.examined
+@common.jsonable
+@common.standard
+def command(db: Path, cf: Path, as_json: bool) -> None:
+    """List every state, the furthest last, with those that are not finished: 12 is closed, 13.reap is being gathered.
+
+    `own` are bytes of files that no other directory has, `shared` those that others have, too, so that they are on the disk once;
+    `held by` are the leases, which `shep lock` lists in full, and the cursors of export.cursors that have not come to it.
+
+    \b
+    Examples:
+      shep states
+      shep states --json | jq 'select(.leases != [] or .cursors != [])'
+    """
+    from shepherd.store.database import Database
+    from shepherd.store.usage import usage
+
+    database = Database(db)
+    used = usage(database)
+    found = list(_states(database, used, held.valid(database, int(time.time())), _cursors(database, cf)))
+    if as_json:
+        for one in found:
+            common.emit_json(one)
+        return
+    for line in looking.table(TITLES, map(_row, found)):
+        click.echo(line)
+    if not found:
+        click.echo(f"{database.states_path}: no state is there; copy one back from a mirror")
+    click.echo(f"{shared.size(sum(one.pinned for one in used.values()))} on the disk")  # each file by the newest that has it
+
+
+def _cursors(database: Database, cf: Path) -> dict[str, int]:
+    """Those that the configuration names, and the state that each of them has come to."""
+    from shepherd.store import cursors
+
+    config, complaints = configuration.examine(cf)
+    for complaint in complaints:
+        common.LOG.warning("%s", common.escape(complaint))
+    return {name: cursors.come_to(database.log_path, name) for name in config.export.cursors}
+
+
+def _states(
+    database: Database, used: Mapping[str, Usage], leases: list[Lease], cursors: Mapping[str, int]
+) -> Iterator[dict[str, Any]]:
+    from shepherd.store import names
+
+    for text, bytes_ in used.items():
+        name = names.parse_state(text)
+        shown = {"state": text, "number": int(text.partition(".")[0]), "phase": name.phase if name else text.rpartition(".")[2]}
+        told = _told(database, name) if name else {"note": LEFT}
+        if told is None:
+            continue
+        closed = name.number if name is not None and name.closed else 0  # nobody holds what is not
+        yield (
+            shown
+            | told
+            | {
+                "own_bytes": bytes_.own,
+                "shared_bytes": bytes_.shared,
+                "pinned_bytes": bytes_.pinned,
+                "leases": [held.as_object(one, None) for one in leases if one.state == closed],
+                "cursors": [one for one, come in cursors.items() if come < closed],
+            }
+        )
+
+
+def _told(database: Database, name: StateName) -> dict[str, Any] | None:
+    """What its control says; None if it has been deleted meanwhile."""
+    try:
+        state = database.open(name)
+        rows, sites = state.index.rows, state.sites.rows
+    except (Corruption, UsageError, IoFailed) as error:
+        if not (database.states_path / str(name)).exists():
+            return None
+        return {"note": str(error)}
+    return {
+        "made": shared.iso(state.control.now) or None,
+        "from": state.control.parent if state.control.parent != "-" else None,
+        "rows": rows,
+        "sites": sites,
+        "segments": len(state.segments()),
+        "journals": len(state.numbered("journal")),
+        "contributions": len(state.numbered("contrib")),
+        "harvests": [path.name for path in state.harvests()],
+    }
+
+
+def _row(one: dict[str, Any]) -> tuple[Any, ...]:
+    leases = [f"{lease['owner']} ({lease['purpose']}) until {lease['until']}" for lease in one["leases"]]
+    holders = ", ".join([*leases, *(f"cursor {name}" for name in one["cursors"])])
+    numbers = [None if one.get(name) is None else f"{one[name]:,}" for name in ("rows", "segments", "journals")]
+    return (
+        one["state"],
+        one.get("made"),
+        one.get("from"),
+        *numbers,
+        shared.size(one["own_bytes"]),
+        shared.size(one["shared_bytes"]),
+        one.get("note") or holders,
+    )

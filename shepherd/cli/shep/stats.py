@@ -1,0 +1,188 @@
+"""shep stats: a state in numbers, from one pass over a few columns; or those rows of it that selectors choose."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from shepherd.console import common, selectors, shared
+from shepherd.console import rows as looking
+from shepherd.console.bars import bars
+from shepherd.console.selectors import Selection
+
+if TYPE_CHECKING:
+    from shepherd.formats.tables import I64, Columns
+    from shepherd.phases.stats import Counts
+    from shepherd.store.state import State
+
+STEP_ROWS = 1 << 17
+AGES = (
+    ("under an hour", 3_600),
+    ("under a day", 86_400),
+    ("under a week", 7 * 86_400),
+    ("under 30 days", 30 * 86_400),
+    ("under 90 days", 90 * 86_400),
+    ("under a year", 365 * 86_400),
+)
+OLDER, NEVER = "a year or more", "never"
+EDGES = tuple(seconds for _, seconds in AGES)
+TITLES = {
+    "types": "type",
+    "statuses": "HTTP status",
+    "reasons": "reason",
+    "sections": "section",
+    "checked": "last checked",
+    "weights": "weight",
+}
+
+
+@click.command("stats")
+@selectors.selecting
+@common.database
+@common.filtered
+@shared.state_number
+@common.jsonable
+@common.standard
+def command(selection: Selection, db: Path, cf: Path, number: int | None, as_json: bool) -> None:
+    """Count what is known by type, HTTP status, reason, section, age and weight; and sites, servers and bytes.
+
+    Robots files are counted by themselves and are in none of the tables. With selectors only the rows that they choose are
+    counted. Names of reasons and sections are those that --reason and --section take.
+
+    \b
+    Examples:
+      shep stats
+      shep stats --site example.org
+      shep stats --type error --newer 7d --json
+    """
+    with shared.reading(db, number) as state, looking.choosing(state, selection, cf) as rows:
+        found: dict[str, Any] = {"state": state.number, "made": shared.iso(state.control.now) or None}
+        if looking.asks(selection):
+            found |= {"selectors": selection.words()} | _told(_counted(_chosen(state, rows), selection.now))
+        else:
+            with common.progress(state.index.rows, "counting", " rows") as bar:
+                found |= _told(_counted(_all(state, bar.update), selection.now))
+            found |= _others(state)
+        if as_json:
+            common.emit_json(found)
+        else:
+            _show(found)
+
+
+# --- counting ---------------------------------------------------------------------------------------------------
+
+
+def _all(state: State, tick: Any) -> Iterator[Columns]:
+    from shepherd.phases.stats import COLUMNS
+
+    for start in range(0, state.index.rows, STEP_ROWS):
+        stop = min(start + STEP_ROWS, state.index.rows)
+        yield state.index.slice(start, stop, COLUMNS)
+        tick(stop - start)
+
+
+def _chosen(state: State, found: Iterator[I64]) -> Iterator[Columns]:
+    from shepherd.phases.stats import COLUMNS
+
+    for rows in found:
+        yield state.index.take(rows, COLUMNS)
+
+
+def _counted(parts: Iterator[Columns], now: int) -> Counts:
+    from shepherd.phases import stats
+
+    return sum((stats.count(part, now, EDGES) for part in parts), start=stats.none(EDGES))
+
+
+def _told(counts: Counts) -> dict[str, Any]:
+    """In the words of the vocabularies."""
+    import numpy as np
+
+    from shepherd.formats.tables import Reason, RowType
+    from shepherd.phases.stats import WEIGHT_SHIFT
+    from shepherd.sections import section_name
+
+    def each(column: I64) -> list[tuple[int, int]]:
+        return [(value, int(column[value])) for value in np.flatnonzero(column).tolist()]
+
+    bins = [f"{n << WEIGHT_SHIFT}-{(n + 1 << WEIGHT_SHIFT) - 1}" for n in range(len(counts.weights))]
+    return {
+        "rows": counts.rows,
+        "pages": counts.rows - counts.robots,
+        "robots_files": counts.robots,
+        "stored_bytes": counts.stored_bytes,
+        "types": {RowType(value).name.lower(): count for value, count in each(counts.types)},
+        "reasons": {looking.reason_name(Reason(value)): count for value, count in each(counts.reasons)},
+        "statuses": {str(value) if value else "none": count for value, count in each(counts.statuses)},
+        "sections": {section_name(value): count for value, count in each(counts.sections)},
+        "checked": _named([*(name for name, _ in AGES), OLDER], counts.ages[:-1]) | _named([NEVER], counts.ages[-1:]),
+        "weights": _named(bins, counts.weights),
+    }
+
+
+def _named(names: Iterable[str], counts: I64) -> dict[str, int]:
+    """A histogram, from its first bin that is not empty to its last."""
+    import numpy as np
+
+    filled = np.flatnonzero(counts)
+    bins = list(zip(names, counts.tolist(), strict=True))
+    return dict(bins[int(filled[0]) : int(filled[-1]) + 1]) if len(filled) else {}
+
+
+def _others(state: State) -> dict[str, Any]:
+    """Of the tables of sites and servers, and of the segments."""
+    import numpy as np
+
+    from shepherd.formats.tables import QKEY_NONE
+    from shepherd.store import names
+
+    resolved = unasked = unreachable = backing_off = 0
+    for start in range(0, state.sites.rows, STEP_ROWS):
+        part = state.sites.slice(start, min(start + STEP_ROWS, state.sites.rows), ("qkey", "qkey_checked", "robots_since"))
+        nowhere = part["qkey"] >> np.uint64(56) == QKEY_NONE
+        resolved += int(np.count_nonzero(~nowhere))
+        unasked += int(np.count_nonzero(nowhere & (part["qkey_checked"] == 0)))
+        unreachable += int(np.count_nonzero(part["robots_since"]))
+    for start in range(0, state.servers.rows, STEP_ROWS):
+        backing_off += int(np.count_nonzero(state.servers["backoff"][start : min(start + STEP_ROWS, state.servers.rows)]))
+    entries = state.control.files.items()
+    return {
+        "segment_bytes": sum(entry.length for path, entry in entries if path.startswith(f"{names.OBJECTS}/")),
+        "sites": state.sites.rows,
+        "sites_resolved": resolved,
+        "sites_not_looked_up": unasked,
+        "sites_robots_unreachable": unreachable,
+        "servers": state.servers.rows,
+        "servers_backing_off": backing_off,
+    }
+
+
+# --- showing ----------------------------------------------------------------------------------------------------
+
+
+def _show(found: dict[str, Any]) -> None:
+    many = shared.many
+    click.echo(f"state {found['state']}, made {found['made'] or 'without a clock'}")
+    chosen = " chosen" if "selectors" in found else ""
+    pages, robots = many(found["pages"], "page"), many(found["robots_files"], "robots file")
+    click.echo(f"{many(found['rows'], 'row')}{chosen}: {pages} and {robots}")
+    if chosen:
+        click.echo(f"{shared.size(found['stored_bytes'])} stored")
+    else:
+        _show_others(found)
+    for key, title in TITLES.items():
+        for place, line in enumerate(bars(title, found[key])):
+            click.echo(line if place else f"\n{line}")
+
+
+def _show_others(found: dict[str, Any]) -> None:
+    unasked, unreachable = found["sites_not_looked_up"], found["sites_robots_unreachable"]
+    nowhere = found["sites"] - found["sites_resolved"] - unasked
+    sites = shared.many(found["sites"], "site")
+    click.echo(f"{sites}: {unasked:,} not looked up yet, {nowhere:,} without an address that may be asked,")
+    click.echo(f"  {unreachable:,} with an unreachable robots.txt")
+    click.echo(f"{shared.many(found['servers'], 'server')}: {found['servers_backing_off']:,} backing off")
+    click.echo(f"{shared.size(found['stored_bytes'])} stored, in {shared.size(found['segment_bytes'])} of segments")

@@ -1,0 +1,110 @@
+"""shep top: the pages, sites or servers that have most of something."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from shepherd.cli.shep import servers as shep_servers
+from shepherd.cli.shep.list import show_rows
+from shepherd.console import common, selectors, shared
+from shepherd.console import rows as looking
+from shepherd.console.selectors import Selection
+from shepherd.errors import UsageError
+from shepherd.report import servers
+
+if TYPE_CHECKING:
+    from shepherd.formats.tables import I64
+    from shepherd.store.state import State
+
+LIMIT: Final = 20
+PAGES: Final = {"weight": "weight", "size": "size", "download": "download_ms"}
+SERVERS: Final = {"slowest": "slowest", "failing": "errors"}  # how `shep servers` sorts them
+ERRORS: Final = "errors"
+TITLES: Final = (">errors", ">urls", ">share", "mostly", "address", "site")
+
+
+@click.command("top")
+@selectors.selecting
+@click.option(
+    "--by",
+    type=click.Choice((*PAGES, *SERVERS, ERRORS)),
+    default="weight",
+    show_default=True,
+    help="Pages by weight, size stored or download time; servers by average download time (slowest) or by failed contacts "
+    "(failing); sites by pages that are errors.",
+)
+@looking.limited(LIMIT)
+@common.database
+@common.filtered
+@shared.state_number
+@common.jsonable
+@common.standard
+def command(selection: Selection, by: str, limit: int, db: Path, cf: Path, number: int | None, as_json: bool) -> None:
+    """Show what has most: the heaviest, largest or slowest pages, the slowest or failing servers, the sites with most errors.
+
+    Pages and errors are those that the selectors choose, without robots files; servers have none to choose by.
+
+    \b
+    Examples:
+      shep top --by size --section pdf
+      shep top --by errors --reason connection --limit 10
+      shep top --by slowest
+    """
+    if by in SERVERS and looking.asks(selection):
+        raise UsageError(f"--by {by} tells of servers, and selectors choose pages; leave them out, or see `shep servers --help`")
+    with shared.reading(db, number) as state:
+        if by in SERVERS:
+            shep_servers.show(state, servers.largest(state, SERVERS[by], limit), int(time.time()), as_json)
+            return
+        with looking.choosing(state, selection, cf) as found:
+            if by in PAGES:
+                best = looking.largest(state, _pages(state, found), PAGES[by], limit)
+                if not show_rows(state, iter([best]), as_json, timed=by == "download"):
+                    common.LOG.info("no page is like that")
+            else:
+                looking.show(_with_errors(state, found, limit), TITLES, _row, as_json, "no page like that is an error")
+
+
+def _pages(state: State, found: Iterator[I64]) -> Iterator[I64]:
+    from shepherd.formats.tables import Flag
+    from shepherd.phases.keys import with_flag
+
+    for rows in found:
+        yield rows[~with_flag(state.index["flags"].take(rows), Flag.ROBOTS)]
+
+
+# --- sites with errors ------------------------------------------------------------------------------------------
+
+
+def _row(one: dict[str, Any]) -> tuple[Any, ...]:
+    share = one["errors"] / max(one["urls"], 1)
+    return f"{one['errors']:,}", f"{one['urls']:,}", f"{share:.1%}", one["mostly"], one["address"], one["site"]
+
+
+def _with_errors(state: State, found: Iterator[I64], limit: int) -> list[dict[str, Any]]:
+    from shepherd.formats.tables import Reason, is_resolved, show_qkey
+    from shepherd.phases.sitetypes import ERROR_COLUMNS, Errors
+
+    sites, errors = state.sites["site"][0 : state.sites.rows], Errors()
+    with common.progress(None, "counting", " rows") as bar:
+        for rows in found:
+            errors = errors.with_more(sites, state.index.take(rows, ERROR_COLUMNS))
+            bar.update(len(rows))
+    told = []
+    for one in errors.most(limit):
+        qkey = state.sites["qkey"].at(one.place)
+        told.append(
+            {
+                "site": state.site_name(one.place),
+                "errors": one.errors,
+                "urls": state.sites["documents"].at(one.place),
+                "mostly": looking.reason_name(Reason(one.mostly)),
+                "address": show_qkey(qkey) if is_resolved(qkey) else None,
+            }
+        )
+    return told

@@ -1,0 +1,78 @@
+"""shep url: what becomes of a URL before anything is looked up."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from shepherd.config import Config
+from shepherd.console import common, shared
+
+if TYPE_CHECKING:
+    from shepherd.equiv import Equiv
+    from shepherd.urls import Footprints
+
+
+@click.command("url")
+@click.argument("given", nargs=-1, required=True, metavar="URL...")
+@click.option("--db", type=common.DIRECTORY, metavar="DIR", help="Also show the footprints under this database's key.")
+@common.configured
+@common.jsonable
+@common.standard
+def command(given: tuple[str, ...], db: Path | None, config: Config, as_json: bool) -> None:
+    """Show each URL as given, as parsed, its site, path and normalised site.
+
+    The normalised site is that of its class, and the line of url-equiv that says so is shown. The footprint is what the database
+    has: it follows the classes only where they made its states.
+
+    With `-`, URLs are read from stdin, one a line. A bad one is reported with its reason, the others are still done, and the exit
+    status is 2 at the end.
+
+    \b
+    Example:
+      shep url 'HTTP://www.Example.org:80/a/../b?c#d'
+    """
+    from shepherd.equiv import load_equiv
+
+    steps = _Steps(load_equiv(config.equiv_path), config.equiv_path, _of_database(db) if db is not None else None)
+    shared.each_given(given, as_json, lambda text: _show(steps.of(text), as_json))
+
+
+def _of_database(db: Path) -> Footprints:
+    """Footprints under the key of a database, by the equivalences that made its newest state."""
+    with shared.reading(db, None) as state:
+        return state.prints
+
+
+@dataclass(frozen=True)
+class _Steps:
+    equiv: Equiv
+    equiv_path: Path
+    footprints: Footprints | None  # by what made the database, which may not be what cf/ says by now
+
+    def of(self, text: str) -> dict[str, Any]:
+        url = shared.parse_given(text)
+        norm = self.equiv.norm_of(url.site)
+        line = self.equiv.line_of(norm)  # a representative stands in the line of its class
+        steps: dict[str, Any] = {"given": text, "parsed": url.href, "site": url.site, "path": url.path, "normalised site": norm}
+        said = self.equiv.text.split("\n")[line - 1].strip() if line else ""
+        steps["equivalence"] = {"file": self.equiv_path, "line": line, "text": said} if line else None
+        if self.footprints is not None:
+            halves = [f"{half:016x}" for half in self.footprints.of(url)]
+            steps |= {"footprint": f"{halves[0]} {halves[1]}", "site footprint": halves[2]}
+        return steps
+
+
+def _show(steps: dict[str, Any], as_json: bool) -> None:
+    if as_json:
+        common.emit_json({key.replace(" ", "_"): value for key, value in steps.items()})
+        return
+    for key, value in steps.items():
+        if key == "equivalence":
+            value = value and "{file}, line {line}: {text}".format(**value)
+        if value:
+            click.echo(f"{key:<15}  {common.escape(value)}")
+    click.echo()

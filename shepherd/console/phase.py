@@ -1,0 +1,198 @@
+"""What the programs of the cycle share: the lock that a master passes on, the log of timings, the database and its phase."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import functools
+import json
+import os
+import resource
+import signal
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias, TypeVar
+
+import click
+
+from shepherd.config import Config
+from shepherd.console import common, machine, progress
+from shepherd.console.shared import clock_ms, many, shown
+from shepherd.errors import IoFailed, Locked, UsageError
+from shepherd.report import logbook
+
+if TYPE_CHECKING:
+    from shepherd.store.database import Database, Writer
+    from shepherd.store.state import State
+
+    Drive: TypeAlias = Callable[[Writer, Config, int, Callable[[int], object], int], State]
+
+R = TypeVar("R")
+
+LOCK_FD = "SHEPHERD_LOCK_FD"
+MOST_JOBS = 256
+
+
+def inherited_lock() -> int | None:
+    """The descriptor of db/lock that the master has passed on, if there is one."""
+    text = os.environ.get(LOCK_FD, "")
+    if not text:
+        return None
+    if not text.isdigit():
+        raise UsageError(f"{LOCK_FD}={text!r}: must be the number of an open descriptor; unset it")
+    return int(text)
+
+
+@contextlib.contextmanager
+def timed(db: Path, program: str) -> Iterator[None]:
+    """Append how long the program took to log/timings.jsonl, never where a link leads: timings are never part of a state."""
+    start, wall = time.time(), time.monotonic()
+    yield
+    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    line = {
+        "program": program,
+        "start": round(start, 3),
+        "wall_s": round(time.monotonic() - wall, 3),
+        "cpu_s": round(sum(u.ru_utime + u.ru_stime for u in used), 3),
+    }
+    try:
+        with open(
+            db / "log" / "timings.jsonl", "a", opener=lambda path, flags: os.open(path, flags | os.O_NOFOLLOW, 0o644)
+        ) as file:
+            file.write(json.dumps(line) + "\n")
+    except OSError as error:
+        common.LOG.warning("the timing could not be logged: %s", error)
+
+
+def append_line(path: Path, entry: Mapping[str, Any]) -> None:
+    """One more line of a log; a line that a crash cut short stays a line of its own."""
+    path.parent.mkdir(exist_ok=True)
+    with path.open("ab+") as file:
+        end = file.seek(0, 2)
+        file.seek(max(end - 1, 0))
+        torn = file.read(1) not in (b"", b"\n")
+        file.write(b"\n" * torn + json.dumps(entry).encode() + b"\n")
+
+
+def last_reap(db: Path) -> dict[str, Any]:
+    """What the log says of the last reap; nothing if it says nothing."""
+    try:
+        lines = (db / "log" / logbook.REAPS).read_bytes().splitlines()
+        found = json.loads(lines[-1])
+    except (OSError, ValueError, IndexError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+@dataclass(frozen=True)
+class How:
+    """How a batch phase is to be run: the options that all of them have."""
+
+    db: Path
+    config: Config
+    now: int
+    jobs: int
+    dry_run: bool
+    as_json: bool
+
+
+def batch(function: Callable[..., R]) -> Callable[..., R]:
+    """--db, --cf, --now, --jobs, --dry-run, --json and what every program has, as one `how: How`."""
+
+    @functools.wraps(function)
+    def gathered(*args: Any, **kwargs: Any) -> R:
+        machine.tune()  # numpy comes with the phase, which the function imports
+        how = How(**{field.name: kwargs.pop(field.name) for field in dataclasses.fields(How)})
+        return function(*args, how=how, **kwargs)
+
+    processes = click.option(
+        "--jobs",
+        type=click.IntRange(1, MOST_JOBS),
+        default=1,
+        metavar="N",
+        help="Compute in N processes; the result is the same.  [default: 1]",
+    )
+    rehearse = click.option("--dry-run", is_flag=True, help="Tell what would change, and change nothing.")
+    options = (common.database, common.configured, common.timed, processes, rehearse, common.jsonable, common.standard)
+    return functools.reduce(lambda wrapped, option: option(wrapped), reversed(options), gathered)
+
+
+def run(program: str, drive: Drive, how: How, tell: Callable[[Mapping[str, Any]], Iterator[str]] | None = None) -> None:
+    """Run a batch phase under the lock, with a bar over the rows, and tell what it made; `tell` puts its report into words."""
+    from shepherd.store.database import Database
+
+    database = Database(how.db)
+    signal.signal(signal.SIGTERM, terminated)
+    with contextlib.ExitStack() as stack:
+        if how.dry_run:
+            writer: Writer = stack.enter_context(rehearsal(database, program))
+        else:
+            writer = stack.enter_context(database.writing(program, inherited_lock()))
+            stack.enter_context(timed(how.db, program))
+        found = writer.furthest()
+        job = progress.What(program, str(found.name), found.index.rows, "row")
+        with progress.shown(None if how.dry_run else how.db, job) as work:
+            state = drive(writer, how.config, how.now, work.update, how.jobs)
+    report = state.report()
+    if how.as_json:
+        common.emit_json({"program": program, "state": str(state.name), "dry_run": how.dry_run, "report": report})
+        return
+    if inherited_lock() is None:  # else a master tells
+        for what, count, first in refused(report):
+            common.LOG.warning("%s: %s refused, the first: %s", program, many(count, what), shown(first))
+    counts = ", ".join((tell or _told)(report))
+    made = f"{'would make ' if how.dry_run else ''}{state.name}{f' ({counts})' if counts else ''}"
+    if how.dry_run:  # here this is the result, not a remark
+        click.echo(f"{program}: {made}")
+    else:
+        common.LOG.info("%s: %s", program, made)
+
+
+def terminated(_number: int, _frame: object) -> NoReturn:
+    """Unwinds the program, so that what it has half made is removed, and does not fill the disk."""
+    raise common.Terminated
+
+
+def refused(report: Mapping[str, Any]) -> Iterator[tuple[str, int, str]]:
+    """What a phase was given and could not use, how much of it, and the words about the first, as far as the report has them."""
+    told = list(report.get("bad", []))
+    for what in ("request", "upload", "line"):
+        count = report.get(f"bad {what}s", 0)
+        if count:
+            yield what, count, told[0] if told else "the report has no room for it"
+        told = told[count:]
+    harvests = report.get("refused harvests", {})
+    for name, why in list(harvests.items())[:1]:
+        yield "harvest", len(harvests), f"{name}.harvest: {why}"
+
+
+def _told(counters: Mapping[str, Any], within: str = "") -> Iterator[str]:
+    for key, value in counters.items():
+        if isinstance(value, Mapping):
+            yield from _told(value, f"{within}{key}: ")
+        elif isinstance(value, int) and value:
+            yield f"{within}{key} {value}"
+
+
+@contextlib.contextmanager
+def rehearsal(database: Database, program: str) -> Iterator[Writer]:
+    """On the newest closed state, without the lock: a cycle may begin meanwhile. Only an unfinished directory that is further
+    needs it, for nothing else keeps that one; if somebody has it, or we may only read, it is the newest closed one after all."""
+    from shepherd.store.database import UNLEASABLE
+    from shepherd.store.rehearse import Rehearsal
+
+    with contextlib.ExitStack() as stack:
+        state = None
+        if not database.furthest().name.closed:
+            try:
+                stack.enter_context(database.writing(f"{program} --dry-run", inherited_lock(), tidy=False))
+                state = database.furthest()
+            except (Locked, IoFailed) as error:
+                cause = error.__cause__
+                if isinstance(error, IoFailed) and not (isinstance(cause, OSError) and cause.errno in UNLEASABLE):
+                    raise
+        if state is None or state.name.closed:
+            state = stack.enter_context(database.reading(program, clock_ms()))
+        yield Rehearsal(database, state)

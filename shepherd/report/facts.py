@@ -1,0 +1,160 @@
+"""All that a database and its configuration know of one URL: what `shep explain` tells and judges.
+
+A fact is a value of a column under the column's name, so that JSON and docs/formats.md speak of the same things.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from shepherd.errors import BadUrl, IoFailed
+from shepherd.report.find import Sought, head_of, seek
+from shepherd.report.one_row import Values, values
+
+if TYPE_CHECKING:
+    from shepherd.config import Config
+    from shepherd.filters import Filter, SectionLine, StripLine, Verdict
+    from shepherd.formats.bucket import Bucket
+    from shepherd.report.robots import Judged
+    from shepherd.store.database import Database
+    from shepherd.store.inbox import Item
+    from shepherd.store.state import State
+
+
+@dataclass(frozen=True)
+class Facts:
+    """None where the database has no such row; `waiting` is what waits for a URL without a row: inbox (an insert), purge (in the
+    inbox, too), contrib, or nothing."""
+
+    state: int
+    sought: Sought
+    strips: tuple[tuple[str, StripLine], ...]  # query parameters, and the lines that remove them
+    equivalence: Equivalence
+    verdict: Verdict
+    pattern: str  # of the filter line that decides
+    section: SectionLine
+    filter_path: Path
+    row: Values | None
+    head: Bucket | None
+    site: Values | None
+    site_name: str
+    server: Values | None
+    waiting: str
+    robots: Judged
+
+
+@dataclass(frozen=True)
+class Equivalence:
+    """The class of a site in the state, and the line of url-equiv that says so; line 0 is the implicit rule alone. `next` is what
+    the next shep-equiv makes of it, where cf/url-equiv has changed and that is another."""
+
+    norm: str
+    line: int
+    text: str
+    path: Path
+    next: str = ""
+
+
+def collect(database: Database, state: State, config: Config, filter_: Filter, given: str) -> Facts:
+    from shepherd import urls
+    from shepherd.report.robots import of_state
+    from shepherd.store import lookup
+
+    sought = seek(state, filter_, given)
+    row = sought.rows[0] if sought.rows else None
+    known = values(state.index, row)
+    site_row = lookup.site_row(state, known["site"] if known else _site_of(state, sought))
+    site = values(state.sites, site_row)
+    site_name = state.site_name(site_row) if site_row is not None else sought.stripped.site
+    qkey = site["qkey"] if site is not None else 0
+    at_home = urls.parse(site_name + sought.stripped.path)  # on the site that it would be asked from
+    return Facts(
+        state=state.number,
+        sought=sought,
+        strips=tuple(_strips(filter_, sought.parsed.path)),
+        equivalence=_equivalence(state, config, sought),
+        verdict=filter_.judge(sought.stripped.href, qkey),
+        pattern=filter_.why(sought.stripped.href, qkey),
+        section=filter_.section_of(sought.stripped.href, qkey),
+        filter_path=config.filter_path,
+        row=known,
+        head=head_of(state, row) if row is not None else None,
+        site=site,
+        site_name=site_name,
+        server=values(state.servers, lookup.server_row(state, site["qkey"])) if site else None,
+        waiting="" if row is not None else _waiting(database, state, filter_, sought),
+        robots=of_state(at_home, state, filter_, config.identity.name),
+    )
+
+
+def _strips(filter_: Filter, path: str) -> Iterator[tuple[str, StripLine]]:
+    for parameter in path.partition("?")[2].split("&"):
+        line = filter_.stripped_by(parameter.partition("=")[0]) if "?" in path else None
+        if line is not None:
+            yield parameter, line
+
+
+def _equivalence(state: State, config: Config, sought: Sought) -> Equivalence:
+    from shepherd.equiv import load_equiv
+
+    site = sought.stripped.site
+    norm = state.equiv.norm_of(site)
+    line = state.equiv.line_of(norm)  # a representative stands in the line of its class
+    text = state.equiv.text.split("\n")[line - 1].strip() if line else ""
+    coming = load_equiv(config.equiv_path).norm_of(site)
+    return Equivalence(norm, line, text, config.equiv_path, coming if coming != norm else "")
+
+
+def _site_of(state: State, sought: Sought) -> int:
+    """The URL's own site if it is known, else an equivalent one, else its own all the same."""
+    from shepherd.store import lookup
+
+    if lookup.site_row(state, sought.site) is not None:
+        return sought.site
+    equivalents = lookup.rows_of_norm(state, sought.norm)
+    return state.index["site"].at(equivalents.start) if equivalents else sought.site
+
+
+def _waiting(database: Database, state: State, filter_: Filter, sought: Sought) -> str:
+    """What waits for the next merge of a URL without a row. Read only if there is none, for then the answer hangs on it."""
+    import numpy as np
+
+    asked = [what for item in database.inbox.waiting(state.control.applied) for what in _asked(item, filter_, sought)]
+    if asked:
+        return "purge" if "purge" in asked else "inbox"  # a purge holds whatever else is asked
+    norm, path = np.uint64(sought.norm), np.uint64(sought.path)
+    for number in state.numbered("contrib"):
+        if any(bool(((block.path == path) & (block.norm == norm)).any()) for block in state.contribs(number, with_texts=False)):
+            return "contrib"
+    return ""
+
+
+def _asked(item: Item, filter_: Filter, sought: Sought) -> Iterator[str]:
+    """The inserts and purges of this document."""
+    from shepherd import urls
+    from shepherd.store.inbox import is_closed_to_us, parse_request
+
+    try:
+        lines = item.lines()
+    except FileNotFoundError:  # a merge has just taken it
+        return
+    except IoFailed as error:
+        if not is_closed_to_us(error):
+            raise
+        return
+    for _number, line in lines:
+        if sought.stripped.norm not in line:  # requests hold normalised URLs; this spares parsing all others
+            continue
+        try:
+            request = parse_request(line)
+            url = urls.parse(filter_.strip(urls.parse(request["url"]).href))
+        except (ValueError, BadUrl):
+            continue  # the merge that takes it will report it
+        if (url.norm, url.path) == (sought.stripped.norm, sought.stripped.path):
+            if request["op"] == "insert":
+                yield "insert"
+            elif request["op"] == "delete" and request.get("purge") is True:
+                yield "purge"

@@ -1,0 +1,239 @@
+"""What each cycle that is still on record made of one URL: planned or left out, fetched with which result, kept or dropped.
+
+Read are the rows of all closed states, the journals of states and of those that were deleted (db/log), and the plan and harvests
+of a reap under way. Journals are not sorted by URL: they are looked through from the newest on until time is `over`, and what was
+not looked through is told as such.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from shepherd import text as words
+from shepherd.errors import Corruption, UsageError
+from shepherd.report import one_row as onerow
+from shepherd.report.one_row import Line, Values
+
+if TYPE_CHECKING:
+    from shepherd.formats.tables import Records
+    from shepherd.report.find import Sought
+    from shepherd.store.database import Database
+    from shepherd.store.state import State
+
+Over = Callable[[], bool]  # whether no more time is to be spent
+
+
+@dataclass(frozen=True)
+class Fetch:
+    """One record of a journal."""
+
+    start_ms: int
+    result: str
+    reason: str
+    status: int
+    download_ms: int
+    hops: int
+    flags: tuple[str, ...]
+
+    def told(self) -> str:
+        flags = "".join(f", {name}" for name in self.flags if name != "contacted")
+        hops = f" after {words.many(self.hops, 'hop')}" if self.hops else ""
+        told = self.result if self.reason == self.result else f"{self.result} ({self.reason})"
+        asked = f"status {self.status or 'none'}, {self.download_ms} ms" if "contacted" in self.flags else "nobody was asked"
+        return f"{told}{hops} at {words.iso(self.start_ms // 1_000)}, {asked}{flags}"
+
+
+@dataclass(frozen=True)
+class Cycle:
+    """What one directory says. `row` is None where it does not know the URL, or has no index any more; `fetches` is None where
+    nobody looked, or there is no journal; `planned` is told of a reap under way."""
+
+    name: str
+    phase: str
+    made: int
+    row: Values | None
+    fetches: tuple[Fetch, ...] | None
+    indexed: bool = True
+    journal: bool = False
+    planned: str = ""
+
+    def line(self) -> Line:
+        return f"state {self.name.lstrip('0')}", "; ".join(self._told())
+
+    def _told(self) -> Iterator[str]:
+        from shepherd.formats.tables import DEFERRED_TEXT, REASON_TEXT, Deferred, Reason
+
+        yield f"{self.phase or 'made'} {words.iso(self.made)}"
+        row = self.row
+        if row is not None:
+            yield f"{onerow.type_name(row)}, {REASON_TEXT[Reason(row['reason'])]}, weight {row['weight']}"
+        elif self.indexed:
+            yield "not known"
+        if self.planned:
+            yield self.planned
+        if self.fetches:
+            yield from (f"fetched: {one.told()}" for one in self.fetches)
+        elif self.journal and self.fetches is None:
+            yield "its journal was not looked through (--deep does)"
+        elif self.journal and row is not None and row["deferred"]:
+            yield f"left out by the plan: {DEFERRED_TEXT[Deferred(row['deferred'])]}"
+        elif self.journal:
+            yield "not fetched"
+
+    def as_object(self) -> dict[str, Any]:
+        fetches = [vars(one) for one in self.fetches] if self.fetches is not None else None
+        row = onerow.as_object(self.row, None) if self.row is not None else None
+        return {
+            "state": self.name,
+            "phase": self.phase or None,
+            "made": words.iso(self.made) or None,
+            "known": self.row is not None if self.indexed else None,
+            "row": row,
+            "planned": self.planned or None,
+            "fetches": fetches,
+            "journal": "none" if not self.journal else "not looked through" if self.fetches is None else "looked through",
+        }
+
+
+def cycles(database: Database, sought: Sought, purpose: str, now_ms: int, over: Over) -> list[Cycle]:
+    """Oldest first. A state that is deleted meanwhile is passed over."""
+    return list(reversed(list(_newest_first(database, sought, purpose, now_ms, over))))
+
+
+def _newest_first(database: Database, sought: Sought, purpose: str, now_ms: int, over: Over) -> Iterator[Cycle]:
+    from shepherd.store import journals
+
+    names = database.states()
+    if names and names[-1].phase == "reap":
+        yield _of_reap(database.open(names[-1]), sought, over)
+    closed = [name.number for name in names if name.closed]
+    for number in reversed(closed):
+        try:
+            with database.reading(purpose, now_ms, number) as state:
+                yield _of_state(state, sought, over)
+        except UsageError:  # it has just been deleted
+            continue
+    for name in reversed(journals.kept(database.log_path)):
+        if name.number not in closed:
+            yield _of_journal(journals.opened(database.log_path, name), sought, over)
+
+
+def _of_state(state: State, sought: Sought, over: Over) -> Cycle:
+    row, journal = _row(state, sought), bool(state.numbered("journal"))
+    fetches = _fetches(_journal(state), sought, over) if journal else None
+    phase = state.report().get("phase", "")
+    return Cycle(str(state.number), str(phase), state.control.now, row, fetches, journal=journal)
+
+
+def _of_journal(state: State, sought: Sought, over: Over) -> Cycle:
+    """Of a deleted state only its journal is kept."""
+    fetches = _fetches(_journal(state), sought, over)
+    return Cycle(str(state.number), "cork", state.control.now, None, fetches, indexed=False, journal=True)
+
+
+def _of_reap(state: State, sought: Sought, over: Over) -> Cycle:
+    row, planned = _row(state, sought), _planned(state, sought, over)
+    files = [of_harvest(path) for path in state.harvests()]
+    fetches = _fetches((part for path, length in files if length for part in _records(path, length)), sought, over)
+    return Cycle(str(state.name), "plan", state.control.now, row, fetches, journal=True, planned=planned)
+
+
+def _row(state: State, sought: Sought) -> Values | None:
+    """By the state's own equivalences, which may not be those of today."""
+    from shepherd.store import lookup
+
+    for url in (sought.stripped, sought.parsed):
+        norm, path, site = state.prints.of(url)
+        rows = lookup.rows_of(state, norm, path)
+        if rows:
+            return onerow.values(state.index, min(rows, key=lambda row: state.index["site"].at(row) != site))
+    return None
+
+
+# --- looking through --------------------------------------------------------------------------------------------
+
+
+def _journal(state: State) -> Iterator[Records]:
+    from shepherd.store import names
+
+    for number in state.numbered("journal"):
+        yield from _records(state.path / names.journal(number))
+
+
+def of_harvest(path: Path) -> tuple[Path, int]:
+    """The journal of one harvest of a reap, up to its newest checkpoint: dispatchers may have worked side by side."""
+    from shepherd.store import harvest, names
+
+    found = harvest.inspect(path)
+    if found.damage:
+        raise Corruption(f"{path}: {found.damage}; shep-check names the place")
+    return path / names.JOURNAL, found.checkpoint.journal.length
+
+
+def _records(path: Path, length: int | None = None) -> Iterator[Records]:
+    from shepherd.formats.frame import FrameKind
+    from shepherd.formats.tables import JOURNAL
+    from shepherd.store import logs
+
+    return logs.records(path, FrameKind.JOURNAL, JOURNAL, length)
+
+
+def _mine(sought: Sought) -> Callable[[Records], Any]:
+    """Which records are of this document: by footprint; or by site, if another url-equiv had made its norm."""
+    import numpy as np
+
+    norm, path, site = (np.uint64(half) for half in (sought.norm, sought.path, sought.site))
+    return lambda part: (part["path"] == path) & ((part["norm"] == norm) | (part["site"] == site))
+
+
+def _fetches(parts: Iterable[Records], sought: Sought, over: Over) -> tuple[Fetch, ...] | None:
+    """All of a journal, or None where time ran out: half of it would be half the truth."""
+    from shepherd.formats.tables import Kind
+
+    found, mine = [], _mine(sought)
+    for part in parts:
+        if over():
+            return None
+        if len(part):
+            hits = part[mine(part)]
+            found += [_fetch(record) for record in hits if record["kind"] in (Kind.PAGE, Kind.ROBOTS)]
+    return tuple(found)
+
+
+def _fetch(record: Any) -> Fetch:
+    from shepherd.formats.tables import REASON_TEXT, JournalFlag, Reason, Result
+
+    flags = tuple(flag.name.lower() for flag in JournalFlag if int(record["flags"]) & flag and flag.name)
+    return Fetch(
+        start_ms=int(record["start_ms"]),
+        result=Result(int(record["result"])).name.lower(),
+        reason=REASON_TEXT[Reason(int(record["reason"]))],
+        status=int(record["status"]),
+        download_ms=int(record["download_ms"]),
+        hops=int(record["hops"]),
+        flags=flags,
+    )
+
+
+def _planned(state: State, sought: Sought, over: Over) -> str:
+    """Where the plan has it, in words."""
+    import numpy as np
+
+    from shepherd.formats.frame import FrameKind
+    from shepherd.formats.tables import PLAN, Why
+    from shepherd.store import logs, names
+
+    mine, before = _mine(sought), 0
+    for part in logs.records(state.path / names.PLAN, FrameKind.PLAN, PLAN):
+        if over():
+            return "its plan was not looked through (--deep does)"
+        hits = np.flatnonzero(mine(part)).tolist()
+        if hits:
+            record = part[hits[0]]
+            why = Why(int(record["why"])).name.lower()
+            return f"planned as number {before + hits[0] + 1:,}: {why}, priority {int(record['priority'])}"
+        before += len(part)
+    return f"not among the {before:,} that are planned"

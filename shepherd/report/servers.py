@@ -1,0 +1,107 @@
+"""The addresses of a state, with what politeness and experience say of each. Tables are read a part at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Final
+
+from shepherd import text as words
+from shepherd.report.one_row import values
+
+if TYPE_CHECKING:
+    from shepherd.formats.tables import I64, Array
+    from shepherd.store.state import State
+
+STEP_ROWS: Final = 1 << 17
+SORTS: Final = {
+    "pages": "documents",
+    "sites": "",
+    "slowest": "avg_ms",
+    "errors": "errors",
+    "fetches": "fetches",
+    "delay": "delay_ms",
+    "next": "next_ms",
+}
+DELAYS_MS: Final = (1_000, 2_000, 5_000, 10_000, 30_000, 60_000, 300_000, 3_600_000)  # between the classes of `spread`
+
+
+def largest(state: State, sort: str, limit: int, addresses: tuple[int, ...] = (), backing_off: bool = False) -> I64:
+    """Rows of the server table."""
+    import numpy as np
+
+    from shepherd.phases.largest import Largest
+
+    sites = _sites(state) if not SORTS[sort] else None
+    best = Largest(limit)
+    for start in range(0, state.servers.rows, STEP_ROWS):
+        stop = min(start + STEP_ROWS, state.servers.rows)
+        keep = np.ones(stop - start, np.bool_)
+        if addresses:
+            keep &= np.isin(state.servers["qkey"][start:stop], np.array(addresses, np.uint64))
+        if backing_off:
+            keep &= state.servers["backoff"][start:stop] > 0
+        found: Array = sites[start:stop] if sites is not None else state.servers[SORTS[sort]][start:stop]
+        rows = np.flatnonzero(keep)
+        best = best.with_more(rows + start, found[rows])
+    return best.rows
+
+
+def _sites(state: State) -> I64:
+    """How many sites each server has."""
+    import numpy as np
+
+    from shepherd.phases.keys import find_servers
+
+    known = state.servers["qkey"][0 : state.servers.rows]
+    counts = np.zeros(len(known), np.int64)
+    for start in range(0, state.sites.rows, STEP_ROWS):
+        place = find_servers(known, state.sites["qkey"][start : min(start + STEP_ROWS, state.sites.rows)])
+        counts += np.bincount(place[place >= 0], minlength=len(known))
+    return counts
+
+
+def told(state: State, rows: I64) -> Iterator[dict[str, Any]]:
+    from shepherd.formats.tables import show_qkey
+
+    sites = _sites(state) if len(rows) else rows
+    for row in rows.tolist():
+        server = values(state.servers, row)
+        assert server is not None
+        yield {
+            "address": show_qkey(server["qkey"]),
+            "sites": int(sites[row]),
+            "pages": server["documents"],
+            "fetches": server["fetches"],
+            "errors": server["errors"],
+            "average_ms": server["avg_ms"] or None,
+            "delay_ms": server["delay_ms"],
+            "backoff": server["backoff"],
+            "slots": server["slots"],
+            "group": f"{server['group']:016x}" if server["group"] else None,
+            "next_contact": words.iso(max(server["next_ms"], 0) // 1_000) or None,
+            "next_ms": server["next_ms"],
+        }
+
+
+def spread(state: State) -> dict[str, Any]:
+    """How many servers there are by the delay that holds for them now, and by what it is multiplied with since they failed."""
+    import numpy as np
+
+    delays, backing = (np.zeros(len(DELAYS_MS) + 1, np.int64) for _ in range(2))
+    backoffs = np.zeros(256, np.int64)
+    for start in range(0, state.servers.rows, STEP_ROWS):
+        part = state.servers.slice(start, min(start + STEP_ROWS, state.servers.rows), ("delay_ms", "backoff"))
+        held = part["delay_ms"].astype(np.float64) * np.exp2(part["backoff"])
+        place = np.searchsorted(np.array(DELAYS_MS), held, side="right")
+        delays += np.bincount(place, minlength=len(delays))
+        backing += np.bincount(place[part["backoff"] > 0], minlength=len(delays))
+        backoffs += np.bincount(part["backoff"], minlength=len(backoffs))
+    edges = zip((0, *DELAYS_MS), (*DELAYS_MS, None), delays.tolist(), backing.tolist(), strict=True)
+    return {
+        "servers": state.servers.rows,
+        "backing_off": int(backing.sum()),
+        "delays": [
+            {"from_ms": least, "below_ms": most, "servers": count, "backing_off": slowed} for least, most, count, slowed in edges
+        ],
+        "backoffs": [{"times": 1 << times, "servers": int(backoffs[times])} for times in np.flatnonzero(backoffs).tolist()],
+    }

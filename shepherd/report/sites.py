@@ -1,0 +1,124 @@
+"""The sites of a state: which have most of something, their robots.txt, delay and address.
+
+The table is read a part at a time, and the index not at all.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from shepherd import text as words
+from shepherd.report.one_row import Values, values
+
+if TYPE_CHECKING:
+    from shepherd.formats.tables import I64, Bools, Columns
+    from shepherd.store.state import State
+
+STEP_ROWS: Final = 1 << 17
+SORTS: Final = {
+    "urls": "documents",
+    "gathered": "gathered",
+    "slowest": "avg_ms",
+    "crawl-delay": "crawl_delay_ms",
+    "moves": "moves",
+}
+ROBOTS: Final = ("answered", "absent", "unreachable", "not-asked", "ignored")
+
+
+def largest(
+    state: State, hosts: tuple[str, ...], server: int | None, glob: str | None, robots: str | None, column: str, limit: int
+) -> I64:
+    """Rows of the site table."""
+    import numpy as np
+
+    from shepherd.filters import patterns
+    from shepherd.phases.largest import Largest
+    from shepherd.report.find import norm_of_host
+
+    norms = np.array([norm_of_host(state, host) for host in hosts], np.uint64)
+    matches = patterns.glob_matcher(glob) if glob is not None else None
+    best = Largest(limit)
+    for start in range(0, state.sites.rows, STEP_ROWS):
+        stop = min(start + STEP_ROWS, state.sites.rows)
+        part = state.sites.slice(start, stop, ("norm", "qkey", *_ROBOTS_COLUMNS))
+        keep = np.isin(part["norm"], norms) if hosts else np.ones(stop - start, np.bool_)
+        if server is not None:
+            keep &= part["qkey"] == np.uint64(server)
+        if robots is not None:
+            keep &= _robots_are(part, robots)
+        found = np.flatnonzero(keep) + start
+        if matches is not None:
+            names = state.names_at(found).texts().tolist()
+            found = found[np.fromiter(map(matches, names), np.bool_, len(names))]
+        best = best.with_more(found, state.sites[column].take(found))
+    return best.rows
+
+
+_ROBOTS_COLUMNS: Final = ("robots_checked", "robots_since", "robots_status", "policy")
+
+
+def _robots_are(part: Columns, wanted: str) -> Bools:
+    """Which sites have a robots.txt of this kind; see `robots_word`."""
+    import numpy as np
+
+    words = {name: part[name].astype(np.int64) for name in _ROBOTS_COLUMNS}
+    ignored, unreachable = words["policy"] == 1, words["robots_since"] > 0
+    asked = (words["robots_checked"] > 0) | (words["robots_status"] > 0)
+    absent = (words["robots_status"] >= 400) & (words["robots_status"] < 500)
+    states = {
+        "ignored": ignored,
+        "unreachable": unreachable & ~ignored,
+        "not-asked": ~asked & ~unreachable & ~ignored,
+        "absent": absent & asked & ~unreachable & ~ignored,
+        "answered": ~absent & asked & ~unreachable & ~ignored,
+    }
+    return np.asarray(states[wanted])
+
+
+def robots_word(site: Values) -> str:
+    """How the robots.txt of a site stands: it answered, or with 4xx, which allows all; it is unreachable, so that nothing is
+    gathered; it was never asked for; or the filter says to ignore it."""
+    import numpy as np
+
+    one = {name: np.array([site[name]]) for name in _ROBOTS_COLUMNS}
+    return next(word for word in ROBOTS if _robots_are(one, word)[0])
+
+
+def told(state: State, row: int) -> dict[str, Any]:
+    """What is known of one site, by its row of the site table."""
+    from shepherd.formats.tables import NO_LIMIT, is_resolved, show_qkey
+    from shepherd.store import lookup
+
+    site = values(state.sites, row)
+    assert site is not None
+    name = state.site_name(row)
+    scheme, _, host = name.partition("://")
+    server = values(state.servers, lookup.server_row(state, site["qkey"]))
+    return {
+        "site": name,
+        "scheme": scheme,
+        "host": host,
+        "urls": site["documents"],
+        "robots": robots_word(site),
+        "robots_status": site["robots_status"] or None,
+        "robots_checked": words.iso(site["robots_checked"]) or None,
+        "robots_unreachable_since": words.iso(site["robots_since"]) or None,
+        "crawl_delay_ms": site["crawl_delay_ms"] or None,
+        "filter_delay_ms": site["delay_ms"] if site["delay_ms"] != NO_LIMIT else None,
+        "server_delay_ms": server["delay_ms"] << server["backoff"] if server else None,
+        "average_ms": site["avg_ms"] or None,
+        "address": show_qkey(site["qkey"]) if is_resolved(site["qkey"]) else None,
+        "address_checked": words.iso(site["qkey_checked"]) or None,
+    }
+
+
+def totals(state: State) -> dict[str, int]:
+    """URLs, and those gathered, over all sites, as the last record and cork counted them."""
+    import numpy as np
+
+    urls = gathered = 0
+    for start in range(0, state.sites.rows, STEP_ROWS):
+        part = state.sites.slice(start, min(start + STEP_ROWS, state.sites.rows), ("documents", "gathered"))
+        urls += int(part["documents"].sum(dtype=np.int64))
+        gathered += int(part["gathered"].sum(dtype=np.int64))
+    return {"sites": state.sites.rows, "urls": urls, "gathered": gathered}
