@@ -137,7 +137,7 @@ def _write_sites(builder: Builder, flock: Sequence[Sheep], rows: Sequence[dict[s
 
 def clean(db: Database, settings: Config, now: int = NOW, jobs: int = 1, everything: bool = False) -> State | None:
     """The state that a cleanup ends with; None if there was nothing to do."""
-    from shepherd.batch import cleanup
+    from shepherd.cycle.cleanup import drive as cleanup
 
     with db.writing("test") as writer:
         try:

@@ -27,8 +27,8 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         *("clock", "family", "robots", "dates", "validators", "rate"),
     ),
     ("formats",),
-    ("store", "phases", "politeness", "wire", "reaper", "dispatch"),
-    ("batch", "importing", "toyweb", "client", "report"),
+    ("store", "arrays", "readers", "politeness", "wire", "reaper", "cycle", "dispatch"),
+    ("importing", "toyweb", "client", "report"),
     ("serve", "export"),
     ("console",),
     ("master",),
@@ -36,11 +36,10 @@ LAYERS: tuple[tuple[str, ...], ...] = (
 )
 LEVEL = {part: level for level, parts in enumerate(LAYERS) for part in parts}
 FORBIDDEN = {  # beyond the order of the lines
-    "phases": {"store", "reaper", "dispatch"},
     "dispatch": {"reaper"},
     "reaper": {"dispatch"},
 }
-PURE = ("formats", "phases")  # no paths, no clock, no operating system
+PURE = ("formats",)  # no paths, no clock, no operating system
 IMPURE_IMPORTS = {"os", "pathlib", "shutil", "tempfile", "glob", "subprocess", "socket", "time", "datetime"}
 
 DISK_MODULE = "shepherd.store.fsio"
@@ -205,7 +204,7 @@ def edge(module: Module) -> Iterator[str]:
 
 def slow(module: Module) -> Iterator[str]:
     """What numpy does dozens of times slower than a plain sort, where every row passes by."""
-    if module.part != "phases":
+    if module.part not in ("arrays", "cycle"):
         return
     for line, full in module.uses:
         if full == "numpy.unique":
@@ -295,15 +294,15 @@ def test_starting_a_program_loads_nothing_heavy() -> None:
         (order, "shepherd.formats.frame", "import shepherd.store.fsio"),
         (order, "shepherd.urls", "from shepherd.formats.check import check64"),
         (order, "shepherd.store.state", "def f():\n    from shepherd.console import common"),
-        (order, "shepherd.store.state", "from ..batch import pool"),
+        (order, "shepherd.store.state", "from ..report import find"),
         (order, "shepherd.reaper.fetch.fetcher", "from shepherd import toyweb"),
         (order, "shepherd.novelty", ""),
-        (separation, "shepherd.phases.plan", "from shepherd.store.columns import Table"),
-        (separation, "shepherd.phases.plan", "from ..reaper.fetch import guard"),
+        (separation, "shepherd.cycle.plan.rules", "from shepherd.store.columns import Table"),
+        (separation, "shepherd.cycle.plan.rules", "from ..reaper.fetch import guard"),
         (purity, "shepherd.formats.frame", "import os"),
         (purity, "shepherd.formats.frame", "from pathlib import Path"),
-        (purity, "shepherd.phases.plan", "import time as t"),
-        (purity, "shepherd.phases.plan", "open('x')"),
+        (purity, "shepherd.cycle.plan.rules", "import time as t"),
+        (purity, "shepherd.cycle.plan.rules", "open('x')"),
         (disk, "shepherd.store.state", "import os\nos.rename(a, b)"),
         (disk, "shepherd.store.state", "import os as o\nf = o.fsync"),
         (disk, "shepherd.store.state", "from os import replace as swap\nswap(a, b)"),
@@ -317,17 +316,17 @@ def test_starting_a_program_loads_nothing_heavy() -> None:
         (disk, "shepherd.reaper.process.reapd", "self.file.truncate(0)"),
         (edge, "shepherd.store.state", "import time\nnow = time.time()"),
         (edge, "shepherd.store.state", "from time import monotonic\nmonotonic()"),
-        (edge, "shepherd.batch.pool", "import datetime\ndatetime.datetime.now()"),
-        (edge, "shepherd.batch.pool", "from datetime import datetime\ndatetime.now()"),
-        (edge, "shepherd.phases.plan", "import random"),
-        (edge, "shepherd.phases.plan", "import numpy as np\nnp.random.default_rng()"),
+        (edge, "shepherd.arrays.pool", "import datetime\ndatetime.datetime.now()"),
+        (edge, "shepherd.arrays.pool", "from datetime import datetime\ndatetime.now()"),
+        (edge, "shepherd.cycle.plan.rules", "import random"),
+        (edge, "shepherd.cycle.plan.rules", "import numpy as np\nnp.random.default_rng()"),
         (edge, "shepherd.politeness.groups.memory", "from secrets import token_bytes"),
         (edge, "shepherd.filters", "import os\nos.environ['A']"),
         (edge, "shepherd.filters", "from os import getenv\ngetenv('A')"),
-        (slow, "shepherd.phases.merge", "import numpy as np\nnp.unique(a)"),
-        (slow, "shepherd.phases.merge", "from numpy import unique\nunique(a)"),
-        (slow, "shepherd.phases.merge", "import numpy as np\nnp.argsort(a, order=('norm', 'path'))"),
-        (slow, "shepherd.phases.merge", "records.sort(order='norm')"),
+        (slow, "shepherd.cycle.merge.rules", "import numpy as np\nnp.unique(a)"),
+        (slow, "shepherd.cycle.merge.rules", "from numpy import unique\nunique(a)"),
+        (slow, "shepherd.cycle.merge.rules", "import numpy as np\nnp.argsort(a, order=('norm', 'path'))"),
+        (slow, "shepherd.cycle.merge.rules", "records.sort(order='norm')"),
         (length, "shepherd.urls", "x = 1\n" * 401),
     ],
 )
@@ -344,9 +343,9 @@ def test_rule_catches(rule: Rule, name: str, source: str) -> None:
             "from shepherd.formats import frame\nfrom shepherd.store import names\nfrom . import logs",
         ),
         (order, "shepherd.dispatch.dispatcher", "from shepherd.groups import memory\nfrom shepherd.store import harvest"),
-        (order, "shepherd.cli.phases.plan", "from shepherd.batch import plan"),
+        (order, "shepherd.cli.phases.plan", "from shepherd.cycle.plan import drive"),
         (order, "shepherd.errors", "import shepherd"),
-        (separation, "shepherd.phases.plan", "from shepherd.formats.tables import INDEX"),
+        (separation, "shepherd.cycle.plan.rules", "from shepherd.formats.tables import INDEX"),
         (disk, "shepherd.store.fsio", "import os\nos.rename(a, b)"),
         (disk, "shepherd.store.state", "from shepherd.store import fsio\nfsio.unlink(path)\nfsio.rename(a, b)"),
         (disk, "shepherd.store.state", "text.replace('a', 'b')\nnames.remove(x)\nself.disk.unlink(path)"),
@@ -355,8 +354,8 @@ def test_rule_catches(rule: Rule, name: str, source: str) -> None:
         (edge, "shepherd.dispatch.dispatcher", "import time\ntime.time()"),
         (edge, "shepherd.config", "import os\nos.environ['A']"),
         (edge, "shepherd.store.state", "import os\nos.getpid()\ntime = 3\nprint(time)"),
-        (slow, "shepherd.phases.merge", "import numpy as np\nnp.argsort(a, kind='stable')\nnp.lexsort((a, b))"),
-        (slow, "shepherd.batch.record", "import numpy as np\nnp.unique(a)"),
+        (slow, "shepherd.cycle.merge.rules", "import numpy as np\nnp.argsort(a, kind='stable')\nnp.lexsort((a, b))"),
+        (slow, "shepherd.cycle.record.drive", "import numpy as np\nnp.unique(a)"),
         (length, "shepherd.urls", "x = 1\n" * 400),
     ],
 )

@@ -23,8 +23,8 @@ from shepherd.errors import NoSpace, PeerLost, PeerRefused
 from shepherd.master.children import Signals
 
 if TYPE_CHECKING:
-    from shepherd.batch.mirror import Done, Server, Way
     from shepherd.store.database import Writer
+    from shepherd.store.mirror.drive import Done, Server, Way
     from shepherd.store.names import StateName
 
 NAME: Final = "shep-mirror"
@@ -92,17 +92,17 @@ def command(
 
 
 def _rehearse(db: Path, source: Server, adopt: bool) -> Done:
-    from shepherd.batch import mirror
-    from shepherd.store import mirror as directories
+    from shepherd.store.mirror import directory as directories
+    from shepherd.store.mirror import drive as mirror
 
     return mirror.rehearse(directories.found(db), source, adopt)
 
 
 def _mirror(db: Path, source: Server, way: Way, watch: float | None, signals: _Signals, tell: _Teller) -> int:
     """The lock is held all the time: nobody can begin to gather in a standby that is still being written."""
-    from shepherd.batch import mirror
-    from shepherd.batch.transfer import Stopped
-    from shepherd.store import mirror as directories
+    from shepherd.store.mirror import directory as directories
+    from shepherd.store.mirror import drive as mirror
+    from shepherd.store.mirror.transfer import Stopped
 
     if directories.found(db) is None and not _has_answered(source, watch, signals):
         return 0 if watch is not None else signals.exit_status
@@ -120,7 +120,7 @@ def _mirror(db: Path, source: Server, way: Way, watch: float | None, signals: _S
 
 def _has_answered(source: Server, watch: float | None, signals: _Signals) -> bool:
     """Nothing is made here before the source has given a control that may be believed; False where a signal came first."""
-    from shepherd.batch import mirror
+    from shepherd.store.mirror import drive as mirror
 
     failures = 0
     while not signals.stopping():
@@ -144,7 +144,7 @@ def _patience_s(error: Exception, every_s: float, failures: int) -> float:
 
 def _watch(writer: Writer, source: Server, way: Way, every_s: float, signals: _Signals, tell: _Teller) -> None:
     """Until a signal. A source that is away is waited for; once a round has gone well, also one that refuses, and room."""
-    from shepherd.batch import mirror
+    from shepherd.store.mirror import drive as mirror
 
     seen: int | None = None
     failures = 0
@@ -164,7 +164,7 @@ def _watch(writer: Writer, source: Server, way: Way, every_s: float, signals: _S
 
 
 def _way(db: Path, config: Config, keep: int | None, jobs: int, rate: int | None, signals: _Signals) -> Way:
-    from shepherd.batch import mirror
+    from shepherd.store.mirror import drive as mirror
 
     @contextlib.contextmanager
     def shown(name: StateName, total: int) -> Iterator[Callable[[int], object]]:

@@ -31,7 +31,7 @@ def command(db: Path, config: Config, dry_run: bool, deep: bool, now: int, as_js
       shep-recover --dry-run
       shep-recover --deep
     """
-    from shepherd.batch import recover
+    from shepherd.cycle.rebuild import recover
     from shepherd.store import check
     from shepherd.store.database import Database
     from shepherd.store.recover import survey

@@ -18,9 +18,9 @@ from shepherd.console.shared import STDIN, clock_ms, many
 from shepherd.errors import NothingToDo, UsageError
 
 if TYPE_CHECKING:
-    from shepherd.batch.importing import Importer
-    from shepherd.batch.warcaccount import Place
-    from shepherd.batch.warcgather import Source
+    from shepherd.importing.account import Place
+    from shepherd.importing.drive import Importer
+    from shepherd.importing.gather import Source
 
 PROGRAM: Final = "shep-import"
 MOST_TOLD: Final = 100  # bad records, and those left out, each; the rest is counted
@@ -60,9 +60,9 @@ def command(files: tuple[str, ...], weight: int | None, no_links: bool, strict: 
       curl https://archive.example/part.warc.gz | shep-import --db db -
       shep-import --db db --dry-run --json crawl.warc
     """
-    from shepherd.batch.importing import Importer
-    from shepherd.batch.warcgather import Options
     from shepherd.filters import load_filter
+    from shepherd.importing.drive import Importer
+    from shepherd.importing.gather import Options
     from shepherd.store.database import Database
 
     if not files:
@@ -138,7 +138,7 @@ class _Counted:
 
 def _sources(files: tuple[str, ...], tick: Callable[[int], object]) -> list[Source]:
     """Each is opened when its turn comes: there may be more than a process can have open."""
-    from shepherd.batch.warcgather import Source
+    from shepherd.importing.gather import Source
 
     @contextlib.contextmanager
     def opened(file: str) -> Iterator[_Counted]:

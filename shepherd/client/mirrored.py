@@ -1,4 +1,4 @@
-"""A server as the source of a mirror (shepherd/batch/mirror.py): its states, and their files from any place on.
+"""A server as the source of a mirror (shepherd/store/mirror/drive.py): its states, and their files from any place on.
 
 What it says may be anything. Here only its form is judged: that an answer is one of shep-serve, that a file goes on where it was
 asked to, and that bytes come at all. Whatever it refuses, whatever the reason, is PeerRefused; what may pass is PeerLost.

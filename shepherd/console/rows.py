@@ -57,7 +57,7 @@ def asks(selection: Selection) -> bool:
 
 def largest(state: State, found: Iterator[I64], column: str, limit: int) -> I64:
     """The rows with the largest values of a column, largest first, ties in the order of the index."""
-    from shepherd.phases.largest import Largest
+    from shepherd.arrays.largest import Largest
 
     best = Largest(limit)
     with common.progress(None, "sorting", " rows") as bar:

@@ -15,10 +15,10 @@ from shepherd.console.shared import Given
 from shepherd.errors import BadUrl, UsageError
 
 if TYPE_CHECKING:
+    from shepherd.arrays.choice import Wanted
     from shepherd.console.selectors import Selection
     from shepherd.filters import Filter
     from shepherd.formats.tables import I64, U64
-    from shepherd.phases.choose import Wanted
     from shepherd.store.state import State
 
 STEP_ROWS = 65_536
@@ -52,8 +52,8 @@ def chosen(
     if selection.glob is None:
         yield from pieces()
         return
-    from shepherd.batch import search
     from shepherd.filters import patterns
+    from shepherd.readers import search
 
     counts, matches = search.count(state, pieces), patterns.glob_matcher(selection.glob)
     with common.progress(int(counts.sum()), "searching", " rows") as bar:
@@ -62,8 +62,8 @@ def chosen(
 
 def _wanted(state: State, selection: Selection) -> Wanted:
     """What the columns are asked for."""
+    from shepherd.arrays.choice import Wanted, some_of
     from shepherd.formats.tables import Reason, RowType
-    from shepherd.phases.choose import Wanted, some_of
 
     asked: dict[str, Sequence[int]] = {
         "type": [RowType[name.upper()] for name in selection.types],
@@ -152,7 +152,7 @@ def _norms_of_glob(state: State, selection: Selection) -> set[int] | None:
 def _norms_of_sites(state: State, sites: U64) -> set[int]:
     import numpy as np
 
-    from shepherd.phases.keys import find_sites
+    from shepherd.arrays.keys import find_sites
 
     norms: set[int] = set()
     for start in range(0, state.sites.rows, STEP_ROWS):
@@ -182,7 +182,7 @@ def _masked(state: State, source: range | I64, wanted: Wanted) -> Iterator[I64]:
     """Those of the rows that the columns choose, a partition at a time."""
     import numpy as np
 
-    from shepherd.phases import choose
+    from shepherd.arrays import choice as choose
 
     for at in range(0, len(source), STEP_ROWS):
         part = source[at : at + STEP_ROWS]

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple, Protocol
 
-from shepherd.batch.reading import Batch, Reading
 from shepherd.errors import Corruption
 from shepherd.formats import bucket, stream
 from shepherd.formats.bucket import Bucket
 from shepherd.formats.tables import CONTRIB_BIT, bucket_oid, split_oid
-from shepherd.phases.readers import What
+from shepherd.readers.choice import What
+from shepherd.readers.reading import Batch, Reading
 from shepherd.store import lookup
 from shepherd.store.objects import Objects
 from shepherd.store.state import State

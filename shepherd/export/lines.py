@@ -13,7 +13,7 @@ from shepherd.export.documents import Exported, Facts, Gone
 from shepherd.export.output import Series, Written
 from shepherd.formats import httphead, stream, warc
 from shepherd.formats.tables import Flag, Reason
-from shepherd.phases.readers import What
+from shepherd.readers.choice import What
 from shepherd.reaper.document.charset import codec_of
 from shepherd.sections import section_name
 

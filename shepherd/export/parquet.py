@@ -163,7 +163,7 @@ class UrlsSink:
 
     def _urls(self, state: State, rows: I64) -> list[bytes | None]:
         """A damaged bucket costs its own URL, and no other."""
-        from shepherd.batch import search
+        from shepherd.readers import search
 
         try:
             return search.urls_of(state, rows)

@@ -9,7 +9,7 @@ from shepherd.client import Document, Lease, Pull, Server
 from shepherd.client.document import WHAT
 from shepherd.errors import PeerRefused
 from shepherd.export.documents import Exported, Facts, Gone, Tell
-from shepherd.phases.readers import Choice
+from shepherd.readers.choice import Choice
 from shepherd.report.narrow import Narrowed
 from shepherd.sections import section_name
 

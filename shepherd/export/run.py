@@ -11,7 +11,7 @@ from shepherd.export.documents import Exported, Gone, Source, Tell
 from shepherd.export.lines import BucketsSink, JsonlSink, StreamSink, described_gone
 from shepherd.export.output import Output, Series, StdoutFile, Written
 from shepherd.export.sorting import SortedLines
-from shepherd.phases.readers import What
+from shepherd.readers.choice import What
 
 Tick = Callable[[int], object]
 

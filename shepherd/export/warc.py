@@ -21,7 +21,7 @@ from shepherd.export.sorting import SortedLines
 from shepherd.formats import cdxj, httphead, warc
 from shepherd.formats.bucket import BucketFlag, Codec
 from shepherd.formats.warc import Digests
-from shepherd.phases.readers import What
+from shepherd.readers.choice import What
 from shepherd.sections import section_name
 
 SENT: Final = frozenset((Codec.GZIP_SENT, Codec.BR_SENT, Codec.ZSTD_SENT, Codec.DEFLATE_SENT))

@@ -58,8 +58,8 @@ def due(database: Database, config: Config, now: int, step: str) -> str:
 
 
 def measure(database: Database, config: Config, now: int, since: int) -> Facts:
-    from shepherd.batch.cleanup_survey import fill_by_columns
-    from shepherd.phases import shakedown
+    from shepherd.cycle.cleanup import shakedown
+    from shepherd.cycle.cleanup.survey import fill_by_columns
 
     fill = fill_by_columns(database.furthest(), config.store.partition_rows)
     places = shakedown.choose(fill, config.cleanup, config.store.segment_bytes).places

@@ -139,7 +139,7 @@ def is_passing(status: int) -> bool:
 
 def look(database: Database, config: Config, wanted: bool = False) -> Found:
     """What stands there now. For the holder of the lock: nobody else changes it meanwhile."""
-    from shepherd.batch.norms import version_of
+    from shepherd.cycle.common.norms import version_of
     from shepherd.dispatch.disk_budget import Room
     from shepherd.equiv import load_equiv
     from shepherd.filters import load_filter

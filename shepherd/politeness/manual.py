@@ -17,7 +17,7 @@ from shepherd.clock import end_of
 from shepherd.config import MAX_RETRY_AFTER_S, Config
 from shepherd.formats.frame import FrameKind
 from shepherd.formats.tables import I64, JOURNAL, NO_OID, NO_ROW, SERVERS, U64, Array, Kind, Reason, Records, Result
-from shepherd.phases import contacts
+from shepherd.politeness import contacts
 from shepherd.store import contactnotes, harvest, logs, lookup, names
 from shepherd.store.database import Database
 from shepherd.store.state import State

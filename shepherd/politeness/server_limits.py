@@ -1,8 +1,8 @@
 """Keeps the groups' delays in step with what is known of servers: from the last state, and from what this reap learns.
 
 A group is what the filter puts under one name: a site by its own name, else by its server's address; a server that is in none is
-a group by itself, under its queue key. So plan has it, too (`phases/quota`). The delay of a group is the largest that any of its
-sites or servers asks for, its slots are the fewest that one of its servers has, and what one of them says (a failure, a
+a group by itself, under its queue key. So plan has it, too (`politeness/quota`). The delay of a group is the largest that any of
+its sites or servers asks for, its slots are the fewest that one of its servers has, and what one of them says (a failure, a
 Retry-After) holds for all. After a reap that was cut off nobody knows when a server was last contacted, so every group waits its
 full delay from the moment that the reap was resumed: in that run, and, because cork writes the moment into the state (`unsure`),
 in the next reap too. A note of a contact outside any reap (store/contactnotes) holds its group as if this reap had made it.

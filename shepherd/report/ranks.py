@@ -68,8 +68,8 @@ def standings(state: State, config: Config, norm: int, row: int | None, server: 
 def _in_site(state: State, config: Config, norm: int, row: int | None) -> Standing | None:
     import numpy as np
 
-    from shepherd.phases import survey
-    from shepherd.phases.place import Place
+    from shepherd.cycle.select import survey
+    from shepherd.cycle.select.placement import Place
     from shepherd.store import lookup
 
     rows = lookup.rows_of_norm(state, norm)
@@ -92,9 +92,9 @@ def _sites_of(state: State, index: Columns) -> dict[str, Array]:
     """The settings of the sites in a slice of one norm, as survey wants them."""
     import numpy as np
 
-    from shepherd.phases.keys import distinct
-    from shepherd.phases.serverlimits import NO_SERVER
-    from shepherd.phases.survey import SETTINGS
+    from shepherd.arrays.keys import distinct
+    from shepherd.cycle.select.server_capacity import NO_SERVER
+    from shepherd.cycle.select.survey import SETTINGS
     from shepherd.store import lookup
 
     known = (lookup.site_row(state, site) for site in distinct(index["site"])[:MOST_SITES].tolist())
@@ -133,8 +133,8 @@ def _in_server(state: State, config: Config, server: Values | None) -> Standing 
     import numpy as np
 
     from shepherd.config import MOST
+    from shepherd.cycle.select.server_capacity import server_limits
     from shepherd.formats.tables import show_qkey
-    from shepherd.phases.serverlimits import server_limits
     from shepherd.store import lookup
 
     if server is None:
@@ -158,7 +158,7 @@ def _in_server(state: State, config: Config, server: Values | None) -> Standing 
 
 def _in_index(state: State, config: Config, row: int | None, section: int) -> Iterator[Standing]:
     """Only where there is a limit that could strike."""
-    from shepherd.phases.select import most_gathered, section_limits
+    from shepherd.cycle.select.rules import most_gathered, section_limits
     from shepherd.sections import section_name
 
     most = most_gathered(config.select, config.plan, state.control.speed)
@@ -191,9 +191,9 @@ class _Sample:
 def _sample(state: State, config: Config, row: int | None) -> _Sample:
     import numpy as np
 
+    from shepherd.arrays.keys import with_flag
+    from shepherd.cycle.select import survey
     from shepherd.formats.tables import Flag, Reason, RowType
-    from shepherd.phases import survey
-    from shepherd.phases.keys import with_flag
 
     rows = _windows(state.index.rows, row)
     columns = ("weight", "section", "type", "reason", "flags", "digest", "gathered", "oid")

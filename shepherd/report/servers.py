@@ -29,7 +29,7 @@ def largest(state: State, sort: str, limit: int, addresses: tuple[int, ...] = ()
     """Rows of the server table."""
     import numpy as np
 
-    from shepherd.phases.largest import Largest
+    from shepherd.arrays.largest import Largest
 
     sites = _sites(state) if not SORTS[sort] else None
     best = Largest(limit)
@@ -50,7 +50,7 @@ def _sites(state: State) -> I64:
     """How many sites each server has."""
     import numpy as np
 
-    from shepherd.phases.keys import find_servers
+    from shepherd.arrays.keys import find_servers
 
     known = state.servers["qkey"][0 : state.servers.rows]
     counts = np.zeros(len(known), np.int64)

@@ -31,8 +31,8 @@ def largest(
     """Rows of the site table."""
     import numpy as np
 
+    from shepherd.arrays.largest import Largest
     from shepherd.filters import patterns
-    from shepherd.phases.largest import Largest
     from shepherd.report.find import norm_of_host
 
     norms = np.array([norm_of_host(state, host) for host in hosts], np.uint64)

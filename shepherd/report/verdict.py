@@ -47,7 +47,7 @@ def outlook(facts: Facts, standings: Sequence[Standing], now: int) -> str:
 
 
 def due_at(row: Values, site: Values | None, plan: Plan) -> int | None:
-    """From when on a page is due, by the rules of phases/plan.py; None if it never is as things stand."""
+    """From when on a page is due, by the rules of cycle/plan/rules.py; None if it never is as things stand."""
     from shepherd.formats.tables import Flag, RowType
 
     kind = RowType(row["type"])
@@ -66,7 +66,7 @@ def due_at(row: Values, site: Values | None, plan: Plan) -> int | None:
 
 def _ripens_s(row: Values, site: Values | None, plan: Plan) -> int:
     """How old a page must be: its cycle, less what its footprint takes off."""
-    from shepherd.phases.plan import HALF, MIX, MOST_TIMES
+    from shepherd.cycle.plan.rules import HALF, MIX, MOST_TIMES
 
     times = min(max(row["frequency"], 1) << (row["weight"] > plan.important_weight), MOST_TIMES)
     boost = site["refresh_boost"] if site is not None else 0

@@ -8,7 +8,7 @@ from typing import Final
 
 from shepherd import sections
 from shepherd.errors import UsageError
-from shepherd.phases.readers import WEIGHTS, Choice, read_part
+from shepherd.readers.choice import WEIGHTS, Choice, read_part
 from shepherd.report.narrow import Narrowed
 from shepherd.serve.answers import Refused
 from shepherd.store import keys

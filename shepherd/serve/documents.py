@@ -11,11 +11,11 @@ from typing import Self
 import numpy as np
 from aiohttp import web
 
-from shepherd.batch.reading import Batch, Reading
 from shepherd.errors import Corruption
 from shepherd.filters import load_filter
 from shepherd.formats import stream
 from shepherd.formats.tables import I64, split_oid
+from shepherd.readers.reading import Batch, Reading
 from shepherd.serve import choice, leases, sending, single
 from shepherd.serve.answers import Refused, answer
 from shepherd.serve.sending import Piece, Spans

@@ -7,13 +7,13 @@ from typing import Final
 
 import numpy as np
 
-from shepherd.batch.reading import Batch, records_of
 from shepherd.errors import BadUrl
 from shepherd.filters import Filter
 from shepherd.formats import stream
 from shepherd.formats.tables import I64
-from shepherd.phases import readers
-from shepherd.phases.readers import Choice
+from shepherd.readers import choice as readers
+from shepherd.readers.choice import Choice
+from shepherd.readers.reading import Batch, records_of
 from shepherd.serve.answers import Refused
 from shepherd.store import lookup
 from shepherd.store.state import State

@@ -189,7 +189,7 @@ class Database:
 class Writer:
     """What only the holder of the lock may do: build the next directory, publish it, delete old ones.
 
-    `Database.writing` gives one. A batch phase is `phase.run(writer, config, now, tick, jobs)` for the modules of shepherd.batch.
+    `Database.writing` gives one. A phase is `drive.run(writer, config, now, tick, jobs)` in its room of shepherd.cycle.
     """
 
     rehearsing = False  # store/rehearse has the one that only tells what it would do

@@ -2,7 +2,8 @@
 
 Nothing needs a person to decide. Leftovers of killed phases go; a killed reap is rolled back to its newest checkpoint that
 checks; an unfinished directory that is damaged goes if its phase can run again. A damaged closed state, and a reap that stands on
-one, are rebuilt by batch/recover. Closed states are never written. Safe to kill anywhere; a second run finds nothing to do.
+one, are rebuilt by cycle/rebuild/recover. Closed states are never written. Safe to kill anywhere; a second run finds nothing to
+do.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Reads what is left of a damaged state directory, and says of every value whether it can be believed.
 
-Nothing here raises on damage, and nothing is written: batch/rebuild makes a new state from what this finds.
+Nothing here raises on damage, and nothing is written: cycle/rebuild/drive makes a new state from what this finds.
 """
 
 from __future__ import annotations

@@ -11,8 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from shepherd.batch import merge, plan, record, select
 from shepherd.config import Config
+from shepherd.cycle.merge import drive as merge
+from shepherd.cycle.plan import drive as plan
+from shepherd.cycle.record import drive as record
+from shepherd.cycle.select import drive as select
 from shepherd.errors import UsageError
 from shepherd.store import check
 from shepherd.store.database import Database, Writer

@@ -10,11 +10,11 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from shepherd.batch import search
 from shepherd.console import selection_rows as selected
 from shepherd.console import selector_words
 from shepherd.console.selectors import Selection
 from shepherd.formats.tables import RowType
+from shepherd.readers import search
 from shepherd.urls import qkey_of_address
 from tests.cli.conftest import DAY, NOW, PAGES, Herd, Page, Run, Site, make_herd, objects, told
 

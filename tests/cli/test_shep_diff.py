@@ -9,7 +9,7 @@ import pytest
 from shepherd.cli.shep import diff as shep_diff
 from shepherd.cli.shep.diff import WHATS
 from shepherd.formats.tables import Flag, Reason, RowType
-from shepherd.phases.diff import What
+from shepherd.readers.diff import What
 from tests.cli.conftest import DAY, NOW, Herd, Page, Run, add_state, make_herd, objects, told
 
 

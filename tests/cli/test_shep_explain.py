@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from shepherd.config import Config, Plan
+from shepherd.cycle.plan.rules import due_rows
 from shepherd.filters import parse_filter
 from shepherd.formats import tables
 from shepherd.formats.tables import Flag, Reason, RowType
-from shepherd.phases.plan import due_rows
 from shepherd.report.facts import collect
 from shepherd.report.verdict import SETTLED, due_at, verdict
 from tests.cli.conftest import Herd, Run, objects, told

@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from shepherd.batch import plan
 from shepherd.config import Config
 from shepherd.console import phase
+from shepherd.cycle.plan import drive as plan
 from shepherd.store import names
 from shepherd.store.database import Database
 from shepherd.store.harvest import Harvest
@@ -182,7 +182,7 @@ def test_signal_leaves_what_was_half_made(tmp_path: Path, number: signal.Signals
 
 SLOW = """
 import sys, time
-from shepherd.batch import merge
+from shepherd.cycle.merge import drive as merge
 from shepherd.cli.phases.merge import main
 merge._merge = lambda *arguments: print("begun", flush=True) or time.sleep(60)
 sys.argv[0] = "shep-merge"

@@ -7,8 +7,11 @@ from pathlib import Path
 
 import numpy as np
 
-from shepherd.batch import merge, record, recover, select
 from shepherd.config import Config
+from shepherd.cycle.merge import drive as merge
+from shepherd.cycle.rebuild import recover
+from shepherd.cycle.record import drive as record
+from shepherd.cycle.select import drive as select
 from shepherd.formats.tables import INDEX, Array
 from shepherd.store import check
 from shepherd.store.database import Database

@@ -25,7 +25,7 @@ ROOT = Path(__file__).resolve().parents[2]
 GO = signal.SIGUSR1
 OURS = {"small": "tests.crash.small", "cut": "tests.crash.powercut"}
 PRELOADED = (
-    *(f"shepherd.batch.{name}" for name in ("cleanup", "cork", "merge", "plan", "record", "select")),
+    *(f"shepherd.cycle.{name}.drive" for name in ("cleanup", "cork", "merge", "plan", "record", "select")),
     *(f"shepherd.cli.{name}" for name in ("check", "init", "recover")),
     *(f"shepherd.cli.phases.{name}" for name in ("cleanup", "cork", "merge", "plan", "record", "select")),
     *(f"shepherd.cli.shep.{name}" for name in ("main", "insert", "list")),

@@ -19,9 +19,10 @@ from pathlib import Path
 from typing import TypeAlias
 
 from shepherd.errors import ShepherdError
-from shepherd.store import check, harvest, mirror, names, recover
+from shepherd.store import check, harvest, names, recover
 from shepherd.store.database import Database
 from shepherd.store.inbox import KINDS
+from shepherd.store.mirror import directory as mirror
 from shepherd.store.state import State
 from tests.crash.record import Recorder, recording
 

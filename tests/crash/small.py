@@ -15,10 +15,18 @@ from pathlib import Path
 import click
 import numpy as np
 
-from shepherd.batch import cleanup, cork, equiv, feedback, merge, plan, record, recover, select
-from shepherd.batch.requests import Insert, as_block
 from shepherd.config import Config, load
 from shepherd.console import common
+from shepherd.cycle.cleanup import drive as cleanup
+from shepherd.cycle.cork import drive as cork
+from shepherd.cycle.equiv import drive as equiv
+from shepherd.cycle.feedback import drive as feedback
+from shepherd.cycle.merge import drive as merge
+from shepherd.cycle.merge.requests import Insert, as_block
+from shepherd.cycle.plan import drive as plan
+from shepherd.cycle.rebuild import recover
+from shepherd.cycle.record import drive as record
+from shepherd.cycle.select import drive as select
 from shepherd.formats import bucket, contrib
 from shepherd.formats.tables import JOURNAL, NO_OID, JournalFlag, Records, Result
 from shepherd.store import database, fsio, lookup, names

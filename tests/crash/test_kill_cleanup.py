@@ -12,8 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from shepherd.batch import cleanup, recover
 from shepherd.config import Config
+from shepherd.cycle.cleanup import drive as cleanup
+from shepherd.cycle.rebuild import recover
 from shepherd.errors import NothingToDo
 from shepherd.formats.tables import Flag, Reason, RowType
 from shepherd.store import names

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from shepherd.batch import recover
+from shepherd.cycle.rebuild import recover
 from shepherd.errors import Corruption
 from shepherd.formats import bucket, tables
 from shepherd.formats.tables import INDEX, Reason, RowType

@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from shepherd.batch import cork
+from shepherd.cycle.cork import drive as cork
 from shepherd.errors import NothingToDo
 from shepherd.store import database, harvest, names
 from shepherd.store.database import Database

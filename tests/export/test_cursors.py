@@ -186,7 +186,7 @@ def objects(text: bytes) -> list[dict[str, Any]]:
 
 def test_cleanup_does_not_know_of_the_cursors(herd: Herd) -> None:
     """What the configuration says gets to those who delete states."""
-    from shepherd.batch.cleanup_report import pinned
+    from shepherd.cycle.cleanup.report import pinned
 
     add_state(herd, [CHANGED], now=NOW + DAY)
     config = Config(export=Export(("feed",)))

@@ -16,8 +16,8 @@ from pathlib import Path
 import numpy as np
 
 from shepherd import urls
-from shepherd.batch.requests import read_requests
 from shepherd.config import Config
+from shepherd.cycle.merge.requests import read_requests
 from shepherd.equiv import parse_equiv
 from shepherd.errors import BadUrl
 from shepherd.filters import parse_filter

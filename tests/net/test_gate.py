@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from shepherd.config import Config, Politeness
+from shepherd.cycle.cork import rules as cork
 from shepherd.dispatch.admission import Gate
 from shepherd.dispatch.contribute import Contributions
 from shepherd.dispatch.items import Items
@@ -17,7 +18,7 @@ from shepherd.dispatch.resume import enter_plan
 from shepherd.dispatch.sites import SiteBook
 from shepherd.filters import load_filter
 from shepherd.formats.tables import JOURNAL, NO_OID, NO_ROW, JournalFlag, Kind, Reason, Records, Result
-from shepherd.phases import contacts, cork
+from shepherd.politeness import contacts
 from shepherd.politeness.groups.memory import MemoryGroups
 from shepherd.politeness.server_limits import Manners
 from shepherd.store.database import Database

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 from hypothesis import strategies as st
 
-from shepherd.batch.requests import Insert, as_frames
+from shepherd.cycle.merge.requests import Insert, as_frames
 from shepherd.filters import load_filter
 from shepherd.formats import bucket, tables
 from shepherd.formats.frame import Frame

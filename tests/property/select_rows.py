@@ -14,8 +14,8 @@ from random import Random
 from hypothesis import strategies as st
 
 from shepherd import config
-from shepherd.batch import select
 from shepherd.config import Config
+from shepherd.cycle.select import drive as select
 from shepherd.formats.tables import (
     INDEX,
     NO_LIMIT,

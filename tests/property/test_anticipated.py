@@ -8,9 +8,11 @@ import numpy as np
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from shepherd.arrays.lookup import Lookup
+from shepherd.cycle.plan import anticipation as anticipate
+from shepherd.cycle.plan import pool as planpool
+from shepherd.cycle.plan import rules as plan
 from shepherd.formats.tables import INDEX, SITES, Deferred, Flag, RowType, Why
-from shepherd.phases import anticipate, plan, planpool
-from shepherd.phases.lookup import Lookup
 from tests.property.naive_plan import World, classified, naive_plan, nowhere, server_of, waits
 from tests.property.phase_rows import columns, index_rows
 from tests.property.test_phase_plan import NOW_S, PLAN, Made, make, worlds

@@ -6,8 +6,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
+from shepherd.arrays.choice import Wanted, mask, some_of
 from shepherd.formats.tables import INDEX
-from shepherd.phases.choose import Wanted, mask, some_of
 
 NARROW = ("type", "reason", "section", "status")
 NUMBERS = ("weight", "checked")

@@ -8,9 +8,9 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
+from shepherd.arrays.distinct_urls import Paths
 from shepherd.formats.tables import INDEX, Columns, RowType
-from shepherd.phases.diff import NO_ROW, Differences, What, diff
-from shepherd.phases.urls import Paths
+from shepherd.readers.diff import NO_ROW, Differences, What, diff
 
 Row = dict[str, int]
 PATHS = Paths(robots=1, root=2)

@@ -11,7 +11,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shepherd.batch.sites import settings_of
+from shepherd.cycle.common.site_table import settings_of
 from shepherd.filters import parse_filter
 from shepherd.urls import parse, qkey_of_address
 

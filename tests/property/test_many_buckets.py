@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from shepherd.arrays import site_counts as sitecounts
 from shepherd.errors import Corruption
 from shepherd.formats import bucket
 from shepherd.formats.tables import RowType
 from shepherd.formats.thin import pack_thin
-from shepherd.phases import sitecounts
 from shepherd.store import names, objects
 from shepherd.store.objects import SegmentWriter
 from shepherd.store.rehearse import _NoSegments

@@ -9,9 +9,9 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shepherd.batch import patch
-from shepherd.batch.partitions import partitions
-from shepherd.batch.patch import Added, Changes, Patch
+from shepherd.arrays import patch
+from shepherd.arrays.partitions import partitions
+from shepherd.arrays.patch import Added, Changes, Patch
 from shepherd.formats.tables import SERVERS, empty
 from shepherd.store import database
 from shepherd.store.columns import Table, TableWriter

@@ -11,10 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shepherd.config import Cleanup
+from shepherd.cycle.cleanup import rules as cleanup
+from shepherd.cycle.cleanup import shakedown
+from shepherd.cycle.cleanup.shakedown import Fill
 from shepherd.formats.bucket import BucketFlag
 from shepherd.formats.tables import INDEX, NO_OID, SACRED, Flag, Reason, RowType
-from shepherd.phases import cleanup, shakedown
-from shepherd.phases.shakedown import Fill
 from shepherd.store.state import State
 from tests import pasture
 from tests.crash.farm import contents

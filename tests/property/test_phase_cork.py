@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shepherd import config
+from shepherd.cycle.cork import rules as cork
 from shepherd.formats.tables import (
     INDEX,
     JOURNAL,
@@ -23,7 +24,7 @@ from shepherd.formats.tables import (
     RowType,
     bucket_oid,
 )
-from shepherd.phases import contacts, cork
+from shepherd.politeness import contacts
 from tests.property.phase_rows import (
     ROBOTS_PATH,
     Row,

@@ -6,11 +6,11 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shepherd.batch.norms import norm_map, sites_named, version_of
+from shepherd.arrays.distinct_urls import Paths
+from shepherd.cycle.common.norms import norm_map, sites_named, version_of
+from shepherd.cycle.equiv.rules import rejoin
 from shepherd.equiv import parse_equiv
 from shepherd.formats.tables import INDEX, SACRED, Flag, Reason, RowType
-from shepherd.phases.equiv import rejoin
-from shepherd.phases.urls import Paths
 from shepherd.urls import Footprints, parse
 from tests.property.phase_rows import ROBOTS_PATH, ROOT_PATH, Row, columns, index_rows, key, rows_of
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
+from shepherd.arrays.distinct_urls import Paths
+from shepherd.cycle.feedback import rules as feedback
 from shepherd.formats.feedback import FeedbackFlag
 from shepherd.formats.tables import INDEX, Flag, RowType
-from shepherd.phases import feedback
-from shepherd.phases.urls import Paths
 from tests.property.phase_rows import NORMS, PATHS, ROBOTS_PATH, ROOT_PATH, Row, columns, index_rows, key, rows_of, site_of
 
 SAID = {"norm": "<u8", "path": "<u8", "site": "<u8", "weight": "<u2", "flags": "<u2"}

@@ -6,9 +6,9 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
+from shepherd.arrays import keys
+from shepherd.arrays.distinct_urls import Paths, find_known
 from shepherd.formats.tables import U64
-from shepherd.phases import keys
-from shepherd.phases.urls import Paths, find_known
 
 BITS = st.sampled_from([0, 1, 2, 3, 2**32, 2**63 - 1, 2**63, 2**63 + 1, 2**64 - 1])
 TRIPLES = st.lists(st.tuples(BITS, BITS, BITS), max_size=40)

@@ -8,6 +8,10 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
+from shepherd.arrays.distinct_urls import Paths
+from shepherd.cycle.merge import rules as merge
+from shepherd.cycle.merge.edits import EDIT, Op
+from shepherd.cycle.merge.rules import Merged
 from shepherd.formats.tables import (
     INDEX,
     NO_OID,
@@ -23,10 +27,6 @@ from shepherd.formats.tables import (
     bucket_oid,
     contrib_oid,
 )
-from shepherd.phases import merge
-from shepherd.phases.edits import EDIT, Op
-from shepherd.phases.merge import Merged
-from shepherd.phases.urls import Paths
 from tests.property.phase_rows import (
     NORMS,
     PATHS,

@@ -10,9 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shepherd import config
+from shepherd.cycle.plan import pool as planpool
+from shepherd.cycle.plan import records as planrecords
+from shepherd.cycle.plan import report as planreport
+from shepherd.cycle.plan import rules as plan
 from shepherd.formats.tables import DEFERRED_TEXT, INDEX, SERVERS, SITES, U8, Deferred, Kind, Records, Why
-from shepherd.phases import plan, planpool, planrecords, planreport
-from shepherd.phases.quota import Servers, most_contacts, servers_of
+from shepherd.politeness.quota import Servers, most_contacts, servers_of
 from tests.property.naive_plan import World, naive_plan, server_of
 from tests.property.phase_rows import ROBOTS_PATH, columns, index_rows, same_columns, server_rows, site_rows
 

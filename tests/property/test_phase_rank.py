@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from shepherd.cycle.rank import rules as rank
 from shepherd.formats.tables import INDEX, Flag, RowType
-from shepherd.phases import rank
 from tests.property.phase_rows import Row, columns, index_rows
 
 HEARD = (RowType.SLEEPING, RowType.UNGATHERED, RowType.GATHERED)

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shepherd.batch import record
 from shepherd.config import Config, Politeness, Store
+from shepherd.cycle.record import drive as record
 from shepherd.formats.bucket import BucketFlag
 from shepherd.formats.tables import NO_OID, REASON_TEXT, Flag, Reason, RowType, is_resolved
 from shepherd.store import check, names

@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 from shepherd.config import Politeness
 from shepherd.formats import tables
 from shepherd.formats.tables import JOURNAL, NO_LIMIT, Columns, JournalFlag, Kind, Records, Result
-from shepherd.phases import owed, politeness
-from shepherd.phases.owed import Held
-from shepherd.phases.politeness import Verdict
+from shepherd.politeness import audit as politeness
+from shepherd.politeness import obligations as owed
+from shepherd.politeness.audit import Verdict
+from shepherd.politeness.obligations import Held
 from shepherd.urls import qkey_of_address
 
 BASE = 1_790_000_000_000

@@ -12,13 +12,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shepherd.batch.reading import Reading
 from shepherd.errors import Corruption, UsageError
 from shepherd.formats import stream
 from shepherd.formats.control import CLOSED
 from shepherd.formats.tables import Array, Columns, Flag, RowType
-from shepherd.phases import readers
-from shepherd.phases.readers import Choice, What
+from shepherd.readers import choice as readers
+from shepherd.readers.choice import Choice, What
+from shepherd.readers.reading import Reading
 from shepherd.store import failpoints, fsio, keys
 from shepherd.store.database import Database
 from shepherd.store.names import StateName

@@ -10,13 +10,14 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shepherd.batch.reading import Batch, Reading
+from shepherd.arrays.distinct_urls import take
+from shepherd.cycle.rank import rules as rank
 from shepherd.filters import parse_filter
 from shepherd.formats.control import CLOSED
 from shepherd.formats.tables import INDEX, Array, Columns, Flag, Records, RowType
-from shepherd.phases import rank, readers
-from shepherd.phases.readers import Choice
-from shepherd.phases.urls import take
+from shepherd.readers import choice as readers
+from shepherd.readers.choice import Choice
+from shepherd.readers.reading import Batch, Reading
 from shepherd.serve import single
 from shepherd.serve.answers import Refused
 from shepherd.store.names import StateName

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shepherd.batch.columnspill import LENGTH, ColumnSpill
+from shepherd.arrays.column_spill import LENGTH, ColumnSpill
 from shepherd.formats.tables import Array
 from shepherd.formats.texts import Texts
 

@@ -8,9 +8,10 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
+from shepherd.arrays import site_types as sitetypes
+from shepherd.arrays.largest import Largest
 from shepherd.formats.tables import INDEX, Flag, RowType
-from shepherd.phases import sitetypes, stats
-from shepherd.phases.largest import Largest
+from shepherd.readers import stats
 
 EDGES = (10, 100)
 SMALL = st.integers(0, 5) | st.sampled_from((200, 255))

@@ -6,10 +6,10 @@ import contextlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from shepherd.batch import mirror
 from shepherd.errors import PeerLost, PeerRefused
-from shepherd.store import mirror as directories
 from shepherd.store.database import Database
+from shepherd.store.mirror import directory as directories
+from shepherd.store.mirror import drive as mirror
 from shepherd.store.names import StateName
 from tests.crash import little
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from shepherd.client import Server, pull
-from shepherd.phases.readers import Choice
+from shepherd.readers.choice import Choice
 from shepherd.serve import tokens
 from shepherd.store.database import Database
 from tests.cli.daemons import Daemon, running, settings

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from shepherd.batch.reading import Reading
 from shepherd.client import pull
 from shepherd.errors import Corruption, UsageError
 from shepherd.formats import bucket, stream
 from shepherd.formats.tables import Records
-from shepherd.phases.readers import Choice
+from shepherd.readers.choice import Choice
+from shepherd.readers.reading import Reading
 from shepherd.store import names
 from shepherd.store.state import State
 from tests.pasture import fill

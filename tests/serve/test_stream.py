@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 
-from shepherd.batch.reading import Reading
 from shepherd.client import Document, Server, pull
 from shepherd.client.server import LeaseOver
 from shepherd.errors import Corruption, PeerLost, UsageError
 from shepherd.formats import stream
 from shepherd.formats.control import CLOSED
 from shepherd.formats.tables import Flag, RowType
-from shepherd.phases.readers import Choice
+from shepherd.readers.choice import Choice
+from shepherd.readers.reading import Reading
 from shepherd.store.names import StateName
 from shepherd.store.state import State
 from shepherd.urls import parse

@@ -9,9 +9,13 @@ from pathlib import Path
 
 import numpy as np
 
-from shepherd.batch import cork, merge, plan, record, select
-from shepherd.batch.requests import Insert, as_block
 from shepherd.config import Config, Store
+from shepherd.cycle.cork import drive as cork
+from shepherd.cycle.merge import drive as merge
+from shepherd.cycle.merge.requests import Insert, as_block
+from shepherd.cycle.plan import drive as plan
+from shepherd.cycle.record import drive as record
+from shepherd.cycle.select import drive as select
 from shepherd.formats import bucket, contrib, tables
 from shepherd.formats.tables import JOURNAL, NO_OID, JournalFlag, Kind, Result
 from shepherd.store import fsio, names

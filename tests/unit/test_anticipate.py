@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from shepherd.batch import plan
 from shepherd.config import Config, Plan
+from shepherd.cycle.plan import drive as plan
 from shepherd.errors import NothingToDo
 from shepherd.formats.tables import Why
 from shepherd.store.database import Database

@@ -11,7 +11,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from shepherd.batch import cleanup, plan
+from shepherd.cycle.cleanup import drive as cleanup
+from shepherd.cycle.plan import drive as plan
 from shepherd.errors import Corruption, NoSpace, NothingToDo
 from shepherd.formats.bucket import BucketFlag
 from shepherd.formats.tables import NO_OID, Array, Flag, Reason, RowType

@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from shepherd.batch import cleanup, cork, plan
 from shepherd.config import Cleanup, Config
+from shepherd.cycle.cleanup import drive as cleanup
+from shepherd.cycle.cork import drive as cork
+from shepherd.cycle.plan import drive as plan
 from shepherd.master import cleanup_due
 from shepherd.master.cleanup_due import Facts, reason
 from shepherd.master.cycle_table import CLEANUP

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from shepherd.batch import cleanup_read
-from shepherd.batch.cleanup_judge import judge
-from shepherd.batch.cleanup_survey import Known, survey
+from shepherd.cycle.cleanup.judge import judge
+from shepherd.cycle.cleanup.survey import Known, survey
 from shepherd.errors import Corruption
 from shepherd.filters import parse_filter
 from shepherd.formats import tables
+from shepherd.readers import segments as cleanup_read
 from shepherd.store.state import State
 from tests import pasture
 from tests.golden import segments

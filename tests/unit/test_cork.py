@@ -12,7 +12,7 @@ import pytest
 from shepherd.errors import Corruption, NothingToDo, UsageError
 from shepherd.formats import bucket
 from shepherd.formats.tables import Reason, Result, RowType
-from shepherd.phases import contacts
+from shepherd.politeness import contacts
 from shepherd.store import check, inbox, names
 from shepherd.store.database import Database
 from shepherd.store.harvest import Harvest

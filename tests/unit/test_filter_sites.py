@@ -7,7 +7,7 @@ import dataclasses
 import numpy as np
 import pytest
 
-from shepherd.batch.sites import FILTERED, settings_of
+from shepherd.cycle.common.site_table import FILTERED, settings_of
 from shepherd.errors import FilterError
 from shepherd.filters import SiteSettings, parse_filter
 from shepherd.filters.settings import group_number

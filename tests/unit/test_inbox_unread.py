@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from shepherd.batch import feedback
 from shepherd.config import Config
+from shepherd.cycle.feedback import drive as feedback
 from shepherd.errors import NothingToDo
 from shepherd.filters import parse_filter
 from shepherd.report.facts import collect

@@ -7,9 +7,9 @@ import bisect
 import numpy as np
 import pytest
 
+from shepherd.arrays.keys import find_servers, stable_order
+from shepherd.arrays.lookup import Lookup, ranges_of
 from shepherd.formats.tables import U64
-from shepherd.phases.keys import find_servers, stable_order
-from shepherd.phases.lookup import Lookup, ranges_of
 
 LARGEST = 2**64 - 1
 

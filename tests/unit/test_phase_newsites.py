@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from shepherd.cycle.common.new_sites import find_new_sites, site_rows
 from shepherd.formats.tables import I64, NO_LIMIT, NO_OID, SITES, U64, is_resolved
-from shepherd.phases.newsites import find_new_sites, site_rows
 
 KNOWN = np.array([10, 20, 30], np.uint64)
 CHECKS = np.array([1, 2, 3], np.uint64)

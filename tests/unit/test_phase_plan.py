@@ -8,6 +8,10 @@ import numpy as np
 import pytest
 
 from shepherd import config
+from shepherd.cycle.plan import pool as planpool
+from shepherd.cycle.plan import report as planreport
+from shepherd.cycle.plan import rules as plan
+from shepherd.cycle.plan.pool import Chosen
 from shepherd.formats.tables import (
     INDEX,
     NO_LIMIT,
@@ -22,9 +26,7 @@ from shepherd.formats.tables import (
     empty,
     qkey_unresolved,
 )
-from shepherd.phases import plan, planpool, planreport
-from shepherd.phases.planpool import Chosen
-from shepherd.phases.quota import Servers, most_contacts, servers_of
+from shepherd.politeness.quota import Servers, most_contacts, servers_of
 
 NOW_S = 10_000_000
 DAY_S = 86_400

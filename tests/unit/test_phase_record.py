@@ -3,6 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from shepherd.cycle.record.rules import Placed, changed_columns, may_need, needs, place, too_old
 from shepherd.formats.tables import (
     INDEX,
     NO_OID,
@@ -17,7 +18,6 @@ from shepherd.formats.tables import (
     empty,
     in_contrib,
 )
-from shepherd.phases.record import Placed, changed_columns, may_need, needs, place, too_old
 
 STATE = 4
 ROWS = [  # type, reason, oid, flags, touched, where its URL stands if it needs a bucket

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from shepherd import config
-from shepherd.batch import select
+from shepherd.arrays import thresholds as bars
 from shepherd.config import Config
+from shepherd.cycle.select import drive as select
 from shepherd.errors import NothingToDo, UsageError
 from shepherd.formats.tables import INDEX, NO_LIMIT, SERVERS, SITES, Flag, Reason, RowType, contrib_oid
-from shepherd.phases import bars
 from shepherd.sections import NAMES as SECTION_NAMES
 from shepherd.sections import Section
 from shepherd.store.rehearse import Rehearsal

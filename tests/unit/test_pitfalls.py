@@ -11,8 +11,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from shepherd.batch.partitions import whole_norms
+from shepherd.arrays.distinct_urls import Paths
+from shepherd.arrays.partitions import whole_norms
 from shepherd.config import Plan, Politeness
+from shepherd.cycle.cork import rules as cork
+from shepherd.cycle.merge import rules as merge
+from shepherd.cycle.merge.edits import EDIT
 from shepherd.formats.tables import (
     INDEX,
     JOURNAL,
@@ -29,9 +33,7 @@ from shepherd.formats.tables import (
     contrib_oid,
     empty,
 )
-from shepherd.phases import contacts, cork, merge
-from shepherd.phases.edits import EDIT
-from shepherd.phases.urls import Paths
+from shepherd.politeness import contacts
 
 ROWS = 40_000
 ROBOTS, ROOT = 7, 3

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from shepherd import config
+from shepherd.cycle.plan import pool as planpool
+from shepherd.cycle.plan.rules import CLASS_NEW, Due
 from shepherd.formats.tables import NO_LIMIT, SERVERS, SITES, empty
-from shepherd.phases import planpool
-from shepherd.phases.plan import CLASS_NEW, Due
-from shepherd.phases.quota import Servers, servers_of
+from shepherd.politeness.quota import Servers, servers_of
 
 NOW_S = 10_000_000
 ROWS, SITE_ROWS, STEP = 200_000, 20_000, 9_999

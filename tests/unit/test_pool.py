@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from shepherd.batch.pool import ordered
+from shepherd.arrays.pool import ordered
 from shepherd.errors import Corruption, ShepherdError
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -89,7 +89,7 @@ def test_workers_outlive_a_caller_that_stops_early() -> None:
 def test_workers_outlive_a_parent_that_is_killed() -> None:
     script = """
 import os, time
-from shepherd.batch.pool import ordered
+from shepherd.arrays.pool import ordered
 def work(part):
     if part:
         time.sleep(60)

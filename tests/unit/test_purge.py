@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from shepherd.batch import cleanup, recover
 from shepherd.config import load
+from shepherd.cycle.cleanup import drive as cleanup
+from shepherd.cycle.rebuild import recover
 from shepherd.errors import NothingToDo
 from shepherd.formats.tables import Reason, RowType
 from shepherd.store import check, lookup

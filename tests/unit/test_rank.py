@@ -11,13 +11,14 @@ import networkx
 import numpy as np
 import pytest
 
-from shepherd.batch import rank, rank_graph
-from shepherd.batch.rank import Found, How
 from shepherd.config import Config, Store
+from shepherd.cycle.rank import drive as rank
+from shepherd.cycle.rank import graph as rank_graph
+from shepherd.cycle.rank.drive import Found, How
+from shepherd.cycle.rank.rules import WHOLE
 from shepherd.errors import Corruption, NothingToDo
 from shepherd.formats import feedback
 from shepherd.formats.tables import Flag, Reason, RowType
-from shepherd.phases.rank import WHOLE
 from shepherd.store import lookup
 from shepherd.store.state import State
 from shepherd.urls import Footprints, parse

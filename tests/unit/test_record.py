@@ -8,7 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from shepherd.batch import bodiless, record
+from shepherd.cycle.record import drive as record
+from shepherd.cycle.record import thin_buckets as bodiless
 from shepherd.errors import Corruption
 from shepherd.formats.bucket import BucketFlag
 from shepherd.formats.tables import NO_OID, Array, Flag, Reason, RowType, contrib_oid, in_contrib, qkey_unresolved

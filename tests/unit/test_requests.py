@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from shepherd.batch.requests import Requests, read_requests
 from shepherd.config import Config
+from shepherd.cycle.merge.edits import Op
+from shepherd.cycle.merge.requests import Requests, read_requests
 from shepherd.equiv import parse_equiv
 from shepherd.filters import parse_filter
-from shepherd.phases.edits import Op
 from shepherd.store.inbox import Item
 
 NAME = "1790000000000-host-77-1"

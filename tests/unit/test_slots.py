@@ -9,8 +9,8 @@ import pytest
 
 from shepherd.config import Plan, Politeness
 from shepherd.formats.tables import JOURNAL, NO_LIMIT, SERVERS, SITES, Array, empty
-from shepherd.phases import contacts
-from shepherd.phases.quota import servers_of
+from shepherd.politeness import contacts
+from shepherd.politeness.quota import servers_of
 from shepherd.urls import qkey_of_address
 
 POLITENESS = Politeness(sites_per_slot=10, most_slots=4)

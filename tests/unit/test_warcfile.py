@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 import pytest
 
-from shepherd.batch.warcfile import Damage, Record, Stream, records
+from shepherd.importing.warc_file import Damage, Record, Stream, records
 from tests.warcs import HTML, PAGE, Warc
 
 MOST = 1 << 20

@@ -16,9 +16,9 @@ from shepherd.console.selectors import Parsed, Selection
 from shepherd.errors import UsageError
 
 if TYPE_CHECKING:
-    from shepherd.batch.reading import Narrow
     from shepherd.formats.tables import I64
-    from shepherd.phases.readers import Choice
+    from shepherd.readers.choice import Choice
+    from shepherd.readers.reading import Narrow
     from shepherd.report.narrow import Narrowed
     from shepherd.store.state import State
 
@@ -26,7 +26,7 @@ BOTH = ("robots.txt files", "pages that only lead to another")
 
 
 def _read_part(text: str) -> tuple[int, int]:
-    from shepherd.phases.readers import read_part
+    from shepherd.readers.choice import read_part
 
     return read_part(text)
 
@@ -35,7 +35,7 @@ PART = Parsed("part", _read_part)
 
 
 def choice_of(selection: Selection, part: tuple[int, int], best: int | None, robots: bool, redirects: bool) -> Choice:
-    from shepherd.phases.readers import Choice
+    from shepherd.readers.choice import Choice
 
     return Choice(
         part=part[0],

@@ -18,7 +18,7 @@ from shepherd.errors import UsageError
 
 if TYPE_CHECKING:
     from shepherd.export.run import Wish
-    from shepherd.phases.readers import Choice
+    from shepherd.readers.choice import Choice
 
 R = TypeVar("R")
 

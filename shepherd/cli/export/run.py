@@ -34,8 +34,8 @@ class Told:
 
 def local_source(asked: Asked, state: State, since: State | None, tell: Told) -> LocalSource:
     """Of a state that the caller has leased; `since` is what is known of an older one."""
-    from shepherd.batch.reading import Reading
     from shepherd.export.documents import LocalSource
+    from shepherd.readers.reading import Reading
 
     narrow = export_choice.narrowing(state, asked.selection, asked.cf)
     checked = since is not None and asked.wish.format == "warc"

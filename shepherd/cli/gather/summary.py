@@ -115,8 +115,8 @@ def _queues(state: State, waiting: Bools, config: Config) -> tuple[float, int]:
     """How long the longest queue of a server takes, for they are emptied side by side; and how many rows are in none."""
     import numpy as np
 
-    from shepherd.phases.keys import find_sites
-    from shepherd.phases.quota import servers_of, site_delay_ms, unresolved
+    from shepherd.arrays.keys import find_sites
+    from shepherd.politeness.quota import servers_of, site_delay_ms, unresolved
 
     sites, servers = state.sites.slice(0, state.sites.rows), state.servers.slice(0, state.servers.rows)
     site_row = find_sites(sites["site"], _column(state, "site")[waiting])

@@ -26,7 +26,7 @@ def command(everything: bool, how: phase.How) -> None:
       shep-cleanup --dry-run
       shep-cleanup --jobs 2
     """
-    from shepherd.batch import cleanup
+    from shepherd.cycle.cleanup import drive as cleanup
 
     phase.run("shep-cleanup", functools.partial(cleanup.run, everything=everything), how, _told)
 

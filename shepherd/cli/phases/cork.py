@@ -18,7 +18,7 @@ def command(how: phase.How) -> None:
     Example:
       shep-cork --dry-run --json
     """
-    from shepherd.batch import cork
+    from shepherd.cycle.cork import drive as cork
 
     phase.run("shep-cork", cork.run, how)
 

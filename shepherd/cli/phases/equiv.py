@@ -25,7 +25,7 @@ def command(how: phase.How, detect: bool) -> None:
 
         propose(how)
         return
-    from shepherd.batch import equiv
+    from shepherd.cycle.equiv import drive as equiv
 
     phase.run("shep-equiv", equiv.run, how)
 

@@ -10,7 +10,7 @@ from shepherd.console import common, phase
 from shepherd.errors import NothingToDo
 
 if TYPE_CHECKING:
-    from shepherd.batch.detect import Evidence, Proposal
+    from shepherd.cycle.equiv.detect import Evidence, Proposal
 
 LEAST_COMMON = 2  # pages, the root among them
 SHARE_PERCENT = 80
@@ -18,7 +18,7 @@ SHARE_PERCENT = 80
 
 def propose(how: phase.How) -> None:
     """Print what the newest closed state suggests: one class a line, its evidence as comments above it."""
-    from shepherd.batch import detect
+    from shepherd.cycle.equiv import detect
     from shepherd.store.database import Database
 
     with (

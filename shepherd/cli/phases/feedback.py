@@ -18,7 +18,7 @@ def command(how: phase.How) -> None:
     Example:
       shep-feedback --dry-run
     """
-    from shepherd.batch import feedback
+    from shepherd.cycle.feedback import drive as feedback
 
     phase.run("shep-feedback", feedback.run, how)
 

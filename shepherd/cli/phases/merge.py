@@ -19,7 +19,7 @@ def command(how: phase.How) -> None:
       shep-merge --dry-run --json
       shep-merge --jobs 2
     """
-    from shepherd.batch import merge
+    from shepherd.cycle.merge import drive as merge
 
     phase.run("shep-merge", merge.run, how)
 

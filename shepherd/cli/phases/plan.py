@@ -24,7 +24,7 @@ def command(how: phase.How, versus: Config | None) -> None:
     What another configuration would plan, beside the present one:
       shep-plan --dry-run --cf cf2/
     """
-    from shepherd.batch import plan
+    from shepherd.cycle.plan import drive as plan
 
     other.run("shep-plan", plan.run, how, versus)
 

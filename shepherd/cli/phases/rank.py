@@ -19,7 +19,7 @@ from shepherd.console.shared import many
 from shepherd.errors import NothingToDo
 
 if TYPE_CHECKING:
-    from shepherd.batch.rank import Found, How
+    from shepherd.cycle.rank.drive import Found, How
     from shepherd.store.inbox import Draft
     from shepherd.store.state import State
 
@@ -72,7 +72,7 @@ def command(
     """
     machine.tune()
     signal.signal(signal.SIGTERM, phase.terminated)
-    from shepherd.batch.rank import How
+    from shepherd.cycle.rank.drive import How
     from shepherd.store.database import Database
 
     inbox, item = Database(db).inbox, None if dry_run else Database(db).new_item_name(shared.clock_ms())
@@ -101,7 +101,7 @@ def command(
 
 def _rank(db: Path, state: State, config: Config, how: How, draft: Draft | None) -> Found:
     """What was found. A draft is kept if something is in it."""
-    from shepherd.batch import rank
+    from shepherd.cycle.rank import drive as rank
 
     what = progress.What(PROGRAM, str(state.name), state.index.rows, "row")
     holder = db if phase.inherited_lock() is not None else None  # a master that holds it has started us

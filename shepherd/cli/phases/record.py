@@ -18,7 +18,7 @@ def command(how: phase.How) -> None:
     Example:
       shep-record --jobs 2
     """
-    from shepherd.batch import record
+    from shepherd.cycle.record import drive as record
 
     phase.run("shep-record", record.run, how)
 

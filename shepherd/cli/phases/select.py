@@ -33,7 +33,7 @@ def command(how: phase.How, force: bool, versus: Config | None) -> None:
     What another configuration would keep, beside the present one:
       shep-select --dry-run --cf cf2/
     """
-    from shepherd.batch import select
+    from shepherd.cycle.select import drive as select
 
     def drive(writer: Writer, config: Config, now: int, tick: Callable[[int], object], jobs: int) -> State:
         _look_at_equiv(writer.furthest(), config)
@@ -44,7 +44,7 @@ def command(how: phase.How, force: bool, versus: Config | None) -> None:
 
 def _look_at_equiv(state: State, config: Config) -> None:
     """Say so if shep-equiv was skipped: select works on either, but the limits of a class of sites are another's then."""
-    from shepherd.batch.norms import version_of
+    from shepherd.cycle.common.norms import version_of
     from shepherd.equiv import load_equiv
 
     if state.name.phase != "merged":

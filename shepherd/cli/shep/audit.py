@@ -17,8 +17,8 @@ from shepherd.errors import Impolite, NothingToDo
 
 if TYPE_CHECKING:
     from shepherd.formats.tables import Records
-    from shepherd.phases.owed import Journal
-    from shepherd.phases.politeness import Verdict
+    from shepherd.politeness.audit import Verdict
+    from shepherd.politeness.obligations import Journal
     from shepherd.store.database import Database
     from shepherd.store.state import State
 
@@ -104,7 +104,7 @@ class _Source:
 
     def read(self, config: Config, tick: Callable[[int], object]) -> Journal:
         """What the audit needs of it: the rest is not kept."""
-        from shepherd.phases import owed
+        from shepherd.politeness import obligations as owed
 
         def slim() -> Iterator[tuple[Records, Records]]:
             row = 0
@@ -213,7 +213,7 @@ def _epochs(found: list[_Read]) -> list[list[_Read]]:
 
 
 def _judge(journals: list[_Read], slack_ms: int, limit: int, tick: Callable[[int], object]) -> Verdict:
-    from shepherd.phases import politeness
+    from shepherd.politeness import audit as politeness
 
     return politeness.judge([one.journal for one in journals], slack_ms, limit, tick)
 

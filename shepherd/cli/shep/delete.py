@@ -87,8 +87,8 @@ def _stored(held: State, state: State, rows: I64) -> int:
     """How many of the documents of some rows have a bucket in another state."""
     import numpy as np
 
+    from shepherd.arrays.keys import find_rows
     from shepherd.formats.tables import in_bucket
-    from shepherd.phases.keys import find_rows
     from shepherd.store import lookup
 
     keys = tuple(state.index[name].take(rows) for name in ("norm", "path", "site"))

@@ -16,12 +16,12 @@ import click
 from shepherd.console import common, shared
 
 if TYPE_CHECKING:
-    from shepherd.phases.diff import Differences
+    from shepherd.readers.diff import Differences
     from shepherd.store.columns import Table
     from shepherd.store.state import State
 
 STEP_ROWS = 500_000
-WHATS = ("added", "forgotten", "changed", "moved", "refreshed", "type")  # as in phases/diff.py, in its order; a test compares
+WHATS = ("added", "forgotten", "changed", "moved", "refreshed", "type")  # as in readers/diff.py, in its order; a test compares
 SHOWN = ("type", "status", "weight", "reason", "gathered", "checked", "changed", "digest")
 LINE = "{:<17}  {:<22}  {}\n"
 
@@ -77,7 +77,7 @@ def command(old: int, new: int, site: str | None, whats: tuple[str, ...], count:
 
 
 def _wanted(whats: tuple[str, ...]) -> int:
-    from shepherd.phases.diff import What
+    from shepherd.readers.diff import What
 
     return sum(int(What[name.upper()]) for name in set(whats or WHATS))
 
@@ -91,8 +91,8 @@ class _Pair:
 
     def parts(self, site: str | None) -> Iterator[_Part]:
         """The differences of one range of norms after the other."""
-        from shepherd.phases import diff
-        from shepherd.phases.urls import Paths
+        from shepherd.arrays.distinct_urls import Paths
+        from shepherd.readers import diff
 
         paths = Paths(self.new.prints.half("/robots.txt"), self.new.prints.half("/"))
         with common.progress(self.old.index.rows + self.new.index.rows, "diff", "row") as bar:
@@ -123,7 +123,7 @@ class _Pair:
 
 def _cuts(index: Table) -> Iterator[int]:
     """Norms that begin a partition; the first needs none."""
-    from shepherd.batch.partitions import whole_norms
+    from shepherd.arrays.partitions import whole_norms
 
     for start, stop in whole_norms(index, STEP_ROWS):
         if 0 < start < stop:
@@ -143,7 +143,7 @@ class _Part:
     found: Differences
 
     def lines(self, wanted: int) -> Iterator[_Line]:
-        from shepherd.phases.diff import What
+        from shepherd.readers.diff import What
 
         found = self.found
         for old, new, what in zip(found.old.tolist(), found.new.tolist(), found.what.tolist(), strict=True):
@@ -181,7 +181,7 @@ def _show(states: _Pair, lines: list[_Line], as_json: bool) -> None:
 def _urls(state: State, rows: list[int | None]) -> list[str | None]:
     import numpy as np
 
-    from shepherd.batch.search import urls_of
+    from shepherd.readers.search import urls_of
 
     known = [row for row in rows if row is not None]
     found = dict(zip(known, urls_of(state, np.array(known, np.int64)), strict=True))

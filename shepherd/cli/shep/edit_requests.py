@@ -117,7 +117,7 @@ def _meant(
     """Rows that the change does something to, and URLs to ask it of; what it does nothing to is counted."""
     import numpy as np
 
-    from shepherd.batch import search
+    from shepherd.readers import search
 
     new: list[str] = []
 

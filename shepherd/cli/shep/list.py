@@ -79,7 +79,7 @@ def _first(found: Iterable[I64], limit: int | None) -> Iterator[I64]:
 
 def show_rows(state: State, found: Iterator[I64], as_json: bool, timed: bool = False) -> int:
     """Rows as they come, `timed` with how long the download took before all else; how many they were."""
-    from shepherd.batch import search
+    from shepherd.readers import search
 
     shown = 0
     for rows in found:

@@ -105,7 +105,7 @@ def _types(state: State, rows: I64) -> dict[int, I64]:
     """How many pages of each type the sites in some rows of the site table have, by row."""
     import numpy as np
 
-    from shepherd.phases.sitetypes import COLUMNS, TYPES, types_of_sites
+    from shepherd.arrays.site_types import COLUMNS, TYPES, types_of_sites
 
     rows = np.sort(rows)
     sites = state.sites["site"].take(rows)

@@ -15,7 +15,7 @@ from shepherd.console.selectors import Selection
 
 if TYPE_CHECKING:
     from shepherd.formats.tables import I64, Columns
-    from shepherd.phases.stats import Counts
+    from shepherd.readers.stats import Counts
     from shepherd.store.state import State
 
 STEP_ROWS = 1 << 17
@@ -76,7 +76,7 @@ def command(selection: Selection, db: Path, cf: Path, number: int | None, as_jso
 
 
 def _all(state: State, tick: Any) -> Iterator[Columns]:
-    from shepherd.phases.stats import COLUMNS
+    from shepherd.readers.stats import COLUMNS
 
     for start in range(0, state.index.rows, STEP_ROWS):
         stop = min(start + STEP_ROWS, state.index.rows)
@@ -85,14 +85,14 @@ def _all(state: State, tick: Any) -> Iterator[Columns]:
 
 
 def _chosen(state: State, found: Iterator[I64]) -> Iterator[Columns]:
-    from shepherd.phases.stats import COLUMNS
+    from shepherd.readers.stats import COLUMNS
 
     for rows in found:
         yield state.index.take(rows, COLUMNS)
 
 
 def _counted(parts: Iterator[Columns], now: int) -> Counts:
-    from shepherd.phases import stats
+    from shepherd.readers import stats
 
     return sum((stats.count(part, now, EDGES) for part in parts), start=stats.none(EDGES))
 
@@ -102,7 +102,7 @@ def _told(counts: Counts) -> dict[str, Any]:
     import numpy as np
 
     from shepherd.formats.tables import Reason, RowType
-    from shepherd.phases.stats import WEIGHT_SHIFT
+    from shepherd.readers.stats import WEIGHT_SHIFT
     from shepherd.sections import section_name
 
     def each(column: I64) -> list[tuple[int, int]]:

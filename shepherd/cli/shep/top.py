@@ -71,8 +71,8 @@ def command(selection: Selection, by: str, limit: int, db: Path, cf: Path, numbe
 
 
 def _pages(state: State, found: Iterator[I64]) -> Iterator[I64]:
+    from shepherd.arrays.keys import with_flag
     from shepherd.formats.tables import Flag
-    from shepherd.phases.keys import with_flag
 
     for rows in found:
         yield rows[~with_flag(state.index["flags"].take(rows), Flag.ROBOTS)]
@@ -87,8 +87,8 @@ def _row(one: dict[str, Any]) -> tuple[Any, ...]:
 
 
 def _with_errors(state: State, found: Iterator[I64], limit: int) -> list[dict[str, Any]]:
+    from shepherd.arrays.site_types import ERROR_COLUMNS, Errors
     from shepherd.formats.tables import Reason, is_resolved, show_qkey
-    from shepherd.phases.sitetypes import ERROR_COLUMNS, Errors
 
     sites, errors = state.sites["site"][0 : state.sites.rows], Errors()
     with common.progress(None, "counting", " rows") as bar:

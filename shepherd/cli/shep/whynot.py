@@ -74,7 +74,7 @@ def _under(state: State, start: int, stop: int, path: str) -> tuple[I64, int]:
     """The rows whose path begins so, and how many have no text."""
     import numpy as np
 
-    from shepherd.batch.search import urls_of
+    from shepherd.readers.search import urls_of
 
     rows = np.arange(start, stop, dtype=np.int64)
     if path == "/":

@@ -1,1 +1,0 @@
-"""Drives the phases over the store: partitions, part files, publish."""

@@ -1,0 +1,80 @@
+"""Needed buckets copied into new segments, as they are; and thin ones written in place of bodies that go.
+
+A segment is verified whole, bodies and all, before a byte of it is copied: what is damaged stops the cleanup, and never gets a
+checksum that says it is not.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+
+import numpy as np
+
+from shepherd.arrays.keys import find_sites
+from shepherd.arrays.pool import ordered
+from shepherd.cycle.cleanup import shakedown
+from shepherd.cycle.cleanup.rules import Thin
+from shepherd.formats import bucket
+from shepherd.formats.tables import I64, U64
+from shepherd.readers.segments import Claims, Segment
+from shepherd.store.objects import SegmentWriter
+from shepherd.store.state import State
+
+
+@dataclass(frozen=True)
+class Moved:
+    """Where buckets were, ascending, and where they are."""
+
+    old: U64
+    new: U64
+
+    def follow(self, oids: U64) -> U64:
+        """These oids with those replaced that have moved; only what lies between the first and the last is looked for."""
+        if not len(self.old):
+            return oids
+        followed = oids.copy()
+        rows = np.flatnonzero((oids >= self.old[0]) & (oids <= self.old[-1]))
+        at = find_sites(self.old, oids[rows])
+        followed[rows[at >= 0]] = self.new[at[at >= 0]]
+        return followed
+
+
+def copy_segments(state: State, numbers: I64, held: Claims, segments: SegmentWriter, limit: int, jobs: int) -> Moved:
+    """The needed buckets of these segments, in the order of oids."""
+
+    def verified(number: int) -> int:
+        for _part in Segment(state, number, held.of(number)).verify(bodies=True):
+            pass
+        return number
+
+    new = [np.zeros(0, np.uint64)]
+    for number in ordered(verified, numbers.tolist(), jobs):
+        one = Segment(state, number, held.of(number))
+        begins = shakedown.pieces(one.offset, one.held.size, limit)
+        start, last = np.flatnonzero(begins), np.append(np.flatnonzero(begins)[1:], len(begins)) - 1
+        spans = zip(one.offset[start].tolist(), (one.offset[last] + one.held.size[last]).tolist(), strict=True)
+        placed = np.array([segments.append(one.view(first, end)) for first, end in spans], np.uint64)
+        new.append(shakedown.places_after(one.held.oid, begins, placed))
+    return Moved(held.oid, np.concatenate(new))
+
+
+def write_thin(state: State, held: Claims, segments: SegmentWriter, number: int) -> tuple[Thin, I64]:
+    """A thin bucket for each of these rows, with the URL and the time of the one it has; and the decoded bytes that go with it.
+
+    Both in the order of rows.
+    """
+    oids, sizes = np.zeros(len(held), np.uint64), np.zeros(len(held), np.uint32)
+    plain = np.zeros(len(held), np.int64)
+    at = 0
+    for segment in sorted(Counter((held.oid >> np.uint64(32)).tolist())):
+        one = Segment(state, segment, held.of(segment))
+        for part in one.verify(bodies=False):
+            plain[at : at + len(part.offset)] = part.heads["plain"]
+            heads = (part.heads[name].tolist() for name in ("site", "path", "time_ms"))
+            for site, path, time_ms, url in zip(*heads, one.urls(part), strict=True):
+                data = bucket.thin(site, path, time_ms, number, url.decode("ascii"))
+                oids[at], sizes[at] = segments.append(data), len(data)
+                at += 1
+    order = np.argsort(held.row, kind="stable")
+    return Thin(held.row[order], oids[order], sizes[order]), plain[order]

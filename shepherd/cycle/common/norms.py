@@ -1,0 +1,61 @@
+"""The normalised sites of a state: its url-equiv table under its key."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from shepherd.arrays.keys import find_sites
+from shepherd.equiv import Equiv
+from shepherd.formats.tables import U64
+from shepherd.urls import Footprints
+
+
+@dataclass(frozen=True)
+class NormMap:
+    """Norms that become another one, sorted; and sites, sorted, that have a norm of their own whatever the implicit rule says."""
+
+    norm: U64
+    norm_to: U64
+    site: U64
+    site_to: U64
+
+    def apply(self, norm: U64, site: U64) -> U64:
+        """The norms of some rows, given by the implicit rule, as the classes have them."""
+        return _mapped(self.site, self.site_to, site, self.of_norms(norm))
+
+    def of_norms(self, norm: U64) -> U64:
+        """The same where sites are not known: one that is kept apart is then taken for the one that it is kept apart from."""
+        return _mapped(self.norm, self.norm_to, norm, norm)
+
+
+def _mapped(keys: U64, values: U64, queries: U64, default: U64) -> U64:
+    if not len(keys):
+        return default
+    at = find_sites(keys, queries)
+    return np.where(at >= 0, values[np.maximum(at, 0)], default)
+
+
+def norm_map(equiv: Equiv, prints: Footprints) -> NormMap:
+    """The table as footprints. Names in it stand for http and https, with and without www., as the implicit rule has it."""
+    norms = {prints.half(name): prints.half(first) for name, first in equiv.members().items() if name != first}
+    sites = {prints.half(f"{scheme}://{name}"): prints.half(name) for name in equiv.kept_apart() for scheme in ("http", "https")}
+    return NormMap(*_sorted(norms), *_sorted(sites))
+
+
+def version_of(equiv: Equiv) -> int:
+    """What control says of a table: 0 where it says nothing beyond the implicit rule."""
+    return equiv.version if equiv.members() or equiv.kept_apart() else 0
+
+
+def sites_named(equiv: Equiv) -> set[str]:
+    """Every site that a table may say something of."""
+    names = {*equiv.members(), *equiv.kept_apart(), *(name.removeprefix("www.") for name in equiv.kept_apart())}
+    return {f"{scheme}://{prefix}{name}" for name in names for scheme in ("http", "https") for prefix in ("", "www.")}
+
+
+def _sorted(found: Mapping[int, int]) -> tuple[U64, U64]:
+    keys = sorted(found)
+    return np.array(keys, np.uint64), np.array([found[key] for key in keys], np.uint64)

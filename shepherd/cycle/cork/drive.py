@@ -1,0 +1,183 @@
+"""Drives cork: takes harvests into the tables and closes a state.
+
+It goes on from N.reap to N, with every harvest of that reap and those in the inbox; or, where only harvests in the inbox wait,
+from a closed N to N+1. Rows, sites and servers that no record speaks of are read and copied, or linked, and never computed.
+Notes of contacts that wait in the inbox are taken along, but no state is made for them alone.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from shepherd.arrays import keys, patch
+from shepherd.arrays.distinct_urls import Paths, find_known
+from shepherd.arrays.partitions import Tick, partitions, silent
+from shepherd.arrays.patch import Patch, Rewriting
+from shepherd.arrays.pool import ordered
+from shepherd.config import Config
+from shepherd.cycle.common.turn import not_now
+from shepherd.cycle.cork import harvests
+from shepherd.cycle.cork import rules as cork
+from shepherd.cycle.cork import server_updates as serverupdates
+from shepherd.cycle.cork import site_updates as siteupdates
+from shepherd.cycle.cork.harvests import Taken
+from shepherd.cycle.cork.outcomes import outcomes
+from shepherd.cycle.cork.rules import Corked, Effects
+from shepherd.cycle.cork.site_updates import Touched
+from shepherd.errors import NothingToDo
+from shepherd.filters import load_filter
+from shepherd.formats.control import CLOSED
+from shepherd.formats.tables import JOURNAL, U64, Array, Columns, Records
+from shepherd.politeness import contacts
+from shepherd.store import contactnotes, names
+from shepherd.store.database import Writer
+from shepherd.store.inbox import HARVEST
+from shepherd.store.names import StateName
+from shepherd.store.state import Builder, State
+from shepherd.urls import Footprints
+
+READ = ("norm", "path", *cork.CHANGED)
+
+
+def run(writer: Writer, config: Config, now: int, tick: Tick, jobs: int = 1) -> State:
+    state = writer.furthest()
+    taken, refused = _harvests(writer, state)
+    notes = contactnotes.waiting(writer.database.inbox, state.control.applied)
+    journal = harvests.journal(taken, notes.records)
+    number = state.number + 1 if state.name.closed else state.number
+    builder = writer.build(state, StateName(number, CLOSED), now)
+    try:
+        builder.keep_objects()
+        builder.keep_logs(names.CONTRIB)
+        harvests.adopt(builder, taken, journal.records)
+        builder.change(applied=(*builder.control.applied, *notes.items))
+        builder.change(speed=contacts.speed(state.control.speed, keys.pick(journal.records, journal.own)))
+        counts = _apply(builder, state, taken, journal.records, config, tick, jobs)
+        report: dict[str, Any] = {"phase": "cork", "harvests": len(taken), "journal": len(journal.records), "settled": counts}
+        report |= outcomes(journal.records)
+        told = {"contact notes": len(notes.items), "refused notes": notes.refused, "refused harvests": refused}
+        return writer.publish(builder, report | {name: what for name, what in told.items() if what})
+    finally:
+        builder.close()
+
+
+def _harvests(writer: Writer, state: State) -> tuple[list[Taken], dict[str, str]]:
+    if state.name.phase not in ("reap", CLOSED):
+        raise not_now(state, "nothing has been reaped")
+    items = writer.database.inbox.waiting(state.control.applied, HARVEST)
+    if state.name.closed and not items:
+        raise not_now(state, "nothing has been reaped, no harvest waits in the inbox")
+    own = harvests.own(state.harvests())
+    if not own and not state.name.closed:
+        raise NothingToDo(f"{state.name} has no harvest yet; run shep-reap")
+    foreign, refused = harvests.foreign(items, Footprints(state.control.key))
+    if not own and not foreign:
+        raise harvests.nothing_taken(writer.database.inbox.directory, refused)
+    return harvests.numbered([*own, *foreign], state.control.segments), refused
+
+
+def _apply(
+    builder: Builder, state: State, taken: Sequence[Taken], journal: Records, config: Config, tick: Tick, jobs: int
+) -> dict[str, int]:
+    touched, effects, index = _settled(builder, state, taken, journal, config, tick, jobs)
+    strange, site = _moved(state, effects.strange)
+    if len(strange):
+        index.discard()
+        journal = cork.readdressed(journal, strange, site)
+        touched, effects, index = _settled(builder, state, taken, journal, config, silent, jobs)
+    index.finish()
+    step = config.store.partition_rows
+    sites = siteupdates.site_changes(state, touched)
+    siteupdates.write_sites(builder, state, touched, sites, step)
+    patch.write(builder, "servers", state.servers, serverupdates.server_changes(state, sites, journal, config), step)
+    return {name: count for name, count in effects.counts.items() if count}
+
+
+def _settled(
+    builder: Builder, state: State, taken: Sequence[Taken], journal: Records, config: Config, tick: Tick, jobs: int
+) -> tuple[Touched, Effects, Rewriting]:
+    """What becomes of the sites that a journal speaks of, what its records did, and the index that they change."""
+    url_of, opened = harvests.urls_of(taken)
+    with opened:
+        touched = siteupdates.touched_sites(state, journal, url_of, load_filter(config.filter_path))
+    settled = cork.newest(journal)
+    touched = touched.with_columns(contacts.apply_sites(touched.columns, journal, settled, config.politeness))
+    index = Rewriting(builder, "index", state.index, config.store.partition_rows)
+    effects = _settle(index, state, settled, touched.columns, builder.name.number, config, tick, jobs)
+    return siteupdates.counted(siteupdates.same_robots(touched, effects), effects), effects, index
+
+
+def _moved(state: State, strange: Records) -> tuple[Records, U64]:
+    """Of pages that have no row under their site: those whose document has one, under an equivalent site; and that site.
+
+    A harvest from elsewhere may have been planned before a page moved. Robots files and root pages are of one site each.
+    """
+    paths = Paths(state.prints.half("/robots.txt"), state.prints.half("/"))
+    strange = keys.pick(strange, ~paths.special(np.ascontiguousarray(strange["path"])))
+    if not len(strange):
+        return strange, np.zeros(0, np.uint64)
+    index = {name: state.index[name][0 : state.index.rows] for name in ("norm", "path", "site")}
+    row, _place = find_known(index, {name: np.ascontiguousarray(strange[name]) for name in index}, paths)
+    return keys.pick(strange, row >= 0), index["site"][row[row >= 0]]
+
+
+@dataclass(frozen=True)
+class Part:
+    start: int
+    stop: int
+    records: Records
+
+
+def _settle(
+    written: Rewriting, state: State, settled: Records, sites: Columns, number: int, config: Config, tick: Tick, jobs: int
+) -> Effects:
+    """Settle and write the rows of the index: partitions that no record falls into are copied, if at all."""
+    parts = [part for part in _parts(state, settled, config.store.partition_rows) if len(part.records)]
+
+    def work(part: Part) -> Corked:
+        index = state.index.slice(part.start, part.stop, READ)
+        return cork.apply_index(index, part.records, sites, state=number, plan=config.plan, politeness=config.politeness)
+
+    found, done = [], 0
+    for part, corked in zip(parts, ordered(work, parts, jobs), strict=True):
+        changed = {name: corked.columns[name] for name in cork.CHANGED if name in corked.changed}
+        written.put(part.start, part.stop, Patch(corked.rows + part.start, changed))
+        found.append(corked.effects)
+        tick(part.stop - done)
+        done = part.stop
+    tick(state.index.rows - done)
+    return _joined(found)
+
+
+def _parts(state: State, settled: Records, step: int) -> Iterator[Part]:
+    """The records (sorted as the index is) that fall into each partition; those before the first row go to the first."""
+    ranges = list(partitions(state.index.rows, step))
+    record_keys = [np.ascontiguousarray(settled[name]) for name in ("norm", "path", "site")]
+    starts = np.array([start for start, _stop in ranges[1:]], np.int64)
+    row_keys = [state.index[name].take(starts) for name in ("norm", "path", "site")]
+    cuts = keys.lower_bound(*record_keys, *row_keys).tolist()
+    for (start, stop), first, last in zip(ranges, [0, *cuts], [*cuts, len(settled)], strict=True):
+        yield Part(start, stop, settled[first:last])
+
+
+def _joined(found: Sequence[Effects]) -> Effects:
+    def whole(parts: list[Array], dtype: str) -> Array:
+        return np.concatenate([np.zeros(0, dtype), *parts])
+
+    counts = Counter[str]()
+    for one in found:
+        counts.update(one.counts)
+    return Effects(
+        site_before=whole([one.site_before for one in found], "<u8"),
+        site=whole([one.site for one in found], "<u8"),
+        counted_before=whole([one.counted_before for one in found], "?"),
+        counted=whole([one.counted for one in found], "?"),
+        robots={name: whole([one.robots[name] for one in found], "<u8") for name in ("site", "came", "stays")},
+        strange=np.concatenate([np.zeros(0, JOURNAL), *(one.strange for one in found)]),
+        counts=counts,
+    )

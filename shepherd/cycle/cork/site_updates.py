@@ -1,0 +1,161 @@
+"""What a journal changes in the table of sites, worked out for those sites alone that it speaks of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from shepherd.arrays import keys, patch
+from shepherd.arrays import site_counts as sitecounts
+from shepherd.arrays.partitions import partitions
+from shepherd.arrays.patch import Added, Changes, Patch
+from shepherd.cycle.common.new_sites import site_rows
+from shepherd.cycle.common.site_table import settings_of
+from shepherd.cycle.cork.rules import Effects
+from shepherd.errors import Corruption
+from shepherd.filters import Filter
+from shepherd.formats.tables import I64, SITES, U64, Array, Bools, Columns, Kind, Records, in_bucket
+from shepherd.politeness import contacts
+from shepherd.store import names
+from shepherd.store.columns import Table
+from shepherd.store.state import Builder, State
+from shepherd.urls import parse
+
+CHANGED = (*contacts.SITE_CHANGED, "documents", "gathered")
+READ = ("site", "delay_ms", *CHANGED)
+PIECE = 1 << 22
+
+
+@dataclass(frozen=True)
+class Touched:
+    """The sites that a journal speaks of, sorted by site: their rows in the table, -1 for new ones; and the names of these."""
+
+    row: I64
+    columns: Mapping[str, Array]
+    new: Mapping[str, Array]  # all columns of the new ones
+    names: Sequence[bytes]
+
+    def with_columns(self, columns: Columns) -> Touched:
+        return Touched(self.row, {**self.columns, **columns}, self.new, self.names)
+
+    @property
+    def known(self) -> Bools:
+        return np.asarray(self.row >= 0)
+
+
+def touched_sites(state: State, journal: Records, url_of: Callable[[int], str], filters: Filter) -> Touched:
+    """Those of the records, and those that pages moved to: the name of a new one stands in the bucket of a page that did."""
+    known = state.sites["site"][0 : state.sites.rows]
+    moved = (journal["answered"] != journal["site"]) & (journal["kind"] == Kind.PAGE) & in_bucket(journal["oid"])
+    answered = np.ascontiguousarray(journal["answered"][moved])
+    strange = keys.find_sites(known, answered) < 0
+    new_site, first = _first_of_each(answered[strange])
+    named = [parse(url_of(oid)) for oid in journal["oid"][moved][strange][first].tolist()]
+    if [state.prints.half(url.site) for url in named] != new_site.tolist():
+        raise Corruption("a record says that a page answered at another site than its bucket does")
+    new_names = [url.site.encode("ascii") for url in named]
+    new_norm = np.array([state.prints.norm(url.site) for url in named], np.uint64)
+    new = site_rows(new_site, new_norm) | settings_of(new_names, filters)
+
+    site = keys.distinct(np.concatenate([np.ascontiguousarray(journal["site"]), answered]))
+    row = keys.find_sites(known, site)
+    is_new = keys.find_sites(new_site, site) >= 0
+    there = (row >= 0) | is_new
+    row, is_new = row[there], is_new[there]
+    columns = {}
+    for name in READ:
+        columns[name] = np.empty(len(row), SITES[name])
+        columns[name][~is_new] = state.sites[name].take(row[~is_new])
+        columns[name][is_new] = new[name]
+    return Touched(row, columns, new, new_names)
+
+
+def _first_of_each(site: U64) -> tuple[U64, I64]:
+    """The different sites, sorted, and where each is first."""
+    order = np.argsort(site, kind="stable")
+    starts = keys.run_starts(site[order])
+    return site[order][starts], order[starts]
+
+
+def same_robots(touched: Touched, effects: Effects) -> Touched:
+    """A robots file that came again as it was: the site points at the bucket that its row has kept."""
+    row = keys.find_sites(touched.columns["site"], effects.robots["site"])
+    oid = touched.columns["robots_oid"].copy()
+    taken = oid[row] == effects.robots["came"]
+    oid[row[taken]] = effects.robots["stays"][taken]
+    return touched.with_columns({"robots_oid": oid})
+
+
+def counted(touched: Touched, effects: Effects) -> Touched:
+    """With the rows that moved and the documents that came and went."""
+    site, before, after = touched.columns["site"], effects.site_before, effects.site
+    moved = before != after
+    other = moved | (effects.counted_before != effects.counted)  # of all the rest a site loses as much as it gains
+    gained = sitecounts.changed(site, before[moved], after[moved])
+    gathered = sitecounts.changed(site, before[other & effects.counted_before], after[other & effects.counted])
+    return touched.with_columns(
+        {
+            "documents": (touched.columns["documents"] + gained).astype(SITES["documents"]),
+            "gathered": (touched.columns["gathered"] + gathered).astype(SITES["gathered"]),
+        }
+    )
+
+
+def site_changes(state: State, touched: Touched) -> Changes:
+    """Of the old rows the columns that differ, and the new rows in their places."""
+    known = touched.known
+    old = patch.only_changed(state.sites, Patch(touched.row[known], {n: touched.columns[n][known] for n in CHANGED}))
+    if not len(touched.names):
+        return Changes(old)
+    new = {**touched.new, **{name: values[~known] for name, values in touched.columns.items()}}
+    places = np.searchsorted(state.sites["site"][0 : state.sites.rows], new["site"]).astype(np.int64)
+    return Changes(old, Added(places, new))
+
+
+def write_sites(builder: Builder, state: State, touched: Touched, changes: Changes, step: int) -> None:
+    if not len(touched.names):
+        patch.write(builder, "sites", state.sites, changes, step)
+        builder.keep([f"sites/{names.NAMES}"])
+        return
+    lengths = np.array([len(name) for name in touched.names], np.uint64)
+    places = changes.added.places
+    ends = _old_ends(state, places) + np.cumsum(lengths)
+    new = Added(places, {**changes.added.columns, "name": ends})
+    writer = builder.table("sites")
+    for start, stop in partitions(state.sites.rows, step):
+        columns = {n: patch.values(state.sites, Changes(changes.patch, new), n, start, stop) for n in SITES if n != "name"}
+        writer.append({**columns, "name": _shifted(state.sites, new, lengths, start, stop)})
+    builder.finish_table(writer)
+    builder.write_site_names(_spliced(state, places, touched.names, step))
+
+
+def _old_ends(state: State, places: I64) -> U64:
+    """How many bytes of old names stand before each place."""
+    ends = np.zeros(len(places), np.uint64)
+    ends[places > 0] = state.sites["name"].take(places[places > 0] - 1)
+    return ends
+
+
+def _shifted(table: Table, new: Added, lengths: U64, start: int, stop: int) -> Array:
+    """The ends of names, each moved by the new names before it."""
+    before = np.concatenate([np.zeros(1, np.uint64), np.cumsum(lengths)])
+    moved = table["name"][start:stop] + before[np.searchsorted(new.places, np.arange(start, stop), side="right")]
+    first, last = np.searchsorted(new.places, [start, stop]).tolist()
+    last = len(new.places) if stop == table.rows else last
+    return np.insert(moved, new.places[first:last] - start, new.columns["name"][first:last])
+
+
+def _spliced(state: State, places: I64, new_names: Sequence[bytes], step: int) -> Iterator[bytes]:
+    """The text of all names, in pieces that are worth writing."""
+    held, row = bytearray(), 0
+    for place, name in zip([*places.tolist(), state.sites.rows], [*new_names, b""], strict=True):
+        for start in range(row, place, step):
+            held += state.names_between(start, min(start + step, place)).data.tobytes()
+            if len(held) > PIECE:
+                yield bytes(held)
+                held.clear()
+        held += name
+        row = place
+    yield bytes(held)

@@ -1,0 +1,151 @@
+"""Drives feedback: indexers' uploads that wait in the inbox become weights and flags of the closed state N+1.
+
+An upload is read whole before a row of it counts: one that is damaged stays in the inbox, is reported, and changes nothing. Lines
+of a text that cannot be read are reported and skipped.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Final
+
+import numpy as np
+
+from shepherd.arrays.column_spill import ColumnSpill
+from shepherd.arrays.distinct_urls import Paths
+from shepherd.arrays.lookup import Lookup
+from shepherd.arrays.partitions import Tick, rows_before, whole_norms
+from shepherd.arrays.pool import ordered
+from shepherd.config import Config
+from shepherd.cycle.common.turn import not_now
+from shepherd.cycle.feedback import rules as feedback
+from shepherd.cycle.feedback.rules import Heard
+from shepherd.errors import Corruption, IoFailed, NothingToDo
+from shepherd.filters import Filter, load_filter
+from shepherd.formats import feedback as uploads
+from shepherd.formats.control import CLOSED
+from shepherd.formats.feedback import FEEDBACK
+from shepherd.formats.tables import Array, Records
+from shepherd.store import inbox, logs, names
+from shepherd.store.database import Writer
+from shepherd.store.inbox import Item
+from shepherd.store.names import StateName
+from shepherd.store.state import State
+from shepherd.urls import Footprints, parse
+
+SAID: Final = {"norm": "<u8", "path": "<u8", "site": "<u8", "weight": "<u2", "flags": "<u2"}
+LINES: Final = 1 << 16  # of a text at a time
+MOST_TOLD: Final = 100
+
+
+@dataclass
+class Uploads:
+    """What was found in the inbox: the items that can be applied, and what could not be read."""
+
+    good: list[Item] = field(default_factory=list)
+    bad: list[str] = field(default_factory=list)
+    bad_lines: list[str] = field(default_factory=list)
+
+
+def run(writer: Writer, config: Config, now: int, tick: Tick, jobs: int = 1) -> State:
+    parent = writer.furthest()
+    if not parent.name.closed:
+        raise not_now(parent, "feedback needs a closed state")
+    prints, filters = parent.prints, load_filter(config.filter_path)
+    found = _survey(writer.database.inbox.waiting(parent.control.applied, inbox.FEEDBACK))
+    if not found.good:
+        raise NothingToDo(f"no feedback waits{''.join(f'; {one}' for one in found.bad)}")
+    step = config.store.partition_rows
+    borders = parent.index["norm"].take(np.array([start for start, _ in whole_norms(parent.index, step)][1:], np.int64))
+    builder = writer.build(parent, StateName(parent.number + 1, CLOSED), now)
+    try:
+        with ColumnSpill(builder.scratch, SAID, "norm", borders) as said:
+            strangers = _spill(parent, found, said, prints, filters)
+            cuts = rows_before(parent.index["norm"][0 : parent.index.rows], borders)
+            paths = Paths(prints.half("/robots.txt"), prints.half("/"))
+            work = partial(_partition, parent, cuts, said, paths, builder.name.number)
+            counts: Counter[str] = Counter({"of unknown URLs": strangers})
+            index = builder.table("index", feedback.CHANGED)
+            for heard in ordered(work, range(len(said)), jobs):
+                index.append(heard.columns)
+                counts.update(heard.counts)
+                tick(len(heard.columns["weight"]))
+            builder.finish_table(index)
+        builder.keep_table("index", feedback.CHANGED)
+        for name in ("sites", "servers"):
+            builder.keep_table(name)
+        builder.keep_objects()
+        builder.keep_logs(names.CONTRIB)
+        builder.change(applied=(*builder.control.applied, *(item.name for item in found.good)))
+        report: dict[str, object] = {"phase": "feedback", "uploads": len(found.good), **counts}
+        report |= {"bad uploads": len(found.bad), "bad lines": len(found.bad_lines)}
+        report["bad"] = [*found.bad, *found.bad_lines][:MOST_TOLD]
+        return writer.publish(builder, report)
+    finally:
+        builder.close()
+
+
+def _survey(items: list[Item]) -> Uploads:
+    """Which uploads are whole, before anything of them counts."""
+    found = Uploads()
+    for item in items:
+        try:
+            data = logs.mapped(item.path)
+            if uploads.is_binary(data):
+                for _part in uploads.unpack(data):
+                    pass
+        except IoFailed as error:
+            if not inbox.is_closed_to_us(error):
+                raise
+            found.bad.append(f"{item.path}: {inbox.UNREADABLE}")
+            continue
+        except Corruption as error:
+            found.bad.append(f"{item.path} is damaged {error}: upload it again and remove this one")
+            continue
+        found.good.append(item)
+    return found
+
+
+def _spill(state: State, found: Uploads, said: ColumnSpill, prints: Footprints, filters: Filter) -> int:
+    """Put all that was said in the order of the index; how much of it is of sites that nobody knows."""
+    lookup, norm = Lookup(state.sites["site"][0 : state.sites.rows]), state.sites["norm"][0 : state.sites.rows]
+    strangers = 0
+    for item in found.good:
+        for part in _parts(item, found.bad_lines, prints, filters):
+            columns: dict[str, Array] = {name: np.ascontiguousarray(part[name]) for name in ("site", "path", "weight", "flags")}
+            row = lookup.find(columns["site"])
+            known = np.flatnonzero(row >= 0)
+            strangers += len(row) - len(known)
+            said.add({name: column.take(known) for name, column in columns.items()} | {"norm": norm.take(row.take(known))})
+    said.settle()
+    return strangers
+
+
+def _parts(item: Item, bad_lines: list[str], prints: Footprints, filters: Filter) -> Iterator[Records]:
+    data = logs.mapped(item.path)
+    if uploads.is_binary(data):
+        yield from uploads.unpack(data)
+        return
+
+    def footprint(text: str) -> tuple[int, int]:
+        url = parse(filters.strip(parse(text, strict=True).href))
+        return prints.half(url.site), prints.half(url.path)
+
+    records: list[tuple[int, ...]] = []
+    for number, line in item.lines():
+        try:
+            records.append((*uploads.parse_line(line, footprint), 0))
+        except ValueError as error:
+            bad_lines.append(f"{item.path.name} line {number}: {str(error)[:400]}")
+        if len(records) == LINES:
+            yield np.array(records, FEEDBACK)
+            records = []
+    yield np.array(records, FEEDBACK)
+
+
+def _partition(state: State, cuts: Array, said: ColumnSpill, paths: Paths, number: int, part: int) -> Heard:
+    index = state.index.slice(int(cuts[part]), int(cuts[part + 1]), feedback.READ)
+    return feedback.apply(index, said.read(part), paths, state=number)

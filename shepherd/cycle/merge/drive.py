@@ -1,0 +1,178 @@
+"""Drives merge: contributions and requests become rows of N+1.merged.
+
+Three passes, each bounded by a range of footprints: what waits is put in the order of norms (`intake`), the index is merged range
+by range, and from what its ranges tell of sites the site table is made (`mergesites`).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import ExitStack
+from functools import partial
+from itertools import pairwise
+
+import numpy as np
+
+from shepherd.arrays import keys
+from shepherd.arrays.column_spill import ColumnSpill
+from shepherd.arrays.distinct_urls import Paths, take
+from shepherd.arrays.partitions import Tick, even_borders, rows_before, whole_norms
+from shepherd.arrays.pool import ordered
+from shepherd.config import Config
+from shepherd.cycle.common.norms import norm_map, version_of
+from shepherd.cycle.common.turn import not_now
+from shepherd.cycle.merge import rules as merge
+from shepherd.cycle.merge.contributions import CONTRIBUTED, NAMED, Intake
+from shepherd.cycle.merge.requests import MOST_TOLD, Requests, as_frames, as_records, read_requests
+from shepherd.cycle.merge.rules import Merged
+from shepherd.cycle.merge.sites import TALLIED, SiteMerge
+from shepherd.equiv import load_equiv
+from shepherd.errors import NothingToDo
+from shepherd.filters import Filter, load_filter
+from shepherd.formats.contribkeys import BlockKeys, decode_keys
+from shepherd.formats.tables import NO_OID, U64, Array, Columns, Records, in_bucket
+from shepherd.store import names
+from shepherd.store.database import Writer
+from shepherd.store.names import StateName
+from shepherd.store.state import Builder, State
+from shepherd.urls import Footprints
+
+RECORD_BYTES = 60  # of a contribution, about, with its text: for a guess at their number
+
+
+def run(writer: Writer, config: Config, now: int, tick: Tick, jobs: int = 1) -> State:
+    parent = writer.furthest()
+    if not parent.name.closed:
+        raise not_now(parent, "a merge needs a closed state")
+    items = writer.database.inbox.waiting(parent.control.applied)
+    filters = load_filter(config.filter_path)
+    same = parent.control.filter == filters.version and parent.control.equiv == version_of(load_equiv(config.equiv_path))
+    requests = read_requests(items, filters, config, parent.equiv.norm_of)
+    if same and not requests.names and not parent.numbered(names.CONTRIB):
+        closed = "".join(f"; {one}" for one in requests.bad[:1])  # to us
+        raise NothingToDo(f"no requests and no contributions wait, and filter and url-equiv are the same{closed}")
+    builder = writer.build(parent, StateName(parent.number + 1, "merged"), now)
+    try:
+        builder.keep_objects()
+        builder.keep_table("servers")
+        builder.keep_logs(names.CONTRIB)
+        builder.change(applied=(*builder.control.applied, *requests.names), filter=filters.version)
+        report = {"phase": "merge", "requests": len(requests)} | _merge(builder, parent, requests, filters, config, tick, jobs)
+        report |= {"bad requests": len(requests.bad), "bad": requests.bad[:MOST_TOLD]}
+        return writer.publish(builder, report)
+    finally:
+        builder.close()
+
+
+def _merge(
+    builder: Builder, parent: State, requests: Requests, filters: Filter, config: Config, tick: Tick, jobs: int
+) -> dict[str, int]:
+    prints = parent.prints
+    norms = norm_map(parent.equiv, prints)
+    asked = as_records(requests.edits, prints)
+    norm_borders, site_borders = _borders(parent, len(requests), config.store.partition_rows)
+    with ExitStack() as stack:
+        urls = stack.enter_context(ColumnSpill(builder.scratch, CONTRIBUTED, "norm", norm_borders))
+        named = stack.enter_context(ColumnSpill(builder.scratch, NAMED, "site", site_borders, with_texts=True))
+        tallies = stack.enter_context(ColumnSpill(builder.scratch, TALLIED, "site", site_borders))
+        intake = Intake(parent, norms, config.merge.weight_gap, urls, named)
+        for number, ordinal, block in _waiting(builder, parent, requests, prints, filters):
+            intake.add(number, ordinal, block)
+        intake.end()
+        work = partial(
+            _partition,
+            parent,
+            rows_before(parent.index["norm"][0 : parent.index.rows], norm_borders),
+            urls,
+            _cut(asked, norm_borders),
+            intake.refused,
+            Paths(prints.half("/robots.txt"), prints.half("/")),
+            builder.name.number,
+            config.plan.max_retries,
+        )
+        counts: Counter[str] = Counter()
+        index = builder.table("index")
+        for merged in ordered(work, range(len(urls)), jobs):
+            index.append(merged.columns)
+            tallies.add({name: getattr(merged.sites, name) for name in TALLIED})
+            counts.update(merged.counts)
+            tick(len(merged.columns["norm"]))
+        builder.finish_table(index)
+        tallies.settle()
+        counts.update(SiteMerge(parent, tallies, named, site_borders, filters, intake.inserted).write(builder, jobs))
+    return {"contributions": urls.rows, "refused sites": len(intake.refused), **counts}
+
+
+def _partition(
+    parent: State,
+    cuts: Array,
+    urls: ColumnSpill,
+    asked: list[Records],
+    refused: U64,
+    paths: Paths,
+    state: int,
+    max_retries: int,
+    part: int,
+) -> Merged:
+    old = parent.index.slice(int(cuts[part]), int(cuts[part + 1]))
+    contributed = urls.read(part)
+    if len(refused):
+        contributed = take(contributed, keys.find_sites(refused, contributed["site"]) < 0)
+    facts = partial(_robots_facts, parent)
+    return merge.merge(old, contributed, asked[part], facts, paths, state=state, max_retries=max_retries)
+
+
+def _borders(parent: State, requests: int, step: int) -> tuple[U64, U64]:
+    """Where ranges of norms and of sites begin, so that none has many more than `step` rows, old and new.
+
+    A normalised site is never cut, so its rows must fit into memory; select's hard limit sees to that.
+    """
+    waiting = (
+        sum(parent.control.files[names.contrib(n)].length // RECORD_BYTES for n in parent.numbered(names.CONTRIB)) + requests
+    )
+    starts = np.array([start for start, _stop in whole_norms(parent.index, step)][1:], np.int64)
+    by_rows = parent.index["norm"].take(starts)
+    norm = keys.distinct(np.concatenate([by_rows, even_borders(1 + waiting // step)]))
+    return norm, even_borders(1 + (parent.sites.rows + waiting // 4) // step)
+
+
+def _waiting(
+    builder: Builder, parent: State, requests: Requests, prints: Footprints, filters: Filter
+) -> Iterator[tuple[int, int, BlockKeys]]:
+    """File, ordinal of the first record, block. What requests name becomes a file, too: record will look for the texts there."""
+    for number in parent.numbered(names.CONTRIB):
+        yield from _numbered(number, parent.contrib_keys(number))
+    if requests.contributed:
+        number, frames = builder.control.contribs, list(as_frames(requests.contributed, prints, filters.version))
+        builder.write_frames(names.contrib(number), frames)
+        builder.change(contribs=number + 1)
+        yield from _numbered(number, (decode_keys(frame.payload) for frame in frames))
+
+
+def _numbered(number: int, blocks: Iterator[BlockKeys]) -> Iterator[tuple[int, int, BlockKeys]]:
+    ordinal = 0
+    for block in blocks:
+        yield number, ordinal, block
+        ordinal += len(block)
+
+
+def _cut(asked: Records, borders: U64) -> list[Records]:
+    cuts = rows_before(np.ascontiguousarray(asked["norm"]), borders).tolist()
+    return [asked[a:b] for a, b in pairwise(cuts)]
+
+
+def _robots_facts(parent: State, site: U64) -> Columns:
+    """What a reap has found out about robots files that have no row yet: cork makes sites, too, when a page moves to one."""
+    row = keys.find_sites(parent.sites["site"][0 : parent.sites.rows], site)
+    known = np.flatnonzero(row >= 0)
+    facts: dict[str, Array] = {name: np.zeros(len(site), np.uint64) for name in ("status", "checked", "size", "digest")}
+    facts["oid"] = np.full(len(site), NO_OID, np.uint64)
+    facts["oid"][known] = parent.sites["robots_oid"].take(row[known])
+    facts["status"][known] = parent.sites["robots_status"].take(row[known])
+    facts["checked"][known] = parent.sites["robots_checked"].take(row[known])
+    for n in np.flatnonzero(in_bucket(facts["oid"])).tolist():
+        stored = parent.objects.head(int(facts["oid"][n]))
+        facts["size"][n] = stored.header.length
+        facts["digest"][n] = int.from_bytes(stored.attributes.get("D", b"")[:8], "little")
+    return facts | {"gathered": facts["checked"], "changed": facts["checked"]}

@@ -1,0 +1,195 @@
+"""Drives plan: from a closed state to N+1.reap; of the tables only the column `deferred` changes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from shepherd.arrays.lookup import Lookup
+from shepherd.arrays.partitions import Tick, partitions
+from shepherd.arrays.pool import ordered
+from shepherd.config import Config
+from shepherd.cycle.common.turn import not_now
+from shepherd.cycle.plan import anticipation as anticipate
+from shepherd.cycle.plan import pool as planpool
+from shepherd.cycle.plan import records as planrecords
+from shepherd.cycle.plan import report as planreport
+from shepherd.cycle.plan import rules as plan
+from shepherd.cycle.plan.pool import Chosen, Marks, Pool
+from shepherd.cycle.plan.records import Places
+from shepherd.cycle.plan.rules import Due, Favours
+from shepherd.errors import NothingToDo
+from shepherd.formats import tables
+from shepherd.formats.frame import FrameKind
+from shepherd.formats.tables import I64, U8, Columns, Deferred, Records
+from shepherd.politeness import quota
+from shepherd.politeness.quota import Servers
+from shepherd.store import names
+from shepherd.store.columns import Column
+from shepherd.store.database import Writer
+from shepherd.store.names import StateName
+from shepherd.store.state import Builder, State
+from shepherd.urls import Footprints
+
+READ = ("path", "site", "type", "flags", "reason", "retry", "checked", "frequency", "weight")
+KEYS = ("norm", "path", "site")
+WRITTEN = (*KEYS, "oid", "digest", "weight", "flags", "section")
+COLUMN = "deferred"
+OF_SITES = (
+    *("site", "norm", "qkey", "qkey_next", "robots_checked", "robots_next", "robots_since", "delay_ms", "crawl_delay_ms"),
+    *("avg_ms", "group", "queue_bonus", "refresh_boost"),
+)
+
+Range = tuple[int, int]
+
+
+@dataclass(frozen=True)
+class _Input:
+    """What every step works on."""
+
+    state: State
+    sites: Columns
+    favours: Favours
+    lookup: Lookup
+    servers: Servers
+    config: Config
+    now: int
+    ranges: list[Range]
+    jobs: int
+
+
+def run(writer: Writer, config: Config, now: int, tick: Tick, jobs: int = 1) -> State:
+    parent = writer.furthest()
+    if not parent.name.closed:
+        raise not_now(parent, "a plan needs a closed state")
+    given = _read(parent, config, now, jobs)
+    most = quota.most_contacts(config.plan, parent.control.speed)
+    chosen, marks = _choose(given, most, tick)
+    contacts = planpool.contacts_of(chosen, given.servers)
+    places = _places(given, chosen)
+    planned = planrecords.page_rows(places)
+    column = _Deferred(given.ranges, marks, planpool.verdicts(given.servers, contacts), planned)
+    counts, changed = column.counts(parent.index[COLUMN])
+    room = most - int(contacts.sum())
+    if config.plan.anticipate and len(chosen.pages) and room > 0 and not counts[Deferred.PLAN_FULL]:
+        chosen = anticipate.with_more(chosen, _anticipated(given, chosen, contacts, marks, room))
+        contacts, places = planpool.contacts_of(chosen, given.servers), _places(given, chosen)
+    records = _records(given, places)
+    if not len(records):
+        raise NothingToDo(_why_nothing(counts))
+    builder = writer.build(parent, StateName(parent.number + 1, "reap"), now)
+    try:
+        if changed:
+            column.write(builder)
+        builder.keep_table("index", (COLUMN,) if changed else ())
+        for table in ("sites", "servers"):
+            builder.keep_table(table)
+        builder.keep_objects()
+        builder.keep_logs(names.CONTRIB)
+        builder.write_records(names.PLAN, FrameKind.PLAN, records)
+        return writer.publish(builder, planreport.report(records, contacts, counts, given.servers, config.plan, most))
+    finally:
+        builder.close()
+
+
+def _read(state: State, config: Config, now: int, jobs: int) -> _Input:
+    sites = state.sites.slice(0, state.sites.rows, OF_SITES)
+    servers = quota.servers_of(
+        sites,
+        state.servers.slice(0, state.servers.rows),
+        now_s=now,
+        plan=config.plan,
+        politeness=config.politeness,
+        unsure_ms=state.control.unsure,
+    )
+    ranges = list(partitions(state.index.rows, config.store.partition_rows))
+    return _Input(state, sites, Favours.of(sites), Lookup(sites["site"]), servers, config, now, ranges, jobs)
+
+
+def _choose(given: _Input, most: int, tick: Tick) -> tuple[Chosen, list[Marks]]:
+    def look(part: Range) -> tuple[Due, Marks]:
+        start, stop = part
+        index, how = given.state.index.slice(start, stop, READ), (given.favours, given.lookup)
+        due = plan.due_rows(index, given.sites, *how, now_s=given.now, plan=given.config.plan, first_row=start)
+        return due, Marks.of(due, first_row=start, rows=stop - start)
+
+    pool, marks = Pool(), []
+    for (start, stop), (due, mark) in zip(given.ranges, ordered(look, given.ranges, given.jobs), strict=True):
+        pool = planpool.add(pool, due, given.servers, most)
+        marks.append(mark)
+        tick(stop - start)
+    return planpool.choose(pool, given.servers, most), marks
+
+
+def _anticipated(given: _Input, chosen: Chosen, contacts: I64, marks: list[Marks], room: int) -> Chosen:
+    """What would fall due next, as far as there is room: a second look at the index, if what is due has not filled the plan."""
+    servers = anticipate.room_left(given.servers, chosen, contacts)
+
+    def look(part: tuple[Range, Marks]) -> Due:
+        (start, stop), mark = part
+        index, how = given.state.index.slice(start, stop, READ), (given.favours, given.lookup)
+        due = np.unpackbits(mark.due, count=stop - start)
+        return anticipate.anticipated_rows(
+            index, given.sites, *how, due, now_s=given.now, plan=given.config.plan, first_row=start
+        )
+
+    pool = Pool()
+    for early in ordered(look, list(zip(given.ranges, marks, strict=True)), given.jobs):
+        pool = planpool.add(pool, early, servers, room)
+    return planpool.choose(pool, servers, room)
+
+
+def _places(given: _Input, chosen: Chosen) -> Places:
+    index, files = given.state.index, planrecords.robots_files(given.sites, chosen)
+    path = Footprints(given.state.control.key).half("/robots.txt")
+
+    def find(part: Range) -> Due:
+        return planrecords.find_robots(index.slice(*part, KEYS), files, robots_path=path, first_row=part[0])
+
+    return planrecords.places(plan.join(list(ordered(find, given.ranges, given.jobs))), chosen.pages)
+
+
+def _records(given: _Input, places: Places) -> Records:
+    index, sites = given.state.index, given.sites
+
+    def make(part: Range) -> tuple[I64, Records]:
+        start, stop = part
+        mine: Places = planrecords.part_of(places, start, stop - start)
+        return mine.place, planrecords.records(index.slice(start, stop, WRITTEN), sites, mine.due, first_row=start)
+
+    return planrecords.put_together(len(places.due), ordered(make, given.ranges, given.jobs))
+
+
+@dataclass(frozen=True)
+class _Deferred:
+    """The column `deferred`, made anew whenever it is looked at: that is cheap, and it need not be in memory."""
+
+    ranges: list[Range]
+    marks: list[Marks]
+    verdict: U8
+    planned: tables.U32
+
+    def parts(self) -> Iterator[U8]:
+        for (start, stop), mark in zip(self.ranges, self.marks, strict=True):
+            yield planpool.deferred(mark, self.verdict, self.planned, first_row=start, rows=stop - start)
+
+    def counts(self, old: Column) -> tuple[I64, bool]:
+        """How many rows, by reason; and whether the column is no longer the old one."""
+        total, changed = np.zeros(max(Deferred) + 1, np.int64), False
+        for (start, stop), part in zip(self.ranges, self.parts(), strict=True):
+            total += [np.count_nonzero(part == np.uint8(one)) for one in range(len(total))]
+            changed = changed or not np.array_equal(old[start:stop], part)
+        return total, changed
+
+    def write(self, builder: Builder) -> None:
+        table = builder.table("index", (COLUMN,))
+        for part in self.parts():
+            table.append({COLUMN: part})
+        builder.finish_table(table)
+
+
+def _why_nothing(deferred: I64) -> str:
+    waiting = ", ".join(f"{count} {reason}" for reason, count in sorted(planreport.reasons(deferred).items()))
+    return f"nothing is due{f' ({waiting})' if waiting else ''}; insert URLs or come back later"

@@ -1,0 +1,100 @@
+"""The records of the plan: what was chosen, with all that the dispatcher needs to know of each row.
+
+First the robots files are looked up in the index, partition by partition; then it is known which record stands where, and each
+partition's records are put into their places. A plan of some million records is never sorted or copied as such.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+
+from shepherd.arrays.keys import by_key, find_rows
+from shepherd.cycle.plan.pool import Chosen, best_first
+from shepherd.cycle.plan.rules import CLASS_ROBOTS, WHY_OF_CLASS, Due, join
+from shepherd.formats.tables import I64, PLAN, U32, U64, Columns, Kind, Records
+
+PLAIN = np.dtype((np.void, PLAN.itemsize))  # np.put moves it as one piece: three times as fast as indexing rows of words
+KIND_OF_CLASS = np.full(CLASS_ROBOTS + 1, Kind.PAGE, np.uint8)
+KIND_OF_CLASS[CLASS_ROBOTS] = Kind.ROBOTS
+
+
+@dataclass(frozen=True)
+class RobotsFiles:
+    """The planned robots files, sorted by norm, so that a partition of the index finds its own."""
+
+    norm: U64
+    site: U64
+    site_row: U32
+    priority: U32
+
+
+@dataclass(frozen=True)
+class Places:
+    """What is planned, in the order of the index, and the place of each in the plan."""
+
+    due: Due
+    place: I64
+
+
+def robots_files(sites: Columns, chosen: Chosen) -> RobotsFiles:
+    norm = sites["norm"][chosen.robots_site_row]
+    order = np.argsort(norm, kind="stable")
+    site_row = chosen.robots_site_row[order]
+    return RobotsFiles(norm[order], sites["site"][site_row], site_row, chosen.robots_priority[order])
+
+
+def find_robots(index: Columns, robots: RobotsFiles, *, robots_path: int, first_row: int) -> Due:
+    """Those of the robots files whose row lies in this partition. A site that has no such row is asked without one."""
+    norm = index["norm"]
+    if not len(norm):
+        return join([])
+    here = slice(np.searchsorted(robots.norm, norm[0]), np.searchsorted(robots.norm, norm[-1], side="right"))
+    paths = np.full(len(robots.norm[here]), robots_path, np.uint64)
+    row = find_rows(norm, index["path"], index["site"], robots.norm[here], paths, robots.site[here])
+    found = row >= 0
+    rows = (row[found] + first_row).astype(np.uint32)
+    return Due(rows, robots.priority[here][found], robots.site_row[here][found])
+
+
+def places(robots: Due, pages: Due) -> Places:
+    """Best first: by priority, then by row. The pages already stand so, and any robots file before all of them."""
+    robots = robots.take(by_key(robots.row))
+    planned = join([robots.take(best_first(robots.priority)), pages])
+    place = by_key(planned.row)
+    return Places(planned.take(place), place)
+
+
+def page_rows(planned: Places) -> U32:
+    """The rows of all planned pages, sorted."""
+    return planned.due.row.compress(planned.due.priority >> np.uint32(24) != np.uint32(CLASS_ROBOTS))
+
+
+def part_of(planned: Places, first_row: int, rows: int) -> Places:
+    """What lies in one partition."""
+    low, high = np.searchsorted(planned.due.row, np.array([first_row, first_row + rows], np.uint32))
+    return Places(planned.due.take(np.arange(low, high)), planned.place[low:high])
+
+
+def records(index: Columns, sites: Columns, planned: Due, *, first_row: int) -> Records:
+    """The records of these rows of one partition."""
+    rows, class_ = planned.row.astype(np.int64) - first_row, planned.priority >> np.uint32(24)
+    made = np.zeros(len(rows), PLAN)
+    for name in ("norm", "path", "site", "oid", "digest", "weight", "flags", "section"):
+        made[name] = index[name].take(rows)
+    made["row"], made["priority"] = planned.row, planned.priority
+    made["qkey"] = sites["qkey"].take(planned.site_row)
+    made["why"] = WHY_OF_CLASS.take(class_)
+    made["kind"] = KIND_OF_CLASS.take(class_)
+    return made
+
+
+def put_together(count: int, parts: Iterable[tuple[I64, Records]]) -> Records:
+    """The plan, from the places and records of its parts."""
+    plan = np.zeros(count, PLAN)
+    plain = plan.view(PLAIN)
+    for place, part in parts:
+        np.put(plain, place, part.view(PLAIN))
+    return plan

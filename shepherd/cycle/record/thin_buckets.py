@@ -1,0 +1,201 @@
+"""Buckets without a body for many rows: thin ones for new URLs and robots files, tombstones for what was deleted.
+
+Rows are taken in the order in which their URLs stand on disk, so each contrib file, the names of the sites and the segments are
+read once, front to back. A Unit is a piece of that work; a worker makes its buckets, and the one writer gives them their places.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from shepherd.arrays.keys import find_sites, run_starts
+from shepherd.errors import Corruption
+from shepherd.filters import Filter
+from shepherd.formats import bucket, contrib, tables
+from shepherd.formats.bucket import BucketFlag
+from shepherd.formats.tables import I64, REASON_TEXT, U8, U64, Reason
+from shepherd.formats.thin import pack_thin
+from shepherd.store import logs, lookup, names
+from shepherd.store.state import State
+
+UNIT_ROWS = 1 << 15
+NAMES_BYTES = 1 << 22  # of site names in one unit
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """Rows that need a bucket, in the order of their places; `reason` is why a row is dead, 0 where it is not."""
+
+    row: I64
+    oid: U64
+    site: U64
+    reason: U8
+
+    def __len__(self) -> int:
+        return len(self.row)
+
+    def part(self, first: int, last: int) -> Wanted:
+        return Wanted(self.row[first:last], self.oid[first:last], self.site[first:last], self.reason[first:last])
+
+
+@dataclass(frozen=True)
+class Built:
+    """Buckets end to end, and the length of each; 0 where a row gets none."""
+
+    data: bytes
+    lengths: I64
+
+
+@dataclass(frozen=True)
+class Maker:
+    """What all buckets of one state have in common."""
+
+    state: State
+    filters: Filter
+    time_ms: int
+    robots_path: int
+
+    def thin(self, wanted: Wanted, path: U64, site_names: Sequence[bytes], texts: Sequence[bytes]) -> list[bytes]:
+        made = pack_thin(wanted.site, path, self.time_ms, self.state.number, site_names, texts)
+        for at in np.flatnonzero(wanted.reason).tolist():
+            url = (site_names[at] + texts[at]).decode("ascii")
+            made[at] = self.tombstone(int(wanted.site[at]), int(path[at]), url, int(wanted.reason[at]))
+        return made
+
+    def tombstone(self, site: int, path: int, url: str, reason: int) -> bytes:
+        return bucket.tombstone(site, path, self.time_ms, self.state.number, url, REASON_TEXT[Reason(reason)])
+
+
+Unit = Callable[[Maker], Built]
+
+
+def _built(buckets: Sequence[bytes]) -> Built:
+    return Built(b"".join(buckets), np.fromiter(map(len, buckets), np.int64, len(buckets)))
+
+
+# --- URLs that stand in contrib ---------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class FromContrib:
+    """Some frames of a contrib file: where each begins and ends, its first oid, and the rows that point into it."""
+
+    number: int
+    frames: Sequence[tuple[int, int, int, Wanted]]
+
+    def __call__(self, maker: Maker) -> Built:
+        made: list[bytes] = []
+        path = maker.state.path / names.contrib(self.number)
+        for start, end, first, wanted in self.frames:
+            try:
+                made += _of_block(maker, logs.frame_at(path, start, end).payload, first, wanted)
+            except Corruption as error:
+                raise Corruption(f"{path} at {start}: {error}") from error
+        return _built(made)
+
+
+def _of_block(maker: Maker, payload: memoryview, first: int, wanted: Wanted) -> list[bytes]:
+    at = (wanted.oid - np.uint64(first)).astype(np.int64)
+    block = contrib.decode(payload, only=at)
+    order = np.argsort(block.sites)
+    place = order[np.searchsorted(block.sites[order], block.site[at])]
+    site_names = [block.names[i] for i in place.tolist()]
+    # A row that an equivalent's URL brought back keeps its own site.
+    for other in np.flatnonzero(block.site[at] != wanted.site).tolist():
+        site_names[other] = _site_name(maker.state, int(wanted.site[other]))
+    made = maker.thin(wanted, block.path[at], site_names, block.texts)
+    if block.filter_version == maker.filters.version:
+        return made
+    clean, dead = maker.filters.clean, (wanted.reason != 0).tolist()
+    urls = ((name + text).decode("ascii") for name, text in zip(site_names, block.texts, strict=True))
+    return [one if gone or clean(url) is not None else b"" for one, url, gone in zip(made, urls, dead, strict=True)]
+
+
+def _site_name(state: State, site: int) -> bytes:
+    row = lookup.site_row(state, site)
+    if row is None:
+        raise Corruption("a row is of a site that is not in the site table")
+    return state.site_name(row).encode("ascii")
+
+
+def from_contrib(state: State, wanted: Wanted) -> list[Unit]:
+    """All rows of `wanted`, by the frames that they point into."""
+    units: list[Unit] = []
+    seen = 0
+    for number in state.numbered(names.CONTRIB):
+        frames: list[tuple[int, int, int, Wanted]] = []
+        first, held = tables.contrib_oid(number, 0), 0
+        for start, end, records in logs.frame_places(state.path / names.contrib(number)):
+            low, high = np.searchsorted(wanted.oid, np.array([first, first + records], np.uint64)).tolist()
+            if low < high:
+                frames.append((start, end, first, wanted.part(low, high)))
+                held += high - low
+            if held >= UNIT_ROWS:
+                units.append(FromContrib(number, frames))
+                seen, held, frames = seen + held, 0, []
+            first += records
+        if frames:
+            units.append(FromContrib(number, frames))
+            seen += held
+    if seen != len(wanted):
+        raise Corruption(f"{state.path}: {len(wanted) - seen} rows point at contributions that are not there")
+    return units
+
+
+# --- robots files, whose URL is the name of their site ------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class FromNames:
+    """Robots files, and the rows of their sites in the site table, in order."""
+
+    wanted: Wanted
+    site_row: I64
+
+    def __call__(self, maker: Maker) -> Built:
+        names = maker.state.names_at(self.site_row).texts().tolist()
+        path = np.full(len(names), maker.robots_path, np.uint64)
+        return _built(maker.thin(self.wanted, path, names, [b"/robots.txt"] * len(names)))
+
+
+def from_names(state: State, wanted: Wanted) -> list[Unit]:
+    """`wanted` is sorted by site."""
+    row = find_sites(state.sites["site"][0 : state.sites.rows], wanted.site)
+    if len(row) and int(row.min()) < 0:
+        raise Corruption(f"{state.path}: a robots row is of a site that is not in the site table")
+    window = state.sites["name"].take(row) // np.uint64(NAMES_BYTES)
+    cuts = np.flatnonzero(run_starts(window, np.arange(len(row)) // UNIT_ROWS)).tolist()
+    return [FromNames(wanted.part(a, b), row[a:b]) for a, b in zip(cuts, [*cuts[1:], len(row)], strict=True)]
+
+
+# --- what has a bucket, and was deleted ---------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class FromBuckets:
+    """Deleted rows that have a bucket; one whose bucket is a tombstone already keeps it, unless it is purged by now.
+
+    A cleanup looks for purged bytes when it meets a tombstone that is newer than the last one: so a purge has to leave one.
+    """
+
+    wanted: Wanted
+
+    def __call__(self, maker: Maker) -> Built:
+        return _built([self._buried(maker, oid, reason) for oid, reason in self._each()])
+
+    def _each(self) -> Iterator[tuple[int, int]]:
+        return zip(self.wanted.oid.tolist(), self.wanted.reason.tolist(), strict=True)
+
+    def _buried(self, maker: Maker, oid: int, reason: int) -> bytes:
+        found = maker.state.objects.head(oid)
+        told = found.attributes.get("P") == REASON_TEXT[Reason(reason)].encode() or reason != Reason.PURGED
+        if found.header.flags & BucketFlag.TOMBSTONE and told:
+            return b""
+        return maker.tombstone(found.header.site, found.header.path, found.url, reason)
+
+
+def from_buckets(wanted: Wanted) -> list[Unit]:
+    return [FromBuckets(wanted.part(start, start + UNIT_ROWS)) for start in range(0, len(wanted), UNIT_ROWS)]

@@ -1,1 +1,0 @@
-"""What each phase decides: functions over arrays. No I/O, no clock."""

@@ -1,0 +1,270 @@
+"""How many contacts a server has time for in one reap, and which sites must wait or need their robots.txt first.
+
+A server is whatever shares its politeness: an address, or all hosts and addresses that the filter has put into one group. A site
+whose address is not known, and that is in no group, is its own server: nothing is known that it could share.
+
+Servers are numbered: the rows of the servers table keep their number, then come addresses without a row, then groups, then the
+sites without an address. There may be as many of these as sites, so only what plan needs at every row is kept for all of them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from shepherd import config
+from shepherd.arrays.keys import distinct, find_servers, find_sites
+from shepherd.formats.tables import I64, NO_LIMIT, QKEY_NONE, U8, U64, Bools, Columns, Deferred, show_qkey
+
+STEP = 500_000  # sites or servers looked at together
+LONGEST_MS = 1 << 46  # of a reap, so that slots times it fit into 64 bits
+MOST_CONTACTS = (1 << 31) - 1
+FIRST_NONE, LAST_NONE = np.uint64(QKEY_NONE << 56), np.uint64((QKEY_NONE + 1 << 56) - 1)
+LEAST_PLAN = 1_000  # a speed that would allow less was measured on too little to be believed
+
+I32 = npt.NDArray[np.int32]
+
+
+@dataclass(frozen=True)
+class Timing:
+    """Of some servers: what a contact takes, how many go on at a time, and how long from now the first must wait."""
+
+    delay_ms: I64
+    avg_ms: I64
+    slots: I64
+    start_ms: I64
+
+    def take(self, rows: I64) -> Timing:
+        return Timing(self.delay_ms[rows], self.avg_ms[rows], self.slots[rows], self.start_ms[rows])
+
+
+@dataclass(frozen=True)
+class Names:
+    """What the servers are called that have no row in the table."""
+
+    address: U64
+    group: U64
+    own: I64  # rows of the sites that are their own servers
+
+
+@dataclass(frozen=True)
+class Servers:
+    """By row of the sites table: its server, whether robots.txt must be asked first, and why it cannot be asked at all.
+
+    `quota` is by server.
+    """
+
+    of_site: I32
+    needs_robots: Bools
+    shut: U8  # a Deferred; 0 = open
+    quota: I32
+    timing: _Clockwork
+
+    def name(self, number: int) -> str:
+        """An address, a group or a site."""
+        names, known = self.timing.names, len(self.timing.table.delay_ms)
+        if number < known:
+            return show_qkey(int(self.timing.qkey[number]))
+        if number < known + len(names.address):
+            return show_qkey(int(names.address[number - known]))
+        number -= known + len(names.address)
+        if number < len(names.group):
+            return f"group {int(names.group[number]):016x}"
+        return f"site {int(self.timing.sites['site'][names.own[number - len(names.group)]]):016x}"
+
+
+@dataclass(frozen=True)
+class _Clockwork:
+    """Everything that the timing of any server can be told from."""
+
+    qkey: U64
+    table: _Table
+    few: Timing  # of addresses without a row, then of groups
+    names: Names
+    sites: Columns
+    politeness: config.Politeness
+    now_ms: int
+    unsure_ms: int
+
+    def of(self, numbers: I64) -> Timing:
+        """The timing of these servers."""
+        known, few = len(self.table.delay_ms), len(self.few.slots)
+        columns = [np.zeros(len(numbers), np.int64) for _ in range(4)]
+        in_table = np.flatnonzero(numbers < known)
+        in_few = np.flatnonzero((numbers >= known) & (numbers < known + few))
+        alone = np.flatnonzero(numbers >= known + few)
+        for at, found in (
+            (in_table, self.table.timing(numbers[in_table], self.now_ms, self.unsure_ms)),
+            (in_few, self.few.take(numbers[in_few] - known)),
+            (alone, _of_sites(self, self.names.own[numbers[alone] - known - few])),
+        ):
+            for column, values in zip(columns, (found.delay_ms, found.avg_ms, found.slots, found.start_ms), strict=True):
+                column[at] = values
+        return Timing(*columns)
+
+
+@dataclass(frozen=True)
+class _Table:
+    """The servers table, and how many sites each of its servers has: a site is asked one thing at a time."""
+
+    delay_ms: npt.NDArray[np.uint32]
+    backoff: U8
+    avg_ms: npt.NDArray[np.uint32]
+    slots: npt.NDArray[np.uint16]
+    next_ms: I64
+
+    def timing(self, rows: I64, now_ms: int, unsure_ms: int) -> Timing:
+        delay_ms = self.delay_ms[rows].astype(np.int64) << self.backoff[rows].astype(np.int64)
+        # A clock that was once ahead must not keep a server waiting: no stored time counts for more than this.
+        longest_ms = np.maximum(delay_ms, config.MAX_RETRY_AFTER_S * 1000)
+        wait_ms = np.minimum(np.maximum(self.next_ms[rows], 0) - now_ms, longest_ms)
+        start_ms = np.maximum(wait_ms, np.maximum(unsure_ms - now_ms + delay_ms, 0))
+        return Timing(delay_ms, self.avg_ms[rows].astype(np.int64), np.maximum(self.slots[rows], 1).astype(np.int64), start_ms)
+
+
+def unresolved(qkey: U64) -> Bools:
+    return np.asarray((qkey >= FIRST_NONE) & (qkey <= LAST_NONE))
+
+
+def site_delay_ms(sites: Columns, politeness: config.Politeness) -> I64:
+    """What a site asks for: the filter's delay, or the default where no line speaks of it, and at least its Crawl-delay."""
+    default_ms = round(politeness.delay_s * 1000)
+    filtered = np.where(sites["delay_ms"] == NO_LIMIT, default_ms, sites["delay_ms"].astype(np.int64))
+    return np.maximum(filtered, sites["crawl_delay_ms"].astype(np.int64))
+
+
+def most_contacts(plan: config.Plan, speed: int) -> int:
+    """Of one plan: what earlier reaps have managed in this time, `speed` in 1,000 s, with some optimism."""
+    if not speed or not plan.optimism:
+        return plan.max_pages
+    return min(plan.max_pages, max(speed * plan.reap_s * plan.optimism // 100_000, LEAST_PLAN))
+
+
+def servers_of(
+    sites: Columns,
+    servers: Columns,
+    *,
+    now_s: int,
+    plan: config.Plan,
+    politeness: config.Politeness,
+    unsure_ms: int = 0,
+) -> Servers:
+    """`unsure_ms`: up to this moment a server may have been contacted without our knowing, so each waits its delay from it."""
+    known = len(servers["qkey"])
+    of_site = _rows_of_addresses(servers["qkey"], sites["qkey"])
+    fresh = np.flatnonzero((of_site < 0) & ~unresolved(sites["qkey"]))
+    address = distinct(sites["qkey"][fresh])
+    of_site[fresh] = known + find_sites(address, sites["qkey"][fresh])
+    grouped, group_of = _grouped(sites, servers, of_site)
+    group = distinct(group_of)
+    number = known + len(address) + find_sites(group, group_of)
+
+    alone = of_site < 0
+    alone[grouped] = False
+    own = np.flatnonzero(alone)
+    nobody = Timing(*(np.zeros(0, np.int64) for _ in range(4)))
+    names, now_ms = Names(address, group, own), now_s * 1000
+    table = _Table(*(servers[name] for name in ("delay_ms", "backoff", "avg_ms", "slots", "next_ms")))
+    clockwork = _Clockwork(servers["qkey"], table, nobody, names, sites, politeness, now_ms, min(unsure_ms, now_ms))
+    of_fresh = _joined(len(address), of_site[fresh] - known, _of_sites(clockwork, fresh), np.zeros(len(fresh), np.bool_))
+    of_group = _joined(len(group), number - known - len(address), *_members(clockwork, of_site, grouped))
+    of_site[grouped] = number
+    of_site[own] = known + len(address) + len(group) + np.arange(len(own))
+    few = Timing(*(np.concatenate(pair) for pair in zip(_columns(of_fresh), _columns(of_group), strict=True)))
+    clockwork = _Clockwork(
+        servers["qkey"], _with_busy_slots(table, of_site), few, names, sites, politeness, now_ms, clockwork.unsure_ms
+    )
+    quota = _quotas(clockwork, known + len(few.slots) + len(own), min(plan.reap_s * 1000, LONGEST_MS))
+    return Servers(of_site, *_site_facts(sites, quota, of_site, now_s), quota, clockwork)
+
+
+def _rows_of_addresses(qkey: U64, queries: U64) -> I32:
+    """For each query its row of the servers table, or -1."""
+    found = np.empty(len(queries), np.int32)
+    for start in range(0, len(queries), STEP):
+        found[start : start + STEP] = find_servers(qkey, queries[start : start + STEP])
+    return found
+
+
+def _grouped(sites: Columns, servers: Columns, of_site: I32) -> tuple[I64, U64]:
+    """The sites that are in a group, by name or because their server is, and that group."""
+    group = sites["group"]
+    if servers["group"].any():
+        known = np.flatnonzero((of_site >= 0) & (of_site < len(servers["qkey"])) & (group == 0))
+        group = group.copy()
+        group[known] = servers["group"][of_site[known]]
+    rows = np.flatnonzero(group)
+    return rows, group[rows]
+
+
+def _of_sites(clockwork: _Clockwork, rows: I64) -> Timing:
+    """Of servers of which nothing is known but one of their sites."""
+    sites = {name: clockwork.sites[name][rows] for name in ("delay_ms", "crawl_delay_ms", "avg_ms")}
+    delay_ms = site_delay_ms(sites, clockwork.politeness)
+    start_ms = np.maximum(clockwork.unsure_ms - clockwork.now_ms + delay_ms, 0)
+    return Timing(delay_ms, sites["avg_ms"].astype(np.int64), np.ones(len(rows), np.int64), start_ms)
+
+
+def _members(clockwork: _Clockwork, of_site: I32, rows: I64) -> tuple[Timing, Bools]:
+    """What each site brings into its group: its own demands and those of its server. True where that has a row in the table."""
+    own, server = _of_sites(clockwork, rows), of_site[rows].astype(np.int64)
+    known = (server >= 0) & (server < len(clockwork.table.delay_ms))
+    there = clockwork.table.timing(np.where(known, server, 0)[known], clockwork.now_ms, clockwork.unsure_ms)
+    delay_ms, avg_ms, slots, start_ms = (column.copy() for column in _columns(own))
+    delay_ms[known] = np.maximum(delay_ms[known], there.delay_ms)
+    avg_ms[known], slots[known] = there.avg_ms, there.slots
+    start_ms[known] = np.maximum(start_ms[known], there.start_ms)
+    return Timing(delay_ms, avg_ms, slots, start_ms), known
+
+
+def _joined(count: int, which: I64 | I32, members: Timing, known: Bools) -> Timing:
+    """Of each of `count` servers: the slowest of what its members ask for; slots only where the table has some, else one."""
+    columns = [np.zeros(count, np.int64) for _ in range(3)]
+    for column, values in zip(columns, (members.delay_ms, members.avg_ms, members.start_ms), strict=True):
+        np.maximum.at(column, which, values)
+    slots = np.full(count, MOST_CONTACTS, np.int64)
+    np.minimum.at(slots, which[known], members.slots[known])
+    slots = np.minimum(np.where(slots == MOST_CONTACTS, 1, slots), np.bincount(which, minlength=count))
+    return Timing(columns[0], columns[1], slots, columns[2])
+
+
+def _columns(timing: Timing) -> tuple[I64, I64, I64, I64]:
+    return timing.delay_ms, timing.avg_ms, timing.slots, timing.start_ms
+
+
+def _with_busy_slots(table: _Table, of_site: I32) -> _Table:
+    """With no more slots than sites to use them."""
+    if not (table.slots > 1).any():
+        return table
+    sites = np.bincount(of_site[of_site < len(table.slots)], minlength=len(table.slots))
+    slots = np.where(table.slots > 1, np.clip(sites, 1, table.slots), table.slots).astype(np.uint16)
+    return _Table(table.delay_ms, table.backoff, table.avg_ms, slots, table.next_ms)
+
+
+def _quotas(clockwork: _Clockwork, count: int, reap_ms: int) -> I32:
+    """What fits between the first contact and the end of the reap, and at least one: a long delay is no reason to be dropped."""
+    quota = np.zeros(count, np.int32)
+    for start in range(0, count, STEP):
+        stop = min(start + STEP, count)
+        timing = clockwork.of(np.arange(start, stop, dtype=np.int64))
+        room_ms = np.maximum(reap_ms - timing.start_ms, 0)
+        fit = room_ms * timing.slots // np.maximum(timing.delay_ms + timing.avg_ms, 1)
+        quota[start:stop] = np.where(room_ms > 0, np.clip(fit, 1, MOST_CONTACTS), 0)
+    return quota
+
+
+def _site_facts(sites: Columns, quota: I32, of_site: I32, now_s: int) -> tuple[Bools, U8]:
+    """Which sites need their robots.txt first, and which cannot be asked in this reap: the first reason that holds."""
+    needs, shut = np.zeros(len(of_site), np.bool_), np.zeros(len(of_site), np.uint8)
+    for start in range(0, len(of_site), STEP):
+        part = slice(start, start + STEP)
+        nowhere = unresolved(sites["qkey"][part])
+        again = sites["robots_next"][part] <= now_s
+        needs[part] = (sites["robots_checked"][part] == 0) | again | nowhere
+        reason = np.where(quota[of_site[part]] == 0, np.uint8(Deferred.SERVER_WAITS), np.uint8(Deferred.NOT))
+        reason[(sites["robots_since"][part] > 0) & ~again] = Deferred.ROBOTS_UNREACHABLE
+        reason[nowhere & (sites["qkey_next"][part] > now_s)] = Deferred.NO_ADDRESS
+        shut[part] = reason
+    return needs, shut
