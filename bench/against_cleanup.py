@@ -14,7 +14,7 @@ import numpy as np
 from against_engine import Array, Case, Columns, Verdict, columns
 
 from shepherd.formats.tables import INDEX, NO_OID
-from shepherd.store.state import State
+from shepherd.store.state.directory import State
 
 HEADER = struct.Struct("<4sBBHIIIIQQqQQ")
 FIELDS = ("oid", "flags", "length", "site", "path", "head", "body")

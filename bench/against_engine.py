@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from shepherd.config import Config
 from shepherd.formats.tables import TABLES
-from shepherd.store.state import State
+from shepherd.store.state.directory import State
 
 Array = npt.NDArray[Any]
 Columns = dict[str, Array]

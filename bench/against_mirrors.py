@@ -14,9 +14,9 @@ from against_engine import Array, Case, columns, names_of
 from shepherd.formats import contrib
 from shepherd.formats.contrib import Block
 from shepherd.formats.tables import ContribFlag
-from shepherd.store.database import Database
-from shepherd.store.harvest import Harvest
-from shepherd.store.state import State
+from shepherd.store.state.database import Database
+from shepherd.store.state.directory import State
+from shepherd.store.state.harvest import Harvest
 from shepherd.urls import parse
 
 SHARED = 8  # pages of a pair

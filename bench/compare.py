@@ -8,7 +8,7 @@ import numpy as np
 
 from shepherd.formats import tables
 from shepherd.formats.tables import INDEX
-from shepherd.store.state import State
+from shepherd.store.state.directory import State
 from shepherd.urls import Footprints
 
 WEIGHT_GAP = 1_000  # the default of merge.weight_gap

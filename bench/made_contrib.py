@@ -18,7 +18,7 @@ from made_web import KEY, Web
 
 from shepherd.formats.contrib import Block
 from shepherd.formats.tables import ContribFlag, in_bucket
-from shepherd.store.state import State
+from shepherd.store.state.directory import State
 from shepherd.urls import Footprints, parse
 
 Array = npt.NDArray[Any]

@@ -18,11 +18,11 @@ from shepherd.formats import contrib
 from shepherd.formats.feedback import FEEDBACK, FeedbackFlag
 from shepherd.formats.frame import Frame, FrameKind, pack_frame
 from shepherd.formats.tables import JOURNAL, NO_OID, PLAN, Flag, JournalFlag, Kind, Reason, Result, RowType, Why
-from shepherd.store import names
-from shepherd.store.database import Database
-from shepherd.store.harvest import Harvest
-from shepherd.store.names import StateName
-from shepherd.store.state import State
+from shepherd.store.disk import names
+from shepherd.store.disk.names import StateName
+from shepherd.store.state.database import Database
+from shepherd.store.state.directory import State
+from shepherd.store.state.harvest import Harvest
 
 Array = npt.NDArray[Any]
 

@@ -19,11 +19,11 @@ from made_web import KEY, Web
 
 from shepherd.formats import bucket, tables
 from shepherd.formats.tables import NO_LIMIT, NO_OID, QKEY_NONE, Flag, RowType
-from shepherd.store.columns import TableWriter
-from shepherd.store.database import Database
-from shepherd.store.names import StateName
-from shepherd.store.objects import SegmentWriter
-from shepherd.store.state import Builder, State
+from shepherd.store.disk.names import StateName
+from shepherd.store.state.columns import TableWriter
+from shepherd.store.state.database import Database
+from shepherd.store.state.directory import Builder, State
+from shepherd.store.state.objects import SegmentWriter
 
 Array = npt.NDArray[Any]
 

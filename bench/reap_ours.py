@@ -12,7 +12,7 @@ import numpy as np
 
 from shepherd.formats import frame
 from shepherd.formats.tables import JOURNAL, JournalFlag, Kind, Result
-from shepherd.store.database import Database
+from shepherd.store.state.database import Database
 
 ROOT = Path(__file__).resolve().parent.parent
 _SETTINGS = """

@@ -23,7 +23,7 @@ from made_web import make_web
 from shepherd.client import Server
 from shepherd.client import pull as pull_documents
 from shepherd.serve import tokens
-from shepherd.store.database import Database
+from shepherd.store.state.database import Database
 
 ROOT = Path(__file__).resolve().parents[1]
 TOKEN = "bench"

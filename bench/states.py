@@ -18,10 +18,10 @@ from measure import rss_anon_mb
 
 from shepherd.formats import bucket, tables
 from shepherd.formats.bucket import Codec
-from shepherd.store import database
-from shepherd.store.database import Database
-from shepherd.store.names import StateName
-from shepherd.store.state import State
+from shepherd.store.disk.names import StateName
+from shepherd.store.state import database
+from shepherd.store.state.database import Database
+from shepherd.store.state.directory import State
 from shepherd.urls import Footprints, parse
 
 __all__ = ["KEY", "NOW", "drop_caches", "make_bucket", "make_state", "rss_anon_mb"]

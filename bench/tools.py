@@ -21,10 +21,11 @@ from states import KEY, NOW
 
 from shepherd.formats import bucket, tables
 from shepherd.formats.check import check64
-from shepherd.store import database, names
-from shepherd.store.database import Database
-from shepherd.store.names import StateName
-from shepherd.store.upgrade import ADDED
+from shepherd.store.check.upgrade import ADDED
+from shepherd.store.disk import names
+from shepherd.store.disk.names import StateName
+from shepherd.store.state import database
+from shepherd.store.state.database import Database
 from shepherd.urls import Footprints
 
 ROOT = Path(__file__).resolve().parents[1]

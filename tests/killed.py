@@ -12,7 +12,7 @@ ROOT = Path(__file__).resolve().parent.parent
 PROGRAM = """
 import sys, time
 from pathlib import Path
-from shepherd.store.database import Database
+from shepherd.store.state.database import Database
 
 with Database(Path(sys.argv[1])).reading("shep-export", time.time_ns() // 1_000_000, int(sys.argv[2])):
     print("reading", flush=True)

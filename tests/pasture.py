@@ -17,10 +17,11 @@ from shepherd.errors import NothingToDo
 from shepherd.formats import bucket, tables
 from shepherd.formats.control import CLOSED
 from shepherd.formats.tables import NO_LIMIT, NO_OID, Flag, Reason, RowType
-from shepherd.store import check, database
-from shepherd.store.database import Database
-from shepherd.store.names import StateName
-from shepherd.store.state import Builder, State
+from shepherd.store.check import check
+from shepherd.store.disk.names import StateName
+from shepherd.store.state import database
+from shepherd.store.state.database import Database
+from shepherd.store.state.directory import Builder, State
 from shepherd.urls import Footprints, parse
 
 KEY = bytes(range(16))

@@ -23,7 +23,7 @@ from typing import IO, Any
 from shepherd import config
 from shepherd.errors import NothingToDo
 from shepherd.master.cycle_table import REAP, look, next_step
-from shepherd.store.database import Database
+from shepherd.store.state.database import Database
 
 ROOT = Path(__file__).resolve().parents[1]
 TIMEOUT_S = 300

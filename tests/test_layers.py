@@ -42,7 +42,7 @@ FORBIDDEN = {  # beyond the order of the lines
 PURE = ("formats",)  # no paths, no clock, no operating system
 IMPURE_IMPORTS = {"os", "pathlib", "shutil", "tempfile", "glob", "subprocess", "socket", "time", "datetime"}
 
-DISK_MODULE = "shepherd.store.fsio"
+DISK_MODULE = "shepherd.store.disk.fsio"
 DISK_OS = {
     "rename", "renames", "replace", "link", "symlink", "unlink", "remove", "rmdir", "removedirs",
     "truncate", "ftruncate", "fsync", "fdatasync", "sync",
@@ -88,7 +88,7 @@ class Module:
 
     @property
     def part(self) -> str:
-        """The line of LAYERS it belongs to: `store` for shepherd.store.fsio."""
+        """The line of LAYERS it belongs to: `store` for shepherd.store.disk.fsio."""
         return [*self.name.split("."), ""][1]
 
     @cached_property
@@ -291,22 +291,22 @@ def test_starting_a_program_loads_nothing_heavy() -> None:
 @pytest.mark.parametrize(
     ("rule", "name", "source"),
     [
-        (order, "shepherd.formats.frame", "import shepherd.store.fsio"),
+        (order, "shepherd.formats.frame", "import shepherd.store.disk.fsio"),
         (order, "shepherd.urls", "from shepherd.formats.check import check64"),
-        (order, "shepherd.store.state", "def f():\n    from shepherd.console import common"),
-        (order, "shepherd.store.state", "from ..report import find"),
+        (order, "shepherd.store.state.directory", "def f():\n    from shepherd.console import common"),
+        (order, "shepherd.store.state.directory", "from ..report import find"),
         (order, "shepherd.reaper.fetch.fetcher", "from shepherd import toyweb"),
         (order, "shepherd.novelty", ""),
-        (separation, "shepherd.cycle.plan.rules", "from shepherd.store.columns import Table"),
+        (separation, "shepherd.cycle.plan.rules", "from shepherd.store.state.columns import Table"),
         (separation, "shepherd.cycle.plan.rules", "from ..reaper.fetch import guard"),
         (purity, "shepherd.formats.frame", "import os"),
         (purity, "shepherd.formats.frame", "from pathlib import Path"),
         (purity, "shepherd.cycle.plan.rules", "import time as t"),
         (purity, "shepherd.cycle.plan.rules", "open('x')"),
-        (disk, "shepherd.store.state", "import os\nos.rename(a, b)"),
-        (disk, "shepherd.store.state", "import os as o\nf = o.fsync"),
-        (disk, "shepherd.store.state", "from os import replace as swap\nswap(a, b)"),
-        (disk, "shepherd.store.state", "import os.path\nos.unlink(a)"),
+        (disk, "shepherd.store.state.directory", "import os\nos.rename(a, b)"),
+        (disk, "shepherd.store.state.directory", "import os as o\nf = o.fsync"),
+        (disk, "shepherd.store.state.directory", "from os import replace as swap\nswap(a, b)"),
+        (disk, "shepherd.store.state.directory", "import os.path\nos.unlink(a)"),
         (disk, "shepherd.cli.gather.main", "import shutil\nshutil.rmtree(a)"),
         (disk, "shepherd.cli.gather.main", "path.unlink(missing_ok=True)"),
         (disk, "shepherd.cli.gather.main", "(a / b).rename(c)"),
@@ -314,8 +314,8 @@ def test_starting_a_program_loads_nothing_heavy() -> None:
         (disk, "shepherd.cli.gather.main", "Path(a).rmdir()"),
         (disk, "shepherd.cli.gather.main", "from pathlib import Path\nPath(a).unlink()"),
         (disk, "shepherd.reaper.process.reapd", "self.file.truncate(0)"),
-        (edge, "shepherd.store.state", "import time\nnow = time.time()"),
-        (edge, "shepherd.store.state", "from time import monotonic\nmonotonic()"),
+        (edge, "shepherd.store.state.directory", "import time\nnow = time.time()"),
+        (edge, "shepherd.store.state.directory", "from time import monotonic\nmonotonic()"),
         (edge, "shepherd.arrays.pool", "import datetime\ndatetime.datetime.now()"),
         (edge, "shepherd.arrays.pool", "from datetime import datetime\ndatetime.now()"),
         (edge, "shepherd.cycle.plan.rules", "import random"),
@@ -339,21 +339,21 @@ def test_rule_catches(rule: Rule, name: str, source: str) -> None:
     [
         (
             order,
-            "shepherd.store.state",
+            "shepherd.store.state.directory",
             "from shepherd.formats import frame\nfrom shepherd.store import names\nfrom . import logs",
         ),
         (order, "shepherd.dispatch.dispatcher", "from shepherd.groups import memory\nfrom shepherd.store import harvest"),
         (order, "shepherd.cli.phases.plan", "from shepherd.cycle.plan import drive"),
         (order, "shepherd.errors", "import shepherd"),
         (separation, "shepherd.cycle.plan.rules", "from shepherd.formats.tables import INDEX"),
-        (disk, "shepherd.store.fsio", "import os\nos.rename(a, b)"),
-        (disk, "shepherd.store.state", "from shepherd.store import fsio\nfsio.unlink(path)\nfsio.rename(a, b)"),
-        (disk, "shepherd.store.state", "text.replace('a', 'b')\nnames.remove(x)\nself.disk.unlink(path)"),
-        (disk, "shepherd.store.state", "import dataclasses\ndataclasses.replace(x, a=1)"),
-        (disk, "shepherd.store.state", "from dataclasses import replace\nreplace(x, a=1)"),
+        (disk, "shepherd.store.disk.fsio", "import os\nos.rename(a, b)"),
+        (disk, "shepherd.store.state.directory", "from shepherd.store import fsio\nfsio.unlink(path)\nfsio.rename(a, b)"),
+        (disk, "shepherd.store.state.directory", "text.replace('a', 'b')\nnames.remove(x)\nself.disk.unlink(path)"),
+        (disk, "shepherd.store.state.directory", "import dataclasses\ndataclasses.replace(x, a=1)"),
+        (disk, "shepherd.store.state.directory", "from dataclasses import replace\nreplace(x, a=1)"),
         (edge, "shepherd.dispatch.dispatcher", "import time\ntime.time()"),
         (edge, "shepherd.config", "import os\nos.environ['A']"),
-        (edge, "shepherd.store.state", "import os\nos.getpid()\ntime = 3\nprint(time)"),
+        (edge, "shepherd.store.state.directory", "import os\nos.getpid()\ntime = 3\nprint(time)"),
         (slow, "shepherd.cycle.merge.rules", "import numpy as np\nnp.argsort(a, kind='stable')\nnp.lexsort((a, b))"),
         (slow, "shepherd.cycle.record.drive", "import numpy as np\nnp.unique(a)"),
         (length, "shepherd.urls", "x = 1\n" * 400),

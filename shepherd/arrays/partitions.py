@@ -8,7 +8,7 @@ from typing import TypeAlias
 import numpy as np
 
 from shepherd.formats.tables import I64, U64
-from shepherd.store.columns import Table
+from shepherd.store.state.columns import Table
 
 Tick: TypeAlias = Callable[[int], object]  # told how many rows are done
 

@@ -13,8 +13,8 @@ import numpy as np
 from shepherd.arrays.partitions import partitions
 from shepherd.formats import tables
 from shepherd.formats.tables import I64, Array
-from shepherd.store.columns import Table, TableWriter
-from shepherd.store.state import Builder
+from shepherd.store.state.columns import Table, TableWriter
+from shepherd.store.state.directory import Builder
 
 
 @dataclass(frozen=True)

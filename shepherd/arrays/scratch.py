@@ -17,7 +17,7 @@ import numpy as np
 from shepherd.errors import IoFailed
 from shepherd.formats.check import raw
 from shepherd.formats.tables import Array
-from shepherd.store import fsio
+from shepherd.store.disk import fsio
 
 
 class Scratch:

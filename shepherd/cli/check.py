@@ -31,8 +31,8 @@ def command(db: Path, state: str | None, quick: bool, every: bool, as_json: bool
       shep-check --db db --quick
       shep-check --db db --state 124 --json
     """
-    from shepherd.store import check
-    from shepherd.store.database import Database
+    from shepherd.store.check import check
+    from shepherd.store.state.database import Database
 
     database = Database(db)
     only = states.find(database, state) if state is not None else None

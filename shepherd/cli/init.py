@@ -27,8 +27,8 @@ def command(db: Path, cf: Path, now: int) -> None:
     import secrets
 
     from shepherd.filters import load_filter
-    from shepherd.store import database
-    from shepherd.store.probe import probe
+    from shepherd.store.disk.probe import probe
+    from shepherd.store.state import database
 
     database.refuse_foreign(db)
     probe(db)
@@ -42,7 +42,7 @@ def command(db: Path, cf: Path, now: int) -> None:
 
 def _write_defaults(cf: Path) -> list[Path]:
     """Commented defaults, each file only where it is missing; what was written."""
-    from shepherd.store import fsio
+    from shepherd.store.disk import fsio
 
     cf.mkdir(parents=True, exist_ok=True)
     missing = [cf / name for name in ("shepherd.toml", "filter", "url-equiv") if not (cf / name).exists()]

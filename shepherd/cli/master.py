@@ -46,8 +46,8 @@ def cycle_command(db: Path, config: Config, seconds: int | None) -> int:
     """
     from shepherd.master import cycle_run as cycling
     from shepherd.master.children import Signals
-    from shepherd.store import locks, names
-    from shepherd.store.database import Database
+    from shepherd.store.disk import locks, names
+    from shepherd.store.state.database import Database
 
     database = Database(db)
     inherited = phase.inherited_lock()

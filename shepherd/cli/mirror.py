@@ -23,9 +23,9 @@ from shepherd.errors import NoSpace, PeerLost, PeerRefused
 from shepherd.master.children import Signals
 
 if TYPE_CHECKING:
-    from shepherd.store.database import Writer
+    from shepherd.store.disk.names import StateName
     from shepherd.store.mirror.drive import Done, Server, Way
-    from shepherd.store.names import StateName
+    from shepherd.store.state.database import Writer
 
 NAME: Final = "shep-mirror"
 MOST_JOBS: Final = 8

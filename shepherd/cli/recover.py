@@ -32,9 +32,9 @@ def command(db: Path, config: Config, dry_run: bool, deep: bool, now: int, as_js
       shep-recover --deep
     """
     from shepherd.cycle.rebuild import recover
-    from shepherd.store import check
-    from shepherd.store.database import Database
-    from shepherd.store.recover import survey
+    from shepherd.store.check import check
+    from shepherd.store.check.recover import survey
+    from shepherd.store.state.database import Database
 
     database = Database(db)
     with common.progress(check.size(database), "recover", "B") as bar:

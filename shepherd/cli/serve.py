@@ -60,7 +60,7 @@ def _serve(db: Path, config: Config, where: str, log: Path | None, log_format: s
     from shepherd.serve import server
     from shepherd.serve.service import Service
     from shepherd.serve.tokens import Tokens
-    from shepherd.store.database import Database
+    from shepherd.store.state.database import Database
 
     database = Database(db)
     database.closed()  # what keeps readers from it is told now, and not to each of them

@@ -30,8 +30,8 @@ def command(db: Path, dry_run: bool, now: int, as_json: bool) -> None:
       shep-upgrade --db /srv/shepherd/db
     """
     from shepherd.formats.tables import FORMAT_VERSION
-    from shepherd.store import upgrade
-    from shepherd.store.database import Database
+    from shepherd.store.check import upgrade
+    from shepherd.store.state.database import Database
 
     database = Database(db)
     if dry_run:

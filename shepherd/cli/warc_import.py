@@ -63,7 +63,7 @@ def command(files: tuple[str, ...], weight: int | None, no_links: bool, strict: 
     from shepherd.filters import load_filter
     from shepherd.importing.drive import Importer
     from shepherd.importing.gather import Options
-    from shepherd.store.database import Database
+    from shepherd.store.state.database import Database
 
     if not files:
         raise click.UsageError("give WARC files, or - for stdin")

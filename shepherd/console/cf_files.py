@@ -36,7 +36,7 @@ def read_filter(directory: Path) -> str:
 
 def write(directory: Path, tree: Tree, filter_text: str, why: str, equiv_text: str = "") -> None:
     """Put the three files in place; each is whole at any time."""
-    from shepherd.store import fsio
+    from shepherd.store.disk import fsio
 
     directory.mkdir(parents=True, exist_ok=True)
     fsio.replace_file(directory / TOML, to_toml(tree, why).encode())

@@ -204,7 +204,7 @@ def run(command: click.Command) -> NoReturn:
 def _set_failpoint(spec: str) -> None:
     """For tests: one call of this process is to fail."""
     if spec:
-        from shepherd.store import failpoints, fsio
+        from shepherd.store.disk import failpoints, fsio
 
         fsio.use(failpoints.FailingOps(failpoints.parse_failpoint(spec)))
 

@@ -24,8 +24,8 @@ from shepherd.errors import IoFailed, Locked, UsageError
 from shepherd.report import logbook
 
 if TYPE_CHECKING:
-    from shepherd.store.database import Database, Writer
-    from shepherd.store.state import State
+    from shepherd.store.state.database import Database, Writer
+    from shepherd.store.state.directory import State
 
     Drive: TypeAlias = Callable[[Writer, Config, int, Callable[[int], object], int], State]
 
@@ -121,7 +121,7 @@ def batch(function: Callable[..., R]) -> Callable[..., R]:
 
 def run(program: str, drive: Drive, how: How, tell: Callable[[Mapping[str, Any]], Iterator[str]] | None = None) -> None:
     """Run a batch phase under the lock, with a bar over the rows, and tell what it made; `tell` puts its report into words."""
-    from shepherd.store.database import Database
+    from shepherd.store.state.database import Database
 
     database = Database(how.db)
     signal.signal(signal.SIGTERM, terminated)
@@ -180,8 +180,8 @@ def _told(counters: Mapping[str, Any], within: str = "") -> Iterator[str]:
 def rehearsal(database: Database, program: str) -> Iterator[Writer]:
     """On the newest closed state, without the lock: a cycle may begin meanwhile. Only an unfinished directory that is further
     needs it, for nothing else keeps that one; if somebody has it, or we may only read, it is the newest closed one after all."""
-    from shepherd.store.database import UNLEASABLE
-    from shepherd.store.rehearse import Rehearsal
+    from shepherd.store.state.database import UNLEASABLE
+    from shepherd.store.state.dry_run import Rehearsal
 
     with contextlib.ExitStack() as stack:
         state = None

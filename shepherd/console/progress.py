@@ -61,14 +61,14 @@ class Notice:
             "unit": self._what.unit,
             "figures": dict(figures or {}),
         }
-        from shepherd.store import fsio
+        from shepherd.store.disk import fsio
 
         with contextlib.suppress(ShepherdError, OSError):
             fsio.swap_file(self._path, json.dumps(told).encode() + b"\n")
             self._written = True
 
     def remove(self) -> None:
-        from shepherd.store import fsio
+        from shepherd.store.disk import fsio
 
         if self._written:
             with contextlib.suppress(ShepherdError, OSError):

@@ -20,7 +20,7 @@ from shepherd.errors import UsageError
 
 if TYPE_CHECKING:
     from shepherd.formats.tables import I64, Reason
-    from shepherd.store.state import State
+    from shepherd.store.state.directory import State
 
 R = TypeVar("R")
 NONE = "-"

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from shepherd.console.selectors import Selection
     from shepherd.filters import Filter
     from shepherd.formats.tables import I64, U64
-    from shepherd.store.state import State
+    from shepherd.store.state.directory import State
 
 STEP_ROWS = 65_536
 FEW_NORMS = 1_000  # up to which each is bisected; for more the column of norms is read
@@ -165,7 +165,7 @@ def _spans(state: State, norms: list[int]) -> list[range | I64]:
     """The rows of normalised sites: long ranges as they are, short ones together."""
     import numpy as np
 
-    from shepherd.store import lookup
+    from shepherd.store.state import lookup
 
     if len(norms) <= FEW_NORMS:
         ranges = [lookup.rows_of_norm(state, norm) for norm in norms]

@@ -24,7 +24,7 @@ from shepherd.text import size as size
 from shepherd.text import span as span
 
 if TYPE_CHECKING:
-    from shepherd.store.state import State
+    from shepherd.store.state.directory import State
 
 R = TypeVar("R")
 
@@ -44,7 +44,7 @@ def state_number(function: Callable[..., R]) -> Callable[..., R]:
 @contextlib.contextmanager
 def reading(db: Path, number: int | None) -> Iterator[State]:
     """A closed state, leased in the name of the running subcommand."""
-    from shepherd.store.database import Database
+    from shepherd.store.state.database import Database
 
     with Database(db).reading(click.get_current_context().command_path, clock_ms(), number) as state:
         yield state

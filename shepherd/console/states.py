@@ -10,8 +10,8 @@ import click
 from shepherd.errors import UsageError
 
 if TYPE_CHECKING:
-    from shepherd.store.database import Database
-    from shepherd.store.names import StateName
+    from shepherd.store.disk.names import StateName
+    from shepherd.store.state.database import Database
 
 R = TypeVar("R")
 
@@ -24,7 +24,7 @@ def state_name(default: str) -> Callable[[Callable[..., R]], Callable[..., R]]:
 
 def find(database: Database, given: str) -> StateName:
     """The finished directory that an operator means by `12`, `12.reap` or `000012.reap`."""
-    from shepherd.store import names
+    from shepherd.store.disk import names
 
     number, dot, phase = given.partition(".")
     name = names.parse_state(f"{number.zfill(6)}{dot}{phase}") or names.parse_state(given)

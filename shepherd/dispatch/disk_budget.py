@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 
 from shepherd.config import Reap
-from shepherd.store import names
-from shepherd.store.state import State
+from shepherd.store.disk import names
+from shepherd.store.state.directory import State
 
 
 class Room:

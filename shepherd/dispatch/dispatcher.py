@@ -42,8 +42,8 @@ from shepherd.formats.tables import NO_ROW, PLAN, Kind, Reason, Records, Result
 from shepherd.politeness.groups.engine import Groups, Lease
 from shepherd.politeness.server_limits import Manners
 from shepherd.rate import Limits
-from shepherd.store.contactnotes import Notes
-from shepherd.store.state import State
+from shepherd.store.state.contact_notes import Notes
+from shepherd.store.state.directory import State
 from shepherd.urls import parse
 from shepherd.wire import messages as wire
 

@@ -15,7 +15,7 @@ from shepherd.dispatch.sites import Site
 from shepherd.formats import bucket
 from shepherd.formats.check import raw
 from shepherd.formats.tables import NO_ROW, PLAN, Kind, Records
-from shepherd.store.state import State
+from shepherd.store.state.directory import State
 from shepherd.wire import messages as wire
 
 START_BY_MS: Final = 10_000

@@ -24,9 +24,11 @@ from shepherd.dispatch.statistics import Figures
 from shepherd.errors import NoSpace, NothingToDo
 from shepherd.filters import Filter, load_filter
 from shepherd.politeness.groups.memory import MemoryGroups
-from shepherd.store import contactnotes, fsio, harvest, names
-from shepherd.store.harvest import Harvest
-from shepherd.store.state import State
+from shepherd.store.disk import fsio, names
+from shepherd.store.state import contact_notes as contactnotes
+from shepherd.store.state import harvest
+from shepherd.store.state.directory import State
+from shepherd.store.state.harvest import Harvest
 from shepherd.wire import messages as wire
 from shepherd.wire import settings
 from shepherd.wire.hosts import read_static

@@ -24,9 +24,10 @@ from shepherd.errors import BadUrl
 from shepherd.filters import Filter
 from shepherd.formats.journal import Entry
 from shepherd.formats.tables import CONTRIB_BIT, NO_ROW, U32, Flag, JournalFlag, Kind, Reason, Records, RowType
-from shepherd.store import inbox, lookup, names
-from shepherd.store.inbox import Arrivals, parse_request
-from shepherd.store.state import State
+from shepherd.store.disk import names
+from shepherd.store.state import inbox, lookup
+from shepherd.store.state.directory import State
+from shepherd.store.state.inbox import Arrivals, parse_request
 from shepherd.urls import parse
 
 LOG = logging.getLogger("shepherd.reap")

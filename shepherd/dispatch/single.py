@@ -24,8 +24,8 @@ from shepherd.formats.bucket import Bucket
 from shepherd.formats.tables import CONTRIB_BIT, JOURNAL, JournalFlag, Kind, Reason, Records, Result
 from shepherd.politeness.manual import Ready, Server, Turns
 from shepherd.robots import ABSENT, MAX_BYTES
-from shepherd.store import lookup
-from shepherd.store.state import State
+from shepherd.store.state import lookup
+from shepherd.store.state.directory import State
 from shepherd.urls import Url, parse
 from shepherd.wire import messages as wire
 

@@ -19,8 +19,8 @@ from shepherd.config import Politeness
 from shepherd.errors import Corruption
 from shepherd.filters import Filter
 from shepherd.formats.tables import CONTRIB_BIT, I64, NO_LIMIT, NO_OID, QKEY_IPV4, U32, U64, Reason, is_resolved
-from shepherd.store import lookup
-from shepherd.store.state import State
+from shepherd.store.state import lookup
+from shepherd.store.state.directory import State
 
 LOAD_STEP: Final = 10_000  # sites read together
 READ: Final = (

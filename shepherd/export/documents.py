@@ -15,9 +15,9 @@ from shepherd.formats.bucket import Bucket
 from shepherd.formats.tables import CONTRIB_BIT, bucket_oid, split_oid
 from shepherd.readers.choice import What
 from shepherd.readers.reading import Batch, Reading
-from shepherd.store import lookup
-from shepherd.store.objects import Objects
-from shepherd.store.state import State
+from shepherd.store.state import lookup
+from shepherd.store.state.directory import State
+from shepherd.store.state.objects import Objects
 
 PIECE_BYTES: Final = 1 << 23  # read at once
 GAP_BYTES: Final = 1 << 16  # of buckets that nobody wants, which are read all the same

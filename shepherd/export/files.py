@@ -16,7 +16,7 @@ from shepherd.export.lines import described
 from shepherd.export.output import Series, Written
 from shepherd.export.safenames import file_path
 from shepherd.formats import warc
-from shepherd.store import fsio
+from shepherd.store.disk import fsio
 
 LIST: Final = ".files.jsonl"
 

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, Final, Protocol
 
 from shepherd.errors import UsageError
-from shepherd.store import fsio, locks
+from shepherd.store.disk import fsio, locks
 
 BUFFER_BYTES: Final = 1 << 20
 MANIFEST_VERSION: Final = 1

@@ -13,7 +13,7 @@ from shepherd.formats.tables import I64, Reason, RowType
 from shepherd.sections import section_name
 
 if TYPE_CHECKING:
-    from shepherd.store.state import State
+    from shepherd.store.state.directory import State
 
 ENDING: Final = ".parquet"
 GROUP_ROWS: Final = 50_000

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Final
 
-from shepherd.store import fsio
+from shepherd.store.disk import fsio
 
 LINES: Final = 200_000
 

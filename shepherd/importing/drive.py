@@ -18,8 +18,8 @@ from shepherd.importing import judge as warcjudge
 from shepherd.importing.account import Account, Place, Told
 from shepherd.importing.gather import ROBOTS_FILES, Feed, Gathering, Options, Source
 from shepherd.importing.round import Nowhere, Round, Settling
-from shepherd.store.database import Writer
-from shepherd.store.state import State
+from shepherd.store.state.database import Writer
+from shepherd.store.state.directory import State
 
 ROWLESS: Final = "robots files of sites without a page"
 MOST_BLOCK: Final = 64 << 20  # of a record: what a message can carry, whatever the configuration allows

@@ -28,7 +28,7 @@ from shepherd.importing.judge import Bad, Judge, LeftOut, Page
 from shepherd.importing.round import Round
 from shepherd.importing.warc_file import Damage, Record
 from shepherd.importing.worker_pool import Workshop
-from shepherd.store.state import State
+from shepherd.store.state.directory import State
 from shepherd.urls import Url, parse
 from shepherd.wire import messages as wire
 

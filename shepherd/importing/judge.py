@@ -15,8 +15,8 @@ from shepherd.errors import BadUrl
 from shepherd.filters import Filter
 from shepherd.formats.tables import Kind, Reason, RowType, qkey_unresolved
 from shepherd.importing.warc_file import Record
-from shepherd.store import lookup
-from shepherd.store.state import State
+from shepherd.store.state import lookup
+from shepherd.store.state.directory import State
 from shepherd.urls import Url, parse, qkey_of_address
 
 REJECTED: Final = "rejected by the filter"

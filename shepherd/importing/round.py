@@ -37,9 +37,9 @@ from shepherd.formats.journal import Entry
 from shepherd.formats.tables import JOURNAL, NO_OID, NO_ROW, ContribFlag, Kind, Reason, Records, Result
 from shepherd.importing.account import Place
 from shepherd.importing.judge import Page, row_of
-from shepherd.store.database import Writer
-from shepherd.store.inbox import HARVEST, HarvestDraft
-from shepherd.store.state import State
+from shepherd.store.state.database import Writer
+from shepherd.store.state.directory import State
+from shepherd.store.state.inbox import HARVEST, HarvestDraft
 from shepherd.urls import Footprints
 
 PHASES: Final = {"closed": merge, "merged": equiv, "equiv": select, "selected": record}

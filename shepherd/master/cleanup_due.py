@@ -14,7 +14,7 @@ from shepherd.config import Cleanup, Config
 from shepherd.report import logbook
 
 if TYPE_CHECKING:
-    from shepherd.store.database import Database
+    from shepherd.store.state.database import Database
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,7 @@ from shepherd.report import logbook
 
 if TYPE_CHECKING:
     from shepherd.master.children import Signals
-    from shepherd.store.database import Writer
+    from shepherd.store.state.database import Writer
 
 NOTHING: Final = NothingToDo.exit_status
 TERMINATED: Final = 128 + signal.SIGTERM

@@ -14,7 +14,7 @@ from shepherd.errors import Corruption, NoSpace, NothingToDo, RecoveryNeeded, Us
 
 if TYPE_CHECKING:
     from shepherd.config import Config
-    from shepherd.store.database import Database
+    from shepherd.store.state.database import Database
 
 FEEDBACK: Final = "shep-feedback"
 PLAN: Final = "shep-plan"
@@ -143,7 +143,7 @@ def look(database: Database, config: Config, wanted: bool = False) -> Found:
     from shepherd.dispatch.disk_budget import Room
     from shepherd.equiv import load_equiv
     from shepherd.filters import load_filter
-    from shepherd.store import harvest, inbox
+    from shepherd.store.state import harvest, inbox
 
     state = database.furthest()
     harvests = state.harvests()

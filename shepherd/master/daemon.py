@@ -24,8 +24,8 @@ from shepherd.master.cycle_run import NOTHING, Cycle, Way
 from shepherd.master.cycle_table import is_passing
 
 if TYPE_CHECKING:
-    from shepherd.store.database import Database, Writer
-    from shepherd.store.locks import FileLock
+    from shepherd.store.disk.locks import FileLock
+    from shepherd.store.state.database import Database, Writer
 
 NAME: Final = "shepherd run"
 ORPHAN_S: Final = 1.0  # how often we look whether the program of a killed master has ended
@@ -33,7 +33,7 @@ ORPHAN_S: Final = 1.0  # how often we look whether the program of a killed maste
 
 def run(db: Path, config: Config, log: Path | None, log_format: str | None) -> int:
     """Until a signal or a failure ends it; the exit status."""
-    from shepherd.store.database import Database
+    from shepherd.store.state.database import Database
 
     database = Database(db)
     signals = Signals(master=True)
@@ -55,7 +55,7 @@ def run(db: Path, config: Config, log: Path | None, log_format: str | None) -> i
 
 def _lock(database: Database, signals: Signals) -> FileLock | None:
     """The lock; None if we are to stop. A program that outlived a killed master is waited for: it does what comes next."""
-    from shepherd.store import locks, names
+    from shepherd.store.disk import locks, names
 
     path = database.path / names.LOCK
     while not signals.stopping():

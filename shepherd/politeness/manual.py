@@ -1,4 +1,4 @@
-"""When a server may be asked outside a reap, and the notes that say so to everybody else (store/contactnotes).
+"""When a server may be asked outside a reap, and the notes that say so to everybody else (store/state/contact_notes).
 
 For the holder of the lock: no reap runs. What is known is put together as cork would: the servers table, the harvests that no
 cork has taken yet, the notes that wait, and what the site itself asks for. Invariant: there is a durable note of a contact
@@ -18,9 +18,11 @@ from shepherd.config import MAX_RETRY_AFTER_S, Config
 from shepherd.formats.frame import FrameKind
 from shepherd.formats.tables import I64, JOURNAL, NO_OID, NO_ROW, SERVERS, U64, Array, Kind, Reason, Records, Result
 from shepherd.politeness import contacts
-from shepherd.store import contactnotes, harvest, logs, lookup, names
-from shepherd.store.database import Database
-from shepherd.store.state import State
+from shepherd.store.disk import names
+from shepherd.store.state import contact_notes as contactnotes
+from shepherd.store.state import harvest, logs, lookup
+from shepherd.store.state.database import Database
+from shepherd.store.state.directory import State
 
 _KEPT: Final = ("status", "download_ms", "wire_bytes", "body_bytes", "result", "reason", "retry_after_s", "crawl_delay_ms")
 

@@ -5,7 +5,8 @@ a group by itself, under its queue key. So plan has it, too (`politeness/quota`)
 its sites or servers asks for, its slots are the fewest that one of its servers has, and what one of them says (a failure, a
 Retry-After) holds for all. After a reap that was cut off nobody knows when a server was last contacted, so every group waits its
 full delay from the moment that the reap was resumed: in that run, and, because cork writes the moment into the state (`unsure`),
-in the next reap too. A note of a contact outside any reap (store/contactnotes) holds its group as if this reap had made it.
+in the next reap too. A note of a contact outside any reap (store/state/contact_notes) holds its group as if this reap had made
+it.
 """
 
 from __future__ import annotations
@@ -19,8 +20,8 @@ from shepherd.filters.settings import GROUP_BIT
 from shepherd.formats.journal import Entry
 from shepherd.formats.tables import I64, JournalFlag, Records, Result
 from shepherd.politeness.groups.engine import Groups
-from shepherd.store.columns import Table
-from shepherd.store.contactnotes import Notes
+from shepherd.store.state.columns import Table
+from shepherd.store.state.contact_notes import Notes
 
 REUSE_DELAY_MS: Final = 2_000  # a kept connection may be resent on silently by libcurl: only where that is harmless
 SLOW_DOWN: Final = (429, 503)

@@ -21,8 +21,8 @@ from shepherd.formats import stream
 from shepherd.formats.tables import I64, U8, U64, Array, Columns, Records
 from shepherd.readers import choice as readers
 from shepherd.readers.choice import Bar, Choice, What
-from shepherd.store.columns import Table
-from shepherd.store.state import State
+from shepherd.store.state.columns import Table
+from shepherd.store.state.directory import State
 
 GROUP_ROWS: Final = 1 << 22
 STEP_ROWS: Final = 500_000

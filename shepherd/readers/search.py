@@ -15,7 +15,7 @@ import numpy as np
 from shepherd.arrays.partitions import Tick, segment_groups
 from shepherd.formats.tables import I64, Bools, in_bucket
 from shepherd.readers.segments import Claims, Part, Segment
-from shepherd.store.state import State
+from shepherd.store.state.directory import State
 
 GROUP_ROWS: Final = 1 << 22
 SPARSE: Final = 1 << 16  # bytes from one bucket to the next beyond which each is read alone

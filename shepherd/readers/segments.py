@@ -1,7 +1,7 @@
 """Buckets of one segment read in place: their headers side by side, their checksums one by one, their URLs.
 
-Only what has been brought into memory first is looked at (store/mapped). What is not as the index says is Corruption, with the
-file and the offset in it.
+Only what has been brought into memory first is looked at (store/disk/mapped). What is not as the index says is Corruption, with
+the file and the offset in it.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from shepherd.errors import Corruption
 from shepherd.formats import bucket, facts
 from shepherd.formats.check import SEED, check64
 from shepherd.formats.tables import I64, U64, Array
-from shepherd.store import names
-from shepherd.store.mapped import Mapped
-from shepherd.store.state import State
+from shepherd.store.disk import names
+from shepherd.store.disk.mapped import Mapped
+from shepherd.store.state.directory import State
 
 WINDOW: Final = 1 << 23  # bytes of a segment looked at at a time
 SMALL: Final = 1 << 10  # bytes of a bucket up to which it costs less to copy its body than to leave it out

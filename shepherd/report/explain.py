@@ -13,7 +13,7 @@ from shepherd.report.spelling import steps
 
 if TYPE_CHECKING:
     from shepherd.config import Config
-    from shepherd.store.database import Database
+    from shepherd.store.state.database import Database
 
 JOURNALS_S: Final = 0.1  # for looking through journals, which are not sorted by URL, where nobody wants to wait
 SITE_TIMES: Final = ("qkey_checked", "qkey_next", "robots_checked", "robots_next", "robots_since")

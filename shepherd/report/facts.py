@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from shepherd.filters import Filter, SectionLine, StripLine, Verdict
     from shepherd.formats.bucket import Bucket
     from shepherd.report.robots import Judged
-    from shepherd.store.database import Database
-    from shepherd.store.inbox import Item
-    from shepherd.store.state import State
+    from shepherd.store.state.database import Database
+    from shepherd.store.state.directory import State
+    from shepherd.store.state.inbox import Item
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ class Equivalence:
 def collect(database: Database, state: State, config: Config, filter_: Filter, given: str) -> Facts:
     from shepherd import urls
     from shepherd.report.robots import of_state
-    from shepherd.store import lookup
+    from shepherd.store.state import lookup
 
     sought = seek(state, filter_, given)
     row = sought.rows[0] if sought.rows else None
@@ -110,7 +110,7 @@ def _equivalence(state: State, config: Config, sought: Sought) -> Equivalence:
 
 def _site_of(state: State, sought: Sought) -> int:
     """The URL's own site if it is known, else an equivalent one, else its own all the same."""
-    from shepherd.store import lookup
+    from shepherd.store.state import lookup
 
     if lookup.site_row(state, sought.site) is not None:
         return sought.site
@@ -135,7 +135,7 @@ def _waiting(database: Database, state: State, filter_: Filter, sought: Sought) 
 def _asked(item: Item, filter_: Filter, sought: Sought) -> Iterator[str]:
     """The inserts and purges of this document."""
     from shepherd import urls
-    from shepherd.store.inbox import is_closed_to_us, parse_request
+    from shepherd.store.state.inbox import is_closed_to_us, parse_request
 
     try:
         lines = item.lines()

@@ -11,7 +11,7 @@ from shepherd.errors import BadUrl, UsageError
 if TYPE_CHECKING:
     from shepherd.filters import Filter
     from shepherd.formats.bucket import Bucket
-    from shepherd.store.state import State
+    from shepherd.store.state.directory import State
     from shepherd.urls import Url
 
 
@@ -31,7 +31,7 @@ class Sought:
 def seek(state: State, filter_: Filter, given: str) -> Sought:
     """Look a URL up; UsageError if it is none. A row from before a strip line came into the filter is found as well."""
     from shepherd import urls
-    from shepherd.store import lookup
+    from shepherd.store.state import lookup
 
     try:
         parsed = words.parse_given(given)
@@ -68,7 +68,7 @@ def url_of(state: State, row: int) -> str | None:
 
 def place_of(state: State, row: int) -> str:
     """The URL of a row, or what is still known of it where its bucket is gone."""
-    from shepherd.store import lookup
+    from shepherd.store.state import lookup
 
     url = url_of(state, row)
     if url is not None:

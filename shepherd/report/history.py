@@ -20,8 +20,8 @@ from shepherd.report.one_row import Line, Values
 if TYPE_CHECKING:
     from shepherd.formats.tables import Records
     from shepherd.report.find import Sought
-    from shepherd.store.database import Database
-    from shepherd.store.state import State
+    from shepherd.store.state.database import Database
+    from shepherd.store.state.directory import State
 
 Over = Callable[[], bool]  # whether no more time is to be spent
 
@@ -104,7 +104,7 @@ def cycles(database: Database, sought: Sought, purpose: str, now_ms: int, over: 
 
 
 def _newest_first(database: Database, sought: Sought, purpose: str, now_ms: int, over: Over) -> Iterator[Cycle]:
-    from shepherd.store import journals
+    from shepherd.store.state import journals
 
     names = database.states()
     if names and names[-1].phase == "reap":
@@ -143,7 +143,7 @@ def _of_reap(state: State, sought: Sought, over: Over) -> Cycle:
 
 def _row(state: State, sought: Sought) -> Values | None:
     """By the state's own equivalences, which may not be those of today."""
-    from shepherd.store import lookup
+    from shepherd.store.state import lookup
 
     for url in (sought.stripped, sought.parsed):
         norm, path, site = state.prints.of(url)
@@ -157,7 +157,7 @@ def _row(state: State, sought: Sought) -> Values | None:
 
 
 def _journal(state: State) -> Iterator[Records]:
-    from shepherd.store import names
+    from shepherd.store.disk import names
 
     for number in state.numbered("journal"):
         yield from _records(state.path / names.journal(number))
@@ -165,7 +165,8 @@ def _journal(state: State) -> Iterator[Records]:
 
 def of_harvest(path: Path) -> tuple[Path, int]:
     """The journal of one harvest of a reap, up to its newest checkpoint: dispatchers may have worked side by side."""
-    from shepherd.store import harvest, names
+    from shepherd.store.disk import names
+    from shepherd.store.state import harvest
 
     found = harvest.inspect(path)
     if found.damage:
@@ -176,7 +177,7 @@ def of_harvest(path: Path) -> tuple[Path, int]:
 def _records(path: Path, length: int | None = None) -> Iterator[Records]:
     from shepherd.formats.frame import FrameKind
     from shepherd.formats.tables import JOURNAL
-    from shepherd.store import logs
+    from shepherd.store.state import logs
 
     return logs.records(path, FrameKind.JOURNAL, JOURNAL, length)
 
@@ -224,7 +225,8 @@ def _planned(state: State, sought: Sought, over: Over) -> str:
 
     from shepherd.formats.frame import FrameKind
     from shepherd.formats.tables import PLAN, Why
-    from shepherd.store import logs, names
+    from shepherd.store.disk import names
+    from shepherd.store.state import logs
 
     mine, before = _mine(sought), 0
     for part in logs.records(state.path / names.PLAN, FrameKind.PLAN, PLAN):

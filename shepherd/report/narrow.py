@@ -9,7 +9,7 @@ import numpy as np
 
 from shepherd.formats.tables import I64
 from shepherd.report.find import norm_of_host
-from shepherd.store.state import State
+from shepherd.store.state.directory import State
 
 MOST_WEIGHT: Final = 65_535
 

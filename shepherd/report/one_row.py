@@ -9,7 +9,7 @@ from shepherd import text as words
 
 if TYPE_CHECKING:
     from shepherd.formats.bucket import Bucket
-    from shepherd.store.columns import Table
+    from shepherd.store.state.columns import Table
 
 Values = dict[str, int]  # one row of a table, by column
 Line = tuple[str, str]  # a label and what is to be told under it

@@ -17,7 +17,7 @@ from shepherd.text import many
 if TYPE_CHECKING:
     from shepherd.config import Config
     from shepherd.formats.tables import I64, U16, Array, Bools, Columns
-    from shepherd.store.state import State
+    from shepherd.store.state.directory import State
 
 SITE_ROWS = 1 << 19  # of a site that are looked at; paths are hashed, so the first ones are as good as any
 WINDOWS, WINDOW_ROWS = 4, 1 << 15  # of the index: a block of each column that is looked at must be checked for each
@@ -70,7 +70,7 @@ def _in_site(state: State, config: Config, norm: int, row: int | None) -> Standi
 
     from shepherd.cycle.select import survey
     from shepherd.cycle.select.placement import Place
-    from shepherd.store import lookup
+    from shepherd.store.state import lookup
 
     rows = lookup.rows_of_norm(state, norm)
     if not rows:
@@ -95,7 +95,7 @@ def _sites_of(state: State, index: Columns) -> dict[str, Array]:
     from shepherd.arrays.keys import distinct
     from shepherd.cycle.select.server_capacity import NO_SERVER
     from shepherd.cycle.select.survey import SETTINGS
-    from shepherd.store import lookup
+    from shepherd.store.state import lookup
 
     known = (lookup.site_row(state, site) for site in distinct(index["site"])[:MOST_SITES].tolist())
     rows = np.array([row for row in known if row is not None], np.int64)
@@ -135,7 +135,7 @@ def _in_server(state: State, config: Config, server: Values | None) -> Standing 
     from shepherd.config import MOST
     from shepherd.cycle.select.server_capacity import server_limits
     from shepherd.formats.tables import show_qkey
-    from shepherd.store import lookup
+    from shepherd.store.state import lookup
 
     if server is None:
         return None

@@ -9,7 +9,7 @@ from shepherd import text as words
 
 if TYPE_CHECKING:
     from shepherd.filters import Filter
-    from shepherd.store.state import State
+    from shepherd.store.state.directory import State
     from shepherd.urls import Url
 
 
@@ -63,7 +63,7 @@ def judge(url: Url, agent: str, file: dict[str, Any], body: bytes) -> Judged:
 
 def of_state(url: Url, state: State, filter_: Filter, agent: str) -> Judged:
     """What the robots.txt that a state has stored for the URL's own site says of it."""
-    from shepherd.store import lookup
+    from shepherd.store.state import lookup
 
     row = lookup.site_row(state, state.prints.half(url.site))
     if row is None:

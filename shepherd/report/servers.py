@@ -10,7 +10,7 @@ from shepherd.report.one_row import values
 
 if TYPE_CHECKING:
     from shepherd.formats.tables import I64, Array
-    from shepherd.store.state import State
+    from shepherd.store.state.directory import State
 
 STEP_ROWS: Final = 1 << 17
 SORTS: Final = {

@@ -12,7 +12,7 @@ from shepherd.report.one_row import Values, values
 
 if TYPE_CHECKING:
     from shepherd.formats.tables import I64, Bools, Columns
-    from shepherd.store.state import State
+    from shepherd.store.state.directory import State
 
 STEP_ROWS: Final = 1 << 17
 SORTS: Final = {
@@ -87,7 +87,7 @@ def robots_word(site: Values) -> str:
 def told(state: State, row: int) -> dict[str, Any]:
     """What is known of one site, by its row of the site table."""
     from shepherd.formats.tables import NO_LIMIT, is_resolved, show_qkey
-    from shepherd.store import lookup
+    from shepherd.store.state import lookup
 
     site = values(state.sites, row)
     assert site is not None

@@ -17,13 +17,13 @@ from shepherd.errors import ShepherdError
 from shepherd.report import logbook
 
 if TYPE_CHECKING:
-    from shepherd.store.database import Database
-    from shepherd.store.lease import Lease
+    from shepherd.store.state.database import Database
+    from shepherd.store.state.lease import Lease
 
 
 def find(db: Path, now: int, count: int) -> dict[str, Any]:
     """All of it, as plain data."""
-    from shepherd.store.database import Database
+    from shepherd.store.state.database import Database
 
     database = Database(db)
     return {
@@ -42,7 +42,7 @@ def find(db: Path, now: int, count: int) -> dict[str, Any]:
 
 def _running(db: Path) -> dict[str, Any] | None:
     """Who holds the lock, and since when. Where the system does not tell, the process that took it counts."""
-    from shepherd.store import locks, names
+    from shepherd.store.disk import locks, names
 
     path = db / names.LOCK
     text, held = locks.text_of(path), locks.is_held(path)
@@ -53,7 +53,7 @@ def _running(db: Path) -> dict[str, Any] | None:
 
 def _now(db: Path) -> dict[str, Any] | None:
     """What a program told last, if it is still there."""
-    from shepherd.store import names
+    from shepherd.store.disk import names
 
     told = logbook.now(db / names.LOGS)
     try:
@@ -94,7 +94,7 @@ def _disk(database: Database) -> dict[str, int]:
 
 
 def _segments(database: Database) -> int:
-    from shepherd.store import names
+    from shepherd.store.disk import names
 
     try:
         files = database.closed().control.files

@@ -11,9 +11,9 @@ from shepherd.errors import UsageError
 from shepherd.readers.choice import WEIGHTS, Choice, read_part
 from shepherd.report.narrow import Narrowed
 from shepherd.serve.answers import Refused
-from shepherd.store import keys
-from shepherd.store.database import Database
-from shepherd.store.state import State
+from shepherd.store.state import keys
+from shepherd.store.state.database import Database
+from shepherd.store.state.directory import State
 
 PARAMETERS: Final = ("part", "best", "weight", "most_weight", "site", "section", "robots", "redirects", "since")
 _NUMBER: Final = re.compile(r"[0-9]{1,15}")

@@ -20,9 +20,10 @@ from shepherd.serve import choice, leases, sending, single
 from shepherd.serve.answers import Refused, answer
 from shepherd.serve.sending import Piece, Spans
 from shepherd.serve.service import Ask
-from shepherd.store import fsio, keys, names
-from shepherd.store.lease import Lease
-from shepherd.store.state import State
+from shepherd.store.disk import fsio, names
+from shepherd.store.state import keys
+from shepherd.store.state.directory import State
+from shepherd.store.state.lease import Lease
 
 # --- handlers ---------------------------------------------------------------------------------------------------
 

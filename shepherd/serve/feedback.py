@@ -20,8 +20,8 @@ from shepherd.formats.frame import MAGIC
 from shepherd.serve import lines
 from shepherd.serve.answers import Refused, answer
 from shepherd.serve.service import Ask, Service
-from shepherd.store import logs
-from shepherd.store.inbox import FEEDBACK, Draft
+from shepherd.store.state import logs
+from shepherd.store.state.inbox import FEEDBACK, Draft
 
 WRITE_BYTES: Final = 1 << 20
 LEAST_PER_S: Final = 1_024  # bytes, on the average of an upload that takes longer than a stall may

@@ -20,9 +20,9 @@ from shepherd.report import explain, logbook, reports, servers, sites
 from shepherd.report import status as standing
 from shepherd.serve.kept import Kept
 from shepherd.serve.speed import Speed
-from shepherd.store.database import Database
-from shepherd.store.lease import SERVED
-from shepherd.store.state import State
+from shepherd.store.state.database import Database
+from shepherd.store.state.directory import State
+from shepherd.store.state.lease import SERVED
 
 PURPOSE: Final = "status page"
 NOW_S: Final = 1.0  # how long things are kept: what moves,

@@ -24,11 +24,11 @@ from shepherd.serve import leases, sending
 from shepherd.serve.answers import Refused, answer
 from shepherd.serve.sending import Spans
 from shepherd.serve.service import Ask
-from shepherd.store import fsio, names
-from shepherd.store.database import Database
-from shepherd.store.lease import Lease
-from shepherd.store.names import StateName
-from shepherd.store.state import State
+from shepherd.store.disk import fsio, names
+from shepherd.store.disk.names import StateName
+from shepherd.store.state.database import Database
+from shepherd.store.state.directory import State
+from shepherd.store.state.lease import Lease
 
 _RANGE: Final = re.compile(r"bytes=([0-9]{0,18})-([0-9]{0,18})")
 

@@ -16,10 +16,10 @@ from shepherd.errors import UsageError
 from shepherd.serve.answers import Refused, answer
 from shepherd.serve.service import Ask, Service
 from shepherd.serve.tokens import Client
-from shepherd.store import names
-from shepherd.store.lease import SERVED, Lease
-from shepherd.store.state import State
-from shepherd.store.usage import pins, usage
+from shepherd.store.disk import names
+from shepherd.store.state.directory import State
+from shepherd.store.state.lease import SERVED, Lease
+from shepherd.store.state.usage import pins, usage
 
 DEFAULT_S: Final = 3_600
 LOOK_S: Final = 5.0  # how often a transfer looks whether its lease is still there

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from shepherd.formats import feedback as uploads
-from shepherd.store import fsio
+from shepherd.store.disk import fsio
 from shepherd.urls import parse
 
 LINE_BYTES: Final = 4_096

@@ -27,7 +27,7 @@ from shepherd.serve.figures import Figures
 from shepherd.serve.limits import Allowance, Limits
 from shepherd.serve.metrics import Metrics
 from shepherd.serve.tokens import Client, Tokens
-from shepherd.store.database import Database
+from shepherd.store.state.database import Database
 
 P = ParamSpec("P")
 R = TypeVar("R")

@@ -15,8 +15,8 @@ from shepherd.readers import choice as readers
 from shepherd.readers.choice import Choice
 from shepherd.readers.reading import Batch, records_of
 from shepherd.serve.answers import Refused
-from shepherd.store import lookup
-from shepherd.store.state import State
+from shepherd.store.state import lookup
+from shepherd.store.state.directory import State
 from shepherd.urls import parse
 
 ANY: Final = Choice(robots=True, redirects=True)

@@ -11,10 +11,11 @@ from shepherd.errors import Corruption, OldFormat
 from shepherd.serve.answers import answer
 from shepherd.serve.log import tell
 from shepherd.serve.service import Ask
-from shepherd.store import keys, names
-from shepherd.store.database import Database
-from shepherd.store.names import StateName
-from shepherd.store.state import State
+from shepherd.store.disk import names
+from shepherd.store.disk.names import StateName
+from shepherd.store.state import keys
+from shepherd.store.state.database import Database
+from shepherd.store.state.directory import State
 
 
 async def list_all(ask: Ask) -> web.Response:

@@ -19,7 +19,7 @@ from typing import Final
 
 from shepherd import secrets
 from shepherd.errors import UsageError
-from shepherd.store import fsio, locks
+from shepherd.store.disk import fsio, locks
 
 _LOG: Final = logging.getLogger(__name__)
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")

@@ -24,7 +24,7 @@ from pathlib import Path
 import uvloop
 
 from shepherd.errors import PeerLost, UsageError
-from shepherd.store import locks
+from shepherd.store.disk import locks
 from shepherd.toyweb import dns, log
 from shepherd.toyweb.answer import PATIENCE_BYTES, Desk
 from shepherd.toyweb.connection import Clock, Connection, Office

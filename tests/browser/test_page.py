@@ -12,7 +12,7 @@ import pytest
 
 from shepherd.formats.tables import Reason, RowType
 from shepherd.report import logbook
-from shepherd.store import locks, names
+from shepherd.store.disk import locks, names
 from shepherd.urls import qkey_of_address
 from tests.browser import chromium
 from tests.browser.chromium import Chromium

@@ -19,10 +19,11 @@ from shepherd.formats.contrib import Block
 from shepherd.formats.frame import FrameKind
 from shepherd.formats.frame import pack_frame as frame
 from shepherd.formats.tables import Flag, Reason, RowType
-from shepherd.store import database, names
-from shepherd.store.database import Database
-from shepherd.store.names import StateName
-from shepherd.store.state import Builder
+from shepherd.store.disk import names
+from shepherd.store.disk.names import StateName
+from shepherd.store.state import database
+from shepherd.store.state.database import Database
+from shepherd.store.state.directory import Builder
 from shepherd.urls import Footprints, Url, parse, qkey_of_address
 from tests.programs import call_bytes
 

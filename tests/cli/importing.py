@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from shepherd.store import lookup
-from shepherd.store.database import Database
-from shepherd.store.documents import Document
+from shepherd.store.state import lookup
+from shepherd.store.state.database import Database
+from shepherd.store.state.documents import Document
 from shepherd.urls import parse
 from tests.programs import ROOT, call_bytes
 from tests.warcs import HTML, PAGE, Warc

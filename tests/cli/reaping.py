@@ -10,10 +10,11 @@ import numpy as np
 from shepherd.formats import bucket, contrib, tables
 from shepherd.formats.frame import FrameKind
 from shepherd.formats.tables import NO_OID, Array, ContribFlag, JournalFlag, Kind, Reason, Result, Why
-from shepherd.store import fsio, lookup, names
-from shepherd.store.harvest import Harvest
-from shepherd.store.names import StateName
-from shepherd.store.state import Builder, State
+from shepherd.store.disk import fsio, names
+from shepherd.store.disk.names import StateName
+from shepherd.store.state import lookup
+from shepherd.store.state.directory import Builder, State
+from shepherd.store.state.harvest import Harvest
 from shepherd.urls import Footprints, parse, qkey_of_address
 from tests.cli.conftest import KEY, NOW, Herd, _contributed
 from tests.programs import call

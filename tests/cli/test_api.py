@@ -17,12 +17,12 @@ from shepherd.cycle.plan import drive as plan
 from shepherd.cycle.record import drive as record
 from shepherd.cycle.select import drive as select
 from shepherd.errors import UsageError
-from shepherd.store import check
-from shepherd.store.database import Database, Writer
-from shepherd.store.documents import Document
-from shepherd.store.gathering import Gathering, Page
-from shepherd.store.harvest import Harvest
-from shepherd.store.state import Builder, State
+from shepherd.store.check import check
+from shepherd.store.state.database import Database, Writer
+from shepherd.store.state.directory import Builder, State
+from shepherd.store.state.documents import Document
+from shepherd.store.state.gathering import Gathering, Page
+from shepherd.store.state.harvest import Harvest
 from tests.cli.conftest import NOW, ROOT, Herd
 
 EXAMPLES = re.findall(

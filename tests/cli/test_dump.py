@@ -18,9 +18,10 @@ from shepherd.cli.dump import rows as dump_rows
 from shepherd.formats import tables
 from shepherd.formats.frame import Frame
 from shepherd.formats.tables import Result, Why
-from shepherd.store import logs, names
-from shepherd.store.database import Database
-from shepherd.store.names import StateName
+from shepherd.store.disk import names
+from shepherd.store.disk.names import StateName
+from shepherd.store.state import logs
+from shepherd.store.state.database import Database
 from shepherd.urls import parse
 from tests.cli.conftest import GREETING, KEY, NOW, ROOT, Herd, make_herd
 from tests.cli.reaping import GONE, NEW, PRINTS, START_MS, merge, refusal, row_of, run, start_reap

@@ -16,9 +16,9 @@ import pytest
 
 from shepherd.formats import tables
 from shepherd.formats.tables import NO_OID
-from shepherd.store import database
-from shepherd.store.database import Database
-from shepherd.store.names import StateName
+from shepherd.store.disk.names import StateName
+from shepherd.store.state import database
+from shepherd.store.state.database import Database
 from tests.cli.conftest import KEY, NOW, ROOT, Herd, make_herd
 from tests.cli.reaping import refusal, run, start_reap
 from tests.unit.sound import flip

@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from shepherd.formats.tables import Flag, Reason, RowType
-from shepherd.store import check, lookup
-from shepherd.store.database import Database
+from shepherd.store.check import check
+from shepherd.store.state import lookup
+from shepherd.store.state.database import Database
 from shepherd.urls import parse
 from tests import programs
 from tests.cli.conftest import NOW, Herd, Page, make_herd

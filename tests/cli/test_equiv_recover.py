@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from shepherd.store.database import Database
+from shepherd.store.state.database import Database
 from tests import programs
 from tests.cli.conftest import NOW, make_herd
 from tests.cli.test_equiv import PAGES, cycle, declare, documents

@@ -12,8 +12,9 @@ from shepherd.formats import feedback
 from shepherd.formats.feedback import FEEDBACK
 from shepherd.formats.frame import FrameKind, pack_frame
 from shepherd.formats.tables import Flag
-from shepherd.store import check, lookup
-from shepherd.store.database import Database
+from shepherd.store.check import check
+from shepherd.store.state import lookup
+from shepherd.store.state.database import Database
 from shepherd.urls import parse
 from tests import programs
 from tests.cli.conftest import NOW, Herd

@@ -13,7 +13,8 @@ import pytest
 
 from shepherd.formats.bucket import Codec
 from shepherd.formats.tables import Flag, Reason, RowType
-from shepherd.store import check, lookup
+from shepherd.store.check import check
+from shepherd.store.state import lookup
 from shepherd.urls import parse
 from tests.cli.importing import GATHERED_S, NOW, ONE, PLAIN, ROBOTS, RULES, Home, crawl, made
 from tests.net.reaping import children

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from shepherd.store import check
+from shepherd.store.check import check
 from tests.cli.importing import ONE, Home, crawl, made
 from tests.warcs import Warc
 

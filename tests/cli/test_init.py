@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from shepherd.store import check
-from shepherd.store.database import Database
+from shepherd.store.check import check
+from shepherd.store.state.database import Database
 from tests.cli.conftest import ROOT
 from tests.programs import call
 

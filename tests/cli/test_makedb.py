@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from shepherd.store.database import Database
+from shepherd.store.state.database import Database
 from tests.cli.conftest import ROOT
 from tests.programs import call
 

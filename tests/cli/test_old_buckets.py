@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from shepherd.store import check
+from shepherd.store.check import check
 from shepherd.urls import Footprints, Url
 from tests.cli import conftest
 from tests.cli.conftest import GREETING, NOW, PAGES, Herd, Page, Run, told

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from shepherd.formats.tables import Deferred
-from shepherd.store.database import Database
+from shepherd.store.state.database import Database
 from tests.cli.conftest import DAY, Herd, make_herd
 from tests.cli.reaping import refusal, row_of, run
 

@@ -10,8 +10,10 @@ import pytest
 from shepherd.filters import load_filter
 from shepherd.formats.tables import Flag
 from shepherd.report import logbook
-from shepherd.store import check, database, locks, lookup, names
-from shepherd.store.database import Database
+from shepherd.store.check import check
+from shepherd.store.disk import locks, names
+from shepherd.store.state import database, lookup
+from shepherd.store.state.database import Database
 from shepherd.urls import parse
 from tests import programs
 from tests.cli.conftest import NOW, Herd

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from shepherd.report import logbook
-from shepherd.store import harvest, names
+from shepherd.store.disk import names
+from shepherd.store.state import harvest
 from tests.cli.daemons import running, settings
 from tests.crash.farm import Farm, farm
 

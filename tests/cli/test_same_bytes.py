@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from shepherd.store.database import Database
+from shepherd.store.state.database import Database
 
 ROOT = Path(__file__).resolve().parents[2]
 ROWS = 6_000  # sorts of a few elements are the same everywhere

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from shepherd.formats.tables import INDEX, SERVERS, SITES, RowType, empty
-from shepherd.store.database import Database
-from shepherd.store.names import StateName
+from shepherd.store.disk.names import StateName
+from shepherd.store.state.database import Database
 from tests.programs import call
 
 ROWS = 40

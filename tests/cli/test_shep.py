@@ -13,7 +13,7 @@ import pytest
 
 from shepherd.console import selector_words
 from shepherd.formats.tables import Reason, RowType
-from shepherd.store import check
+from shepherd.store.check import check
 from tests.cli.conftest import GREETING, KEY, PAGES, ROOT, Herd, Run, objects, told
 
 DAY = 86_400

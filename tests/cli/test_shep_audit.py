@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from shepherd.formats.tables import JournalFlag
-from shepherd.store import fsio, names
-from shepherd.store.harvest import Harvest
+from shepherd.store.disk import fsio, names
+from shepherd.store.state.harvest import Harvest
 from tests.cli.conftest import Herd, Run, objects, told
 from tests.cli.reaping import GONE, NEW, START_MS, journal_record, start_reap
 from tests.crash.test_politeness import Garden, garden, pages

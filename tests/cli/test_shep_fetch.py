@@ -21,8 +21,8 @@ import numpy as np
 import pytest
 
 from shepherd.formats.tables import JournalFlag
-from shepherd.store import contactnotes
-from shepherd.store.database import Database
+from shepherd.store.state import contact_notes as contactnotes
+from shepherd.store.state.database import Database
 from tests.crash.test_politeness import PAGE, Garden, garden, kill, pages, wait_until
 from tests.net.origin import Answer, Origin, ok, reset, serve
 

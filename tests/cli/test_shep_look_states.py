@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from shepherd.store import cursors
-from shepherd.store.names import StateName
+from shepherd.store.disk.names import StateName
+from shepherd.store.state import cursors
 from tests.cli.conftest import PAGES, Herd, Run, add_state, objects, told
 from tests.killed import kill_reader, reader
 from tests.programs import call

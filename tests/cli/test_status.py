@@ -13,7 +13,7 @@ import pytest
 
 from shepherd.console.progress import Notice, What
 from shepherd.report import logbook
-from shepherd.store import locks, names
+from shepherd.store.disk import locks, names
 from tests.cli.conftest import Herd
 from tests.killed import kill_reader
 from tests.programs import call

@@ -20,7 +20,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from shepherd.store.database import Database
+from shepherd.store.state.database import Database
 from shepherd.toyweb import log, run
 from shepherd.toyweb.model import Model, canonical_url
 from shepherd.toyweb.plan import Kind, Ref, Secure, Validators, site_name

@@ -17,9 +17,9 @@ import pytest
 from shepherd.config import Config
 from shepherd.console import phase
 from shepherd.cycle.plan import drive as plan
-from shepherd.store import names
-from shepherd.store.database import Database
-from shepherd.store.harvest import Harvest
+from shepherd.store.disk import names
+from shepherd.store.state.database import Database
+from shepherd.store.state.harvest import Harvest
 from tests.cli.conftest import ROOT, Herd
 from tests.crash import small
 from tests.crash.farm import contents

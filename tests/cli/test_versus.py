@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from shepherd.formats.tables import Flag, RowType
-from shepherd.store.database import Database
+from shepherd.store.state.database import Database
 from tests.cli.conftest import NOW, Herd, Page, make_herd
 from tests.programs import call
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from shepherd.store import failpoints, fsio
+from shepherd.store.disk import failpoints, fsio
 
 
 class Dead(BaseException):

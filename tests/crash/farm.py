@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from shepherd.store.database import Database
+from shepherd.store.state.database import Database
 from shepherd.toyweb import log, run
 from shepherd.toyweb.model import Model
 from tests import programs

@@ -11,9 +11,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from shepherd.errors import ShepherdError
-from shepherd.store import check, harvest, names
-from shepherd.store.database import Database
-from shepherd.store.inbox import HARVEST
+from shepherd.store.check import check
+from shepherd.store.disk import names
+from shepherd.store.state import harvest
+from shepherd.store.state.database import Database
+from shepherd.store.state.inbox import HARVEST
 from tests.crash import small
 
 

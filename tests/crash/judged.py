@@ -10,7 +10,7 @@ import os
 from collections.abc import Callable, Hashable
 from pathlib import Path
 
-from shepherd.store import names
+from shepherd.store.disk import names
 
 ALIKE = 10  # disks that are judged of those that differ only out of sight
 UNJUDGED = (names.LOCK, "timings.jsonl")  # who held a lock, and how long something took

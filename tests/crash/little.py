@@ -18,11 +18,12 @@ from shepherd.formats.contrib import Block
 from shepherd.formats.control import CLOSED
 from shepherd.formats.frame import FrameKind
 from shepherd.formats.tables import JOURNAL, NO_OID, Array, Reason, Result, RowType
-from shepherd.store import database, fsio, harvest, names
-from shepherd.store.database import Database, Writer
-from shepherd.store.harvest import Harvest
-from shepherd.store.names import StateName
-from shepherd.store.state import Builder, State
+from shepherd.store.disk import fsio, names
+from shepherd.store.disk.names import StateName
+from shepherd.store.state import database, harvest
+from shepherd.store.state.database import Database, Writer
+from shepherd.store.state.directory import Builder, State
+from shepherd.store.state.harvest import Harvest
 from shepherd.urls import Footprints, parse
 
 KEY = bytes(range(16))

@@ -13,10 +13,10 @@ from shepherd.cycle.rebuild import recover
 from shepherd.cycle.record import drive as record
 from shepherd.cycle.select import drive as select
 from shepherd.formats.tables import INDEX, Array
-from shepherd.store import check
-from shepherd.store.database import Database
-from shepherd.store.recover import Step
-from shepherd.store.state import State
+from shepherd.store.check import check
+from shepherd.store.check.recover import Step
+from shepherd.store.state.database import Database
+from shepherd.store.state.directory import State
 from tests.crash.farm import contents
 from tests.crash.test_upgrade import run_upgrade, unpack
 

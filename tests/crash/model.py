@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeAlias
 
-from shepherd.store import names
+from shepherd.store.disk import names
 from tests.crash.record import Call
 
 CUTS = (0, 1, 512, 4096)  # where an extent may end; and one byte before its end

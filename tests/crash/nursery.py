@@ -29,7 +29,7 @@ PRELOADED = (
     *(f"shepherd.cli.{name}" for name in ("check", "init", "recover")),
     *(f"shepherd.cli.phases.{name}" for name in ("cleanup", "cork", "merge", "plan", "record", "select")),
     *(f"shepherd.cli.shep.{name}" for name in ("main", "insert", "list")),
-    *("shepherd.store.check", "shepherd.store.recover", "tqdm", *OURS.values()),
+    *("shepherd.store.check.check", "shepherd.store.check.recover", "tqdm", *OURS.values()),
 )
 
 

@@ -19,11 +19,13 @@ from pathlib import Path
 from typing import TypeAlias
 
 from shepherd.errors import ShepherdError
-from shepherd.store import check, harvest, names, recover
-from shepherd.store.database import Database
-from shepherd.store.inbox import KINDS
+from shepherd.store.check import check, recover
+from shepherd.store.disk import names
 from shepherd.store.mirror import directory as mirror
-from shepherd.store.state import State
+from shepherd.store.state import harvest
+from shepherd.store.state.database import Database
+from shepherd.store.state.directory import State
+from shepherd.store.state.inbox import KINDS
 from tests.crash.record import Recorder, recording
 
 Digests: TypeAlias = Mapping[str, str]  # of files or of whole directories, by name

@@ -20,8 +20,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from shepherd.store import fsio
-from shepherd.store.failpoints import OPS
+from shepherd.store.disk import fsio
+from shepherd.store.disk.failpoints import OPS
 from tests.crash import disks, small
 
 MODES = ("plain", "flushed", "stirred", "during")

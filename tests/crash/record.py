@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from shepherd.formats.check import Bytes
-from shepherd.store import fsio, names
+from shepherd.store.disk import fsio, names
 
 
 @dataclass(frozen=True)

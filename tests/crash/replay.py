@@ -16,8 +16,8 @@ from math import prod
 from pathlib import Path
 from typing import TypeAlias
 
-from shepherd.store import names
-from shepherd.store.inbox import HARVEST
+from shepherd.store.disk import names
+from shepherd.store.state.inbox import HARVEST
 from tests.crash.model import Content, Disk, Entries, Tree, digest, read_tree
 from tests.crash.oracle import Facts, observe
 from tests.crash.record import Call, Recorder, recording

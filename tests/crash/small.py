@@ -29,12 +29,13 @@ from shepherd.cycle.record import drive as record
 from shepherd.cycle.select import drive as select
 from shepherd.formats import bucket, contrib
 from shepherd.formats.tables import JOURNAL, NO_OID, JournalFlag, Records, Result
-from shepherd.store import database, fsio, lookup, names
-from shepherd.store.database import Database, Writer
-from shepherd.store.harvest import Harvest, read_journal
-from shepherd.store.lease import Lease
-from shepherd.store.recover import Step as Mended
-from shepherd.store.state import State
+from shepherd.store.check.recover import Step as Mended
+from shepherd.store.disk import fsio, names
+from shepherd.store.state import database, lookup
+from shepherd.store.state.database import Database, Writer
+from shepherd.store.state.directory import State
+from shepherd.store.state.harvest import Harvest, read_journal
+from shepherd.store.state.lease import Lease
 from shepherd.urls import Footprints, parse, qkey_of_address
 
 KEY = bytes(range(16))

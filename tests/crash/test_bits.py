@@ -13,9 +13,10 @@ from pathlib import Path
 import pytest
 
 from shepherd.formats import frame
-from shepherd.store import check, names
-from shepherd.store.check import Fault
-from shepherd.store.database import Database
+from shepherd.store.check import check
+from shepherd.store.check.check import Fault
+from shepherd.store.disk import names
+from shepherd.store.state.database import Database
 from tests.crash import disks, small
 from tests.crash.tally import Tally
 

@@ -20,9 +20,9 @@ from pathlib import Path
 
 import pytest
 
-from shepherd.store import names
-from shepherd.store.database import Database
-from shepherd.store.harvest import Harvest
+from shepherd.store.disk import names
+from shepherd.store.state.database import Database
+from shepherd.store.state.harvest import Harvest
 from tests.crash import disks, judge, small
 from tests.crash.farm import farm
 from tests.crash.nursery import ROOT, Ended, Nursery, nursery

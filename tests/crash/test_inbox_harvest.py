@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from shepherd.store import check
-from shepherd.store.database import Database
+from shepherd.store.check import check
+from shepherd.store.state.database import Database
 from tests.crash import small
 from tests.crash.workloads import FOREIGN, WORKLOADS
 from tests.unit.harvested import files

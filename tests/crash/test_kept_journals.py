@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from shepherd.errors import ShepherdError
-from shepherd.store import journals, names
-from shepherd.store.database import Database
+from shepherd.store.disk import names
+from shepherd.store.state import journals
+from shepherd.store.state.database import Database
 from tests.crash import sweep
 from tests.crash.oracle import violations
 from tests.crash.replay import Distinct, Stage, cuts

@@ -17,8 +17,8 @@ from shepherd.cycle.cleanup import drive as cleanup
 from shepherd.cycle.rebuild import recover
 from shepherd.errors import NothingToDo
 from shepherd.formats.tables import Flag, Reason, RowType
-from shepherd.store import names
-from shepherd.store.database import Database
+from shepherd.store.disk import names
+from shepherd.store.state.database import Database
 from tests import pasture
 from tests.crash.dying import killed_after
 from tests.crash.farm import contents

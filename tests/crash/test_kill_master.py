@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from shepherd.report import logbook
-from shepherd.store import locks, names
+from shepherd.store.disk import locks, names
 from tests.cli.daemons import Daemon, running, settings
 from tests.crash.farm import Farm, farm
 from tests.crash.tally import Tally

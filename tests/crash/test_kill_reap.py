@@ -17,7 +17,8 @@ import pytest
 from shepherd import config
 from shepherd.dispatch import reap
 from shepherd.formats.tables import Kind, Records, Result, RowType
-from shepherd.store import harvest, lookup, names
+from shepherd.store.disk import names
+from shepherd.store.state import harvest, lookup
 from tests.crash import strace
 from tests.crash.farm import ROOT, Farm, farm
 from tests.crash.nursery import nursery

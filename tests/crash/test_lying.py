@@ -10,8 +10,9 @@ import sys
 
 import pytest
 
-from shepherd.store import check, names
-from shepherd.store.database import Database
+from shepherd.store.check import check
+from shepherd.store.disk import names
+from shepherd.store.state.database import Database
 from tests.crash import judge, small, strace
 from tests.crash.bench import Bench
 from tests.crash.nursery import ROOT

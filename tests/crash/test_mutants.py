@@ -17,7 +17,7 @@ from typing import Final, TypeAlias
 import pytest
 
 from shepherd.formats.tables import TABLES
-from shepherd.store import names
+from shepherd.store.disk import names
 from tests.crash import sweep
 from tests.crash.record import Call
 from tests.crash.replay import Distinct, Run, cuts_of, out_of_sight

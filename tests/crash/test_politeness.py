@@ -17,8 +17,9 @@ from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
-from shepherd.store import harvest, names
-from shepherd.store.database import Database
+from shepherd.store.disk import names
+from shepherd.store.state import harvest
+from shepherd.store.state.database import Database
 from tests.net.origin import Answer, Origin, ok, serve
 from tests.programs import call
 

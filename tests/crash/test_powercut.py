@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from shepherd.store import names
+from shepherd.store.disk import names
 from tests.crash import disks, judge, powercut, small
 from tests.crash.judge import Facts
 from tests.crash.nursery import Ended, Nursery, nursery

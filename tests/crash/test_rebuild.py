@@ -13,9 +13,9 @@ from shepherd.cycle.rebuild import recover
 from shepherd.errors import Corruption
 from shepherd.formats import bucket, tables
 from shepherd.formats.tables import INDEX, Reason, RowType
-from shepherd.store import names
-from shepherd.store.database import Database
-from shepherd.store.recover import Step
+from shepherd.store.check.recover import Step
+from shepherd.store.disk import names
+from shepherd.store.state.database import Database
 from tests.crash.mending import NOW, copy, differing, flip, mend, mended, rows
 
 INDEX_ONLY = {"weight", "flags", "reason"}  # what nobody else knows of rows that the older state does not have

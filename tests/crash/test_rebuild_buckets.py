@@ -8,9 +8,10 @@ import numpy as np
 
 from shepherd.formats import bucket, tables
 from shepherd.formats.tables import Reason, RowType
-from shepherd.store import check, names
-from shepherd.store.database import Database
-from shepherd.store.objects import Objects
+from shepherd.store.check import check
+from shepherd.store.disk import names
+from shepherd.store.state.database import Database
+from shepherd.store.state.objects import Objects
 from tests.crash.mending import UNTOUCHED, flip, mend, mended, rows, write
 
 

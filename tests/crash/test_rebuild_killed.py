@@ -13,9 +13,11 @@ import pytest
 from shepherd.errors import Corruption
 from shepherd.formats import bucket, tables
 from shepherd.formats.frame import FrameKind
-from shepherd.store import check, harvest, names
-from shepherd.store.database import Database, Writer
-from shepherd.store.names import StateName
+from shepherd.store.check import check
+from shepherd.store.disk import names
+from shepherd.store.disk.names import StateName
+from shepherd.store.state import harvest
+from shepherd.store.state.database import Database, Writer
 from tests.crash.dying import killed_after
 from tests.crash.farm import contents
 from tests.crash.mending import NOW, copy, flip, mend, write

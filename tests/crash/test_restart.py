@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from shepherd.store import names
+from shepherd.store.disk import names
 from tests.crash import sweep
 from tests.crash.model import digest, read_tree
 from tests.crash.oracle import Facts, observe, recover_once

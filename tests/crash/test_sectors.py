@@ -19,8 +19,10 @@ import numpy as np
 import pytest
 
 from shepherd.errors import IoFailed
-from shepherd.store import check, logs, names
-from shepherd.store.columns import Column, ColumnWriter
+from shepherd.store.check import check
+from shepherd.store.disk import names
+from shepherd.store.state import logs
+from shepherd.store.state.columns import Column, ColumnWriter
 from tests.crash import disks, small
 from tests.crash.nursery import nursery
 from tests.crash.tally import Tally

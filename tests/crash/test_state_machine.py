@@ -18,11 +18,12 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, precondition, rule, run_state_machine_as_test
 
 from shepherd.formats.tables import in_bucket
-from shepherd.store import fsio, harvest, names
-from shepherd.store.database import Database
-from shepherd.store.harvest import Harvest
-from shepherd.store.lease import Lease
-from shepherd.store.objects import Objects
+from shepherd.store.disk import fsio, names
+from shepherd.store.state import harvest
+from shepherd.store.state.database import Database
+from shepherd.store.state.harvest import Harvest
+from shepherd.store.state.lease import Lease
+from shepherd.store.state.objects import Objects
 from tests.crash import disks, little, oracle
 from tests.crash.little import NOW, SEGMENT_BYTES
 from tests.crash.model import write_tree

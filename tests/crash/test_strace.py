@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from shepherd.store import names
-from shepherd.store.database import Database
+from shepherd.store.disk import names
+from shepherd.store.state.database import Database
 from tests.crash import judge, small, strace
 from tests.crash.bench import Bench
 from tests.crash.judge import Facts

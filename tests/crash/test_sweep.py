@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from shepherd.store import failpoints
+from shepherd.store.disk import failpoints
 from tests.crash.farm import NOW, PHASES, Farm, contents, reference
 
 SAMPLE = 2  # kills of a phase

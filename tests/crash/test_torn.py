@@ -16,8 +16,10 @@ import pytest
 from shepherd.errors import RecoveryNeeded
 from shepherd.formats import frame
 from shepherd.formats.checkpoint import unpack_checkpoint
-from shepherd.store import check, harvest, names
-from shepherd.store.database import Database
+from shepherd.store.check import check
+from shepherd.store.disk import names
+from shepherd.store.state import harvest
+from shepherd.store.state.database import Database
 from tests.crash import disks, small
 from tests.crash.tally import Tally
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from shepherd.dispatch import reap
-from shepherd.store.database import Database
+from shepherd.store.state.database import Database
 from tests.crash import little, sweep
 from tests.crash.record import Recorder, recording
 from tests.crash.replay import Distinct, cuts_after_kill

@@ -16,9 +16,11 @@ from shepherd.errors import OldFormat, UsageError
 from shepherd.formats import tables
 from shepherd.formats.check import check64
 from shepherd.formats.tables import FORMAT_VERSION, NO_LIMIT
-from shepherd.store import check, harvest, names, upgrade
-from shepherd.store.database import Database
-from shepherd.store.names import StateName
+from shepherd.store.check import check, upgrade
+from shepherd.store.disk import names
+from shepherd.store.disk.names import StateName
+from shepherd.store.state import harvest
+from shepherd.store.state.database import Database
 from tests.crash.dying import killed_after
 from tests.crash.farm import contents
 from tests.programs import call

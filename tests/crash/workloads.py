@@ -14,11 +14,12 @@ from pathlib import Path
 
 from shepherd.cycle.cork import drive as cork
 from shepherd.errors import NothingToDo
-from shepherd.store import database, harvest, names
-from shepherd.store.database import Database
-from shepherd.store.harvest import Harvest
-from shepherd.store.inbox import HARVEST as HARVEST_ITEM
-from shepherd.store.lease import Lease
+from shepherd.store.disk import names
+from shepherd.store.state import database, harvest
+from shepherd.store.state.database import Database
+from shepherd.store.state.harvest import Harvest
+from shepherd.store.state.inbox import HARVEST as HARVEST_ITEM
+from shepherd.store.state.lease import Lease
 from tests.crash import little, small
 from tests.crash.little import NOW, SEGMENT_BYTES
 from tests.crash.oracle import recover_once

@@ -16,7 +16,8 @@ import pytest
 from shepherd.config import Config, Export
 from shepherd.errors import Locked
 from shepherd.export.output import Output
-from shepherd.store import cursors, locks, names
+from shepherd.store.disk import locks, names
+from shepherd.store.state import cursors
 from tests.cli.conftest import DAY, NOW, Herd, Page, add_state, make_herd
 from tests.export.wares import WARES, export, lines, page
 from tests.export.wares import names as names_in

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from shepherd.formats.control import CLOSED
-from shepherd.store.names import StateName
+from shepherd.store.disk.names import StateName
 from tests.pasture import NOW, fill, publish
 from tests.programs import call
 from tests.serve.serving import Serving, flock, serving, token_of

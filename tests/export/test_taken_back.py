@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 from shepherd.formats.tables import RowType
-from shepherd.store.database import Database
+from shepherd.store.state.database import Database
 from tests.cli.conftest import KEY, NOW, make_herd
 from tests.export.wares import ROOT, WARES, export
 from tests.programs import call_bytes

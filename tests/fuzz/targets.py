@@ -28,10 +28,10 @@ from shepherd.formats.control import Control, FileEntry, parse_control
 from shepherd.formats.facts import facts_of, sound_bodies, walk_segment
 from shepherd.formats.frame import FrameKind
 from shepherd.formats.tables import JOURNAL, PLAN
-from shepherd.store import logs
-from shepherd.store.columns import Column
-from shepherd.store.inbox import Item
-from shepherd.store.lease import parse_lease
+from shepherd.store.state import logs
+from shepherd.store.state.columns import Column
+from shepherd.store.state.inbox import Item
+from shepherd.store.state.lease import parse_lease
 from shepherd.urls import qkey_of_address
 from shepherd.wire import messages as wire
 from tests.golden import segments

@@ -16,9 +16,9 @@ from shepherd.dispatch.verify import Answer
 from shepherd.formats.journal import Entry
 from shepherd.formats.tables import JournalFlag, Kind, Reason, Result
 from shepherd.politeness.groups.memory import MemoryGroups
-from shepherd.store.database import Database
-from shepherd.store.harvest import Harvest
-from shepherd.store.state import State
+from shepherd.store.state.database import Database
+from shepherd.store.state.directory import State
+from shepherd.store.state.harvest import Harvest
 from shepherd.urls import Footprints, qkey_of_address
 from tests.crash import small
 from tests.net.test_gate import NOW_MS, gate_of

@@ -29,8 +29,8 @@ from shepherd.filters import parse_filter
 from shepherd.formats.tables import JournalFlag, Kind, Reason, Records, Result
 from shepherd.politeness.groups.engine import Counts
 from shepherd.politeness.groups.memory import MemoryGroups
-from shepherd.store.database import Database
-from shepherd.store.harvest import Harvest
+from shepherd.store.state.database import Database
+from shepherd.store.state.harvest import Harvest
 from shepherd.wire import messages as wire
 from tests.net.origin import Answer, Origin, ok, serve
 

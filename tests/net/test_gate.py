@@ -21,9 +21,9 @@ from shepherd.formats.tables import JOURNAL, NO_OID, NO_ROW, JournalFlag, Kind, 
 from shepherd.politeness import contacts
 from shepherd.politeness.groups.memory import MemoryGroups
 from shepherd.politeness.server_limits import Manners
-from shepherd.store.database import Database
-from shepherd.store.harvest import Harvest
-from shepherd.store.state import State
+from shepherd.store.state.database import Database
+from shepherd.store.state.directory import State
+from shepherd.store.state.harvest import Harvest
 from shepherd.urls import Footprints, qkey_of_address
 from tests.crash import small
 

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from shepherd.store import fsio
-from shepherd.store.database import Database
+from shepherd.store.disk import fsio
+from shepherd.store.state.database import Database
 from tests.crash.test_politeness import Garden, garden
 from tests.net.origin import Answer, ok
 

@@ -11,8 +11,8 @@ from urllib.parse import urljoin, urlsplit
 import pytest
 
 from shepherd.formats.bucket import Codec
-from shepherd.store.database import Database
-from shepherd.store.documents import Document
+from shepherd.store.state.database import Database
+from shepherd.store.state.documents import Document
 from tests import programs
 from tests.net.nginx import Nginx, nginx
 from tests.programs import call

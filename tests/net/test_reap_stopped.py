@@ -13,8 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from shepherd.store import harvest, names
-from shepherd.store.database import Database
+from shepherd.store.disk import names
+from shepherd.store.state import harvest
+from shepherd.store.state.database import Database
 from tests.net.driver import HTML, LINKS
 from tests.net.origin import ok
 from tests.net.reaping import Home, planned

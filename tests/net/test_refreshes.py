@@ -17,9 +17,9 @@ from shepherd.dispatch.refreshes import Refreshes
 from shepherd.filters import parse_filter
 from shepherd.formats.journal import Entry
 from shepherd.formats.tables import JOURNAL, NO_ROW, PLAN, Flag, JournalFlag, Kind, Reason, RowType
-from shepherd.store import lookup
-from shepherd.store.inbox import Inbox
-from shepherd.store.state import State
+from shepherd.store.state import lookup
+from shepherd.store.state.directory import State
+from shepherd.store.state.inbox import Inbox
 from shepherd.urls import parse
 from tests.cli.conftest import NOW, Herd, Page, make_herd
 

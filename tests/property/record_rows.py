@@ -18,10 +18,11 @@ from shepherd.filters import load_filter
 from shepherd.formats import bucket, tables
 from shepherd.formats.frame import Frame
 from shepherd.formats.tables import NO_OID, REASON_TEXT, Flag, Reason, RowType, contrib_oid
-from shepherd.store import database, names
-from shepherd.store.database import Database
-from shepherd.store.names import StateName
-from shepherd.store.state import Builder
+from shepherd.store.disk import names
+from shepherd.store.disk.names import StateName
+from shepherd.store.state import database
+from shepherd.store.state.database import Database
+from shepherd.store.state.directory import Builder
 from shepherd.urls import Footprints, parse
 from tests.property.phase_rows import Row
 

@@ -30,9 +30,9 @@ from shepherd.formats.tables import (
     contrib_oid,
 )
 from shepherd.sections import Section
-from shepherd.store.database import Database, Writer
-from shepherd.store.names import StateName
-from shepherd.store.state import State
+from shepherd.store.disk.names import StateName
+from shepherd.store.state.database import Database, Writer
+from shepherd.store.state.directory import State
 from tests.property.phase_rows import ROBOTS_PATH, ROOT_PATH, Row, columns, key, rows_of, site_of
 
 NORMS = [10, 11, 2**63 + 1]

@@ -19,8 +19,8 @@ from shepherd.formats import bucket, contrib, frame
 from shepherd.formats.check import block_checks, check64
 from shepherd.formats.control import FileEntry, parse_control
 from shepherd.formats.frame import FrameKind
-from shepherd.store.columns import Column
-from shepherd.store.lease import parse_lease
+from shepherd.store.state.columns import Column
+from shepherd.store.state.lease import parse_lease
 from tests.fuzz import targets
 from tests.fuzz.targets import TARGETS, Target
 from tests.samples import a_block

@@ -16,9 +16,10 @@ from shepherd.errors import Corruption
 from shepherd.formats import bucket
 from shepherd.formats.tables import RowType
 from shepherd.formats.thin import pack_thin
-from shepherd.store import names, objects
-from shepherd.store.objects import SegmentWriter
-from shepherd.store.rehearse import _NoSegments
+from shepherd.store.disk import names
+from shepherd.store.state import objects
+from shepherd.store.state.dry_run import _NoSegments
+from shepherd.store.state.objects import SegmentWriter
 
 U64S = st.integers(0, (1 << 64) - 1)
 ASCII = st.text(st.characters(codec="ascii"), max_size=40).map(str.encode)

@@ -13,11 +13,11 @@ from shepherd.arrays import patch
 from shepherd.arrays.partitions import partitions
 from shepherd.arrays.patch import Added, Changes, Patch
 from shepherd.formats.tables import SERVERS, empty
-from shepherd.store import database
-from shepherd.store.columns import Table, TableWriter
-from shepherd.store.database import Database
-from shepherd.store.names import StateName
-from shepherd.store.state import Builder, State
+from shepherd.store.disk.names import StateName
+from shepherd.store.state import database
+from shepherd.store.state.columns import Table, TableWriter
+from shepherd.store.state.database import Database
+from shepherd.store.state.directory import Builder, State
 
 VALUES = st.integers(0, 9)
 

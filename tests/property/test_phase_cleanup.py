@@ -16,7 +16,7 @@ from shepherd.cycle.cleanup import shakedown
 from shepherd.cycle.cleanup.shakedown import Fill
 from shepherd.formats.bucket import BucketFlag
 from shepherd.formats.tables import INDEX, NO_OID, SACRED, Flag, Reason, RowType
-from shepherd.store.state import State
+from shepherd.store.state.directory import State
 from tests import pasture
 from tests.crash.farm import contents
 from tests.pasture import NOTHING, NOW, THIN, TOMBSTONE, Sheep

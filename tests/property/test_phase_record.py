@@ -13,8 +13,9 @@ from shepherd.config import Config, Politeness, Store
 from shepherd.cycle.record import drive as record
 from shepherd.formats.bucket import BucketFlag
 from shepherd.formats.tables import NO_OID, REASON_TEXT, Flag, Reason, RowType, is_resolved
-from shepherd.store import check, names
-from shepherd.store.state import State
+from shepherd.store.check import check
+from shepherd.store.disk import names
+from shepherd.store.state.directory import State
 from tests.crash.disks import workplace
 from tests.property.phase_rows import Row, key, rows_of
 from tests.property.record_rows import (

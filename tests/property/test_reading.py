@@ -19,10 +19,11 @@ from shepherd.formats.tables import Array, Columns, Flag, RowType
 from shepherd.readers import choice as readers
 from shepherd.readers.choice import Choice, What
 from shepherd.readers.reading import Reading
-from shepherd.store import failpoints, fsio, keys
-from shepherd.store.database import Database
-from shepherd.store.names import StateName
-from shepherd.store.state import State
+from shepherd.store.disk import failpoints, fsio
+from shepherd.store.disk.names import StateName
+from shepherd.store.state import keys
+from shepherd.store.state.database import Database
+from shepherd.store.state.directory import State
 from shepherd.urls import parse
 from tests.pasture import NOW, Sheep, fill, publish
 

@@ -20,8 +20,8 @@ from shepherd.readers.choice import Choice
 from shepherd.readers.reading import Batch, Reading
 from shepherd.serve import single
 from shepherd.serve.answers import Refused
-from shepherd.store.names import StateName
-from shepherd.store.state import State
+from shepherd.store.disk.names import StateName
+from shepherd.store.state.directory import State
 from tests.pasture import NOW, Sheep, fill, publish
 from tests.property.phase_rows import ROOT_PATH, Row, columns, index_rows
 

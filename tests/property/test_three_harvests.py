@@ -16,9 +16,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shepherd.formats.tables import INDEX, NO_OID, Result, RowType
-from shepherd.store import check, names
-from shepherd.store.database import Database
-from shepherd.store.state import State
+from shepherd.store.check import check
+from shepherd.store.disk import names
+from shepherd.store.state.database import Database
+from shepherd.store.state.directory import State
 from tests.crash.disks import workplace
 from tests.property.phase_rows import rows_of
 from tests.unit.harvested import NOW, Page, begin, harvest, run

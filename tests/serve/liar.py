@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
-from shepherd.store.database import Database
+from shepherd.store.state.database import Database
 
 LEASE = "1790000000000-liar-1-1"
 Answer = Callable[[BaseHTTPRequestHandler], None]

@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from shepherd.errors import PeerLost, PeerRefused
-from shepherd.store.database import Database
+from shepherd.store.disk.names import StateName
 from shepherd.store.mirror import directory as directories
 from shepherd.store.mirror import drive as mirror
-from shepherd.store.names import StateName
+from shepherd.store.state.database import Database
 from tests.crash import little
 
 PART = 1000  # bytes that come at a time

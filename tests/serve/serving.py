@@ -18,7 +18,7 @@ import requests
 
 from shepherd.client import Server
 from shepherd.serve import tokens
-from shepherd.store.database import Database
+from shepherd.store.state.database import Database
 from tests.pasture import Sheep
 
 ROOT = Path(__file__).resolve().parents[2]

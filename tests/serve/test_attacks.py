@@ -17,7 +17,7 @@ import pytest
 from shepherd.formats.feedback import FEEDBACK, FeedbackFlag
 from shepherd.formats.frame import FrameKind, pack_frame
 from shepherd.serve import app
-from shepherd.store import names
+from shepherd.store.disk import names
 from tests.pasture import fill
 from tests.programs import call
 from tests.serve.serving import PATIENCE_S, TOKENS, Serving, flock, serving, token_of, wait_until

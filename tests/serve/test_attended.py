@@ -10,7 +10,7 @@ from pathlib import Path
 import requests
 
 from shepherd.serve import tokens
-from shepherd.store import locks, names
+from shepherd.store.disk import locks, names
 from tests.cli.daemons import running, settings
 from tests.crash.farm import farm
 from tests.serve.serving import token_of, wait_until

@@ -16,7 +16,7 @@ from pathlib import Path
 from shepherd.client import Server, pull
 from shepherd.readers.choice import Choice
 from shepherd.serve import tokens
-from shepherd.store.database import Database
+from shepherd.store.state.database import Database
 from tests.cli.daemons import Daemon, running, settings
 from tests.crash.farm import ROOT, Farm, contents, farm
 from tests.programs import call

@@ -14,8 +14,8 @@ from shepherd.formats import bucket, stream
 from shepherd.formats.tables import Records
 from shepherd.readers.choice import Choice
 from shepherd.readers.reading import Reading
-from shepherd.store import names
-from shepherd.store.state import State
+from shepherd.store.disk import names
+from shepherd.store.state.directory import State
 from tests.pasture import fill
 from tests.programs import call
 from tests.serve.liar import Answer, lying, said

@@ -13,8 +13,8 @@ import pytest
 from shepherd.client import Server, pull
 from shepherd.errors import PeerRefused, UsageError
 from shepherd.formats import stream
-from shepherd.store import names
-from shepherd.store.database import Database
+from shepherd.store.disk import names
+from shepherd.store.state.database import Database
 from tests.pasture import fill
 from tests.serve.liar import lying, said
 from tests.serve.serving import PATIENCE_S, Serving, flock, serving, token_of, wait_until

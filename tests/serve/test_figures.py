@@ -16,7 +16,7 @@ from shepherd.report import logbook
 from shepherd.serve.figures import MOST_POINTS, Figures
 from shepherd.serve.kept import MOST, Kept
 from shepherd.serve.speed import Speed
-from shepherd.store.lease import SERVED
+from shepherd.store.state.lease import SERVED
 from shepherd.urls import qkey_of_address
 from tests.cli.conftest import NOW, PAGES, Herd, add_state, make_herd
 from tests.programs import call

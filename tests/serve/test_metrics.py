@@ -16,7 +16,7 @@ from shepherd.report import logbook
 from shepherd.serve.figures import Figures
 from shepherd.serve.metrics import Metrics
 from shepherd.serve.totals import Totals
-from shepherd.store import locks, names
+from shepherd.store.disk import locks, names
 from tests.cli.conftest import NOW, PAGES, Herd, make_herd
 
 ROOT = Path(__file__).resolve().parents[2]

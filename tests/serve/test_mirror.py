@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from shepherd.store import failpoints
-from shepherd.store.database import Database
+from shepherd.store.disk import failpoints
+from shepherd.store.state.database import Database
 from tests.crash.farm import contents
 from tests.pasture import NOW, Sheep, clean, config, fill
 from tests.programs import call

@@ -12,7 +12,7 @@ import pytest
 from shepherd.errors import Corruption, NoSpace, PeerLost, PeerRefused, ShepherdError, UsageError
 from shepherd.formats.check import check64
 from shepherd.formats.control import Control, FileEntry, parse_control
-from shepherd.store.database import Database
+from shepherd.store.state.database import Database
 from tests.crash.farm import contents
 from tests.pasture import Sheep, faults, fill
 from tests.serve.received import Folder, Tamper, advance, bring, way

@@ -11,7 +11,7 @@ import pytest
 
 from shepherd.console import phase
 from shepherd.errors import Corruption, UsageError
-from shepherd.store.database import Database
+from shepherd.store.state.database import Database
 from tests.crash import disks
 from tests.crash.farm import contents
 from tests.pasture import Sheep, faults, fill

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from shepherd.errors import Corruption, UsageError
-from shepherd.store.database import Database
+from shepherd.store.state.database import Database
 from tests.crash.farm import contents
 from tests.pasture import Sheep, faults, fill
 from tests.programs import call

@@ -18,8 +18,8 @@ from shepherd.formats.control import CLOSED
 from shepherd.formats.tables import Flag, RowType
 from shepherd.readers.choice import Choice
 from shepherd.readers.reading import Reading
-from shepherd.store.names import StateName
-from shepherd.store.state import State
+from shepherd.store.disk.names import StateName
+from shepherd.store.state.directory import State
 from shepherd.urls import parse
 from tests.pasture import NOW, PRINTS, Sheep, fill, publish
 from tests.serve.cutting import cutting
@@ -160,7 +160,7 @@ def test_server_that_is_gone_for_good_is_waited_for_for_ever(served: Serving) ->
 
 def succeed(home: Path, number: int, flock_: list[Sheep], keep: int = 1) -> None:
     """The next state has these documents; older ones go where nobody holds them."""
-    from shepherd.store.database import Database
+    from shepherd.store.state.database import Database
 
     with Database(home / "db").writing("test") as writer:
         builder = writer.build(writer.furthest(), StateName(number, CLOSED), NOW)

@@ -14,10 +14,11 @@ from shepherd.errors import ShepherdError
 from shepherd.formats import frame
 from shepherd.formats.control import CLOSED
 from shepherd.formats.tables import JOURNAL, Kind, Records, Result, RowType
-from shepherd.store import harvest, lookup, names
-from shepherd.store.lease import Lease
-from shepherd.store.names import StateName
-from shepherd.store.state import State
+from shepherd.store.disk import names
+from shepherd.store.disk.names import StateName
+from shepherd.store.state import harvest, lookup
+from shepherd.store.state.directory import State
+from shepherd.store.state.lease import Lease
 from shepherd.toyweb.plan import Kind as Page
 from shepherd.urls import parse
 from tests.crash import oracle

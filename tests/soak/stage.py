@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from shepherd.store.database import Database
+from shepherd.store.state.database import Database
 from shepherd.toyweb import run
 from shepherd.toyweb.model import Model, canonical_url
 from shepherd.toyweb.plan import Ref

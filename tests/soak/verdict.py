@@ -17,8 +17,9 @@ from pathlib import Path
 
 from shepherd.errors import ShepherdError
 from shepherd.formats.tables import NO_ROW, JournalFlag, Kind
-from shepherd.store import journals, names
-from shepherd.store.state import State
+from shepherd.store.disk import names
+from shepherd.store.state import journals
+from shepherd.store.state.directory import State
 from shepherd.toyweb import log
 from tests.crash import oracle
 from tests.soak.ledger import Ledger

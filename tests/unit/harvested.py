@@ -18,10 +18,10 @@ from shepherd.cycle.record import drive as record
 from shepherd.cycle.select import drive as select
 from shepherd.formats import bucket, contrib, tables
 from shepherd.formats.tables import JOURNAL, NO_OID, JournalFlag, Kind, Result
-from shepherd.store import fsio, names
-from shepherd.store.database import Database
-from shepherd.store.harvest import Harvest
-from shepherd.store.state import State
+from shepherd.store.disk import fsio, names
+from shepherd.store.state.database import Database
+from shepherd.store.state.directory import State
+from shepherd.store.state.harvest import Harvest
 from shepherd.urls import Footprints, parse, qkey_of_address
 from tests.crash import small
 

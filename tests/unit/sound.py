@@ -14,10 +14,10 @@ from shepherd.formats import bucket, contrib, tables
 from shepherd.formats.contrib import Block
 from shepherd.formats.frame import FrameKind, pack_frame
 from shepherd.formats.tables import NO_OID, Array, Flag, Reason, RowType
-from shepherd.store import names
-from shepherd.store.database import Database
-from shepherd.store.names import StateName
-from shepherd.store.state import State
+from shepherd.store.disk import names
+from shepherd.store.disk.names import StateName
+from shepherd.store.state.database import Database
+from shepherd.store.state.directory import State
 from shepherd.urls import Footprints, Url, parse, qkey_of_address
 
 KEY = bytes(range(16))

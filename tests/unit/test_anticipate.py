@@ -11,7 +11,7 @@ from shepherd.config import Config, Plan
 from shepherd.cycle.plan import drive as plan
 from shepherd.errors import NothingToDo
 from shepherd.formats.tables import Why
-from shepherd.store.database import Database
+from shepherd.store.state.database import Database
 from tests.crash import small
 from tests.unit.harvested import NOW, Page, begin, reap, run
 

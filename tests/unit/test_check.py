@@ -16,11 +16,13 @@ from shepherd.errors import IoFailed
 from shepherd.formats import bucket, tables
 from shepherd.formats.frame import FrameKind, pack_frame
 from shepherd.formats.tables import NO_OID, RowType
-from shepherd.store import check, claims, database, names, segment_table
-from shepherd.store.check import Fault
-from shepherd.store.database import Database
-from shepherd.store.names import StateName
-from shepherd.store.state import State
+from shepherd.store.check import check, claims
+from shepherd.store.check.check import Fault
+from shepherd.store.disk import names
+from shepherd.store.disk.names import StateName
+from shepherd.store.state import database, segment_table
+from shepherd.store.state.database import Database
+from shepherd.store.state.directory import State
 from shepherd.urls import parse, qkey_of_address
 from tests.unit.sound import (
     BODY,

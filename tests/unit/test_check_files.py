@@ -10,10 +10,12 @@ import pytest
 from shepherd.errors import IoFailed, UsageError
 from shepherd.formats import bucket
 from shepherd.formats.check import check64
-from shepherd.store import check, database, fsio, names
-from shepherd.store.database import Database
-from shepherd.store.harvest import Harvest
-from shepherd.store.state import State
+from shepherd.store.check import check
+from shepherd.store.disk import fsio, names
+from shepherd.store.state import database
+from shepherd.store.state.database import Database
+from shepherd.store.state.directory import State
+from shepherd.store.state.harvest import Harvest
 from tests.unit.sound import KEY, NOW, content, contrib_file, flip, journal_file, publish
 
 SEGMENT = "objects/00000001"

@@ -16,9 +16,9 @@ from shepherd.cycle.plan import drive as plan
 from shepherd.errors import Corruption, NoSpace, NothingToDo
 from shepherd.formats.bucket import BucketFlag
 from shepherd.formats.tables import NO_OID, Array, Flag, Reason, RowType
-from shepherd.store.database import Database, Writer
-from shepherd.store.rehearse import Rehearsal
-from shepherd.store.state import State
+from shepherd.store.state.database import Database, Writer
+from shepherd.store.state.directory import State
+from shepherd.store.state.dry_run import Rehearsal
 from tests import pasture
 from tests.crash.farm import contents
 from tests.pasture import NOW, THIN, TOMBSTONE, Sheep

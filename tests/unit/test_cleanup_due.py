@@ -15,7 +15,7 @@ from shepherd.master import cleanup_due
 from shepherd.master.cleanup_due import Facts, reason
 from shepherd.master.cycle_table import CLEANUP
 from shepherd.report import logbook
-from shepherd.store.database import Database
+from shepherd.store.state.database import Database
 from tests.crash import small
 
 NOW = 1_800_000_000

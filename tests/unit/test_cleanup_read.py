@@ -14,7 +14,7 @@ from shepherd.errors import Corruption
 from shepherd.filters import parse_filter
 from shepherd.formats import tables
 from shepherd.readers import segments as cleanup_read
-from shepherd.store.state import State
+from shepherd.store.state.directory import State
 from tests import pasture
 from tests.golden import segments
 from tests.golden.segments import Document

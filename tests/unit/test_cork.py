@@ -13,11 +13,13 @@ from shepherd.errors import Corruption, NothingToDo, UsageError
 from shepherd.formats import bucket
 from shepherd.formats.tables import Reason, Result, RowType
 from shepherd.politeness import contacts
-from shepherd.store import check, inbox, names
-from shepherd.store.database import Database
-from shepherd.store.harvest import Harvest
-from shepherd.store.rehearse import Rehearsal
-from shepherd.store.state import State
+from shepherd.store.check import check
+from shepherd.store.disk import names
+from shepherd.store.state import inbox
+from shepherd.store.state.database import Database
+from shepherd.store.state.directory import State
+from shepherd.store.state.dry_run import Rehearsal
+from shepherd.store.state.harvest import Harvest
 from tests.unit import harvested
 from tests.unit.harvested import NOW, Page, begin, files, harvest, reap, rows, run
 

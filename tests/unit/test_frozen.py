@@ -12,7 +12,7 @@ from shepherd.equiv import load_equiv
 from shepherd.errors import NoSpace
 from shepherd.filters import load_filter
 from shepherd.master.config_snapshot import FrozenCf
-from shepherd.store import fsio
+from shepherd.store.disk import fsio
 
 TOML = '[network]\nstatic = "../hosts"\nallow = ["127.0.0.0/8"]\n[plan]\nreap_s = 7\n[hooks]\nafter = \'say "it" \\x\'\n'
 

@@ -18,8 +18,9 @@ from shepherd.cli.gather.scope import ANY, SITE, SUBDOMAINS, Scope
 from shepherd.cli.gather.summary import Summary
 from shepherd.console import cf_files
 from shepherd.filters import parse_filter
-from shepherd.store import database, locks
-from shepherd.store.database import Database
+from shepherd.store.disk import locks
+from shepherd.store.state import database
+from shepherd.store.state.database import Database
 from tests.programs import call
 
 ROOT = Path(__file__).resolve().parents[2]

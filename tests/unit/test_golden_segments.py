@@ -8,7 +8,7 @@ import pytest
 from shepherd.formats.bucket import Bucket, BucketFlag
 from shepherd.formats.facts import facts_of, sound_bodies, walk_segment
 from shepherd.formats.tables import U64, Array
-from shepherd.store.objects import Objects
+from shepherd.store.state.objects import Objects
 from tests.golden import segments
 from tests.golden.segments import COMPRESSED, DOCUMENTS, HERE, PLAIN, Document
 

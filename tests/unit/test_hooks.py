@@ -11,7 +11,7 @@ import pytest
 from shepherd import config
 from shepherd.console import phase
 from shepherd.master.hooks import Hooks
-from shepherd.store import locks
+from shepherd.store.disk import locks
 
 ENVIRONMENT = {"SHEPHERD_DB": "/d", "SHEPHERD_CF": "/c"}
 

@@ -13,7 +13,7 @@ from shepherd.cycle.feedback import drive as feedback
 from shepherd.errors import NothingToDo
 from shepherd.filters import parse_filter
 from shepherd.report.facts import collect
-from shepherd.store.database import Database
+from shepherd.store.state.database import Database
 from tests.crash import small
 from tests.crash.disks import workplace
 from tests.unit import harvested

@@ -11,9 +11,10 @@ from shepherd.errors import NoSpace
 from shepherd.formats.control import CLOSED
 from shepherd.formats.frame import FrameKind
 from shepherd.formats.tables import JOURNAL, TABLES
-from shepherd.store import database, fsio, journals, names
-from shepherd.store.database import Database, Writer
-from shepherd.store.names import StateName
+from shepherd.store.disk import fsio, names
+from shepherd.store.disk.names import StateName
+from shepherd.store.state import database, journals
+from shepherd.store.state.database import Database, Writer
 
 KEY = bytes(range(16))
 

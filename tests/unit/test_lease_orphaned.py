@@ -10,11 +10,12 @@ from pathlib import Path
 
 import pytest
 
+from shepherd import processes
 from shepherd.formats import tables
-from shepherd.store import database, processes
-from shepherd.store.database import Database
-from shepherd.store.lease import SERVED, Lease
-from shepherd.store.names import StateName
+from shepherd.store.disk.names import StateName
+from shepherd.store.state import database
+from shepherd.store.state.database import Database
+from shepherd.store.state.lease import SERVED, Lease
 from tests.killed import kill_reader, reader
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from shepherd.errors import Locked, UsageError
-from shepherd.store import locks
+from shepherd.store.disk import locks
 
 PRECIOUS = b"a thesis\n"
 

@@ -10,10 +10,10 @@ import pytest
 from shepherd.errors import Corruption
 from shepherd.formats import tables
 from shepherd.formats.tables import NO_OID, RowType
-from shepherd.store import database, lookup
-from shepherd.store.database import Database
-from shepherd.store.names import StateName
-from shepherd.store.state import State
+from shepherd.store.disk.names import StateName
+from shepherd.store.state import database, lookup
+from shepherd.store.state.database import Database
+from shepherd.store.state.directory import State
 
 NOW = 1_790_000_000
 TOP = 2**64 - 1

@@ -23,10 +23,11 @@ from shepherd.master.children import STOPS, Signals
 from shepherd.master.cycle_run import Cycle, Way
 from shepherd.master.cycle_table import CORK, MERGE, PLAN, RECORD, SELECT, Found
 from shepherd.report import logbook
-from shepherd.store import database, fsio, locks, names
-from shepherd.store.database import Database
-from shepherd.store.harvest import Harvest
-from shepherd.store.names import StateName
+from shepherd.store.disk import fsio, locks, names
+from shepherd.store.disk.names import StateName
+from shepherd.store.state import database
+from shepherd.store.state.database import Database
+from shepherd.store.state.harvest import Harvest
 from tests.programs import call
 from tests.unit import harvested
 from tests.unit.harvested import Page

@@ -16,7 +16,7 @@ from shepherd.errors import NothingToDo, UsageError
 from shepherd.formats.tables import INDEX, NO_LIMIT, SERVERS, SITES, Flag, Reason, RowType, contrib_oid
 from shepherd.sections import NAMES as SECTION_NAMES
 from shepherd.sections import Section
-from shepherd.store.rehearse import Rehearsal
+from shepherd.store.state.dry_run import Rehearsal
 from tests.property.phase_rows import Row
 from tests.property.select_rows import Sample, index_of, merged, run
 

@@ -9,9 +9,10 @@ from shepherd.cycle.cleanup import drive as cleanup
 from shepherd.cycle.rebuild import recover
 from shepherd.errors import NothingToDo
 from shepherd.formats.tables import Reason, RowType
-from shepherd.store import check, lookup
-from shepherd.store.database import Database
-from shepherd.store.state import State
+from shepherd.store.check import check
+from shepherd.store.state import lookup
+from shepherd.store.state.database import Database
+from shepherd.store.state.directory import State
 from shepherd.urls import parse
 from tests.crash import small
 from tests.unit.harvested import NOW, PRINTS, Page, begin, harvest, reap, run

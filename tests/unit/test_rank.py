@@ -19,8 +19,8 @@ from shepherd.cycle.rank.rules import WHOLE
 from shepherd.errors import Corruption, NothingToDo
 from shepherd.formats import feedback
 from shepherd.formats.tables import Flag, Reason, RowType
-from shepherd.store import lookup
-from shepherd.store.state import State
+from shepherd.store.state import lookup
+from shepherd.store.state.directory import State
 from shepherd.urls import Footprints, parse
 from tests.cli.conftest import KEY, Herd, Page, make_herd
 

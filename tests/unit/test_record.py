@@ -13,11 +13,12 @@ from shepherd.cycle.record import thin_buckets as bodiless
 from shepherd.errors import Corruption
 from shepherd.formats.bucket import BucketFlag
 from shepherd.formats.tables import NO_OID, Array, Flag, Reason, RowType, contrib_oid, in_contrib, qkey_unresolved
-from shepherd.store import check, names
-from shepherd.store.database import Database
-from shepherd.store.names import StateName
-from shepherd.store.rehearse import Rehearsal
-from shepherd.store.state import State
+from shepherd.store.check import check
+from shepherd.store.disk import names
+from shepherd.store.disk.names import StateName
+from shepherd.store.state.database import Database
+from shepherd.store.state.directory import State
+from shepherd.store.state.dry_run import Rehearsal
 from tests.crash import small
 from tests.unit import harvested
 from tests.unit.harvested import NOW, Page, begin, files, reap, rows, run

@@ -13,7 +13,7 @@ from shepherd.cycle.merge.edits import Op
 from shepherd.cycle.merge.requests import Requests, read_requests
 from shepherd.equiv import parse_equiv
 from shepherd.filters import parse_filter
-from shepherd.store.inbox import Item
+from shepherd.store.state.inbox import Item
 
 NAME = "1790000000000-host-77-1"
 GOOD = {"op": "insert", "url": "http://a.example/"}

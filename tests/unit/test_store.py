@@ -15,12 +15,14 @@ from shepherd.formats.check import check64
 from shepherd.formats.control import FileEntry
 from shepherd.formats.frame import FrameKind
 from shepherd.formats.tables import JOURNAL, NO_OID
-from shepherd.store import database, failpoints, fsio, harvest, names, recover
-from shepherd.store.columns import Column, ColumnWriter
-from shepherd.store.database import Database
-from shepherd.store.harvest import Harvest
-from shepherd.store.names import StateName
-from shepherd.store.objects import Objects, SegmentWriter
+from shepherd.store.check import recover
+from shepherd.store.disk import failpoints, fsio, names
+from shepherd.store.disk.names import StateName
+from shepherd.store.state import database, harvest
+from shepherd.store.state.columns import Column, ColumnWriter
+from shepherd.store.state.database import Database
+from shepherd.store.state.harvest import Harvest
+from shepherd.store.state.objects import Objects, SegmentWriter
 
 KEY = bytes(range(16))
 NOW = 1_790_000_000

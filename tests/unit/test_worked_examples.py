@@ -18,10 +18,10 @@ from shepherd.formats.contrib import Block
 from shepherd.formats.feedback import FEEDBACK
 from shepherd.formats.frame import FrameKind
 from shepherd.formats.tables import JOURNAL, NO_OID, PLAN, ContribFlag, JournalFlag, Kind, Reason, Result, Why
-from shepherd.store import names
-from shepherd.store.columns import Column, ColumnWriter
-from shepherd.store.inbox import Inbox
-from shepherd.store.lease import Lease, Leases
+from shepherd.store.disk import names
+from shepherd.store.state.columns import Column, ColumnWriter
+from shepherd.store.state.inbox import Inbox
+from shepherd.store.state.lease import Lease, Leases
 from shepherd.urls import qkey_of_address
 from tests.golden import segments
 from tests.golden.segments import Document

@@ -10,9 +10,9 @@ from shepherd.cli.dump import fields
 from shepherd.cli.dump.fields import Shown
 
 if TYPE_CHECKING:
-    from shepherd.store.database import Database
-    from shepherd.store.inbox import Item
-    from shepherd.store.state import State
+    from shepherd.store.state.database import Database
+    from shepherd.store.state.directory import State
+    from shepherd.store.state.inbox import Item
 
 NAME_WIDTH = 36
 SECRET = "(secret)"
@@ -20,7 +20,7 @@ SECRET = "(secret)"
 
 def control(state: State) -> Shown:
     """Line by line; the key of the footprints is not for anybody's terminal or log."""
-    from shepherd.store import names
+    from shepherd.store.disk import names
 
     def rows() -> Iterator[list[str]]:
         for line in (state.path / names.CONTROL).read_text("ascii").splitlines():
@@ -32,7 +32,7 @@ def control(state: State) -> Shown:
 
 def inbox(database: Database) -> Shown:
     """Every request, and every other item, and whether the furthest directory has taken it in already."""
-    from shepherd.store.inbox import REQUESTS
+    from shepherd.store.state.inbox import REQUESTS
 
     shown = [
         fields.text("item", NAME_WIDTH),

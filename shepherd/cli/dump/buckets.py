@@ -19,7 +19,7 @@ from shepherd.errors import Corruption, NothingToDo, UsageError
 
 if TYPE_CHECKING:
     from shepherd.formats.bucket import Bucket, Header
-    from shepherd.store.state import State
+    from shepherd.store.state.directory import State
 
 FILE_WIDTH = len("harvest/reap/seg.00000001")
 _HALF = re.compile(r"[0-9a-f]{16}", re.IGNORECASE)
@@ -66,8 +66,9 @@ def _prints(header: Header) -> tuple[int, int, int]:
 
 def _scanned(state: State, sites: set[int] | None) -> Iterator[tuple[str, int, Header, bytes]]:
     """File, oid, header and URL of every bucket; those of a harvest up to its newest checkpoint, under their local oids."""
-    from shepherd.store import harvest, names
-    from shepherd.store.objects import Objects
+    from shepherd.store.disk import names
+    from shepherd.store.state import harvest
+    from shepherd.store.state.objects import Objects
 
     def scan(objects: Objects, number: int, length: int | None, file: str) -> Iterator[tuple[str, int, Header, bytes]]:
         for oid, header in objects.scan(number, length):
@@ -118,7 +119,7 @@ def _instead(oid: int) -> str:
 
 def _rows(state: State, norm: int, path: int) -> Sequence[int]:
     """The rows of a footprint, whose first half may be that of the normalised site or that of the site itself."""
-    from shepherd.store import lookup
+    from shepherd.store.state import lookup
 
     rows: Sequence[int] = lookup.rows_of(state, norm, path)
     site = lookup.site_row(state, norm)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from shepherd.formats.checkpoint import Checkpoint, Mark
     from shepherd.formats.contrib import Block
     from shepherd.formats.tables import Records
-    from shepherd.store.state import State
+    from shepherd.store.state.directory import State
 
 STEP_RECORDS = 4_096
 FILE_WIDTH = len("harvest/reap/journal")
@@ -31,7 +31,8 @@ Log = tuple[Path, int | None]  # a log and how much of it counts; None: all
 
 def logs_of(state: State, kind: str) -> Iterator[Log]:
     """The sealed logs of a kind, and those of harvests. What is sound is read before damage is told of."""
-    from shepherd.store import harvest, names
+    from shepherd.store.disk import names
+    from shepherd.store.state import harvest
 
     name_of = {names.JOURNAL: names.journal, names.CONTRIB: names.contrib}[kind]
     for number in state.numbered(kind):
@@ -52,7 +53,8 @@ def journal(state: State, site: str | None, results: Sequence[str], urls: bool) 
     from shepherd.cli.dump.urls import Urls
     from shepherd.formats import tables
     from shepherd.formats.frame import FrameKind
-    from shepherd.store import logs, names
+    from shepherd.store.disk import names
+    from shepherd.store.state import logs
 
     special = _shared_fields() | {
         **{name: fields.milliseconds(name) for name in ("start_ms", "end_ms")},
@@ -82,7 +84,8 @@ def plan(state: State, site: str | None, whys: Sequence[str], urls: bool) -> Sho
     from shepherd.cli.dump.urls import Urls
     from shepherd.formats import tables
     from shepherd.formats.frame import FrameKind
-    from shepherd.store import logs, names
+    from shepherd.store.disk import names
+    from shepherd.store.state import logs
 
     path = state.path / names.PLAN
     if names.PLAN not in state.control.files:
@@ -166,7 +169,8 @@ def contributions(state: State, site: str | None, urls: bool) -> Shown:
     from shepherd.cli.dump.rows import norm_of
     from shepherd.cli.dump.urls import Urls, urls_of
     from shepherd.formats import tables
-    from shepherd.store import logs, names
+    from shepherd.store.disk import names
+    from shepherd.store.state import logs
 
     shown = [
         fields.text("file", FILE_WIDTH),
@@ -217,7 +221,8 @@ def checkpoints(state: State) -> Shown:
     from shepherd.formats import frame
     from shepherd.formats.checkpoint import unpack_checkpoint
     from shepherd.formats.frame import FrameKind
-    from shepherd.store import logs, names
+    from shepherd.store.disk import names
+    from shepherd.store.state import logs
 
     shown = [
         fields.text("harvest", 12),
@@ -244,7 +249,8 @@ def checkpoints(state: State) -> Shown:
 
 
 def _holds(path: Path, point: Checkpoint) -> bool:
-    from shepherd.store import logs, names
+    from shepherd.store.disk import names
+    from shepherd.store.state import logs
 
     files: list[tuple[str, Mark]] = [(names.JOURNAL, point.journal), (names.CONTRIB, point.contrib)]
     files += [(names.local_segment(number), mark) for number, mark in enumerate(point.segments, 1)]

@@ -19,7 +19,7 @@ from shepherd.errors import Corruption, UsageError
 
 if TYPE_CHECKING:
     from shepherd.cli.dump.fields import Shown
-    from shepherd.store.state import State
+    from shepherd.store.state.directory import State
 
 R = TypeVar("R")
 
@@ -83,7 +83,7 @@ def reads_a_state(function: Callable[..., R]) -> Callable[..., R]:
 
 def _open(db: Path, name: str | None) -> State:
     """The state, leased until we are done if it is closed; an unfinished one belongs to the program that makes the next."""
-    from shepherd.store.database import Database
+    from shepherd.store.state.database import Database
 
     database = Database(db)
     found = database.furthest().name if name is None else states.find(database, name)
@@ -289,7 +289,7 @@ def inbox(db: Path, limit: int | None, as_json: bool) -> None:
     """
     from shepherd.cli.dump import around as dump_around
     from shepherd.cli.dump import fields as dump_fields
-    from shepherd.store.database import Database
+    from shepherd.store.state.database import Database
 
     dump_fields.show(dump_around.inbox(Database(db)), limit, as_json)
 
@@ -310,7 +310,7 @@ def leases(db: Path, now: int, limit: int | None, as_json: bool) -> None:
     """
     from shepherd.cli.dump import around as dump_around
     from shepherd.cli.dump import fields as dump_fields
-    from shepherd.store.database import Database
+    from shepherd.store.state.database import Database
 
     dump_fields.show(dump_around.leases(Database(db), now), limit, as_json)
 

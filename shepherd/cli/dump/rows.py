@@ -16,8 +16,8 @@ from shepherd.cli.dump.fields import Field, Shown
 if TYPE_CHECKING:
     from shepherd.cli.dump.urls import Urls
     from shepherd.formats.tables import I64, U64, Array
-    from shepherd.store.columns import Table
-    from shepherd.store.state import State
+    from shepherd.store.state.columns import Table
+    from shepherd.store.state.directory import State
 
 STEP_ROWS = 4_096  # few, because every value becomes an object
 
@@ -87,7 +87,7 @@ def site_rows(state: State, site: str) -> list[int]:
     """The rows of the site table that belong to a normalised site: those that its rows of the index name."""
     import numpy as np
 
-    from shepherd.store import lookup
+    from shepherd.store.state import lookup
 
     known: set[int] = set()
     for rows in _steps(_rows_of(state, site)):
@@ -97,7 +97,7 @@ def site_rows(state: State, site: str) -> list[int]:
 
 
 def _server_rows(state: State, site: str) -> list[int]:
-    from shepherd.store import lookup
+    from shepherd.store.state import lookup
 
     qkeys = sorted({state.sites["qkey"].at(row) for row in site_rows(state, site)})
     found = (lookup.server_row(state, qkey) for qkey in qkeys)
@@ -106,7 +106,7 @@ def _server_rows(state: State, site: str) -> list[int]:
 
 def _rows_of(state: State, site: str | None) -> range:
     """All rows of the index, or those of one normalised site, found by bisection."""
-    from shepherd.store import lookup
+    from shepherd.store.state import lookup
 
     return range(state.index.rows) if site is None else lookup.rows_of_norm(state, norm_of(state, site))
 

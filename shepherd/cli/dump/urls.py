@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from shepherd.formats.contrib import Block
     from shepherd.formats.tables import U64
-    from shepherd.store.state import State
+    from shepherd.store.state.directory import State
 
 REMEMBERED = 10_000  # URLs of footprints: the links of a page have one parent
 
@@ -59,13 +59,13 @@ class Urls:
 
     def of_site(self, site: int) -> str | None:
         """The name of a site."""
-        from shepherd.store import lookup
+        from shepherd.store.state import lookup
 
         row = lookup.site_row(self._state, site)
         return self._state.site_name(row) if row is not None else None
 
     def _of(self, norm: int, path: int, site: int) -> str | None:
-        from shepherd.store import lookup
+        from shepherd.store.state import lookup
 
         index = self._state.index
         rows = lookup.rows_of(self._state, norm, path)
@@ -73,7 +73,7 @@ class Urls:
         return self.of_oids([index["oid"].at(row)])[0] if rows else None
 
     def _of_page(self, site: int, path: int) -> str | None:
-        from shepherd.store import lookup
+        from shepherd.store.state import lookup
 
         row = lookup.site_row(self._state, site)
         return self.of(self._state.sites["norm"].at(row), path, site) if row is not None else None
@@ -118,7 +118,8 @@ def _contributed(state: State, wanted: U64) -> Iterator[tuple[int, str]]:
     import numpy as np
 
     from shepherd.formats import contrib, tables
-    from shepherd.store import logs, names
+    from shepherd.store.disk import names
+    from shepherd.store.state import logs
 
     for number in state.numbered(names.CONTRIB) if len(wanted) else ():
         first = tables.contrib_oid(number, 0)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from shepherd.readers.choice import Choice
     from shepherd.readers.reading import Narrow
     from shepherd.report.narrow import Narrowed
-    from shepherd.store.state import State
+    from shepherd.store.state.directory import State
 
 BOTH = ("robots.txt files", "pages that only lead to another")
 
@@ -82,7 +82,7 @@ def marked(state: State, selection: Selection, cf: Path) -> Narrow:
     import numpy as np
 
     from shepherd.formats.tables import Flag
-    from shepherd.store import lookup
+    from shepherd.store.state import lookup
 
     wanted = np.zeros(state.index.rows, np.bool_)
     with looking.choosing(state, selection, cf) as found:

@@ -1,4 +1,4 @@
-"""shep-export --cursor: exports that go on from where the last one of their name ended, which store/cursors.py remembers."""
+"""shep-export --cursor: exports that go on from where the last one of their name ended (store/state/cursors.py)."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from shepherd.console import shared
 from shepherd.errors import Corruption, NothingToDo, UsageError
 
 if TYPE_CHECKING:
-    from shepherd.store.cursors import Cursor
-    from shepherd.store.database import Database
+    from shepherd.store.state.cursors import Cursor
+    from shepherd.store.state.database import Database
 
 
 def run(database: Database, asked: Asked, name: str, every: bool) -> int:
     """Go on from where the cursor stands. `every`: it passes through each closed state that it has not come to."""
-    from shepherd.store import cursors
+    from shepherd.store.state import cursors
 
     with contextlib.ExitStack() as stack:
         if not asked.dry_run:
@@ -38,7 +38,7 @@ def run(database: Database, asked: Asked, name: str, every: bool) -> int:
 
 def _standing(database: Database, asked: Asked, name: str) -> Cursor:
     """Where the cursor is; at state 0 where it never ended an export."""
-    from shepherd.store import cursors
+    from shepherd.store.state import cursors
 
     at = cursors.read(database.log_path, name)
     refuse_other(asked, at)
@@ -83,7 +83,7 @@ def _to_come(database: Database, asked: Asked, at: Cursor, every: bool) -> list[
 
 def _export(database: Database, asked: Asked, at: Cursor, number: int) -> int:
     """One state of them, and the cursor has moved to it; with --dry-run neither."""
-    from shepherd.store import cursors
+    from shepherd.store.state import cursors
 
     with database.reading("shep-export", shared.clock_ms(), number) as state:
         tell = export_run.Told()

@@ -21,8 +21,8 @@ from shepherd.console import common, remote, shared
 from shepherd.errors import UsageError
 
 if TYPE_CHECKING:
-    from shepherd.store.database import Database
-    from shepherd.store.state import State
+    from shepherd.store.state.database import Database
+    from shepherd.store.state.directory import State
 
 
 @click.command()
@@ -48,7 +48,7 @@ def command(asked: Asked, url: str | None, token: str | None, ca_file: Path | No
       shep-export --format parquet-urls --type error -o tables
       shep-export --from https://db.example.org:8731 --token-file token --format warc -o archive
     """
-    from shepherd.store.database import Database
+    from shepherd.store.state.database import Database
 
     if url is not None:
         export_asked.refuse_remote(asked, token)
@@ -84,7 +84,7 @@ def _from_here(database: Database, asked: Asked) -> int:
 @contextlib.contextmanager
 def _older(database: Database, number: int | None, state: State) -> Iterator[State | None]:
     """What is known of an older state; leased, if it is still there."""
-    from shepherd.store import keys
+    from shepherd.store.state import keys
 
     if number is None:
         yield None

@@ -47,7 +47,8 @@ def _export(server: Server, asked: Asked, since: int | None, again: bool = False
 
 def _go_on(server: Server, asked: Asked, name: str) -> int:
     """From the state that the last export of this name had."""
-    from shepherd.store import cursors, fsio, locks
+    from shepherd.store.disk import fsio, locks
+    from shepherd.store.state import cursors
 
     path = _path(asked, name)
     with contextlib.ExitStack() as stack:
@@ -60,7 +61,7 @@ def _go_on(server: Server, asked: Asked, name: str) -> int:
 
 
 def _advance(asked: Asked, state: int, status: int) -> None:
-    from shepherd.store import fsio
+    from shepherd.store.disk import fsio
 
     assert asked.cursor is not None
     if status and not asked.past_damage:
@@ -74,7 +75,7 @@ def _advance(asked: Asked, state: int, status: int) -> None:
 
 
 def _path(asked: Asked, name: str) -> Path:
-    from shepherd.store import cursors
+    from shepherd.store.state import cursors
 
     if not cursors.is_name(name):
         raise UsageError(cursors.no_name(name))

@@ -13,7 +13,7 @@ from shepherd.errors import Corruption
 
 if TYPE_CHECKING:
     from shepherd.export.documents import LocalSource, Source
-    from shepherd.store.state import State
+    from shepherd.store.state.directory import State
 
 TOLD_DAMAGE = 20  # lines; the rest is only counted
 

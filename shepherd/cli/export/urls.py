@@ -13,7 +13,7 @@ from shepherd.console import rows as looking
 
 if TYPE_CHECKING:
     from shepherd.formats.tables import I64
-    from shepherd.store.database import Database
+    from shepherd.store.state.database import Database
 
 
 def run(database: Database, asked: Asked) -> int:

@@ -133,7 +133,7 @@ def _refuse_strangers(db: Path, scope: Scope) -> None:
     import numpy as np
 
     from shepherd.formats.tables import Flag, RowType
-    from shepherd.store.database import Database
+    from shepherd.store.state.database import Database
     from shepherd.urls import norm_of
 
     with Database(db).reading("gather", clock_ms()) as state:

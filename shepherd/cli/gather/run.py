@@ -22,7 +22,7 @@ from shepherd.master.children import Signals
 from shepherd.master.cycle_table import CORK, look, next_step
 
 if TYPE_CHECKING:
-    from shepherd.store.locks import FileLock
+    from shepherd.store.disk.locks import FileLock
 
 Configure: TypeAlias = Callable[[int, int], Path]  # pages and seconds that are left -> the configuration to use
 
@@ -109,7 +109,7 @@ class Gatherer:
 
     def _cork(self, cf: Path) -> None:
         """A reap that was cut short has ended well: what it gathered belongs into the summary."""
-        from shepherd.store.database import Database
+        from shepherd.store.state.database import Database
 
         if next_step(look(Database(self.db), load(cf)), []) == CORK:
             self._run(CORK, ["--db", str(self.db), "--cf", str(cf), "--quiet"])
@@ -120,14 +120,14 @@ class Gatherer:
 
     def _requests(self) -> int:
         from shepherd.cli.gather import summary as gather_summary
-        from shepherd.store.database import Database
+        from shepherd.store.state.database import Database
 
         with Database(self.db).reading("gather", time.time_ns() // 1_000_000) as state:
             return gather_summary.requests(state)
 
     def _checked_since(self, start_s: int) -> int:
         from shepherd.cli.gather import summary as gather_summary
-        from shepherd.store.database import Database
+        from shepherd.store.state.database import Database
 
         with Database(self.db).reading("gather", time.time_ns() // 1_000_000) as state:
             return gather_summary.checked_since(state, start_s)
@@ -135,7 +135,7 @@ class Gatherer:
 
 def claim(db: Path) -> FileLock | None:
     """The lock of a database, before anything is written there; None if there is no database yet."""
-    from shepherd.store import locks, names
+    from shepherd.store.disk import locks, names
 
     return locks.lock(db / names.LOCK, "gather") if (db / names.STATES).is_dir() else None
 
@@ -145,7 +145,8 @@ def create(db: Path, filter_text: str) -> FileLock:
     import secrets
 
     from shepherd.filters import parse_filter
-    from shepherd.store import database, locks, names
+    from shepherd.store.disk import locks, names
+    from shepherd.store.state import database
 
     database.create(db, secrets.token_bytes(16), int(time.time()), parse_filter(filter_text).version)
     common.LOG.info("%s: a new database", db)
@@ -154,7 +155,7 @@ def create(db: Path, filter_text: str) -> FileLock:
 
 def insert(db: Path, hrefs: list[str], weight: int) -> None:
     """Leave the URLs in the inbox, as `shep insert` does; those that are known change nothing."""
-    from shepherd.store.database import Database
+    from shepherd.store.state.database import Database
 
     database = Database(db)
     request = {"op": "insert", "weight": weight, "pinned": False, "by": "gather"}
@@ -164,7 +165,7 @@ def insert(db: Path, hrefs: list[str], weight: int) -> None:
 def finish(gatherer: Gatherer, ending: Ending, cf: Path, asked: str, refreshed: bool) -> int:
     """Show what was gathered; the exit status. `asked` is a URL of this run."""
     from shepherd.cli.gather import summary as gather_summary
-    from shepherd.store.database import Database
+    from shepherd.store.state.database import Database
 
     elapsed_s = gatherer.elapsed_s
     with Database(gatherer.db).reading("gather", time.time_ns() // 1_000_000) as state:

@@ -107,7 +107,7 @@ def read(directory: Path) -> Scope:
 
 
 def write(directory: Path, scope: Scope) -> None:
-    from shepherd.store import fsio
+    from shepherd.store.disk import fsio
 
     directory.mkdir(parents=True, exist_ok=True)
     fsio.replace_file(directory / FILE, "".join(f"{place}\n" for place in scope.places).encode("ascii"))

@@ -21,7 +21,7 @@ from shepherd.console.shared import many, size, span
 
 if TYPE_CHECKING:
     from shepherd.formats.tables import Array, Bools
-    from shepherd.store.state import State
+    from shepherd.store.state.directory import State
 
 
 @dataclass(frozen=True)

@@ -43,7 +43,7 @@ class Home:
 def home(db: Path | None) -> Home:
     """toy/ in the source tree; or all of it in the directory that --db names."""
     if db is not None:
-        from shepherd.store import names
+        from shepherd.store.disk import names
 
         own = db / names.OWN_CF
         return Home(db, own, own / "refresh", own / "web")

@@ -19,7 +19,7 @@ SHARE_PERCENT = 80
 def propose(how: phase.How) -> None:
     """Print what the newest closed state suggests: one class a line, its evidence as comments above it."""
     from shepherd.cycle.equiv import detect
-    from shepherd.store.database import Database
+    from shepherd.store.state.database import Database
 
     with (
         Database(how.db).reading("shep-equiv --detect", how.now * 1000) as state,

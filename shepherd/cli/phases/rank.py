@@ -20,8 +20,8 @@ from shepherd.errors import NothingToDo
 
 if TYPE_CHECKING:
     from shepherd.cycle.rank.drive import Found, How
-    from shepherd.store.inbox import Draft
-    from shepherd.store.state import State
+    from shepherd.store.state.directory import State
+    from shepherd.store.state.inbox import Draft
 
 PROGRAM = "shep-rank"
 
@@ -73,7 +73,7 @@ def command(
     machine.tune()
     signal.signal(signal.SIGTERM, phase.terminated)
     from shepherd.cycle.rank.drive import How
-    from shepherd.store.database import Database
+    from shepherd.store.state.database import Database
 
     inbox, item = Database(db).inbox, None if dry_run else Database(db).new_item_name(shared.clock_ms())
     directory = (

@@ -54,7 +54,7 @@ def command(db: Path, config: Config, seconds: float | None, table: Path | None,
     """
     from shepherd.dispatch import reap
     from shepherd.errors import NoSpace
-    from shepherd.store.database import Database
+    from shepherd.store.state.database import Database
 
     start = int(time.time())
     with Database(db).writing("shep-reap", phase.inherited_lock()) as writer, phase.timed(db, "shep-reap"):

@@ -13,8 +13,8 @@ from shepherd.errors import ShepherdError
 
 if TYPE_CHECKING:
     from shepherd.config import Config
-    from shepherd.store.database import Writer
-    from shepherd.store.state import State
+    from shepherd.store.state.database import Writer
+    from shepherd.store.state.directory import State
 
 
 @click.command()

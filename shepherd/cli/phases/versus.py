@@ -77,7 +77,7 @@ def _present(config: Config) -> Config | None:
 
 def _rehearsed(program: str, drive: Drive, how: phase.How, configs: list[Config]) -> tuple[str, list[dict[str, Any]]]:
     """What would be made, and a report for each configuration: an empty one where there would be nothing to do."""
-    from shepherd.store.database import Database
+    from shepherd.store.state.database import Database
 
     reports: list[dict[str, Any]] = []
     name, nothing = "", None

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from shepherd.formats.tables import Records
     from shepherd.politeness.audit import Verdict
     from shepherd.politeness.obligations import Journal
-    from shepherd.store.database import Database
-    from shepherd.store.state import State
+    from shepherd.store.state.database import Database
+    from shepherd.store.state.directory import State
 
 SHOWN: Final = 10  # servers with the least to spare
 STEP: Final = 1 << 20  # keys looked up at a time
@@ -57,7 +57,7 @@ def politeness(slack: int, limit: int, db: Path, config: Config, number: int | N
       shep audit politeness
       shep audit politeness --json | jq .violations
     """
-    from shepherd.store.database import Database
+    from shepherd.store.state.database import Database
 
     with contextlib.ExitStack() as open_states:
         sources = list(_sources(Database(db), number, open_states))
@@ -97,7 +97,7 @@ class _Source:
     def parts(self) -> Iterator[Records]:
         from shepherd.formats.frame import FrameKind
         from shepherd.formats.tables import JOURNAL
-        from shepherd.store import logs
+        from shepherd.store.state import logs
 
         for path, length in self.files:
             yield from logs.records(path, FrameKind.JOURNAL, JOURNAL, length)
@@ -155,7 +155,7 @@ class _Told:
 
 def _sources(database: Database, number: int | None, open_states: contextlib.ExitStack) -> Iterator[_Source]:
     """Oldest first. A state is held by a lease until the end: what came too soon is looked up in it."""
-    from shepherd.store import journals
+    from shepherd.store.state import journals
 
     closed = [name.number for name in database.states() if name.closed]
     for name in journals.kept(database.log_path) if number is None else []:
@@ -174,7 +174,7 @@ def _sources(database: Database, number: int | None, open_states: contextlib.Exi
 
 
 def _of_state(state: State) -> Iterator[_Source]:
-    from shepherd.store import names
+    from shepherd.store.disk import names
 
     for one in state.numbered("journal"):
         path = state.path / names.journal(one)

@@ -16,7 +16,7 @@ from shepherd.errors import NothingToDo
 if TYPE_CHECKING:
     from shepherd.formats.bucket import Bucket
     from shepherd.report.find import Sought
-    from shepherd.store.state import State
+    from shepherd.store.state.directory import State
 
 BODY, TEXT, HEADERS = "body", "text", "headers"
 

@@ -15,8 +15,8 @@ from shepherd.console.selectors import Selection
 
 if TYPE_CHECKING:
     from shepherd.formats.tables import I64
-    from shepherd.store.lease import Lease
-    from shepherd.store.state import State
+    from shepherd.store.state.directory import State
+    from shepherd.store.state.lease import Lease
 
 FEW = 1_000  # rows that are looked for one by one
 PURGED = f"{changing.NEXT_CYCLE}, and their bytes erased by the next cleanup"
@@ -58,7 +58,7 @@ class _Held:
     """Counts how many of the documents are in states that somebody else holds."""
 
     def __init__(self, db: Path) -> None:
-        from shepherd.store.database import Database
+        from shepherd.store.state.database import Database
 
         self._database, self._counts = Database(db), Counter[int]()
         now = shared.clock_ms() // 1_000
@@ -89,7 +89,7 @@ def _stored(held: State, state: State, rows: I64) -> int:
 
     from shepherd.arrays.keys import find_rows
     from shepherd.formats.tables import in_bucket
-    from shepherd.store import lookup
+    from shepherd.store.state import lookup
 
     keys = tuple(state.index[name].take(rows) for name in ("norm", "path", "site"))
     if len(rows) <= FEW:

@@ -17,8 +17,8 @@ from shepherd.console import common, shared
 
 if TYPE_CHECKING:
     from shepherd.readers.diff import Differences
-    from shepherd.store.columns import Table
-    from shepherd.store.state import State
+    from shepherd.store.state.columns import Table
+    from shepherd.store.state.directory import State
 
 STEP_ROWS = 500_000
 WHATS = ("added", "forgotten", "changed", "moved", "refreshed", "type")  # as in readers/diff.py, in its order; a test compares
@@ -105,7 +105,7 @@ class _Pair:
 
     def _of_site(self, site: str) -> Iterator[tuple[range, range]]:
         from shepherd.report.find import norm_of_host
-        from shepherd.store import lookup
+        from shepherd.store.state import lookup
 
         old, new = (lookup.rows_of_norm(state, norm_of_host(state, site)) for state in (self.old, self.new))
         yield old, new

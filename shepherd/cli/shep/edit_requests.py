@@ -28,7 +28,7 @@ from shepherd.errors import NothingToDo, UsageError
 if TYPE_CHECKING:
     from shepherd.filters import Filter
     from shepherd.formats.tables import I64, Bools
-    from shepherd.store.state import State
+    from shepherd.store.state.directory import State
 
 R = TypeVar("R")
 
@@ -82,7 +82,7 @@ def changing(function: Callable[..., R]) -> Callable[..., R]:
 def change(selection: Selection, what: Change, how: How, see: Callable[[State, I64], None] | None = None) -> None:
     """Leave the requests, and tell how many and when they take effect. `see` is shown the rows that are meant."""
     from shepherd.filters import load_filter
-    from shepherd.store.database import Database
+    from shepherd.store.state.database import Database
 
     if not selection.by_url and not selection.by_selector:
         raise click.UsageError("say which are meant: URLs, a file of URLs with -f FILE, or selectors, as --site HOST")

@@ -75,7 +75,7 @@ def command(
         return
     assert url is not None
     from shepherd.report import explain
-    from shepherd.store.database import Database
+    from shepherd.store.state.database import Database
 
     purpose, journals_s = click.get_current_context().command_path, float("inf") if deep else JOURNALS_S
     asking = explain.Asking(purpose, now, shared.clock_ms(), time.monotonic, journals_s)

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from shepherd.dispatch.single import Learnt, NotYet, Story
     from shepherd.filters import Filter
     from shepherd.politeness.manual import Turns
-    from shepherd.store.database import Database, Writer
-    from shepherd.store.state import State
+    from shepherd.store.state.database import Database, Writer
+    from shepherd.store.state.directory import State
     from shepherd.urls import Url
 
 SILENCE_MS: Final = 60_000
@@ -55,7 +55,7 @@ def command(given: str, wait: bool, db: Path, config: Config, as_json: bool) -> 
     """
     from shepherd import urls
     from shepherd.filters import load_filter
-    from shepherd.store.database import Database
+    from shepherd.store.state.database import Database
 
     filters = load_filter(config.filter_path)
     try:

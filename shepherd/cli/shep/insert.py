@@ -86,7 +86,7 @@ def command(
       generate-urls | shep insert -f - --dry-run
     """
     from shepherd.filters import load_filter
-    from shepherd.store.database import Database
+    from shepherd.store.state.database import Database
 
     if not given and not files and not sitemaps:
         raise click.UsageError("give URLs, or a file of URLs with -f FILE, or a sitemap with --sitemap URL")

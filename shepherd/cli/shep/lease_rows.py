@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 from shepherd.console import shared
 
 if TYPE_CHECKING:
-    from shepherd.store.database import Database
-    from shepherd.store.lease import Lease
+    from shepherd.store.state.database import Database
+    from shepherd.store.state.lease import Lease
 
 LOCK = "shep lock"
 

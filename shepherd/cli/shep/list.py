@@ -15,7 +15,7 @@ from shepherd.console.selectors import Selection
 
 if TYPE_CHECKING:
     from shepherd.formats.tables import I64
-    from shepherd.store.state import State
+    from shepherd.store.state.directory import State
 
 SORTED_LIMIT = 100
 LINE = "{:<10}  {:>6}  {:>6}  {:<20}  {:<28}  {:>10}  {}\n"
@@ -118,7 +118,7 @@ def _object(url: str | None, values: dict[str, int]) -> dict[str, Any]:
 
 def _place(state: State, values: dict[str, int]) -> str:
     """What is still known of a row whose bucket is gone."""
-    from shepherd.store import lookup
+    from shepherd.store.state import lookup
 
     site = lookup.site_row(state, values["site"])
     name = state.site_name(site) if site is not None else "a site that is gone"

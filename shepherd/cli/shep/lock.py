@@ -16,8 +16,8 @@ from shepherd.console.selectors import Parsed
 from shepherd.errors import NothingToDo, UsageError
 
 if TYPE_CHECKING:
-    from shepherd.store.database import Database
-    from shepherd.store.lease import Lease
+    from shepherd.store.state.database import Database
+    from shepherd.store.state.lease import Lease
 
 NEWEST: Final = "newest"
 TITLES: Final = (">state", "since", "until", ">pins", "by", "purpose", "id")
@@ -60,7 +60,7 @@ def command(state: str | None, seconds: int, purpose: str, db: Path, as_json: bo
       shep lock
       shep unlock 12
     """
-    from shepherd.store.database import Database
+    from shepherd.store.state.database import Database
 
     database = Database(db)
     if state is None:
@@ -95,7 +95,7 @@ def unlock(given: tuple[str, ...], force: bool, db: Path, as_json: bool) -> None
       shep unlock 12
       shep lock --json | jq -r 'select(.purpose == "shep-mirror") | .id' | xargs -r shep unlock
     """
-    from shepherd.store.database import Database
+    from shepherd.store.state.database import Database
 
     database = Database(db)
     leases = [lease for one in given for lease in _meant(database, one, force)]
@@ -128,7 +128,7 @@ def _meant(database: Database, given: str, force: bool) -> list[Lease]:
 
 
 def _list(database: Database, as_json: bool) -> None:
-    from shepherd.store.usage import pins, usage
+    from shepherd.store.state.usage import pins, usage
 
     used = usage(database)
     closed = [name.number for name in database.states() if name.closed]

@@ -36,8 +36,8 @@ def command(selection: Selection, how: How) -> None:
 def _effect(db: Path) -> str:
     """A reap that runs holds the lock of its harvest."""
     from shepherd.errors import ShepherdError
-    from shepherd.store import locks, names
-    from shepherd.store.database import Database
+    from shepherd.store.disk import locks, names
+    from shepherd.store.state.database import Database
 
     held: list[bool | None] = []
     with contextlib.suppress(ShepherdError, OSError):  # somebody is just making the next directory

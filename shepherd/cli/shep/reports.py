@@ -78,7 +78,7 @@ def command(
       shep reports --changes --limit 5
       shep reports --json | jq '[.start, .seconds]'
     """
-    from shepherd.store.database import Database
+    from shepherd.store.state.database import Database
 
     if (steps or bool(named)) + timings + changes > 1:
         raise UsageError("of --steps (or --step), --timings and --changes only one can be shown at a time")

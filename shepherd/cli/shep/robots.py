@@ -14,7 +14,7 @@ from shepherd.console import common, shared
 if TYPE_CHECKING:
     from shepherd.filters import Filter
     from shepherd.report.robots import Judged
-    from shepherd.store.state import State
+    from shepherd.store.state.directory import State
 
 FILE: Final = click.Path(exists=True, dir_okay=False, path_type=Path)
 MOST_SITEMAPS: Final = 20  # that are shown as text

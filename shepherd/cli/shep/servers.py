@@ -16,7 +16,7 @@ from shepherd.report.servers import SORTS, largest, told
 
 if TYPE_CHECKING:
     from shepherd.formats.tables import I64
-    from shepherd.store.state import State
+    from shepherd.store.state.directory import State
 
 LIMIT: Final = 50
 TITLES: Final = (

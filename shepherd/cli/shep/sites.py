@@ -17,7 +17,7 @@ from shepherd.report.sites import ROBOTS, SORTS, STEP_ROWS, largest, told
 
 if TYPE_CHECKING:
     from shepherd.formats.tables import I64
-    from shepherd.store.state import State
+    from shepherd.store.state.directory import State
 
 FEW: Final = 1_000  # sites up to which their rows are looked up; for more the whole index is read
 LIMIT: Final = 50
@@ -123,7 +123,7 @@ def _where(state: State, rows: I64) -> list[range]:
     """Ranges of the index with all pages of some sites."""
     import numpy as np
 
-    from shepherd.store import lookup
+    from shepherd.store.state import lookup
 
     if len(rows) > FEW:
         return [range(state.index.rows)]

@@ -16,10 +16,10 @@ from shepherd.console import rows as looking
 from shepherd.errors import Corruption, IoFailed, UsageError
 
 if TYPE_CHECKING:
-    from shepherd.store.database import Database
-    from shepherd.store.lease import Lease
-    from shepherd.store.names import StateName
-    from shepherd.store.usage import Usage
+    from shepherd.store.disk.names import StateName
+    from shepherd.store.state.database import Database
+    from shepherd.store.state.lease import Lease
+    from shepherd.store.state.usage import Usage
 
 TITLES = ("state", "made", "from", ">rows", ">segments", ">journals", ">own", ">shared", "held by")
 LEFT = "being built or deleted, or left by a program that was killed"
@@ -41,8 +41,8 @@ def command(db: Path, cf: Path, as_json: bool) -> None:
       shep states
       shep states --json | jq 'select(.leases != [] or .cursors != [])'
     """
-    from shepherd.store.database import Database
-    from shepherd.store.usage import usage
+    from shepherd.store.state.database import Database
+    from shepherd.store.state.usage import usage
 
     database = Database(db)
     used = usage(database)
@@ -60,7 +60,7 @@ def command(db: Path, cf: Path, as_json: bool) -> None:
 
 def _cursors(database: Database, cf: Path) -> dict[str, int]:
     """Those that the configuration names, and the state that each of them has come to."""
-    from shepherd.store import cursors
+    from shepherd.store.state import cursors
 
     config, complaints = configuration.examine(cf)
     for complaint in complaints:
@@ -71,7 +71,7 @@ def _cursors(database: Database, cf: Path) -> dict[str, int]:
 def _states(
     database: Database, used: Mapping[str, Usage], leases: list[Lease], cursors: Mapping[str, int]
 ) -> Iterator[dict[str, Any]]:
-    from shepherd.store import names
+    from shepherd.store.disk import names
 
     for text, bytes_ in used.items():
         name = names.parse_state(text)

@@ -16,7 +16,7 @@ from shepherd.console.selectors import Selection
 if TYPE_CHECKING:
     from shepherd.formats.tables import I64, Columns
     from shepherd.readers.stats import Counts
-    from shepherd.store.state import State
+    from shepherd.store.state.directory import State
 
 STEP_ROWS = 1 << 17
 AGES = (
@@ -137,7 +137,7 @@ def _others(state: State) -> dict[str, Any]:
     import numpy as np
 
     from shepherd.formats.tables import QKEY_NONE
-    from shepherd.store import names
+    from shepherd.store.disk import names
 
     resolved = unasked = unreachable = backing_off = 0
     for start in range(0, state.sites.rows, STEP_ROWS):

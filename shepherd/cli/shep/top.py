@@ -19,7 +19,7 @@ from shepherd.report import servers
 
 if TYPE_CHECKING:
     from shepherd.formats.tables import I64
-    from shepherd.store.state import State
+    from shepherd.store.state.directory import State
 
 LIMIT: Final = 20
 PAGES: Final = {"weight": "weight", "size": "size", "download": "download_ms"}

@@ -16,7 +16,7 @@ from shepherd.errors import BadUrl, NothingToDo, UsageError
 
 if TYPE_CHECKING:
     from shepherd.formats.tables import I64
-    from shepherd.store.state import State
+    from shepherd.store.state.directory import State
 
 STEP_ROWS = 1 << 20
 PAST_SCHEME = 8  # the first slash from here on begins the path of a URL
@@ -32,7 +32,7 @@ class _Count:
 
 def tell(state: State, prefix: str, as_json: bool) -> None:
     """Count, and show; NothingToDo if nothing is known under the prefix."""
-    from shepherd.store import lookup
+    from shepherd.store.state import lookup
 
     try:
         url = shared.parse_given(prefix if "://" in prefix else f"http://{prefix}")

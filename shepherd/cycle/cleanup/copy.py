@@ -18,8 +18,8 @@ from shepherd.cycle.cleanup.rules import Thin
 from shepherd.formats import bucket
 from shepherd.formats.tables import I64, U64
 from shepherd.readers.segments import Claims, Segment
-from shepherd.store.objects import SegmentWriter
-from shepherd.store.state import State
+from shepherd.store.state.directory import State
+from shepherd.store.state.objects import SegmentWriter
 
 
 @dataclass(frozen=True)

@@ -33,10 +33,10 @@ from shepherd.filters import Filter, load_filter
 from shepherd.formats import tables
 from shepherd.formats.control import CLOSED
 from shepherd.formats.tables import I64
-from shepherd.store import names
-from shepherd.store.database import Writer
-from shepherd.store.names import StateName
-from shepherd.store.state import Builder, State
+from shepherd.store.disk import names
+from shepherd.store.disk.names import StateName
+from shepherd.store.state.database import Writer
+from shepherd.store.state.directory import Builder, State
 
 _NONE: Final = Known()
 

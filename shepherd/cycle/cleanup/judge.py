@@ -17,7 +17,7 @@ from shepherd.cycle.cleanup.survey import Known, Survey, claims, groups
 from shepherd.filters import Filter
 from shepherd.formats.tables import I16, I64, U8, U32, Array, Bools
 from shepherd.readers.segments import Segment
-from shepherd.store.state import State
+from shepherd.store.state.directory import State
 
 UNTOLD: Final = -1  # no line of the filter tells the section
 ROWS: Final = 8_000_000  # buckets whose rows are held in memory at a time: some 80 bytes each

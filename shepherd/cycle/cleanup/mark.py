@@ -17,8 +17,8 @@ from shepherd.cycle.cleanup.rules import Bar, Thin, Wishes
 from shepherd.cycle.cleanup.survey import Known, Survey, fill_of, segment_lengths
 from shepherd.formats.tables import I64
 from shepherd.readers.segments import Claims
-from shepherd.store.objects import SegmentWriter
-from shepherd.store.state import Builder, State
+from shepherd.store.state.directory import Builder, State
+from shepherd.store.state.objects import SegmentWriter
 
 MOST_THIN: Final = 4_000_000  # thin buckets of one state; further bodies go with the next one
 _LOOKED_AT: Final = (*cleanup.READ, "changed", "touched", "site")

@@ -15,9 +15,10 @@ from shepherd.cycle.cleanup.rules import Look
 from shepherd.errors import IoFailed, ShepherdError
 from shepherd.formats.tables import I64
 from shepherd.sections import section_name
-from shepherd.store import cursors, names
-from shepherd.store.database import Database
-from shepherd.store.names import StateName
+from shepherd.store.disk import names
+from shepherd.store.disk.names import StateName
+from shepherd.store.state import cursors
+from shepherd.store.state.database import Database
 
 LOG_FILE: Final = "cleanups.jsonl"
 _LOG: Final = logging.getLogger(__name__)

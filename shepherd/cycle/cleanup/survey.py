@@ -19,8 +19,8 @@ from shepherd.cycle.cleanup.shakedown import Fill
 from shepherd.errors import Corruption
 from shepherd.formats.tables import I64, U64, Array, Bools, Flag, RowType, in_bucket
 from shepherd.readers.segments import Claims
-from shepherd.store import names
-from shepherd.store.state import State
+from shepherd.store.disk import names
+from shepherd.store.state.directory import State
 
 
 @dataclass(frozen=True)

@@ -22,9 +22,9 @@ from shepherd.arrays.keys import distinct, find_rows, find_sites, sort_order
 from shepherd.arrays.pool import ordered
 from shepherd.formats.bucket import BucketFlag
 from shepherd.formats.tables import I64, NO_OID, Array, Bools, Reason, Records, in_bucket
-from shepherd.store import names
-from shepherd.store.objects import Objects
-from shepherd.store.state import State
+from shepherd.store.disk import names
+from shepherd.store.state.directory import State
+from shepherd.store.state.objects import Objects
 from shepherd.urls import Footprints, parse
 
 _FOUND: Final = np.dtype([("oid", "<u8"), ("site", "<u8"), ("path", "<u8")])

@@ -13,7 +13,7 @@ from shepherd.cycle.common.new_sites import find_new_sites, site_rows
 from shepherd.filters import Filter, SiteSettings
 from shepherd.formats.check import check64
 from shepherd.formats.tables import I64, SITES, U64, Array, Bools, Columns
-from shepherd.store.state import Builder, State
+from shepherd.store.state.directory import Builder, State
 
 NAMED = ("site", "norm", "name")  # these change only when a site is added or dropped
 FILTERED = tuple(field.name for field in dataclasses.fields(SiteSettings))  # these change with the filter

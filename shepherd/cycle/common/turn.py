@@ -6,8 +6,8 @@ from typing import Final
 
 from shepherd.errors import NothingToDo, ShepherdError
 from shepherd.formats.control import CLOSED
-from shepherd.store import harvest
-from shepherd.store.state import State
+from shepherd.store.state import harvest
+from shepherd.store.state.directory import State
 
 NEXT: Final = {
     CLOSED: "shep-merge or shep-plan comes next",

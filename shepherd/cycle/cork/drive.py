@@ -34,11 +34,12 @@ from shepherd.filters import load_filter
 from shepherd.formats.control import CLOSED
 from shepherd.formats.tables import JOURNAL, U64, Array, Columns, Records
 from shepherd.politeness import contacts
-from shepherd.store import contactnotes, names
-from shepherd.store.database import Writer
-from shepherd.store.inbox import HARVEST
-from shepherd.store.names import StateName
-from shepherd.store.state import Builder, State
+from shepherd.store.disk import names
+from shepherd.store.disk.names import StateName
+from shepherd.store.state import contact_notes as contactnotes
+from shepherd.store.state.database import Writer
+from shepherd.store.state.directory import Builder, State
+from shepherd.store.state.inbox import HARVEST
 from shepherd.urls import Footprints
 
 READ = ("norm", "path", *cork.CHANGED)

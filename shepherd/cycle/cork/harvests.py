@@ -18,10 +18,11 @@ from shepherd.errors import BadUrl, Corruption, IoFailed, NothingToDo, RecoveryN
 from shepherd.formats import tables
 from shepherd.formats.frame import FrameKind
 from shepherd.formats.tables import JOURNAL, U64, Array, Kind, Records, in_bucket
-from shepherd.store import fsio, harvest, logs, names
-from shepherd.store.inbox import HARVEST, UNREADABLE, Item, is_closed_to_us
-from shepherd.store.objects import Objects
-from shepherd.store.state import Builder
+from shepherd.store.disk import fsio, names
+from shepherd.store.state import harvest, logs
+from shepherd.store.state.directory import Builder
+from shepherd.store.state.inbox import HARVEST, UNREADABLE, Item, is_closed_to_us
+from shepherd.store.state.objects import Objects
 from shepherd.urls import Footprints, parse
 
 UNENDED: Final = "it has not ended: whoever left it must finish it and leave it again"

@@ -11,7 +11,7 @@ from shepherd.config import Config
 from shepherd.formats.tables import SERVERS, U64, Records
 from shepherd.politeness import contacts
 from shepherd.politeness.contacts import Claims
-from shepherd.store.state import State
+from shepherd.store.state.directory import State
 
 CLAIMING = ("qkey", "delay_ms", "crawl_delay_ms", "slots", "group")
 

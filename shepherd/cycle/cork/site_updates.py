@@ -18,9 +18,9 @@ from shepherd.errors import Corruption
 from shepherd.filters import Filter
 from shepherd.formats.tables import I64, SITES, U64, Array, Bools, Columns, Kind, Records, in_bucket
 from shepherd.politeness import contacts
-from shepherd.store import names
-from shepherd.store.columns import Table
-from shepherd.store.state import Builder, State
+from shepherd.store.disk import names
+from shepherd.store.state.columns import Table
+from shepherd.store.state.directory import Builder, State
 from shepherd.urls import parse
 
 CHANGED = (*contacts.SITE_CHANGED, "documents", "gathered")

@@ -18,8 +18,8 @@ from shepherd.cycle.equiv import likeness as detect
 from shepherd.cycle.equiv.likeness import Agreement
 from shepherd.errors import BadUrl
 from shepherd.formats.tables import U64, Columns, Flag, RowType, in_bucket
-from shepherd.store import lookup
-from shepherd.store.state import State
+from shepherd.store.state import lookup
+from shepherd.store.state.directory import State
 from shepherd.urls import norm_of, parse
 
 READ: Final = ("norm", "path", "site", "type", "flags", "digest", "oid")

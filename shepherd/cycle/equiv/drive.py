@@ -26,10 +26,11 @@ from shepherd.cycle.equiv.rules import Rejoined
 from shepherd.equiv import Equiv, load_equiv
 from shepherd.errors import NothingToDo
 from shepherd.formats.tables import I64, SITES, U64, Array, Columns, in_bucket
-from shepherd.store import lookup, names
-from shepherd.store.database import Writer
-from shepherd.store.names import StateName
-from shepherd.store.state import Builder, State
+from shepherd.store.disk import names
+from shepherd.store.disk.names import StateName
+from shepherd.store.state import lookup
+from shepherd.store.state.database import Writer
+from shepherd.store.state.directory import Builder, State
 from shepherd.urls import Footprints, norm_of
 
 MOST_TOLD: Final = 100

@@ -29,11 +29,12 @@ from shepherd.formats import feedback as uploads
 from shepherd.formats.control import CLOSED
 from shepherd.formats.feedback import FEEDBACK
 from shepherd.formats.tables import Array, Records
-from shepherd.store import inbox, logs, names
-from shepherd.store.database import Writer
-from shepherd.store.inbox import Item
-from shepherd.store.names import StateName
-from shepherd.store.state import State
+from shepherd.store.disk import names
+from shepherd.store.disk.names import StateName
+from shepherd.store.state import inbox, logs
+from shepherd.store.state.database import Writer
+from shepherd.store.state.directory import State
+from shepherd.store.state.inbox import Item
 from shepherd.urls import Footprints, parse
 
 SAID: Final = {"norm": "<u8", "path": "<u8", "site": "<u8", "weight": "<u2", "flags": "<u2"}

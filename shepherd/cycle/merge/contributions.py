@@ -18,7 +18,7 @@ from shepherd.cycle.common.norms import NormMap
 from shepherd.formats.contribkeys import BlockKeys
 from shepherd.formats.tables import U64, Columns, ContribFlag, contrib_oid
 from shepherd.formats.texts import Spans, Texts
-from shepherd.store.state import State
+from shepherd.store.state.directory import State
 
 CONTRIBUTED: Final = {"norm": "<u8", "path": "<u8", "site": "<u8", "oid": "<u8", "weight": "<u2", "flags": "<u2", "section": "u1"}
 NAMED: Final = {"site": "<u8", "norm": "<u8"}

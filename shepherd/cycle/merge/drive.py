@@ -32,10 +32,10 @@ from shepherd.errors import NothingToDo
 from shepherd.filters import Filter, load_filter
 from shepherd.formats.contribkeys import BlockKeys, decode_keys
 from shepherd.formats.tables import NO_OID, U64, Array, Columns, Records, in_bucket
-from shepherd.store import names
-from shepherd.store.database import Writer
-from shepherd.store.names import StateName
-from shepherd.store.state import Builder, State
+from shepherd.store.disk import names
+from shepherd.store.disk.names import StateName
+from shepherd.store.state.database import Writer
+from shepherd.store.state.directory import Builder, State
 from shepherd.urls import Footprints
 
 RECORD_BYTES = 60  # of a contribution, about, with its text: for a guess at their number

@@ -20,7 +20,7 @@ from shepherd.formats import contrib
 from shepherd.formats.contrib import Block
 from shepherd.formats.frame import Frame, FrameKind
 from shepherd.formats.tables import ContribFlag, Records
-from shepherd.store.inbox import UNREADABLE, Item, is_closed_to_us, parse_request
+from shepherd.store.state.inbox import UNREADABLE, Item, is_closed_to_us, parse_request
 from shepherd.urls import Footprints, Url, norm_of, parse
 
 MOST_TOLD: Final = 100  # bad lines in a report

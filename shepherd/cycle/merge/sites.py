@@ -24,7 +24,7 @@ from shepherd.filters import Filter
 from shepherd.formats.tables import I64, U8, U64, Array
 from shepherd.formats.texts import Texts
 from shepherd.politeness.quota import unresolved
-from shepherd.store.state import Builder, State
+from shepherd.store.state.directory import Builder, State
 
 TALLIED: Final = {"site": "<u8", "norm": "<u8", "documents": "<u4", "gathered": "<u4"}
 

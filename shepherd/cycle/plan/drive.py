@@ -26,11 +26,11 @@ from shepherd.formats.frame import FrameKind
 from shepherd.formats.tables import I64, U8, Columns, Deferred, Records
 from shepherd.politeness import quota
 from shepherd.politeness.quota import Servers
-from shepherd.store import names
-from shepherd.store.columns import Column
-from shepherd.store.database import Writer
-from shepherd.store.names import StateName
-from shepherd.store.state import Builder, State
+from shepherd.store.disk import names
+from shepherd.store.disk.names import StateName
+from shepherd.store.state.columns import Column
+from shepherd.store.state.database import Writer
+from shepherd.store.state.directory import Builder, State
 from shepherd.urls import Footprints
 
 READ = ("path", "site", "type", "flags", "reason", "retry", "checked", "frequency", "weight")

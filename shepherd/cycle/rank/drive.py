@@ -32,7 +32,7 @@ from shepherd.formats.frame import FrameKind, pack_frame
 from shepherd.formats.tables import I64, U16, U64, Records
 from shepherd.readers import search
 from shepherd.readers.stats import WEIGHT_SHIFT
-from shepherd.store.state import State
+from shepherd.store.state.directory import State
 
 READ: Final = (*rank.READ, "site", "weight")
 

@@ -18,7 +18,7 @@ from shepherd.arrays.spill import Aside
 from shepherd.cycle.rank import rules as rank
 from shepherd.cycle.rank.links import Nodes
 from shepherd.formats.tables import U16, U32, U64, Array
-from shepherd.store.state import State
+from shepherd.store.state.directory import State
 
 MOST_LINKS: Final = 1 << 24
 SOME_LINKS: Final = 1 << 21  # looked up at a time, at least

@@ -23,8 +23,8 @@ from shepherd.formats.attributes import MAX_LINKS, TABLE
 from shepherd.formats.tables import I64, U64, Array, Bools, Flag, RowType, in_bucket
 from shepherd.readers import search
 from shepherd.readers.segments import Part, Segment
-from shepherd.store import lookup
-from shepherd.store.state import State
+from shepherd.store.state import lookup
+from shepherd.store.state.directory import State
 from shepherd.urls import parse
 
 SPILLED: Final = {"norm": "<u8", "path": "<u8", "source": "<u4"}

@@ -1,7 +1,7 @@
 """Drives rebuild: makes a new closed state from a damaged one, its buckets, and an older state that is sound.
 
-Read cycle/rebuild/rules and store/salvage first. Memory is bounded by a range of norms: what the buckets say is spilled by range,
-and the index is made range by range.
+Read cycle/rebuild/rules and store/check/salvage first. Memory is bounded by a range of norms: what the buckets say is spilled by
+range, and the index is made range by range.
 """
 
 from __future__ import annotations
@@ -32,13 +32,14 @@ from shepherd.formats import bucket, facts, tables
 from shepherd.formats.bucket import BucketFlag
 from shepherd.formats.control import CLOSED
 from shepherd.formats.tables import INDEX, U64, Array, Flag, RowType
-from shepherd.store import names, salvage
-from shepherd.store.database import Writer
-from shepherd.store.names import StateName
-from shepherd.store.objects import SegmentWriter
-from shepherd.store.recover import REBUILT
-from shepherd.store.salvage import Wreck
-from shepherd.store.state import Builder, State
+from shepherd.store.check import salvage
+from shepherd.store.check.recover import REBUILT
+from shepherd.store.check.salvage import Wreck
+from shepherd.store.disk import names
+from shepherd.store.disk.names import StateName
+from shepherd.store.state.database import Writer
+from shepherd.store.state.directory import Builder, State
+from shepherd.store.state.objects import SegmentWriter
 from shepherd.urls import Footprints
 
 RANGE_ROWS: Final = 250_000

@@ -1,4 +1,4 @@
-"""Drives shep-recover: the plain mending of store/recover, and the rebuilding of what is damaged.
+"""Drives shep-recover: the plain mending of store/check/recover, and the rebuilding of what is damaged.
 
 A damaged closed state 8 becomes 10 if 9.reap stands on it, and then 9.reap becomes 11.reap: a fresh directory on the new state
 with the old one's harvest and an empty plan. Only when both are published do the damaged ones go.
@@ -16,12 +16,14 @@ from shepherd.cycle.rebuild import drive as rebuild
 from shepherd.errors import Corruption
 from shepherd.formats import tables
 from shepherd.formats.frame import FrameKind
-from shepherd.store import check, harvest, names, salvage
-from shepherd.store.database import Writer
-from shepherd.store.names import StateName
-from shepherd.store.recover import Findings, Step, mend, survey
-from shepherd.store.salvage import Wreck
-from shepherd.store.state import State
+from shepherd.store.check import check, salvage
+from shepherd.store.check.recover import Findings, Step, mend, survey
+from shepherd.store.check.salvage import Wreck
+from shepherd.store.disk import names
+from shepherd.store.disk.names import StateName
+from shepherd.store.state import harvest
+from shepherd.store.state.database import Writer
+from shepherd.store.state.directory import State
 
 REAP = "reap"
 

@@ -19,8 +19,8 @@ from shepherd.errors import BadUrl, Corruption
 from shepherd.filters import Filter
 from shepherd.formats.tables import JOURNAL, SERVERS, SITES, U64, Array, Columns, empty
 from shepherd.politeness.contacts import apply_servers
-from shepherd.store.salvage import LooseColumn, Wreck
-from shepherd.store.state import Builder, State
+from shepherd.store.check.salvage import LooseColumn, Wreck
+from shepherd.store.state.directory import Builder, State
 from shepherd.urls import Footprints, norm_of, parse
 
 

@@ -30,11 +30,11 @@ from shepherd.cycle.record.thin_buckets import Maker, Unit, Wanted
 from shepherd.filters import load_filter
 from shepherd.formats.control import CLOSED
 from shepherd.formats.tables import I64, NO_OID, SERVERS, U64, Array, RowType, in_contrib
-from shepherd.store import names
-from shepherd.store.database import Writer
-from shepherd.store.names import StateName
-from shepherd.store.objects import SegmentWriter
-from shepherd.store.state import Builder, State
+from shepherd.store.disk import names
+from shepherd.store.disk.names import StateName
+from shepherd.store.state.database import Writer
+from shepherd.store.state.directory import Builder, State
+from shepherd.store.state.objects import SegmentWriter
 from shepherd.urls import Footprints
 
 ROUND_ROWS = 1 << 23  # that get their bucket in one round

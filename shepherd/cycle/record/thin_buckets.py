@@ -18,8 +18,9 @@ from shepherd.formats import bucket, contrib, tables
 from shepherd.formats.bucket import BucketFlag
 from shepherd.formats.tables import I64, REASON_TEXT, U8, U64, Reason
 from shepherd.formats.thin import pack_thin
-from shepherd.store import logs, lookup, names
-from shepherd.store.state import State
+from shepherd.store.disk import names
+from shepherd.store.state import logs, lookup
+from shepherd.store.state.directory import State
 
 UNIT_ROWS = 1 << 15
 NAMES_BYTES = 1 << 22  # of site names in one unit

@@ -31,10 +31,10 @@ from shepherd.cycle.select.server_capacity import ServerLimits, server_limits
 from shepherd.cycle.select.site_settings import SitesOf
 from shepherd.errors import UsageError
 from shepherd.formats.tables import I64, TABLES, U8, Bools
-from shepherd.store import names
-from shepherd.store.database import Writer
-from shepherd.store.names import StateName
-from shepherd.store.state import Builder, State
+from shepherd.store.disk import names
+from shepherd.store.disk.names import StateName
+from shepherd.store.state.database import Writer
+from shepherd.store.state.directory import Builder, State
 
 READABLE = ("merged", "equiv")
 STAY, SLEEP, EXEMPT = range(3)  # the lines of totals

@@ -22,7 +22,7 @@ from shepherd.cycle.select.rules import Groups
 from shepherd.cycle.select.site_settings import SitesOf
 from shepherd.cycle.select.survey import SECTIONS, Counts, Surveyed
 from shepherd.formats.tables import I64, U8, Bools, Columns
-from shepherd.store.state import State
+from shepherd.store.state.directory import State
 
 Cost: TypeAlias = Callable[[int, I64], I64] | None
 

@@ -18,7 +18,7 @@ from shepherd.arrays.spill import Aside
 from shepherd.cycle.select.server_capacity import ServerLimits, server_of
 from shepherd.cycle.select.survey import SETTINGS
 from shepherd.formats.tables import I64, Array
-from shepherd.store.state import State
+from shepherd.store.state.directory import State
 
 
 class SitesOf:

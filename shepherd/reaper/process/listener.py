@@ -18,7 +18,7 @@ from typing import Final, TypeAlias
 
 from shepherd.addresses import Address, Descriptor, TlsAddress, UnixAddress
 from shepherd.errors import Locked, UsageError
-from shepherd.store import fsio
+from shepherd.store.disk import fsio
 
 BACKLOG: Final = 64
 

@@ -11,10 +11,11 @@ from typing import Final
 
 from shepherd.errors import Corruption, UsageError
 from shepherd.formats.check import check64
-from shepherd.store import fsio, mirrornote, names
-from shepherd.store.database import Database, refuse_foreign
-from shepherd.store.names import StateName
-from shepherd.store.probe import probe
+from shepherd.store.disk import fsio, names
+from shepherd.store.disk.names import StateName
+from shepherd.store.disk.probe import probe
+from shepherd.store.state import mirror_note as mirrornote
+from shepherd.store.state.database import Database, refuse_foreign
 
 _ADVICE: Final = "to mirror the source again give --db another directory; this one is a database of its own now"
 _COPY: Final = "to mirror into a copy of the source's database, say so by --adopt; for anything else give --db another directory"

@@ -1,8 +1,8 @@
 """Drives a mirror: one round brings the newest closed state of a server into a directory that is itself a database.
 
 A round: lease the newest state there, judge its control, link what is here, fetch and check the rest, publish by one rename,
-delete what is older than what is kept. What the server says is believed only as far as `store/offered.py` and
-`store/incoming.py` could check it; a round that fails changes no state, and the next one goes on where it stopped.
+delete what is older than what is kept. What the server says is believed only as far as `store/mirror/manifest.py` and
+`store/mirror/file_transfer.py` could check it; a round that fails changes no state, and the next one goes on where it stopped.
 """
 
 from __future__ import annotations
@@ -14,12 +14,14 @@ from typing import Protocol
 
 from shepherd.errors import Corruption, OldFormat, PeerRefused, UsageError
 from shepherd.formats.control import CLOSED, Control
-from shepherd.store import mirrornote, names, offered
-from shepherd.store.database import Database, Writer
+from shepherd.store.disk import names
+from shepherd.store.disk.names import StateName
 from shepherd.store.mirror import directory as mirror
+from shepherd.store.mirror import manifest as offered
+from shepherd.store.mirror.state_transfer import Receiving, Stock
 from shepherd.store.mirror.transfer import Pull, Transfer
-from shepherd.store.names import StateName
-from shepherd.store.receiving import Receiving, Stock
+from shepherd.store.state import mirror_note as mirrornote
+from shepherd.store.state.database import Database, Writer
 
 
 class Source(Pull, Protocol):

@@ -13,9 +13,9 @@ from typing import Final, Protocol
 
 from shepherd.errors import PeerLost
 from shepherd.formats.tables import U64
-from shepherd.store.incoming import Incoming
-from shepherd.store.offered import Piece, damaged
-from shepherd.store.receiving import Receiving
+from shepherd.store.mirror.file_transfer import Incoming
+from shepherd.store.mirror.manifest import Piece, damaged
+from shepherd.store.mirror.state_transfer import Receiving
 
 TRIES: Final = 3  # at one place of a file; after each but the last a pause that doubles
 FIRST_PAUSE_S: Final = 0.25

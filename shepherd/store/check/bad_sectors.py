@@ -1,0 +1,65 @@
+"""What a disk does not give: each place of a file that cannot be read is a fault of its own, so that a check can go on behind it.
+
+Invariant: nothing is concluded from a place that cannot be read. A fault made here is marked `unread`, and who mends stops at it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+from shepherd.errors import IoFailed
+from shepherd.store.check.faults import Fault, fault_of
+from shepherd.store.disk import fsio, names
+
+STEP_BYTES: Final = 1 << 20
+PAGE_BYTES: Final = 4096  # the system reads no less at a time, so nothing smaller can be told to fail
+
+
+def going_on(path: Path, faults: Iterable[Fault]) -> Iterator[Fault]:
+    """These faults of a file or directory; where the disk fails in their midst, the places at which it does, not the rest."""
+    try:
+        with fsio.reading(path):
+            yield from faults
+    except IoFailed as error:
+        yield from unread(path, error)
+
+
+def unread(path: Path, error: IoFailed) -> Iterator[Fault]:
+    """Where a file (or, of a column, its block table) cannot be read, after an error that said that it cannot.
+
+    What we may not read says nothing of the disk, so that error is the caller's.
+    """
+    if isinstance(error.__cause__, PermissionError):
+        raise error
+    found = [fault for file in (path, path.with_name(path.name + names.CHECK)) for fault in _places(file)]
+    yield from found or [replace(fault_of(path, error), unread=True)]
+
+
+def _places(file: Path) -> Iterator[Fault]:
+    """Every stretch of a file that the disk does not give."""
+    try:
+        fd = fsio.open_to_read(file)
+    except (OSError, IoFailed):
+        return
+    try:
+        size = os.fstat(fd).st_size
+        steps = (at for at in range(0, size, STEP_BYTES) if not _reads(file, fd, STEP_BYTES, at))
+        pages = (at for step in steps for at in range(step, min(step + STEP_BYTES, size), PAGE_BYTES))
+        bad = {at for at in pages if not _reads(file, fd, PAGE_BYTES, at)}
+    finally:
+        os.close(fd)
+    for first in (at for at in sorted(bad) if at - PAGE_BYTES not in bad):
+        end = next(at for at in range(first, size + PAGE_BYTES, PAGE_BYTES) if at not in bad)
+        yield Fault(file, first, f"{min(end, size) - first} bytes cannot be read", unread=True)
+
+
+def _reads(file: Path, fd: int, length: int, offset: int) -> bool:
+    try:
+        fsio.read_at(file, fd, length, offset)
+    except IoFailed:
+        return False
+    return True

@@ -1,0 +1,181 @@
+"""One walk over a database that names every fault: used by shep-check to tell, and by shep-recover to decide.
+
+Full: every byte against its checksum (check_files.py), then what tables, segments and contributions say of each other
+(references.py), at last the buckets that rows claim (claims.py). Quick: names, lengths and headers only.
+States share most of their files: in one walk each is read once, and each segment scanned once.
+What the disk does not give is told place by place (unread.py), and the walk goes on.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from shepherd.errors import Corruption, IoFailed, OldFormat, RecoveryNeeded, ShepherdError, UsageError
+from shepherd.store.check import files as check_files
+from shepherd.store.check.bad_sectors import going_on, unread
+from shepherd.store.check.claims import walk_claims
+from shepherd.store.check.faults import MOST_TOLD, Fault, fault_of
+from shepherd.store.check.files import Sound, Tick
+from shepherd.store.check.references import walk_references
+from shepherd.store.disk import fsio, names
+from shepherd.store.disk.names import StateName
+from shepherd.store.state import contact_notes as contactnotes
+from shepherd.store.state import inbox
+from shepherd.store.state.database import Database
+from shepherd.store.state.directory import State
+
+__all__ = ["MOST_TOLD", "Fault", "size", "walk", "walk_state", "walk_tables"]
+
+
+def walk(
+    database: Database,
+    quick: bool = False,
+    tick: Tick = lambda n: None,
+    only: StateName | None = None,
+    most: int | None = MOST_TOLD,
+) -> Iterator[Fault]:
+    """Every fault of the whole database, or of one state; beyond `most` of a kind in a table, one stands for the rest."""
+    if only is None:
+        yield from going_on(database.states_path, _refuse_old(database))
+        yield from going_on(database.path, _strangers(database))
+    one_walk = _Walk(quick, tick, most=most)
+    for path in _paths(database, only):
+        try:
+            faults = list(one_walk.state(path))
+        except FileNotFoundError:
+            if path.exists():
+                raise
+            continue
+        if path.exists():  # else it was superseded and deleted while we looked, and whatever was found was its end
+            yield from faults
+    yield from going_on(database.states_path, (fault for state, fault in one_walk.claims() if state.path.exists()))
+    if only is None:
+        yield from going_on(database.inbox.directory, _waiting_for_cork(database, quick))
+
+
+def _refuse_old(database: Database) -> Iterator[Fault]:
+    """Of another format nothing can be said; single old states that readers still lease are only mentioned."""
+    try:
+        database.furthest()
+    except (UsageError, IoFailed):
+        raise
+    except (ShepherdError, FileNotFoundError):
+        pass  # the walk tells
+    yield from ()
+
+
+def walk_state(path: Path, quick: bool = False, tick: Tick = lambda n: None) -> Iterator[Fault]:
+    """Every fault of one finished directory, for those who act on it: that the disk does not give something is an error."""
+    one_walk = _Walk(quick, tick)
+    for fault in one_walk.state(path):
+        if fault.unread:
+            raise IoFailed(f"{fault}; look at the disk before going on")
+        yield fault
+    yield from (fault for _state, fault in one_walk.claims())
+
+
+def walk_tables(path: Path) -> Iterator[Fault]:
+    """Every fault of one finished directory but those of its buckets: for whoever does not read them, or has just done so."""
+    return _Walk(quick=False, tick=lambda n: None, buckets=False).state(path)
+
+
+def size(database: Database, only: StateName | None = None) -> int:
+    """How many bytes a full walk will tell its `tick` of: every file of every state, and then every segment once."""
+    total, segments = 0, dict[tuple[int, int], int]()
+    for path in _paths(database, only):
+        try:
+            files = State(path).control.files
+            total += sum(entry.length for entry in files.values())
+            with fsio.reading(path / names.OBJECTS):
+                found = [(path / name).stat() for name in files if name.startswith(f"{names.OBJECTS}/")]
+            segments |= {(file.st_dev, file.st_ino): file.st_size for file in found}
+        except (Corruption, UsageError, FileNotFoundError):
+            continue  # the walk tells why
+    return total + sum(segments.values())
+
+
+def _paths(database: Database, only: StateName | None) -> Iterable[Path]:
+    """The directories to look at; a file of such a name is a stranger."""
+    paths = [database.states_path / str(name) for name in (database.states() if only is None else [only])]
+    return [path for path in paths if not path.is_file()]
+
+
+def _waiting_for_cork(database: Database, quick: bool) -> Iterator[Fault]:
+    """What waits in the inbox for a cork; of what has been taken, half may be removed already."""
+    try:
+        applied = database.furthest().control.applied
+    except (Corruption, UsageError, RecoveryNeeded):
+        return  # the walk has told
+    for item in database.inbox.waiting(applied, inbox.HARVEST):
+        faults = list(check_files.walk_harvest(item.path, quick, ours=False))
+        if item.path.exists():  # else a cork has taken it meanwhile
+            yield from faults
+    for name, why in contactnotes.waiting(database.inbox, applied).refused.items():
+        yield Fault(database.inbox.directory / f"{name}.{inbox.CONTACT}", None, why)
+
+
+class _Walk:
+    """What one walk has learnt so far: which files are sound, and of which states the claims can be judged."""
+
+    def __init__(self, quick: bool, tick: Tick, buckets: bool = True, most: int | None = MOST_TOLD) -> None:
+        self._quick, self._tick, self._buckets, self._most = quick, tick, buckets, most
+        self._sound: Sound = set()
+        self._whole: list[State] = []
+
+    def state(self, path: Path) -> Iterator[Fault]:
+        """All of one state but its claims."""
+        if path.is_file():
+            yield Fault(path, None, "a file, where a state is a directory; move it away")
+            return
+        try:
+            state = State(path)
+        except Corruption as error:
+            yield fault_of(path / names.CONTROL, error)
+            return
+        except IoFailed as error:
+            yield from unread(path / names.CONTROL, error)
+            return
+        except OldFormat as error:  # a newer one passes: nothing is wrong with it, but it is not for us to judge
+            yield Fault(path, None, str(error).partition(": ")[2], note=True)
+            return
+        files = check_files.walk_files(state, self._quick, self._tick, self._sound, self._buckets)
+        faults = [*check_files.walk_control(state), *files]
+        if not faults and not self._quick:  # what references say is worth looking at only where every byte is as written
+            faults = [*going_on(path, check_files.walk_logs(state)), *going_on(path, walk_references(state, self._most))]
+            self._whole.append(state)
+        yield from faults
+        yield from going_on(path, (fault for one in state.harvests() for fault in check_files.walk_harvest(one, self._quick)))
+
+    def claims(self) -> Iterator[tuple[State, Fault]]:
+        return walk_claims(self._whole, self._tick, self._most)
+
+
+def _strangers(database: Database) -> Iterator[Fault]:
+    if not any(name.closed for name in database.states()):
+        yield Fault(database.states_path, None, "no closed state is there; copy the database back from a mirror")
+    for entry in sorted(os.listdir(database.path)):
+        if entry not in names.TOP and entry != ".gitignore":
+            yield Fault(database.path / entry, None, "not a name of ours; left alone", note=True)
+    for entry in sorted(os.listdir(database.states_path)):
+        path = database.states_path / entry
+        if names.is_leftover(entry):
+            yield Fault(path, None, "left by a killed program; the next one removes it", note=True)
+        elif names.parse_state(entry) is None:
+            yield Fault(path, None, "not a name of ours; left alone", note=True)
+        elif path.is_file():
+            yield Fault(path, None, "a file, where a state is a directory; move it away", note=True)
+    readable = {f"{lease.name}.lease" for lease in database.leases.all()}
+    takeable = {item.path.name for item in database.inbox.all_items()} if database.inbox.directory.is_dir() else set()
+    for directory, suffixes in ((database.inbox.directory, inbox.KINDS), (database.leases.directory, ("lease",))):
+        for entry in sorted(os.listdir(directory)) if directory.is_dir() else ():
+            item = names.parse_item(entry)
+            if entry.startswith(".") or entry == names.LOCK:
+                continue
+            if item is None or item[1] not in suffixes:
+                yield Fault(directory / entry, None, "not a name of ours; left alone", note=True)
+            elif item[1] in inbox.KINDS and entry not in takeable and os.path.lexists(directory / entry):
+                yield Fault(directory / entry, None, "not a file, or of a harvest not a directory; it is not taken in", note=True)
+            elif item[1] == "lease" and entry not in readable and (directory / entry).exists():
+                yield Fault(directory / entry, None, "cannot be read as a lease; it holds nothing", note=True)

@@ -1,0 +1,148 @@
+"""Locks: one writer of states, one dispatcher of a harvest, one reader or deleter at the leases.
+
+An flock lasts as long as its descriptor, so it can be passed on, and a killed program leaves none behind. A lock may lie in a
+directory that others write, too: only what is empty or has the text of a lock is written.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import os
+import re
+import socket
+import stat
+from pathlib import Path
+
+from shepherd.errors import IoFailed, Locked, UsageError
+from shepherd.store.disk import names
+from shepherd.store.disk.fsio import typed
+
+TEXT_BYTES = 200  # of the line in a lock file that says who holds it; always as many, so that nothing of an older one is left
+
+
+class FileLock:
+    """An flock that lasts as long as its descriptor, and a line in the file that says who holds it."""
+
+    def __init__(self, fd: int, path: Path) -> None:
+        self.fd, self.path = fd, path
+
+    def release(self) -> None:
+        if self.fd >= 0:
+            os.close(self.fd)
+            self.fd = -1
+
+
+def lock(path: Path, what: str, wait: bool = False) -> FileLock:
+    """Take the lock or raise Locked, naming the holder. Children do not inherit it unless it is passed on."""
+    fd = _open(path)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+        left = os.pread(fd, TEXT_BYTES + 1, 0)
+    except BlockingIOError:
+        holder = _holder(os.pread(fd, TEXT_BYTES, 0).decode("utf-8", "replace").strip())
+        os.close(fd)
+        raise Locked(f"{path} is held by {holder}; wait for it to end, or stop it") from None
+    except OSError:
+        os.close(fd)
+        with typed(path):
+            raise
+    if not _is_text(left):
+        os.close(fd)
+        raise UsageError(f"{path}: not a lock, but a file of somebody else; move it away and run this again")
+    text = f"{what}, pid {os.getpid()} on {socket.gethostname()}"
+    with contextlib.suppress(OSError):  # the text only informs: a full disk must not cost us the lock
+        os.pwrite(fd, text.encode()[:TEXT_BYTES].ljust(TEXT_BYTES), 0)
+    return FileLock(fd, path)
+
+
+def _open(path: Path) -> int:
+    """The file of a lock, made if it is not there. What a link leads to is not ours to write."""
+    try:
+        with typed(path):
+            fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
+    except IoFailed as error:
+        if isinstance(error.__cause__, OSError) and error.__cause__.errno == errno.ELOOP:
+            raise UsageError(f"{path}: a link, where the file of a lock belongs; remove it and run this again") from error
+        raise
+    if not stat.S_ISREG(os.fstat(fd).st_mode):
+        os.close(fd)
+        raise UsageError(f"{path}: not a lock, and not even a file; move it away and run this again")
+    return fd
+
+
+def _is_text(data: bytes) -> bool:
+    """Whether this is what `lock` leaves in a file; after a power cut that may be zeros."""
+    return not data.strip(b"\0 ") or (len(data) <= TEXT_BYTES and re.search(rb", pid [0-9]+ on ", data) is not None)
+
+
+def text_of(path: Path) -> str:
+    """What the last one who took a lock has written into its file."""
+    try:
+        return path.read_bytes()[:TEXT_BYTES].decode("utf-8", "replace").strip()
+    except OSError:
+        return ""
+
+
+def _holder(text: str) -> str:
+    """Who holds a lock by what stands in its file: the one who took it, or one that it has passed it on to."""
+    if is_taker_gone(text):
+        return f"a program that {text} has started (that process itself has ended)"
+    return text or "another program"
+
+
+def is_taker_gone(text: str) -> bool:
+    """Whether the process that this text of a lock file names ran on this host and has ended."""
+    found = re.search(r", pid ([0-9]{1,10}) on (.+)", text)
+    if found is None or found[2] != socket.gethostname():
+        return False
+    try:
+        os.kill(int(found[1]), 0)
+    except ProcessLookupError:
+        return True
+    except (OSError, OverflowError):
+        pass  # somebody else's, or no number that a process could have
+    return False
+
+
+def is_held(path: Path) -> bool | None:
+    """Whether anybody holds a lock, found out without touching it; None where the system does not tell."""
+    try:
+        status, table = os.lstat(path), Path("/proc/locks").read_text()
+    except FileNotFoundError:
+        return None if path.exists() else False
+    except OSError:
+        return None
+    place = f"{os.major(status.st_dev):02x}:{os.minor(status.st_dev):02x}:{status.st_ino}"
+    return any("FLOCK" in line.split() and place in line.split() for line in table.splitlines())
+
+
+def is_own_host(host: str) -> bool:
+    """Whether this is the host, as it stands in names of ours, that we run on."""
+    return host == names.host_part(socket.gethostname())
+
+
+def is_gone(host: str, pid: int) -> bool:
+    """Whether a process that ran on this host (as it stands in names of ours) has ended; of another host's nobody knows."""
+    if not is_own_host(host):
+        return False
+    try:
+        os.kill(pid, 0)
+    except (ProcessLookupError, OverflowError):
+        return True
+    except OSError:
+        pass  # somebody else's, but there
+    return False
+
+
+def adopt_lock(fd: int, path: Path) -> FileLock:
+    """A lock that our parent took and passed on as a descriptor."""
+    try:
+        ours, theirs = os.fstat(fd), os.lstat(path)
+    except OSError as error:
+        raise UsageError(f"descriptor {fd} is not the lock {path}: {error.strerror}") from error
+    if (ours.st_dev, ours.st_ino) != (theirs.st_dev, theirs.st_ino):
+        raise UsageError(f"descriptor {fd} is not the lock {path}")
+    os.set_inheritable(fd, False)
+    return FileLock(fd, path)

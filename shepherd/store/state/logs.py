@@ -1,0 +1,168 @@
+"""Framed logs: written frame by frame, read up to the first frame that does not check."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Final, TypeVar
+
+import numpy as np
+
+from shepherd.errors import Corruption
+from shepherd.formats import contrib, frame
+from shepherd.formats.check import Bytes, check64, raw
+from shepherd.formats.checkpoint import TAIL, Mark
+from shepherd.formats.contrib import Block
+from shepherd.formats.contribkeys import BlockKeys, decode_keys
+from shepherd.formats.control import FileEntry
+from shepherd.formats.frame import Frame, FrameKind
+from shepherd.formats.tables import Records
+from shepherd.store.disk import fsio
+from shepherd.store.disk.mapped import Mapped
+
+READ_BYTES: Final = 1 << 22
+B = TypeVar("B")
+
+
+class LogWriter:
+    """Appends frames to one file."""
+
+    def __init__(self, path: Path, length: int | None = None) -> None:
+        self.file = fsio.AppendFile(path, length)
+
+    def append(self, kind: FrameKind, records: int, payload: Bytes) -> None:
+        self.file.write(frame.pack_frame(kind, records, payload))
+
+    def append_records(self, kind: FrameKind, records: Records) -> None:
+        if len(records):
+            self.append(kind, len(records), raw(records))
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[int]:
+    try:
+        fd = fsio.open_to_read(path)
+    except FileNotFoundError:
+        raise Corruption(f"{path}: the file is missing") from None
+    try:
+        yield fd
+    finally:
+        os.close(fd)
+
+
+def entry_of(path: Path) -> FileEntry:
+    """Length and checksum of a whole file."""
+    data = mapped(path)
+    return FileEntry(len(data), check64(data))
+
+
+def mapped(path: Path) -> memoryview:
+    """All bytes of a file, mapped and in memory: for what is not too large and is used at once."""
+    try:
+        file = Mapped(path)
+    except FileNotFoundError:
+        raise Corruption(f"{path}: the file is missing") from None
+    return file.touch(0, file.length)
+
+
+def read_frames(path: Path, length: int | None = None) -> Iterator[Frame]:
+    """Every frame of a sealed log, or of the first `length` bytes of a growing one; what is not a frame is Corruption."""
+    with _opened(path) as fd:
+        size, end = os.fstat(fd).st_size if length is None else length, 0
+        while end < size:
+            start = end
+            for one in frame.frames(_window(path, fd, start, size)):
+                end = start + one.end
+                yield replace(one, offset=start + one.offset, end=end)
+            if end == start:
+                raise Corruption(f"{path} at {end}: no whole frame begins here")
+
+
+def frame_places(path: Path) -> list[tuple[int, int, int]]:
+    """Where each frame of a sealed log begins and ends, and its records, by the headers alone; `frame_at` checks the rest."""
+    places, end = [], 0
+    with _opened(path) as fd:
+        size = os.fstat(fd).st_size
+        while end < size:
+            head = fsio.read_at(path, fd, frame.HEADER.size, end)
+            if len(head) < frame.HEADER.size or not head.startswith(frame.MAGIC):
+                raise Corruption(f"{path} at {end}: no whole frame begins here")
+            _magic, length, _kind, _zero, count, _check = frame.HEADER.unpack(head)
+            places.append((end, end + frame.HEADER.size + length, count))
+            end = places[-1][1]
+    return places
+
+
+def frame_at(path: Path, start: int, end: int) -> Frame:
+    """One frame of a sealed log, whose place is known."""
+    with _opened(path) as fd:
+        found = frame.read_frame(fsio.read_at(path, fd, end - start, start), 0)
+    if found is None:
+        raise Corruption(f"{path} at {start}: no whole frame begins here")
+    return replace(found, offset=start, end=end)
+
+
+def _window(path: Path, fd: int, start: int, size: int) -> bytes:
+    """Bytes from `start` on, with the whole of the frame that begins there."""
+    data = fsio.read_at(path, fd, min(READ_BYTES, size - start), start)
+    if len(data) < frame.HEADER.size:
+        return data
+    whole = frame.HEADER.size + int(frame.HEADER.unpack_from(data)[1])
+    return data if whole <= len(data) else fsio.read_at(path, fd, min(whole, size - start), start)
+
+
+def records(path: Path, kind: FrameKind, dtype: np.dtype[np.void], length: int | None = None) -> Iterator[Records]:
+    """The fixed-width records of each frame of a log, or of its first `length` bytes."""
+    for one in read_frames(path, length):
+        yield records_of(one, kind, dtype, path)
+
+
+def records_of(one: Frame, kind: FrameKind, dtype: np.dtype[np.void], path: Path) -> Records:
+    """The fixed-width records of one frame."""
+    if one.kind != kind or len(one.payload) != one.records * dtype.itemsize:
+        raise Corruption(f"{path} at {one.offset}: not a frame of {one.records} {kind.name.lower()} records")
+    return np.frombuffer(one.payload, dtype)
+
+
+def blocks(path: Path, with_texts: bool = True, length: int | None = None) -> Iterator[Block]:
+    """The blocks of a contrib log, or of its first `length` bytes."""
+    return _decoded(path, lambda payload: contrib.decode(payload, with_texts), length)
+
+
+def block_keys(path: Path) -> Iterator[BlockKeys]:
+    """The keys of the blocks of a sealed contrib log, without their texts."""
+    return _decoded(path, decode_keys, None)
+
+
+def _decoded(path: Path, decode: Callable[[Bytes], B], length: int | None) -> Iterator[B]:
+    for one in read_frames(path, length):
+        if one.kind != FrameKind.CONTRIB:
+            raise Corruption(f"{path} at {one.offset}: not a contrib block")
+        try:
+            yield decode(one.payload)
+        except Corruption as error:
+            raise Corruption(f"{path} at {one.offset}: {error}") from error
+
+
+def read_records(path: Path, kind: FrameKind, dtype: np.dtype[np.void]) -> Records:
+    """All records of a sealed log."""
+    return joined(list(records(path, kind, dtype)), dtype)
+
+
+def joined(parts: Sequence[Records], dtype: np.dtype[np.void]) -> Records:
+    """Records end to end, copied as plain numbers: numpy would go through them field by field."""
+    return np.concatenate([np.zeros(0, np.uint64), *(part.view(np.uint64) for part in parts)]).view(dtype)
+
+
+def mark(path: Path, length: int) -> Mark | None:
+    """The mark of a file's first `length` bytes, or None where it is shorter than that."""
+    try:
+        with fsio.reading(path), path.open("rb") as file:
+            file.seek(max(0, length - TAIL))
+            tail = file.read(min(length, TAIL))
+    except FileNotFoundError:
+        return None
+    return Mark(length, check64(tail)) if len(tail) == min(length, TAIL) else None

@@ -1,0 +1,46 @@
+"""db/mirror: which states of this database came from elsewhere, by number, with the checks of their controls (docs/formats.md).
+
+Invariant: a state is entered before it gets its name. So a closed state that the note does not have was made here, or copied.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Container
+from pathlib import Path
+
+from shepherd.errors import UsageError
+from shepherd.formats.check import check64
+from shepherd.store.disk import fsio, names
+
+
+def received(db: Path) -> dict[int, int]:
+    """The check64 of each control that was received. What cannot be read as a note says nothing: then none was."""
+    if (db / names.MIRROR).is_symlink():  # what it leads to may be anybody's, but without a note servers might be asked too soon
+        raise UsageError(f"{db / names.MIRROR}: a link; put the file itself in its place, or remove it if it is none of a mirror")
+    try:
+        told = json.loads(fsio.read_file(db / names.MIRROR))["states"]
+        return {int(number): int(check, 16) for number, check in told.items()}
+    except (FileNotFoundError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return {}
+
+
+def enter(db: Path, number: int, control: bytes, there: Container[int]) -> None:
+    """Note a state that is about to be published. Of the others those stay that are `there`."""
+    noted = {one: check for one, check in received(db).items() if one in there} | {number: check64(control)}
+    text = {"states": {str(one): f"{check:016x}" for one, check in sorted(noted.items())}}
+    fsio.replace_file(db / names.MIRROR, json.dumps(text).encode() + b"\n")
+
+
+def half_written(db: Path) -> Path:
+    """What a killed mirror may leave of its note."""
+    return db / f".{names.MIRROR}.tmp"
+
+
+def unsure_ms(db: Path, parent: int, now: int) -> int:
+    """Up to when servers may have been asked without a record here, for what is built on a state.
+
+    Whoever gathered until now went on after a state that came from there was closed: on a mirror that is put in its place every
+    server waits its full delay once.
+    """
+    return now * 1000 if parent in received(db) else 0

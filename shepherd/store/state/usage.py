@@ -1,0 +1,72 @@
+"""What the directories of states take on the disk: a file that several of them have by hard links is there once.
+
+Invariant: reads names and lengths only, never contents; what vanishes meanwhile is left out.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from shepherd.formats.control import CLOSED
+from shepherd.store.disk import names
+from shepherd.store.disk.names import StateName
+from shepherd.store.state.database import Database
+from shepherd.store.state.lease import Lease
+
+_File = tuple[int, int]  # device and inode
+
+
+@dataclass(frozen=True)
+class Usage:
+    """Bytes of one directory: of files that no other one has, of files that others have, too, and of those that no newer one
+    has: these stay on the disk for as long as it does."""
+
+    own: int
+    shared: int
+    pinned: int
+
+
+def usage(database: Database) -> dict[str, Usage]:
+    """Of every directory in db/state, the furthest last: finished ones by their names, then what is being built or deleted."""
+    root = database.states_path
+    leftover = sorted(entry for entry in os.listdir(root) if names.is_leftover(entry))
+    found = {name: dict(_files(root / name)) for name in (*map(str, database.states()), *leftover)}
+    newest: dict[_File, str] = {}
+    many: set[_File] = set()
+    for name, files in found.items():
+        many |= newest.keys() & files.keys()
+        newest |= dict.fromkeys(files, name)
+    return {name: _usage(name, files, newest, many) for name, files in found.items()}
+
+
+def pins(lease: Lease, used: Mapping[str, Usage], newest: int | None) -> int | None:
+    """Bytes that could be freed but for such a lease: those of the state that no newer one has. The newest state stays anyway."""
+    found = used.get(str(StateName(lease.state, CLOSED)))
+    if found is None:
+        return None
+    return 0 if lease.state == newest else found.pinned
+
+
+def _usage(name: str, files: dict[_File, int], newest: dict[_File, str], many: set[_File]) -> Usage:
+    shared = sum(size for file, size in files.items() if file in many)
+    pinned = sum(size for file, size in files.items() if newest[file] == name)
+    return Usage(sum(files.values()) - shared, shared, pinned)
+
+
+def _files(directory: Path) -> Iterator[tuple[_File, int]]:
+    try:
+        entries = list(os.scandir(directory))
+    except FileNotFoundError:
+        return
+    for entry in entries:
+        if entry.is_dir(follow_symlinks=False):
+            yield from _files(Path(entry.path))
+            continue
+        try:
+            found = entry.stat(follow_symlinks=False)
+        except FileNotFoundError:
+            continue
+        yield (found.st_dev, found.st_ino), found.st_size
