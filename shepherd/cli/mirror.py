@@ -77,7 +77,7 @@ def command(
       shep-mirror --from https://db.example.org:8731 --token-file cf/mirror.token --db /backup/db
       shep-mirror --from http://127.0.0.1:8731 --token-file cf/mirror.token --db standby --watch 60
     """
-    from shepherd.client.mirrored import MirrorSource
+    from shepherd.client.mirror_source import MirrorSource
     from shepherd.client.server import Server as HttpServer
 
     with HttpServer(url, token, ca=ca_file, tries=TRIES) as http:

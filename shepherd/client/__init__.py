@@ -14,7 +14,7 @@ damaged.
 """
 
 from shepherd.client.document import Document
-from shepherd.client.pulling import Pull, feedback, pull
+from shepherd.client.pull import Pull, feedback, pull
 from shepherd.client.server import File, Lease, Sent, Server
 
 __all__ = ["Document", "File", "Lease", "Pull", "Sent", "Server", "feedback", "pull"]

@@ -17,7 +17,7 @@ from urllib.parse import quote
 import requests
 import urllib3
 
-from shepherd.client import given
+from shepherd.client import credentials
 from shepherd.errors import IoFailed, PeerLost, PeerRefused, UsageError
 
 R = TypeVar("R")
@@ -69,10 +69,10 @@ class Server:
     """
 
     def __init__(self, url: str, token: str, *, ca: Path | None = None, tries: int = 10, insecure: bool = False) -> None:
-        self.url, self.tries = given.server(url, insecure), tries
-        token = given.token(token)
+        self.url, self.tries = credentials.server(url, insecure), tries
+        token = credentials.token(token)
         if ca:
-            given.refuse_authorities(ca)
+            credentials.refuse_authorities(ca)
         self._session = requests.Session()
         self._session.trust_env = False
         self._session.verify = str(ca) if ca else True
@@ -196,7 +196,7 @@ class Server:
         except _LOST as error:
             raise PeerLost(f"{self.url}: the server does not answer: {error}; is shep-serve running there?") from error
         except requests.exceptions.InvalidURL as error:
-            raise UsageError(given.no_url(self.url, str(error))) from None
+            raise UsageError(credentials.no_url(self.url, str(error))) from None
         except requests.RequestException as error:  # its text may have headers in it
             raise UsageError(f"{self.url}: a request that cannot be sent: {type(error).__name__}") from None
         except OSError as error:

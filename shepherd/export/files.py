@@ -14,7 +14,7 @@ from isal import isal_zlib
 from shepherd.export.documents import Exported
 from shepherd.export.lines import described
 from shepherd.export.output import Series, Written
-from shepherd.export.safenames import file_path
+from shepherd.export.safe_names import file_path
 from shepherd.formats import warc
 from shepherd.store.disk import fsio
 

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from aiohttp import web
 
-from shepherd.serve.door import FULL
+from shepherd.serve.listener import FULL
 
 IDLE_S: Final = 60.0  # between two requests
 

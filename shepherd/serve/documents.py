@@ -16,9 +16,9 @@ from shepherd.filters import load_filter
 from shepherd.formats import stream
 from shepherd.formats.tables import I64, split_oid
 from shepherd.readers.reading import Batch, Reading
-from shepherd.serve import choice, leases, sending, single
+from shepherd.serve import choice, leases, sender, single
 from shepherd.serve.answers import Refused, answer
-from shepherd.serve.sending import Piece, Spans
+from shepherd.serve.sender import Piece, Spans
 from shepherd.serve.service import Ask
 from shepherd.store.disk import fsio, names
 from shepherd.store.state import keys
@@ -34,7 +34,7 @@ async def pull(ask: Ask) -> web.StreamResponse:
     ask.notes |= {"state": found.state.number, "items": found.reading.items, **parameters}
     response = _response(found.state, found.reading.items, found.reading.gone, found.reading.bucket_bytes)
     pieces = _stream(found.state, found.reading.batches(choice.number(parameters, "after") or 0))
-    return await sending.send(ask, response, pieces, leases.Keeper(ask.service, ask.who, found.lease))
+    return await sender.send(ask, response, pieces, leases.Keeper(ask.service, ask.who, found.lease))
 
 
 async def count(ask: Ask) -> web.Response:
@@ -53,11 +53,11 @@ async def one(ask: Ask) -> web.StreamResponse:
     lease, state, batch = await ask.work(_find_one, ask, parameters)
     ask.notes |= {"state": state.number, **parameters}
     response = _response(state, 1, 0, int(batch.rows["length"].sum()))
-    return await sending.send(ask, response, _stream(state, [batch]), leases.Keeper(ask.service, ask.who, lease))
+    return await sender.send(ask, response, _stream(state, [batch]), leases.Keeper(ask.service, ask.who, lease))
 
 
 def _response(state: State, items: int, gone: int, bucket_bytes: int) -> web.StreamResponse:
-    response = sending.Unchunked()
+    response = sender.Unchunked()
     response.content_type = stream.MEDIA_TYPE
     figures = {"State": state.number, "Items": items, "Gone": gone, "Bytes": bucket_bytes}
     response.headers.update({f"Shepherd-{name}": str(figure) for name, figure in figures.items()})

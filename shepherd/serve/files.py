@@ -20,9 +20,9 @@ from shepherd.errors import Corruption
 from shepherd.formats.check import BLOCK, check64
 from shepherd.formats.control import CLOSED
 from shepherd.formats.tables import TABLES
-from shepherd.serve import leases, sending
+from shepherd.serve import leases, sender
 from shepherd.serve.answers import Refused, answer
-from shepherd.serve.sending import Spans
+from shepherd.serve.sender import Spans
 from shepherd.serve.service import Ask
 from shepherd.store.disk import fsio, names
 from shepherd.store.disk.names import StateName
@@ -62,14 +62,14 @@ async def get(ask: Ask) -> web.StreamResponse:
         return web.Response(status=304, headers={"ETag": one.tag})
     start, stop = _range(headers.get("Range", ""), headers.get("If-Range", one.tag), one)
     file = await ask.work(_open, _place(ask.service.database, lease.state) / path, one.length)
-    response = sending.Unchunked(status=200 if (start, stop) == (0, one.length) else 206)
+    response = sender.Unchunked(status=200 if (start, stop) == (0, one.length) else 206)
     response.headers.update({"ETag": one.tag, "Accept-Ranges": "bytes", "Content-Type": "application/octet-stream"})
     if response.status == 206:
         response.headers["Content-Range"] = f"bytes {start}-{stop - 1}/{one.length}"
     response.content_length = stop - start
     if ask.is_head:
         file.close()  # else who sends it does
-    return await sending.send(ask, response, _span(file, start, stop), leases.Keeper(ask.service, ask.who, lease))
+    return await sender.send(ask, response, _span(file, start, stop), leases.Keeper(ask.service, ask.who, lease))
 
 
 # --- what is there ----------------------------------------------------------------------------------------------

@@ -20,9 +20,9 @@ from prometheus_client.registry import Collector
 from shepherd import __version__
 from shepherd.errors import ShepherdError
 from shepherd.report.reports import number
-from shepherd.serve.figures import Figures
+from shepherd.serve.counters import Totals
 from shepherd.serve.log import tell
-from shepherd.serve.totals import Totals
+from shepherd.serve.status import Figures
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 SECONDS: Final = (0.005, 0.025, 0.1, 0.5, 2.5, 10.0, 60.0, 600.0)

@@ -17,7 +17,7 @@ from shepherd.config import Config
 from shepherd.errors import IoFailed, UsageError
 from shepherd.serve import app
 from shepherd.serve.connection import IDLE_S, Connection, Full
-from shepherd.serve.door import FULL, Guests, open_doors
+from shepherd.serve.listener import FULL, Guests, open_doors
 from shepherd.serve.service import Service
 
 SHUTDOWN_S: Final = 5.0  # for requests under way; transfers are cut at once, and clients resume them

@@ -22,10 +22,10 @@ from aiohttp.http_exceptions import PayloadEncodingError
 
 from shepherd.config import Config, Serve
 from shepherd.serve.answers import Refused
-from shepherd.serve.door import network_of
-from shepherd.serve.figures import Figures
 from shepherd.serve.limits import Allowance, Limits
+from shepherd.serve.listener import network_of
 from shepherd.serve.metrics import Metrics
+from shepherd.serve.status import Figures
 from shepherd.serve.tokens import Client, Tokens
 from shepherd.store.state.database import Database
 

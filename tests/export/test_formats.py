@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shepherd.errors import BadUrl
-from shepherd.export.safenames import file_path
+from shepherd.export.safe_names import file_path
 from shepherd.formats import stream
 from shepherd.urls import parse
 from tests.cli.conftest import Herd, make_herd

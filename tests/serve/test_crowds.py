@@ -13,8 +13,8 @@ import pytest
 
 from shepherd.config import Serve
 from shepherd.serve import limits
-from shepherd.serve.door import network_of
 from shepherd.serve.limits import Limits, Rate
+from shepherd.serve.listener import network_of
 from tests.pasture import fill
 from tests.serve.serving import PATIENCE_S, flock, serving, wait_until
 from tests.serve.test_tls import FILES, certify

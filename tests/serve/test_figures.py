@@ -13,9 +13,9 @@ import pytest
 from shepherd import config as configuration
 from shepherd.formats.tables import Flag, RowType
 from shepherd.report import logbook
-from shepherd.serve.figures import MOST_POINTS, Figures
-from shepherd.serve.kept import MOST, Kept
-from shepherd.serve.speed import Speed
+from shepherd.serve.cache import MOST, Kept
+from shepherd.serve.reap_rate import Speed
+from shepherd.serve.status import MOST_POINTS, Figures
 from shepherd.store.state.lease import SERVED
 from shepherd.urls import qkey_of_address
 from tests.cli.conftest import NOW, PAGES, Herd, add_state, make_herd

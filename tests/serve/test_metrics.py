@@ -13,9 +13,9 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from shepherd import config as configuration
 from shepherd.report import logbook
-from shepherd.serve.figures import Figures
+from shepherd.serve.counters import Totals
 from shepherd.serve.metrics import Metrics
-from shepherd.serve.totals import Totals
+from shepherd.serve.status import Figures
 from shepherd.store.disk import locks, names
 from tests.cli.conftest import NOW, PAGES, Herd, make_herd
 

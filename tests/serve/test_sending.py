@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from shepherd.serve.limits import Rate
-from shepherd.serve.sending import Spans, _Line
+from shepherd.serve.sender import Spans, _Line
 
 DATA = os.urandom(300_000)
 

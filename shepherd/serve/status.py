@@ -18,8 +18,8 @@ from shepherd.config import Config
 from shepherd.errors import ShepherdError
 from shepherd.report import explain, logbook, reports, servers, sites
 from shepherd.report import status as standing
-from shepherd.serve.kept import Kept
-from shepherd.serve.speed import Speed
+from shepherd.serve.cache import Kept
+from shepherd.serve.reap_rate import Speed
 from shepherd.store.state.database import Database
 from shepherd.store.state.directory import State
 from shepherd.store.state.lease import SERVED
