@@ -9,9 +9,9 @@ import re
 from urllib.parse import urljoin, urlsplit
 from xml.etree import ElementTree
 
-from shepherd.toyweb.answer import Desk
-from shepherd.toyweb.http import Answer, Request
-from shepherd.toyweb.plan import Via
+from toyweb.answer import Desk
+from toyweb.http import Answer, Request
+from toyweb.plan import Via
 
 
 def get(desk: Desk, url: str, **headers: str) -> Answer:

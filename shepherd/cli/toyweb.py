@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from shepherd.console import common
+from shepherd.console.extras import need_toyweb
 
 PORT = click.IntRange(0, 65535)
 SOME = click.IntRange(min=1)
@@ -66,8 +67,9 @@ def command(
     """
     import time
 
-    from shepherd.toyweb.model import Model
-    from shepherd.toyweb.server import STATIC, Settings, serve
+    need_toyweb()
+    from toyweb.model import Model
+    from toyweb.server import STATIC, Settings, serve
 
     spread = {"per_address": per_address, "cdn": cdn, "largest": largest}
     model = Model(seed, sites, base, **spread, plain=plain, zoo=zoo, one_address=one_address)

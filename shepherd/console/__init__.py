@@ -1,0 +1,1 @@
+"""What all command lines share: options, selectors, tables, progress, logging, exit status."""

@@ -1,0 +1,1 @@
+"""All that touches hostile bytes: fetching, documents, and the confined processes for both. Never imports dispatch."""

@@ -1,1 +1,1 @@
-"""The only code that touches state/, inbox/ and lease/. Read docs/durability.md, then fsio, names, state."""
+"""The only code that touches state/, inbox/ and lease/. Read docs/durability.md, then disk/fsio, disk/names, state/directory."""

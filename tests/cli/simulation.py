@@ -14,11 +14,11 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from urllib.parse import urljoin, urlsplit
 
-from shepherd.toyweb.answer import Desk
-from shepherd.toyweb.http import Answer
-from shepherd.toyweb.model import Model, canonical
-from shepherd.toyweb.plan import FOLLOWED, REDIRECTS
 from tests.toywalk import followed, get, header
+from toyweb.answer import Desk
+from toyweb.http import Answer
+from toyweb.model import Model, canonical
+from toyweb.plan import FOLLOWED, REDIRECTS
 
 AGENT = "shepherd"
 MOST_MOVES = 3

@@ -19,13 +19,13 @@ from urllib.parse import urlsplit
 import pytest
 
 from shepherd.cli.gather.toy import SEED, SETTINGS, SITES
-from shepherd.toyweb import log
-from shepherd.toyweb.model import Model, canonical
+from toyweb import log
+from toyweb.model import Model, canonical
 
 ROOT = Path(__file__).resolve().parents[2]
 BIN = ROOT / "bin"
 PAGE = ROOT / "docs" / "tutorial.md"
-TREE = ("bin", "cf", "db", "shepherd", "setup.cfg", "pyproject.toml", "requirements.lock", "requirements-dev.lock")
+TREE = ("bin", "cf", "db", "shepherd", "toyweb", "setup.cfg", "pyproject.toml", "requirements.lock", "requirements-dev.lock")
 MARK = "=== tutorial ==="
 CALENDAR_BOUND = SETTINGS["select"]["site_soft"]  # rows of one site, so pages of its calendar, too
 

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from shepherd.toyweb import log, run
-from shepherd.toyweb.model import Model
+from toyweb import log, run
+from toyweb.model import Model
 
 ROOT = Path(__file__).resolve().parents[2]
 DELAY_S = 0.02

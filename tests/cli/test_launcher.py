@@ -11,6 +11,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -169,6 +170,23 @@ def test_every_package_is_installed() -> None:
     listed = setup_cfg()["options"]["packages"].split()
     found = {".".join(path.parent.relative_to(ROOT).parts) for path in (ROOT / "shepherd").rglob("__init__.py")}
     assert set(listed) == found | {"shepherd.defaults"}
+
+
+def test_toy_web_is_a_package_of_its_own() -> None:
+    project = tomllib.loads((ROOT / "toyweb" / "pyproject.toml").read_text(encoding="utf-8"))
+    found = {".".join(path.parent.relative_to(ROOT).parts) for path in (ROOT / "toyweb").rglob("__init__.py")}
+    assert set(project["tool"]["setuptools"]["packages"]) == found
+    assert setup_cfg()["options.extras_require"]["toyweb"].split() == [project["project"]["name"]]
+
+
+@pytest.mark.parametrize("program", [["gather"], ["shep-toyweb", "--dir", "web"]])
+def test_program_without_the_toy_web_says_how_to_get_it(program: list[str], tmp_path: Path) -> None:
+    (tmp_path / "shepherd").symlink_to(ROOT / "shepherd")
+    hidden = f"import sys; sys.path[:] = [{str(tmp_path)!r}, *(path for path in sys.path if path not in ('', {str(ROOT)!r}))]\n"
+    script = f"{hidden}from shepherd.cli.__main__ import main; sys.argv[1:] = {program}; main()"
+    done = subprocess.run([sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 2, done.stderr
+    assert done.stderr.strip().endswith("install it from there: pip install ./toyweb")
 
 
 def test_locks_are_exact_and_name_no_host() -> None:

@@ -21,14 +21,14 @@ from urllib.parse import urlsplit
 import pytest
 
 from shepherd.store.state.database import Database
-from shepherd.toyweb import log, run
-from shepherd.toyweb.model import Model, canonical_url
-from shepherd.toyweb.plan import Kind, Ref, Secure, Validators, site_name
-from shepherd.toyweb.residents import COPY, ORIGINAL
-from shepherd.toyweb.robots import PATH as ROBOTS
 from tests import programs
 from tests.cli.simulation import AGENT, Fate, Simulation
 from tests.programs import call
+from toyweb import log, run
+from toyweb.model import Model, canonical_url
+from toyweb.plan import Kind, Ref, Secure, Validators, site_name
+from toyweb.residents import COPY, ORIGINAL
+from toyweb.robots import PATH as ROBOTS
 
 ROOT = Path(__file__).resolve().parents[2]
 PATIENCE_S = 120.0

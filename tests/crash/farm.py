@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import TypeVar
 
 from shepherd.store.state.database import Database
-from shepherd.toyweb import log, run
-from shepherd.toyweb.model import Model
 from tests import programs
 from tests.programs import call
+from toyweb import log, run
+from toyweb.model import Model
 
 T = TypeVar("T")
 

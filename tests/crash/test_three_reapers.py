@@ -19,7 +19,6 @@ from pathlib import Path
 import pytest
 
 from shepherd.formats.tables import Kind
-from shepherd.toyweb.model import canonical
 from shepherd.wire import authority
 from shepherd.wire.tls import Role
 from tests.crash.farm import CF, ROOT, Farm, farm
@@ -27,6 +26,7 @@ from tests.crash.test_kill_reap import checkpointed, descendants, start_reap, wa
 from tests.net.relay import Relay, relaying
 from tests.net.test_reapd import answers
 from tests.net.test_tls import free_port
+from toyweb.model import canonical
 
 MOST_CYCLES = 15
 SITE_SOFT = 60  # the calendar of one site has no end

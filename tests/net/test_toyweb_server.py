@@ -15,10 +15,10 @@ from pathlib import Path
 import pytest
 
 from shepherd.errors import PeerLost
-from shepherd.toyweb.log import audit, read_log
-from shepherd.toyweb.model import Model
-from shepherd.toyweb.plan import Kind
-from shepherd.toyweb.run import Running, start
+from toyweb.log import audit, read_log
+from toyweb.model import Model
+from toyweb.plan import Kind
+from toyweb.run import Running, start
 
 MODEL = Model(seed=4, sites=50, base="127.1.4.0")
 
@@ -171,8 +171,8 @@ def test_an_address_in_use_is_told_and_leaves_nothing_running(tmp_path: Path) ->
 PARENT = """
 import sys, time
 from pathlib import Path
-from shepherd.toyweb.model import Model
-from shepherd.toyweb.run import start
+from toyweb.model import Model
+from toyweb.run import start
 print(start(Model(sites=50, base="127.1.7.0"), Path(sys.argv[1])).pid, flush=True)
 time.sleep(60)
 """

@@ -20,12 +20,12 @@ from shepherd.errors import PeerLost
 from shepherd.formats.tables import Reason
 from shepherd.reaper.fetch.guard import Guard
 from shepherd.reaper.fetch.resolver import Resolver
-from shepherd.toyweb.dns import reply
-from shepherd.toyweb.log import Entry, gaps, read_log
-from shepherd.toyweb.model import Model
-from shepherd.toyweb.plan import Kind
-from shepherd.toyweb.residents import RESIDENTS, redirects_to_https
-from shepherd.toyweb.run import Running, start
+from toyweb.dns import reply
+from toyweb.log import Entry, gaps, read_log
+from toyweb.model import Model
+from toyweb.plan import Kind
+from toyweb.residents import RESIDENTS, redirects_to_https
+from toyweb.run import Running, start
 
 BASE = "127.1.20.0"
 

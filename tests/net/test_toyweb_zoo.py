@@ -13,15 +13,15 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from shepherd.toyweb import robots
-from shepherd.toyweb.answer import Desk
-from shepherd.toyweb.exhibit import WAITS, Exhibit
-from shepherd.toyweb.http import Request
-from shepherd.toyweb.log import audit, read_log
-from shepherd.toyweb.model import Model
-from shepherd.toyweb.run import Running, start
-from shepherd.toyweb.zoo import EXHIBITS
 from tests.programs import call
+from toyweb import robots
+from toyweb.answer import Desk
+from toyweb.http import Request
+from toyweb.log import audit, read_log
+from toyweb.model import Model
+from toyweb.run import Running, start
+from toyweb.zoo.exhibit import WAITS, Exhibit
+from toyweb.zoo.table import EXHIBITS
 
 MODEL = Model(4, 50, "127.1.30.0", zoo=True)
 ENDLESS = [exhibit for exhibit in EXHIBITS if exhibit.name.startswith("endless-")]

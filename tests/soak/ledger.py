@@ -19,10 +19,10 @@ from shepherd.store.disk.names import StateName
 from shepherd.store.state import harvest, lookup
 from shepherd.store.state.directory import State
 from shepherd.store.state.lease import Lease
-from shepherd.toyweb.plan import Kind as Page
 from shepherd.urls import parse
 from tests.crash import oracle
 from tests.soak.stage import Stage
+from toyweb.plan import Kind as Page
 
 OK, USAGE, NO_SPACE = 0, 2, 12
 AGENT = "shepherd"

@@ -17,14 +17,14 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from shepherd.toyweb import log
-from shepherd.toyweb.model import canonical
 from tests.crash import disks
 from tests.soak import verdict
 from tests.soak.ledger import Ledger
 from tests.soak.schedule import Event, What
 from tests.soak.spoken import Spoken
 from tests.soak.stage import Daemon, Process, Stage
+from toyweb import log
+from toyweb.model import canonical
 
 TICK_S = 0.05
 WHILE_S = 45  # so long an episode may still be the reason of an exit status

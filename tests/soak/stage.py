@@ -20,14 +20,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from shepherd.store.state.database import Database
-from shepherd.toyweb import run
-from shepherd.toyweb.model import Model, canonical_url
-from shepherd.toyweb.plan import Ref
 from shepherd.wire import authority
 from shepherd.wire.tls import Role
 from tests.crash import disks
 from tests.net.test_tls import free_port
 from tests.programs import call
+from toyweb import run
+from toyweb.model import Model, canonical_url
+from toyweb.plan import Ref
 
 ROOT = Path(__file__).resolve().parents[2]
 MARK = "SHEPHERD_SOAKED"

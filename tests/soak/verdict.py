@@ -20,10 +20,10 @@ from shepherd.formats.tables import NO_ROW, JournalFlag, Kind
 from shepherd.store.disk import names
 from shepherd.store.state import journals
 from shepherd.store.state.directory import State
-from shepherd.toyweb import log
 from tests.crash import oracle
 from tests.soak.ledger import Ledger
 from tests.soak.stage import DELAY_S, ROOT, Stage
+from toyweb import log
 
 
 def judge(stage: Stage, ledger: Ledger, number: int) -> Iterator[str]:

@@ -14,14 +14,15 @@ import pytest
 
 from shepherd.errors import UsageError
 from shepherd.robots import Rules, rules_for
-from shepherd.toyweb.answer import Desk
-from shepherd.toyweb.builder import Resident
-from shepherd.toyweb.charsets import CHARSETS
-from shepherd.toyweb.draw import Draw
-from shepherd.toyweb.http import Request
-from shepherd.toyweb.model import Model, canonical
-from shepherd.toyweb.plan import FOLLOWED, MAX_DEPTH, REDIRECTS, Kind, Via
-from shepherd.toyweb.residents import (
+from tests.toywalk import followed, get, header, text_of
+from toyweb.answer import Desk
+from toyweb.builder import Resident
+from toyweb.charsets import CHARSETS
+from toyweb.draw import Draw
+from toyweb.http import Request
+from toyweb.model import Model, canonical
+from toyweb.plan import FOLLOWED, MAX_DEPTH, REDIRECTS, Kind, Via
+from toyweb.residents import (
     COPY,
     ORIGINAL,
     RESIDENTS,
@@ -33,7 +34,6 @@ from shepherd.toyweb.residents import (
     redirects_to_https,
     without_validators,
 )
-from tests.toywalk import followed, get, header, text_of
 
 MODEL = Model()
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from shepherd.errors import UsageError
-from shepherd.toyweb.log import Entry, Gap, audit, gaps, header_line, line, read_log
-from shepherd.toyweb.model import Model
+from toyweb.log import Entry, Gap, audit, gaps, header_line, line, read_log
+from toyweb.model import Model
 
 MODEL = Model()
 ENTRY = Entry(100.0, 100.5, "127.1.0.1", 80, "http", "a.toy.example", "/", 200, 10, "shepherd/1", False)

@@ -1,0 +1,1 @@
+"""shep-dump: what is in the files, as it stands there."""

@@ -1,0 +1,1 @@
+"""shep-export: what its command line may say, and the runs behind it."""

@@ -1,0 +1,1 @@
+"""gather: the first run in one command, of some sites or of the toy web."""

@@ -14,6 +14,7 @@ from shepherd.cli.gather import cf as gather_cf
 from shepherd.cli.gather.run import COMPLETE, Configure, Gatherer, claim, create, finish, insert
 from shepherd.config import Merge
 from shepherd.console import cf_files, common
+from shepherd.console.extras import need_toyweb
 from shepherd.errors import UsageError
 
 SITES: Final = 80
@@ -53,10 +54,11 @@ def home(db: Path | None) -> Home:
 
 def gather(db: Path | None, pages: int | None, seconds: float, contact: str | None) -> int:
     """Gather the toy web until nothing is due, let it change, refresh once, and show what came of it; the exit status."""
+    need_toyweb()
     from shepherd.master.children import Signals
-    from shepherd.toyweb import run
-    from shepherd.toyweb.model import BASE, Model
-    from shepherd.toyweb.server import has_many_addresses
+    from toyweb import run
+    from toyweb.model import BASE, Model
+    from toyweb.server import has_many_addresses
 
     place, model = home(db), Model(SEED, SITES, one_address=not has_many_addresses(BASE))
     lock = claim(place.db)
@@ -94,7 +96,7 @@ def gather(db: Path | None, pages: int | None, seconds: float, contact: str | No
 
 def _reaching(web: Path, contact: str | None) -> dict[str, dict[str, Any]]:
     """Only loopback, and the toy web's own table of names and authority."""
-    from shepherd.toyweb.server import CERTIFICATE, STATIC
+    from toyweb.server import CERTIFICATE, STATIC
 
     reach: dict[str, dict[str, Any]] = {"network": {"allow": ["127.0.0.0/8"], "static": str((web / STATIC).resolve())}}
     reach["fetch"] = {"ca_file": str((web / CERTIFICATE).resolve())}

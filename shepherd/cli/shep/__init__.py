@@ -1,0 +1,1 @@
+"""shep: one module for each subcommand; main.py puts them together."""

@@ -1,4 +1,4 @@
-"""shep: the operator's tool. One small module for each subcommand, `shep_NAME.py`; here they are only put together."""
+"""shep: the operator's tool. One module of this room for each subcommand; here they are only put together."""
 
 from __future__ import annotations
 

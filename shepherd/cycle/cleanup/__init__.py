@@ -1,0 +1,1 @@
+"""Cleanup: bytes that no row needs leave the bucket file."""

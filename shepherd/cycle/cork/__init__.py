@@ -1,0 +1,1 @@
+"""Cork: harvests become rows, sites and servers of a closed state."""

@@ -1,0 +1,1 @@
+"""Equiv: rows follow a changed cf/url-equiv; and proposals for it, by sites that look alike."""

@@ -1,0 +1,1 @@
+"""Feedback: weights and flags that indexers uploaded become columns."""

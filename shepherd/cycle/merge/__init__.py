@@ -1,0 +1,1 @@
+"""Merge: contributed and inserted URLs become rows, and requests of operators are carried out."""

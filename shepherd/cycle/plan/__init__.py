@@ -1,0 +1,1 @@
+"""Plan: what the next reap asks for, and in which order."""

@@ -1,0 +1,1 @@
+"""Rank: weights by the links between documents."""

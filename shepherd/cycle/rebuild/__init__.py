@@ -1,0 +1,1 @@
+"""Rebuild: a damaged state made again from its buckets and from older states; the rebuilding part of shep-recover."""

@@ -1,0 +1,1 @@
+"""Record: new URLs get thin buckets, deletions tombstones, and the state is closed."""

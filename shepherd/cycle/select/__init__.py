@@ -1,0 +1,1 @@
+"""Select: which rows are worth gathering, which sleep, which are forgotten."""

@@ -1,0 +1,1 @@
+"""Host groups: who may be asked now. Read engine.py first."""

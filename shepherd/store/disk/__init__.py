@@ -1,0 +1,1 @@
+"""Files: every call that changes one, every name there may be, locks, maps and injected faults."""

@@ -1,0 +1,1 @@
+"""A database whose states came over the network, each file checked before it counts."""

@@ -11,7 +11,8 @@ from collections.abc import Iterator
 from hashlib import blake2b
 from itertools import repeat
 
-from shepherd.toyweb.exhibit import (
+from toyweb.http import Request, Step
+from toyweb.zoo.exhibit import (
     DENIED,
     MALFORMED,
     MOVES,
@@ -26,7 +27,6 @@ from shepherd.toyweb.exhibit import (
     head,
     whole,
 )
-from shepherd.toyweb.http import Request, Step
 
 _INNER = {
     "metadata": "http://169.254.169.254/latest/meta-data/",

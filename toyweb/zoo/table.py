@@ -5,8 +5,11 @@ A test that is parametrised over EXHIBITS meets them all: each has a URL (`Exhib
 
 from __future__ import annotations
 
-from shepherd.toyweb import zoo_codings, zoo_pages, zoo_traps, zoo_wire
-from shepherd.toyweb.exhibit import Exhibit
+from toyweb.zoo import codings as zoo_codings
+from toyweb.zoo import pages as zoo_pages
+from toyweb.zoo import traps as zoo_traps
+from toyweb.zoo import wire as zoo_wire
+from toyweb.zoo.exhibit import Exhibit
 
 EXHIBITS: tuple[Exhibit, ...] = (
     *zoo_wire.EXHIBITS,

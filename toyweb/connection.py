@@ -12,10 +12,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Protocol, cast
 
-from shepherd.toyweb import log
-from shepherd.toyweb.answer import Desk
-from shepherd.toyweb.http import HANG_UP, Answer, Request, message, parse
-from shepherd.toyweb.tls import Layer
+from toyweb import log
+from toyweb.answer import Desk
+from toyweb.http import HANG_UP, Answer, Request, message, parse
+from toyweb.tls import Layer
 
 _HEAD_BYTES = 16 * 1024
 _HANDSHAKE = 0x16  # the first byte of a TLS client

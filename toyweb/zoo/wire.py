@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import count, repeat
 
-from shepherd.toyweb.exhibit import LATE, MALFORMED, SLOW, STORED, UNREACHED, Exhibit, Play, Verdict, head, whole
-from shepherd.toyweb.http import RESET, Request, Step
+from toyweb.http import RESET, Request, Step
+from toyweb.zoo.exhibit import LATE, MALFORMED, SLOW, STORED, UNREACHED, Exhibit, Play, Verdict, head, whole
 
 _DRIP_S = 0.25
 _FILL = b"<p>No end of sheep in sight, and the gate is open.</p>\n" * 1000

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from typing import NamedTuple
 from xml.sax.saxutils import escape
 
-from shepherd.toyweb.plan import Kind
+from toyweb.plan import Kind
 
 _XML = '<?xml version="1.0" encoding="UTF-8"?>'
 _SITEMAP_NS = 'xmlns="http://www.sitemaps.org/schemas/sitemap/0.9"'

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
 
-from shepherd.toyweb.robots import Robots
+from toyweb.robots import Robots
 
 MAX_DEPTH = 4
 ROOT_DEPTH = 2

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from itertools import pairwise
 
-from shepherd.toyweb.exhibit import STORED, Exhibit, head
-from shepherd.toyweb.http import Request, Step
+from toyweb.http import Request, Step
+from toyweb.zoo.exhibit import STORED, Exhibit, head
 
 _HTML = "text/html; charset=utf-8"
 _XML = "application/xml"

@@ -7,8 +7,8 @@ import zlib
 from collections.abc import Callable, Iterator
 from functools import lru_cache
 
-from shepherd.toyweb.exhibit import DECODING, STORED, Exhibit, Verdict, head
-from shepherd.toyweb.http import Request, Step
+from toyweb.http import Request, Step
+from toyweb.zoo.exhibit import DECODING, STORED, Exhibit, Verdict, head
 
 BOMB_BYTES = 200 * 1024 * 1024  # decoded: beyond any sensible limit, yet no harm to a machine that does decode it
 

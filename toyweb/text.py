@@ -10,7 +10,7 @@ import zlib
 from dataclasses import dataclass
 from functools import lru_cache
 
-from shepherd.toyweb.draw import Draw
+from toyweb.draw import Draw
 
 TOPICS = ("flock", "fields", "shearing", "lambing", "wool", "dogs", "hedges", "market", "weather", "barn", "cheese", "paths")
 

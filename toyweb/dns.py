@@ -11,8 +11,8 @@ import socket
 import struct
 from typing import cast
 
-from shepherd.toyweb.model import Model
-from shepherd.toyweb.plan import DOMAIN
+from toyweb.model import Model
+from toyweb.plan import DOMAIN
 
 TTL_S = 300
 

@@ -10,10 +10,10 @@ from collections.abc import Callable
 from dataclasses import replace
 from math import isqrt
 
-from shepherd.toyweb import robots as rules
-from shepherd.toyweb.draw import Draw
-from shepherd.toyweb.plan import ROOT_DEPTH, Kind, Mirror, Page, Ref, Secure, Site, Validators, Via, site_name
-from shepherd.toyweb.text import TOPICS, farm
+from toyweb import robots as rules
+from toyweb.draw import Draw
+from toyweb.plan import ROOT_DEPTH, Kind, Mirror, Page, Ref, Secure, Site, Validators, Via, site_name
+from toyweb.text import TOPICS, farm
 
 SMALLEST = 8
 LARGEST = 48

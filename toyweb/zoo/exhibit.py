@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from shepherd.formats.tables import Reason, Result
-from shepherd.toyweb import robots as rules
-from shepherd.toyweb.http import Answer, Request, Step
-from shepherd.toyweb.plan import DOMAIN
+from toyweb import robots as rules
+from toyweb.http import Answer, Request, Step
+from toyweb.plan import DOMAIN
 
 ZOO_DOMAIN = f"zoo.{DOMAIN}"
 PAGE = "/page.html"

@@ -20,8 +20,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from shepherd.toyweb.exhibit import ZOO_DOMAIN
-from shepherd.toyweb.plan import DOMAIN
+from toyweb.plan import DOMAIN
+from toyweb.zoo.exhibit import ZOO_DOMAIN
 
 # Fixed, so that no clock is needed and a jump of the client's makes no difference.
 _SINCE, _UNTIL = datetime(2020, 1, 1, tzinfo=UTC), datetime(2120, 1, 1, tzinfo=UTC)

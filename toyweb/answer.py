@@ -12,12 +12,12 @@ from dataclasses import replace
 from functools import cached_property
 from typing import Protocol
 
-from shepherd.toyweb import pages, residents
-from shepherd.toyweb import robots as rules
-from shepherd.toyweb.draw import digest
-from shepherd.toyweb.http import HANG_UP, Answer, Request
-from shepherd.toyweb.model import Model, canonical_url
-from shepherd.toyweb.plan import CLOSED, PATIENCE, REDIRECTS, REFUSED, Kind, Mirror, Page, Ref, Secure, Site, Validators
+from toyweb import pages, residents
+from toyweb import robots as rules
+from toyweb.draw import digest
+from toyweb.http import HANG_UP, Answer, Request
+from toyweb.model import Model, canonical_url
+from toyweb.plan import CLOSED, PATIENCE, REDIRECTS, REFUSED, Kind, Mirror, Page, Ref, Secure, Site, Validators
 
 PATIENCE_BYTES = 64
 

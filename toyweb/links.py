@@ -9,10 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import lru_cache
 
-from shepherd.toyweb.draw import Draw
-from shepherd.toyweb.model import Model
-from shepherd.toyweb.plan import HTML_KINDS, Kind, Page, Ref, Secure, Via
-from shepherd.toyweb.text import heading
+from toyweb.draw import Draw
+from toyweb.model import Model
+from toyweb.plan import HTML_KINDS, Kind, Page, Ref, Secure, Via
+from toyweb.text import heading
 
 _CAMPAIGNS = ("newsletter", "noticeboard", "market-day")
 

@@ -17,11 +17,11 @@ from typing import overload
 from urllib.parse import urlsplit
 
 from shepherd.errors import UsageError
-from shepherd.toyweb import residents
-from shepherd.toyweb.builder import LARGEST, SMALLEST, Builder
-from shepherd.toyweb.draw import Draw
-from shepherd.toyweb.plan import CLOSED, DOMAIN, FOLLOWED, STORED_KINDS, Kind, Page, Ref, Site, Via, site_name
-from shepherd.toyweb.zoo import EXHIBITS
+from toyweb import residents
+from toyweb.builder import LARGEST, SMALLEST, Builder
+from toyweb.draw import Draw
+from toyweb.plan import CLOSED, DOMAIN, FOLLOWED, STORED_KINDS, Kind, Page, Ref, Site, Via, site_name
+from toyweb.zoo.table import EXHIBITS
 
 FEWEST = 50  # with all residents; so many that there are ordinary sites, too
 SITES_PER_ADDRESS = 2

@@ -25,11 +25,11 @@ import uvloop
 
 from shepherd.errors import PeerLost, UsageError
 from shepherd.store.disk import locks
-from shepherd.toyweb import dns, log
-from shepherd.toyweb.answer import PATIENCE_BYTES, Desk
-from shepherd.toyweb.connection import Clock, Connection, Office
-from shepherd.toyweb.model import LOOPBACK, Model
-from shepherd.toyweb.tls import Authority
+from toyweb import dns, log
+from toyweb.answer import PATIENCE_BYTES, Desk
+from toyweb.connection import Clock, Connection, Office
+from toyweb.model import LOOPBACK, Model
+from toyweb.tls import Authority
 
 STATIC = "static"
 ACCESS_LOG = "access.log"

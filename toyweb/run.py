@@ -13,8 +13,8 @@ from types import TracebackType
 
 from shepherd import family
 from shepherd.errors import PeerLost
-from shepherd.toyweb.model import Model
-from shepherd.toyweb.server import ACCESS_LOG, CERTIFICATE, STATIC
+from toyweb.model import Model
+from toyweb.server import ACCESS_LOG, CERTIFICATE, STATIC
 
 _STOP_S = 5.0
 

@@ -10,14 +10,14 @@ import struct
 import zlib
 from collections.abc import Sequence
 
-from shepherd.toyweb import feeds, media
-from shepherd.toyweb.builder import LOGO, PAPER, SCRIPT, STYLE
-from shepherd.toyweb.charsets import CHARSETS
-from shepherd.toyweb.draw import Draw
-from shepherd.toyweb.links import Link, links, title
-from shepherd.toyweb.model import Model, canonical_url
-from shepherd.toyweb.plan import HTML_KINDS, NAMING_KINDS, Kind, Page, Ref
-from shepherd.toyweb.text import BLOCKS, Block, block, paragraph, sentence
+from toyweb import feeds, media
+from toyweb.builder import LOGO, PAPER, SCRIPT, STYLE
+from toyweb.charsets import CHARSETS
+from toyweb.draw import Draw
+from toyweb.links import Link, links, title
+from toyweb.model import Model, canonical_url
+from toyweb.plan import HTML_KINDS, NAMING_KINDS, Kind, Page, Ref
+from toyweb.text import BLOCKS, Block, block, paragraph, sentence
 
 LARGEST_BYTES = 60_000
 SMALLEST_BYTES = 10_000

@@ -9,10 +9,10 @@ from __future__ import annotations
 import re
 from math import isqrt
 
-from shepherd.toyweb import robots as rules
-from shepherd.toyweb.builder import Builder, Resident
-from shepherd.toyweb.charsets import CHARSETS
-from shepherd.toyweb.plan import MAX_DEPTH, Kind, Mirror, Page, Ref, Secure, Validators, Via
+from toyweb import robots as rules
+from toyweb.builder import Builder, Resident
+from toyweb.charsets import CHARSETS
+from toyweb.plan import MAX_DEPTH, Kind, Mirror, Page, Ref, Secure, Validators, Via
 
 HUB = 0
 ZOO_PATH = "/zoo.html"
