@@ -14,7 +14,9 @@ from pathlib import Path
 import hypothesis
 import pytest
 
-ROOT = Path(__file__).resolve().parent.parent
+pytest_plugins = ["tests.support.fixtures"]
+
+ROOT = Path(__file__).resolve().parents[1]
 
 # The same examples in every run: a failure found today is found tomorrow. With the full sweeps there are more of them.
 EXAMPLES = 200 if os.environ.get("SHEPHERD_TEST_CRASH") else 50
@@ -23,14 +25,14 @@ hypothesis.settings.load_profile("shepherd")
 
 # The files that take longest, by the clock, in this order before all others: begun last, one alone would keep everybody waiting.
 LONGEST = (
-    "cli/test_shep_fetch.py", "cli/test_end_to_end.py", "net/test_reapers_lost.py", "cli/test_gather_urls.py",
-    "crash/test_restart.py", "crash/test_replay.py", "crash/test_mutants.py", "crash/test_kill_phase.py", "cli/test_run.py",
-    "crash/test_full.py", "crash/test_politeness.py", "cli/test_launcher.py", "serve/test_mirror.py",
-    "crash/test_kill_reap.py", "cli/test_bad_input.py", "net/test_reap_refresh.py", "crash/test_rebuild.py",
-    "crash/test_strace.py", "crash/test_powercut.py", "property/test_phase_select.py", "property/test_decoders.py",
-    "property/test_three_harvests.py", "serve/test_leases.py", "net/test_extract.py", "crash/test_kill_master.py",
-    "net/test_wedged.py", "cli/test_three_cycles.py", "crash/test_kill_cleanup.py", "net/test_reap_stopped.py",
-    "crash/test_three_reapers.py", "serve/test_indexer.py", "net/test_poison.py", "net/test_toyweb_zoo.py",
+    "cli/shep/test_fetch.py", "cli/gather/test_end_to_end.py", "dispatch/test_reapers_lost.py", "cli/gather/test_urls.py",
+    "crash/test_restart.py", "crash/test_replay.py", "crash/test_mutants.py", "crash/test_kill_phase.py", "master/test_run.py",
+    "crash/test_full.py", "crash/test_politeness.py", "cli/test_launcher.py", "store/mirror/test_mirror.py",
+    "crash/test_kill_reap.py", "cli/test_bad_input.py", "dispatch/test_reap_refresh.py", "crash/test_rebuild.py",
+    "crash/test_strace.py", "crash/test_powercut.py", "cycle/select/test_properties.py", "formats/test_decoders.py",
+    "cycle/cork/test_three_harvests.py", "serve/test_leases.py", "reaper/document/test_extract.py", "crash/test_kill_master.py",
+    "reaper/process/test_wedged.py", "cycle/test_three_cycles.py", "crash/test_kill_cleanup.py", "dispatch/test_reap_stopped.py",
+    "crash/test_three_reapers.py", "serve/test_indexer.py", "reaper/process/test_poison.py", "toyweb/test_zoo.py",
 )  # fmt: skip
 
 

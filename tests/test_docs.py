@@ -23,7 +23,7 @@ from shepherd.filters import patterns, reading, settings
 from shepherd.formats import attributes, tables
 from shepherd.formats.feedback import FEEDBACK
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[1]
 DOCS = "\n".join(path.read_text(encoding="utf-8") for path in sorted((ROOT / "docs").glob("*.md")))
 FORMATS = (ROOT / "docs" / "formats.md").read_text(encoding="utf-8")
 TOML = (ROOT / "cf" / "shepherd.toml").read_text(encoding="utf-8")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[1]
 TEXT = (ROOT / "docs" / "threat-model.md").read_text(encoding="utf-8")
 TABLE = TEXT[TEXT.index("## The hostile network") :]
 

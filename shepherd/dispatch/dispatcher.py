@@ -8,7 +8,7 @@ learnt is journalled; what was not journalled before a crash is simply done agai
 key), with a writer of its own (`ledger.Written`), groups that it may share with others, a clock and a fleet, whose reapers are
 told `reap.hello`; and has `run(seconds, stay=True)` run as a task. While that runs it calls `add` with URLs, awaits
 `checkpoint_soon()` where somebody waits until an answer is durable, and calls `stop`, then `end`. The writer's `journal` tells it
-what came of each URL. tests/net/test_dispatch.py does all this.
+what came of each URL. tests/dispatch/test_dispatcher.py does all this.
 """
 
 from __future__ import annotations

@@ -21,8 +21,8 @@ import pytest
 from shepherd.cli.__main__ import PROGRAMS
 from shepherd.formats.check import check64
 from shepherd.store.disk import fsio, locks
-from tests.cli.conftest import ROOT, Herd, make_herd
-from tests.programs import call
+from tests.support.herd import ROOT, Herd, make_herd
+from tests.support.programs import call
 from tests.test_docs import commands
 
 URL = "http://a.example/"

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import ROOT, Herd
-from tests.programs import call
-from tests.unit.sound import flip
+from tests.support.herd import ROOT, Herd
+from tests.support.programs import call
+from tests.support.sound import flip
 
 
 def check(herd: Herd, *arguments: str) -> subprocess.CompletedProcess[str]:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.programs import call
+from tests.support.programs import call
 
 
 def check(cf: Path, *args: str) -> tuple[int, str, str]:

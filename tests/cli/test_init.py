@@ -12,8 +12,8 @@ import pytest
 
 from shepherd.store.check import check
 from shepherd.store.state.database import Database
-from tests.cli.conftest import ROOT
-from tests.programs import call
+from tests.support.herd import ROOT
+from tests.support.programs import call
 
 CF = ROOT / "cf"
 

@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.cli.conftest import ROOT
+from tests.support.herd import ROOT
 
 
 def init(db: Path, cf: Path) -> subprocess.CompletedProcess[bytes]:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.programs import call
+from tests.support.programs import call
 
 
 @pytest.fixture

@@ -14,9 +14,9 @@ import pytest
 from shepherd.console.progress import Notice, What
 from shepherd.report import logbook
 from shepherd.store.disk import locks, names
-from tests.cli.conftest import Herd
-from tests.killed import kill_reader
-from tests.programs import call
+from tests.support.herd import Herd
+from tests.support.killed import kill_reader
+from tests.support.programs import call
 
 
 def status(herd: Herd, *arguments: str) -> str:

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import TypeVar
 
 from shepherd.store.state.database import Database
-from tests import programs
-from tests.programs import call
+from tests.support import programs
+from tests.support.programs import call
 from toyweb import log, run
 from toyweb.model import Model
 

@@ -13,7 +13,7 @@ from shepherd.store.check import check
 from shepherd.store.state.database import Database
 from tests.crash import small
 from tests.crash.workloads import FOREIGN, WORKLOADS
-from tests.unit.harvested import files
+from tests.support.harvested import files
 
 BIN = Path(__file__).resolve().parents[2] / "bin"
 BEFORE = ("chmod:.harvest/seg.00000001", "link:000003.tmp/objects/00000002", "write:000003.tmp/control", "rename:000003.tmp")

@@ -15,7 +15,7 @@ from tests.crash.oracle import violations
 from tests.crash.replay import Distinct, Stage, cuts
 from tests.crash.tally import Tally
 from tests.crash.workloads import Workload
-from tests.unit.test_journals import add, make
+from tests.store.state.test_journals import add, make
 
 STATES = 4  # 2 to 5, each with a journal of as many records as its number
 KEPT = 2

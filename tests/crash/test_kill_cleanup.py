@@ -19,10 +19,10 @@ from shepherd.errors import NothingToDo
 from shepherd.formats.tables import Flag, Reason, RowType
 from shepherd.store.disk import names
 from shepherd.store.state.database import Database
-from tests import pasture
 from tests.crash.dying import killed_after
 from tests.crash.farm import contents
-from tests.pasture import NOW, THIN, TOMBSTONE, Sheep
+from tests.support import pasture
+from tests.support.pasture import NOW, THIN, TOMBSTONE, Sheep
 
 SITE = "http://a.example"
 SAMPLE_STEP = 89

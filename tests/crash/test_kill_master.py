@@ -14,9 +14,9 @@ import pytest
 
 from shepherd.report import logbook
 from shepherd.store.disk import locks, names
-from tests.cli.daemons import Daemon, running, settings
 from tests.crash.farm import Farm, farm
 from tests.crash.tally import Tally
+from tests.support.daemons import Daemon, running, settings
 
 STEPS = ("shep-merge", "shep-select", "shep-record", "shep-plan", "shep-reap", "shep-cork")
 LATER_S = (0.0, 0.1, 0.3, 0.6)  # after a program was started: in its start, in its work, behind its end

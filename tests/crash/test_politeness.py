@@ -20,8 +20,8 @@ from pathlib import Path
 from shepherd.store.disk import names
 from shepherd.store.state import harvest
 from shepherd.store.state.database import Database
-from tests.net.origin import Answer, Origin, ok, serve
-from tests.programs import call
+from tests.support.origin import Answer, Origin, ok, serve
+from tests.support.programs import call
 
 ROOT = Path(__file__).resolve().parents[2]
 HTML = "Content-Type: text/html"

@@ -23,9 +23,9 @@ from shepherd.wire import authority
 from shepherd.wire.tls import Role
 from tests.crash.farm import CF, ROOT, Farm, farm
 from tests.crash.test_kill_reap import checkpointed, descendants, start_reap, wait_for_checkpoints, wait_until_gone
-from tests.net.relay import Relay, relaying
-from tests.net.test_reapd import answers
-from tests.net.test_tls import free_port
+from tests.reaper.process.test_reapd import answers
+from tests.support.relay import Relay, relaying
+from tests.wire.test_tls import free_port
 from toyweb.model import canonical
 
 MOST_CYCLES = 15

@@ -23,7 +23,7 @@ from shepherd.store.state import harvest
 from shepherd.store.state.database import Database
 from tests.crash.dying import killed_after
 from tests.crash.farm import contents
-from tests.programs import call
+from tests.support.programs import call
 
 ROOT = Path(__file__).resolve().parents[2]
 GOLDEN = ROOT / "tests" / "golden"

@@ -24,8 +24,8 @@ from tests.crash import little, small
 from tests.crash.little import NOW, SEGMENT_BYTES
 from tests.crash.oracle import recover_once
 from tests.crash.replay import Stage
-from tests.serve.received import Folder, bring, way
-from tests.unit import harvested
+from tests.store.mirror.received import Folder, bring, way
+from tests.support import harvested
 
 STATES = f"db/{names.STATES}"
 HARVEST = f"{STATES}/000003.reap/{names.HARVESTS}/reap"

@@ -18,9 +18,9 @@ from shepherd.errors import Locked
 from shepherd.export.output import Output
 from shepherd.store.disk import locks, names
 from shepherd.store.state import cursors
-from tests.cli.conftest import DAY, NOW, Herd, Page, add_state, make_herd
-from tests.export.wares import WARES, export, lines, page
-from tests.export.wares import names as names_in
+from tests.support.herd import DAY, NOW, Herd, Page, add_state, make_herd
+from tests.support.wares import WARES, export, lines, page
+from tests.support.wares import names as names_in
 
 FIRST = list(WARES[:4])
 CHANGED = page(WARES[0].url, b"<p>second version</p>")

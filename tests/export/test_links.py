@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import Herd, make_herd
 from tests.crash.farm import contents
-from tests.export.wares import WARES, export
-from tests.programs import call
+from tests.support.herd import Herd, make_herd
+from tests.support.programs import call
+from tests.support.wares import WARES, export
 
 STEM = "shepherd-000002"
 FILE = f"{STEM}-00000.jsonl"

@@ -10,9 +10,9 @@ import pytest
 
 from shepherd.formats.control import CLOSED
 from shepherd.store.disk.names import StateName
-from tests.pasture import NOW, fill, publish
-from tests.programs import call
-from tests.serve.serving import Serving, flock, serving, token_of
+from tests.support.pasture import NOW, fill, publish
+from tests.support.programs import call
+from tests.support.serving import Serving, flock, serving, token_of
 
 
 @pytest.fixture(scope="module")

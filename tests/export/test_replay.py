@@ -16,8 +16,8 @@ import pytest
 
 from shepherd.formats.cdxj import url_key
 from shepherd.urls import parse
-from tests.cli.conftest import Herd, make_herd
-from tests.export.wares import LONG, READERS, WARES, bodies, export, reader
+from tests.support.herd import Herd, make_herd
+from tests.support.wares import LONG, READERS, WARES, bodies, export, reader
 
 KEYS = {
     "https://www.Example.org/": "org,example)/",

@@ -1,6 +1,6 @@
 """Every decoder of bytes that someone else may have written, as a function that must give a value or a ShepherdError.
 
-tests/property/test_decoders.py feeds them from hypothesis, tests/fuzz/decoders.py from atheris. What a checksum protects is here
+tests/formats/test_decoders.py feeds them from hypothesis, tests/fuzz/decoders.py from atheris. What a checksum protects is here
 twice: as it is, and resealed, with checksums that hold: damage is not the only way to wrong bytes, a writer can be wrong too.
 """
 
@@ -35,7 +35,7 @@ from shepherd.store.state.lease import parse_lease
 from shepherd.urls import qkey_of_address
 from shepherd.wire import messages as wire
 from tests.golden import segments
-from tests.samples import a_block
+from tests.support.samples import a_block
 
 LIMIT = 1 << 16  # of decoded bodies
 ITEM = "1790000000000-host-77-1"

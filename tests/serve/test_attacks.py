@@ -18,11 +18,11 @@ from shepherd.formats.feedback import FEEDBACK, FeedbackFlag
 from shepherd.formats.frame import FrameKind, pack_frame
 from shepherd.serve import app
 from shepherd.store.disk import names
-from tests.pasture import fill
-from tests.programs import call
-from tests.serve.serving import PATIENCE_S, TOKENS, Serving, flock, serving, token_of, wait_until
+from tests.support.pasture import fill
+from tests.support.programs import call
+from tests.support.serving import PATIENCE_S, TOKENS, Serving, flock, serving, token_of, wait_until
 
-SECRET = bytes(range(16)).hex()  # the footprint key of tests/pasture.py
+SECRET = bytes(range(16)).hex()  # the footprint key of tests/support/pasture.py
 
 
 @pytest.fixture(scope="module")

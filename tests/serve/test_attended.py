@@ -11,9 +11,9 @@ import requests
 
 from shepherd.serve import tokens
 from shepherd.store.disk import locks, names
-from tests.cli.daemons import running, settings
 from tests.crash.farm import farm
-from tests.serve.serving import token_of, wait_until
+from tests.support.daemons import running, settings
+from tests.support.serving import token_of, wait_until
 
 
 def free_port() -> int:

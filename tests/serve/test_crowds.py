@@ -15,9 +15,9 @@ from shepherd.config import Serve
 from shepherd.serve import limits
 from shepherd.serve.limits import Limits, Rate
 from shepherd.serve.listener import network_of
-from tests.pasture import fill
-from tests.serve.serving import PATIENCE_S, flock, serving, wait_until
 from tests.serve.test_tls import FILES, certify
+from tests.support.pasture import fill
+from tests.support.serving import PATIENCE_S, flock, serving, wait_until
 
 
 def test_many_connections_shut_others_out(tmp_path: Path) -> None:

@@ -17,12 +17,12 @@ from shepherd.client import Server, pull
 from shepherd.readers.choice import Choice
 from shepherd.serve import tokens
 from shepherd.store.state.database import Database
-from tests.cli.daemons import Daemon, running, settings
+from tests.client.test_stream import expected, raw
 from tests.crash.farm import ROOT, Farm, contents, farm
-from tests.programs import call
-from tests.serve.serving import serving, token_of, wait_until
 from tests.serve.test_attended import answers, free_port
-from tests.serve.test_stream import expected, raw
+from tests.support.daemons import Daemon, running, settings
+from tests.support.programs import call
+from tests.support.serving import serving, token_of, wait_until
 
 READERS = 8
 STATES = 4  # that the readers see together, and the mirror by itself

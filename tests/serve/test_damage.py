@@ -16,10 +16,10 @@ from shepherd.readers.choice import Choice
 from shepherd.readers.reading import Reading
 from shepherd.store.disk import names
 from shepherd.store.state.directory import State
-from tests.pasture import fill
-from tests.programs import call
-from tests.serve.liar import Answer, lying, said
-from tests.serve.serving import Serving, flock, serving, token_of
+from tests.support.liar import Answer, lying, said
+from tests.support.pasture import fill
+from tests.support.programs import call
+from tests.support.serving import Serving, flock, serving, token_of
 
 URL = "http://h3.example/24"
 COUNT = 61

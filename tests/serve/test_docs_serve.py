@@ -9,9 +9,9 @@ import sys
 from pathlib import Path
 
 from shepherd.serve import tokens
-from tests.pasture import Sheep, fill
-from tests.serve.serving import ROOT, serving, token_of
-from tests.serve.test_stream import succeed
+from tests.client.test_stream import succeed
+from tests.support.pasture import Sheep, fill
+from tests.support.serving import ROOT, serving, token_of
 
 PAGE = (ROOT / "docs" / "serve.md").read_text(encoding="utf-8")
 EXAMPLES = re.findall(r"```python\n(.*?)```\n\n```text\n(.*?)```", PAGE, re.DOTALL)

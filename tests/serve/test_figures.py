@@ -18,8 +18,8 @@ from shepherd.serve.reap_rate import Speed
 from shepherd.serve.status import MOST_POINTS, Figures
 from shepherd.store.state.lease import SERVED
 from shepherd.urls import qkey_of_address
-from tests.cli.conftest import NOW, PAGES, Herd, add_state, make_herd
-from tests.programs import call
+from tests.support.herd import NOW, PAGES, Herd, add_state, make_herd
+from tests.support.programs import call
 
 SERVERS = {
     "qkey": [qkey_of_address(f"127.0.0.{n}") for n in range(1, 6)],

@@ -10,7 +10,7 @@ from shepherd.client import Lease, Server
 from shepherd.client.server import LeaseOver
 from shepherd.errors import UsageError
 from shepherd.formats.check import check64
-from tests.serve.serving import Serving
+from tests.support.serving import Serving
 
 
 @pytest.fixture(scope="module")

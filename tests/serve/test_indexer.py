@@ -11,12 +11,12 @@ from pathlib import Path
 
 from shepherd.serve import tokens
 from shepherd.urls import parse
-from tests.cli.conftest import Page, make_herd
-from tests.export.wares import page
-from tests.net.origin import Answer, ok
-from tests.net.reaping import CF, Home, planned
-from tests.pasture import PRINTS
-from tests.serve.serving import ROOT, Serving, serving, token_of
+from tests.support.herd import Page, make_herd
+from tests.support.origin import Answer, ok
+from tests.support.pasture import PRINTS
+from tests.support.reaping import CF, Home, planned
+from tests.support.serving import ROOT, Serving, serving, token_of
+from tests.support.wares import page
 
 HTML = "Content-Type: text/html; charset=iso-8859-2"
 PAGES = {

@@ -13,11 +13,11 @@ import pytest
 from shepherd.client import pull
 from shepherd.client.server import LeaseOver
 from shepherd.errors import PeerLost, PeerRefused
-from tests.killed import reader
-from tests.pasture import Sheep, fill
-from tests.programs import call
-from tests.serve.serving import Serving, flock, serving, token_of, wait_until
-from tests.serve.test_stream import succeed
+from tests.client.test_stream import succeed
+from tests.support.killed import reader
+from tests.support.pasture import Sheep, fill
+from tests.support.programs import call
+from tests.support.serving import Serving, flock, serving, token_of, wait_until
 
 
 def over(until_s: float) -> bool:

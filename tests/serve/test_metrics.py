@@ -17,7 +17,7 @@ from shepherd.serve.counters import Totals
 from shepherd.serve.metrics import Metrics
 from shepherd.serve.status import Figures
 from shepherd.store.disk import locks, names
-from tests.cli.conftest import NOW, PAGES, Herd, make_herd
+from tests.support.herd import NOW, PAGES, Herd, make_herd
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = (ROOT / "docs" / "metrics.md").read_text()

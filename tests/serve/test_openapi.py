@@ -10,7 +10,7 @@ import jsonschema
 import pytest
 
 from shepherd.serve import app, choice
-from tests.serve.serving import Serving
+from tests.support.serving import Serving
 
 SPEC: dict[str, Any] = json.loads(resources.files("shepherd.serve").joinpath("openapi.json").read_text())
 

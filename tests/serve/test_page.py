@@ -11,8 +11,8 @@ import jsonschema
 import pytest
 
 from shepherd.serve.page import FILES
-from tests.cli.conftest import make_herd
-from tests.serve.serving import Serving, serving
+from tests.support.herd import make_herd
+from tests.support.serving import Serving, serving
 
 DATA = ("/v1/status", "/v1/history", "/v1/servers", "/v1/sites", "/v1/explain?url=http://a.example/", "/metrics")
 MARKUP = ("innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval(", " style=")

@@ -13,9 +13,9 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from shepherd.client import pull
 from shepherd.errors import PeerRefused
-from tests.pasture import fill
-from tests.programs import call
-from tests.serve.serving import flock, serving, token_of
+from tests.support.pasture import fill
+from tests.support.programs import call
+from tests.support.serving import flock, serving, token_of
 
 FILES = 'certificate = "server.crt"\nkey = "server.key"\n'
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from shepherd.serve import tokens
-from tests.programs import ROOT, call
+from tests.support.programs import ROOT, call
 
 MANY = """
 import sys

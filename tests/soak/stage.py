@@ -23,8 +23,8 @@ from shepherd.store.state.database import Database
 from shepherd.wire import authority
 from shepherd.wire.tls import Role
 from tests.crash import disks
-from tests.net.test_tls import free_port
-from tests.programs import call
+from tests.support.programs import call
+from tests.wire.test_tls import free_port
 from toyweb import run
 from toyweb.model import Model, canonical_url
 from toyweb.plan import Ref

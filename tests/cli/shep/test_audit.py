@@ -1,0 +1,82 @@
+"""shep audit politeness, run as a user runs it: over real reaps and a fetch, and over a journal that tells of a sin."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from shepherd.formats.tables import JournalFlag
+from shepherd.store.disk import fsio, names
+from shepherd.store.state.harvest import Harvest
+from tests.crash.test_politeness import Garden, garden, pages
+from tests.support.herd import Herd, Run, objects, told
+from tests.support.origin import Answer, ok
+from tests.support.reaped import GONE, NEW, START_MS, journal_record, start_reap
+
+CONTACTED = int(JournalFlag.CONTACTED)
+
+
+def audit(one: Garden, *args: str, status: int = 0) -> dict[str, Any]:
+    with one.start("shep", "audit", "politeness", "--json", *args) as process:
+        output, errors = process.communicate(timeout=60)
+    assert process.returncode == status, f"{process.returncode}: {output}{errors}"
+    found: dict[str, Any] = json.loads(output) if output else {}
+    return found
+
+
+def test_reaps_and_a_fetch_between_them_pass(tmp_path: Path) -> None:
+    routes: dict[str, Answer] = {**pages("a.example", 3), **pages("b.example", 2)}
+    routes["b.example/robots.txt"] = ok(b"User-agent: *\nCrawl-delay: 1\n")
+    with garden(tmp_path, routes, delay_s=0.3) as one:
+        one.cycle_to_plan(*(f"http://a.example/{n}" for n in range(2)), "http://b.example/0")
+        assert audit(one, status=4) == {}
+        one.must("shep-reap", "--seconds", "15")
+        running = audit(one)  # the journal of a harvest that no cork has taken
+        assert (running["contacts"], running["violations"]) == (len(one.origin.spans), [])
+        one.must("shep", "fetch", "--wait", "http://a.example/2")
+        one.must("shep-cork", "-q")
+        found = audit(one)
+        assert (found["contacts"], found["servers"], found["violation_count"]) == (len(one.origin.spans), 1, 0)
+        (server,) = found["tightest"]
+        assert server["server"] == "127.0.4.1" and server["to_spare_ms"] >= -20
+        assert server["smallest_gap_ms"] <= min(one.origin.gaps_s()) * 1000 + 1  # what the origin saw is no closer
+
+
+def sin(herd: Herd, *contacts: bytes) -> None:
+    """A harvest beside that of start_reap, with these contacts."""
+    path = start_reap(herd).parent / "other"
+    harvest = Harvest(path, 1 << 20)
+    for one in contacts:
+        harvest.journal(one)
+    harvest.checkpoint(START_MS + 99_000)
+    harvest.close()
+    assert fsio.read_file(path / names.CHECKPOINTS)
+
+
+def test_contact_of_another_reaper_that_is_too_close_is_named(own_herd: Herd, shep: Run) -> None:
+    near = {"start_ms": START_MS + 5_000, "end_ms": START_MS + 5_010}
+    sin(own_herd, journal_record(GONE, flags=CONTACTED, **near))
+    answer = shep(own_herd, "audit", "politeness", "--json")
+    (found,) = objects(answer, 30)
+    assert found["violation_count"] == 2  # the server, and the site
+    server, site = found["violations"]
+    assert (server["what"], server["server"], server["gap_ms"], server["needed_ms"]) == ("delay", "127.0.0.7", 4_930, 10_000)
+    assert site["what"] == "site"
+    assert server["after"]["start"] == "2026-09-21T14:13:25.005Z"
+    text = shep(own_herd, "audit", "politeness")
+    assert text.returncode == 30 and b"came too soon" in text.stderr
+    shown = text.stdout.decode()
+    assert "violation (delay): 127.0.0.7: 4930 ms, where 10000 ms were due" in shown
+    assert server["before"]["footprint"] in shown and server["after"]["footprint"] in shown
+
+
+def test_contact_that_keeps_its_distance_is_no_violation(own_herd: Herd, shep: Run) -> None:
+    far = {"start_ms": START_MS + 10_070, "end_ms": START_MS + 10_080}
+    sin(own_herd, journal_record(NEW, flags=CONTACTED, **far))
+    assert "2 contacts with 1 server" in told(shep(own_herd, "audit", "politeness"))
+
+
+def test_help_says_that_the_newest_state_is_read_though_all_are(own_herd: Herd, shep: Run) -> None:
+    text = " ".join(told(shep(own_herd, "audit", "politeness", "--help")).split())
+    assert "[default: all closed states]" in text and "the newest" not in text

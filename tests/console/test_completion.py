@@ -1,0 +1,58 @@
+"""`shep completion`: what a shell offers when somebody presses the tab key, asked of a real bash."""
+
+from __future__ import annotations
+
+import subprocess
+
+import pytest
+
+from shepherd.cli.__main__ import PROGRAMS
+from tests.support.herd import ROOT
+from tests.support.programs import call
+
+SHELLS = ("bash", "zsh", "fish")
+ASK = """
+source /dev/stdin
+COMP_WORDS=({words}); COMP_CWORD=$((${{#COMP_WORDS[@]}} - 1))
+$(complete -p {program} | sed 's/.* -F \\([^ ]*\\) .*/\\1/') bin/{program} 2>&1
+printf '%s\\n' "${{COMPREPLY[@]}}"
+"""
+
+
+def offered(line: str) -> list[str]:
+    """What bash would complete the last word of a line to."""
+    script = call("shep", "completion", "bash").stdout
+    program = line.split()[0]
+    command = ["bash", "--norc", "-c", ASK.format(words=f"bin/{line}", program=program)]
+    done = subprocess.run(command, cwd=ROOT, input=script, capture_output=True, text=True, timeout=60, check=True)
+    assert not done.stderr
+    return done.stdout.split("\n")[:-1]
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("shep exp", ["explain"]),
+        ("shep list --type ga", ["gathered"]),
+        ("shep audit p", ["politeness"]),
+        ("shepherd c", ["check-config", "cycle"]),
+        ("shep-plan --dry", ["--dry-run"]),
+        ("gather --scope s", ["site", "subdomains"]),
+        ("shep completion z", ["zsh"]),
+    ],
+)
+def test_tab_key_offers_nothing(line: str, words: list[str]) -> None:
+    assert offered(line) == words
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_program_is_left_out_by_a_shell(shell: str) -> None:
+    done = call("shep", "completion", shell)
+    assert done.returncode == 0
+    for program in PROGRAMS:
+        assert f"_{program.upper().replace('-', '_')}_COMPLETE={shell}_complete" in done.stdout
+
+
+def test_shell_that_nobody_knows_is_refused() -> None:
+    assert call("shep", "completion", "tcsh").returncode == 2
+    assert call("shep", "url", "http://a.example/", _SHEP_COMPLETE="tcsh_source").returncode == 2

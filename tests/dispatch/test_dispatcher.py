@@ -1,0 +1,279 @@
+"""The dispatcher as another program drives it: no plan, URLs added while it runs, real reapers and servers."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+import time
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+import uvloop
+
+from shepherd.addresses import UnixAddress
+from shepherd.clock import steady_clock_ms
+from shepherd.config import Config, Network, Politeness, Reap
+from shepherd.dispatch import dispatcher as dispatch
+from shepherd.dispatch import reap
+from shepherd.dispatch import reaper_sources as sources
+from shepherd.dispatch.dispatcher import Dispatcher
+from shepherd.dispatch.fleet import Fleet
+from shepherd.dispatch.reapers import Source
+from shepherd.errors import BadUrl
+from shepherd.filters import parse_filter
+from shepherd.formats.tables import JournalFlag, Kind, Reason, Records, Result
+from shepherd.politeness.groups.engine import Counts
+from shepherd.politeness.groups.memory import MemoryGroups
+from shepherd.store.state.database import Database
+from shepherd.store.state.harvest import Harvest
+from shepherd.wire import messages as wire
+from tests.support.origin import Answer, Origin, ok, serve
+
+HTML = "Content-Type: text/html"
+HOSTS = ("a.example", "b.example", "c.example")
+DELAY_S = 0.3
+
+
+def page(text: str) -> bytes:
+    return ok(f"<html><title>{text}</title><a href=/{text}>x</a></html>".encode(), HTML)
+
+
+def slow(connection: socket.socket) -> None:
+    time.sleep(1.5)
+    connection.sendall(page("slow"))
+
+
+BUSY = ok(b"", status="429 Too Many Requests")
+ROUTES: dict[str, Answer] = {
+    **{f"{host}/{n}": page(str(n)) for host in HOSTS for n in range(5)},
+    "a.example/busy": ok(b"", "Retry-After: 2", status="503 Service Unavailable"),
+    "b.example/slow": slow,
+    **{f"c.example/storm{n}": BUSY for n in range(8)},
+}
+
+
+@dataclass
+class Driven:
+    dispatcher: Dispatcher
+    harvest: Harvest
+    groups: MemoryGroups
+    origins: list[Origin]
+    task: asyncio.Task[str]
+
+    def journalled(self) -> Records:
+        """What is on disk now: the last checkpoint has all of it."""
+        return self.harvest.journalled()
+
+    async def settled(self, count: int) -> Records:
+        """Wait until so many pages are settled and durable."""
+        for _ in range(600):
+            await self.dispatcher.checkpoint_soon()
+            pages = self.journalled()
+            pages = np.asarray(pages[(pages["kind"] == Kind.PAGE) & (pages["flags"] & JournalFlag.HOP == 0)])
+            if len(pages) >= count or self.task.done():
+                return pages
+            await asyncio.sleep(0.05)
+        raise AssertionError("nothing came")
+
+
+@pytest.fixture
+def origins() -> Iterator[list[Origin]]:
+    """One server for each host, at addresses of their own."""
+    with contextlib.ExitStack() as stack:
+        yield [stack.enter_context(serve(ROUTES, address=f"127.0.5.{n + 1}")) for n in range(len(HOSTS))]
+
+
+@contextlib.asynccontextmanager
+async def driven(
+    home: Path, origins: list[Origin], filter_text: str = "", limits: Reap | None = None, beside: Source | None = None
+) -> AsyncIterator[Driven]:
+    """`beside` is a reaper beside the local one."""
+    table = "".join(f"{host} 127.0.5.{n + 1} {origins[n].port}\n" for n, host in enumerate(HOSTS))
+    (home / "static").write_text(table)
+    config = Config(
+        politeness=Politeness(delay_s=DELAY_S),
+        reap=limits or Reap(),
+        network=Network(allow=("127.0.0.0/8",), static="static"),
+        directory=home,
+    )
+    filters, clock = parse_filter(filter_text), steady_clock_ms()
+    state = Database.create(home / "db", bytes(range(16)), clock() // 1000).closed()
+    harvest = Harvest(home / "harvest", 1 << 20)
+    groups = MemoryGroups(lease_ms=65_000, delay_ms=round(DELAY_S * 1000))
+    local = sources.local(config.reap)
+    fleet = Fleet([local, beside] if beside else [], local, 1, reap.hello(state, config, filters), clock)
+    dispatcher = Dispatcher(state, harvest, groups, config, filters, fleet, clock)
+    task = asyncio.create_task(dispatcher.run(60, stay=True))
+    try:
+        yield Driven(dispatcher, harvest, groups, origins, task)
+        dispatcher.stop("asked to stop")
+        assert await task == "asked to stop"
+        dispatcher.end()
+        assert groups.count() == Counts(0, 0)
+    finally:
+        task.cancel()
+        harvest.close()
+
+
+def spans(origins: list[Origin], *hosts: str) -> list[tuple[str, float, float]]:
+    found = [span for origin in origins for span in origin.spans if span[0].partition("/")[0] in hosts]
+    return sorted(found, key=lambda span: span[1])
+
+
+def gaps(found: list[tuple[str, float, float]]) -> list[float]:
+    return [after[1] - before[2] for before, after in pairwise(found)]
+
+
+def test_urls_are_added_while_it_runs_and_durable_when_it_says_so(tmp_path: Path, origins: list[Origin]) -> None:
+    async def drive() -> None:
+        async with driven(tmp_path, origins) as one:
+            with pytest.raises(BadUrl):
+                one.dispatcher.add("ftp://a.example/")
+            one.dispatcher.add("http://a.example/0", source=3)
+            assert (await one.settled(1))["status"].tolist() == [200]
+            one.dispatcher.add("http://a.example/1", source=3)
+            one.dispatcher.add("http://b.example/none", source=4)
+            pages = await one.settled(3)
+            assert sorted(pages["status"].tolist()) == [200, 200, 404]
+            assert [one.groups.count_source(n) for n in (3, 4)] == [Counts(0, 0)] * 2
+            assert one.dispatcher.contributions.seen == 2
+
+    uvloop.run(drive())
+    assert [span[0] for span in spans(origins, "a.example")] == ["a.example/robots.txt", "a.example/0", "a.example/1"]
+
+
+def test_hosts_of_one_group_are_asked_as_one_server(tmp_path: Path, origins: list[Origin]) -> None:
+    async def drive() -> None:
+        async with driven(tmp_path, origins, "group farm host a.example b.example\n") as one:
+            for host in HOSTS[:2]:
+                for number in range(3):
+                    one.dispatcher.add(f"http://{host}/{number}")
+            await one.settled(6)
+
+    uvloop.run(drive())
+    found = spans(origins, *HOSTS[:2])
+    assert len(found) == 8
+    assert min(gaps(found)) >= DELAY_S
+
+
+def test_hosts_of_one_address_range_are_asked_as_one_server(tmp_path: Path, origins: list[Origin]) -> None:
+    async def drive() -> None:
+        async with driven(
+            tmp_path, origins, "group farm address 127.0.5.0/31 127.0.5.2\nset min_delay 0.5 host b.example\n"
+        ) as one:
+            for host in HOSTS[:2]:
+                for number in range(2):
+                    one.dispatcher.add(f"http://{host}/{number}")
+            await one.settled(4)
+
+    uvloop.run(drive())
+    found = spans(origins, *HOSTS[:2])
+    known = next(n for n, span in enumerate(found) if span[0].startswith("b."))
+    assert min(gaps(found)) >= DELAY_S
+    assert min(gaps(found[known:])) >= 0.5, "the delay of one is that of all"
+
+
+def test_retry_after_of_one_host_holds_its_group(tmp_path: Path, origins: list[Origin]) -> None:
+    async def drive() -> None:
+        async with driven(tmp_path, origins, "group farm host a.example b.example\n") as one:
+            one.dispatcher.add("http://b.example/0")
+            one.dispatcher.add("http://c.example/0")
+            await one.settled(2)
+            one.dispatcher.add("http://a.example/busy", priority=9)
+            while not any(span[0] == "a.example/busy" for span in spans(origins, "a.example")):
+                await asyncio.sleep(0.02)
+            one.dispatcher.add("http://b.example/1")
+            one.dispatcher.add("http://c.example/1")
+            await one.settled(5)
+
+    uvloop.run(drive())
+    found = spans(origins, *HOSTS)
+    busy = next(span for span in found if span[0] == "a.example/busy")
+    after = {span[0]: span[1] - busy[2] for span in found if span[1] > busy[2]}
+    assert after["b.example/1"] >= 2 and after["c.example/1"] < 2
+
+
+def test_site_that_asks_us_to_slow_down_again_and_again_is_left_alone(tmp_path: Path, origins: list[Origin]) -> None:
+    async def drive() -> Records:
+        async with driven(tmp_path, origins, f"set min_delay 0.01 host {HOSTS[2]}\n") as one:
+            for number in range(8):
+                one.dispatcher.add(f"http://c.example/storm{number}")
+            return await one.settled(8)
+
+    pages = uvloop.run(drive())
+    asked = [span[0] for span in spans(origins, "c.example") if "storm" in span[0]]
+    assert len(asked) == 3
+    assert sorted(pages["result"].tolist()) == [Result.SOFT] * 3 + [Result.SITE] * 5
+    assert set(pages["reason"].tolist()) == {Reason.SERVER_ERROR}
+
+
+def test_limits_of_the_whole_reap_hold(tmp_path: Path, origins: list[Origin]) -> None:
+    async def drive() -> None:
+        async with driven(tmp_path, origins, "set min_delay 0 glob http*\n", Reap(pages_per_s=4, connections=1)) as one:
+            for host in HOSTS:
+                for number in range(3):
+                    one.dispatcher.add(f"http://{host}/{number}")
+            await one.settled(9)
+
+    uvloop.run(drive())
+    found = spans(origins, *HOSTS)
+    assert len(found) == 12
+    assert min(gaps(found)) >= 0, "one connection at a time"
+    assert found[-1][1] - found[0][1] >= (12 - 4) / 4 - 0.1
+
+
+async def cry(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """A reaper that takes no requests, and says of all that others were given that its workers have died at them."""
+    await wire.read_message(reader, wire.LIMIT_BEFORE_WELCOME)
+    writer.write(wire.encode(wire.Welcome(wire.VERSION, 1, 0, [])))
+    goodbye = asyncio.create_task(reader.read())
+    while not goodbye.done():
+        writer.write(wire.encode(wire.Ping(0, list(range(1, 100)))))
+        await asyncio.wait([goodbye], timeout=0.1)
+    writer.close()
+
+
+def test_reaper_that_speaks_of_what_another_was_asked(tmp_path: Path, origins: list[Origin]) -> None:
+    async def drive() -> Records:
+        over = asyncio.Event()
+
+        async def liar(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            with contextlib.suppress(OSError):
+                await cry(reader, writer)
+            over.set()
+
+        server = await asyncio.start_unix_server(liar, tmp_path / "liar")
+        async with driven(tmp_path, origins, beside=sources.UnixSource(UnixAddress(tmp_path / "liar"))) as one:
+            one.dispatcher.add("http://b.example/slow")
+            pages = await one.settled(1)
+        await over.wait()
+        server.close()
+        return pages
+
+    pages = uvloop.run(drive())
+    assert pages["status"].tolist() == [200]
+    found = spans(origins, "b.example")
+    assert [span[0] for span in found] == ["b.example/robots.txt", "b.example/slow"]
+
+
+def test_reaper_that_works_for_ever_keeps_a_server_busy_for_ever(tmp_path: Path, origins: list[Origin]) -> None:
+    async def drive() -> None:
+        async with driven(tmp_path, origins) as one:
+            one.dispatcher.add("http://b.example/slow")
+            while "b.example/slow" not in origins[1].urls():
+                await asyncio.sleep(0.01)
+            [(token, asked)], [reaper] = one.dispatcher._asked.items(), one.dispatcher._fleet.up
+            before_ms, latest_ms = one.groups._held[token].lease.expires_ms, asked.asked_ms + 60_000 + dispatch.MOST_WORK_MS
+            for unknown in (0, token + 1):
+                one.dispatcher._handle(reaper, wire.Working(unknown, 1_000_000))
+            assert one.groups._held[token].lease.expires_ms == before_ms
+            one.dispatcher._handle(reaper, wire.Working(token, 0xFFFFFFFF))
+            assert before_ms < one.groups._held[token].lease.expires_ms == latest_ms
+            assert (await one.settled(1))["status"].tolist() == [200]
+
+    uvloop.run(drive())

@@ -1,0 +1,84 @@
+"""What the dispatcher does with answers that settle nothing, or not only their own page."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from shepherd.dispatch.admission import Gate
+from shepherd.dispatch.items import Item
+from shepherd.dispatch.outcome import Answers
+from shepherd.dispatch.sites import Site, SiteBook
+from shepherd.dispatch.verify import Answer
+from shepherd.formats.journal import Entry
+from shepherd.formats.tables import JournalFlag, Kind, Reason, Result
+from shepherd.politeness.groups.memory import MemoryGroups
+from shepherd.store.state.database import Database
+from shepherd.store.state.directory import State
+from shepherd.store.state.harvest import Harvest
+from shepherd.urls import Footprints, qkey_of_address
+from tests.crash import small
+from tests.dispatch.test_admission import NOW_MS, gate_of
+
+REAPER = 7
+
+
+@pytest.fixture
+def state(tmp_path: Path) -> State:
+    small.grow(tmp_path / "db", "harvest")
+    return Database(tmp_path / "db").furthest()
+
+
+@pytest.fixture
+def harvest(tmp_path: Path) -> Iterator[Harvest]:
+    one = Harvest(tmp_path / "reap", 1 << 20)
+    yield one
+    one.close()
+
+
+def opened(state: State, harvest: Harvest) -> tuple[Answers, Gate, SiteBook, MemoryGroups]:
+    """Answers behind a gate at which every site of the plan is open."""
+    groups = MemoryGroups(lease_ms=1000, delay_ms=1000)
+    gate, book = gate_of(state, harvest, state.plan(), groups)
+    for site in list(book.all()):
+        gate.looked_up(site, "127.0.0.7", qkey_of_address("127.0.0.7"), Reason.NONE, 60, 0)
+        gate.robots_known(site, b"", 404)
+    answers = Answers(book, gate._items, gate, gate._ledger, Footprints(state.control.key), lambda: NOW_MS)
+    return answers, gate, book, groups
+
+
+def page(site: Site, **changes: int) -> Item:
+    return Item(Kind.PAGE, site.norm, 5, site.site, site.site, site.site, f"{site.name}/x", **changes)  # type: ignore[arg-type]
+
+
+def answer(site: Site, result: Result, reason: Reason, flags: int = 0, status: int = 0) -> Answer:
+    entry = Entry(site.norm, 5, site.site, site.site, site.qkey, kind=Kind.PAGE, reaper=REAPER, flags=flags, status=status)
+    return Answer(entry._replace(result=result, reason=reason), b"", None, "", b"", 0)
+
+
+@pytest.mark.parametrize("attempts", [0, 1])
+def test_reaper_that_has_forgotten_the_rules_twice_is_never_told_them_again(
+    state: State, harvest: Harvest, attempts: int
+) -> None:
+    answers, _gate, book, _groups = opened(state, harvest)
+    site = next(iter(book.all()))
+    site.told = frozenset({REAPER, REAPER + 1})
+    settled = answers.take(page(site, attempts=attempts), answer(site, Result.SOFT, Reason.ROBOTS_UNREACHABLE), ending=False)
+    assert site.told == {REAPER + 1}
+    assert settled == bool(attempts)
+
+
+def test_nothing_more_to_drop_is_not_told(state: State, harvest: Harvest, caplog: pytest.LogCaptureFixture) -> None:
+    answers, _gate, book, groups = opened(state, harvest)
+    site = next(iter(book.all()))
+    failed = answer(site, Result.SITE, Reason.CONNECTION, int(JournalFlag.CONTACTED))
+    with caplog.at_level(logging.INFO, "shepherd.dispatch"):
+        before = groups.count().queued
+        assert answers.take(page(site), failed, ending=False)
+        assert "are not asked for" in caplog.text and groups.count().queued < before
+        caplog.clear()
+        assert answers.take(page(site), failed, ending=False)
+    assert "are not asked for" not in caplog.text

@@ -1,0 +1,167 @@
+"""Pages that an operator wants again while a reap runs: asked for in it, once, and not again after the merge."""
+
+from __future__ import annotations
+
+import json
+import signal
+import socket
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from tests.support.origin import Answer, ok
+from tests.support.reaping import Home, planned
+
+HTML = "Content-Type: text/html"
+SLOW = [f"http://slow.example/{n}" for n in range(8)]
+KNOWN = [f"http://a.example/{word}" for word in ("one", "two", "denied", "moved")]
+
+
+def slow(connection: socket.socket) -> None:
+    time.sleep(1)
+    connection.sendall(ok(b"<p>slow</p>", HTML))
+
+
+def rules(connection: socket.socket) -> None:
+    connection.sendall(ok(b"User-agent: *\nDisallow: /denied\n", "Content-Type: text/plain"))
+
+
+ROUTES: dict[str, Answer] = {
+    **{f"slow.example/{n}": slow for n in range(len(SLOW))},
+    "a.example/robots.txt": rules,
+    **{f"a.example/{word}": ok(f"<p>{word}</p>".encode(), HTML) for word in ("one", "two", "denied", "moved")},
+}
+
+
+def cycle(home: Home, *programs: str) -> None:
+    for program in programs:
+        home.must(f"shep-{program}", "-q")
+
+
+def delayed(home: Home, delay_s: float) -> None:
+    """Every server is to be left in peace for so long."""
+    path = home.path / "cf" / "shepherd.toml"
+    path.write_text(path.read_text().replace("delay_s = 0.01", f"delay_s = {delay_s}"))
+
+
+def wait_until(is_so: Callable[[], bool], what: str) -> None:
+    for _ in range(300):
+        if is_so():
+            return
+        time.sleep(0.1)
+    raise AssertionError(f"never came: {what}")
+
+
+def told_of(home: Home, url: str, *columns: str) -> list[Any]:
+    (line,) = home.must("shep", "list", url, "--json").splitlines()
+    row = json.loads(line)
+    return [row[name] for name in columns]
+
+
+def known(home: Home, *others: str) -> None:
+    """All of a.example is gathered, and not due; pages of a slow server are planned, the last of them last, and others."""
+    cycle(home, "reap", "cork")
+    home.must("shep", "insert", "--weight", "60000", *SLOW[:-1], *others)
+    home.must("shep", "insert", "--weight", "10", SLOW[-1])
+    cycle(home, "merge", "select", "record", "plan")
+    for origin in home.origins:
+        origin.seen.clear()
+        origin.spans.clear()
+
+
+def test_page_is_asked_for_in_the_reap_and_not_again_after_the_merge(tmp_path: Path) -> None:
+    with planned(tmp_path, ROUTES, KNOWN, [], servers=2) as home:
+        known(home)
+        before = told_of(home, KNOWN[2], "type", "reason")
+        reaping = home.start("shep-reap", "--json")
+        wait_until(lambda: any(url.startswith("slow.example/") for url in home.asked()), "the first slow page")
+        home.must("shep", "refresh", KNOWN[0], KNOWN[2])
+        answer = home.run("shep", "refresh", "http://a.example/unknown")
+        assert answer.returncode == 4
+        wait_until(lambda: home.asked()["a.example/one"] > 0, "the page that was refreshed")
+        assert reaping.poll() is None
+        out, err = reaping.communicate(timeout=60)
+        assert reaping.returncode == 0, err
+        report = json.loads(out.splitlines()[-1])
+        assert (report["refreshes"], report["left"]) == (1, 0)
+        asked = home.asked()
+        assert asked["a.example/one"] == 1 and not asked["a.example/two"] and not asked["a.example/denied"]
+        assert before == ["error", "robots-denied"]
+        assert len(list((home.db / "inbox").glob("*.req"))) == 1  # read, not taken
+        cycle(home, "cork")
+        assert [one["url"] for one in home.journal() if one["url"].startswith("http://a.example/") and one["kind"] == "page"] == [
+            "http://a.example/one"
+        ]
+        assert told_of(home, KNOWN[0], "reason") in (["gathered"], ["unchanged"])
+        cycle(home, "merge", "select", "record")
+        assert "refresh" not in told_of(home, KNOWN[0], "flags")[0]
+        assert "refresh" in told_of(home, KNOWN[2], "flags")[0]  # which the reap has left to the next plan
+        assert list((home.db / "inbox").glob("*.req")) == []
+        home.must("shep-check")
+
+
+def test_planned_page_comes_first_and_once_when_it_is_refreshed(tmp_path: Path) -> None:
+    """Its place in the plan is the last of a slow server."""
+    with planned(tmp_path, ROUTES, KNOWN, [], servers=2) as home:
+        known(home)
+        reaping = home.start("shep-reap", "--json")
+        wait_until(lambda: any(url.startswith("slow.example/") for url in home.asked()), "the first slow page")
+        home.must("shep", "refresh", SLOW[-1])
+        out, err = reaping.communicate(timeout=60)
+        assert reaping.returncode == 0, err
+        order = [
+            url for origin in home.origins for url in origin.urls() if url.startswith("slow.example/") and "robots" not in url
+        ]
+        assert sorted(order) == sorted(url.removeprefix("http://") for url in SLOW)
+        assert order.index("slow.example/7") < len(order) - 1
+        report = json.loads(out.splitlines()[-1])
+        assert (report["refreshes"], report["left"]) == (1, 0)
+        cycle(home, "cork", "merge", "select", "record")
+        assert "refresh" not in told_of(home, SLOW[-1], "flags")[0]
+
+
+def test_refresh_that_was_answered_is_asked_for_again_by_the_resumed_reap(tmp_path: Path) -> None:
+    with planned(tmp_path, ROUTES, KNOWN, [], reap="checkpoint_s = 0.1", servers=2) as home:
+        known(home)
+        reaping = home.start("shep-reap")
+        wait_until(lambda: any(url.startswith("slow.example/") for url in home.asked()), "the first slow page")
+        home.must("shep", "refresh", KNOWN[0])
+        wait_until(lambda: home.asked()["a.example/one"] > 0, "the page that was refreshed")
+        time.sleep(1)  # a checkpoint
+        reaping.send_signal(signal.SIGKILL)
+        reaping.communicate(timeout=60)
+        home.must("shep-reap", "-q")
+        assert home.asked()["a.example/one"] == 1
+        cycle(home, "cork", "merge", "select", "record")
+        assert "refresh" not in told_of(home, KNOWN[0], "flags")[0]
+
+
+def test_page_that_the_reap_had_before_the_request_is_not_asked_for_again(tmp_path: Path) -> None:
+    """It is, after the delay of its server; and an error of the second time does not hide what came the first time."""
+    times: list[float] = []
+
+    def flips(connection: socket.socket) -> None:
+        times.append(time.monotonic())
+        bad = b"HTTP/1.1 500 Broken\r\nContent-Length: 0\r\n\r\n"
+        connection.sendall(ok(b"<p>whole</p>", HTML) if len(times) == 1 else bad)
+
+    with planned(tmp_path, ROUTES | {"a.example/flips": flips}, KNOWN, [], servers=2) as home:
+        known(home, "http://a.example/flips")
+        delayed(home, 0.5)
+        reaping = home.start("shep-reap", "-q")
+        wait_until(lambda: bool(times), "the planned page")
+        told = json.loads(home.must("shep", "refresh", "http://a.example/flips", KNOWN[0], "--json").splitlines()[-1])
+        assert told["takes_effect"].startswith("within seconds by the reap that runs")
+        _out, err = reaping.communicate(timeout=60)
+        assert reaping.returncode == 0, err
+        assert len(times) == 2 and home.asked()["a.example/one"] == 1
+        assert min(gap for origin in home.origins for gap in origin.gaps_s()) > 0.49
+        cycle(home, "cork")
+        home.must("shep", "audit", "politeness")
+        assert told_of(home, "http://a.example/flips", "type", "reason") == ["gathered", "gathered"]
+        assert b"whole" in home.must("shep", "cat", "http://a.example/flips").encode()
+        cycle(home, "merge", "select", "record")
+        assert "refresh" in told_of(home, "http://a.example/flips", "flags")[0]  # for it was not checked since
+        told = json.loads(home.must("shep", "refresh", KNOWN[0], "--json").splitlines()[-1])
+        assert told["takes_effect"] == "at the start of the next cycle"

@@ -1,0 +1,199 @@
+"""WARC files as they are found: every record that is whole is read, and every damage told where it is."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import itertools
+import random
+import tracemalloc
+from collections.abc import Callable
+
+import pytest
+
+from shepherd.importing.warc_file import Damage, Record, Stream, records
+from tests.support.warcs import HTML, PAGE, Warc
+
+MOST = 1 << 20
+
+
+class Pipe:
+    """What cannot go back."""
+
+    def __init__(self, data: bytes) -> None:
+        self._stream = io.BytesIO(data)
+
+    def read(self, size: int, /) -> bytes:
+        return self._stream.read(min(size, 1000))
+
+    def seekable(self) -> bool:
+        return False
+
+    def seek(self, offset: int, /) -> object:
+        raise OSError("not seekable")
+
+
+def three(packed: bool = True, version: str = "1.0") -> tuple[Warc, list[int]]:
+    warc = Warc(packed, version)
+    return warc, [warc.response(f"http://a.example/{n}", PAGE * 20 + b"%d" % n) for n in range(3)]
+
+
+def read(data: bytes, stream: Callable[[bytes], Stream] = io.BytesIO, most: int = MOST) -> list[Record | Damage]:
+    return list(records(stream(data), most))
+
+
+def urls(found: list[Record | Damage]) -> list[str]:
+    return [one.headers["warc-target-uri"][-1] for one in found if isinstance(one, Record)]
+
+
+def damage(found: list[Record | Damage]) -> list[int]:
+    return [one.offset for one in found if isinstance(one, Damage)]
+
+
+@pytest.mark.parametrize("stream", [io.BytesIO, Pipe])
+@pytest.mark.parametrize("sizes", [[200_000] * 3, [70_000] * 5, [1_000] * 10 + [200_000] + [1_000] * 10, [65_536, 1, 131_072, 0]])
+def test_large_record_leads_back_to_the_one_before(sizes: list[int], stream: Callable[[bytes], Stream]) -> None:
+    """At the end of a gzip member zlib shows what follows it twice."""
+    warc = Warc()
+    offsets = [warc.response(f"http://a.example/{n}", b"x" * size) for n, size in enumerate(sizes)]
+    found = list(itertools.islice(records(stream(warc.data), MOST), len(sizes) + 1))
+    assert [(one.offset, one.length) for one in found if isinstance(one, Record)] == [
+        (offset, len(b"HTTP/1.1 200 OK\r\nContent-Type: \r\n\r\n") + len(HTML) + size)
+        for offset, size in zip(offsets, sizes, strict=True)
+    ]
+    assert damage(found) == []
+
+
+@pytest.mark.parametrize("stream", [io.BytesIO, Pipe])
+@pytest.mark.parametrize("version", ["1.0", "1.1"])
+@pytest.mark.parametrize("packed", [True, False])
+def test_record_of_a_sound_file_is_lost(packed: bool, version: str, stream: Callable[[bytes], Stream]) -> None:
+    warc, offsets = three(packed, version)
+    found = read(warc.data, stream)
+    assert [one.offset for one in found] == offsets
+    one = found[2]
+    assert isinstance(one, Record)
+    assert (one.type, one.headers["warc-ip-address"], one.cut) == ("response", "192.0.2.7", False)
+    assert one.block.startswith(b"HTTP/1.1 200 OK\r\n") and one.block.endswith(PAGE + b"2")
+    assert len(one.block) == one.length
+
+
+def test_file_that_was_packed_as_a_whole_gives_its_first_record_only() -> None:
+    warc, _ = three(packed=False)
+    assert urls(read(gzip.compress(warc.data))) == ["0", "1", "2"]
+
+
+def test_members_and_plain_records_in_one_file_are_mixed_up() -> None:
+    found = read(three()[0].data + three(packed=False)[0].data + three()[0].data)
+    assert (urls(found), damage(found)) == (["0", "1", "2"] * 3, [])
+
+
+@pytest.mark.parametrize("stream", [io.BytesIO, Pipe])
+def test_broken_member_costs_its_neighbours(stream: Callable[[bytes], Stream]) -> None:
+    warc, offsets = three()
+    for at in range(offsets[1], offsets[2]):
+        data = bytearray(warc.data)
+        data[at] ^= 0x55
+        found = read(bytes(data), stream)
+        kept, told = urls(found), damage(found)
+        assert kept in (["0", "2"], ["0", "1", "2"]), at  # a time or a name in the header of gzip may be anything
+        assert told == ([offsets[1]] if len(kept) == 2 else []), at
+
+
+def test_byte_that_changed_in_a_plain_block_is_not_noticed() -> None:
+    warc, offsets = three(packed=False)
+    data = bytearray(warc.data)
+    data[warc.data.index(b"<title>", offsets[1])] ^= 1
+    found = read(bytes(data))
+    assert (urls(found), damage(found)) == (["0", "2"], [offsets[1]])
+
+
+@pytest.mark.parametrize("length", ["10", "99999", "999999999999", "-1", "x", "", "9" * 40])
+@pytest.mark.parametrize("packed", [True, False])
+def test_wrong_length_costs_its_neighbours(length: str, packed: bool) -> None:
+    before, after = three(packed)[0], three(packed)[0]
+    plain = Warc(packed=False)
+    plain.response("http://a.example/5", PAGE)
+    wrong = plain.data.replace(b"Content-Length: %d" % _length(plain.data), f"Content-Length: {length}".encode(), 1)
+    at = before.raw(wrong.replace(b"WARC-Block-Digest", b"X-Block-Digest"))
+    found = read(before.data + after.data)
+    assert urls(found) == ["0", "1", "2", "0", "1", "2"]
+    assert damage(found) == [at]
+
+
+def _length(data: bytes) -> int:
+    return int(data[data.index(b"Content-Length: ") + 16 :].split(b"\r\n")[0])
+
+
+@pytest.mark.parametrize("packed", [True, False])
+def test_file_that_was_cut_off_raises_or_keeps_half_a_record(packed: bool) -> None:
+    warc, offsets = three(packed)
+    for end in range(offsets[2] + 1, len(warc.data) - 4, 97):
+        found = read(warc.data[:end])
+        assert (urls(found), damage(found)) == (["0", "1"], [offsets[2]]), end
+
+
+JUNK = {
+    "nothing": b"",
+    "empty lines": b"\n" * 9000,
+    "another format": b"<html>",
+    "the begin of a record": b"WARC/1.0",
+    "a header without lines": b"WARC/1.0\r\n\r\n",
+    "another version": b"WARC/9.9\r\nWARC-Type: response\r\nContent-Length: 0\r\n\r\n",
+    "a header that is none": b"WARC/1.0\r\nno colon\r\n\r\n\r\n\r\n",
+    "a long line": b"WARC/1.0\r\n" + b"A" * 300_000,
+    "many lines": b"WARC/1.0\r\n" + b"A: b\r\n" * 60_000,
+    "the begin of a member": b"\x1f\x8b\x08" + b"\0" * 50,
+    "many of these": b"\x1f\x8b\x08" * 500,
+    "an empty member": gzip.compress(b""),
+    "a member without a record": gzip.compress(b"no record"),
+    "a bomb": gzip.compress(b"\0" * 5_000_000),
+    "noise": random.Random(7).randbytes(200_000),
+}
+
+
+@pytest.mark.parametrize("name", JUNK)
+@pytest.mark.parametrize("stream", [io.BytesIO, Pipe])
+def test_junk_hides_the_records_behind_it(name: str, stream: Callable[[bytes], Stream]) -> None:
+    found = read(JUNK[name] + three()[0].data, stream)
+    assert urls(found) == ["0", "1", "2"]
+    assert len(damage(found)) == (name not in ("nothing", "empty lines", "an empty member"))
+
+
+def test_long_block_is_held_beyond_the_limit() -> None:
+    warc = Warc()
+    warc.response("http://a.example/0", b"x" * 40_000_000)
+    tracemalloc.start()
+    (found,) = read(warc.data, most=100_000)
+    _now, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert isinstance(found, Record) and found.cut
+    assert (len(found.block), found.length > 40_000_000) == (100_000, True)
+    assert peak < 4_000_000
+
+
+def test_block_of_what_nobody_needs_is_held() -> None:
+    warc = Warc()
+    warc.other("request")
+    warc.other("metadata")
+    warc.other("warcinfo")
+    found = read(warc.data)
+    assert [(one.type, one.block) for one in found if isinstance(one, Record)] == [
+        ("request", b""),
+        ("metadata", b""),
+        ("warcinfo", b""),
+    ]
+
+
+@pytest.mark.parametrize("packed", [True, False])
+def test_random_damage_raises_or_makes_records_up(packed: bool) -> None:
+    rng = random.Random(5)
+    whole = three(packed)[0].data
+    blocks = {one.block for one in read(whole) if isinstance(one, Record)}
+    for _ in range(200):
+        data = bytearray(whole)
+        for _ in range(rng.randrange(1, 6)):
+            at = rng.randrange(len(data))
+            data[at : at + rng.randrange(9)] = rng.randbytes(rng.randrange(9))
+        found = {one.block for one in read(bytes(data)) if isinstance(one, Record)}
+        assert not packed or found <= blocks

@@ -1,0 +1,76 @@
+"""Recorded answers that kill their worker fail alone: a real reapd, whose parser dies of what a page says."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from shepherd import urls
+from shepherd.addresses import UnixAddress
+from shepherd.dispatch.reaper_sources import UnixSource
+from shepherd.formats.tables import Kind, Reason, Result
+from shepherd.importing.worker_pool import Workshop
+from shepherd.wire import messages as wire
+from tests.support.driver import FOOTPRINTS, LINKS, Outcome, greeting, run
+from tests.support.origin import serve
+from tests.support.reaping import ROOT
+
+REAPD = """
+import os, signal, sys
+from pathlib import Path
+from shepherd.addresses import UnixAddress
+from shepherd.reaper.document import extract
+from shepherd.reaper.process import reapd
+from shepherd.reaper.process.limits import Terms
+whole = extract.extract
+def fatal(body, *rest):
+    if b"KILL" in body:
+        os.kill(os.getpid(), signal.SIGKILL)
+    if b"HANG" in body:
+        while True:
+            pass
+    return whole(body, *rest)
+extract.extract = fatal
+reapd.main(UnixAddress(Path(sys.argv[1])), Terms(workers=6, recycle=3, parse_s=1.0), None, "root")
+"""
+
+
+@contextlib.contextmanager
+def reapd(path: Path) -> Iterator[UnixSource]:
+    process = subprocess.Popen([sys.executable, "-c", REAPD, str(path)], cwd=ROOT)
+    try:
+        until = time.monotonic() + 60
+        while not path.exists() and time.monotonic() < until:
+            time.sleep(0.02)
+        yield UnixSource(UnixAddress(path))
+    finally:
+        process.terminate()
+        process.wait(60)
+
+
+def recorded(number: int, body: bytes) -> wire.Recorded:
+    url = urls.parse(f"http://a.example/{number}")
+    http = b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\n\r\n" + body
+    prints = FOOTPRINTS.of(url)
+    return wire.Recorded(number, Kind.PAGE, url.href, *prints, 1, "192.0.2.7", 9, 0, 1_580_000_000_000, http, "", "x", False)
+
+
+def test_recorded_page_that_kills_its_worker_takes_others_along(tmp_path: Path) -> None:
+    bodies = [b"KILL" if n == 4 else b"HANG" if n == 9 else LINKS for n in range(1, 15)]
+
+    async def all_of_them(source: UnixSource) -> list[wire.Result | None]:
+        with serve({}) as origin:
+            async with Workshop(source, greeting(origin), 2) as shop:
+                requests = (recorded(number, body) for number, body in enumerate(bodies, 1))
+                return list(await asyncio.gather(*(shop.work_on(request) for request in requests)))
+
+    with reapd(tmp_path / "reapd") as source:
+        results = run(all_of_them(source))
+    verdicts = [Outcome.of(result).verdict for result in results if result is not None]
+    fatal = Result.HARD, Reason.PARSER
+    assert verdicts == [fatal if body in (b"KILL", b"HANG") else (Result.STORED, Reason.GATHERED) for body in bodies]

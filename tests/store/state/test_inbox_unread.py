@@ -1,0 +1,129 @@
+"""What somebody left in the inbox, and whoever runs the phases may not read: it is told and left, and the rest is taken in."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from shepherd.config import Config
+from shepherd.cycle.feedback import drive as feedback
+from shepherd.errors import NothingToDo
+from shepherd.filters import parse_filter
+from shepherd.report.facts import collect
+from shepherd.store.state.database import Database
+from tests.crash import small
+from tests.crash.disks import workplace
+from tests.support import harvested
+from tests.support.harvested import NOW, Page, begin, rows, run
+
+A, B = "http://a.example/", "http://b.example/"
+NOBODY = 65_534
+
+
+@pytest.fixture
+def db() -> Iterator[Path]:
+    with workplace() as home:
+        home.chmod(0o755)  # so that another user gets to what is in it
+        yield begin(home / "db", (A,))
+
+
+def as_somebody(db: Path, phase: Callable[[], object]) -> str:
+    """Run it as a user who is not root, whom no mode keeps out; the database is that user's. What it said."""
+    if os.getuid() == 0:
+        for path in (db.parent, *db.parent.rglob("*")):
+            os.chown(path, NOBODY, NOBODY, follow_symlinks=False)
+    reader, writer = os.pipe()
+    child = os.fork()
+    if not child:
+        try:
+            if os.getuid() == 0:
+                os.setgroups([])
+                os.setgid(NOBODY)
+                os.setuid(NOBODY)
+            phase()
+            os.write(writer, b"done")
+        except NothingToDo as error:
+            os.write(writer, f"nothing: {error}".encode())
+        except BaseException as error:
+            os.write(writer, repr(error).encode())
+        finally:
+            os._exit(0)
+    os.close(writer)
+    with os.fdopen(reader, "rb") as told:
+        text = told.read().decode()
+    os.waitpid(child, 0)
+    return text
+
+
+def test_request_that_may_not_be_read_stops_the_merge(db: Path) -> None:
+    small.dropping(5, (B,))(db, lambda _line: None)
+    small.dropping(6, ("http://c.example/",))(db, lambda _line: None)
+    closed = Database(db).inbox.items()[0].path
+    closed.chmod(0)
+    assert as_somebody(db, lambda: run(db, "merge", "select", "record")) == "done"
+    assert {item.path for item in Database(db).inbox.items()} == {closed}
+    known = rows(Database(db).closed(), "oid")
+    assert "http://c.example/" in known and B not in known
+    closed.chmod(0o644)
+    assert B in rows(run(db, "merge", "select", "record"), "oid")
+    assert Database(db).inbox.items() == []
+
+
+def test_report_does_not_tell_of_a_request_that_may_not_be_read(db: Path) -> None:
+    small.dropping(5, (B,))(db, lambda _line: None)
+    small.dropping(6, ("http://c.example/",))(db, lambda _line: None)
+    closed = Database(db).inbox.items()[0].path
+    closed.chmod(0)
+    assert as_somebody(db, lambda: run(db, "merge")) == "done"
+    report = Database(db).furthest().report()
+    assert (report["requests"], report["bad requests"]) == (1, 1)
+    assert report["bad"][0].startswith(f"{closed.name}: ") and "may not read" in report["bad"][0]
+
+
+def test_merge_makes_a_state_of_a_request_that_may_not_be_read(db: Path) -> None:
+    small.dropping(5, (B,))(db, lambda _line: None)
+    closed = Database(db).inbox.items()[0].path
+    closed.chmod(0)
+    told = as_somebody(db, lambda: run(db, "merge"))
+    assert told.startswith("nothing: ") and closed.name in told
+
+
+def test_upload_that_may_not_be_read_stops_feedback(db: Path) -> None:
+    inbox = Database(db).inbox
+    closed = inbox.drop_feedback(small.ITEM.format(5), f"{A} 7\n".encode())
+    inbox.drop_feedback(small.ITEM.format(6), f"{A} 9\n".encode())
+    closed.chmod(0)
+
+    def hear() -> None:
+        with Database(db).writing("a test") as writer:
+            feedback.run(writer, harvested.Config(directory=small.cf_of(db)), NOW, lambda _rows: None)
+
+    assert as_somebody(db, hear) == "done"
+    state = Database(db).closed()
+    assert rows(state, "weight")[A] == (9,)
+    assert state.report()["bad uploads"] == 1
+    assert closed.exists()
+
+
+def test_harvest_that_may_not_be_read_stops_the_cork(db: Path) -> None:
+    inbox = Database(db).inbox
+    closed = inbox.drop_harvest(small.ITEM.format(5), harvested.harvest(db.parent / "1", [Page(A, "closed")]))
+    closed.chmod(0)
+    told = as_somebody(db, lambda: run(db, "cork"))
+    assert told.startswith("nothing: ") and closed.name in told
+    inbox.drop_harvest(small.ITEM.format(6), harvested.harvest(db.parent / "2", [Page(A, "open")]))
+    assert as_somebody(db, lambda: run(db, "cork")) == "done"
+    state = Database(db).closed()
+    assert [one.body() for one in state.documents()] == [b"open"]
+    assert list(state.report()["refused harvests"]) == [small.ITEM.format(5)]
+    assert closed.exists()
+
+
+def test_explain_stops_at_a_request_that_it_may_not_read(db: Path) -> None:
+    small.dropping(5, (B,))(db, lambda _line: None)
+    Database(db).inbox.items()[0].path.chmod(0)
+    found = Database(db)
+    assert as_somebody(db, lambda: collect(found, found.closed(), Config(directory=Path()), parse_filter(""), B)) == "done"
