@@ -65,7 +65,7 @@ def rows(text: str) -> list[list[str]]:
 
 
 @pytest.mark.parametrize("program", PROGRAMS)
-def test_undocumented_command_or_option(program: str) -> None:
+def test_every_command_and_option_is_documented(program: str) -> None:
     module = importlib.import_module(PROGRAMS[program].partition(":")[0])
     missing = []
     for path, command in commands(program, module.command):
@@ -82,7 +82,7 @@ def test_undocumented_command_or_option(program: str) -> None:
 
 
 @pytest.mark.parametrize("program", PROGRAMS)
-def test_configuration_directory_is_refused_by_a_command_that_takes_a_database(program: str) -> None:
+def test_every_command_that_takes_a_database_takes_a_configuration_directory(program: str) -> None:
     """One set of options serves all programs: docs/operations.md says so. `gather` makes a configuration of its own."""
     module = importlib.import_module(PROGRAMS[program].partition(":")[0])
     for path, command in commands(program, module.command):
@@ -90,7 +90,7 @@ def test_configuration_directory_is_refused_by_a_command_that_takes_a_database(p
         assert "--db" not in options or "--cf" in options or program == "gather", path
 
 
-def test_undocumented_exit_status() -> None:
+def test_every_exit_status_is_documented() -> None:
     classes = [value for value in vars(errors).values() if isinstance(value, type) and issubclass(value, errors.ShepherdError)]
     operations = (ROOT / "docs" / "operations.md").read_text(encoding="utf-8")
     listed = {int(row[0]) for row in rows(operations) if row[0].isdigit()}
@@ -100,7 +100,7 @@ def test_undocumented_exit_status() -> None:
 # --- configuration ----------------------------------------------------------------------------------------------
 
 
-def test_undocumented_configuration_key() -> None:
+def test_every_configuration_key_is_documented() -> None:
     missing = []
     for name, keys in dataclasses.asdict(Config()).items():
         if name == "directory":
@@ -118,7 +118,7 @@ def test_undocumented_configuration_key() -> None:
 
 
 @pytest.mark.parametrize("table", tables.TABLES)
-def test_columns_differ_from_their_description(table: str) -> None:
+def test_columns_are_as_described(table: str) -> None:
     described = [(row[0], row[1]) for row in rows(section(f"{table}: sorted by"))]
     coded = [(name, WIDTHS[np.dtype(kind).str]) for name, kind in tables.TABLES[table].items()]
     assert coded == [row for row in described if row[1] in WIDTHS.values()]
@@ -127,7 +127,7 @@ def test_columns_differ_from_their_description(table: str) -> None:
 @pytest.mark.parametrize(
     ("title", "record"), [("Journal record", tables.JOURNAL), ("Plan record", tables.PLAN), ("Feedback", FEEDBACK)]
 )
-def test_record_differs_from_its_description(title: str, record: np.dtype[np.void]) -> None:
+def test_record_is_as_described(title: str, record: np.dtype[np.void]) -> None:
     described = [(int(row[0]), row[1], re.split(r"[^\w]", row[2])[0]) for row in rows(section(title))]
     assert record.fields is not None
     coded = []
@@ -138,7 +138,7 @@ def test_record_differs_from_its_description(title: str, record: np.dtype[np.voi
     assert is_named(f"{record.itemsize} bytes", FORMATS)
 
 
-def test_reasons_differ_from_their_description() -> None:
+def test_reasons_are_as_described() -> None:
     table = FORMATS[FORMATS.index("Reasons:") : FORMATS.index("### sites")]
     described = {}
     for row in rows(table):
@@ -146,7 +146,7 @@ def test_reasons_differ_from_their_description() -> None:
     assert described == {int(reason): tables.REASON_TEXT[reason] for reason in tables.Reason}
 
 
-def test_sections_differ_from_their_description() -> None:
+def test_sections_are_as_described() -> None:
     text = section("section")
     assert {name: int(number) for number, name in rows(text)} == sections.NAMES
     assert f"From {sections.OWN} to {sections.LAST}" in text
@@ -185,7 +185,7 @@ def letters_written(tree: ast.AST) -> Iterator[str]:
             yield first.value
 
 
-def test_letters_of_attributes_differ_from_their_description() -> None:
+def test_letters_of_attributes_are_as_described() -> None:
     described = {letter: (name, form) for letter, name, _, form, _ in rows(section("Attributes"))}
     lines = {"B": ("body line", "-"), "b": ("last body line", "-")}
     assert described == {letter: (kind.name, kind.form) for letter, kind in attributes.TABLE.items()} | lines
@@ -193,7 +193,7 @@ def test_letters_of_attributes_differ_from_their_description() -> None:
     assert only_old == {letter for letter, kind in attributes.TABLE.items() if kind.old}
 
 
-def test_letters_in_code_differ_from_the_table() -> None:
+def test_letters_in_code_are_those_of_the_table() -> None:
     trees = {path: ast.parse(path.read_text(encoding="utf-8")) for path in (ROOT / "shepherd").rglob("*.py")}
     current = {letter for letter, kind in attributes.TABLE.items() if not kind.old}
     read = {letter for tree in trees.values() for letter in letters_read(tree)}
@@ -214,7 +214,7 @@ def test_word_inside_a_longer_word_is_not_named() -> None:
     assert not is_named("shep", "shep-plan")
 
 
-def test_letters_in_code_are_found() -> None:
+def test_reader_of_letters_sees_reads_and_writes() -> None:
     assert list(letters_read(ast.parse('a.attributes["U"], "E" in b.c.attributes, head.attributes.get("H", b"")'))) == [
         "U",
         "E",
@@ -234,6 +234,6 @@ def leaves() -> Iterator[tuple[str, click.Command]]:
 
 
 @pytest.mark.parametrize(("path", "command"), [pytest.param(path, one, id=path) for path, one in leaves()])
-def test_help_shows_no_example(path: str, command: click.Command) -> None:
+def test_help_shows_an_example(path: str, command: click.Command) -> None:
     example = rf"^ +(?:bin/)?{re.escape(path)}(?: |$)"
     assert re.search(example, command.help or "", re.MULTILINE), f"{path} --help has no example of its use"

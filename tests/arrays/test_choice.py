@@ -21,18 +21,18 @@ def rows(draw: st.DrawFn) -> list[dict[str, int]]:
 
 
 @st.composite
-def asked(draw: st.DrawFn) -> tuple[dict[str, list[range]], dict[str, tuple[int, int]], int, set[int] | None]:
+def selector_values(draw: st.DrawFn) -> tuple[dict[str, list[range]], dict[str, tuple[int, int]], int, set[int] | None]:
     parts = st.builds(lambda first, size: range(first, first + size), VALUES, st.integers(0, 3))
     values = draw(st.dictionaries(st.sampled_from(NARROW), st.lists(parts, max_size=3)))
     between = draw(st.dictionaries(st.sampled_from(NUMBERS), st.tuples(VALUES, VALUES)))
     return values, between, draw(st.integers(0, 3)), draw(st.none() | st.sets(VALUES))
 
 
-@given(rows(), asked())
-def test_mask_is_what_a_loop_finds(
-    table: list[dict[str, int]], asked: tuple[dict[str, list[range]], dict[str, tuple[int, int]], int, set[int] | None]
+@given(rows(), selector_values())
+def test_mask_agrees_with_a_loop_over_rows(
+    table: list[dict[str, int]], selector_values: tuple[dict[str, list[range]], dict[str, tuple[int, int]], int, set[int] | None]
 ) -> None:
-    values, between, without, sites = asked
+    values, between, without, sites = selector_values
 
     def is_wanted(row: dict[str, int]) -> bool:
         return (

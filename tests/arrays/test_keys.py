@@ -34,7 +34,7 @@ def test_lookups_agree_with_a_dictionary(
 
 
 @given(TRIPLES.map(lambda rows: sorted(set(rows))), TRIPLES)
-def test_document_is_found_by_norm_and_path_and_a_special_one_by_its_site_too(
+def test_document_has_the_norm_and_path_and_a_special_one_the_site_too(
     rows: list[tuple[int, int, int]], queries: list[tuple[int, int, int]]
 ) -> None:
     paths = Paths(robots=3, root=2**63)
@@ -63,8 +63,8 @@ def test_order_is_that_of_tuples(rows: list[tuple[int, int, int]]) -> None:
     assert order.tolist() == sorted(range(len(rows)), key=lambda row: rows[row])
 
 
-def test_a_million_rows_of_one_norm_are_found() -> None:
-    """The run of a huge site is bisected like any other, and neighbours that share the top half of their bits are told apart."""
+def test_lookup_in_a_million_rows_of_one_norm() -> None:
+    """The run of a huge site is bisected like any other, and neighbours that share the top half of their bits are distinct."""
     count = 1_000_000
     path = np.arange(count, dtype=np.uint64) * np.uint64(3) + np.uint64(2**63)
     norm, site = np.full(count, 5, np.uint64), np.full(count, 9, np.uint64)

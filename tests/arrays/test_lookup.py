@@ -30,7 +30,7 @@ COLUMNS = {
 
 
 @pytest.mark.parametrize("name", COLUMNS)
-def test_a_key_is_found_in_its_row_and_no_other_is(name: str) -> None:
+def test_lookup_returns_the_row_of_each_key_and_of_no_other(name: str) -> None:
     keys = np.array(sorted(set(COLUMNS[name])), np.uint64)
     asked = [*keys.tolist(), *(int(key) ^ 1 for key in keys), 0, 1, LARGEST, LARGEST - 1, *spread(100).tolist()]
     queries = np.random.default_rng(1).permutation(np.array(asked, np.uint64))
@@ -49,6 +49,6 @@ def test_a_key_is_in_the_range_of_the_last_split_that_is_not_above_it(name: str)
 
 
 @pytest.mark.parametrize("name", COLUMNS)
-def test_equal_keys_keep_their_order_and_close_ones_are_told_apart(name: str) -> None:
+def test_equal_keys_keep_their_order_and_close_ones_are_sorted(name: str) -> None:
     keys = np.random.default_rng(2).permutation(np.array(COLUMNS[name] * 2, np.uint64))
     assert stable_order(keys).tolist() == np.argsort(keys, kind="stable").tolist()

@@ -55,7 +55,7 @@ def test_changed_and_added_rows_come_out_in_their_places(
 
 
 @st.composite
-def told(draw: st.DrawFn) -> tuple[list[list[int]], list[tuple[int, int, dict[str, dict[int, int]]]]]:
+def partition_changes(draw: st.DrawFn) -> tuple[list[list[int]], list[tuple[int, int, dict[str, dict[int, int]]]]]:
     """Two columns, and partitions of them in order, not all of them there, with what changes of each column."""
     rows = draw(st.integers(1, 12))
     columns = [draw(st.lists(VALUES, min_size=rows, max_size=rows)) for _ in range(2)]
@@ -70,8 +70,8 @@ def told(draw: st.DrawFn) -> tuple[list[list[int]], list[tuple[int, int, dict[st
 
 
 @settings(max_examples=25)  # each makes a database
-@given(told(), st.integers(1, 5), st.booleans())
-def test_a_table_is_rewritten_while_its_changes_are_found(
+@given(partition_changes(), st.integers(1, 5), st.booleans())
+def test_table_is_rewritten_while_its_changes_are_computed(
     case: tuple[list[list[int]], list[tuple[int, int, dict[str, dict[int, int]]]]], step: int, twice: bool
 ) -> None:
     (fetches, errors), parts = case

@@ -52,7 +52,7 @@ def nothing_known(site: Array) -> Columns:
     return {name: np.zeros(len(site), np.uint64) for name in facts} | {"oid": np.full(len(site), NO_OID, np.uint64)}
 
 
-def test_documents_that_share_the_upper_halves_of_their_keys_are_taken_for_one_or_for_two() -> None:
+def test_documents_that_share_the_upper_halves_of_their_keys_stay_distinct() -> None:
     rng = np.random.default_rng(1)
     known, linked = colliding(rng, ROWS), colliding(rng, ROWS)
     wanted = {
@@ -95,7 +95,7 @@ class Index:
         return self._norm
 
 
-def test_sites_that_share_the_upper_bits_of_their_footprints_fill_one_partition() -> None:
+def test_sites_that_share_the_upper_bits_of_their_footprints_fill_several_partitions() -> None:
     """Ranges are cut where the rows of the index say, and not where the space of footprints is cut evenly."""
     step, longest = 500, 40
     norm = np.uint64(1 << 60) + np.repeat(np.arange(2_000, dtype=np.uint64), np.arange(2_000) % longest + 1)
@@ -126,7 +126,7 @@ def journal(rows: int) -> Records:
     return made
 
 
-def test_records_are_taken_row_by_row() -> None:
+def test_records_are_not_taken_row_by_row() -> None:
     watched = journal(200).view(Watched)
     with pytest.raises(pytest.fail.Exception):
         watched[np.arange(3)]  # the watch itself

@@ -1,4 +1,4 @@
-"""Several processes give what one would give, in its order, and leave nobody behind."""
+"""Several processes return what one would return, in its order, and none of them outlives the work."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def children() -> list[int]:
 
 
 @pytest.mark.parametrize("jobs", [1, 2, 3, 8])
-def test_results_come_in_another_order_or_changed(jobs: int) -> None:
+def test_results_come_unchanged_and_in_order(jobs: int) -> None:
     def work(part: int) -> dict[str, object]:
         time.sleep(0.01 * (part % 3))  # so that workers overtake each other
         return {"part": part, "column": np.arange(part * 1000, dtype=np.uint64), "flags": np.zeros(part, np.bool_)}
@@ -49,12 +49,12 @@ def test_results_come_in_another_order_or_changed(jobs: int) -> None:
     assert children() == []
 
 
-def test_no_parts_are_no_results() -> None:
+def test_no_parts_give_no_results() -> None:
     assert list(ordered(lambda part: part, [], 4)) == []
 
 
 @pytest.mark.parametrize("jobs", [1, 2])
-def test_error_of_a_worker_is_lost(jobs: int) -> None:
+def test_error_of_a_worker_reaches_the_caller(jobs: int) -> None:
     def work(part: int) -> int:
         if part == 3:
             raise Corruption("index/norm at 0: the block is damaged")
@@ -67,7 +67,7 @@ def test_error_of_a_worker_is_lost(jobs: int) -> None:
     assert children() == []
 
 
-def test_worker_that_is_killed_ends_the_work_without_a_word() -> None:
+def test_killed_worker_is_reported_as_an_error() -> None:
     def work(part: int) -> int:
         if part == 2:
             os.kill(os.getpid(), signal.SIGKILL)
@@ -78,7 +78,7 @@ def test_worker_that_is_killed_ends_the_work_without_a_word() -> None:
     assert children() == []
 
 
-def test_workers_outlive_a_caller_that_stops_early() -> None:
+def test_workers_end_when_the_caller_stops_early() -> None:
     results = ordered(lambda part: np.zeros(1 << 20), range(100), 3)
     next(results)
     assert len(children()) == 3
@@ -86,7 +86,7 @@ def test_workers_outlive_a_caller_that_stops_early() -> None:
     assert children() == []
 
 
-def test_workers_outlive_a_parent_that_is_killed() -> None:
+def test_workers_end_when_their_parent_is_killed() -> None:
     script = """
 import os, time
 from shepherd.arrays.pool import ordered

@@ -15,7 +15,7 @@ WORDS = st.lists(st.binary(max_size=9), max_size=20)
 
 
 @given(WORDS, st.data())
-def test_taken_texts_are_others(words: list[bytes], data: st.DataObject) -> None:
+def test_taken_and_joined_texts_agree_with_a_list(words: list[bytes], data: st.DataObject) -> None:
     texts = Texts.of(words)
     assert texts.tolist() == words
     rows = data.draw(st.lists(st.integers(0, len(words) - 1), max_size=30)) if words else []
@@ -30,7 +30,7 @@ ALIKE = st.lists(st.text("ab", max_size=40).map(str.encode), max_size=20)
 
 
 @given(WORDS | ALIKE, WORDS | ALIKE, st.data())
-def test_texts_differ_where_they_are_equal(words: list[bytes], others: list[bytes], data: st.DataObject) -> None:
+def test_texts_differ_exactly_where_their_words_do(words: list[bytes], others: list[bytes], data: st.DataObject) -> None:
     if not words or not others:
         return
     pairs = data.draw(st.lists(st.tuples(st.integers(0, len(words) - 1), st.integers(0, len(others) - 1)), max_size=20))
@@ -45,7 +45,7 @@ def test_texts_differ_where_they_are_equal(words: list[bytes], others: list[byte
     borders=st.lists(st.integers(1, 2**64 - 1), max_size=6, unique=True).map(sorted),
     piece=st.integers(1, 7),
 )
-def test_range_loses_rows_or_their_order(
+def test_range_keeps_all_rows_in_their_order(
     sitting: int, rows: list[tuple[int, int, bytes]], borders: list[int], piece: int
 ) -> None:
     columns_of = {"key": "<u8", "value": "u1"}
@@ -66,7 +66,7 @@ def test_range_loses_rows_or_their_order(
             assert list(zip(found["key"].tolist(), found["value"].tolist(), texts, strict=True)) == expected
 
 
-def test_one_byte_that_differs_is_passed_over() -> None:
+def test_one_different_byte_is_noticed_at_every_place_and_length() -> None:
     for length in range(28):
         text = bytes(range(65, 65 + length))
         others = [text[:at] + b"!" + text[at + 1 :] for at in range(length)]

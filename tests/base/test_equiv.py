@@ -161,7 +161,7 @@ def test_missing_file_is_empty_and_an_unreadable_one_an_error(tmp_path: Path) ->
     assert load_equiv(tmp_path / "windows").representative("b.example") == "a.example"
 
 
-def test_default_file_says_nothing_but_its_examples_can_be_used() -> None:
+def test_default_file_is_empty_and_its_examples_are_valid() -> None:
     default = load_equiv(ROOT / "cf" / "url-equiv")
     assert not default._lines
     examples = default.text.partition("# Examples\n")[2].replace("#   ", "")

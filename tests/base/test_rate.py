@@ -10,7 +10,7 @@ from shepherd.rate import Limits, TokenBucket
 
 @settings(max_examples=200, deadline=None, derandomize=True)
 @given(st.floats(0.5, 50), st.lists(st.integers(0, 700), min_size=1, max_size=60))
-def test_more_in_a_second_than_the_rate(rate: float, steps: list[int]) -> None:
+def test_no_second_exceeds_the_rate(rate: float, steps: list[int]) -> None:
     now_ms, taken = 1_000, []
     bucket = TokenBucket(rate, now_ms)
     for step_ms in steps:
@@ -33,7 +33,7 @@ def test_wait_is_as_long_as_needed_and_no_longer() -> None:
     assert bucket.wait_ms(250) == 0
 
 
-def test_bytes_are_paid_for_when_they_have_come() -> None:
+def test_bytes_are_charged_after_they_arrive() -> None:
     limits = Limits(0, 1_000, 0, now_ms=0)
     assert limits.wait_ms(0) == 0
     limits.came(0, 5_000)

@@ -26,11 +26,11 @@ from shepherd.sections import Section, section_name, section_number, section_of_
         ("", Section.NONE),
     ],
 )
-def test_media_type_is_counted_in_another_section(media_type: str, section: Section) -> None:
+def test_media_type_has_its_section(media_type: str, section: Section) -> None:
     assert section_of_type(media_type) == section
 
 
-def test_names_and_numbers_do_not_read_back() -> None:
+def test_names_and_numbers_read_back() -> None:
     for number in (*Section, 32, 255):
         assert section_number(section_name(number)) == number
     for wrong in ("pages", "31x", "5", "256", "-1", "٣٢"):

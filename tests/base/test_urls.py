@@ -110,7 +110,7 @@ def test_relative_link_on_a_base_without_paths_says_so() -> None:
         urls.join("mailto:a@example.org", "page")
 
 
-def test_unusable_base_is_told_from_an_unusable_link() -> None:
+def test_unusable_base_is_reported_as_the_base_and_not_the_link() -> None:
     with pytest.raises(BadUrl, match="base URL cannot be used"):
         urls.join("no base", "page")
 

@@ -108,14 +108,14 @@ def test_sites_and_servers_follow_zipf(tmp_path: Path) -> None:
     assert state.servers["documents"][0 : state.servers.rows].max() > 2_000
 
 
-def test_another_database_is_not_taken_for_ours(tmp_path: Path) -> None:
+def test_another_database_is_refused(tmp_path: Path) -> None:
     make(tmp_path / "db")
     command = [sys.executable, str(ROOT / "bench" / "makedb"), "2000", str(tmp_path / "db"), "--seed", "7"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 1 and "was not made with these rows" in done.stderr
 
 
-def test_look_wants_its_directory_not_to_be_there_or_takes_another_database(tmp_path: Path) -> None:
+def test_look_makes_its_directory_and_refuses_another_database(tmp_path: Path) -> None:
     command = [sys.executable, str(ROOT / "bench" / "look")]
     with subprocess.Popen([*command, "100000", str(tmp_path)], stdout=subprocess.PIPE, text=True) as asking:
         assert asking.stdout is not None

@@ -124,7 +124,7 @@ def numbers(page: Chromium, selector: str) -> list[float]:
 # --- figures ----------------------------------------------------------------------------------------------------
 
 
-def test_number_on_the_page_is_not_the_one_of_the_api(page: Chromium, served: Serving) -> None:
+def test_numbers_on_the_page_are_those_of_the_api(page: Chromium, served: Serving) -> None:
     status, history = served.ask("/v1/status").json(), served.ask("/v1/history").json()
     servers, sites = served.ask("/v1/servers").json(), served.ask("/v1/sites").json()
     totals = status["totals"]
@@ -146,13 +146,13 @@ def test_number_on_the_page_is_not_the_one_of_the_api(page: Chromium, served: Se
     assert numbers(page, "#disk data")[0] == status["disk"]["segments_bytes"]
 
 
-def test_phase_and_progress_are_not_those_of_the_reap(page: Chromium) -> None:
+def test_phase_and_progress_are_those_of_the_reap(page: Chromium) -> None:
     assert page.text("#phase").startswith("shep-reap: 000003.reap, for ")
     assert page.value("document.querySelector('#bar').value") == pytest.approx(1_234 / 5_000)
     assert page.text("#bar-text") == "1,234 of 5,000 pages (24 %)"
 
 
-def test_figures_stand_still(page: Chromium, served: Serving) -> None:
+def test_figures_move_with_the_reap(page: Chromium, served: Serving) -> None:
     told = json.loads((served.home / "db" / "log" / logbook.NOW).read_text())
     told["done"] = told["figures"]["pages"] = 2_500
     try:
@@ -164,7 +164,7 @@ def test_figures_stand_still(page: Chromium, served: Serving) -> None:
         (served.home / "db" / "log" / logbook.NOW).write_text(json.dumps(told))
 
 
-def test_choice_of_servers_changes_nothing(page: Chromium) -> None:
+def test_choice_of_servers_is_applied(page: Chromium) -> None:
     page.value("document.querySelector('#server-sort').dispatchEvent(new Event('change'))")
     page.value("document.querySelector('#server-slowed').click()")  # while the other is under way
     page.wait("document.querySelectorAll('#servers tbody tr').length === 1")
@@ -181,7 +181,7 @@ def explain(page: Chromium, url: str) -> str:
     return page.text("#story")
 
 
-def test_explain_tells_another_story(page: Chromium, served: Serving) -> None:
+def test_explain_shows_what_the_api_answers(page: Chromium, served: Serving) -> None:
     text = explain(page, "HTTP://A.example/private/../new?x=1&utm_source=y#z")
     told = served.ask("/v1/explain", params={"url": "HTTP://A.example/private/../new?x=1&utm_source=y#z"}).json()
     assert page.text("#story .verdict") == told["verdict"]
@@ -189,7 +189,7 @@ def test_explain_tells_another_story(page: Chromium, served: Serving) -> None:
     assert told["footprint"]["path"] in text and "without utm_source=y" in text
 
 
-def test_url_that_is_none_leaves_the_page_without_a_word(page: Chromium) -> None:
+def test_invalid_url_is_answered_with_the_reason(page: Chromium) -> None:
     assert "control character or blank at column 8" in explain(page, "nothing at all")
     page.complaints[:] = [text for text in page.complaints if "status of 400" not in text]  # the browser notes each refusal
 
@@ -197,7 +197,7 @@ def test_url_that_is_none_leaves_the_page_without_a_word(page: Chromium) -> None
 # --- what others wrote ------------------------------------------------------------------------------------------
 
 
-def test_markup_of_the_web_is_run_or_hides_what_stands_there(page: Chromium) -> None:
+def test_markup_of_the_web_is_shown_as_text_and_not_run(page: Chromium) -> None:
     assert MARKUP in page.text("#leases") and "a \\u{202e}<img" in page.text("#leases")
     assert MARKUP in page.text("#errors")
     text = explain(page, HOSTILE.url)
@@ -206,7 +206,7 @@ def test_markup_of_the_web_is_run_or_hides_what_stands_there(page: Chromium) -> 
     assert page.value("document.querySelectorAll('main script, main img').length") == 0
 
 
-def test_markup_could_be_run_if_the_page_slipped(page: Chromium) -> None:
+def test_policy_stops_markup_even_if_the_page_slips(page: Chromium) -> None:
     """The policy holds where the page would not: no script of elsewhere, none inline, no text as markup."""
     slips = (
         "document.body.innerHTML = '<b>x</b>'",
@@ -226,7 +226,7 @@ def test_markup_could_be_run_if_the_page_slipped(page: Chromium) -> None:
 # --- tokens -----------------------------------------------------------------------------------------------------
 
 
-def test_token_stays_in_the_address_or_is_forgotten(page: Chromium, served: Serving) -> None:
+def test_token_leaves_the_address_and_is_remembered(page: Chromium, served: Serving) -> None:
     assert page.value("location.href") == f"{served.url}/"
     page.open(f"{served.url}/")
     page.wait("document.querySelector('#tiles data')")  # of this tab it is known
@@ -237,7 +237,7 @@ def test_token_stays_in_the_address_or_is_forgotten(page: Chromium, served: Serv
     assert page.value("document.querySelector('#token').value") == ""
 
 
-def test_wrong_token_shows_an_empty_page(page: Chromium, served: Serving) -> None:
+def test_wrong_token_shows_the_refusal(page: Chromium, served: Serving) -> None:
     page.value("sessionStorage.clear()")
     page.open(f"{served.url}/#token=wrong")
     page.wait("document.querySelector('#refusal').textContent")
@@ -249,7 +249,7 @@ def test_wrong_token_shows_an_empty_page(page: Chromium, served: Serving) -> Non
 
 
 @pytest.mark.parametrize("width", [320, 390, 800])
-def test_page_is_wider_than_the_screen(page: Chromium, served: Serving, width: int) -> None:
+def test_page_fits_the_screen(page: Chromium, served: Serving, width: int) -> None:
     page.resize(width, 844, is_phone=width < 500)
     show(page, served)
     explain(page, "http://a.example/" + "x" * 1_500)
@@ -257,7 +257,7 @@ def test_page_is_wider_than_the_screen(page: Chromium, served: Serving, width: i
     assert page.value("document.documentElement.scrollWidth") <= width
 
 
-def test_control_or_plot_has_no_name(page: Chromium) -> None:
+def test_every_control_and_plot_has_a_name(page: Chromium) -> None:
     explain(page, "http://a.example/")
     tree = page.call("Accessibility.getFullAXTree")["nodes"]
     roles = {
@@ -281,7 +281,7 @@ def test_control_or_plot_has_no_name(page: Chromium) -> None:
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_text_is_hard_to_read(page: Chromium, served: Serving, scheme: str) -> None:
+def test_text_has_enough_contrast(page: Chromium, served: Serving, scheme: str) -> None:
     """Contrast of at least 4.5 (WCAG AA) between every tone of text and of marks, and what is behind them."""
     page.prefer(scheme)
     try:

@@ -1,4 +1,4 @@
-"""Requests that are slightly off, and those that only look: what they are told."""
+"""Requests that are slightly off, and HEAD requests: how they are answered."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def lease(served: Serving) -> Iterator[str]:
         yield one.name
 
 
-def asked(served: Serving, method: str, path: str, **headers: str) -> tuple[int, dict[str, str], bytes]:
+def request(served: Serving, method: str, path: str, **headers: str) -> tuple[int, dict[str, str], bytes]:
     parts = urlsplit(served.url)
     connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=PATIENCE_S)
     connection.request(method, path, headers={"Authorization": f"Bearer {token_of('boss')}", **headers})
@@ -43,23 +43,23 @@ GETS = [route.path for route in app.ROUTES if route.method == "GET"]
 
 
 @pytest.mark.parametrize("path", GETS)
-def test_head_is_refused_or_differs_from_get(served: Serving, lease: str, path: str) -> None:
+def test_head_has_the_status_and_headers_of_get(served: Serving, lease: str, path: str) -> None:
     where = path.replace("{lease}", lease).replace("{path:.+}", "index/weight").replace("{name}", "page.js")
     where += {"/document": "?url=http://h1.example/1", "/v1/explain": "?url=http://h1.example/1"}.get(
         where.removeprefix(f"/v1/leases/{lease}"), ""
     )
-    (status, headers, body), (got, with_body, _) = asked(served, "HEAD", where), asked(served, "GET", where)
+    (status, headers, body), (got, with_body, _) = request(served, "HEAD", where), request(served, "GET", where)
     assert (status, body) == (got, b"") == (200, b"")
     if path in ("/metrics", "/v1/status", "/v1/explain"):  # what moves may have another length by now
         assert headers.pop("Content-Length").isdecimal() and with_body.pop("Content-Length")
     assert headers == with_body
 
 
-def test_head_sends_a_part_of_a_file_or_what_follows_is_read_as_one(served: Serving, lease: str) -> None:
+def test_head_of_a_file_and_its_parts_has_no_body(served: Serving, lease: str) -> None:
     file = f"/v1/leases/{lease}/files/index/weight"
-    status, headers, body = asked(served, "HEAD", file, Range="bytes=2-5")
+    status, headers, body = request(served, "HEAD", file, Range="bytes=2-5")
     assert (status, headers["Content-Range"].partition("/")[0], headers["Content-Length"], body) == (206, "bytes 2-5", "4", b"")
-    assert asked(served, "HEAD", file, **{"If-None-Match": headers["ETag"]})[0] == 304
+    assert request(served, "HEAD", file, **{"If-None-Match": headers["ETag"]})[0] == 304
     parts = urlsplit(served.url)
     connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=PATIENCE_S)
     for method, path, expected in (
@@ -73,14 +73,14 @@ def test_head_sends_a_part_of_a_file_or_what_follows_is_read_as_one(served: Serv
         answer = connection.getresponse()
         assert (answer.status, bool(answer.read())) == (expected, method == "GET")
     connection.close()
-    assert asked(served, "HEAD", "/v1/feedback")[0] == 405
+    assert request(served, "HEAD", "/v1/feedback")[0] == 405
 
 
-def test_head_keeps_a_state_in_mind_as_if_it_had_been_read(tmp_path: Path) -> None:
+def test_head_does_not_remember_a_state_as_read(tmp_path: Path) -> None:
     fill(tmp_path, flock(3))
     with serving(tmp_path) as served:
         with served.as_client() as server, server.leased("x") as lease:
-            assert asked(served, "HEAD", f"/v1/leases/{lease.name}/documents")[1]["Shepherd-Items"] == "4"
+            assert request(served, "HEAD", f"/v1/leases/{lease.name}/documents")[1]["Shepherd-Items"] == "4"
         succeed(tmp_path, 3, flock(4))
         assert served.as_client().states()["since"] == [3]
         (told,) = (event for event in served.events() if event.get("method") == "HEAD")
@@ -90,7 +90,7 @@ def test_head_keeps_a_state_in_mind_as_if_it_had_been_read(tmp_path: Path) -> No
 # --- since ------------------------------------------------------------------------------------------------------
 
 
-def test_news_since_a_state_that_is_newer_are_told(tmp_path: Path) -> None:
+def test_since_a_newer_state_is_refused(tmp_path: Path) -> None:
     fill(tmp_path, flock(3))
     succeed(tmp_path, 3, flock(4), keep=9)
     with serving(tmp_path) as served:
@@ -105,14 +105,14 @@ def test_news_since_a_state_that_is_newer_are_told(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("path", ["/", "/openapi.json", "/static/page.js", "/v1/states", "/v1/leases", "/metrics"])
 @pytest.mark.parametrize("name", ["", "boss"])
-def test_token_in_a_query_is_taken_or_not_told_where_it_belongs(served: Serving, path: str, name: str) -> None:
+def test_token_in_a_query_is_refused_with_advice_and_not_repeated(served: Serving, path: str, name: str) -> None:
     answer = served.ask(f"{path}?token={token_of('boss')}", name=name)
     assert (answer.status_code, WHERE in answer.json()["error"]) == (400, True)
     assert token_of("boss") not in answer.text
     assert served.ask(f"/?access_token={token_of('boss')}", name=name).status_code == 400
 
 
-def test_wrong_token_is_told_as_none_at_all(served: Serving) -> None:
+def test_wrong_token_and_missing_token_have_different_messages(served: Serving) -> None:
     none, wrong = (served.ask("/v1/states", name="", headers=headers) for headers in ({}, {"Authorization": "Bearer wrong"}))
     assert none.status_code == wrong.status_code == 401
     assert WHERE in none.json()["error"] and "this token is not known" in wrong.json()["error"]

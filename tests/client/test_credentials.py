@@ -1,4 +1,4 @@
-"""What a user gives the client: a slip is told at once, as what it is, and never with the token in it."""
+"""What a user passes to the client: a slip is reported at once, as what it is, and never with the token in it."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from tests.support.serving import Serving, token_of
 SECRET = "s3cret-t0ken"
 
 
-def test_line_end_behind_a_token_makes_it_another_one(served: Serving) -> None:
+def test_blanks_and_line_ends_around_a_token_are_ignored(served: Serving) -> None:
     for token in (token_of("reader") + "\n", f" {token_of('reader')}\r\n"):
         assert sum(1 for _ in pull(served.url, token, best=3)) == 3
 
 
 @pytest.mark.parametrize("token", [f"{SECRET}\nX-Other: 1", f"{SECRET}\0", f"{SECRET}\u20ac", f"{SECRET} two", " \n", ""])
-def test_token_that_cannot_be_sent_is_tried_or_told(token: str) -> None:
+def test_token_that_cannot_be_sent_is_refused_and_not_repeated(token: str) -> None:
     with pytest.raises(UsageError, match="token") as told:
         Server("http://127.0.0.1:1", token)
     assert SECRET not in "".join(traceback.format_exception(told.value))
@@ -45,13 +45,13 @@ def test_token_that_cannot_be_sent_is_tried_or_told(token: str) -> None:
         "",
     ],
 )
-def test_url_that_is_none_is_tried_or_told_with_a_token(url: str) -> None:
+def test_invalid_url_is_refused_and_its_token_not_repeated(url: str) -> None:
     with pytest.raises(UsageError, match="https://HOST:PORT") as told:
         Server(url, SECRET).states()
     assert SECRET not in "".join(traceback.format_exception(told.value))
 
 
-def test_missing_file_of_authorities_is_a_server_that_does_not_answer(tmp_path: Path) -> None:
+def test_missing_or_broken_file_of_authorities_is_named(tmp_path: Path) -> None:
     broken = tmp_path / "broken.pem"
     broken.write_text("no certificate")
     for ca in (tmp_path / "missing.pem", broken):
@@ -59,7 +59,7 @@ def test_missing_file_of_authorities_is_a_server_that_does_not_answer(tmp_path: 
             Server("https://127.0.0.1:1", SECRET, ca=ca)
 
 
-def test_authorities_that_vanish_later_are_a_server_that_does_not_answer(tmp_path: Path) -> None:
+def test_file_of_authorities_that_vanishes_later_is_named(tmp_path: Path) -> None:
     ca = tmp_path / "vanishing"
     ca.write_bytes((ROOT / "tests" / "support" / "self-signed.pem").read_bytes())
     with Server("https://127.0.0.1:1", SECRET, ca=ca) as server:
@@ -68,12 +68,12 @@ def test_authorities_that_vanish_later_are_a_server_that_does_not_answer(tmp_pat
             server.states()
 
 
-def test_request_that_cannot_be_sent_is_tried_again(tmp_path: Path, served: Serving) -> None:
+def test_request_that_cannot_be_sent_fails_at_once(tmp_path: Path, served: Serving) -> None:
     with served.as_client("mirror") as server, server.leased("x") as lease, pytest.raises(UsageError, match="InvalidHeader"):
         server.file(lease, "control", have="two\nlines")
 
 
-def test_failure_of_any_kind_tells_the_token(tmp_path: Path, served: Serving) -> None:
+def test_no_failure_shows_the_token(tmp_path: Path, served: Serving) -> None:
     def nothing(_handler: object) -> None:
         """The connection ends without an answer."""
 

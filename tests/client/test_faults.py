@@ -1,4 +1,4 @@
-"""Faults that no request is to blame for, and those that only its client is: who is told what, and what goes on all the same."""
+"""Faults that no request is to blame for, and those that only its client is: who learns what, and what continues all the same."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.support.pasture import fill
 from tests.support.serving import PATIENCE_S, Serving, flock, serving, token_of, wait_until
 
 
-def test_fault_of_ours_is_told_as_one_of_the_request_or_with_a_path(tmp_path: Path) -> None:
+def test_fault_of_ours_is_a_500_without_a_path(tmp_path: Path) -> None:
     fill(tmp_path, flock(3))
     with serving(tmp_path) as served, served.as_client() as server, server.leased("x") as lease:
         (tmp_path / "cf" / "filter").write_text("this is no line of a filter\n")
@@ -30,7 +30,7 @@ def test_fault_of_ours_is_told_as_one_of_the_request_or_with_a_path(tmp_path: Pa
         assert any(event["event"] == "failed" and "filter" in event["text"] for event in served.events())
 
 
-def test_damaged_older_state_hides_the_others(tmp_path: Path) -> None:
+def test_damaged_older_state_does_not_hide_the_others(tmp_path: Path) -> None:
     fill(tmp_path, flock(3))
     succeed(tmp_path, 3, flock(4), keep=9)
     older = Database(tmp_path / "db").closed(2)
@@ -46,7 +46,7 @@ def is_cut(served: Serving, path: str) -> bool:
     return any(event.get("cut") and event["path"] == path for event in served.events())
 
 
-def test_upload_that_its_client_breaks_off_is_a_bug_of_ours(tmp_path: Path) -> None:
+def test_upload_that_its_client_breaks_off_is_no_error_of_ours(tmp_path: Path) -> None:
     fill(tmp_path, flock(3))
     with serving(tmp_path) as served:
         parts = urlsplit(served.url)
@@ -59,7 +59,7 @@ def test_upload_that_its_client_breaks_off_is_a_bug_of_ours(tmp_path: Path) -> N
         assert os.listdir(served.database.inbox.directory) == []
 
 
-def test_figure_of_a_hostile_server_is_a_bug_of_the_client(tmp_path: Path) -> None:
+def test_wrong_figure_of_a_hostile_server_is_refused(tmp_path: Path) -> None:
     fill(tmp_path, flock(3))
     lies = {
         "/documents": lambda handler: said(handler, b"", Content_Type=stream.MEDIA_TYPE, Shepherd_Items="many"),
@@ -73,7 +73,7 @@ def test_figure_of_a_hostile_server_is_a_bug_of_the_client(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("host", ["a.example", "192.0.2.1:80", "localhost.example", "[2001:db8::1]"])
-def test_token_goes_over_the_network_for_all_to_read(host: str) -> None:
+def test_token_goes_over_the_network_only_encrypted(host: str) -> None:
     with pytest.raises(UsageError, match="https://HOST:PORT"):
         Server(f"http://{host}", "secret")
     for url in (f"https://{host}", "http://localhost:1", "http://127.0.0.2:1", "http://[::1]:1"):
@@ -82,7 +82,7 @@ def test_token_goes_over_the_network_for_all_to_read(host: str) -> None:
 
 
 @pytest.mark.parametrize("gone", ["state", ""], ids=["its states", "all of it"])
-def test_database_that_vanishes_is_a_bug_or_the_fault_of_a_request_and_raises_no_alarm(tmp_path: Path, gone: str) -> None:
+def test_database_that_vanishes_is_a_500_and_is_logged(tmp_path: Path, gone: str) -> None:
     fill(tmp_path, flock(3))
     there, away = tmp_path / "db" / gone, tmp_path / "away"
     ways: list[tuple[str, str, dict[str, str]]] = [

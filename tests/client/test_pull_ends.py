@@ -1,4 +1,4 @@
-"""How a pull ends that nobody reads to its end: its lease is given back, and nothing is said."""
+"""How a pull ends that nobody reads to its end: its lease is returned, and nothing is printed."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ print(next(documents).url)
 """
 
 
-def test_pull_that_is_kept_until_the_end_ends_in_a_traceback(served: Serving) -> None:
+def test_pull_that_lives_until_the_interpreter_exits_ends_silently(served: Serving) -> None:
     command = [sys.executable, "-c", KEPT, served.url, token_of("reader")]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
     assert done.stdout.startswith("http") and done.stderr == ""
     assert served.database.leases.all() == []
 
 
-def test_pull_cannot_be_ended_by_whoever_has_enough(served: Serving) -> None:
+def test_pull_can_be_closed_early(served: Serving) -> None:
     with pull(served.url, token_of("reader")) as documents:
         iterator = iter(documents)
         next(iterator)

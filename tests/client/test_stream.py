@@ -44,7 +44,7 @@ def raw(document: Document) -> bytes:
     return document.bucket._data
 
 
-def test_stream_differs_from_the_state(served: Serving) -> None:
+def test_stream_is_the_state(served: Serving) -> None:
     documents = pulled(served)
     assert [(one.footprint, raw(one)) for one in documents] == expected(served.database.closed(), Choice())
     assert len(documents) == 301  # one root page for both sites, neither robots file nor redirect
@@ -55,7 +55,7 @@ def test_stream_differs_from_the_state(served: Serving) -> None:
     assert root.gathered == NOW - 60 and root.content_type == "" and root.headers == []
 
 
-def test_lease_is_left_behind_by_a_pull(served: Serving) -> None:
+def test_pull_leaves_no_lease_behind(served: Serving) -> None:
     documents = pull(served.url, token_of("reader"))
     next(iter(documents))
     assert documents.state == 2 and documents.items == 301
@@ -76,18 +76,18 @@ def test_lease_is_left_behind_by_a_pull(served: Serving) -> None:
         ({"part": "2/3"}, Choice(part=1, parts=3)),
     ],
 )
-def test_choice_is_another_one_over_the_network(served: Serving, choice: dict[str, object], same: Choice) -> None:
+def test_choice_over_the_network_is_the_local_one(served: Serving, choice: dict[str, object], same: Choice) -> None:
     assert [(one.footprint, raw(one)) for one in pulled(served, **choice)] == expected(served.database.closed(), same)
 
 
-def test_parts_overlap_or_leave_something_out(served: Serving) -> None:
+def test_parts_are_disjoint_and_complete(served: Serving) -> None:
     parts = [pulled(served, part=f"{n}/5") for n in range(1, 6)]
     assert sorted(one.footprint for part in parts for one in part) == sorted(one.footprint for one in pulled(served))
     sites = [{one.columns["norm"] for one in part} for part in parts]
     assert sum(map(len, sites)) == len(set.union(*sites))
 
 
-def test_count_differs_from_what_comes(served: Serving) -> None:
+def test_count_is_what_comes(served: Serving) -> None:
     with served.as_client() as server, server.leased("test") as lease:
         found = server.count(lease, section="html", best=10)
         assert found == {"state": 2, "items": 10, "gone": 0, "bucket_bytes": found["bucket_bytes"]}
@@ -105,14 +105,14 @@ def test_count_differs_from_what_comes(served: Serving) -> None:
         ("http://h1.example/moved", "http://h1.example/moved"),
     ],
 )
-def test_single_document_is_not_the_one_that_was_named(served: Serving, asked: str, url: str) -> None:
+def test_single_document_is_the_one_that_was_named(served: Serving, asked: str, url: str) -> None:
     with served.as_client() as server, server.leased("test") as lease:
         found = one_document(server, lease.name, {"url": asked})
         assert found.url == url
         assert raw(one_document(server, lease.name, {"footprint": found.footprint})) == raw(found)
 
 
-def test_footprint_is_answered_with_a_row_that_is_in_no_stream(served: Serving) -> None:
+def test_footprint_is_answered_with_the_row_of_the_stream(served: Serving) -> None:
     streamed = next(one for one in pulled(served) if one.url == "https://www.h0.example/")
     with served.as_client() as server, server.leased("test") as lease:
         for url in ("http://h0.example/", "https://www.h0.example/"):
@@ -128,7 +128,7 @@ def one_document(server: Server, lease: str, parameters: dict[str, object]) -> D
     return Document(items[0])
 
 
-def test_unknown_document_is_answered(served: Serving) -> None:
+def test_unknown_document_is_refused(served: Serving) -> None:
     with served.as_client() as server, server.leased("test") as lease:
         for parameters in (
             {"url": "http://h0.example/unheard-of"},
@@ -143,14 +143,14 @@ def test_unknown_document_is_answered(served: Serving) -> None:
 
 
 @pytest.mark.parametrize("cuts", [[1], [7_000, 1, 200, 30_000], [28, 29, 100]])
-def test_cut_connection_loses_or_repeats_a_document(served: Serving, cuts: list[int]) -> None:
+def test_cut_connection_neither_loses_nor_repeats_a_document(served: Serving, cuts: list[int]) -> None:
     with cutting(served.url, cuts) as relay:
         documents = list(pull(relay.url, token_of("reader")))
         assert relay.cuts == len(cuts)
     assert [(one.footprint, raw(one)) for one in documents] == expected(served.database.closed(), Choice())
 
 
-def test_server_that_is_gone_for_good_is_waited_for_for_ever(served: Serving) -> None:
+def test_pull_gives_up_on_a_server_that_is_gone_for_good(served: Serving) -> None:
     with cutting(served.url, [20_000], then_dead=True) as relay, pytest.raises(PeerLost, match="server does not answer"):
         list(pull(relay.url, token_of("reader"), tries=3))
 
@@ -169,7 +169,7 @@ def succeed(home: Path, number: int, flock_: list[Sheep], keep: int = 1) -> None
         writer.prune(keep, int(time.time()))
 
 
-def test_change_is_missed_although_the_older_state_is_deleted(tmp_path: Path) -> None:
+def test_change_is_seen_after_the_older_state_is_deleted(tmp_path: Path) -> None:
     before = flock(60)
     fill(tmp_path, before)
     after = [*before[2:], Sheep("http://new.example/", now=b"new", weight=3)]
@@ -207,7 +207,7 @@ def test_change_is_missed_although_the_older_state_is_deleted(tmp_path: Path) ->
         (None, {"http": "added", "https": "gone"}),
     ],
 )
-def test_reader_loses_a_document_whose_representative_changes(
+def test_reader_follows_a_document_whose_representative_changes(
     tmp_path: Path, becomes: dict[str, Any] | None, told: dict[str, str]
 ) -> None:
     """Also one that keeps it twice from then on."""
@@ -228,7 +228,7 @@ def test_reader_loses_a_document_whose_representative_changes(
         assert had == {one.footprint: raw(one) for one in pulled(served)} and len(had) == 1
 
 
-def test_damaged_bucket_is_handed_out(tmp_path: Path) -> None:
+def test_damaged_bucket_ends_the_pull(tmp_path: Path) -> None:
     fill(tmp_path, flock(30), segment_bytes=1 << 20)
     segment = next((tmp_path / "db" / "state" / "000002" / "objects").iterdir())
     data = bytearray(segment.read_bytes())

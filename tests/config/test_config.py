@@ -51,7 +51,7 @@ def test_missing_file_means_defaults(tmp_path: Path) -> None:
     assert load(tmp_path) == Config(directory=tmp_path)
 
 
-def test_given_values_replace_defaults(tmp_path: Path) -> None:
+def test_values_in_the_file_replace_defaults(tmp_path: Path) -> None:
     config = configure(tmp_path, '[politeness]\ndelay_s = 1\n[network]\nallow = ["127.0.0.0/8"]\nstatic = "hosts"\n')
     assert config.politeness.delay_s == 1.0
     assert isinstance(config.politeness.delay_s, float)
@@ -66,7 +66,7 @@ def test_a_nameserver_is_an_address_with_or_without_a_port(tmp_path: Path, serve
 
 
 @pytest.mark.parametrize("proxy", ["http://proxy.example:3128", "http://[::1]:80/", "socks5://127.0.0.1:1080"])
-def test_a_proxy_is_taken(tmp_path: Path, proxy: str) -> None:
+def test_a_proxy_is_accepted(tmp_path: Path, proxy: str) -> None:
     assert configure(tmp_path, f"[network]\nproxy = '{proxy}'\n").network.proxy == proxy
 
 
@@ -152,7 +152,7 @@ def test_directory_in_place_of_the_file_is_refused(tmp_path: Path) -> None:
         load(tmp_path)
 
 
-def test_given_directory_beats_environment_beats_default(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_directory_option_beats_environment_beats_default(monkeypatch: pytest.MonkeyPatch) -> None:
     for find, variable, default in ((find_db, "SHEPHERD_DB", "db"), (find_cf, "SHEPHERD_CF", "cf")):
         monkeypatch.delenv(variable, raising=False)
         assert find(None) == Path(default)
@@ -178,7 +178,7 @@ def test_complaint_names_the_line(tmp_path: Path, text: str, line: int) -> None:
     assert str(caught.value).startswith(f"{tmp_path / 'shepherd.toml'}, line {line}: ")
 
 
-def test_all_faults_are_told_at_once(tmp_path: Path) -> None:
+def test_all_faults_are_reported_at_once(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="and 2 more"):
         configure(tmp_path, "[plan]\nreap = 1\nreap_s = 'x'\n[stroe]\n")
     _config, complaints = examine(tmp_path)
@@ -189,7 +189,7 @@ def test_all_faults_are_told_at_once(tmp_path: Path) -> None:
     ]
 
 
-def test_slip_of_the_pen_is_answered_with_what_was_meant(tmp_path: Path) -> None:
+def test_misspelt_key_is_answered_with_the_one_meant(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"\[store\] keep_state: unknown key; keep_states is meant\?"):
         configure(tmp_path, "[store]\nkeep_state = 1\n")
 

@@ -19,7 +19,7 @@ printf '%s\\n' "${{COMPREPLY[@]}}"
 """
 
 
-def offered(line: str) -> list[str]:
+def completions(line: str) -> list[str]:
     """What bash would complete the last word of a line to."""
     script = call("shep", "completion", "bash").stdout
     program = line.split()[0]
@@ -41,18 +41,18 @@ def offered(line: str) -> list[str]:
         ("shep completion z", ["zsh"]),
     ],
 )
-def test_tab_key_offers_nothing(line: str, words: list[str]) -> None:
-    assert offered(line) == words
+def test_tab_key_offers_the_words_that_fit(line: str, words: list[str]) -> None:
+    assert completions(line) == words
 
 
 @pytest.mark.parametrize("shell", SHELLS)
-def test_program_is_left_out_by_a_shell(shell: str) -> None:
+def test_every_program_is_completed_in_each_shell(shell: str) -> None:
     done = call("shep", "completion", shell)
     assert done.returncode == 0
     for program in PROGRAMS:
         assert f"_{program.upper().replace('-', '_')}_COMPLETE={shell}_complete" in done.stdout
 
 
-def test_shell_that_nobody_knows_is_refused() -> None:
+def test_unknown_shell_is_refused() -> None:
     assert call("shep", "completion", "tcsh").returncode == 2
     assert call("shep", "url", "http://a.example/", _SHEP_COMPLETE="tcsh_source").returncode == 2

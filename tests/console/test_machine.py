@@ -41,27 +41,25 @@ def features(monkeypatch: pytest.MonkeyPatch) -> None:
         (ZEN4.replace("avx512f", "avx2"), False),
     ],
 )
-def test_processor_that_sorts_well_is_held_back_or_another_is_not(
-    features: None, tmp_path: Path, text: str, narrow: bool
-) -> None:
+def test_only_a_processor_that_sorts_badly_is_restricted(features: None, tmp_path: Path, text: str, narrow: bool) -> None:
     (tmp_path / "cpuinfo").write_text(text)
     machine._sort_narrowly(tmp_path / "cpuinfo")
     assert (os.environ.get(machine.FEATURES) == machine.AVX512) is narrow
 
 
-def test_what_the_user_has_set_is_overruled(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_setting_of_the_user_is_kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (tmp_path / "cpuinfo").write_text(ZEN4)
     monkeypatch.setenv(machine.FEATURES, "")
     machine._sort_narrowly(tmp_path / "cpuinfo")
     assert os.environ[machine.FEATURES] == ""
 
 
-def test_system_without_cpuinfo_cannot_run(features: None, tmp_path: Path) -> None:
+def test_system_without_cpuinfo_is_not_restricted(features: None, tmp_path: Path) -> None:
     machine._sort_narrowly(tmp_path / "none")
     assert machine.FEATURES not in os.environ
 
 
 @pytest.mark.parametrize("name", ["plan", "cork", "merge", "equiv", "select", "record", "cleanup", "feedback"])
-def test_numpy_is_there_before_it_is_told_how_to_sort(tmp_path: Path, name: str) -> None:
+def test_sorting_is_set_before_numpy_is_imported(tmp_path: Path, name: str) -> None:
     done = subprocess.run([sys.executable, "-c", PROGRAM.format(name=name)], cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

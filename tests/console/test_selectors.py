@@ -87,7 +87,7 @@ def test_list_of_urls_and_what_is_unknown_in_it(herd: Herd, shep: Run) -> None:
         (["--reason", "nothing"], b"robots-denied"),
     ],
 )
-def test_selector_that_is_none_is_refused_with_what_is_allowed(herd: Herd, shep: Run, args: list[str], words: bytes) -> None:
+def test_invalid_selector_is_refused_with_what_is_allowed(herd: Herd, shep: Run, args: list[str], words: bytes) -> None:
     answer = shep(herd, "list", *args)
     assert answer.returncode == 2 and words in answer.stderr, answer
 

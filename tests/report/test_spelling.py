@@ -1,4 +1,4 @@
-"""The rules by which a URL is normalised, as they are told: each does what it says, and all together what shepherd.urls does."""
+"""The rules by which a URL is normalised, as they are listed: each does what it says, and together what shepherd.urls does."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ from shepherd.text import shown
         ),
     ],
 )
-def test_rules_that_did_something(text: str, rules: list[str]) -> None:
+def test_only_the_rules_that_did_something_are_listed(text: str, rules: list[str]) -> None:
     assert [f"{step.rule} -> {step.text}" for step in steps(text, urls.parse(text, strict=True))] == rules
 
 
