@@ -116,8 +116,8 @@ def sentence(done: subprocess.CompletedProcess[str], status: int) -> str:
     return said.partition(": ")[2].rstrip("\n")
 
 
-def faults_told(done: subprocess.CompletedProcess[str]) -> str:
-    """What a program that tells of damage among other things says."""
+def reported_faults(done: subprocess.CompletedProcess[str]) -> str:
+    """What a program prints that reports damage among other things."""
     assert (done.returncode, done.stderr) == (0, ""), done
     return done.stdout
 
@@ -163,7 +163,7 @@ def test_database_without_a_state(sound: Herd, db: Path, what: str) -> None:
     (db / "state").mkdir()
     done = run(sound, what, db)
     if what in TOLERANT:
-        assert "no state is there" in faults_told(done)
+        assert "no state is there" in reported_faults(done)
     elif what == "shep-check":
         assert done.stdout == f"{db}/state: no closed state is there; copy the database back from a mirror\n"
         assert "shep-recover" in sentence(done, 11)
@@ -192,7 +192,7 @@ def test_newer_version(sound: Herd, db: Path, what: str) -> None:
         newer(control)
     before = contents(db)
     done = run(sound, what, db)
-    said = faults_told(done) if what in TOLERANT else sentence(done, 2)
+    said = reported_faults(done) if what in TOLERANT else sentence(done, 2)
     expected = {"shep-init": "a database is there already"}.get(what, "use a newer Shepherd")
     assert re.search(f"{expected}$" if what not in TOLERANT | {"shep-init"} else expected, said)
     assert contents(db) == before
@@ -205,7 +205,7 @@ def test_control_that_is_cut_off(sound: Herd, db: Path, what: str) -> None:
     before = contents(db)
     done = run(sound, what, db)
     if what in TOLERANT:
-        assert "/state/000002/control: the control file is damaged or cut off" in faults_told(done)
+        assert "/state/000002/control: the control file is damaged or cut off" in reported_faults(done)
         return
     said = sentence(done, 11)
     if what == "shep-check":
@@ -258,7 +258,7 @@ def test_control_that_cannot_be_opened(sound: Herd, db: Path, what: str, error: 
 
 
 @pytest.mark.parametrize("what", [w for w in EVERY if w not in SERVERS | {"shep-init"}])
-def test_lock_that_another_holds(sound: Herd, db: Path, what: str) -> None:
+def test_lock_of_another_program(sound: Herd, db: Path, what: str) -> None:
     before = contents(db)
     held = locks.lock(db / "lock", "shep-plan")
     try:

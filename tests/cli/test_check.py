@@ -1,4 +1,4 @@
-"""shep-check as an operator runs it: what it prints, what it exits with, and what it leaves alone."""
+"""shep-check as an operator runs it: what it prints, its exit status, and what it does not touch."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def check(herd: Herd, *arguments: str) -> subprocess.CompletedProcess[str]:
     return call("shep-check", "--db", str(herd.db), *arguments)
 
 
-def test_sound_database_is_said_to_be_so(herd: Herd) -> None:
+def test_sound_database_is_reported_as_sound(herd: Herd) -> None:
     done = check(herd)
     assert (done.returncode, done.stdout) == (0, "")
     assert "2 states, no fault" in done.stderr
@@ -41,7 +41,7 @@ def test_fault_is_named_on_stdout_with_exit_status_11(own_herd: Herd, arguments:
     assert done.stderr == f"shep-check: 1 fault in {own_herd.db}; shep-recover --dry-run tells what can be mended\n"
 
 
-def test_offset_of_a_fault_is_told(own_herd: Herd) -> None:
+def test_offset_of_a_fault_is_printed(own_herd: Herd) -> None:
     flip(own_herd.db / "state/000002/index/weight", 3)
     assert check(own_herd).stdout == f"{own_herd.db}/state/000002/index/weight at 0: the block is damaged\n"
 
@@ -51,7 +51,7 @@ def test_quick_look_does_not_read_what_is_in_a_column(own_herd: Herd) -> None:
     assert check(own_herd, "--quick").returncode == 0
 
 
-def test_damage_to_another_state_is_not_told_of(own_herd: Herd) -> None:
+def test_damage_to_another_state_is_not_reported(own_herd: Herd) -> None:
     (own_herd.db / "state/000001/report.json").unlink()
     assert check(own_herd, "--state", "2").returncode == 0
     assert check(own_herd, "--state", "000001").returncode == 11

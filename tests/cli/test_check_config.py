@@ -22,7 +22,7 @@ def test_defaults_are_well(tmp_path: Path) -> None:
     assert "identity.contact is not set" in told
 
 
-def test_all_faults_of_the_settings_are_told_with_their_lines(tmp_path: Path) -> None:
+def test_all_faults_of_the_settings_are_reported_with_their_lines(tmp_path: Path) -> None:
     (tmp_path / "shepherd.toml").write_text("[plan]\nreap_s = 'long'\n\n[store]\nkeep_state = 3\n")
     status, told, errors = check(tmp_path)
     assert (status, told) == (2, "")
@@ -54,7 +54,7 @@ def test_fault_in_a_file_that_is_named(tmp_path: Path, settings: str, name: str,
     assert "1 fault, told above" in errors
 
 
-def test_fault_of_the_settings_hides_those_of_filter_and_url_equiv(tmp_path: Path) -> None:
+def test_fault_of_the_settings_does_not_hide_those_of_filter_and_url_equiv(tmp_path: Path) -> None:
     for name, text in (("shepherd.toml", "[pan]\n"), ("filter", "rejct ext zip\n"), ("url-equiv", "a.example\n")):
         (tmp_path / name).write_text(text)
     status, _told, errors = check(tmp_path)

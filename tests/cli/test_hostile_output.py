@@ -54,7 +54,7 @@ SHOWING: tuple[tuple[str, ...], ...] = (
 
 
 @pytest.fixture(scope="module")
-def told(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Garden, list[tuple[str, str]]]]:
+def outputs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Garden, list[tuple[str, str]]]]:
     """What every program said, by its call."""
     with garden(tmp_path_factory.mktemp("hostile"), ROUTES, delay_s=0.1) as one:
         said = []
@@ -78,24 +78,24 @@ def run(one: Garden, *call: str) -> tuple[str, str]:
     return " ".join(call), done.stdout + done.stderr
 
 
-def test_no_control_byte_reaches_a_terminal_or_a_log(told: tuple[Garden, list[tuple[str, str]]]) -> None:
-    one, said = told
+def test_no_control_byte_reaches_a_terminal_or_a_log(outputs: tuple[Garden, list[tuple[str, str]]]) -> None:
+    one, said = outputs
     assert {f"/{url.partition('/')[2]}" for url in ROUTES} <= set(one.origin.paths()), "it was not all gathered"
     raw = [name for name, text in said if any(not c.isprintable() and c != "\n" for c in text)]
     assert raw == []
     assert sum("owned" in text for _name, text in said) >= 8, "the bytes that steer were not shown at all"
 
 
-def test_key_of_the_footprints_is_never_shown(told: tuple[Garden, list[tuple[str, str]]]) -> None:
-    one, said = told
+def test_key_of_the_footprints_is_never_shown(outputs: tuple[Garden, list[tuple[str, str]]]) -> None:
+    one, said = outputs
     state = Database(one.home / "db").closed()
     key = state.control.key.hex()
     assert re.search(rf"^key {key}$", fsio.read_file(state.path / "control").decode(), re.MULTILINE)
     assert [name for name, text in said if key in text.lower() or repr(state.control.key) in text] == []
 
 
-def test_password_in_a_url_is_never_shown_or_kept(told: tuple[Garden, list[tuple[str, str]]]) -> None:
-    one, _said = told
+def test_password_in_a_url_is_never_shown_or_stored(outputs: tuple[Garden, list[tuple[str, str]]]) -> None:
+    one, _said = outputs
     secret, url = "hunter2", "http://user:hunter2@a.example/"
     for call in (("insert", url), ("url", url), ("robots", url), ("fetch", url), ("explain", url), ("cat", url)):
         done = one.run("shep", *call)
@@ -103,11 +103,11 @@ def test_password_in_a_url_is_never_shown_or_kept(told: tuple[Garden, list[tuple
     assert not [path for path in (one.home / "db").rglob("*") if path.is_file() and secret.encode() in path.read_bytes()]
 
 
-def test_names_in_the_inbox_that_lead_elsewhere_are_left_alone(
-    told: tuple[Garden, list[tuple[str, str]]], tmp_path: Path
+def test_names_in_the_inbox_that_lead_elsewhere_are_ignored(
+    outputs: tuple[Garden, list[tuple[str, str]]], tmp_path: Path
 ) -> None:
     """Path traps: only names that are built by the store are ever opened or removed."""
-    one, _said = told
+    one, _said = outputs
     inbox, outside = one.home / "db" / "inbox", tmp_path / "outside"
     outside.mkdir()
     (outside / "kept").write_text("kept")

@@ -120,7 +120,7 @@ def test_file_system_that_lacks_something_is_refused_by_name(tmp_path: Path, wha
 
 
 @pytest.mark.skipif(not shutil.which("strace"), reason="strace is not installed")
-def test_file_system_that_gives_one_lock_to_two_is_refused(tmp_path: Path) -> None:
+def test_file_system_that_grants_one_lock_to_two_is_refused(tmp_path: Path) -> None:
     strace = ("strace", "-f", "-qq", "-o", os.devnull, "-e", "inject=flock:retval=0")
     done = init_under(strace, tmp_path)
     assert done.returncode == 2, done
@@ -148,7 +148,7 @@ def test_place_that_cannot_be_written_is_refused(tmp_path: Path, db: str) -> Non
         ("sync:.state.tmp:1=eio", 13),
     ],
 )
-def test_disk_that_fails_half_way_is_told_and_the_next_run_completes(tmp_path: Path, fail: str, status: int) -> None:
+def test_disk_that_fails_half_way_is_reported_and_the_next_run_completes(tmp_path: Path, fail: str, status: int) -> None:
     done = init(tmp_path, SHEPHERD_FAIL=fail)
     assert done.returncode == status, done
     assert done.stderr.startswith("shep-init: ")

@@ -22,7 +22,7 @@ def test_every_default_file_is_copied(tmp_path: Path) -> None:
     assert shipped.keys() == {"shepherd.toml", "filter", "url-equiv"}
 
 
-def test_file_of_the_user_stays_as_it_is(tmp_path: Path) -> None:
+def test_file_of_the_user_is_unchanged(tmp_path: Path) -> None:
     (tmp_path / "cf").mkdir()
     (tmp_path / "cf" / "url-equiv").write_text("a.example b.example\n")
     assert init(tmp_path / "db", tmp_path / "cf").returncode == 0

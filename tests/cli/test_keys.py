@@ -1,4 +1,4 @@
-"""shep-keys: what it tells of files, and what it will not do."""
+"""shep-keys: what it prints of files, and what it refuses."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def home(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_file_without_a_certificate_hides_those_behind_it(home: Path) -> None:
+def test_file_without_a_certificate_does_not_hide_those_behind_it(home: Path) -> None:
     files = ("ca/r1.pem", "notes", "ca/authority.key", "nowhere", "ca/d1.pem")
     done = call("shep-keys", "show", *files, cwd=home)
     assert done.returncode == 2
@@ -38,7 +38,7 @@ def test_file_without_a_certificate_hides_those_behind_it(home: Path) -> None:
     assert ["error" in line for line in lines] == [False, True, True, True, False]
 
 
-def test_host_of_a_dispatcher_means_nothing_to_anybody(home: Path) -> None:
+def test_host_of_a_dispatcher_is_refused(home: Path) -> None:
     done = call("shep-keys", "issue", "ca", "dispatcher", "d2", "--host", "192.0.2.1", cwd=home)
     assert (done.returncode, "--host is for a reaper" in done.stderr) == (2, True), done.stderr
     assert not (home / "ca" / "d2.pem").exists()

@@ -209,7 +209,7 @@ def test_every_dependency_is_locked() -> None:
 @pytest.mark.parametrize(
     "program", sorted(path.name for path in (ROOT / "bench").iterdir() if path.is_file() and os.access(path, os.X_OK))
 )
-def test_bench_program_runs_with_a_python_that_lacks_what_it_needs(program: str, tmp_path: Path) -> None:
+def test_bench_program_runs_with_the_python_of_the_tree(program: str, tmp_path: Path) -> None:
     """Called by its name, from anywhere, it finds the Python of .venv, which has numpy."""
     first = (ROOT / "bench" / program).read_text().splitlines()[0]
     probe = tmp_path / "bench" / program

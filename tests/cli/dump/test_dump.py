@@ -1,4 +1,4 @@
-"""shep-dump, each command through the real program: what it shows, how it is laid out, and what it says of what is damaged."""
+"""shep-dump, each command through the real program: what it shows, how it is laid out, and how it reports damage."""
 
 from __future__ import annotations
 
@@ -221,7 +221,7 @@ def ways(herd: Herd, url: str) -> Iterator[list[str]]:
     yield [f"{oid >> 32}:{oid & 0xFFFFFFFF}"]
 
 
-def test_one_bucket_is_found_by_url_oid_footprint_and_place(herd: Herd) -> None:
+def test_one_bucket_is_shown_by_url_oid_footprint_and_place(herd: Herd) -> None:
     for which in ways(herd, "http://a.example/moved"):
         (shown,) = rows(herd, "bucket", *which)
         assert (shown["url"], shown["status_line"]) == ("http://a.example/moved", "HTTP/1.1 301 Moved")
@@ -258,11 +258,11 @@ def test_body_goes_to_a_pipe_byte_by_byte(herd: Herd, how: str) -> None:
         (["1:99999"], 11, "objects/00000001 at 99999: the header is cut off"),
     ],
 )
-def test_bucket_that_is_not_there_is_said_to_be_so(herd: Herd, which: list[str], status: int, said: str) -> None:
+def test_missing_bucket_is_reported_with_the_reason(herd: Herd, which: list[str], status: int, said: str) -> None:
     assert said in refusal(herd.db, "shep-dump", "bucket", *which, status=status)
 
 
-def test_url_that_has_no_bucket_yet_is_said_to_wait_in_contrib(merged: Herd) -> None:
+def test_url_without_a_bucket_yet_is_reported_as_waiting_in_contrib(merged: Herd) -> None:
     assert "record 0 of contrib 1" in refusal(merged.db, "shep-dump", "bucket", "http://a.example/linked", status=4)
 
 

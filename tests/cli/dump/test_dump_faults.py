@@ -110,7 +110,7 @@ def test_rows_are_printed_before_the_damage_is_met(big: Path) -> None:
     assert 120_000 < done.stdout.count("\n") <= 1 + 1_048_576 // 8
 
 
-def test_table_is_never_held_in_memory(big: Path) -> None:
+def test_table_is_never_whole_in_memory(big: Path) -> None:
     """300,000 rows of 20 values are 190 MB as objects; the program alone is about 20 MB of private memory."""
     command = [sys.executable, "-m", "shepherd.cli", "shep-dump", "index", "--db", str(big)]
     seen = []
@@ -123,7 +123,7 @@ def test_table_is_never_held_in_memory(big: Path) -> None:
     assert 10_000 < max(seen) < 70_000
 
 
-def test_site_is_found_without_reading_the_rest(big: Path) -> None:
+def test_rows_of_a_site_are_read_without_the_rest(big: Path) -> None:
     """A slice by bisection does not meet the damage that a scan would."""
     column = big / "state/000002/index/path"
     flip(column, 1_500_000)

@@ -67,7 +67,7 @@ def test_url_outside_the_scope_is_rejected(url: str, accepted: bool) -> None:
     assert filters.judge(urls.parse(url).href).accepted is accepted
 
 
-def test_rejects_of_the_user_hold_within_the_scope() -> None:
+def test_rejects_of_the_user_apply_within_the_scope() -> None:
     user = (
         "accept prefix http://example.org/private/open/\nreject prefix http://example.org/private/\nreject ext zip\nstrip utm_*\n"
     )
@@ -79,7 +79,7 @@ def test_rejects_of_the_user_hold_within_the_scope() -> None:
     assert filters.clean("http://other.example/") is None
 
 
-def test_default_reject_of_the_user_holds_within_the_scope() -> None:
+def test_default_reject_of_the_user_applies_within_the_scope() -> None:
     filters = parse_filter(Scope(("a.example",)).filter_text("accept prefix http://a.example/x/\ndefault reject\n"))
     assert filters.judge("http://a.example/x/1").accepted
     assert not filters.judge("http://a.example/y/1").accepted
@@ -234,7 +234,7 @@ def test_second_gather_is_locked_out_before_it_writes_anything(tmp_path: Path, u
 
 
 @pytest.mark.parametrize("minutes", ["nan", "inf", "1e300", "0"])
-def test_time_limit_that_is_none_is_refused(tmp_path: Path, minutes: str) -> None:
+def test_invalid_time_limit_is_refused(tmp_path: Path, minutes: str) -> None:
     done = gather("--minutes", minutes, "http://127.0.0.1:1/", cwd=tmp_path)
     assert done.returncode == 2
     assert "--minutes" in done.stderr
@@ -309,14 +309,14 @@ def test_summary_says_how_to_pass_the_guard_and_what_to_try(
 # --- what a run may not do to a database of others
 
 
-def test_toy_web_is_gathered_into_a_database_of_real_sites(tmp_path: Path) -> None:
+def test_toy_web_is_not_gathered_into_a_database_of_real_sites(tmp_path: Path) -> None:
     assert run("shep-init", "--db", "db", cwd=tmp_path).returncode == 0
     done = gather("--db", "db", "--minutes", "0.1", cwd=tmp_path)
     assert (done.returncode, "no database of the toy web" in done.stderr) == (2, True), done.stderr
     assert not (tmp_path / "db" / "cf").exists()
 
 
-def test_gather_without_a_url_goes_on_with_the_sites_of_the_database(tmp_path: Path) -> None:
+def test_gather_without_a_url_continues_with_the_sites_of_the_database(tmp_path: Path) -> None:
     url = "http://127.0.0.1:9/"  # nobody listens there
     assert gather("--db", "db", "--minutes", NO_MINUTES, url, cwd=tmp_path).returncode == 0
     before = (tmp_path / "db" / "cf" / "scope").read_text()
@@ -327,27 +327,27 @@ def test_gather_without_a_url_goes_on_with_the_sites_of_the_database(tmp_path: P
 
 
 @pytest.mark.parametrize("contact", ["j\u00f6rg@example.org", "two\nlines@example.org"])
-def test_contact_that_cannot_be_sent_breaks_the_database(contact: str, tmp_path: Path) -> None:
+def test_contact_that_cannot_be_sent_is_refused_before_anything_is_made(contact: str, tmp_path: Path) -> None:
     done = gather("--contact", contact, "http://a.example/", cwd=tmp_path)
     assert (done.returncode, "plain ASCII" in done.stderr) == (2, True), done.stderr
     assert not (tmp_path / "db").exists()
 
 
 @pytest.mark.parametrize("contact", ["foo", "example.org", "@", "https://", "me @ example.org"])
-def test_contact_that_reaches_nobody_is_taken(contact: str, tmp_path: Path) -> None:
+def test_contact_that_is_no_address_is_refused(contact: str, tmp_path: Path) -> None:
     done = gather("--contact", contact, "http://a.example/", cwd=tmp_path)
     assert (done.returncode, "mail address or the URL of a page" in done.stderr) == (2, True), done.stderr
     assert not (tmp_path / "db").exists()
 
 
-def test_broken_configuration_of_an_earlier_run_is_fatal(tmp_path: Path) -> None:
+def test_broken_configuration_of_an_earlier_run_is_replaced(tmp_path: Path) -> None:
     url = "http://127.0.0.1:9/"
     gather("--minutes", NO_MINUTES, url, cwd=tmp_path)
     (tmp_path / "db" / "cf" / "shepherd.toml").write_text("[identity]\ncontact = 3\n")
     assert gather("--minutes", "0.1", url, cwd=tmp_path).returncode == 0
 
 
-def test_filter_fault_is_told_by_a_line_that_the_user_cannot_find(tmp_path: Path) -> None:
+def test_filter_fault_names_the_line_of_the_users_file(tmp_path: Path) -> None:
     (tmp_path / "cf").mkdir()
     (tmp_path / "cf" / "filter").write_text("refuse everything\n")
     done = gather("http://127.0.0.1:9/", cwd=tmp_path)

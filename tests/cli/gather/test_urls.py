@@ -1,4 +1,4 @@
-"""`bin/gather URL...` against the toy web: it stays on the given sites, stops at its limits, and goes on when run again."""
+"""`bin/gather URL...` against the toy web: it stays on its sites, stops at its limits, and continues when run again."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def field(tmp_path: Path) -> Iterator[Field]:
         yield Field(tmp_path, Model(1, 50))
 
 
-def test_gather_stays_on_the_given_sites_and_stops_at_its_page_limit(field: Field) -> None:
+def test_gather_stays_on_its_sites_and_stops_at_its_page_limit(field: Field) -> None:
     first = field.must("gather", "--pages", "6", "http://site0.toy.example/")
     assert "the page limit is reached" in first
     assert 1 < len(field.pages()) <= 6
@@ -83,7 +83,7 @@ def test_gather_stays_on_the_given_sites_and_stops_at_its_page_limit(field: Fiel
     field.must("shep-check")
 
 
-def test_gather_goes_to_subdomains_if_it_may(field: Field) -> None:
+def test_gather_visits_subdomains_if_it_may(field: Field) -> None:
     places = ["http://toy.example/", "http://site0.toy.example/"]  # the first has no address
     field.must("gather", "--pages", "12", "--scope", "subdomains", "--contact", "me@example.org", *places)
     hosts = {entry.host for entry in field.asked()}
@@ -91,7 +91,7 @@ def test_gather_goes_to_subdomains_if_it_may(field: Field) -> None:
     assert all(host.endswith(".toy.example") for host in hosts)
 
 
-def test_gather_that_is_interrupted_shows_its_summary_and_goes_on_next_time(field: Field) -> None:
+def test_interrupted_gather_shows_its_summary_and_continues_next_time(field: Field) -> None:
     command, environment = field.command("gather", "--pages", "1000", "http://site0.toy.example/")
     with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         wait_for_pages(field, 3)

@@ -79,7 +79,7 @@ def test_cleanup_runs_beside_no_other_writer(tmp_path: Path) -> None:
     assert done.returncode == 3
 
 
-def test_impossible_shares_are_told(tmp_path: Path) -> None:
+def test_impossible_shares_are_refused(tmp_path: Path) -> None:
     pasture.fill(tmp_path, flock())
     where = place(tmp_path)
     (tmp_path / "cf" / "shepherd.toml").write_text("[cleanup]\nsmall = 51\n")

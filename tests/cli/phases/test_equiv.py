@@ -1,4 +1,4 @@
-"""shep-equiv on a database of a few sites: joined, told, taken back, proposed."""
+"""shep-equiv on a database of a few sites: joined, listed, split again, proposed."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def cycle(herd: Herd) -> None:
     assert [fault for fault in check.walk(Database(herd.db)) if not fault.note] == []
 
 
-def test_documents_of_joined_sites_stay_two(herd: Herd) -> None:
+def test_documents_of_joined_sites_become_one(herd: Herd) -> None:
     declare(herd, "a.example b.example\n")
     cycle(herd)
     assert documents(herd) == [
@@ -79,7 +79,7 @@ def test_documents_of_joined_sites_stay_two(herd: Herd) -> None:
     run(herd, "shep-merge", status=4)
 
 
-def test_dry_run_changes_something_or_says_another_thing(herd: Herd) -> None:
+def test_dry_run_changes_nothing_and_reports_the_same(herd: Herd) -> None:
     declare(herd, "a.example b.example\n")
     before = sorted(p.name for p in (herd.db / "state").iterdir())
     told = json.loads(run(herd, "shep-equiv", "--dry-run", "--json"))
@@ -91,7 +91,7 @@ def test_dry_run_changes_something_or_says_another_thing(herd: Herd) -> None:
     assert json.loads(run(herd, "shep-equiv", "--json"))["report"] == told["report"]
 
 
-def test_split_brings_back_rows_or_does_not_say_that_it_cannot(herd: Herd) -> None:
+def test_split_keeps_rows_joined_and_warns_of_it(herd: Herd) -> None:
     declare(herd, "a.example b.example\n")
     cycle(herd)
     joined = documents(herd)
@@ -109,7 +109,7 @@ def test_split_brings_back_rows_or_does_not_say_that_it_cannot(herd: Herd) -> No
     assert state.prints.norm("http://a.example") != state.prints.norm("http://b.example")
 
 
-def test_links_to_a_joined_site_make_a_second_row(herd: Herd) -> None:
+def test_links_to_a_joined_site_are_known(herd: Herd) -> None:
     declare(herd, "a.example b.example\n")
     cycle(herd)
     rows = Database(herd.db).closed().index.rows
@@ -120,14 +120,14 @@ def test_links_to_a_joined_site_make_a_second_row(herd: Herd) -> None:
     assert Database(herd.db).furthest().index.rows == rows
 
 
-def test_table_that_says_the_same_is_applied(herd: Herd) -> None:
+def test_table_that_says_the_same_is_nothing_to_do(herd: Herd) -> None:
     declare(herd, "# only a comment\n")
     run(herd, "shep-merge")
     assert "says the same as when 000003.merged was made" in run(herd, "shep-equiv", status=4)
     run(herd, "shep-select")
 
 
-def test_mirrors_are_not_proposed_or_others_are(herd: Herd) -> None:
+def test_only_mirrors_are_proposed(herd: Herd) -> None:
     said = run(herd, "shep-equiv", "--detect")
     assert said.splitlines() == ["# b.example: 2 of 2 common pages equal, roots equal", "a.example b.example"]
     (told,) = [json.loads(line) for line in run(herd, "shep-equiv", "--detect", "--json").splitlines()]
@@ -137,7 +137,7 @@ def test_mirrors_are_not_proposed_or_others_are(herd: Herd) -> None:
     }  # fmt: skip
 
 
-def test_jobs_make_other_bytes(herd: Herd, tmp_path: Path) -> None:
+def test_jobs_do_not_change_the_report(herd: Herd, tmp_path: Path) -> None:
     (herd.cf / "shepherd.toml").write_text("[store]\npartition_rows = 3\n")
     declare(herd, "a.example b.example\n")
     run(herd, "shep-merge")

@@ -1,4 +1,4 @@
-"""A database with equivalences is as sound as any other: nobody takes their text for a damaged log."""
+"""A database with equivalences is as sound as any other: their text is not mistaken for a damaged log."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.support import programs
 from tests.support.herd import NOW, make_herd
 
 
-def test_recover_takes_the_equivalences_of_a_sound_state_for_damage(tmp_path: Path) -> None:
+def test_recover_keeps_the_equivalences_of_a_sound_state(tmp_path: Path) -> None:
     herd = make_herd(tmp_path, PAGES, (), ())
     declare(herd, "a.example b.example\n")
     cycle(herd)
@@ -22,7 +22,7 @@ def test_recover_takes_the_equivalences_of_a_sound_state_for_damage(tmp_path: Pa
     assert (Database(herd.db).states(), documents(herd)) == (states, found)
 
 
-def test_damaged_equivalences_are_not_made_again(tmp_path: Path) -> None:
+def test_damaged_equivalences_are_made_again_from_the_file(tmp_path: Path) -> None:
     herd = make_herd(tmp_path, PAGES, (), ())
     declare(herd, "a.example b.example\n")
     cycle(herd)

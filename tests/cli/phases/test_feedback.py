@@ -47,7 +47,7 @@ def frame(*records: tuple[int, ...]) -> bytes:
     return pack_frame(FrameKind.FEEDBACK, len(records), np.array(list(records), FEEDBACK).tobytes())
 
 
-def test_text_and_frames_are_not_taken_alike(own_herd: Herd) -> None:
+def test_text_and_frames_are_read_alike(own_herd: Herd) -> None:
     inbox = own_herd.store.inbox
     _norm, path, site = Database(own_herd.db).furthest().prints.of(parse(URLS[1]))
     inbox.drop_feedback(item(1), f"{URLS[0]} 123\n\n{site:016x}{path:016x} 4 unreferenced\n".encode())
@@ -60,7 +60,7 @@ def test_text_and_frames_are_not_taken_alike(own_herd: Herd) -> None:
     assert Database(own_herd.db).furthest().name.closed
 
 
-def test_upload_is_taken_twice_or_left_behind(own_herd: Herd) -> None:
+def test_upload_is_applied_once_and_removed(own_herd: Herd) -> None:
     own_herd.store.inbox.drop_feedback(item(1), f"{URLS[1]} 9\n".encode())
     run(own_herd, "shep-feedback")
     run(own_herd, "shep-feedback", status=4)
@@ -70,7 +70,7 @@ def test_upload_is_taken_twice_or_left_behind(own_herd: Herd) -> None:
     assert [fault for fault in check.walk(Database(own_herd.db)) if not fault.note] == []
 
 
-def test_bad_line_is_taken_or_stops_the_others(own_herd: Herd) -> None:
+def test_bad_line_is_reported_and_the_others_are_applied(own_herd: Herd) -> None:
     lines = [
         "nonsense",
         f"{URLS[0]} 70000",
@@ -88,7 +88,7 @@ def test_bad_line_is_taken_or_stops_the_others(own_herd: Herd) -> None:
 
 
 @pytest.mark.parametrize("damage", ["cut", "flipped", "foreign"])
-def test_damaged_upload_changes_something_or_is_lost(own_herd: Herd, damage: str) -> None:
+def test_damaged_upload_changes_nothing_and_is_kept(own_herd: Herd, damage: str) -> None:
     good = frame(record(own_herd, URLS[1], 5)) + frame(record(own_herd, URLS[0], 6))
     bad = {
         "cut": good[:-1],
@@ -108,7 +108,7 @@ def test_damaged_upload_changes_something_or_is_lost(own_herd: Herd, damage: str
     assert path.exists()
 
 
-def test_dry_run_and_jobs_say_another_thing(own_herd: Herd) -> None:
+def test_dry_run_and_jobs_report_the_same(own_herd: Herd) -> None:
     (own_herd.cf / "shepherd.toml").write_text("[store]\npartition_rows = 3\n")
     own_herd.store.inbox.drop_feedback(item(1), "".join(f"{url} {n}\n" for n, url in enumerate(URLS)).encode())
     told = [run(own_herd, "shep-feedback", "--dry-run", "--json", "--jobs", jobs) for jobs in ("1", "3")]
@@ -117,7 +117,7 @@ def test_dry_run_and_jobs_say_another_thing(own_herd: Herd) -> None:
     assert made["report"] == json.loads(told[0])["report"]
 
 
-def test_decoder_gives_more_than_was_written() -> None:
+def test_decoder_returns_what_was_written_and_refuses_a_cut_frame() -> None:
     data = frame((1, 2, 3, 1, 0))
     (records,) = feedback.unpack(data)
     assert records.tolist() == [(1, 2, 3, 1, 0)]

@@ -1,4 +1,4 @@
-"""shep-plan as a program: what it writes, what it only tells, and what it says when there is nothing to do."""
+"""shep-plan as a program: what it writes, what it only reports, and its message when there is nothing to do."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def plan(herd: Herd, *arguments: str, cf: Path | None = None, now: int = 0) -> d
     return found
 
 
-def test_report_tells_what_is_planned_what_is_not_and_when_it_ends(own_herd: Herd) -> None:
+def test_report_lists_what_is_planned_what_is_deferred_and_when_it_ends(own_herd: Herd) -> None:
     report = plan(own_herd)["report"]
     latest = report.pop("latest")
     assert report == {
@@ -77,7 +77,7 @@ def test_plan_rehearsed_with_another_configuration_changes_nothing(own_herd: Her
 
 
 @pytest.mark.parametrize("partition_rows", [1, 4, 1_000])
-def test_jobs_and_partitions_cannot_be_seen_in_what_is_written(tmp_path: Path, partition_rows: int) -> None:
+def test_jobs_and_partitions_do_not_change_what_is_written(tmp_path: Path, partition_rows: int) -> None:
     made = []
     for name, jobs, rows in (("one", 1, 1_000), ("many", 3, partition_rows)):
         herd = make_herd(tmp_path / name)

@@ -51,7 +51,7 @@ def uploads(herd: Herd) -> list[Path]:
     return sorted((herd.db / "inbox").iterdir())
 
 
-def test_links_do_not_become_weights(herd: Herd) -> None:
+def test_links_become_weights(herd: Herd) -> None:
     told = json.loads(run(herd, "shep-rank", "--json"))
     assert [path.name for path in uploads(herd)] == [f"{told['item']}.feedback"]
     assert (told["report"]["documents"], told["report"]["links"], told["report"]["changed"]) == (4, 4, 3)
@@ -68,7 +68,7 @@ def test_links_do_not_become_weights(herd: Herd) -> None:
     assert uploads(herd) == []
 
 
-def test_same_state_gives_other_bytes(herd: Herd) -> None:
+def test_same_state_gives_the_same_bytes(herd: Herd) -> None:
     run(herd, "shep-rank")
     (herd.cf / "shepherd.toml").write_text("[store]\npartition_rows = 1\n")
     run(herd, "shep-rank")
@@ -78,7 +78,7 @@ def test_same_state_gives_other_bytes(herd: Herd) -> None:
     assert uploads(herd)[2].read_bytes() != first
 
 
-def test_dry_run_leaves_something_or_tells_nothing(herd: Herd) -> None:
+def test_dry_run_prints_the_report_and_leaves_nothing(herd: Herd) -> None:
     text = run(herd, "shep-rank", "--dry-run", "--limit", "1")
     assert uploads(herd) == []
     assert list((herd.db / "log").iterdir()) == []
@@ -91,7 +91,7 @@ def test_dry_run_leaves_something_or_tells_nothing(herd: Herd) -> None:
     assert f"{best['weight']}    1  {HUB}" in text
 
 
-def test_reader_waits_for_a_writer(herd: Herd) -> None:
+def test_ranking_does_not_wait_for_a_writer(herd: Herd) -> None:
     """No lock is needed, and the lease goes with the program."""
     held = locks.lock(herd.db / names.LOCK, "a master")
     run(herd, "shep-rank")
@@ -101,13 +101,13 @@ def test_reader_waits_for_a_writer(herd: Herd) -> None:
     assert "no document" in run(herd, "shep-rank", "--state", "1", status=4)
 
 
-def test_turns_that_were_too_few_are_not_told(herd: Herd) -> None:
+def test_too_few_iterations_are_reported(herd: Herd) -> None:
     assert "still moved" in run(herd, "shep-rank", "--iterations", "1", "--dry-run", "-q")
     assert "still moved" not in run(herd, "shep-rank", "--dry-run", "-q")
     run(herd, "shep-rank", "--damping", "1", status=2)
 
 
-def test_link_to_an_equivalent_site_leads_to_a_stranger(tmp_path: Path) -> None:
+def test_link_to_an_equivalent_site_leads_to_its_class(tmp_path: Path) -> None:
     """Links in buckets go by the implicit rule alone: the classes of url-equiv are brought to them."""
     there = "http://b.example/there"
     herd = herd_of(tmp_path, [page(HUB, there), known(there), known(KNOWN)])
@@ -153,7 +153,7 @@ def steps(master: Herd) -> list[list[str]]:
     return [[step["step"].removeprefix("shep-") for step in json.loads(line)["steps"]] for line in lines]
 
 
-def test_master_never_ranks(master: Herd) -> None:
+def test_master_ranks_after_the_cycle(master: Herd) -> None:
     settings(master, 1)
     done = programs.call("shepherd", "cycle", "--db", str(master.db), "--cf", str(master.cf))
     assert done.returncode == 0, done.stderr
@@ -174,7 +174,7 @@ def test_master_never_ranks(master: Herd) -> None:
         (1, [["rank"]], True),
     ],
 )
-def test_cycles_between_two_rankings_are_miscounted(master: Herd, every: int, before: list[list[str]], ranked: bool) -> None:
+def test_ranking_is_due_after_its_number_of_cycles(master: Herd, every: int, before: list[list[str]], ranked: bool) -> None:
     log = master.db / names.LOGS
     log.mkdir(exist_ok=True)
     lines = [{"start": NOW, "steps": [{"step": f"shep-{step}", "status": 0} for step in cycle]} for cycle in before]
@@ -183,7 +183,7 @@ def test_cycles_between_two_rankings_are_miscounted(master: Herd, every: int, be
     assert (every > 0 and logbook.cycles_since(log, "shep-rank", least) >= least) is ranked
 
 
-def test_ranking_that_was_cut_short_counts(tmp_path: Path) -> None:
+def test_ranking_that_was_cut_short_does_not_count(tmp_path: Path) -> None:
     cut = {"start": NOW, "steps": [{"step": "shep-rank", "status": 143}]}
     (tmp_path / logbook.CYCLES).write_text(json.dumps(cut) + "\n")
     assert logbook.cycles_since(tmp_path, "shep-rank", 9) == 1
@@ -192,7 +192,7 @@ def test_ranking_that_was_cut_short_counts(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("before", "status"), [("exit 1", 5), ("echo nonsense >> $SHEPHERD_CF/filter", 2)], ids=["refused by a hook", "failed"]
 )
-def test_ranking_that_fails_stops_the_cycle_or_is_not_told(master: Herd, before: str, status: int) -> None:
+def test_failed_ranking_is_reported_and_the_cycle_continues(master: Herd, before: str, status: int) -> None:
     settings(master, 1)
     with (master.cf / "shepherd.toml").open("a") as file:
         for name, command in (("before", before), ("after", ": > $SHEPHERD_CF/filter")):

@@ -49,12 +49,12 @@ def drawn(before: int, *figures: int) -> list[str]:
         ((10_000_000, 4_500_000, 9_999 * 10**6, 9_999, 9_999), "page/s, 9999 MB, 9999 err, 9999 srv"),
     ],
 )
-def test_bar_of_a_reap_is_cut_in_the_middle_of_a_word(figures: tuple[int, ...], behind: str) -> None:
+def test_bar_of_a_reap_fits_the_terminal_without_cutting_a_word(figures: tuple[int, ...], behind: str) -> None:
     last = drawn(0, *figures)[-1]
     assert last.endswith(behind) and len(last) <= 80, last
 
 
-def test_bar_of_a_resumed_reap_begins_at_nothing() -> None:
+def test_bar_of_a_resumed_reap_begins_where_it_stopped() -> None:
     shown = drawn(4_000, 10_000, 500, 0, 0, 1)
     assert any("4.00k/10.0k" in text for text in shown), shown
     assert "4.50k/10.0k" in shown[-1], shown

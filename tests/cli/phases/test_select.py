@@ -45,7 +45,7 @@ def files(place: Path, db: str = "db") -> dict[str, bytes]:
     return {str(path.relative_to(root)): path.read_bytes() for path in sorted(root.rglob("*")) if path.is_file()}
 
 
-def test_the_brake_stops_and_force_goes_on(place: Path) -> None:
+def test_brake_stops_and_force_continues(place: Path) -> None:
     before = files(place)
     stopped = call("shep-select", "--now", "5", cwd=place)
     assert stopped.returncode == 2
@@ -56,7 +56,7 @@ def test_the_brake_stops_and_force_goes_on(place: Path) -> None:
     assert Database(place / "db").states()[-1] == StateName(2, "selected")
 
 
-def test_a_rehearsal_tells_the_reasons_and_leaves_nothing(place: Path) -> None:
+def test_dry_run_reports_the_reasons_and_leaves_nothing(place: Path) -> None:
     before = files(place)
     told = call("shep-select", "--now", "5", "--dry-run", "--json", cwd=place)
     assert told.returncode == 0

@@ -56,7 +56,7 @@ def compared(program: str, herd: Herd, one: Path, other: Path) -> Mapping[str, A
     return told
 
 
-def test_select_tells_what_each_type_becomes(flock: Herd) -> None:
+def test_select_reports_what_each_type_becomes(flock: Herd) -> None:
     small = cf(flock, "small", "[select]\nsite_soft = 6\nsite_hard = 8\n")
     told = compared("shep-select", flock, small, flock.cf)
     assert told["report"]["types now"] == {one.name.lower(): 11 if one == RowType.UNGATHERED else 0 for one in RowType}
@@ -68,7 +68,7 @@ def test_select_tells_what_each_type_becomes(flock: Herd) -> None:
     assert (difference["stay"], difference["types then: sleeping"], difference["types now: ungathered"]) == (-4, 2, 0)
 
 
-def test_plan_tells_what_would_be_left_out(flock: Herd) -> None:
+def test_plan_reports_what_would_be_left_out(flock: Herd) -> None:
     small = cf(flock, "small", "[plan]\nmax_pages = 4\n")
     told = compared("shep-plan", flock, small, flock.cf)
     assert (told["report"]["room"], told["report"]["planned"]) == (4, 4)
@@ -101,7 +101,7 @@ def test_another_configuration_is_compared_with_the_present_one(flock: Herd) -> 
     assert "versus" not in json.loads(call("shep-select", *arguments, cwd=flock.db).stdout)  # no cf is there
 
 
-def test_a_present_configuration_that_is_broken_is_only_told(flock: Herd) -> None:
+def test_broken_present_configuration_is_only_a_warning(flock: Herd) -> None:
     small = cf(flock, "small", "[plan]\nmax_pages = 4\n")
     (flock.cf / "shepherd.toml").write_text("[plan]\nmax_page = 1\n")
     arguments = ("--db", str(flock.db), "--now", str(NOW + LATER), "--dry-run", "--json", "--cf", str(small))
@@ -112,7 +112,7 @@ def test_a_present_configuration_that_is_broken_is_only_told(flock: Herd) -> Non
 
 
 @pytest.mark.parametrize("program", ["shep-plan", "shep-select"])
-def test_a_rehearsal_neither_takes_nor_needs_the_lock(flock: Herd, program: str) -> None:
+def test_dry_run_neither_takes_nor_needs_the_lock(flock: Herd, program: str) -> None:
     arguments = ("--cf", str(flock.cf), "--json")
     free = rehearse(program, flock, *arguments).stdout
     before = written(flock)

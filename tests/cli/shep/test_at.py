@@ -26,7 +26,7 @@ def two(tmp_path_factory: pytest.TempPathFactory) -> Herd:
     return herd
 
 
-def test_each_state_tells_its_own_row(two: Herd, shep: Run) -> None:
+def test_each_state_shows_its_own_row(two: Herd, shep: Run) -> None:
     (then,) = objects(shep(two, "at", "2", "https://www.A.example/x?utm_source=y#z", "--json"))
     assert (then["state"], then["made"], then["url"]) == (2, "2026-09-21T14:13:20Z", "http://a.example/x")
     assert (then["type"], then["reason"], then["status"], then["weight"]) == ("gathered", "gathered", 200, 123)

@@ -1,4 +1,4 @@
-"""shep audit politeness, run as a user runs it: over real reaps and a fetch, and over a journal that tells of a sin."""
+"""shep audit politeness, run as a user runs it: over real reaps and a fetch, and over a journal with contacts too close."""
 
 from __future__ import annotations
 
@@ -77,6 +77,6 @@ def test_contact_that_keeps_its_distance_is_no_violation(own_herd: Herd, shep: R
     assert "2 contacts with 1 server" in told(shep(own_herd, "audit", "politeness"))
 
 
-def test_help_says_that_the_newest_state_is_read_though_all_are(own_herd: Herd, shep: Run) -> None:
+def test_help_says_that_all_closed_states_are_read(own_herd: Herd, shep: Run) -> None:
     text = " ".join(told(shep(own_herd, "audit", "politeness", "--help")).split())
     assert "[default: all closed states]" in text and "the newest" not in text

@@ -51,13 +51,13 @@ def shelf(tmp_path_factory: pytest.TempPathFactory) -> Herd:
         ("xml", "said\n"),
     ],
 )
-def test_page_is_not_read_as_a_person_would(shelf: Herd, shep: Run, name: str, text: str) -> None:
+def test_page_reads_as_a_person_would_see_it(shelf: Herd, shep: Run, name: str, text: str) -> None:
     assert shep(shelf, "cat", "--text", f"http://a.example/{name}").stdout.decode() == text
     (found,) = objects(shep(shelf, "cat", "--text", "--json", f"http://a.example/{name}"))
     assert found["text"] == text and "body_base64" not in found
 
 
-def test_wild_markup_hides_what_stands_before_it(shelf: Herd, shep: Run) -> None:
+def test_wild_markup_does_not_hide_the_text_before_it(shelf: Herd, shep: Run) -> None:
     assert shep(shelf, "cat", "--text", "http://a.example/wild").stdout.startswith(b"begin")
 
 
@@ -72,13 +72,13 @@ def test_text_cannot_steer_a_terminal(shelf: Herd) -> None:
     assert b"Ask \\x1b[31mus.\r\n" in shown and b"\x1b" not in shown
 
 
-def test_what_has_no_text_is_printed_as_if_it_had(shelf: Herd, shep: Run) -> None:
+def test_document_without_text_is_refused_with_advice(shelf: Herd, shep: Run) -> None:
     answer = shep(shelf, "cat", "--text", "http://a.example/paper")
     assert told(answer, 4) == ""
     assert "application/pdf" in answer.stderr.decode() and "--body" in answer.stderr.decode()
 
 
-def test_document_of_a_cycle_has_no_text(tmp_path: Path, shep: Run) -> None:
-    """Buckets of the older formats tell no content type: what looks like text is taken for it."""
+def test_text_of_a_bucket_without_a_content_type(tmp_path: Path, shep: Run) -> None:
+    """Buckets of the older formats have no content type: what looks like text is treated as text."""
     old = make_herd(tmp_path, (Page("http://a.example/old", RowType.GATHERED, Reason.GATHERED, b"<p>an old page"),), (), ())
     assert told(shep(old, "cat", "--text", "http://a.example/old")) == "an old page\n"

@@ -56,7 +56,7 @@ def _place(herd: Herd) -> Any:
     return lambda url: prints.of(parse(url))
 
 
-def test_nothing_that_is_known_is_exit_status_4(own_herd: Herd, shep: Run) -> None:
+def test_change_of_unknown_urls_is_exit_status_4(own_herd: Herd, shep: Run) -> None:
     for args in (
         ["http://a.example/nobody"],
         ["--site", "nobody.example"],
@@ -136,7 +136,7 @@ def test_what_cannot_be_set_is_refused(own_herd: Herd, shep: Run, args: list[str
 
 
 def test_url_from_before_a_strip_line_is_changed_as_it_is_stored(tmp_path: Path, shep: Run) -> None:
-    """The merge must not strip it, or it would look for a row that nobody has."""
+    """The merge must not strip it, or it would look for a row that does not exist."""
     herd = make_herd(tmp_path, [Page("http://a.example/x?utm_source=1")], sites=(), links=())
     told(shep(herd, "delete", "--glob", "*utm*"))
     told(shep(herd, "refresh", "http://a.example/x?utm_source=1"))
@@ -144,7 +144,7 @@ def test_url_from_before_a_strip_line_is_changed_as_it_is_stored(tmp_path: Path,
         assert (one["url"], one["exact"]) == ("http://a.example/x?utm_source=1", True)
 
 
-def test_merge_does_what_was_asked(tmp_path: Path, shep: Run) -> None:
+def test_merge_applies_the_requests(tmp_path: Path, shep: Run) -> None:
     pages = [
         Page(f"http://a.example/{word}", RowType.GATHERED, Reason.GATHERED, b"x", columns={"checked": NOW}) for word in "abcd"
     ]
@@ -175,7 +175,7 @@ def test_merge_does_what_was_asked(tmp_path: Path, shep: Run) -> None:
 # --- purge
 
 
-def test_purge_takes_what_nobody_knows_and_names_who_holds_it(own_herd: Herd, shep: Run) -> None:
+def test_purge_accepts_unknown_urls_and_names_who_leases_the_document(own_herd: Herd, shep: Run) -> None:
     lease = own_herd.store.lease(2, "indexer@far", "export", NOW * 1_000, 10_000_000_000)
     answer = shep(own_herd, "delete", "--purge", "http://a.example/", "http://a.example/nobody", "http://a.example/forgotten")
     told(answer)
@@ -201,7 +201,7 @@ def crowd(tmp_path_factory: pytest.TempPathFactory) -> Herd:
     return make_herd(tmp_path_factory.mktemp("crowd"), pages, sites=(), links=())
 
 
-def test_many_that_nobody_has_named_want_a_yes(crowd: Herd, shep: Run) -> None:
+def test_many_urls_by_selectors_need_a_yes(crowd: Herd, shep: Run) -> None:
     answer = shep(crowd, "delete", "--site", "crowd.example")
     told(answer, 2)
     assert b"1,001 URLs would be deleted; say --yes" in answer.stderr and requests(crowd) == []
@@ -216,7 +216,7 @@ def test_many_that_nobody_has_named_want_a_yes(crowd: Herd, shep: Run) -> None:
 
 
 @pytest.mark.parametrize(("answer", "left"), [(b"y\n", 1_001), (b"n\n", 0)])
-def test_on_a_terminal_somebody_is_asked(crowd: Herd, answer: bytes, left: int) -> None:
+def test_confirmation_is_asked_for_on_a_terminal(crowd: Herd, answer: bytes, left: int) -> None:
     ours, theirs = pty.openpty()
     environment = os.environ | {"SHEPHERD_DB": str(crowd.db), "SHEPHERD_CF": str(crowd.cf), "PYTHONPATH": str(ROOT)}
     call = [sys.executable, "-m", "shepherd.cli", "shep", "delete", "--site", "crowd.example"]

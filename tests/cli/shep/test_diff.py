@@ -68,7 +68,7 @@ def test_whats_are_those_of_the_phase() -> None:
     assert tuple(str(one.name).lower() for one in What) == WHATS
 
 
-def test_every_difference_is_told(two: Herd, shep: Run) -> None:
+def test_every_difference_is_listed(two: Herd, shep: Run) -> None:
     found = objects(shep(two, "diff", "2", "3", "--json"))
     assert {one["url"]: one["what"] for one in found} == EXPECTED
     assert len(found) == len(EXPECTED)
@@ -79,7 +79,9 @@ def test_every_difference_is_told(two: Herd, shep: Run) -> None:
     assert new["new"]["digest"] == "0600000000000000"
 
 
-def test_small_partitions_tell_the_same(two: Herd, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_small_partitions_give_the_same_output(
+    two: Herd, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     outputs = []
     for step in (500_000, 1, 2):
         monkeypatch.setattr(shep_diff, "STEP_ROWS", step)

@@ -70,13 +70,13 @@ def test_verdict(herd: Herd, shep: Run, url: str, verdict: str) -> None:
         ("", Reason.FILTER, "Forgotten: an earlier filter rejected it; a link or `shep insert` brings it back."),
     ],
 )
-def test_verdict_of_a_forgotten_row_contradicts_itself(herd: Herd, rule: str, reason: Reason, said: str) -> None:
+def test_verdict_of_a_forgotten_row_gives_its_reason(herd: Herd, rule: str, reason: Reason, said: str) -> None:
     facts = collect(herd.store, herd.store.closed(), HERE, parse_filter(rule), "http://a.example/forgotten")
     assert facts.row is not None
     assert verdict(dataclasses.replace(facts, row=facts.row | {"reason": reason}), Config(), herd.now) == said
 
 
-def test_deleted_robots_file_is_told_as_gathered(herd: Herd) -> None:
+def test_verdict_of_a_deleted_robots_file_says_forgotten(herd: Herd) -> None:
     facts = collect(herd.store, herd.store.closed(), HERE, parse_filter(""), "http://a.example/robots.txt")
     assert facts.row is not None
     deleted = dataclasses.replace(facts, row=facts.row | {"type": RowType.FORGOTTEN, "reason": Reason.DELETED})
@@ -85,7 +85,7 @@ def test_deleted_robots_file_is_told_as_gathered(herd: Herd) -> None:
     assert "gathered" not in told
 
 
-def test_robots_file_of_a_site_that_keeps_nothing_is_said_to_be_needed(herd: Herd) -> None:
+def test_verdict_of_the_robots_file_of_an_empty_site(herd: Herd) -> None:
     facts = collect(herd.store, herd.store.closed(), HERE, parse_filter(""), "http://a.example/robots.txt")
     assert facts.row is not None
     emptied = dataclasses.replace(facts, row=facts.row | {"type": RowType.FORGOTTEN, "reason": Reason.SITE_EMPTY})
@@ -107,7 +107,7 @@ def test_verdict_says_how_to_pass_the_guard(herd: Herd) -> None:
     assert "allow" not in verdict(facts, Config(), herd.now)
 
 
-def test_explain_goes_step_by_step(herd: Herd, shep: Run) -> None:
+def test_explain_lists_the_steps_in_order(herd: Herd, shep: Run) -> None:
     text = told(shep(herd, "explain", "--now", str(herd.now), "https://www.A.example/?utm_source=x#f"))
     lines = {line[:12].rstrip(): line[14:] for line in text.splitlines()}
     order = [
@@ -168,7 +168,7 @@ def test_insert_that_waits_is_explained(own_herd: Herd, shep: Run) -> None:
     assert found["waiting"] is None
 
 
-def test_purge_that_waits_is_not_told_of_a_url_that_nobody_knows(own_herd: Herd, shep: Run) -> None:
+def test_waiting_purge_of_an_unknown_url_is_explained(own_herd: Herd, shep: Run) -> None:
     purge = {"op": "delete", "purge": True, "url": "http://x.example/1"}
     own_herd.store.inbox.drop(own_herd.store.new_item_name(1), [purge, {"op": "delete", "url": "http://x.example/2"}])
     text = told(shep(own_herd, "explain", "http://www.x.example/1"))

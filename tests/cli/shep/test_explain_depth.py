@@ -26,7 +26,7 @@ def lines(text: str) -> dict[str, str]:
 
 
 def test_class_by_its_line_of_url_equiv(own_herd: Herd, shep: Run) -> None:
-    """As soon as shep-equiv has gone by the file; until then it is told what is coming."""
+    """As soon as shep-equiv has gone by the file; until then explain announces the change."""
     (own_herd.cf / "url-equiv").write_text("# mirrors\na.example b.example\n")
     url = "https://www.b.example/page"
     coming = lines(told(shep(own_herd, "explain", url)))
@@ -129,7 +129,7 @@ def history(tmp_path: Path) -> Herd:
     return herd
 
 
-def test_every_cycle_tells_what_it_made_of_it(history: Herd, shep: Run) -> None:
+def test_every_cycle_is_listed_with_its_outcome(history: Herd, shep: Run) -> None:
     text = lines(told(shep(history, "explain", "http://a.example/x")))
     assert text["state 1"].endswith("not known")
     assert text["state 2"].endswith("ungathered, found by a link, weight 0")
@@ -139,7 +139,7 @@ def test_every_cycle_tells_what_it_made_of_it(history: Herd, shep: Run) -> None:
     assert text["state 3"].endswith("left out by the plan: over the server's quota")
 
 
-def test_journals_of_deleted_states_are_told(history: Herd, shep: Run) -> None:
+def test_journals_of_deleted_states_are_read(history: Herd, shep: Run) -> None:
     with history.store.writing("test") as writer:
         assert writer.prune(1, NOW, keep_journals=5) == [1, 2, 3]
     (found,) = objects(shep(history, "explain", "--json", "http://a.example/x"))
@@ -150,7 +150,7 @@ def test_journals_of_deleted_states_are_told(history: Herd, shep: Run) -> None:
     assert [one["result"] for one in found["cycles"][0]["fetches"]] == ["stored"]
 
 
-def test_journal_that_there_was_no_time_for_is_told_as_such(history: Herd) -> None:
+def test_journal_that_there_was_no_time_for_is_marked(history: Herd) -> None:
     sought = seek(history.store.closed(), parse_filter(""), "http://a.example/x")
     found = cycles(history.store, sought, "test", 0, lambda: True)
     assert [one.as_object()["journal"] for one in found] == ["none", "none", "not looked through", "not looked through"]
@@ -190,7 +190,7 @@ def test_why_not_below_a_path_reads_the_texts(herd: Herd, shep: Run) -> None:
     ]
 
 
-def test_why_not_tells_what_the_plan_left_out(history: Herd, shep: Run) -> None:
+def test_why_not_lists_what_the_plan_left_out(history: Herd, shep: Run) -> None:
     text = told(shep(history, "explain", "--why-not", "http://a.example/"))
     assert "ungathered: found by a link; left out by the last plan: over the server's quota" in text
 

@@ -70,7 +70,7 @@ def test_everything_is_shown_and_nothing_is_stored(tmp_path: Path) -> None:
         assert (state.number, state.index.rows, state.segments()) == (1, 0, [])
 
 
-def test_bytes_of_the_web_steer_a_terminal(tmp_path: Path) -> None:
+def test_bytes_of_the_web_cannot_steer_a_terminal(tmp_path: Path) -> None:
     moved = ok(b"", "Location: http://b.example/\x1b[2J", STEER, status="302 \x1b[5mFound")
     with fold(tmp_path, {"a.example/0": ok(LINKS, "Content-Type: text/html; charset=\x1bc", STEER), "a.example/1": moved}) as one:
         for path in ("0", "1"):
@@ -80,7 +80,7 @@ def test_bytes_of_the_web_steer_a_terminal(tmp_path: Path) -> None:
                 assert "x1b]0;owned" in output
 
 
-def test_page_that_robots_txt_denies_is_asked_for(tmp_path: Path) -> None:
+def test_page_that_robots_txt_denies_is_not_fetched(tmp_path: Path) -> None:
     with fold(tmp_path, {"a.example/robots.txt": ok(b"User-agent: *\nDisallow: /private\n")}) as one:
         found = fetched(one, "http://a.example/private/x", status=4)
         assert (found["robots"]["verdict"], found["robots"]["line"]) == ("denied", {"number": 2, "text": "Disallow: /private"})
@@ -89,20 +89,20 @@ def test_page_that_robots_txt_denies_is_asked_for(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("answer", "why"), [(reset, "connection failed"), (b"nonsense\r\n\r\n", "answer malformed")])
-def test_server_that_gives_no_answer(tmp_path: Path, answer: Answer, why: str) -> None:
+def test_server_without_a_usable_answer(tmp_path: Path, answer: Answer, why: str) -> None:
     with fold(tmp_path, {"a.example/robots.txt": ok(b""), "a.example/0": answer}) as one:
         _output, errors = fetch(one, "http://a.example/0", status=20)
         assert why in errors
 
 
-def test_address_that_the_guard_refuses_is_asked(tmp_path: Path) -> None:
+def test_address_that_the_guard_refuses_is_not_contacted(tmp_path: Path) -> None:
     with fold(tmp_path, {"a.example/0": PAGE}) as one:
         (one.home / "cf" / "shepherd.toml").write_text("[network]\nallow = []\nstatic = 'static'\n")
         _output, errors = fetch(one, "http://a.example/0", status=4)
         assert "address refused by the guard" in errors and one.origin.connections == 0
 
 
-def test_refusal_of_loopback_speaks_of_a_contact_address(tmp_path: Path) -> None:
+def test_refusal_of_loopback_names_the_setting_that_allows_it(tmp_path: Path) -> None:
     with fold(tmp_path, {"a.example/0": PAGE}) as one:
         (one.home / "cf" / "shepherd.toml").write_text("[network]\nallow = []\n")
         _output, errors = fetch(one, "http://127.0.0.1:1/", status=4)
@@ -110,7 +110,7 @@ def test_refusal_of_loopback_speaks_of_a_contact_address(tmp_path: Path) -> None
         assert f"allow in [network] of {one.home / 'cf' / 'shepherd.toml'}" in errors
 
 
-def test_stranger_is_asked_without_a_contact_address(tmp_path: Path) -> None:
+def test_stranger_is_not_contacted_without_a_contact_address(tmp_path: Path) -> None:
     with fold(tmp_path, {"a.example/0": PAGE}) as one:
         (one.home / "cf" / "static").write_text("far.example 192.0.2.1 80\n")
         (one.home / "cf" / "shepherd.toml").write_text("[network]\nallow = ['192.0.2.0/24']\nstatic = 'static'\n")
@@ -134,7 +134,7 @@ def test_server_that_may_not_be_asked_yet_is_refused(tmp_path: Path) -> None:
         assert one.origin.paths() == ["/robots.txt"]
 
 
-def test_server_that_may_not_be_asked_yet_is_waited_for(tmp_path: Path) -> None:
+def test_fetch_waits_for_a_server_that_may_not_be_asked_yet(tmp_path: Path) -> None:
     with fold(tmp_path, {"a.example/0": PAGE}, delay_s=2) as one:
         fetch(one, "http://a.example/0")
         assert len(one.origin.spans) == 2  # robots.txt, and after its delay the page
@@ -143,7 +143,7 @@ def test_server_that_may_not_be_asked_yet_is_waited_for(tmp_path: Path) -> None:
         assert min(one.origin.gaps_s()) >= 2
 
 
-def test_crawl_delay_that_is_learnt_holds_before_the_page(tmp_path: Path) -> None:
+def test_new_crawl_delay_applies_before_the_page(tmp_path: Path) -> None:
     routes: dict[str, Answer] = {"a.example/0": PAGE, "a.example/robots.txt": ok(b"User-agent: *\nCrawl-delay: 2\n")}
     with fold(tmp_path, routes, delay_s=0.1) as one:
         fetch(one, "http://a.example/0")
@@ -151,7 +151,7 @@ def test_crawl_delay_that_is_learnt_holds_before_the_page(tmp_path: Path) -> Non
         assert min(one.origin.gaps_s()) >= 2
 
 
-def test_crawl_delay_that_is_learnt_holds_for_the_next_fetch(tmp_path: Path) -> None:
+def test_new_crawl_delay_applies_to_the_next_fetch(tmp_path: Path) -> None:
     rules = ok(b"User-agent: *\nCrawl-delay: 90\nDisallow: /private\n")
     with fold(tmp_path, {"a.example/robots.txt": rules}, delay_s=0.1) as one:
         fetch(one, "http://a.example/private", status=4)
@@ -187,7 +187,7 @@ def test_stored_robots_txt_is_not_asked_for_again(tmp_path: Path) -> None:
 # --- never too soon -------------------------------------------------------------------------------------------------
 
 
-def test_reap_asks_a_server_too_soon_after_a_fetch(tmp_path: Path) -> None:
+def test_reap_and_fetch_keep_the_delay_of_a_server(tmp_path: Path) -> None:
     """A fetch before a reap, and one between it and its cork: in the origin's own log nothing is closer than the delay."""
     with garden(tmp_path, pages("a.example", 4), delay_s=2) as one:
         one.cycle_to_plan(*(f"http://a.example/{n}" for n in range(2)))
@@ -207,7 +207,7 @@ def test_reap_asks_a_server_too_soon_after_a_fetch(tmp_path: Path) -> None:
         assert min(one.origin.gaps_s()) >= 2
 
 
-def test_cork_takes_notes_into_the_next_contact_once(tmp_path: Path) -> None:
+def test_cork_counts_notes_for_the_next_contact_once(tmp_path: Path) -> None:
     with garden(tmp_path, pages("a.example", 2), delay_s=2) as one:
         one.cycle_to_plan("http://a.example/0")
         one.must("shep-reap", "--seconds", "6")
@@ -225,7 +225,7 @@ def test_cork_takes_notes_into_the_next_contact_once(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("moment", ["asked", "answered"])
-def test_killed_fetch_lets_a_reap_ask_too_soon(tmp_path: Path, moment: str) -> None:
+def test_reap_keeps_the_delay_after_a_killed_fetch(tmp_path: Path, moment: str) -> None:
     """Killed while the server still answers, or just after: the note that was there before holds the server."""
 
     def slow(connection: socket.socket) -> None:
@@ -275,7 +275,7 @@ def grouped(home: Path, other_routes: dict[str, Answer], delay_s: float) -> Iter
         yield one, other
 
 
-def test_group_of_the_filter_is_reaped_too_soon_after_a_fetch_of_one_of_its_sites(tmp_path: Path) -> None:
+def test_reap_keeps_the_delay_of_a_group_after_a_fetch_of_one_of_its_sites(tmp_path: Path) -> None:
     with grouped(tmp_path, {"/0": PAGE}, delay_s=2) as (one, other):
         fetch(one, "http://b.example/0")
         one.must("shep-reap", "--seconds", "8")
@@ -284,7 +284,7 @@ def test_group_of_the_filter_is_reaped_too_soon_after_a_fetch_of_one_of_its_site
         assert min(after[1] - before[2] for before, after in pairwise(spans)) >= 2
 
 
-def test_group_of_the_filter_is_fetched_too_soon_after_a_fetch_of_one_of_its_sites(tmp_path: Path) -> None:
+def test_fetch_keeps_the_delay_of_a_group_after_a_fetch_of_one_of_its_sites(tmp_path: Path) -> None:
     with grouped(tmp_path, {"/robots.txt": DENYING}, delay_s=90) as (one, other):
         fetch(one, "http://b.example/private", status=4)
         assert len(other.spans) == 1
@@ -292,7 +292,7 @@ def test_group_of_the_filter_is_fetched_too_soon_after_a_fetch_of_one_of_its_sit
         assert "may be asked from 20" in errors and one.origin.connections == 0
 
 
-def test_note_that_is_damaged_holds_every_server(tmp_path: Path) -> None:
+def test_damaged_note_delays_every_server(tmp_path: Path) -> None:
     with garden(tmp_path, pages("a.example", 2), delay_s=2) as one:
         one.cycle_to_plan("http://a.example/0")
         fetch(one, "http://a.example/1")

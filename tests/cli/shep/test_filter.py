@@ -1,4 +1,4 @@
-"""shep filter check: which line decides about a URL and its site, and what is said of one that cannot be used."""
+"""shep filter check: which line decides about a URL and its site, and how one that cannot be used is reported."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_text_names_each_deciding_line(ruled: Herd, shep: Run) -> None:
         ("http://b.org/", "accept", 0, "no line matches"),
     ],
 )
-def test_verdict_gives_line_and_pattern(ruled: Herd, shep: Run, url: str, value: str, line: int, why: str) -> None:
+def test_verdict_names_line_and_pattern(ruled: Herd, shep: Run, url: str, value: str, line: int, why: str) -> None:
     (one,) = objects(shep(ruled, "filter", "check", "--json", url))
     verdict = one["verdict"]
     assert (verdict["value"], verdict["line"], verdict["why"]) == (value, line, why)
@@ -62,7 +62,7 @@ def test_verdict_gives_line_and_pattern(ruled: Herd, shep: Run, url: str, value:
     assert verdict["file"] == str(ruled.cf / "filter")
 
 
-def test_site_is_told_line_by_line(ruled: Herd, shep: Run) -> None:
+def test_settings_of_a_site_are_listed_line_by_line(ruled: Herd, shep: Run) -> None:
     page, image = objects(shep(ruled, "filter", "check", "--json", "http://img.example/a.pdf", "http://img.example/"))
     assert (page["section"]["value"], page["section"]["line"]) == ("pdf", 7)
     assert (image["section"]["value"], image["section"]["line"]) == ("image", 8)
@@ -82,7 +82,7 @@ def test_address_brings_in_the_lines_of_its_ranges(ruled: Herd, shep: Run) -> No
     assert b"10.9.9 is no address" in answer.stderr
 
 
-def test_bad_url_is_told_with_its_reason_and_the_others_are_done(ruled: Herd, shep: Run) -> None:
+def test_bad_url_is_reported_with_its_reason_and_the_others_are_judged(ruled: Herd, shep: Run) -> None:
     answer = shep(ruled, "filter", "check", "ftp://x/", "-", "http://c.org/", stdin=b"# no URL\nhttp://b.org/\nhttp://\xff/\n")
     shown = [line.split()[1] for line in told(answer, 2).splitlines() if line.startswith("given")]
     assert shown == ["http://b.org/", "http://c.org/"]

@@ -62,7 +62,7 @@ def test_new_database_has_one_state(tmp_path: Path) -> None:
     assert total.endswith("on the disk")
 
 
-def test_unfinished_and_left_over_directories_are_told(own_herd: Herd, shep: Run) -> None:
+def test_unfinished_and_left_over_directories_are_listed(own_herd: Herd, shep: Run) -> None:
     planned = call("shep-plan", "--db", str(own_herd.db), "--cf", str(own_herd.cf), "--now", str(own_herd.now))
     assert planned.returncode == 0, planned
     (own_herd.db / "state" / "000004.tmp").mkdir()
@@ -90,8 +90,8 @@ def test_damaged_state_does_not_hide_the_others(own_herd: Herd, shep: Run) -> No
     assert "\x1b" not in answer.stdout.decode()
 
 
-def test_state_that_a_cursor_holds_looks_free(own_herd: Herd, shep: Run) -> None:
-    """Nobody could say why a cleanup does not delete it."""
+def test_state_that_a_cursor_needs_lists_the_cursor(own_herd: Herd, shep: Run) -> None:
+    """Else it would be unclear why a cleanup does not delete it."""
     add_state(own_herd, PAGES)
     logs = own_herd.db / "log"
     logs.mkdir(exist_ok=True)
@@ -145,7 +145,7 @@ def test_locks_are_taken_while_a_cycle_runs(own_herd: Herd, shep: Run) -> None:
         told(shep(own_herd, "unlock", "1"))
 
 
-def test_program_that_reads_is_not_robbed_by_mistake(own_herd: Herd, shep: Run) -> None:
+def test_unlock_of_a_program_that_reads_needs_force(own_herd: Herd, shep: Run) -> None:
     lease = own_herd.store.lease(2, "other", "shep-mirror", time.time_ns() // 1_000_000, 60)
     answer = shep(own_herd, "unlock", lease.name)
     assert told(answer, 2) == ""
@@ -165,13 +165,13 @@ def test_what_others_wrote_cannot_steer_a_terminal(own_herd: Herd, shep: Run) ->
         assert text.isascii() and "\x1b" not in text
 
 
-def test_expired_lease_holds_nothing(own_herd: Herd, shep: Run) -> None:
+def test_expired_lease_is_no_lock(own_herd: Herd, shep: Run) -> None:
     own_herd.store.lease(2, "me", "shep lock", time.time_ns() // 1_000_000 - 100_000, 60)
     answer = shep(own_herd, "lock")
     assert (told(answer), answer.stderr) == ("", b"nobody holds a state\n")
 
 
-def test_killed_program_is_told_to_hold_a_state(own_herd: Herd, shep: Run) -> None:
+def test_lease_of_a_killed_program_is_no_lock(own_herd: Herd, shep: Run) -> None:
     pid = kill_reader(own_herd.db, 1)
     answer = shep(own_herd, "lock")
     assert (told(answer), answer.stderr.decode().splitlines()) == (
@@ -196,7 +196,7 @@ def test_killed_program_is_told_to_hold_a_state(own_herd: Herd, shep: Run) -> No
         (["unlock"], 2, "Missing argument"),
     ],
 )
-def test_what_cannot_be_locked_is_told_in_one_sentence(herd: Herd, shep: Run, args: list[str], status: int, why: str) -> None:
+def test_what_cannot_be_locked_is_refused_in_one_sentence(herd: Herd, shep: Run, args: list[str], status: int, why: str) -> None:
     answer = shep(herd, *args)
     assert told(answer, status) == ""
     assert why in answer.stderr.decode()

@@ -139,7 +139,7 @@ def test_new_database_has_no_history(herd: Herd, shep: Run, args: list[str], sai
         (["--newer", "soon"], "90m, 12h, 30d"),
     ],
 )
-def test_what_cannot_be_asked_for_is_told_in_one_sentence(herd: Herd, shep: Run, args: list[str], why: str) -> None:
+def test_bad_option_is_refused_in_one_sentence(herd: Herd, shep: Run, args: list[str], why: str) -> None:
     answer = shep(herd, "reports", *args)
     assert told(answer, 2) == ""
     assert why in answer.stderr.decode()

@@ -108,7 +108,7 @@ def test_local_file_needs_no_database(tmp_path: Path, shep: Run) -> None:
 
 
 @pytest.mark.parametrize("agent", ["", "a b", "/2.0", "bot/", "b\u00f6t"])
-def test_agent_that_no_robots_file_could_name_is_judged_for(tmp_path: Path, shep: Run, agent: str) -> None:
+def test_agent_that_no_robots_file_could_name_is_refused(tmp_path: Path, shep: Run, agent: str) -> None:
     nowhere = Herd(tmp_path / "nowhere", tmp_path, NOW)
     (tmp_path / "robots.txt").write_bytes(b"User-agent: *\nDisallow: /\n")
     done = shep(nowhere, "robots", "--file", str(tmp_path / "robots.txt"), "--agent", agent, "http://x.example/")

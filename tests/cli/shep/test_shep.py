@@ -24,7 +24,7 @@ def test_the_made_database_is_one_that_the_checker_accepts(herd: Herd) -> None:
 
 
 @pytest.mark.parametrize("command", ["list", "stats"])
-def test_configuration_is_refused_by_a_command_that_needs_none(herd: Herd, shep: Run, tmp_path: Path, command: str) -> None:
+def test_configuration_is_accepted_by_a_command_that_needs_none(herd: Herd, shep: Run, tmp_path: Path, command: str) -> None:
     told(shep(herd, command, "--cf", str(herd.cf)))
     (tmp_path / "shepherd.toml").write_text("no toml")
     told(shep(herd, command, "--cf", str(tmp_path)))
@@ -121,7 +121,7 @@ def test_body_comes_out_byte_by_byte(herd: Herd, shep: Run) -> None:
     assert (answer.returncode, answer.stdout, answer.stderr) == (0, GREETING, b"")
 
 
-def test_equivalent_url_is_found_and_the_stored_one_told(herd: Herd, shep: Run) -> None:
+def test_equivalent_url_is_answered_and_the_stored_one_named(herd: Herd, shep: Run) -> None:
     answer = shep(herd, "cat", "http://b.example/page?utm_source=x")
     assert (answer.returncode, answer.stdout, answer.stderr) == (0, b"the page", b"stored as https://www.b.example/page\n")
 
@@ -168,7 +168,7 @@ def test_nothing_stored_is_status_4(herd: Herd, shep: Run, url: str, why: str) -
 # --- url
 
 
-def test_url_shows_each_step_and_goes_on_after_a_bad_one(herd: Herd, shep: Run) -> None:
+def test_url_shows_each_step_and_continues_after_a_bad_one(herd: Herd, shep: Run) -> None:
     answer = shep(herd, "url", "--json", "-", "HTTP://www.A.example:80/b/../c?#d", stdin=b"mailto:x\n")
     bad, good = objects(answer, 2)
     assert bad == {"given": "mailto:x", "where": "stdin:1", "error": "scheme mailto: only http and https are gathered"}

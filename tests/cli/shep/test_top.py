@@ -113,7 +113,7 @@ def test_servers_with_most(flock: Herd, shep: Run, by: str, first: str) -> None:
     assert b"selectors choose pages" in answer.stderr
 
 
-def test_unknown_url_is_told_after_the_others(flock: Herd, shep: Run) -> None:
+def test_unknown_url_is_reported_after_the_others(flock: Herd, shep: Run) -> None:
     answer = shep(flock, "top", "--json", "http://a.example/gone", "http://a.example/never\x1b")
     assert [one["url"] for one in objects(answer, 2)] == ["http://a.example/gone"]
     assert b"\x1b" not in answer.stderr
@@ -122,7 +122,7 @@ def test_unknown_url_is_told_after_the_others(flock: Herd, shep: Run) -> None:
 # --- sites
 
 
-def test_sites_tell_pages_by_type_robots_delay_and_address(flock: Herd, shep: Run) -> None:
+def test_sites_show_pages_by_type_robots_delay_and_address(flock: Herd, shep: Run) -> None:
     found = by_name(objects(shep(flock, "sites", "--json")), "site")
     assert set(found) == {
         "http://a.example", "https://www.b.example", "http://down.example", "http://broken.example", "http://ignored.example",
@@ -182,7 +182,7 @@ def test_pages_of_many_sites_are_those_of_each_by_itself(tmp_path: Path, shep: R
 # --- servers
 
 
-def test_servers_tell_what_politeness_knows(flock: Herd, shep: Run) -> None:
+def test_servers_show_what_politeness_knows(flock: Herd, shep: Run) -> None:
     found = by_name(objects(shep(flock, "servers", "--json")), "address")
     assert list(found) == ["127.0.0.7", "127.0.0.8", "127.0.0.9"]  # by pages
     assert found["127.0.0.8"] == {
@@ -232,7 +232,7 @@ def test_servers_that_are_asked_for(flock: Herd, shep: Run, args: list[str], add
         (["top", "--limit", "0"], "0 is not in the range"),
     ],
 )
-def test_what_cannot_be_asked_for_is_told_in_one_sentence(flock: Herd, shep: Run, args: list[str], why: str) -> None:
+def test_bad_argument_is_refused_in_one_sentence(flock: Herd, shep: Run, args: list[str], why: str) -> None:
     answer = shep(flock, *args)
     assert told(answer, 2) == ""
     assert why in answer.stderr.decode()

@@ -1,4 +1,4 @@
-"""shep url: every step that a URL goes through, and what is said of one that cannot be used."""
+"""shep url: every step that a URL goes through, and how one that cannot be used is reported."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def classed(own_herd: Herd) -> Herd:
     return own_herd
 
 
-def test_class_gives_the_representative_and_the_line(classed: Herd, shep: Run) -> None:
+def test_class_is_shown_by_its_representative_and_line(classed: Herd, shep: Run) -> None:
     lines = told(shep(classed, "url", "https://www.a.example/x?y")).splitlines()
     assert lines[-3:] == [
         "normalised site  b.example",
@@ -53,7 +53,7 @@ def test_mistake_in_the_table_is_one_sentence(own_herd: Herd, shep: Run) -> None
 
 
 def test_footprint_is_the_databases_own_which_no_class_has_touched(classed: Herd, shep: Run) -> None:
-    """The states of this database were made by the implicit rule, so a row is found by that."""
+    """The states of this database were made by the implicit rule, so a lookup uses that."""
     (one,) = objects(shep(classed, "url", "--json", "--db", str(classed.db), "http://a.example/"))
     norm, path, site = Footprints(KEY).of(parse("http://a.example/"))
     assert (one["normalised_site"], one["footprint"]) == ("b.example", f"{norm:016x} {path:016x}")
