@@ -67,7 +67,7 @@ def loop(kind: str, megabytes: int = 0) -> Iterator[Disk]:
             try:
                 yield disk
             finally:
-                _let_go(path)
+                _release(path)
         finally:
             run("losetup", "--detach", device)
 
@@ -82,7 +82,7 @@ def tmpfs(size_bytes: int) -> Iterator[Path]:
         try:
             yield home
         finally:
-            _let_go(home)
+            _release(home)
 
 
 @contextlib.contextmanager
@@ -93,7 +93,7 @@ def workplace() -> Iterator[Path]:
         yield Path(directory)
 
 
-def _let_go(path: Path) -> None:
+def _release(path: Path) -> None:
     """Unmount, also after a test that failed and still holds a file."""
     if path.is_mount():
         gc.collect()

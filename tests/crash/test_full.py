@@ -178,7 +178,7 @@ def test_harvest_on_a_full_disk_keeps_what_was_checkpointed(room: Room, crash_sw
     tally.close()
 
 
-def test_reap_on_a_full_disk_says_so_and_goes_on_once_there_is_room(tmp_path: Path) -> None:
+def test_reap_on_a_full_disk_says_so_and_continues_once_there_is_room(tmp_path: Path) -> None:
     with farm(tmp_path) as made, disks.tmpfs(6 << 20) as disk:
         for program in ("shep-merge", "shep-select", "shep-record", "shep-plan"):
             made.must(program, "--quiet")
@@ -262,7 +262,7 @@ def holding(db: Path) -> Iterator[int]:
             process.send_signal(signal.SIGKILL)
 
 
-def test_second_writer_is_told_who_holds_the_lock_and_harms_nothing(tmp_path: Path) -> None:
+def test_second_writer_learns_who_has_the_lock_and_harms_nothing(tmp_path: Path) -> None:
     with disks.workplace() as home, nursery(tmp_path) as children:
         db = home / "db"
         small.grow(db, "merge")
@@ -279,7 +279,7 @@ def test_second_writer_is_told_who_holds_the_lock_and_harms_nothing(tmp_path: Pa
         assert judge.untidy(db) == []
 
 
-def test_second_dispatcher_of_a_harvest_is_told_so(tmp_path: Path) -> None:
+def test_second_dispatcher_of_a_harvest_is_refused(tmp_path: Path) -> None:
     with disks.workplace() as home, nursery(tmp_path) as children:
         db = home / "db"
         small.grow(db, "harvest on")

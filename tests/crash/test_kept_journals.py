@@ -61,7 +61,9 @@ def _complaints(path: Path) -> Iterator[str]:
         yield f"the next prune leaves {sorted(os.listdir(root))}"
 
 
-def test_power_cut_while_journals_are_kept_loses_none_and_leaves_none_torn(memory: Path, tally: Tally, crash_sweep: bool) -> None:
+def test_power_cut_during_a_prune_that_keeps_journals_loses_none_and_leaves_none_torn(
+    memory: Path, tally: Tally, crash_sweep: bool
+) -> None:
     run = sweep.record(Workload(_states, _prune), memory)
     distinct = Distinct(alike=25 if crash_sweep else 1)
     found = cuts(run, 0, 1, hidden_every=41) if crash_sweep else cuts(run, 0, 5)

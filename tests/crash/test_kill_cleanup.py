@@ -92,7 +92,7 @@ def judge(db: Database, fold: Fold, leased: dict[str, bytes]) -> None:
 
 
 @pytest.mark.parametrize("jobs", [1, 2])
-def test_cleanup_killed_at_any_call_changes_no_document_and_goes_on_to_the_same_bytes(
+def test_cleanup_killed_at_any_call_changes_no_document_and_continues_to_the_same_bytes(
     fold: Fold, jobs: int, tmp_path: Path, crash_sweep: bool
 ) -> None:
     leased = contents(fold.home / "before" / "db" / "state" / "000002")

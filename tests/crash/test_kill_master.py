@@ -38,7 +38,9 @@ def points(everything: bool) -> list[tuple[str, float, str]]:
     return found if everything else FEW
 
 
-def test_killed_master_or_program_is_not_continued(grown: Farm, tmp_path: Path, crash_sweep: bool, tally: Tally) -> None:
+def test_next_start_continues_after_a_killed_master_or_program(
+    grown: Farm, tmp_path: Path, crash_sweep: bool, tally: Tally
+) -> None:
     for number, (step, later_s, victim) in enumerate(points(crash_sweep)):
         one = grown.copy(tmp_path / f"db{number}")
         cf = settings(one, tmp_path / f"cf{number}", "retries = 0\n", reap_s=2)
@@ -93,8 +95,8 @@ def continued(one: Farm, cf: Path, number: int) -> list[str]:
     return wrong + torn
 
 
-def test_orphan_of_a_killed_master_is_not_waited_for(grown: Farm, tmp_path: Path) -> None:
-    """A batch program goes on without its master: the next one waits for it, and status tells of it."""
+def test_next_master_waits_for_the_orphan_of_a_killed_one(grown: Farm, tmp_path: Path) -> None:
+    """A batch program goes on without its master: the next one waits for it, and status shows it."""
     one = grown.copy(tmp_path / "db")
     cf = settings(one, tmp_path / "cf")
     with running(one, cf) as daemon:

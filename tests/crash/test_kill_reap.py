@@ -82,7 +82,7 @@ def test_dispatcher_killed_at_a_checkpoint_loses_nothing_before_it(planned: Farm
     assert one.violations() == []
 
 
-def test_killed_dispatcher_leaves_something_in_the_temporary_directory(
+def test_killed_dispatcher_leaves_nothing_in_the_temporary_directory(
     planned: Farm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whose path may also be longer than the name of a socket."""
@@ -119,7 +119,7 @@ def test_dispatcher_struck_at_a_system_call_loses_nothing_before_it(
     tally.close()
 
 
-def test_dispatcher_killed_at_any_time_leaves_no_process_and_goes_on(planned: Farm, tmp_path: Path) -> None:
+def test_dispatcher_killed_at_any_time_leaves_no_process_and_can_be_resumed(planned: Farm, tmp_path: Path) -> None:
     one = planned.copy(tmp_path / "db")
     process = start_reap(one)
     wait_for_checkpoints(one, process, 2)
@@ -148,7 +148,7 @@ def test_dispatcher_asked_to_stop_ends_its_harvest_in_good_order(planned: Farm, 
     one.must("shep-check")
 
 
-def test_reap_goes_on_unwatched_when_its_watch_has_failed(planned: Farm, tmp_path: Path) -> None:
+def test_reap_ends_in_good_order_when_its_watch_fails(planned: Farm, tmp_path: Path) -> None:
     """Whoever shows the figures may fail; the disk would then fill up unseen. The harvest ends in good order all the same."""
     one = planned.copy(tmp_path / "db")
     path = harvest_path(one)

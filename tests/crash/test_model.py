@@ -113,7 +113,7 @@ def test_mode_is_not_durable_without_a_sync_of_the_file() -> None:
 
 
 @pytest.mark.parametrize("name", WORKLOADS)
-def test_recorded_calls_do_not_make_what_is_really_there(name: str, memory: Path) -> None:
+def test_recorded_calls_make_what_is_really_there(name: str, memory: Path) -> None:
     (memory / "stage").mkdir()
     WORKLOADS[name].prepare(memory / "stage")
     run = Stage(memory / "stage").play(WORKLOADS[name].play)
@@ -123,7 +123,7 @@ def test_recorded_calls_do_not_make_what_is_really_there(name: str, memory: Path
     assert digest(read_tree(memory / "copy")) == digest(there)
 
 
-def test_forgotten_sync_is_not_the_same_as_one_taken_out_of_the_log(memory: Path) -> None:
+def test_forgotten_sync_is_the_same_as_one_removed_from_the_log(memory: Path) -> None:
     whole = sweep.record(WORKLOADS["harvest"], memory)
     for ordinal in (1, 9, len(whole.syncs())):
         stage = memory / str(ordinal)

@@ -91,7 +91,7 @@ def noticed(workload: Workload, mutant: Run, place: int, path: str, memory: Path
 
 
 @pytest.mark.parametrize("name", FORGETFUL)
-def test_forgotten_sync_goes_unnoticed(name: str, memory: Path, tally: Tally) -> None:
+def test_forgotten_sync_is_noticed(name: str, memory: Path, tally: Tally) -> None:
     workload = FORGETFUL[name]
     run = sweep.record(workload, memory)
     verdicts: dict[Role, list[bool]] = defaultdict(list)
@@ -112,7 +112,7 @@ def test_forgotten_sync_goes_unnoticed(name: str, memory: Path, tally: Tally) ->
     assert survived == set(SURVIVE.get(name, {})), "the list of survivors is longer than it needs to be"
 
 
-def test_sync_that_makes_up_for_a_killed_program_goes_unnoticed(memory: Path, tally: Tally) -> None:
+def test_forgotten_sync_that_makes_up_for_a_killed_program_is_noticed(memory: Path, tally: Tally) -> None:
     """Programs killed right before a sync; after the restart, every sync of what was uncertain then is forgotten in turn."""
     verdicts: dict[Role, list[bool]] = defaultdict(list)
     for name, workload in KILLED.items():

@@ -113,7 +113,7 @@ def test_server_waits_its_full_delay_after_a_killed_reap(tmp_path: Path) -> None
         assert min(one.origin.gaps_s()) >= 2.5
 
 
-def test_server_is_asked_too_soon_by_the_reap_after_one_that_was_killed_and_resumed_for_a_moment(tmp_path: Path) -> None:
+def test_server_waits_its_full_delay_after_a_killed_reap_was_resumed_for_a_moment(tmp_path: Path) -> None:
     """The killed run's only contact was never checkpointed, and the resumed one is too short to make any."""
     with garden(tmp_path, pages("a.example", 2), delay_s=4, checkpoint_s=60) as one:
         one.cycle_to_plan(*(f"http://a.example/{n}" for n in range(2)))
@@ -159,7 +159,7 @@ def test_retry_after_is_kept_across_reaps(tmp_path: Path) -> None:
         assert one.origin.gaps_s()[asked - 1] >= 6
 
 
-def test_group_forgets_the_retry_after_of_a_server_that_has_no_pages_left(tmp_path: Path) -> None:
+def test_group_keeps_the_retry_after_of_a_server_that_has_no_pages_left(tmp_path: Path) -> None:
     """One server of a group asks for patience, the reap is killed, and only the other one has something left to ask for."""
     busy = ok(b"", "Retry-After: 90", status="503 Service Unavailable")
     group = "group farm host a.example b.example\n"

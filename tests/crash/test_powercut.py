@@ -142,7 +142,7 @@ def test_power_cut_while_a_database_is_made_leaves_one_or_none(socket: Socket, c
     tally.close()
 
 
-def test_power_cut_finds_out_a_program_that_does_not_sync(socket: Socket) -> None:
+def test_power_cut_reveals_a_program_that_does_not_sync(socket: Socket) -> None:
     """Or else the cuts above prove nothing."""
     before, calls, after = socket.take("harvest")
     socket.reset()

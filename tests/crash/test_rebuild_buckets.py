@@ -29,7 +29,7 @@ def damaged_bucket(db: Path, in_body: bool) -> tuple[int, int, str]:
     return row, oid, stored.url
 
 
-def test_damaged_body_costs_the_url(db: Path) -> None:
+def test_damaged_body_does_not_cost_the_url(db: Path) -> None:
     row, _oid, url = damaged_bucket(db, in_body=True)
     before = rows(Database(db).closed())
     after, told = mended(db)
@@ -45,7 +45,7 @@ def test_damaged_body_costs_the_url(db: Path) -> None:
             assert np.array_equal(before[name][others], after.index[name][0 : after.index.rows][others]), name
 
 
-def test_unreadable_bucket_costs_its_older_version(db: Path) -> None:
+def test_unreadable_bucket_does_not_cost_its_older_version(db: Path) -> None:
     row, _oid, url = damaged_bucket(db, in_body=False)
     before = rows(Database(db).closed())
     after, _told = mended(db)
@@ -55,7 +55,7 @@ def test_unreadable_bucket_costs_its_older_version(db: Path) -> None:
     assert after.index["weight"].at(row) == before["weight"][row]
 
 
-def test_missing_segment_is_not_told(db: Path) -> None:
+def test_missing_segment_is_reported(db: Path) -> None:
     before = rows(Database(db).closed())
     for path in (db / "state").glob("*/objects/00000003"):
         path.unlink()
@@ -65,7 +65,7 @@ def test_missing_segment_is_not_told(db: Path) -> None:
     assert lost and f"rows: {lost} lost with their buckets" in told
 
 
-def test_every_bucket_that_is_left_is_not_readable_after_a_rebuild(db: Path) -> None:
+def test_every_bucket_that_is_left_is_readable_after_a_rebuild(db: Path) -> None:
     state = Database(db).closed()
     for number in state.segments()[::2]:
         flip(state.path / names.OBJECTS / names.segment(number), 0.4)
@@ -75,7 +75,7 @@ def test_every_bucket_that_is_left_is_not_readable_after_a_rebuild(db: Path) -> 
         objects.get(oid)
 
 
-def test_bucket_under_a_false_name_keeps_a_recovery_from_ending(db: Path) -> None:
+def test_bucket_under_a_false_name_does_not_keep_a_recovery_from_ending(db: Path) -> None:
     """Its checksums hold, so a rebuild takes it over: what was wrong with it still is, and that is no reason to begin again."""
     state = Database(db).closed()
     oid = int(state.index["oid"].at(int(np.flatnonzero(state.index["digest"][0 : state.index.rows])[0])))

@@ -47,7 +47,7 @@ def reaping(base: Path, tmp_path: Path) -> Iterator[Path]:
     yield db
 
 
-def test_harvest_is_lost_with_the_state_it_stands_on(reaping: Path) -> None:
+def test_harvest_survives_the_state_it_stands_on(reaping: Path) -> None:
     flip(reaping / "state" / "000009" / "index" / "weight")  # hardlinked: 10.reap has the same damage
     mend(reaping)
     assert [str(name) for name in Database(reaping).states()] == ["000008", "000011", "000012.reap"]
@@ -72,7 +72,7 @@ def interrupted(base: Path, tmp_path: Path, step: int, damage: Callable[[Path], 
     assert call > 2 * step
 
 
-def test_recovery_killed_at_any_call_is_not_finished_by_the_next(base: Path, crash_sweep: bool, tmp_path: Path) -> None:
+def test_recovery_killed_at_any_call_is_finished_by_the_next(base: Path, crash_sweep: bool, tmp_path: Path) -> None:
     def damage(db: Path) -> None:
         flip(db / "state" / "000009" / "index" / "weight")
 
@@ -85,7 +85,7 @@ def test_recovery_killed_at_any_call_is_not_finished_by_the_next(base: Path, cra
         assert contents(db / "state") == expected, call
 
 
-def test_recovery_of_a_reap_killed_at_any_call_loses_the_harvest(reaping: Path, crash_sweep: bool, tmp_path: Path) -> None:
+def test_recovery_of_a_reap_killed_at_any_call_keeps_the_harvest(reaping: Path, crash_sweep: bool, tmp_path: Path) -> None:
     def damage(db: Path) -> None:
         flip(db / "state" / "000009" / "index" / "weight")
 
@@ -96,16 +96,14 @@ def test_recovery_of_a_reap_killed_at_any_call_loses_the_harvest(reaping: Path, 
         assert [fault for fault in check.walk(Database(db)) if not fault.note] == [], call
 
 
-def test_closed_state_that_is_leased_is_deleted_by_a_recovery(db: Path) -> None:
+def test_closed_state_that_is_leased_survives_a_recovery(db: Path) -> None:
     flip(db / "state" / "000009" / "index" / "weight")
     Database(db).lease(9, "x", "y", NOW * 1000, 100)
     mend(db)
     assert "000009" in [str(name) for name in Database(db).states()]
 
 
-def test_recovery_goes_round_in_circles_on_a_disk_that_loses_what_was_just_written(
-    db: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_recovery_stops_on_a_disk_that_loses_what_was_just_written(db: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The new state checks as long as it is in memory, and no more when the damaged one has gone."""
     really, made = Writer.drop_snapshots, list[str]()
 

@@ -52,7 +52,7 @@ def around_the_end(run: Run) -> list[int]:
 
 
 @pytest.mark.parametrize("name", WORKLOADS)
-def test_power_cut_after_a_kill_loses_what_the_restarted_program_acknowledged(
+def test_power_cut_after_a_kill_keeps_what_the_restarted_program_acknowledged(
     name: str, memory: Path, tally: Tally, crash_sweep: bool
 ) -> None:
     workload = WORKLOADS[name]
@@ -76,7 +76,7 @@ def test_power_cut_after_a_kill_loses_what_the_restarted_program_acknowledged(
 
 
 @pytest.mark.parametrize("name", [name for name, workload in WORKLOADS.items() if workload.repeatable])
-def test_operation_cut_short_by_a_power_cut_and_run_again_ends_otherwise(
+def test_operation_cut_short_by_a_power_cut_and_run_again_makes_the_same_states(
     name: str, memory: Path, tally: Tally, crash_sweep: bool
 ) -> None:
     run = sweep.record(WORKLOADS[name], memory)
@@ -90,9 +90,7 @@ def test_operation_cut_short_by_a_power_cut_and_run_again_ends_otherwise(
 
 
 @pytest.mark.parametrize("name", CUT_SHORT_STEP)
-def test_recover_cut_short_and_run_again_is_not_recover_run_once(
-    name: str, memory: Path, tally: Tally, crash_sweep: bool
-) -> None:
+def test_recover_cut_short_and_run_again_is_recover_run_once(name: str, memory: Path, tally: Tally, crash_sweep: bool) -> None:
     """I8, by kill and by power cut, on a sample of what a power cut during the workload leaves."""
     run = sweep.record(WORKLOADS[name], memory)
     found = list(Distinct(alike=1)(cuts(run, step=1 if crash_sweep else 5)))

@@ -254,7 +254,7 @@ class StoreAgainstDict(RuleBasedStateMachine):
         assert certain <= {*found.leases} <= {*sooner.leases} | {*self.now.leases} | self.returned
 
 
-def test_store_is_not_the_dict_it_was_told_to_be(crash_sweep: bool) -> None:
+def test_store_behaves_as_a_dict(crash_sweep: bool) -> None:
     StoreAgainstDict.crashes = 0
     run_state_machine_as_test(
         StoreAgainstDict,

@@ -101,7 +101,7 @@ def again(bench: Bench, argv: tuple[str, ...], after: Facts) -> list[str]:
     return [] if good else [f"run again, it ends otherwise: {ended}"]
 
 
-def test_call_on_a_file_without_a_name_is_not_found_again(tmp_path: Path) -> None:
+def test_call_on_a_file_without_a_name_is_recognised_in_another_run(tmp_path: Path) -> None:
     """A file that a phase puts something aside in has no name, and another number in each run."""
     for number in (20432126, 511):
         line = f'write(7</db/state/000002.tmp/#{number} (deleted)>, "x", 1) = 1\n'
@@ -120,8 +120,8 @@ def test_program_struck_at_any_call_has_happened_or_not(
     sweep(bench, case.argv, judge.facts(bench.db), crash_sweep, part, tally)
 
 
-def test_cleanup_passes_over_an_older_state_that_the_disk_does_not_give(bench: Bench, tally: Tally) -> None:
-    """It looks there for what leases pin: what it could not read was told as nothing."""
+def test_cleanup_stops_at_an_older_state_that_cannot_be_read(bench: Bench, tally: Tally) -> None:
+    """It looks there for what leases pin: what it could not read must not count as nothing."""
     argv = ("shep-cleanup", *NOW)
     bench.prepare(lambda db: small.grow(db, "cleanup"))
     bench.reset()

@@ -109,8 +109,8 @@ def test_zeros_and_noise_behind_a_file_are_cut_off(torn: Torn, name: str, tally:
     tally.close()
 
 
-def test_frame_damaged_far_below_a_checkpoint_is_mended_to_the_one_before_it(tally: Tally) -> None:
-    """A checkpoint vouches for the tail of a file alone: the rest is found by reading it."""
+def test_frame_damaged_far_below_a_checkpoint_is_rolled_back_to_the_one_before_it(tally: Tally) -> None:
+    """A checkpoint vouches for the tail of a file alone: the rest must be read."""
     with disks.workplace() as home:
         small.grow(home / "db", "harvest")
         small.harvesting(30)(home / "db", lambda _line: None)

@@ -24,34 +24,34 @@ def broken(name: str, site: str, path: str, memory: Path) -> list[str]:
     return [complaint for complaint in found if complaint]
 
 
-def test_pruning_that_was_killed_and_tidied_away_leaves_half_a_state_under_its_old_name(memory: Path) -> None:
+def test_pruning_that_was_killed_and_tidied_away_leaves_no_half_state_under_its_old_name(memory: Path) -> None:
     assert broken("prune", "Writer.prune", "db/state", memory) == []
 
 
-def test_harvest_is_gone_although_checkpointed_because_its_maker_was_killed(memory: Path) -> None:
+def test_checkpointed_harvest_lasts_although_its_maker_was_killed(memory: Path) -> None:
     assert broken("harvest", "Harvest.__init__", "db/state/000003.reap/harvest", memory) == []
 
 
-def test_cork_seals_the_files_of_a_reap_whose_end_does_not_last(memory: Path) -> None:
+def test_end_of_a_reap_lasts_before_cork_seals_its_files(memory: Path) -> None:
     path = "db/state/000003.reap/harvest/reap/checkpoints"
     assert broken("harvest and cork", "Harvest._write_point", path, memory) == []
 
 
-def test_database_is_gone_because_the_first_init_was_killed_when_it_had_made_the_directory(memory: Path) -> None:
+def test_database_lasts_although_the_first_init_was_killed_when_it_had_made_the_directory(memory: Path) -> None:
     assert broken("init", "_settle", ".", memory) == []
 
 
-def test_database_is_gone_because_init_was_killed_when_all_was_done(memory: Path) -> None:
+def test_database_lasts_although_init_was_killed_when_all_was_done(memory: Path) -> None:
     assert broken("init", "create", "db", memory) == []
 
 
-def test_file_of_a_mirror_is_lost_because_the_transfer_was_killed_when_it_had_sealed_it(memory: Path) -> None:
+def test_file_of_a_mirror_lasts_although_the_transfer_was_killed_when_it_had_sealed_it(memory: Path) -> None:
     for file in ("index/weight", "index/weight.check", "objects/00000004"):
         site = "Receiving.put_table" if file.endswith("check") else "Incoming.is_complete"
         assert broken("mirror", site, f"db/state/000004.tmp/{file}", memory) == []
 
 
-def test_place_of_all_harvests_is_not_durable_because_its_maker_was_killed(memory: Path) -> None:
+def test_directory_of_all_harvests_is_durable_although_its_maker_was_killed(memory: Path) -> None:
     db = little.create(memory / "db")
     with db.writing("test") as writer:
         home = little.publish_plan(writer).parent

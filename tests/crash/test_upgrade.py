@@ -48,7 +48,7 @@ def run_upgrade(db: Path) -> list[upgrade.Step]:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_upgraded_database_says_something_else_than_before(name: str, tmp_path: Path) -> None:
+def test_upgraded_database_lists_the_same_as_before(name: str, tmp_path: Path) -> None:
     db = unpack(name, tmp_path)
     assert program("shep-upgrade", "--db", str(db)).returncode == 0
     with lzma.open(GOLDEN / f"{name}.list.xz", "rt", encoding="utf-8") as expected:
@@ -57,7 +57,7 @@ def test_upgraded_database_says_something_else_than_before(name: str, tmp_path: 
     assert program("shep-upgrade", "--db", str(db)).returncode == 4
 
 
-def test_columns_that_are_new_hold_something(tmp_path: Path) -> None:
+def test_new_columns_have_their_defaults(tmp_path: Path) -> None:
     db = unpack("v1-closed", tmp_path)
     run_upgrade(db)
     state = Database(db).closed()
@@ -69,13 +69,13 @@ def test_columns_that_are_new_hold_something(tmp_path: Path) -> None:
     assert upgrade.ADDED[2]["sites/fresh_limit"] == NO_LIMIT
 
 
-def test_added_columns_are_not_those_of_the_format() -> None:
+def test_added_columns_are_those_of_the_format() -> None:
     every = {f"{table}/{name}" for table, columns in tables.TABLES.items() for name in columns}
     assert all(set(added) <= every for added in upgrade.ADDED.values())
     assert sorted(upgrade.ADDED) == list(range(2, FORMAT_VERSION + 1))
 
 
-def test_killed_reap_loses_more_by_the_upgrade_than_its_tail(tmp_path: Path) -> None:
+def test_killed_reap_loses_only_its_tail_by_the_upgrade(tmp_path: Path) -> None:
     db = unpack("v1-reap", tmp_path)
     path = db / "state" / "000009.reap" / "harvest" / "reap"
     point = harvest.inspect(path).checkpoint
@@ -88,7 +88,7 @@ def test_killed_reap_loses_more_by_the_upgrade_than_its_tail(tmp_path: Path) -> 
     harvest.Harvest(copied, 1 << 20).end(NOW * 1000)  # it can be gone on with
 
 
-def test_request_that_waits_is_lost_or_taken_twice(tmp_path: Path) -> None:
+def test_waiting_request_is_kept_and_applied_once(tmp_path: Path) -> None:
     for name, waiting in (("v1-closed", 1), ("v1-merged", 0)):
         db = Database(unpack(name, tmp_path / name))
         run_upgrade(db.path)
@@ -97,7 +97,7 @@ def test_request_that_waits_is_lost_or_taken_twice(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_upgrade_killed_at_any_call_is_not_finished_by_the_next(name: str, crash_sweep: bool, tmp_path: Path) -> None:
+def test_upgrade_killed_at_any_call_is_finished_by_the_next(name: str, crash_sweep: bool, tmp_path: Path) -> None:
     base = unpack(name, tmp_path / "base")
     whole = tmp_path / "whole"
     shutil.copytree(base, whole)
@@ -121,7 +121,7 @@ def _published(db: Path) -> dict[str, bytes]:
     return {path: data for path, data in contents(db / "state").items() if Path(path).name != names.LOCK}
 
 
-def test_old_state_that_somebody_reads_is_deleted(tmp_path: Path) -> None:
+def test_old_state_that_somebody_reads_is_kept(tmp_path: Path) -> None:
     db = unpack("v1-closed", tmp_path)
     lease = {"state": 6, "owner": "x", "purpose": "y", "pid": 1, "expires": NOW + 100}
     (db / "lease" / "1790000000000-h-1-1.lease").write_text(str(lease).replace("'", '"'))
@@ -130,7 +130,7 @@ def test_old_state_that_somebody_reads_is_deleted(tmp_path: Path) -> None:
     assert [fault for fault in check.walk(Database(db)) if not fault.note] == []
 
 
-def test_snapshots_of_a_database_that_is_not_old_are_deleted(tmp_path: Path) -> None:
+def test_upgrade_changes_nothing_of_a_database_that_is_not_old(tmp_path: Path) -> None:
     db = unpack("v1-closed", tmp_path)
     run_upgrade(db)
     with Database(db).writing("test") as writer:
@@ -143,7 +143,7 @@ def test_snapshots_of_a_database_that_is_not_old_are_deleted(tmp_path: Path) -> 
     assert _published(db) == before
 
 
-def test_database_of_a_newer_version_is_touched(tmp_path: Path) -> None:
+def test_database_of_a_newer_version_is_refused_untouched(tmp_path: Path) -> None:
     db = unpack("v1-closed", tmp_path)
     for control in db.glob("state/*/control"):
         control.chmod(0o644)
@@ -157,7 +157,7 @@ def test_database_of_a_newer_version_is_touched(tmp_path: Path) -> None:
     assert _published(db) == before
 
 
-def test_program_that_meets_an_old_database_does_not_say_what_to_do(tmp_path: Path) -> None:
+def test_program_that_meets_an_old_database_says_what_to_do(tmp_path: Path) -> None:
     db = unpack("v1-closed", tmp_path)
     for command in (("shep", "stats"), ("shep-plan",), ("shep-check",), ("shep-dump", "index"), ("shep-recover",)):
         done = program(*command, "--db", str(db))
