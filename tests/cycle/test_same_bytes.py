@@ -76,7 +76,7 @@ def states_of(home: Path, features: str) -> Iterator[tuple[str, str, str]]:
             yield name, str(file.relative_to(made)), hashlib.sha256(file.read_bytes()).hexdigest()
 
 
-def test_phase_makes_other_bytes_without_the_wide_instructions_of_the_machine(home: Path, tmp_path: Path) -> None:
+def test_phase_makes_the_same_bytes_without_the_wide_instructions_of_the_machine(home: Path, tmp_path: Path) -> None:
     features = python("-c", FEATURES)
     if not features:
         pytest.skip("numpy has nothing to choose between on this machine")

@@ -200,7 +200,7 @@ def gathered(tmp_path_factory: pytest.TempPathFactory) -> Gathered:
     return Gathered(home, cast, simulation=simulate(cast), rows=pages, cycles=cycles)
 
 
-def test_index_is_not_what_a_simulation_of_the_web_knows(gathered: Gathered) -> None:
+def test_index_is_what_a_simulation_of_the_web_knows(gathered: Gathered) -> None:
     known, limited = gathered.simulation.known, gathered.cast.limited
     expected = {name: [str(one.fate)] for name, one in known.items() if limited not in urlsplit(name).netloc}
     found = gathered.fates()
@@ -210,7 +210,7 @@ def test_index_is_not_what_a_simulation_of_the_web_knows(gathered: Gathered) -> 
     assert {name: types for name, types in found.items() if types != expected[name]} == {}
 
 
-def test_stored_body_is_not_what_the_web_served_last(gathered: Gathered) -> None:
+def test_stored_body_is_what_the_web_served_last(gathered: Gathered) -> None:
     known = gathered.simulation.known
     compared = 0
     for document in Database(gathered.home / "db").closed().documents():
@@ -221,28 +221,28 @@ def test_stored_body_is_not_what_the_web_served_last(gathered: Gathered) -> None
     assert compared > 1500
 
 
-def test_document_is_known_twice_under_names_of_its_site(gathered: Gathered) -> None:
+def test_document_is_known_once_under_the_names_of_its_site(gathered: Gathered) -> None:
     assert {name: types for name, types in gathered.fates().items() if len(types) > 1} == {}
     names = {urlsplit(row["url"]).netloc for row in gathered.rows}
     assert site_name(COPY) in names, "the second name of a class was never met"
     assert any(name.startswith("www.") for name in names)
 
 
-def test_site_has_more_rows_than_its_limits(gathered: Gathered) -> None:
+def test_site_has_as_many_rows_as_its_limits(gathered: Gathered) -> None:
     for host, soft, hard in ((gathered.cast.model.trap_host(), SOFT, HARD), (gathered.cast.limited, OWN_SOFT, OWN_HARD)):
         types = [row["type"] for row in gathered.rows if gathered.host(row) == host and row["type"] != Fate.FORGOTTEN]
         awake = [kind for kind in types if kind != "sleeping"]
         assert len(types) == hard and len(awake) == soft, f"{host}: {len(awake)} of {len(types)}"
 
 
-def test_page_that_has_moved_is_not_followed(gathered: Gathered) -> None:
+def test_page_that_has_moved_is_followed(gathered: Gathered) -> None:
     places, fates = gathered.cast.of_kind(Kind.MOVING), gathered.fates()
     moved = [row for row in gathered.rows if row["url"] in places]
     assert len(moved) == 3 and all("redirect" in row["flags"] for row in moved)
     assert [fates[url] for url in gathered.cast.of_kind(Kind.ARRIVED)] == 3 * [[Fate.GATHERED]]
 
 
-def test_page_that_is_gone_is_still_known(gathered: Gathered) -> None:
+def test_page_that_is_gone_is_forgotten(gathered: Gathered) -> None:
     [gone] = gathered.cast.of_kind(Kind.CLOSING)
     name = gathered.simulation.name
     asked = [[entry.status for entry in cycle if name(f"{entry.site}{entry.path}") == gone] for cycle in gathered.cycles]
@@ -250,16 +250,16 @@ def test_page_that_is_gone_is_still_known(gathered: Gathered) -> None:
     assert gone not in gathered.fates()
 
 
-def test_page_that_was_deleted_comes_back(gathered: Gathered) -> None:
+def test_page_that_was_deleted_stays_deleted(gathered: Gathered) -> None:
     [row] = [row for row in gathered.rows if gathered.simulation.name(row["url"]) == gathered.cast.deleted]
     assert (row["type"], row["reason"]) == ("forgotten", "deleted")
 
 
-def test_page_that_was_inserted_during_a_reap_is_lost(gathered: Gathered) -> None:
+def test_page_that_was_inserted_during_a_reap_is_gathered(gathered: Gathered) -> None:
     assert gathered.fates()[gathered.cast.inserted] == [Fate.GATHERED]
 
 
-def test_page_is_asked_for_again_without_what_tells_whether_it_changed(gathered: Gathered) -> None:
+def test_page_is_fetched_again_conditionally(gathered: Gathered) -> None:
     stored: set[tuple[str, str, str]] = set()  # places that served a body last
     again = blind = unchanged = 0
     for cycle in gathered.cycles:
@@ -276,18 +276,18 @@ def test_page_is_asked_for_again_without_what_tells_whether_it_changed(gathered:
     assert blind == 0
 
 
-def test_page_that_robots_denies_is_asked_for(gathered: Gathered) -> None:
+def test_page_that_robots_denies_is_not_fetched(gathered: Gathered) -> None:
     denied = {(page.host, page.path) for page in gathered.cast.model.pages(AGENT) if not page.allowed}
     asked = {(entry.host.removeprefix("www."), entry.path) for cycle in gathered.cycles for entry in cycle}
     assert len(denied) > 50
     assert sorted(denied & asked) == []
 
 
-def test_server_is_asked_sooner_than_its_delay(gathered: Gathered) -> None:
+def test_no_server_is_asked_sooner_than_its_delay(gathered: Gathered) -> None:
     entries = [entry for cycle in gathered.cycles for entry in cycle]
     assert len(entries) > 4000
     assert log.audit(entries, gathered.cast.model.delays_s(DELAY_S)) == []
 
 
-def test_database_has_a_fault(gathered: Gathered) -> None:
+def test_database_has_no_fault(gathered: Gathered) -> None:
     shepherd(gathered.home, "shep-check", "-q")

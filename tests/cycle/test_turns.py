@@ -36,7 +36,7 @@ def say(program: str, db: Path, *arguments: str) -> subprocess.CompletedProcess[
 
 
 @pytest.mark.parametrize(("made", "takers"), [("merge", {"select"}), ("select", {"record"}), ("plan", set())])
-def test_program_out_of_its_turn_does_not_say_whose_turn_it_is(tmp_path: Path, made: str, takers: set[str]) -> None:
+def test_program_out_of_its_turn_says_whose_turn_it_is(tmp_path: Path, made: str, takers: set[str]) -> None:
     db = begin(tmp_path / "db", ["http://a.example/"])
     small.dropping(5, ("http://b.example/",))(db, lambda _line: None)
     run(db, *{"merge": ("merge",), "select": ("merge", "select"), "plan": ("plan",)}[made])
@@ -49,7 +49,7 @@ def test_program_out_of_its_turn_does_not_say_whose_turn_it_is(tmp_path: Path, m
         assert f"the newest state is {newest}: {FOLLOWING[made]}" in done.stderr
 
 
-def test_first_bad_line_is_told_in_the_words_of_a_bad_upload(own_herd: Herd) -> None:
+def test_first_bad_line_and_first_bad_upload_have_words_of_their_own(own_herd: Herd) -> None:
     inbox = own_herd.store.inbox
     inbox.drop_feedback("1790000000000-host-1-1", b"SHF1 is how a frame begins")
     inbox.drop_feedback("1790000000000-host-1-2", b"http://a.example/ 70000\nhttp://a.example/ 7\n")
@@ -59,7 +59,7 @@ def test_first_bad_line_is_told_in_the_words_of_a_bad_upload(own_herd: Herd) -> 
     assert "1 line refused, the first: " in line and "70000" in line
 
 
-def test_harvest_that_has_not_ended_sends_an_operator_to_shep_reap(tmp_path: Path) -> None:
+def test_unended_harvest_in_the_inbox_does_not_send_an_operator_to_shep_reap(tmp_path: Path) -> None:
     db = begin(tmp_path / "db", ["http://a.example/"])
     harvest = Harvest(db / names.INBOX / f"{small.ITEM.format(3)}.harvest", 1 << 20)
     harvest.checkpoint(small.NOW * 1000)
@@ -72,7 +72,7 @@ def test_harvest_that_has_not_ended_sends_an_operator_to_shep_reap(tmp_path: Pat
     assert "it has not ended; no cork takes it in" in call("shep-check", "--db", str(db)).stdout
 
 
-def test_damaged_harvest_behind_one_that_has_not_ended_is_called_nothing_to_do(tmp_path: Path) -> None:
+def test_damaged_harvest_behind_one_that_has_not_ended_is_corruption(tmp_path: Path) -> None:
     db = begin(tmp_path / "db", ["http://a.example/"])
     harvest = Harvest(db / names.INBOX / f"{small.ITEM.format(3)}.harvest", 1 << 20)
     harvest.checkpoint(small.NOW * 1000)
@@ -85,7 +85,7 @@ def test_damaged_harvest_behind_one_that_has_not_ended_is_called_nothing_to_do(t
     assert f"{segment.parent.name}" in done.stderr and "move it away" in done.stderr
 
 
-def test_plan_on_a_reap_that_has_ended_sends_an_operator_to_shep_reap(tmp_path: Path) -> None:
+def test_plan_on_a_reap_that_has_ended_sends_an_operator_to_shep_cork(tmp_path: Path) -> None:
     db = begin(tmp_path / "db", ["http://a.example/"])
     harvested.reap(db, ("reap", [harvested.Page("http://a.example/", "x")], {}))
     done = say("plan", db)
@@ -93,7 +93,7 @@ def test_plan_on_a_reap_that_has_ended_sends_an_operator_to_shep_reap(tmp_path: 
     assert f"the newest state is {Database(db).furthest().name}: shep-cork comes next" in done.stderr
 
 
-def test_rehearsed_select_of_a_closed_state_names_a_directory_that_nobody_would_make(tmp_path: Path) -> None:
+def test_dry_run_on_a_closed_state_names_the_directory_that_would_be_made(tmp_path: Path) -> None:
     db = begin(tmp_path / "db", ["http://a.example/"])
     (small.cf_of(db) / "url-equiv").write_text("a.example b.example\n")
     assert str(Database(db).furthest().name) == "000002"
@@ -101,7 +101,7 @@ def test_rehearsed_select_of_a_closed_state_names_a_directory_that_nobody_would_
         assert f"would make {made}" in say(program, db, "--dry-run").stdout
 
 
-def test_select_that_skips_equiv_does_not_say_so(tmp_path: Path) -> None:
+def test_select_that_skips_equiv_warns(tmp_path: Path) -> None:
     db = begin(tmp_path / "db", ["http://a.example/"])
     small.dropping(5, ("http://b.example/",))(db, lambda _line: None)
     run(db, "merge")
@@ -112,7 +112,7 @@ def test_select_that_skips_equiv_does_not_say_so(tmp_path: Path) -> None:
     assert "url-equiv has changed" in done.stderr and "shep-equiv" in done.stderr
 
 
-def test_setting_of_another_kind_is_told_in_the_words_of_the_language(tmp_path: Path) -> None:
+def test_setting_of_another_kind_is_reported_in_plain_words(tmp_path: Path) -> None:
     db = begin(tmp_path / "db", ["http://a.example/"])
     (small.cf_of(db) / "shepherd.toml").write_text('[plan]\nreap_s = "long"\n')
     done = say("plan", db)
@@ -120,7 +120,7 @@ def test_setting_of_another_kind_is_told_in_the_words_of_the_language(tmp_path: 
     assert "[plan] reap_s: must be a whole number, not 'long'" in done.stderr
 
 
-def test_rehearsal_needs_a_database_that_can_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_dry_run_needs_no_database_that_can_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As on a read-only disk, or in another user's database; the tests may run as root, who may write anywhere."""
     db = begin(tmp_path / "db", ["http://a.example/"])
     before = contents(db)
@@ -142,7 +142,7 @@ def test_rehearsal_needs_a_database_that_can_be_written(tmp_path: Path, monkeypa
     assert contents(db) == before
 
 
-def test_missing_column_is_taken_for_a_failing_disk(tmp_path: Path) -> None:
+def test_missing_column_is_reported_as_damage(tmp_path: Path) -> None:
     db = begin(tmp_path / "db", ["http://a.example/"])
     column = db / names.STATES / "000002" / "index" / "download_ms"
     column.unlink()
@@ -151,7 +151,7 @@ def test_missing_column_is_taken_for_a_failing_disk(tmp_path: Path) -> None:
     assert f"{column}: the file is missing; shep-check lists all damage" in done.stderr
 
 
-def test_missing_inbox_is_taken_for_a_failing_disk(tmp_path: Path) -> None:
+def test_missing_inbox_is_reported_as_damage(tmp_path: Path) -> None:
     db = begin(tmp_path / "db", ["http://a.example/"])
     (db / names.INBOX).rmdir()
     done = say("merge", db)
@@ -160,7 +160,7 @@ def test_missing_inbox_is_taken_for_a_failing_disk(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("number", "status", "word"), [(signal.SIGTERM, 143, "terminated"), (signal.SIGINT, 130, "interrupted")])
-def test_signal_leaves_what_was_half_made(tmp_path: Path, number: signal.Signals, status: int, word: str) -> None:
+def test_signal_leaves_nothing_half_made(tmp_path: Path, number: signal.Signals, status: int, word: str) -> None:
     """A merge says that it has begun to write, and sleeps. Before that its directory may be there, but is nobody's yet."""
     db = begin(tmp_path / "db", ["http://a.example/"])
     small.dropping(5, ("http://b.example/",))(db, lambda _line: None)

@@ -1,4 +1,4 @@
-"""Cleanup, case by case: what it frees, what it leaves alone, and what it tells."""
+"""Cleanup, case by case: what it frees, what it keeps, and what it reports."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def test_one_batch_at_a_time_makes_a_state_each(tmp_path: Path) -> None:
     assert pasture.clean(db, settings) is None
 
 
-def test_no_room_for_any_segment_is_told_and_changes_nothing(tmp_path: Path) -> None:
+def test_no_room_for_any_segment_is_an_error_and_changes_nothing(tmp_path: Path) -> None:
     db = pasture.fill(tmp_path, refreshed(6))
     found = contents(db.states_path / "000002")
     with pytest.raises(NoSpace, match="no room to copy"):
@@ -97,7 +97,7 @@ def test_no_room_for_any_segment_is_told_and_changes_nothing(tmp_path: Path) -> 
     assert db.furthest().number == 2
 
 
-def test_forgotten_rows_let_go_of_their_buckets(tmp_path: Path) -> None:
+def test_forgotten_rows_lose_their_buckets(tmp_path: Path) -> None:
     gone = page(99, type=RowType.FORGOTTEN, reason=Reason.BELOW_SLEEP)
     db = pasture.fill(tmp_path, [page(1), gone])
     state = made(pasture.clean(db, pasture.config(tmp_path / "cf")))
@@ -118,7 +118,7 @@ def test_filter_that_rejects_more_now_forgets_rows(tmp_path: Path) -> None:
     assert pasture.faults(db) == []  # the site's counts, too
 
 
-def test_rejected_row_that_sleeps_alone_in_its_segment_is_found(tmp_path: Path) -> None:
+def test_rejected_row_that_sleeps_alone_in_its_segment_is_forgotten(tmp_path: Path) -> None:
     asleep = Sheep(f"{SITE}/a.zip", RowType.SLEEPING, Reason.BELOW_BAR)
     db = pasture.fill(tmp_path, [page(1), asleep, page(2)], segment_bytes=10, rule="reject ext zip\n")
     row = row_of(made(pasture.clean(db, pasture.config(tmp_path / "cf"))), asleep)
@@ -223,7 +223,7 @@ def test_purged_bytes_are_erased_and_the_tombstone_stays(tmp_path: Path) -> None
     assert pasture.faults(db) == []
 
 
-def test_leased_state_stays_whole_and_what_it_pins_is_told(tmp_path: Path) -> None:
+def test_leased_state_stays_whole_and_what_it_pins_is_reported(tmp_path: Path) -> None:
     db = pasture.fill(tmp_path, refreshed(12))
     found, segments = contents(db.states_path / "000002"), set(db.closed().segments())
     db.lease(2, "me", "test", NOW * 1000, 60)
@@ -236,7 +236,7 @@ def test_leased_state_stays_whole_and_what_it_pins_is_told(tmp_path: Path) -> No
     assert pasture.faults(db) == []
 
 
-def test_robots_file_that_only_its_site_holds_is_kept(tmp_path: Path) -> None:
+def test_robots_file_that_only_its_site_needs_is_kept(tmp_path: Path) -> None:
     robots = Sheep(f"{SITE}/robots.txt", now=b"User-agent: *\n", flags=int(Flag.ROBOTS))
     db = pasture.fill(tmp_path, [robots, *refreshed(6)])
     with db.writing("test") as writer:
@@ -258,7 +258,7 @@ def test_damaged_bucket_stops_the_cleanup_before_it_is_copied(tmp_path: Path, he
     assert db.furthest().number == 2
 
 
-def test_damaged_body_that_nobody_needs_does_not_matter(tmp_path: Path) -> None:
+def test_damaged_body_without_a_row_does_not_matter(tmp_path: Path) -> None:
     db = pasture.fill(tmp_path, refreshed(12))
     state = db.closed()
     path = state.path / "objects" / f"{state.segments()[0]:08d}"
@@ -268,7 +268,7 @@ def test_damaged_body_that_nobody_needs_does_not_matter(tmp_path: Path) -> None:
     assert [fault for fault in pasture.faults(db) if "000003" in fault] == []
 
 
-def test_row_that_points_at_another_document_is_found_by_the_walk(tmp_path: Path) -> None:
+def test_row_that_points_at_another_document_is_corruption(tmp_path: Path) -> None:
     db = pasture.fill(tmp_path, [page(n) for n in range(4)])
     with db.writing("test") as writer:
         _change(writer, "oid", lambda column: column[::-1].copy())
@@ -276,7 +276,7 @@ def test_row_that_points_at_another_document_is_found_by_the_walk(tmp_path: Path
         pasture.clean(db, pasture.config(tmp_path / "cf"))
 
 
-def test_row_that_points_beyond_its_segment_is_found_by_the_columns(tmp_path: Path) -> None:
+def test_row_that_points_beyond_its_segment_is_corruption(tmp_path: Path) -> None:
     db = pasture.fill(tmp_path, [page(n) for n in range(4)])
     with db.writing("test") as writer:
         _change(writer, "size", lambda column: column + 5000)
@@ -284,7 +284,7 @@ def test_row_that_points_beyond_its_segment_is_found_by_the_columns(tmp_path: Pa
         pasture.clean(db, pasture.config(tmp_path / "cf"))
 
 
-def test_dry_run_tells_what_a_cleanup_does_and_changes_nothing(tmp_path: Path) -> None:
+def test_dry_run_reports_what_a_cleanup_does_and_changes_nothing(tmp_path: Path) -> None:
     flock = [*refreshed(12), page(77, type=RowType.SLEEPING, reason=Reason.BELOW_BAR)]
     db = pasture.fill(tmp_path, flock)
     found, settings = contents(db.path), pasture.config(tmp_path / "cf")
@@ -298,7 +298,7 @@ def test_dry_run_tells_what_a_cleanup_does_and_changes_nothing(tmp_path: Path) -
     assert told["bytes freed"] >= before - after > 0
 
 
-def test_averages_are_told_by_section(tmp_path: Path) -> None:
+def test_averages_are_reported_by_section(tmp_path: Path) -> None:
     flock = [*refreshed(6), page(90, section=3, now=b"x" * 1000), page(91, section=3, now=b"y" * 3000)]
     db = pasture.fill(tmp_path, flock, segment_bytes=3000)
     told = made(pasture.clean(db, pasture.config(tmp_path / "cf"))).report()["averages"]

@@ -72,7 +72,7 @@ def purged(tmp_path: Path) -> Path:
     return db
 
 
-def test_purged_bytes_that_a_harvest_brings_again_outlive_the_next_cleanup(tmp_path: Path) -> None:
+def test_purged_bytes_that_a_harvest_brings_again_are_erased_by_the_next_cleanup(tmp_path: Path) -> None:
     db = purged(tmp_path)
     bring(db, 3, Page(URL, f"{SECRET}, again", NOW + 2 * DAY), *anew(), end=NOW + 2 * DAY)
     assert holds(db, SECRET)
@@ -81,7 +81,7 @@ def test_purged_bytes_that_a_harvest_brings_again_outlive_the_next_cleanup(tmp_p
     assert row_of(db)["reason"] == Reason.PURGED
 
 
-def test_purged_bytes_that_come_under_an_equivalent_name_outlive_the_next_cleanup(tmp_path: Path) -> None:
+def test_purged_bytes_that_come_under_an_equivalent_name_are_erased_by_the_next_cleanup(tmp_path: Path) -> None:
     db = purged(tmp_path)
     bring(db, 3, Page("https://www.a.example/secret", SECRET, NOW + 2 * DAY), *anew(), end=NOW + 2 * DAY)
     assert holds(db, SECRET)
@@ -89,7 +89,7 @@ def test_purged_bytes_that_come_under_an_equivalent_name_outlive_the_next_cleanu
     assert not holds(db, SECRET)
 
 
-def test_cleanup_after_the_log_was_lost_overlooks_purged_bytes(tmp_path: Path) -> None:
+def test_cleanup_after_the_log_was_lost_erases_purged_bytes(tmp_path: Path) -> None:
     db = purged(tmp_path)
     bring(db, 3, Page(URL, SECRET, NOW + 2 * DAY), *anew(), end=NOW + 2 * DAY)
     (db / "log" / "cleanups.jsonl").unlink()
@@ -97,7 +97,7 @@ def test_cleanup_after_the_log_was_lost_overlooks_purged_bytes(tmp_path: Path) -
     assert not holds(db, SECRET)
 
 
-def test_purge_without_news_makes_every_cleanup_scan_everything(tmp_path: Path) -> None:
+def test_purge_without_news_makes_no_cleanup_scan_everything(tmp_path: Path) -> None:
     """Old segments are looked at once: damage in a header there is not even met."""
     db = purged(tmp_path)
     state = Database(db).closed()
@@ -110,7 +110,7 @@ def test_purge_without_news_makes_every_cleanup_scan_everything(tmp_path: Path) 
     assert clean(db, NOW + 3 * DAY) is None
 
 
-def test_purge_of_what_was_deleted_before_leaves_its_bytes(tmp_path: Path) -> None:
+def test_purge_of_what_was_deleted_before_erases_its_bytes(tmp_path: Path) -> None:
     """The deletion has left a tombstone already, which cleanups have seen since."""
     db = begin(tmp_path / "db", [URL, *(page.url for page in OTHERS)])
     (small.cf_of(db) / "shepherd.toml").write_text(RARELY)
@@ -143,7 +143,7 @@ def test_purge_of_an_unknown_url_is_forgotten_and_a_link_brings_it_in(tmp_path: 
     assert [str(fault) for fault in check.walk(Database(db)) if not fault.note] == []
 
 
-def test_purge_of_a_known_url_is_counted_as_unknown(tmp_path: Path) -> None:
+def test_purge_of_a_known_url_is_not_counted_as_unknown(tmp_path: Path) -> None:
     db = begin(tmp_path / "db", [URL])
     before = row_of(db)
     ask(db, 2, op="delete", purge=True)
@@ -152,7 +152,7 @@ def test_purge_of_a_known_url_is_counted_as_unknown(tmp_path: Path) -> None:
     assert row_of(db)["weight"] == before["weight"]
 
 
-def test_request_leaves_flags_on_what_was_taken_away(tmp_path: Path) -> None:
+def test_requests_change_nothing_of_deleted_and_purged_rows(tmp_path: Path) -> None:
     db = begin(tmp_path / "db", [URL, OTHERS[0].url])
     ask(db, 2, op="delete", purge=True)
     ask(db, 3, op="delete", url=OTHERS[0].url)
@@ -169,7 +169,7 @@ def test_request_leaves_flags_on_what_was_taken_away(tmp_path: Path) -> None:
     assert [row_of(db, url) for url in (URL, OTHERS[0].url)] == before
 
 
-def test_rebuild_makes_what_was_purged_deleted_or_brings_it_back(tmp_path: Path) -> None:
+def test_rebuild_keeps_what_was_purged_purged(tmp_path: Path) -> None:
     """All that is left of the index are the buckets; a harvest from elsewhere has brought a newer one than the tombstone."""
     db = purged(tmp_path)
     bring(db, 3, Page(URL, SECRET, NOW + 3 * DAY), end=NOW + 3 * DAY + 9)

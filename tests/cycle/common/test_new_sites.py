@@ -23,7 +23,7 @@ def test_new_sites_come_once_and_sorted() -> None:
     assert find([(40, 8), (20, 2), (15, 7), (40, 8)]) == ([2, 0], [])
 
 
-def test_a_name_whose_bits_are_taken_is_refused_and_not_merged() -> None:
+def test_name_with_a_footprint_in_use_is_refused_and_not_merged() -> None:
     assert find([(20, 99), (20, 2)]) == ([], [0])
 
 

@@ -76,7 +76,7 @@ def test_robots_file_that_came_again_is_the_one_bucket_of_row_and_site(db: Path)
     assert state.sites["robots_checked"][0 : state.sites.rows].max() == later
 
 
-def test_page_that_moved_to_a_site_that_nobody_knew_brings_it_in(db: Path) -> None:
+def test_page_that_moved_to_an_unknown_site_adds_it(db: Path) -> None:
     moved = [Page(ONE, "1", answered="https://www.a.example/one"), Page(B, "2", answered="https://b.example/two")]
     reap(db, ("reap", moved, {"http://a.example/y": 4}))
     state = run(db, "cork", partition_rows=1)
@@ -89,7 +89,7 @@ def test_page_that_moved_to_a_site_that_nobody_knew_brings_it_in(db: Path) -> No
     assert sound(db)
 
 
-def test_servers_are_what_the_dense_computation_gives(db: Path) -> None:
+def test_servers_agree_with_the_dense_computation(db: Path) -> None:
     pages = [Page(A, "a"), Page(ONE, result=Result.CONNECTION, status=0, at=NOW + 3), Page(B, result=Result.SOFT, status=503)]
     for turn in range(2):  # first the servers are new, then they are known
         now = NOW + turn * 40 * 86_400
@@ -108,7 +108,7 @@ def test_servers_are_what_the_dense_computation_gives(db: Path) -> None:
 # --- which harvests -----------------------------------------------------------------------------------------------
 
 
-def test_harvests_of_the_inbox_are_taken_with_those_of_the_reap(db: Path, tmp_path: Path) -> None:
+def test_harvests_of_the_inbox_are_merged_with_those_of_the_reap(db: Path, tmp_path: Path) -> None:
     drop(
         db,
         1,
@@ -168,7 +168,7 @@ def test_reap_without_a_harvest_is_not_closed_because_the_inbox_has_one(db: Path
         run(db, "cork")
 
 
-def test_harvest_that_is_damaged_or_for_another_database_is_refused_and_holds_up_nobody(db: Path, tmp_path: Path) -> None:
+def test_harvest_that_is_damaged_or_for_another_database_is_refused_and_delays_no_other(db: Path, tmp_path: Path) -> None:
     good = harvest(tmp_path / "good", [Page(A, "good")])
     damaged = drop(db, 1, good) / "seg.00000001"
     damaged.write_bytes(damaged.read_bytes().replace(b"good", b"evil"))
@@ -186,7 +186,7 @@ def test_harvest_that_is_damaged_or_for_another_database_is_refused_and_holds_up
     assert any("seg.00000001" in str(fault.path) for fault in check.walk(Database(db)))
 
 
-def test_newer_record_of_a_page_that_has_moved_meanwhile_is_lost(db: Path, tmp_path: Path) -> None:
+def test_newest_record_counts_for_a_page_that_has_moved_meanwhile(db: Path, tmp_path: Path) -> None:
     """A harvest from elsewhere was planned before the page moved to its equivalent."""
     moved = "http://www.a.example/one"
     drop(db, 1, harvest(tmp_path / "1", [Page(ONE, "x", NOW + 10, answered=moved)]))
@@ -217,7 +217,7 @@ def test_journal_that_points_beyond_its_segments_is_refused(db: Path, tmp_path: 
         run(db, "cork")
 
 
-def test_harvest_whose_bucket_has_no_url_to_speak_of_is_refused(db: Path, tmp_path: Path) -> None:
+def test_harvest_with_a_bucket_without_a_valid_url_is_refused(db: Path, tmp_path: Path) -> None:
     data = bucket.pack(site=1, path=2, time_ms=3, state=1, attributes=[("U", b"not a URL")])
     written = Harvest(tmp_path / "theirs", 1000)
     written.store(data)
@@ -227,7 +227,7 @@ def test_harvest_whose_bucket_has_no_url_to_speak_of_is_refused(db: Path, tmp_pa
         run(db, "cork")
 
 
-def test_harvest_of_others_is_trusted_because_its_checksums_hold(db: Path, tmp_path: Path) -> None:
+def test_malformed_harvest_with_valid_checksums_is_refused(db: Path, tmp_path: Path) -> None:
     """A thin bucket with a body: no Shepherd writes one, but anybody can take its checksum."""
     url = harvested.parse(A)
     _norm, path, site = harvested.PRINTS.of(url)
@@ -261,7 +261,7 @@ def test_jobs_and_partitions_do_not_show(db: Path, tmp_path: Path) -> None:
     assert twins(db, tmp_path, jobs=1, partition_rows=2) == expected
 
 
-def test_rehearsal_tells_what_cork_would_do_and_leaves_the_harvest_alone(db: Path) -> None:
+def test_dry_run_reports_what_cork_would_do_and_keeps_the_harvest(db: Path) -> None:
     reap(db, ("reap", [Page(A, "a")], {}))
     before = files(db / "state")
     database = Database(db)
@@ -284,7 +284,7 @@ def test_columns_that_no_record_changes_are_linked(db: Path) -> None:
 # --- the speed of a reap ------------------------------------------------------------------------------------------
 
 
-def test_speed_is_learnt_from_our_own_contacts(db: Path, tmp_path: Path) -> None:
+def test_speed_is_computed_from_our_own_contacts(db: Path, tmp_path: Path) -> None:
     drop(db, 1, harvest(tmp_path / "theirs", [Page(B, str(n), at=NOW + n) for n in range(90)]))
     reap(db, ("reap", [Page(A, str(n), at=NOW + n) for n in range(21)], {}))
     assert run(db, "cork").control.speed == 21 * 1000 // 20
@@ -294,7 +294,7 @@ def test_speed_is_learnt_from_our_own_contacts(db: Path, tmp_path: Path) -> None
     assert run(db, "cork").control.speed == 1062
 
 
-def test_report_of_a_closed_state_tells_statuses_and_classes_of_errors(db: Path) -> None:
+def test_report_of_a_closed_state_lists_statuses_and_classes_of_errors(db: Path) -> None:
     pages = [Page(A, "a"), Page(ONE, result=Result.CONNECTION, status=0), Page(B, result=Result.SOFT, status=503)]
     reap(db, ("reap", pages, {}))
     report = run(db, "cork").report()

@@ -186,7 +186,7 @@ def run(index: list[Row], journal: Records, sites: list[Row]) -> list[Row]:
 
 
 @given(CASES, site_rows())
-def test_cork_is_what_a_dictionary_does(case: Case, sites: list[Row]) -> None:
+def test_cork_agrees_with_a_dictionary(case: Case, sites: list[Row]) -> None:
     index, records = case
     assert run(index, journal_of(records), sites) == naive_cork(index, records, sites)
 
@@ -289,7 +289,7 @@ def naive_servers(servers: list[Row], sites: list[Row], records: list[Row]) -> l
 
 
 @given(CASES, site_rows(), server_rows())
-def test_sites_and_servers_are_what_a_dictionary_does(case: Case, sites: list[Row], servers: list[Row]) -> None:
+def test_sites_and_servers_agree_with_a_dictionary(case: Case, sites: list[Row], servers: list[Row]) -> None:
     _, records = case
     journal, site_columns, server_columns = journal_of(records), columns(SITES, sites), columns(SERVERS, servers)
     copies = [{name: column.copy() for name, column in table.items()} for table in (site_columns, server_columns)]

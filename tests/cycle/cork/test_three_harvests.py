@@ -146,7 +146,7 @@ def test_harvests_that_are_corked_one_by_one_give_the_same_index_whenever_they_a
 
 @settings(max_examples=settings().max_examples // 8)
 @given(told=harvests(once=False), cut=cuts(GROUPS[1:]))
-def test_harvests_of_the_same_documents_corked_together_tell_what_the_newest_says(
+def test_harvests_of_the_same_documents_corked_together_keep_what_the_newest_says(
     pristine: Path, told: list[Told], cut: Cut
 ) -> None:
     together, each = play(pristine, told, cut), play(pristine, told, AFTER_EACH)
@@ -160,7 +160,7 @@ def test_harvests_of_the_same_documents_corked_together_tell_what_the_newest_say
         assert {name: together[key][name] for name in same} == {name: row[name] for name in same}, key
 
 
-def test_failure_that_is_the_newest_in_a_cork_passes_over_the_body_before_it(pristine: Path) -> None:
+def test_failure_that_is_the_newest_in_a_cork_hides_the_body_before_it(pristine: Path) -> None:
     """As docs/cycle.md has it; after corks one by one the body is there, and the failure counts."""
     url = KNOWN[2]
     told: list[Told] = [([Page(url, "x", NOW + 1)], {}), ([Page(url, result=Result.SOFT, status=503, at=NOW + 11)], {})]

@@ -46,7 +46,7 @@ def naive(rows: list[Row]) -> list[Row]:
 
 
 @given(index_rows(), st.sampled_from([(10, 11), (11, 10), (10, 2**63 + 1), (2**63 + 1, 10)]))
-def test_joined_sites_are_not_what_a_dictionary_does(index: list[Row], move: tuple[int, int]) -> None:
+def test_joined_sites_agree_with_a_dictionary(index: list[Row], move: tuple[int, int]) -> None:
     index = naive(index)  # an index has a document once
     old, new = move
     moved = sorted((row | {"norm": new, "touched": STATE} for row in index if row["norm"] == old), key=key)
@@ -65,7 +65,7 @@ NAMES = ("a.example", "b.example", "c.example:8080", "c.example", "d.example", "
 
 
 @given(st.sampled_from(NAMES), st.booleans(), st.booleans())
-def test_mapped_norm_differs_from_that_of_the_name(name: str, www: bool, https: bool) -> None:
+def test_mapped_norm_is_that_of_the_name(name: str, www: bool, https: bool) -> None:
     url = parse(f"http{'s' if https else ''}://{'www.' if www else ''}{name}/")
     equiv, key_ = parse_equiv(TABLE), bytes(range(16))
     implicit, by_table = Footprints(key_), Footprints(key_, equiv.norm_of)
@@ -76,6 +76,6 @@ def test_mapped_norm_differs_from_that_of_the_name(name: str, www: bool, https: 
         assert url.site in sites_named(equiv)
 
 
-def test_table_of_comments_counts_for_something() -> None:
+def test_table_of_comments_is_no_table() -> None:
     assert version_of(parse_equiv("# nothing\n")) == 0
     assert version_of(parse_equiv(TABLE)) == parse_equiv(TABLE).version != 0

@@ -28,7 +28,7 @@ def document(row: Row) -> tuple[int, ...]:
 
 
 @given(index_rows(), st.lists(told(), max_size=12))
-def test_feedback_is_not_what_a_dictionary_does(index: list[Row], said: list[Row]) -> None:
+def test_feedback_agrees_with_a_dictionary(index: list[Row], said: list[Row]) -> None:
     index = list({document(row): row for row in index}.values())  # an index has a document once
     expected = [dict(row) for row in index]
     by_document = {document(row): row for row in expected}

@@ -191,7 +191,7 @@ def run(index: list[Row], contributed: list[Row]) -> dict[str, Array]:
 
 
 @given(index_rows(), CONTRIBUTIONS)
-def test_merge_is_what_a_dictionary_does(index: list[Row], contributed: list[Row]) -> None:
+def test_merge_agrees_with_a_dictionary(index: list[Row], contributed: list[Row]) -> None:
     assert rows_of(run(index, contributed)) == naive_merge(index, contributed)
 
 
@@ -218,7 +218,7 @@ def test_merged_in_two_steps_knows_the_same_documents(index: list[Row], contribu
 
 
 @given(index_rows(), CONTRIBUTIONS)
-def test_order_holds_and_a_document_has_one_row(index: list[Row], contributed: list[Row]) -> None:
+def test_rows_are_in_order_and_a_document_has_one(index: list[Row], contributed: list[Row]) -> None:
     before = columns(INDEX, index)
     copy = {name: column.copy() for name, column in before.items()}
     new = columns(CONTRIB, contributed)
@@ -231,7 +231,9 @@ def test_order_holds_and_a_document_has_one_row(index: list[Row], contributed: l
 
 
 @given(index_rows(), CONTRIBUTIONS, st.lists(st.tuples(NORMS, PATHS, st.integers(0, 1), st.sampled_from(list(Op))), max_size=6))
-def test_sites_are_counted_wrongly(index: list[Row], contributed: list[Row], wishes: list[tuple[int, int, int, Op]]) -> None:
+def test_sites_are_counted_as_by_a_dictionary(
+    index: list[Row], contributed: list[Row], wishes: list[tuple[int, int, int, Op]]
+) -> None:
     asked = edits_of(wishes)
     merged = merged_of(index, contributed, asked)
     rows = rows_of(dict(merged.columns))
@@ -254,7 +256,7 @@ def edits_of(wishes: list[tuple[int, int, int, Op]]) -> Records:
 
 
 @given(index_rows(), st.lists(st.tuples(NORMS, PATHS, st.integers(0, 1), st.sampled_from(list(Op))), max_size=6))
-def test_edits_are_not_what_a_dictionary_does(index: list[Row], wishes: list[tuple[int, int, int, Op]]) -> None:
+def test_edits_agree_with_a_dictionary(index: list[Row], wishes: list[tuple[int, int, int, Op]]) -> None:
     expected = naive_merge(index, [])
     by_document = {document(row): row for row in expected}
     counts = Counter[str]()

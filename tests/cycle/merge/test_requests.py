@@ -1,4 +1,4 @@
-"""Requests as anyone may drop them: a bad line is told in few words and skipped, the others count."""
+"""Requests as anyone may drop them: a bad line is reported in few words and skipped, the others count."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def read(tmp_path: Path, data: bytes) -> Requests:
         (bytes(200), "Expecting value"),
     ],
 )
-def test_bad_line_is_told_shortly_and_skipped(tmp_path: Path, line: bytes, said: str) -> None:
+def test_bad_line_is_reported_shortly_and_skipped(tmp_path: Path, line: bytes, said: str) -> None:
     good = json.dumps(GOOD).encode()
     found = read(tmp_path, good + b"\n" + line + b"\n\n" + good)
     assert [one.url.href for one in found.inserts] == ["http://a.example/"] * 2
@@ -80,7 +80,7 @@ def lines(*requests: Mapping[str, object]) -> bytes:
     return b"".join(json.dumps(request).encode() + b"\n" for request in requests)
 
 
-def test_later_of_insert_and_deletion_does_not_count(tmp_path: Path) -> None:
+def test_later_of_insert_and_deletion_counts_and_a_purge_wins(tmp_path: Path) -> None:
     delete, other = GOOD | {"op": "delete"}, GOOD | {"url": "http://b.example/"}
     found = read(tmp_path, lines(GOOD, delete, other))
     assert [one.url.href for one in found.inserts] == ["http://b.example/"]
@@ -93,7 +93,7 @@ def test_later_of_insert_and_deletion_does_not_count(tmp_path: Path) -> None:
     assert found.inserts == []
 
 
-def test_purge_is_undone_by_an_insert_beside_it(tmp_path: Path) -> None:
+def test_purge_wins_over_an_insert_beside_it(tmp_path: Path) -> None:
     purge = GOOD | {"op": "delete", "purge": True}
     for asked in ((purge, GOOD), (GOOD, purge)):
         found = read(tmp_path, lines(*asked))
@@ -101,7 +101,7 @@ def test_purge_is_undone_by_an_insert_beside_it(tmp_path: Path) -> None:
         assert found.bad == ["http://a.example/ is not inserted: another request purges it"]
 
 
-def test_root_page_of_another_site_is_taken_for_the_same(tmp_path: Path) -> None:
+def test_root_pages_of_two_sites_are_two_documents(tmp_path: Path) -> None:
     found = read(tmp_path, lines(GOOD | {"op": "delete"}, GOOD | {"url": "https://a.example/"}))
     assert (len(found.inserts), len(found.edits)) == (1, 1)
     page = {"url": "http://a.example/x"}
@@ -109,7 +109,7 @@ def test_root_page_of_another_site_is_taken_for_the_same(tmp_path: Path) -> None
     assert (len(found.inserts), len(found.edits)) == (1, 0)
 
 
-def test_sites_of_one_class_are_taken_for_two(tmp_path: Path) -> None:
+def test_sites_of_one_class_are_one(tmp_path: Path) -> None:
     path = tmp_path / f"{NAME}.req"
     path.write_bytes(lines(GOOD | {"op": "delete", "url": "http://b.example/x"}, GOOD | {"url": "http://a.example/x"}))
     norm_of = parse_equiv("a.example b.example\n").norm_of

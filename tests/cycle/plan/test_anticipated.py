@@ -83,14 +83,14 @@ def more_of(world: World, made: Made, cut: int) -> planpool.Chosen:
 
 
 @given(early_worlds(), st.integers(1, 9))
-def test_anticipated_rows_are_not_those_of_a_walk(world: World, cut: int) -> None:
+def test_anticipated_rows_are_those_of_a_walk(world: World, cut: int) -> None:
     made = make(world, cut)
     more = more_of(world, made, cut)
     assert list(zip(more.pages.row.tolist(), more.pages.priority.tolist(), strict=True)) == naive(world)
 
 
 @given(early_worlds(), st.integers(1, 9))
-def test_anticipated_rows_break_a_quota_or_come_before_what_is_due(world: World, cut: int) -> None:
+def test_anticipated_rows_keep_the_quotas_and_come_behind_what_is_due(world: World, cut: int) -> None:
     made = make(world, cut)
     assume(Deferred.PLAN_FULL not in made.deferred.tolist())
     whole = anticipate.with_more(made.chosen, more_of(world, made, cut))

@@ -1,4 +1,4 @@
-"""A plan with room left takes in what would fall due next; one with nothing due is none."""
+"""A plan with room left includes what would fall due next; with nothing due there is no plan."""
 
 from __future__ import annotations
 
@@ -37,33 +37,33 @@ def planned(db: Path, days: int, jobs: int = 1, **settings: int) -> dict[str, An
     return state.report()
 
 
-def test_plan_with_room_leaves_out_what_would_fall_due_next(db: Path) -> None:
+def test_plan_with_room_includes_what_would_fall_due_next(db: Path) -> None:
     report = planned(db, 28, jobs=2)
     assert report["planned_by"] == {"new": 1, "anticipated": 2, "robots": 2}
     assert (report["pages"], report["deferred"]) == (3, {})
 
 
 @pytest.mark.parametrize(("days", "settings"), [(26, {}), (28, {"anticipate": 0}), (28, {"max_pages": 2})])
-def test_page_comes_too_early_or_where_there_is_no_room(db: Path, days: int, settings: dict[str, int]) -> None:
+def test_page_is_not_anticipated_too_early_or_without_room(db: Path, days: int, settings: dict[str, int]) -> None:
     assert planned(db, days, **settings)["planned_by"] == {"new": 1, "robots": 1}
 
 
-def test_page_that_is_one_and_a_half_of_the_shorter_cycles_old_is_left_out(db: Path) -> None:
+def test_page_that_is_one_and_a_half_of_the_shorter_cycles_old_is_anticipated(db: Path) -> None:
     assert planned(db, 28, anticipate=50)["planned_by"] == {"new": 1, "anticipated": 2, "robots": 2}
 
 
-def test_page_that_is_due_is_counted_as_anticipated(db: Path) -> None:
+def test_page_that_is_due_is_not_counted_as_anticipated(db: Path) -> None:
     assert planned(db, 31)["planned_by"] == {"new": 1, "due": 2, "robots": 2}
 
 
-def test_plan_is_made_of_nothing_but_what_is_anticipated(db: Path) -> None:
+def test_no_plan_is_made_of_anticipated_pages_alone(db: Path) -> None:
     reap(db, ("reap", [Page(B, "b")], {}))
     run(db, "cork")
     with pytest.raises(NothingToDo, match="nothing is due"):
         planned(db, 28)
 
 
-def test_full_plan_looks_at_the_index_again(db: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_full_plan_does_not_read_the_index_again(db: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def not_again(*_arguments: object) -> None:
         raise AssertionError("the index was read again")
 

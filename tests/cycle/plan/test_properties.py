@@ -168,7 +168,7 @@ def test_report_counts_what_was_planned_and_what_was_not(world: World) -> None:
 
 
 @given(worlds())
-def test_plan_leaves_what_it_is_given_as_it_was(world: World) -> None:
+def test_plan_does_not_change_its_arguments(world: World) -> None:
     index, sites, servers = columns(INDEX, world.index), columns(SITES, world.sites), columns(SERVERS, world.servers)
     before = [{name: column.copy() for name, column in table.items()} for table in (index, sites, servers)]
     for table in (index, sites, servers):

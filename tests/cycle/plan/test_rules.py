@@ -136,7 +136,7 @@ def test_hosts_that_share_a_group_are_one_server() -> None:
     assert found.name(int(found.of_site[0])) == "group 000000000000004d"
 
 
-def test_a_group_of_addresses_takes_in_the_sites_on_them() -> None:
+def test_group_of_addresses_includes_the_sites_on_them() -> None:
     sites = make_sites(2)
     sites["qkey"][1] = ADDRESS + 1
     table = {name: np.repeat(column, 2) for name, column in make_server(group=5).items()}
@@ -306,7 +306,7 @@ def test_what_earlier_reaps_managed_limits_the_plan() -> None:
 # --- the report
 
 
-def test_report_tells_when_the_last_server_is_done() -> None:
+def test_report_says_when_the_last_server_is_done() -> None:
     sites = make_sites(12, robots_checked=0)
     sites["qkey"] = ADDRESS + np.arange(12, dtype=np.uint64)
     table = make_server(delay_ms=20_000, avg_ms=1_500, next_ms=NOW_S * 1000 + 5_000)

@@ -48,17 +48,17 @@ def by_networkx(count: int, links: set[tuple[int, int]], damping: float) -> list
 
 
 @given(graphs(), st.sampled_from([0.0, 0.5, 0.85, 0.95]), st.integers(1, 9))
-def test_ranks_are_not_those_of_networkx(graph: tuple[int, set[tuple[int, int]]], damping: float, step: int) -> None:
+def test_ranks_are_those_of_networkx(graph: tuple[int, set[tuple[int, int]]], damping: float, step: int) -> None:
     assert by_turns(*graph, damping, step) == pytest.approx(by_networkx(*graph, damping), rel=1e-7)
 
 
 @given(graphs(), st.integers(1, 9))
-def test_order_of_adding_changes_a_bit(graph: tuple[int, set[tuple[int, int]]], step: int) -> None:
+def test_order_of_adding_does_not_change_a_bit(graph: tuple[int, set[tuple[int, int]]], step: int) -> None:
     assert by_turns(*graph, 0.85, step) == by_turns(*graph, 0.85, 1 << 18)
 
 
 @given(index_rows())
-def test_row_that_stands_for_a_document_is_not_its_best(rows: list[Row]) -> None:
+def test_row_that_stands_for_a_document_is_its_best(rows: list[Row]) -> None:
     found = rank.standing(columns(INDEX, rows)).tolist()
     for at, row in enumerate(rows):
         ranked = [
@@ -78,7 +78,7 @@ def test_row_that_stands_for_a_document_is_not_its_best(rows: list[Row]) -> None
 
 
 @given(index_rows(), st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5)), max_size=20))
-def test_link_leads_to_another_document(rows: list[Row], wanted: list[tuple[int, int]]) -> None:
+def test_link_leads_to_its_document(rows: list[Row], wanted: list[tuple[int, int]]) -> None:
     index = columns(INDEX, rows)
     stands = rank.standing(index) == np.arange(len(rows))
     known = {(row["norm"], row["path"]): at for at, row in enumerate(rows) if stands[at]}
@@ -89,7 +89,7 @@ def test_link_leads_to_another_document(rows: list[Row], wanted: list[tuple[int,
 
 
 @given(st.lists(st.tuples(st.integers(0, 6), st.integers(-1, 4)), max_size=30), st.integers(0, 3))
-def test_link_counts_twice_or_leads_to_its_own_page(links: list[tuple[int, int]], start: int) -> None:
+def test_link_counts_once_and_not_to_its_own_page(links: list[tuple[int, int]], start: int) -> None:
     source, target = np.array(links, np.int64).reshape(-1, 2).T
     found = rank.distinct_links(source.astype(np.uint32), target, start)
     pairs = list(zip(rank.sources_of(found).tolist(), rank.targets_of(found).tolist(), strict=True))
@@ -97,12 +97,12 @@ def test_link_counts_twice_or_leads_to_its_own_page(links: list[tuple[int, int]]
 
 
 @given(st.integers(0, (1 << 62) - 1), st.integers(0, 1 << rank.DAMPING_BITS))
-def test_damping_overflows(flow: int, damping: int) -> None:
+def test_damping_does_not_overflow(flow: int, damping: int) -> None:
     assert rank.damped(np.array([flow], np.uint64), damping).tolist() == [flow * damping >> rank.DAMPING_BITS]
 
 
 @given(st.lists(st.integers(1, 1 << 62), min_size=2, max_size=9), st.integers(1, 1 << 28))
-def test_larger_rank_weighs_less(values: list[int], documents: int) -> None:
+def test_larger_rank_does_not_weigh_less(values: list[int], documents: int) -> None:
     weights = rank.weights(np.array(sorted(values), np.uint64), documents, 40_000).tolist()
     assert weights == sorted(weights)
 
@@ -117,7 +117,7 @@ def test_scale_moves_with_the_number_of_documents(documents: int) -> None:
         assert weights[1:] == [40_000 - 3 * 2_048, 40_000]
 
 
-def test_what_an_operator_chose_loses_weight() -> None:
+def test_what_an_operator_chose_keeps_its_weight() -> None:
     new, before = np.array([5, 5, 5, 9], np.uint16), np.array([7, 7, 7, 7], np.uint16)
     flags = np.array([0, Flag.INITIAL, Flag.PINNED, Flag.INITIAL], np.uint16)
     assert rank.kept(new, before, flags).tolist() == [5, 7, 7, 9]

@@ -56,12 +56,12 @@ def ranked(herd: Herd, config: Config | None = None, how: How = EXACT) -> tuple[
     return {state.objects.head(state.index["oid"].at(row)).url: share for row, share in shares.items()}, found, frames
 
 
-def told(herd: Herd, frames: list[bytes]) -> dict[str, int]:
+def weights_by_url(herd: Herd, frames: list[bytes]) -> dict[str, int]:
     """Weights by URL."""
-    return dict(_told(herd.store.closed(), frames))
+    return dict(_weights_by_url(herd.store.closed(), frames))
 
 
-def _told(state: State, frames: list[bytes]) -> Iterator[tuple[str, int]]:
+def _weights_by_url(state: State, frames: list[bytes]) -> Iterator[tuple[str, int]]:
     for record in (one for frame in frames for part in feedback.unpack(frame) for one in part):
         site = lookup.site_row(state, int(record["site"]))
         assert site is not None
@@ -76,7 +76,7 @@ def by_networkx(graph: dict[str, list[str]], damping: float = 0.85) -> dict[str,
     return dict(networkx.pagerank(edges, alpha=damping, max_iter=1_000, tol=1e-13))
 
 
-def test_ranks_of_a_database_are_not_those_of_networkx(tmp_path: Path) -> None:
+def test_ranks_of_a_database_are_those_of_networkx(tmp_path: Path) -> None:
     """Pages of several sites with many links, also double ones, to themselves and to what nobody knows."""
     draw = random.Random(7)
     urls = [f"http://{site}.example/{n}" for site in "abcdefg" for n in range(30)]
@@ -90,7 +90,7 @@ def test_ranks_of_a_database_are_not_those_of_networkx(tmp_path: Path) -> None:
     assert found.dangling == 60 + sum(not {*to} - {url} for url, to in pages.items())
 
 
-def test_cut_of_the_rows_changes_what_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_partitions_do_not_change_the_feedback(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     draw = random.Random(3)
     urls = [f"http://{site}.example/{n}" for site in "abc" for n in range(20)]
     herd = herd_of(tmp_path, [page(url, *draw.choices(urls, k=5)) for url in urls])
@@ -107,7 +107,7 @@ def test_cut_of_the_rows_changes_what_is_told(tmp_path: Path, monkeypatch: pytes
 A, B, C, D = (f"http://a.example/{n}" for n in "abcd")
 
 
-def test_redirect_keeps_its_rank(tmp_path: Path) -> None:
+def test_redirect_passes_its_rank_on(tmp_path: Path) -> None:
     """Its target is where its parameters are stripped, as that of a link would be."""
     moved = page(B, flags=Flag.REDIRECT, E=f"{C}?utm_x=1".encode(), weight=1)
     lost = page(D, flags=Flag.REDIRECT, E=b"http://b.example/\x1b]0;")
@@ -115,7 +115,7 @@ def test_redirect_keeps_its_rank(tmp_path: Path) -> None:
     assert ranks == pytest.approx(by_networkx({A: [B], B: [C], C: [A], D: []}), rel=1e-7)
 
 
-def test_page_that_is_elsewhere_keeps_its_rank(tmp_path: Path) -> None:
+def test_page_that_names_another_url_passes_its_rank_on(tmp_path: Path) -> None:
     """If what it calls its own URL is known: else its links count."""
     copy = page(B, D, flags=Flag.ELSEWHERE, K=C.encode())
     stray = page(D, A, flags=Flag.ELSEWHERE, K=b"http://a.example/unknown")
@@ -136,11 +136,11 @@ def test_root_pages_of_one_document_share_its_rank(tmp_path: Path) -> None:
     ranks, found, frames = ranked(herd)
     assert ranks == pytest.approx(by_networkx({A: [www], B: [www], www: [A]}), rel=1e-7)
     assert found.links == 3
-    weights = told(herd, frames)
+    weights = weights_by_url(herd, frames)
     assert weights[plain] == weights[secure] == weights[www] > weights[B]
 
 
-def test_robots_files_errors_or_forgotten_rows_are_ranked(tmp_path: Path) -> None:
+def test_robots_files_errors_and_forgotten_rows_are_not_ranked(tmp_path: Path) -> None:
     robots, gone, lost = "http://a.example/robots.txt", C, D
     pages = [
         page(A, robots, gone, lost, B),
@@ -153,24 +153,24 @@ def test_robots_files_errors_or_forgotten_rows_are_ranked(tmp_path: Path) -> Non
     ranks, found, frames = ranked(herd)
     assert ranks == pytest.approx({A: 0.5, B: 0.5})
     assert found.unknown == 3
-    assert set(told(herd, frames)) == {A, B}
+    assert set(weights_by_url(herd, frames)) == {A, B}
 
 
-def test_row_is_told_what_it_has(tmp_path: Path) -> None:
+def test_only_rows_whose_weight_changes_are_in_the_feedback(tmp_path: Path) -> None:
     herd = herd_of(
         tmp_path, [page(A, B, weight=40_000 - 4 * 2_048), page(B, A, weight=5), page(C, weight=60_000, flags=Flag.PINNED)]
     )
     ranks, found, frames = ranked(herd)
-    weights = told(herd, frames)
+    weights = weights_by_url(herd, frames)
     assert ranks[A] == ranks[B] > 1 / 3 > ranks[C]
     assert weights[A] == weights[B] > 40_000 - 4 * 2_048
     assert C not in weights  # pinned: what it has is more
     assert found.changed == len(weights) == 2
     herd = herd_of(tmp_path / "again", [page(A, B, weight=weights[A]), page(B, A, weight=weights[B]), page(C, weight=9)])
-    assert set(told(herd, ranked(herd)[2])) == {C}
+    assert set(weights_by_url(herd, ranked(herd)[2])) == {C}
 
 
-def test_links_of_an_older_page_are_lost(tmp_path: Path) -> None:
+def test_links_of_a_sleeping_page_count(tmp_path: Path) -> None:
     """What sleeps keeps its bucket until a cleanup, and with it its links; what was never gathered has none."""
     asleep = replace(page(B, A), type=RowType.SLEEPING)
     ranks, found, _frames = ranked(herd_of(tmp_path, [page(A), asleep, known(C, RowType.UNGATHERED)]))
@@ -178,7 +178,7 @@ def test_links_of_an_older_page_are_lost(tmp_path: Path) -> None:
     assert found.buckets == 2
 
 
-def test_attribute_that_is_no_whole_number_of_links_stops_it(tmp_path: Path) -> None:
+def test_torn_or_overlong_attribute_of_links_does_not_stop_the_ranking(tmp_path: Path) -> None:
     """Nor do more links than a page can have count."""
     many = page(B, *[C] * 255, A, D)
     torn = page(A, B)
@@ -188,7 +188,7 @@ def test_attribute_that_is_no_whole_number_of_links_stops_it(tmp_path: Path) -> 
     assert found.links == 3
 
 
-def test_damaged_bucket_is_ranked(tmp_path: Path) -> None:
+def test_damaged_bucket_stops_the_ranking(tmp_path: Path) -> None:
     herd = herd_of(tmp_path, [page(A, B), page(B, A)])
     (segment,) = (herd.store.closed().path / "objects").iterdir()
     data = bytearray(segment.read_bytes())
@@ -199,7 +199,7 @@ def test_damaged_bucket_is_ranked(tmp_path: Path) -> None:
         ranked(herd)
 
 
-def test_nothing_to_rank_is_a_bug(tmp_path: Path) -> None:
+def test_nothing_to_rank_is_nothing_to_do(tmp_path: Path) -> None:
     herd = herd_of(tmp_path, [page("http://a.example/robots.txt", flags=Flag.ROBOTS)])
     with pytest.raises(NothingToDo):
         ranked(herd)
@@ -207,7 +207,7 @@ def test_nothing_to_rank_is_a_bug(tmp_path: Path) -> None:
         rank.run(herd.store.closed(1), Config(), EXACT)
 
 
-def test_turns_do_not_end(tmp_path: Path) -> None:
+def test_turns_end_at_their_number_or_tolerance(tmp_path: Path) -> None:
     herd = herd_of(tmp_path, [page(A, B), page(B, C), page(C, A), page(D, A)])
     assert ranked(herd, how=replace(EXACT, iterations=3))[1].turns == 3
     loose, strict = (ranked(herd, how=replace(EXACT, tolerance=tolerance))[1] for tolerance in (1e-2, 1e-9))

@@ -107,7 +107,7 @@ def test_jobs_partitions_units_and_rounds_do_not_show(db: Path, tmp_path: Path, 
     assert twin(db, tmp_path / "4", partition_rows=7) == expected
 
 
-def test_filter_that_changed_since_is_asked_again(db: Path) -> None:
+def test_filter_that_changed_since_is_applied_again(db: Path) -> None:
     (small.cf_of(db) / "filter").write_text("reject prefix http://c.example/3\nreject host d.example\n")
     state = run(db, "record")
     left = rows(state, "type")
@@ -139,7 +139,7 @@ def test_deleted_rows_get_a_tombstone_wherever_their_url_stood(db: Path) -> None
     assert sound(db)
 
 
-def test_documents_of_a_server_are_not_counted(db: Path) -> None:
+def test_documents_of_a_server_are_counted(db: Path) -> None:
     """Gathered and ungathered ones of all its sites, without robots files and without what the filter refuses here."""
     (small.cf_of(db) / "filter").write_text("reject prefix http://c.example/3\n")
     state = Database(db).furthest()
@@ -153,7 +153,7 @@ def test_documents_of_a_server_are_not_counted(db: Path) -> None:
     assert sound(db)
 
 
-def test_sleeping_url_that_the_filter_refuses_is_taken_off_the_documents_of_its_server(db: Path) -> None:
+def test_sleeping_url_that_the_filter_refuses_does_not_change_the_documents_of_its_server(db: Path) -> None:
     """It was never one of them; four thousand million of them were left."""
     (small.cf_of(db) / "filter").write_text("reject prefix http://b.example/\nreject host c.example\n")
     state = Database(db).furthest()
@@ -236,7 +236,7 @@ def test_row_that_points_beyond_its_contributions_is_corruption(db: Path) -> Non
         bodiless.from_contrib(state, wanted)
 
 
-def test_rehearsal_tells_what_record_would_do(db: Path) -> None:
+def test_dry_run_reports_what_record_would_do(db: Path) -> None:
     before = files(db / "state")
     database = Database(db)
     told = record.run(

@@ -118,7 +118,7 @@ def naive_servers(servers: Sequence[Row], sites: Sequence[Row], rows: Sequence[R
     return [server | {"documents": counts[server["qkey"]]} for server in servers]
 
 
-def test_record_is_what_a_dictionary_does() -> None:
+def test_record_agrees_with_a_dictionary() -> None:
     """And each kind of row has met record in some example, or this would say less than it seems to."""
     seen = Counter[tuple[str, str]]()
 

@@ -26,7 +26,7 @@ def model_of(sample: Sample) -> Model:
 
 @settings(max_examples=150, deadline=None)
 @given(samples())
-def test_select_is_what_a_plain_walk_takes(sample: Sample) -> None:
+def test_select_agrees_with_a_plain_walk(sample: Sample) -> None:
     assert run(sample) == model_of(sample).rows(STATE)
 
 
@@ -111,7 +111,7 @@ def test_no_better_row_goes_for_a_worse_of_its_site_server_or_section(sample: Sa
 
 
 def test_every_limit_strikes_in_the_samples() -> None:
-    """A limit that the random databases never reach would be tested by nobody."""
+    """A limit that the random databases never reach would not be tested."""
     seen: Counter[int] = Counter()
 
     @settings(max_examples=100, database=None, derandomize=True)

@@ -169,7 +169,7 @@ def test_losing_as_much_as_is_allowed_is_no_reason_to_stop(spared: dict[str, int
     assert len(run(dataclasses.replace(LOSING, config=cf))) == 10
 
 
-def test_a_rehearsal_tells_what_the_brake_would_stop() -> None:
+def test_dry_run_reports_what_the_brake_would_stop() -> None:
     with merged(LOSING) as writer:
         told = select.run(Rehearsal(writer.database, writer.furthest()), LOSING.config, 1, lambda _: None).report()
         assert told["stopped by most_lost"] == 1
@@ -179,7 +179,7 @@ def test_a_rehearsal_tells_what_the_brake_would_stop() -> None:
 # --- around it --------------------------------------------------------------------------------------------------
 
 
-def test_a_closed_state_is_selected_only_in_a_rehearsal() -> None:
+def test_closed_state_is_selected_only_in_a_dry_run() -> None:
     with merged(LOSING) as writer:
         closed = writer.database.closed()
         writer.delete(writer.furthest().name)
@@ -227,7 +227,7 @@ def test_bars_are_exact_however_many_groups_share_the_memory(groups: int, rows: 
 
 
 @pytest.mark.parametrize("groups", [1, 40, 3_000])
-def test_collecting_the_last_rows_finds_the_bars_that_counting_finds(groups: int) -> None:
+def test_collecting_the_last_rows_gives_the_bars_of_counting(groups: int) -> None:
     rng, rows = np.random.default_rng(groups), 20_000
     bits, key = bars.row_bits(rows), rng.integers(0, 9, rows).astype(np.uint16)
     group, room = rng.integers(0, groups, rows), rng.integers(0, 2 * rows // groups, groups)
