@@ -60,7 +60,7 @@ def gate_of(state: State, harvest: Harvest, plan: Records, groups: MemoryGroups 
 
 @pytest.mark.parametrize("kinds", [(Kind.ROBOTS,), (Kind.ROBOTS, Kind.PAGE)])
 @pytest.mark.parametrize(("reason", "result"), [(Reason.GUARD, Result.HARD), (Reason.NO_ADDRESS, Result.SOFT)])
-def test_planned_row_of_a_site_without_an_address_is_planned_for_ever(
+def test_planned_rows_of_a_site_without_an_address_are_settled(
     state: State, harvest: Harvest, reason: Reason, result: Result, kinds: tuple[Kind, ...]
 ) -> None:
     plan = state.plan()
@@ -77,7 +77,7 @@ def test_planned_row_of_a_site_without_an_address_is_planned_for_ever(
     assert {*settled["reason"].tolist()} == {reason}
 
 
-def test_robots_file_that_was_handed_out_is_settled_a_second_time(state: State, harvest: Harvest) -> None:
+def test_robots_file_that_was_handed_out_is_not_settled_by_a_lookup(state: State, harvest: Harvest) -> None:
     plan, groups = state.plan(), MemoryGroups(lease_ms=1000, delay_ms=1000)
     gate, book = gate_of(state, harvest, plan[plan["kind"] == Kind.ROBOTS], groups)
     for number, site in enumerate(list(book.all())):
@@ -90,7 +90,7 @@ def test_robots_file_that_was_handed_out_is_settled_a_second_time(state: State, 
     assert {*harvest.journalled()["kind"].tolist()} == {Kind.QKEY}  # its answer is still to come
 
 
-def test_pages_of_a_site_that_loses_its_address_are_asked_for_nevermore(state: State, harvest: Harvest) -> None:
+def test_pages_of_a_site_that_loses_its_address_are_settled(state: State, harvest: Harvest) -> None:
     """They were with the groups already when its name ceased to resolve: they are settled, not left behind."""
     plan, groups = state.plan(), MemoryGroups(lease_ms=1000, delay_ms=1000)
     gate, book = gate_of(state, harvest, plan, groups)

@@ -178,7 +178,7 @@ def test_hosts_of_one_address_range_are_asked_as_one_server(tmp_path: Path, orig
     assert min(gaps(found[known:])) >= 0.5, "the delay of one is that of all"
 
 
-def test_retry_after_of_one_host_holds_its_group(tmp_path: Path, origins: list[Origin]) -> None:
+def test_retry_after_of_one_host_delays_its_group(tmp_path: Path, origins: list[Origin]) -> None:
     async def drive() -> None:
         async with driven(tmp_path, origins, "group farm host a.example b.example\n") as one:
             one.dispatcher.add("http://b.example/0")
@@ -198,7 +198,7 @@ def test_retry_after_of_one_host_holds_its_group(tmp_path: Path, origins: list[O
     assert after["b.example/1"] >= 2 and after["c.example/1"] < 2
 
 
-def test_site_that_asks_us_to_slow_down_again_and_again_is_left_alone(tmp_path: Path, origins: list[Origin]) -> None:
+def test_site_that_asks_for_patience_again_and_again_is_given_up(tmp_path: Path, origins: list[Origin]) -> None:
     async def drive() -> Records:
         async with driven(tmp_path, origins, f"set min_delay 0.01 host {HOSTS[2]}\n") as one:
             for number in range(8):
@@ -212,7 +212,7 @@ def test_site_that_asks_us_to_slow_down_again_and_again_is_left_alone(tmp_path: 
     assert set(pages["reason"].tolist()) == {Reason.SERVER_ERROR}
 
 
-def test_limits_of_the_whole_reap_hold(tmp_path: Path, origins: list[Origin]) -> None:
+def test_limits_of_the_whole_reap_are_kept(tmp_path: Path, origins: list[Origin]) -> None:
     async def drive() -> None:
         async with driven(tmp_path, origins, "set min_delay 0 glob http*\n", Reap(pages_per_s=4, connections=1)) as one:
             for host in HOSTS:
@@ -238,7 +238,7 @@ async def cry(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> Non
     writer.close()
 
 
-def test_reaper_that_speaks_of_what_another_was_asked(tmp_path: Path, origins: list[Origin]) -> None:
+def test_reaper_cannot_fail_the_request_of_another(tmp_path: Path, origins: list[Origin]) -> None:
     async def drive() -> Records:
         over = asyncio.Event()
 
@@ -261,7 +261,7 @@ def test_reaper_that_speaks_of_what_another_was_asked(tmp_path: Path, origins: l
     assert [span[0] for span in found] == ["b.example/robots.txt", "b.example/slow"]
 
 
-def test_reaper_that_works_for_ever_keeps_a_server_busy_for_ever(tmp_path: Path, origins: list[Origin]) -> None:
+def test_reaper_extends_only_its_own_lease_and_up_to_a_limit(tmp_path: Path, origins: list[Origin]) -> None:
     async def drive() -> None:
         async with driven(tmp_path, origins) as one:
             one.dispatcher.add("http://b.example/slow")

@@ -112,7 +112,7 @@ async def crew(
         await fleet.close()
 
 
-def test_lost_reaper_is_connected_again_while_the_other_goes_on(tmp_path: Path) -> None:
+def test_lost_reaper_is_connected_again_while_the_other_continues(tmp_path: Path) -> None:
     a, b = tmp_path / "a", tmp_path / "b"
 
     async def work() -> None:
@@ -202,7 +202,7 @@ def test_local_reaper_that_is_killed_before_it_takes_a_connection_ends_the_reap(
     run(main())
 
 
-def test_dispatcher_that_all_reapers_refuse_is_told_so(tmp_path: Path) -> None:
+def test_refusal_by_all_reapers_is_reported(tmp_path: Path) -> None:
     path = tmp_path / "reapd"
 
     async def work() -> None:
@@ -307,7 +307,7 @@ def test_reap_without_any_reaper_for_long_is_over(tmp_path: Path, monkeypatch: p
     run(work())
 
 
-def test_failure_of_the_dispatcher_itself_is_not_taken_for_a_lost_reaper(tmp_path: Path) -> None:
+def test_failure_of_the_dispatcher_itself_is_no_lost_reaper(tmp_path: Path) -> None:
     path = tmp_path / "reapd"
 
     def full(reaper: Reaper, message: wire.Message) -> None:
@@ -327,7 +327,7 @@ def test_failure_of_the_dispatcher_itself_is_not_taken_for_a_lost_reaper(tmp_pat
     run(work())
 
 
-def test_reaper_that_cannot_even_be_started_is_waited_for_for_ever() -> None:
+def test_local_reaper_that_cannot_be_started_is_an_error() -> None:
     class NoProcesses(NoLocal):
         async def connect(self) -> wire.Peer:
             raise BlockingIOError("no more processes")
@@ -350,7 +350,7 @@ def test_pause_before_the_next_attempt_doubles_up_to_a_bound() -> None:
     assert sorted(pauses) == pauses
 
 
-def test_reaper_that_boasts_of_its_credits_is_given_no_more_than_others() -> None:
+def test_reaper_that_claims_many_credits_gets_no_more_than_others() -> None:
     async def one() -> int:
         ours, theirs = socket.socketpair()
         dispatcher, boaster = await wire.adopt(ours), await wire.adopt(theirs)

@@ -30,7 +30,7 @@ reapd.main(UnixAddress(Path(sys.argv[1])), Terms(workers=2), None, "nobody")
 """
 
 
-def test_page_that_waits_for_its_parser_longer_than_its_lease_lasts_is_asked_for_again(tmp_path: Path) -> None:
+def test_page_that_waits_for_its_parser_longer_than_its_lease_lasts_is_fetched_once(tmp_path: Path) -> None:
     path = tmp_path / "reapd"
     routes: dict[str, Answer] = {f"s{n}.example/large": ok(LARGE % n, HTML) for n in range(2)}
     routes["small.example/"] = ok(LINKS, HTML)

@@ -114,7 +114,7 @@ def is_sound(answer: Answer, written: list[bytes]) -> None:
 
 @settings(max_examples=400, deadline=None, derandomize=True)
 @given(MESSAGES)
-def test_lie_that_is_written_down(message: wire.Result) -> None:
+def test_lie_is_refused_or_harmless(message: wire.Result) -> None:
     written: list[bytes] = []
     verifier, contributions = answers.a_verifier(written)
     try:

@@ -60,9 +60,7 @@ def answer(site: Site, result: Result, reason: Reason, flags: int = 0, status: i
 
 
 @pytest.mark.parametrize("attempts", [0, 1])
-def test_reaper_that_has_forgotten_the_rules_twice_is_never_told_them_again(
-    state: State, harvest: Harvest, attempts: int
-) -> None:
+def test_reaper_that_has_forgotten_the_rules_gets_them_again(state: State, harvest: Harvest, attempts: int) -> None:
     answers, _gate, book, _groups = opened(state, harvest)
     site = next(iter(book.all()))
     site.told = frozenset({REAPER, REAPER + 1})
@@ -71,7 +69,9 @@ def test_reaper_that_has_forgotten_the_rules_twice_is_never_told_them_again(
     assert settled == bool(attempts)
 
 
-def test_nothing_more_to_drop_is_not_told(state: State, harvest: Harvest, caplog: pytest.LogCaptureFixture) -> None:
+def test_dropped_pages_of_a_site_are_reported_only_if_there_are_any(
+    state: State, harvest: Harvest, caplog: pytest.LogCaptureFixture
+) -> None:
     answers, _gate, book, groups = opened(state, harvest)
     site = next(iter(book.all()))
     failed = answer(site, Result.SITE, Reason.CONNECTION, int(JournalFlag.CONTACTED))

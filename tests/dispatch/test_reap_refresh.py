@@ -40,7 +40,7 @@ def cycle(home: Home, *programs: str) -> None:
 
 
 def delayed(home: Home, delay_s: float) -> None:
-    """Every server is to be left in peace for so long."""
+    """From now on every server has this delay."""
     path = home.path / "cf" / "shepherd.toml"
     path.write_text(path.read_text().replace("delay_s = 0.01", f"delay_s = {delay_s}"))
 
@@ -53,7 +53,7 @@ def wait_until(is_so: Callable[[], bool], what: str) -> None:
     raise AssertionError(f"never came: {what}")
 
 
-def told_of(home: Home, url: str, *columns: str) -> list[Any]:
+def listed(home: Home, url: str, *columns: str) -> list[Any]:
     (line,) = home.must("shep", "list", url, "--json").splitlines()
     row = json.loads(line)
     return [row[name] for name in columns]
@@ -73,7 +73,7 @@ def known(home: Home, *others: str) -> None:
 def test_page_is_asked_for_in_the_reap_and_not_again_after_the_merge(tmp_path: Path) -> None:
     with planned(tmp_path, ROUTES, KNOWN, [], servers=2) as home:
         known(home)
-        before = told_of(home, KNOWN[2], "type", "reason")
+        before = listed(home, KNOWN[2], "type", "reason")
         reaping = home.start("shep-reap", "--json")
         wait_until(lambda: any(url.startswith("slow.example/") for url in home.asked()), "the first slow page")
         home.must("shep", "refresh", KNOWN[0], KNOWN[2])
@@ -93,10 +93,10 @@ def test_page_is_asked_for_in_the_reap_and_not_again_after_the_merge(tmp_path: P
         assert [one["url"] for one in home.journal() if one["url"].startswith("http://a.example/") and one["kind"] == "page"] == [
             "http://a.example/one"
         ]
-        assert told_of(home, KNOWN[0], "reason") in (["gathered"], ["unchanged"])
+        assert listed(home, KNOWN[0], "reason") in (["gathered"], ["unchanged"])
         cycle(home, "merge", "select", "record")
-        assert "refresh" not in told_of(home, KNOWN[0], "flags")[0]
-        assert "refresh" in told_of(home, KNOWN[2], "flags")[0]  # which the reap has left to the next plan
+        assert "refresh" not in listed(home, KNOWN[0], "flags")[0]
+        assert "refresh" in listed(home, KNOWN[2], "flags")[0]  # which the reap has left to the next plan
         assert list((home.db / "inbox").glob("*.req")) == []
         home.must("shep-check")
 
@@ -118,10 +118,10 @@ def test_planned_page_comes_first_and_once_when_it_is_refreshed(tmp_path: Path) 
         report = json.loads(out.splitlines()[-1])
         assert (report["refreshes"], report["left"]) == (1, 0)
         cycle(home, "cork", "merge", "select", "record")
-        assert "refresh" not in told_of(home, SLOW[-1], "flags")[0]
+        assert "refresh" not in listed(home, SLOW[-1], "flags")[0]
 
 
-def test_refresh_that_was_answered_is_asked_for_again_by_the_resumed_reap(tmp_path: Path) -> None:
+def test_refresh_that_was_answered_is_not_repeated_by_the_resumed_reap(tmp_path: Path) -> None:
     with planned(tmp_path, ROUTES, KNOWN, [], reap="checkpoint_s = 0.1", servers=2) as home:
         known(home)
         reaping = home.start("shep-reap")
@@ -134,10 +134,10 @@ def test_refresh_that_was_answered_is_asked_for_again_by_the_resumed_reap(tmp_pa
         home.must("shep-reap", "-q")
         assert home.asked()["a.example/one"] == 1
         cycle(home, "cork", "merge", "select", "record")
-        assert "refresh" not in told_of(home, KNOWN[0], "flags")[0]
+        assert "refresh" not in listed(home, KNOWN[0], "flags")[0]
 
 
-def test_page_that_the_reap_had_before_the_request_is_not_asked_for_again(tmp_path: Path) -> None:
+def test_page_that_the_reap_had_before_the_request_is_fetched_again(tmp_path: Path) -> None:
     """It is, after the delay of its server; and an error of the second time does not hide what came the first time."""
     times: list[float] = []
 
@@ -159,9 +159,9 @@ def test_page_that_the_reap_had_before_the_request_is_not_asked_for_again(tmp_pa
         assert min(gap for origin in home.origins for gap in origin.gaps_s()) > 0.49
         cycle(home, "cork")
         home.must("shep", "audit", "politeness")
-        assert told_of(home, "http://a.example/flips", "type", "reason") == ["gathered", "gathered"]
+        assert listed(home, "http://a.example/flips", "type", "reason") == ["gathered", "gathered"]
         assert b"whole" in home.must("shep", "cat", "http://a.example/flips").encode()
         cycle(home, "merge", "select", "record")
-        assert "refresh" in told_of(home, "http://a.example/flips", "flags")[0]  # for it was not checked since
+        assert "refresh" in listed(home, "http://a.example/flips", "flags")[0]  # for it was not checked since
         told = json.loads(home.must("shep", "refresh", KNOWN[0], "--json").splitlines()[-1])
         assert told["takes_effect"] == "at the start of the next cycle"

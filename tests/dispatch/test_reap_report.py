@@ -1,4 +1,4 @@
-"""What a reap tells of its servers, from a real one."""
+"""What a reap reports of its servers, from a real one."""
 
 from __future__ import annotations
 

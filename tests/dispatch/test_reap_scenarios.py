@@ -1,4 +1,4 @@
-"""One reap of many small sites, each with a trouble of its own: what becomes of its pages, and what its server saw."""
+"""One reap of many small sites, each with a trouble of its own: the outcome of its pages, and what its server saw."""
 
 from __future__ import annotations
 
@@ -212,7 +212,7 @@ def test_pages_of_a_site_whose_robots_fails_are_not_asked_for(reaped: Reaped) ->
     assert "silent.example/a" not in reaped.asked
 
 
-def test_site_whose_connections_fail_is_left_alone_after_three(reaped: Reaped) -> None:
+def test_site_whose_connections_fail_is_given_up_after_three(reaped: Reaped) -> None:
     assert sum(count for url, count in reaped.asked.items() if url.startswith("dead.example/") and "robots" not in url) == 3
     assert {reaped.fate(f"http://dead.example/{n}") for n in range(8)} == {("error", "connection")}
 

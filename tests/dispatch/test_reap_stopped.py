@@ -64,7 +64,7 @@ def assert_ended_in_good_order(made: Home, reaping: subprocess.Popen[str], why: 
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_signal_is_ignored_while_reapers_are_connected(connecting: tuple[Home, socket.socket], number: int) -> None:
+def test_signal_stops_a_reap_while_it_connects(connecting: tuple[Home, socket.socket], number: int) -> None:
     made, listener = connecting
     with made.start("shep-reap") as reaping:
         connection, _ = listener.accept()
@@ -73,7 +73,7 @@ def test_signal_is_ignored_while_reapers_are_connected(connecting: tuple[Home, s
             assert_ended_in_good_order(made, reaping, "asked to stop")
 
 
-def test_time_runs_out_unnoticed_while_reapers_are_connected(connecting: tuple[Home, socket.socket]) -> None:
+def test_end_of_its_time_stops_a_reap_while_it_connects(connecting: tuple[Home, socket.socket]) -> None:
     made, _listener = connecting
     with made.start("shep-reap", "--seconds", "1") as reaping:
         assert_ended_in_good_order(made, reaping, "its time is over")
@@ -88,7 +88,7 @@ def drain(listener: socket.socket) -> None:
     listener.settimeout(30)
 
 
-def test_second_signal_while_reapers_are_connected_leaves_a_reap_that_can_go_on(
+def test_second_signal_while_a_reap_connects_leaves_a_reap_that_can_be_resumed(
     connecting: tuple[Home, socket.socket], tmp_path: Path
 ) -> None:
     """It comes before, while or after the first is heeded. The reap ends at once, in good order or as killed, and can go on."""

@@ -73,7 +73,7 @@ def assert_each_is_settled_once(made: Home) -> Counter[str]:
     return Counter(record["reason"] for record in records)
 
 
-def test_relay_alone_changes_nothing_and_tells_how_many_messages_there_are(plan: Home, tmp_path: Path) -> None:
+def test_relay_alone_changes_nothing_and_counts_the_messages(plan: Home, tmp_path: Path) -> None:
     made = plan.copy(tmp_path / "db")
     with reapd(tmp_path / "reapd"), relaying(plan.path / "front", Relay(tmp_path / "reapd")) as relay:
         made.must("shep-reap", "-q")
@@ -197,7 +197,7 @@ def over_tls(home: Path, name: str) -> Iterator[tuple[subprocess.Popen[bytes], s
         process.wait()
 
 
-def test_reapers_over_tls_gather_together_and_one_that_is_killed_is_made_up_for(
+def test_reapers_over_tls_gather_together_and_the_other_replaces_one_that_is_killed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PYTHONPATH", os.getcwd())

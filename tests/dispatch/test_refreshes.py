@@ -1,4 +1,4 @@
-"""Which waiting refresh requests a reap takes up: beside a loop that judges each by itself; and lines that are none."""
+"""Which waiting refresh requests a reap takes up: beside a loop that judges each by itself; and lines that are no requests."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def look(one: Refreshes, second: int = LATER) -> list[Item]:
 
 @settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 @given(st.data())
-def test_requests_are_taken_up_as_a_loop_says(state: State, data: st.DataObject) -> None:
+def test_requests_are_chosen_as_by_a_loop(state: State, data: st.DataObject) -> None:
     for path in (state.path.parents[1] / "inbox").glob("*.req"):
         path.unlink()
     urls = [page.url for page in PAGES]
@@ -126,7 +126,7 @@ def test_requests_are_taken_up_as_a_loop_says(state: State, data: st.DataObject)
     assert look(one) == []
 
 
-def test_request_of_a_page_that_is_being_fetched_is_lost(state: State) -> None:
+def test_request_of_a_page_that_is_being_fetched_waits_for_its_end(state: State) -> None:
     """What the server sends by then may be older than the request."""
     url = PAGES[0].url
     one = Refreshes(state, plan_of(state, [url]), STRIPPING)
@@ -147,8 +147,8 @@ def test_request_of_a_page_that_is_being_fetched_is_lost(state: State) -> None:
     assert len(look(one)) == 1
 
 
-def test_request_is_read_before_its_second_is_over(state: State) -> None:
-    """Of what was fetched in the same second nobody could say later whether it came before or after."""
+def test_request_is_not_read_before_its_second_is_over(state: State) -> None:
+    """Of what was fetched in the same second it would be unclear whether it came before or after."""
     url = PAGES[0].url
     one = Refreshes(state, plan_of(state, []), STRIPPING)
     drop(state, NOW, refresh(url))
@@ -156,7 +156,7 @@ def test_request_is_read_before_its_second_is_over(state: State) -> None:
     assert len(look(one, NOW + 1)) == 1
 
 
-def test_page_that_was_given_up_with_its_site_cannot_be_refreshed(state: State) -> None:
+def test_page_that_was_given_up_with_its_site_can_be_refreshed(state: State) -> None:
     """It was never handed out, but is in no queue any more: nothing is there whose place could be taken."""
     planned, other = PAGES[0].url, PAGES[4].url
     one = Refreshes(state, plan_of(state, [planned]), STRIPPING)
@@ -168,7 +168,7 @@ def test_page_that_was_given_up_with_its_site_cannot_be_refreshed(state: State) 
     assert [item.again for item in look(one)] == [True]
 
 
-def test_page_of_a_site_that_is_shut_is_never_taken_up_again(state: State) -> None:
+def test_page_of_a_site_that_is_shut_can_be_requested_again(state: State) -> None:
     planned, other = PAGES[0].url, PAGES[4].url
     one = Refreshes(state, plan_of(state, [planned]), STRIPPING)
     drop(state, NOW, refresh(planned), refresh(other))
@@ -179,7 +179,7 @@ def test_page_of_a_site_that_is_shut_is_never_taken_up_again(state: State) -> No
     assert len(look(one)) == 2
 
 
-def test_what_an_interrupted_run_has_asked_for_is_asked_for_again(state: State) -> None:
+def test_request_that_an_interrupted_run_has_fulfilled_is_not_repeated(state: State) -> None:
     planned, other, dropped = PAGES[0].url, PAGES[4].url, PAGES[8].url
     one = Refreshes(state, plan_of(state, [planned, dropped]), STRIPPING)
     told = {"start_ms": NOW * 1000 + 5_000, "flags": int(JournalFlag.CONTACTED)}
@@ -192,7 +192,7 @@ def test_what_an_interrupted_run_has_asked_for_is_asked_for_again(state: State) 
     assert len(look(one)) == 2
 
 
-def test_lines_that_ask_for_no_refresh_are_taken_for_one(state: State) -> None:
+def test_lines_that_ask_for_no_refresh_are_ignored(state: State) -> None:
     url = PAGES[0].url
     others: list[dict[str, object]] = [
         {"op": "delete", "url": url},
@@ -213,7 +213,7 @@ def test_lines_that_ask_for_no_refresh_are_taken_for_one(state: State) -> None:
     assert [state.objects.head(item.oid).url for item in look(one)] == [url, "http://b.example/page", "http://www.b.example/"]
 
 
-def test_many_requests_are_read_at_once(state: State, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_requests_are_read_in_portions(state: State, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(refreshes, "AT_ONCE", 3)
     monkeypatch.setattr(refreshes, "MOST", 7)
     urls = [page.url for page in PAGES[:12] if page.columns["checked"] < NOW + 10]
@@ -224,7 +224,7 @@ def test_many_requests_are_read_at_once(state: State, monkeypatch: pytest.Monkey
     assert looks == [(3, True), (3, True), (1, False), (0, False), (0, False)]
 
 
-def test_many_lines_of_other_kinds_are_read_at_once(state: State, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_lines_of_other_kinds_are_read_in_portions(state: State, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(refreshes, "AT_ONCE_BYTES", 1_000)
     inserts: list[dict[str, object]] = [{"op": "insert", "url": f"http://a.example/new/{n}"} for n in range(50)]
     drop(state, NOW, *inserts, refresh(PAGES[0].url))
@@ -235,7 +235,7 @@ def test_many_lines_of_other_kinds_are_read_at_once(state: State, monkeypatch: p
     assert sum(looks) == 1 and len(looks) >= 8
 
 
-def test_item_that_waits_is_told_of_twice(state: State) -> None:
+def test_item_that_waits_is_returned_once(state: State) -> None:
     """Every look sees what still waits, and what has come: items stay until a merge takes them."""
     one = Refreshes(state, plan_of(state, []), STRIPPING)
     for n in range(0, 12, 4):
@@ -244,7 +244,7 @@ def test_item_that_waits_is_told_of_twice(state: State) -> None:
     assert one.count == 3
 
 
-def test_inbox_that_is_gone_ends_the_reap(state: State, caplog: pytest.LogCaptureFixture) -> None:
+def test_inbox_that_is_gone_is_logged_once_and_does_not_end_the_reap(state: State, caplog: pytest.LogCaptureFixture) -> None:
     one = Refreshes(state, plan_of(state, []), STRIPPING)
     inbox = state.path.parents[1] / "inbox"
     aside = inbox.rename(inbox.with_name("aside"))

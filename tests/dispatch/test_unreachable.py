@@ -1,4 +1,4 @@
-"""What is said of a reaper that cannot be had: once and clearly, again when it is something else, else ever more seldom."""
+"""How an unreachable reaper is reported: once and clearly, again when the reason changes, else ever more seldom."""
 
 from __future__ import annotations
 
@@ -14,9 +14,7 @@ from tests.dispatch.test_fleet import crew, source
 from tests.support.driver import run
 
 
-def test_unreachable_reaper_is_told_again_and_again_with_its_address_three_times(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_unreachable_reaper_is_reported_once_with_its_address_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     path = tmp_path / "none"
 
     async def work() -> None:

@@ -55,18 +55,18 @@ def test_honest_answer_passes() -> None:
     ],
     ids=str,
 )
-def test_record_that_does_not_hold(columns: dict[str, int]) -> None:
+def test_record_with_a_false_field_is_corruption(columns: dict[str, int]) -> None:
     with pytest.raises(Corruption):
         checked(a_result(RECORD._replace(**columns)))
 
 
 @pytest.mark.parametrize("size", [0, 127, 129])
-def test_record_of_another_length(size: int) -> None:
+def test_record_of_another_length_is_corruption(size: int) -> None:
     with pytest.raises(Corruption):
         checked(dataclasses.replace(a_result(), record=bytes(size)))
 
 
-def test_times_beyond_our_own_let_a_server_be_asked_early_or_never() -> None:
+def test_times_beyond_our_own_are_clamped() -> None:
     for start_ms, end_ms in ((0, 1), (-1, -1), (1 << 60, 1 << 61), (NOW_MS + 1, 0)):
         record = checked(a_result(RECORD._replace(start_ms=start_ms, end_ms=end_ms))).record
         assert ASKED_MS <= record.start_ms <= record.end_ms <= NOW_MS
@@ -95,12 +95,12 @@ def test_times_beyond_our_own_let_a_server_be_asked_early_or_never() -> None:
     ],
     ids=lambda stored: str(len(stored)),
 )
-def test_bucket_that_is_not_what_was_asked_for(stored: bytes) -> None:
+def test_bucket_of_another_request_is_corruption(stored: bytes) -> None:
     with pytest.raises(Corruption):
         checked(a_result(bucket=stored))
 
 
-def test_document_that_is_unchanged_only_where_we_have_it() -> None:
+def test_unchanged_is_accepted_only_for_a_document_that_we_have() -> None:
     record = RECORD._replace(result=Result.UNCHANGED, reason=Reason.UNCHANGED)
     verifier, _contributions = answers.a_verifier()
     known = dataclasses.replace(ASKED, item=ITEM._replace(digest=RECORD.digest))
@@ -112,7 +112,7 @@ def test_document_that_is_unchanged_only_where_we_have_it() -> None:
 @pytest.mark.parametrize(
     "name", [b"http://[", b"a.example", b"", b"http://a.example/", b"http://\xe9", b"ftp://a.example", b"http://A"]
 )
-def test_contribution_of_a_site_that_is_none(name: bytes) -> None:
+def test_contribution_of_an_invalid_site_is_corruption(name: bytes) -> None:
     block = a_block()
     block = dataclasses.replace(block, names=[name, *block.names[1:]])
     with pytest.raises(Corruption):
@@ -120,13 +120,13 @@ def test_contribution_of_a_site_that_is_none(name: bytes) -> None:
 
 
 @pytest.mark.parametrize("text", [b"", b"x", b".evil.example/", b"/\xe9", b"/ ", b"/\n", b"/other", b"/" + b"x" * 2000])
-def test_contribution_of_a_path_that_is_none_or_another(text: bytes) -> None:
+def test_contribution_of_an_invalid_or_another_path_is_corruption(text: bytes) -> None:
     block = a_block()
     with pytest.raises(Corruption):
         checked(a_result(links=contrib.encode(dataclasses.replace(block, texts=[text, *block.texts[1:]]))))
 
 
-def test_contribution_of_an_empty_path() -> None:
+def test_contribution_of_an_empty_path_is_corruption() -> None:
     block = a_block(answers.HREFS[:1])
     forged = dataclasses.replace(block, texts=[b""], path=np.array([answers.PRINTS.half("")], "<u8"))
     with pytest.raises(Corruption):
@@ -134,7 +134,7 @@ def test_contribution_of_an_empty_path() -> None:
 
 
 @pytest.mark.parametrize("text", [b"/a/../b", b"/./b", b"/%2e%2E/b", b"/a\\b", b'/"', b"/a?<c>"])
-def test_contribution_of_a_path_that_no_parser_would_leave_so(text: bytes) -> None:
+def test_contribution_of_a_path_that_is_not_normalised_is_corruption(text: bytes) -> None:
     """Its footprint is right: whoever has the key can make any."""
     block = a_block()
     path = np.array([answers.PRINTS.half(text.decode()), *block.path[1:].tolist()], "<u8")
@@ -159,7 +159,7 @@ def test_contribution_of_a_path_that_no_parser_would_leave_so(text: bytes) -> No
     ],
     ids=lambda changed: next(iter(changed)),
 )
-def test_link_that_claims_what_it_is_not(changed: dict[str, object]) -> None:
+def test_link_with_a_false_field_is_corruption(changed: dict[str, object]) -> None:
     block = dataclasses.replace(a_block(), **changed)  # type: ignore[arg-type]
     with pytest.raises(Corruption):
         checked(a_result(links=contrib.encode(block)))
@@ -175,6 +175,6 @@ def test_link_that_claims_what_it_is_not(changed: dict[str, object]) -> None:
     ],
     ids=lambda changed: next(iter(changed)),
 )
-def test_words_that_were_not_asked_for(changed: dict[str, object]) -> None:
+def test_fields_that_were_not_asked_for_are_corruption(changed: dict[str, object]) -> None:
     with pytest.raises(Corruption):
         checked(dataclasses.replace(a_result(), **changed))  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""Exports that go on: nothing new is missed and nothing half-written passes for whole, wherever a run is cut off."""
+"""Exports that continue: nothing new is missed and nothing half-written passes for whole, wherever a run is cut off."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def come(herd: Herd) -> int | None:
     return at.state if at is not None else None
 
 
-def test_next_export_has_what_was_exported_or_lacks_what_is_new(herd: Herd, tmp_path: Path) -> None:
+def test_next_export_has_exactly_what_is_new(herd: Herd, tmp_path: Path) -> None:
     out = tmp_path / "out"
     run(herd, out)
     assert set(told(out, 2)) == {one.url for one in FIRST}
@@ -65,7 +65,7 @@ def test_next_export_has_what_was_exported_or_lacks_what_is_new(herd: Herd, tmp_
     assert come(herd) == 3
 
 
-def test_page_that_is_there_is_told_gone_when_weights_change(tmp_path: Path) -> None:
+def test_change_of_weights_makes_no_page_gone(tmp_path: Path) -> None:
     """Root pages are kept for every site of a class: which of them is exported must not hang on what they weigh."""
     roots = [page(f"{spelt}a.example/") for spelt in ("http://", "https://", "http://www.", "https://www.")]
     herd, out = make_herd(tmp_path / "herd", roots, (), ()), tmp_path / "out"
@@ -79,7 +79,7 @@ def test_page_that_is_there_is_told_gone_when_weights_change(tmp_path: Path) -> 
     assert come(herd) == number
 
 
-def test_cursor_goes_on_with_another_choice(herd: Herd, tmp_path: Path) -> None:
+def test_cursor_refuses_another_choice(herd: Herd, tmp_path: Path) -> None:
     out = tmp_path / "out"
     run(herd, out, "--section", "html")
     add_state(herd, [CHANGED], now=NOW + DAY)
@@ -88,7 +88,7 @@ def test_cursor_goes_on_with_another_choice(herd: Herd, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("selector", [("--glob", "*"), ("--newer", "30d"), (FIRST[0].url,)])
-def test_cursor_begins_that_can_never_go_on(herd: Herd, tmp_path: Path, selector: tuple[str, ...]) -> None:
+def test_cursor_that_could_never_continue_is_refused(herd: Herd, tmp_path: Path, selector: tuple[str, ...]) -> None:
     run(herd, tmp_path / "out", *selector, status=2)
     assert come(herd) is None and names_in(tmp_path / "out") == []
 
@@ -104,9 +104,7 @@ KINDS = [
 
 
 @pytest.mark.parametrize(("first", "then"), KINDS)
-def test_cursor_goes_on_with_another_kind_of_files(
-    herd: Herd, tmp_path: Path, first: tuple[str, ...], then: tuple[str, ...]
-) -> None:
+def test_cursor_refuses_another_kind_of_files(herd: Herd, tmp_path: Path, first: tuple[str, ...], then: tuple[str, ...]) -> None:
     """An archive that has bodies, or an index, of some of its states alone is found out when it is needed."""
     out = tmp_path / "out"
     export(herd, out, *first, "--cursor", "feed")
@@ -120,7 +118,7 @@ def test_cursor_goes_on_with_another_kind_of_files(
     assert come(herd) == 3
 
 
-def test_option_that_a_format_does_not_know_keeps_a_cursor_from_going_on(herd: Herd, tmp_path: Path) -> None:
+def test_option_that_a_format_does_not_know_does_not_stop_a_cursor(herd: Herd, tmp_path: Path) -> None:
     out = tmp_path / "out"
     run(herd, out)
     add_state(herd, [CHANGED, *FIRST[1:]], now=NOW + DAY)
@@ -128,7 +126,7 @@ def test_option_that_a_format_does_not_know_keeps_a_cursor_from_going_on(herd: H
     assert come(herd) == 3
 
 
-def test_cursor_of_before_is_taken_for_one_of_another_kind(herd: Herd, tmp_path: Path) -> None:
+def test_cursor_of_an_older_version_continues(herd: Herd, tmp_path: Path) -> None:
     """One that does not say what its files were goes on, and says so from then on."""
     out, place = tmp_path / "out", herd.db / "log" / "cursors" / "feed" / "cursor.json"
     run(herd, out)
@@ -145,7 +143,7 @@ def _archive(herd: Herd) -> Path:
     return cf
 
 
-def test_version_is_dropped_before_an_archive_has_it(herd: Herd, tmp_path: Path) -> None:
+def test_no_version_is_dropped_before_an_archive_has_it(herd: Herd, tmp_path: Path) -> None:
     """Two versions come and go between two exports: the states that had them are held, and exported one after the other."""
     out, cf = tmp_path / "out", _archive(herd)
     run(herd, out, cf=cf)
@@ -162,7 +160,7 @@ def test_version_is_dropped_before_an_archive_has_it(herd: Herd, tmp_path: Path)
     assert cursors.behind(herd.store, ("feed", "never")) == {4} and cursors.behind(herd.store, ()) == set()
 
 
-def test_dry_run_counts_what_an_earlier_state_has_told(herd: Herd, tmp_path: Path) -> None:
+def test_dry_run_does_not_count_what_an_earlier_state_has_exported(herd: Herd, tmp_path: Path) -> None:
     out, cf = tmp_path / "out", _archive(herd)
     run(herd, out, cf=cf)
     for number in range(3):
@@ -185,7 +183,7 @@ def objects(text: bytes) -> list[dict[str, Any]]:
     return found
 
 
-def test_cleanup_does_not_know_of_the_cursors(herd: Herd) -> None:
+def test_cleanup_counts_the_states_that_cursors_need(herd: Herd) -> None:
     """What the configuration says gets to those who delete states."""
     from shepherd.cycle.cleanup.report import pinned
 
@@ -213,7 +211,7 @@ POINTS = [
 
 
 @pytest.mark.parametrize("point", POINTS)
-def test_export_that_was_killed_is_taken_for_whole_or_skipped(herd: Herd, tmp_path: Path, point: str) -> None:
+def test_killed_export_is_neither_taken_for_whole_nor_skipped(herd: Herd, tmp_path: Path, point: str) -> None:
     out, whole = tmp_path / "out", tmp_path / "whole"
     run(herd, out)
     add_state(herd, [CHANGED, *FIRST[1:]], now=NOW + DAY)
@@ -233,14 +231,14 @@ def test_export_that_was_killed_is_taken_for_whole_or_skipped(herd: Herd, tmp_pa
     assert come(herd) == 3
 
 
-def test_full_disk_leaves_something_with_a_name(herd: Herd, tmp_path: Path) -> None:
+def test_full_disk_leaves_nothing_with_a_name(herd: Herd, tmp_path: Path) -> None:
     out = tmp_path / "out"
     run(herd, out, fail="write:.shepherd-000002-00000.jsonl.tmp:1=enospc", status=12)
     assert names_in(out) == [] and come(herd) is None
     run(herd, out)
 
 
-def test_export_is_written_over_without_being_asked(herd: Herd, tmp_path: Path) -> None:
+def test_export_is_overwritten_only_on_request(herd: Herd, tmp_path: Path) -> None:
     out = tmp_path / "out"
     out.mkdir()
     export(herd, out, "--format", "jsonl", "--split-bytes", "1")
@@ -261,7 +259,7 @@ OTHERS = [
 
 
 @pytest.mark.parametrize("other", OTHERS)
-def test_cursor_writes_over_an_export_that_is_not_its_own(herd: Herd, tmp_path: Path, other: tuple[str, ...]) -> None:
+def test_cursor_does_not_overwrite_an_export_that_is_not_its_own(herd: Herd, tmp_path: Path, other: tuple[str, ...]) -> None:
     out = tmp_path / "out"
     export(herd, out, *other)
     before = {path.name: path.read_bytes() for path in out.iterdir()}
@@ -274,7 +272,7 @@ def test_cursor_writes_over_an_export_that_is_not_its_own(herd: Herd, tmp_path: 
 
 
 @pytest.mark.parametrize("other", [("--cdxj",), ("--digest", "sha256")])
-def test_cursor_writes_over_another_archive(herd: Herd, tmp_path: Path, other: tuple[str, ...]) -> None:
+def test_cursor_does_not_overwrite_another_archive(herd: Herd, tmp_path: Path, other: tuple[str, ...]) -> None:
     export(herd, tmp_path, "--format", "warc", *other)
     before = {path.name: path.read_bytes() for path in tmp_path.glob("shepherd-*")}
     export(herd, tmp_path, "--format", "warc", "--cursor", "feed", status=2)
@@ -283,7 +281,7 @@ def test_cursor_writes_over_another_archive(herd: Herd, tmp_path: Path, other: t
     assert {path.name: path.read_bytes() for path in tmp_path.glob("shepherd-*")} == before
 
 
-def test_cursor_takes_what_a_killed_run_of_its_own_left_for_another(herd: Herd, tmp_path: Path) -> None:
+def test_cursor_recognises_what_a_killed_run_of_its_own_left(herd: Herd, tmp_path: Path) -> None:
     out = tmp_path / "out"
     for _ in range(2):
         run(herd, out, "--section", "html", fail="rename:.cursor.json.tmp:1=kill", status=-signal.SIGKILL)
@@ -294,7 +292,7 @@ def test_cursor_takes_what_a_killed_run_of_its_own_left_for_another(herd: Herd, 
 # --- two at once ------------------------------------------------------------------------------------------------
 
 
-def test_two_exports_write_the_same_files_at_once(herd: Herd, tmp_path: Path) -> None:
+def test_second_export_of_the_same_files_is_locked_out(herd: Herd, tmp_path: Path) -> None:
     out = tmp_path / "out"
     out.mkdir()
     (out / ".shepherd-000002-00000.jsonl.tmp").write_bytes(b"being written")
@@ -309,7 +307,7 @@ def test_two_exports_write_the_same_files_at_once(herd: Herd, tmp_path: Path) ->
     assert not list(out.glob(".*"))
 
 
-def test_two_exports_go_on_with_one_cursor_at_once(herd: Herd, tmp_path: Path) -> None:
+def test_second_export_of_one_cursor_is_locked_out(herd: Herd, tmp_path: Path) -> None:
     held = cursors.locked(herd.db / "log", "feed")
     run(herd, tmp_path / "out", status=3)
     run(herd, tmp_path / "out", "--dry-run")
@@ -319,7 +317,7 @@ def test_two_exports_go_on_with_one_cursor_at_once(herd: Herd, tmp_path: Path) -
     assert come(herd) == 2
 
 
-def test_lock_whose_file_is_removed_is_had_by_two(tmp_path: Path) -> None:
+def test_lock_whose_file_is_removed_belongs_to_one(tmp_path: Path) -> None:
     inside, alone = threading.Semaphore(1), list[bool]()
 
     def export_often() -> None:
@@ -360,9 +358,7 @@ def damaged(herd: Herd) -> Iterator[tuple[Herd, Page]]:
 
 
 @pytest.mark.parametrize("format_", ["jsonl", "warc", "files", "buckets", "stream", "tar.gz"])
-def test_damaged_document_takes_others_with_it_or_passes_for_sound(
-    damaged: tuple[Herd, Page], tmp_path: Path, format_: str
-) -> None:
+def test_damaged_document_is_reported_and_costs_no_other(damaged: tuple[Herd, Page], tmp_path: Path, format_: str) -> None:
     herd, _page = damaged
     out = tmp_path / "out"
     out.mkdir()
@@ -372,7 +368,7 @@ def test_damaged_document_takes_others_with_it_or_passes_for_sound(
     assert b"objects/00000001 at " in done.stderr and b"the body is damaged" in done.stderr
 
 
-def test_cursor_leaves_a_damaged_document_behind(damaged: tuple[Herd, Page], tmp_path: Path) -> None:
+def test_cursor_passes_a_damaged_document_only_on_request(damaged: tuple[Herd, Page], tmp_path: Path) -> None:
     herd, _page = damaged
     out = tmp_path / "out"
     run(herd, out, status=11)

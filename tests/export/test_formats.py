@@ -38,7 +38,7 @@ def documents() -> dict[str, bytes]:
     return {url: body for url, body in bodies().items() if url not in (REDIRECT, ROBOTS)}
 
 
-def test_json_lines_lose_a_body_or_a_fact(herd: Herd, tmp_path: Path) -> None:
+def test_json_lines_have_every_body_and_fact(herd: Herd, tmp_path: Path) -> None:
     export(herd, tmp_path, "--format", "jsonl", "--robots", "--redirects")
     seen = {one["url"]: one for one in lines(tmp_path / "shepherd-000002-00000.jsonl")}
     assert seen.keys() == bodies().keys()
@@ -52,13 +52,13 @@ def test_json_lines_lose_a_body_or_a_fact(herd: Herd, tmp_path: Path) -> None:
     assert seen[REDIRECT]["redirect"].startswith("https://www.b.example:8443/") and "body" not in seen[REDIRECT]
 
 
-def test_stdout_has_other_documents_than_a_file(herd: Herd, tmp_path: Path) -> None:
+def test_stdout_has_the_bytes_of_a_file(herd: Herd, tmp_path: Path) -> None:
     for kind in ("jsonl", "buckets", "stream"):
         export(herd, tmp_path, "--format", kind, "--prefix", kind)
         assert export(herd, "-", "--format", kind).stdout == (tmp_path / f"{kind}-000002-00000.{kind}").read_bytes()
 
 
-def test_list_of_buckets_does_not_lead_to_them(herd: Herd, tmp_path: Path) -> None:
+def test_list_of_buckets_leads_to_them(herd: Herd, tmp_path: Path) -> None:
     export(herd, tmp_path, "--format", "buckets")
     titles, *rows = [line.split("\t") for line in (tmp_path / "shepherd-000002-00000.buckets").read_text().splitlines()]
     state = herd.store.closed()
@@ -68,7 +68,7 @@ def test_list_of_buckets_does_not_lead_to_them(herd: Herd, tmp_path: Path) -> No
         assert state.objects.get(int(row["oid"], 16)).url == row["url"] and row["weight"] == "50000"
 
 
-def test_stream_in_a_file_is_none(herd: Herd, tmp_path: Path) -> None:
+def test_stream_in_a_file_reads_back(herd: Herd, tmp_path: Path) -> None:
     export(herd, tmp_path, "--format", "stream", "--split-bytes", "1000")
     seen: dict[str, bytes] = {}
     for path in sorted(tmp_path.glob("*.stream")):
@@ -79,7 +79,7 @@ def test_stream_in_a_file_is_none(herd: Herd, tmp_path: Path) -> None:
     assert seen == documents()
 
 
-def test_tree_and_tar_hold_other_bodies(herd: Herd, tmp_path: Path) -> None:
+def test_tree_and_tar_contain_the_bodies(herd: Herd, tmp_path: Path) -> None:
     export(herd, tmp_path, "--format", "files", "--prefix", "tree")
     export(herd, tmp_path, "--format", "tar.gz", "--prefix", "tar")
     tree = {
@@ -96,7 +96,7 @@ def test_tree_and_tar_hold_other_bodies(herd: Herd, tmp_path: Path) -> None:
     assert packed == documents()
 
 
-def test_split_tar_files_cannot_be_read(tmp_path: Path) -> None:
+def test_split_tar_files_can_be_read(tmp_path: Path) -> None:
     noise = [random.Random(n).randbytes(100_000) for n in range(3)]
     herd = make_herd(tmp_path / "herd", [page(f"https://a.example/{n}", body) for n, body in enumerate(noise)], (), ())
     export(herd, tmp_path, "--format", "tar.gz", "--split-bytes", "50000")
@@ -122,7 +122,7 @@ URLS = st.builds(
 
 
 @given(st.lists(URLS, min_size=2, max_size=12, unique=True))
-def test_file_lies_outside_of_the_tree_or_where_another_does(urls: list[str]) -> None:
+def test_every_file_lies_within_the_tree_at_a_path_of_its_own(urls: list[str]) -> None:
     paths: dict[str, str] = {}
     for text in urls:
         try:
@@ -141,7 +141,7 @@ def test_file_lies_outside_of_the_tree_or_where_another_does(urls: list[str]) ->
 
 
 @pytest.mark.parametrize("format_", ["files", "tar.gz"])
-def test_host_of_dots_gets_out_of_the_tree(tmp_path: Path, format_: str) -> None:
+def test_host_of_dots_stays_in_the_tree(tmp_path: Path, format_: str) -> None:
     pages = [page(parse(f"https://{host}/pwned.html").href, host.encode()) for host in (*DOTTED_HOSTS, "[::1]")]
     herd = make_herd(tmp_path / "herd", list({one.url: one for one in pages}.values()), (), ())
     out = tmp_path / "out"
@@ -152,7 +152,7 @@ def test_host_of_dots_gets_out_of_the_tree(tmp_path: Path, format_: str) -> None
 
 
 @pytest.mark.parametrize("url", ["https:///../x", "https://:80//x", "https://u:p@../x", "https://é/../x", "https://[/../x", ""])
-def test_url_that_nobody_would_have_parsed_gets_out_of_the_tree(url: str) -> None:
+def test_invalid_url_stays_in_the_tree(url: str) -> None:
     """A server that lies sends buckets with any text as their URL."""
     parts = file_path(url, True).split("/")
     assert all(part and part not in (".", "..") for part in parts)
@@ -166,7 +166,7 @@ def chosen(herd: Herd, *arguments: str, status: int = 0) -> set[str]:
     return {json.loads(line)["url"] for line in done.stdout.splitlines()}
 
 
-def test_selector_chooses_other_documents_than_in_shep_list(herd: Herd) -> None:
+def test_selectors_choose_documents(herd: Herd) -> None:
     assert chosen(herd, "https://a.example/cut") == {"https://a.example/cut"}
     assert chosen(herd, "--site", "b.example:8443") == {"https://www.b.example:8443/Path%20with/Blanks/"}
     assert chosen(herd, "--glob", "*://a.example/*t") == {"https://a.example/as-sent", "https://a.example/cut"}
@@ -177,7 +177,7 @@ def test_selector_chooses_other_documents_than_in_shep_list(herd: Herd) -> None:
     assert chosen(herd, "https://nowhere.example/", status=2) == set()
 
 
-def test_dry_run_writes_or_counts_wrong(herd: Herd, tmp_path: Path) -> None:
+def test_dry_run_counts_right_and_writes_nothing(herd: Herd, tmp_path: Path) -> None:
     done = export(herd, tmp_path, "--format", "warc", "--dry-run", "--json")
     assert json.loads(done.stdout)["counts"]["documents"] == len(bodies()) and not names(tmp_path)
 
@@ -196,7 +196,7 @@ def test_dry_run_writes_or_counts_wrong(herd: Herd, tmp_path: Path) -> None:
         ["--format", "jsonl", "-o", "/nowhere/at/all"],
     ],
 )
-def test_impossible_wish_is_not_refused(herd: Herd, tmp_path: Path, arguments: list[str]) -> None:
+def test_impossible_combination_is_refused(herd: Herd, tmp_path: Path, arguments: list[str]) -> None:
     export(herd, tmp_path, *arguments, status=2)
     assert not names(tmp_path)
 
@@ -204,7 +204,7 @@ def test_impossible_wish_is_not_refused(herd: Herd, tmp_path: Path, arguments: l
 # --- Parquet ----------------------------------------------------------------------------------------------------
 
 
-def test_missing_pyarrow_is_a_riddle(herd: Herd, tmp_path: Path) -> None:
+def test_missing_pyarrow_is_reported_with_its_remedy(herd: Herd, tmp_path: Path) -> None:
     (tmp_path / "pyarrow.py").write_text("raise ImportError('no such thing')")
     done = _with_packages(herd, tmp_path, tmp_path, "--format", "parquet")
     assert done.returncode == 2 and "pip install 'shepherd[parquet]'" in done.stderr and names(tmp_path) == ["pyarrow.py"]
@@ -217,7 +217,7 @@ def _with_packages(herd: Herd, packages: Path, out: Path, *arguments: str) -> su
     return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
 
 
-def test_duckdb_or_pandas_cannot_open_parquet(herd: Herd, tmp_path: Path) -> None:
+def test_duckdb_and_pandas_can_read_parquet(herd: Herd, tmp_path: Path) -> None:
     reader("python", "-c", "import pyarrow")
     packages = next((READERS.parent / "lib").glob("python3*")) / "site-packages"
     for kind in ("parquet", "parquet-urls"):

@@ -41,7 +41,7 @@ def is_whole(out: Path, name: str) -> bool:
     return all(path.exists() for path in found) and not any(path.is_symlink() for path in out.iterdir())
 
 
-def test_lock_of_an_export_is_written_where_a_link_leads(herd: Herd, out: Path) -> None:
+def test_lock_of_an_export_does_not_follow_a_link(herd: Herd, out: Path) -> None:
     lock = out / f".{STEM}.lock"
     lock.symlink_to(out.parent / "precious")
     done = export(herd, out, "--format", "jsonl", status=2)
@@ -51,7 +51,7 @@ def test_lock_of_an_export_is_written_where_a_link_leads(herd: Herd, out: Path) 
 
 
 @pytest.mark.parametrize("place", ["lock", "lease/lock"])
-def test_lock_of_a_database_is_written_where_a_link_leads(tmp_path: Path, out: Path, place: str) -> None:
+def test_lock_of_a_database_does_not_follow_a_link(tmp_path: Path, out: Path, place: str) -> None:
     own = make_herd(tmp_path / "herd", WARES[:1], (), ())
     (own.db / place).unlink(missing_ok=True)
     (own.db / place).symlink_to(out.parent / "precious")
@@ -65,7 +65,7 @@ def test_lock_of_a_database_is_written_where_a_link_leads(tmp_path: Path, out: P
 
 @pytest.mark.parametrize("name", [FILE, f".{FILE}.tmp", f"{STEM}.json", f".{STEM}.json.tmp"])
 @pytest.mark.parametrize("to", ["precious", "victim", "nowhere"])
-def test_file_of_an_export_is_written_where_a_link_leads(herd: Herd, out: Path, name: str, to: str) -> None:
+def test_file_of_an_export_does_not_follow_a_link(herd: Herd, out: Path, name: str, to: str) -> None:
     link = out / name
     link.symlink_to(out.parent / to)
     if name == f"{STEM}.json":  # what says what may be replaced must be a file
@@ -77,7 +77,7 @@ def test_file_of_an_export_is_written_where_a_link_leads(herd: Herd, out: Path, 
 
 @pytest.mark.parametrize("name", [STEM, f".{STEM}.tmp", f".{STEM}.gone"])
 @pytest.mark.parametrize("to", ["precious", "victim", "nowhere"])
-def test_tree_of_an_export_is_filled_or_removed_where_a_link_leads(herd: Herd, out: Path, name: str, to: str) -> None:
+def test_tree_of_an_export_does_not_follow_a_link(herd: Herd, out: Path, name: str, to: str) -> None:
     if name != STEM:  # one that is to be replaced
         (out / STEM).mkdir()
         (out / STEM / "old").touch()
@@ -86,7 +86,7 @@ def test_tree_of_an_export_is_filled_or_removed_where_a_link_leads(herd: Herd, o
     assert is_untouched(out) and is_whole(out, STEM) and not (out / STEM / "old").exists()
 
 
-def test_manifest_that_a_link_leads_to_has_files_replaced(herd: Herd, out: Path) -> None:
+def test_manifest_behind_a_link_is_refused(herd: Herd, out: Path) -> None:
     (out.parent / "other").mkdir()
     export(herd, out.parent / "other", "--format", "jsonl")
     (out / f"{STEM}.json").symlink_to(out.parent / "other" / f"{STEM}.json")
@@ -96,8 +96,8 @@ def test_manifest_that_a_link_leads_to_has_files_replaced(herd: Herd, out: Path)
     assert (out / FILE).read_text() == "mine" and is_whole(out.parent / "other", FILE)
 
 
-def test_directory_of_an_export_may_not_be_a_link(herd: Herd, out: Path) -> None:
-    """What the operator names is followed; a link to nothing is told as what it is."""
+def test_directory_of_an_export_may_be_a_link(herd: Herd, out: Path) -> None:
+    """What the operator names is followed; a link to nothing is reported as what it is."""
     (out.parent / "link").symlink_to(out)
     export(herd, out.parent / "link", "--format", "jsonl")
     assert is_whole(out, FILE)
@@ -107,7 +107,7 @@ def test_directory_of_an_export_may_not_be_a_link(herd: Herd, out: Path) -> None
 
 
 @pytest.mark.parametrize("place", ["cursors", "cursors/feed"])
-def test_cursor_is_moved_and_its_keys_dropped_where_a_link_leads(herd: Herd, out: Path, place: str) -> None:
+def test_cursor_does_not_follow_a_link(herd: Herd, out: Path, place: str) -> None:
     link = herd.db / "log" / place
     link.parent.mkdir(exist_ok=True)
     link.symlink_to(out.parent / "victim")

@@ -50,7 +50,7 @@ CHOICES = (
 
 
 @pytest.mark.parametrize("choice", CHOICES, ids=lambda choice: " ".join(choice[1:3]))
-def test_export_from_a_server_differs_from_one_of_the_database(served: Serving, tmp_path: Path, choice: tuple[str, ...]) -> None:
+def test_export_from_a_server_is_that_of_the_database(served: Serving, tmp_path: Path, choice: tuple[str, ...]) -> None:
     told = [json.loads(export(served, tmp_path / str(remote), *choice, "--json", remote=remote)) for remote in (True, False)]
     assert told[0] == told[1] and sum(told[0]["counts"].values()) > 10
     here, there = ({file.name: file.read_bytes() for file in (tmp_path / str(remote)).iterdir()} for remote in (True, False))
@@ -59,13 +59,13 @@ def test_export_from_a_server_differs_from_one_of_the_database(served: Serving, 
 
 
 @pytest.mark.parametrize("url", ["http://h0.example/", "https://www.h0.example/"])
-def test_url_of_another_row_of_a_document_exports_nothing(served: Serving, tmp_path: Path, url: str) -> None:
+def test_url_of_another_row_of_a_document_exports_the_document(served: Serving, tmp_path: Path, url: str) -> None:
     told = json.loads(export(served, tmp_path / "out", "--format", "jsonl", "--json", url, remote=False))
     assert told["counts"]["present"] == 1
     assert b'"https://www.h0.example/"' in (tmp_path / "out" / told["files"][0]["name"]).read_bytes()
 
 
-def test_dry_run_counts_other_documents_than_the_export_has(served: Serving, tmp_path: Path) -> None:
+def test_dry_run_counts_documents_and_writes_nothing(served: Serving, tmp_path: Path) -> None:
     told = json.loads(export(served, tmp_path / "out", "--format", "stream", "--since", "2", "--dry-run", "--json"))
     assert told["counts"]["documents"] > 10 < told["counts"]["gone"]
     assert not (tmp_path / "out").exists()
@@ -81,14 +81,12 @@ def test_dry_run_counts_other_documents_than_the_export_has(served: Serving, tmp
         (("--format", "jsonl", "--cursor", "../x"), "no name of a cursor"),
     ],
 )
-def test_what_a_server_cannot_be_asked_is_left_out_silently(
-    served: Serving, tmp_path: Path, arguments: tuple[str, ...], why: str
-) -> None:
+def test_what_a_server_cannot_be_asked_is_refused(served: Serving, tmp_path: Path, arguments: tuple[str, ...], why: str) -> None:
     assert why in export(served, tmp_path / "out", *arguments, status=2)
     assert not (tmp_path / "out").exists()
 
 
-def test_cursor_of_a_server_misses_something_or_stays(served: Serving, tmp_path: Path) -> None:
+def test_cursor_of_a_server_exports_what_is_new_and_moves(served: Serving, tmp_path: Path) -> None:
     kind = ("--format", "jsonl", "--robots", "--json")
     out, local = tmp_path / "out", tmp_path / "local"
     export(served, out, *kind, "--cursor", "daily", "--state", "2")
@@ -106,7 +104,7 @@ def test_cursor_of_a_server_misses_something_or_stays(served: Serving, tmp_path:
     assert "this is no cursor; remove it" in export(served, out, *kind, "--cursor", "daily", status=11)
 
 
-def test_export_without_a_token_or_with_a_readable_one_is_tried(served: Serving, tmp_path: Path) -> None:
+def test_export_without_a_token_or_with_a_readable_one_is_refused(served: Serving, tmp_path: Path) -> None:
     done = call("shep-export", "--from", served.url, "--format", "jsonl", "-o", str(tmp_path / "out"))
     assert done.returncode == 2 and "--token-file" in done.stderr
     readable = tmp_path / "token"

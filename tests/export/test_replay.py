@@ -30,11 +30,11 @@ KEYS = {
 
 
 @pytest.mark.parametrize("url", KEYS)
-def test_key_of_a_url_is_not_that_of_wayback_machines(url: str) -> None:
+def test_key_of_a_url_is_that_of_wayback_machines(url: str) -> None:
     assert url_key(parse(url).href.encode()).decode() == KEYS[url]
 
 
-def test_keys_differ_from_those_of_surt(tmp_path: Path) -> None:
+def test_keys_are_those_of_surt(tmp_path: Path) -> None:
     """The library that pywb and cdxj-indexer make their keys by, on URLs of odd pieces."""
     dice = random.Random(5)
     hosts = (
@@ -95,7 +95,7 @@ def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return home
 
 
-def test_index_differs_from_that_of_cdxj_indexer(archive: Path) -> None:
+def test_index_is_that_of_cdxj_indexer(archive: Path) -> None:
     collection = archive / "collections" / "sheep"
     theirs = reader("cdxj-indexer", "--sort", *sorted((collection / "archive").glob("*.warc.gz")))
     assert (collection / "indexes" / "index.cdxj").read_text() == theirs
@@ -119,7 +119,7 @@ def wayback(archive: Path) -> Iterator[str]:
             server.kill()
 
 
-def test_pywb_replays_another_page_than_was_gathered(wayback: str) -> None:
+def test_pywb_replays_the_page_that_was_gathered(wayback: str) -> None:
     for url, body in bodies().items():
         if url.endswith("/moved") or body in (LONG, b""):
             continue
@@ -128,7 +128,7 @@ def test_pywb_replays_another_page_than_was_gathered(wayback: str) -> None:
             assert answer.headers["Memento-Datetime"] == "Mon, 21 Sep 2026 14:13:20 GMT"
 
 
-def test_pywb_does_not_lead_on_where_a_redirect_leads(wayback: str) -> None:
+def test_pywb_replays_a_redirect(wayback: str) -> None:
     class Stay(urllib.request.HTTPRedirectHandler):
         def redirect_request(self, *_arguments: object) -> None:
             return None

@@ -17,7 +17,7 @@ TAKEN = [
 ]
 
 
-def test_import_of_an_export_gives_other_documents(tmp_path: Path) -> None:
+def test_import_of_an_export_gives_the_same_documents(tmp_path: Path) -> None:
     herd = make_herd(tmp_path / "herd", WARES, (), ())
     export(herd, tmp_path, "--format", "warc")
     Database.create(tmp_path / "db", KEY, NOW)

@@ -177,7 +177,7 @@ def test_settings_are_those_of_the_first_lines_that_match(text: str, pages: list
 
 
 @given(texts, st.lists(st.sampled_from(ADDRESSES), max_size=8))
-def test_servers_are_rejected_by_the_first_range_that_holds_them(text: str, addresses: list[str]) -> None:
+def test_servers_are_rejected_by_the_first_range_that_contains_them(text: str, addresses: list[str]) -> None:
     only = "\n".join(line for line in text.split("\n") if line.split()[1:2] == ["address"])
     rules = parse_filter(text)
     rejected = rules.rejects_addresses(np.array([qkey_of_address(address) for address in addresses], np.uint64)).tolist()

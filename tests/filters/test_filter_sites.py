@@ -82,7 +82,7 @@ def test_set_lines_do_not_judge_urls() -> None:
     assert parse_filter("set soft_limit 1 host a.example\nreject ext gif").judge("http://a.example/").line == 0
 
 
-def test_server_counts_where_it_is_known_and_the_order_of_lines_holds() -> None:
+def test_server_counts_where_it_is_known_and_in_the_order_of_lines() -> None:
     rules = parse_filter("set slots 2 host a.example\nset slots 3 address 10.0.0.0/8\ngroup g address 10.0.0.0/8 2001:db8::1")
     names = [b"http://a.example", b"http://b.example", b"http://10.0.0.1", b"http://c.example", b"http://[2001:db8::1]"]
     ten, none = qkey_of_address("10.0.0.9"), tables.qkey_unresolved(5)
@@ -139,7 +139,7 @@ def test_section_has_a_name_that_reads_back() -> None:
             section_number(name)
 
 
-def test_setting_without_a_column_changes_no_column_and_is_told() -> None:
+def test_setting_without_a_column_changes_no_column_and_is_listed() -> None:
     filters = parse_filter("set requisites yes host a.example\nset slots 3 host a.example\nset requisites no host example")
     assert filters.site_settings("http://a.example") == SiteSettings(slots=3)
     assert [(line.name, line.shown) for line in filters.told("http://b.example")] == [("requisites", "no")]

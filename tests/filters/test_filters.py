@@ -152,7 +152,7 @@ def test_of_several_counts_the_first_line_that_is_reached_decides() -> None:
     assert rules.judge("http://a.example/y/x").line == 0
 
 
-def test_pattern_of_the_deciding_line_is_told() -> None:
+def test_pattern_of_the_deciding_line_is_named() -> None:
     rules = parse_filter("reject ext gif png\nreject address 192.0.2.0/24 10.0.0.0/8\nreject depth 1")
     assert rules.why("http://a.example/x.PNG") == "ext png"
     assert rules.why("http://10.1.2.3/") == "address 10.0.0.0/8"
@@ -164,7 +164,7 @@ def test_pattern_of_the_deciding_line_is_told() -> None:
 # --- servers ----------------------------------------------------------------------------------------------------
 
 
-def test_address_line_holds_for_a_name_once_its_server_is_known() -> None:
+def test_address_line_applies_to_a_name_once_its_server_is_known() -> None:
     rules = parse_filter("accept ext txt\nreject address 10.0.0.0/8 2001:db8::1\naccept address 10.1.0.0/16")
     inside, outside = qkey_of_address("10.1.2.3"), qkey_of_address("11.0.0.0")
     assert rules.judge("http://a.example/").line == 0
@@ -194,7 +194,7 @@ def test_servers_are_judged_as_columns_as_one_by_one() -> None:
     assert parse_filter("reject host a").rejects_addresses(np.array(qkeys, np.uint64)).tolist() == [False] * len(qkeys)
 
 
-def test_default_is_told_from_a_line() -> None:
+def test_default_is_distinct_from_a_line() -> None:
     assert parse_filter("").judge("http://a.example/") == Verdict(True, 0, "default accept")
     assert parse_filter("\ndefault reject # all").judge("http://a.example/") == Verdict(False, 0, "default reject")
 
