@@ -19,6 +19,7 @@
     └── Impolite            30   a server was asked sooner than its delay
 
 A message says what was wrong, where, and what to do next; it is shown as it is. `cli` turns the class into the exit status.
+docs/reference.md shows each docstring: what the status means, and what to do.
 """
 
 from __future__ import annotations
@@ -27,13 +28,19 @@ from typing import ClassVar
 
 
 class ShepherdError(Exception):
-    """Something that Shepherd did not expect."""
+    """A bug.
+
+    Report it, with the output of -v.
+    """
 
     exit_status: ClassVar[int] = 1
 
 
 class UsageError(ShepherdError):
-    """The caller asked for something that makes no sense."""
+    """A bad argument, URL, configuration key, filter or equivalence line.
+
+    Correct what the message names.
+    """
 
     exit_status = 2
 
@@ -59,60 +66,90 @@ class OldFormat(UsageError):
 
 
 class Locked(ShepherdError):
-    """Another program holds the lock; the message says which."""
+    """Another program is writing; the message says which.
+
+    Wait for it, or stop it.
+    """
 
     exit_status = 3
 
 
 class NothingToDo(ShepherdError):
-    """There is nothing for this program to do now."""
+    """Nothing to do.
+
+    This is no failure: nothing is due, or there is no such document.
+    """
 
     exit_status = 4
 
 
 class HookFailed(ShepherdError):
-    """A command that [hooks] names failed, so that a program was not run."""
+    """A command of [hooks] failed, so a program was not run.
+
+    Read what the message says of the command.
+    """
 
     exit_status = 5
 
 
 class RecoveryNeeded(ShepherdError):
-    """The database needs shep-recover."""
+    """Recovery is needed.
+
+    Run shep-recover; a master runs it by itself.
+    """
 
     exit_status = 10
 
 
 class Corruption(ShepherdError):
-    """Bytes are not what was written; names file and offset."""
+    """A checksum fails, or a file is missing; the message names file and offset.
+
+    Run shep-check, then read docs/recovery.md.
+    """
 
     exit_status = 11
 
 
 class NoSpace(ShepherdError):
-    """The disk is full."""
+    """No space is left on the disk.
+
+    Make room, then run the same command again.
+    """
 
     exit_status = 12
 
 
 class IoFailed(ShepherdError):
-    """The disk or file system reported an error."""
+    """The disk or file system reported an error.
+
+    Look at the disk, then run shep-check.
+    """
 
     exit_status = 13
 
 
 class PeerLost(ShepherdError):
-    """The other end of a connection went away."""
+    """A reaper or server went away.
+
+    Run the same command again.
+    """
 
     exit_status = 20
 
 
 class PeerRefused(ShepherdError):
-    """The other end of a connection would not talk to us."""
+    """A reaper or server refused us.
+
+    Compare the versions, and the keys of both ends: `shep-keys show` prints their authorities.
+    """
 
     exit_status = 21
 
 
 class Impolite(ShepherdError):
-    """A server was asked sooner than its delay, or more often at a time than it has slots."""
+    """`shep audit politeness` found a server that was asked too soon, or more often at a time than it has slots.
+
+    Report it: the output names the contacts.
+    """
 
     exit_status = 30

@@ -9,6 +9,8 @@ import ast
 import dataclasses
 import importlib
 import re
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -92,9 +94,17 @@ def test_every_command_that_takes_a_database_takes_a_configuration_directory(pro
 
 def test_every_exit_status_is_documented() -> None:
     classes = [value for value in vars(errors).values() if isinstance(value, type) and issubclass(value, errors.ShepherdError)]
-    operations = (ROOT / "docs" / "operations.md").read_text(encoding="utf-8")
-    listed = {int(row[0]) for row in rows(operations) if row[0].isdigit()}
-    assert {0, 130, *(error.exit_status for error in classes)} <= listed
+    reference = (ROOT / "docs" / "reference.md").read_text(encoding="utf-8")
+    chapter = reference.partition("## Exit statuses")[2].partition("## ")[0]
+    advice = {int(row[0]): row[2] for row in rows(chapter)}
+    assert {0, 130, *(error.exit_status for error in classes)} <= set(advice)
+    assert [status for status, text in advice.items() if not text and status not in (0, 141)] == []
+
+
+def test_reference_is_what_the_programs_say_now() -> None:
+    made = subprocess.run([sys.executable, ROOT / "docs" / "make_reference.py", "-"], capture_output=True, text=True, check=True)
+    stored = (ROOT / "docs" / "reference.md").read_text(encoding="utf-8")
+    assert made.stdout == stored, "docs/reference.md is stale: run .venv/bin/python docs/make_reference.py"
 
 
 # --- configuration ----------------------------------------------------------------------------------------------
@@ -198,8 +208,9 @@ def test_letters_in_code_are_those_of_the_table() -> None:
     current = {letter for letter, kind in attributes.TABLE.items() if not kind.old}
     read = {letter for tree in trees.values() for letter in letters_read(tree)}
     assert {"U", "E", "D", "H"} <= read <= current
+    document = ROOT / "shepherd" / "reaper" / "document"
     by_reaper = {
-        letter for name in ("answer", "rules", "stored") for letter in letters_written(trees[ROOT / f"shepherd/net/{name}.py"])
+        letter for name in ("page", "robots_rules", "bucket") for letter in letters_written(trees[document / f"{name}.py"])
     }
     described = {row[0] for row in rows(section("Attributes")) if row[4] in ("reaper", "all")}
     assert by_reaper == described
