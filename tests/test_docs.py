@@ -216,6 +216,27 @@ def test_letters_in_code_are_those_of_the_table() -> None:
     assert by_reaper == described
 
 
+# --- what is named exists ---------------------------------------------------------------------------------------
+
+
+def missing_files(text: str, names: set[str]) -> set[str]:
+    """Files of the tree that a text names by path or by name, and that are not there; `names` are all that are."""
+    named = set(re.findall(r"(?<![\w./:-])(?:[a-z_]+/)*[a-z_]+\.py(?!\w)", text))
+    return {one for one in named if not any(f"/{name}".endswith(f"/{one}") for name in names)}
+
+
+def test_files_that_docs_and_docstrings_name_exist() -> None:
+    sources = [path for room in ("shepherd", "toyweb", "tests", "bench", "docs") for path in (ROOT / room).rglob("*.py")]
+    names = {path.relative_to(ROOT).as_posix() for path in sources}
+    texts = {page.name: page.read_text(encoding="utf-8") for page in [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")]}
+    for path in sources:
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        texts[path.relative_to(ROOT).as_posix()] = ast.get_docstring(tree) or ""
+    examples = {"indexer.py"}  # a file that a reader of the page makes
+    missing = {name: missing_files(text, names) - examples for name, text in texts.items()}
+    assert {name: files for name, files in missing.items() if files} == {}
+
+
 # --- the checks themselves --------------------------------------------------------------------------------------
 
 
@@ -223,6 +244,11 @@ def test_word_inside_a_longer_word_is_not_named() -> None:
     assert is_named("--json", "give `--json`, or not")
     assert not is_named("--json", "--json-lines")
     assert not is_named("shep", "shep-plan")
+
+
+def test_file_that_was_moved_away_is_missing() -> None:
+    names = {"shepherd/store/disk/fsio.py"}
+    assert missing_files("read fsio.py, store/disk/fsio.py and `net/guard.py`", names) == {"net/guard.py"}
 
 
 def test_reader_of_letters_sees_reads_and_writes() -> None:

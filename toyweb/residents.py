@@ -1,7 +1,7 @@
 """The odd sites of the toy web, each named by what is odd about it. Site n is the n-th of RESIDENTS; the others are ordinary.
 
 A resident is an ordinary site (`builder.Builder`) to which its function adds pages, or whose traits it changes. None of that
-depends on the seed, so every toy web has every case. All of them mean well: those that do not are in `zoo.py`.
+depends on the seed, so every toy web has every case. All of them mean well: those that do not are in `zoo/`.
 """
 
 from __future__ import annotations

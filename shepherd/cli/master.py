@@ -1,7 +1,7 @@
 """shepherd: the master, which runs the other programs in their order.
 
 `cycle` runs one cycle and exits, for cron; `run` goes on for ever, as a daemon; `status` tells how far they are. The decisions
-are in cycle.py, one cycle is in cycling.py, the daemon in running.py.
+are in master/cycle_table.py, one cycle is in cycle_run.py, the daemon in daemon.py.
 """
 
 from __future__ import annotations

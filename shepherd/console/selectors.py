@@ -7,7 +7,7 @@
         with shared.reading(db, None) as state:
             for rows in selectors.chosen(state, selection): ...
 
-selected.py finds the rows.
+selection_rows.py finds the rows.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What the subcommands of `shep` share: a leased state, URLs as an operator gives them, the words of shepherd.telling."""
+"""What the subcommands of `shep` share: a leased state, URLs as an operator gives them, the words of shepherd.report."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ Count = Callable[[Entry, str], object]  # a record that was written, and the nam
 
 
 class Written(Protocol):
-    """What a dispatcher writes into: `store.harvest.Harvest`, or what another program keeps its answers in."""
+    """What a dispatcher writes into: `store.state.harvest.Harvest`, or what another program keeps its answers in."""
 
     @property
     def resumed(self) -> bool:

@@ -1,7 +1,7 @@
 """WARC files into a database: an existing crawl is taken over, round by round.
 
 The database itself is the memory of an import: what its rows know of already is left out. So a second run of the same files goes
-on where the first was killed, and a third finds nothing to do. Read warcround.py next, then warcgather.py.
+on where the first was killed, and a third finds nothing to do. Read round.py next, then gather.py.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""One cycle under way: runs the programs that cycle.py names, each with its hooks, and logs what came of them.
+"""One cycle under way: runs the programs that cycle_table.py names, each with its hooks, and logs what came of them.
 
 It decides by what stands in the database and by exit status alone, so after any crash, of itself or of a program, the next
 start goes on from the right place. Whoever makes a Cycle holds db/lock; each program inherits it.

@@ -1,6 +1,6 @@
 """One cycle as a table: what stands in the database -> the program to run next (docs/cycle.md).
 
-`next_step` and `after` are the whole decision, and they are pure; `look` reads what they need; cycling.py runs what they say.
+`next_step` and `after` are the whole decision, and they are pure; `look` reads what they need; cycle_run.py runs what they say.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Pits that prototypes of the phases fell into, which small samples do not show: each is a test that fails in the pit.
 
-Elsewhere: room for more rows than there are, and ties at a bar (test_phase_select.py, test_phase_plan.py, test_phase_cleanup.py);
+Elsewhere: room for more rows than there are, and ties at a bar (test_rules.py of select and plan, test_drive.py of cleanup);
 sorts that are slow by nature (tests/test_layers.py); everything beyond a million sites (bench/against).
 """
 

@@ -239,4 +239,4 @@ print(json.dumps([sorted(frame.url), rows, known, len(pandas.read_parquet(urls))
     in_pandas, rows, known, count = json.loads(told)
     assert in_pandas == sorted(documents()) and {row[0]: bytes.fromhex(row[4]) for row in rows} == documents()
     assert rows[0][1:4] == [200, 50000, "Schafe"] and rows[0][5] == 1789740800
-    assert known == [["gathered", 11, 11], ["sleeping", 1, 1]] and count == 12
+    assert known == [["gathered", 13, 13], ["sleeping", 1, 1]] and count == 14

@@ -150,7 +150,7 @@ def test_second_master_is_locked_out(db: Path) -> None:
 HOLDER = """
 import subprocess, sys
 from pathlib import Path
-from shepherd.store import locks
+from shepherd.store.disk import locks
 lock = locks.lock(Path(sys.argv[1]), "a master")
 child = subprocess.Popen(["sleep", "60"], pass_fds=(lock.fd,), stdout=subprocess.DEVNULL)
 print(child.pid)

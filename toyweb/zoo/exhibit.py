@@ -1,6 +1,6 @@
 """An exhibit of the zoo: a hostile server under a name of its own, and what a good gatherer makes of it.
 
-Each exhibit has its own site on its own server, so that none spoils another, or the ordinary web. `zoo.py` lists them all.
+Each exhibit has its own site on its own server, so that none spoils another, or the ordinary web. `table.py` lists them all.
 """
 
 from __future__ import annotations

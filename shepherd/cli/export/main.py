@@ -1,7 +1,7 @@
 """shep-export: the documents of a state in formats that other programs read.
 
-Where they come from, and the order of steps. export_asked.py has the options, export_choice.py says which documents,
-export_run.py makes one export by shepherd.export, export_cursor.py a series of them, and export_afar.py those from a server.
+Where they come from, and the order of steps. options.py has the options, choice.py says which documents,
+run.py makes one export by shepherd.export, cursor.py a series of them, and remote.py those from a server.
 """
 
 from __future__ import annotations

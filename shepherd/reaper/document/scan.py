@@ -1,4 +1,4 @@
-"""The tags of a page as a flat sequence, found in one linear pass: what htmlpage.py reads where a tree would be a bomb.
+"""The tags of a page as a flat sequence, found in one linear pass: what html_page.py reads where a tree would be a bomb.
 
 Building a tree is not linear: 100,000 nested elements cost 25 s, 2,000 open `<font>` before 2,000 paragraphs 1.4 GB, 20,000
 attributes of one tag 0.8 s. `is_tame` decides, and must stay cheap, because every page passes it. Invariants: a page that it

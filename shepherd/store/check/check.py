@@ -1,9 +1,9 @@
 """One walk over a database that names every fault: used by shep-check to tell, and by shep-recover to decide.
 
-Full: every byte against its checksum (check_files.py), then what tables, segments and contributions say of each other
+Full: every byte against its checksum (files.py), then what tables, segments and contributions say of each other
 (references.py), at last the buckets that rows claim (claims.py). Quick: names, lengths and headers only.
 States share most of their files: in one walk each is read once, and each segment scanned once.
-What the disk does not give is told place by place (unread.py), and the walk goes on.
+What the disk does not give is told place by place (bad_sectors.py), and the walk goes on.
 """
 
 from __future__ import annotations

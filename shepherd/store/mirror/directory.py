@@ -1,4 +1,4 @@
-"""The directory of a mirror: a database all of whose states came from elsewhere. mirrornote.py knows which did.
+"""The directory of a mirror: a database all of whose states came from elsewhere. mirror_note.py knows which did.
 
 Nothing else tells a mirror from any other database: readers, shep-check and shep-recover need not know. Once somebody has made a
 state in it, it is a database of its own, and nothing is received into it any more.
