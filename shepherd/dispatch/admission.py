@@ -1,7 +1,7 @@
-"""The gate between sites and groups: a site's pages pass when its address and its robots.txt are known.
+"""Admission of a site's pages to the groups: they pass when its address and its robots.txt are known.
 
 `advance` takes a site as far as it can go: look up its address, ask for its robots.txt, then give its pages to the groups; or,
-where that cannot be, say so for each of them. Whoever learns something about a site tells the gate.
+where that cannot be, say so for each of them. Whoever learns something about a site says so here.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from shepherd.dispatch.ledger import Ledger
 from shepherd.dispatch.sites import Site, SiteBook, Stage
 from shepherd.formats.tables import Kind, Reason, Result
 from shepherd.politeness.groups.engine import Groups
-from shepherd.politeness.server_limits import Manners
+from shepherd.politeness.server_limits import ServerLimits
 from shepherd.urls import Footprints, qkey_of_address
 
 FIRST: Final = 0xFFFFFFFF  # priority of robots files
@@ -23,19 +23,19 @@ ROBOTS_PATH: Final = "/robots.txt"
 MOST_LOOKUPS: Final = 2
 
 
-class Gate:
+class Admission:
     def __init__(
         self,
         book: SiteBook,
         items: Items,
         groups: Groups,
-        manners: Manners,
+        server_limits: ServerLimits,
         ledger: Ledger,
         prints: Footprints,
         clock_ms: Callable[[], int],
         watch: Callable[[int], object],
     ) -> None:
-        self._book, self._items, self._groups, self._manners, self._ledger = book, items, groups, manners, ledger
+        self._book, self._items, self._groups, self._server_limits, self._ledger = book, items, groups, server_limits, ledger
         self._robots_path = prints.half(ROBOTS_PATH)
         self._clock, self._watch = clock_ms, watch
         self.to_look_up: deque[Site] = deque()
@@ -48,7 +48,7 @@ class Gate:
 
     def advance(self, site: Site) -> None:
         if site.address:
-            site.queue = self._manners.meet(site.site, site.qkey, site.group, site.wait_ms)
+            site.queue = self._server_limits.attach_site(site.site, site.qkey, site.group, site.wait_ms)
             self._add(site, site.take_hops())
         if site.stage == Stage.SHUT:
             self._give_up(site)

@@ -9,7 +9,7 @@ from shepherd.store.disk import names
 from shepherd.store.state.directory import State
 
 
-class Room:
+class DiskBudget:
     def __init__(self, state: State, reap: Reap) -> None:
         objects = f"{names.OBJECTS}/"
         self._before = sum(entry.length for name, entry in state.control.files.items() if name.startswith(objects))

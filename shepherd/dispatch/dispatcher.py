@@ -1,12 +1,12 @@
 """The dispatcher: gives what the groups say is ready to the reapers, and what they answer to the harvest.
 
-Read `groups.engine`, `sitebook`, `gate`, `items` and `answers` first. One event loop; every step runs to its end, so there are no
-locks. A server is contacted only under a lease of its group, and the group is released when the answer is in. Everything that was
-learnt is journalled; what was not journalled before a crash is simply done again.
+Read `politeness.groups.engine`, then `items`, `sites`, `admission` and `outcome` first. One event loop; every step runs to its
+end, so there are no locks. A server is contacted only under a lease of its group, and the group is released when the answer is
+in. Everything that was learnt is journalled; what was not journalled before a crash is simply done again.
 
 `reap` drives it with a plan. Another program needs no plan: it makes a Dispatcher on any closed state (for its sites, servers and
-key), with a writer of its own (`ledger.Written`), groups that it may share with others, a clock and a fleet, whose reapers are
-told `reap.hello`; and has `run(seconds, stay=True)` run as a task. While that runs it calls `add` with URLs, awaits
+key), with a writer of its own (a `ledger.HarvestWriter`), groups that it may share with others, a clock and a fleet, whose
+reapers are told `reap.hello`; and has `run(seconds, stay=True)` run as a task. While that runs it calls `add` with URLs, awaits
 `checkpoint_soon()` where somebody waits until an answer is durable, and calls `stop`, then `end`. The writer's `journal` tells it
 what came of each URL. tests/dispatch/test_dispatcher.py does all this.
 """
@@ -23,24 +23,24 @@ import numpy as np
 
 from shepherd.clock import end_of
 from shepherd.config import Config
-from shepherd.dispatch.admission import Gate
+from shepherd.dispatch.admission import Admission
 from shepherd.dispatch.contribute import Contributions
 from shepherd.dispatch.fleet import Events, Fleet
 from shepherd.dispatch.items import Item, Items, request
-from shepherd.dispatch.ledger import Ledger, Written
+from shepherd.dispatch.ledger import HarvestWriter, Ledger
 from shepherd.dispatch.outcome import Answers
 from shepherd.dispatch.reapers import Reaper
 from shepherd.dispatch.refreshes import Refreshes
 from shepherd.dispatch.resume import enter_plan
 from shepherd.dispatch.sites import Site, SiteBook, Stage
-from shepherd.dispatch.statistics import Tally
-from shepherd.dispatch.verify import Asked, Verifier
+from shepherd.dispatch.statistics import ReapStatistics
+from shepherd.dispatch.verify import PendingRequest, Verifier
 from shepherd.errors import BadUrl, Corruption
 from shepherd.filters import Filter
 from shepherd.formats.journal import Entry
 from shepherd.formats.tables import NO_ROW, PLAN, Kind, Reason, Records, Result
 from shepherd.politeness.groups.engine import Groups, Lease
-from shepherd.politeness.server_limits import Manners
+from shepherd.politeness.server_limits import ServerLimits
 from shepherd.rate import Limits
 from shepherd.store.state.contact_notes import Notes
 from shepherd.store.state.directory import State
@@ -68,7 +68,7 @@ class Dispatcher:
     def __init__(
         self,
         state: State,
-        harvest: Written,
+        harvest: HarvestWriter,
         groups: Groups,
         config: Config,
         filters: Filter,
@@ -84,21 +84,23 @@ class Dispatcher:
         self._harvest, self._groups, self._fleet, self._clock, self._watch = harvest, groups, fleet, clock_ms, watch
         self._resumed = resumed
         self.contributions = Contributions(harvest.contribute, filters.version)
-        self.tally = Tally(now_ms)
+        self.tally = ReapStatistics(now_ms)
         self._ledger = Ledger(harvest, self.contributions, self._count)
         self._prints = state.prints
         self._plan = np.zeros(0, PLAN) if plan is None else plan
         self._items = Items(state, self._plan)
         self.refreshes = Refreshes(state, self._plan, filters)
         self._book = SiteBook(state, config.politeness, filters, now_ms // 1000)
-        self._manners = Manners(groups, state.servers, state.control.unsure, now_ms, config.politeness.max_backoff)
-        self._gate = Gate(self._book, self._items, groups, self._manners, self._ledger, self._prints, clock_ms, watch)
-        self._answers = Answers(self._book, self._items, self._gate, self._ledger, self._prints, clock_ms)
+        self._server_limits = ServerLimits(groups, state.servers, state.control.unsure, now_ms, config.politeness.max_backoff)
+        self._admission = Admission(
+            self._book, self._items, groups, self._server_limits, self._ledger, self._prints, clock_ms, watch
+        )
+        self._answers = Answers(self._book, self._items, self._admission, self._ledger, self._prints, clock_ms)
         key, limits = state.control.key, config.fetch
         self._verifier = Verifier(key, state.number, filters.version, limits, self.contributions)
         self._limits = Limits(config.reap.pages_per_s, config.reap.bytes_per_s, config.reap.connections, now_ms)
         self._timeout_ms, self._checkpoint_ms = round(limits.timeout_s * 1000), round(config.reap.checkpoint_s * 1000)
-        self._asked: dict[int, Asked] = {}  # by lease token
+        self._asked: dict[int, PendingRequest] = {}  # by lease token
         self._looking_up: dict[int, LookUp] = {}
         self._last_look_up = LOOK_UP_BIT
         self._end_ms = self._point_ms = self._second_ms = self._look_ms = 0
@@ -123,7 +125,7 @@ class Dispatcher:
         parsed = parse(url)
         norm, path, site = self._prints.of(parsed)
         item = Item(Kind.PAGE, norm, path, site, site, site, parsed.href, weight=weight, priority=priority, source=source)
-        self._gate.add(item, self._book.enter(site, norm, parsed.site))
+        self._admission.add(item, self._book.enter(site, norm, parsed.site))
         self._wake()
 
     def checkpoint_soon(self) -> Awaitable[None]:
@@ -182,7 +184,7 @@ class Dispatcher:
 
     def heed(self, notes: Notes) -> None:
         """Servers that were asked outside any reap wait their delay, too; to be told before it runs."""
-        self._manners.noted(notes)
+        self._server_limits.add_manual_contacts(notes)
 
     # --- the run ------------------------------------------------------------------------------------------------------
 
@@ -206,12 +208,12 @@ class Dispatcher:
     def _load(self) -> None:
         journalled = self._harvest.journalled()
         if self._harvest.resumed:
-            self._manners.recall(journalled)
+            self._server_limits.replay(journalled)
             self._ledger.resumed(self._clock())
         self._resumed(enter_plan(self._book, self._plan, journalled))
         self.refreshes.resumed(journalled)
         for site in list(self._book.all()):
-            self._gate.advance(site)
+            self._admission.advance(site)
 
     def _every_second(self, now: int) -> None:
         self._second_ms = now + SECOND_MS
@@ -231,7 +233,7 @@ class Dispatcher:
                 continue
             if item.plan_row != NO_ROW:
                 self._items.displace(item.plan_row)
-            self._gate.add(item, site)
+            self._admission.add(item, site)
 
     def _count(self, entry: Entry, name: str) -> None:
         """A journal record was written."""
@@ -244,7 +246,7 @@ class Dispatcher:
             return ""
         if self._stopping:
             return self._stopping
-        if self._gate.to_look_up or self._stay:
+        if self._admission.to_look_up or self._stay:
             return ""
         ready_ms = self._groups.next_time()
         if ready_ms is not None and ready_ms <= self._end_ms:
@@ -254,7 +256,7 @@ class Dispatcher:
     def _lost(self, reaper: Reaper) -> None:
         """What it was fetching stays leased, and so its servers stay busy, until the deadlines have passed; look-ups need not."""
         for token in reaper.outstanding & self._looking_up.keys():
-            self._gate.to_look_up.append(self._looking_up.pop(token).site)
+            self._admission.to_look_up.append(self._looking_up.pop(token).site)
 
     def _killed(self, home: str, tokens: frozenset[int]) -> None:
         """Workers have died at these pages, whose exchanges were over. Each is asked for once more, to be parsed alone.
@@ -266,7 +268,7 @@ class Dispatcher:
             LOG.warning("%s: a worker of %s died at this page", asked.url, home)
             self._groups.release(token, end_of(now))
             if asked.item.alone:
-                self._gate.fail(asked.number, Result.HARD, Reason.PARSER, asked.qkey, contacted=True)
+                self._admission.fail(asked.number, Result.HARD, Reason.PARSER, asked.qkey, contacted=True)
             else:
                 self._retry(asked, alone=True)
 
@@ -289,8 +291,8 @@ class Dispatcher:
     # --- handing out --------------------------------------------------------------------------------------------------
 
     def _pump(self, now: int) -> None:
-        while self._gate.to_look_up and self._fleet.free > 0 and not self._stopping:
-            self._look_up(self._gate.to_look_up.popleft(), now)
+        while self._admission.to_look_up and self._fleet.free > 0 and not self._stopping:
+            self._look_up(self._admission.to_look_up.popleft(), now)
         while not self._stopping and self._limits.room(len(self._asked)) and not self._limits.wait_ms(now):
             lease = self._groups.next(now) if self._fleet.free > 0 else None
             if lease is None:
@@ -303,7 +305,7 @@ class Dispatcher:
         self._fleet.freest().ask(self._last_look_up, wire.Resolve(self._last_look_up, site.site, site.name))
 
     def _hand_out(self, lease: Lease, now: int) -> None:
-        item, site = self._items.get(lease.item), self._gate.site(lease.site)
+        item, site = self._items.get(lease.item), self._admission.site(lease.site)
         if self._items.is_displaced(lease.item):
             self._groups.release(lease.token, now, contacted=False)
             return
@@ -311,16 +313,16 @@ class Dispatcher:
         if not site.address:  # it is being looked up anew
             self._groups.release(lease.token, now, contacted=False)
             self._items.done(lease.item)
-            self._gate.again(item)
+            self._admission.again(item)
             return
         reaper = self._fleet.for_server(site.qkey)
         messages: list[wire.Message] = []
         if item.kind == Kind.PAGE and reaper.number not in site.told:
             messages.append(wire.Robots(site.site, site.rules_status, self._book.rules(site)))
             site.told |= {reaper.number}
-        text, reuse = self._items.text(item), self._manners.may_reuse(lease.group)
+        text, reuse = self._items.text(item), self._server_limits.may_reuse(lease.group)
         messages.append(request(item, text, site, lease.token, now, self._timeout_ms, reuse))
-        self._asked[lease.token] = Asked(lease.item, item, site.qkey, lease.group, text.url, now, reaper.home)
+        self._asked[lease.token] = PendingRequest(lease.item, item, site.qkey, lease.group, text.url, now, reaper.home)
         self._limits.asked(now)
         reaper.ask(lease.token, *messages)
 
@@ -332,19 +334,19 @@ class Dispatcher:
                 self._no_answer(self._asked.pop(lease.token))
         for token in [token for token, look_up in self._looking_up.items() if look_up.deadline_ms <= now]:
             self._fleet.forget(token)
-            self._gate.not_looked_up(self._looking_up.pop(token).site)
+            self._admission.not_looked_up(self._looking_up.pop(token).site)
 
-    def _no_answer(self, asked: Asked) -> None:
+    def _no_answer(self, asked: PendingRequest) -> None:
         if asked.item.attempts:
-            self._gate.fail(asked.number, Result.SOFT, Reason.REAPER_LOST, asked.qkey, contacted=True)
+            self._admission.fail(asked.number, Result.SOFT, Reason.REAPER_LOST, asked.qkey, contacted=True)
             return
         self._retry(asked, alone=asked.item.alone)
 
-    def _retry(self, asked: Asked, *, alone: bool) -> None:
+    def _retry(self, asked: PendingRequest, *, alone: bool) -> None:
         """Once more; the server may have seen the first try."""
         self._ledger.lost(asked.item, asked.qkey, self._clock())
         self._items.done(asked.number)
-        self._gate.again(asked.item._replace(attempts=1, alone=alone))
+        self._admission.again(asked.item._replace(attempts=1, alone=alone))
 
     # --- answers ------------------------------------------------------------------------------------------------------
 
@@ -357,7 +359,7 @@ class Dispatcher:
         elif isinstance(message, wire.Resolved) and message.token in self._looking_up:
             reason = Reason(message.reason) if message.reason in (Reason.NONE, Reason.GUARD, Reason.LOOKUP) else Reason.NO_ADDRESS
             site = self._looking_up.pop(message.token).site
-            self._gate.looked_up(site, message.address, message.qkey, reason, message.valid_s, reaper.number)
+            self._admission.looked_up(site, message.address, message.qkey, reason, message.valid_s, reaper.number)
         elif isinstance(message, wire.Result) and message.token in self._asked:
             self._answered(reaper, message)
 
@@ -365,7 +367,7 @@ class Dispatcher:
         """Its server has answered, and stays busy until we know what; but no reaper can keep it so for ever."""
         asked = self._asked.get(message.token)
         if asked is not None and reaper.has(message.token):
-            latest_ms = asked.asked_ms + self._timeout_ms + MOST_WORK_MS
+            latest_ms = asked.sent_ms + self._timeout_ms + MOST_WORK_MS
             self._groups.extend(message.token, min(self._clock() + message.more_ms, latest_ms))
 
     def _answered(self, reaper: Reaper, message: wire.Result) -> None:
@@ -377,7 +379,7 @@ class Dispatcher:
             self._refuse(token, now)
             return
         if not self._groups.release(
-            token, now, contacted=answer.contacted, delay_ms=self._manners.heard(asked.group, answer.record)
+            token, now, contacted=answer.contacted, delay_ms=self._server_limits.after_answer(asked.group, answer.record)
         ):
             return  # too late: its lease expires, and it is as if nobody had answered
         del self._asked[token]

@@ -17,8 +17,8 @@ from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from shepherd.dispatch.log_throttle import Complaints
-from shepherd.dispatch.reapers import Reaper, Source
+from shepherd.dispatch.log_throttle import LogThrottle
+from shepherd.dispatch.reapers import Reaper, ReaperSource
 from shepherd.errors import PeerLost, PeerRefused
 from shepherd.wire import messages as wire
 
@@ -43,7 +43,7 @@ class Events:
 class Place:
     """One connection that is wanted, and the one there is."""
 
-    source: Source
+    source: ReaperSource
     reaper: Reaper | None = None
     failures: int = 0  # in a row: attempts, and connections that never answered anything
     error: PeerLost | PeerRefused | None = None  # the last one
@@ -56,12 +56,12 @@ class Fleet:
     """`each` connections to each of the sources, or to the `local` one where there are none, or none that answers."""
 
     def __init__(
-        self, sources: Sequence[Source], local: Source, each: int, hello: wire.Hello, clock_ms: Callable[[], int]
+        self, sources: Sequence[ReaperSource], local: ReaperSource, each: int, hello: wire.Hello, clock_ms: Callable[[], int]
     ) -> None:
         self._sources, self._local, self._each, self._hello = list(sources), local, each, hello
         self._clock = clock_ms
         self._places: list[Place] = []
-        self._complaints = Complaints()
+        self._log_throttle = LogThrottle()
         self._numbers = itertools.count()
         self._tasks: set[asyncio.Task[None]] = set()
         self.up: list[Reaper] = []
@@ -128,7 +128,7 @@ class Fleet:
 
     # --- upkeep -----------------------------------------------------------------------------------------------------
 
-    def _want(self, source: Source) -> None:
+    def _want(self, source: ReaperSource) -> None:
         places = [Place(source) for _ in range(self._each)]
         self._places += places
         for place in places:
@@ -164,7 +164,7 @@ class Fleet:
                 continue
             empty: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._set(place, reaper)
-            self._complaints.settled(place.source.name)
+            self._log_throttle.settled(place.source.name)
             self._events.killed(reaper.home, reaper.killed)
             self._spawn(self._attend(place, reaper, empty))
             await empty
@@ -179,7 +179,7 @@ class Fleet:
 
     def _failed(self, place: Place, error: PeerLost | PeerRefused) -> None:
         place.failures, place.error = place.failures + 1, error
-        if self._complaints.due(place.source.name, str(error), asyncio.get_running_loop().time()):
+        if self._log_throttle.due(place.source.name, str(error), asyncio.get_running_loop().time()):
             LOG.warning("%s: %s; it is tried again and again", place.source.name, error)
         if not self.up and self._started and not self._has_local() and all(place.failures for place in self._places):
             self._fall_back()

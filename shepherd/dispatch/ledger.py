@@ -19,7 +19,7 @@ LASTING: Final = (Result.STORED, Result.UNCHANGED, Result.REDIRECT, Result.DENIE
 Count = Callable[[Entry, str], object]  # a record that was written, and the name of the site that was asked
 
 
-class Written(Protocol):
+class HarvestWriter(Protocol):
     """What a dispatcher writes into: `store.state.harvest.Harvest`, or what another program keeps its answers in."""
 
     @property
@@ -46,7 +46,7 @@ class Written(Protocol):
 
 
 class Ledger:
-    def __init__(self, harvest: Written, contributions: Contributions, count: Count) -> None:
+    def __init__(self, harvest: HarvestWriter, contributions: Contributions, count: Count) -> None:
         self._harvest, self._count = harvest, count
         self.contributions = contributions
 

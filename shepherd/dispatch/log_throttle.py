@@ -11,7 +11,7 @@ FIRST_GAP_S: Final = 60.0
 LONGEST_GAP_S: Final = 3_600.0
 
 
-class Complaints:
+class LogThrottle:
     def __init__(self) -> None:
         self._next: dict[str, dict[str, tuple[float, float]]] = {}  # by source and reason: when next, and the gap after that
 

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
-from shepherd.dispatch.admission import Gate
+from shepherd.dispatch.admission import Admission
 from shepherd.dispatch.items import MAX_MOVES, MAX_ROBOTS_HOPS, Item, Items
 from shepherd.dispatch.ledger import Ledger
 from shepherd.dispatch.sites import Site, SiteBook, Stage
@@ -31,9 +31,9 @@ SOON_MS: Final = 60_000  # a Retry-After within this is waited for in the same r
 
 class Answers:
     def __init__(
-        self, book: SiteBook, items: Items, gate: Gate, ledger: Ledger, prints: Footprints, clock_ms: Callable[[], int]
+        self, book: SiteBook, items: Items, admission: Admission, ledger: Ledger, prints: Footprints, clock_ms: Callable[[], int]
     ) -> None:
-        self._book, self._items, self._gate, self._ledger = book, items, gate, ledger
+        self._book, self._items, self._admission, self._ledger = book, items, admission, ledger
         self._prints, self._clock = prints, clock_ms
         self._root = prints.half("/")
 
@@ -46,15 +46,15 @@ class Answers:
         return self._page(item, answer)
 
     def _name(self, item: Item) -> str:
-        return self._gate.site(item.contact).name
+        return self._admission.site(item.contact).name
 
     def _ask_again(self, item: Item, answer: Answer) -> bool:
         """Once more in this reap, where nobody was asked yet, a kept connection had died, or the server said: come back soon."""
         if answer.stale and not item.fresh:  # no attempt of the server's: only the connection was old
             self._ledger.hop(item, answer, self._name(item))
-            self._gate.again(item._replace(fresh=True))
+            self._admission.again(item._replace(fresh=True))
             return True
-        site = self._gate.site(item.contact)
+        site = self._admission.site(item.contact)
         forgotten = answer.reason == Reason.ROBOTS_UNREACHABLE and not answer.contacted
         if forgotten:
             site.told -= {answer.record.reaper}  # it must be told the rules before its next request, whatever this one comes to
@@ -70,22 +70,22 @@ class Answers:
         self._ledger.hop(item, answer, site.name)
         if answer.reason == Reason.NO_ADDRESS and site.address:
             site.address = ""
-        self._gate.again(item._replace(attempts=1), self._clock() + wait_ms)
+        self._admission.again(item._replace(attempts=1), self._clock() + wait_ms)
         if not site.address:
-            self._gate.look_up_again(site)
+            self._admission.look_up_again(site)
         return True
 
     # --- robots files -------------------------------------------------------------------------------------------------
 
     def _robots(self, item: Item, answer: Answer) -> bool:
-        site, status = self._gate.site(item.site), answer.rules_status
+        site, status = self._admission.site(item.site), answer.rules_status
         if answer.result == Result.REDIRECT:
             target = self.site_of(answer.location) if item.hops < MAX_ROBOTS_HOPS else None
             if target is not None:
                 self._ledger.hop(item, answer, self._name(item))
                 first = item.first_hop or answer.bucket
                 hop = item._replace(contact=target.site, url=answer.location, hops=item.hops + 1, digest=0, first_hop=first)
-                self._gate.add_hop(hop, target)
+                self._admission.add_hop(hop, target)
                 return False
             status = ABSENT
             answer = replace(answer, record=answer.record._replace(status=ABSENT))
@@ -95,7 +95,7 @@ class Answers:
         if status and answer.result != Result.REDIRECT:
             site.told |= {answer.record.reaper}
         site.crawl_delay_ms = answer.record.crawl_delay_ms
-        self._gate.robots_known(site, answer.rules, status)
+        self._admission.robots_known(site, answer.rules, status)
         return True
 
     def _as_redirect(self, item: Item, answer: Answer) -> Answer:
@@ -113,13 +113,13 @@ class Answers:
     def _page(self, item: Item, answer: Answer) -> bool:
         if answer.result == Result.REDIRECT and self._is_move(item, answer.location):
             return self._move(item, answer)
-        site = self._gate.site(item.contact)
+        site = self._admission.site(item.contact)
         self._ledger.settle(item, answer, site.name)
         if answer.contacted:  # what nobody was asked for says nothing of the site
             again = answer.result == Result.CONNECTION or answer.record.status in SLOW_DOWN
             site.failures = site.failures + 1 if again else 0
         if site.failures >= SITE_FAILURES or answer.result == Result.SITE:
-            dropped = self._gate.drop(site, answer.reason)
+            dropped = self._admission.drop(site, answer.reason)
             if dropped:
                 LOG.info("%s: every page fails alike (%s); %d more are not asked for", site.name, answer.reason.name, dropped)
         return True
@@ -140,7 +140,7 @@ class Answers:
             return True
         self._ledger.hop(item, answer, self._name(item))
         moved = item._replace(site=target.site, contact=target.site, url=answer.location, oid=0, hops=item.hops + 1)
-        self._gate.add(moved, target)
+        self._admission.add(moved, target)
         return False
 
     def site_of(self, location: str) -> Site | None:

@@ -17,7 +17,7 @@ import uvloop
 from shepherd.clock import steady_clock_ms
 from shepherd.config import Config
 from shepherd.dispatch import reaper_sources as sources
-from shepherd.dispatch.disk_budget import Room
+from shepherd.dispatch.disk_budget import DiskBudget
 from shepherd.dispatch.dispatcher import Dispatcher
 from shepherd.dispatch.fleet import Fleet
 from shepherd.dispatch.statistics import Figures
@@ -103,14 +103,14 @@ def harvest_path(state: State) -> Path:
 
 def reap(state: State, path: Path, config: Config, seconds: float, watch: Watch) -> Summary:
     """Gather for at most so long; when this returns, the harvest has ended in good order."""
-    room = Room(state, config.reap)
+    room = DiskBudget(state, config.reap)
     if full := room.full(0):
         raise NoSpace(f"{full}; nothing was asked for")
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         return runner.run(_reap(state, path, config, seconds, room, watch))
 
 
-async def _reap(state: State, path: Path, config: Config, seconds: float, room: Room, watch: Watch) -> Summary:
+async def _reap(state: State, path: Path, config: Config, seconds: float, room: DiskBudget, watch: Watch) -> Summary:
     if not config.identity.contact:
         LOG.warning("no contact address is set, so only loopback is asked: set contact in [identity] of shepherd.toml")
     filters = load_filter(config.filter_path)
@@ -140,7 +140,7 @@ async def _reap(state: State, path: Path, config: Config, seconds: float, room: 
     return Summary(why, full if why == full else "", *counts, tally.report(clock()), tally.servers())
 
 
-async def _attend(dispatcher: Dispatcher, written: Harvest, room: Room, watch: Watch, clock: Callable[[], int]) -> None:
+async def _attend(dispatcher: Dispatcher, written: Harvest, room: DiskBudget, watch: Watch, clock: Callable[[], int]) -> None:
     """Every second: show how far it is, and end it before the disk is full. Every minute: a line for the log."""
     for second in itertools.count(1):
         await asyncio.sleep(1)

@@ -15,7 +15,7 @@ from typing import Final
 from shepherd import family
 from shepherd.addresses import TlsAddress, UnixAddress, parse_address
 from shepherd.config import FILE, Config, Reap
-from shepherd.dispatch.reapers import Source
+from shepherd.dispatch.reapers import ReaperSource
 from shepherd.errors import ConfigError, PeerLost, UsageError
 from shepherd.wire import messages as wire
 from shepherd.wire import tls
@@ -25,9 +25,9 @@ START_S: Final = 20
 STARTS: Final = 3  # of a local reapd that is killed each time, before its connection counts as lost
 
 
-def configured(config: Config) -> list[Source]:
+def configured(config: Config) -> list[ReaperSource]:
     """The reapers of [reap]. Those on other machines need our key file."""
-    found: list[Source] = []
+    found: list[ReaperSource] = []
     context: ssl.SSLContext | None = None
     for address in map(parse_address, config.reap.reapers):
         if isinstance(address, UnixAddress):

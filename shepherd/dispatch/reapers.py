@@ -21,7 +21,7 @@ QUICK_MS: Final = 100  # in which a PING is sent back where nothing delays it
 MOST_CLOCK_PINGS: Final = 6
 
 
-class Source(Protocol):
+class ReaperSource(Protocol):
     """Where connections to one reaper are had."""
 
     @property

@@ -22,7 +22,7 @@ from shepherd.filters.settings import IGNORE_ROBOTS, NO_LIMIT
 from shepherd.formats import bucket, contrib
 from shepherd.formats.bucket import Bucket
 from shepherd.formats.tables import CONTRIB_BIT, JOURNAL, JournalFlag, Kind, Reason, Records, Result
-from shepherd.politeness.manual import Ready, Server, Turns
+from shepherd.politeness.manual import ManualContacts, Readiness, Server
 from shepherd.robots import ABSENT, MAX_BYTES
 from shepherd.store.state import lookup
 from shepherd.store.state.directory import State
@@ -35,7 +35,7 @@ START_BY_MS: Final = 10_000
 class NotYet(Exception):
     """A server may not be asked before `ready.at_ms`."""
 
-    def __init__(self, url: str, address: str, ready: Ready) -> None:
+    def __init__(self, url: str, address: str, ready: Readiness) -> None:
         super().__init__(url)
         self.url, self.address, self.ready = url, address, ready
 
@@ -104,7 +104,7 @@ class Story:
     url: Url
     place: Place
     rules: Rules | None
-    ready: Ready | None
+    ready: Readiness | None
     answer: Answer | None
 
 
@@ -112,10 +112,16 @@ class Single:
     """One connection to a reaper, greeted, with one request in flight at a time."""
 
     def __init__(
-        self, peer: wire.Peer, state: State, config: Config, filters: Filter, turns: Turns, clock_ms: Callable[[], int]
+        self,
+        peer: wire.Peer,
+        state: State,
+        config: Config,
+        filters: Filter,
+        contacts: ManualContacts,
+        clock_ms: Callable[[], int],
     ) -> None:
         self._peer, self._state, self._config, self._filters = peer, state, config, filters
-        self._turns, self._clock = turns, clock_ms
+        self._contacts, self._clock = contacts, clock_ms
         self._tokens = itertools.count(1)
 
     async def ask(self, url: Url, learnt: Learnt) -> Story:
@@ -130,7 +136,7 @@ class Single:
         if not rules.status:
             return Story(url, place, rules, None, None)
         await self._peer.send(wire.Robots(self._state.prints.half(url.site), rules.status, rules.body[:MAX_BYTES]))
-        ready = self._turns.ready(place.server)
+        ready = self._contacts.ready(place.server)
         answer = await self._fetch(url.href, Kind.PAGE, url.site, self._state.prints.of(url), place, 0)
         return Story(url, place, rules, ready, answer)
 
@@ -195,11 +201,11 @@ class Single:
             learnt.hop = target, hops
 
     async def _fetch(self, url: str, kind: Kind, site: str, prints: tuple[int, int, int], place: Place, hops: int) -> Answer:
-        ready = self._turns.ready(place.server)
+        ready = self._contacts.ready(place.server)
         if ready.at_ms > self._clock():
             raise NotYet(url, place.address, ready)
         token, norm, path = next(self._tokens), prints[0], prints[1]
-        under = self._turns.begin(place.server, kind, prints)
+        contact = self._contacts.begin(place.server, kind, prints)
         request = wire.Fetch(
             token=token,
             kind=kind,
@@ -218,8 +224,8 @@ class Single:
             hops=hops,
             reuse=False,
             alone=True,  # if it kills its parser, we hear of it
-            start_by_ms=min(self._clock() + START_BY_MS, under.deadline_ms),
-            deadline_ms=under.deadline_ms,
+            start_by_ms=min(self._clock() + START_BY_MS, contact.deadline_ms),
+            deadline_ms=contact.deadline_ms,
             head=True,
         )
         await self._peer.send(request)
@@ -227,7 +233,7 @@ class Single:
         if not isinstance(message, wire.Result):
             raise PeerLost("the reaper did not answer FETCH with RESULT")
         answer = _checked(message, url, prints)
-        self._turns.end(under, answer.record, answer.contacted)
+        self._contacts.end(contact, answer.record, answer.contacted)
         return answer
 
     async def _receive(self, token: int) -> wire.Resolved | wire.Result:

@@ -63,7 +63,7 @@ def _brief(count: int, units: tuple[str, ...]) -> str:
     return f"{count} {units[step]}".strip() if len(units[step]) > 1 else f"{count}{units[step]}"
 
 
-class Tally:
+class ReapStatistics:
     def __init__(self, now_ms: int) -> None:
         self._start_ms = self._sampled_ms = now_ms
         self.results: Counter[str] = Counter()

@@ -42,7 +42,7 @@ _NOT_LINK_FLAGS: Final = np.uint16(0xFFFF & ~_LINK_FLAGS)
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class PendingRequest:
     """A request under way."""
 
     number: int  # of the item
@@ -50,7 +50,7 @@ class Asked:
     qkey: int
     group: int
     url: str
-    asked_ms: int
+    sent_ms: int
     home: str = ""  # the reaper, whichever of its workers has it
 
 
@@ -103,22 +103,22 @@ class Verifier:
         self._most_bytes = max(limits.body_bytes, limits.decoded_bytes) + limits.header_bytes + ATTRIBUTE_BYTES
         self._sites: dict[bytes, tuple[int, int]] = {}  # norm and site, by name
 
-    def checked(self, message: wire.Result, asked: Asked, reaper: int, now_ms: int) -> Answer:
+    def checked(self, message: wire.Result, request: PendingRequest, reaper: int, now_ms: int) -> Answer:
         """The answer to a request; Corruption says what is wrong with it."""
         record = journal.unpack(message.record)
-        item = asked.item
+        item = request.item
         if (record.norm, record.path, record.site, record.kind) != (item.norm, item.path, item.site, item.kind):
             raise Corruption("the record is not about what was asked for")
         self._check_verdict(record, item)
         if (record.result in _BODIES) != bool(message.bucket):
             raise Corruption(f"a result {record.result} with a bucket of {len(message.bucket)} bytes")
         if message.bucket:
-            self._check_bucket(message.bucket, record, asked, now_ms)
+            self._check_bucket(message.bucket, record, request, now_ms)
         _check_words(message, item)
         links = self._links(message.links, item) if message.links else None
-        start_ms = min(max(record.start_ms, asked.asked_ms), now_ms)
+        start_ms = min(max(record.start_ms, request.sent_ms), now_ms)
         record = record._replace(  # what we asked, of whom and when is for us to say
-            qkey=asked.qkey,
+            qkey=request.qkey,
             reaper=reaper,
             start_ms=start_ms,
             end_ms=min(max(record.end_ms, start_ms), now_ms),
@@ -141,18 +141,18 @@ class Verifier:
         if record.result == Result.DENIED and item.kind != Kind.PAGE:
             raise Corruption("a robots.txt that robots.txt denies")
 
-    def _check_bucket(self, data: bytes, record: Entry, asked: Asked, now_ms: int) -> None:
+    def _check_bucket(self, data: bytes, record: Entry, request: PendingRequest, now_ms: int) -> None:
         if len(data) > self._most_bytes:
             raise Corruption(f"a bucket of {len(data)} bytes, where at most {self._most_bytes} are allowed")
         found = bucket.parse(data)
         header = found.header
         if header.length != len(data) or header.type in bucket.TEXT_TYPES:
             raise Corruption(f"a bucket of {len(data)} bytes that says {header.length}, or of an old type")
-        if (header.site, header.path) != (asked.item.site, asked.item.path) or found.url != asked.url:
+        if (header.site, header.path) != (request.item.site, request.item.path) or found.url != request.url:
             raise Corruption("the bucket is not of what was asked for")
         if header.state != self._state or header.flags & bucket.BucketFlag.TOMBSTONE:
             raise Corruption(f"a bucket of state {header.state}, or a tombstone")
-        if not asked.asked_ms - MAX_SKEW_MS <= header.time_ms <= now_ms + MAX_SKEW_MS:
+        if not request.sent_ms - MAX_SKEW_MS <= header.time_ms <= now_ms + MAX_SKEW_MS:
             raise Corruption(f"a bucket of another time ({header.time_ms} ms): look at the reaper's clock")
         digest = found.attributes.get("D", b"")
         if record.result == Result.STORED and (

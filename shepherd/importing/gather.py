@@ -14,10 +14,10 @@ from typing import Final
 
 from shepherd.config import Config
 from shepherd.dispatch import reaper_sources as sources
-from shepherd.dispatch.disk_budget import Room
+from shepherd.dispatch.disk_budget import DiskBudget
 from shepherd.dispatch.items import Item
 from shepherd.dispatch.reap import hello
-from shepherd.dispatch.verify import Answer, Asked, Verifier
+from shepherd.dispatch.verify import Answer, PendingRequest, Verifier
 from shepherd.errors import BadUrl, Corruption, NoSpace
 from shepherd.filters import Filter
 from shepherd.formats.tables import JournalFlag, Kind, Reason, Result
@@ -112,7 +112,7 @@ class Gathering:
     async def run(self, feed: Feed, stored_bytes: Callable[[], int], stopping: Callable[[], bool]) -> None:
         # A worker that has died may still count as one for a moment, so there is room for more than are needed.
         reapd = sources.local(replace(self._config.reap, workers=2 * self._options.jobs + 2))
-        room = Room(self._state, self._config.reap)
+        room = DiskBudget(self._state, self._config.reap)
         under: set[asyncio.Task[None]] = set()
         async with Workshop(reapd, self._hello, self._options.jobs) as shop:
             try:
@@ -165,7 +165,7 @@ class Gathering:
             return
         page = job.page
         item = Item(page.kind, page.norm, page.path, page.site, page.site, page.site, page.url.href, weight=page.weight)
-        asked = Asked(0, item, page.qkey, 0, page.url.href, page.time_ms)
+        asked = PendingRequest(0, item, page.qkey, 0, page.url.href, page.time_ms)
         try:
             answer = self._verifier.checked(result, asked, 0, page.time_ms)
         except Corruption as error:

@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import Final, Self
 
 from shepherd.clock import steady_clock_ms
-from shepherd.dispatch.reapers import Reaper, Source
+from shepherd.dispatch.reapers import Reaper, ReaperSource
 from shepherd.errors import PeerLost
 from shepherd.wire import messages as wire
 
@@ -49,7 +49,7 @@ class Connection:
 class Workshop:
     """`places` workers of one reaper, each connected when it is first needed."""
 
-    def __init__(self, source: Source, hello: wire.Hello, places: int) -> None:
+    def __init__(self, source: ReaperSource, hello: wire.Hello, places: int) -> None:
         self._source, self._clock = source, steady_clock_ms()
         self._hello = replace(hello, silence_ms=SILENCE_MS)
         self._free: asyncio.Queue[Connection | None] = asyncio.Queue()

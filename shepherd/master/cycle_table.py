@@ -140,7 +140,7 @@ def is_passing(status: int) -> bool:
 def look(database: Database, config: Config, wanted: bool = False) -> Found:
     """What stands there now. For the holder of the lock: nobody else changes it meanwhile."""
     from shepherd.cycle.common.norms import version_of
-    from shepherd.dispatch.disk_budget import Room
+    from shepherd.dispatch.disk_budget import DiskBudget
     from shepherd.equiv import load_equiv
     from shepherd.filters import load_filter
     from shepherd.store.state import harvest, inbox
@@ -160,5 +160,5 @@ def look(database: Database, config: Config, wanted: bool = False) -> Found:
         harvests=bool(database.inbox.waiting(state.control.applied, inbox.HARVEST)),
         unequal=unequal,
         wanted=wanted,
-        full=Room(state, config.reap).full(0),
+        full=DiskBudget(state, config.reap).full(0),
     )

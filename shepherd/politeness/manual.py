@@ -38,7 +38,7 @@ class Server:
 
 
 @dataclass(frozen=True)
-class Ready:
+class Readiness:
     """From when on a server may be asked, and the delay that holds for it, back-off included."""
 
     at_ms: int
@@ -46,7 +46,7 @@ class Ready:
     unsure: bool  # nobody knows when it was last asked
 
 
-class Turns:
+class ManualContacts:
     """Made by whoever holds the lock, when it has been taken."""
 
     def __init__(self, database: Database, state: State, config: Config, clock_ms: Callable[[], int]) -> None:
@@ -57,7 +57,7 @@ class Turns:
 
     # --- when -------------------------------------------------------------------------------------------------------
 
-    def ready(self, server: Server) -> Ready:
+    def ready(self, server: Server) -> Readiness:
         now_ms, state = self._clock(), self._state
         known: U64 = state.servers["qkey"][0 : state.servers.rows]
         rows = self._rows(known, server)
@@ -78,7 +78,7 @@ class Turns:
         # A clock that was once ahead must not keep a server waiting: no stored time counts for more than this.
         at_ms = min(int(columns["next_ms"].max()), now_ms + max(wait_ms, MAX_RETRY_AFTER_S * 1000))
         unsure_ms = self._since_ms if cut_off else min(state.control.unsure, now_ms)
-        return Ready(max(at_ms, unsure_ms + wait_ms if unsure_ms else 0), wait_ms, cut_off)
+        return Readiness(max(at_ms, unsure_ms + wait_ms if unsure_ms else 0), wait_ms, cut_off)
 
     def _rows(self, known: U64, server: Server) -> I64:
         """The servers whose contacts count: the one that is meant, and all of its group."""
@@ -107,7 +107,7 @@ class Turns:
 
     # --- notes ------------------------------------------------------------------------------------------------------
 
-    def begin(self, server: Server, kind: Kind, prints: tuple[int, int, int]) -> Under:
+    def begin(self, server: Server, kind: Kind, prints: tuple[int, int, int]) -> Contact:
         """A contact is about to be made; from now on nobody asks the server until its deadline and delay have passed."""
         now_ms = self._clock()
         note = np.zeros(1, JOURNAL)
@@ -119,24 +119,24 @@ class Turns:
         note["retry_after_s"] = _at_least_s(server.crawl_delay_ms)
         name = self._new_name(now_ms)
         contactnotes.leave(self._inbox, name, note)
-        return Under(name, note, now_ms + self._timeout_ms)
+        return Contact(name, note, now_ms + self._timeout_ms)
 
-    def end(self, under: Under, record: Records, contacted: bool) -> None:
+    def end(self, contact: Contact, record: Records, contacted: bool) -> None:
         """It has been answered: what really was takes the place of what could have been."""
         if not contacted:
-            contactnotes.withdraw(self._inbox, under.name)
+            contactnotes.withdraw(self._inbox, contact.name)
             return
-        note = under.note.copy()
+        note = contact.note.copy()
         for name in _KEPT:
             note[name] = record[name]
         crawl_ms = int(record["crawl_delay_ms"][0])
-        note["retry_after_s"] = max(int(record["retry_after_s"][0]), int(under.note["retry_after_s"][0]), _at_least_s(crawl_ms))
+        note["retry_after_s"] = max(int(record["retry_after_s"][0]), int(contact.note["retry_after_s"][0]), _at_least_s(crawl_ms))
         note["end_ms"] = max(end_of(self._clock()), int(note["start_ms"][0]))
-        contactnotes.leave(self._inbox, under.name, note)
+        contactnotes.leave(self._inbox, contact.name, note)
 
 
 @dataclass(frozen=True)
-class Under:
+class Contact:
     """A contact under way: the note that stands for it, and when it must be over."""
 
     name: str

@@ -27,7 +27,7 @@ REUSE_DELAY_MS: Final = 2_000  # a kept connection may be resent on silently by 
 SLOW_DOWN: Final = (429, 503)
 
 
-class Manners:
+class ServerLimits:
     def __init__(self, groups: Groups, servers: Table, unsure_ms: int, start_ms: int, max_backoff: int) -> None:
         self._groups, self._start_ms, self._max_backoff = groups, start_ms, max_backoff
         self._servers = servers
@@ -36,12 +36,12 @@ class Manners:
         self._delay_ms: dict[int, int] = {}  # by group, as all below
         self._level: dict[int, int] = {}
         self._slots: dict[int, int] = {}
-        self._met: set[tuple[int, int]] = set()  # group and queue key
+        self._attached: set[tuple[int, int]] = set()  # group and queue key
         self._level_of_server: dict[int, int] = {}  # of an interrupted run, by queue key
         self._hold_of_server: dict[int, int] = {}
         self._asked_ms: dict[int, int] = {}  # when a group, or a server, was last asked by hand
 
-    def noted(self, notes: Notes) -> None:
+    def add_manual_contacts(self, notes: Notes) -> None:
         """Servers that were asked by hand. Who left a note is done: we hold the lock. An unreadable one may be any server's."""
         if notes.refused:
             self._unsure_ms = self._start_ms
@@ -58,7 +58,7 @@ class Manners:
         rows = self._rows_of_server(qkey)
         return self._servers["backoff"].at(int(rows[0])) if len(rows) else 0
 
-    def recall(self, journalled: Records) -> None:
+    def replay(self, journalled: Records) -> None:
         """An interrupted run of this reap has contacted servers, the last of them nobody knows when."""
         self._unsure_ms = self._start_ms
         for record in journalled[np.flatnonzero(journalled["flags"] & JournalFlag.CONTACTED)]:
@@ -70,15 +70,15 @@ class Manners:
                 until_ms = min(int(record["end_ms"]), self._start_ms) + wait_s * 1000
                 self._hold_of_server[qkey] = max(until_ms, self._hold_of_server.get(qkey, 0))
 
-    def meet(self, site: int, qkey: int, filter_group: int, wait_ms: int) -> int:
+    def attach_site(self, site: int, qkey: int, filter_group: int, wait_ms: int) -> int:
         """The group of a site whose address is known: it waits at least as long as the site asks, and the site waits there."""
         group = filter_group or self._group_of_server(qkey) or qkey
         if group not in self._delay_ms:
-            self._introduce(group)
-        if (group, qkey) not in self._met:
-            self._met.add((group, qkey))
+            self._add_group(group)
+        if (group, qkey) not in self._attached:
+            self._attached.add((group, qkey))
             self._join(group, self._rows_of_server(qkey))
-            self._recalled(group, qkey)
+            self._apply_replay(group, qkey)
         self._groups.move_site(site, group)
         self._groups.set_site_delay(site, wait_ms)
         if wait_ms > self._delay_ms[group]:
@@ -93,13 +93,13 @@ class Manners:
         row = int(np.searchsorted(self._qkeys, np.uint64(qkey)))
         return np.arange(row, row + (row < len(self._qkeys) and int(self._qkeys[row]) == qkey))
 
-    def _introduce(self, group: int) -> None:
+    def _add_group(self, group: int) -> None:
         """Everything that is known of a group, those of its servers included that have nothing to do in this reap."""
         self._level[group] = 0
         self._set(group, 0)
         if group & GROUP_BIT and self._servers.rows:
             self._join(group, np.flatnonzero(self._servers["group"][0 : self._servers.rows] == np.uint64(group)))
-        self._recalled(group, group)
+        self._apply_replay(group, group)
 
     def _join(self, group: int, rows: I64) -> None:
         """These servers are of the group. A stored time that a clock once ahead has left counts for no more than a wait."""
@@ -114,7 +114,7 @@ class Manners:
         longest_ms = self._start_ms + max(self._delay_ms[group] << self._level[group], MAX_RETRY_AFTER_S * 1000)
         self._groups.hold(group, min(int(next_ms.max()), longest_ms))
 
-    def _recalled(self, group: int, qkey: int) -> None:
+    def _apply_replay(self, group: int, qkey: int) -> None:
         self._asked_ms[group] = max(self._asked_ms.get(group, 0), self._asked_ms.get(qkey, 0))
         self._hold_unsure(group)
         self._raise(group, self._level_of_server.get(qkey, 0))
@@ -138,7 +138,7 @@ class Manners:
     def may_reuse(self, group: int) -> bool:
         return self._delay_ms[group] <= REUSE_DELAY_MS
 
-    def heard(self, group: int, record: Entry) -> int | None:
+    def after_answer(self, group: int, record: Entry) -> int | None:
         """Adapt to an answer: how long (ms) the whole group must now wait at least, if the server said so."""
         if not record.contacted:
             return None

@@ -10,7 +10,7 @@ from shepherd import urls
 from shepherd.config import Fetch
 from shepherd.dispatch.contribute import Contributions
 from shepherd.dispatch.items import Item
-from shepherd.dispatch.verify import Asked, Verifier
+from shepherd.dispatch.verify import PendingRequest, Verifier
 from shepherd.formats import bucket, contrib
 from shepherd.formats.journal import Entry
 from shepherd.formats.tables import JournalFlag, Kind, Reason, Result
@@ -23,7 +23,7 @@ NORM, PATH, SITE = PRINTS.of(URL)
 ASKED_MS, NOW_MS = 1_800_000_000_000, 1_800_000_000_900
 STATE, FILTER_VERSION, WEIGHT, QKEY = 7, 77, 500, 9
 ITEM = Item(Kind.PAGE, NORM, PATH, SITE, SITE, SITE, weight=WEIGHT)
-ASKED = Asked(3, ITEM, QKEY, QKEY, URL.href, ASKED_MS)
+ASKED = PendingRequest(3, ITEM, QKEY, QKEY, URL.href, ASKED_MS)
 BODY = b"hello"
 DIGEST = hashlib.sha256(BODY).digest()
 HREFS = ("http://a.example/", "http://a.example/b?c=d", "https://www.b.example/e%20f", "http://c.example:81/g")

@@ -1,4 +1,4 @@
-"""The gate: whatever is planned is settled, also where nobody can be asked."""
+"""The admission: whatever is planned is settled, also where nobody can be asked."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 from shepherd.config import Config, Politeness
 from shepherd.cycle.cork import rules as cork
-from shepherd.dispatch.admission import Gate
+from shepherd.dispatch.admission import Admission
 from shepherd.dispatch.contribute import Contributions
 from shepherd.dispatch.items import Items
 from shepherd.dispatch.ledger import Ledger
@@ -20,7 +20,7 @@ from shepherd.filters import load_filter
 from shepherd.formats.tables import JOURNAL, NO_OID, NO_ROW, JournalFlag, Kind, Reason, Records, Result
 from shepherd.politeness import contacts
 from shepherd.politeness.groups.memory import MemoryGroups
-from shepherd.politeness.server_limits import Manners
+from shepherd.politeness.server_limits import ServerLimits
 from shepherd.store.state.database import Database
 from shepherd.store.state.directory import State
 from shepherd.store.state.harvest import Harvest
@@ -43,19 +43,19 @@ def harvest(tmp_path: Path) -> Iterator[Harvest]:
     one.close()
 
 
-def gate_of(state: State, harvest: Harvest, plan: Records, groups: MemoryGroups | None = None) -> tuple[Gate, SiteBook]:
-    """A gate before which all sites of a plan stand."""
+def admission_of(state: State, harvest: Harvest, plan: Records, groups: MemoryGroups | None = None) -> tuple[Admission, SiteBook]:
+    """An admission before which all sites of a plan stand."""
     filters = load_filter(Config(directory=small.cf_of(state.path.parents[1])).filter_path)
     groups = groups or MemoryGroups(lease_ms=1000, delay_ms=1000)
     book = SiteBook(state, Politeness(), filters, small.NOW)
-    manners = Manners(groups, state.servers, 0, NOW_MS, 8)
+    server_limits = ServerLimits(groups, state.servers, 0, NOW_MS, 8)
     contributions, prints = Contributions(harvest.contribute, filters.version), Footprints(state.control.key)
     ledger = Ledger(harvest, contributions, lambda _record, _name: None)
-    gate = Gate(book, Items(state, plan), groups, manners, ledger, prints, lambda: NOW_MS, lambda _items: None)
+    admission = Admission(book, Items(state, plan), groups, server_limits, ledger, prints, lambda: NOW_MS, lambda _items: None)
     enter_plan(book, plan, np.zeros(0, JOURNAL))
     for site in book.all():
-        gate.advance(site)
-    return gate, book
+        admission.advance(site)
+    return admission, book
 
 
 @pytest.mark.parametrize("kinds", [(Kind.ROBOTS,), (Kind.ROBOTS, Kind.PAGE)])
@@ -65,10 +65,10 @@ def test_planned_rows_of_a_site_without_an_address_are_settled(
 ) -> None:
     plan = state.plan()
     plan = plan[np.isin(plan["kind"], kinds)]
-    gate, book = gate_of(state, harvest, plan)
+    admission, book = admission_of(state, harvest, plan)
     assert len(plan) > 1
     for site in book.all():
-        gate.looked_up(site, "", 0, reason, 60, 0)
+        admission.looked_up(site, "", 0, reason, 60, 0)
     harvest.checkpoint(NOW_MS)
     settled = harvest.journalled()
     settled = settled[settled["kind"] != Kind.QKEY]
@@ -79,13 +79,13 @@ def test_planned_rows_of_a_site_without_an_address_are_settled(
 
 def test_robots_file_that_was_handed_out_is_not_settled_by_a_lookup(state: State, harvest: Harvest) -> None:
     plan, groups = state.plan(), MemoryGroups(lease_ms=1000, delay_ms=1000)
-    gate, book = gate_of(state, harvest, plan[plan["kind"] == Kind.ROBOTS], groups)
+    admission, book = admission_of(state, harvest, plan[plan["kind"] == Kind.ROBOTS], groups)
     for number, site in enumerate(list(book.all())):
         address = f"127.0.0.{number + 1}"
-        gate.looked_up(site, address, qkey_of_address(address), Reason.NONE, 60, 0)
+        admission.looked_up(site, address, qkey_of_address(address), Reason.NONE, 60, 0)
         assert groups.next(NOW_MS) is not None
-        gate.look_up_again(site)
-        gate.looked_up(site, "", 0, Reason.GUARD, 60, 0)
+        admission.look_up_again(site)
+        admission.looked_up(site, "", 0, Reason.GUARD, 60, 0)
     harvest.checkpoint(NOW_MS)
     assert {*harvest.journalled()["kind"].tolist()} == {Kind.QKEY}  # its answer is still to come
 
@@ -93,12 +93,12 @@ def test_robots_file_that_was_handed_out_is_not_settled_by_a_lookup(state: State
 def test_pages_of_a_site_that_loses_its_address_are_settled(state: State, harvest: Harvest) -> None:
     """They were with the groups already when its name ceased to resolve: they are settled, not left behind."""
     plan, groups = state.plan(), MemoryGroups(lease_ms=1000, delay_ms=1000)
-    gate, book = gate_of(state, harvest, plan, groups)
+    admission, book = admission_of(state, harvest, plan, groups)
     for site in list(book.all()):
-        gate.looked_up(site, "127.0.0.7", qkey_of_address("127.0.0.7"), Reason.NONE, 60, 0)
-        gate.robots_known(site, b"", 404)
-        gate.look_up_again(site)
-        gate.looked_up(site, "", 0, Reason.NO_ADDRESS, 60, 0)
+        admission.looked_up(site, "127.0.0.7", qkey_of_address("127.0.0.7"), Reason.NONE, 60, 0)
+        admission.robots_known(site, b"", 404)
+        admission.look_up_again(site)
+        admission.looked_up(site, "", 0, Reason.NO_ADDRESS, 60, 0)
     harvest.checkpoint(NOW_MS)
     settled = harvest.journalled()
     pages = settled[settled["kind"] == Kind.PAGE]

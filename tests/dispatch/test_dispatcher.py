@@ -23,7 +23,7 @@ from shepherd.dispatch import reap
 from shepherd.dispatch import reaper_sources as sources
 from shepherd.dispatch.dispatcher import Dispatcher
 from shepherd.dispatch.fleet import Fleet
-from shepherd.dispatch.reapers import Source
+from shepherd.dispatch.reapers import ReaperSource
 from shepherd.errors import BadUrl
 from shepherd.filters import parse_filter
 from shepherd.formats.tables import JournalFlag, Kind, Reason, Records, Result
@@ -90,7 +90,7 @@ def origins() -> Iterator[list[Origin]]:
 
 @contextlib.asynccontextmanager
 async def driven(
-    home: Path, origins: list[Origin], filter_text: str = "", limits: Reap | None = None, beside: Source | None = None
+    home: Path, origins: list[Origin], filter_text: str = "", limits: Reap | None = None, beside: ReaperSource | None = None
 ) -> AsyncIterator[Driven]:
     """`beside` is a reaper beside the local one."""
     table = "".join(f"{host} 127.0.5.{n + 1} {origins[n].port}\n" for n, host in enumerate(HOSTS))
@@ -268,7 +268,7 @@ def test_reaper_extends_only_its_own_lease_and_up_to_a_limit(tmp_path: Path, ori
             while "b.example/slow" not in origins[1].urls():
                 await asyncio.sleep(0.01)
             [(token, asked)], [reaper] = one.dispatcher._asked.items(), one.dispatcher._fleet.up
-            before_ms, latest_ms = one.groups._held[token].lease.expires_ms, asked.asked_ms + 60_000 + dispatch.MOST_WORK_MS
+            before_ms, latest_ms = one.groups._held[token].lease.expires_ms, asked.sent_ms + 60_000 + dispatch.MOST_WORK_MS
             for unknown in (0, token + 1):
                 one.dispatcher._handle(reaper, wire.Working(unknown, 1_000_000))
             assert one.groups._held[token].lease.expires_ms == before_ms

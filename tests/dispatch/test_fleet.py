@@ -23,7 +23,7 @@ from shepherd.clock import steady_clock_ms
 from shepherd.dispatch import fleet
 from shepherd.dispatch.fleet import LONGEST_PAUSE_S, Events, Fleet, Place
 from shepherd.dispatch.reaper_sources import LocalReapd, UnixSource
-from shepherd.dispatch.reapers import MOST_CLOCK_PINGS, Reaper, Source
+from shepherd.dispatch.reapers import MOST_CLOCK_PINGS, Reaper, ReaperSource
 from shepherd.errors import NoSpace, PeerLost, PeerRefused
 from shepherd.wire import messages as wire
 from tests.reaper.process.test_reapd import answers
@@ -100,7 +100,7 @@ class Crew:
 
 @contextlib.asynccontextmanager
 async def crew(
-    sources: list[UnixSource], each: int = 1, local: Source | None = None, silence_s: float = 30.0
+    sources: list[UnixSource], each: int = 1, local: ReaperSource | None = None, silence_s: float = 30.0
 ) -> AsyncIterator[Crew]:
     hello = dataclasses.replace(greeting(ORIGIN), silence_ms=round(silence_s * 1000))
     fleet = Fleet(sources, local or NoLocal(), each, hello, steady_clock_ms())

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from shepherd.dispatch.admission import Gate
+from shepherd.dispatch.admission import Admission
 from shepherd.dispatch.items import Item
 from shepherd.dispatch.outcome import Answers
 from shepherd.dispatch.sites import Site, SiteBook
@@ -21,7 +21,7 @@ from shepherd.store.state.directory import State
 from shepherd.store.state.harvest import Harvest
 from shepherd.urls import Footprints, qkey_of_address
 from tests.crash import small
-from tests.dispatch.test_admission import NOW_MS, gate_of
+from tests.dispatch.test_admission import NOW_MS, admission_of
 
 REAPER = 7
 
@@ -39,15 +39,15 @@ def harvest(tmp_path: Path) -> Iterator[Harvest]:
     one.close()
 
 
-def opened(state: State, harvest: Harvest) -> tuple[Answers, Gate, SiteBook, MemoryGroups]:
-    """Answers behind a gate at which every site of the plan is open."""
+def opened(state: State, harvest: Harvest) -> tuple[Answers, Admission, SiteBook, MemoryGroups]:
+    """Answers behind an admission at which every site of the plan is open."""
     groups = MemoryGroups(lease_ms=1000, delay_ms=1000)
-    gate, book = gate_of(state, harvest, state.plan(), groups)
+    admission, book = admission_of(state, harvest, state.plan(), groups)
     for site in list(book.all()):
-        gate.looked_up(site, "127.0.0.7", qkey_of_address("127.0.0.7"), Reason.NONE, 60, 0)
-        gate.robots_known(site, b"", 404)
-    answers = Answers(book, gate._items, gate, gate._ledger, Footprints(state.control.key), lambda: NOW_MS)
-    return answers, gate, book, groups
+        admission.looked_up(site, "127.0.0.7", qkey_of_address("127.0.0.7"), Reason.NONE, 60, 0)
+        admission.robots_known(site, b"", 404)
+    answers = Answers(book, admission._items, admission, admission._ledger, Footprints(state.control.key), lambda: NOW_MS)
+    return answers, admission, book, groups
 
 
 def page(site: Site, **changes: int) -> Item:
@@ -61,7 +61,7 @@ def answer(site: Site, result: Result, reason: Reason, flags: int = 0, status: i
 
 @pytest.mark.parametrize("attempts", [0, 1])
 def test_reaper_that_has_forgotten_the_rules_gets_them_again(state: State, harvest: Harvest, attempts: int) -> None:
-    answers, _gate, book, _groups = opened(state, harvest)
+    answers, _admission, book, _groups = opened(state, harvest)
     site = next(iter(book.all()))
     site.told = frozenset({REAPER, REAPER + 1})
     settled = answers.take(page(site, attempts=attempts), answer(site, Result.SOFT, Reason.ROBOTS_UNREACHABLE), ending=False)
@@ -72,7 +72,7 @@ def test_reaper_that_has_forgotten_the_rules_gets_them_again(state: State, harve
 def test_dropped_pages_of_a_site_are_reported_only_if_there_are_any(
     state: State, harvest: Harvest, caplog: pytest.LogCaptureFixture
 ) -> None:
-    answers, _gate, book, groups = opened(state, harvest)
+    answers, _admission, book, groups = opened(state, harvest)
     site = next(iter(book.all()))
     failed = answer(site, Result.SITE, Reason.CONNECTION, int(JournalFlag.CONTACTED))
     with caplog.at_level(logging.INFO, "shepherd.dispatch"):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from shepherd.dispatch.statistics import Figures, Tally
+from shepherd.dispatch.statistics import Figures, ReapStatistics
 from shepherd.formats.journal import Entry
 from shepherd.formats.tables import JournalFlag, Kind, Reason, Result
 from shepherd.urls import qkey_of_address
@@ -25,7 +25,7 @@ def record(address: str, result: Result, reason: Reason, status: int = 200, flag
 
 
 def test_report_by_result_status_error_and_server() -> None:
-    tally = Tally(1_000)
+    tally = ReapStatistics(1_000)
     tally.count(record("10.0.0.1", Result.STORED, Reason.GATHERED), "http://a.example")
     tally.count(record("10.0.0.1", Result.REDIRECT, Reason.REDIRECT, 301, CONTACTED | HOP), "http://a.example")
     tally.count(record("10.0.0.2", Result.SOFT, Reason.SERVER_ERROR, 503, ms=900), "http://b.example")
@@ -47,7 +47,7 @@ def test_report_by_result_status_error_and_server() -> None:
 
 
 def test_tail_is_the_time_with_less_than_a_tenth_of_the_servers() -> None:
-    tally = Tally(0)
+    tally = ReapStatistics(0)
     for now_ms, active in ((0, 20), (1_000, 20), (2_000, 2), (3_000, 1), (4_000, 1)):
         tally.sample(now_ms, active)
     report = tally.report(5_000)
@@ -56,8 +56,8 @@ def test_tail_is_the_time_with_less_than_a_tenth_of_the_servers() -> None:
 
 
 def test_report_of_a_reap_that_did_nothing() -> None:
-    assert Tally(5).report(5)["utilisation_permille"] == 0
-    assert str(Tally(5).figures(5)) == "0 pages (0.0/s), 0.0 MB, 0 errors, 0 servers active"
+    assert ReapStatistics(5).report(5)["utilisation_permille"] == 0
+    assert str(ReapStatistics(5).figures(5)) == "0 pages (0.0/s), 0.0 MB, 0 errors, 0 servers active"
 
 
 def test_figures_behind_a_bar_are_short() -> None:
@@ -68,7 +68,7 @@ def test_figures_behind_a_bar_are_short() -> None:
 
 
 def test_every_server_is_in_the_report_by_class_and_in_the_table() -> None:
-    tally = Tally(0)
+    tally = ReapStatistics(0)
     for number in range(30):  # the first was asked once, the second twice, and so on; the first of each failed
         address = f"10.0.0.{number + 1}"
         tally.count(record(address, Result.HARD, Reason.CLIENT_ERROR, 404, ms=5_000), "http://a.example")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from shepherd.dispatch.log_throttle import FIRST_GAP_S, LONGEST_GAP_S, Complaints
+from shepherd.dispatch.log_throttle import FIRST_GAP_S, LONGEST_GAP_S, LogThrottle
 from shepherd.dispatch.reaper_sources import LocalReapd
 from tests.dispatch.test_fleet import crew, source
 from tests.support.driver import run
@@ -29,7 +29,7 @@ def test_unreachable_reaper_is_reported_once_with_its_address_once(tmp_path: Pat
 
 
 def test_complaint_comes_again_at_growing_intervals_or_when_it_is_another() -> None:
-    one, told = Complaints(), []
+    one, told = LogThrottle(), []
     for second in range(0, 20_000, 10):
         if one.due("a", "gone", float(second)):
             told.append(second)

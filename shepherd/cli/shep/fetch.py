@@ -18,7 +18,7 @@ from shepherd.errors import BadUrl, NothingToDo, UsageError
 if TYPE_CHECKING:
     from shepherd.dispatch.single import Learnt, NotYet, Story
     from shepherd.filters import Filter
-    from shepherd.politeness.manual import Turns
+    from shepherd.politeness.manual import ManualContacts
     from shepherd.store.state.database import Database, Writer
     from shepherd.store.state.directory import State
     from shepherd.urls import Url
@@ -97,14 +97,14 @@ class _Errand:
 
         from shepherd.clock import steady_clock_ms
         from shepherd.dispatch.single import NotYet
-        from shepherd.politeness.manual import Turns
+        from shepherd.politeness.manual import ManualContacts
 
         state, clock = writer.furthest(), steady_clock_ms()
-        turns = Turns(self.database, state, self.config, clock)
+        contacts = ManualContacts(self.database, state, self.config, clock)
         while True:
             with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
                 try:
-                    return runner.run(_ask(self, state, turns, clock, learnt))
+                    return runner.run(_ask(self, state, contacts, clock, learnt))
                 except NotYet as later:
                     if not later.ready.unsure:
                         raise
@@ -123,7 +123,7 @@ class _Errand:
         return left_s
 
 
-async def _ask(errand: _Errand, state: State, turns: Turns, clock: Callable[[], int], learnt: Learnt) -> Story:
+async def _ask(errand: _Errand, state: State, contacts: ManualContacts, clock: Callable[[], int], learnt: Learnt) -> Story:
     from shepherd.dispatch import reaper_sources as sources
     from shepherd.dispatch.reap import hello
     from shepherd.dispatch.reapers import Reaper
@@ -136,7 +136,7 @@ async def _ask(errand: _Errand, state: State, turns: Turns, clock: Callable[[], 
         greeting = hello(state, errand.config, errand.filters)
         await Reaper.greet(0, peer, replace(greeting, silence_ms=silence_ms), clock)
         try:
-            return await Single(peer, state, errand.config, errand.filters, turns, clock).ask(errand.url, learnt)
+            return await Single(peer, state, errand.config, errand.filters, contacts, clock).ask(errand.url, learnt)
         finally:
             await peer.close("that was all")
     finally:

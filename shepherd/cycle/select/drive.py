@@ -27,7 +27,7 @@ from shepherd.cycle.select import survey
 from shepherd.cycle.select.passes import Board, Cost, Totals
 from shepherd.cycle.select.placement import Place, mark
 from shepherd.cycle.select.rules import Groups, Selected
-from shepherd.cycle.select.server_capacity import ServerLimits, server_limits
+from shepherd.cycle.select.server_capacity import ServerCapacities, server_limits
 from shepherd.cycle.select.site_settings import SitesOf
 from shepherd.errors import UsageError
 from shepherd.formats.tables import I64, TABLES, U8, Bools
@@ -91,7 +91,7 @@ def _select(state: State, builder: Builder, config: Config, tick: Tick, jobs: in
 # --- the limits, in the order in which they strike ---------------------------------------------------------------
 
 
-def _hard_limits(board: Board, totals: Totals, limits: ServerLimits, config: Config) -> Totals:
+def _hard_limits(board: Board, totals: Totals, limits: ServerCapacities, config: Config) -> Totals:
     """Servers and sections look at the same rows: those that the hard limits of sites leave. What counts below the soft ones."""
     most = select.section_limits(config.sections, config.select.hard_factor)
     servers = select.crowded(totals.server.sum(axis=0)[:-1], limits.hard, totals.server[EXEMPT, :-1])
@@ -117,7 +117,7 @@ def _hard_limits(board: Board, totals: Totals, limits: ServerLimits, config: Con
     return board.settle_hard(places, totals)
 
 
-def _soft_limits(board: Board, totals: Totals, limits: ServerLimits, config: Config) -> None:
+def _soft_limits(board: Board, totals: Totals, limits: ServerCapacities, config: Config) -> None:
     """Servers, then sections; those of sites were settled by the survey."""
     most = select.section_limits(config.sections)
     servers, sections = totals.server[:, :-1], totals.section

@@ -18,7 +18,7 @@ LONGEST_CYCLE_S = 100 * 366 * config.DAY_S  # a longer one is as good as none, a
 
 
 @dataclass(frozen=True)
-class ServerLimits:
+class ServerCapacities:
     """By row of the servers table; rows that another one stands for have none."""
 
     qkey: U64
@@ -27,7 +27,7 @@ class ServerLimits:
     hard: I64
 
 
-def server_limits(servers: Columns, select: config.Select, plan: config.Plan) -> ServerLimits:
+def server_limits(servers: Columns, select: config.Select, plan: config.Plan) -> ServerCapacities:
     """A failing server's longer delay passes, so back-offs do not count. Without a refresh cycle there is no limit."""
     delay_ms = servers["delay_ms"].astype(np.int64) + servers["avg_ms"]
     slots = np.maximum(servers["slots"].astype(np.int64), 1)
@@ -42,12 +42,12 @@ def server_limits(servers: Columns, select: config.Select, plan: config.Plan) ->
         slots[rows[first]] = np.maximum.reduceat(slots[rows], first)
     if not plan.refresh_s or not select.server_share:
         endless = np.full(len(slots), config.MOST, np.int64)
-        return ServerLimits(servers["qkey"], leader, endless, endless)
+        return ServerCapacities(servers["qkey"], leader, endless, endless)
     fetches = np.minimum(min(plan.refresh_s, LONGEST_CYCLE_S) * 1000 * slots // np.maximum(delay_ms, 1), config.MOST)
     soft = np.maximum(fetches * select.server_share // 100, 1)
-    return ServerLimits(servers["qkey"], leader, soft, soft * select.hard_factor)
+    return ServerCapacities(servers["qkey"], leader, soft, soft * select.hard_factor)
 
 
-def server_of(limits: ServerLimits, qkey: U64) -> Array:
+def server_of(limits: ServerCapacities, qkey: U64) -> Array:
     """The server of each site, or NO_SERVER: one whose address is not known, or was never asked, has no limit yet."""
     return limits.leader.take(find_servers(limits.qkey, qkey))

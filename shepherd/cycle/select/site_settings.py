@@ -15,7 +15,7 @@ from shepherd.arrays.lookup import ranges_of
 from shepherd.arrays.partitions import partitions
 from shepherd.arrays.pool import ordered
 from shepherd.arrays.spill import Aside
-from shepherd.cycle.select.server_capacity import ServerLimits, server_of
+from shepherd.cycle.select.server_capacity import ServerCapacities, server_of
 from shepherd.cycle.select.survey import SETTINGS
 from shepherd.formats.tables import I64, Array
 from shepherd.store.state.directory import State
@@ -23,7 +23,7 @@ from shepherd.store.state.directory import State
 
 class SitesOf:
     def __init__(
-        self, aside: Aside, state: State, ranges: Sequence[tuple[int, int]], limits: ServerLimits, step: int, jobs: int
+        self, aside: Aside, state: State, ranges: Sequence[tuple[int, int]], limits: ServerCapacities, step: int, jobs: int
     ) -> None:
         """`aside` is for us alone."""
         chunks, norm = list(partitions(state.sites.rows, step)), state.index["norm"]
