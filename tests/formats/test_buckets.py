@@ -68,7 +68,7 @@ def test_damaged_body_still_leaves_the_url_where_it_stands_apart(write: Callable
         assert bucket.parse(torn, with_body=False).url == "http://a.example/"
 
 
-def test_quick_reading_takes_a_damaged_bucket_or_another_than_slow_reading() -> None:
+def test_quick_reading_agrees_with_slow_reading_and_refuses_damage() -> None:
     for body in (b"", b"wool " * 9):
         data = bucket.pack(
             site=1, path=2, time_ms=3, state=4, attributes=[("U", b"http://a.example/"), ("t", b"Wool")], body=body
@@ -82,7 +82,7 @@ def test_quick_reading_takes_a_damaged_bucket_or_another_than_slow_reading() -> 
         assert bucket.read_whole(data + b"\0") is None
 
 
-def test_quick_walk_passes_a_damaged_bucket_or_stops_before_a_sound_one() -> None:
+def test_quick_walk_stops_exactly_at_the_first_damaged_bucket() -> None:
     one = bucket.pack(site=1, path=2, time_ms=3, state=4, attributes=[("U", b"http://a.example/")], body=b"wool")
     thin = bucket.thin(5, 6, 7, 8, "http://b.example/")
     whole = one + thin
@@ -96,7 +96,7 @@ def test_quick_walk_passes_a_damaged_bucket_or_stops_before_a_sound_one() -> Non
     assert bucket.sound_until(segments.v30(ONE) + one) == 0  # of another day: the slow reader knows it
 
 
-def test_bucket_without_a_url_is_noticed_where_it_is_asked_for() -> None:
+def test_bucket_without_a_url_is_noticed_when_the_url_is_read() -> None:
     for url in (b"", b"http://\xe9/"):
         with pytest.raises(Corruption, match="has no URL"):
             bucket.parse(segments.v33(Document(url)), 0).url  # noqa: B018
@@ -143,7 +143,7 @@ def record(letter: bytes, contents: bytes = b"x", length: int | None = None) -> 
         (record(b"1"), "no letter"),
     ],
 )
-def test_malformed_record_under_a_checksum_that_holds(table: bytes, said: str) -> None:
+def test_malformed_record_under_a_valid_checksum_is_corruption(table: bytes, said: str) -> None:
     with pytest.raises(Corruption, match=f"seg at 0: .*{said}"):
         bucket.parse(sealed(0x33, ONE, table, b"", 0), where="seg")
 
@@ -187,7 +187,7 @@ LINES = {
 
 
 @pytest.mark.parametrize("text", LINES.values(), ids=LINES)
-def test_malformed_line_under_a_checksum_that_holds(text: bytes) -> None:
+def test_malformed_line_under_a_valid_checksum_is_corruption(text: bytes) -> None:
     for data in (sealed(0x20, ONE, text, b"", 0), sealed(0x30, ONE, text + b"\n", b"", 0)):
         for with_body in (True, False):
             with pytest.raises(Corruption, match="seg at 0: "):
@@ -195,7 +195,7 @@ def test_malformed_line_under_a_checksum_that_holds(text: bytes) -> None:
 
 
 @pytest.mark.parametrize("text", [b"", b"Ux\n", b"Ux\n\nTy\n\n", b"Ux\nBbody\n\n", b"Ux\nbbody\n\n", b"\n\n"])
-def test_malformed_end_of_a_v30_header(text: bytes) -> None:
+def test_malformed_end_of_a_v30_header_is_corruption(text: bytes) -> None:
     with pytest.raises(Corruption, match="bucket at 0: "):
         bucket.parse(sealed(0x30, ONE, text, b"", 0))
 
@@ -214,7 +214,7 @@ def test_malformed_end_of_a_v30_header(text: bytes) -> None:
         (b"Ux\n", 1),
     ],
 )
-def test_malformed_body_lines(text: bytes, plain: int) -> None:
+def test_malformed_body_lines_are_corruption(text: bytes, plain: int) -> None:
     with pytest.raises(Corruption, match="bucket at 0: "):
         bucket.parse(sealed(0x20, ONE, text, b"", plain))
 

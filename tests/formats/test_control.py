@@ -1,4 +1,4 @@
-"""Controls that are not what `pack` writes: damage is told from another version, and a number is a number."""
+"""Controls that are not what `pack` writes: damage is distinct from another version, and a number is a number."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ def test_control_reads_back() -> None:
 
 
 @pytest.mark.parametrize("digit", b"012456789")
-def test_damaged_version_digit_is_taken_for_another_version(digit: int) -> None:
+def test_damaged_version_digit_is_damage_and_no_other_version(digit: int) -> None:
     data = WHOLE.pack().replace(b"shepherd-control 3", b"shepherd-control " + bytes([digit]))
     with pytest.raises(Corruption, match="damaged or cut off"):
         parse_control(data, "control")
 
 
-def test_other_version_is_told_where_the_check_holds() -> None:
+def test_other_version_under_a_valid_check_is_named() -> None:
     with pytest.raises(UsageError, match="use a newer Shepherd"):
         parse_control(altered("shepherd-control 3", "shepherd-control 4"), "control")
     with pytest.raises(OldFormat):
@@ -51,20 +51,20 @@ def test_other_version_is_told_where_the_check_holds() -> None:
 
 
 @pytest.mark.parametrize("first", ["shepherd-control 0", "shepherd-control x", "shepherd 3"])
-def test_control_without_a_version_is_read_as_ours(first: str) -> None:
+def test_control_without_a_version_is_corruption(first: str) -> None:
     with pytest.raises(Corruption, match="no version"):
         parse_control(altered("shepherd-control 3", first), "control")
 
 
 @pytest.mark.parametrize("number", ["-3", "+3", "1_0", "0x3", "", "3.0", "9" * 19])
 @pytest.mark.parametrize("line", ["state 3", "now 1790000000", "unsure 9", "segments 10", "contribs 11", "file index/norm 80"])
-def test_what_is_not_a_number_is_accepted_because_the_check_holds(line: str, number: str) -> None:
+def test_what_is_not_a_number_is_corruption_under_a_valid_check(line: str, number: str) -> None:
     with pytest.raises(Corruption, match="is not a number"):
         parse_control(altered(line, f"{line.rpartition(' ')[0]} {number}"), "control")
 
 
 @pytest.mark.parametrize("check", ["-000000000000007", "7", "0x00000000000007", "000000000000_007", "000000000000000G"])
 @pytest.mark.parametrize("line", [f"filter {7:016x}", f"equiv {8:016x}", f"norm 80 {12:016x}"])
-def test_what_is_not_a_check64_is_accepted_because_the_check_holds(line: str, check: str) -> None:
+def test_what_is_not_a_check64_is_corruption_under_a_valid_check(line: str, check: str) -> None:
     with pytest.raises(Corruption, match="is not a check64"):
         parse_control(altered(line, f"{line.rpartition(' ')[0]} {check}"), "control")

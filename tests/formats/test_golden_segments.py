@@ -48,7 +48,7 @@ def test_golden_segment_reads_the_same_through_every_door(name: str) -> None:
     store.close()
 
 
-def test_golden_segments_hold_every_kind_of_bucket() -> None:
+def test_golden_segments_contain_every_kind_of_bucket() -> None:
     store = objects()
     headers = [header for number in range(len(NUMBERS)) for _, header in store.scan(number)]
     assert {header.type for header in headers} == {0x20, 0x30, 0x33, 0x34}

@@ -10,7 +10,7 @@ from shepherd.formats.journal import LAYOUT, Entry, unpack
 from shepherd.formats.tables import JOURNAL
 
 
-def test_entry_whose_fields_are_not_those_of_the_table() -> None:
+def test_entry_has_the_fields_of_the_table() -> None:
     assert Entry._fields == JOURNAL.names
     assert LAYOUT.size == JOURNAL.itemsize
     values = list(range(1, len(Entry._fields) + 1))
@@ -25,6 +25,6 @@ def test_largest_values_fit() -> None:
 
 
 @pytest.mark.parametrize("size", [0, 127, 129])
-def test_record_of_another_length(size: int) -> None:
+def test_record_of_another_length_is_corruption(size: int) -> None:
     with pytest.raises(Corruption):
         unpack(bytes(size))

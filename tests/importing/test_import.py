@@ -1,4 +1,4 @@
-"""shep-import as an operator meets it: a crawl is taken over from WARC files, once, and bad records cost only themselves."""
+"""shep-import as an operator meets it: a crawl is imported from WARC files, once, and bad records cost only themselves."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def imported(tmp_path_factory: pytest.TempPathFactory) -> Home:
 # --- what is taken over -----------------------------------------------------------------------------------------
 
 
-def test_status_headers_body_time_or_address_get_lost(home: Home) -> None:
+def test_status_headers_body_time_and_address_are_imported(home: Home) -> None:
     (told,) = home.told(home.write(crawl(packed=False, version="1.1").data))
     assert told["taken"] == {"stored": 3, "robots files": 1, "failed": 1, "redirect": 1}
     assert (told["bad"], told["new"], told["left_out"]) == (0, 5, {})
@@ -61,7 +61,7 @@ def test_status_headers_body_time_or_address_get_lost(home: Home) -> None:
     assert [fault for fault in check.walk(home.db) if not fault.note] == []
 
 
-def test_robots_file_is_a_page_or_its_rules_are_not_those_of_its_site(imported: Home) -> None:
+def test_robots_file_becomes_the_rules_of_its_site(imported: Home) -> None:
     state = imported.db.furthest()
     at = lookup.site_row(state, state.prints.half("http://a.example"))
     assert at is not None
@@ -72,18 +72,18 @@ def test_robots_file_is_a_page_or_its_rules_are_not_those_of_its_site(imported: 
     assert "denied" in imported.shep("robots", "http://a.example/x/y")
 
 
-def test_import_deletes_a_state_that_a_cursor_has_not_exported(home: Home) -> None:
+def test_import_keeps_a_state_that_a_cursor_has_not_exported(home: Home) -> None:
     (home.path / "cf" / "shepherd.toml").write_text('[store]\nkeep_states = 1\n[export]\ncursors = ["archive"]\n')
     home.run(home.write(crawl().data))
     assert home.db.states()[0].number == 1
 
 
-def test_server_waits_because_of_what_others_asked_it_long_ago(imported: Home) -> None:
+def test_imported_contacts_delay_no_server(imported: Home) -> None:
     state = imported.db.furthest()
     assert (state.servers.rows, state.control.unsure) == (0, 0)
 
 
-def test_links_are_lost_or_come_in_unwanted(home: Home, tmp_path: Path) -> None:
+def test_links_are_imported_only_if_wanted(home: Home, tmp_path: Path) -> None:
     name = home.write(crawl().data)
     (told,) = home.told(name)
     assert told["links"] > 0
@@ -97,7 +97,7 @@ def test_links_are_lost_or_come_in_unwanted(home: Home, tmp_path: Path) -> None:
     without.run(program="shep-merge", status=4)
 
 
-def test_robots_file_that_settles_nothing_is_told_as_taken_in(home: Home) -> None:
+def test_robots_file_of_a_site_without_a_page_is_reported_as_left_out(home: Home) -> None:
     """Its site has no page, so it has no row."""
     warc = Warc()
     warc.response(ONE, headers=(("Content-Type", HTML),))
@@ -111,7 +111,7 @@ def test_robots_file_that_settles_nothing_is_told_as_taken_in(home: Home) -> Non
     assert (told["states"], home.db.states()) == ([], states)  # a second import finds nothing to do
 
 
-def test_second_import_of_a_file_changes_something(imported: Home) -> None:
+def test_second_import_of_a_file_changes_nothing(imported: Home) -> None:
     before, states = imported.facts(), imported.db.states()
     (told,) = imported.told("x.warc.gz", status=4)
     assert (told["taken"], told["left_out"]) == ({}, {"known already": 6})
@@ -123,7 +123,7 @@ def test_second_import_of_a_file_changes_something(imported: Home) -> None:
 
 
 @pytest.mark.parametrize("round_records", ["1000", "5"])
-def test_an_older_record_wins_over_the_newest(home: Home, round_records: str) -> None:
+def test_newest_record_wins_in_any_order(home: Home, round_records: str) -> None:
     warc = Warc()
     orders = (0, 1, 2), (2, 1, 0), (1, 2, 0)
     for order in orders:
@@ -134,7 +134,7 @@ def test_an_older_record_wins_over_the_newest(home: Home, round_records: str) ->
         assert home.document(parse(f"{ONE}?{order}").href).body() == b"version 2"
 
 
-def test_failure_hides_the_body_that_came_before_it(home: Home) -> None:
+def test_failure_does_not_hide_the_body_that_came_before_it(home: Home) -> None:
     warc = Warc()
     warc.response(ONE, date="2020-03-01T00:00:00Z", status="503 Busy", body=b"")
     warc.response(ONE, date="2020-02-01T00:00:00Z")
@@ -144,7 +144,7 @@ def test_failure_hides_the_body_that_came_before_it(home: Home) -> None:
     assert home.document(ONE).body() == PAGE
 
 
-def test_revisit_is_not_unchanged_since_what_it_refers_to(home: Home) -> None:
+def test_revisit_means_unchanged_since_what_it_refers_to(home: Home) -> None:
     first, second = "2020-02-01T00:00:00Z", "2020-03-01T00:00:00Z"
     warc = Warc()
     warc.revisit(ONE, second, ONE, first)  # before what it refers to
@@ -165,7 +165,7 @@ def test_revisit_is_not_unchanged_since_what_it_refers_to(home: Home) -> None:
     assert home.row(ONE)["checked"] == 1_585_699_200
 
 
-def test_page_that_moved_to_its_equivalent_is_a_redirect_of_its_own(home: Home) -> None:
+def test_redirect_to_its_equivalent_is_left_out(home: Home) -> None:
     warc = Warc()
     moved = (("Location", "https://www.a.example/one"),)
     warc.response("http://a.example/one", b"", "2020-03-01T00:00:00Z", "301 Moved", moved)  # newer than the document
@@ -180,7 +180,7 @@ def test_page_that_moved_to_its_equivalent_is_a_redirect_of_its_own(home: Home) 
 # --- what is left out ---------------------------------------------------------------------------------------------
 
 
-def test_rejected_or_deleted_document_comes_in(home: Home) -> None:
+def test_rejected_or_deleted_document_is_left_out(home: Home) -> None:
     warc = Warc()
     warc.response("http://a.example/private/x")
     warc.response("http://a.example/x.zip")
@@ -219,7 +219,7 @@ def hostile() -> tuple[Warc, dict[int, str]]:
     return warc, bad
 
 
-def test_bad_records_cost_their_neighbours_or_are_not_told(home: Home) -> None:
+def test_bad_records_are_reported_and_cost_no_neighbour(home: Home) -> None:
     warc, bad = hostile()
     name = home.write(warc.data)
     *lines, told = home.told(name)
@@ -231,14 +231,14 @@ def test_bad_records_cost_their_neighbours_or_are_not_told(home: Home) -> None:
         assert home.document(url).body() == PAGE
 
 
-def test_strict_import_ends_as_if_all_had_been_good(home: Home) -> None:
+def test_strict_import_fails_on_bad_records(home: Home) -> None:
     warc, bad = hostile()
     said = home.run("--strict", "--dry-run", home.write(warc.data), status=2)
     assert f"{len(bad)} records could not be used" in said
     assert "\x1b" not in said
 
 
-def test_what_is_no_warc_file_makes_a_state(home: Home) -> None:
+def test_what_is_no_warc_file_makes_no_state(home: Home) -> None:
     for data in (b"", b"\0" * 100_000, b"PK\3\4 no WARC file", crawl().data[:300]):
         home.run(home.write(data), status=4)
     assert [state.number for state in home.db.states()] == [1]
@@ -247,7 +247,7 @@ def test_what_is_no_warc_file_makes_a_state(home: Home) -> None:
 # --- how it is run ------------------------------------------------------------------------------------------------
 
 
-def test_rehearsal_writes_something_or_counts_otherwise(home: Home) -> None:
+def test_dry_run_counts_the_same_and_writes_nothing(home: Home) -> None:
     name = home.write(crawl().data)
     before = set((home.path / "db").rglob("*"))
     (rehearsed,) = home.told("--dry-run", name)
@@ -257,25 +257,25 @@ def test_rehearsal_writes_something_or_counts_otherwise(home: Home) -> None:
         assert rehearsed[key] == told[key], key
 
 
-def test_stdin_is_not_read(home: Home) -> None:
+def test_stdin_is_read(home: Home) -> None:
     home.run("-", stdin=crawl().data)
     assert home.document(ONE).bucket.attributes["P"] == b"WARC file stdin"
 
 
-def test_import_takes_the_lock_of_another(home: Home) -> None:
+def test_import_is_refused_while_another_has_the_lock(home: Home) -> None:
     name = home.write(crawl().data)
     with home.db.writing("a cycle"):
         assert "a cycle" in home.run(name, status=3)
 
 
-def test_import_begins_in_the_middle_of_a_reap(home: Home) -> None:
+def test_import_is_refused_in_the_middle_of_a_reap(home: Home) -> None:
     home.shep("insert", "http://a.example/new")
     home.merge()
     home.run(program="shep-plan")
     assert "shep-reap comes next" in home.run(home.write(crawl().data), status=4)
 
 
-def test_import_that_is_asked_to_stop_loses_what_it_has_read(home: Home) -> None:
+def test_import_that_is_asked_to_stop_keeps_what_it_has_read(home: Home) -> None:
     whole, more = crawl().data, Warc()
     for n in range(50):
         more.response(f"http://a.example/more/{n}")
@@ -300,6 +300,6 @@ def test_import_that_is_asked_to_stop_loses_what_it_has_read(home: Home) -> None
     assert home.document("http://a.example/more/49").body() == PAGE
 
 
-def test_no_file_is_no_usage_error(home: Home) -> None:
+def test_no_file_or_a_missing_one_is_a_usage_error(home: Home) -> None:
     assert "give WARC files" in home.run(status=2)
     home.run("nowhere.warc", status=2)

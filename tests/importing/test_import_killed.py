@@ -36,7 +36,7 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Home:
 
 
 @pytest.mark.parametrize("point", POINTS)
-def test_killed_import_loses_or_doubles_something(tmp_path: Path, undisturbed: Home, point: str) -> None:
+def test_killed_import_neither_loses_nor_doubles_anything(tmp_path: Path, undisturbed: Home, point: str) -> None:
     home = made(tmp_path)
     name = home.write(several().data)
     home.run(name, fail=f"{point}=kill", status=-9)

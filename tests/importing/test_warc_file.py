@@ -1,4 +1,4 @@
-"""WARC files as they are found: every record that is whole is read, and every damage told where it is."""
+"""WARC files as they come: every record that is whole is read, and every damage reported where it is."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def damage(found: list[Record | Damage]) -> list[int]:
 
 @pytest.mark.parametrize("stream", [io.BytesIO, Pipe])
 @pytest.mark.parametrize("sizes", [[200_000] * 3, [70_000] * 5, [1_000] * 10 + [200_000] + [1_000] * 10, [65_536, 1, 131_072, 0]])
-def test_large_record_leads_back_to_the_one_before(sizes: list[int], stream: Callable[[bytes], Stream]) -> None:
+def test_large_record_does_not_lead_back_to_the_one_before(sizes: list[int], stream: Callable[[bytes], Stream]) -> None:
     """At the end of a gzip member zlib shows what follows it twice."""
     warc = Warc()
     offsets = [warc.response(f"http://a.example/{n}", b"x" * size) for n, size in enumerate(sizes)]
@@ -67,7 +67,7 @@ def test_large_record_leads_back_to_the_one_before(sizes: list[int], stream: Cal
 @pytest.mark.parametrize("stream", [io.BytesIO, Pipe])
 @pytest.mark.parametrize("version", ["1.0", "1.1"])
 @pytest.mark.parametrize("packed", [True, False])
-def test_record_of_a_sound_file_is_lost(packed: bool, version: str, stream: Callable[[bytes], Stream]) -> None:
+def test_every_record_of_a_sound_file_is_read(packed: bool, version: str, stream: Callable[[bytes], Stream]) -> None:
     warc, offsets = three(packed, version)
     found = read(warc.data, stream)
     assert [one.offset for one in found] == offsets
@@ -78,18 +78,18 @@ def test_record_of_a_sound_file_is_lost(packed: bool, version: str, stream: Call
     assert len(one.block) == one.length
 
 
-def test_file_that_was_packed_as_a_whole_gives_its_first_record_only() -> None:
+def test_every_record_of_a_file_that_was_packed_as_a_whole_is_read() -> None:
     warc, _ = three(packed=False)
     assert urls(read(gzip.compress(warc.data))) == ["0", "1", "2"]
 
 
-def test_members_and_plain_records_in_one_file_are_mixed_up() -> None:
+def test_members_and_plain_records_in_one_file_are_read() -> None:
     found = read(three()[0].data + three(packed=False)[0].data + three()[0].data)
     assert (urls(found), damage(found)) == (["0", "1", "2"] * 3, [])
 
 
 @pytest.mark.parametrize("stream", [io.BytesIO, Pipe])
-def test_broken_member_costs_its_neighbours(stream: Callable[[bytes], Stream]) -> None:
+def test_broken_member_does_not_cost_its_neighbours(stream: Callable[[bytes], Stream]) -> None:
     warc, offsets = three()
     for at in range(offsets[1], offsets[2]):
         data = bytearray(warc.data)
@@ -100,7 +100,7 @@ def test_broken_member_costs_its_neighbours(stream: Callable[[bytes], Stream]) -
         assert told == ([offsets[1]] if len(kept) == 2 else []), at
 
 
-def test_byte_that_changed_in_a_plain_block_is_not_noticed() -> None:
+def test_byte_that_changed_in_a_plain_block_is_noticed() -> None:
     warc, offsets = three(packed=False)
     data = bytearray(warc.data)
     data[warc.data.index(b"<title>", offsets[1])] ^= 1
@@ -110,7 +110,7 @@ def test_byte_that_changed_in_a_plain_block_is_not_noticed() -> None:
 
 @pytest.mark.parametrize("length", ["10", "99999", "999999999999", "-1", "x", "", "9" * 40])
 @pytest.mark.parametrize("packed", [True, False])
-def test_wrong_length_costs_its_neighbours(length: str, packed: bool) -> None:
+def test_wrong_length_does_not_cost_its_neighbours(length: str, packed: bool) -> None:
     before, after = three(packed)[0], three(packed)[0]
     plain = Warc(packed=False)
     plain.response("http://a.example/5", PAGE)
@@ -126,7 +126,7 @@ def _length(data: bytes) -> int:
 
 
 @pytest.mark.parametrize("packed", [True, False])
-def test_file_that_was_cut_off_raises_or_keeps_half_a_record(packed: bool) -> None:
+def test_file_that_was_cut_off_keeps_its_whole_records(packed: bool) -> None:
     warc, offsets = three(packed)
     for end in range(offsets[2] + 1, len(warc.data) - 4, 97):
         found = read(warc.data[:end])
@@ -154,13 +154,13 @@ JUNK = {
 
 @pytest.mark.parametrize("name", JUNK)
 @pytest.mark.parametrize("stream", [io.BytesIO, Pipe])
-def test_junk_hides_the_records_behind_it(name: str, stream: Callable[[bytes], Stream]) -> None:
+def test_junk_does_not_hide_the_records_behind_it(name: str, stream: Callable[[bytes], Stream]) -> None:
     found = read(JUNK[name] + three()[0].data, stream)
     assert urls(found) == ["0", "1", "2"]
     assert len(damage(found)) == (name not in ("nothing", "empty lines", "an empty member"))
 
 
-def test_long_block_is_held_beyond_the_limit() -> None:
+def test_long_block_is_cut_at_the_limit_in_memory() -> None:
     warc = Warc()
     warc.response("http://a.example/0", b"x" * 40_000_000)
     tracemalloc.start()
@@ -172,7 +172,7 @@ def test_long_block_is_held_beyond_the_limit() -> None:
     assert peak < 4_000_000
 
 
-def test_block_of_what_nobody_needs_is_held() -> None:
+def test_block_of_an_unneeded_record_is_not_read() -> None:
     warc = Warc()
     warc.other("request")
     warc.other("metadata")
@@ -186,7 +186,7 @@ def test_block_of_what_nobody_needs_is_held() -> None:
 
 
 @pytest.mark.parametrize("packed", [True, False])
-def test_random_damage_raises_or_makes_records_up(packed: bool) -> None:
+def test_random_damage_neither_raises_nor_makes_records_up(packed: bool) -> None:
     rng = random.Random(5)
     whole = three(packed)[0].data
     blocks = {one.block for one in read(whole) if isinstance(one, Record)}

@@ -60,7 +60,7 @@ def recorded(number: int, body: bytes) -> wire.Recorded:
     return wire.Recorded(number, Kind.PAGE, url.href, *prints, 1, "192.0.2.7", 9, 0, 1_580_000_000_000, http, "", "x", False)
 
 
-def test_recorded_page_that_kills_its_worker_takes_others_along(tmp_path: Path) -> None:
+def test_recorded_page_that_kills_its_worker_fails_alone(tmp_path: Path) -> None:
     bodies = [b"KILL" if n == 4 else b"HANG" if n == 9 else LINKS for n in range(1, 15)]
 
     async def all_of_them(source: UnixSource) -> list[wire.Result | None]:

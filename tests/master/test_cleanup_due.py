@@ -42,12 +42,12 @@ def test_reason_for_a_cleanup(facts: Facts, word: str) -> None:
     assert word in told and bool(word) == bool(told)
 
 
-def test_reason_that_is_switched_off_still_counts() -> None:
+def test_reason_that_is_switched_off_does_not_count() -> None:
     never = Cleanup(size_bytes=0, garbage=0, every_s=0, pause_s=0)
     assert reason(Facts(NOW, 1, size=10**9, needed=1, freed=10**9), never) == ""
 
 
-def test_garbage_is_not_measured_as_a_cleanup_finds_it(tmp_path: Path) -> None:
+def test_garbage_is_measured_as_a_cleanup_frees_it(tmp_path: Path) -> None:
     """Pages that were gathered twice leave their first buckets behind; what a cleanup frees is what was foretold."""
     db = tmp_path / "db"
     small.grow(db, "drop more")
@@ -66,7 +66,7 @@ def test_garbage_is_not_measured_as_a_cleanup_finds_it(tmp_path: Path) -> None:
     assert cleanup_due.measure(Database(db), config, NOW, 0).freed == 0
 
 
-def test_database_that_was_never_cleaned_up_is_due_at_once(tmp_path: Path) -> None:
+def test_first_cleanup_is_due_every_s_after_the_first_cycle(tmp_path: Path) -> None:
     db = tmp_path / "db"
     small.grow(db, "plan")
     config = Config(cleanup=Cleanup(every_s=1_000, pause_s=100))
@@ -83,7 +83,7 @@ def test_database_that_was_never_cleaned_up_is_due_at_once(tmp_path: Path) -> No
     assert "cleanup.every_s" in due(NOW + 1_000)
 
 
-def test_torn_and_foreign_lines_hide_the_cycles_behind_them(tmp_path: Path) -> None:
+def test_torn_and_foreign_lines_do_not_hide_the_cycles_behind_them(tmp_path: Path) -> None:
     assert logbook.cycles(tmp_path) == [] and logbook.first_start(tmp_path) == 0
     (tmp_path / logbook.CYCLES).write_bytes(b'{"start": 1, "st\n[]\n{"start": 2, "steps": []}\n\xff\n{"start": 3, "steps": []}')
     assert [entry["start"] for entry in logbook.cycles(tmp_path)] == [2, 3]

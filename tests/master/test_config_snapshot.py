@@ -1,4 +1,4 @@
-"""The copy of cf/ that a daemon goes by: whole, unmoved by edits, and found again when somebody deletes it."""
+"""The copy of cf/ that a daemon goes by: whole, unmoved by edits, and restored when somebody deletes it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def frozen(tmp_path: Path) -> FrozenCf:
     return made
 
 
-def test_copy_says_something_else_than_the_original(frozen: FrozenCf, tmp_path: Path) -> None:
+def test_copy_says_the_same_as_the_original(frozen: FrozenCf, tmp_path: Path) -> None:
     ours, theirs = config.load(tmp_path / "cf"), config.load(tmp_path / "db" / "log" / "cf")
     assert frozen.config == theirs and theirs.directory != ours.directory
     assert (theirs.plan, theirs.hooks, theirs.network.allow) == (ours.plan, ours.hooks, ours.network.allow)
@@ -48,7 +48,7 @@ def test_copy_says_something_else_than_the_original(frozen: FrozenCf, tmp_path: 
         ("shepherd.toml", '[network]\nstatic = "nowhere"\n', "nowhere"),
     ],
 )
-def test_mistake_reaches_the_copy(frozen: FrozenCf, tmp_path: Path, name: str, text: str, word: str) -> None:
+def test_mistake_does_not_reach_the_copy(frozen: FrozenCf, tmp_path: Path, name: str, text: str, word: str) -> None:
     before = frozen.config
     (tmp_path / "cf" / name).write_text(text)
     complaints = frozen.read()
@@ -57,7 +57,7 @@ def test_mistake_reaches_the_copy(frozen: FrozenCf, tmp_path: Path, name: str, t
     assert load_filter(frozen.config.filter_path).text == "reject ext zip\n"
 
 
-def test_deleted_copy_is_made_of_what_stands_there_now(frozen: FrozenCf, tmp_path: Path) -> None:
+def test_deleted_copy_is_restored_as_it_was(frozen: FrozenCf, tmp_path: Path) -> None:
     (tmp_path / "cf" / "filter").write_text("reject ext exe\n")
     shutil.rmtree(tmp_path / "db" / "log")
     frozen.keep()
@@ -66,7 +66,7 @@ def test_deleted_copy_is_made_of_what_stands_there_now(frozen: FrozenCf, tmp_pat
     assert load_filter(frozen.config.filter_path).text == "reject ext exe\n"
 
 
-def test_full_disk_keeps_a_master_from_making_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_full_disk_does_not_keep_a_master_from_making_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "cf").mkdir()
 
     def refuse(path: Path, _data: object) -> None:

@@ -59,7 +59,7 @@ def moves_of_the_page() -> dict[str, str]:
         ("`N.selected`", Found("000002.selected", "selected", waiting=True)),
     ],
 )
-def test_move_differs_from_the_documented_one(row: str, found: Found) -> None:
+def test_move_is_the_documented_one(row: str, found: Found) -> None:
     step = next_step(found, [])
     assert step is not None
     assert re.search(rf"\b{step.removeprefix('shep-')}\b", moves_of_the_page()[row])
@@ -110,7 +110,7 @@ def test_killed_merge_of_an_insert_is_continued_and_then_planned() -> None:
     assert walk(USUAL[SELECT], USUAL)[:2] == [RECORD, PLAN]
 
 
-def test_feedback_is_taken_between_merge_and_plan_and_only_once() -> None:
+def test_feedback_is_applied_between_merge_and_plan_and_only_once() -> None:
     after = USUAL | {FEEDBACK: Found("3", "closed")}
     usual = [PLAN, REAP, CORK, MERGE, SELECT, RECORD]
     assert walk(Found("2", "closed", feedback=True), after) == [FEEDBACK, *usual]
@@ -120,7 +120,7 @@ def test_feedback_is_taken_between_merge_and_plan_and_only_once() -> None:
     assert walk(Found("2", "closed", feedback=True), damaged) == [FEEDBACK, *usual]
 
 
-def test_harvest_in_the_inbox_waits_although_nothing_is_due() -> None:
+def test_harvest_in_the_inbox_is_corked_when_nothing_is_due() -> None:
     left = Found("2", "closed", harvests=True)
     assert walk(left, USUAL | {PLAN: left}) == [PLAN, CORK, MERGE, SELECT, RECORD]
     assert walk(left, USUAL | {PLAN: left, CORK: left}) == [PLAN, CORK]  # it could not be taken
@@ -137,7 +137,7 @@ def test_reap_that_contributed_nothing_ends_the_cycle() -> None:
     assert walk(CLOSED, USUAL | {CORK: Found("3", "closed")}) == [PLAN, REAP, CORK]
 
 
-def test_requests_that_keep_coming_do_not_hold_the_cycle_up() -> None:
+def test_requests_that_keep_coming_do_not_delay_the_cycle() -> None:
     always = USUAL | {RECORD: WAITING, CORK: WAITING}
     assert walk(WAITING, always) == [MERGE, SELECT, RECORD, PLAN, REAP, CORK, MERGE, SELECT, RECORD]
     assert walk(WAITING, always | {MERGE: WAITING}) == [MERGE, PLAN, REAP, CORK, MERGE]  # a merge that found nothing
@@ -171,7 +171,7 @@ def test_round_in_which_nothing_is_due_is_the_last() -> None:
     assert done == [PLAN, REAP, CORK, PLAN, REAP, CORK, PLAN, MERGE, SELECT, RECORD]
 
 
-def test_request_waits_for_further_rounds() -> None:
+def test_request_ends_the_rounds_before_a_merge() -> None:
     asked = USUAL | {CORK: Found("3", "closed", waiting=True, asked=True)}
     assert rounds(CLOSED, asked, 5) == [PLAN, REAP, CORK, MERGE, SELECT, RECORD]
 
@@ -184,7 +184,7 @@ def test_wanted_cleanup_comes_first_and_once() -> None:
     assert next_step(Found("2.reap", "reap", harvested=True, full="x"), []) == CORK
 
 
-def test_full_disk_is_planned_for_although_a_cleanup_did_not_help() -> None:
+def test_full_disk_stops_the_master_if_a_cleanup_did_not_help() -> None:
     """From a plan there is no way back to a closed state but a reap, and that could store nothing."""
     full = Found("2", "closed", full="the disk is full")
     assert next_step(full, []) == CLEANUP
@@ -248,7 +248,7 @@ def statuses_of_the_page() -> dict[tuple[str, str], str]:
         ),
     ],
 )
-def test_exit_status_means_something_else_than_documented(
+def test_exit_status_means_what_is_documented(
     row: tuple[str, str], move: Move, cases: list[tuple[str, int, Found, list[str]]]
 ) -> None:
     assert re.match(move.value, statuses_of_the_page()[row])
@@ -260,11 +260,11 @@ def test_every_row_about_exit_statuses_is_tested() -> None:
     assert len(statuses_of_the_page()) == 9  # eight above; nothing has changed: see below
 
 
-def test_recovery_runs_although_it_is_switched_off() -> None:
+def test_recovery_that_is_switched_off_does_not_run() -> None:
     assert after(MERGE, 10, CLOSED, [MERGE], recover=False) is Move.STOP
 
 
-def test_statuses_that_may_pass_differ_from_the_documented_ones() -> None:
+def test_statuses_that_may_pass_are_the_documented_ones() -> None:
     text = (ROOT / "docs" / "cycle.md").read_text(encoding="utf-8")
     named = re.search(r"with status ([0-9, ]+) and those above 128", text)
     assert named is not None

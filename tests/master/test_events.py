@@ -1,4 +1,4 @@
-"""Structured lines: one an event, whatever is in it; a file that was rotated is let go; what programs write is heard."""
+"""Structured lines: one an event, whatever is in it; a file that was rotated is closed; what programs write is logged."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def logger() -> Iterator[None]:
         handler.close()
 
 
-def test_bytes_of_the_web_break_a_line(tmp_path: Path) -> None:
+def test_bytes_of_the_web_do_not_break_a_line(tmp_path: Path) -> None:
     path = tmp_path / "log"
     events.structured(path, as_json=False)
     events.tell("step", HOSTILE, logging.WARNING, step="shep-merge", seconds=1.5, made=None, steps=["a", "b"], odd=HOSTILE)
@@ -37,7 +37,7 @@ def test_bytes_of_the_web_break_a_line(tmp_path: Path) -> None:
     assert words["steps"] == "a,b" and "made" not in words
 
 
-def test_line_of_json_is_not_what_was_told(tmp_path: Path) -> None:
+def test_line_of_json_is_the_event(tmp_path: Path) -> None:
     path = tmp_path / "log"
     events.structured(path, as_json=True)
     events.tell("step", HOSTILE, status=0, steps=["a"], odd=HOSTILE)
@@ -53,7 +53,7 @@ def test_line_of_json_is_not_what_was_told(tmp_path: Path) -> None:
     assert (second["event"], second["text"]) == ("message", "of old 3")
 
 
-def test_rotated_file_is_written_on(tmp_path: Path) -> None:
+def test_rotated_file_is_closed_and_a_new_one_written(tmp_path: Path) -> None:
     path = tmp_path / "log"
     handler = events.structured(path, as_json=False)
     events.tell("first")
@@ -65,12 +65,12 @@ def test_rotated_file_is_written_on(tmp_path: Path) -> None:
     assert path.read_text().count("\n") == 1 and "event=third" in path.read_text()
 
 
-def test_full_disk_behind_the_log_costs_the_cycle() -> None:
+def test_full_disk_behind_the_log_does_not_stop_the_cycle() -> None:
     events.structured(Path("/dev/full"), as_json=False)
     events.tell("step")  # raises nothing
 
 
-def test_event_without_a_text_is_an_empty_line_on_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+def test_event_without_a_text_is_no_line_on_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     common.setup_logging(quiet=False, verbose=False)
     events.tell("begin", step="shep-merge")
     events.tell("cycle", "cycle complete")
@@ -78,7 +78,7 @@ def test_event_without_a_text_is_an_empty_line_on_a_terminal(capsys: pytest.Capt
     assert capsys.readouterr().err == "cycle complete\n100 %\n"
 
 
-def test_line_of_a_program_is_cut_in_two() -> None:
+def test_line_of_a_program_is_logged_whole() -> None:
     heard = list[str]()
     ear = events.Ear(heard.append)
     subprocess.run(["printf", r"one\n\ntw"], stderr=subprocess.DEVNULL, stdout=ear.fd, check=True)

@@ -1,4 +1,4 @@
-"""Commands of the operator's own, run for real: what they are told, what they may hold, and when they are killed."""
+"""Commands of the operator's own, run for real: their arguments, what they inherit, and when they are killed."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def script(path: Path, text: str) -> Path:
     return path
 
 
-def test_hook_is_not_told_what_happens(tmp_path: Path) -> None:
+def test_hook_gets_what_happens_as_arguments_and_environment(tmp_path: Path) -> None:
     note = script(tmp_path / "note it", f'echo "$@" >> {tmp_path}/args; env | grep ^SHEPHERD_ | sort >> {tmp_path}/env')
     command = f"'{note}' 'two words' ; rm"  # no shell: the semicolon is a word
     hooks = Hooks(config.Hooks(before=command, after=command, on_error=command), ENVIRONMENT)
@@ -41,7 +41,7 @@ def test_hook_is_not_told_what_happens(tmp_path: Path) -> None:
     assert "SHEPHERD_MESSAGE=the disk $(failed)\n" in told
 
 
-def test_hook_that_fails_is_taken_for_one_that_does_not(tmp_path: Path) -> None:
+def test_hook_that_fails_is_reported(tmp_path: Path) -> None:
     bad = str(script(tmp_path / "bad", "exit 7"))
     assert Hooks(config.Hooks(before=bad), ENVIRONMENT).before("a", "b") == f"hooks.before ended with exit status 7: {bad}"
     missing = Hooks(config.Hooks(after="/no/such/program"), ENVIRONMENT).after("a", "b", 0)
@@ -49,7 +49,7 @@ def test_hook_that_fails_is_taken_for_one_that_does_not(tmp_path: Path) -> None:
     assert Hooks(config.Hooks(), ENVIRONMENT).before("a", "b") == ""
 
 
-def test_hook_that_hangs_outlives_its_time_with_what_it_has_started(tmp_path: Path) -> None:
+def test_hook_that_hangs_is_killed_with_what_it_has_started(tmp_path: Path) -> None:
     slow = str(script(tmp_path / "slow", f"sleep 600 & echo $! > {tmp_path}/pid; wait"))
     fault = Hooks(config.Hooks(before=slow, timeout_s=1.0), ENVIRONMENT).before("a", "b")
     assert fault == f"hooks.before was killed after 1 s: {slow}"
@@ -61,7 +61,7 @@ def test_hook_that_hangs_outlives_its_time_with_what_it_has_started(tmp_path: Pa
     raise AssertionError("what the hook has started still runs")
 
 
-def test_hook_holds_the_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_hook_does_not_inherit_the_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also if the descriptor was made to be inherited by programs."""
     held = locks.lock(tmp_path / "lock", "a test")
     os.set_inheritable(held.fd, True)
@@ -76,7 +76,7 @@ def test_hook_holds_the_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert "[none]" in text
 
 
-def test_output_of_a_hook_is_lost(tmp_path: Path) -> None:
+def test_output_of_a_hook_is_logged(tmp_path: Path) -> None:
     heard = list[tuple[str, str]]()
     loud = str(script(tmp_path / "loud", "echo to stdout; echo to stderr >&2"))
     Hooks(config.Hooks(after=loud), ENVIRONMENT, lambda *line: heard.append(line)).after("a", "b", 0)

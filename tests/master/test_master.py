@@ -1,4 +1,4 @@
-"""What the master finds in a database, and the master itself with programs that are really run, stopped and killed."""
+"""What the master sees in a database, and the master itself with programs that are really run, stopped and killed."""
 
 from __future__ import annotations
 
@@ -66,12 +66,12 @@ def look(db: Path) -> Found:
     return cycle.look(Database(db), Config(directory=ROOT / "cf"))
 
 
-def test_changed_filter_is_not_seen(db: Path, tmp_path: Path) -> None:
+def test_changed_filter_is_seen(db: Path, tmp_path: Path) -> None:
     (tmp_path / "filter").write_text("reject ext zip\n")
     assert cycle.look(Database(db), Config(directory=tmp_path)).waiting
 
 
-def test_changed_equivalences_are_not_seen(db: Path, tmp_path: Path) -> None:
+def test_changed_equivalences_are_seen(db: Path, tmp_path: Path) -> None:
     shutil.copy(ROOT / "cf" / "filter", tmp_path / "filter")
     assert not cycle.look(Database(db), Config(directory=tmp_path)).waiting
     (tmp_path / "url-equiv").write_text("a.example b.example\n")
@@ -107,7 +107,7 @@ def leave_harvest(db: Path, name: str, key: bytes = bytes(16)) -> None:
     Database(db).inbox.drop_harvest(name, source)
 
 
-def test_cycle_leaves_a_harvest_where_it_is_when_nothing_is_due(db: Path) -> None:
+def test_cycle_corks_a_harvest_of_the_inbox_when_nothing_is_due(db: Path) -> None:
     leave_harvest(db, "1790000000000-host-1-1")
     assert look(db) == Found("000001", "closed", harvests=True)
     done = shepherd("shepherd", "cycle", "--db", str(db))
@@ -118,7 +118,7 @@ def test_cycle_leaves_a_harvest_where_it_is_when_nothing_is_due(db: Path) -> Non
     assert Database(db).closed().sites.rows == 1
 
 
-def test_harvest_that_cannot_be_taken_fails_the_cycle_or_is_not_told(db: Path) -> None:
+def test_harvest_that_is_refused_is_reported_and_does_not_fail_the_cycle(db: Path) -> None:
     leave_harvest(db, "1790000000000-host-1-1", key=bytes(range(16)))
     done = shepherd("shepherd", "cycle", "--quiet", "--db", str(db))
     assert done.returncode == 4
@@ -170,7 +170,7 @@ def test_lock_that_outlives_its_taker_names_no_process_that_has_ended(db: Path) 
         os.kill(int(done.stdout), signal.SIGKILL)
 
 
-def test_refused_requests_are_told_although_the_merge_is_quiet(db: Path) -> None:
+def test_refused_requests_are_reported_although_the_merge_is_quiet(db: Path) -> None:
     Database(db).inbox.drop("1790000000000-host-1-1", [{"op": "insert", "url": "http://x y/"}, {"op": "fly"}])
     done = shepherd("shepherd", "cycle", "--quiet", "--db", str(db))
     assert done.returncode == 0
@@ -196,7 +196,7 @@ def test_failed_program_stops_the_cycle_with_its_status(db: Path) -> None:
     assert (line["status"], line["state"], line["steps"][-1]["step"]) == (done.returncode, "000002.merged", SELECT)
 
 
-def test_program_that_changes_nothing_is_run_for_ever(db: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_program_that_changes_nothing_stops_the_cycle(db: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """`true` says that it was done."""
     build(db, "merged")
     monkeypatch.setattr(family, "command", lambda *_words: ["true"])
@@ -263,7 +263,7 @@ def test_killed_parent_does_not_leave_its_child_for_ever(tmp_path: Path) -> None
     assert parent.communicate(timeout=10)[0] == ""
 
 
-def test_deleted_log_costs_the_cycle(db: Path) -> None:
+def test_deleted_log_does_not_stop_the_cycle(db: Path) -> None:
     """db/README.md says that log/ may be deleted."""
     shutil.rmtree(db / names.LOGS)
     Database(db).inbox.drop("1790000000000-host-1-1", [{"op": "fly"}])

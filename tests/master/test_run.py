@@ -63,7 +63,7 @@ def test_run_pauses_until_something_is_inserted(sown: Farm, tmp_path: Path) -> N
     assert "running    nothing\n" in one.must("shepherd", "status")
 
 
-def test_bad_configuration_takes_the_place_of_a_good_one(sown: Farm, tmp_path: Path) -> None:
+def test_bad_configuration_does_not_replace_a_good_one(sown: Farm, tmp_path: Path) -> None:
     one = sown.copy(tmp_path / "db")
     cf = settings(one, tmp_path / "cf", "[hooks]\nafter = 'echo old'\n")
     with running(one, cf) as daemon:
@@ -87,7 +87,7 @@ def test_bad_configuration_takes_the_place_of_a_good_one(sown: Farm, tmp_path: P
         assert daemon.end() == 0
 
 
-def test_wanted_cleanup_waits_for_the_end_of_a_reap(planned: Farm, tmp_path: Path) -> None:
+def test_wanted_cleanup_ends_a_reap_early(planned: Farm, tmp_path: Path) -> None:
     one = planned.copy(tmp_path / "db")
     with running(one, settings(one, tmp_path / "cf", reap_s=600)) as daemon:
         seen = daemon.wait_for("begin", step="shep-reap")
@@ -112,7 +112,7 @@ def wait_for_checkpoint(one: Farm) -> None:
 
 
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGQUIT, 131), (signal.SIGTERM, 0)])
-def test_signal_in_a_reap_loses_what_was_acknowledged(planned: Farm, tmp_path: Path, number: signal.Signals, status: int) -> None:
+def test_signal_in_a_reap_keeps_what_was_acknowledged(planned: Farm, tmp_path: Path, number: signal.Signals, status: int) -> None:
     one = planned.copy(tmp_path / "db")
     with running(one, settings(one, tmp_path / "cf", reap_s=600)) as daemon:
         daemon.wait_for("begin", step="shep-reap")
@@ -137,7 +137,7 @@ def noting(tmp_path: Path) -> str:
     return str(tmp_path / "note")
 
 
-def test_reap_that_fills_the_bucket_file_is_not_cleaned_up_after(planned: Farm, tmp_path: Path) -> None:
+def test_reap_that_fills_the_bucket_file_is_followed_by_a_cleanup(planned: Farm, tmp_path: Path) -> None:
     one = planned.copy(tmp_path / "db")
     cf = settings(one, tmp_path / "cf", f"[hooks]\non_error = '{noting(tmp_path)}'\n")
     text, state = (cf / "shepherd.toml").read_text(), one.database.furthest()
@@ -154,7 +154,7 @@ def test_reap_that_fills_the_bucket_file_is_not_cleaned_up_after(planned: Farm, 
     one.must("shep-check")
 
 
-def test_checkpoint_that_does_not_hold_needs_an_operator(planned: Farm, tmp_path: Path) -> None:
+def test_damaged_checkpoint_is_recovered_without_an_operator(planned: Farm, tmp_path: Path) -> None:
     one = planned.copy(tmp_path / "db")
     one.killed("shep-reap", "sync:reap/checkpoints:6=kill")
     path = one.database.furthest().path / names.HARVESTS / "reap"
@@ -174,7 +174,7 @@ def test_checkpoint_that_does_not_hold_needs_an_operator(planned: Farm, tmp_path
     one.must("shep-check")
 
 
-def test_failure_that_lasts_is_tried_for_ever(sown: Farm, tmp_path: Path) -> None:
+def test_failure_that_lasts_is_tried_only_so_often(sown: Farm, tmp_path: Path) -> None:
     one = sown.copy(tmp_path / "db")
     cf = settings(one, tmp_path / "cf", f"retries = 2\n[hooks]\nbefore = 'false'\non_error = '{noting(tmp_path)}'\n")
     with running(one, cf) as daemon:
@@ -190,7 +190,7 @@ def test_failure_that_lasts_is_tried_for_ever(sown: Farm, tmp_path: Path) -> Non
     assert done.stderr == "shepherd cycle: hooks.before ended with exit status 1: false; shep-merge was not run\n"
 
 
-def test_damage_is_tried_again(sown: Farm, tmp_path: Path) -> None:
+def test_damage_is_not_tried_again(sown: Farm, tmp_path: Path) -> None:
     one = sown.copy(tmp_path / "db")
     one.must("shep-merge")
     (one.database.furthest().path / "index" / "norm").unlink()

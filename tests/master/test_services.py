@@ -48,7 +48,7 @@ def place(tmp_path: Path) -> Path:
     return home
 
 
-def test_crontab_line_does_not_work(place: Path) -> None:
+def test_crontab_line_works_and_prints_nothing(place: Path) -> None:
     """What it prints would be mailed with every cycle; a percent sign would end the command."""
     [line] = sample("crontab").splitlines()
     assert "%" not in line
@@ -62,7 +62,7 @@ def test_crontab_line_does_not_work(place: Path) -> None:
     assert (again.returncode, again.stdout, again.stderr) == (4, "", "")  # nothing is due
 
 
-def test_unit_is_not_what_systemd_understands(place: Path) -> None:
+def test_unit_is_accepted_by_systemd(place: Path) -> None:
     need("systemd-analyze")
     unit = place / "shepherd.service"
     unit.write_text(sample("systemd").replace(PLACE, str(place)))
@@ -71,7 +71,7 @@ def test_unit_is_not_what_systemd_understands(place: Path) -> None:
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
-def test_service_is_not_started_reloaded_rotated_and_stopped(place: Path, tmp_path: Path) -> None:
+def test_service_is_started_reloaded_rotated_and_stopped(place: Path, tmp_path: Path) -> None:
     need("logrotate")
     unit = ConfigParser(interpolation=None, strict=False)
     unit.optionxform = str  # type: ignore[method-assign,assignment]  # as configparser's own documentation has it
@@ -97,7 +97,7 @@ def test_service_is_not_started_reloaded_rotated_and_stopped(place: Path, tmp_pa
         process.wait()
 
 
-def test_rotation_while_nothing_runs_signals_a_stranger(place: Path, tmp_path: Path) -> None:
+def test_rotation_while_nothing_runs_signals_no_stranger(place: Path, tmp_path: Path) -> None:
     """db/lock still names a process, but its number may be somebody else's by now: here it is that of a `sleep`."""
     need("logrotate")
     stranger = subprocess.Popen(["sleep", "600"])
