@@ -1,6 +1,6 @@
-"""What all tests share: deterministic hypothesis, the public suites, and an account of every skipped test and every sweep.
+"""What all tests share: examples and samples of the day, the public suites, and an account of every skip and every sweep.
 
-bin/test sets SHEPHERD_TEST_STRICT (a skip is a failure) and SHEPHERD_TEST_CRASH (the full crash sweeps).
+bin/test sets SHEPHERD_TEST_STRICT (a skip is a failure); tests/support/sampling.py knows what it sets for the size of samples.
 """
 
 from __future__ import annotations
@@ -14,33 +14,26 @@ from pathlib import Path
 import hypothesis
 import pytest
 
+from tests.support import sampling, schedule
+
 pytest_plugins = ["tests.support.fixtures"]
 
 ROOT = Path(__file__).resolve().parents[1]
 
-# The same examples in every run: a failure found today is found tomorrow. With the full sweeps there are more of them.
-EXAMPLES = 200 if os.environ.get("SHEPHERD_TEST_CRASH") else 50
-hypothesis.settings.register_profile("shepherd", derandomize=True, deadline=None, database=None, max_examples=EXAMPLES)
+# The same examples all day: what failed is repeated with the seed that the run has printed.
+hypothesis.settings.register_profile("shepherd", deadline=None, database=None, max_examples=sampling.EXAMPLES)
 hypothesis.settings.load_profile("shepherd")
 
-# The files that take longest, by the clock, in this order before all others: begun last, one alone would keep everybody waiting.
-LONGEST = (
-    "cli/shep/test_fetch.py", "cli/gather/test_end_to_end.py", "dispatch/test_reapers_lost.py", "cli/gather/test_urls.py",
-    "crash/test_restart.py", "crash/test_replay.py", "crash/test_mutants.py", "crash/test_kill_phase.py", "master/test_run.py",
-    "crash/test_full.py", "crash/test_politeness.py", "cli/test_launcher.py", "store/mirror/test_mirror.py",
-    "crash/test_kill_reap.py", "cli/test_bad_input.py", "dispatch/test_reap_refresh.py", "crash/test_rebuild.py",
-    "crash/test_strace.py", "crash/test_powercut.py", "cycle/select/test_properties.py", "formats/test_decoders.py",
-    "cycle/cork/test_three_harvests.py", "serve/test_leases.py", "reaper/document/test_extract.py", "crash/test_kill_master.py",
-    "reaper/process/test_wedged.py", "cycle/test_three_cycles.py", "crash/test_kill_cleanup.py", "dispatch/test_reap_stopped.py",
-    "crash/test_three_reapers.py", "serve/test_indexer.py", "reaper/process/test_poison.py", "toyweb/test_zoo.py",
-)  # fmt: skip
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_configure(config: pytest.Config) -> None:
+    config.option.hypothesis_seed = config.option.hypothesis_seed or str(sampling.SEED)
+    if not hasattr(config, "workerinput"):
+        config.pluginmanager.register(schedule.Plugin(), "shepherd-schedule")
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    rank = {ROOT / "tests" / name: number for number, name in enumerate(LONGEST)}
-    if gone := [str(path) for path in rank if not path.is_file()]:
-        raise pytest.UsageError(f"LONGEST in tests/conftest.py names what is not there: {', '.join(gone)}")
-    items.sort(key=lambda item: rank.get(item.path, len(rank)))
+def pytest_report_header() -> str:
+    return f"samples of the day: bin/test --seed {sampling.SEED} repeats them; {sampling.EXAMPLES} examples of each property"
 
 
 @pytest.fixture(autouse=True)
@@ -69,7 +62,7 @@ def suites() -> Callable[[str], Path]:
 @pytest.fixture(scope="session")
 def crash_sweep() -> bool:
     """Whether the full crash sweeps were asked for, with `bin/test --crash`."""
-    return bool(os.environ.get("SHEPHERD_TEST_CRASH"))
+    return sampling.IS_SWEEP
 
 
 def _skips(config: pytest.Config) -> Counter[str]:

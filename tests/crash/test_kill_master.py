@@ -18,6 +18,8 @@ from tests.crash.farm import Farm, farm
 from tests.crash.tally import Tally
 from tests.support.daemons import Daemon, running, settings
 
+pytestmark = pytest.mark.waits
+
 STEPS = ("shep-merge", "shep-select", "shep-record", "shep-plan", "shep-reap", "shep-cork")
 LATER_S = (0.0, 0.1, 0.3, 0.6)  # after a program was started: in its start, in its work, behind its end
 

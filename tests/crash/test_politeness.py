@@ -17,11 +17,15 @@ from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
+import pytest
+
 from shepherd.store.disk import names
 from shepherd.store.state import harvest
 from shepherd.store.state.database import Database
 from tests.support.origin import Answer, Origin, ok, serve
 from tests.support.programs import call
+
+pytestmark = pytest.mark.waits
 
 ROOT = Path(__file__).resolve().parents[2]
 HTML = "Content-Type: text/html"

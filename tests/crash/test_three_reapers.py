@@ -28,6 +28,8 @@ from tests.support.relay import Relay, relaying
 from tests.wire.test_tls import free_port
 from toyweb.model import canonical
 
+pytestmark = pytest.mark.waits
+
 MOST_CYCLES = 15
 SITE_SOFT = 60  # the calendar of one site has no end
 MORE = """

@@ -30,6 +30,8 @@ from toyweb.plan import Kind, Ref, Secure, Validators, site_name
 from toyweb.residents import COPY, ORIGINAL
 from toyweb.robots import PATH as ROBOTS
 
+pytestmark = pytest.mark.waits
+
 ROOT = Path(__file__).resolve().parents[2]
 PATIENCE_S = 120.0
 SITES, LARGEST = 200, 12

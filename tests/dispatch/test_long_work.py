@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from shepherd.dispatch.reap import GRACE_MS
 from shepherd.reaper.process.parsing import INLINE_BYTES
 from tests.support.driver import HTML, LINKS
 from tests.support.origin import Answer, ok
 from tests.support.reaping import planned, scripted_reapd
+
+pytestmark = pytest.mark.waits
 
 TIMEOUT_S = 2
 LARGE = b"<p>%d</p>" + b"x" * INLINE_BYTES  # worked on in a child of its own, one after the other

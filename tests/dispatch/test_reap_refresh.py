@@ -10,8 +10,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.support.origin import Answer, ok
 from tests.support.reaping import Home, planned
+
+pytestmark = pytest.mark.waits
 
 HTML = "Content-Type: text/html"
 SLOW = [f"http://slow.example/{n}" for n in range(8)]

@@ -23,6 +23,8 @@ from tests.support.reaping import Home, children, planned, reapd, start_reapd
 from tests.support.relay import Relay, relaying
 from tests.wire.test_tls import free_port
 
+pytestmark = pytest.mark.waits
+
 SITES = 12
 PAGES = 3
 ROUTES: dict[str, Answer] = {f"s{s}.example/{p}": ok(LINKS, HTML) for s in range(SITES) for p in range(PAGES)}

@@ -6,6 +6,8 @@ import asyncio
 import random
 from pathlib import Path
 
+import pytest
+
 from shepherd.addresses import UnixAddress
 from shepherd.dispatch.reaper_sources import UnixSource
 from shepherd.formats.tables import Result
@@ -14,6 +16,8 @@ from tests.support.driver import Dispatcher, Outcome, greeting, run
 from tests.support.origin import ok, serve
 from tests.support.reaping import reapd
 from tests.support.relay import Relay, relaying
+
+pytestmark = pytest.mark.waits
 
 PAGES = 160
 PAGE = random.Random(6).randbytes(1 << 20)  # cannot be compressed

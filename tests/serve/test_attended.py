@@ -7,6 +7,7 @@ import signal
 import socket
 from pathlib import Path
 
+import pytest
 import requests
 
 from shepherd.serve import tokens
@@ -14,6 +15,8 @@ from shepherd.store.disk import locks, names
 from tests.crash.farm import farm
 from tests.support.daemons import running, settings
 from tests.support.serving import token_of, wait_until
+
+pytestmark = pytest.mark.waits
 
 
 def free_port() -> int:

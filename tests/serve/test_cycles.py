@@ -13,6 +13,8 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import pytest
+
 from shepherd.client import Server, pull
 from shepherd.readers.choice import Choice
 from shepherd.serve import tokens
@@ -23,6 +25,8 @@ from tests.serve.test_attended import answers, free_port
 from tests.support.daemons import Daemon, running, settings
 from tests.support.programs import call
 from tests.support.serving import serving, token_of, wait_until
+
+pytestmark = pytest.mark.waits
 
 READERS = 8
 STATES = 4  # that the readers see together, and the mirror by itself

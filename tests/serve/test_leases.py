@@ -19,6 +19,8 @@ from tests.support.pasture import Sheep, fill
 from tests.support.programs import call
 from tests.support.serving import Serving, flock, serving, token_of, wait_until
 
+pytestmark = pytest.mark.waits
+
 
 def over(until_s: float) -> bool:
     return time.monotonic() > until_s

@@ -7,6 +7,7 @@ also start by themselves, with nothing imported, is what tests/cli/gather/test_e
 
 from __future__ import annotations
 
+import atexit
 import importlib
 import json
 import os
@@ -88,10 +89,12 @@ def _answer(answers: IO[bytes]) -> int:
 
 @cache
 def _parent() -> subprocess.Popen[bytes]:
-    """It ends when we do, with its stdin."""
+    """It ends when we do, with its stdin; waited for, its time is counted as ours."""
     command = [sys.executable, str(Path(__file__))]
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
-    return subprocess.Popen(command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0)
+    process = subprocess.Popen(command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0)
+    atexit.register(process.communicate)
+    return process
 
 
 # --- the process that forks -------------------------------------------------------------------------------------

@@ -23,6 +23,8 @@ from toyweb.run import Running, start
 from toyweb.zoo.exhibit import WAITS, Exhibit
 from toyweb.zoo.table import EXHIBITS
 
+pytestmark = pytest.mark.waits
+
 MODEL = Model(4, 50, "127.1.30.0", zoo=True)
 ENDLESS = [exhibit for exhibit in EXHIBITS if exhibit.name.startswith("endless-")]
 PHASES = ("shep-merge", "shep-select", "shep-record", "shep-plan", "shep-reap", "shep-cork")

@@ -22,6 +22,8 @@ from shepherd.cli.gather.toy import SEED, SETTINGS, SITES
 from toyweb import log
 from toyweb.model import Model, canonical
 
+pytestmark = pytest.mark.waits
+
 ROOT = Path(__file__).resolve().parents[3]
 BIN = ROOT / "bin"
 PAGE = ROOT / "docs" / "tutorial.md"

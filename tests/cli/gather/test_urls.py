@@ -16,6 +16,8 @@ import pytest
 from toyweb import log, run
 from toyweb.model import Model
 
+pytestmark = pytest.mark.waits
+
 ROOT = Path(__file__).resolve().parents[3]
 DELAY_S = 0.02
 CF = f"""

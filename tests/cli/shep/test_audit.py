@@ -6,6 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from shepherd.formats.tables import JournalFlag
 from shepherd.store.disk import fsio, names
 from shepherd.store.state.harvest import Harvest
@@ -13,6 +15,8 @@ from tests.crash.test_politeness import Garden, garden, pages
 from tests.support.herd import Herd, Run, objects, told
 from tests.support.origin import Answer, ok
 from tests.support.reaped import GONE, NEW, START_MS, journal_record, start_reap
+
+pytestmark = pytest.mark.waits
 
 CONTACTED = int(JournalFlag.CONTACTED)
 

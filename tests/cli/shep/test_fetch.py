@@ -26,6 +26,8 @@ from shepherd.store.state.database import Database
 from tests.crash.test_politeness import PAGE, Garden, garden, kill, pages, wait_until
 from tests.support.origin import Answer, Origin, ok, reset, serve
 
+pytestmark = pytest.mark.waits
+
 LINKS = b"""<html><head><title>A \x1b[31mpage</title></head><a href="/1">1</a> <a href="http://b.example/x">2</a></html>"""
 STEER = "X-Steer: \x1b]0;owned\x07\x9b2J"
 DENYING = ok(b"User-agent: *\nDisallow: /private\n")

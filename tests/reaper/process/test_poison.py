@@ -27,6 +27,8 @@ from tests.support.driver import HTML, LINKS, Dispatcher, greeting, run
 from tests.support.origin import Answer, ok, serve
 from tests.support.reaping import BoardView, Home, children, planned, reapd
 
+pytestmark = pytest.mark.waits
+
 NEIGHBOURS = 30
 POISON = "http://poison.example/large"
 LARGE = b"".join(b'<p>words and words <a href="/%d?x=%d">link</a></p>\n' % (n, n) for n in range(18_000))[: INLINE_BYTES - 10_000]

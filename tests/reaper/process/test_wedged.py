@@ -10,10 +10,14 @@ import sys
 import time
 from pathlib import Path
 
+import pytest
+
 from shepherd.reaper.process import worker
 from tests.support.driver import HTML, LINKS
 from tests.support.origin import Answer, ok
 from tests.support.reaping import ROOT, BoardView, Home, children, planned, scripted_reapd
+
+pytestmark = pytest.mark.waits
 
 STUCK = b"<p>a page at which the parser never ends</p>"
 PARSE_S = 2.0
