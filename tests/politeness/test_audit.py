@@ -64,8 +64,8 @@ def audit(journal: Records, slots: int = 1, before: bool = False, **columns: dic
     return judged(journal, sites, servers, before=before)
 
 
-def test_crawl_delay_learnt_later_is_not_taken_for_a_default_that_was_raised_since() -> None:
-    """A server's delay stands in its table with the Crawl-delay in it, so it tells nothing of what the default was."""
+def test_later_crawl_delay_is_no_violation_before_it_was_known() -> None:
+    """A server's delay stands in its table with the Crawl-delay in it, so the default cannot be read from it."""
     robots = contact(1010, 1020, site=2, kind=Kind.ROBOTS, crawl_delay_ms=3000)
     journal = records(contact(0, 10), robots, contact(4020, 4030), contact(0, 10, site=3, qkey=OTHER))
     sites: dict[str, Any] = {"site": np.array([1, 2, 3], np.uint64), "delay_ms": np.full(3, NO_LIMIT, np.uint32)}
@@ -80,7 +80,7 @@ def whats(verdict: Verdict) -> list[str]:
     return [fault.what for fault in verdict.faults]
 
 
-def test_gap_below_the_delay() -> None:
+def test_gap_below_the_delay_is_a_violation() -> None:
     verdict = audit(records(contact(0, 10), contact(1009, 1020), contact(2020, 2030, site=2)))
     assert "delay" in whats(verdict) and verdict.gap_ms.tolist() == [999] and verdict.spare_ms.tolist() == [-1]
     fault = verdict.faults[0]
@@ -88,13 +88,13 @@ def test_gap_below_the_delay() -> None:
     assert audit(records(contact(0, 10), contact(1010, 1020), contact(2020, 2030, site=2))).count == 0
 
 
-def test_two_sites_of_one_server_overlap() -> None:
+def test_overlap_of_two_sites_of_one_server_is_a_violation() -> None:
     verdict = audit(records(contact(0, 5000), contact(100, 200, site=2)))
     assert whats(verdict) == ["overlap"]
     assert audit(records(contact(0, 5000), contact(100, 200, site=2, qkey=OTHER))).count == 0
 
 
-def test_slots_let_so_many_overlap_but_never_two_of_a_site() -> None:
+def test_slots_allow_as_many_overlaps_but_never_two_of_a_site() -> None:
     three = records(contact(0, 100), contact(50, 150, site=2), contact(60, 160, site=3))
     assert audit(three, slots=3).count == 0
     assert audit(three, slots=2).count == 1
@@ -109,7 +109,7 @@ def test_group_of_the_filter_is_one_server() -> None:
     assert whats(audit(near, group={1: GROUP, 2: GROUP})) == ["delay"]
 
 
-def test_crawl_delay_holds_from_the_robots_file_on() -> None:
+def test_crawl_delay_applies_from_the_robots_file_on() -> None:
     robots = contact(0, 10, kind=Kind.ROBOTS, crawl_delay_ms=5000)
     assert audit(records(robots, contact(5010, 5020))).count == 0
     assert "delay" in whats(audit(records(robots, contact(5009, 5020))))
@@ -126,18 +126,18 @@ def test_failures_in_a_row_double_the_delay() -> None:
     assert whats(audit(records(contact(0, 10, **failed), contact(2010, 2020, status=503), contact(6019, 6030)))) == ["delay"]
 
 
-def test_retry_after_holds_the_whole_server() -> None:
+def test_retry_after_delays_the_whole_server() -> None:
     busy = contact(0, 10, status=429, retry_after_s=60)
     assert audit(records(busy, contact(60_010, 60_020, site=2))).count == 0
     assert "retry-after" in whats(audit(records(busy, contact(30_000, 30_020, site=2))))
 
 
-def test_filter_delay_holds_for_its_site_and_raises_that_of_its_server() -> None:
+def test_filter_delay_applies_to_its_site_and_raises_that_of_its_server() -> None:
     assert audit(records(contact(0, 10), contact(500, 510)), delay_ms={1: 490}).count == 0
     assert sorted(whats(audit(records(contact(0, 10), contact(500, 510)), delay_ms={1: 491}))) == ["delay", "site"]
 
 
-def test_what_nobody_was_asked_for_does_not_count() -> None:
+def test_record_without_a_contact_does_not_count() -> None:
     quiet = contact(5, 6, flags=0)
     denied = contact(7, 7, flags=0, result=Result.DENIED)
     nowhere = contact(8, 9, qkey=tables.qkey_unresolved(1))
@@ -171,7 +171,7 @@ def test_same_as_trying_to_place_every_contact_in_a_slot(spans: list[tuple[int, 
 
 
 @pytest.mark.parametrize("slack", [0, 5])
-def test_slack_forgives_what_clocks_differ_by(slack: int) -> None:
+def test_slack_allows_for_differing_clocks(slack: int) -> None:
     journal = records(contact(0, 10), contact(1006, 1020))
     sites: dict[str, Any] = {"site": np.array([1], np.uint64), "delay_ms": np.array([NO_LIMIT], np.uint32)}
     sites |= {"crawl_delay_ms": np.zeros(1, np.uint32), "group": np.zeros(1, np.uint64)}
@@ -182,7 +182,7 @@ def test_slack_forgives_what_clocks_differ_by(slack: int) -> None:
 
 @settings(max_examples=30, deadline=None)
 @given(seed=st.integers(0, 2**32 - 1), part=st.integers(1, 50), journals=st.integers(1, 3))
-def test_parts_do_not_show(seed: int, part: int, journals: int) -> None:
+def test_parts_do_not_change_the_verdict(seed: int, part: int, journals: int) -> None:
     """However few contacts are judged together, and in however many journals they stand."""
     draw, count = np.random.default_rng(seed), 60
     journal = np.zeros(count, JOURNAL)
@@ -212,7 +212,7 @@ def test_parts_do_not_show(seed: int, part: int, journals: int) -> None:
     assert verdict(part) == verdict(10**9)
 
 
-def test_delay_of_one_server_is_asked_of_another_of_which_nothing_was_known_yet() -> None:
+def test_delay_of_one_server_is_not_demanded_of_a_new_one() -> None:
     late = {"qkey": OTHER, "kind": Kind.QKEY, "result": Result.RESOLVED, "flags": 0}
     lookups = [contact(4000, 5000, site=site, **late) for site in (2, 3)]
     journal = records(contact(0, 10), contact(0, 10, site=2, qkey=OTHER), contact(500, 510, site=3, qkey=OTHER), *lookups)

@@ -39,7 +39,7 @@ def test_delay_counts_from_the_end_of_the_fetch(groups: MemoryGroups) -> None:
     assert take(groups, 41_000).item == 2
 
 
-def test_no_delay_is_due_where_nobody_was_contacted(groups: MemoryGroups) -> None:
+def test_no_delay_is_due_without_a_contact(groups: MemoryGroups) -> None:
     groups.add(1, 7, 70, 0)
     groups.add(2, 7, 70, 0)
     assert groups.release(take(groups, 0).token, 5_000, contacted=False)
@@ -59,7 +59,7 @@ def test_an_answer_without_contact_does_not_shorten_the_wait_before_it(groups: M
     assert groups.next(DELAY) is not None
 
 
-def test_slots_let_other_sites_in_but_never_the_same_site(groups: MemoryGroups) -> None:
+def test_slots_allow_other_sites_but_never_the_same_site(groups: MemoryGroups) -> None:
     groups.set_slots(7, 3)
     for item in range(4):
         groups.add(item, 7, 70, 9)
@@ -91,7 +91,7 @@ def test_fewer_slots_keep_the_longest_wait(groups: MemoryGroups) -> None:
     assert groups.next(15_000) is not None
 
 
-def test_raised_delay_and_back_off_hold_for_a_wait_under_way(groups: MemoryGroups) -> None:
+def test_raised_delay_and_back_off_apply_to_a_wait_under_way(groups: MemoryGroups) -> None:
     groups.add(1, 7, 70, 0)
     groups.add(2, 7, 71, 0)
     groups.release(take(groups, 0).token, 0)
@@ -102,7 +102,7 @@ def test_raised_delay_and_back_off_hold_for_a_wait_under_way(groups: MemoryGroup
     assert groups.next(79_999) is not None
 
 
-def test_retry_after_holds_the_whole_group(groups: MemoryGroups) -> None:
+def test_retry_after_delays_the_whole_group(groups: MemoryGroups) -> None:
     groups.set_slots(7, 2)
     groups.add(1, 7, 70, 0)
     groups.add(2, 7, 71, 0)
@@ -173,7 +173,7 @@ def test_a_site_moves_with_its_queue_and_its_wait(groups: MemoryGroups) -> None:
     assert (moved.item, moved.group) == (4, 7)
 
 
-def test_dropped_site_gives_back_all_but_what_is_in_flight(groups: MemoryGroups) -> None:
+def test_dropped_site_returns_all_but_what_is_in_flight(groups: MemoryGroups) -> None:
     for item, priority in ((1, 9), (2, 3), (3, 6)):
         groups.add(item, 7, 70, priority)
     groups.add(4, 7, 70, 8, not_before_ms=500)
@@ -204,7 +204,7 @@ def test_a_number_that_does_not_fit_is_refused_and_not_cut(groups: MemoryGroups,
     assert groups.count() == Counts(0, 0)
 
 
-def test_slot_that_was_taken_away_and_given_back_forgets_its_wait(groups: MemoryGroups) -> None:
+def test_slot_that_was_removed_and_added_again_keeps_its_wait(groups: MemoryGroups) -> None:
     groups.set_slots(7, 2)
     for item in range(4):
         groups.add(item, 7, 70 + item, 0)

@@ -1,4 +1,4 @@
-"""What a server sees, judged from the history of its fetches alone: whatever is asked of the engine in between.
+"""What a server sees, judged from the history of its fetches alone: whatever the engine is asked in between.
 
 This knows nothing of how the engine decides. A fetch may begin only while fewer than `slots` fetches of its group are under way
 or ended less than a delay ago, and only when the last one of its site ended at least that site's delay ago.

@@ -67,7 +67,9 @@ def naive(old: list[Row], new: list[Row]) -> list[tuple[tuple[int, ...] | None, 
     return sorted(found, key=lambda one: one[1] or one[0] or ())
 
 
-def told(old: Columns, new: Columns, found: Differences) -> list[tuple[tuple[int, ...] | None, tuple[int, ...] | None, int]]:
+def difference_rows(
+    old: Columns, new: Columns, found: Differences
+) -> list[tuple[tuple[int, ...] | None, tuple[int, ...] | None, int]]:
     def keys(index: Columns, row: int) -> tuple[int, ...] | None:
         return None if row == NO_ROW else tuple(int(index[name][row]) for name in ("norm", "path", "site"))
 
@@ -76,20 +78,20 @@ def told(old: Columns, new: Columns, found: Differences) -> list[tuple[tuple[int
 
 
 @given(SLICES, SLICES)
-def test_diff_is_that_of_dictionaries(old: list[Row], new: list[Row]) -> None:
+def test_diff_agrees_with_dictionaries(old: list[Row], new: list[Row]) -> None:
     before, after = columns(old), columns(new)
-    found = told(before, after, diff(before, after, PATHS))
+    found = difference_rows(before, after, diff(before, after, PATHS))
     assert sorted(found, key=str) == sorted(naive(old, new), key=str)
     places = [one[1] or one[0] for one in found]
     assert [place or () for place in places] == sorted(place or () for place in places)
 
 
 @given(SLICES, SLICES)
-def test_diff_the_other_way_round_takes_it_back(old: list[Row], new: list[Row]) -> None:
+def test_diff_the_other_way_round_is_the_inverse(old: list[Row], new: list[Row]) -> None:
     before, after = columns(old), columns(new)
     turned = {int(What.ADDED): int(What.FORGOTTEN), int(What.FORGOTTEN): int(What.ADDED)}
-    there = told(before, after, diff(before, after, PATHS))
-    back = [(now, was, turned.get(what, what)) for was, now, what in told(after, before, diff(after, before, PATHS))]
+    there = difference_rows(before, after, diff(before, after, PATHS))
+    back = [(now, was, turned.get(what, what)) for was, now, what in difference_rows(after, before, diff(after, before, PATHS))]
     assert sorted(there, key=str) == sorted(back, key=str)
 
 

@@ -122,7 +122,7 @@ CHOICES = st.builds(
 
 
 @given(choice=CHOICES, cut=st.sampled_from([(0, 1), (0, 2), (1, 2), (2, 3), (6, 7)]), step=st.sampled_from([1, 4, 1000]))
-def test_reader_gets_other_documents_than_it_has_chosen(
+def test_reader_gets_the_documents_that_it_has_chosen(
     states: tuple[Database, list[Sheep], list[Sheep]], choice: Choice, cut: tuple[int, int], step: int
 ) -> None:
     database, _old, new = states
@@ -134,7 +134,7 @@ def test_reader_gets_other_documents_than_it_has_chosen(
 
 
 @given(choice=CHOICES, step=st.sampled_from([1, 4, 1000]))
-def test_what_is_new_since_a_state_is_not_the_difference_of_two_choices(
+def test_what_is_new_since_a_state_is_the_difference_of_two_choices(
     states: tuple[Database, list[Sheep], list[Sheep]], choice: Choice, step: int
 ) -> None:
     database, old, new = states
@@ -151,7 +151,7 @@ def test_what_is_new_since_a_state_is_not_the_difference_of_two_choices(
     assert len(found) == len(told) + len(gone)
 
 
-def test_resumed_transfer_misses_or_repeats_a_document(states: tuple[Database, list[Sheep], list[Sheep]]) -> None:
+def test_resumed_transfer_neither_misses_nor_repeats_a_document(states: tuple[Database, list[Sheep], list[Sheep]]) -> None:
     database, _old, _new = states
     for since in (None, database.closed(2)):
         whole = read(database.closed(3), Choice(robots=True), since)
@@ -160,14 +160,14 @@ def test_resumed_transfer_misses_or_repeats_a_document(states: tuple[Database, l
             assert read(database.closed(3), Choice(robots=True), since, after) == whole[after:]
 
 
-def test_parts_are_not_the_whole(states: tuple[Database, list[Sheep], list[Sheep]]) -> None:
+def test_parts_are_the_whole(states: tuple[Database, list[Sheep], list[Sheep]]) -> None:
     state = states[0].closed(3)
     whole = read(state, Choice())
     parts = [read(state, Choice(part=n, parts=3)) for n in range(3)]
     assert sorted(one for part in parts for one in part) == sorted(whole) and all(parts)
 
 
-def test_full_disk_fails_a_reader_whose_keys_cannot_be_kept(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_full_disk_costs_a_reader_only_its_keys(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     database = fill(tmp_path, flock(1))
     before = fsio.use(failpoints.FailingOps(failpoints.parse_failpoint("link:=enospc")))
     try:
@@ -179,7 +179,7 @@ def test_full_disk_fails_a_reader_whose_keys_cannot_be_kept(tmp_path: Path, capl
     assert [name.number for name in keys.SHELF.numbers(database.log_path)] == [2]
 
 
-def test_keys_of_a_deleted_state_are_forgotten_or_tell_something_else(tmp_path: Path) -> None:
+def test_keys_of_a_deleted_state_give_the_same_changes_until_they_are_pruned(tmp_path: Path) -> None:
     database = fill(tmp_path, flock(1))
     with database.writing("test") as writer:
         builder = writer.build(writer.furthest(), StateName(3, CLOSED), NOW)
@@ -196,7 +196,7 @@ def test_keys_of_a_deleted_state_are_forgotten_or_tell_something_else(tmp_path: 
         keys.remembered(database, 2)
 
 
-def test_redirect_that_leads_elsewhere_now_is_not_told() -> None:
+def test_redirect_that_was_gathered_again_is_a_change() -> None:
     """No digest tells: of a redirect only the time is known. What was gathered again and is the same is nothing new."""
 
     def rows(*gathered: int) -> Columns:
@@ -208,7 +208,7 @@ def test_redirect_that_leads_elsewhere_now_is_not_told() -> None:
     assert (found.rows.tolist(), found.what.tolist(), found.gone.tolist()) == ([1], [What.CHANGED], [])
 
 
-def test_stream_that_is_cut_or_altered_passes_for_a_whole_one(states: tuple[Database, list[Sheep], list[Sheep]]) -> None:
+def test_stream_that_is_cut_or_altered_is_corruption(states: tuple[Database, list[Sheep], list[Sheep]]) -> None:
     state = states[0].closed(3)
     data = io.BytesIO()
     for batch in Reading(state, Choice(best=3)).batches():

@@ -47,7 +47,7 @@ def kept_by_footprint(index: Columns, rows: Array) -> dict[tuple[int, int], int]
 
 
 @given(index_rows(max_size=40), st.randoms(use_true_random=False), st.booleans(), st.booleans())
-def test_weights_change_which_row_stands_for_a_document(
+def test_weights_do_not_change_which_row_stands_for_a_document(
     rows: list[Row], dice: random.Random, robots: bool, redirects: bool
 ) -> None:
     choice = Choice(robots=robots, redirects=redirects)
@@ -56,7 +56,7 @@ def test_weights_change_which_row_stands_for_a_document(
 
 
 @given(index_rows(max_size=40))
-def test_reader_gets_a_document_twice_or_not_at_all(rows: list[Row]) -> None:
+def test_reader_gets_every_document_once(rows: list[Row]) -> None:
     index = columns(INDEX, rows)
     found = [rows[row] for row in readers.chosen(index, ALL).tolist()]
     pages = [(row["norm"], row["path"]) for row in found if not row["flags"] & Flag.ROBOTS]
@@ -67,20 +67,20 @@ def test_reader_gets_a_document_twice_or_not_at_all(rows: list[Row]) -> None:
 
 
 @given(index_rows(max_size=40), CHOICES)
-def test_narrower_choice_has_another_row_of_a_document(rows: list[Row], choice: Choice) -> None:
+def test_narrower_choice_has_the_same_row_of_a_document(rows: list[Row], choice: Choice) -> None:
     index = columns(INDEX, rows)
     assert set(readers.chosen(index, choice).tolist()) <= set(readers.chosen(index, ALL).tolist())
 
 
 @given(index_rows(max_size=40))
-def test_reader_gets_another_row_than_the_one_that_is_ranked(rows: list[Row]) -> None:
+def test_reader_gets_the_row_that_is_ranked(rows: list[Row]) -> None:
     index = columns(INDEX, rows)
     for row in readers.chosen(index, Choice(redirects=True)).tolist():
         assert rank.standing(index)[row] == row
 
 
 @given(index_rows(max_size=30), index_rows(max_size=30), CHOICES)
-def test_reader_ends_with_none_or_both_rows_of_a_document(old: list[Row], new: list[Row], choice: Choice) -> None:
+def test_reader_that_follows_changes_has_one_row_of_a_document(old: list[Row], new: list[Row], choice: Choice) -> None:
     """Whatever becomes of the row that stood for a document: gone, an error, a redirect, or no more the first."""
     before, after = columns(INDEX, old), columns(INDEX, new)
     rows, chosen = readers.chosen(before, choice), readers.chosen(after, choice)
@@ -93,7 +93,7 @@ def test_reader_ends_with_none_or_both_rows_of_a_document(old: list[Row], new: l
     assert kept | told == kept_by_footprint(after, chosen)
 
 
-def test_light_page_gives_way_to_a_heavy_redirect() -> None:
+def test_light_page_stands_before_a_heavy_redirect() -> None:
     gathered = {"type": RowType.GATHERED, "norm": 10, "path": ROOT_PATH}
     rows = [
         dict.fromkeys(INDEX, 0) | gathered | {"site": 1, "flags": Flag.REDIRECT, "weight": 9},
@@ -154,7 +154,7 @@ def by_url(state: State, url: str) -> Batch:
     return single.by_url(state, parse_filter(""), url)
 
 
-def test_single_document_is_another_one_than_in_the_stream(tmp_path: Path) -> None:
+def test_single_document_is_the_one_of_the_stream(tmp_path: Path) -> None:
     dice = random.Random(7)
     flock = roots(dice)
     other_weights = [dataclasses.replace(one, weight=dice.randrange(6)) for one in flock]

@@ -1,4 +1,4 @@
-"""Buckets read for a cleanup: whole windows, or only their fronts, and nobody can tell which."""
+"""Buckets read for a cleanup: whole windows, or only their fronts, with the same result."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def as_text(written: Callable[[Document], bytes]) -> Callable[[Sheep, bytes, int
 
 
 @pytest.mark.parametrize("written", [None, segments.v2, segments.v30], ids=["v3.3", "v2", "v3.0"])
-def test_fronts_are_judged_otherwise_than_whole_buckets(
+def test_fronts_are_judged_like_whole_buckets(
     written: Callable[[Document], bytes] | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if written is not None:
@@ -58,7 +58,7 @@ def test_fronts_are_judged_otherwise_than_whole_buckets(
     assert (sum(rejected), sum(plain)) == (2, 2 * len(BODY))
 
 
-def test_damaged_attributes_are_not_seen_in_fronts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_damaged_attributes_are_seen_in_fronts_and_whole_buckets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     state = fill(tmp_path)
     segment, offset = tables.split_oid(state.index["oid"].at(2))
     path = state.path / "objects" / f"{segment:08d}"

@@ -34,7 +34,7 @@ def counted(values: list[int], length: int) -> list[int]:
 
 
 @given(st.lists(st.lists(ROW, max_size=20), max_size=3), NOW)
-def test_partitions_add_up_to_what_a_loop_counts(parts: list[list[dict[str, int]]], now: int) -> None:
+def test_partitions_add_up_to_the_counts_of_a_loop(parts: list[list[dict[str, int]]], now: int) -> None:
     found = stats.none(EDGES)
     for part in parts:
         columns = {name: np.array([row[name] for row in part], INDEX[name]) for name in stats.COLUMNS}

@@ -54,7 +54,7 @@ def filled(path: str, lease: str) -> str:
 
 
 @pytest.mark.parametrize(("method", "path", "roles"), ways())
-def test_route_is_open_to_whom_it_should_not_be(
+def test_route_is_closed_without_a_token_of_its_role(
     served: Serving, lease: str, method: str, path: str, roles: tuple[str, ...]
 ) -> None:
     where = filled(path, lease)
@@ -76,7 +76,7 @@ def test_route_is_open_to_whom_it_should_not_be(
             assert answer.status_code == 403 and SECRET not in answer.text
 
 
-def test_client_gets_at_what_is_not_its_own(served: Serving) -> None:
+def test_client_is_refused_what_is_not_its_own(served: Serving) -> None:
     with served.as_client() as server, server.leased("mine") as mine:
         for method, path in (("PUT", ""), ("DELETE", ""), ("GET", "/documents"), ("GET", "/count")):
             assert served.ask(f"/v1/leases/{mine.name}{path}", method, "other", data="{}").status_code == 403
@@ -91,7 +91,7 @@ def test_client_gets_at_what_is_not_its_own(served: Serving) -> None:
         served.database.leases.remove(local)
 
 
-def test_removed_client_is_let_in(tmp_path: Path) -> None:
+def test_removed_client_is_refused(tmp_path: Path) -> None:
     fill(tmp_path, flock(3))
     cf = str(tmp_path / "cf")
     with serving(tmp_path) as served:
@@ -111,7 +111,7 @@ def test_removed_client_is_let_in(tmp_path: Path) -> None:
         assert served.ask("/v1/states").status_code == 200
 
 
-def test_server_starts_where_it_is_not_safe(tmp_path: Path) -> None:
+def test_server_refuses_to_start_where_it_is_not_safe(tmp_path: Path) -> None:
     fill(tmp_path, flock(3))
     where = ("--db", str(tmp_path / "db"), "--cf", str(tmp_path / "cf"))
     open_to_all = call("shep-serve", *where, "--listen", "0.0.0.0:0")
@@ -140,7 +140,7 @@ TRICKS = (
 )  # fmt: skip
 
 
-def test_path_leads_out_of_the_state(served: Serving, lease: str) -> None:
+def test_path_out_of_the_state_is_refused(served: Serving, lease: str) -> None:
     state = served.database.closed()
     state.path.joinpath("link").symlink_to("/etc/passwd")
     try:
@@ -163,7 +163,7 @@ def get(served: Serving, path: str, name: str, admin: bool = False) -> bytes:
     return exchange(served, head.encode("latin-1"))
 
 
-def test_symlink_in_the_place_of_a_file_is_followed(tmp_path: Path) -> None:
+def test_symlink_in_the_place_of_a_file_is_not_followed(tmp_path: Path) -> None:
     fill(tmp_path, flock(3))
     with serving(tmp_path) as served, served.as_client("mirror") as server, server.leased("test") as lease:
         file = served.database.closed().path / "index" / "weight"
@@ -175,14 +175,14 @@ def test_symlink_in_the_place_of_a_file_is_followed(tmp_path: Path) -> None:
         assert answer.status_code == 500 and "x" * length not in answer.text and str(tmp_path) not in answer.text
 
 
-def test_page_of_another_site_reaches_us_by_its_own_name(served: Serving) -> None:
+def test_request_under_another_host_name_is_refused(served: Serving) -> None:
     for host in ("evil.example", "evil.example:80", "localhost.evil.example", "127.0.0.1.evil.example", ""):
         assert served.ask("/v1/states", headers={"Host": host}).status_code in (400, 421), host
     for host in ("localhost", "127.0.0.1:1", "[::1]:8731", "LOCALHOST:80"):
         assert served.ask("/v1/states", headers={"Host": host}).status_code == 200, host
 
 
-def test_answer_can_be_framed_guessed_or_kept(served: Serving, lease: str) -> None:
+def test_answer_forbids_framing_sniffing_and_caching(served: Serving, lease: str) -> None:
     for path in ("/openapi.json", "/v1/states", "/nowhere", f"/v1/leases/{lease}/files/control"):
         headers = served.ask(path, name="boss").headers
         assert (headers["X-Content-Type-Options"], headers["X-Frame-Options"]) == ("nosniff", "DENY")
@@ -201,7 +201,7 @@ def test_answer_can_be_framed_guessed_or_kept(served: Serving, lease: str) -> No
         ("GET", "/v2/states", 404), ("GET", "/v1/states/", 404), ("GET", "//v1/states", 404),
     ],
 )  # fmt: skip
-def test_unknown_method_or_path_is_a_failure_of_ours(served: Serving, method: str, path: str, status: int) -> None:
+def test_unknown_method_or_path_is_a_client_error(served: Serving, method: str, path: str, status: int) -> None:
     parts = urlsplit(served.url)
     connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=PATIENCE_S)
     connection.request(method, path, headers={"Authorization": f"Bearer {token_of('boss')}"})
@@ -219,14 +219,14 @@ def test_unknown_method_or_path_is_a_failure_of_ours(served: Serving, method: st
         b'{"purpose": "' + b"x" * 201 + b'"}',
     ],
 )  # fmt: skip
-def test_forged_lease_is_taken(served: Serving, body: bytes) -> None:
+def test_forged_lease_is_refused(served: Serving, body: bytes) -> None:
     before = served.database.leases.all()
     answer = served.ask("/v1/leases", "POST", data=body)
     assert answer.status_code == 400 and answer.json()["error"]
     assert served.database.leases.all() == before
 
 
-def test_unknown_state_is_leased(served: Serving) -> None:
+def test_unknown_state_or_overlong_body_is_refused(served: Serving) -> None:
     assert served.ask("/v1/leases", "POST", data='{"purpose": "x", "state": 99}').status_code == 404
     assert served.ask("/v1/leases", "POST", data='{"purpose": "x", "state": -1}').status_code == 404
     assert served.ask("/v1/leases", "POST", data=b"{" + b" " * 70_000 + b"}").status_code == 413
@@ -240,14 +240,14 @@ def test_unknown_state_is_leased(served: Serving) -> None:
         "best=%20", "best=\u0663", "most_weight=65536", "site=%00", "site=a%20b",
     ],
 )  # fmt: skip
-def test_bad_choice_is_widened_to_everything(served: Serving, query: str) -> None:
+def test_bad_choice_is_refused(served: Serving, query: str) -> None:
     with served.as_client() as server, server.leased("test") as lease:
         for what in ("documents", "count"):
             answer = served.ask(f"/v1/leases/{lease.name}/{what}?{query}")
             assert answer.status_code == 400 and answer.json()["error"], query
 
 
-def test_headers_without_end_hold_a_connection(tmp_path: Path) -> None:
+def test_headers_without_end_are_cut_off(tmp_path: Path) -> None:
     """A client that never finishes its headers is cut off; a flood of them is refused."""
     fill(tmp_path, flock(3))
     with serving(tmp_path, "stall_s = 1.0\n") as served:
@@ -279,13 +279,13 @@ FORGED = [
 
 
 @pytest.mark.parametrize("body", FORGED)
-def test_forged_feedback_is_taken(served: Serving, body: bytes) -> None:
+def test_forged_feedback_is_refused_whole(served: Serving, body: bytes) -> None:
     answer = served.ask("/v1/feedback", "POST", "weigher", data=body)
     assert answer.status_code == 400 and "nothing of it was taken" in answer.json()["error"]
     assert os.listdir(served.database.inbox.directory) == []
 
 
-def test_feedback_does_not_arrive(tmp_path: Path) -> None:
+def test_feedback_arrives_and_is_applied(tmp_path: Path) -> None:
     from shepherd.client import feedback
 
     fill(tmp_path, flock(3))
@@ -308,7 +308,7 @@ def test_feedback_does_not_arrive(tmp_path: Path) -> None:
         wait_until(lambda: os.listdir(inbox.directory) == [])
 
 
-def test_slow_upload_is_waited_for(tmp_path: Path) -> None:
+def test_slow_upload_is_cut_off(tmp_path: Path) -> None:
     """One that stops, and one that drips."""
     fill(tmp_path, flock(3))
     with serving(tmp_path, "stall_s = 0.5\n") as served:
@@ -336,7 +336,7 @@ def test_slow_upload_is_waited_for(tmp_path: Path) -> None:
 # --- what is told ---------------------------------------------------------------------------------------------------
 
 
-def test_log_has_a_token_or_lacks_a_request(served: Serving) -> None:
+def test_log_has_every_request_and_no_token(served: Serving) -> None:
     served.ask(f"/v1/states?token={token_of('reader')}")
     served.ask("/v1/states\r\nforged", name="boss")
     text = (served.home / "log").read_text()

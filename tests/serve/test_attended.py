@@ -32,7 +32,7 @@ def answers(port: int) -> bool:
         return False
 
 
-def test_server_of_a_master_is_lost_or_costs_it_a_cycle(tmp_path: Path) -> None:
+def test_server_of_a_master_is_restarted_and_costs_it_no_cycle(tmp_path: Path) -> None:
     with farm(tmp_path / "farm") as one:
         for item in one.database.inbox.items():
             item.path.unlink()

@@ -20,7 +20,7 @@ from tests.support.pasture import fill
 from tests.support.serving import PATIENCE_S, flock, serving, wait_until
 
 
-def test_many_connections_shut_others_out(tmp_path: Path) -> None:
+def test_many_connections_do_not_shut_others_out(tmp_path: Path) -> None:
     fill(tmp_path, flock(3))
     with serving(tmp_path, "connections = 4\n") as served:
         parts = urlsplit(served.url)
@@ -31,7 +31,7 @@ def test_many_connections_shut_others_out(tmp_path: Path) -> None:
         wait_until(lambda: served.ask("/v1/states").status_code == 200)
 
 
-def test_client_asks_more_often_than_it_may(tmp_path: Path) -> None:
+def test_client_that_asks_too_often_is_refused(tmp_path: Path) -> None:
     fill(tmp_path, flock(3))
     with (
         serving(tmp_path, "connections_per_client = 1\nbytes_per_s = 50\nstall_s = 1.0\n") as served,
@@ -47,7 +47,7 @@ def test_client_asks_more_often_than_it_may(tmp_path: Path) -> None:
         assert served.ask("/v1/states", name="boss", headers={"Host": "localhost"}).status_code == 200
 
 
-def test_rate_of_requests_is_not_kept() -> None:
+def test_rate_of_requests_is_kept() -> None:
     now = [0.0]
     rate = Rate(10, 20, lambda: now[0])
     assert [rate.try_take() for _ in range(20)] == [0.0] * 20
@@ -59,7 +59,7 @@ def test_rate_of_requests_is_not_kept() -> None:
 
 
 @pytest.mark.parametrize("tls", [False, True])
-def test_one_address_shuts_others_out(tmp_path: Path, tls: bool) -> None:
+def test_one_address_does_not_shut_others_out(tmp_path: Path, tls: bool) -> None:
     """By connections that send nothing, and so never get past their handshakes over TLS."""
     fill(tmp_path, flock(3))
     ca = certify(tmp_path / "cf")
@@ -88,8 +88,8 @@ def is_answered(place: tuple[str, int], address: str, tls: bool) -> bool:
     return False
 
 
-def test_stranger_asks_as_often_as_he_likes(tmp_path: Path) -> None:
-    """Without a token, and with one that nobody has; whoever has one is not hindered by that."""
+def test_stranger_that_asks_too_often_is_refused(tmp_path: Path) -> None:
+    """Without a token, and with an unknown one; clients with a token are not hindered by that."""
     fill(tmp_path, flock(3))
     with serving(tmp_path, "requests_per_s = 0.01\n") as served:
         assert [served.ask(path, name=name).status_code for path, name in (("/", ""), ("/v1/states", "nobody"))] == [200, 429]
@@ -98,7 +98,7 @@ def test_stranger_asks_as_often_as_he_likes(tmp_path: Path) -> None:
         assert served.ask("/v1/states", name="other").status_code == 429  # what is refused is counted, too
 
 
-def test_strangers_fill_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_memory_of_strangers_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "MOST_STRANGERS", 3)
     known = Limits(Serve(requests_per_s=0.01))
     assert known.of_stranger("a").requests.try_take() == 0.0
@@ -117,11 +117,11 @@ def test_strangers_fill_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
         ("::1", "::1"),
     ],
 )
-def test_network_has_many_addresses(address: str, network: str) -> None:
+def test_addresses_of_one_network_count_together(address: str, network: str) -> None:
     assert network_of(address) == network
 
 
-def test_feedback_fills_the_disk(tmp_path: Path) -> None:
+def test_feedback_beyond_its_limit_on_disk_is_refused(tmp_path: Path) -> None:
     fill(tmp_path, flock(3))
     with serving(tmp_path, "feedback_waiting_bytes = 1000\n") as served:
         line = b"http://a.example/ 5\n"

@@ -90,7 +90,7 @@ def mirroring(cf: Path, url: str, db: Path, *more: str) -> list[str]:
     return ["--from", url, "--token-file", str(cf / "mirror.token"), "--db", str(db), "--cf", str(cf), "--json", *more]
 
 
-def test_reader_or_mirror_gets_bytes_of_another_state_while_cycles_and_cleanups_run(tmp_path: Path) -> None:
+def test_readers_and_mirror_get_the_bytes_of_their_state_while_cycles_and_cleanups_run(tmp_path: Path) -> None:
     with farm(tmp_path / "farm") as one:
         port = free_port()
         cf, mirror, told = configure(one, tmp_path / "cf", port), tmp_path / "mirror", tmp_path / "mirror.out"

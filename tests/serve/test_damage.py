@@ -43,7 +43,7 @@ def damage(home: Path, at: int) -> list[str]:
 
 
 @pytest.mark.parametrize(("at", "url"), [(-9, URL), (bucket.HEADER_BYTES + 2, "")], ids=["body", "head"])
-def test_one_damaged_bucket_leaves_no_way_to_the_documents_behind_it(tmp_path: Path, at: int, url: str) -> None:
+def test_one_damaged_bucket_does_not_hide_the_documents_behind_it(tmp_path: Path, at: int, url: str) -> None:
     footprints = damage(tmp_path, at)
     with serving(tmp_path) as served:
         documents = list(pull(served.url, token_of("reader"), damaged="give"))
@@ -62,7 +62,7 @@ def test_one_damaged_bucket_leaves_no_way_to_the_documents_behind_it(tmp_path: P
     assert sum(len(one.body()) > 0 for one in documents if not one.damage) == COUNT - 1
 
 
-def test_damage_is_overlooked_or_does_not_say_which_document_it_is(tmp_path: Path) -> None:
+def test_damage_ends_the_pull_and_names_the_document(tmp_path: Path) -> None:
     footprints = damage(tmp_path, -9)
     came = []
     with serving(tmp_path) as served:
@@ -93,7 +93,7 @@ def answering(body: bytes, items: int) -> Answer:
     return lambda handler: said(handler, body, Content_Type=stream.MEDIA_TYPE, Shepherd_Items=str(items))
 
 
-def test_damage_on_the_way_is_taken_for_damage_at_the_server(tmp_path: Path) -> None:
+def test_document_damaged_on_the_way_is_fetched_again(tmp_path: Path) -> None:
     rows, data = rows_and_data(tmp_path)
     hurt = [*data[:20], data[20][:-3] + b"***", *data[21:]]
     name = f"{rows[20]['site']:016x}{rows[20]['path']:016x}"
@@ -108,7 +108,7 @@ def test_damage_on_the_way_is_taken_for_damage_at_the_server(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("lie", ["another", "none", "many"])
-def test_other_document_comes_in_the_place_of_a_damaged_one(tmp_path: Path, lie: str) -> None:
+def test_no_other_document_comes_in_the_place_of_a_damaged_one(tmp_path: Path, lie: str) -> None:
     rows, data = rows_and_data(tmp_path)
     name = f"{rows[20]['site']:016x}{rows[20]['path']:016x}"
     hurt = [*data[:20], data[20][:-3] + b"***", *data[21:]]
@@ -123,7 +123,7 @@ def test_other_document_comes_in_the_place_of_a_damaged_one(tmp_path: Path, lie:
     assert [bool(one.damage) for one in documents] == [at == 20 for at in range(COUNT)]
 
 
-def test_stream_whose_frames_do_not_hold_is_read_on_or_does_not_say_how_far_it_came(tmp_path: Path) -> None:
+def test_stream_with_a_damaged_frame_ends_and_says_how_far_it_came(tmp_path: Path) -> None:
     rows, data = rows_and_data(tmp_path)
     frame = bytearray(stream.rows_frame(rows[3:]))
     frame[-1] ^= 1
@@ -137,7 +137,7 @@ def test_stream_whose_frames_do_not_hold_is_read_on_or_does_not_say_how_far_it_c
         assert sum("/documents" in path for path in liar.asked) == 2
 
 
-def test_body_that_does_not_decode_does_not_say_whose_it_is(tmp_path: Path) -> None:
+def test_body_that_does_not_decode_names_its_document(tmp_path: Path) -> None:
     rows, data = rows_and_data(tmp_path)
     site, path, attributes = int(rows[0]["site"]), int(rows[0]["path"]), [("U", b"http://a.example/")]
     one = bucket.pack(
@@ -172,7 +172,7 @@ def exported(served: Serving, to: Path, remote: bool) -> tuple[dict[str, Any], s
 
 
 @pytest.mark.parametrize("at", [-9, bucket.HEADER_BYTES + 2], ids=["body", "head"])
-def test_one_damaged_bucket_ends_an_export_from_a_server(tmp_path: Path, at: int) -> None:
+def test_one_damaged_bucket_does_not_end_an_export_from_a_server(tmp_path: Path, at: int) -> None:
     damage(tmp_path, at)
     with serving(tmp_path) as served:
         here, _ = exported(served, tmp_path / "here", remote=False)

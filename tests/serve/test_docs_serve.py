@@ -17,7 +17,7 @@ PAGE = (ROOT / "docs" / "serve.md").read_text(encoding="utf-8")
 EXAMPLES = re.findall(r"```python\n(.*?)```\n\n```text\n(.*?)```", PAGE, re.DOTALL)
 
 
-def test_script_does_not_say_what_the_page_says(tmp_path: Path) -> None:
+def test_script_prints_what_the_page_says(tmp_path: Path) -> None:
     old, kept = Sheep("http://example.org/old", section=1), Sheep("http://example.org/kept", section=1)
     text = Sheep("http://example.org/text", section=2)
     fill(tmp_path, [old, kept, text])
@@ -36,7 +36,7 @@ def test_script_does_not_say_what_the_page_says(tmp_path: Path) -> None:
         assert served.database.leases.all() == []
 
 
-def test_parameter_or_setting_is_not_on_the_page() -> None:
+def test_every_parameter_is_on_the_page() -> None:
     from shepherd.serve import app, choice
 
     words = [*choice.PARAMETERS, "after", *(route.path.split("/")[-1] for route in app.ROUTES if not route.path.endswith("}"))]

@@ -1,4 +1,4 @@
-"""Lines of feedback that a pattern takes for plain: the parser takes them, too, and nothing else differs."""
+"""Lines of feedback that a pattern accepts as plain: the parser accepts them, too, and nothing else differs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ TEXTS = st.from_regex(re.compile(re.sub(r"([}?*])[+]", r"\1", lines.PLAIN.patter
 
 
 @given(TEXTS)
-def test_pattern_takes_what_the_parser_refuses(text: str) -> None:
+def test_pattern_accepts_only_what_the_parser_accepts(text: str) -> None:
     for line in text.splitlines():
         uploads.parse_line(line, lines._footprint)
 
@@ -34,7 +34,7 @@ GOOD = st.sampled_from(["http://a.example/ 5\n", f"{'1' * 32} 65000 referenced\n
 
 
 @given(st.lists(GOOD, max_size=8), LINES, st.booleans())
-def test_upload_is_judged_otherwise_than_line_by_line(
+def test_upload_is_judged_as_line_by_line(
     tmp_path_factory: pytest.TempPathFactory, before: list[str], line: str, end: bool
 ) -> None:
     text = "".join(before) + (line if end else line.rstrip("\r\n"))
@@ -55,7 +55,7 @@ def test_upload_is_judged_otherwise_than_line_by_line(
         assert lines.judge(path) == count
 
 
-def test_line_across_blocks_is_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_line_across_blocks_is_read_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lines, "BLOCK_BYTES", 7)
     (tmp_path / "upload").write_bytes(b"http://a.example/ 5\nHTTP://a.example 6\n\n" + b"0" * 32 + b" 7")
     assert lines.judge(tmp_path / "upload") == 3

@@ -62,7 +62,7 @@ def log(herd: Herd, name: str, lines: list[Any]) -> None:
 # --- what is going on -------------------------------------------------------------------------------------------
 
 
-def test_status_says_other_than_the_program(own_herd: Herd) -> None:
+def test_status_says_what_the_program_says(own_herd: Herd) -> None:
     own_herd.store.lease(None, "7@here", SERVED + "an index", NOW * 1_000, 3_600)
     own_herd.store.lease(1, "8@there", "old", (NOW - 9_000) * 1_000, 1)
     [told] = program(own_herd, "shepherd", "status")
@@ -79,14 +79,14 @@ def test_status_says_other_than_the_program(own_herd: Herd) -> None:
     assert (totals["servers"], totals["backing_off"], totals["gathered"]) == (1, 0, len(GATHERED))
 
 
-def test_status_tells_where_the_database_lies_on_this_machine(own_herd: Herd) -> None:
+def test_status_does_not_reveal_the_path_of_the_database(own_herd: Herd) -> None:
     (own_herd.db / "state" / "000002" / "control").write_text("damage")
     found = figures(own_herd).status()
     assert "state/000002/control" in found["fault"] and found["totals"] is None
     assert str(own_herd.db) not in json.dumps(found)
 
 
-def test_state_that_came_since_is_not_seen(own_herd: Herd) -> None:
+def test_newer_state_is_seen(own_herd: Herd) -> None:
     now = [float(NOW)]
     one = Figures(own_herd.store, configuration.load(own_herd.cf), lambda: now[0])
     assert one.sites("urls", 9)["state"] == 2
@@ -95,7 +95,7 @@ def test_state_that_came_since_is_not_seen(own_herd: Herd) -> None:
     assert (found["state"], found["urls"], found["sites"]) == (3, 2, 1)
 
 
-def test_looking_reads_the_index(own_herd: Herd) -> None:
+def test_status_does_not_read_the_index(own_herd: Herd) -> None:
     """What is not there cannot be read: all of it must come from the tables of sites and servers."""
     shutil.rmtree(own_herd.db / "state" / "000002" / "index")
     (own_herd.db / "state" / "000002" / "index").mkdir()
@@ -104,7 +104,7 @@ def test_looking_reads_the_index(own_herd: Herd) -> None:
     assert len(one.sites("gathered", 9)["top"]) == 3 and len(one.servers("delay", 9, False)["top"]) == 1
 
 
-def test_looking_leaves_a_lease(own_herd: Herd) -> None:
+def test_status_leaves_no_lease(own_herd: Herd) -> None:
     one = figures(own_herd)
     one.status(), one.sites("urls", 3), one.servers("pages", 3, True), one.explain("http://a.example/")
     assert own_herd.store.leases.all() == []
@@ -117,7 +117,7 @@ def step(name: str, **report: Any) -> dict[str, Any]:
     return {"step": f"shep-{name}", "seconds": 1.5, "status": 0, "report": report}
 
 
-def test_cycle_is_told_other_than_by_shep_reports(own_herd: Herd) -> None:
+def test_cycle_is_shown_as_by_shep_reports(own_herd: Herd) -> None:
     reap = step("reap", pages=8, wire_bytes=900, errors={"client-error": 2, "dns": 1})
     steps = [step("plan", pages=10), reap, step("merge", new=5), step("select", forgotten=4)]
     cycles = [
@@ -138,7 +138,7 @@ def test_cycle_is_told_other_than_by_shep_reports(own_herd: Herd) -> None:
     assert [one["start"] for one in figures(own_herd).history(1, 1)["cycles"]] == [NOW + 90]
 
 
-def test_plot_of_a_month_has_a_point_for_each_minute(own_herd: Herd) -> None:
+def test_plot_of_a_month_has_a_bounded_number_of_points(own_herd: Herd) -> None:
     lines: list[Any] = [
         {"time": NOW - 60 * n, "state": "x", "seconds": 60, "pages": n, "wire_bytes": 10, "errors": 1, "active": 3}
         for n in range(3_000, 0, -1)
@@ -153,7 +153,7 @@ def test_plot_of_a_month_has_a_point_for_each_minute(own_herd: Herd) -> None:
 # --- servers, sites, URLs ---------------------------------------------------------------------------------------
 
 
-def test_servers_are_told_other_than_by_the_program(tmp_path: Path) -> None:
+def test_servers_are_those_of_the_program(tmp_path: Path) -> None:
     herd = make_herd(tmp_path, servers=SERVERS)
     found = figures(herd).servers("delay", 3, False)
     assert found["top"] == program(herd, "shep", "servers", "--sort", "delay", "--limit", "3")
@@ -165,7 +165,7 @@ def test_servers_are_told_other_than_by_the_program(tmp_path: Path) -> None:
     assert [one["address"] for one in slowed] == ["127.0.0.3", "127.0.0.5"]
 
 
-def test_sites_are_told_other_than_by_the_program(own_herd: Herd) -> None:
+def test_sites_are_those_of_the_program(own_herd: Herd) -> None:
     found = figures(own_herd).sites("urls", 2)
     told = program(own_herd, "shep", "sites", "--sort", "urls", "--limit", "2")
     gathered = {one["site"]: one.pop("gathered") for one in found["top"]}
@@ -181,7 +181,7 @@ def test_sites_are_told_other_than_by_the_program(own_herd: Herd) -> None:
         "http://nowhere.example/?utm_source=x", "HTTP://A.EXAMPLE:80/../gone#x", "http://a.example/<script>\u202e",
     ],
 )  # fmt: skip
-def test_url_is_explained_other_than_by_the_program(herd: Herd, url: str) -> None:
+def test_url_is_explained_as_by_the_program(herd: Herd, url: str) -> None:
     [told] = program(herd, "shep", "explain", url, "--now", str(NOW))
     found = figures(herd).explain(url)
     assert str(herd.cf) not in json.dumps(found)
@@ -193,7 +193,7 @@ def test_url_is_explained_other_than_by_the_program(herd: Herd, url: str) -> Non
 # --- kept for a while -------------------------------------------------------------------------------------------
 
 
-def test_many_who_ask_at_once_let_it_be_found_out_many_times() -> None:
+def test_many_who_ask_at_once_share_one_computation() -> None:
     kept, asked, together = Kept(), list[int](), threading.Barrier(8)
 
     def ask() -> None:
@@ -208,7 +208,7 @@ def test_many_who_ask_at_once_let_it_be_found_out_many_times() -> None:
     assert asked == [1]
 
 
-def test_what_takes_long_is_found_out_all_the_time() -> None:
+def test_what_takes_long_is_cached_longer() -> None:
     now = [0.0]
     kept = Kept(lambda: now[0])
 
@@ -227,7 +227,7 @@ def test_what_takes_long_is_found_out_all_the_time() -> None:
     assert len(kept._answers) == MOST
 
 
-def test_failure_is_kept_as_an_answer() -> None:
+def test_failure_is_not_cached() -> None:
     kept = Kept()
 
     def fails() -> None:
@@ -238,7 +238,7 @@ def test_failure_is_kept_as_an_answer() -> None:
     assert kept.get("a", 60, lambda: 5) == 5
 
 
-def test_speed_is_that_of_another_reap_or_of_long_ago() -> None:
+def test_speed_is_that_of_this_reap_and_of_the_last_minute() -> None:
     def told(pages: int, seconds: float, pid: int = 1) -> dict[str, Any]:
         return {"pid": pid, "since": 0, "figures": {"pages": pages, "wire_bytes": 100 * pages, "seconds": seconds}}
 

@@ -1,4 +1,4 @@
-"""The indexer of docs/indexer.md, run as it stands there: gathered pages are found, changes follow, weights come back."""
+"""The indexer of docs/indexer.md, run as it stands there: gathered pages can be searched, changes follow, weights come back."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ print("", next(steps), end="")
 """
 
 
-def test_indexer_of_the_docs_misses_a_page_a_change_or_a_weight(tmp_path: Path) -> None:
+def test_indexer_of_the_docs_gets_every_page_change_and_weight(tmp_path: Path) -> None:
     script_of_the_docs(tmp_path)
     routes: dict[str, Answer] = {route: ok(page.encode("iso-8859-2"), HTML) for route, page in PAGES.items()}
     with planned(tmp_path, routes, [f"http://{route}" for route in routes], []) as made:
@@ -79,7 +79,7 @@ def test_indexer_of_the_docs_misses_a_page_a_change_or_a_weight(tmp_path: Path) 
             assert re.fullmatch(r"state \d+: nothing new\n", update(served))
 
 
-def test_page_or_words_break_the_indexer_or_reach_the_terminal(tmp_path: Path) -> None:
+def test_hostile_page_neither_breaks_the_indexer_nor_reaches_the_terminal(tmp_path: Path) -> None:
     script_of_the_docs(tmp_path)
     with (
         planned(tmp_path, {"wolf.example/": HOSTILE}, ["http://wolf.example/"], []) as made,
@@ -101,7 +101,7 @@ def test_page_or_words_break_the_indexer_or_reach_the_terminal(tmp_path: Path) -
         assert "Wolf" in text and all(one.isprintable() or one == "\n" for one in text)
 
 
-def test_each_page_costs_the_indexer_more_the_more_there_are(tmp_path: Path) -> None:
+def test_cost_of_a_page_does_not_grow_with_their_number(tmp_path: Path) -> None:
     steps = []
     for count in (100, 400):
         home = tmp_path / str(count)

@@ -1,4 +1,4 @@
-"""Leases of clients: they hold a state, are renewed by transfers, end by themselves, outlive the server."""
+"""Leases of clients: they keep a state, are renewed by transfers, end by themselves, outlive the server."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def prune(served: Serving) -> None:
         writer.prune(1, int(time.time()))
 
 
-def test_leased_state_is_deleted_or_a_vanished_client_keeps_it(tmp_path: Path) -> None:
+def test_leased_state_is_kept_until_the_lease_of_a_vanished_client_expires(tmp_path: Path) -> None:
     fill(tmp_path, flock(3))
     with serving(tmp_path) as served, served.as_client() as server:
         lease = server.lease("a vanishing client", seconds=600)
@@ -54,7 +54,7 @@ def test_leased_state_is_deleted_or_a_vanished_client_keeps_it(tmp_path: Path) -
         assert all(one.name != lease.name for one in served.database.leases.all())
 
 
-def test_lease_ends_under_a_transfer(tmp_path: Path) -> None:
+def test_transfer_renews_its_lease_and_is_cut_without_it(tmp_path: Path) -> None:
     """A transfer that takes longer than its lease renews it; one whose lease is taken away is cut."""
     fill(tmp_path, flock(200))
     with serving(tmp_path, "bytes_per_s = 8000\n") as served, served.as_client() as server:
@@ -71,7 +71,7 @@ def test_lease_ends_under_a_transfer(tmp_path: Path) -> None:
                         served.database.leases.remove(held)
 
 
-def test_steady_reader_loses_its_lease_or_outlives_it(tmp_path: Path) -> None:
+def test_steady_transfer_renews_its_lease_and_is_cut_without_it(tmp_path: Path) -> None:
     """Nothing holds the transfer up and it is one piece: it renews the lease all the same, and is cut without it."""
     fill(tmp_path, [Sheep(f"http://a.example/{n}", now=os.urandom(200_000)) for n in range(200)], segment_bytes=1 << 26)
     with serving(tmp_path) as served, served.as_client("mirror") as server:
@@ -91,7 +91,7 @@ def test_steady_reader_loses_its_lease_or_outlives_it(tmp_path: Path) -> None:
         wait_until(lambda: any("this lease is over" in event.get("cut", "") for event in served.events()), "it is not told")
 
 
-def test_clients_of_ours_fail_where_leases_are_short(tmp_path: Path) -> None:
+def test_our_clients_work_where_leases_are_short(tmp_path: Path) -> None:
     """They ask for an hour, get some seconds, and renew by what they got."""
     fill(tmp_path / "source", flock(3))
     with serving(tmp_path / "source", "lease_s = 8\n") as served:
@@ -110,7 +110,7 @@ def test_clients_of_ours_fail_where_leases_are_short(tmp_path: Path) -> None:
         assert mirrored.returncode == 0, mirrored.stderr
 
 
-def test_client_takes_leases_without_end(tmp_path: Path) -> None:
+def test_number_of_leases_of_a_client_is_limited(tmp_path: Path) -> None:
     fill(tmp_path, flock(3))
     with serving(tmp_path) as served, served.as_client() as server:
         taken = [server.lease("one more") for _ in range(64)]
@@ -121,7 +121,7 @@ def test_client_takes_leases_without_end(tmp_path: Path) -> None:
         server.lease("one of them is back")
 
 
-def test_restart_of_the_server_loses_a_lease(tmp_path: Path) -> None:
+def test_lease_survives_a_restart_of_the_server(tmp_path: Path) -> None:
     fill(tmp_path, flock(3))
     with serving(tmp_path) as served, served.as_client() as server:
         lease = server.lease("from before", seconds=600)
@@ -138,7 +138,7 @@ def test_restart_of_the_server_loses_a_lease(tmp_path: Path) -> None:
         assert served.database.leases.all() == []
 
 
-def test_disk_fills_with_what_readers_hold(tmp_path: Path) -> None:
+def test_bytes_that_leases_keep_are_limited(tmp_path: Path) -> None:
     fill(tmp_path, [Sheep(f"http://a.example/{n}", now=b"%d" % n * 4_000) for n in range(30)])
     with serving(tmp_path, "pinned_bytes = 2000\n") as served, served.as_client() as server:
         old = server.lease("a full index", seconds=600)
@@ -151,7 +151,7 @@ def test_disk_fills_with_what_readers_hold(tmp_path: Path) -> None:
         assert served.as_client("other").lease("one more").state == 3
 
 
-def test_killed_program_keeps_clients_from_leases(tmp_path: Path) -> None:
+def test_ended_program_does_not_keep_clients_from_leases(tmp_path: Path) -> None:
     fill(tmp_path, [Sheep(f"http://a.example/{n}", now=b"%d" % n * 4_000) for n in range(30)])
     with serving(tmp_path, "pinned_bytes = 2000\n") as served, served.as_client() as server:
         with reader(tmp_path / "db", 2):
@@ -161,7 +161,7 @@ def test_killed_program_keeps_clients_from_leases(tmp_path: Path) -> None:
         assert server.lease("one more").state == 3
 
 
-def test_reader_that_takes_nothing_is_waited_for(tmp_path: Path) -> None:
+def test_reader_that_takes_nothing_is_cut_off(tmp_path: Path) -> None:
     fill(tmp_path, [Sheep(f"http://a.example/{n}", now=os.urandom(100_000)) for n in range(200)], segment_bytes=1 << 26)
     with serving(tmp_path, "stall_s = 1.0\n") as served, served.as_client() as server, server.leased("slow") as lease:
         stuck = server.open("GET", f"/v1/leases/{lease.name}/documents")

@@ -74,7 +74,7 @@ def documented() -> dict[str, tuple[str, list[str]]]:
     return {name: (kind, re.findall(r"`(\w+)`", labels)) for name, kind, labels in rows}
 
 
-def test_metric_is_not_in_the_docs_or_the_docs_have_one_too_many(busy: Herd) -> None:
+def test_metrics_are_those_of_the_docs(busy: Herd) -> None:
     one = metrics(busy)
     one.answered("/v1/status", 200, 10, 0.1)
     one.exposed()
@@ -94,14 +94,14 @@ def test_metric_is_not_in_the_docs_or_the_docs_have_one_too_many(busy: Herd) -> 
 
 
 @pytest.mark.parametrize("text", [DOCS, (ROOT / "docs" / "grafana.json").read_text()], ids=["docs", "grafana"])
-def test_dashboard_or_rule_asks_for_what_is_not_there(text: str) -> None:
+def test_dashboard_and_rules_use_only_known_metrics(text: str) -> None:
     known = {
         name + end for name, (kind, _) in documented().items() for end in ("", *(("_bucket",) if kind == "histogram" else ()))
     }
     assert set(re.findall(r"\bshepherd_\w+", text)) <= known
 
 
-def test_dashboard_leaves_a_panel_without_place_or_question() -> None:
+def test_every_panel_of_the_dashboard_has_a_place_and_a_query() -> None:
     board = json.loads((ROOT / "docs" / "grafana.json").read_text())
     taken: set[tuple[int, int]] = set()
     for panel in board["panels"]:
@@ -115,7 +115,7 @@ def test_dashboard_leaves_a_panel_without_place_or_question() -> None:
 # --- values -----------------------------------------------------------------------------------------------------
 
 
-def test_value_differs_from_what_the_database_says(busy: Herd) -> None:
+def test_values_are_what_the_database_says(busy: Herd) -> None:
     held = locks.lock(busy.db / names.LOCK, "shep-reap")
     try:
         found = values(metrics(busy).exposed())
@@ -145,7 +145,7 @@ def test_value_differs_from_what_the_database_says(busy: Herd) -> None:
     assert found["shepherd_disk_free_bytes"] > 0
 
 
-def test_text_of_somebody_else_breaks_a_line(tmp_path: Path) -> None:
+def test_foreign_text_does_not_break_a_line(tmp_path: Path) -> None:
     herd = make_herd(tmp_path)
     owner = 'x"} 1\nshepherd_urls 666 \\'
     herd.store.lease(None, owner, "p", NOW * 1_000, 3_600)
@@ -155,7 +155,7 @@ def test_text_of_somebody_else_breaks_a_line(tmp_path: Path) -> None:
     assert [one.value for one in families["shepherd_urls"].samples] == [len(PAGES)]
 
 
-def test_servers_share_what_they_count(tmp_path: Path) -> None:
+def test_servers_do_not_share_their_counters(tmp_path: Path) -> None:
     one, other = (metrics(make_herd(tmp_path / name)) for name in ("a", "b"))
     one.answered("/v1/status", 200, 70, 0.1)
     assert values(one.exposed())["shepherd_serve_sent_bytes_total{route=/v1/status}"] == 70
@@ -165,7 +165,7 @@ def test_servers_share_what_they_count(tmp_path: Path) -> None:
 # --- counters ---------------------------------------------------------------------------------------------------
 
 
-def test_page_of_a_reap_under_way_is_counted_twice_or_never(busy: Herd) -> None:
+def test_page_of_a_reap_under_way_is_counted_once(busy: Herd) -> None:
     log = busy.db / "log"
     totals = Totals(log)
     totals.look(tell(busy, 40))  # there when the server came
@@ -184,7 +184,7 @@ def test_page_of_a_reap_under_way_is_counted_twice_or_never(busy: Herd) -> None:
     assert totals.reaped["pages"] == 110 + 7 + 1_000
 
 
-def test_log_that_is_rotated_or_torn_costs_a_count(tmp_path: Path) -> None:
+def test_log_that_is_rotated_or_torn_costs_no_count(tmp_path: Path) -> None:
     log = tmp_path / "log"
     cycle = {"start": NOW, "status": 0, "steps": []}
     append(log / logbook.CYCLES, cycle, cycle)

@@ -28,7 +28,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serving]:
         yield one
 
 
-def test_page_holds_data_or_lets_in_what_is_not_its_own(served: Serving) -> None:
+def test_page_has_no_data_and_allows_only_its_own_files(served: Serving) -> None:
     answer = served.ask("/", name="")
     assert answer.status_code == 200 and answer.headers["Content-Type"] == "text/html; charset=utf-8"
     assert "a.example" not in answer.text
@@ -39,7 +39,7 @@ def test_page_holds_data_or_lets_in_what_is_not_its_own(served: Serving) -> None
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_file_of_the_page_reaches_elsewhere(served: Serving, name: str) -> None:
+def test_file_of_the_page_does_not_reach_elsewhere(served: Serving, name: str) -> None:
     answer = served.ask(f"/static/{name}", name="")
     assert answer.status_code == 200 and "script-src 'self'" in answer.headers["Content-Security-Policy"]
     text = answer.text.replace("http://www.w3.org/2000/svg", "").replace("https://example.org/", "")
@@ -52,19 +52,19 @@ def test_file_of_the_page_reaches_elsewhere(served: Serving, name: str) -> None:
 @pytest.mark.parametrize(
     "name", ["", "nothing.js", "../app.py", "..%2fapp.py", "%2e%2e/openapi.json", "/etc/passwd", "index.html%00"]
 )
-def test_file_that_is_not_the_page_s_is_given(served: Serving, name: str) -> None:
+def test_only_files_of_the_page_are_served(served: Serving, name: str) -> None:
     assert served.ask(f"/static/{name}", name="").status_code == 404
 
 
 @pytest.mark.parametrize("path", DATA)
-def test_data_without_the_right_token(served: Serving, path: str) -> None:
+def test_data_needs_the_right_token(served: Serving, path: str) -> None:
     assert [served.ask(path, name=name).status_code for name in ("", "nobody", "mirror", "weigher", "reader", "boss")] == [
         401, 401, 403, 403, 200, 200,
     ]  # fmt: skip
 
 
 @pytest.mark.parametrize("path", DATA[:-1])
-def test_answer_with_rows_of_every_table_is_not_as_described(served: Serving, path: str) -> None:
+def test_answer_with_rows_of_every_table_is_as_described(served: Serving, path: str) -> None:
     [content] = API["paths"][path.partition("?")[0]]["get"]["responses"]["200"]["content"].values()
     schema: dict[str, Any] = {"components": API["components"], **content["schema"]}
     answer = served.ask(path).json()
@@ -83,19 +83,19 @@ def test_answer_with_rows_of_every_table_is_not_as_described(served: Serving, pa
         "/v1/explain?url=http://u:secret@a.example:x/", "/v1/explain?url=http://a.example/%20%0d%0aX: y%0a", "/metrics?name[]=x",
     ],
 )  # fmt: skip
-def test_bad_question_is_answered(served: Serving, path: str) -> None:
+def test_bad_query_is_refused(served: Serving, path: str) -> None:
     answer = served.ask(path)
     assert answer.status_code == 400 and answer.json()["error"], answer.text
     assert "secret" not in answer.text
 
 
-def test_url_of_the_longest_kind_stops_the_server(served: Serving) -> None:
+def test_overlong_url_is_refused_and_does_not_stop_the_server(served: Serving) -> None:
     assert served.ask("/v1/explain?url=http://a.example/" + "x" * 3_000).status_code == 400
     assert served.ask("/v1/explain?url=http://a.example/" + "x" * 30_000).status_code in (400, 414)
     assert served.ask("/v1/status").status_code == 200
 
 
-def test_requests_are_counted_by_what_was_asked(served: Serving) -> None:
+def test_requests_are_counted_by_route(served: Serving) -> None:
     for path in ("/v1/leases/a", "/v1/leases/b", "/nowhere", "/static/x"):
         served.ask(path, method="DELETE" if "leases" in path else "GET")
     text = served.ask("/metrics").text

@@ -54,7 +54,7 @@ def received(rate: Rate, path: Path) -> bytes:
 
 
 @pytest.mark.parametrize("per_s", [0, 8_000, 400_000, 80_000_000])
-def test_bytes_are_lost_or_wait_for_each_range(tmp_path: Path, per_s: int) -> None:
+def test_bytes_arrive_in_order_and_take_their_rate_by_the_portion(tmp_path: Path, per_s: int) -> None:
     rate = Counted(per_s)
     sent = DATA[:100_000] + b"between" + DATA[100_000:]
     assert received(rate, tmp_path / "file") == sent

@@ -40,7 +40,7 @@ def certify(cf: Path) -> Path:
     return cf / "server.crt"
 
 
-def test_stream_over_tls_differs(tmp_path: Path) -> None:
+def test_stream_over_tls_is_the_same(tmp_path: Path) -> None:
     fill(tmp_path, flock(300))
     ca = certify(tmp_path / "cf")
     with serving(tmp_path) as served:

@@ -32,7 +32,7 @@ def script(words: str, name: str) -> str:
     return MANY.format(words=words.format(name=name))
 
 
-def test_client_that_is_added_or_removed_is_lost_by_another_at_once(tmp_path: Path) -> None:
+def test_simultaneous_changes_of_clients_lose_none(tmp_path: Path) -> None:
     at_once(tmp_path, *(script(ADD, name) for name in ("a", "b", "c", "d")))
     there = {client.name for client in tokens.read(tmp_path / "tokens")}
     assert there == {f"{name}-{number}" for name in "abcd" for number in range(12)}
@@ -42,13 +42,13 @@ def test_client_that_is_added_or_removed_is_lost_by_another_at_once(tmp_path: Pa
 
 
 @pytest.mark.parametrize("words", [("add", "x", "--role", "read"), ("list",), ("remove", "x")], ids=lambda words: words[0])
-def test_missing_directory_of_the_clients_is_a_fault_of_the_disk(tmp_path: Path, words: tuple[str, ...]) -> None:
+def test_missing_directory_of_the_clients_is_a_usage_error(tmp_path: Path, words: tuple[str, ...]) -> None:
     cf = tmp_path / "missing"
     done = call("shep-serve", "token", *words, "--cf", str(cf))
     assert done.returncode == 2 and f"{cf}: " in done.stderr and "shep-init" in done.stderr and "disk" not in done.stderr
     assert not cf.exists()
 
 
-def test_missing_role_is_told_with_escapes(tmp_path: Path) -> None:
+def test_missing_role_is_reported_without_escapes(tmp_path: Path) -> None:
     done = call("shep-serve", "token", "add", "x", "--cf", str(tmp_path))
     assert done.returncode == 2 and "Choose from: read, feedback, mirror, admin (" in done.stderr and "\\" not in done.stderr
