@@ -19,7 +19,7 @@ from shepherd.dispatch.sites import Site, SiteBook, Stage
 from shepherd.dispatch.verify import Answer
 from shepherd.errors import BadUrl
 from shepherd.formats.tables import Kind, Reason, Result
-from shepherd.politeness.server_limits import SLOW_DOWN
+from shepherd.politeness.delays import is_slow_down
 from shepherd.robots import ABSENT
 from shepherd.urls import Footprints, parse
 
@@ -116,8 +116,7 @@ class Answers:
         site = self._admission.site(item.contact)
         self._ledger.settle(item, answer, site.name)
         if answer.contacted:  # what nobody was asked for says nothing of the site
-            again = answer.result == Result.CONNECTION or answer.record.status in SLOW_DOWN
-            site.failures = site.failures + 1 if again else 0
+            site.failures = site.failures + 1 if is_slow_down(answer.result, answer.record.status) else 0
         if site.failures >= SITE_FAILURES or answer.result == Result.SITE:
             dropped = self._admission.drop(site, answer.reason)
             if dropped:

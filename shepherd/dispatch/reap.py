@@ -23,6 +23,7 @@ from shepherd.dispatch.fleet import Fleet
 from shepherd.dispatch.statistics import Figures
 from shepherd.errors import NoSpace, NothingToDo
 from shepherd.filters import Filter, load_filter
+from shepherd.politeness.delays import default_delay_ms
 from shepherd.politeness.groups.memory import MemoryGroups
 from shepherd.store.disk import fsio, names
 from shepherd.store.state import contact_notes as contactnotes
@@ -116,7 +117,7 @@ async def _reap(state: State, path: Path, config: Config, seconds: float, room: 
     filters = load_filter(config.filter_path)
     greeting = hello(state, config, filters)
     lease_ms = round(config.fetch.timeout_s * 1000) + GRACE_MS
-    groups = MemoryGroups(lease_ms=lease_ms, delay_ms=round(config.politeness.delay_s * 1000))
+    groups = MemoryGroups(lease_ms=lease_ms, delay_ms=default_delay_ms(config.politeness))
     clock, written = steady_clock_ms(), Harvest(path, config.store.segment_bytes)
     try:
         fleet = Fleet(sources.configured(config), sources.local(config.reap), config.reap.workers, greeting, clock)

@@ -18,10 +18,11 @@ from shepherd.config import Config
 from shepherd.dispatch.items import MAX_ROBOTS_HOPS
 from shepherd.errors import BadUrl, Corruption, PeerLost
 from shepherd.filters import Filter
-from shepherd.filters.settings import IGNORE_ROBOTS, NO_LIMIT
+from shepherd.filters.settings import IGNORE_ROBOTS
 from shepherd.formats import bucket, contrib
 from shepherd.formats.bucket import Bucket
 from shepherd.formats.tables import CONTRIB_BIT, JOURNAL, JournalFlag, Kind, Reason, Records, Result
+from shepherd.politeness.delays import default_delay_ms, site_delay_ms
 from shepherd.politeness.manual import ManualContacts, Readiness, Server
 from shepherd.robots import ABSENT, MAX_BYTES
 from shepherd.store.state import lookup
@@ -155,9 +156,9 @@ class Single:
         told = self._filters.site_settings(site, found.qkey)
         row = lookup.site_row(self._state, prints.half(site))
         crawl_ms = learnt.crawl_delay_ms.get(site, self._state.sites["crawl_delay_ms"].at(row) if row is not None else 0)
-        delay_ms = round(self._config.politeness.delay_s * 1000) if told.delay_ms == NO_LIMIT else told.delay_ms
+        wait_ms = site_delay_ms(told.delay_ms, crawl_ms, default_delay_ms(self._config.politeness))
         group = self._state.sites["group"].at(row) if row is not None else told.group
-        return Place(found.address, Server(found.qkey, group, max(delay_ms, crawl_ms), crawl_ms), Reason.NONE)
+        return Place(found.address, Server(found.qkey, group, wait_ms, crawl_ms), Reason.NONE)
 
     def _known_rules(self, site: str, learnt: Learnt) -> Rules | None:
         """What this call has learnt, or what is stored and still fresh. A stored redirect must be asked for again."""

@@ -18,7 +18,8 @@ import numpy as np
 from shepherd.config import Politeness
 from shepherd.errors import Corruption
 from shepherd.filters import Filter
-from shepherd.formats.tables import CONTRIB_BIT, I64, NO_LIMIT, NO_OID, QKEY_IPV4, U32, U64, Reason, is_resolved
+from shepherd.formats.tables import CONTRIB_BIT, I64, NO_OID, QKEY_IPV4, U32, U64, Reason, is_resolved
+from shepherd.politeness.delays import default_delay_ms, site_delay_ms
 from shepherd.store.state import lookup
 from shepherd.store.state.directory import State
 
@@ -103,7 +104,7 @@ class SiteBook:
 
     def __init__(self, state: State, politeness: Politeness, filters: Filter, now_s: int) -> None:
         self._state, self._filters, self._now_s = state, filters, now_s
-        self._default_ms = round(politeness.delay_s * 1000)
+        self._default_ms = default_delay_ms(politeness)
         self._sites: dict[int, Site] = {}
         self._order: U32 = np.zeros(0, np.uint32)
 
@@ -160,7 +161,7 @@ class SiteBook:
         site.qkey, site.address, site.group, site.delay_ms = qkey, address, told.group, self._delay_ms(told.delay_ms)
 
     def _delay_ms(self, of_filter: int) -> int:
-        return self._default_ms if of_filter == NO_LIMIT else of_filter
+        return site_delay_ms(of_filter, 0, self._default_ms)
 
     def has_rules(self, site: Site) -> bool:
         """Whether its stored robots.txt can be used. One that was only a redirect must be asked for again: its target may say

@@ -2,7 +2,8 @@
 
 A group with k slots was treated well if, of its contacts sorted by start and by the end of the wait that follows each, the n-th
 start comes after the (n - k)-th wait: then k slots that each kept their delay can have made them. The same with one slot holds
-for each site. What delay held, `owed` says; where that cannot be known it is the shorter one: nobody is accused wrongly.
+for each site. What delay held, `obligations` says, without asking `delays`; where that cannot be known it is the shorter one:
+nobody is accused wrongly.
 
 Groups are judged some at a time, those of a range of keys, and then sites likewise: so memory is that of the slim journals and of
 one part. Sorting is all it costs: times and groups go into one integer each.

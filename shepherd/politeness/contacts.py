@@ -33,7 +33,8 @@ from shepherd.formats.tables import (
     Result,
     empty,
 )
-from shepherd.politeness.quota import site_delay_ms, unresolved
+from shepherd.politeness import delays
+from shepherd.politeness.quota import unresolved
 
 MAX_U32 = 0xFFFFFFFF
 
@@ -129,15 +130,15 @@ class Claims:
 def claims(sites: Columns, politeness: config.Politeness) -> Claims:
     """The claims of some sites; slices of a table add up. Most want the default, so few lines are left of many."""
     resolved = np.flatnonzero(~unresolved(sites["qkey"]))
-    qkey, delay_ms = sites["qkey"][resolved], site_delay_ms(sites, politeness)[resolved]
-    default_ms = round(politeness.delay_s * 1000)
+    default_ms = delays.default_delay_ms(politeness)
+    qkey, delay_ms = sites["qkey"][resolved], delays.site_delays_ms(sites, default_ms)[resolved]
     odd = delay_ms != default_ms
     plain = distinct(qkey[~odd])
-    delays = np.concatenate([np.full(len(plain), default_ms, np.int64), delay_ms[odd]])
+    delay_of_qkey = np.concatenate([np.full(len(plain), default_ms, np.int64), delay_ms[odd]])
     slots, group = sites["slots"][resolved], sites["group"][resolved]
     told = (slots > 0) | (group > 0)
     counted = _counted(qkey, np.ones(len(qkey), np.int64)) if politeness.sites_per_slot else _counted(qkey[:0], delay_ms[:0])
-    return Claims(np.concatenate([plain, qkey[odd]]), delays, qkey[told], slots[told], group[told], *counted)
+    return Claims(np.concatenate([plain, qkey[odd]]), delay_of_qkey, qkey[told], slots[told], group[told], *counted)
 
 
 def _counted(qkey: U64, sites: I64) -> tuple[U64, I64]:
@@ -152,15 +153,15 @@ def join_claims(parts: Sequence[Claims], politeness: config.Politeness) -> Claim
     """The claims of several slices, those of the default again once for each queue key; both in its order, for who looks up."""
     qkey = np.concatenate([np.zeros(0, np.uint64), *(part.qkey for part in parts)])
     delay_ms = np.concatenate([np.zeros(0, np.int64), *(part.delay_ms for part in parts)])
-    default_ms = round(politeness.delay_s * 1000)
+    default_ms = delays.default_delay_ms(politeness)
     odd = np.flatnonzero(delay_ms != default_ms)
     odd = odd.take(np.argsort(qkey.take(odd)))
     plain = distinct(np.delete(qkey, odd))
     set_qkey, slots, group = (np.concatenate([empty(SITES)[n], *(getattr(p, a) for p in parts)]) for n, a in SET)
-    delays = np.concatenate([np.full(len(plain), default_ms, np.int64), delay_ms.take(odd)])
+    delay_of_qkey = np.concatenate([np.full(len(plain), default_ms, np.int64), delay_ms.take(odd)])
     many = np.concatenate([np.zeros(0, np.uint64), *(part.many_qkey for part in parts)])
     counted = _counted(many, np.concatenate([np.zeros(0, np.int64), *(part.sites for part in parts)]))
-    return Claims(np.concatenate([plain, qkey.take(odd)]), delays, set_qkey, slots, group, *counted)
+    return Claims(np.concatenate([plain, qkey.take(odd)]), delay_of_qkey, set_qkey, slots, group, *counted)
 
 
 def server_contacts(journal: Records) -> Records:
@@ -176,15 +177,17 @@ def new_servers(qkey: U64, politeness: config.Politeness) -> dict[str, Array]:
     columns = empty(SERVERS, len(qkey))
     columns["qkey"] = qkey
     columns["slots"][:] = 1
-    columns["delay_ms"][:] = round(politeness.delay_s * 1000)
+    columns["delay_ms"][:] = delays.default_delay_ms(politeness)
     return columns
 
 
-def delays(qkey: U64, old_ms: Array, claimed: Claims) -> Array:
+def server_delays(qkey: U64, old_ms: Array, claimed: Claims) -> Array:
     """The delay of each server: the longest that one of its sites wants; as it was where it has none. Others may claim, too."""
     row = find_sites(qkey, claimed.qkey)
     known = row >= 0
-    return _delays(old_ms, row[known], claimed.delay_ms[known])
+    delay_ms = np.full(len(old_ms), -1, np.int64)
+    np.maximum.at(delay_ms, row[known], claimed.delay_ms[known])
+    return np.where(delay_ms >= 0, np.minimum(delay_ms, MAX_U32), old_ms).astype(np.uint32)
 
 
 def settings(qkey: U64, claimed: Claims, politeness: config.Politeness) -> dict[str, Array]:
@@ -208,13 +211,15 @@ def apply_contacts(servers: Columns, contact: Records, politeness: config.Polite
     """The columns that contacts change; every contact's server is here, with the delay that it has from now on."""
     row = find_servers(servers["qkey"], _u64(contact["qkey"]))
     failed = np.isin(contact["result"], (Result.SOFT, Result.HARD, Result.SITE, Result.CONNECTION))
+    slow_down = delays.are_slow_downs(contact["result"], contact["status"])
     columns = {
         "fetches": _add(servers["fetches"], row),
         "errors": _add(servers["errors"], row[failed]),
         "avg_ms": _average(servers["avg_ms"], row, contact["download_ms"]),
-        "backoff": _back_off(servers["backoff"], row, _slow_down(contact), politeness.max_backoff),
+        "backoff": delays.next_levels(servers["backoff"], row, slow_down, politeness.max_backoff),
     }
-    columns["next_ms"] = _next_contact({**servers, **columns}, row, contact)
+    waits_ms = delays.waits_ms(servers["delay_ms"], columns["backoff"])
+    columns["next_ms"] = delays.next_contacts_ms(servers["next_ms"], waits_ms, row, contact["end_ms"], contact["retry_after_s"])
     return columns
 
 
@@ -226,7 +231,7 @@ def apply_servers(servers: Columns, sites: Columns, journal: Records, politeness
     old = find_sites(qkey, servers["qkey"])
     for name in SERVERS:
         columns[name][old] = servers[name]
-    columns["delay_ms"] = delays(qkey, columns["delay_ms"], claimed)
+    columns["delay_ms"] = server_delays(qkey, columns["delay_ms"], claimed)
     columns |= settings(qkey, claimed, politeness)
     return columns | apply_contacts(columns, contact, politeness)
 
@@ -249,16 +254,6 @@ def contacts(journal: Records) -> Bools:
     return np.asarray(with_flag(journal["flags"], JournalFlag.CONTACTED) | (journal["result"] == Result.CONNECTION))
 
 
-def _slow_down(records: Records) -> Bools:
-    return np.asarray((records["result"] == Result.CONNECTION) | (records["status"] == 429) | (records["status"] == 503))
-
-
-def _delays(old: Array, row: I64, wanted_ms: I64) -> Array:
-    delay_ms = np.full(len(old), -1, np.int64)
-    np.maximum.at(delay_ms, row, wanted_ms)
-    return np.where(delay_ms >= 0, np.minimum(delay_ms, MAX_U32), old).astype(np.uint32)
-
-
 def _average(old: Array, row: I64, sample_ms: Array) -> Array:
     """An eighth of the way to the mean of the new samples, or all of it where there was no average yet."""
     samples = np.bincount(row, minlength=len(old)).astype(np.int64)
@@ -272,33 +267,6 @@ def _average(old: Array, row: I64, sample_ms: Array) -> Array:
 
 def _add(old: Array, row: I64) -> Array:
     return np.asarray(np.minimum(old + np.bincount(row, minlength=len(old)), MAX_U32), np.uint32)
-
-
-def _back_off(old: Array, row: I64, slow_down: Bools, limit: int) -> Array:
-    """One step more for each failure since the last success, in the order of the journal."""
-    position = np.arange(len(row), dtype=np.int64)
-    last_success = np.full(len(old), -1, np.int64)
-    last_success[row[~slow_down]] = position[~slow_down]
-    since = slow_down & (position > last_success[row])
-    steps = np.bincount(row[since], minlength=len(old)) + np.where(last_success < 0, old, 0)
-    return np.minimum(steps, limit).astype(np.uint8)
-
-
-def _next_contact(columns: Columns, row: I64, records: Records) -> I64:
-    never = np.iinfo(np.int64).min
-    last_ms = np.full(len(columns["qkey"]), never, np.int64)
-    np.maximum.at(last_ms, row, records["end_ms"])
-    asked_ms = np.full(len(last_ms), never, np.int64)
-    told = records["retry_after_s"] > 0
-    np.maximum.at(asked_ms, row[told], records["end_ms"][told] + _retry_after_ms(records[told]))
-    delay_ms = columns["delay_ms"].astype(np.int64) << columns["backoff"].astype(np.int64)
-    seen = last_ms != never
-    return np.where(seen, np.maximum(np.where(seen, last_ms, 0) + delay_ms, asked_ms), columns["next_ms"])
-
-
-def _retry_after_ms(records: Records) -> I64:
-    """What the server asked for, as far as anybody may ask: it must not shut out its neighbours for years."""
-    return np.minimum(records["retry_after_s"].astype(np.int64), config.MAX_RETRY_AFTER_S) * 1000
 
 
 def _later(records: Records, wait_s: Array) -> Array:

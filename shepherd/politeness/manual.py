@@ -14,10 +14,10 @@ from typing import Final
 import numpy as np
 
 from shepherd.clock import end_of
-from shepherd.config import MAX_RETRY_AFTER_S, Config
+from shepherd.config import Config
 from shepherd.formats.frame import FrameKind
 from shepherd.formats.tables import I64, JOURNAL, NO_OID, NO_ROW, SERVERS, U64, Array, Kind, Reason, Records, Result
-from shepherd.politeness import contacts
+from shepherd.politeness import contacts, delays
 from shepherd.store.disk import names
 from shepherd.store.state import contact_notes as contactnotes
 from shepherd.store.state import harvest, logs, lookup
@@ -74,11 +74,9 @@ class ManualContacts:
         columns["delay_ms"][:] = delay_ms
         cut_off = bool(notes.refused) or any(not harvest.inspect(path).ended for path in state.harvests())
         columns |= contacts.apply_contacts(columns, contacts.server_contacts(records), self._politeness)
-        wait_ms = delay_ms << int(columns["backoff"].max())
-        # A clock that was once ahead must not keep a server waiting: no stored time counts for more than this.
-        at_ms = min(int(columns["next_ms"].max()), now_ms + max(wait_ms, MAX_RETRY_AFTER_S * 1000))
+        wait_ms = delays.wait_ms(delay_ms, int(columns["backoff"].max()))
         unsure_ms = self._since_ms if cut_off else min(state.control.unsure, now_ms)
-        return Readiness(max(at_ms, unsure_ms + wait_ms if unsure_ms else 0), wait_ms, cut_off)
+        return Readiness(delays.first_contact_ms(int(columns["next_ms"].max()), wait_ms, unsure_ms, now_ms), wait_ms, cut_off)
 
     def _rows(self, known: U64, server: Server) -> I64:
         """The servers whose contacts count: the one that is meant, and all of its group."""
@@ -116,7 +114,7 @@ class ManualContacts:
         note["oid"], note["plan_row"], note["spare8"] = NO_OID, NO_ROW, self._group(server)
         note["start_ms"], note["end_ms"] = now_ms, now_ms + self._timeout_ms
         note["result"], note["reason"] = Result.SOFT, Reason.REAPER_LOST
-        note["retry_after_s"] = _at_least_s(server.crawl_delay_ms)
+        note["retry_after_s"] = delays.as_retry_after_s(server.crawl_delay_ms)
         name = self._new_name(now_ms)
         contactnotes.leave(self._inbox, name, note)
         return Contact(name, note, now_ms + self._timeout_ms)
@@ -130,7 +128,9 @@ class ManualContacts:
         for name in _KEPT:
             note[name] = record[name]
         crawl_ms = int(record["crawl_delay_ms"][0])
-        note["retry_after_s"] = max(int(record["retry_after_s"][0]), int(contact.note["retry_after_s"][0]), _at_least_s(crawl_ms))
+        note["retry_after_s"] = max(
+            int(record["retry_after_s"][0]), int(contact.note["retry_after_s"][0]), delays.as_retry_after_s(crawl_ms)
+        )
         note["end_ms"] = max(end_of(self._clock()), int(note["start_ms"][0]))
         contactnotes.leave(self._inbox, contact.name, note)
 
@@ -142,8 +142,3 @@ class Contact:
     name: str
     note: Records
     deadline_ms: int
-
-
-def _at_least_s(wait_ms: int) -> int:
-    """A Crawl-delay is in no table yet where a note is all that is left of it: then it counts as a Retry-After."""
-    return min(-(-wait_ms // 1000), MAX_RETRY_AFTER_S)

@@ -2,7 +2,8 @@
 
 The delay that held is what was known when a contact ended: the filter's or the default one, a Crawl-delay from the robots.txt
 that brought it on, doubled for each failure in a row; and a Retry-After holds the whole group. Where a table cannot tell what was
-known, the shorter delay counts. Of a journal only what is needed for this is kept (`Journal`), and it is worked out for some
+known, the shorter delay counts. The rules of `politeness/delays` are computed anew here, on purpose: an audit that used the same
+functions would share their faults. Of a journal only what is needed for this is kept (`Journal`), and it is worked out for some
 contacts at a time: for all of a group together, because their delays depend on each other, or for all of a site.
 """
 

@@ -16,7 +16,8 @@ import numpy.typing as npt
 
 from shepherd import config
 from shepherd.arrays.keys import distinct, find_servers, find_sites
-from shepherd.formats.tables import I64, NO_LIMIT, QKEY_NONE, U8, U64, Bools, Columns, Deferred, show_qkey
+from shepherd.formats.tables import I64, QKEY_NONE, U8, U64, Bools, Columns, Deferred, show_qkey
+from shepherd.politeness import delays
 
 STEP = 500_000  # sites or servers looked at together
 LONGEST_MS = 1 << 46  # of a reap, so that slots times it fit into 64 bits
@@ -116,23 +117,14 @@ class _Table:
     next_ms: I64
 
     def timing(self, rows: I64, now_ms: int, unsure_ms: int) -> Timing:
-        delay_ms = self.delay_ms[rows].astype(np.int64) << self.backoff[rows].astype(np.int64)
-        # A clock that was once ahead must not keep a server waiting: no stored time counts for more than this.
-        longest_ms = np.maximum(delay_ms, config.MAX_RETRY_AFTER_S * 1000)
-        wait_ms = np.minimum(np.maximum(self.next_ms[rows], 0) - now_ms, longest_ms)
-        start_ms = np.maximum(wait_ms, np.maximum(unsure_ms - now_ms + delay_ms, 0))
-        return Timing(delay_ms, self.avg_ms[rows].astype(np.int64), np.maximum(self.slots[rows], 1).astype(np.int64), start_ms)
+        waits_ms = delays.waits_ms(self.delay_ms[rows], self.backoff[rows])
+        next_ms = delays.first_contacts_ms(np.maximum(self.next_ms[rows], 0), waits_ms, unsure_ms, now_ms)
+        slots = np.maximum(self.slots[rows], 1).astype(np.int64)
+        return Timing(waits_ms, self.avg_ms[rows].astype(np.int64), slots, np.maximum(next_ms - now_ms, 0))
 
 
 def unresolved(qkey: U64) -> Bools:
     return np.asarray((qkey >= FIRST_NONE) & (qkey <= LAST_NONE))
-
-
-def site_delay_ms(sites: Columns, politeness: config.Politeness) -> I64:
-    """What a site asks for: the filter's delay, or the default where no line speaks of it, and at least its Crawl-delay."""
-    default_ms = round(politeness.delay_s * 1000)
-    filtered = np.where(sites["delay_ms"] == NO_LIMIT, default_ms, sites["delay_ms"].astype(np.int64))
-    return np.maximum(filtered, sites["crawl_delay_ms"].astype(np.int64))
 
 
 def most_contacts(plan: config.Plan, speed: int) -> int:
@@ -202,8 +194,10 @@ def _grouped(sites: Columns, servers: Columns, of_site: I32) -> tuple[I64, U64]:
 def _of_sites(clockwork: _Clockwork, rows: I64) -> Timing:
     """Of servers of which nothing is known but one of their sites."""
     sites = {name: clockwork.sites[name][rows] for name in ("delay_ms", "crawl_delay_ms", "avg_ms")}
-    delay_ms = site_delay_ms(sites, clockwork.politeness)
-    start_ms = np.maximum(clockwork.unsure_ms - clockwork.now_ms + delay_ms, 0)
+    delay_ms = delays.site_delays_ms(sites, delays.default_delay_ms(clockwork.politeness))
+    never_asked = np.zeros(len(rows), np.int64)
+    next_ms = delays.first_contacts_ms(never_asked, delay_ms, clockwork.unsure_ms, clockwork.now_ms)
+    start_ms = np.maximum(next_ms - clockwork.now_ms, 0)
     return Timing(delay_ms, sites["avg_ms"].astype(np.int64), np.ones(len(rows), np.int64), start_ms)
 
 

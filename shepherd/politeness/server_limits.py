@@ -11,20 +11,15 @@ it.
 
 from __future__ import annotations
 
-from typing import Final
-
 import numpy as np
 
-from shepherd.config import MAX_RETRY_AFTER_S
 from shepherd.filters.settings import GROUP_BIT
 from shepherd.formats.journal import Entry
-from shepherd.formats.tables import I64, JournalFlag, Records, Result
+from shepherd.formats.tables import I64, JournalFlag, Records
+from shepherd.politeness import delays
 from shepherd.politeness.groups.engine import Groups
 from shepherd.store.state.columns import Table
 from shepherd.store.state.contact_notes import Notes
-
-REUSE_DELAY_MS: Final = 2_000  # a kept connection may be resent on silently by libcurl: only where that is harmless
-SLOW_DOWN: Final = (429, 503)
 
 
 class ServerLimits:
@@ -51,7 +46,7 @@ class ServerLimits:
                 level = self._level_of_server.get(key, self._stored_level(key))
                 self._level_of_server[key] = self._next_level(level, int(record["result"]), int(record["status"]))
                 self._asked_ms[key] = max(end_ms, self._asked_ms.get(key, 0))
-                until_ms = end_ms + min(int(record["retry_after_s"]), MAX_RETRY_AFTER_S) * 1000
+                until_ms = end_ms + delays.retry_after_ms(int(record["retry_after_s"]))
                 self._hold_of_server[key] = max(until_ms, self._hold_of_server.get(key, 0))
 
     def _stored_level(self, qkey: int) -> int:
@@ -63,11 +58,10 @@ class ServerLimits:
         self._unsure_ms = self._start_ms
         for record in journalled[np.flatnonzero(journalled["flags"] & JournalFlag.CONTACTED)]:
             qkey = int(record["qkey"])
-            before = self._level_of_server.get(qkey, 0)
-            self._level_of_server[qkey] = self._next_level(before, int(record["result"]), int(record["status"]))
+            level = self._level_of_server.get(qkey, 0)
+            self._level_of_server[qkey] = self._next_level(level, int(record["result"]), int(record["status"]))
             if record["retry_after_s"]:
-                wait_s = min(int(record["retry_after_s"]), MAX_RETRY_AFTER_S)
-                until_ms = min(int(record["end_ms"]), self._start_ms) + wait_s * 1000
+                until_ms = min(int(record["end_ms"]), self._start_ms) + delays.retry_after_ms(int(record["retry_after_s"]))
                 self._hold_of_server[qkey] = max(until_ms, self._hold_of_server.get(qkey, 0))
 
     def attach_site(self, site: int, qkey: int, filter_group: int, wait_ms: int) -> int:
@@ -111,8 +105,7 @@ class ServerLimits:
         self._groups.set_slots(group, self._slots[group])
         self._raise(group, int(backoff.max()))
         self._set(group, max(self._delay_ms[group], int(delay_ms.max())))
-        longest_ms = self._start_ms + max(self._delay_ms[group] << self._level[group], MAX_RETRY_AFTER_S * 1000)
-        self._groups.hold(group, min(int(next_ms.max()), longest_ms))
+        self._groups.hold(group, delays.credible_ms(int(next_ms.max()), self._wait_ms(group), self._start_ms))
 
     def _apply_replay(self, group: int, qkey: int) -> None:
         self._asked_ms[group] = max(self._asked_ms.get(group, 0), self._asked_ms.get(qkey, 0))
@@ -133,10 +126,13 @@ class ServerLimits:
 
     def _hold_unsure(self, group: int) -> None:
         last_ms = max(self._unsure_ms, self._asked_ms.get(group, 0))
-        self._groups.hold(group, last_ms + (self._delay_ms[group] << self._level[group]))
+        self._groups.hold(group, last_ms + self._wait_ms(group))
+
+    def _wait_ms(self, group: int) -> int:
+        return delays.wait_ms(self._delay_ms[group], self._level[group])
 
     def may_reuse(self, group: int) -> bool:
-        return self._delay_ms[group] <= REUSE_DELAY_MS
+        return delays.may_reuse(self._delay_ms[group])
 
     def after_answer(self, group: int, record: Entry) -> int | None:
         """Adapt to an answer: how long (ms) the whole group must now wait at least, if the server said so."""
@@ -146,9 +142,7 @@ class ServerLimits:
         if level != self._level[group]:
             self._level[group] = level
             self._groups.back_off(group, level)
-        return min(record.retry_after_s, MAX_RETRY_AFTER_S) * 1000 or None
+        return delays.retry_after_ms(record.retry_after_s) or None
 
     def _next_level(self, level: int, result: int, status: int) -> int:
-        """One step more after a failure that a pause may mend, none after anything else."""
-        slow_down = result == Result.CONNECTION or status in SLOW_DOWN
-        return min(level + 1, self._max_backoff) if slow_down else 0
+        return delays.next_level(level, delays.is_slow_down(result, status), self._max_backoff)

@@ -87,12 +87,14 @@ def spread(state: State) -> dict[str, Any]:
     """How many servers there are by the delay that holds for them now, and by what it is multiplied with since they failed."""
     import numpy as np
 
+    from shepherd.politeness.delays import waits_ms
+
     delays, backing = (np.zeros(len(DELAYS_MS) + 1, np.int64) for _ in range(2))
     backoffs = np.zeros(256, np.int64)
     for start in range(0, state.servers.rows, STEP_ROWS):
         part = state.servers.slice(start, min(start + STEP_ROWS, state.servers.rows), ("delay_ms", "backoff"))
-        held = part["delay_ms"].astype(np.float64) * np.exp2(part["backoff"])
-        place = np.searchsorted(np.array(DELAYS_MS), held, side="right")
+        waits = waits_ms(part["delay_ms"], part["backoff"])
+        place = np.searchsorted(np.array(DELAYS_MS), waits, side="right")
         delays += np.bincount(place, minlength=len(delays))
         backing += np.bincount(place[part["backoff"] > 0], minlength=len(delays))
         backoffs += np.bincount(part["backoff"], minlength=len(backoffs))

@@ -87,6 +87,7 @@ def robots_word(site: Values) -> str:
 def told(state: State, row: int) -> dict[str, Any]:
     """What is known of one site, by its row of the site table."""
     from shepherd.formats.tables import NO_LIMIT, is_resolved, show_qkey
+    from shepherd.politeness.delays import wait_ms
     from shepherd.store.state import lookup
 
     site = values(state.sites, row)
@@ -105,7 +106,7 @@ def told(state: State, row: int) -> dict[str, Any]:
         "robots_unreachable_since": words.iso(site["robots_since"]) or None,
         "crawl_delay_ms": site["crawl_delay_ms"] or None,
         "filter_delay_ms": site["delay_ms"] if site["delay_ms"] != NO_LIMIT else None,
-        "server_delay_ms": server["delay_ms"] << server["backoff"] if server else None,
+        "server_delay_ms": wait_ms(server["delay_ms"], server["backoff"]) if server else None,
         "average_ms": site["avg_ms"] or None,
         "address": show_qkey(site["qkey"]) if is_resolved(site["qkey"]) else None,
         "address_checked": words.iso(site["qkey_checked"]) or None,

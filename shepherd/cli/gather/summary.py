@@ -116,7 +116,8 @@ def _queues(state: State, waiting: Bools, config: Config) -> tuple[float, int]:
     import numpy as np
 
     from shepherd.arrays.keys import find_sites
-    from shepherd.politeness.quota import servers_of, site_delay_ms, unresolved
+    from shepherd.politeness.delays import default_delay_ms, site_delays_ms
+    from shepherd.politeness.quota import servers_of, unresolved
 
     sites, servers = state.sites.slice(0, state.sites.rows), state.servers.slice(0, state.servers.rows)
     site_row = find_sites(sites["site"], _column(state, "site")[waiting])
@@ -125,7 +126,8 @@ def _queues(state: State, waiting: Bools, config: Config) -> tuple[float, int]:
     if not len(open_):
         return 0.0, len(site_row)
     groups = servers_of(sites, servers, now_s=state.control.now, plan=config.plan, politeness=config.politeness)
-    queues_ms = np.bincount(groups.of_site[open_], weights=site_delay_ms(sites, config.politeness)[open_])
+    delays_ms = site_delays_ms(sites, default_delay_ms(config.politeness))
+    queues_ms = np.bincount(groups.of_site[open_], weights=delays_ms[open_])
     return float(queues_ms.max()) / 1000, len(site_row) - len(open_)
 
 

@@ -24,7 +24,7 @@ def server_changes(state: State, sites: Changes, journal: Records, config: Confi
     qkeys = keys.distinct(np.ascontiguousarray(contact["qkey"]))
     new = keys.distinct(np.concatenate([_missing(known, claimed.qkey), _missing(known, qkeys)]))
     old_ms = state.servers["delay_ms"][0 : state.servers.rows]
-    differs = contacts.delays(known, old_ms, claimed) != old_ms
+    differs = contacts.server_delays(known, old_ms, claimed) != old_ms
     for name, wanted in contacts.settings(known, claimed, config.politeness).items():
         differs |= wanted != state.servers[name][0 : state.servers.rows]
     other = known[np.flatnonzero(differs)]
@@ -34,7 +34,7 @@ def server_changes(state: State, sites: Changes, journal: Records, config: Confi
     columns = contacts.new_servers(touched, config.politeness)
     for name in SERVERS:
         columns[name][old] = state.servers[name].take(row[old])
-    columns["delay_ms"] = contacts.delays(touched, columns["delay_ms"], claimed)
+    columns["delay_ms"] = contacts.server_delays(touched, columns["delay_ms"], claimed)
     columns |= contacts.settings(touched, claimed, config.politeness)
     columns |= contacts.apply_contacts(columns, contact, config.politeness)
     changed = Patch(row[old], {name: columns[name][old] for name in contacts.SERVER_CHANGED})

@@ -18,6 +18,7 @@ from shepherd.cycle.common.site_table import FILTERED, Sites, add_sites, read_si
 from shepherd.errors import BadUrl, Corruption
 from shepherd.filters import Filter
 from shepherd.formats.tables import JOURNAL, SERVERS, SITES, U64, Array, Columns, empty
+from shepherd.politeness import delays
 from shepherd.politeness.contacts import apply_servers
 from shepherd.store.check.salvage import LooseColumn, Wreck
 from shepherd.store.state.directory import Builder, State
@@ -106,7 +107,7 @@ def restore_servers(
     columns = apply_servers(known, sites.columns, nothing, config.politeness)
     row = find_sites(known["qkey"], columns["qkey"])
     knows_when = (row >= 0) & sure[np.maximum(row, 0)] if len(sure) else np.zeros(len(row), np.bool_)
-    wait_ms = columns["delay_ms"].astype(np.int64) << columns["backoff"].astype(np.int64)
-    next_ms = np.where(knows_when, columns["next_ms"], np.maximum(columns["next_ms"], now * 1000 + wait_ms))
+    waits_ms = delays.waits_ms(columns["delay_ms"], columns["backoff"])
+    next_ms = np.where(knows_when, columns["next_ms"], np.maximum(columns["next_ms"], now * 1000 + waits_ms))
     counts["servers: that wait their full delay"] = int(np.count_nonzero(~knows_when))
     builder.write_table("servers", columns | {"next_ms": next_ms})

@@ -15,6 +15,7 @@ from heapq import heappop, heappush
 from typing import Final, NamedTuple
 
 from shepherd.errors import ShepherdError
+from shepherd.politeness.delays import wait_ms
 from shepherd.politeness.groups.engine import MAX_ITEM, MAX_PRIORITY, MAX_SOURCE, Counts, Lease
 from shepherd.politeness.groups.queues import Nodes, SiteQueue
 
@@ -301,7 +302,7 @@ class MemoryGroups:
         if len(group.free) <= group.spare or not group.candidates:
             group.entry = NONE
             return
-        wake_ms = group.free[group.spare] + (group.delay_ms << group.level)  # of those allowed, the longest waits stay
+        wake_ms = group.free[group.spare] + wait_ms(group.delay_ms, group.level)  # of those allowed, the longest waits stay
         if wake_ms < group.hold_ms:
             wake_ms = group.hold_ms
         if wake_ms <= self._now_ms:
