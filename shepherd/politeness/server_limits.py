@@ -58,7 +58,7 @@ class ServerLimits:
         self._unsure_ms = self._start_ms
         for record in journalled[np.flatnonzero(journalled["flags"] & JournalFlag.CONTACTED)]:
             qkey = int(record["qkey"])
-            level = self._level_of_server.get(qkey, 0)
+            level = self._level_of_server.get(qkey, self._stored_level(qkey))
             self._level_of_server[qkey] = self._next_level(level, int(record["result"]), int(record["status"]))
             if record["retry_after_s"]:
                 until_ms = min(int(record["end_ms"]), self._start_ms) + delays.retry_after_ms(int(record["retry_after_s"]))
