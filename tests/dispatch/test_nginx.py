@@ -142,7 +142,7 @@ def test_a_refresh_is_conditional_and_keeps_every_body(gathered: Gathered) -> No
     assert {url: one.columns["oid"] for url, one in after.items()} == {url: one.columns["oid"] for url, one in before.items()}
 
 
-def test_a_certificate_that_nobody_vouches_for_is_refused(gathered: Gathered, tmp_path: Path) -> None:
+def test_untrusted_certificate_is_refused(gathered: Gathered, tmp_path: Path) -> None:
     home = tmp_path
     (home / "cf").mkdir()
     for name in ("static", "filter"):

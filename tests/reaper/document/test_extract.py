@@ -97,7 +97,7 @@ def test_base_counts_once_and_only_if_it_can_be_gathered_from() -> None:
     assert page("<a href=1>").base == BASE
 
 
-def test_canonical_of_the_header_holds_where_the_page_has_none() -> None:
+def test_canonical_of_the_header_counts_where_the_page_has_none() -> None:
     header = '<http://x/a>; rel="next", <https://c.example/d?a,b>; title="x; rel=canonical"; REL="Canonical nofollow"'
     assert page("<p>", link=header).canonical == "https://c.example/d?a,b"
     assert page("<link rel=canonical href=/own>", link=header).canonical == "/own"
@@ -217,7 +217,7 @@ def test_charset_by_mark_header_meta_utf8_detector(body: bytes, header: str, cha
         ("iso8859-7", "iso-8859-7", "Ο βοσκός μετράει τα πρόβατα πριν κλείσει η πύλη και μετά πηγαίνει στο σπίτι του."),
     ],
 )
-def test_charset_that_nobody_declares_is_detected(codec: str, charset: str, text: str) -> None:
+def test_undeclared_charset_is_detected(codec: str, charset: str, text: str) -> None:
     body = f"<title>{text}</title><p>{text * 3}".encode(codec)
     found = page(body)
     assert found.charset == charset
@@ -278,7 +278,7 @@ PIECES = [
 
 @settings(max_examples=400, deadline=None)
 @given(st.lists(st.sampled_from(PIECES), max_size=12))
-def test_the_scanner_finds_the_links_of_the_tree(pieces: list[str]) -> None:
+def test_scanner_reads_the_links_of_the_tree(pieces: list[str]) -> None:
     html = "".join(["<body>", *pieces]).encode()
     tree = [node.attributes for node in LexborHTMLParser(html).css("a[href],area[href]")]
     flat = [tag.attributes for tag in scan_tags(html) if "href" in tag.attributes]
@@ -371,7 +371,7 @@ def test_large_page_of_lazy_images_gets_its_tree() -> None:
     "hidden",
     ["<img %s>", "<img a='>' %s>", "<script>x<y z='</script><img %s>", "<img a' b=\"'>\" %s>", "<!-- <a b=' --><img %s>"],
 )
-def test_crowded_tag_gets_no_tree_whatever_stands_around_it(hidden: str) -> None:
+def test_crowded_tag_has_no_tree_whatever_stands_around_it(hidden: str) -> None:
     attributes = numbered("x%d='>' ", 20_000)
     assert not is_tame((hidden % attributes).encode())
 

@@ -50,7 +50,7 @@ def test_json_that_is_no_feed_has_no_links() -> None:
     assert read(json.dumps({**FEED, "version": "2"}).encode(), "application/json").links == []
 
 
-def test_feed_that_wishes_no_following_has_no_links() -> None:
+def test_feed_with_nofollow_has_no_links() -> None:
     assert read(json.dumps(FEED).encode(), "application/feed+json", "nofollow").links == []
 
 

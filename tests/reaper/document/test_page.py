@@ -1,4 +1,4 @@
-"""What becomes of the answers of servers: records, buckets, contributions."""
+"""The outcome of the answers of servers: records, buckets, contributions."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_a_page_becomes_a_record_a_bucket_and_contributions() -> None:
     assert pairs.tolist() == [[int(n), int(p)] for n, p in zip(links.norm, links.path, strict=True)]
 
 
-def test_bucket_tells_language_wishes_canonical_time_and_simhash() -> None:
+def test_bucket_records_language_wishes_canonical_time_and_simhash() -> None:
     page = b"<html lang=de><link rel=canonical href='/y?utm_x=1'><meta name=robots content=noindex><p>words that are long enough"
     stored = gather(ok(page, HTML, "Last-Modified: Fri, 02 Jan 2026 03:04:05 GMT", "X-Robots-Tag: nofollow")).bucket
     assert (stored.attributes["l"], stored.attributes["N"]) == (b"de", b"noindex nofollow")
@@ -92,7 +92,7 @@ def test_a_sitemap_becomes_contributions_with_their_times() -> None:
         assert outcome.links.lastmod.tolist() == [1_767_312_000, 0]
 
 
-def test_requisites_are_contributed_where_configured_and_told_apart() -> None:
+def test_requisites_are_contributed_where_configured_and_flagged() -> None:
     page = b"<meta name=robots content=nofollow><img src=/i.png><img src=/j.jpg><script src=//b.example/s.js></script><a href=/1>"
     assert gather(ok(page, HTML)).raw.links == b""
     outcome = gather(ok(page, HTML), hello={"settings": {"requisites": True}})
@@ -331,7 +331,7 @@ def test_a_slow_body_ends_at_the_deadline_of_the_request() -> None:
     assert outcome.contacted and outcome.raw.bucket == b""
 
 
-def test_document_is_counted_in_no_section() -> None:
+def test_document_is_counted_in_its_section() -> None:
     assert gather(ok(b"%PDF-1.7", "Content-Type: application/pdf"), section=0).record["section"] == Section.PDF
     assert gather(ok(LINKS, HTML), section=40).record["section"] == 40
     rules = f"{FILTER}section feed prefix http://a.example/\n"

@@ -70,7 +70,7 @@ def worked_on(http: bytes, path: str = "/x", **changes: Any) -> Outcome:
         return outcome
 
 
-def test_status_headers_body_time_and_address_get_lost() -> None:
+def test_status_headers_body_time_and_address_are_kept() -> None:
     outcome = worked_on(message(LINKS, "X-Odd:  \xfc ", "ETag: W/1"))
     assert outcome.verdict == (Result.STORED, Reason.GATHERED)
     found = outcome.bucket
@@ -85,11 +85,11 @@ def test_status_headers_body_time_and_address_get_lost() -> None:
 
 
 @pytest.mark.parametrize("body", [chunks(LINKS), LINKS])
-def test_body_that_is_chunked_or_only_says_so_is_not_undone(body: bytes) -> None:
+def test_body_that_is_chunked_or_only_says_so_is_read(body: bytes) -> None:
     assert worked_on(message(body, CHUNKED)).bucket.body() == LINKS
 
 
-def test_message_that_ends_inside_a_chunk_passes_for_whole() -> None:
+def test_message_that_ends_inside_a_chunk_is_truncated() -> None:
     outcome = worked_on(message(chunks(LINKS)[:120], CHUNKED))
     assert JournalFlag.TRUNCATED in outcome.flags
     assert outcome.bucket.attributes["X"] == b"incomplete"
@@ -105,7 +105,7 @@ def test_message_that_ends_inside_a_chunk_passes_for_whole() -> None:
         ("deflate", zlib.compress, Codec.DEFLATE_SENT),
     ],
 )
-def test_content_coding_is_undone_or_believed_where_the_archive_undid_it(coding: str, pack: Any, codec: Codec) -> None:
+def test_content_coding_counts_unless_the_archive_has_undone_it(coding: str, pack: Any, codec: Codec) -> None:
     body = LINKS * 3
     kept = worked_on(message(chunks(pack(body)), CHUNKED, f"Content-Encoding: {coding}")).bucket
     assert (kept.header.codec, kept.body()) == (codec, body)
@@ -114,19 +114,19 @@ def test_content_coding_is_undone_or_believed_where_the_archive_undid_it(coding:
     assert (undone.body(), undone.attributes["t"]) == (body, b"A page")
 
 
-def test_broken_gzip_is_stored_as_if_it_were_a_page() -> None:
+def test_broken_gzip_is_a_decoding_error() -> None:
     packed = bytearray(gzip.compress(LINKS * 9))
     packed[40] ^= 255
     assert worked_on(message(bytes(packed), "Content-Encoding: gzip")).verdict == (Result.HARD, Reason.DECODING)
 
 
-def test_why_a_record_was_cut_is_forgotten() -> None:
+def test_reason_why_a_record_was_cut_is_kept() -> None:
     found = worked_on(message(LINKS), cut="time").bucket
     assert found.attributes["X"] == b"time"
     assert found.header.flags & BucketFlag.TRUNCATED
 
 
-def test_interim_answer_is_taken_for_the_answer() -> None:
+def test_interim_answer_is_not_the_answer() -> None:
     http = b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\n" + message(LINKS)
     assert worked_on(http).bucket.attributes["S"] == b"HTTP/1.1 200 OK"
 
@@ -144,13 +144,13 @@ def test_interim_answer_is_taken_for_the_answer() -> None:
         b"HTTP/1.1 100 Continue\r\n\r\n",
     ],
 )
-def test_what_is_no_answer_is_stored(http: bytes) -> None:
+def test_what_is_no_answer_is_malformed(http: bytes) -> None:
     outcome = worked_on(http)
     assert outcome.verdict == (Result.HARD, Reason.MALFORMED)
     assert outcome.raw.bucket == b""
 
 
-def test_error_and_redirect_are_stored_as_pages() -> None:
+def test_error_and_redirect_have_their_verdicts() -> None:
     assert worked_on(message(b"no", status="HTTP/1.0 404 Not Found")).verdict == (Result.HARD, Reason.CLIENT_ERROR)
     assert worked_on(message(b"no", status="HTTP/2 503 ")).verdict == (Result.SOFT, Reason.SERVER_ERROR)
     moved = worked_on(message(b"", "Location: /y", status="HTTP/1.1 301 Moved"))
@@ -158,7 +158,7 @@ def test_error_and_redirect_are_stored_as_pages() -> None:
     assert moved.raw.location == "http://a.example/y"
 
 
-def test_robots_file_is_parsed_as_a_page_or_read_beyond_its_limit() -> None:
+def test_robots_file_is_read_up_to_its_limit() -> None:
     body = b"User-agent: *\nCrawl-delay: 7\n" + b"# comment\n" * 60_000
     outcome = worked_on(message(body), "/robots.txt", kind=Kind.ROBOTS)
     assert outcome.verdict == (Result.STORED, Reason.GATHERED)
@@ -166,7 +166,7 @@ def test_robots_file_is_parsed_as_a_page_or_read_beyond_its_limit() -> None:
     assert outcome.bucket.header.plain_bytes == 500 * 1024
 
 
-def test_page_that_needs_a_process_of_its_own_is_not_worked_on() -> None:
+def test_page_that_needs_a_process_of_its_own_is_parsed() -> None:
     assert worked_on(message(b"x" * 3_000_000)).bucket.header.plain_bytes == 3_000_000
     assert worked_on(message(LINKS), alone=True).bucket.body() == LINKS
 
@@ -174,6 +174,6 @@ def test_page_that_needs_a_process_of_its_own_is_not_worked_on() -> None:
 @pytest.mark.parametrize(
     "body", [b"", b"0\r\n\r\n", b"zz\r\n", b"5\r\nabc", b"3\nabc\n0\n\n", b"-3\r\nabc\r\n", b"3\r\nabc\r\nzz"]
 )
-def test_odd_chunks_raise(body: bytes) -> None:
+def test_odd_chunks_do_not_raise(body: bytes) -> None:
     found, _whole = dechunked(body)
     assert found in (body, b"abc", b"")

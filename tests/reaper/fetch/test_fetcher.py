@@ -152,7 +152,7 @@ CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
         pytest.param(b"HTTP/1.1 100 Continue\r\n\r\n" * 10_000, id="interim answers without end"),
     ],
 )
-def test_a_malformed_answer_is_told_from_a_broken_connection(answer: bytes) -> None:
+def test_malformed_answer_is_distinct_from_a_broken_connection(answer: bytes) -> None:
     response, _ = fetch(answer)
     assert response.reason == Reason.MALFORMED
     assert response.body == b"" and response.contacted
@@ -193,14 +193,14 @@ def secure(**limits: Any) -> Response:
     return response
 
 
-def test_a_certificate_that_nobody_vouches_for_is_refused_unless_verification_is_off() -> None:
+def test_untrusted_certificate_is_refused_unless_verification_is_off() -> None:
     response = secure()
     assert (response.reason, response.body) == (Reason.TLS, b"")
     assert response.contacted
     assert secure(verify_tls=False).body == b"abc"
 
 
-def test_the_environment_cannot_bring_in_a_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_environment_cannot_set_a_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("http_proxy", "ALL_PROXY", "HTTPS_PROXY"):
         monkeypatch.setenv(name, "http://127.0.0.1:1")
     response, seen = fetch(ok(b"abc"))
@@ -241,7 +241,7 @@ def test_a_used_handle_carries_nothing_into_the_next_fetch() -> None:
         assert b"If-None-Match" not in origin.seen[3]
 
 
-def test_a_cancelled_fetch_leaves_the_others_alone() -> None:
+def test_cancelled_fetch_does_not_disturb_the_others() -> None:
     with serve({"/hang": hang, "/x": ok(b"abc")}) as origin:
 
         async def run() -> Response:

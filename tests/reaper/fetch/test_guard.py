@@ -68,11 +68,11 @@ def test_a_global_address_may_be_contacted(address: str) -> None:
     assert Guard([]).refuses(address) is None
 
 
-def test_the_targets_tried_are_enough() -> None:
+def test_enough_targets_are_tried() -> None:
     assert len(set(REFUSED)) + len(SPELLINGS) >= 120
 
 
-def test_an_allowed_range_lets_through_itself_and_nothing_else() -> None:
+def test_allowed_range_allows_itself_and_nothing_else() -> None:
     guard = Guard(["127.0.0.0/8"])
     assert guard.refuses("127.3.2.1") is None
     for address in ("::1", "10.0.0.1", "::ffff:127.0.0.1", "64:ff9b::127.0.0.1", "2002:7f00:1::", "128.0.0.1%lo"):
@@ -95,7 +95,7 @@ def test_a_mistyped_range_is_a_configuration_error() -> None:
         Guard(["127.0.0.1/8"])
 
 
-def test_nobody_but_this_machine_is_asked_by_who_gives_no_contact() -> None:
+def test_only_this_machine_is_contacted_without_a_contact_address() -> None:
     guard = Guard(["127.0.0.0/8", "10.0.0.0/8"], anonymous=True)
     assert guard.refuses("127.0.0.1") is None
     for address in ("10.0.0.1", "93.184.216.34", "2606:2800:220:1::1"):

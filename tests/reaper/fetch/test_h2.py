@@ -66,7 +66,7 @@ CASES: list[tuple[str, Frames, set[Reason]]] = [
 
 @pytest.mark.parametrize(("frames", "reasons"), [pytest.param(frames, reasons, id=name) for name, frames, reasons in CASES])
 @pytest.mark.parametrize("reuse", [False, True], ids=["new", "kept"])
-def test_bad_frames(frames: Frames, reasons: set[Reason], reuse: bool) -> None:
+def test_bad_frames_end_the_exchange_with_their_reason(frames: Frames, reasons: set[Reason], reuse: bool) -> None:
     def answer(connection: ssl.SSLSocket, stream: int) -> None:
         connection.sendall(frames(stream))
 
@@ -81,7 +81,7 @@ def test_bad_frames(frames: Frames, reasons: set[Reason], reuse: bool) -> None:
             assert response.body == b""
 
 
-def test_a_stream_that_is_refused_on_a_kept_connection_is_not_asked_for_again() -> None:
+def test_stream_that_is_refused_on_a_kept_connection_is_not_requested_again() -> None:
     def answer(connection: ssl.SSLSocket, stream: int) -> None:
         good = head(stream) + frame(DATA, END_STREAM, stream, b"abc")
         connection.sendall(good if stream == 1 else frame(RST, 0, stream, code(h2.REFUSED_STREAM)))
@@ -96,8 +96,8 @@ def test_a_stream_that_is_refused_on_a_kept_connection_is_not_asked_for_again() 
 
 @pytest.mark.parametrize("number", [h2.HTTP_1_1_REQUIRED, h2.REFUSED_STREAM])
 @pytest.mark.parametrize("reuse", [False, True], ids=["new", "kept"])
-def test_server_that_wants_http_1_is_asked_in_http_2_for_ever(number: int, reuse: bool) -> None:
-    """It was. Now the next exchange, which comes after the delay, is in HTTP/1.1; within the first nothing is sent again."""
+def test_server_that_wants_http_1_gets_it_in_the_next_exchange(number: int, reuse: bool) -> None:
+    """The next exchange, which comes after the delay, is in HTTP/1.1; within the first nothing is sent again."""
 
     def answer(connection: ssl.SSLSocket, stream: int) -> None:
         connection.sendall(frame(RST, 0, stream, code(number)))

@@ -1,4 +1,4 @@
-"""The bytes that a worker holds: bounded whatever arrives, and never at a standstill."""
+"""The bytes of bodies in a worker's memory: bounded whatever arrives, and never at a standstill."""
 
 from __future__ import annotations
 
@@ -28,7 +28,9 @@ MIB = 1 << 20
 
 
 @given(st.integers(1, 50), st.lists(st.tuples(st.integers(1, 40), st.integers(1, 10)), min_size=1, max_size=30))
-def test_all_bodies_arrive_however_many_and_the_limit_is_passed_by_one_at_most(limit: int, bodies: list[tuple[int, int]]) -> None:
+def test_all_bodies_arrive_however_many_and_the_limit_is_exceeded_by_one_at_most(
+    limit: int, bodies: list[tuple[int, int]]
+) -> None:
     """Bodies of so many bytes, in pieces of that size, taken round robin; what has ended is answered one at a time."""
     memory = Memory(limit)
     running: dict[Hold, tuple[int, int]] = {}
@@ -63,7 +65,7 @@ def test_all_bodies_arrive_however_many_and_the_limit_is_passed_by_one_at_most(l
     assert memory.peak <= limit + max(size for size, _ in bodies)
 
 
-def test_one_who_gives_up_waiting_leaves_the_turn_to_the_next() -> None:
+def test_turn_of_a_cancelled_waiter_goes_to_the_next() -> None:
     async def run() -> None:
         memory = Memory(MIB)
         hold = memory.hold()
@@ -135,7 +137,7 @@ def test_nothing_new_begins_while_the_memory_is_full_and_a_deadline_ends_the_wai
         assert sorted(origin.paths()) == ["/x", "/y"]
 
 
-def test_a_paused_body_is_not_taken_for_a_slow_one(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_paused_body_is_not_a_slow_one(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("shepherd.reaper.fetch.fetcher.SLOW_AFTER_S", 1)
     with serve({"/x": large(2 * MIB)}) as origin:
 
@@ -156,7 +158,7 @@ def test_a_paused_body_is_not_taken_for_a_slow_one(monkeypatch: pytest.MonkeyPat
         assert uvloop.run(run()) == Reason.NONE
 
 
-def test_a_worker_gives_back_what_an_answer_held() -> None:
+def test_worker_releases_the_memory_of_an_answer() -> None:
     routes: dict[str, Answer] = {"/x": large(3 * MIB), "/y": ok(b"abc")}
     with serve(routes) as origin:
 

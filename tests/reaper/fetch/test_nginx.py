@@ -91,7 +91,7 @@ def test_kept_connections_of_http2_are_used_again(site: Site) -> None:
     assert all(response.contacted and not response.stale for response in responses)
 
 
-def test_without_leave_no_connection_is_kept(site: Site) -> None:
+def test_no_connection_is_kept_unless_asked_for(site: Site) -> None:
     responses = fetch_all([request(site.h2, "/small", scheme="https") for _ in range(3)], authorities=site.authorities)
     assert all(response.body == b"small" and response.connect_s > 0 for response in responses)
 

@@ -1,4 +1,4 @@
-"""Odd, slow and lying servers: every exchange ends by its deadline with the reason that fits, and holds no more than it may."""
+"""Odd, slow and lying servers: every exchange ends by its deadline with the reason that fits, and within its memory."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def fetched(answer: Answer) -> Response:
 
 
 @pytest.mark.parametrize("answer", TAKEN)
-def test_an_odd_answer_that_can_be_understood_is_taken(answer: bytes) -> None:
+def test_odd_answer_that_can_be_understood_is_accepted(answer: bytes) -> None:
     response = fetched(answer)
     assert (response.reason, response.status, response.body, response.truncated) == (Reason.NONE, 200, b"abc", False)
 
@@ -102,7 +102,7 @@ def test_a_header_over_several_lines_is_one() -> None:
 
 
 @pytest.mark.parametrize("status", [204, 304])
-def test_what_has_no_body_is_given_none(status: int) -> None:
+def test_status_without_a_body_has_none(status: int) -> None:
     response = fetched(ok(b"abc", status=f"{status} Nothing"))
     assert (response.reason, response.status, response.body) == (Reason.NONE, status, b"")
 
@@ -119,7 +119,7 @@ def test_what_has_no_body_is_given_none(status: int) -> None:
         ("303 See", "Location: /x"),
     ],
 )
-def test_nothing_a_server_says_makes_us_ask_again(status: str, header: str) -> None:
+def test_no_answer_of_a_server_makes_us_repeat_a_request(status: str, header: str) -> None:
     with serve({"/x": ok(b"", header, "Connection: keep-alive", status=status)}) as origin:
         responses = fetch_all([request(origin.port, reuse=True) for _ in range(2)])
         assert [str(response.status) for response in responses] == [status[:3]] * 2
@@ -200,7 +200,7 @@ def test_waiting_for_a_turn_is_under_the_deadline() -> None:
         assert origin.connections == 1
 
 
-def test_a_body_below_the_minimum_rate_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_body_below_the_minimum_rate_is_aborted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("shepherd.reaper.fetch.fetcher.SLOW_AFTER_S", 1)
     with serve({"/x": slow_body}) as origin:
         [response] = fetch_all([request(origin.port)], limits=Limits(min_bytes_per_s=1_000))
@@ -246,7 +246,7 @@ def test_a_handshake_that_breaks_off_is_no_verdict_on_the_certificate(how: Calla
 
 
 @pytest.mark.parametrize("ending", ["closed", "reset", "closed in the headers", "closed in the body"])
-def test_a_kept_connection_that_closes_when_the_second_request_comes_is_not_asked_twice(ending: str) -> None:
+def test_request_on_a_kept_connection_that_closes_is_not_repeated(ending: str) -> None:
     def handle(connection: socket.socket, number: int) -> None:
         connection.sendall(ok(b"abc", "Connection: keep-alive"))
         second = connection.recv(65536)

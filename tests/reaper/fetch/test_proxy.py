@@ -50,7 +50,7 @@ def test_kept_connections_go_through_the_proxy_too(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_guard_judges_the_target_before_the_proxy_hears_of_it(kind: str) -> None:
+def test_guard_judges_the_target_before_the_proxy_is_contacted(kind: str) -> None:
     with serve({}) as origin, serve_proxy(kind) as relay:
         for address in ("127.0.0.1", "10.0.0.1", "169.254.169.254", "::1", "::ffff:127.0.0.1"):
             [response] = fetch_all([request(origin.port, address=address)], proxy=through(relay, kind), guard=Guard(()))
@@ -58,14 +58,14 @@ def test_the_guard_judges_the_target_before_the_proxy_hears_of_it(kind: str) -> 
         assert (relay.asked, origin.connections) == ([], 0)
 
 
-def test_who_gives_no_contact_may_not_use_somebody_elses_proxy() -> None:
+def test_remote_proxy_needs_a_contact_address() -> None:
     remote = Proxy("http", "192.0.2.1", 3128)
     [response] = fetch_all([request(80)], proxy=remote, guard=Guard(LOOPBACK, anonymous=True))
     assert (response.reason, response.contacted) == (Reason.GUARD, False)
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_proxy_is_given_its_password_and_nobody_else_is(kind: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_only_the_proxy_gets_its_password(kind: str, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
     with serve({"/x": ok(b"abc")}) as origin, serve_proxy(kind) as relay:
         relay.credentials = f"me:{SECRET}"
@@ -97,7 +97,7 @@ def test_a_proxy_that_refuses_is_a_failed_connection(answer: bytes) -> None:
         assert origin.connections == 0
 
 
-def test_a_proxy_is_found_by_its_name() -> None:
+def test_proxy_is_looked_up_by_its_name() -> None:
     assert find("http://localhost:3128/", "me:a:b") == Proxy("http", find("http://localhost:3128").address, 3128, "me", "a:b")
     assert find("socks5://[::1]:1080") == Proxy("socks5", "::1", 1080)
     assert find("socks5://[::1]:1080").url == "socks5://[::1]:1080"

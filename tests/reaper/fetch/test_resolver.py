@@ -74,7 +74,7 @@ def run(
     asyncio.run(main())
 
 
-def found(address: str, valid_s: int, port: int | None = None) -> Answer:
+def answer_with(address: str, valid_s: int, port: int | None = None) -> Answer:
     return Answer(address, port, qkey_of_address(address), valid_s, Reason.NONE)
 
 
@@ -86,36 +86,36 @@ def none(reason: Reason, valid_s: int | None = None, port: int | None = None) ->
 @pytest.mark.parametrize(
     ("name", "ipv6", "answer"),
     [
-        ("http://one.example", False, found("93.184.216.34", 3600)),
-        ("https://one.example:8443", False, found("93.184.216.34", 3600)),
-        ("http://many.example", False, found("8.8.8.8", 600)),
-        ("http://both.example", True, found("93.184.216.34", 300)),
-        ("http://six.example", True, found("2606:4700::1111", 300)),
+        ("http://one.example", False, answer_with("93.184.216.34", 3600)),
+        ("https://one.example:8443", False, answer_with("93.184.216.34", 3600)),
+        ("http://many.example", False, answer_with("8.8.8.8", 600)),
+        ("http://both.example", True, answer_with("93.184.216.34", 300)),
+        ("http://six.example", True, answer_with("2606:4700::1111", 300)),
         ("http://six.example", False, none(Reason.NO_ADDRESS)),
         ("http://inner.example", True, none(Reason.GUARD)),
         ("http://inner6.example", True, none(Reason.GUARD)),
-        ("http://mixed.example", False, found("93.184.216.34", 300)),
-        ("http://outer6.example", True, found("2606:4700::1111", 300)),
+        ("http://mixed.example", False, answer_with("93.184.216.34", 300)),
+        ("http://outer6.example", True, answer_with("2606:4700::1111", 300)),
         ("http://outer6.example", False, none(Reason.GUARD)),
-        ("http://brief.example", False, found("93.184.216.34", 60)),
-        ("http://eternal.example", False, found("93.184.216.34", 86_400)),
-        ("http://alias.example", False, found("93.184.216.34", 120)),
+        ("http://brief.example", False, answer_with("93.184.216.34", 60)),
+        ("http://eternal.example", False, answer_with("93.184.216.34", 86_400)),
+        ("http://alias.example", False, answer_with("93.184.216.34", 120)),
         ("http://empty.example", True, none(Reason.NO_ADDRESS)),
         ("http://missing.example", True, none(Reason.NO_ADDRESS)),
-        ("http://chain.example", False, found("93.184.216.34", 90)),
+        ("http://chain.example", False, answer_with("93.184.216.34", 90)),
         ("http://loop.example", False, none(Reason.NO_ADDRESS)),
         ("http://dangling.example", True, none(Reason.NO_ADDRESS)),
-        ("http://meddler.example", False, found("93.184.216.34", 300)),
-        ("http://ONE.example.", False, found("93.184.216.34", 3600)),
+        ("http://meddler.example", False, answer_with("93.184.216.34", 300)),
+        ("http://ONE.example.", False, answer_with("93.184.216.34", 3600)),
         ("http://silent.example", True, none(Reason.LOOKUP)),
         ("http://refused.example", True, none(Reason.LOOKUP)),
         ("http://broken.example", True, none(Reason.LOOKUP)),
         ("http://" + "x" * 64 + ".example", False, none(Reason.NO_ADDRESS)),
         ("http://" + "x." * 150 + "example", False, none(Reason.NO_ADDRESS)),
-        ("http://8.8.8.8:81", False, found("8.8.8.8", 86_400)),
+        ("http://8.8.8.8:81", False, answer_with("8.8.8.8", 86_400)),
         ("http://127.0.0.1", False, none(Reason.GUARD, 86_400)),
         ("http://[::1]:8080", True, none(Reason.GUARD, 86_400)),
-        ("http://[2606:4700::1111]", True, found("2606:4700::1111", 86_400)),
+        ("http://[2606:4700::1111]", True, answer_with("2606:4700::1111", 86_400)),
         ("http://[2606:4700::1111]", False, none(Reason.NO_ADDRESS)),
     ],
 )
@@ -126,7 +126,7 @@ def test_answers(name: str, ipv6: bool, answer: Answer) -> None:
     run(test, ipv6=ipv6)
 
 
-def test_a_name_is_not_asked_again_before_its_answer_expires() -> None:
+def test_name_is_not_queried_again_before_its_answer_expires() -> None:
     async def test(resolver: Resolver, dns: Dns, clock: Clock) -> None:
         for _ in range(3):
             await resolver.resolve("http://moving.example")
@@ -140,7 +140,7 @@ def test_a_name_is_not_asked_again_before_its_answer_expires() -> None:
     run(test)
 
 
-def test_a_missing_name_is_asked_again_after_its_time_and_each_time_later() -> None:
+def test_missing_name_is_queried_again_after_its_time_and_each_time_later() -> None:
     async def test(resolver: Resolver, dns: Dns, clock: Clock) -> None:
         waits = [60, 120, 240, 480, 960, 1920, 3600, MAX_NEGATIVE_S]
         for number, wait_s in enumerate(waits):
@@ -162,7 +162,7 @@ def test_a_missing_name_is_asked_again_after_its_time_and_each_time_later() -> N
     run(test)
 
 
-def test_a_failing_server_is_asked_again_after_a_minute_then_later() -> None:
+def test_failing_server_is_queried_again_after_a_minute_then_later() -> None:
     async def test(resolver: Resolver, dns: Dns, clock: Clock) -> None:
         assert await resolver.resolve("http://broken.example") == none(Reason.LOOKUP, 60)
         clock.now_s += 60
@@ -171,7 +171,7 @@ def test_a_failing_server_is_asked_again_after_a_minute_then_later() -> None:
     run(test)
 
 
-def test_a_lost_answer_is_asked_for_again() -> None:
+def test_query_without_an_answer_is_repeated() -> None:
     async def test(resolver: Resolver, dns: Dns, clock: Clock) -> None:
         dns.drop = 1
         assert (await resolver.resolve("http://one.example")).address == "93.184.216.34"
@@ -180,7 +180,7 @@ def test_a_lost_answer_is_asked_for_again() -> None:
     run(test, tries=3)
 
 
-def test_a_failed_ipv4_lookup_is_not_taken_for_a_site_without_ipv4() -> None:
+def test_failed_ipv4_lookup_is_not_a_site_without_ipv4() -> None:
     async def test(resolver: Resolver, dns: Dns, clock: Clock) -> None:
         dns.zone["broken.example"] = [(AAAA, "2606:4700::1111", 300)]
         assert (await resolver.resolve("http://broken.example")).reason == Reason.LOOKUP
@@ -189,7 +189,7 @@ def test_a_failed_ipv4_lookup_is_not_taken_for_a_site_without_ipv4() -> None:
     run(test, ipv6=True)
 
 
-def test_the_cache_is_bounded_and_forgets_what_was_asked_longest_ago(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cache_is_bounded_and_forgets_what_was_used_longest_ago(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("shepherd.reaper.fetch.resolver.MAX_CACHED", 10)
 
     async def test(resolver: Resolver, dns: Dns, clock: Clock) -> None:
@@ -233,10 +233,10 @@ def test_the_static_table_comes_first_and_other_names_go_to_dns() -> None:
     static = {"one.example": ("127.0.0.7", 8080), "out.example": ("10.0.0.1", 80)}
 
     async def test(resolver: Resolver, dns: Dns, clock: Clock) -> None:
-        assert await resolver.resolve("http://one.example") == found("127.0.0.7", 86_400, 8080)
+        assert await resolver.resolve("http://one.example") == answer_with("127.0.0.7", 86_400, 8080)
         assert await resolver.resolve("http://out.example") == none(Reason.GUARD, 86_400, 80)
         assert dns.asked == []
-        assert await resolver.resolve("http://many.example") == found("8.8.8.8", 600)
+        assert await resolver.resolve("http://many.example") == answer_with("8.8.8.8", 600)
         assert await resolver.still("http://one.example", "127.0.0.7") == Reason.NONE
         assert await resolver.still("http://one.example", "93.184.216.34") == Reason.NO_ADDRESS
 
@@ -247,13 +247,13 @@ def test_a_hosts_file_comes_before_dns_and_the_static_table_before_it() -> None:
     hosts = {"one.example": ("127.0.0.9", "127.0.0.8"), "two.example": ("10.0.0.1",), "six.example": ("::1",)}
 
     async def test(resolver: Resolver, dns: Dns, clock: Clock) -> None:
-        assert await resolver.resolve("http://one.example") == found("127.0.0.8", 86_400)
-        assert await resolver.resolve("http://one.example.") == found("127.0.0.8", 86_400)
+        assert await resolver.resolve("http://one.example") == answer_with("127.0.0.8", 86_400)
+        assert await resolver.resolve("http://one.example.") == answer_with("127.0.0.8", 86_400)
         assert await resolver.resolve("http://two.example") == none(Reason.GUARD, 86_400)
         assert (await resolver.resolve("http://six.example")).reason == Reason.NO_ADDRESS
         assert await resolver.still("http://one.example", "127.0.0.9") == Reason.NONE
         assert await resolver.still("http://one.example", "93.184.216.34") == Reason.NO_ADDRESS
-        assert await resolver.resolve("http://both.example") == found("127.0.0.7", 86_400, 80)
+        assert await resolver.resolve("http://both.example") == answer_with("127.0.0.7", 86_400, 80)
         assert dns.asked == []
 
     run(test, allow=("127.0.0.0/8",), static={"both.example": ("127.0.0.7", 80)}, hosts=hosts | {"both.example": ("127.0.0.6",)})
@@ -274,7 +274,7 @@ def test_many_who_ask_for_one_name_share_a_query_and_one_who_gives_up_harms_nobo
         tasks[0].cancel()
         answers = await asyncio.gather(*tasks, return_exceptions=True)
         assert isinstance(answers[0], asyncio.CancelledError)
-        assert answers[1:] == [found("93.184.216.34", 3600)] * 49
+        assert answers[1:] == [answer_with("93.184.216.34", 3600)] * 49
         assert len(dns.asked) == 1
 
     run(test)
@@ -340,7 +340,7 @@ def test_a_missing_static_table_is_a_configuration_error(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("name", ["http://localhost:8080", "http://www.localhost", "https://localhost."])
-def test_this_machine_is_looked_up_in_dns(name: str) -> None:
+def test_this_machine_is_not_looked_up_in_dns(name: str) -> None:
     async def test(resolver: Resolver, dns: Dns, clock: Clock) -> None:
         found = await resolver.resolve(name)
         assert (found.address, found.reason) == ("127.0.0.1", Reason.NONE)

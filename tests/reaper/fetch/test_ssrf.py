@@ -99,7 +99,7 @@ async def attempt(url: str, resolver: Resolver, fetcher: Fetcher, address: str =
     return found.reason
 
 
-def test_no_inner_address_is_reached_by_any_spelling(record_property: Callable[[str, object], None]) -> None:
+def test_no_spelling_reaches_an_inner_address(record_property: Callable[[str, object], None]) -> None:
     zone: dict[str, list[Record]] = {
         f"n{number}.example": [(AAAA if ":" in address else A_RECORD, address, 60)] for number, address in enumerate(ANSWERED)
     }
@@ -124,8 +124,8 @@ def test_no_inner_address_is_reached_by_any_spelling(record_property: Callable[[
     record_property("score", ("test_ssrf: targets tried", (len(told), len(reached), 0)))
 
 
-def test_the_listener_of_that_test_is_reached_where_it_is_allowed() -> None:
-    """So that nothing was refused because nobody could have been reached."""
+def test_allowed_address_reaches_the_listener() -> None:
+    """Proves that the refusals of the other test are not for want of a listener."""
     with listening() as (port, reached):
 
         async def run() -> None:
@@ -168,7 +168,7 @@ def rebind(kind: Kind) -> tuple[list[tuple[Result, Reason]], Origin, Origin]:
 
 
 @pytest.mark.parametrize("kind", [Kind.PAGE, Kind.ROBOTS])
-def test_a_name_that_is_bound_anew_stays_where_it_was_judged_or_has_moved(kind: Kind) -> None:
+def test_rebound_name_is_fetched_where_it_was_judged_or_not_at_all(kind: Kind) -> None:
     told, outer, inner = rebind(kind)
     stored = (Result.STORED, Reason.GATHERED)
     assert told == [stored, stored, (Result.SOFT, Reason.NO_ADDRESS), (Result.HARD, Reason.GUARD)]

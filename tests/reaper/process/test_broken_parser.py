@@ -116,7 +116,7 @@ def home() -> Iterator[Path]:
         yield Path(name)
 
 
-def test_nothing_that_is_tried_from_inside_a_worker_is_allowed(home: Path) -> None:
+def test_every_attempt_from_inside_a_worker_is_refused(home: Path) -> None:
     script = SCRIPT % (str(home), os.getpid(), ATTEMPTS)
 
     async def ask() -> str:

@@ -1,4 +1,4 @@
-"""What a worker may do: as whom it runs, its limits, and that nothing is left for it to load once it has given up root."""
+"""What a worker may do: as whom it runs, its limits, and that it loads nothing after it has given up root."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def test_worker_has_limits_and_no_way_to_more_rights(tmp_path: Path) -> None:
 
 
 @as_root
-def test_worker_is_not_root_has_no_groups_and_needs_no_file_that_it_might_not_be_able_to_read(tmp_path: Path) -> None:
+def test_worker_is_not_root_has_no_groups_and_loads_nothing_later(tmp_path: Path) -> None:
     with reapd(tmp_path / "reapd", tmp_path / "log"):
         started = (tmp_path / "log").read_text()
         status, _ = facts(tmp_path / "reapd")

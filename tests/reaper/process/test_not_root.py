@@ -1,4 +1,4 @@
-"""A reapd that root has started never meets the web as root, wherever it is installed, unless it is told to."""
+"""A reapd that root has started never meets the web as root, wherever it is installed, unless `--user root` says so."""
 
 from __future__ import annotations
 
@@ -86,19 +86,19 @@ def secure() -> Iterator[Origin]:
         yield origin
 
 
-def test_reapd_whose_files_nobody_can_read_stays_root(tmp_path: Path) -> None:
-    """It did: now what is needed is read before root is given up, the authorities to trust among it."""
+def test_reapd_gives_up_root_although_only_root_can_read_its_files(tmp_path: Path) -> None:
+    """What is needed is read before root is given up, the authorities to trust among it."""
     with secure() as origin, reapd(tmp_path, hidden=hide(tmp_path)) as (process, path):
         assert run(fetched(path, origin)) == ((Result.STORED, Reason.GATHERED), {NOBODY})
         assert uids(process.pid) == {NOBODY}
 
 
-def test_authorities_that_come_with_shepherd_are_those_that_are_trusted(tmp_path: Path) -> None:
+def test_reapd_trusts_the_authorities_that_come_with_shepherd(tmp_path: Path) -> None:
     with secure() as origin, reapd(tmp_path) as (_, path):
         assert run(fetched(path, origin)) == ((Result.SITE, Reason.TLS), {NOBODY})
 
 
-def test_another_user_can_be_named_and_root_only_so(tmp_path: Path) -> None:
+def test_user_can_be_named_and_root_must_be(tmp_path: Path) -> None:
     with reapd(tmp_path, "--user", "daemon") as (process, _):
         assert uids(process.pid) == {DAEMON}
     with reapd(tmp_path, "--user", "root") as (process, _):
@@ -135,7 +135,7 @@ def test_reaper_that_a_reap_of_roots_starts_is_not_root(tmp_path: Path, reap: st
         assert reaping.returncode == 0, log
 
 
-def test_reap_of_roots_tells_of_a_user_that_does_not_exist(tmp_path: Path) -> None:
+def test_reap_of_roots_refuses_a_user_that_does_not_exist(tmp_path: Path) -> None:
     with planned(tmp_path, {"a.example/x": ok(LINKS, HTML)}, ["http://a.example/x"], [], 'user = "nobody-at-all"') as made:
         refused = made.run("shep-reap")
         assert refused.returncode == 20 and "[reap] user" in refused.stderr

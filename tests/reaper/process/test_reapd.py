@@ -103,7 +103,7 @@ def test_no_worker_outlives_a_killed_reapd(tmp_path: Path) -> None:
         run(work())
 
 
-def test_a_killed_worker_takes_nobody_along(tmp_path: Path) -> None:
+def test_killed_worker_does_not_disturb_the_others(tmp_path: Path) -> None:
     path = tmp_path / "reapd"
     with serve({"/x": ok(LINKS, HTML)}) as origin, running(path):
 
@@ -133,7 +133,7 @@ def test_a_path_in_use_is_refused_with_what_to_do(tmp_path: Path) -> None:
         entrance.listen(tmp_path / ("x" * 200))
 
 
-def test_reapd_cannot_be_started_again_where_one_was_killed(tmp_path: Path) -> None:
+def test_reapd_can_be_started_again_where_one_was_killed(tmp_path: Path) -> None:
     path = tmp_path / "reapd"
     with running(path) as killed:
         assert answers(path)
@@ -145,8 +145,8 @@ def test_reapd_cannot_be_started_again_where_one_was_killed(tmp_path: Path) -> N
             assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
 
-def test_two_reapds_started_at_once_share_a_path_or_take_it_from_each_other(tmp_path: Path) -> None:
-    """They do not: one has it, where nothing was and where a dead one has left its socket; the others say so and go."""
+def test_one_of_several_reapds_started_at_once_gets_the_path(tmp_path: Path) -> None:
+    """Where nothing was, and where a dead one has left its socket; the others say so and end."""
     path = tmp_path / "reapd"
     command = [sys.executable, "-m", "shepherd.cli", "reapd", "--listen", f"unix:{path}", "--quiet"]
     for _ in range(2):

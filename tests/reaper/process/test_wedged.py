@@ -51,7 +51,7 @@ spin(30)
 """
 
 
-def test_process_that_moves_its_limit_ahead_lives_and_one_that_cannot_is_ended() -> None:
+def test_process_that_raises_its_limit_lives_and_one_that_cannot_is_killed() -> None:
     spinner = subprocess.run([sys.executable, "-c", SPINNER], cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
     assert spinner.stdout == "alive\n"
     assert spinner.returncode == -signal.SIGXCPU

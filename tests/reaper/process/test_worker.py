@@ -84,20 +84,20 @@ def asked_by_another_clock(ahead_ms: int, wait_s: float, *start_by_s: int) -> li
 
 
 @pytest.mark.parametrize("ahead_s", [-3600, -20, 0, 12, 29, 40, 3600])
-def test_reaper_with_another_clock_refuses_everything_or_nothing(ahead_s: int) -> None:
+def test_reaper_with_another_clock_refuses_only_what_is_late(ahead_s: int) -> None:
     soon, late = asked_by_another_clock(1000 * ahead_s, 0.0, 9, -1)
     assert soon.verdict[0] == Result.STORED
     assert late.verdict == (Result.SOFT, Reason.DEADLINE) and not late.contacted
 
 
 @pytest.mark.parametrize("ahead_s", [-3600, 0, 3600])
-def test_request_behind_a_delayed_clock_is_taken_for_timely(ahead_s: int) -> None:
+def test_request_behind_a_delayed_clock_is_late(ahead_s: int) -> None:
     late, soon = asked_by_another_clock(1000 * ahead_s, 2.5, 1, 30)
     assert late.verdict == (Result.SOFT, Reason.DEADLINE) and not late.contacted
     assert soon.verdict[0] == Result.STORED
 
 
-def test_greeting_that_was_held_up_makes_all_that_comes_later_late() -> None:
+def test_delayed_greeting_does_not_make_later_requests_late() -> None:
     with serve({"/x": ok(LINKS, HTML)}) as origin:
 
         async def one() -> Outcome:
@@ -247,7 +247,7 @@ def goodbye(hello: wire.Message, *more: wire.Message) -> str:
     return run(one())
 
 
-def test_a_dispatcher_that_breaks_the_protocol_is_told_why_and_dropped() -> None:
+def test_dispatcher_that_breaks_the_protocol_is_dropped_with_the_reason() -> None:
     hello = greeting(Origin(1, {}))
     assert f"version {wire.VERSION + 1}" in goodbye(dataclasses.replace(hello, version=wire.VERSION + 1))
     assert "begins with HELLO" in goodbye(wire.Robots(1, 200, b""))
@@ -327,7 +327,7 @@ class Forgetful(wire.Peer):
         await super().send(message)
 
 
-def test_answer_that_could_not_be_sent_gives_its_credit_back_twice() -> None:
+def test_answer_that_could_not_be_sent_returns_its_credit_once() -> None:
     with serve({"/x": hang}) as origin:
 
         async def one() -> None:

@@ -51,7 +51,7 @@ def test_a_request_that_came_too_late_does_not_blame_the_name_servers() -> None:
         assert outcome.verdict == (Result.SOFT, Reason.DEADLINE) and not outcome.contacted
 
 
-def test_name_servers_that_fail_are_told_from_a_name_that_has_moved() -> None:
+def test_failing_name_servers_are_distinct_from_a_name_that_has_moved() -> None:
     with serve({"/x": PAGE}) as origin:
 
         async def run() -> list[tuple[Result, Reason]]:
@@ -80,7 +80,7 @@ def test_a_proxy_of_the_dispatcher_reaches_the_worker() -> None:
 
 
 @pytest.mark.parametrize(("trusted", "verdict"), [(True, GOOD), (False, (Result.SITE, Reason.TLS))])
-def test_a_certificate_that_is_refused_is_the_sites_fault(trusted: bool, verdict: tuple[Result, Reason]) -> None:
+def test_refused_certificate_is_the_sites_fault(trusted: bool, verdict: tuple[Result, Reason]) -> None:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(CERTIFICATE)
     authorities = CERTIFICATE.read_text().partition("-----END PRIVATE KEY-----\n")[2] if trusted else ""
