@@ -24,7 +24,11 @@ docs/reference.md shows each docstring: what the status means, and what to do.
 
 from __future__ import annotations
 
-from typing import ClassVar
+from os import PathLike
+from typing import ClassVar, Final, TypeAlias
+
+Place: TypeAlias = PathLike[str] | str
+CHECK_LISTS: Final = "shep-check lists all damage"
 
 
 class ShepherdError(Exception):
@@ -34,6 +38,18 @@ class ShepherdError(Exception):
     """
 
     exit_status: ClassVar[int] = 1
+
+
+class PlacedError(ShepherdError):
+    """One whose message is put together of data: `what` is wrong, at which `offset` of which `path`, and what to do next."""
+
+    def __init__(self, what: str, path: Place | None = None, offset: int | None = None, advice: str = "") -> None:
+        super().__init__(what, path, offset, advice)
+        self.what, self.path, self.offset, self.advice = what, path, offset, advice
+
+    def __str__(self) -> str:
+        place = " ".join(([] if self.path is None else [str(self.path)]) + ([] if self.offset is None else [f"at {self.offset}"]))
+        return f"{place}{': ' if place else ''}{self.what}{'; ' if self.advice else ''}{self.advice}"
 
 
 class UsageError(ShepherdError):
@@ -61,7 +77,7 @@ class FilterError(UsageError):
     """A filter line that cannot be read; names file, line and column."""
 
 
-class OldFormat(UsageError):
+class OldFormat(PlacedError, UsageError):
     """A database of an older version of the format."""
 
 
@@ -101,7 +117,7 @@ class RecoveryNeeded(ShepherdError):
     exit_status = 10
 
 
-class Corruption(ShepherdError):
+class Corruption(PlacedError):
     """A checksum fails, or a file is missing; the message names file and offset.
 
     Run shep-check, then read docs/recovery.md.
@@ -119,7 +135,7 @@ class NoSpace(ShepherdError):
     exit_status = 12
 
 
-class IoFailed(ShepherdError):
+class IoFailed(PlacedError):
     """The disk or file system reported an error.
 
     Look at the disk, then run shep-check.

@@ -50,7 +50,7 @@ class Scratch:
             with fsio.typed(self._where):
                 got = os.preadv(self._file.fileno(), [view], offset)
             if not got:
-                raise IoFailed(f"{self._where}: a temporary file ends at {offset}; run the same program again")
+                raise IoFailed(f"a temporary file ends at {offset}; run the same program again", self._where)
             view, offset = view[got:], offset + got
 
     def close(self) -> None:

@@ -46,7 +46,7 @@ class Document:
                 head = item.head()
                 _ = head.url
                 self._head = head
-            self.damage = self._named(str(error).removeprefix("bucket at 0: "))
+            self.damage = self._named(error.what)
 
     def _named(self, text: str) -> str:
         """What is wrong, with what is known of whose it is."""

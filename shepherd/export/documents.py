@@ -124,7 +124,7 @@ class LocalSource:
             found = bucket.read_whole(data) or self._reading.state.objects.get(oid, facts.length)
             header = found.header
             if (header.site, header.path) != (facts.site, facts.path):
-                raise Corruption(f"{self._reading.state.objects.place(oid)}: no bucket of its row begins here")
+                raise Corruption("no bucket of its row begins here", *self._reading.state.objects.place(oid))
             _ = found.url
         except Corruption as error:
             self.damaged += 1

@@ -117,7 +117,7 @@ class Bucket:
         try:
             return letters.read_records(self._data[HEADER_BYTES : self._middle])
         except ValueError as error:  # it checks, so it was written so
-            raise Corruption(f"the bucket of footprint {self.header.site:016x} {self.header.path:016x}: {error}") from error
+            raise Corruption(str(error), f"the bucket of footprint {self.header.site:016x} {self.header.path:016x}") from error
 
     @property
     def url(self) -> str:
@@ -171,7 +171,7 @@ def tombstone(site: int, path: int, time_ms: int, state: int, url: str, by: str)
 def parse_header(data: Bytes, offset: int = 0, where: str = "bucket") -> Header:
     """The fixed header alone; only its shape is judged here, its checksum needs the attributes."""
     if offset + HEADER_BYTES > len(data):
-        raise Corruption(f"{where} at {offset}: the header is cut off")
+        raise Corruption("the header is cut off", where, offset)
     fields = _WHOLE.unpack_from(data, offset)
     magic, kind, codec, flags, table, body, plain, state, site, path, time_ms, check, body_check = fields
     if (
@@ -181,7 +181,7 @@ def parse_header(data: Bytes, offset: int = 0, where: str = "bucket") -> Header:
         or not _is_shape(kind, codec, body, plain)
         or (flags & _BODILESS and (body or plain))
     ):
-        raise Corruption(f"{where} at {offset}: no bucket header")
+        raise Corruption("no bucket header", where, offset)
     seen = (kind, _CODECS[codec], flags, table, body, plain, state, site, path, time_ms, check, body_check)
     return tuple.__new__(Header, seen)  # what Header(...) does, but without a call of a Python function
 
@@ -201,7 +201,7 @@ def parse(data: Bytes, offset: int = 0, where: str = "bucket", with_body: bool =
     try:
         _ = one.attributes
     except Corruption as error:
-        raise Corruption(f"{where} at {offset}: {str(error).partition(': ')[2]}") from error
+        raise Corruption(error.what, where, offset) from error
     return one
 
 
@@ -253,18 +253,18 @@ def parse_behind(header: Header, data: Bytes, offset: int = 0, where: str = "buc
     middle = start + header.attribute_bytes
     end = middle + header.body_bytes
     if (end if with_body else middle) > len(data):
-        raise Corruption(f"{where} at {offset}: the bucket is cut off")
+        raise Corruption("the bucket is cut off", where, offset)
     if check64(bytes(data[offset : offset + _HEAD]) + bytes(data[start:middle])) != header.check:  # quicker than two parts
-        raise Corruption(f"{where} at {offset}: header or attributes are damaged")
+        raise Corruption("header or attributes are damaged", where, offset)
     if with_body and check64(memoryview(data)[middle:end]) != header.body_check:
-        raise Corruption(f"{where} at {offset}: the body is damaged")
+        raise Corruption("the body is damaged", where, offset)
     one = Bucket(bytes(data[offset : end if with_body else middle]), middle - offset)
     one.header = header
     if header.type in TEXT_TYPES:
         try:
             one.attributes, one.stored = _old(header, bytes(data[start:middle]), one.stored, with_body)
         except ValueError as error:
-            raise Corruption(f"{where} at {offset}: {error}") from error
+            raise Corruption(str(error), where, offset) from error
     return one
 
 

@@ -81,18 +81,18 @@ def parse_control(data: bytes, where: str, version: int = FORMAT_VERSION) -> Con
     The checksum comes first: a version that a damaged byte claims is nothing to act upon.
     """
     if not is_intact(data):
-        raise Corruption(f"{where}: the control file is damaged or cut off")
+        raise Corruption("the control file is damaged or cut off", where)
     claimed = version_of(data)
     if claimed > version:
         raise UsageError(f"{where}: format version {claimed}; this program reads version {version}: use a newer Shepherd")
     if 0 < claimed < version:
-        raise OldFormat(f"{where}: format version {claimed}; run shep-upgrade, which brings the database to version {version}")
+        raise OldFormat(f"format version {claimed}; run shep-upgrade, which brings the database to version {version}", where)
     try:
         if not claimed:
             raise ValueError("no version in its first line")
         return _read(data.rpartition(b"check ")[0].decode("ascii"))
     except (KeyError, ValueError, IndexError) as error:
-        raise Corruption(f"{where}: the control file checks but cannot be read: {error!r}") from error
+        raise Corruption(f"the control file checks but cannot be read: {error!r}", where) from error
 
 
 def _read(text: str) -> Control:

@@ -39,11 +39,11 @@ def unpack(data: Bytes) -> Iterator[Records]:
     end = 0
     for one in frames(data):
         if one.kind != FrameKind.FEEDBACK or len(one.payload) != one.records * FEEDBACK.itemsize:
-            raise Corruption(f"at {one.offset}: not a frame of feedback")
+            raise Corruption("not a frame of feedback", offset=one.offset)
         yield np.frombuffer(one.payload, FEEDBACK)
         end = one.end
     if end != len(data):
-        raise Corruption(f"at {end}: no whole frame begins here")
+        raise Corruption("no whole frame begins here", offset=end)
 
 
 def parse_line(line: str, footprint: Callable[[str], tuple[int, int]]) -> tuple[int, int, int, int]:

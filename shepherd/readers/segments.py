@@ -13,7 +13,7 @@ from typing import Final
 import mmh3
 import numpy as np
 
-from shepherd.errors import Corruption
+from shepherd.errors import CHECK_LISTS, Corruption
 from shepherd.formats import bucket, facts
 from shepherd.formats.check import SEED, check64
 from shepherd.formats.tables import I64, U64, Array
@@ -71,7 +71,7 @@ class Segment:
         try:
             self._file = Mapped(self.path)
         except FileNotFoundError:
-            raise Corruption(f"{self.path}: the segment is missing; shep-check lists all damage") from None
+            raise Corruption("the segment is missing", self.path, advice=CHECK_LISTS) from None
 
     def view(self, start: int, stop: int) -> memoryview:
         return self._file.touch(start, stop)
@@ -159,7 +159,7 @@ class Segment:
         return urls
 
     def _wrong(self, offset: int, what: str) -> Corruption:
-        return Corruption(f"{self.path} at {offset}: {what}; shep-check lists all damage")
+        return Corruption(what, self.path, offset, CHECK_LISTS)
 
 
 def _as_bytes(values: Array) -> list[bytes]:

@@ -170,7 +170,7 @@ def of_harvest(path: Path) -> tuple[Path, int]:
 
     found = harvest.inspect(path)
     if found.damage:
-        raise Corruption(f"{path}: {found.damage}; shep-check names the place")
+        raise Corruption(f"{found.damage}; shep-check names the place", path)
     return path / names.JOURNAL, found.checkpoint.journal.length
 
 

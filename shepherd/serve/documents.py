@@ -11,7 +11,7 @@ from typing import Self
 import numpy as np
 from aiohttp import web
 
-from shepherd.errors import Corruption
+from shepherd.errors import CHECK_LISTS, Corruption
 from shepherd.filters import load_filter
 from shepherd.formats import stream
 from shepherd.formats.tables import I64, split_oid
@@ -130,7 +130,7 @@ class _Segments:
             try:
                 self._fd = fsio.open_to_read(path)
             except FileNotFoundError:
-                raise Corruption(f"{path}: the segment is missing; shep-check lists all damage") from None
+                raise Corruption("the segment is missing", path, advice=CHECK_LISTS) from None
             self._number = segment
         return self._fd
 

@@ -16,7 +16,7 @@ from typing import BinaryIO, Final
 
 from aiohttp import web
 
-from shepherd.errors import Corruption
+from shepherd.errors import CHECK_LISTS, Corruption
 from shepherd.formats.check import BLOCK, check64
 from shepherd.formats.control import CLOSED
 from shepherd.formats.tables import TABLES
@@ -115,10 +115,10 @@ def _open(path: Path, length: int) -> BinaryIO:
     try:
         file = open(fsio.open_to_read(path), "rb", buffering=0)  # noqa: SIM115 - who sends it closes it
     except FileNotFoundError:
-        raise Corruption(f"{path}: the file is missing; shep-check lists all damage") from None
+        raise Corruption("the file is missing", path, advice=CHECK_LISTS) from None
     if file.seek(0, 2) != length:
         file.close()
-        raise Corruption(f"{path}: not {length} bytes; shep-check lists all damage")
+        raise Corruption(f"not {length} bytes", path, advice=CHECK_LISTS)
     return file
 
 

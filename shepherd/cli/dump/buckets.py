@@ -180,7 +180,7 @@ def _body(state: State, oid: int, how: str) -> bytes:
     try:
         return bucket.stored if how == "stored" else bucket.body()
     except Corruption as error:
-        raise Corruption(f"{state.objects.place(oid)}: {error}") from error
+        raise Corruption(error.what, *state.objects.place(oid)) from error
 
 
 def _write(body: bytes) -> None:

@@ -43,7 +43,7 @@ def logs_of(state: State, kind: str) -> Iterator[Log]:
         if length:
             yield path / kind, length
         if found.damage:
-            raise Corruption(f"{path}: {found.damage}; shep-check names the place, shep-recover goes back behind it")
+            raise Corruption(f"{found.damage}; shep-check names the place, shep-recover goes back behind it", path)
 
 
 # --- journal and plan -------------------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ from shepherd.arrays.pool import ordered
 from shepherd.cycle.cleanup import rules as cleanup
 from shepherd.cycle.cleanup.rules import Look, Wishes
 from shepherd.cycle.cleanup.shakedown import Fill
-from shepherd.errors import Corruption
+from shepherd.errors import CHECK_LISTS, Corruption
 from shepherd.formats.tables import I64, U64, Array, Bools, Flag, RowType, in_bucket
 from shepherd.readers.segments import Claims
 from shepherd.store.disk import names
@@ -126,7 +126,7 @@ def _within_segments(state: State, index: dict[str, Array], lengths: I64, start:
     wrong[there] = (lengths[segment[there]] < 0) | (end[there] > lengths[segment[there]])
     if wrong.any():
         row = start + int(rows[np.argmax(wrong)])
-        raise Corruption(f"{state.path / 'index' / 'oid'} at {row * 8}: points beyond its segment; shep-check lists all damage")
+        raise Corruption("points beyond its segment", state.path / "index" / "oid", row * 8, CHECK_LISTS)
 
 
 def _lonely_robots(state: State, robots_oid: U64, held: Bools) -> Robots:
@@ -165,7 +165,7 @@ def claims(state: State, segments: I64, robots: Robots, step: int) -> Claims:
     twice = np.flatnonzero(oid[1:] == oid[:-1])
     if len(twice):
         where = state.path / "index" / "oid"
-        raise Corruption(f"{where} at {int(row[twice[0] + 1]) * 8}: its bucket is claimed by another row too")
+        raise Corruption("its bucket is claimed by another row too", where, int(row[twice[0] + 1]) * 8)
     return Claims(oid, size, row)
 
 

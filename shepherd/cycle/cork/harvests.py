@@ -65,8 +65,10 @@ def foreign(items: Sequence[Item], prints: Footprints) -> tuple[list[Taken], dic
             refused[item.name] = UNREADABLE
         except RecoveryNeeded:
             refused[item.name] = UNENDED
-        except (Corruption, BadUrl) as error:
-            refused[item.name] = str(error).partition(": ")[2]
+        except Corruption as error:
+            refused[item.name] = error.what
+        except BadUrl as error:
+            refused[item.name] = f"the URL of its first bucket cannot be read: {error}"
     return taken, refused
 
 
@@ -107,7 +109,7 @@ def _must_be_ours(path: Path, found: harvest.Found, prints: Footprints) -> None:
         for oid, header in objects.scan(1, found.checkpoint.segments[0].length):
             _norm, half, site = prints.of(parse(objects.head(oid).url))
             if (site, half) != (header.site, header.path):
-                raise Corruption(f"{path}: it was made for another database: its footprints have another key")
+                raise Corruption("it was made for another database: its footprints have another key", path)
             return
     finally:
         objects.close()
@@ -158,7 +160,7 @@ def journal(taken: Sequence[Taken], notes: Records | None = None) -> Journal:
 def _must_point_inside(path: Path, oid: U64, segments: int) -> None:
     segment = oid[in_bucket(oid)] >> np.uint64(32)
     if len(segment) and not 1 <= int(segment.min()) <= int(segment.max()) <= segments:
-        raise Corruption(f"{path / names.JOURNAL}: a record points into a segment that is not there")
+        raise Corruption("a record points into a segment that is not there", path / names.JOURNAL)
 
 
 def adopt(builder: Builder, taken: Sequence[Taken], records: Records) -> None:

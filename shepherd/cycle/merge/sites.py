@@ -90,7 +90,7 @@ class SiteMerge:
         old, fresh = self._parent.names_between(start, stop), new_names(self._named, part)
         at = find_sites(fresh.site, site[new])
         if (at < 0).any():
-            raise Corruption(f"{self._parent.path}: site {int(site[new[at < 0][0]]):016x} has URLs, but no name")
+            raise Corruption(f"site {int(site[new[at < 0][0]]):016x} has URLs, but no name", self._parent.path)
         source = row.copy()
         source[new] = len(old) + at
         return Texts.join([old, fresh.names.texts()]).take(source)

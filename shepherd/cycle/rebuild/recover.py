@@ -66,7 +66,7 @@ def _rebuild(writer: Writer, name: StateName, number: int, config: Config, now: 
     borrowed = salvage.any_control([database.states_path / str(other) for other in others])
     own = salvage.any_control([database.states_path / str(name)])
     if borrowed is None and own is None:
-        raise Corruption(f"{database.states_path}: no control file can be read, and the key is lost with them; use a mirror")
+        raise Corruption("no control file can be read, and the key is lost with them; use a mirror", database.states_path)
     wreck = Wreck(database.states_path / str(name), own or borrowed)  # type: ignore[arg-type]  # one of them is there
     older = _older(writer, [other for other in others if other.closed and other.number < name.number])
     state = rebuild.run(writer, wreck, number, older, config, now, tick)

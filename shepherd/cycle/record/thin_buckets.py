@@ -94,7 +94,7 @@ class FromContrib:
             try:
                 made += _of_block(maker, logs.frame_at(path, start, end).payload, first, wanted)
             except Corruption as error:
-                raise Corruption(f"{path} at {start}: {error}") from error
+                raise Corruption(error.what, path, start) from error
         return _built(made)
 
 
@@ -142,7 +142,7 @@ def from_contrib(state: State, wanted: Wanted) -> list[Unit]:
             units.append(FromContrib(number, frames))
             seen += held
     if seen != len(wanted):
-        raise Corruption(f"{state.path}: {len(wanted) - seen} rows point at contributions that are not there")
+        raise Corruption(f"{len(wanted) - seen} rows point at contributions that are not there", state.path)
     return units
 
 
@@ -166,7 +166,7 @@ def from_names(state: State, wanted: Wanted) -> list[Unit]:
     """`wanted` is sorted by site."""
     row = find_sites(state.sites["site"][0 : state.sites.rows], wanted.site)
     if len(row) and int(row.min()) < 0:
-        raise Corruption(f"{state.path}: a robots row is of a site that is not in the site table")
+        raise Corruption("a robots row is of a site that is not in the site table", state.path)
     window = state.sites["name"].take(row) // np.uint64(NAMES_BYTES)
     cuts = np.flatnonzero(run_starts(window, np.arange(len(row)) // UNIT_ROWS)).tolist()
     return [FromNames(wanted.part(a, b), row[a:b]) for a, b in zip(cuts, [*cuts[1:], len(row)], strict=True)]

@@ -71,7 +71,7 @@ def walk_state(path: Path, quick: bool = False, tick: Tick = lambda n: None) -> 
     one_walk = _Walk(quick, tick)
     for fault in one_walk.state(path):
         if fault.unread:
-            raise IoFailed(f"{fault}; look at the disk before going on")
+            raise IoFailed(f"{fault.what}; look at the disk before going on", fault.path, fault.offset)
         yield fault
     yield from (fault for _state, fault in one_walk.claims())
 
@@ -138,7 +138,7 @@ class _Walk:
             yield from unread(path / names.CONTROL, error)
             return
         except OldFormat as error:  # a newer one passes: nothing is wrong with it, but it is not for us to judge
-            yield Fault(path, None, str(error).partition(": ")[2], note=True)
+            yield Fault(path, None, error.what, note=True)
             return
         files = check_files.walk_files(state, self._quick, self._tick, self._sound, self._buckets)
         faults = [*check_files.walk_control(state), *files]

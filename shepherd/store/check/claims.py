@@ -18,7 +18,7 @@ import numpy as np
 from shepherd.errors import Corruption
 from shepherd.formats import tables
 from shepherd.formats.tables import CONTRIB_BIT, I64, NO_OID, U64, Bools
-from shepherd.store.check.faults import MOST_TOLD, Fault, Teller, fault_of
+from shepherd.store.check.faults import MOST_TOLD, Fault, Teller
 from shepherd.store.disk import names
 from shepherd.store.state.directory import State
 from shepherd.store.state.segment_table import SegmentPart, SegmentScan
@@ -226,4 +226,4 @@ class _Segments:
 def _same_place(state: State, error: Corruption) -> Fault:
     """What was found in a segment of another state, said of this one's, which is the same file."""
     directory = state.path / names.OBJECTS
-    return fault_of(directory, Corruption(f"{directory}/{str(error).rpartition(f'/{names.OBJECTS}/')[2]}"))
+    return Fault(directory / Path(error.path or "").name, error.offset, error.what)

@@ -5,17 +5,14 @@ A table that is wrong throughout is told of, not listed: a Teller lets the first
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from shepherd.errors import ShepherdError
+from shepherd.errors import PlacedError
 from shepherd.formats.tables import I64
-
-_PLACE: Final = re.compile(r"(?P<file>/[^\s:]+)?(?: at (?P<offset>[0-9]+))?:? (?P<what>.*)", re.DOTALL)
 
 MOST_TOLD: Final = 20  # of one kind in one file
 
@@ -65,12 +62,9 @@ class Teller:
                 yield Fault(path, None, f"{more:,} more like this: {what}", note, count=more)
 
 
-def fault_of(path: Path, error: ShepherdError) -> Fault:
+def fault_of(path: Path, error: PlacedError) -> Fault:
     """An error as a fault, of the file and offset that it names if they are those of `path` or inside it."""
-    text = str(error)
-    match = _PLACE.fullmatch(text, len(str(path))) if text.startswith(str(path)) else None
-    if match is None:
-        return Fault(path, None, text)
-    offset = None if match["offset"] is None else int(match["offset"])
-    what = match["what"].removesuffix("; shep-check lists all damage")  # that is who tells it now
-    return Fault(Path(f"{path}{match['file'] or ''}"), offset, what)
+    place = Path(error.path) if error.path is not None else path
+    if error.path is None or not place.is_relative_to(path):
+        return Fault(path, None, str(error))
+    return Fault(place, error.offset, error.what)  # without its advice: shep-check is what prints this

@@ -150,7 +150,7 @@ def _first_header(file: Path, path: str) -> Iterator[Fault]:
     try:
         bucket.parse_header(head)
     except Corruption as error:
-        yield Fault(file, 0, _reason(error))
+        yield Fault(file, 0, error.what)
 
 
 # --- the records that are to blame ------------------------------------------------------------------------------
@@ -172,7 +172,7 @@ def _damaged_buckets(file: Path, length: int) -> Iterator[Fault]:
             at += bucket.parse(data, at).header.length
             continue
         except Corruption as error:
-            yield Fault(file, at, _reason(error))
+            yield Fault(file, at, error.what)
         at = at + bucket.parse_header(data, at).length if _is_bucket(data, at) else _next(data, bucket.MAGIC, at + 1, _is_bucket)
 
 
@@ -205,11 +205,6 @@ def _next(data: memoryview, magic: bytes, at: int, begins: Callable[[memoryview,
             return at
         at += 1
     return len(data)
-
-
-def _reason(error: Corruption) -> str:
-    """What is wrong, without the place that stands before it."""
-    return str(error).partition(": ")[2]
 
 
 # --- logs and harvests ------------------------------------------------------------------------------------------

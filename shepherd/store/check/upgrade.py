@@ -17,7 +17,7 @@ from typing import Final
 
 import numpy as np
 
-from shepherd.errors import Corruption, RecoveryNeeded
+from shepherd.errors import CHECK_LISTS, Corruption, RecoveryNeeded
 from shepherd.formats import tables
 from shepherd.formats.control import version_of
 from shepherd.formats.tables import FORMAT_VERSION, NO_LIMIT
@@ -103,9 +103,9 @@ def _version(path: Path) -> int:
     try:
         version = version_of((path / names.CONTROL).read_bytes())
     except FileNotFoundError:
-        raise Corruption(f"{path / names.CONTROL}: the file is missing; shep-check lists all damage") from None
+        raise Corruption("the file is missing", path / names.CONTROL, advice=CHECK_LISTS) from None
     if not version:
-        raise Corruption(f"{path / names.CONTROL}: no control file; shep-check lists all damage")
+        raise Corruption("no control file", path / names.CONTROL, advice=CHECK_LISTS)
     return version
 
 

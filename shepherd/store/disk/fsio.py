@@ -18,7 +18,7 @@ import stat
 from collections.abc import Iterator
 from pathlib import Path
 
-from shepherd.errors import Corruption, IoFailed, NoSpace
+from shepherd.errors import CHECK_LISTS, Corruption, IoFailed, NoSpace
 from shepherd.formats.check import Bytes
 
 # --- system calls -----------------------------------------------------------------------------------------------
@@ -80,8 +80,8 @@ def typed(path: Path) -> Iterator[None]:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             raise NoSpace(f"{path}: no space left; free some and run the same program again: nothing was lost") from error
         if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
-            raise IoFailed(f"{path}: {error.strerror}; nothing was changed: run as a user who may write there") from error
-        raise IoFailed(f"{path}: {error.strerror}; the last state is intact, look at the disk before going on") from error
+            raise IoFailed(f"{error.strerror}; nothing was changed: run as a user who may write there", path) from error
+        raise IoFailed(f"{error.strerror}; the last state is intact, look at the disk before going on", path) from error
 
 
 # --- reading ----------------------------------------------------------------------------------------------------
@@ -99,7 +99,7 @@ def reading(path: Path) -> Iterator[None]:
 
 
 def _unreadable(path: Path, error: OSError) -> IoFailed:
-    return IoFailed(f"{path}: it cannot be read ({error.strerror}); look at the disk before going on")
+    return IoFailed(f"it cannot be read ({error.strerror}); look at the disk before going on", path)
 
 
 def open_to_read(path: Path) -> int:
@@ -136,9 +136,7 @@ class AppendFile:
         status = os.fstat(self._fd)
         if status.st_nlink != 1 or not status.st_mode & 0o200 or status.st_size != (length or 0):
             os.close(self._fd)
-            raise Corruption(
-                f"{path}: not a file to append to (sealed, linked, or of length {status.st_size}, not {length or 0})"
-            )
+            raise Corruption(f"not a file to append to (sealed, linked, or of length {status.st_size}, not {length or 0})", path)
         self.length = length or 0
 
     def write(self, *parts: Bytes) -> None:
@@ -155,7 +153,7 @@ class AppendFile:
             _ops.sync(self.path, self._fd)
             size = os.fstat(self._fd).st_size
         if size != self.length:
-            raise Corruption(f"{self.path}: {size} bytes, but {self.length} were written: the file system lost data")
+            raise Corruption(f"{size} bytes, but {self.length} were written: the file system lost data", self.path)
 
     def hide(self) -> None:
         """Nobody but its owner may read it from now on."""
@@ -253,7 +251,7 @@ def truncate(path: Path, length: int) -> None:
         try:
             size = os.fstat(fd).st_size
             if size < length:
-                raise Corruption(f"{path}: {size} bytes, but {length} were durable: the file system lost data")
+                raise Corruption(f"{size} bytes, but {length} were durable: the file system lost data", path)
             if size > length:
                 _ops.truncate(path, fd, length)
             _ops.sync(path, fd)
@@ -306,9 +304,9 @@ def link(source: Path, target: Path) -> None:
         try:
             sealed = not os.stat(source).st_mode & 0o222
         except FileNotFoundError:
-            raise Corruption(f"{source}: the file is missing; shep-check lists all damage") from None
+            raise Corruption("the file is missing", source, advice=CHECK_LISTS) from None
         if not sealed:
-            raise Corruption(f"{source}: asked to link a file that is not sealed")
+            raise Corruption("asked to link a file that is not sealed", source)
         _ops.link(source, target)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
-from shepherd.errors import Corruption, UsageError
+from shepherd.errors import CHECK_LISTS, Corruption, UsageError
 from shepherd.formats.check import check64
 from shepherd.store.disk import fsio, names
 from shepherd.store.disk.names import StateName
@@ -57,7 +57,7 @@ def control_of(database: Database, name: StateName) -> bytes:
     try:
         return fsio.read_file(path)
     except FileNotFoundError:
-        raise Corruption(f"{path}: the file is missing; shep-check lists all damage") from None
+        raise Corruption("the file is missing", path, advice=CHECK_LISTS) from None
 
 
 def unknown(database: Database) -> list[StateName]:

@@ -97,7 +97,7 @@ def run(writer: Writer, server: Server, way: Way, seen: int | None = None) -> Do
                 return Done(control.state, fresh=False, files=len(control.files), deleted=deleted)
             if not way.verify:
                 where = database.states_path / str(StateName(control.state, CLOSED)) / lost.path
-                raise Corruption(f"{where}: missing, or not as long as control says; shep-mirror --verify fetches it again")
+                raise Corruption("missing, or not as long as control says; shep-mirror --verify fetches it again", where)
         receiving = Receiving(writer, control, data)
         receiving.begin(stock)
         receiving.ask_room()

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from shepherd.errors import Corruption
+from shepherd.errors import CHECK_LISTS, Corruption
 from shepherd.formats.check import BLOCK, Bytes, check64, raw
 from shepherd.formats.control import FileEntry
 from shepherd.formats.tables import I64, Array, Columns
@@ -26,13 +26,13 @@ class Column:
         self.path = path
         self.dtype = np.dtype(dtype)
         if entry.length % self.dtype.itemsize:
-            raise Corruption(f"{path}: {entry.length} bytes is no whole number of rows")
+            raise Corruption(f"{entry.length} bytes is no whole number of rows", path)
         self._file = _mapped(path, entry.length)
         self._bytes = np.frombuffer(self._file.view, np.uint8)
         blocks = -(-entry.length // BLOCK)
         table = _mapped(path.with_name(path.name + names.CHECK), blocks * 8)
         if check64(table.touch(0, table.length)) != entry.check:
-            raise Corruption(f"{table.path}: the block table is damaged")
+            raise Corruption("the block table is damaged", table.path)
         self._checks = np.frombuffer(table.view, "<u8")
         self._verified = np.zeros(blocks, bool)
         self._values: Array = self._bytes.view(self.dtype)
@@ -85,7 +85,7 @@ class Column:
     def _verify(self, blocks: I64) -> None:
         for block in blocks[~self._verified[blocks]].tolist():
             if not self._sound(block):
-                raise Corruption(f"{self.path} at {block * BLOCK}: the block is damaged; shep-check lists all damage")
+                raise Corruption("the block is damaged", self.path, block * BLOCK, CHECK_LISTS)
             self._verified[block] = True
 
     def _sound(self, block: int) -> bool:
@@ -96,9 +96,9 @@ def _mapped(path: Path, length: int) -> Mapped:
     try:
         file = Mapped(path)
     except FileNotFoundError:
-        raise Corruption(f"{path}: the file is missing; shep-check lists all damage") from None
+        raise Corruption("the file is missing", path, advice=CHECK_LISTS) from None
     if file.length != length:
-        raise Corruption(f"{path}: {file.length} bytes instead of {length}; shep-check lists all damage")
+        raise Corruption(f"{file.length} bytes instead of {length}", path, advice=CHECK_LISTS)
     return file
 
 
@@ -115,7 +115,7 @@ class Table:
         if name not in self._open:
             column = Column(self.path / name, self._dtypes[name], self._entry(name))
             if len(column) != self.rows:
-                raise Corruption(f"{self.path / name}: {len(column)} rows, where the table has {self.rows}")
+                raise Corruption(f"{len(column)} rows, where the table has {self.rows}", self.path / name)
             self._open[name] = column
         return self._open[name]
 
@@ -133,7 +133,7 @@ class Table:
     def _entry(self, name: str) -> FileEntry:
         entry = self._entries.get(f"{self.path.name}/{name}")
         if entry is None:
-            raise Corruption(f"{self.path}: column {name} is not in control")
+            raise Corruption(f"column {name} is not in control", self.path)
         return entry
 
 

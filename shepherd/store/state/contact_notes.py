@@ -55,7 +55,7 @@ def waiting(inbox: Inbox, applied: Iterable[str]) -> Notes:
             found.append(_read(item))
             items.append(item.name)
         except Corruption as error:
-            refused[item.name] = str(error).partition(": ")[2]
+            refused[item.name] = error.what
         except IoFailed as error:
             if not is_closed_to_us(error):
                 raise
@@ -74,11 +74,11 @@ def _path(inbox: Inbox, name: str) -> Path:
 
 def _read(item: Item) -> Records:
     if item.path.is_symlink():
-        raise Corruption(f"{item.path}: a link, where a note is a file")
+        raise Corruption("a link, where a note is a file", item.path)
     records = logs.read_records(item.path, FrameKind.JOURNAL, JOURNAL)
     if len(records) != 1:
-        raise Corruption(f"{item.path}: {len(records)} records, where a note has one")
+        raise Corruption(f"{len(records)} records, where a note has one", item.path)
     flags, kind = int(records["flags"][0]), int(records["kind"][0])
     if flags & CONTACTED != CONTACTED or kind not in (Kind.PAGE, Kind.ROBOTS) or not is_resolved(int(records["qkey"][0])):
-        raise Corruption(f"{item.path}: not the record of a contact that settles nothing")
+        raise Corruption("not the record of a contact that settles nothing", item.path)
     return records

@@ -82,7 +82,7 @@ def read_file(path: Path, name: str) -> Cursor | None:
         or not isinstance(cursor.choice, dict)
         or not isinstance(cursor.written, dict | None)
     ):
-        raise Corruption(f"{path}: this is no cursor; remove it, and the next export begins anew")
+        raise Corruption("this is no cursor; remove it, and the next export begins anew", path)
     return cursor
 
 

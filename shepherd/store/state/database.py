@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from shepherd import processes
-from shepherd.errors import Corruption, IoFailed, NoSpace, RecoveryNeeded, UsageError
+from shepherd.errors import CHECK_LISTS, Corruption, IoFailed, NoSpace, RecoveryNeeded, UsageError
 from shepherd.formats import tables
 from shepherd.formats.control import CLOSED, Control
 from shepherd.store.disk import fsio, locks, names
@@ -309,7 +309,7 @@ def _must_supersede(state: State, name: StateName) -> None:
     for path, entry in state.control.files.items():
         file = state.path / path
         if not file.exists() or file.stat().st_size != entry.length:
-            raise Corruption(f"{file}: missing or not {entry.length} bytes long; shep-check lists all damage")
+            raise Corruption(f"missing or not {entry.length} bytes long", file, advice=CHECK_LISTS)
 
 
 def _no_database(path: Path) -> str:

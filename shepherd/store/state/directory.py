@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from shepherd.equiv import Equiv, parse_equiv
-from shepherd.errors import Corruption, ShepherdError
+from shepherd.errors import CHECK_LISTS, Corruption, ShepherdError
 from shepherd.formats import tables
 from shepherd.formats.check import Bytes, check64
 from shepherd.formats.contrib import Block
@@ -58,15 +58,15 @@ class State:
     def __init__(self, path: Path, version: int = tables.FORMAT_VERSION) -> None:
         name = names.parse_state(path.name)
         if name is None:
-            raise Corruption(f"{path}: not the name of a state")
+            raise Corruption("not the name of a state", path)
         self.path, self.name = path, name
         try:
             data = fsio.read_file(path / names.CONTROL)
         except FileNotFoundError:
-            raise Corruption(f"{path / names.CONTROL}: the file is missing; shep-check lists all damage") from None
+            raise Corruption("the file is missing", path / names.CONTROL, advice=CHECK_LISTS) from None
         self.control: Control = parse_control(data, str(path / names.CONTROL), version)
         if (self.control.state, self.control.phase) != (name.number, name.phase):
-            raise Corruption(f"{path / names.CONTROL}: says that it is {self.control.phase} {self.control.state}")
+            raise Corruption(f"says that it is {self.control.phase} {self.control.state}", path / names.CONTROL)
 
     @classmethod
     def claimed(cls, path: Path, control: Control) -> State:
@@ -109,7 +109,7 @@ class State:
     def _names(self) -> Column:
         path = f"sites/{names.NAMES}"
         if path not in self.control.files:
-            raise Corruption(f"{self.path / path}: not in control")
+            raise Corruption("not in control", self.path / path)
         return Column(self.path / path, "u1", self.control.files[path])
 
     def site_name(self, row: int) -> str:

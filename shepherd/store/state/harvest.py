@@ -273,7 +273,7 @@ def verify(path: Path, foreign: bool = False) -> None:
     """
     found = inspect(path)
     if found.damage:
-        raise Corruption(f"{path}: {found.damage}")
+        raise Corruption(found.damage, path)
     point, objects = found.checkpoint, Objects(path, names.local_segment)
     if not point.sequence:  # nothing was promised: a harvest that was killed while it was made may lack files
         return
@@ -292,7 +292,7 @@ def verify(path: Path, foreign: bool = False) -> None:
 def _mark(path: Path, length: int) -> Mark:
     found = logs.mark(path, length)
     if found is None:
-        raise Corruption(f"{path}: shorter than the {length} bytes written to it")
+        raise Corruption(f"shorter than the {length} bytes written to it", path)
     return found
 
 

@@ -198,7 +198,7 @@ class Inbox:
         """Complete items of every kind, oldest first."""
         found = []
         if not self.directory.is_dir():
-            raise Corruption(f"{self.directory}: the directory is missing, and what waited there; make it again with mkdir")
+            raise Corruption("the directory is missing, and what waited there; make it again with mkdir", self.directory)
         for path in sorted(self.directory.iterdir()):
             item = names.parse_item(path.name)
             if item is not None and item[1] in KINDS and (path.is_dir() if item[1] == HARVEST else path.is_file()):

@@ -46,7 +46,7 @@ def _opened(path: Path) -> Iterator[int]:
     try:
         fd = fsio.open_to_read(path)
     except FileNotFoundError:
-        raise Corruption(f"{path}: the file is missing") from None
+        raise Corruption("the file is missing", path) from None
     try:
         yield fd
     finally:
@@ -64,7 +64,7 @@ def mapped(path: Path) -> memoryview:
     try:
         file = Mapped(path)
     except FileNotFoundError:
-        raise Corruption(f"{path}: the file is missing") from None
+        raise Corruption("the file is missing", path) from None
     return file.touch(0, file.length)
 
 
@@ -78,7 +78,7 @@ def read_frames(path: Path, length: int | None = None) -> Iterator[Frame]:
                 end = start + one.end
                 yield replace(one, offset=start + one.offset, end=end)
             if end == start:
-                raise Corruption(f"{path} at {end}: no whole frame begins here")
+                raise Corruption("no whole frame begins here", path, end)
 
 
 def frame_places(path: Path) -> list[tuple[int, int, int]]:
@@ -89,7 +89,7 @@ def frame_places(path: Path) -> list[tuple[int, int, int]]:
         while end < size:
             head = fsio.read_at(path, fd, frame.HEADER.size, end)
             if len(head) < frame.HEADER.size or not head.startswith(frame.MAGIC):
-                raise Corruption(f"{path} at {end}: no whole frame begins here")
+                raise Corruption("no whole frame begins here", path, end)
             _magic, length, _kind, _zero, count, _check = frame.HEADER.unpack(head)
             places.append((end, end + frame.HEADER.size + length, count))
             end = places[-1][1]
@@ -101,7 +101,7 @@ def frame_at(path: Path, start: int, end: int) -> Frame:
     with _opened(path) as fd:
         found = frame.read_frame(fsio.read_at(path, fd, end - start, start), 0)
     if found is None:
-        raise Corruption(f"{path} at {start}: no whole frame begins here")
+        raise Corruption("no whole frame begins here", path, start)
     return replace(found, offset=start, end=end)
 
 
@@ -123,7 +123,7 @@ def records(path: Path, kind: FrameKind, dtype: np.dtype[np.void], length: int |
 def records_of(one: Frame, kind: FrameKind, dtype: np.dtype[np.void], path: Path) -> Records:
     """The fixed-width records of one frame."""
     if one.kind != kind or len(one.payload) != one.records * dtype.itemsize:
-        raise Corruption(f"{path} at {one.offset}: not a frame of {one.records} {kind.name.lower()} records")
+        raise Corruption(f"not a frame of {one.records} {kind.name.lower()} records", path, one.offset)
     return np.frombuffer(one.payload, dtype)
 
 
@@ -140,11 +140,11 @@ def block_keys(path: Path) -> Iterator[BlockKeys]:
 def _decoded(path: Path, decode: Callable[[Bytes], B], length: int | None) -> Iterator[B]:
     for one in read_frames(path, length):
         if one.kind != FrameKind.CONTRIB:
-            raise Corruption(f"{path} at {one.offset}: not a contrib block")
+            raise Corruption("not a contrib block", path, one.offset)
         try:
             yield decode(one.payload)
         except Corruption as error:
-            raise Corruption(f"{path} at {one.offset}: {error}") from error
+            raise Corruption(error.what, path, one.offset) from error
 
 
 def read_records(path: Path, kind: FrameKind, dtype: np.dtype[np.void]) -> Records:

@@ -10,7 +10,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from shepherd.errors import Corruption
+from shepherd.errors import CHECK_LISTS, Corruption
 from shepherd.formats import bucket
 from shepherd.formats.bucket import Bucket, Header
 from shepherd.formats.check import Bytes
@@ -139,7 +139,7 @@ class Objects:
             except Corruption as error:
                 raise self._placed(bucket_oid(segment, offset), error) from None
             if offset + header.length > size:
-                raise Corruption(f"{path} at {offset}: the bucket runs over the end of its segment")
+                raise Corruption("the bucket runs over the end of its segment", path, offset)
             yield bucket_oid(segment, offset), header
             offset += header.length
 
@@ -158,7 +158,7 @@ class Objects:
                 end = self.get(bucket_oid(segment, offset)).header.length
             offset += end
         if offset > length:
-            raise Corruption(f"{path} at {length}: the bucket runs over the end of its segment")
+            raise Corruption("the bucket runs over the end of its segment", path, length)
 
     def _verify_window(self, window: bytes, first: int) -> int:
         """Where the last whole bucket in these bytes ends."""
@@ -186,12 +186,12 @@ class Objects:
 
     def _placed(self, oid: int, error: Corruption) -> Corruption:
         """What `bucket` says of the bytes it was given, said of the file they are from."""
-        return Corruption(f"{self.place(oid)}: {str(error).partition(': ')[2]}")
+        return Corruption(error.what, *self.place(oid))
 
-    def place(self, oid: int) -> str:
-        """File and offset of a bucket, for people."""
+    def place(self, oid: int) -> tuple[Path, int]:
+        """File and offset of a bucket."""
         segment, offset = split_oid(oid)
-        return f"{self._directory / self._name_of(segment)} at {offset}"
+        return self._directory / self._name_of(segment), offset
 
     def _open(self, segment: int) -> tuple[Path, int]:
         """Path and descriptor of a segment that is not open yet; of too many the one that was opened first is closed."""
@@ -199,7 +199,7 @@ class Objects:
         try:
             file = self._files[segment] = path, fsio.open_to_read(path)
         except FileNotFoundError:
-            raise Corruption(f"{path}: the segment is missing; shep-check lists all damage") from None
+            raise Corruption("the segment is missing", path, advice=CHECK_LISTS) from None
         while len(self._files) > self._keep_open:
             os.close(self._files.pop(next(iter(self._files)))[1])
         return file
