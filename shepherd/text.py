@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from shepherd.urls import Url
 
 LATEST_S: Final = 2**32 - 1  # times are kept in 32 bits
+LATEST_MS: Final = 253_402_300_799_999  # the end of the year 9999: no calendar goes on
 MOST_SHOWN: Final = 200  # characters of a line that is refused
 _PASSWORD: Final = re.compile(r"^(\s*+(?:[a-z][a-z0-9+.-]*:)?[/\\]*+[^/\\?#@:]*+):(?!\d*+[/\\?#]).*@", re.IGNORECASE | re.DOTALL)
 _AGE_UNITS: Final = ((2 * 86_400, 86_400, "days"), (2 * 3_600, 3_600, "h"), (120, 60, "min"), (0, 1, "s"))
@@ -28,6 +29,12 @@ _AGE_UNITS: Final = ((2 * 86_400, 86_400, "days"), (2 * 3_600, 3_600, "h"), (120
 def iso(seconds: int) -> str:
     """A time, in UTC; nothing for 0, which is never. One that no column could hold is shown as the latest that can."""
     return datetime.fromtimestamp(min(seconds, LATEST_S), UTC).strftime("%Y-%m-%dT%H:%M:%SZ") if seconds else ""
+
+
+def iso_ms(time_ms: int) -> str:
+    """A time to the millisecond, in UTC. What no calendar holds is shown as the nearest that one does."""
+    seconds, rest_ms = divmod(min(max(time_ms, 0), LATEST_MS), 1_000)
+    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}.{rest_ms:03d}Z"
 
 
 def span(seconds: int) -> str:

@@ -12,6 +12,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from enum import IntEnum
 from pathlib import Path
 
 import click
@@ -22,7 +23,7 @@ from shepherd import errors, sections
 from shepherd.cli.__main__ import PROGRAMS
 from shepherd.config import Config
 from shepherd.filters import patterns, reading, settings
-from shepherd.formats import attributes, tables
+from shepherd.formats import attributes, tables, vocabulary
 from shepherd.formats.feedback import FEEDBACK
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -129,31 +130,76 @@ def test_every_configuration_key_is_documented() -> None:
 
 @pytest.mark.parametrize("table", tables.TABLES)
 def test_columns_are_as_described(table: str) -> None:
-    described = [(row[0], row[1]) for row in rows(section(f"{table}: sorted by"))]
-    coded = [(name, WIDTHS[np.dtype(kind).str]) for name, kind in tables.TABLES[table].items()]
-    assert coded == [row for row in described if row[1] in WIDTHS.values()]
+    described = [row[:3] for row in rows(section(f"{table}: sorted by"))]
+    widths = {name: WIDTHS[np.dtype(dtype).str] for name, dtype in tables.TABLES[table].items()}
+    assert described == [[name, widths[name], kind.name] for name, kind in tables.KINDS[table].items()]
 
 
-@pytest.mark.parametrize(
-    ("title", "record"), [("Journal record", tables.JOURNAL), ("Plan record", tables.PLAN), ("Feedback", FEEDBACK)]
-)
-def test_record_is_as_described(title: str, record: np.dtype[np.void]) -> None:
-    described = [(int(row[0]), row[1], re.split(r"[^\w]", row[2])[0]) for row in rows(section(title))]
-    assert record.fields is not None
+@pytest.mark.parametrize(("title", "name"), [("Journal record", "journal"), ("Plan record", "plan")])
+def test_record_is_as_described(title: str, name: str) -> None:
+    described = [(int(row[0]), row[1], row[2], re.split(r"[^\w]", row[3])[0]) for row in rows(section(title))]
+    record, kinds_of = {"journal": tables.JOURNAL, "plan": tables.PLAN}[name], tables.KINDS[name]
     coded = []
-    for name in record.names or ():
-        kind, offset = record.fields[name][:2]
-        coded.append((offset, WIDTHS[kind.str], "0" if name.startswith("spare") else name))
+    for offset, width, field in described_fields(record):
+        is_spare = field.startswith("spare")
+        coded.append((offset, width, "-" if is_spare else kinds_of[field].name, "0" if is_spare else field))
     assert coded == described
     assert is_named(f"{record.itemsize} bytes", FORMATS)
 
 
-def test_reasons_are_as_described() -> None:
-    table = FORMATS[FORMATS.index("Reasons:") : FORMATS.index("### sites")]
-    described = {}
-    for row in rows(table):
-        described.update({int(number): text for number, text in zip(row[::2], row[1::2], strict=True) if number})
-    assert described == {int(reason): tables.REASON_TEXT[reason] for reason in tables.Reason}
+def test_feedback_is_as_described() -> None:
+    described = [(int(row[0]), row[1], re.split(r"[^\w]", row[2])[0]) for row in rows(section("Feedback"))]
+    coded = [(*place, "0" if field.startswith("spare") else field) for *place, field in described_fields(FEEDBACK)]
+    assert coded == described
+    assert is_named(f"{FEEDBACK.itemsize} bytes", FORMATS)
+
+
+def described_fields(record: np.dtype[np.void]) -> Iterator[tuple[int, str, str]]:
+    """Offset, width and name of each field, as the page has them."""
+    assert record.fields is not None
+    for field in record.names or ():
+        dtype, offset = record.fields[field][:2]
+        yield offset, WIDTHS[dtype.str], field
+
+
+def test_kinds_are_as_described() -> None:
+    """Every kind has a row, and `nothing` is the value that is told as null."""
+    described = {row[0]: int(row[3]) if row[3] else None for row in rows(section("Kinds"))}
+    for kind in {kind for columns in tables.KINDS.values() for kind in columns.values()}:
+        name = kind.name if kind.name in described else f"{kind.name.partition(' of ')[0]} of ..."
+        assert described[name] == kind.none, kind.name
+    assert described.keys() == {
+        kind.name if kind.name in described else f"{kind.name.partition(' of ')[0]} of ..."
+        for kind in (one for columns in tables.KINDS.values() for one in columns.values())
+    }
+
+
+@pytest.mark.parametrize(
+    ("title", "words"),
+    [
+        ("Types", vocabulary.RowType),
+        ("Flags of rows", vocabulary.Flag),
+        ("Reasons", vocabulary.Reason),
+        ("Deferrals", vocabulary.Deferred),
+        ("Record kinds", vocabulary.Kind),
+        ("Results", vocabulary.Result),
+        ("Flags of records", vocabulary.JournalFlag),
+        ("Whys", vocabulary.Why),
+        ("Flags of links", vocabulary.ContribFlag),
+    ],
+)
+def test_words_are_as_described(title: str, words: type[IntEnum]) -> None:
+    assert {int(row[0]): row[1].strip("`") for row in rows(section(title))} == vocabulary.by_number(words)
+
+
+def test_meanings_are_as_described() -> None:
+    for title, meanings in (("Reasons", vocabulary.REASON_TEXT), ("Deferrals", vocabulary.DEFERRED_TEXT)):
+        assert {int(row[0]): row[2] for row in rows(section(title))} == meanings
+
+
+def test_reserved_reasons_have_no_word() -> None:
+    assert not set(vocabulary.RESERVED_REASONS) & set(vocabulary.Reason)
+    assert "15, 17 and 32 are reserved" in section("Reasons")
 
 
 def test_sections_are_as_described() -> None:

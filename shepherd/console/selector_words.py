@@ -6,6 +6,7 @@ import re
 from typing import Any
 
 from shepherd import sections
+from shepherd.formats import vocabulary
 
 MOST_WEIGHT = 65_535
 _AGE = re.compile(r"([0-9]{1,9})([smhdw])")
@@ -14,16 +15,8 @@ _STATUS = re.compile(r"([0-9])([0-9]{2}|xx)")
 _WEIGHTS = re.compile(r"([0-9]{1,5})?\.\.([0-9]{1,5})?|([0-9]{1,5})")
 _SHOWN_QKEY = re.compile(r"\[v6:([0-9a-f]{14})\]|7f([0-9a-f]{6})\?")
 
-# Names of the vocabularies in shepherd.formats.tables, which is not imported before a command runs; a test compares them.
-TYPES = ("sleeping", "ungathered", "gathered", "error", "forgotten")
-REASONS = (
-    "none", "link", "inserted", "gathered", "unchanged", "redirect", "moved", "body-lost", "site-soft", "site-hard",
-    "below-bar", "below-sleep", "filter", "duplicate", "deleted", "dead", "purged", "robots-denied", "robots-unreachable",
-    "no-address", "guard",
-    "connection", "deadline", "too-slow", "malformed", "client-error", "server-error", "decoding", "moves", "type",
-    "reaper-lost", "server-soft", "server-hard", "section-soft", "section-hard", "space", "fresh",
-    "site-empty", "tls", "lookup", "parser",
-)  # fmt: skip
+TYPES = vocabulary.words(vocabulary.RowType)
+REASONS = vocabulary.words(vocabulary.Reason)
 
 
 def read_age(text: str) -> int:

@@ -109,7 +109,7 @@ OPTIONS = (
     _Option("--site", "site", None, "HOST|URL", "Only this site; scheme and www. make no difference."),
     _Option("--server", "server", _SERVER, "ADDRESS", "Only sites on this server."),
     _Option("--type", "types", click.Choice(TYPES), "TYPE", f"Only rows of this type: {', '.join(TYPES)}{_AGAIN}.", True),
-    _Option("--reason", "reasons", click.Choice(REASONS), "REASON", f"Only this reason, as dead or filter{_AGAIN}.", True),
+    _Option("--reason", "reasons", click.Choice(REASONS), "REASON", f"Only this reason, as robots-denied{_AGAIN}.", True),
     _Option("--status", "statuses", _STATUS, "N|Nxx", f"Only this HTTP status, or class of them: 404, 5xx{_AGAIN}.", True),
     _Option("--section", "sections", SECTION, "NAME", f"Only this section, by name or number{_AGAIN}.", True),
     _Option("--older", "older", _AGE, "AGE", "Only what was last checked longer ago than this: 45s, 90m, 12h, 30d, 2w."),

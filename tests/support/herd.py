@@ -97,7 +97,7 @@ PAGES = (
         Reason.CLIENT_ERROR,
         columns={"status": 404, "retry": 2, "checked": NOW - DAY, "weight": 30_000},
     ),
-    Page("http://a.example/dead", RowType.ERROR, Reason.DEAD, columns={"status": 410, "retry": 4, "checked": NOW - DAY}),
+    Page("http://a.example/dead", RowType.ERROR, Reason.MALFORMED, columns={"status": 410, "retry": 4, "checked": NOW - DAY}),
     Page("http://a.example/forgotten", RowType.FORGOTTEN, Reason.DELETED, bucket=False),
     Page(
         "http://a.example/moved",

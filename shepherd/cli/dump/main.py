@@ -16,6 +16,7 @@ import click
 from shepherd.console import common, states
 from shepherd.console.selector_words import TYPES
 from shepherd.errors import Corruption, UsageError
+from shepherd.formats import vocabulary
 
 if TYPE_CHECKING:
     from shepherd.cli.dump.fields import Shown
@@ -23,9 +24,8 @@ if TYPE_CHECKING:
 
 R = TypeVar("R")
 
-# Names of the vocabularies in shepherd.formats.tables, which is not imported before a command runs; a test compares them.
-RESULTS = ("stored", "unchanged", "redirect", "denied", "soft", "hard", "site", "connection", "resolved", "unresolved")
-WHYS = ("forced", "overdue", "new", "due", "retry", "robots", "anticipated")
+RESULTS = vocabulary.words(vocabulary.Result)
+WHYS = vocabulary.words(vocabulary.Why)
 
 
 @click.group()

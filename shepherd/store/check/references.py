@@ -14,13 +14,14 @@ import numpy as np
 from shepherd.errors import Corruption
 from shepherd.formats import tables
 from shepherd.formats.tables import I64, QKEY_NONE, Array, Bools, Flag, Reason, RowType
+from shepherd.formats.vocabulary import RESERVED_REASONS
 from shepherd.store.check.faults import MOST_TOLD, Fault, Teller, fault_of
 from shepherd.store.disk import names
 from shepherd.store.state.directory import State
 
 STEP_ROWS: Final = 500_000
 _TYPES: Final = tuple(map(int, RowType))
-_REASONS: Final = tuple(map(int, Reason))
+_REASONS: Final = (*map(int, Reason), *RESERVED_REASONS)
 
 
 def walk_references(state: State, most: int | None = MOST_TOLD) -> Iterator[Fault]:

@@ -197,7 +197,7 @@ def test_purge_accepts_unknown_urls_and_names_who_leases_the_document(own_herd: 
 
 @pytest.fixture(scope="module")
 def crowd(tmp_path_factory: pytest.TempPathFactory) -> Herd:
-    pages = [Page(f"http://crowd.example/{n}", RowType.ERROR, Reason.DEAD) for n in range(1_001)]
+    pages = [Page(f"http://crowd.example/{n}", RowType.ERROR, Reason.CLIENT_ERROR) for n in range(1_001)]
     return make_herd(tmp_path_factory.mktemp("crowd"), pages, sites=(), links=())
 
 

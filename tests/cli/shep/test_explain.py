@@ -33,7 +33,10 @@ HERE = Config(directory=Path())
         ),
         ("http://a.example/asleep", "Known but asleep: over the site's soft limit; it wakes if its weight of 7"),
         ("http://a.example/gone", "Not gathered: client error (4xx), 2 failures in a row; it is due from 2026-09-22T14:13:20Z"),
-        ("http://a.example/dead", "Not gathered: dead error, 4 failures in a row; plan.max_retries allows 4, so it is not tried"),
+        (
+            "http://a.example/dead",
+            "Not gathered: answer malformed, 4 failures in a row; plan.max_retries allows 4, so",
+        ),
         ("http://a.example/forgotten", "Forgotten: deleted by an operator; `shep insert` brings it back, a link does not."),
         ("http://a.example/moved", "Answered with a redirect 24 h ago; it is due from "),
         ("http://a.example/private/old", "Gathered 3 days ago; it is due from 2026-10-19T14:05:01Z on. But line 3 of "),

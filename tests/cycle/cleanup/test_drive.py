@@ -317,7 +317,7 @@ def test_cleanup_needs_a_closed_state(tmp_path: Path) -> None:
 
 
 def test_jobs_partitions_and_copies_of_the_database_make_no_difference(tmp_path: Path) -> None:
-    flock = [*refreshed(12), page(77, type=RowType.SLEEPING), page(78, type=RowType.FORGOTTEN, reason=Reason.DEAD)]
+    flock = [*refreshed(12), page(77, type=RowType.SLEEPING), page(78, type=RowType.FORGOTTEN, reason=Reason.CLIENT_ERROR)]
     pasture.fill(tmp_path / "a", flock, rule="reject ext zip\n")
     results = []
     for n, (jobs, step) in enumerate(((1, 3), (3, 3), (1, 500))):
