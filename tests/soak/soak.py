@@ -22,7 +22,7 @@ SEED = int(os.environ.get("SHEPHERD_SOAK_SEED") or 1)
 LONG_S = 600  # then everything must have happened
 
 
-def test_farm_whose_processes_are_killed_every_few_seconds_keeps_all_its_promises(
+def test_farm_keeps_all_its_promises_while_its_processes_are_killed(
     capsys: pytest.CaptureFixture[str], record_property: Callable[[str, object], None]
 ) -> None:
     began_s = time.monotonic()

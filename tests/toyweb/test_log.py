@@ -66,7 +66,7 @@ def test_audit_gives_each_slot_its_own_delay() -> None:
     assert audit([*two_hosts, *entries((3.55, 3.6), host="c.toy.example")], {"127.1.0.1": 2.0}, slots=2)
 
 
-def test_gaps_tell_the_smallest_and_the_overlaps() -> None:
+def test_gaps_report_the_smallest_and_the_overlaps() -> None:
     seen = [*entries((1.0, 1.5), (2.0, 5.0)), *entries((2.25, 2.5), (4.0, 4.25), host="b.toy.example")]
     servers, sites = gaps(seen)
     assert servers == [Gap("127.1.0.1", 4, -2.75, 2, 2)]

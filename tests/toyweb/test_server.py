@@ -132,7 +132,7 @@ def test_a_bad_request_ends_its_connection_and_nothing_else(web: Running, reques
     assert raw(web, [request_]).startswith(b"HTTP/1.1 " + status)
 
 
-def test_the_log_tells_who_asked_for_what_and_how_soon(web: Running) -> None:
+def test_log_records_who_asked_for_what_and_when(web: Running) -> None:
     before = len(read_log(web.log_path))
     with Client(web, "www.site12.toy.example") as client:
         client.get("/")
@@ -160,7 +160,7 @@ def test_advance_moves_pages_before_it_returns(tmp_path: Path) -> None:
     assert [entry.status for entry in read_log(tmp_path / "access.log")] == [200, 301, 301]
 
 
-def test_an_address_in_use_is_told_and_leaves_nothing_running(tmp_path: Path) -> None:
+def test_address_in_use_is_an_error_and_leaves_nothing_running(tmp_path: Path) -> None:
     with socket.socket() as taken:
         taken.bind(("127.1.6.1", 0))
         taken.listen()
@@ -191,7 +191,7 @@ def test_kill_9_of_the_parent_leaves_no_server(tmp_path: Path) -> None:
             os.close(server)
 
 
-def test_second_toy_web_in_a_directory_writes_over_the_table_of_the_first(web: Running) -> None:
+def test_second_toy_web_in_a_directory_is_locked_out(web: Running) -> None:
     before = (web.static_path).read_bytes()
     command = [sys.executable, "-m", "shepherd.cli", "shep-toyweb", "--dir", str(web.static_path.parent), "--base", "127.1.5.0"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)

@@ -105,7 +105,7 @@ def gather(model: Model, agent: str, version: int = 0, ways: frozenset[Via] = FO
 
 
 @pytest.mark.parametrize(("agent", "version"), [("shepherd", 0), ("shepherd", 1), ("nosy", 0)])
-def test_a_walk_over_the_bytes_finds_exactly_what_the_model_expects(agent: str, version: int) -> None:
+def test_walk_over_the_bytes_stores_exactly_what_the_model_expects(agent: str, version: int) -> None:
     stored, trapped = gather(MODEL, agent, version)
     assert set(stored) == MODEL.expected(agent, version)
     assert max(stored[url] for url in MODEL.expected(agent, version, LINKS_ONLY)) == MAX_DEPTH
@@ -114,7 +114,7 @@ def test_a_walk_over_the_bytes_finds_exactly_what_the_model_expects(agent: str, 
     assert len(trapped) > 30 and min(trapped.values()) == MAX_DEPTH + 1
 
 
-def test_a_walk_that_reads_sitemaps_feeds_and_requisites_finds_those_pages_too() -> None:
+def test_walk_that_reads_sitemaps_feeds_and_requisites_stores_those_pages_too() -> None:
     ways = frozenset(Via) - {Via.NOFOLLOW}
     stored, _ = gather(MODEL, "shepherd", ways=ways)
     assert set(stored) == MODEL.expected(ways=ways)
@@ -122,7 +122,7 @@ def test_a_walk_that_reads_sitemaps_feeds_and_requisites_finds_those_pages_too()
         assert MODEL.expected(ways=LINKS_ONLY | {way}) > MODEL.expected(ways=LINKS_ONLY)
 
 
-def test_a_walk_that_follows_links_alone_finds_less() -> None:
+def test_walk_that_follows_links_alone_stores_less() -> None:
     stored, _ = gather(MODEL, "shepherd", ways=LINKS_ONLY)
     assert set(stored) == MODEL.expected(ways=LINKS_ONLY) < MODEL.expected()
 
@@ -135,7 +135,7 @@ def test_no_seed_or_size_makes_a_page_unreachable(seed: int, sites: int) -> None
     assert max(stored[url] for url in model.expected(ways=LINKS_ONLY)) == MAX_DEPTH
 
 
-def test_agents_are_told_apart() -> None:
+def test_agents_have_rules_of_their_own() -> None:
     named, other, banned = (MODEL.expected(agent) for agent in ("shepherd", "somebody", "nosy"))
     assert banned < other < named
 
@@ -240,7 +240,7 @@ def test_a_copy_has_the_bytes_of_its_original_under_its_own_name() -> None:
         assert get(desk, page.url) == get(desk, page.url.replace(f"site{COPY}.", f"site{ORIGINAL}."))
 
 
-def test_every_charset_is_told_as_it_says() -> None:
+def test_every_charset_is_declared_as_it_is() -> None:
     desk = Desk(MODEL)
     seen = 0
     for page in (page for page in MODEL.pages() if page.kind is Kind.CHARSET):
@@ -274,7 +274,7 @@ def test_a_date_to_wait_for_is_one_to_two_seconds_away() -> None:
     assert answer.status == 429 and header(answer, "Retry-After") == "Tue, 14 Nov 2023 22:13:22 GMT"
 
 
-def test_a_web_of_very_many_sites_is_made_only_where_it_is_looked_at() -> None:
+def test_web_of_very_many_sites_is_made_only_as_far_as_it_is_used() -> None:
     model = Model(sites=1_000_000, per_address=100, cdn=500_000, plain=True)
     assert len(model.addresses) == 5_001
     assert model.server_of("www.site999999.toy.example") == model.server_of("site500000.toy.example") == 5_000

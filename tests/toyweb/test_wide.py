@@ -32,7 +32,7 @@ BASE = "127.1.20.0"
 
 @pytest.fixture(scope="module")
 def web(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    """Three processes, so everything that holds of one must hold of them together."""
+    """Three processes, so everything that is true of one must be true of them together."""
     with start(Model(4, 50, BASE, zoo=True), tmp_path_factory.mktemp("wide"), 0, 0, "--processes", "3") as running:
         yield running
 

@@ -83,7 +83,7 @@ def reaped(home: Path, web: Running) -> Reaped:
 
 
 @pytest.mark.parametrize("exhibit", EXHIBITS, ids=[exhibit.name for exhibit in EXHIBITS])
-def test_a_reap_makes_of_it_what_the_table_says(exhibit: Exhibit, reaped: Reaped) -> None:
+def test_outcome_of_each_exhibit_is_that_of_the_table(exhibit: Exhibit, reaped: Reaped) -> None:
     row = reaped.rows[exhibit.url]
     reasons = {reason.name.lower().replace("_", "-") for _, reason in exhibit.verdicts}
     if WAITS in exhibit.verdicts:
@@ -98,7 +98,7 @@ def test_a_reap_makes_of_it_what_the_table_says(exhibit: Exhibit, reaped: Reaped
         assert ((exhibit.host, robots.PATH) in reaped.asked) and ((exhibit.host, exhibit.path) in reaped.asked) != waited
 
 
-def test_even_hostile_servers_are_asked_politely(reaped: Reaped, web: Running) -> None:
+def test_hostile_servers_are_asked_politely_too(reaped: Reaped, web: Running) -> None:
     assert audit(read_log(web.log_path), MODEL.delays_s(0.05)) == []
 
 
@@ -114,7 +114,7 @@ def test_one_page_links_to_every_exhibit() -> None:
     assert b'href="/zoo.html"' in root
 
 
-def test_without_the_zoo_nothing_leads_there() -> None:
+def test_web_without_the_zoo_does_not_lead_there() -> None:
     model = Model(4, 50)
     desk = Desk(model)
     assert not any("zoo" in host for host, _ in model.hosts())
@@ -140,7 +140,7 @@ def named(name: str) -> Exhibit:
 
 
 @pytest.mark.parametrize("exhibit", ENDLESS, ids=[exhibit.name for exhibit in ENDLESS])
-def test_what_is_endless_goes_on(exhibit: Exhibit) -> None:
+def test_endless_exhibit_does_not_end(exhibit: Exhibit) -> None:
     assert len(played(exhibit, 3_000_000)) > 3_000_000
 
 

@@ -170,7 +170,7 @@ async def pair() -> tuple[wire.Peer, wire.Peer]:
     return await wire.adopt(a), await wire.adopt(b)
 
 
-def test_a_large_message_is_refused_before_the_welcome_and_taken_after_it() -> None:
+def test_large_message_is_refused_before_the_welcome_and_accepted_after_it() -> None:
     async def run() -> None:
         dispatcher, reaper = await pair()
         large = wire.Robots(1, 200, b"x" * 5_000_000)
@@ -213,7 +213,7 @@ def test_sending_to_a_vanished_peer_is_a_lost_peer() -> None:
     asyncio.run(run())
 
 
-def test_peer_that_reads_nothing_keeps_whoever_closes_waiting_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_close_does_not_wait_for_a_peer_that_reads_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(wire, "CLOSE_S", 0.2)
 
     async def run() -> None:

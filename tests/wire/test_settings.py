@@ -40,7 +40,7 @@ def test_files_are_read_at_the_dispatcher_and_travel_by_their_contents(tmp_path:
     assert got.compress == "lz4"
 
 
-def test_nothing_given_means_the_defaults_and_what_is_unknown_is_ignored() -> None:
+def test_no_settings_mean_the_defaults_and_unknown_ones_are_ignored() -> None:
     assert settings.from_wire({}) == settings.from_wire({"colour": "blue"}) == settings.Settings(config.Fetch())
     assert settings.from_wire(settings.to_wire(config.Config())) == settings.Settings(config.Fetch())
 
@@ -96,7 +96,7 @@ def test_a_password_of_a_proxy_is_shown_nowhere(tmp_path: Path, caplog: pytest.L
         (0o600, f"a:{SECRET}\nb", "user:password"),
     ],
 )
-def test_a_password_file_that_others_may_read_or_that_is_none_is_refused(
+def test_password_file_that_others_may_read_or_that_is_invalid_is_refused(
     tmp_path: Path, mode: int, content: str, why: str
 ) -> None:
     path = tmp_path / "secret"

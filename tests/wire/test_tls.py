@@ -1,4 +1,4 @@
-"""reapd over TLS: who is let in, who is not, and that it stays up whatever comes. Real processes, real certificates."""
+"""reapd over TLS: who is served, who is refused, and that it stays up whatever comes. Real processes, real certificates."""
 
 from __future__ import annotations
 
@@ -157,7 +157,7 @@ def lenient(certificate: Path | None, version: ssl.TLSVersion = ssl.TLSVersion.T
     return context
 
 
-def test_whoever_is_no_dispatcher_of_ours_is_refused_and_reapd_stays_up(keys: Path, tmp_path: Path) -> None:
+def test_stranger_is_refused_and_reapd_stays_up(keys: Path, tmp_path: Path) -> None:
     authority.make_authority(tmp_path / "old", 100, NOW - 90 * DAY)
     expired, _ = authority.issue(keys / "ours", Role.DISPATCHER, "expired", [], 1, NOW - 9 * DAY)
     strangers = {
@@ -201,7 +201,7 @@ def test_reaper_of_another_authority_or_name_is_refused_by_the_dispatcher(keys: 
         run(one())
 
 
-def test_dispatcher_hears_that_its_key_is_not_accepted(keys: Path, tmp_path: Path) -> None:
+def test_dispatcher_learns_that_its_key_is_not_accepted(keys: Path, tmp_path: Path) -> None:
     """In TLS 1.3 a client's certificate is judged when it believes to be connected already."""
     context = client(keys / "theirs/main.pem")
     context.load_verify_locations(keys / "ours/authority.crt")
@@ -215,7 +215,7 @@ def test_dispatcher_hears_that_its_key_is_not_accepted(keys: Path, tmp_path: Pat
         run(one())
 
 
-def test_connection_beyond_the_most_workers_is_told_why(keys: Path, tmp_path: Path) -> None:
+def test_connection_beyond_the_most_workers_is_refused_with_the_reason(keys: Path, tmp_path: Path) -> None:
     with running(keys / "ours/reaper.pem", tmp_path / "log", "--workers", "2") as reapd:
 
         async def work() -> None:
@@ -235,7 +235,7 @@ def test_connection_beyond_the_most_workers_is_told_why(keys: Path, tmp_path: Pa
         run(work())
 
 
-def test_strangers_who_connect_and_say_nothing_keep_nobody_out_for_long(keys: Path, tmp_path: Path) -> None:
+def test_silent_strangers_do_not_keep_a_dispatcher_out(keys: Path, tmp_path: Path) -> None:
     with running(keys / "ours/reaper.pem", tmp_path / "log") as reapd, contextlib.ExitStack() as stack:
         silent = [stack.enter_context(socket.create_connection(("127.0.0.1", reapd.port))) for _ in range(12)]
         assert serves(reapd, keys)
@@ -280,7 +280,7 @@ def keys_program(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
 
 
-def test_keys_are_for_their_owner_alone_and_never_written_over(tmp_path: Path) -> None:
+def test_keys_are_for_their_owner_alone_and_never_overwritten(tmp_path: Path) -> None:
     home = tmp_path / "keys"
     os.umask(os.umask(0o000))
     assert "valid until" in keys_program("init", home).stdout

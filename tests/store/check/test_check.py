@@ -150,7 +150,7 @@ def test_sound_state_gives_no_fault(db: Database) -> None:
     assert faults(db) == []
 
 
-def test_bucket_that_two_rows_claim_is_named(db: Database) -> None:
+def test_bucket_of_two_rows_is_named(db: Database) -> None:
     made = content()
     put("index/oid", PAGE, OTHERS)(made)
     state = publish(db, made)
@@ -181,7 +181,7 @@ def test_site_without_rows_is_a_fault_after_record(db: Database) -> None:
     assert faults(db) == [Fault(state.path / "sites/site", place, "the site has no rows")]
 
 
-def test_site_that_a_page_moved_to_and_left_again_is_only_noted(db: Database) -> None:
+def test_site_that_lost_its_only_page_is_only_noted(db: Database) -> None:
     made = content(more_sites=["http://c.example"])
     made.control["parent"] = "000002.reap"
     publish(db, made)
@@ -232,7 +232,7 @@ def test_strangers_in_inbox_and_lease_are_noted_and_our_own_names_are_not(db: Da
     assert {fault.path for fault in found} == {unreadable, *strangers}
 
 
-def test_pipe_link_to_nowhere_or_directory_is_read_as_an_item_of_the_inbox(db: Database) -> None:
+def test_pipe_broken_link_and_directory_are_no_items_of_the_inbox(db: Database) -> None:
     strangers = [
         db.inbox.directory / f"1790000000000-host-7-{n}.{kind}" for n, kind in enumerate(("req", "feedback", "req", "harvest"))
     ]
@@ -271,7 +271,7 @@ def test_shared_file_is_read_once_in_a_walk(db: Database) -> None:
     assert [fault.path for fault in faults(db)] == [state.path / "objects/00000001" for state in (first, second)]
 
 
-def test_walk_tells_of_as_many_bytes_as_it_said(db: Database) -> None:
+def test_walk_reports_as_many_bytes_as_it_announced(db: Database) -> None:
     """And so scans a segment once, however many states share it."""
     publish(db, content())
     keep_all(db)
@@ -296,7 +296,7 @@ def test_state_deleted_while_it_is_looked_at_is_no_fault(db: Database) -> None:
         assert list(check.walk(Database(copy), tick=delete)) == []
 
 
-def test_one_state_alone_is_looked_at(db: Database) -> None:
+def test_walk_of_one_state_ignores_the_others(db: Database) -> None:
     states = [publish(db, content()), keep_all(db)]
     flip(states[0].path / "report.json", 1)
     (db.path / "stranger").touch()
@@ -305,7 +305,7 @@ def test_one_state_alone_is_looked_at(db: Database) -> None:
 
 
 @pytest.mark.parametrize("path", ["index/weight", "sites/names", "objects/00000001"])
-def test_damage_to_a_shared_file_is_told_of_every_state(db: Database, path: str) -> None:
+def test_damage_to_a_shared_file_is_reported_for_every_state(db: Database, path: str) -> None:
     states = [publish(db, content()), keep_all(db)]
     flip(states[0].path / path, 3)
     assert [fault.path for fault in faults(db)] == [state.path / path for state in states]
@@ -323,9 +323,7 @@ def test_shared_file_is_read_again_where_another_checksum_is_expected(db: Databa
     assert [fault.path for fault in faults(db)] == [state.path / "objects/00000001"]
 
 
-def test_control_that_cannot_be_read_once_more_hides_what_waits_in_the_inbox(
-    db: Database, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_control_that_cannot_be_read_once_more_is_reported(db: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     calls = itertools.count(1)
     furthest = Database.furthest
 

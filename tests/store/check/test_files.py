@@ -90,7 +90,7 @@ def test_file_that_no_state_has_is_named(db: Database) -> None:
     assert faults(db) == [("surprise", None, "control names a file that no state has")]
 
 
-def test_newer_version_is_refused_but_a_damaged_one_is_damage(db: Database, state: State) -> None:
+def test_newer_version_is_refused_and_a_damaged_one_is_damage(db: Database, state: State) -> None:
     control = state.path / "control"
     control.chmod(0o644)
     body = control.read_bytes().replace(b"shepherd-control ", b"shepherd-control 9", 1).rpartition(b"check ")[0]
@@ -219,7 +219,7 @@ def test_file_shorter_than_its_checkpoint_says_is_named(
     ]
 
 
-def test_size_of_what_the_disk_does_not_give_is_counted_as_nothing(db: Database, state: State) -> None:
+def test_size_of_an_unreadable_state_is_an_error(db: Database, state: State) -> None:
     """shep-recover asks for it first, and would go on."""
     control = state.path / "control"
     control.unlink()

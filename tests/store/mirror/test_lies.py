@@ -81,7 +81,7 @@ CONTROLS = {
 
 
 @pytest.mark.parametrize("what", CONTROLS)
-def test_control_that_lies_is_believed(source: Path, home: Path, what: str) -> None:
+def test_control_that_lies_is_refused(source: Path, home: Path, what: str) -> None:
     tamper, error = CONTROLS[what]
     before = contents(home)
     folder = Folder(source, tamper)
@@ -107,7 +107,7 @@ BYTES: dict[str, tuple[Callable[[bytes], bytes], type[ShepherdError]]] = {
 
 @pytest.mark.parametrize("path", FILES)
 @pytest.mark.parametrize("what", BYTES)
-def test_file_that_is_not_what_control_says_is_taken_in(source: Path, home: Path, path: str, what: str) -> None:
+def test_file_that_is_not_what_control_says_is_refused(source: Path, home: Path, path: str, what: str) -> None:
     change, error = BYTES[what]
     with pytest.raises(error, match="run shep-check at the source" if error is Corruption else None):
         bring(Folder(source, replacing(path, change)), home / "mirror")
@@ -116,7 +116,7 @@ def test_file_that_is_not_what_control_says_is_taken_in(source: Path, home: Path
     assert faults(Database(home / "mirror")) == []
 
 
-def test_file_that_ends_early_is_taken_in(source: Path, home: Path) -> None:
+def test_file_that_ends_early_is_refused(source: Path, home: Path) -> None:
     with pytest.raises(PeerLost):
         bring(Folder(source, lambda path, at, data: data[: max(100 - at, 0)] if "/0" in path else data), home / "mirror")
     assert states(home / "mirror") == []
@@ -125,7 +125,7 @@ def test_file_that_ends_early_is_taken_in(source: Path, home: Path) -> None:
 # --- a source that is another one ---------------------------------------------------------------------------------
 
 
-def test_older_state_takes_the_place_of_a_newer_one(source: Path, home: Path) -> None:
+def test_older_state_does_not_replace_a_newer_one(source: Path, home: Path) -> None:
     advance(source, 7)
     bring(Folder(source), home / "mirror")
     had = states(home / "mirror")
@@ -135,20 +135,20 @@ def test_older_state_takes_the_place_of_a_newer_one(source: Path, home: Path) ->
     assert states(home / "mirror") == had and faults(Database(home / "mirror")) == []
 
 
-def test_same_number_with_other_bytes_passes_as_the_same_state(source: Path, home: Path) -> None:
+def test_same_number_with_other_bytes_is_refused(source: Path, home: Path) -> None:
     bring(Folder(source), home / "mirror")
     other = fill(home / "other", FLOCK[1:]).path
     with pytest.raises(PeerRefused, match="not the one"):
         bring(Folder(other), home / "mirror")
 
 
-def test_database_with_another_key_is_mixed_in(source: Path, home: Path) -> None:
+def test_database_with_another_key_is_refused(source: Path, home: Path) -> None:
     bring(Folder(source), home / "mirror")
     with pytest.raises(PeerRefused, match="key"):
         bring(Folder(source, forged(lambda c: dataclasses.replace(c, key=bytes(16)))), home / "mirror")
 
 
-def test_mirror_overwrites_what_was_made_in_it_after_a_promotion(source: Path, home: Path) -> None:
+def test_mirror_does_not_overwrite_what_was_made_in_it_after_a_promotion(source: Path, home: Path) -> None:
     bring(Folder(source), home / "mirror")
     advance(home / "mirror", 8)
     had = contents(home / "mirror" / "state")
@@ -158,7 +158,7 @@ def test_mirror_overwrites_what_was_made_in_it_after_a_promotion(source: Path, h
     assert contents(home / "mirror" / "state") == had
 
 
-def test_directory_that_is_no_database_is_written_into(source: Path, home: Path) -> None:
+def test_directory_that_is_no_database_is_refused_untouched(source: Path, home: Path) -> None:
     (home / "mine").mkdir()
     (home / "mine" / "thesis.txt").write_text("mine")
     with pytest.raises(UsageError, match="thesis"):
@@ -166,7 +166,7 @@ def test_directory_that_is_no_database_is_written_into(source: Path, home: Path)
     assert contents(home / "mine") == {"thesis.txt": b"mine"}
 
 
-def test_copy_made_by_hand_is_fetched_again(source: Path, home: Path) -> None:
+def test_copy_made_by_hand_is_not_fetched_again(source: Path, home: Path) -> None:
     """Whoever carries the first copy over on a disk need not send it over the network."""
     shutil.copytree(source, home / "mirror")
     advance(source, 7)

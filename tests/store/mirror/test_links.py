@@ -1,4 +1,4 @@
-"""A mirror in whose directory somebody has put links: nothing outside it is written, removed, or taken for a part of it."""
+"""A mirror in whose directory somebody has put links: nothing outside it is written, removed, or used as a part of it."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def is_mirrored(source: Path, db: Path) -> bool:
     + [f"000002.tmp/{name}" for name in (SEGMENT, "index/norm", "index/norm.check", "report.json", "control", "more")],
 )
 @pytest.mark.parametrize("to", ["victim", "victim/thesis.txt", "nowhere"])
-def test_state_is_received_where_a_link_leads(source: Path, home: Path, place: str, to: str) -> None:
+def test_received_state_does_not_follow_a_link(source: Path, home: Path, place: str, to: str) -> None:
     link = skeleton(home / "mirror") / "state" / place
     link.parent.mkdir(parents=True, exist_ok=True)
     link.symlink_to(home / to)
@@ -69,7 +69,7 @@ def test_state_is_received_where_a_link_leads(source: Path, home: Path, place: s
     assert is_mirrored(source, home / "mirror")
 
 
-def test_link_to_a_file_that_is_in_stock_passes_as_that_file(source: Path, home: Path) -> None:
+def test_link_to_a_local_file_is_replaced_by_the_file(source: Path, home: Path) -> None:
     """It would lead to nothing when the older state is deleted."""
     bring(Folder(source), home / "mirror")
     advance(source, 7)
@@ -80,7 +80,7 @@ def test_link_to_a_file_that_is_in_stock_passes_as_that_file(source: Path, home:
     assert is_mirrored(source, home / "mirror")
 
 
-def test_files_are_linked_from_where_a_link_in_an_older_state_leads(source: Path, home: Path) -> None:
+def test_no_file_is_linked_from_behind_a_link_in_an_older_state(source: Path, home: Path) -> None:
     bring(Folder(source), home / "mirror")
     objects = home / "mirror/state/000002/objects"
     objects.rename(home / "elsewhere")
@@ -96,7 +96,7 @@ def test_files_are_linked_from_where_a_link_in_an_older_state_leads(source: Path
 
 
 @pytest.mark.parametrize("to", ["victim", "nowhere"])
-def test_link_in_the_place_of_a_state_is_read_or_replaced(source: Path, home: Path, to: str) -> None:
+def test_link_in_the_place_of_a_state_is_not_followed(source: Path, home: Path, to: str) -> None:
     link = skeleton(home / "mirror") / "state/000002"
     link.symlink_to(home / to)
     had = contents(home / "victim")
@@ -109,7 +109,7 @@ def test_link_in_the_place_of_a_state_is_read_or_replaced(source: Path, home: Pa
 
 
 @pytest.mark.parametrize("name", ["state", "inbox", "lease", "log"])
-def test_mirror_works_in_a_directory_that_a_link_stands_for(source: Path, home: Path, name: str) -> None:
+def test_link_in_the_place_of_a_directory_of_the_mirror_is_refused(source: Path, home: Path, name: str) -> None:
     (skeleton(home / "mirror") / name).rmdir()
     (home / "mirror" / name).symlink_to(home / "victim")
     had = contents(home / "victim")
@@ -118,7 +118,7 @@ def test_mirror_works_in_a_directory_that_a_link_stands_for(source: Path, home: 
     assert contents(home / "victim") == had
 
 
-def test_mirror_on_another_disk_is_refused(source: Path, home: Path) -> None:
+def test_mirror_may_be_a_link_to_another_disk(source: Path, home: Path) -> None:
     """The directory that the operator names may be a link; what is in it is ours."""
     skeleton(home / "disk")
     (home / "mirror").symlink_to(home / "disk")
@@ -126,7 +126,7 @@ def test_mirror_on_another_disk_is_refused(source: Path, home: Path) -> None:
     assert is_mirrored(source, home / "disk")
 
 
-def test_journals_are_kept_or_dropped_where_a_link_leads(source: Path, home: Path) -> None:
+def test_journals_do_not_follow_a_link(source: Path, home: Path) -> None:
     bring(Folder(source), home / "mirror")
     (home / "mirror/log/journal").symlink_to(home / "victim")
     had = contents(home / "victim")
@@ -136,7 +136,7 @@ def test_journals_are_kept_or_dropped_where_a_link_leads(source: Path, home: Pat
 
 
 @pytest.mark.parametrize("name", ["mirror", ".mirror.tmp"])
-def test_note_of_a_mirror_is_read_or_written_where_a_link_leads(source: Path, home: Path, name: str) -> None:
+def test_note_of_a_mirror_does_not_follow_a_link(source: Path, home: Path, name: str) -> None:
     link = skeleton(home / "mirror") / name
     link.symlink_to(home / "victim/thesis.txt")
     if name == "mirror":
@@ -148,7 +148,7 @@ def test_note_of_a_mirror_is_read_or_written_where_a_link_leads(source: Path, ho
     assert (home / "victim/thesis.txt").read_text() == "mine"
 
 
-def test_timing_is_appended_where_a_link_leads(home: Path) -> None:
+def test_timing_does_not_follow_a_link(home: Path) -> None:
     (skeleton(home / "mirror") / "log/timings.jsonl").symlink_to(home / "victim/thesis.txt")
     with phase.timed(home / "mirror", "shep-mirror"):
         pass

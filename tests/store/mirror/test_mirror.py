@@ -76,7 +76,7 @@ def is_same(source: Serving, db: Path) -> bool:
 # --- what travels -----------------------------------------------------------------------------------------------
 
 
-def test_mirror_differs_from_its_source_or_fetches_what_it_has(source: Serving, home: Path) -> None:
+def test_mirror_is_its_source_and_fetches_only_what_it_lacks(source: Serving, home: Path) -> None:
     first = told(mirror(source, home / "mirror"))
     assert (first["state"], first["linked"], first["fetched"]) == (2, 0, first["files"])
     assert is_same(source, home / "mirror")
@@ -97,7 +97,7 @@ def test_mirror_differs_from_its_source_or_fetches_what_it_has(source: Serving, 
     assert [lease for lease in source.database.leases.all() if lease.is_served] == []
 
 
-def test_older_states_stay_or_a_leased_one_goes(source: Serving, home: Path) -> None:
+def test_older_states_go_and_a_leased_one_stays(source: Serving, home: Path) -> None:
     mirror(source, home / "mirror")
     lease = Database(home / "mirror").lease(2, "me", "reading", NOW * 1000, 2_000_000_000 - NOW)
     for weight in (5, 6, 7):
@@ -108,7 +108,7 @@ def test_older_states_stay_or_a_leased_one_goes(source: Serving, home: Path) -> 
     assert told(mirror(source, home / "mirror", "--keep", "1"))["deleted"] == [2]
 
 
-def test_mirror_of_a_mirror_is_another_database(source: Serving, home: Path) -> None:
+def test_mirror_of_a_mirror_is_the_same_database(source: Serving, home: Path) -> None:
     mirror(source, home / "middle" / "db")
     with serving(home / "middle") as middle:
         told(mirror(middle, home / "far"))
@@ -119,8 +119,8 @@ def test_mirror_of_a_mirror_is_another_database(source: Serving, home: Path) -> 
     check(home / "far")
 
 
-def test_mirror_is_torn_while_cycles_and_cleanups_go_on(source: Serving, home: Path) -> None:
-    """States come, are shaken down and go at the source while files of one of them are on their way."""
+def test_mirror_is_whole_while_cycles_and_cleanups_run(source: Serving, home: Path) -> None:
+    """States come, are cleaned up and go at the source while files of one of them are on their way."""
     over, made = threading.Event(), list[int]()
 
     def change() -> None:
@@ -150,7 +150,7 @@ def test_mirror_is_torn_while_cycles_and_cleanups_go_on(source: Serving, home: P
 # --- cut short --------------------------------------------------------------------------------------------------
 
 
-def test_mirror_killed_at_any_call_ends_otherwise_when_it_is_run_again(source: Serving, home: Path, crash_sweep: bool) -> None:
+def test_mirror_killed_at_any_call_is_completed_by_the_next_run(source: Serving, home: Path, crash_sweep: bool) -> None:
     """The first state into an empty directory, and the next one beside it."""
     mirror(source, home / "second")
     advance(source.home / "db", 9)
@@ -174,7 +174,7 @@ def large(home: Path) -> Path:
     return fill(home, [Sheep("http://a.example/large", now=body)], segment_bytes=1 << 30).path
 
 
-def test_large_file_is_fetched_from_its_beginning_after_a_kill(home: Path) -> None:
+def test_large_file_is_resumed_after_a_kill(home: Path) -> None:
     large(home / "source")
     with serving(home / "source") as source:
         done = mirror(source, home / "mirror", "--jobs", "1", fail="write:objects/00000001:12=kill")
@@ -187,7 +187,7 @@ def test_large_file_is_fetched_from_its_beginning_after_a_kill(home: Path) -> No
 
 
 @pytest.mark.parametrize("damage", ["another byte", "longer", "sealed"])
-def test_what_a_killed_mirror_left_is_believed_although_it_was_damaged(home: Path, damage: str) -> None:
+def test_damage_to_what_a_killed_mirror_left_is_noticed(home: Path, damage: str) -> None:
     large(home / "source")
     with serving(home / "source") as source:
         mirror(source, home / "mirror", "--jobs", "1", fail="write:objects/00000001:12=kill")
@@ -205,7 +205,7 @@ def test_what_a_killed_mirror_left_is_believed_although_it_was_damaged(home: Pat
     check(home / "mirror")
 
 
-def test_transfer_that_was_cut_off_is_lost_when_the_source_has_gone_on(home: Path) -> None:
+def test_transfer_that_was_cut_off_is_resumed_although_the_source_has_a_newer_state(home: Path) -> None:
     large(home / "source")
     with serving(home / "source") as source:
         mirror(source, home / "mirror", "--jobs", "1", fail="write:objects/00000001:12=kill")
@@ -219,7 +219,9 @@ def test_transfer_that_was_cut_off_is_lost_when_the_source_has_gone_on(home: Pat
 
 
 @pytest.mark.parametrize(("fault", "status"), [("enospc", 12), ("eio", 13)])
-def test_disk_that_is_full_or_fails_costs_the_state_that_is_there(source: Serving, home: Path, fault: str, status: int) -> None:
+def test_disk_that_is_full_or_fails_does_not_cost_the_state_that_is_there(
+    source: Serving, home: Path, fault: str, status: int
+) -> None:
     mirror(source, home / "mirror")
     had = contents(home / "mirror" / "state")
     advance(source.home / "db", 9)
@@ -229,7 +231,7 @@ def test_disk_that_is_full_or_fails_costs_the_state_that_is_there(source: Servin
     check(home / "mirror")
 
 
-def test_stop_in_the_middle_of_a_file_costs_what_has_come(home: Path) -> None:
+def test_stop_in_the_middle_of_a_file_keeps_what_has_come(home: Path) -> None:
     large(home / "source")
     with serving(home / "source") as source:
         words = arguments(source, home / "mirror", "--limit-rate", "1000000", "--jobs", "1")
@@ -248,7 +250,7 @@ def test_stop_in_the_middle_of_a_file_costs_what_has_come(home: Path) -> None:
     check(home / "mirror")
 
 
-def test_damage_of_a_mirror_stays_or_spreads_to_its_next_state(source: Serving, home: Path) -> None:
+def test_damage_of_a_mirror_is_repaired_and_does_not_spread(source: Serving, home: Path) -> None:
     mirror(source, home / "mirror")
     for path in ("objects/00000002", "index/norm", "index/site.check"):
         spoil(home / "mirror/state/000002" / path)
@@ -265,7 +267,7 @@ def test_damage_of_a_mirror_stays_or_spreads_to_its_next_state(source: Serving, 
     assert told(mirror(source, home / "mirror", "--verify"))["fresh"] is False
 
 
-def test_damage_of_the_source_is_told_as_if_it_were_here(source: Serving, home: Path) -> None:
+def test_damage_of_the_source_is_reported_as_damage_there(source: Serving, home: Path) -> None:
     spoil(source.database.closed().path / "index/norm")
     done = mirror(source, home / "mirror")
     assert done.returncode == 11 and done.stderr.endswith("nothing here is damaged: run shep-check at the source\n")
@@ -274,20 +276,20 @@ def test_damage_of_the_source_is_told_as_if_it_were_here(source: Serving, home: 
 # --- who may ------------------------------------------------------------------------------------------------------
 
 
-def test_two_mirrors_write_into_one_directory(source: Serving, home: Path) -> None:
+def test_second_mirror_into_one_directory_is_locked_out(source: Serving, home: Path) -> None:
     mirror(source, home / "mirror")
     with Database(home / "mirror").writing("another mirror"):
         done = mirror(source, home / "mirror")
     assert done.returncode == 3 and "another mirror" in done.stderr
 
 
-def test_reader_gets_the_files_with_the_secret_key(source: Serving, home: Path) -> None:
+def test_client_without_the_mirror_role_gets_no_files(source: Serving, home: Path) -> None:
     assert mirror(source, home / "mirror", client="reader").returncode == 21
     assert mirror(source, home / "mirror", client="nobody").returncode == 21
     assert not (home / "mirror").exists()
 
 
-def test_source_that_gives_nothing_leaves_an_empty_database_here(source: Serving, home: Path) -> None:
+def test_source_that_refuses_leaves_no_empty_database_here(source: Serving, home: Path) -> None:
     """Every program would then take it for a database that has lost its states."""
     (home / "empty").mkdir()
     for db in (home / "new" / "db", home / "empty"):
@@ -297,7 +299,7 @@ def test_source_that_gives_nothing_leaves_an_empty_database_here(source: Serving
     assert not (home / "new").exists() and not list((home / "empty").iterdir())
 
 
-def test_standby_is_made_or_ends_before_its_source_has_come(source: Serving, home: Path) -> None:
+def test_standby_waits_for_its_source_before_it_makes_anything(source: Serving, home: Path) -> None:
     source.end()
     words = arguments(source, home / "mirror", "--watch", "1")
     command = [sys.executable, "-m", "shepherd.cli", "shep-mirror", *words]
@@ -313,15 +315,15 @@ def test_standby_is_made_or_ends_before_its_source_has_come(source: Serving, hom
         standby.communicate()
 
 
-def test_token_that_others_can_read_is_used(source: Serving, home: Path) -> None:
+def test_token_that_others_can_read_is_refused(source: Serving, home: Path) -> None:
     words = arguments(source, home / "mirror")
     (source.home / "mirror.token").chmod(0o640)
     done = call("shep-mirror", *words)
     assert done.returncode == 2 and "chmod 600" in done.stderr and token_of("mirror") not in done.stderr
 
 
-def test_first_gathering_after_a_restore_asks_servers_as_if_nobody_had(source: Serving, home: Path) -> None:
-    """The machine that is gone went on asking after the state that was mirrored: nobody here knows whom."""
+def test_first_gathering_after_a_restore_is_unsure_of_every_server(source: Serving, home: Path) -> None:
+    """The machine that is gone continued to fetch after the state that was mirrored: from whom is unknown here."""
     mirror(source, home / "mirror")
     advance(home / "mirror", 3)
     made = Database(home / "mirror").furthest()
@@ -333,7 +335,7 @@ def test_first_gathering_after_a_restore_asks_servers_as_if_nobody_had(source: S
 # --- a warm standby -----------------------------------------------------------------------------------------------
 
 
-def test_standby_falls_behind_or_ends_while_its_source_is_away(home: Path) -> None:
+def test_standby_survives_the_absence_of_its_source_and_catches_up(home: Path) -> None:
     fill(home / "source", FLOCK)
     with serving(home / "source") as source:
         port = source.url.rpartition(":")[2]

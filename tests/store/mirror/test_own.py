@@ -30,7 +30,7 @@ def source(home: Path) -> Iterator[Serving]:
 
 
 @pytest.mark.parametrize("more", [(), ("--dry-run",), ("--adopt",), ("--adopt", "--dry-run"), ("--verify",)])
-def test_source_mirrors_into_its_own_database(source: Serving, more: tuple[str, ...]) -> None:
+def test_source_cannot_mirror_into_its_own_database(source: Serving, more: tuple[str, ...]) -> None:
     db = source.home / "db"
     had = contents(db / "state")
     done = call("shep-mirror", *arguments(source, db, "--keep", "1"), *more)
@@ -40,7 +40,7 @@ def test_source_mirrors_into_its_own_database(source: Serving, more: tuple[str, 
 
 
 @pytest.mark.parametrize("more", [(), ("--dry-run",), ("--adopt",)])
-def test_mirror_that_is_served_prunes_itself_as_its_own_mirror(source: Serving, home: Path, more: tuple[str, ...]) -> None:
+def test_mirror_that_is_served_cannot_mirror_itself(source: Serving, home: Path, more: tuple[str, ...]) -> None:
     """Its note says that all of it came from elsewhere; so it did, but not from here."""
     bring(Folder(source.home / "db"), home / "middle" / "db")
     advance(source.home / "db", 8)
@@ -52,7 +52,7 @@ def test_mirror_that_is_served_prunes_itself_as_its_own_mirror(source: Serving, 
     assert contents(home / "middle" / "db" / "state") == had
 
 
-def test_copy_is_taken_for_a_mirror_although_nobody_said_so(source: Serving, home: Path) -> None:
+def test_copy_is_a_mirror_only_after_adopt(source: Serving, home: Path) -> None:
     shutil.copytree(source.home / "db", home / "copy")
     had = contents(home / "copy" / "state")
     done = call("shep-mirror", *arguments(source, home / "copy"))
@@ -67,7 +67,7 @@ def test_copy_is_taken_for_a_mirror_although_nobody_said_so(source: Serving, hom
     assert faults(Database(home / "copy")) == []
 
 
-def test_database_that_went_on_by_itself_is_adopted(source: Serving, home: Path) -> None:
+def test_database_with_states_of_its_own_is_not_adopted(source: Serving, home: Path) -> None:
     shutil.copytree(source.home / "db", home / "copy")
     advance(home / "copy", 40)
     advance(source.home / "db", 41)  # a state of the same number
@@ -77,7 +77,7 @@ def test_database_that_went_on_by_itself_is_adopted(source: Serving, home: Path)
     assert contents(home / "copy" / "state") == had
 
 
-def test_state_without_control_is_a_bug_or_is_forgotten(source: Serving, home: Path) -> None:
+def test_state_without_control_is_corruption_and_stays_noted(source: Serving, home: Path) -> None:
     bring(Folder(source.home / "db"), home / "mirror")
     (home / "mirror/state/000003/control").unlink()
     with pytest.raises(Corruption, match="control: the file is missing"):

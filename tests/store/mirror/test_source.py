@@ -92,7 +92,7 @@ LIES: dict[str, tuple[str, Answer, int]] = {
 
 
 @pytest.mark.parametrize("what", LIES)
-def test_server_that_lies_is_believed(home: Path, newer: Path, mirror: Path, what: str) -> None:
+def test_server_that_lies_is_refused(home: Path, newer: Path, mirror: Path, what: str) -> None:
     end, lie, status = LIES[what]
     had = contents(mirror / "state" / "000002")
     with lying(newer, {end: lie}) as server:
@@ -104,7 +104,7 @@ def test_server_that_lies_is_believed(home: Path, newer: Path, mirror: Path, wha
     assert faults(Database(mirror)) == []
 
 
-def test_connection_that_breaks_off_ends_the_mirror(home: Path, newer: Path) -> None:
+def test_connection_that_breaks_off_is_resumed(home: Path, newer: Path) -> None:
     data = (Database(newer).closed().path / SEGMENT).read_bytes()
     after = [100, 0, 1, 300]
     with lying(newer, {SEGMENT: liar.breaking_off(data, after)}) as server:
@@ -113,19 +113,17 @@ def test_connection_that_breaks_off_ends_the_mirror(home: Path, newer: Path) -> 
     assert faults(Database(home / "broken")) == []
 
 
-def test_nobody_listens(home: Path) -> None:
+def test_source_where_nobody_listens_is_a_lost_peer(home: Path) -> None:
     assert run(home, "http://127.0.0.1:1", home / "nowhere") == LOST
 
 
-def test_url_with_a_password_or_of_another_kind_is_asked(home: Path) -> None:
+def test_url_with_a_password_or_of_another_kind_is_refused(home: Path) -> None:
     for url in ("ftp://127.0.0.1/", "http://user:secret@127.0.0.1:1/", "127.0.0.1:1"):
         assert call("shep-mirror", "--from", url, "--token-file", str(home / "token")).returncode == 2
 
 
 @pytest.mark.parametrize("what", ["empty", "beside", "damaged"])
-def test_transfer_killed_at_any_call_leaves_what_the_next_one_cannot_use(
-    home: Path, newer: Path, crash_sweep: bool, what: str
-) -> None:
+def test_transfer_killed_at_any_call_is_completed_by_the_next_one(home: Path, newer: Path, crash_sweep: bool, what: str) -> None:
     """Into an empty directory, beside a state, and in the place of a damaged one; without a server, and so with more kills."""
     expected, calls = contents(Database(newer).closed().path), 1
     for calls in range(1, 10_000, 1 if crash_sweep else STEP):

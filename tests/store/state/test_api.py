@@ -38,7 +38,7 @@ def run(script: str, home: Path) -> str:
     return done.stdout
 
 
-def test_example_does_not_say_what_the_page_says(tmp_path: Path) -> None:
+def test_example_prints_what_the_page_says(tmp_path: Path) -> None:
     assert len(EXAMPLES) == 2
     for script, output in EXAMPLES:
         assert run(script, tmp_path) == output
@@ -48,7 +48,7 @@ def test_example_does_not_say_what_the_page_says(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("of", [Database, State, Writer, Builder, Harvest, Gathering, Document])
-def test_method_that_help_says_nothing_of(of: type) -> None:
+def test_every_public_method_has_a_docstring(of: type) -> None:
     public = {name: member for name, member in vars(of).items() if not name.startswith("_")}
     silent = [name for name, member in public.items() if callable(member) and not inspect.getdoc(member)]
     assert inspect.getdoc(of)
@@ -83,7 +83,7 @@ def planned(home: Path, count: int) -> Database:
     return database
 
 
-def test_interrupted_import_is_asked_only_for_what_came_after_its_checkpoint(tmp_path: Path) -> None:
+def test_interrupted_import_wants_only_what_came_after_its_checkpoint(tmp_path: Path) -> None:
     state = planned(tmp_path, 4).furthest()
     with Gathering(state, "import") as one:
         first, second, *rest = one.wanted()

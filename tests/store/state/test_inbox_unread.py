@@ -1,4 +1,4 @@
-"""What somebody left in the inbox, and whoever runs the phases may not read: it is told and left, and the rest is taken in."""
+"""Unreadable items of the inbox, for whoever runs the phases: each is reported and kept, and the rest is applied."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def as_somebody(db: Path, phase: Callable[[], object]) -> str:
     return text
 
 
-def test_request_that_may_not_be_read_stops_the_merge(db: Path) -> None:
+def test_request_that_may_not_be_read_does_not_stop_the_merge(db: Path) -> None:
     small.dropping(5, (B,))(db, lambda _line: None)
     small.dropping(6, ("http://c.example/",))(db, lambda _line: None)
     closed = Database(db).inbox.items()[0].path
@@ -72,7 +72,7 @@ def test_request_that_may_not_be_read_stops_the_merge(db: Path) -> None:
     assert Database(db).inbox.items() == []
 
 
-def test_report_does_not_tell_of_a_request_that_may_not_be_read(db: Path) -> None:
+def test_report_names_a_request_that_may_not_be_read(db: Path) -> None:
     small.dropping(5, (B,))(db, lambda _line: None)
     small.dropping(6, ("http://c.example/",))(db, lambda _line: None)
     closed = Database(db).inbox.items()[0].path
@@ -83,7 +83,7 @@ def test_report_does_not_tell_of_a_request_that_may_not_be_read(db: Path) -> Non
     assert report["bad"][0].startswith(f"{closed.name}: ") and "may not read" in report["bad"][0]
 
 
-def test_merge_makes_a_state_of_a_request_that_may_not_be_read(db: Path) -> None:
+def test_request_that_may_not_be_read_is_nothing_to_do(db: Path) -> None:
     small.dropping(5, (B,))(db, lambda _line: None)
     closed = Database(db).inbox.items()[0].path
     closed.chmod(0)
@@ -91,7 +91,7 @@ def test_merge_makes_a_state_of_a_request_that_may_not_be_read(db: Path) -> None
     assert told.startswith("nothing: ") and closed.name in told
 
 
-def test_upload_that_may_not_be_read_stops_feedback(db: Path) -> None:
+def test_upload_that_may_not_be_read_does_not_stop_feedback(db: Path) -> None:
     inbox = Database(db).inbox
     closed = inbox.drop_feedback(small.ITEM.format(5), f"{A} 7\n".encode())
     inbox.drop_feedback(small.ITEM.format(6), f"{A} 9\n".encode())
@@ -108,7 +108,7 @@ def test_upload_that_may_not_be_read_stops_feedback(db: Path) -> None:
     assert closed.exists()
 
 
-def test_harvest_that_may_not_be_read_stops_the_cork(db: Path) -> None:
+def test_harvest_that_may_not_be_read_does_not_stop_the_cork(db: Path) -> None:
     inbox = Database(db).inbox
     closed = inbox.drop_harvest(small.ITEM.format(5), harvested.harvest(db.parent / "1", [Page(A, "closed")]))
     closed.chmod(0)
@@ -122,7 +122,7 @@ def test_harvest_that_may_not_be_read_stops_the_cork(db: Path) -> None:
     assert closed.exists()
 
 
-def test_explain_stops_at_a_request_that_it_may_not_read(db: Path) -> None:
+def test_explain_continues_past_a_request_that_it_may_not_read(db: Path) -> None:
     small.dropping(5, (B,))(db, lambda _line: None)
     Database(db).inbox.items()[0].path.chmod(0)
     found = Database(db)

@@ -54,14 +54,14 @@ def test_journals_of_deleted_states_are_kept_the_newest_of_them(tmp_path: Path) 
     assert numbers(found) == [6]
 
 
-def test_nothing_is_kept_where_nothing_is_wanted(tmp_path: Path) -> None:
+def test_no_journal_is_kept_by_default(tmp_path: Path) -> None:
     found = make(tmp_path / "db", 3)
     with found.writing("test") as writer:
         writer.prune(1, 99)
     assert numbers(found) == [] and not (found.log_path / "journal").exists()
 
 
-def test_full_disk_keeps_a_state_from_being_deleted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_full_disk_does_not_keep_a_state_from_being_deleted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     found = make(tmp_path / "db", 3)
 
     def full(_source: Path, target: Path) -> None:

@@ -1,4 +1,4 @@
-"""A killed program holds its state no longer; whatever may still be alive, or hangs on no process, keeps its own."""
+"""The lease of a killed program ends; that of a program that may still be alive, or of no process, stays."""
 
 from __future__ import annotations
 
@@ -38,26 +38,26 @@ def prune(db: Database) -> list[int]:
         return writer.prune(1, int(time.time()))
 
 
-def test_killed_program_holds_its_state_for_a_day(db: Database) -> None:
+def test_lease_of_a_killed_program_ends_at_once(db: Database) -> None:
     kill_reader(db.path, 1)
     (lease,) = db.leases.all()
     assert lease.expires > time.time() + 3_600 and db.leases.held(int(time.time())) == set()
     assert prune(db) == [1] and db.leases.all() == []
 
 
-def test_state_goes_under_the_hands_of_a_program_that_reads(db: Database) -> None:
+def test_state_stays_while_a_program_reads_it(db: Database) -> None:
     with reader(db.path, 1):
         assert prune(db) == [] and len(db.leases.all()) == 1
     assert prune(db) == [1]
 
 
-def test_state_goes_under_our_own_hands(db: Database) -> None:
+def test_state_stays_while_we_read_it(db: Database) -> None:
     with db.reading("test", time.time_ns() // 1_000_000, 1):
         assert prune(db) == []
     assert prune(db) == [1]
 
 
-def test_pid_that_another_process_has_by_now_keeps_the_state(db: Database) -> None:
+def test_lease_under_a_reused_pid_is_orphaned(db: Database) -> None:
     place, _, start = processes.own().rpartition(" ")
     lease = db.lease(1, "me", "test", time.time_ns() // 1_000_000, 600, f"{place} {int(start) - 1}")
     assert lease.pid == os.getpid() and lease.is_orphaned
@@ -73,7 +73,7 @@ def elsewhere(lease: Lease) -> list[Lease]:
     return [away, *(replace(lease, process=text) for text in (*others, "", "x", " 1"))]
 
 
-def test_program_of_another_machine_is_robbed(db: Database) -> None:
+def test_lease_of_another_machine_is_kept(db: Database) -> None:
     kill_reader(db.path, 1)
     (lease,) = db.leases.all()
     assert lease.is_orphaned
@@ -86,7 +86,7 @@ def test_program_of_another_machine_is_robbed(db: Database) -> None:
 
 
 @pytest.mark.parametrize("purpose", ["shep lock: the index", f"{SERVED}an index"])
-def test_lock_or_client_loses_its_state_with_the_program_that_took_it(db: Database, purpose: str) -> None:
+def test_lease_of_a_lock_or_client_outlives_the_program_that_took_it(db: Database, purpose: str) -> None:
     pid = kill_reader(db.path, 1)
     (killed,) = db.leases.all()
     db.leases.remove(killed)

@@ -41,7 +41,7 @@ def made(path: Path, keys: list[tuple[int, int, int]]) -> State:
 KEYS = [(0, 0, 9), (0, 5, 9), (3, 5, 1), (3, 5, 2), (3, 5, TOP), (3, 7, 1), (4, 7, 4), (TOP, 0, 6), (TOP, TOP, 6)]
 
 
-def test_every_key_is_found_and_no_other(tmp_path: Path) -> None:
+def test_lookup_returns_every_key_and_no_other(tmp_path: Path) -> None:
     state = made(tmp_path / "db", KEYS)
     values = sorted({value for key in KEYS for value in key} | {8, TOP - 1})
     for norm in values:
@@ -53,7 +53,7 @@ def test_every_key_is_found_and_no_other(tmp_path: Path) -> None:
                 assert lookup.row_of(state, *key) == (KEYS.index(key) if key in KEYS else None)
 
 
-def test_sites_and_servers_are_found_by_their_keys(tmp_path: Path) -> None:
+def test_lookup_returns_sites_and_servers_by_their_keys(tmp_path: Path) -> None:
     state = made(tmp_path / "db", KEYS)
     known = sorted({site for _, _, site in KEYS})
     for value in (*known, 0, 3, TOP - 1):

@@ -61,7 +61,7 @@ def test_appending_many_buckets_places_them_as_one_by_one(batches: list[list[byt
 
 
 @given(st.lists(st.integers(0, 60), min_size=1, max_size=6), st.data())
-def test_verifying_a_segment_finds_every_altered_byte(sizes: list[int], data: st.DataObject) -> None:
+def test_verifying_a_segment_notices_every_altered_byte(sizes: list[int], data: st.DataObject) -> None:
     whole = b"".join(
         bucket.pack(site=1, path=n, time_ms=3, state=1, attributes=[("U", b"http://a.example/")], body=b"x" * size)
         for n, size in enumerate(sizes)

@@ -116,7 +116,7 @@ def flip(path: Path, offset: int) -> None:
 # --- segments
 
 
-def test_segments_roll_and_every_bucket_is_found_again(tmp_path: Path) -> None:
+def test_segments_roll_and_every_bucket_reads_back(tmp_path: Path) -> None:
     writer = SegmentWriter(tmp_path, names.segment, 7, 1000)
     oids = [writer.append(thin(n)) for n in range(50)]
     writer.sync()
@@ -127,7 +127,7 @@ def test_segments_roll_and_every_bucket_is_found_again(tmp_path: Path) -> None:
     assert [oid for s in range(7, writer.next) for oid, _ in objects.scan(s)] == oids
 
 
-def test_scan_and_get_find_large_buckets(tmp_path: Path) -> None:
+def test_scan_and_get_read_large_buckets(tmp_path: Path) -> None:
     writer = SegmentWriter(tmp_path, names.segment, 1, 1 << 30)
     body = bytes(5_000_000)
     big = bucket.pack(site=1, path=2, time_ms=3, state=4, attributes=[("U", b"u" * 9000)], body=body)
@@ -139,7 +139,7 @@ def test_scan_and_get_find_large_buckets(tmp_path: Path) -> None:
     assert objects.head(oids[3]).url == "u" * 9000
 
 
-def test_reader_that_is_let_go_keeps_no_segment_open(tmp_path: Path) -> None:
+def test_closed_reader_keeps_no_segment_open(tmp_path: Path) -> None:
     writer = SegmentWriter(tmp_path, names.segment, 1, 1 << 20)
     oid = writer.append(thin(1))
     writer.sync()
@@ -173,7 +173,7 @@ def test_rollback_keeps_what_was_checkpointed_and_nothing_else(tmp_path: Path) -
     again.close()
 
 
-def test_harvest_goes_on_in_fresh_segments_and_ends(tmp_path: Path) -> None:
+def test_harvest_continues_in_fresh_segments_and_ends(tmp_path: Path) -> None:
     one = Harvest(tmp_path / "h", 1 << 20)
     one.store(thin(1))
     one.checkpoint(1)
@@ -206,7 +206,7 @@ def test_damaged_last_checkpoint_falls_back_one(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("name", "offset"), [("journal", 30), ("journal", 200), ("checkpoints", 30)])
-def test_damage_below_a_checkpoint_is_not_taken_for_a_torn_tail(tmp_path: Path, name: str, offset: int) -> None:
+def test_damage_below_a_checkpoint_is_no_torn_tail(tmp_path: Path, name: str, offset: int) -> None:
     two_checkpoints(tmp_path / "h")
     flip(tmp_path / "h" / name, offset)
     with pytest.raises(Corruption):
@@ -251,7 +251,7 @@ def test_checkpoint_tail_cut_at_every_byte_gives_the_one_before(tmp_path: Path) 
 # --- states
 
 
-def test_second_writer_is_refused_and_told_who_holds_the_lock(db: Database) -> None:
+def test_second_writer_is_refused_and_learns_who_has_the_lock(db: Database) -> None:
     with db.writing("shep-plan"), pytest.raises(Locked, match=r"shep-plan, pid \d+"), db.writing("shep-cork"):
         pass
 
@@ -306,7 +306,7 @@ def test_half_dropped_item_of_a_killed_program_is_tidied_and_that_of_a_living_on
         assert len(list(directory.glob(".*.tmp"))) == 2
 
 
-def test_lease_that_the_disk_will_not_give_back_keeps_every_state(db: Database) -> None:
+def test_unreadable_lease_keeps_every_state(db: Database) -> None:
     (db.leases.directory / "1790000000000-host-7-1.lease").symlink_to("1790000000000-host-7-1.lease")  # no read gets through
     with db.writing("test") as writer, pytest.raises(IoFailed, match="lease: it cannot be read"):
         writer.prune(1, NOW)
@@ -390,7 +390,7 @@ def test_inbox_item_is_taken_once_even_if_its_file_could_not_be_removed(db: Data
 
 
 @pytest.mark.parametrize("point", ["write:=enospc", "sync:=enospc", "sync:=eio", "rename:=eio"])
-def test_file_that_could_not_be_put_in_place_leaves_something_beside_it(db: Database, point: str) -> None:
+def test_file_that_could_not_be_put_in_place_leaves_nothing_beside_it(db: Database, point: str) -> None:
     before = fsio.use(failpoints.FailingOps(failpoints.parse_failpoint(point)))
     try:
         with pytest.raises((NoSpace, IoFailed)):
