@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from shepherd.cli.dump import fields
 from shepherd.cli.dump.fields import Shown
+from shepherd.formats import kinds
 
 if TYPE_CHECKING:
     from shepherd.store.state.database import Database
@@ -86,7 +87,7 @@ def leases(database: Database, now: int) -> Shown:
     shown = [
         fields.text("name", NAME_WIDTH),
         fields.number("state", 4),
-        fields.seconds("expires"),
+        fields.of_kind("expires", kinds.TIME_S),
         fields.text("holds", 5),
         fields.number("pid", 4),
         fields.text("owner", 20),

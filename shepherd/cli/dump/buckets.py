@@ -16,6 +16,8 @@ from shepherd.cli.dump import fields
 from shepherd.cli.dump.fields import Shown
 from shepherd.console import common
 from shepherd.errors import Corruption, NothingToDo, UsageError
+from shepherd.formats import kinds
+from shepherd.formats.kinds import ColumnKind
 
 if TYPE_CHECKING:
     from shepherd.formats.bucket import Bucket, Header
@@ -31,20 +33,19 @@ _PLACE = re.compile(r"([0-9]{1,10}):([0-9]{1,10})")
 
 def buckets(state: State, site: str | None) -> Shown:
     from shepherd.cli.dump.rows import site_rows
-    from shepherd.formats.bucket import BucketFlag, Codec
 
     shown = [
         fields.text("file", FILE_WIDTH),
-        fields.footprint("oid"),
+        fields.of_kind("oid", kinds.OID),
         fields.Field("type", 4, hex, hex),
-        fields.word("codec", Codec),
-        fields.number("state", 4),
-        fields.milliseconds("time_ms"),
-        fields.number("stored", 4),
-        fields.number("plain", 4),
-        fields.footprint("site"),
-        fields.footprint("path"),
-        fields.flags("flags", BucketFlag),
+        fields.of_kind("codec", _codec()),
+        fields.of_kind("state", kinds.STATE, 4),
+        fields.of_kind("time_ms", kinds.TIME_MS),
+        fields.of_kind("stored", kinds.BYTES, 4),
+        fields.of_kind("plain", kinds.BYTES, 4),
+        fields.of_kind("site", kinds.FOOTPRINT),
+        fields.of_kind("path", kinds.FOOTPRINT),
+        fields.of_kind("flags", _bucket_flags()),
         fields.text("url"),
     ]
     wanted = None if site is None else {state.sites["site"].at(row) for row in site_rows(state, site)}
@@ -167,9 +168,7 @@ def show(state: State, which: Sequence[str], body: str, urls: bool, as_json: boo
 def _lines(shown: dict[str, Any]) -> Iterator[tuple[str, Any]]:
     """A line for each value: headers and links have many."""
     for key, value in shown.items():
-        if key == "time_ms":
-            value = fields.milliseconds(key).text(value)
-        elif key == "flags":
+        if key == "flags":
             value = ",".join(value) or None
         for line in value if isinstance(value, list) else [value]:
             yield key, line
@@ -197,26 +196,32 @@ def _header(oid: int, header: Header) -> dict[str, Any]:
 
     segment, offset = split_oid(oid)
     return {
-        "oid": f"{oid:016x}",
+        "oid": kinds.OID.json(oid),
         "segment": segment,
         "offset": offset,
         "type": hex(header.type),
-        "codec": fields.spelt(header.codec.name),
-        "flags": [fields.spelt(str(flag.name)) for flag in _flags() if header.flags & flag],
+        "codec": _codec().json(header.codec),
+        "flags": _bucket_flags().json(header.flags),
         "state": header.state,
-        "time_ms": header.time_ms,
-        "site": f"{header.site:016x}",
-        "path": f"{header.path:016x}",
+        "time_ms": kinds.TIME_MS.json(header.time_ms),
+        "site": kinds.FOOTPRINT.json(header.site),
+        "path": kinds.FOOTPRINT.json(header.path),
         "length": header.length,
         "stored": header.body_bytes,
         "plain": header.plain_bytes,
     }
 
 
-def _flags() -> Iterator[Any]:
+def _codec() -> ColumnKind:
+    from shepherd.formats.bucket import Codec
+
+    return kinds.word_of("codecs", Codec)
+
+
+def _bucket_flags() -> ColumnKind:
     from shepherd.formats.bucket import BucketFlag
 
-    return iter(BucketFlag)
+    return kinds.flags_of("buckets", BucketFlag)
 
 
 def _attributes(state: State, bucket: Bucket, urls: bool) -> dict[str, Any]:
@@ -235,8 +240,13 @@ def _attribute(state: State, letter: str, value: bytes, urls: bool) -> Any:
         return [common.escape(line) for line in value.splitlines() if line]
     if letter == "L" and len(value) % 16 == 0:
         return [_link(state, norm, path, urls) for norm, path in struct.iter_unpack("<QQ", value)]
+    number = int.from_bytes(value, "little")
+    if letter == "M":
+        return kinds.TIME_MS.json(number)
+    if letter == "h":
+        return kinds.FOOTPRINT.json(number)
     if form == NUMBER:
-        return int.from_bytes(value, "little")
+        return number
     return value.hex() if form == HEX else common.escape(value)
 
 
@@ -244,4 +254,4 @@ def _link(state: State, norm: int, path: int, urls: bool) -> str:
     from shepherd.cli.dump.urls import Urls
 
     found = Urls(state).of(norm, path, 0) if urls else None
-    return found if found is not None else f"{norm:016x} {path:016x}"
+    return found if found is not None else f"{kinds.FOOTPRINT.text(norm)} {kinds.FOOTPRINT.text(path)}"

@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from shepherd.cli.dump import fields
-from shepherd.cli.dump.fields import Field, Shown
+from shepherd.cli.dump.fields import Shown
 from shepherd.errors import Corruption, UsageError
+from shepherd.formats import kinds
 
 if TYPE_CHECKING:
     import numpy as np
@@ -56,14 +57,6 @@ def journal(state: State, site: str | None, results: Sequence[str], urls: bool) 
     from shepherd.store.disk import names
     from shepherd.store.state import logs
 
-    special = _shared_fields() | {
-        **{name: fields.milliseconds(name) for name in ("start_ms", "end_ms")},
-        "answered": fields.footprint("answered"),
-        "plan_row": fields.number("plan_row", 4, tables.NO_ROW),
-        "result": fields.word("result", tables.Result),
-        "reason": fields.word("reason", tables.Reason),
-        "flags": fields.flags("flags", tables.JournalFlag),
-    }
     shown = _shown_names(tables.JOURNAL)
     wanted = _wanted(state, site, "result", [tables.Result[name.upper()] for name in results])
 
@@ -77,7 +70,7 @@ def journal(state: State, site: str | None, results: Sequence[str], urls: bool) 
                     yield [file, *(record[name] for name in shown), *more]
 
     last = [fields.text("url")] if urls else []
-    return Shown([fields.text("file", FILE_WIDTH), *_fields(tables.JOURNAL, shown, special), *last], rows())
+    return Shown([fields.text("file", FILE_WIDTH), *fields.of_record("journal", tables.JOURNAL, shown), *last], rows())
 
 
 def plan(state: State, site: str | None, whys: Sequence[str], urls: bool) -> Shown:
@@ -90,7 +83,6 @@ def plan(state: State, site: str | None, whys: Sequence[str], urls: bool) -> Sho
     path = state.path / names.PLAN
     if names.PLAN not in state.control.files:
         raise UsageError(f"{state.name} has no plan: only a .reap directory has one, while its reap is under way")
-    special = _shared_fields() | {"why": fields.word("why", tables.Why), "flags": fields.flags("flags", tables.Flag)}
     shown = _shown_names(tables.PLAN)
     wanted = _wanted(state, site, "why", [tables.Why[name.upper()] for name in whys])
 
@@ -101,28 +93,12 @@ def plan(state: State, site: str | None, whys: Sequence[str], urls: bool) -> Sho
                 more = known.of_oids([record["oid"]]) if known else []
                 yield [*(record[name] for name in shown), *more]
 
-    return Shown([*_fields(tables.PLAN, shown, special), *([fields.text("url")] if urls else [])], rows())
-
-
-def _shared_fields() -> dict[str, Field]:
-    from shepherd.formats import tables
-
-    return {
-        **{name: fields.footprint(name) for name in ("norm", "path", "site")},
-        "oid": fields.footprint("oid", tables.NO_OID),
-        "digest": fields.footprint("digest", 0),
-        "qkey": fields.queue_key("qkey"),
-        "kind": fields.word("kind", tables.Kind),
-    }
+    return Shown([*fields.of_record("plan", tables.PLAN, shown), *([fields.text("url")] if urls else [])], rows())
 
 
 def _shown_names(dtype: np.dtype[np.void]) -> list[str]:
     named = [name for name in dtype.names or () if not name.startswith("spare")]
     return [*(name for name in named if name != "flags"), "flags"]
-
-
-def _fields(dtype: np.dtype[np.void], names: Sequence[str], special: dict[str, Field]) -> list[Field]:
-    return [special.get(name) or fields.number(name, dtype[name].itemsize) for name in names]
 
 
 def _wanted(state: State, site: str | None, name: str, values: Sequence[int]) -> dict[str, list[int]]:
@@ -168,20 +144,18 @@ def contributions(state: State, site: str | None, urls: bool) -> Shown:
 
     from shepherd.cli.dump.rows import norm_of
     from shepherd.cli.dump.urls import Urls, urls_of
-    from shepherd.formats import tables
     from shepherd.store.disk import names
     from shepherd.store.state import logs
 
     shown = [
         fields.text("file", FILE_WIDTH),
         fields.number("ordinal", 4),
-        *(fields.footprint(name) for name in ("norm", "path", "site")),
-        fields.seconds("lastmod"),
-        fields.number("parent_weight", 2),
-        fields.number("section", 1),
-        fields.footprint("parent_site"),
-        fields.footprint("parent_path"),
-        fields.flags("flags", tables.ContribFlag),
+        *(fields.of_kind(name, kinds.FOOTPRINT) for name in ("norm", "path", "site")),
+        fields.of_kind("lastmod", kinds.TIME_S),
+        fields.of_kind("parent_weight", kinds.WEIGHT, 2),
+        fields.of_kind("section", kinds.SECTION),
+        *(fields.of_kind(name, kinds.FOOTPRINT) for name in ("parent_site", "parent_path")),
+        fields.of_kind("flags", kinds.LINK_FLAGS),
         fields.text("url", URL_WIDTH if urls else 0),
         *([fields.text("parent_url")] if urls else []),
     ]
@@ -228,7 +202,7 @@ def checkpoints(state: State) -> Shown:
         fields.text("harvest", 12),
         fields.number("sequence", 4),
         fields.text("kind", len("checkpoint")),
-        fields.milliseconds("time_ms"),
+        fields.of_kind("time_ms", kinds.TIME_MS),
         fields.size("journal_bytes"),
         fields.size("contrib_bytes"),
         fields.number("segments", 4),

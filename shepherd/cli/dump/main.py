@@ -33,8 +33,8 @@ WHYS = vocabulary.words(vocabulary.Why)
 def command() -> None:
     """Show the index, sites, journals, buckets ... of a state, read in place and checked on the way.
 
-    Rows are printed while they are read, as aligned text under a header line or, with --json, as JSON lines. Times are in UTC, in
-    JSON as numbers. Where a checksum fails, the rows before it have been shown, and the exit status is 11.
+    Rows are printed while they are read, as aligned text under a header line or, with --json, as JSON lines. Times are in UTC.
+    Where a checksum fails, the rows before it have been shown, and the exit status is 11.
     """
 
 

@@ -1,7 +1,6 @@
 """The tables of a state as rows for shep-dump: index, sites and servers, read a step at a time.
 
-Columns come in the order of docs/formats.md; what a column holds decides how it is shown, and a column that is not named here is
-shown as the number that it holds.
+Columns come in the order of docs/formats.md, and their kind decides how they are shown.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ from itertools import count, islice
 from typing import TYPE_CHECKING, Any
 
 from shepherd.cli.dump import fields
-from shepherd.cli.dump.fields import Field, Shown
+from shepherd.cli.dump.fields import Shown
 
 if TYPE_CHECKING:
     from shepherd.cli.dump.urls import Urls
@@ -26,15 +25,6 @@ def index(state: State, site: str | None, types: Sequence[str], first: int, urls
     from shepherd.cli.dump.urls import Urls
     from shepherd.formats import tables
 
-    special = {
-        **{name: fields.footprint(name) for name in ("norm", "path", "site")},
-        **{name: fields.seconds(name) for name in ("gathered", "checked", "changed")},
-        "oid": fields.footprint("oid", tables.NO_OID),
-        "digest": fields.footprint("digest", 0),
-        "type": fields.word("type", tables.RowType),
-        "reason": fields.word("reason", tables.Reason),
-        "flags": fields.flags("flags", tables.Flag),
-    }
     names = _flags_last(tables.INDEX)
     wanted = [int(tables.RowType[name.upper()]) for name in types]
     chosen = _from(_rows_of(state, site), first)
@@ -44,33 +34,24 @@ def index(state: State, site: str | None, types: Sequence[str], first: int, urls
     if urls:
         oids = (state.index["oid"][step.start : step.stop] for step in _steps(chosen))
         rows = _with_urls(rows, 1 + names.index("oid"), Urls(state), oids)
-    return Shown([fields.number("row", 4), *_fields(tables.INDEX, names, special), *last], rows)
+    return Shown([fields.number("row", 4), *fields.of_table("index", names), *last], rows)
 
 
 def sites(state: State, site: str | None, first: int) -> Shown:
     from shepherd.formats import tables
 
-    special = {
-        **{name: fields.footprint(name) for name in ("site", "norm")},
-        **{name: fields.seconds(name) for name in tables.SITES if name.endswith(("_checked", "_next", "_since"))},
-        **{name: fields.number(name, 4, tables.NO_LIMIT) for name in ("delay_ms", "soft_limit", "hard_limit", "fresh_limit")},
-        "group": fields.footprint("group", 0),
-        "robots_oid": fields.footprint("robots_oid", tables.NO_OID),
-        "qkey": fields.queue_key("qkey"),
-    }
     names = [name for name in tables.SITES if name != "name"]
     found = _steps(range(state.sites.rows)[first:]) if site is None else _chosen(site_rows(state, site), first)
     rows = ([*row, state.site_name(row[0])] for row in _values(state.sites, names, found))
-    return Shown([fields.number("row", 4), *_fields(tables.SITES, names, special), fields.text("name")], rows)
+    return Shown([fields.number("row", 4), *fields.of_table("sites", names), fields.text("name")], rows)
 
 
 def servers(state: State, site: str | None, first: int) -> Shown:
     from shepherd.formats import tables
 
-    special = {"qkey": fields.queue_key("qkey"), "next_ms": fields.milliseconds("next_ms"), "group": fields.footprint("group", 0)}
     found = _steps(range(state.servers.rows)[first:]) if site is None else _chosen(_server_rows(state, site), first)
     rows = _values(state.servers, list(tables.SERVERS), found)
-    return Shown([fields.number("row", 4), *_fields(tables.SERVERS, list(tables.SERVERS), special)], rows)
+    return Shown([fields.number("row", 4), *fields.of_table("servers", tables.SERVERS)], rows)
 
 
 # --- which rows -------------------------------------------------------------------------------------------------
@@ -142,12 +123,6 @@ def _chosen(rows: Sequence[int], first: int) -> Iterator[I64]:
 
 def _flags_last(table: Mapping[str, str]) -> list[str]:
     return [*(name for name in table if name != "flags"), "flags"]
-
-
-def _fields(table: Mapping[str, str], names: Sequence[str], special: Mapping[str, Field]) -> list[Field]:
-    import numpy as np
-
-    return [special.get(name) or fields.number(name, np.dtype(table[name]).itemsize) for name in names]
 
 
 def _values(table: Table, names: Sequence[str], found: Iterator[range | I64]) -> Iterator[list[Any]]:
