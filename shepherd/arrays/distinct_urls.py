@@ -27,7 +27,7 @@ def take(columns: Columns, rows: I64 | Bools) -> dict[str, Array]:
 
 
 def distinct_urls(contributed: Columns, paths: Paths) -> dict[str, Array]:
-    """One contribution per document, in order: the site of the best one, the best weight, and the wishes of all."""
+    """One contribution per document, in order: the site of the best one, the best weight, the newest time, all wishes."""
     own_site = np.where(paths.special(contributed["path"]), contributed["site"], np.uint64(0))
     order = sort_order(contributed["norm"], contributed["path"], own_site)
     starts = run_starts(*(column.take(order) for column in (contributed["norm"], contributed["path"], own_site)))
@@ -37,6 +37,7 @@ def distinct_urls(contributed: Columns, paths: Paths) -> dict[str, Array]:
     best = take(ordered, first)
     if len(first):
         best["weight"] = np.maximum.reduceat(ordered["weight"], first)
+        best["lastmod"] = np.maximum.reduceat(ordered["lastmod"], first)
         wishes = np.bitwise_or.reduceat(ordered["flags"], first)
         best["flags"] = best["flags"] | wishes & np.uint16(ContribFlag.INSERTED | ContribFlag.PINNED)
     return best
@@ -75,7 +76,8 @@ def update_known(columns: dict[str, Array], row: I64, urls: Columns, *, state: i
     """What contributions change in rows that are known, in columns that are the caller's own; how many inserts are in vain.
 
     A better weight of what is not gathered, and all that an operator inserts: an error is due at once, for he may know that its
-    cause is gone, and what was deleted is back; but what was purged is kept out for ever.
+    cause is gone, and what was deleted is back; but what was purged is kept out for ever. A document that was modified
+    since it was checked, as its site says, is marked; plan decides what that is worth.
     """
     type_, old_weight, old_flags = columns["type"][row], columns["weight"][row], columns["flags"][row]
     purged = (type_ == RowType.FORGOTTEN) & (columns["reason"][row] == Reason.PURGED)
@@ -86,6 +88,8 @@ def update_known(columns: dict[str, Array], row: I64, urls: Columns, *, state: i
     weight = np.where(inserted | open_, np.maximum(old_weight, urls["weight"]), old_weight)
     wishes = np.where(inserted, np.uint16(Flag.INITIAL), np.uint16(0))
     wishes |= np.where(inserted & with_flag(urls["flags"], ContribFlag.PINNED), np.uint16(Flag.PINNED), np.uint16(0))
+    modified = (type_ == RowType.GATHERED) & (urls["lastmod"] > columns["checked"][row]) & ~with_flag(old_flags, Flag.ROBOTS)
+    wishes |= np.where(modified, np.uint16(Flag.MODIFIED), np.uint16(0))
     flags = old_flags | wishes
     forgotten = inserted & (type_ == RowType.FORGOTTEN)
     revived = forgotten | (inserted & (type_ == RowType.ERROR))

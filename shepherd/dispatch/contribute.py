@@ -59,8 +59,8 @@ class Contributions:
         self.kept = 0
 
     def fresh(self, block: Block) -> I64:
-        """The rows of a block that are not known to have been contributed."""
-        return np.flatnonzero(~self._cache.covers(block.site, block.path, block.parent_weight))
+        """The rows of a block that are not known to have been contributed, or that say when their document was modified."""
+        return np.flatnonzero(~self._cache.covers(block.site, block.path, block.parent_weight) | (block.lastmod > 0))
 
     def add(self, block: Block, rows: I64, texts: list[bytes]) -> None:
         """Take the links of one page: those of `rows`, which `fresh` gave, with their texts."""

@@ -9,13 +9,16 @@ import numpy as np
 from shepherd.errors import Corruption
 from shepherd.formats.check import Bytes
 from shepherd.formats.contrib import HEAD, KEYS, REST, Cursor
-from shepherd.formats.tables import U8, U16, U64
+from shepherd.formats.tables import U8, U16, U32, U64
 from shepherd.formats.texts import Texts
 
 
 @dataclass(frozen=True)
 class BlockKeys:
-    """One value for each record; and the block's distinct sites with their norms and names."""
+    """One value for each record; and the block's distinct sites with their norms and names.
+
+    `lastmod` is 0 also where another site says it: a site speaks for its own documents only.
+    """
 
     norm: U64
     path: U64
@@ -23,6 +26,7 @@ class BlockKeys:
     parent_weight: U16
     flags: U16
     section: U8
+    lastmod: U32
     sites: U64
     norms: U64
     names: Texts
@@ -35,7 +39,7 @@ def decode_keys(payload: Bytes) -> BlockKeys:
     """The keys in a frame's payload."""
     if len(payload) < HEAD.size:
         raise Corruption("a contrib block has no header")
-    records, sites = HEAD.unpack_from(payload, 0)[:2]
+    records, sites, parents = HEAD.unpack_from(payload, 0)[:3]
     cursor = Cursor(payload, HEAD.size)
     keys = {name: cursor.take(records, dtype) for name, dtype in (*KEYS, *REST)}
     section = cursor.take(records, "u1")
@@ -43,5 +47,10 @@ def decode_keys(payload: Bytes) -> BlockKeys:
     data = np.frombuffer(cursor.bytes(int(lengths.sum(dtype=np.uint64))), np.uint8)
     if len(data) and int(data.max()) > 0x7F:
         raise Corruption("a name of a contrib block is not ASCII")
+    parent, parent_site = keys["parent"], cursor.take(parents, "<u8")
+    if records and int(parent.max()) >= parents:
+        raise Corruption("a contrib record names a parent that is not in its block")
+    own = parent_site.take(parent) == keys["site"]
     read = {name: keys[name] for name in ("norm", "path", "site", "parent_weight", "flags")}
-    return BlockKeys(**read, section=section, sites=site, norms=norm, names=Texts.cut(data, lengths))
+    lastmod = np.where(own, keys["lastmod"], np.uint32(0))
+    return BlockKeys(**read, section=section, lastmod=lastmod, sites=site, norms=norm, names=Texts.cut(data, lengths))

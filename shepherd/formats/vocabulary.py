@@ -55,6 +55,7 @@ class Flag(IntFlag):
     REDIRECT = 128
     TRUNCATED = 256
     NOINDEX = 512
+    MODIFIED = 1024
 
 
 SACRED: Final = int(Flag.ROBOTS | Flag.INITIAL | Flag.PINNED | Flag.EQUIV)  # select never drops these

@@ -67,8 +67,10 @@ def due_at(row: Values, site: Values | None, plan: Plan) -> int | None:
 def _ripens_s(row: Values, site: Values | None, plan: Plan) -> int:
     """How old a page must be: its cycle, less what its footprint takes off."""
     from shepherd.cycle.plan.rules import HALF, MIX, MOST_TIMES
+    from shepherd.formats.tables import Flag
 
     times = min(max(row["frequency"], 1) << (row["weight"] > plan.important_weight), MOST_TIMES)
+    times = MOST_TIMES if row["flags"] & Flag.MODIFIED else times
     boost = site["refresh_boost"] if site is not None else 0
     cycle_s = max(plan.refresh_s // (times * max(boost, 1)), 1)
     mixed = ((row["path"] ^ row["site"]) * int(MIX) & (1 << 64) - 1) >> int(HALF)
@@ -155,7 +157,8 @@ def _next(facts: Facts, row: Values, plan: Plan, now: int) -> str:
         return f"it is tried again once its robots.txt has been read anew, at the latest from {iso(due)} on"
     if due > now:
         return f"it is due from {iso(due)} on"
-    asked = "a refresh was asked for" if row["flags"] & Flag.REFRESH else "it is due"
+    early = "its site says that it was modified since, so it is due" if row["flags"] & Flag.MODIFIED else "it is due"
+    asked = "a refresh was asked for" if row["flags"] & Flag.REFRESH else early
     return f"{asked}, and {_obstacle(facts, now)}"
 
 

@@ -63,7 +63,7 @@ def test_documents_that_share_the_upper_halves_of_their_keys_stay_distinct() -> 
     index["type"][:], index["weight"][:] = RowType.GATHERED, 9
     contributed = linked | {"weight": np.full(ROWS, 5, np.uint16)}
     contributed |= {"oid": contrib_oid(1, 0) + np.arange(ROWS, dtype=np.uint64)}
-    contributed |= {"section": np.zeros(ROWS, np.uint8), "flags": np.zeros(ROWS, np.uint16)}
+    contributed |= {"section": np.zeros(ROWS, np.uint8), "flags": np.zeros(ROWS, np.uint16), "lastmod": np.zeros(ROWS, np.uint32)}
     merged = merge.merge(
         index, contributed, np.zeros(0, EDIT), nothing_known, Paths(ROBOTS, ROOT), state=2, max_retries=4
     ).columns

@@ -113,7 +113,7 @@ def apply_index(
         settle(columns, pick(records, mask), np.flatnonzero(mask), plan)
     columns["checked"] = end_s(records)
     columns["download_ms"] = records["download_ms"].copy()
-    columns["flags"] &= np.uint16(0xFFFF ^ Flag.REFRESH)
+    columns["flags"] &= np.uint16(0xFFFF ^ (Flag.REFRESH | Flag.MODIFIED))
     columns["touched"][:] = state
     counts = {told.name.lower(): int(np.count_nonzero(result == told)) for told in Result}
     same_body = (result == Result.STORED) & (columns["oid"] != records["oid"])

@@ -20,7 +20,12 @@ from shepherd.formats.tables import U64, Columns, ContribFlag, contrib_oid
 from shepherd.formats.texts import Spans, Texts
 from shepherd.store.state.directory import State
 
-CONTRIBUTED: Final = {"norm": "<u8", "path": "<u8", "site": "<u8", "oid": "<u8", "weight": "<u2", "flags": "<u2", "section": "u1"}
+CONTRIBUTED: Final = {"norm": "<u8", "path": "<u8", "site": "<u8", "oid": "<u8"} | {
+    "lastmod": "<u4",
+    "weight": "<u2",
+    "flags": "<u2",
+    "section": "u1",
+}
 NAMED: Final = {"site": "<u8", "norm": "<u8"}
 SITTING_ROWS: Final = 1 << 20
 
@@ -47,9 +52,9 @@ def distinct_names(site: U64, norm: U64, names: Texts) -> Names:
 class Intake:
     """Takes blocks in. What it made of them stands in `urls` and `named` once `end` was called."""
 
-    def __init__(self, parent: State, norms: NormMap, weight_gap: int, urls: ColumnSpill, named: ColumnSpill) -> None:
+    def __init__(self, parent: State, norms: NormMap, weight_gap: int, urls: ColumnSpill, named: ColumnSpill, now: int) -> None:
         self.urls, self.named = urls, named
-        self._parent, self._norms, self._gap = parent, norms, weight_gap
+        self._parent, self._norms, self._gap, self._now = parent, norms, weight_gap, now
         self._known = Lookup(parent.sites["site"][0 : parent.sites.rows])
         self._refused: list[U64] = []
         self._inserted: list[U64] = []
@@ -90,7 +95,9 @@ class Intake:
 
     def _contributed(self) -> Columns:
         blocks = [block for _oid, block in self._blocks]
-        columns = {name: np.concatenate([getattr(b, name) for b in blocks]) for name in ("path", "site", "flags", "section")}
+        same = ("path", "site", "flags", "section", "lastmod")
+        columns = {name: np.concatenate([getattr(block, name) for block in blocks]) for name in same}
+        columns["lastmod"][columns["lastmod"] > self._now] = 0  # a time to come says nothing of the document
         norm = np.concatenate([block.norm for block in blocks])
         weight = np.concatenate([block.parent_weight for block in blocks]).astype(np.int64)
         own = keys.with_flag(columns["flags"], ContribFlag.OWN_WEIGHT)

@@ -58,7 +58,9 @@ def run(writer: Writer, config: Config, now: int, tick: Tick, jobs: int = 1) -> 
         builder.keep_table("servers")
         builder.keep_logs(names.CONTRIB)
         builder.change(applied=(*builder.control.applied, *requests.names), filter=filters.version)
-        report = {"phase": "merge", "requests": len(requests)} | _merge(builder, parent, requests, filters, config, tick, jobs)
+        report = {"phase": "merge", "requests": len(requests)} | _merge(
+            builder, parent, requests, filters, config, now, tick, jobs
+        )
         report |= {"bad requests": len(requests.bad), "bad": requests.bad[:MOST_TOLD]}
         return writer.publish(builder, report)
     finally:
@@ -66,7 +68,7 @@ def run(writer: Writer, config: Config, now: int, tick: Tick, jobs: int = 1) -> 
 
 
 def _merge(
-    builder: Builder, parent: State, requests: Requests, filters: Filter, config: Config, tick: Tick, jobs: int
+    builder: Builder, parent: State, requests: Requests, filters: Filter, config: Config, now: int, tick: Tick, jobs: int
 ) -> dict[str, int]:
     prints = parent.prints
     norms = norm_map(parent.equiv, prints)
@@ -76,7 +78,7 @@ def _merge(
         urls = stack.enter_context(ColumnSpill(builder.scratch, CONTRIBUTED, "norm", norm_borders))
         named = stack.enter_context(ColumnSpill(builder.scratch, NAMED, "site", site_borders, with_texts=True))
         tallies = stack.enter_context(ColumnSpill(builder.scratch, TALLIED, "site", site_borders))
-        intake = Intake(parent, norms, config.merge.weight_gap, urls, named)
+        intake = Intake(parent, norms, config.merge.weight_gap, urls, named, now)
         for number, ordinal, block in _waiting(builder, parent, requests, prints, filters):
             intake.add(number, ordinal, block)
         intake.end()

@@ -62,7 +62,7 @@ def _take_away(columns: dict[str, Array], op: Op, row: Array, state: int) -> Non
         row = row[(columns["type"][row] != RowType.FORGOTTEN) | (columns["reason"][row] != Reason.PURGED)]  # which says more
     columns["type"][row] = RowType.FORGOTTEN
     columns["reason"][row] = GONE[op]
-    columns["flags"][row] &= np.uint16(0xFFFF ^ (Flag.REFRESH | Flag.INITIAL | Flag.PINNED))
+    columns["flags"][row] &= np.uint16(0xFFFF ^ (Flag.REFRESH | Flag.INITIAL | Flag.PINNED | Flag.MODIFIED))
     columns["touched"][row] = state
 
 

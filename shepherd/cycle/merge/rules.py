@@ -46,9 +46,9 @@ def merge(
     state: int,
     max_retries: int,
 ) -> Merged:
-    """One partition. `contributed` has norm, path, site, oid, weight, section, flags, in any order; `asked` are edits, in theirs.
+    """One partition. `contributed` has norm, path, site, oid, lastmod, weight, section, flags, in any order.
 
-    `robots_facts` tells what is known of the robots files of sites that have no row for theirs yet.
+    `asked` are edits, in their order; `robots_facts` says what is known of the robots files of sites that have no row for theirs.
     """
     kept = keep_rows(index, paths, max_retries=max_retries)
     keys = {name: index[name].take(kept.row) for name in TALLIED}

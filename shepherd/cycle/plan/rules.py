@@ -5,7 +5,8 @@
 The priority of a row is one number: its class, then its weight, then its age; rows of equal priority stand in the order of their
 footprints, which is that of the index, so there are no ties. A page is due once in a refresh cycle, an important one or one that
 changes 2 or 4 times, and its site may multiply that. Its age is made up to a quarter of a reap more than it is, always the same
-for the same footprint: so pages that were once gathered together drift apart.
+for the same footprint: so pages that were once gathered together drift apart. A page that was modified, as its site says, is due
+as early as any page of that site can be, but stands with what is ordinarily due: a site that lies gains no more than that.
 """
 
 from __future__ import annotations
@@ -105,14 +106,17 @@ def due_rows(
         rows, site_row = rows.compress(site_row >= 0), site_row.compress(site_row >= 0)
     part = {name: index[name].take(rows) for name in ("path", "site", "type", "flags", "reason", "retry", "checked", "weight")}
     age_s = _age(part["checked"], now_s)
-    times = _times(index["frequency"].take(rows), part["weight"], plan)
+    times, boost = _times(index["frequency"].take(rows), part["weight"], plan), np.ones(len(rows), np.int64)
     if favours.boost > 1:
-        times = times * np.maximum(sites["refresh_boost"].take(site_row), 1)
-    cycle_s = _cycles(plan).take(times)
+        boost = np.maximum(sites["refresh_boost"].take(site_row).astype(np.int64), 1)
+    cycle_s = _cycles(plan).take(times * boost)
     fine, failed, denied = _fortunes(part, plan)
     seen_s = age_s + fine * _jitter(part["path"], part["site"], cycle_s, plan)
 
     due = fine & (seen_s >= cycle_s)
+    modified = fine & with_flag(part["flags"], Flag.MODIFIED)
+    early = np.flatnonzero(modified)
+    modified[early] = _would_be_due(part, early, age_s, MOST_TIMES * boost, plan)
     new = part["type"] == UNGATHERED
     refused = np.flatnonzero(denied)
     asked_since = sites["robots_checked"].take(site_row.take(refused)) > part["checked"].take(refused)
@@ -120,10 +124,10 @@ def due_rows(
     again[refused] = asked_since | (age_s.take(refused) >= plan.refresh_s)
     class_ = _best_class(
         (CLASS_RETRY, again),
-        (CLASS_DUE, due),
+        (CLASS_DUE, due | modified),
         (CLASS_NEW, new),
         (CLASS_INITIAL, new & with_flag(part["flags"], Flag.INITIAL)),
-        (CLASS_FREQUENT, due & (times > 1)),
+        (CLASS_FREQUENT, due & (times * boost > 1)),
         (CLASS_OVERDUE, fine & (2 * seen_s >= 3 * cycle_s)),
         (CLASS_FORCED, with_flag(part["flags"], Flag.REFRESH)),
     )
@@ -139,6 +143,13 @@ def due_rows(
     return Due(row.astype(np.uint32), priority.astype(np.uint32), site_row.take(keep).astype(np.uint32))
 
 
+def _would_be_due(part: Columns, rows: I64, age_s: I64, most_times: I64, plan: config.Plan) -> Bools:
+    """Whether some rows are so old that a page of their site which changes all the time would be due."""
+    cycle_s = _cycles(plan).take(most_times.take(rows))
+    jitter_s = _jitter(part["path"].take(rows), part["site"].take(rows), cycle_s, plan)
+    return np.asarray(age_s.take(rows) + jitter_s >= cycle_s)
+
+
 def _ripe(index: Columns, now_s: int, plan: config.Plan, most_boost: int) -> I64:
     """Pages that are not asleep, but for those that no site could make due yet."""
     type_, flags = index["type"], index["flags"]
@@ -148,6 +159,7 @@ def _ripe(index: Columns, now_s: int, plan: config.Plan, most_boost: int) -> I64
     shortest_s = _cycles(plan)[::most_boost][: MOST_TIMES + 1]
     since = now_s - (shortest_s - np.minimum(shortest_s, plan.reap_s) // 4)  # what was checked later is too young
     times = _times(index["frequency"].take(rows), index["weight"].take(rows), plan)
+    times[with_flag(flags.take(rows), Flag.MODIFIED)] = MOST_TIMES
     page[rows] = index["checked"].take(rows) <= since.take(times)
     return np.flatnonzero(page)
 

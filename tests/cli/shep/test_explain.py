@@ -186,7 +186,7 @@ def test_due_time_is_the_one_that_plan_goes_by(herd: Herd) -> None:
     plan = Plan()
     reasons = (Reason.GATHERED, Reason.CLIENT_ERROR, Reason.ROBOTS_DENIED, Reason.ROBOTS_UNREACHABLE)
     for kind, reason, retry, frequency, weight, boost, flags, asked in itertools.product(
-        RowType, reasons, (0, 1, 3, 4), (0, 1, 4), (0, 60_000), (0, 3), (0, Flag.REFRESH), (0, herd.now)
+        RowType, reasons, (0, 1, 3, 4), (0, 1, 4), (0, 60_000), (0, 3), (0, Flag.REFRESH, Flag.MODIFIED), (0, herd.now)
     ):
         row = dict.fromkeys(tables.INDEX, 0) | {"site": 1, "type": kind, "reason": reason, "retry": retry, "flags": flags}
         row |= {"frequency": frequency, "weight": weight, "path": kind * 2**61 + frequency, "checked": herd.now - DAY}

@@ -116,7 +116,9 @@ def naive_cork(index: list[Row], records: list[Row], sites: list[Row]) -> list[R
         if row["type"] == RowType.FORGOTTEN and row["reason"] in (Reason.DELETED, Reason.PURGED) and record["kind"] == Kind.PAGE:
             continue
         settle(row, record, end)
-        row.update(checked=end, download_ms=record["download_ms"], touched=STATE, flags=row["flags"] & ~Flag.REFRESH)
+        row.update(
+            checked=end, download_ms=record["download_ms"], touched=STATE, flags=row["flags"] & ~(Flag.REFRESH | Flag.MODIFIED)
+        )
     return [rows[key(row)] for row in index]
 
 

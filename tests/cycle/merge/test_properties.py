@@ -42,7 +42,12 @@ from tests.support.phase_rows import (
 )
 
 MAX_RETRIES, STATE = 4, 9
-CONTRIB = {"norm": "<u8", "path": "<u8", "site": "<u8", "oid": "<u8", "weight": "<u2", "section": "u1", "flags": "<u2"}
+CONTRIB = dict.fromkeys(("norm", "path", "site", "oid"), "<u8") | {
+    "lastmod": "<u4",
+    "weight": "<u2",
+    "section": "u1",
+    "flags": "<u2",
+}
 SPECIAL = Paths(robots=ROBOTS_PATH, root=ROOT_PATH)
 NO_EDITS = np.zeros(0, EDIT)
 
@@ -56,6 +61,7 @@ def contribution(draw: st.DrawFn) -> Row:
         "path": draw(PATHS),
         "site": site_of(norm, draw(st.integers(0, 1))),
         "oid": contrib_oid(3, draw(st.integers(0, 1_000))),
+        "lastmod": draw(st.sampled_from([0, 0, 97_000, 98_000, 99_950, 99_951, 100_000])),
         "weight": draw(st.integers(1, 5)),
         "section": 0,
         "flags": int(flags),
@@ -121,6 +127,9 @@ def naive_merge(index: list[Row], contributed: list[Row]) -> list[Row]:
             if inserted or row["type"] not in (RowType.GATHERED, RowType.FORGOTTEN):
                 row["weight"] = max(row["weight"], weight)
             row["flags"] |= wishes
+            newest = max(one["lastmod"] for one in same)
+            if row["type"] == RowType.GATHERED and not row["flags"] & Flag.ROBOTS and newest > row["checked"]:
+                row["flags"] |= Flag.MODIFIED
             if inserted and row["type"] == RowType.FORGOTTEN:
                 row.update(oid=same[0]["oid"], digest=0, gathered=0)
             if inserted and row["type"] in (RowType.ERROR, RowType.FORGOTTEN):
@@ -268,7 +277,7 @@ def test_edits_agree_with_a_dictionary(index: list[Row], wishes: list[tuple[int,
         elif op in (Op.DELETE, Op.PURGE):
             if op == Op.PURGE or rank(row) > 0:
                 row.update(type=RowType.FORGOTTEN, reason=Reason.PURGED if op == Op.PURGE else Reason.DELETED, touched=STATE)
-                row["flags"] = int(row["flags"] & ~(Flag.REFRESH | Flag.INITIAL | Flag.PINNED))
+                row["flags"] = int(row["flags"] & ~(Flag.REFRESH | Flag.INITIAL | Flag.PINNED | Flag.MODIFIED))
         elif rank(row) < 2:
             counts[f"requests of {Reason(row['reason']).name.lower()} URLs"] += 1
         else:

@@ -97,6 +97,9 @@ def classified(row: Row, site: Row, world: World) -> tuple[int, Why] | None:
         return found(6, Why.OVERDUE, ripe)
     if ripe >= cycle:
         return found(5 if times > 1 else 2, Why.DUE, ripe)
+    shortest = max(plan.refresh_s // (4 * max(site["refresh_boost"], 1)), 1)
+    if row["flags"] & Flag.MODIFIED and age + mixed * (min(shortest, plan.reap_s) // 4 + 1) // 2**32 >= shortest:
+        return found(2, Why.DUE, ripe)
     return None
 
 
