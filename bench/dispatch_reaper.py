@@ -76,7 +76,7 @@ def _page(fetch: wire.Fetch, hello: wire.Hello, prints: urls.Footprints, pool: l
         old = [pool[(fetch.token * 17 + n) % POOL] for n in range(links - len(new))]
         block = _block(urls.batch(fetch.url, new + old, prints), fetch, hello)
     rules = b"User-agent: *\nDisallow: /private\n" if fetch.kind == Kind.ROBOTS else b""
-    return wire.Result(fetch.token, record.pack(), stored, block, "", rules, 200 if rules else 0)
+    return wire.Result(fetch.token, record.pack(), stored, block, "", rules, 200 if rules else 0, b"", 0, 0)
 
 
 def _block(links: urls.Links, fetch: wire.Fetch, hello: wire.Hello) -> bytes:

@@ -149,6 +149,7 @@ def request(item: Item, text: Text, site: Site, token: int, now_ms: int, timeout
         alone=item.alone,
         start_by_ms=now_ms + START_BY_MS,
         deadline_ms=now_ms + timeout_ms,
+        head=False,
     )
 
 

@@ -73,9 +73,8 @@ class Reaper:
             raise PeerRefused(f"the reaper refused us: {answer.why}")
         if not isinstance(answer, wire.Welcome) or not welcome:
             raise PeerRefused("the reaper did not answer HELLO with a WELCOME of our version")
-        credits = min(
-            answer.credits, hello.settings.get("in_flight", answer.credits)
-        )  # one that boasts must not draw everything to itself
+        most = hello.settings.get("in_flight")
+        credits = min(answer.credits, most) if isinstance(most, int) else answer.credits  # a boaster must not draw all to itself
         return cls(number, peer, credits, hello.silence_ms / 1000, frozenset(answer.killed) | killed, home)
 
     @property
@@ -158,7 +157,7 @@ class Reaper:
         """It answers, so that both see signs of life, whatever else there is to do."""
         for number in itertools.count(1):
             await asyncio.sleep(self._silence_s / PINGS)
-            self._queue.put_nowait(wire.Ping(number, []))
+            self._queue.put_nowait(wire.Ping(number, [], 0))
 
     async def close(self) -> None:
         await self._peer.close("the reap is over")

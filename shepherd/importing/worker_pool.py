@@ -9,9 +9,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from dataclasses import replace
 from types import TracebackType
 from typing import Final, Self
+
+from msgspec.structs import replace
 
 from shepherd.clock import steady_clock_ms
 from shepherd.dispatch.reapers import Reaper, ReaperSource

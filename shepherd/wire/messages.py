@@ -1,8 +1,10 @@
 """The messages between dispatcher and reaper (docs/protocol.md), and the connection they travel on.
 
-A message is a frozen dataclass whose fields are the keys of its body; what is read off the wire is checked against their types
-before anyone sees it. Invariant: whatever bytes arrive, reading gives a message of a known type or PeerLost that says what was
-wrong. Nothing is pickled.
+A message is a frozen Struct whose fields are the keys of its body. Only what a Struct declares is read off the wire: each field
+has a type and a greatest length, and unknown keys are skipped without being built. So the memory that a frame takes is bounded by
+its length. A field with a default would be optional on the wire: no field has one.
+
+Invariant: whatever bytes arrive, reading gives a message of a known type or PeerLost that says what is wrong. Nothing is pickled.
 """
 
 from __future__ import annotations
@@ -13,28 +15,46 @@ import socket
 import ssl
 import struct
 from collections.abc import AsyncIterator, Awaitable, Callable
-from dataclasses import dataclass, fields
 from enum import IntEnum
-from typing import Annotated, Any, Final, TypeAlias, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Final, TypeAlias, get_args
 
-import msgpack  # type: ignore[import-untyped]
+import msgspec
+from msgspec import Meta, Raw, Struct
 
 from shepherd.errors import PeerLost
+from shepherd.formats.bucket import MAX_ATTRIBUTES
+from shepherd.formats.journal import LAYOUT
+from shepherd.urls import KEY_BYTES, MAX_URL_BYTES
 
 VERSION: Final = 4
 LIMIT_BEFORE_WELCOME: Final = 4 * 1024 * 1024  # a HELLO carries the filter and the static table
 LIMIT_AFTER_WELCOME: Final = 128 * 1024 * 1024
+MOST_TEXT: Final = 1 << 16  # characters of what is said to a log, or has no bound of its own
+MOST_KILLED: Final = 4096  # tokens in a WELCOME or a PING
 _BUFFER: Final = 1 << 20  # a stream stops reading at twice this; most results then come in one piece
 HANDSHAKE_S: Final = 10.0  # for TLS
 CLOSE_S: Final = 5.0  # for what is still to be sent when a connection is closed
 LOOKS: Final = 5  # at a connection, before silence counts
 _LENGTH: Final = struct.Struct("<I")
 
-U8: TypeAlias = Annotated[int, 8]
-U16: TypeAlias = Annotated[int, 16]
-U32: TypeAlias = Annotated[int, 32]
-U64: TypeAlias = Annotated[int, 64]
-TimeMs: TypeAlias = Annotated[int, 63]
+U8: TypeAlias = Annotated[int, Meta(ge=0, le=2**8 - 1)]
+U16: TypeAlias = Annotated[int, Meta(ge=0, le=2**16 - 1)]
+U32: TypeAlias = Annotated[int, Meta(ge=0, le=2**32 - 1)]
+U64: TypeAlias = Annotated[int, Meta(ge=0)]  # msgpack has no larger ones
+TimeMs: TypeAlias = Annotated[int, Meta(ge=0, le=2**63 - 1)]
+Text: TypeAlias = Annotated[str, Meta(max_length=MOST_TEXT)]
+Url: TypeAlias = Annotated[str, Meta(max_length=2 * MAX_URL_BYTES)]  # a long name with /robots.txt behind it is longer than a URL
+Header: TypeAlias = Annotated[str, Meta(max_length=MAX_ATTRIBUTES)]  # as a bucket may have it
+Key: TypeAlias = Annotated[bytes, Meta(min_length=KEY_BYTES, max_length=KEY_BYTES)]
+Record: TypeAlias = Annotated[bytes, Meta(max_length=LAYOUT.size)]
+Body: TypeAlias = Annotated[bytes, Meta(max_length=LIMIT_AFTER_WELCOME)]
+Tokens: TypeAlias = Annotated[list[U64], Meta(max_length=MOST_KILLED)]
+# In a HELLO, which is never longer than the first limit. A host with its address takes 16 bytes: no table has more entries.
+Long: TypeAlias = Annotated[str, Meta(max_length=LIMIT_BEFORE_WELCOME)]
+_ENTRIES: Final = Meta(max_length=LIMIT_BEFORE_WELCOME >> 4)
+Names: TypeAlias = Annotated[list[Text], _ENTRIES]
+Setting: TypeAlias = bool | int | float | Long | Names | Annotated[dict[Text, Names], _ENTRIES]
+Place: TypeAlias = Annotated[list[Text | int], Meta(max_length=2)]
 
 
 class Type(IntEnum):
@@ -52,136 +72,124 @@ class Type(IntEnum):
     RECORDED = 12
 
 
-@dataclass(frozen=True, slots=True)
-class Hello:
+class Hello(Struct, frozen=True, gc=False):
     version: U32
     session: U64  # of the reap: the same on all its connections
     silence_ms: U32  # a peer that sends nothing for so long is lost
-    key: bytes
+    key: Key
     state: U32
-    agent: str
-    robots_agent: str
-    settings: dict[str, Any]
-    filter: str
+    agent: Text
+    robots_agent: Text
+    settings: Annotated[dict[Text, Setting], _ENTRIES]
+    filter: Long
     filter_version: U64
-    static: dict[str, Any]  # host -> [address, port]
-    allow: list[str]
+    static: Annotated[dict[Text, Place], _ENTRIES]  # host -> [address, port]
+    allow: Names
     anonymous: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Welcome:
+class Welcome(Struct, frozen=True, gc=False):
     version: U32
     pid: U32
     credits: U32
-    killed: list[U64]  # tokens of this reap at whose pages an earlier worker of this reaper has died
+    killed: Tokens  # tokens of this reap at whose pages an earlier worker of this reaper has died
 
 
-@dataclass(frozen=True, slots=True)
-class Resolve:
+class Resolve(Struct, frozen=True, gc=False):
     token: U64
     site: U64
-    name: str
+    name: Url
 
 
-@dataclass(frozen=True, slots=True)
-class Resolved:
+class Resolved(Struct, frozen=True, gc=False):
     token: U64
     qkey: U64
-    address: str
+    address: Text
     valid_s: U32
     reason: U8
 
 
-@dataclass(frozen=True, slots=True)
-class Robots:
+class Robots(Struct, frozen=True, gc=False):
     site: U64
     status: U16
-    body: bytes
+    body: Body
 
 
-@dataclass(frozen=True, slots=True)
-class Fetch:
+class Fetch(Struct, frozen=True, gc=False):
     token: U64
     kind: U8
-    url: str
+    url: Url
     norm: U64
     path: U64
     site: U64
     rules: U64
     qkey: U64
-    address: str
+    address: Text
     weight: U16
     section: U8
-    etag: str
-    modified: str
+    etag: Header
+    modified: Header
     digest: U64
     hops: U16
     reuse: bool
     alone: bool  # a worker has died at this page: parse it in a process of its own
     start_by_ms: TimeMs
     deadline_ms: TimeMs
-    head: bool = False  # status line and headers are wanted, whatever the answer is worth
+    head: bool  # status line and headers are wanted, whatever the answer is worth
 
 
-@dataclass(frozen=True, slots=True)
-class Result:
+class Result(Struct, frozen=True, gc=False):
     token: U64
-    record: bytes
-    bucket: bytes
-    links: bytes
-    location: str
-    rules: bytes
+    record: Record
+    bucket: Body
+    links: Body
+    location: Url
+    rules: Body
     rules_status: U16
-    head: bytes = b""
-    connect_ms: U32 = 0  # until the connection stood, before TLS; 0 for a kept one
-    first_byte_ms: U32 = 0
+    head: Body
+    connect_ms: U32  # until the connection stood, before TLS; 0 for a kept one
+    first_byte_ms: U32
 
 
-@dataclass(frozen=True, slots=True)
-class Recorded:
+class Recorded(Struct, frozen=True, gc=False):
     """An answer that somebody has kept, to be worked on as if it had just come; it is answered with a RESULT."""
 
     token: U64
     kind: U8
-    url: str
+    url: Url
     norm: U64
     path: U64
     site: U64
     qkey: U64
-    address: str  # of the server that gave it, "" if nobody knows
+    address: Text  # of the server that gave it, "" if nobody knows
     weight: U16
     section: U8
     time_ms: TimeMs  # when it was given
-    http: bytes  # status line, headers and body, as they came
-    cut: str  # why the body is not whole, a word; "" if it is
-    provenance: str
+    http: Body  # status line, headers and body, as they came
+    cut: Text  # why the body is not whole, a word; "" if it is
+    provenance: Text
     alone: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Bye:
-    why: str
+class Bye(Struct, frozen=True, gc=False):
+    why: Text
 
 
-@dataclass(frozen=True, slots=True)
-class Leaving:
+class Leaving(Struct, frozen=True, gc=False):
     """A worker is to be replaced: it answers what it has, and takes no more than what is on its way."""
 
-    why: str
+    why: Text
 
 
-@dataclass(frozen=True, slots=True)
-class Ping:
+class Ping(Struct, frozen=True, gc=False):
     """Sent by a dispatcher and sent back by a worker: both see that the other is there."""
 
     number: U64
-    killed: list[U64]  # as in WELCOME, since it was last told; from a worker only
-    now_ms: TimeMs = 0  # when it was sent, by the clock that all times of this connection are of; from a dispatcher only
+    killed: Tokens  # as in WELCOME, since it was last told; from a worker only
+    now_ms: TimeMs  # when it was sent, by the clock that all times of this connection are of; from a dispatcher only
 
 
-@dataclass(frozen=True, slots=True)
-class Working:
+class Working(Struct, frozen=True, gc=False):
     """The exchange of a FETCH is over, but its answer is still being made."""
 
     token: U64
@@ -190,47 +198,15 @@ class Working:
 
 Message: TypeAlias = Hello | Welcome | Resolve | Resolved | Robots | Fetch | Result | Bye | Leaving | Ping | Working | Recorded
 
-_CLASSES: Final[dict[int, type[Message]]] = {
-    Type.HELLO: Hello,
-    Type.WELCOME: Welcome,
-    Type.RESOLVE: Resolve,
-    Type.RESOLVED: Resolved,
-    Type.ROBOTS: Robots,
-    Type.FETCH: Fetch,
-    Type.RESULT: Result,
-    Type.BYE: Bye,
-    Type.LEAVING: Leaving,
-    Type.PING: Ping,
-    Type.WORKING: Working,
-    Type.RECORDED: Recorded,
-}
-_TYPES: Final = {cls: Type(number) for number, cls in _CLASSES.items()}
-_NAMES: Final = {cls: tuple(field.name for field in fields(cls)) for cls in _TYPES}
-
-
-def _test(hint: Any) -> Callable[[Any], bool]:
-    """A test for values of one field's type. A bool is no int here, although Python thinks so."""
-    if get_origin(hint) is Annotated:
-        bound = 1 << get_args(hint)[1]
-        return lambda value: type(value) is int and 0 <= value < bound
-    if get_origin(hint) is list:
-        fits = _test(get_args(hint)[0])
-        return lambda value: type(value) is list and all(fits(item) for item in value)
-    exact = get_origin(hint) or hint
-    return lambda value: type(value) is exact
-
-
-_TESTS: Final = {
-    cls: tuple((name, _test(hint)) for name, hint in get_type_hints(cls, include_extras=True).items()) for cls in _TYPES
-}
+_TYPES: Final[dict[type[Message], Type]] = {cls: Type[cls.__name__.upper()] for cls in get_args(Message)}
+_ENCODER: Final = msgspec.msgpack.Encoder()
+_FRAME: Final = msgspec.msgpack.Decoder(tuple[int, Raw])
+_DECODERS: Final = {int(number): (number.name, msgspec.msgpack.Decoder(cls)) for cls, number in _TYPES.items()}
 
 
 def payload(message: Message) -> bytes:
     """What `decode` reads."""
-    cls = type(message)
-    body = {name: getattr(message, name) for name in _NAMES[cls]}
-    packed: bytes = msgpack.packb([_TYPES[cls], body], use_bin_type=True)
-    return packed
+    return _ENCODER.encode((_TYPES[type(message)], message))
 
 
 def encode(message: Message) -> bytes:
@@ -240,25 +216,16 @@ def encode(message: Message) -> bytes:
 
 
 def decode(packed: bytes) -> Message:
-    """The message in the payload of one frame; keys that this version does not know are ignored."""
+    """The message in the payload of one frame; keys that this version does not know are skipped."""
+    name = "[type, body]"
     try:
-        whole = msgpack.unpackb(packed, raw=False, use_list=True, strict_map_key=True)
-    except (ValueError, TypeError, OverflowError, RecursionError, msgpack.UnpackException) as error:
-        raise PeerLost(f"the peer sent {len(packed)} bytes that are not msgpack: {error!r}") from error
-    if type(whole) is not list or len(whole) != 2 or type(whole[0]) is not int or type(whole[1]) is not dict:
-        raise PeerLost("the peer sent a frame that is not [type, body]")
-    number, body = whole
-    cls = _CLASSES.get(number)
-    if cls is None:
-        raise PeerLost(f"the peer sent a message of unknown type {number}")
-    values: dict[str, Any] = {}
-    for name, fits in _TESTS[cls]:
-        if name not in body:
-            raise PeerLost(f"the peer sent a {Type(number).name} without {name}")
-        values[name] = body[name]
-        if not fits(values[name]):
-            raise PeerLost(f"the peer sent a {Type(number).name} whose {name} has the wrong type or is out of range")
-    return cls(**values)
+        number, body = _FRAME.decode(packed)
+        if number not in _DECODERS:
+            raise PeerLost(f"the peer sent a message of unknown type {number}")
+        name, decoder = _DECODERS[number]
+        return decoder.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:  # a text that is not UTF-8 has an error of its own
+        raise PeerLost(f"the peer sent {len(packed)} bytes that are not {name}: {error}") from error
 
 
 async def read_message(reader: asyncio.StreamReader, limit: int) -> Message | None:
@@ -356,7 +323,7 @@ class Peer:
         with contextlib.suppress(PeerLost, OSError):  # TimeoutError is one
             async with asyncio.timeout(CLOSE_S):
                 if why and not self._writer.is_closing():
-                    await self.send(Bye(why))
+                    await self.send(Bye(why[:MOST_TEXT]))
                 self._writer.close()
                 await self._writer.wait_closed()
                 return

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 
 import numpy as np
+from msgspec import structs
 
 from shepherd import urls
 from shepherd.config import Fetch
@@ -81,8 +82,8 @@ RECORD = Entry(
 
 
 def a_result(record: Entry = RECORD, **changed: object) -> wire.Result:
-    fields: dict[str, object] = {"bucket": a_bucket(), "links": contrib.encode(a_block()), "location": "", "rules": b""}
-    return wire.Result(1, record.pack(), rules_status=0, **(fields | changed))  # type: ignore[arg-type]
+    plain = wire.Result(1, record.pack(), a_bucket(), contrib.encode(a_block()), "", b"", 0, b"", 0, 0)
+    return structs.replace(plain, **changed)
 
 
 def a_verifier(written: list[bytes] | None = None) -> tuple[Verifier, Contributions]:

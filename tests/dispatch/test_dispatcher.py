@@ -233,7 +233,7 @@ async def cry(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> Non
     writer.write(wire.encode(wire.Welcome(wire.VERSION, 1, 0, [])))
     goodbye = asyncio.create_task(reader.read())
     while not goodbye.done():
-        writer.write(wire.encode(wire.Ping(0, list(range(1, 100)))))
+        writer.write(wire.encode(wire.Ping(0, list(range(1, 100)), 0)))
         await asyncio.wait([goodbye], timeout=0.1)
     writer.close()
 

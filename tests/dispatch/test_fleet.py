@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from shepherd.addresses import UnixAddress
 from shepherd.clock import steady_clock_ms
@@ -102,7 +103,7 @@ class Crew:
 async def crew(
     sources: list[UnixSource], each: int = 1, local: ReaperSource | None = None, silence_s: float = 30.0
 ) -> AsyncIterator[Crew]:
-    hello = dataclasses.replace(greeting(ORIGIN), silence_ms=round(silence_s * 1000))
+    hello = structs.replace(greeting(ORIGIN), silence_ms=round(silence_s * 1000))
     fleet = Fleet(sources, local or NoLocal(), each, hello, steady_clock_ms())
     made = Crew(fleet)
     try:
@@ -207,7 +208,7 @@ def test_refusal_by_all_reapers_is_reported(tmp_path: Path) -> None:
 
     async def work() -> None:
         with reapd(path):
-            hello = dataclasses.replace(greeting(ORIGIN), version=99)
+            hello = structs.replace(greeting(ORIGIN), version=99)
             fleet = Fleet([source(path)], LocalReapd(), 1, hello, steady_clock_ms())
             with pytest.raises(PeerRefused, match="version 99"):
                 await fleet.start(Crew(fleet).events())
@@ -356,7 +357,7 @@ def test_reaper_that_claims_many_credits_gets_no_more_than_others() -> None:
         dispatcher, boaster = await wire.adopt(ours), await wire.adopt(theirs)
         await boaster.send(wire.Welcome(wire.VERSION, 1, (1 << 32) - 1, []))
         for _ in range(MOST_CLOCK_PINGS):
-            await boaster.send(wire.Ping(0, []))
+            await boaster.send(wire.Ping(0, [], 0))
         hello = greeting(ORIGIN, settings={"in_flight": 7})
         reaper = await Reaper.greet(0, dispatcher, hello, steady_clock_ms())
         await dispatcher.close()

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec import structs
 
 from shepherd.dispatch.verify import Answer
 from shepherd.errors import BadUrl, Corruption
@@ -76,7 +77,7 @@ LIED_BUCKETS = st.one_of(
 MESSAGES = st.one_of(
     st.builds(
         lambda record, stored, links, location, rules, status: wire.Result(
-            1, record.pack(), stored, links, location, rules, status
+            1, record.pack(), stored, links, location, rules, status, b"", 0, 0
         ),
         lied_records(),
         LIED_BUCKETS,
@@ -85,7 +86,7 @@ MESSAGES = st.one_of(
         st.one_of(st.just(b""), BYTES),
         st.one_of(st.just(0), st.integers(0, 65_535)),
     ),
-    st.builds(lambda record: dataclasses.replace(a_result(), record=record), st.binary(min_size=100, max_size=LAYOUT.size)),
+    st.builds(lambda record: structs.replace(a_result(), record=record), st.binary(min_size=100, max_size=LAYOUT.size)),
 )
 
 

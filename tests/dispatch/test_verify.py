@@ -6,6 +6,7 @@ import dataclasses
 
 import numpy as np
 import pytest
+from msgspec import structs
 
 from shepherd import robots
 from shepherd.dispatch.verify import MAX_SKEW_MS, Answer
@@ -63,7 +64,7 @@ def test_record_with_a_false_field_is_corruption(columns: dict[str, int]) -> Non
 @pytest.mark.parametrize("size", [0, 127, 129])
 def test_record_of_another_length_is_corruption(size: int) -> None:
     with pytest.raises(Corruption):
-        checked(dataclasses.replace(a_result(), record=bytes(size)))
+        checked(structs.replace(a_result(), record=bytes(size)))
 
 
 def test_times_beyond_our_own_are_clamped() -> None:
@@ -177,4 +178,4 @@ def test_link_with_a_false_field_is_corruption(changed: dict[str, object]) -> No
 )
 def test_fields_that_were_not_asked_for_are_corruption(changed: dict[str, object]) -> None:
     with pytest.raises(Corruption):
-        checked(dataclasses.replace(a_result(), **changed))  # type: ignore[arg-type]
+        checked(structs.replace(a_result(), **changed))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import dataclasses
 import hashlib
 import socket
 from collections.abc import AsyncIterator, Coroutine
@@ -13,6 +12,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 import uvloop
+from msgspec import structs
 
 from shepherd import urls
 from shepherd.filters import parse_filter
@@ -109,8 +109,9 @@ class Dispatcher:
             alone=False,
             start_by_ms=FAR_MS,
             deadline_ms=FAR_MS,
+            head=False,
         )
-        await self.peer.send(dataclasses.replace(plain, **changes))
+        await self.peer.send(structs.replace(plain, **changes))
 
     async def fetch(self, path: str, **changes: Any) -> Outcome:
         await self.ask(path, **changes)
@@ -136,7 +137,7 @@ def greeting(origin: Origin, **changes: Any) -> wire.Hello:
         allow=["127.0.0.0/8"],
         anonymous=False,
     )
-    return dataclasses.replace(hello, **changes)
+    return structs.replace(hello, **changes)
 
 
 @contextlib.asynccontextmanager

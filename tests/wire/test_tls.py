@@ -120,7 +120,7 @@ def test_dispatcher_with_a_key_of_the_same_authority_is_served(keys: Path, tmp_p
 
 def plain_text(port: int) -> None:
     with socket.create_connection(("127.0.0.1", port)) as connection, contextlib.suppress(OSError):
-        connection.sendall(wire.encode(wire.Ping(1, [])))
+        connection.sendall(wire.encode(wire.Ping(1, [], 0)))
         connection.recv(1000)
 
 

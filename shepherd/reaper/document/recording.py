@@ -48,6 +48,7 @@ def request_of(told: wire.Recorded) -> wire.Fetch:
         alone=told.alone,
         start_by_ms=0,
         deadline_ms=0,
+        head=False,
     )
 
 

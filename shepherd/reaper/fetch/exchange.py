@@ -6,10 +6,12 @@ worth as a page and as a robots file.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC
 from email.utils import parsedate_to_datetime
 from typing import Final
+
+from msgspec.structs import replace
 
 from shepherd import urls
 from shepherd.filters import Filter
@@ -104,7 +106,7 @@ class Exchange:
             section=section,
             flags=flags,
         )
-        told = wire.Result(self.fetch.token, record, stored, links, location, rules, rules_status)
+        told = wire.Result(self.fetch.token, record, stored, links, location, rules, rules_status, b"", 0, 0)
         return self._with_head(told) if self.fetch.head else told
 
     def _with_head(self, told: wire.Result) -> wire.Result:
@@ -133,7 +135,7 @@ def without_exchange(fetch: wire.Fetch, result: Result, reason: Reason, now_ms: 
     """The answer to a request that the server never saw, or (contacted) of which nothing more is known."""
     flags = JournalFlag.CONTACTED if contacted else NO_FLAGS
     record = _record(fetch, result, reason, start_ms=now_ms, end_ms=now_ms, flags=flags)
-    return wire.Result(fetch.token, record, b"", b"", "", b"", 0)
+    return wire.Result(fetch.token, record, b"", b"", "", b"", 0, b"", 0, 0)
 
 
 def has_body(response: Response) -> bool:

@@ -16,10 +16,12 @@ from collections.abc import Iterator
 from enum import IntEnum
 from typing import Final
 
+from shepherd.wire.messages import MOST_KILLED
+
 _SEAT: Final = struct.Struct("<QQQQ")  # stage, session, token of the page at hand (0 = none), since when
 _WORD: Final = struct.Struct("<Q")
 _DEAD: Final = struct.Struct("<QQ")  # session, token
-MOST_DEAD: Final = 4096
+MOST_DEAD: Final = MOST_KILLED  # one message can have them all
 _AT: Final = {"stage": 0, "session": 8, "token": 16, "since_ns": 24}
 
 

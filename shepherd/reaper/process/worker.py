@@ -152,7 +152,7 @@ class Worker:
         elif isinstance(message, wire.Ping):
             if message.now_ms:
                 self._agree(message)
-            self._spawn(self._say(wire.Ping(message.number, self._killers())))
+            self._spawn(self._say(wire.Ping(message.number, self._killers(), 0)))
         else:
             raise PeerLost(f"a dispatcher does not send this {type(message).__name__.upper()}")
 
@@ -319,8 +319,6 @@ def _split(site: str) -> tuple[str, str, int | None]:
 
 
 def _context(hello: wire.Hello, limits: Limits, compress: str) -> Context:
-    if len(hello.key) != urls.KEY_BYTES:
-        raise PeerLost(f"the key of the footprints has {urls.KEY_BYTES} bytes, not {len(hello.key)}")
     try:
         filter_ = parse_filter(hello.filter)
     except FilterError as error:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 import gzip
 import random
 import socket
@@ -12,6 +11,7 @@ import time
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from shepherd import urls
 from shepherd.errors import PeerLost
@@ -249,16 +249,16 @@ def goodbye(hello: wire.Message, *more: wire.Message) -> str:
 
 def test_dispatcher_that_breaks_the_protocol_is_dropped_with_the_reason() -> None:
     hello = greeting(Origin(1, {}))
-    assert f"version {wire.VERSION + 1}" in goodbye(dataclasses.replace(hello, version=wire.VERSION + 1))
+    assert f"version {wire.VERSION + 1}" in goodbye(structs.replace(hello, version=wire.VERSION + 1))
     assert "begins with HELLO" in goodbye(wire.Robots(1, 200, b""))
-    assert "key" in goodbye(dataclasses.replace(hello, key=b"short"))
-    assert "not the version it says" in goodbye(dataclasses.replace(hello, filter_version=1))
-    assert "cannot be read" in goodbye(dataclasses.replace(hello, filter="nonsense here\n"))
-    assert "in_flight" in goodbye(dataclasses.replace(hello, settings={"in_flight": 0}))
-    assert "timeout_s" in goodbye(dataclasses.replace(hello, settings={"timeout_s": "long"}))
-    assert "compress" in goodbye(dataclasses.replace(hello, settings={"compress": "rar"}))
-    assert "static table" in goodbye(dataclasses.replace(hello, static={"a.example": ["127.0.0.1"]}))
-    assert "address range" in goodbye(dataclasses.replace(hello, allow=["everything"]))
+    assert "key" in goodbye(structs.replace(hello, key=b"short"))
+    assert "not the version it says" in goodbye(structs.replace(hello, filter_version=1))
+    assert "cannot be read" in goodbye(structs.replace(hello, filter="nonsense here\n"))
+    assert "in_flight" in goodbye(structs.replace(hello, settings={"in_flight": 0}))
+    assert "timeout_s" in goodbye(structs.replace(hello, settings={"timeout_s": "long"}))
+    assert "compress" in goodbye(structs.replace(hello, settings={"compress": "rar"}))
+    assert "static table" in goodbye(structs.replace(hello, static={"a.example": ["127.0.0.1"]}))
+    assert "address range" in goodbye(structs.replace(hello, allow=["everything"]))
     assert "does not send" in goodbye(hello, wire.Welcome(2, 1, 1, []))
 
 
