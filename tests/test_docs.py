@@ -163,7 +163,7 @@ def described_fields(record: np.dtype[np.void]) -> Iterator[tuple[int, str, str]
 
 
 def test_kinds_are_as_described() -> None:
-    """Every kind has a row, and `nothing` is the value that is told as null."""
+    """Every kind has a row, and `nothing` is the value that is shown as null."""
     described = {row[0]: int(row[3]) if row[3] else None for row in rows(section("Kinds"))}
     for kind in {kind for columns in tables.KINDS.values() for kind in columns.values()}:
         name = kind.name if kind.name in described else f"{kind.name.partition(' of ')[0]} of ..."

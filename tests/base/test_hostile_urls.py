@@ -45,7 +45,7 @@ PIECES = ("/", "\\", "//", "..", "%2e", "%", "%00", "@", ":", "?", "#", "[", "]"
 
 @dataclass
 class Score:
-    """How many were tried, what became of them, and the longest that one took."""
+    """How many were tried, their outcome, and the longest that one took."""
 
     tried: int = 0
     taken: int = 0

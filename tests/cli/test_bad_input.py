@@ -297,7 +297,7 @@ def fill(path: Path) -> None:
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can mount a small file system")
 def test_full_disk(sound: Herd, tmp_path: Path) -> None:
-    """Who writes stops with status 12 and has lost nothing; who reads goes on, without a lease; then there is room again."""
+    """A writer stops with status 12 and has lost nothing; a reader continues, without a lease; then there is room again."""
     with small_disk(tmp_path / "disk") as disk:
         db = Path(shutil.copytree(sound.db, disk / "db"))
         locks.lock(db / "lock", "test").release()

@@ -1,4 +1,4 @@
-"""How a pull ends that nobody reads to its end: its lease is returned, and nothing is printed."""
+"""How a pull ends that is not read to its end: its lease is returned, and nothing is printed."""
 
 from __future__ import annotations
 

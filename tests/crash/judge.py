@@ -1,4 +1,4 @@
-"""What must hold of a database after any fault, told as complaints: none, and the fault has cost nothing it may not cost.
+"""What must hold of a database after any fault, as complaints: none, and the fault has cost nothing it may not cost.
 
 `judge` first lets shep-recover do its work, as after a crash. Then the database must be as before the disturbed step or as after
 it, to the byte; what was acknowledged is there; everything checks; a second recover finds nothing to do; nothing is left over.
@@ -23,7 +23,7 @@ from tests.crash import small
 class Facts:
     """All that a database holds and a fault may not change.
 
-    Of a harvest it is the documents, not the files: a harvest that goes on after a crash has other files with the same documents.
+    Of a harvest it is the documents, not the files: one that is resumed after a crash has other files with the same documents.
     """
 
     states: dict[str, dict[str, bytes]]  # by name, every file but those of harvests

@@ -57,7 +57,7 @@ def mend(db: Path, deep: bool = True) -> list[Step]:
 
 
 def mended(db: Path) -> tuple[State, str]:
-    """The new state, which must be sound, and all that was told; a second run must find nothing."""
+    """The new state, which must be sound, and all that was printed; a second run must find nothing."""
     told = "\n".join(f"{step.what} {step.lost} {' '.join(step.details)}" for step in mend(db))
     assert [str(fault) for fault in check.walk(Database(db)) if not fault.note] == []
     before = contents(db / "state")

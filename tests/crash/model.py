@@ -210,7 +210,7 @@ def _renamed(entries: Entries, changes: list[Change]) -> Entries:
 
 
 class Disk:
-    """The disk and what is still in the cache above it; all of `tree` is durable. `apply` goes on by one call."""
+    """The disk and what is still in the cache above it; all of `tree` is durable. `apply` advances by one call."""
 
     ROOT = 0
 

@@ -1,6 +1,6 @@
 """Programs forked from a process that has imported everything: real processes, without the 0.2 s that starting one costs.
 
-`Nursery.start` gives a child that waits until it is told to go on, so that strace can be attached first. A child runs one program
+`Nursery.start` returns a child that waits for `go`, so that strace can be attached first. A child runs one program
 as `python -m shepherd.cli NAME ARGUMENTS` would, or one of tests/crash, through the same code that makes an error an exit status,
 and nothing of it outlives it.
 """
@@ -60,7 +60,7 @@ class Nursery:
         self._process, self._home = process, home
 
     def start(self, *argv: str, **environment: str) -> Child:
-        """A child that will run this program, once it is told to."""
+        """A child that will run this program after `go`."""
         out, err = self._home / "stdout", self._home / "stderr"
         assert self._process.stdin is not None and self._process.stdout is not None
         self._process.stdin.write(json.dumps([argv, environment, str(out), str(err)]) + "\n")
@@ -125,7 +125,7 @@ def _become(argv: list[str], environment: Mapping[str, str], out: str, err: str)
 
 
 def _wait() -> None:
-    """Until told to go on. No call that a tracer would count: it comes meanwhile."""
+    """Until `go`. No call that a tracer would count: it comes meanwhile."""
     while True:
         with contextlib.suppress(InterruptedError):
             signal.sigwait([GO])

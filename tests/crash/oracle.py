@@ -33,7 +33,7 @@ Digests: TypeAlias = Mapping[str, str]  # of files or of whole directories, by n
 
 @dataclass(frozen=True)
 class Facts:
-    """What a database holds, as far as anybody was told so."""
+    """What a database contains, as far as it was acknowledged."""
 
     states: Digests = field(default_factory=dict)  # every finished directory, without its harvests
     harvests: Mapping[str, Digests] = field(default_factory=dict)  # every harvest that has something in it, by its path

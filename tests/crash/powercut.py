@@ -36,7 +36,7 @@ class Careless(fsio.Ops):
 
 
 def counting(meet: Callable[[int], object], ops: fsio.Ops) -> fsio.Ops:
-    """These calls; `meet` is told the number of each before it is made."""
+    """These calls; `meet` gets the number of each before it is made."""
     seen = 0
 
     def before(call: Callable[..., Any]) -> Callable[..., Any]:

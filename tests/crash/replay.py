@@ -101,7 +101,7 @@ class Stage:
         self._settled = [(0, observe(path / "db", to_checkpoint=True) if known is None else known)]
 
     def settle(self, told: bool = True) -> None:
-        """Everything so far has been acknowledged, so from here on it must survive. (Not told: but for leases that are new.)"""
+        """Everything so far has been acknowledged, so from here on it must survive. (By default all but leases that are new.)"""
         facts = observe(self.path / "db", to_checkpoint=True).after(self._settled[-1][1], told)
         self._settled.append((len(self.recorder.log), facts))
 

@@ -107,7 +107,7 @@ def uploading(db: Path, say: Say) -> None:
 
 
 def harvesting(checkpoints: int, end: bool = False, torn: bool = False) -> Step:
-    """Gather what is planned, with a checkpoint after every few documents; `say` is told how many are durable."""
+    """Gather what is planned, with a checkpoint after every few documents; `say` gets how many are durable."""
 
     def run(db: Path, say: Say) -> None:
         state = Database(db).furthest()

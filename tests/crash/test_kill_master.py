@@ -1,4 +1,4 @@
-"""kill -9 of `shepherd run`, and of the programs it runs, at any moment: the next start goes on by itself, nothing is lost."""
+"""kill -9 of `shepherd run`, and of the programs it runs, at any moment: the next start continues by itself, nothing is lost."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def continued(one: Farm, cf: Path, number: int) -> list[str]:
 
 
 def test_next_master_waits_for_the_orphan_of_a_killed_one(grown: Farm, tmp_path: Path) -> None:
-    """A batch program goes on without its master: the next one waits for it, and status shows it."""
+    """A batch program continues without its master: the next one waits for it, and status shows it."""
     one = grown.copy(tmp_path / "db")
     cf = settings(one, tmp_path / "cf")
     with running(one, cf) as daemon:

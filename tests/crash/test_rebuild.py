@@ -1,4 +1,4 @@
-"""A damaged table of a closed state is made again: all that still checks is taken over, and what is not is told."""
+"""A damaged table of a closed state is made again: all that still checks is kept, and what is lost is reported."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ DOCUMENTS = st.lists(st.integers(0, 30), min_size=1, max_size=5, unique=True)
 
 @dataclass(frozen=True)
 class Dict:
-    """What everybody was told is there."""
+    """What was acknowledged."""
 
     closed: Mapping[int, Mapping[str, bytes]]  # by number: the documents of each closed state
     reap: Mapping[str, bytes] | None = None  # the documents that the checkpoints of the reap have acknowledged
@@ -155,7 +155,7 @@ class StoreAgainstDict(RuleBasedStateMachine):
     @precondition(lambda self: not self.now.ended)
     @rule(numbers=DOCUMENTS, version=st.integers(1, 9), flush=st.booleans())
     def gather(self, numbers: list[int], version: int, flush: bool) -> None:
-        """Nobody is told of these before a checkpoint."""
+        """These are acknowledged only by a checkpoint."""
         if self.now.reap is None:
             self.plan()
         if self.harvest is None:

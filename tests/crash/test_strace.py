@@ -95,7 +95,7 @@ def sweep(bench: Bench, argv: tuple[str, ...], before: Facts, everything: bool, 
 
 
 def again(bench: Bench, argv: tuple[str, ...], after: Facts) -> list[str]:
-    """Complaints about a phase that is run again, after it was struck: it goes on to the same bytes, or finds nothing to do."""
+    """Complaints about a phase that is run again, after it was struck: it continues to the same bytes, or has nothing to do."""
     ended = bench.run(*argv)
     good = ended.status in (0, 4) and judge.facts(bench.db) == after
     return [] if good else [f"run again, it ends otherwise: {ended}"]

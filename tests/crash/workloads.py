@@ -1,4 +1,4 @@
-"""What is cut short: each operation of the store that somebody is told has succeeded, on a database of a few documents.
+"""What is cut short: each operation of the store that is acknowledged, on a database of a few documents.
 
 A workload can be played again on whatever a kill has left: it looks at what is there, and does what is missing. `settle` stands
 where an operation has returned, so that from there on its result must survive.

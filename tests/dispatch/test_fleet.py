@@ -69,7 +69,7 @@ class NoLocal:
 
 @dataclass
 class Crew:
-    """A fleet and what it has told; every request is a look-up, for which nobody is contacted."""
+    """A fleet and its events; every request is a look-up, which contacts no server."""
 
     fleet: Fleet
     heard: list[int] = field(default_factory=list)

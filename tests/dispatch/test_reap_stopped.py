@@ -1,4 +1,4 @@
-"""A reap that is asked to stop while it still connects: its reaper accepts and says nothing, so there is none to be had."""
+"""A reap that is asked to stop while it still connects: its reaper accepts and says nothing, so none is available."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ def herd(tmp_path: Path) -> Herd:
 
 
 def told(out: Path, number: int) -> dict[str, str]:
-    """What became of every document, by URL, or by footprint where nobody knows it."""
+    """The outcome of every document, by URL, or by footprint where the URL is not known."""
     found = lines(out / f"shepherd-{number:06d}-00000.jsonl")
     return {one["url"] or one["footprint"]: one["what"] for one in found}
 
@@ -66,7 +66,7 @@ def test_next_export_has_exactly_what_is_new(herd: Herd, tmp_path: Path) -> None
 
 
 def test_change_of_weights_makes_no_page_gone(tmp_path: Path) -> None:
-    """Root pages are kept for every site of a class: which of them is exported must not hang on what they weigh."""
+    """Root pages are kept for every site of a class: which of them is exported must not depend on what they weigh."""
     roots = [page(f"{spelt}a.example/") for spelt in ("http://", "https://", "http://www.", "https://www.")]
     herd, out = make_herd(tmp_path / "herd", roots, (), ()), tmp_path / "out"
     run(herd, out)
@@ -127,7 +127,7 @@ def test_option_that_a_format_does_not_know_does_not_stop_a_cursor(herd: Herd, t
 
 
 def test_cursor_of_an_older_version_continues(herd: Herd, tmp_path: Path) -> None:
-    """One that does not say what its files were goes on, and says so from then on."""
+    """One that does not say what its files were continues, and says so from then on."""
     out, place = tmp_path / "out", herd.db / "log" / "cursors" / "feed" / "cursor.json"
     run(herd, out)
     told = json.loads(place.read_text())

@@ -32,7 +32,7 @@ each_target = pytest.mark.parametrize("target", TARGETS.values(), ids=TARGETS)
 
 
 def survives(target: Target, data: bytes) -> object:
-    """The value, or the typed error; any other exception goes on and fails the test."""
+    """The value, or the typed error; any other exception fails the test."""
     try:
         return target.decode(data)
     except ShepherdError as error:

@@ -102,7 +102,7 @@ def test_harvest_without_its_end_is_not_done(db: Path) -> None:
 
 
 def leave_harvest(db: Path, name: str, key: bytes = bytes(16)) -> None:
-    """A harvest of one page that nobody knows, and of a link on it."""
+    """A harvest of one unknown page, and of a link on it."""
     source = harvested.harvest(db.parent / name, [Page("http://a.example/x", "a body")], {"http://b.example/": 9}, key=key)
     Database(db).inbox.drop_harvest(name, source)
 

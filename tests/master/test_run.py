@@ -29,7 +29,7 @@ def planned(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Farm]:
 
 @pytest.fixture(scope="module")
 def sown(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Farm]:
-    """An empty database with a site that nobody serves inserted: little to do."""
+    """An empty database with a site inserted that no server has: little to do."""
     with farm(tmp_path_factory.mktemp("farm")) as one:
         for item in one.database.inbox.items():
             item.path.unlink()

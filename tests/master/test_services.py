@@ -37,7 +37,7 @@ def need(program: str) -> None:
 
 @pytest.fixture
 def place(tmp_path: Path) -> Path:
-    """A tree as /srv/shepherd might be, with one page that nobody serves to gather."""
+    """A tree as /srv/shepherd might be, with one page to gather that no server has."""
     home = tmp_path / "srv"
     home.mkdir()
     (home / "bin").symlink_to(ROOT / "bin")

@@ -1,4 +1,4 @@
-"""What somebody was told while a farm was soaked, and must still be true: requests that were taken, documents that a checkpoint
+"""What was acknowledged while a farm was soaked, and must still be true: requests that were accepted, documents that a checkpoint
 has, states that were leased. `complaints` are what is not."""
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class Ledger:
         return done.returncode == OK
 
     def insert(self, stage: Stage, number: int, full: bool) -> None:
-        """A page that nobody links to, and that is not there: it stays known as an error."""
+        """A page without links to it, and that does not exist: it stays known as an error."""
         site = stage.model.by_popularity[number % 20]
         url = f"http://{site.name}/soaked/{len(self.inserted) + self.refused}-{number}.html"
         if self.ask(stage, "insert", url, full):
@@ -139,7 +139,7 @@ class Ledger:
     # --- at the end
 
     def compare_requests(self, stage: Stage) -> Iterator[str]:
-        """Once all that waited is taken in: what was inserted is known, what was deleted is not, what was to be refreshed is."""
+        """Once all that waited is applied: what was inserted is known, what was deleted is not, what was to be refreshed is."""
         state = stage.database.closed()
         for url in self.inserted:
             kind = row_type(state, url)

@@ -1,6 +1,6 @@
 """What the programs of a soaked farm wrote of themselves: how each of them ended, and that none of them was at a loss.
 
-A master tries again where that may help, so its own exit status does not tell of every program that failed; its log does.
+A master tries again where that may help, so its own exit status does not show every program that failed; its log does.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Databases for the tests of cleanup: documents with the buckets that they had before, in segments that a few of them fill.
 
-A Sheep is one document as a person would tell of it; `fill` makes a closed state of many.
+A Sheep is one document as a person would describe it; `fill` makes a closed state of many.
 """
 
 from __future__ import annotations

@@ -133,7 +133,7 @@ def start_reapd(path: Path, *options: str) -> subprocess.Popen[bytes]:
 
 
 def wait_until_it_listens(process: subprocess.Popen[bytes], path: Path) -> None:
-    """One that ends instead is told as such, not as whatever its absence leads to."""
+    """One that ends instead is reported as such, not as whatever its absence leads to."""
     until = time.monotonic() + 60
     while not path.exists() and process.poll() is None and time.monotonic() < until:
         time.sleep(0.01)

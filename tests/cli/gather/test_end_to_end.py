@@ -105,7 +105,7 @@ def type_in(clone: Path, commands: list[str]) -> list[str]:
 
 @pytest.fixture(scope="module")
 def gathered(clone: Path, tmp_path_factory: pytest.TempPathFactory) -> Gathered:
-    """What the first command of the page makes, copied to where `gather --db` has it: the page goes on in the clone."""
+    """What the first command of the page makes, copied to where `gather --db` has it: the page continues in the clone."""
     first = typed(PAGE.read_text(encoding="utf-8"))[0]
     assert first.command == "bin/gather -q"
     [output] = type_in(clone, [first.command])

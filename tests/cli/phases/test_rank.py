@@ -141,7 +141,7 @@ def leave_harvest(db: Path, number: int) -> None:
 
 
 def settings(master: Herd, every: int) -> None:
-    """A failure is told to a command, which writes it down."""
+    """A hook writes down each failure."""
     script = master.cf / "told.sh"
     script.write_text(f'#!/bin/sh\necho "$1 $2" >> {master.cf}/told\n')
     script.chmod(0o755)

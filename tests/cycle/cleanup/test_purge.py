@@ -42,7 +42,7 @@ def anew() -> list[Page]:
 
 
 def bring(db: Path, number: int, *pages: Page, end: int) -> None:
-    """A harvest from elsewhere, taken in."""
+    """Apply a harvest from elsewhere."""
     source = harvest(db.parent / f"source{number}", pages, end=end)
     Database(db).inbox.drop_harvest(small.ITEM.format(number), source)
     run(db, "cork", now=end)

@@ -1,4 +1,4 @@
-"""Cork as a whole: which harvests it takes, what becomes of buckets, sites and servers, and its laws."""
+"""Cork as a whole: which harvests it applies, what it makes of buckets, sites and servers, and its laws."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ Told = tuple[list[Page], dict[str, int]]
 
 @dataclass(frozen=True)
 class Cut:
-    """Which harvests each cork takes in, after which of them a merge follows, and whether the first come from our own reap."""
+    """Which harvests each cork applies, after which of them a merge follows, and whether the first come from our own reap."""
 
     groups: tuple[tuple[int, ...], ...]
     merges: tuple[bool, ...]

@@ -77,7 +77,7 @@ def by_networkx(graph: dict[str, list[str]], damping: float = 0.85) -> dict[str,
 
 
 def test_ranks_of_a_database_are_those_of_networkx(tmp_path: Path) -> None:
-    """Pages of several sites with many links, also double ones, to themselves and to what nobody knows."""
+    """Pages of several sites with many links, also double ones, to themselves and to unknown URLs."""
     draw = random.Random(7)
     urls = [f"http://{site}.example/{n}" for site in "abcdefg" for n in range(30)]
     pages = {url: draw.choices(urls[: 1 + len(urls) // draw.randint(1, 9)], k=draw.randint(0, 12)) for url in urls[:150]}

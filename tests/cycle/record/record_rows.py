@@ -1,6 +1,6 @@
 """Small random databases before a record: rows by where their URL stands, in a real directory N.selected.
 
-A Lamb is one row as a person would tell of it; `pen` makes the directory of many, and of the sites and servers that they need.
+A Lamb is one row as a person would describe it; `pen` makes the directory of many, and of the sites and servers that they need.
 """
 
 from __future__ import annotations

@@ -41,7 +41,7 @@ RESET_S = 1_000
 
 @dataclass(frozen=True)
 class Fate:
-    """What becomes of a row: nothing, or a bucket that says so much, or neither a bucket nor a place in contrib any more."""
+    """The outcome of a row: nothing, or a bucket that says so much, or neither a bucket nor a place in contrib any more."""
 
     what: str
     flags: int = 0
@@ -57,7 +57,7 @@ LEFT, THINNED, REFUSED, GIVEN_UP = (
 
 
 def fate(one: Lamb) -> Fate:
-    """What must become of a row, told in the words of docs/formats.md."""
+    """The outcome that a row must have, by docs/formats.md."""
     if one.type == RowType.FORGOTTEN and one.reason in DEAD and one.touched == STATE:
         return _burial(one)
     if one.type == RowType.FORGOTTEN:  # before it had a bucket, or earlier than in this state

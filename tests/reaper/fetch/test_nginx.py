@@ -103,9 +103,9 @@ def test_no_connection_is_kept_unless_asked_for(site: Site) -> None:
     ("host", "known", "limits", "reason"),
     [
         pytest.param("a.example", True, Limits(), Reason.NONE, id="trusted"),
-        pytest.param("a.example", False, Limits(), Reason.TLS, id="nobody vouches for it"),
+        pytest.param("a.example", False, Limits(), Reason.TLS, id="untrusted"),
         pytest.param("b.example", True, Limits(), Reason.TLS, id="for another name"),
-        pytest.param("b.example", False, Limits(verify_tls=False), Reason.NONE, id="nobody cares"),
+        pytest.param("b.example", False, Limits(verify_tls=False), Reason.NONE, id="not verified"),
         pytest.param("a.example", True, Limits(min_tls="1.3"), Reason.NONE, id="new enough"),
     ],
 )

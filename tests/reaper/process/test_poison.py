@@ -35,7 +35,7 @@ LARGE = b"".join(b'<p>words and words <a href="/%d?x=%d">link</a></p>\n' % (n, n
 
 
 class Striker(threading.Thread):
-    """Strikes the only worker of a reapd at the page that it has at hand; after that, if told so, every child of a worker."""
+    """Strikes the only worker of a reapd at the page that it has at hand; after that, on request, every child of a worker."""
 
     def __init__(self, pid: int, number: int, also_children: bool) -> None:
         super().__init__(daemon=True)

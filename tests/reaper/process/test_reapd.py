@@ -178,7 +178,7 @@ def test_one_of_several_reapds_started_at_once_gets_the_path(tmp_path: Path) -> 
 
 
 def unlistened(path: Path, kind: socket.SocketKind = socket.SOCK_STREAM) -> None:
-    """A socket's file that nobody listens at."""
+    """A socket's file without a listener."""
     with socket.socket(socket.AF_UNIX, kind) as left:
         left.bind(str(path))
 

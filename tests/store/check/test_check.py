@@ -122,7 +122,7 @@ RULES: dict[str, tuple[Break, str, int | str | None, str]] = {
 
 @pytest.fixture(params=["all at once", "in small parts"])
 def parts(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A segment, and what claims its buckets, is taken in parts where it is large: here also where it is small."""
+    """A segment, and what claims its buckets, is read in parts where it is large: here also where it is small."""
     if request.param == "in small parts":
         monkeypatch.setattr(claims, "CLAIMS", 1)
         monkeypatch.setattr(claims, "PIECE_BITS", 6)

@@ -39,7 +39,7 @@ def home() -> Iterator[Path]:
 
 @pytest.fixture
 def mirror(home: Path, request: pytest.FixtureRequest) -> Path:
-    """A mirror with a state, whose source goes on."""
+    """A mirror with a state, whose source gets newer states."""
     db = home / f"mirror-{request.node.name.replace('/', '-')}"
     bring(Folder(home / "source" / "db"), db)
     return db
