@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final
 
-from shepherd.dispatch.items import Item, Items
+from shepherd.dispatch.items import Item, Items, ItemState
 from shepherd.dispatch.ledger import Ledger
 from shepherd.dispatch.sites import Site, SiteBook, Stage
 from shepherd.formats.tables import Kind, Reason, Result
@@ -33,11 +33,10 @@ class Admission:
         ledger: Ledger,
         prints: Footprints,
         clock_ms: Callable[[], int],
-        watch: Callable[[int], object],
     ) -> None:
         self._book, self._items, self._groups, self._server_limits, self._ledger = book, items, groups, server_limits, ledger
         self._robots_path = prints.half(ROBOTS_PATH)
-        self._clock, self._watch = clock_ms, watch
+        self._clock = clock_ms
         self.to_look_up: deque[Site] = deque()
 
     def site(self, footprint: int) -> Site:
@@ -49,7 +48,7 @@ class Admission:
     def advance(self, site: Site) -> None:
         if site.address:
             site.queue = self._server_limits.attach_site(site.site, site.qkey, site.group, site.wait_ms)
-            self._add(site, site.take_hops())
+            self._queue(site, site.take_hops(), FIRST)
         if site.stage == Stage.SHUT:
             self._give_up(site)
         elif site.address:
@@ -62,53 +61,64 @@ class Admission:
         """Give its pages to the groups, or ask for its robots.txt first."""
         if site.stage == Stage.OPEN or (site.rules_known and self._book.has_rules(site)):
             site.stage = Stage.OPEN
-            for number in self._waiting(site):
-                priority, source = self._items.rank(number)
-                self._groups.add(number, site.queue, site.site, min(priority, FIRST - 1), 0, source)
+            self._queue(site, self._waiting(site))
         elif site.stage != Stage.ASKING and (site.waiting or site.robots_item >= 0):
             site.stage, planned = Stage.ASKING, site.take_robots()
-            self._add(site, planned or [self._items.add(self._robots_item(site))])
+            self._queue(site, planned or [self._items.add(self._robots_item(site)).number], FIRST)
 
     def _waiting(self, site: Site) -> list[int]:
-        return [number for number in self._book.take_waiting(site) if not self._items.is_displaced(number)]
+        return [number for number in self._book.take_waiting(site) if not self._items.pass_over(number)]
 
     def _dropped(self, site: Site) -> list[int]:
-        return [number for number in self._groups.drop_site(site.site) if not self._items.is_displaced(number)]
+        return [number for number in self._groups.drop_site(site.site) if not self._items.pass_over(number)]
 
-    def _add(self, site: Site, numbers: list[int], not_before_ms: int = 0) -> None:
+    def _queue(self, site: Site, numbers: list[int], least: int = 0, not_before_ms: int = 0) -> None:
+        """Give items to the groups, with at least this priority; robots files come before all pages."""
         for number in numbers:
-            item = self._items.get(number)
-            priority = FIRST if item.kind == Kind.ROBOTS else min(item.priority, FIRST - 1)
-            self._groups.add(number, site.queue, site.site, priority, not_before_ms, item.source)
+            priority, source = self._items.rank(number)
+            self._items.move(number, ItemState.QUEUED)
+            priority = max(min(priority, FIRST - 1), least)
+            self._groups.add(number, site.queue, site.site, priority, not_before_ms, source)
 
     def _robots_item(self, site: Site) -> Item:
         url = site.name + ROBOTS_PATH
         return Item(Kind.ROBOTS, site.norm, self._robots_path, site.site, site.site, site.site, url=url)
 
-    def again(self, item: Item, not_before_ms: int = 0) -> None:
-        """Queue an item once more, at the site where it is asked for, when that site can be asked."""
-        site, number = self.site(item.contact), self._items.add(item)
+    # --- items ------------------------------------------------------------------------------------------------------
+
+    def wait(self, item: Item, site: Site) -> None:
+        """A page that is wanted at a site, when that opens."""
+        self._put_back(item)
+        site.park(item.number)
+        self.advance(site)
+
+    def follow_robots(self, item: Item, target: Site) -> None:
+        """A robots.txt that redirects is asked for at the target, whatever the rules of that one."""
+        self._put_back(item)
+        target.await_address(item.number)
+        self.advance(target)
+
+    def queue_again(self, item: Item, not_before_ms: int = 0) -> None:
+        """An item that was in flight is asked for once more, at the site where it is asked for, when that can be asked."""
+        self._put_back(item)
+        site = self.site(item.contact)
         if site.address:
-            self._add(site, [number], not_before_ms)
+            self._queue(site, [item.number], FIRST if item.kind == Kind.ROBOTS else 0, not_before_ms)
             return
         if item.kind == Kind.PAGE:
-            site.park(number)
+            site.park(item.number)
         elif item.site == site.site:
-            site.robots_item = number
+            site.robots_item = item.number
         else:
-            site.await_address(number)
+            site.await_address(item.number)
         if site.stage == Stage.SHUT:
             self._give_up(site)
 
-    def add(self, item: Item, site: Site) -> None:
-        """A page that is wanted at a site, when that opens."""
-        site.park(self._items.add(item))
-        self.advance(site)
-
-    def add_hop(self, item: Item, target: Site) -> None:
-        """A robots.txt that redirects is asked for at the target, whatever the rules of that one."""
-        target.await_address(self._items.add(item))
-        self.advance(target)
+    def _put_back(self, item: Item) -> None:
+        """An item waits, as it is known now."""
+        self._items.update(item)
+        if self._items.state(item.number) is not ItemState.WAITING:
+            self._items.move(item.number, ItemState.WAITING)
 
     def look_up_again(self, site: Site) -> None:
         """Its address is not what it was."""
@@ -149,31 +159,28 @@ class Admission:
         result = Result.HARD if site.reason == Reason.GUARD else Result.SOFT
         robots = site.take_robots()  # that were planned, and could not even be asked for
         for number in (*self._waiting(site), *(() if site.address else self._dropped(site))):
-            if self._items.get(number).site == site.site:
-                self._settle(number, result, site.reason, site.qkey)
+            item = self._items.get(number)
+            if item.site == site.site:
+                self._fail(item, result, site.reason, site.qkey)
             else:
-                self.fail(number, Result.SOFT, site.reason, site.qkey)
+                self.fail(item, Result.SOFT, site.reason, site.qkey)
         for number in robots:
-            self._settle(number, result, site.reason, site.qkey)
+            self._fail(self._items.get(number), result, site.reason, site.qkey)
         for number in site.take_hops():
-            self.fail(number, Result.SOFT, site.reason, site.qkey)
+            self.fail(self._items.get(number), Result.SOFT, site.reason, site.qkey)
 
-    def fail(self, number: int, result: Result, reason: Reason, qkey: int, contacted: bool = False) -> None:
+    def fail(self, item: Item, result: Result, reason: Reason, qkey: int, contacted: bool = False) -> None:
         """An item that will not be asked for again in this reap. Without its robots.txt a site is shut."""
-        item = self._settle(number, result, reason, qkey, contacted)
+        self._fail(item, result, reason, qkey, contacted)
         if item.kind == Kind.ROBOTS:
             self.robots_known(self.site(item.site), b"", 0)
 
-    def _settle(self, number: int, result: Result, reason: Reason, qkey: int, contacted: bool = False) -> Item:
-        item = self._items.get(number)
+    def _fail(self, item: Item, result: Result, reason: Reason, qkey: int, contacted: bool = False) -> None:
         self._ledger.fail(item, result, reason, qkey, self._clock(), contacted)
-        self._items.done(number)
-        self._watch(1)
-        return item
 
     def drop(self, site: Site, reason: Reason) -> int:
         """Give up the rest of a site for this reap; how many items that were."""
         dropped = self._dropped(site)
         for number in dropped:
-            self.fail(number, Result.SITE, reason, site.qkey)
+            self.fail(self._items.get(number), Result.SITE, reason, site.qkey)
         return len(dropped)

@@ -23,12 +23,14 @@ import numpy as np
 
 from shepherd.clock import end_of
 from shepherd.config import Config
+from shepherd.dispatch import fate
 from shepherd.dispatch.admission import Admission
 from shepherd.dispatch.contribute import Contributions
+from shepherd.dispatch.fate import FATES, Case, Release
 from shepherd.dispatch.fleet import Events, Fleet
-from shepherd.dispatch.items import Item, Items, request
+from shepherd.dispatch.items import Item, Items, ItemState, request
 from shepherd.dispatch.ledger import HarvestWriter, Ledger
-from shepherd.dispatch.outcome import Answers
+from shepherd.dispatch.outcome import Outcomes
 from shepherd.dispatch.reapers import Reaper
 from shepherd.dispatch.refreshes import Refreshes
 from shepherd.dispatch.resume import enter_plan
@@ -38,7 +40,7 @@ from shepherd.dispatch.verify import PendingRequest, Verifier
 from shepherd.errors import BadUrl, Corruption
 from shepherd.filters import Filter
 from shepherd.formats.journal import Entry
-from shepherd.formats.tables import NO_ROW, PLAN, Kind, Reason, Records, Result
+from shepherd.formats.tables import NO_ROW, PLAN, Kind, Reason, Records
 from shepherd.politeness.groups.engine import Groups, Lease
 from shepherd.politeness.server_limits import ServerLimits
 from shepherd.rate import Limits
@@ -85,17 +87,15 @@ class Dispatcher:
         self._resumed = resumed
         self.contributions = Contributions(harvest.contribute, filters.version)
         self.tally = ReapStatistics(now_ms)
-        self._ledger = Ledger(harvest, self.contributions, self._count)
+        self._ledger = Ledger(harvest, self.contributions, self._on_record, self._on_settled)
         self._prints = state.prints
         self._plan = np.zeros(0, PLAN) if plan is None else plan
         self._items = Items(state, self._plan)
         self.refreshes = Refreshes(state, self._plan, filters)
         self._book = SiteBook(state, config.politeness, filters, now_ms // 1000)
         self._server_limits = ServerLimits(groups, state.servers, state.control.unsure, now_ms, config.politeness.max_backoff)
-        self._admission = Admission(
-            self._book, self._items, groups, self._server_limits, self._ledger, self._prints, clock_ms, watch
-        )
-        self._answers = Answers(self._book, self._items, self._admission, self._ledger, self._prints, clock_ms)
+        self._admission = Admission(self._book, self._items, groups, self._server_limits, self._ledger, self._prints, clock_ms)
+        self._outcomes = Outcomes(self._book, self._items, self._admission, self._ledger, self._prints, clock_ms)
         key, limits = state.control.key, config.fetch
         self._verifier = Verifier(key, state.number, filters.version, limits, self.contributions)
         self._limits = Limits(config.reap.pages_per_s, config.reap.bytes_per_s, config.reap.connections, now_ms)
@@ -125,7 +125,7 @@ class Dispatcher:
         parsed = parse(url)
         norm, path, site = self._prints.of(parsed)
         item = Item(Kind.PAGE, norm, path, site, site, site, parsed.href, weight=weight, priority=priority, source=source)
-        self._admission.add(item, self._book.enter(site, norm, parsed.site))
+        self._admission.wait(self._items.add(item), self._book.enter(site, norm, parsed.site))
         self._wake()
 
     def checkpoint_soon(self) -> Awaitable[None]:
@@ -162,7 +162,7 @@ class Dispatcher:
             raise
         finally:
             waiting = sum(site.waiting for site in self._book.all())
-            self.left = self._groups.count().queued + waiting - self._items.displaced
+            self.left = self._groups.count().queued + waiting - self._items.replaced
             await self._fleet.close()
 
     def checkpoint(self) -> None:
@@ -210,7 +210,7 @@ class Dispatcher:
         if self._harvest.resumed:
             self._server_limits.replay(journalled)
             self._ledger.resumed(self._clock())
-        self._resumed(enter_plan(self._book, self._plan, journalled))
+        self._resumed(enter_plan(self._book, self._items, self._plan, journalled))
         self.refreshes.resumed(journalled)
         for site in list(self._book.all()):
             self._admission.advance(site)
@@ -232,13 +232,16 @@ class Dispatcher:
                 self.refreshes.left(item)
                 continue
             if item.plan_row != NO_ROW:
-                self._items.displace(item.plan_row)
-            self._admission.add(item, site)
+                self._items.move(item.plan_row, ItemState.REPLACED)
+            self._admission.wait(self._items.add(item), site)
 
-    def _count(self, entry: Entry, name: str) -> None:
-        """A journal record was written."""
+    def _on_record(self, entry: Entry, name: str) -> None:
         self.tally.count(entry, name)
         self.refreshes.settled(entry)
+
+    def _on_settled(self, item: Item, _entry: Entry) -> None:
+        self._items.move(item.number, ItemState.SETTLED)
+        self._watch(1)
 
     def _why_done(self) -> str:
         """Why there is nothing more to wait for, or "". What only a later reap could ask is not waited for."""
@@ -264,13 +267,9 @@ class Dispatcher:
         A reaper is believed only about what it was asked itself: others may still be at their pages.
         """
         for token in [token for token in tokens & self._asked.keys() if self._asked[token].home == home]:
-            asked, now = self._asked.pop(token), self._clock()
-            LOG.warning("%s: a worker of %s died at this page", asked.url, home)
-            self._groups.release(token, end_of(now))
-            if asked.item.alone:
-                self._admission.fail(asked.number, Result.HARD, Reason.PARSER, asked.qkey, contacted=True)
-            else:
-                self._retry(asked, alone=True)
+            request = self._asked[token]
+            LOG.warning("%s: a worker of %s died at this page", request.url, home)
+            self._end(token, fate.at_a_dead_worker(request.item))
 
     def _wake(self) -> None:
         if self._sleeping is not None and not self._sleeping.done():
@@ -306,47 +305,35 @@ class Dispatcher:
 
     def _hand_out(self, lease: Lease, now: int) -> None:
         item, site = self._items.get(lease.item), self._admission.site(lease.site)
-        if self._items.is_displaced(lease.item):
+        if self._items.pass_over(lease.item):
             self._groups.release(lease.token, now, contacted=False)
             return
+        self._items.move(lease.item, ItemState.IN_FLIGHT)
         self.refreshes.begun(item, now)
         if not site.address:  # it is being looked up anew
             self._groups.release(lease.token, now, contacted=False)
-            self._items.done(lease.item)
-            self._admission.again(item)
+            self._admission.queue_again(item)
             return
         reaper = self._fleet.for_server(site.qkey)
         messages: list[wire.Message] = []
-        if item.kind == Kind.PAGE and reaper.number not in site.told:
+        if item.kind == Kind.PAGE and reaper.number not in site.reapers_with_rules:
             messages.append(wire.Robots(site.site, site.rules_status, self._book.rules(site)))
-            site.told |= {reaper.number}
+            site.reapers_with_rules |= {reaper.number}
         text, reuse = self._items.text(item), self._server_limits.may_reuse(lease.group)
         messages.append(request(item, text, site, lease.token, now, self._timeout_ms, reuse))
-        self._asked[lease.token] = PendingRequest(lease.item, item, site.qkey, lease.group, text.url, now, reaper.home)
+        self._asked[lease.token] = PendingRequest(item, site.qkey, lease.group, text.url, now, reaper.home)
         self._limits.asked(now)
         reaper.ask(lease.token, *messages)
 
     def _expire(self, now: int) -> None:
-        """Requests that were never answered: once more, then it is the reaper that was lost. The server may have seen them."""
+        """Requests and look-ups that nobody answered in time."""
         for lease in self._groups.expire(now):
             if lease.token in self._asked:
                 self._fleet.forget(lease.token)
-                self._no_answer(self._asked.pop(lease.token))
+                self._end(lease.token, fate.unanswered(self._asked[lease.token].item))
         for token in [token for token, look_up in self._looking_up.items() if look_up.deadline_ms <= now]:
             self._fleet.forget(token)
             self._admission.not_looked_up(self._looking_up.pop(token).site)
-
-    def _no_answer(self, asked: PendingRequest) -> None:
-        if asked.item.attempts:
-            self._admission.fail(asked.number, Result.SOFT, Reason.REAPER_LOST, asked.qkey, contacted=True)
-            return
-        self._retry(asked, alone=asked.item.alone)
-
-    def _retry(self, asked: PendingRequest, *, alone: bool) -> None:
-        """Once more; the server may have seen the first try."""
-        self._ledger.lost(asked.item, asked.qkey, self._clock())
-        self._items.done(asked.number)
-        self._admission.again(asked.item._replace(attempts=1, alone=alone))
 
     # --- answers ------------------------------------------------------------------------------------------------------
 
@@ -371,23 +358,23 @@ class Dispatcher:
             self._groups.extend(message.token, min(self._clock() + message.more_ms, latest_ms))
 
     def _answered(self, reaper: Reaper, message: wire.Result) -> None:
-        token, asked, now = message.token, self._asked[message.token], end_of(self._clock())
+        token, request, now = message.token, self._asked[message.token], end_of(self._clock())
         try:
-            answer = self._verifier.checked(message, asked, reaper.number, now)
+            answer = self._verifier.checked(message, request, reaper.number, now)
         except (Corruption, BadUrl) as error:
             LOG.warning("reaper %d sent an answer that does not hold: %s", reaper.number, error)
-            self._refuse(token, now)
+            self._end(token, fate.refused(request.item))
             return
-        if not self._groups.release(
-            token, now, contacted=answer.contacted, delay_ms=self._server_limits.after_answer(asked.group, answer.record)
-        ):
+        delay_ms = self._server_limits.after_answer(request.group, answer.record)
+        if not self._groups.release(token, now, contacted=answer.contacted, delay_ms=delay_ms):
             return  # too late: its lease expires, and it is as if nobody had answered
         del self._asked[token]
         self._limits.came(now, answer.record.wire_bytes)
-        self._items.done(asked.number)
-        if self._answers.take(asked.item, answer, ending=bool(self._stopping)):
-            self._watch(1)
+        case = self._outcomes.case_of(request.item, answer, is_ending=bool(self._stopping))
+        self._outcomes.answered(request.item, answer, case)
 
-    def _refuse(self, token: int, now: int) -> None:
-        if self._groups.release(token, now):
-            self._no_answer(self._asked.pop(token))
+    def _end(self, token: int, case: Case) -> None:
+        """A request that has no answer that holds. Where its lease is over, `_expire` ends it."""
+        if FATES[case].group is Release.AS_CONTACTED and not self._groups.release(token, end_of(self._clock())):
+            return
+        self._outcomes.unanswered(self._asked.pop(token), case)

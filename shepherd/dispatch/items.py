@@ -1,12 +1,17 @@
-"""What the dispatcher hands out, by number: rows of the plan, and its own entries for robots files, hops, moves and additions.
+"""What the dispatcher hands out, by number: rows of the plan, and its own entries for robots files and what other sources want.
 
-The groups hold numbers only. A plan row stays bytes until it is handed out, and its text is read from its bucket then; only what
-has no bucket yet (a hop to somewhere else, a URL that was added) carries its URL here.
+An item keeps its number from its first mention until it is settled, whatever is learnt of it meanwhile. The groups hold numbers
+only. A plan row stays bytes until it is handed out, and its text is read from its bucket then; only what has no bucket yet (a hop
+to somewhere else, a URL that was added) carries its URL here.
+
+Invariant: an item is in one state, `Items.move` alone changes it, and only along MOVES. `fate` says what follows from an answer.
 """
 
 from __future__ import annotations
 
+import enum
 import struct
+from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -14,7 +19,7 @@ import numpy as np
 from shepherd.dispatch.sites import Site
 from shepherd.formats import bucket
 from shepherd.formats.check import raw
-from shepherd.formats.tables import NO_ROW, PLAN, Kind, Records
+from shepherd.formats.tables import NO_ROW, PLAN, Bools, Kind, Records
 from shepherd.store.state.directory import State
 from shepherd.wire import messages as wire
 
@@ -25,6 +30,26 @@ _ROW: Final = struct.Struct("<6Q2I2H4B")  # as PLAN
 _PRIORITY: Final = struct.Struct("<I")
 _PRIORITY_AT: Final[int] = PLAN.fields["priority"][1]  # type: ignore[index]
 _KINDS: Final = {int(kind): kind for kind in Kind}
+NO_NUMBER: Final = -1
+
+
+class ItemState(enum.IntEnum):
+    WAITING = 0  # at its site, whose address or robots.txt is not known yet: the stage of the site says which
+    QUEUED = 1  # with the groups
+    IN_FLIGHT = 2  # under a lease
+    REPLACED = 3  # another item stands for it; it is passed over where it waits
+    SETTLED = 4  # it has its record of this reap
+
+
+MOVES: Final[Mapping[ItemState, frozenset[ItemState]]] = {
+    ItemState.WAITING: frozenset({ItemState.QUEUED, ItemState.REPLACED, ItemState.SETTLED}),
+    ItemState.QUEUED: frozenset({ItemState.IN_FLIGHT, ItemState.REPLACED, ItemState.SETTLED}),
+    ItemState.IN_FLIGHT: frozenset({ItemState.WAITING, ItemState.QUEUED, ItemState.SETTLED}),
+    ItemState.REPLACED: frozenset({ItemState.SETTLED}),
+    ItemState.SETTLED: frozenset(),
+}
+
+_STATES: Final = tuple(ItemState)
 
 
 class Item(NamedTuple):
@@ -54,6 +79,7 @@ class Item(NamedTuple):
     again: bool = False  # this reap has a record of it already
     first_hop: bytes = b""  # the bucket of a robots.txt that redirected
     source: int = 0  # who wants it, for the counters of the groups
+    number: int = NO_NUMBER
 
 
 class Text(NamedTuple):
@@ -68,48 +94,73 @@ class Items:
     def __init__(self, state: State, plan: Records) -> None:
         self._state, self._plan = state, memoryview(raw(np.ascontiguousarray(plan)))
         self._rows = len(plan)
-        self._own: dict[int, Item] = {}
+        self._row_states = bytearray(len(plan))
+        self._own: dict[int, Item] = {}  # items that are no row of the plan, and rows of which more is known than the plan says
+        self._own_states: dict[int, ItemState] = {}
         self._next = len(plan)
-        self._displaced: set[int] = set()  # rows of the plan that an item of our own stands for; they are still in some queue
+        self.replaced = 0  # that were not passed over yet
 
-    def add(self, item: Item) -> int:
-        """Enter an item of our own; its number."""
-        number = self._next
-        self._next += 1
-        self._own[number] = item
-        return number
+    # --- states -----------------------------------------------------------------------------------------------------
 
-    def displace(self, number: int) -> None:
-        """A row of the plan is not to be asked for any more: an item of our own is."""
-        self._displaced.add(number)
+    def state(self, number: int) -> ItemState:
+        if number < self._rows:
+            return _STATES[self._row_states[number]]
+        return self._own_states.get(number, ItemState.SETTLED)
 
-    def is_displaced(self, number: int) -> bool:
-        """Whether to leave it where it is found; it is found once."""
-        if number not in self._displaced:
+    def move(self, number: int, to: ItemState) -> None:
+        """The one place where an item changes its state. One that is settled is forgotten."""
+        before = self.state(number)
+        assert to in MOVES[before], f"item {number} is {before.name} and cannot be {to.name}"
+        if number < self._rows:
+            self._row_states[number] = to
+        else:
+            self._own_states[number] = to
+        self.replaced += (to is ItemState.REPLACED) - (before is ItemState.REPLACED)
+        if to is ItemState.SETTLED:
+            self._own.pop(number, None)
+            self._own_states.pop(number, None)
+
+    def settle_rows(self, rows: Bools) -> None:
+        """Rows of the plan that an interrupted run has settled."""
+        np.frombuffer(self._row_states, np.uint8)[rows] = ItemState.SETTLED
+
+    def pass_over(self, number: int) -> bool:
+        """Whether another item stands for this one. It is found once: from then on it is settled."""
+        if self.state(number) is not ItemState.REPLACED:
             return False
-        self._displaced.remove(number)
+        self.move(number, ItemState.SETTLED)
         return True
 
-    @property
-    def displaced(self) -> int:
-        return len(self._displaced)
+    # --- what they are ----------------------------------------------------------------------------------------------
+
+    def add(self, item: Item) -> Item:
+        """Enter an item that is no row of the plan: it is WAITING, and has a number."""
+        item = item._replace(number=self._next)
+        self._next += 1
+        self._own[item.number], self._own_states[item.number] = item, ItemState.WAITING
+        return item
+
+    def update(self, item: Item) -> None:
+        """More is known of an item than before."""
+        self._own[item.number] = item
 
     def get(self, number: int) -> Item:
+        item = self._own.get(number)
+        if item is not None:
+            return item
         if number >= self._rows:
-            return self._own[number]
+            raise KeyError(number)
         row = _ROW.unpack_from(self._plan, number * _ROW.size)
         norm, path, site, _qkey, oid, digest, _row, priority, weight, _flags, kind, _why, section, _spare = row
-        return Item(_KINDS[kind], norm, path, site, site, site, "", oid, digest, weight, section, priority, plan_row=number)
+        footprint = norm, path, site, site, site
+        return Item(_KINDS[kind], *footprint, "", oid, digest, weight, section, priority, plan_row=number, number=number)
 
     def rank(self, number: int) -> tuple[int, int]:
         """Priority and source of a page, without the rest of it."""
-        if number >= self._rows:
-            item = self._own[number]
+        item = self._own.get(number)
+        if item is not None:
             return item.priority, item.source
         return _PRIORITY.unpack_from(self._plan, number * _ROW.size + _PRIORITY_AT)[0], 0
-
-    def done(self, number: int) -> None:
-        self._own.pop(number, None)
 
     def is_same_redirect(self, item: Item) -> bool:
         """Whether the row of a robots.txt that redirected already has a bucket with that very redirect."""

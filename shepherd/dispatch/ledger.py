@@ -16,7 +16,8 @@ from shepherd.formats.tables import NO_OID, JournalFlag, Kind, Reason, Records, 
 HOP: Final = int(JournalFlag.HOP)
 CONTACTED: Final = int(JournalFlag.CONTACTED)
 LASTING: Final = (Result.STORED, Result.UNCHANGED, Result.REDIRECT, Result.DENIED)  # as cork sees it
-Count = Callable[[Entry, str], object]  # a record that was written, and the name of the site that was asked
+OnRecord = Callable[[Entry, str], object]  # a record that was written, and the name of the site that was asked
+OnSettled = Callable[[Item, Entry], object]  # an item and the record that settles it
 
 
 class HarvestWriter(Protocol):
@@ -46,16 +47,17 @@ class HarvestWriter(Protocol):
 
 
 class Ledger:
-    def __init__(self, harvest: HarvestWriter, contributions: Contributions, count: Count) -> None:
-        self._harvest, self._count = harvest, count
+    def __init__(self, harvest: HarvestWriter, contributions: Contributions, on_record: OnRecord, on_settled: OnSettled) -> None:
+        self._harvest, self._on_record, self._on_settled = harvest, on_record, on_settled
         self.contributions = contributions
 
     def settle(self, item: Item, answer: Answer, name: str) -> None:
         """What was asked for has been answered, once and for all in this reap."""
         oid = self._harvest.store(answer.bucket) if answer.bucket else NO_OID
-        self._write(item, answer.record._replace(oid=oid, stored_bytes=len(answer.bucket)), name)
+        record = self._write(item, answer.record._replace(oid=oid, stored_bytes=len(answer.bucket)), name)
         if answer.links is not None:
             self._take(answer.links)
+        self._on_settled(item, record)
 
     def hop(self, item: Item, answer: Answer, name: str) -> None:
         """A contact that settles nothing: what was asked for is asked for again, elsewhere."""
@@ -73,14 +75,16 @@ class Ledger:
 
     def fail(self, item: Item, result: Result, reason: Reason, qkey: int, now_ms: int, contacted: bool) -> None:
         """It is given up for this reap."""
-        self._write(item, _about(item, result, reason, qkey, now_ms, CONTACTED if contacted else 0), "")
+        record = self._write(item, _about(item, result, reason, qkey, now_ms, CONTACTED if contacted else 0), "")
+        self._on_settled(item, record)
 
-    def _write(self, item: Item, record: Entry, name: str) -> None:
+    def _write(self, item: Item, record: Entry, name: str) -> Entry:
         record = record._replace(site=item.planned_site, answered=item.site, plan_row=item.plan_row, hops=item.hops)
         if item.again and record.result not in LASTING:  # of several records the last counts: it must not hide what came before
             record = record._replace(flags=record.flags | HOP)
         self._harvest.journal(record.pack())
-        self._count(record, name)
+        self._on_record(record, name)
+        return record
 
     def resumed(self, now_ms: int) -> None:
         """An earlier run of this reap was cut off: up to now, any server may have been contacted without a record of it."""
@@ -103,7 +107,7 @@ class Ledger:
             reason=reason,
         )
         self._harvest.journal(record.pack())
-        self._count(record, site.name)
+        self._on_record(record, site.name)
 
 
 def _about(item: Item, result: Result, reason: Reason, qkey: int, now_ms: int, flags: int) -> Entry:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
+from shepherd.dispatch.items import Items
 from shepherd.dispatch.sites import SiteBook, Stage, address_of
 from shepherd.errors import Corruption
 from shepherd.formats.tables import JournalFlag, Kind, Records, Result
 
 
-def enter_plan(book: SiteBook, plan: Records, journalled: Records) -> int:
+def enter_plan(book: SiteBook, items: Items, plan: Records, journalled: Records) -> int:
     """Pages wait for their sites; a planned robots.txt is asked for even if the stored one is still good.
 
     Returns how many rows of the plan were settled before.
@@ -18,6 +19,7 @@ def enter_plan(book: SiteBook, plan: Records, journalled: Records) -> int:
     left = np.ones(len(plan), np.bool_)
     done = settled["plan_row"]
     left[done[done < len(plan)]] = False
+    items.settle_rows(~left)
     pages = np.flatnonzero(left & (plan["kind"] == Kind.PAGE)).astype(np.uint32)
     book.enter_pages(pages, np.ascontiguousarray(plan["site"][pages]))
     for number in np.flatnonzero(left & (plan["kind"] != Kind.PAGE)).tolist():

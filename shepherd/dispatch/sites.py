@@ -60,7 +60,7 @@ class Site:
     rules: bytes = b""
     rules_status: int = 0
     robots_oid: int = NO_OID  # of a stored robots.txt that is still fresh
-    told: frozenset[int] = NOBODY  # reapers that have its rules
+    reapers_with_rules: frozenset[int] = NOBODY  # reapers that have its rules
     first: int = 0  # its pages of the plan that wait for it to open: a part of the book's order
     last: int = 0
     parked: list[int] | None = None  # other items that wait for it to open

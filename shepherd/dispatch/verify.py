@@ -45,7 +45,6 @@ _NOT_LINK_FLAGS: Final = np.uint16(0xFFFF & ~_LINK_FLAGS)
 class PendingRequest:
     """A request under way."""
 
-    number: int  # of the item
     item: Item
     qkey: int
     group: int

@@ -165,7 +165,7 @@ class Gathering:
             return
         page = job.page
         item = Item(page.kind, page.norm, page.path, page.site, page.site, page.site, page.url.href, weight=page.weight)
-        asked = PendingRequest(0, item, page.qkey, 0, page.url.href, page.time_ms)
+        asked = PendingRequest(item, page.qkey, 0, page.url.href, page.time_ms)
         try:
             answer = self._verifier.checked(result, asked, 0, page.time_ms)
         except Corruption as error:

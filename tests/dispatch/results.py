@@ -24,7 +24,7 @@ NORM, PATH, SITE = PRINTS.of(URL)
 ASKED_MS, NOW_MS = 1_800_000_000_000, 1_800_000_000_900
 STATE, FILTER_VERSION, WEIGHT, QKEY = 7, 77, 500, 9
 ITEM = Item(Kind.PAGE, NORM, PATH, SITE, SITE, SITE, weight=WEIGHT)
-ASKED = PendingRequest(3, ITEM, QKEY, QKEY, URL.href, ASKED_MS)
+ASKED = PendingRequest(ITEM, QKEY, QKEY, URL.href, ASKED_MS)
 BODY = b"hello"
 DIGEST = hashlib.sha256(BODY).digest()
 HREFS = ("http://a.example/", "http://a.example/b?c=d", "https://www.b.example/e%20f", "http://c.example:81/g")

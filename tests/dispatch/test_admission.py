@@ -12,7 +12,7 @@ from shepherd.config import Config, Politeness
 from shepherd.cycle.cork import rules as cork
 from shepherd.dispatch.admission import Admission
 from shepherd.dispatch.contribute import Contributions
-from shepherd.dispatch.items import Items
+from shepherd.dispatch.items import Items, ItemState
 from shepherd.dispatch.ledger import Ledger
 from shepherd.dispatch.resume import enter_plan
 from shepherd.dispatch.sites import SiteBook
@@ -28,6 +28,7 @@ from shepherd.urls import Footprints, qkey_of_address
 from tests.crash import small
 
 NOW_MS = small.NOW * 1000
+SETTLED = ItemState.SETTLED
 
 
 @pytest.fixture
@@ -50,9 +51,10 @@ def admission_of(state: State, harvest: Harvest, plan: Records, groups: MemoryGr
     book = SiteBook(state, Politeness(), filters, small.NOW)
     server_limits = ServerLimits(groups, state.servers, 0, NOW_MS, 8)
     contributions, prints = Contributions(harvest.contribute, filters.version), Footprints(state.control.key)
-    ledger = Ledger(harvest, contributions, lambda _record, _name: None)
-    admission = Admission(book, Items(state, plan), groups, server_limits, ledger, prints, lambda: NOW_MS, lambda _items: None)
-    enter_plan(book, plan, np.zeros(0, JOURNAL))
+    items = Items(state, plan)
+    ledger = Ledger(harvest, contributions, lambda _record, _name: None, lambda item, _record: items.move(item.number, SETTLED))
+    admission = Admission(book, items, groups, server_limits, ledger, prints, lambda: NOW_MS)
+    enter_plan(book, items, plan, np.zeros(0, JOURNAL))
     for site in book.all():
         admission.advance(site)
     return admission, book
@@ -83,7 +85,9 @@ def test_robots_file_that_was_handed_out_is_not_settled_by_a_lookup(state: State
     for number, site in enumerate(list(book.all())):
         address = f"127.0.0.{number + 1}"
         admission.looked_up(site, address, qkey_of_address(address), Reason.NONE, 60, 0)
-        assert groups.next(NOW_MS) is not None
+        lease = groups.next(NOW_MS)
+        assert lease is not None
+        admission._items.move(lease.item, ItemState.IN_FLIGHT)
         admission.look_up_again(site)
         admission.looked_up(site, "", 0, Reason.GUARD, 60, 0)
     harvest.checkpoint(NOW_MS)
@@ -126,5 +130,5 @@ def test_rows_that_an_interrupted_run_has_settled_are_counted_once(state: State)
     journalled["plan_row"] = [0, 0, 1, NO_ROW]
     journalled["flags"][2] = JournalFlag.HOP
     book = SiteBook(state, Politeness(), filters, small.NOW)
-    assert enter_plan(book, plan, journalled) == 1
+    assert enter_plan(book, Items(state, plan), plan, journalled) == 1
     assert sum(site.waiting + (site.robots_item >= 0) for site in book.all()) == len(plan) - 1

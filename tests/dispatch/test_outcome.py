@@ -1,4 +1,4 @@
-"""What the dispatcher does with answers that settle nothing, or not only their own page."""
+"""What the dispatcher does with outcomes that settle nothing, or not only their own page."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from shepherd.dispatch.admission import Admission
-from shepherd.dispatch.items import Item
-from shepherd.dispatch.outcome import Answers
+from shepherd.dispatch.items import Item, ItemState
+from shepherd.dispatch.outcome import Outcomes
 from shepherd.dispatch.sites import Site, SiteBook
 from shepherd.dispatch.verify import Answer
 from shepherd.formats.journal import Entry
@@ -39,19 +39,29 @@ def harvest(tmp_path: Path) -> Iterator[Harvest]:
     one.close()
 
 
-def opened(state: State, harvest: Harvest) -> tuple[Answers, Admission, SiteBook, MemoryGroups]:
-    """Answers behind an admission at which every site of the plan is open."""
+def opened(state: State, harvest: Harvest) -> tuple[Outcomes, Admission, SiteBook, MemoryGroups]:
+    """Outcomes behind an admission at which every site of the plan is open."""
     groups = MemoryGroups(lease_ms=1000, delay_ms=1000)
     admission, book = admission_of(state, harvest, state.plan(), groups)
     for site in list(book.all()):
         admission.looked_up(site, "127.0.0.7", qkey_of_address("127.0.0.7"), Reason.NONE, 60, 0)
         admission.robots_known(site, b"", 404)
-    answers = Answers(book, admission._items, admission, admission._ledger, Footprints(state.control.key), lambda: NOW_MS)
-    return answers, admission, book, groups
+    outcomes = Outcomes(book, admission._items, admission, admission._ledger, Footprints(state.control.key), lambda: NOW_MS)
+    return outcomes, admission, book, groups
 
 
 def page(site: Site, **changes: int) -> Item:
     return Item(Kind.PAGE, site.norm, 5, site.site, site.site, site.site, f"{site.name}/x", **changes)  # type: ignore[arg-type]
+
+
+def settles(outcomes: Outcomes, item: Item, one: Answer) -> bool:
+    """Whether this answer settles an item that is in flight."""
+    items = outcomes._items
+    item = items.add(item)
+    items.move(item.number, ItemState.QUEUED)
+    items.move(item.number, ItemState.IN_FLIGHT)
+    outcomes.answered(item, one, outcomes.case_of(item, one, is_ending=False))
+    return items.state(item.number) is ItemState.SETTLED
 
 
 def answer(site: Site, result: Result, reason: Reason, flags: int = 0, status: int = 0) -> Answer:
@@ -61,24 +71,24 @@ def answer(site: Site, result: Result, reason: Reason, flags: int = 0, status: i
 
 @pytest.mark.parametrize("attempts", [0, 1])
 def test_reaper_that_has_forgotten_the_rules_gets_them_again(state: State, harvest: Harvest, attempts: int) -> None:
-    answers, _admission, book, _groups = opened(state, harvest)
+    outcomes, _admission, book, _groups = opened(state, harvest)
     site = next(iter(book.all()))
-    site.told = frozenset({REAPER, REAPER + 1})
-    settled = answers.take(page(site, attempts=attempts), answer(site, Result.SOFT, Reason.ROBOTS_UNREACHABLE), ending=False)
-    assert site.told == {REAPER + 1}
+    site.reapers_with_rules = frozenset({REAPER, REAPER + 1})
+    settled = settles(outcomes, page(site, attempts=attempts), answer(site, Result.SOFT, Reason.ROBOTS_UNREACHABLE))
+    assert site.reapers_with_rules == {REAPER + 1}
     assert settled == bool(attempts)
 
 
 def test_dropped_pages_of_a_site_are_reported_only_if_there_are_any(
     state: State, harvest: Harvest, caplog: pytest.LogCaptureFixture
 ) -> None:
-    answers, _admission, book, groups = opened(state, harvest)
+    outcomes, _admission, book, groups = opened(state, harvest)
     site = next(iter(book.all()))
     failed = answer(site, Result.SITE, Reason.CONNECTION, int(JournalFlag.CONTACTED))
     with caplog.at_level(logging.INFO, "shepherd.dispatch"):
         before = groups.count().queued
-        assert answers.take(page(site), failed, ending=False)
+        assert settles(outcomes, page(site), failed)
         assert "are not asked for" in caplog.text and groups.count().queued < before
         caplog.clear()
-        assert answers.take(page(site), failed, ending=False)
+        assert settles(outcomes, page(site), failed)
     assert "are not asked for" not in caplog.text

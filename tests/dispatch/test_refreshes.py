@@ -57,7 +57,7 @@ def state(herd: Herd) -> Iterator[State]:
 
 
 def drop(state: State, second: int, *requests: dict[str, object]) -> Path:
-    return Inbox(state.path.parents[1] / "inbox").drop(f"{second * 1000:013d}-here-1-{next(_COUNTER)}", requests)
+    return Inbox(state.path.parents[1] / "inbox").drop(f"{second * 1000:013d}-here-1-{next(_COUNTER):09d}", requests)
 
 
 def refresh(url: str) -> dict[str, object]:
