@@ -91,7 +91,6 @@ class Rules:
 
 
 ALLOW_ALL: Final = Rules()
-DENY_ALL: Final = Rules(_plain={"/": _Line(False, "/", 0)}, _lengths=[1])
 
 
 def rules_for(status: int, body: bytes, agent: str) -> Rules | None:

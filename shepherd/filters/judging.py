@@ -149,22 +149,6 @@ class Filter:
     def _strips(self, name: str) -> bool:
         return name in self._strip_names or name.startswith(self._strip_starts)
 
-    # --- servers
-
-    def judge_address(self, qkey: int) -> Verdict | None:
-        """What the first address range that holds a server says; None where no range does.
-
-        A line of another kind that stands before it can still say otherwise of single URLs: `judge` with a queue key is exact.
-        """
-        rank = self._rules.by_qkey(qkey)
-        return self._verdicts[rank] if rank < len(self._verdicts) - 1 else None
-
-    def rejects_addresses(self, qkeys: U64) -> Bools:
-        """Which of many servers lie in a range that is rejected: judge_address of each."""
-        codes, lines = self._rules.ranges.classes(qkeys)
-        rejected = [bool(ranks) and not self._verdicts[ranks[0]].accepted for ranks in lines]
-        return np.array(rejected, np.bool_)[codes]
-
     # --- sites
 
     def told(self, site_name: str, qkey: int = 0) -> Sequence[SetLine]:

@@ -7,7 +7,7 @@ from typing import Final, TypeAlias
 import mmh3
 import numpy as np
 
-from shepherd.formats.tables import U64, Array
+from shepherd.formats.tables import Array
 
 Bytes: TypeAlias = bytes | bytearray | memoryview
 
@@ -44,9 +44,3 @@ class Checker:
 def raw(array: Array) -> memoryview:
     """The bytes of an array, without a copy where it is contiguous."""
     return np.ascontiguousarray(array).view(np.uint8).data if array.size else memoryview(b"")
-
-
-def block_checks(data: Bytes) -> U64:
-    """The check64 of each 1 MiB block: a column's block table."""
-    view = memoryview(data)
-    return np.array([check64(view[at : at + BLOCK]) for at in range(0, len(view), BLOCK)], "<u8")

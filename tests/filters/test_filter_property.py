@@ -179,9 +179,7 @@ def test_settings_are_those_of_the_first_lines_that_match(text: str, pages: list
 @given(texts, st.lists(st.sampled_from(ADDRESSES), max_size=8))
 def test_servers_are_rejected_by_the_first_range_that_contains_them(text: str, addresses: list[str]) -> None:
     only = "\n".join(line for line in text.split("\n") if line.split()[1:2] == ["address"])
-    rules = parse_filter(text)
-    rejected = rules.rejects_addresses(np.array([qkey_of_address(address) for address in addresses], np.uint64)).tolist()
-    for address, found in zip(addresses, rejected, strict=True):
-        assert found == (first(only, ("accept",), "http://nowhere.org/", address)[1][:1] == ["reject"])
-        verdict = rules.judge_address(qkey_of_address(address))
-        assert found == (verdict is not None and not verdict.accepted)
+    rules = parse_filter(only)
+    for address in addresses:
+        accepted = first(only, ("accept",), "http://nowhere.org/", address)[1][:1] != ["reject"]
+        assert rules.judge("http://nowhere.org/", qkey_of_address(address)).accepted == accepted

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from shepherd.errors import Corruption, ShepherdError
 from shepherd.formats import bucket, contrib, frame
-from shepherd.formats.check import block_checks, check64
+from shepherd.formats.check import check64
 from shepherd.formats.control import FileEntry, parse_control
 from shepherd.formats.frame import FrameKind
 from shepherd.store.state.columns import Column
@@ -162,7 +162,7 @@ def test_torn_request_asks_for_nothing() -> None:
 
 def test_torn_column_or_block_table_is_no_column(tmp_path: Path) -> None:
     values = np.arange(1, 40, dtype="<u2")
-    table = block_checks(values.tobytes()).tobytes()
+    table = targets.block_table(values.tobytes())
     entry = FileEntry(len(values) * 2, check64(table))
     for column, checks in [(data, table) for data in torn(values.tobytes())] + [(values.tobytes(), data) for data in torn(table)]:
         (tmp_path / "column").write_bytes(column)

@@ -22,7 +22,7 @@ from shepherd.equiv import parse_equiv
 from shepherd.errors import BadUrl
 from shepherd.filters import parse_filter
 from shepherd.formats import bucket, coding, contrib, frame
-from shepherd.formats.check import block_checks, check64
+from shepherd.formats.check import BLOCK, check64
 from shepherd.formats.checkpoint import Checkpoint, Mark, unpack_checkpoint
 from shepherd.formats.control import Control, FileEntry, parse_control
 from shepherd.formats.facts import facts_of, sound_bodies, walk_segment
@@ -155,9 +155,14 @@ def read_column(data: bytes) -> object:
     return found[0 : len(found)].tolist()
 
 
+def block_table(data: bytes) -> bytes:
+    """The check64 of each block of a column."""
+    return b"".join(check64(data[at : at + BLOCK]).to_bytes(8, "little") for at in range(0, len(data), BLOCK))
+
+
 def column_seeds() -> tuple[bytes, ...]:
     columns = (np.arange(100, dtype="<u2").tobytes(), b"", b"\0\0")
-    return tuple(struct.pack("<H", len(data)) + data + block_checks(data).tobytes() for data in columns)
+    return tuple(struct.pack("<H", len(data)) + data + block_table(data) for data in columns)
 
 
 # --- texts ------------------------------------------------------------------------------------------------------

@@ -26,13 +26,12 @@ _LOG: Final = logging.getLogger(__name__)
 
 def averages(look: Look, plain: I64 | None, config: Config) -> dict[str, dict[str, int]]:
     """Of each section with gathered documents: their number, mean bytes stored and decoded, and the configured estimate."""
-    estimate: int = getattr(config.select, "average_bytes", 0)
     told = {}
     for section in np.flatnonzero(look.documents).tolist():
         count = int(look.documents[section])
         mean = {"documents": count, "stored bytes": int(look.stored[section]) // count}
         mean |= {"body bytes": int(plain[section]) // count} if plain is not None else {}
-        told[section_name(section)] = mean | ({"expected bytes": estimate} if estimate else {})
+        told[section_name(section)] = mean | {"expected bytes": config.select.average_bytes}
     return told
 
 
