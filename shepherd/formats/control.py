@@ -11,7 +11,7 @@ from shepherd.formats.check import check64
 from shepherd.formats.tables import FORMAT_VERSION
 
 CLOSED: Final = "closed"
-PHASES: Final = ("feedback", "reap", "merged", "equiv", "selected", CLOSED)
+PHASES: Final = ("reap", "merged", "equiv", "selected", CLOSED)
 _TITLE: Final = "shepherd-control"
 _FIRST_LINE: Final = re.compile(rb"shepherd-control ([1-9][0-9]{0,8})\n")
 _COUNT: Final = re.compile(r"[0-9]{1,18}")  # all of them fit into 64 bits

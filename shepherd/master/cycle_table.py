@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from shepherd.errors import Corruption, NoSpace, NothingToDo, RecoveryNeeded, UsageError
+from shepherd.errors import Corruption, NoSpace, NothingToDo, RecoveryNeeded
 
 if TYPE_CHECKING:
     from shepherd.config import Config
@@ -63,10 +63,7 @@ def next_step(found: Found, done: Sequence[str], rounds: int = 1) -> str | None:
     else. `rounds` is how often the cycle plans, reaps and corks before it merges.
     """
     if found.phase != "closed":
-        step = MOVES.get((found.phase, _ready(found)))
-        if step is None:
-            raise UsageError(f"{found.name}: this version has no program that goes on from there; use the one that made it")
-        return step
+        return MOVES[found.phase, _ready(found)]
     if (found.wanted or found.full) and CLEANUP not in done:
         return CLEANUP
     step = _after_cork(found, done, rounds) if CORK in done else _before_cork(found, done)
