@@ -18,6 +18,7 @@ from shepherd.store.state import database
 from shepherd.store.state.columns import Table, TableWriter
 from shepherd.store.state.database import Database
 from shepherd.store.state.directory import Builder, State
+from tests.support import sampling
 
 VALUES = st.integers(0, 9)
 
@@ -69,7 +70,7 @@ def partition_changes(draw: st.DrawFn) -> tuple[list[list[int]], list[tuple[int,
     return columns, parts
 
 
-@settings(max_examples=25)  # each makes a database
+@settings(max_examples=sampling.examples(25))  # each makes a database
 @given(partition_changes(), st.integers(1, 5), st.booleans())
 def test_table_is_rewritten_while_its_changes_are_computed(
     case: tuple[list[list[int]], list[tuple[int, int, dict[str, dict[int, int]]]]], step: int, twice: bool

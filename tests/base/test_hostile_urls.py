@@ -12,6 +12,7 @@ from pathlib import Path
 from shepherd import urls
 from shepherd.errors import BadUrl
 from shepherd.filters import parse_filter
+from tests.support import sampling
 
 FILTER = parse_filter("reject ext jpg\nreject repeats 3\nreject depth 20\nstrip utm_* sid\n")
 FOOTPRINTS = urls.Footprints(bytes(range(16)))
@@ -58,7 +59,7 @@ def cases(suite: Path) -> list[tuple[str, str]]:
     return [(case["base"] or "http://a.example/", case["input"]) for case in found if not isinstance(case, str)]
 
 
-def hostile(suite: Path, altered: int, seed: int = 5) -> Iterator[tuple[str, str]]:
+def hostile(suite: Path, altered: int, seed: int = sampling.SEED) -> Iterator[tuple[str, str]]:
     known = cases(suite)
     yield from known
     yield from (("http://a.example/dir/page", shape) for shape in SHAPES)

@@ -6,9 +6,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shepherd.rate import Limits, TokenBucket
+from tests.support import sampling
 
 
-@settings(max_examples=200, deadline=None, derandomize=True)
+@settings(max_examples=sampling.examples(200), deadline=None)
 @given(st.floats(0.5, 50), st.lists(st.integers(0, 700), min_size=1, max_size=60))
 def test_no_second_exceeds_the_rate(rate: float, steps: list[int]) -> None:
     now_ms, taken = 1_000, []

@@ -15,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shepherd.robots import ALLOW_ALL, MAX_BYTES, parse_robots, rules_for
+from tests.support import sampling
 
 ROOT = Path(__file__).resolve().parents[2]
 SUITE = Path(os.environ.get("SHEPHERD_SUITES") or ROOT.parent / "shared" / "suites") / "robots"
@@ -96,7 +97,7 @@ def test_patterns(pattern: str, path: str, matches: bool) -> None:
     assert allows(path, f"Disallow: {pattern}") is not matches
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=sampling.examples(400), deadline=None)
 @given(pattern=st.text("ab/*", min_size=1, max_size=8), anchored=st.booleans(), path=st.text("ab/", max_size=8))
 def test_no_choice_of_stars_is_missed(pattern: str, anchored: bool, path: str) -> None:
     model = fnmatchcase("/" + path, pattern if anchored else pattern + "*")
@@ -168,7 +169,7 @@ def test_hostile_patterns_are_judged_in_bounded_steps(line: bytes) -> None:
     assert parse_robots(body, "shepherd").allows("/" + "a" * 2_000)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=sampling.examples(200), deadline=None)
 @given(body=st.binary(max_size=300), path=st.text(max_size=50))
 def test_noise_is_never_an_error(body: bytes, path: str) -> None:
     for text in (body, b"User-agent: *\nDisallow: " + body):

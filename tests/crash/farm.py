@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import random
 import shutil
 import signal
 import subprocess
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
 
 from shepherd.store.state.database import Database
 from tests.support import programs
 from tests.support.programs import call
 from toyweb import log, run
 from toyweb.model import Model
-
-T = TypeVar("T")
 
 ROOT = Path(__file__).resolve().parents[2]
 DELAY_S = 0.02
@@ -113,14 +109,6 @@ def farm(home: Path, sites: int = 50) -> Iterator[Farm]:
 def contents(path: Path) -> dict[str, bytes]:
     """Every file below a directory."""
     return {str(p.relative_to(path)): p.read_bytes() for p in sorted(path.rglob("*")) if p.is_file()}
-
-
-def some(points: Sequence[T], count: int, everything: bool, seed: str) -> list[T]:
-    """All of them in a full sweep, else as many, always the same, in their order."""
-    if everything:
-        return list(points)
-    chosen = sorted(random.Random(seed).sample(range(len(points)), count))
-    return [points[n] for n in chosen]
 
 
 def reference(stage: Farm, program: str, tmp_path: Path) -> tuple[str, dict[str, bytes]]:

@@ -1,11 +1,10 @@
 """One bit flipped in any byte of a small database: shep-check reports it.
 
-All bytes with `bin/test --crash`, a few of every file by default. The bit is chosen by dice, the same in every run.
+All bytes with `bin/test --crash`, a few of every file by default. The bit is chosen by dice.
 """
 
 from __future__ import annotations
 
-import random
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,6 +18,7 @@ from shepherd.store.disk import names
 from shepherd.store.state.database import Database
 from tests.crash import disks, small
 from tests.crash.tally import Tally
+from tests.support import sampling
 
 MOST_BYTES = 40_000
 SAMPLE = 2  # bytes of a file
@@ -81,7 +81,7 @@ def complaints(file: Path, offset: int, torn_from: int, found: list[Fault]) -> l
 
 @pytest.mark.parametrize("part", ["000001", "000002", "000003.reap", "harvest"])
 def test_flipped_bit_is_reported_whichever_byte_it_is_in(db: Path, part: str, crash_sweep: bool, tally: Tally) -> None:
-    dice = random.Random(part)
+    dice = sampling.dice(f"bits of {part}")
     inside = [file for file in files(db) if is_checked(db, file) and part_of(db, file) == part]
     for file in inside:
         size = file.stat().st_size

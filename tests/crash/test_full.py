@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import random
 import shutil
 import signal
 import subprocess
@@ -27,6 +26,7 @@ from tests.crash import disks, judge, small
 from tests.crash.farm import farm
 from tests.crash.nursery import ROOT, Ended, Nursery, nursery
 from tests.crash.tally import Tally
+from tests.support import sampling
 
 NOW = ("--now", str(small.NOW))
 PHASES = ("merge", "equiv", "select", "record", "feedback", "plan", "cork", "cleanup")
@@ -85,16 +85,14 @@ def needed_bytes(room: Room, argv: tuple[str, ...]) -> int:
     return (before - os.statvfs(room.disk).f_bavail) * os.statvfs(room.disk).f_bsize
 
 
-def shortages(needed: int, everything: bool, seed: str) -> list[int]:
+def shortages(needed: int, seed: str) -> list[int]:
     """Free bytes that are too few: none, and some in between."""
     some = range(PAGE, max(needed, 2 * PAGE), PAGE)
-    return [0, *(some if everything else random.Random(seed).sample(some, min(SAMPLE, len(some))))]
+    return [0, *sampling.sample(some, SAMPLE, seed)]
 
 
 @pytest.mark.parametrize("name", PHASES)
-def test_phase_on_a_full_disk_says_so_and_works_once_there_is_room(
-    room: Room, name: str, crash_sweep: bool, tally: Tally
-) -> None:
+def test_phase_on_a_full_disk_says_so_and_works_once_there_is_room(room: Room, name: str, tally: Tally) -> None:
     argv = (f"shep-{name}", *NOW)
     room.put(name, lambda db: small.grow(db, name))
     before = judge.facts(room.db)
@@ -102,7 +100,7 @@ def test_phase_on_a_full_disk_says_so_and_works_once_there_is_room(
     small.recovered(room.db)
     after = judge.facts(room.db)
     full = 0
-    for free in shortages(needed, crash_sweep, name):
+    for free in shortages(needed, name):
         room.put(name, lambda db: small.grow(db, name))
         ballast = room.leave(free)
         ended = room.run(*argv)

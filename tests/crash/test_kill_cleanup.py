@@ -21,7 +21,7 @@ from shepherd.store.disk import names
 from shepherd.store.state.database import Database
 from tests.crash.dying import killed_after
 from tests.crash.farm import contents
-from tests.support import pasture
+from tests.support import pasture, sampling
 from tests.support.pasture import NOW, THIN, TOMBSTONE, Sheep
 
 SITE = "http://a.example"
@@ -93,10 +93,11 @@ def judge(db: Database, fold: Fold, leased: dict[str, bytes]) -> None:
 
 @pytest.mark.parametrize("jobs", [1, 2])
 def test_cleanup_killed_at_any_call_changes_no_document_and_continues_to_the_same_bytes(
-    fold: Fold, jobs: int, tmp_path: Path, crash_sweep: bool
+    fold: Fold, jobs: int, tmp_path: Path
 ) -> None:
     leased = contents(fold.home / "before" / "db" / "state" / "000002")
-    for call in range(jobs, MOST_CALLS, 1 if crash_sweep else SAMPLE_STEP * jobs**2):
+    step = sampling.step(SAMPLE_STEP * jobs**2)
+    for call in range(jobs + sampling.first(step, f"cleanup {jobs}"), MOST_CALLS, step):
         shutil.copytree(fold.home / "before", tmp_path / "one")
         db = Database(tmp_path / "one" / "db")
         if not killed_after(call, cleaning(db, settings(tmp_path / "one"), jobs)):

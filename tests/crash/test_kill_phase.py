@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.crash.farm import NOW, PHASES, Farm, contents, reference, some
+from tests.crash.farm import NOW, PHASES, Farm, contents, reference
+from tests.support import sampling
 
 # Before the commit: the phase has not happened. {tmp} is what it builds.
 BEFORE = ("mkdir:{tmp}", "write:{tmp}/control", "sync:{tmp}/control", "sync:{tmp}/index", "rename:{tmp}")
@@ -17,12 +18,12 @@ AFTER = ("sync:state:{renames}", "rename:{parent}", "rmdir:{parent}.gone")
 
 @pytest.mark.parametrize("program", PHASES)
 def test_phase_killed_before_its_commit_runs_again_to_the_same_bytes(
-    before_each: dict[str, Farm], program: str, crash_sweep: bool, tmp_path: Path
+    before_each: dict[str, Farm], program: str, tmp_path: Path
 ) -> None:
     stage = before_each[program]
     name, expected = reference(stage, program, tmp_path)
     found = stage.furthest()
-    for number, point in enumerate(some(BEFORE, 2, crash_sweep, program)):
+    for number, point in enumerate(sampling.sample(BEFORE, 1, f"before {program}", 2)):
         one = stage.copy(tmp_path / str(number))
         one.killed(program, point.format(tmp=f"{name[:6]}.tmp") + ":1=kill", "--now", str(NOW))
         assert one.furthest() == found
@@ -32,14 +33,12 @@ def test_phase_killed_before_its_commit_runs_again_to_the_same_bytes(
 
 
 @pytest.mark.parametrize("program", PHASES)
-def test_phase_killed_after_its_commit_has_happened(
-    before_each: dict[str, Farm], program: str, crash_sweep: bool, tmp_path: Path
-) -> None:
+def test_phase_killed_after_its_commit_has_happened(before_each: dict[str, Farm], program: str, tmp_path: Path) -> None:
     stage = before_each[program]
     name, expected = reference(stage, program, tmp_path)
     # A closed state is not deleted by the phase that reads it.
     points = [point for point in AFTER if "." in stage.furthest() or "parent" not in point]
-    for number, point in enumerate(some(points, min(len(points), 2), crash_sweep, program)):
+    for number, point in enumerate(sampling.sample(points, 1, f"after {program}", 2)):
         one = stage.copy(tmp_path / str(number))
         spec = point.format(parent=stage.furthest(), renames=2)  # the sync of db/state before it is that of tidying
         one.killed(program, spec + ("=kill" if spec.count(":") > 1 else ":1=kill"), "--now", str(NOW))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import random
 import signal
 import subprocess
 import sys
@@ -24,6 +23,7 @@ from tests.crash.farm import ROOT, Farm, farm
 from tests.crash.nursery import nursery
 from tests.crash.strace import Call
 from tests.crash.tally import Tally
+from tests.support import sampling
 
 
 @pytest.fixture(scope="module")
@@ -96,14 +96,12 @@ def test_killed_dispatcher_leaves_nothing_in_the_temporary_directory(
     assert list(temporary.iterdir()) == []
 
 
-def test_dispatcher_struck_at_a_system_call_loses_nothing_before_it(
-    planned: Farm, tmp_path: Path, crash_sweep: bool, tally: Tally
-) -> None:
+def test_dispatcher_struck_at_a_system_call_loses_nothing_before_it(planned: Farm, tmp_path: Path, tally: Tally) -> None:
     """No two reaps make the same calls, so a point is the n-th sync or write, whichever file of the harvest it meets."""
     strace.need()
     points = [(name, n, fault) for name in ("fsync", "pwrite64") for n in range(16, 32) for fault in strace.FAULTS]
     with nursery(tmp_path) as children:
-        for syscall, ordinal, fault in points if crash_sweep else random.Random(4).sample(points, 2):
+        for syscall, ordinal, fault in sampling.sample(points, 2, "calls of a reap"):
             one = planned.copy(tmp_path / f"{syscall}-{ordinal}-{fault}")
             environment = {"SHEPHERD_DB": str(one.db), "SHEPHERD_CF": str(one.home / "cf")}
             child = children.start("shep-reap", "--quiet", **environment)  # it comes to the call, however slow the machine

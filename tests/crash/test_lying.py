@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import random
 import signal
 import subprocess
 import sys
@@ -17,6 +16,7 @@ from tests.crash import judge, small, strace
 from tests.crash.bench import Bench
 from tests.crash.nursery import ROOT
 from tests.crash.tally import Tally
+from tests.support import sampling
 
 SAMPLE = 6
 NOW = ("--now", str(small.NOW))
@@ -29,14 +29,12 @@ LIARS = [
 
 
 @pytest.mark.parametrize(("before", "argv"), LIARS, ids=[before for before, _argv in LIARS])
-def test_write_that_never_reached_the_disk_is_noticed(
-    bench: Bench, before: str, argv: tuple[str, ...], crash_sweep: bool, tally: Tally
-) -> None:
+def test_write_that_never_reached_the_disk_is_noticed(bench: Bench, before: str, argv: tuple[str, ...], tally: Tally) -> None:
     bench.prepare(lambda db: small.grow(db, before))
     bench.reset()
     writes = [call for call in bench.trace(*argv) if call.syscall == "pwrite64" and call.of(bench.db)]
     writes = [call for call in writes if not call.paths[0].endswith(f"/{names.LOCK}")]  # its text only informs
-    for point in writes if crash_sweep else random.Random(before).sample(writes, SAMPLE):
+    for point in sampling.sample(writes, SAMPLE, before):
         bench.reset()
         outcome = bench.strike(point, f"retval={point.length}", *argv)
         noticed = outcome.ended.status == 11 or any(not fault.note for fault in check.walk(Database(bench.db)))

@@ -8,7 +8,6 @@ reason why the sync stays. A sync that had nothing to make durable cannot be mis
 from __future__ import annotations
 
 import itertools
-import os
 import re
 from collections import defaultdict
 from pathlib import Path
@@ -23,6 +22,7 @@ from tests.crash.record import Call
 from tests.crash.replay import Distinct, Run, cuts_of, out_of_sight
 from tests.crash.tally import Tally
 from tests.crash.workloads import PHASES, WORKLOADS, Workload
+from tests.support import sampling
 
 Role: TypeAlias = tuple[str, str]  # who syncs, and what
 
@@ -67,7 +67,7 @@ NEVER_MISSED: Final[dict[Role, str]] = {
     ("rollback", f"{REAP}/contrib"): LATER,
 }
 # The same syncs as elsewhere, in other company, are left to the full sweeps.
-SWEEP: Final = bool(os.environ.get("SHEPHERD_TEST_CRASH"))
+SWEEP: Final = sampling.IS_SWEEP
 FORGETFUL: Final = {**WORKLOADS, **PHASES} if SWEEP else {k: v for k, v in WORKLOADS.items() if k != "harvest and cork"}
 KILLED: Final = {k: v for k, v in WORKLOADS.items() if SWEEP or k not in ("publish", "cork", "recover", "lease")}
 MOST_CUTS: Final = 24  # by default, of one mutant

@@ -6,7 +6,6 @@ dice, or in every mode where the step is short.
 
 from __future__ import annotations
 
-import random
 import shutil
 import subprocess
 from collections.abc import Iterator
@@ -20,6 +19,7 @@ from tests.crash import disks, judge, powercut, small
 from tests.crash.judge import Facts
 from tests.crash.nursery import Ended, Nursery, nursery
 from tests.crash.tally import Tally
+from tests.support import sampling
 
 SAMPLE = 1  # cuts of a step, others on each file system
 FIRST = "begin"
@@ -106,7 +106,7 @@ def socket(request: pytest.FixtureRequest) -> Iterator[Socket]:
 
 
 def chosen(kind: str, step: str, calls: int, everything: bool) -> list[tuple[int, str]]:
-    dice = random.Random(f"{step} on {kind}")
+    dice = sampling.dice(f"{step} on {kind}")
     points = [(call, mode) for call in range(1, calls + 2) for mode in powercut.MODES]
     if not everything:
         return dice.sample(points, SAMPLE)

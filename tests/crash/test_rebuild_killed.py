@@ -21,6 +21,7 @@ from shepherd.store.state.database import Database, Writer
 from tests.crash.dying import killed_after
 from tests.crash.farm import contents
 from tests.crash.mending import NOW, copy, flip, mend, write
+from tests.support import sampling
 
 SAMPLE_STEP = 89
 
@@ -60,7 +61,7 @@ def test_harvest_survives_the_state_it_stands_on(reaping: Path) -> None:
 
 def interrupted(base: Path, tmp_path: Path, step: int, damage: Callable[[Path], None]) -> Iterator[tuple[int, Path]]:
     """The database after a recovery that was killed at a call and then run again, call by call."""
-    call = 0
+    call = sampling.first(step, str(base.name))
     while True:
         db = copy(base, tmp_path / str(call))
         damage(db)
@@ -72,7 +73,7 @@ def interrupted(base: Path, tmp_path: Path, step: int, damage: Callable[[Path], 
     assert call > 2 * step
 
 
-def test_recovery_killed_at_any_call_is_finished_by_the_next(base: Path, crash_sweep: bool, tmp_path: Path) -> None:
+def test_recovery_killed_at_any_call_is_finished_by_the_next(base: Path, tmp_path: Path) -> None:
     def damage(db: Path) -> None:
         flip(db / "state" / "000009" / "index" / "weight")
 
@@ -80,16 +81,16 @@ def test_recovery_killed_at_any_call_is_finished_by_the_next(base: Path, crash_s
     damage(whole)
     mend(whole)
     expected = contents(whole / "state")
-    for call, db in interrupted(base, tmp_path, 1 if crash_sweep else SAMPLE_STEP, damage):
+    for call, db in interrupted(base, tmp_path, sampling.step(SAMPLE_STEP), damage):
         mend(db)
         assert contents(db / "state") == expected, call
 
 
-def test_recovery_of_a_reap_killed_at_any_call_keeps_the_harvest(reaping: Path, crash_sweep: bool, tmp_path: Path) -> None:
+def test_recovery_of_a_reap_killed_at_any_call_keeps_the_harvest(reaping: Path, tmp_path: Path) -> None:
     def damage(db: Path) -> None:
         flip(db / "state" / "000009" / "index" / "weight")
 
-    for call, db in interrupted(reaping, tmp_path / "x", 1 if crash_sweep else SAMPLE_STEP, damage):
+    for call, db in interrupted(reaping, tmp_path / "x", sampling.step(SAMPLE_STEP), damage):
         mend(db)
         (path,) = Database(db).furthest().harvests()
         assert len(harvest.read_journal(path)) == 1, call

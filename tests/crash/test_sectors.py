@@ -9,7 +9,6 @@ import contextlib
 import fcntl
 import json
 import os
-import random
 import shutil
 import struct
 from collections.abc import Iterator
@@ -26,6 +25,7 @@ from shepherd.store.state.columns import Column, ColumnWriter
 from tests.crash import disks, small
 from tests.crash.nursery import nursery
 from tests.crash.tally import Tally
+from tests.support import sampling
 
 FIEMAP, EXTENT_BYTES = 0xC020660B, 56
 BLOCK_BYTES = 4096
@@ -117,16 +117,14 @@ def test_check_continues_past_the_first_sector_that_fails(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("program", [("shep-check",), ("shep", "list")])
-def test_reader_that_meets_a_failing_sector_says_so(
-    tmp_path: Path, program: tuple[str, ...], crash_sweep: bool, tally: Tally
-) -> None:
+def test_reader_that_meets_a_failing_sector_says_so(tmp_path: Path, program: tuple[str, ...], tally: Tally) -> None:
     met = 0
     with disks.loop("ext4") as disk, nursery(tmp_path) as children:
         db = disk.path / "db"
         small.grow(db)
         disks.run("sync", "--file-system", str(disk.path))
         files = sorted((place(file), file) for file in db.rglob("*") if file.is_file() and file.stat().st_size)
-        for at, file in files if crash_sweep else random.Random(7).sample(files, SAMPLE):
+        for at, file in sampling.sample(files, SAMPLE, " ".join(program)):
             with cut_off(disk, at):
                 ended = children.run(*program, SHEPHERD_DB=str(db), SHEPHERD_CF=str(small.cf_of(db)))
             good = ended.status == 0 or (ended.status == 13 and str(db) in ended.err.splitlines()[-1])

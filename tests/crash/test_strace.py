@@ -6,8 +6,6 @@ sentence; and what was acknowledged is there.
 
 from __future__ import annotations
 
-import os
-import random
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,9 +20,10 @@ from tests.crash.judge import Facts
 from tests.crash.judged import Judged, fingerprint
 from tests.crash.strace import Call, Outcome
 from tests.crash.tally import Tally
+from tests.support import sampling
 
-SAMPLE = 4
-PARTS = range(4 if os.environ.get("SHEPHERD_TEST_CRASH") else 1)  # of a full sweep, which takes many minutes
+SAMPLE, SAMPLE_OF_ALL = 3, 8
+PARTS = range(4 if sampling.IS_SWEEP else 1)  # of a full sweep, which takes many minutes
 NOW = ("--now", str(small.NOW))
 # What it does not take to do the work: the line in a lock file that says who holds it, and logs.
 NEEDLESS = (f"/{names.LOCK}", f"/{names.LOGS}", *(f"/{names.LOGS}/{log}.jsonl" for log in ("timings", "cleanups", "changes")))
@@ -50,7 +49,7 @@ READERS = [Case("cork", ("shep-check",)), Case("", ("shep", "list"))]
 
 def chosen(points: list[tuple[Call, str]], everything: bool, part: int = 0) -> list[tuple[Call, str]]:
     assert len(points) > SAMPLE, "the trace shows no call on the database"
-    return points[part :: len(PARTS)] if everything else random.Random(len(points)).sample(points, SAMPLE)
+    return points[part :: len(PARTS)] if everything else sampling.sample(points, SAMPLE, f"strace {len(points)}", SAMPLE_OF_ALL)
 
 
 def manners(point: Call, fault: str, outcome: Outcome) -> list[str]:

@@ -3,7 +3,6 @@ default."""
 
 from __future__ import annotations
 
-import random
 import shutil
 import signal
 from pathlib import Path
@@ -12,6 +11,7 @@ import pytest
 
 from shepherd.store.disk import failpoints
 from tests.crash.farm import NOW, PHASES, Farm, contents, reference
+from tests.support import sampling
 
 SAMPLE = 2  # kills of a phase
 DEEPEST = 40  # call of one kind that a sample begins with
@@ -30,7 +30,7 @@ def test_phase_killed_at_any_call_is_as_if_it_had_not_run_or_had(
             while struck(stage, program, op, ordinal, tmp_path, name, expected):
                 ordinal += 1
         return
-    dice, kills = random.Random(program), 0
+    dice, kills = sampling.dice(program), 0
     for op in dice.sample(failpoints.OPS, len(failpoints.OPS)):
         ordinal = dice.randint(1, DEEPEST)
         while ordinal and not struck(stage, program, op, ordinal, tmp_path, name, expected):

@@ -6,7 +6,6 @@ shep-recover, which goes back to the newest checkpoint that holds.
 
 from __future__ import annotations
 
-import random
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +21,7 @@ from shepherd.store.state import harvest
 from shepherd.store.state.database import Database
 from tests.crash import disks, small
 from tests.crash.tally import Tally
+from tests.support import sampling
 
 SAMPLE_STEP = 11
 TAILS = (1, 23, 24, 100, 512, 4096, 5000)
@@ -88,10 +88,10 @@ def rolled_back(torn: Torn, expected: dict[str, bytes], damage: bool) -> list[st
 
 
 @pytest.mark.parametrize("name", [names.JOURNAL, names.CONTRIB, names.CHECKPOINTS, *map(names.local_segment, (1, 2))])
-def test_file_cut_at_any_byte_is_rolled_back_to_a_checkpoint(torn: Torn, name: str, crash_sweep: bool, tally: Tally) -> None:
+def test_file_cut_at_any_byte_is_rolled_back_to_a_checkpoint(torn: Torn, name: str, tally: Tally) -> None:
     points = torn.checkpoints()
-    whole = torn.files[name]
-    for cut in range(0, len(whole), 1 if crash_sweep else SAMPLE_STEP):
+    whole, step = torn.files[name], sampling.step(SAMPLE_STEP)
+    for cut in range(sampling.first(step, name), len(whole), step):
         torn.write(torn.files | {name: whole[:cut]})
         expected = [point for point in points if len(point.get(name, b"")) <= cut][-1]
         damage = name != names.CHECKPOINTS and cut < len(points[-1].get(name, b""))
@@ -101,7 +101,7 @@ def test_file_cut_at_any_byte_is_rolled_back_to_a_checkpoint(torn: Torn, name: s
 
 @pytest.mark.parametrize("name", [names.JOURNAL, names.CONTRIB, names.CHECKPOINTS, *map(names.local_segment, (1, 2, 9))])
 def test_zeros_and_noise_behind_a_file_are_cut_off(torn: Torn, name: str, tally: Tally) -> None:
-    dice = random.Random(name)
+    dice = sampling.dice(name)
     for count in TAILS:
         for what, tail in (("zeros", bytes(count)), ("noise", dice.randbytes(count))):
             torn.write(torn.files | {name: torn.files.get(name, b"") + tail})

@@ -23,6 +23,7 @@ from shepherd.store.state import harvest
 from shepherd.store.state.database import Database
 from tests.crash.dying import killed_after
 from tests.crash.farm import contents
+from tests.support import sampling
 from tests.support.programs import call
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -97,13 +98,14 @@ def test_waiting_request_is_kept_and_applied_once(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_upgrade_killed_at_any_call_is_finished_by_the_next(name: str, crash_sweep: bool, tmp_path: Path) -> None:
+def test_upgrade_killed_at_any_call_is_finished_by_the_next(name: str, tmp_path: Path) -> None:
     base = unpack(name, tmp_path / "base")
     whole = tmp_path / "whole"
     shutil.copytree(base, whole)
     run_upgrade(whole)
     expected = _published(whole)
-    call = 0
+    step = sampling.step(SAMPLE_STEP)
+    call = sampling.first(step, name)
     while True:
         db = tmp_path / str(call)
         shutil.copytree(base, db)
@@ -112,7 +114,7 @@ def test_upgrade_killed_at_any_call_is_finished_by_the_next(name: str, crash_swe
         run_upgrade(db)
         assert _published(db) == expected, call
         shutil.rmtree(db)
-        call += 1 if crash_sweep else SAMPLE_STEP
+        call += step
     assert call > 2 * SAMPLE_STEP  # else nothing was interrupted
 
 

@@ -19,6 +19,7 @@ from shepherd.formats.tables import JOURNAL, Result
 from shepherd.wire import messages as wire
 from tests.dispatch import results as answers
 from tests.dispatch.results import ASKED, ASKED_MS, ITEM, NOW_MS, PRINTS, a_block, a_bucket, a_result
+from tests.support import sampling
 
 Draw = Callable[[st.SearchStrategy[Any]], Any]
 BYTES = st.binary(max_size=200)
@@ -113,7 +114,7 @@ def is_sound(answer: Answer, written: list[bytes]) -> None:
         assert (block.parents_site.tolist(), block.parents_path.tolist()) == ([ITEM.site], [ITEM.path])
 
 
-@settings(max_examples=400, deadline=None, derandomize=True)
+@settings(max_examples=sampling.examples(400), deadline=None)
 @given(MESSAGES)
 def test_lie_is_refused_or_harmless(message: wire.Result) -> None:
     written: list[bytes] = []

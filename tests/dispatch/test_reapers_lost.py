@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import random
 import signal
 import socket
 import subprocess
@@ -17,6 +16,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support import sampling
 from tests.support.driver import HTML, LINKS
 from tests.support.origin import Answer, ok
 from tests.support.reaping import Home, children, planned, reapd, start_reapd
@@ -29,7 +29,6 @@ SITES = 12
 PAGES = 3
 ROUTES: dict[str, Answer] = {f"s{s}.example/{p}": ok(LINKS, HTML) for s in range(SITES) for p in range(PAGES)}
 URLS = [f"http://{route}" for route in ROUTES]
-EVERY = bool(os.environ.get("SHEPHERD_TEST_CRASH"))
 TIMEOUT_S = 2  # of a request; what a lost reaper had is asked for again after it, and 5 s
 
 
@@ -84,7 +83,7 @@ def test_relay_alone_changes_nothing_and_counts_the_messages(plan: Home, tmp_pat
     assert relay.connections == 1 and relay.messages > 2 * len(URLS)
 
 
-BOUNDARIES = [1, 2, 3, *range(4, 100)] if EVERY else [1, 2, *random.Random(5).sample(range(4, 100), 3)]
+BOUNDARIES = [1, 2, *sampling.sample(range(3, 100), 2, "messages of a reap", 6)]
 
 
 @pytest.mark.parametrize("boundary", BOUNDARIES)

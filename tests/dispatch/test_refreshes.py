@@ -21,6 +21,7 @@ from shepherd.store.state import lookup
 from shepherd.store.state.directory import State
 from shepherd.store.state.inbox import Inbox
 from shepherd.urls import parse
+from tests.support import sampling
 from tests.support.herd import NOW, Herd, Page, make_herd
 
 FATES = (
@@ -91,7 +92,7 @@ def look(one: Refreshes, second: int = LATER) -> list[Item]:
     return one.look(second * 1000)
 
 
-@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(max_examples=sampling.examples(150), suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 @given(st.data())
 def test_requests_are_chosen_as_by_a_loop(state: State, data: st.DataObject) -> None:
     for path in (state.path.parents[1] / "inbox").glob("*.req"):

@@ -16,6 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shepherd.formats.coding import DecodeError, decode
+from tests.support import sampling
 
 TEXT = b"<html>" + bytes(range(256)) * 200 + b"</html>"
 LIMIT = 1 << 20
@@ -121,7 +122,7 @@ def test_a_zstd_window_beyond_the_web_limit_is_refused() -> None:
 
 
 @pytest.mark.parametrize("encoding", ["gzip", "deflate", "br", "zstd"])
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=sampling.examples(150), deadline=None)
 @given(data=st.binary(max_size=200))
 def test_noise_is_a_value_or_a_decode_error(encoding: str, data: bytes) -> None:
     for noise in (data, ENCODERS[encoding][1](b"x" * 500)[: len(data)] + data):

@@ -23,6 +23,7 @@ from shepherd.store.state.columns import Column
 from shepherd.store.state.lease import parse_lease
 from tests.fuzz import targets
 from tests.fuzz.targets import TARGETS, Target
+from tests.support import sampling
 from tests.support.samples import a_block
 
 Edit: TypeAlias = Callable[[bytes], bytes]
@@ -75,14 +76,14 @@ def test_seeds_are_read_or_refused(target: Target) -> None:
 
 
 @each_target
-@settings(max_examples=100)
+@settings(max_examples=sampling.examples(100))
 @given(data=st.binary(max_size=300))
 def test_arbitrary_bytes_give_a_value_or_a_typed_error(target: Target, data: bytes) -> None:
     survives(target, data)
 
 
 @each_target
-@settings(max_examples=200)
+@settings(max_examples=sampling.examples(200))
 @given(number=st.integers(0, 99), changes=st.lists(edits, min_size=1, max_size=5))
 def test_altered_bytes_give_a_value_or_a_typed_error(target: Target, number: int, changes: list[Edit]) -> None:
     data = target.seeds[number % len(target.seeds)]

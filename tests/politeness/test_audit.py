@@ -17,6 +17,7 @@ from shepherd.politeness import obligations as owed
 from shepherd.politeness.audit import Verdict
 from shepherd.politeness.obligations import Held
 from shepherd.urls import qkey_of_address
+from tests.support import sampling
 
 BASE = 1_790_000_000_000
 QKEY, OTHER = qkey_of_address("127.0.0.1"), qkey_of_address("127.0.0.2")
@@ -144,7 +145,7 @@ def test_record_without_a_contact_does_not_count() -> None:
     assert audit(records(contact(0, 10), quiet, denied, nowhere, contact(1010, 1020))).count == 0
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=sampling.examples(200), deadline=None)
 @given(
     st.lists(st.tuples(st.integers(0, 3), st.integers(0, 60), st.integers(0, 12)), min_size=1, max_size=25),
     st.integers(1, 3),
@@ -180,7 +181,7 @@ def test_slack_allows_for_differing_clocks(slack: int) -> None:
     assert bool(judged(journal, sites, servers, before=True, slack=slack).count) == (slack < 4)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=sampling.examples(30), deadline=None)
 @given(seed=st.integers(0, 2**32 - 1), part=st.integers(1, 50), journals=st.integers(1, 3))
 def test_parts_do_not_change_the_verdict(seed: int, part: int, journals: int) -> None:
     """However few contacts are judged together, and in however many journals they stand."""

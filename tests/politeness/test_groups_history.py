@@ -15,6 +15,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from shepherd.politeness.groups.engine import Counts, Lease
 from shepherd.politeness.groups.memory import MemoryGroups
+from tests.support import sampling
 
 LEASE = 1_000
 DELAY_OF_GROUP = {0: 100, 1: 40, 2: 0}
@@ -173,5 +174,5 @@ class History(RuleBasedStateMachine):
             assert self.engine.count_source(source) == Counts(0, 0)
 
 
-History.TestCase.settings = settings(max_examples=150, stateful_step_count=60, deadline=None, derandomize=True)
+History.TestCase.settings = settings(max_examples=sampling.examples(150), stateful_step_count=60, deadline=None)
 TestHistory = History.TestCase

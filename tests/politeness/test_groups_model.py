@@ -10,6 +10,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from shepherd.politeness.groups.engine import Counts, Groups, Lease
 from shepherd.politeness.groups.memory import MemoryGroups
+from tests.support import sampling
 
 DELAY, LEASE, LONG_AGO = 100, 1_000, -(10**9)
 GROUPS = st.integers(0, 2)
@@ -251,5 +252,5 @@ class EngineAgainstModel(RuleBasedStateMachine):
         self.counters_are_exact()
 
 
-EngineAgainstModel.TestCase.settings = settings(max_examples=60, stateful_step_count=60, deadline=None, derandomize=True)
+EngineAgainstModel.TestCase.settings = settings(max_examples=sampling.examples(60), stateful_step_count=60, deadline=None)
 TestEngineAgainstModel = EngineAgainstModel.TestCase

@@ -21,6 +21,11 @@ IS_QUICK: Final = bool(os.environ.get("SHEPHERD_TEST_QUICK"))
 EXAMPLES: Final = 200 if IS_SWEEP else 50 if IS_ALL else 10 if IS_QUICK else 20  # of each property
 
 
+def examples(count: int) -> int:
+    """For a property that has its own count of examples, which is that of `bin/test --all`."""
+    return max(10, count * EXAMPLES // 50)
+
+
 def dice(name: str) -> random.Random:
     """Chance for this sweep: the same all day, and another for each sweep."""
     return random.Random(f"{SEED} {name}")

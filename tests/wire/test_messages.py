@@ -18,6 +18,7 @@ from shepherd.addresses import UnixAddress
 from shepherd.dispatch.reaper_sources import UnixSource
 from shepherd.errors import PeerLost
 from shepherd.wire import messages as wire
+from tests.support import sampling
 
 FETCH = wire.Fetch(
     token=7,
@@ -149,7 +150,7 @@ def test_every_truncation_is_a_lost_peer_and_only_the_empty_one_an_end() -> None
             read(whole[:length])
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=sampling.examples(300), deadline=None)
 @given(st.binary(max_size=200))
 def test_random_bytes_give_the_typed_error_and_nothing_else(data: bytes) -> None:
     for payload in (data, b"\x92\x06" + data, b"\x92\x01\x81" + data):
@@ -157,7 +158,7 @@ def test_random_bytes_give_the_typed_error_and_nothing_else(data: bytes) -> None
             wire.decode(payload)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=sampling.examples(200), deadline=None)
 @given(st.sampled_from(MESSAGES), st.integers(0, 10_000), st.integers(0, 255))
 def test_one_changed_byte_gives_a_message_or_the_typed_error(message: wire.Message, at: int, byte: int) -> None:
     data = bytearray(wire.encode(message)[4:])

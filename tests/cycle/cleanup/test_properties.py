@@ -18,7 +18,7 @@ from shepherd.formats.bucket import BucketFlag
 from shepherd.formats.tables import INDEX, NO_OID, SACRED, Flag, Reason, RowType
 from shepherd.store.state.directory import State
 from tests.crash.farm import contents
-from tests.support import pasture
+from tests.support import pasture, sampling
 from tests.support.pasture import NOTHING, NOW, THIN, TOMBSTONE, Sheep
 
 ASLEEP = (RowType.SLEEPING, Reason.BELOW_BAR)
@@ -80,7 +80,7 @@ def found(state: State, one: Sheep) -> tuple[int, int, object]:
     return row["type"], row["reason"], stored.body()
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=sampling.examples(25), deadline=None)
 @given(
     flock=flocks(),
     made_of=st.sampled_from([300, 900, 5000]),

@@ -21,6 +21,7 @@ from shepherd.store.disk import names
 from shepherd.store.state.database import Database
 from shepherd.store.state.directory import State
 from tests.crash.disks import workplace
+from tests.support import sampling
 from tests.support.harvested import NOW, Page, begin, harvest, run
 from tests.support.phase_rows import rows_of
 
@@ -128,7 +129,7 @@ def key_of(url: str) -> str:
     return url if url.endswith(("/robots.txt", ".example/")) else url.replace("https://www.", "http://")
 
 
-@settings(max_examples=settings().max_examples // 8)
+@settings(max_examples=sampling.EXAMPLES // 8)
 @given(told=harvests(once=True), cut=cuts())
 def test_harvests_of_different_documents_give_the_same_index_however_they_are_cut(
     pristine: Path, told: list[Told], cut: Cut
@@ -136,7 +137,7 @@ def test_harvests_of_different_documents_give_the_same_index_however_they_are_cu
     assert play(pristine, told, cut) == play(pristine, told, AFTER_EACH)
 
 
-@settings(max_examples=settings().max_examples // 10)
+@settings(max_examples=sampling.EXAMPLES // 10)
 @given(told=harvests(once=False), cut=cuts(GROUPS[:1]))
 def test_harvests_that_are_corked_one_by_one_give_the_same_index_whenever_they_are_merged(
     pristine: Path, told: list[Told], cut: Cut
@@ -144,7 +145,7 @@ def test_harvests_that_are_corked_one_by_one_give_the_same_index_whenever_they_a
     assert play(pristine, told, cut) == play(pristine, told, AFTER_EACH)
 
 
-@settings(max_examples=settings().max_examples // 8)
+@settings(max_examples=sampling.EXAMPLES // 8)
 @given(told=harvests(once=False), cut=cuts(GROUPS[1:]))
 def test_harvests_of_the_same_documents_corked_together_keep_what_the_newest_says(
     pristine: Path, told: list[Told], cut: Cut

@@ -34,6 +34,7 @@ from tests.cycle.record.record_rows import (
     lambs,
     pen,
 )
+from tests.support import sampling
 from tests.support.phase_rows import Row, key, rows_of
 
 RESET_S = 1_000
@@ -122,7 +123,7 @@ def test_record_agrees_with_a_dictionary() -> None:
     """And each kind of row has met record in some example, or this would say less than it seems to."""
     seen = Counter[tuple[str, str]]()
 
-    @settings(max_examples=80)
+    @settings(max_examples=sampling.examples(80))
     @given(
         flock=lambs(),
         told=homes(RESET_S),

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from shepherd.formats.tables import Flag, Reason, RowType
 from tests.cycle.select.select_model import EXEMPT, Model
 from tests.cycle.select.select_rows import STATE, Sample, run, samples
+from tests.support import sampling
 from tests.support.phase_rows import Row
 
 GroupOf = Callable[[int], int | None]
@@ -24,26 +25,26 @@ def model_of(sample: Sample) -> Model:
     return Model(sample.index, sample.sites, sample.servers, sample.config, sample.speed)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=sampling.examples(150), deadline=None)
 @given(samples())
 def test_select_agrees_with_a_plain_walk(sample: Sample) -> None:
     assert run(sample) == model_of(sample).rows(STATE)
 
 
-@settings(max_examples=settings().max_examples // 6, deadline=None)  # a pool of processes for each
+@settings(max_examples=sampling.EXAMPLES // 6, deadline=None)  # a pool of processes for each
 @given(samples())
 def test_neither_partitions_nor_processes_matter(sample: Sample) -> None:
     assert run(sample, partition_rows=1) == run(sample, partition_rows=1_000) == run(sample, jobs=3, partition_rows=2)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=sampling.examples(60), deadline=None)
 @given(samples(fresh_before=False))
 def test_select_of_select_changes_nothing(sample: Sample) -> None:
     once = run(sample)
     assert run(dataclasses.replace(sample, index=once)) == once
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=sampling.examples(60), deadline=None)
 @given(samples())
 def test_no_limit_is_exceeded(sample: Sample) -> None:
     """Counted are the rows that are not exempt, against the room that the exempt ones leave."""
@@ -79,7 +80,7 @@ def test_no_limit_is_exceeded(sample: Sample) -> None:
         assert let_in <= model.of_site(norm, "fresh_limit", select.fresh)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=sampling.examples(60), deadline=None)
 @given(samples())
 def test_no_better_row_goes_for_a_worse_of_its_site_server_or_section(sample: Sample) -> None:
     """If a limit struck a row, no worse row of the same group has passed that limit."""

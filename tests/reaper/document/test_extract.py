@@ -18,6 +18,7 @@ from shepherd.reaper.document.headers import headers_say
 from shepherd.reaper.document.scan import is_tame, scan_tags
 from shepherd.reaper.document.sniff import sniff
 from shepherd.reaper.fetch.exchange import Wanted
+from tests.support import sampling
 
 ROOT = Path(__file__).resolve().parents[3]
 BASE = "http://a.example/dir/page"
@@ -235,7 +236,7 @@ def test_characters_that_cannot_be_decoded_are_replaced() -> None:
     assert as_utf8("é".encode("utf-16-be"), "utf-16be") == "é".encode()
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=sampling.examples(300), deadline=None)
 @given(
     body=st.binary(max_size=300), header=st.sampled_from(["", "text/html", "text/html; charset=utf-16", "text/html; charset=gbk"])
 )
@@ -276,7 +277,7 @@ PIECES = [
 ]
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=sampling.examples(400), deadline=None)
 @given(st.lists(st.sampled_from(PIECES), max_size=12))
 def test_scanner_reads_the_links_of_the_tree(pieces: list[str]) -> None:
     html = "".join(["<body>", *pieces]).encode()

@@ -12,6 +12,7 @@ from shepherd.reaper.document.extract import extract
 from shepherd.reaper.document.headers import Said
 from shepherd.reaper.document.simhash import simhash
 from shepherd.reaper.fetch.exchange import Wanted
+from tests.support import sampling
 
 
 def model(text: bytes) -> int | None:
@@ -29,7 +30,7 @@ def model(text: bytes) -> int | None:
     return sum(1 << bit for bit in range(64) if 2 * sum(h >> bit & 1 for h in hashes) > len(hashes))
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=sampling.examples(100), deadline=None)
 @given(st.lists(st.binary(max_size=8), max_size=700))
 def test_it_is_what_its_definition_says(words: list[bytes]) -> None:
     text = b" ".join(words)

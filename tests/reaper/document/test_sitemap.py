@@ -17,6 +17,7 @@ from shepherd.reaper.document import sitemap
 from shepherd.reaper.document.extract import Page, extract
 from shepherd.reaper.document.headers import Said
 from shepherd.reaper.fetch.exchange import Wanted
+from tests.support import sampling
 
 ROOT = Path(__file__).resolve().parents[3]
 NAMESPACE = "http://www.sitemaps.org/schemas/sitemap/0.9"
@@ -206,7 +207,7 @@ def test_bombs_fit_in_a_gigabyte_and_are_survived(name: str) -> None:
     assert int(run.stdout) <= sitemap.MAX_URLS
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=sampling.examples(200), deadline=None)
 @given(st.binary(max_size=200))
 def test_noise_is_never_an_error(noise: bytes) -> None:
     for body in (b"<urlset>" + noise, noise, b"<?xml version='1.0' encoding='" + noise + b"'?><urlset>"):

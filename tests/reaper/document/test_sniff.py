@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shepherd.reaper.document.sniff import content_type, media_type, root_element, sniff
+from tests.support import sampling
 
 PNG = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR"
 WORD = "application/vnd.openxmlformats-officedocument.wordprocessingml.document"
@@ -110,7 +111,7 @@ def test_root_element_behind_a_prologue() -> None:
         assert root_element(none) == "", none
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=sampling.examples(300), deadline=None)
 @given(body=st.binary(max_size=300), header=st.text(max_size=40))
 def test_noise_is_never_an_error(body: bytes, header: str) -> None:
     for noise in (body, b"<" + body, b"PK\3\4" + body, b"\xff\xfe" + body):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import random
 import shutil
 import signal
 import subprocess
@@ -22,6 +21,7 @@ from shepherd.store.disk import failpoints
 from shepherd.store.state.database import Database
 from tests.crash.farm import contents
 from tests.store.mirror.received import advance, spoil
+from tests.support import sampling
 from tests.support.pasture import NOW, Sheep, clean, config, fill
 from tests.support.programs import call
 from tests.support.serving import ROOT, Serving, serving, token_of, wait_until
@@ -154,7 +154,7 @@ def test_mirror_killed_at_any_call_is_completed_by_the_next_run(source: Serving,
     """The first state into an empty directory, and the next one beside it."""
     mirror(source, home / "second")
     advance(source.home / "db", 9)
-    expected, dice = newest(source.home / "db"), random.Random(7)
+    expected, dice = newest(source.home / "db"), sampling.dice("kills of a mirror")
     every = [(op, ordinal) for op in failpoints.OPS for ordinal in range(1, 400, 7)]
     some = [(op, dice.randint(1, 20)) for op in dice.sample(failpoints.OPS, KILLS)]
     for op, ordinal in every if crash_sweep else some:

@@ -16,7 +16,7 @@ from tests.crash import disks
 from tests.crash.dying import killed_after
 from tests.crash.farm import contents
 from tests.store.mirror.received import Folder, advance, bring, spoil, way
-from tests.support import liar
+from tests.support import liar, sampling
 from tests.support.liar import Answer, lying, said
 from tests.support.pasture import Sheep, faults, fill
 from tests.support.programs import call
@@ -123,10 +123,11 @@ def test_url_with_a_password_or_of_another_kind_is_refused(home: Path) -> None:
 
 
 @pytest.mark.parametrize("what", ["empty", "beside", "damaged"])
-def test_transfer_killed_at_any_call_is_completed_by_the_next_one(home: Path, newer: Path, crash_sweep: bool, what: str) -> None:
+def test_transfer_killed_at_any_call_is_completed_by_the_next_one(home: Path, newer: Path, what: str) -> None:
     """Into an empty directory, beside a state, and in the place of a damaged one; without a server, and so with more kills."""
     expected, calls = contents(Database(newer).closed().path), 1
-    for calls in range(1, 10_000, 1 if crash_sweep else STEP):
+    step = sampling.step(STEP)
+    for calls in range(1 + sampling.first(step, what), 10_000, step):
         db = home / f"{what}-{calls}"
         if what != "empty":
             bring(Folder(newer if what == "damaged" else home / "source" / "db"), db)
