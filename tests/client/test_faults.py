@@ -16,7 +16,7 @@ from shepherd.formats import stream
 from shepherd.store.disk import names
 from shepherd.store.state.database import Database
 from tests.client.test_stream import succeed
-from tests.support.liar import lying, said
+from tests.support.liar import lying, send_answer
 from tests.support.pasture import fill
 from tests.support.serving import PATIENCE_S, Serving, flock, serving, token_of, wait_until
 
@@ -62,8 +62,8 @@ def test_upload_that_its_client_breaks_off_is_no_error_of_ours(tmp_path: Path) -
 def test_wrong_figure_of_a_hostile_server_is_refused(tmp_path: Path) -> None:
     fill(tmp_path, flock(3))
     lies = {
-        "/documents": lambda handler: said(handler, b"", Content_Type=stream.MEDIA_TYPE, Shepherd_Items="many"),
-        "/files/control": lambda handler: said(handler, b"x", 206, Content_Range="bytes few-more/all"),
+        "/documents": lambda handler: send_answer(handler, b"", Content_Type=stream.MEDIA_TYPE, Shepherd_Items="many"),
+        "/files/control": lambda handler: send_answer(handler, b"x", 206, Content_Range="bytes few-more/all"),
     }
     with lying(tmp_path / "db", lies) as liar, Server(liar.url, "x") as server, server.leased("x") as lease:
         with pytest.raises(PeerRefused, match="'many' in a header"):

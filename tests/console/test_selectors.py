@@ -16,7 +16,7 @@ from shepherd.console.selectors import Selection
 from shepherd.formats.tables import RowType
 from shepherd.readers import search
 from shepherd.urls import qkey_of_address
-from tests.support.herd import DAY, NOW, PAGES, Herd, Page, Run, Site, make_herd, objects, told
+from tests.support.herd import DAY, NOW, PAGES, Herd, Page, Run, Site, make_herd, objects, stdout_of
 
 WORDS = ("pear", "plum")
 
@@ -154,5 +154,5 @@ def test_many_sites_of_a_server_and_a_search_in_groups(
 
 
 def test_help_names_every_type_of_row(herd: Herd, shep: Run) -> None:
-    text = told(shep(herd, "list", "--help"))
+    text = stdout_of(shep(herd, "list", "--help"))
     assert all(name in text for name in ("sleeping", "--glob", "MIN..MAX", "5xx", "30d"))

@@ -45,4 +45,4 @@ def test_page_that_waits_for_its_parser_longer_than_its_lease_lasts_is_fetched_o
         made.must("shep-cork", "-q")
         fates = made.fates()
         assert [fates[url] for url in urls] == [("gathered", "gathered")] * len(urls)
-        assert [made.asked()[route] for route in routes] == [1] * len(routes)
+        assert [made.request_counts()[route] for route in routes] == [1] * len(routes)

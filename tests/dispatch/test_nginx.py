@@ -110,7 +110,7 @@ def test_every_page_that_links_lead_to_is_kept_as_it_is_on_the_disk(gathered: Ga
 
 
 def test_what_came_compressed_is_stored_as_it_came(gathered: Gathered) -> None:
-    sent = {(one.host, one.path): one.encoding for one in gathered.server.asked() if one.status == 200}
+    sent = {(one.host, one.path): one.encoding for one in gathered.server.requests() if one.status == 200}
     assert set(sent.values()) >= {"gzip"}
     for url, document in gathered.documents().items():
         host, path = urlsplit(url).netloc, urlsplit(url).path
@@ -119,24 +119,24 @@ def test_what_came_compressed_is_stored_as_it_came(gathered: Gathered) -> None:
 
 
 def test_tls_is_spoken_in_http2_and_plain_text_in_http1(gathered: Gathered) -> None:
-    protocols = {(one.scheme, one.protocol) for one in gathered.server.asked()}
+    protocols = {(one.scheme, one.protocol) for one in gathered.server.requests()}
     assert protocols == {("http", "HTTP/1.1"), ("https", "HTTP/2.0")}
 
 
 def test_robots_txt_is_asked_for_first_on_each_site(gathered: Gathered) -> None:
     for host in ("faq.example", "safe.example"):
-        assert next(one.path for one in gathered.server.asked() if one.host == host) == "/robots.txt"
+        assert next(one.path for one in gathered.server.requests() if one.host == host) == "/robots.txt"
 
 
 def test_nothing_is_asked_for_twice_in_a_gather(gathered: Gathered) -> None:
-    asked = [(one.host, one.path) for one in gathered.server.asked() if one.status == 200]
+    asked = [(one.host, one.path) for one in gathered.server.requests() if one.status == 200]
     assert len(asked) == len(set(asked))
 
 
 def test_a_refresh_is_conditional_and_keeps_every_body(gathered: Gathered) -> None:
-    before, asked = gathered.documents(), len(gathered.server.asked())
+    before, asked = gathered.documents(), len(gathered.server.requests())
     gathered.cycles(refresh_s=1)
-    again = [one for one in gathered.server.asked()[asked:] if one.path.endswith(".html")]
+    again = [one for one in gathered.server.requests()[asked:] if one.path.endswith(".html")]
     assert {(one.status, bool(one.if_none_match)) for one in again} == {(304, True)}
     after = gathered.documents()
     assert {url: one.columns["oid"] for url, one in after.items()} == {url: one.columns["oid"] for url, one in before.items()}
@@ -148,9 +148,9 @@ def test_untrusted_certificate_is_refused(gathered: Gathered, tmp_path: Path) ->
     for name in ("static", "filter"):
         (home / "cf" / name).write_bytes((gathered.home / "cf" / name).read_bytes())
     (home / "cf" / "shepherd.toml").write_text(CF.format(refresh_s=100, verify="true"))
-    one, asked = Gathered(home, gathered.server), len(gathered.server.asked())
+    one, asked = Gathered(home, gathered.server), len(gathered.server.requests())
     one.run("shep-init", "-q")
     one.run("shep", "insert", SECURE)
     assert programs.cycle(home / "db", home / "cf")
     assert one.documents() == {}
-    assert len(gathered.server.asked()) == asked  # not even a request line was sent
+    assert len(gathered.server.requests()) == asked  # not even a request line was sent

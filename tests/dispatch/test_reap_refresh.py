@@ -79,17 +79,17 @@ def test_page_is_asked_for_in_the_reap_and_not_again_after_the_merge(tmp_path: P
         known(home)
         before = listed(home, KNOWN[2], "type", "reason")
         reaping = home.start("shep-reap", "--json")
-        wait_until(lambda: any(url.startswith("slow.example/") for url in home.asked()), "the first slow page")
+        wait_until(lambda: any(url.startswith("slow.example/") for url in home.request_counts()), "the first slow page")
         home.must("shep", "refresh", KNOWN[0], KNOWN[2])
         answer = home.run("shep", "refresh", "http://a.example/unknown")
         assert answer.returncode == 4
-        wait_until(lambda: home.asked()["a.example/one"] > 0, "the page that was refreshed")
+        wait_until(lambda: home.request_counts()["a.example/one"] > 0, "the page that was refreshed")
         assert reaping.poll() is None
         out, err = reaping.communicate(timeout=60)
         assert reaping.returncode == 0, err
         report = json.loads(out.splitlines()[-1])
         assert (report["refreshes"], report["left"]) == (1, 0)
-        asked = home.asked()
+        asked = home.request_counts()
         assert asked["a.example/one"] == 1 and not asked["a.example/two"] and not asked["a.example/denied"]
         assert before == ["error", "robots-denied"]
         assert len(list((home.db / "inbox").glob("*.req"))) == 1  # read, not taken
@@ -110,7 +110,7 @@ def test_planned_page_comes_first_and_once_when_it_is_refreshed(tmp_path: Path) 
     with planned(tmp_path, ROUTES, KNOWN, [], servers=2) as home:
         known(home)
         reaping = home.start("shep-reap", "--json")
-        wait_until(lambda: any(url.startswith("slow.example/") for url in home.asked()), "the first slow page")
+        wait_until(lambda: any(url.startswith("slow.example/") for url in home.request_counts()), "the first slow page")
         home.must("shep", "refresh", SLOW[-1])
         out, err = reaping.communicate(timeout=60)
         assert reaping.returncode == 0, err
@@ -129,14 +129,14 @@ def test_refresh_that_was_answered_is_not_repeated_by_the_resumed_reap(tmp_path:
     with planned(tmp_path, ROUTES, KNOWN, [], reap="checkpoint_s = 0.1", servers=2) as home:
         known(home)
         reaping = home.start("shep-reap")
-        wait_until(lambda: any(url.startswith("slow.example/") for url in home.asked()), "the first slow page")
+        wait_until(lambda: any(url.startswith("slow.example/") for url in home.request_counts()), "the first slow page")
         home.must("shep", "refresh", KNOWN[0])
-        wait_until(lambda: home.asked()["a.example/one"] > 0, "the page that was refreshed")
+        wait_until(lambda: home.request_counts()["a.example/one"] > 0, "the page that was refreshed")
         time.sleep(1)  # a checkpoint
         reaping.send_signal(signal.SIGKILL)
         reaping.communicate(timeout=60)
         home.must("shep-reap", "-q")
-        assert home.asked()["a.example/one"] == 1
+        assert home.request_counts()["a.example/one"] == 1
         cycle(home, "cork", "merge", "select", "record")
         assert "refresh" not in listed(home, KNOWN[0], "flags")[0]
 
@@ -159,7 +159,7 @@ def test_page_that_the_reap_had_before_the_request_is_fetched_again(tmp_path: Pa
         assert told["takes_effect"].startswith("within seconds by the reap that runs")
         _out, err = reaping.communicate(timeout=60)
         assert reaping.returncode == 0, err
-        assert len(times) == 2 and home.asked()["a.example/one"] == 1
+        assert len(times) == 2 and home.request_counts()["a.example/one"] == 1
         assert min(gap for origin in home.origins for gap in origin.gaps_s()) > 0.49
         cycle(home, "cork")
         home.must("shep", "audit", "politeness")

@@ -68,7 +68,7 @@ def assert_each_is_settled_once(made: Home) -> Counter[str]:
     assert len(settled) == len(set(settled)) == len(URLS)
     lost = Counter(record["plan_row"] for record in records if record["reason"] == "reaper-lost")
     assert all(count == 1 for count in lost.values())  # back in the queue exactly once
-    asked = made.asked()
+    asked = made.request_counts()
     assert all(1 <= asked[route] <= 2 for route in ROUTES)
     assert made.run("shep-check").returncode == 0
     return Counter(record["reason"] for record in records)
@@ -208,7 +208,7 @@ def test_reapers_over_tls_gather_together_and_the_other_replaces_one_that_is_kil
         reap = 'keys = "../keys/main.pem"\nworkers = 2'
         with planned(tmp_path, ROUTES, URLS, [first, second], reap, servers=4, timeout_s=TIMEOUT_S) as made:
             reaping = made.start("shep-reap")
-            while sum(made.asked().values()) < 20 and reaping.poll() is None:
+            while sum(made.request_counts().values()) < 20 and reaping.poll() is None:
                 time.sleep(0.01)
             served = children(doomed.pid)
             doomed.kill()
@@ -242,7 +242,7 @@ def test_stopped_reapd_is_lost_and_its_urls_are_gathered_by_the_other(tmp_path: 
         reapers = [f"unix:{tmp_path}/a", f"unix:{tmp_path}/b"]
         with planned(tmp_path, ROUTES, URLS, reapers, servers=4, timeout_s=TIMEOUT_S) as made:
             reaping = made.start("shep-reap", "-q")
-            while sum(made.asked().values()) < 20 and reaping.poll() is None:
+            while sum(made.request_counts().values()) < 20 and reaping.poll() is None:
                 time.sleep(0.01)
             for pid in (*children(doomed.pid), doomed.pid):
                 os.kill(pid, signal.SIGSTOP)

@@ -32,7 +32,7 @@ def herd(tmp_path: Path) -> Herd:
     return make_herd(tmp_path / "herd", FIRST, (), ())
 
 
-def told(out: Path, number: int) -> dict[str, str]:
+def outcomes(out: Path, number: int) -> dict[str, str]:
     """The outcome of every document, by URL, or by footprint where the URL is not known."""
     found = lines(out / f"shepherd-{number:06d}-00000.jsonl")
     return {one["url"] or one["footprint"]: one["what"] for one in found}
@@ -43,7 +43,7 @@ def run(herd: Herd, out: Path, *arguments: str, status: int = 0, fail: str = "",
     export(herd, out, "--format", "jsonl", "--cursor", "feed", *arguments, status=status, fail=fail, cf=cf)
 
 
-def come(herd: Herd) -> int | None:
+def cursor_state(herd: Herd) -> int | None:
     """The state to which the cursor has come."""
     at = cursors.read(herd.db / "log", "feed")
     return at.state if at is not None else None
@@ -52,17 +52,17 @@ def come(herd: Herd) -> int | None:
 def test_next_export_has_exactly_what_is_new(herd: Herd, tmp_path: Path) -> None:
     out = tmp_path / "out"
     run(herd, out)
-    assert set(told(out, 2)) == {one.url for one in FIRST}
+    assert set(outcomes(out, 2)) == {one.url for one in FIRST}
     run(herd, out, status=4)
     new = page("https://a.example/new")
     add_state(herd, [CHANGED, *FIRST[1:3], new], now=NOW + DAY)
     with herd.store.writing("test") as writer:
         assert writer.prune(1, NOW + DAY) == [1, 2]  # the state of the cursor is gone: its keys are enough
     run(herd, out)
-    seen = told(out, 3)
+    seen = outcomes(out, 3)
     assert {seen.pop(url) for url in (CHANGED.url,)} == {"changed"} and seen.pop(new.url) == "added"
     assert list(seen.values()) == ["gone"]
-    assert come(herd) == 3
+    assert cursor_state(herd) == 3
 
 
 def test_change_of_weights_makes_no_page_gone(tmp_path: Path) -> None:
@@ -70,13 +70,13 @@ def test_change_of_weights_makes_no_page_gone(tmp_path: Path) -> None:
     roots = [page(f"{spelt}a.example/") for spelt in ("http://", "https://", "http://www.", "https://www.")]
     herd, out = make_herd(tmp_path / "herd", roots, (), ()), tmp_path / "out"
     run(herd, out)
-    assert len(told(out, 2)) == 1
+    assert len(outcomes(out, 2)) == 1
     for heaviest in roots:
         weighed = [replace(one, columns=one.columns | {"weight": 9 if one is heaviest else 3}) for one in roots]
         number = add_state(herd, weighed, now=NOW + DAY)
         run(herd, out)
-        assert told(out, number) == {}
-    assert come(herd) == number
+        assert outcomes(out, number) == {}
+    assert cursor_state(herd) == number
 
 
 def test_cursor_refuses_another_choice(herd: Herd, tmp_path: Path) -> None:
@@ -90,7 +90,7 @@ def test_cursor_refuses_another_choice(herd: Herd, tmp_path: Path) -> None:
 @pytest.mark.parametrize("selector", [("--glob", "*"), ("--newer", "30d"), (FIRST[0].url,)])
 def test_cursor_that_could_never_continue_is_refused(herd: Herd, tmp_path: Path, selector: tuple[str, ...]) -> None:
     run(herd, tmp_path / "out", *selector, status=2)
-    assert come(herd) is None and names_in(tmp_path / "out") == []
+    assert cursor_state(herd) is None and names_in(tmp_path / "out") == []
 
 
 KINDS = [
@@ -113,9 +113,9 @@ def test_cursor_refuses_another_kind_of_files(herd: Herd, tmp_path: Path, first:
     for dry in ((), ("--dry-run",)):
         done = export(herd, out, *then, "--cursor", "feed", *dry, status=2)
         assert " ".join(first).encode() in done.stderr and b"another name" in done.stderr
-    assert names_in(out) == before and come(herd) == 2
+    assert names_in(out) == before and cursor_state(herd) == 2
     export(herd, out, *first, "--cursor", "feed", "--split-bytes", "1")  # where files end is nobody's loss
-    assert come(herd) == 3
+    assert cursor_state(herd) == 3
 
 
 def test_option_that_a_format_does_not_know_does_not_stop_a_cursor(herd: Herd, tmp_path: Path) -> None:
@@ -123,7 +123,7 @@ def test_option_that_a_format_does_not_know_does_not_stop_a_cursor(herd: Herd, t
     run(herd, out)
     add_state(herd, [CHANGED, *FIRST[1:]], now=NOW + DAY)
     run(herd, out, "--digest", "sha256")
-    assert come(herd) == 3
+    assert cursor_state(herd) == 3
 
 
 def test_cursor_of_an_older_version_continues(herd: Herd, tmp_path: Path) -> None:
@@ -168,7 +168,7 @@ def test_dry_run_does_not_count_what_an_earlier_state_has_exported(herd: Herd, t
     arguments = ("--format", "jsonl", "--cursor", "feed", "--json")
     dry = export(herd, out, *arguments, "--dry-run", cf=cf).stdout
     assert [one["counts"]["documents"] for one in objects(dry)] == [1, 0, 0]
-    assert come(herd) == 2
+    assert cursor_state(herd) == 2
     done = export(herd, out, *arguments, cf=cf).stdout
     assert [(one["state"], one["since"]) for one in objects(dry)] == [(one["state"], one["since"]) for one in objects(done)]
 
@@ -220,21 +220,21 @@ def test_killed_export_is_neither_taken_for_whole_nor_skipped(herd: Herd, tmp_pa
     if manifest.exists():
         assert all((out / one["name"]).stat().st_size == one["bytes"] for one in json.loads(manifest.read_text())["files"])
     else:
-        assert come(herd) == 2
-    if come(herd) == 2:
+        assert cursor_state(herd) == 2
+    if cursor_state(herd) == 2:
         run(herd, out)
     whole.mkdir()
     export(herd, whole, "--format", "jsonl", "--since", "2")
     name = "shepherd-000003-00000.jsonl"
     assert (out / name).read_bytes() == (whole / name).read_bytes()
     assert names_in(out) == ["shepherd-000002-00000.jsonl", "shepherd-000002.json", name, "shepherd-000003.json"]
-    assert come(herd) == 3
+    assert cursor_state(herd) == 3
 
 
 def test_full_disk_leaves_nothing_with_a_name(herd: Herd, tmp_path: Path) -> None:
     out = tmp_path / "out"
     run(herd, out, fail="write:.shepherd-000002-00000.jsonl.tmp:1=enospc", status=12)
-    assert names_in(out) == [] and come(herd) is None
+    assert names_in(out) == [] and cursor_state(herd) is None
     run(herd, out)
 
 
@@ -266,7 +266,7 @@ def test_cursor_does_not_overwrite_an_export_that_is_not_its_own(herd: Herd, tmp
     done = export(herd, out, "--format", "jsonl", "--cursor", "feed", status=2)
     assert b"--overwrite" in done.stderr and b"--prefix" in done.stderr
     assert {path.name: path.read_bytes() for path in out.iterdir()} == before
-    assert come(herd) is None
+    assert cursor_state(herd) is None
     run(herd, out, "--prefix", "feed")
     assert {path.name for path in out.iterdir()} > before.keys()
 
@@ -311,10 +311,10 @@ def test_second_export_of_one_cursor_is_locked_out(herd: Herd, tmp_path: Path) -
     held = cursors.locked(herd.db / "log", "feed")
     run(herd, tmp_path / "out", status=3)
     run(herd, tmp_path / "out", "--dry-run")
-    assert names_in(tmp_path / "out") == [] and come(herd) is None
+    assert names_in(tmp_path / "out") == [] and cursor_state(herd) is None
     held.release()
     run(herd, tmp_path / "out")
-    assert come(herd) == 2
+    assert cursor_state(herd) == 2
 
 
 def test_lock_whose_file_is_removed_belongs_to_one(tmp_path: Path) -> None:
@@ -372,6 +372,6 @@ def test_cursor_passes_a_damaged_document_only_on_request(damaged: tuple[Herd, P
     herd, _page = damaged
     out = tmp_path / "out"
     run(herd, out, status=11)
-    assert come(herd) is None
+    assert cursor_state(herd) is None
     run(herd, out, "--past-damage", status=11)
-    assert come(herd) == 2
+    assert cursor_state(herd) == 2

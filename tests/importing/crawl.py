@@ -53,7 +53,7 @@ class Home:
         for program in ("shep-merge", "shep-select", "shep-record"):
             self.run(program=program)
 
-    def told(self, *arguments: str, status: int = 0) -> list[dict[str, Any]]:
+    def json_lines(self, *arguments: str, status: int = 0) -> list[dict[str, Any]]:
         """The lines of --json; the last is the summary."""
         said = self.run("--json", *arguments, status=status)
         return [json.loads(line) for line in said.splitlines() if line.startswith("{")]

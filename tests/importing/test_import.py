@@ -39,7 +39,7 @@ def imported(tmp_path_factory: pytest.TempPathFactory) -> Home:
 
 
 def test_status_headers_body_time_and_address_are_imported(home: Home) -> None:
-    (told,) = home.told(home.write(crawl(packed=False, version="1.1").data))
+    (told,) = home.json_lines(home.write(crawl(packed=False, version="1.1").data))
     assert told["taken"] == {"stored": 3, "robots files": 1, "failed": 1, "redirect": 1}
     assert (told["bad"], told["new"], told["left_out"]) == (0, 5, {})
     assert told["records"] == {"warcinfo": 1, "request": 1, "response": 6, "metadata": 1}
@@ -85,7 +85,7 @@ def test_imported_contacts_delay_no_server(imported: Home) -> None:
 
 def test_links_are_imported_only_if_wanted(home: Home, tmp_path: Path) -> None:
     name = home.write(crawl().data)
-    (told,) = home.told(name)
+    (told,) = home.json_lines(name)
     assert told["links"] > 0
     home.merge()
     assert home.row("http://a.example/two")["weight"] == home.row(ONE)["weight"] - 1_000
@@ -103,17 +103,17 @@ def test_robots_file_of_a_site_without_a_page_is_reported_as_left_out(home: Home
     warc.response(ONE, headers=(("Content-Type", HTML),))
     warc.response("http://empty.example/robots.txt", RULES, headers=PLAIN)
     file = home.write(warc.data)
-    (told,) = home.told("--no-links", file)
+    (told,) = home.json_lines("--no-links", file)
     assert (told["taken"]["stored"], told["taken"]["robots files"]) == (1, 0)
     assert told["left_out"] == {"robots files of sites without a page": 1}
     states = home.db.states()
-    (told,) = home.told("--no-links", file, status=4)
+    (told,) = home.json_lines("--no-links", file, status=4)
     assert (told["states"], home.db.states()) == ([], states)  # a second import finds nothing to do
 
 
 def test_second_import_of_a_file_changes_nothing(imported: Home) -> None:
     before, states = imported.facts(), imported.db.states()
-    (told,) = imported.told("x.warc.gz", status=4)
+    (told,) = imported.json_lines("x.warc.gz", status=4)
     assert (told["taken"], told["left_out"]) == ({}, {"known already": 6})
     assert (imported.facts(), imported.db.states()) == (before, states)
     assert os.listdir(imported.path / "db" / "inbox") == []
@@ -171,7 +171,7 @@ def test_redirect_to_its_equivalent_is_left_out(home: Home) -> None:
     warc.response("http://a.example/one", b"", "2020-03-01T00:00:00Z", "301 Moved", moved)  # newer than the document
     warc.response("https://www.a.example/one", PAGE, "2020-02-01T00:00:00Z")
     warc.response("http://a.example/later", b"", "2020-03-01T00:00:00Z", "301 Moved", (("Location", "https://a.example/later"),))
-    (told,) = home.told(home.write(warc.data))
+    (told,) = home.json_lines(home.write(warc.data))
     assert told["left_out"] == {"moves to their equivalent": 2}
     assert home.document("https://www.a.example/one").body() == PAGE
     assert home.row("https://a.example/later")["type"] == RowType.UNGATHERED
@@ -190,7 +190,7 @@ def test_rejected_or_deleted_document_is_left_out(home: Home) -> None:
         home.shep(change, "http://a.example/deleted")
         home.merge()
     rows = home.db.furthest().index.rows
-    (told,) = home.told(home.write(warc.data), status=4)
+    (told,) = home.json_lines(home.write(warc.data), status=4)
     assert told["left_out"] == {"rejected by the filter": 2, "deleted by an operator": 1, "not of http or https": 1}
     assert home.db.furthest().index.rows == rows
 
@@ -222,7 +222,7 @@ def hostile() -> tuple[Warc, dict[int, str]]:
 def test_bad_records_are_reported_and_cost_no_neighbour(home: Home) -> None:
     warc, bad = hostile()
     name = home.write(warc.data)
-    *lines, told = home.told(name)
+    *lines, told = home.json_lines(name)
     assert {line["offset"]: line["file"] for line in lines} == dict.fromkeys(bad, name)
     for line in lines:
         assert bad[line["offset"]] in line["bad"], line
@@ -250,9 +250,9 @@ def test_what_is_no_warc_file_makes_no_state(home: Home) -> None:
 def test_dry_run_counts_the_same_and_writes_nothing(home: Home) -> None:
     name = home.write(crawl().data)
     before = set((home.path / "db").rglob("*"))
-    (rehearsed,) = home.told("--dry-run", name)
+    (rehearsed,) = home.json_lines("--dry-run", name)
     assert set((home.path / "db").rglob("*")) - before <= {home.path / "db" / "lease" / "lock"}
-    (told,) = home.told(name)
+    (told,) = home.json_lines(name)
     for key in ("records", "taken", "left_out", "bad", "new", "links"):
         assert rehearsed[key] == told[key], key
 

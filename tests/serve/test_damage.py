@@ -16,7 +16,7 @@ from shepherd.readers.choice import Choice
 from shepherd.readers.reading import Reading
 from shepherd.store.disk import names
 from shepherd.store.state.directory import State
-from tests.support.liar import Answer, lying, said
+from tests.support.liar import Answer, lying, send_answer
 from tests.support.pasture import fill
 from tests.support.programs import call
 from tests.support.serving import Serving, flock, serving, token_of
@@ -90,7 +90,7 @@ def sent(rows: Records, data: list[bytes]) -> bytes:
 
 
 def answering(body: bytes, items: int) -> Answer:
-    return lambda handler: said(handler, body, Content_Type=stream.MEDIA_TYPE, Shepherd_Items=str(items))
+    return lambda handler: send_answer(handler, body, Content_Type=stream.MEDIA_TYPE, Shepherd_Items=str(items))
 
 
 def test_document_damaged_on_the_way_is_fetched_again(tmp_path: Path) -> None:
@@ -114,7 +114,7 @@ def test_no_other_document_comes_in_the_place_of_a_damaged_one(tmp_path: Path, l
     hurt = [*data[:20], data[20][:-3] + b"***", *data[21:]]
     answers: dict[str, Answer] = {
         "another": answering(sent(rows[21:22], data[21:22]), 1),
-        "none": lambda handler: said(handler, b'{"error": "no such document"}', 404),
+        "none": lambda handler: send_answer(handler, b'{"error": "no such document"}', 404),
         "many": answering(sent(rows[20:], data[20:]), COUNT),
     }
     lies = {"/documents": answering(sent(rows, hurt), COUNT), name: answers[lie]}

@@ -239,14 +239,14 @@ def test_failure_is_not_cached() -> None:
 
 
 def test_speed_is_that_of_this_reap_and_of_the_last_minute() -> None:
-    def told(pages: int, seconds: float, pid: int = 1) -> dict[str, Any]:
+    def progress(pages: int, seconds: float, pid: int = 1) -> dict[str, Any]:
         return {"pid": pid, "since": 0, "figures": {"pages": pages, "wire_bytes": 100 * pages, "seconds": seconds}}
 
     speed = Speed()
-    assert speed.of(told(50, 10.0), 10) == {"pages_per_s": 5.0, "bytes_per_s": 500.0}  # nothing to compare with
-    assert speed.of(told(150, 15.0), 15) == {"pages_per_s": 20.0, "bytes_per_s": 2_000.0}
-    assert speed.of(told(150, 60.0), 60) == {"pages_per_s": 2.5, "bytes_per_s": 250.0}  # all of it is too long ago
-    assert speed.of(told(150, 63.0), 63) == {"pages_per_s": 0.0, "bytes_per_s": 0.0}
-    assert speed.of(told(8, 2.0, pid=2), 65) == {"pages_per_s": 4.0, "bytes_per_s": 400.0}
+    assert speed.of(progress(50, 10.0), 10) == {"pages_per_s": 5.0, "bytes_per_s": 500.0}  # nothing to compare with
+    assert speed.of(progress(150, 15.0), 15) == {"pages_per_s": 20.0, "bytes_per_s": 2_000.0}
+    assert speed.of(progress(150, 60.0), 60) == {"pages_per_s": 2.5, "bytes_per_s": 250.0}  # all of it is too long ago
+    assert speed.of(progress(150, 63.0), 63) == {"pages_per_s": 0.0, "bytes_per_s": 0.0}
+    assert speed.of(progress(8, 2.0, pid=2), 65) == {"pages_per_s": 4.0, "bytes_per_s": 400.0}
     assert speed.of(None, 66) is None and speed.of({"pid": 3, "figures": "x"}, 67) is None
-    assert speed.of(told(0, 0.0), 68) == {"pages_per_s": 0.0, "bytes_per_s": 0.0}
+    assert speed.of(progress(0, 0.0), 68) == {"pages_per_s": 0.0, "bytes_per_s": 0.0}

@@ -56,10 +56,10 @@ def test_indexer_of_the_docs_gets_every_page_change_and_weight(tmp_path: Path) -
         with serving(tmp_path, settings) as served:
             know_the_indexer(served)
             assert re.fullmatch(r"state \d+: 4 present\n", update(served))
-            assert found(served, "Žofka") == ["http://flock.example/dog"]
-            assert found(served, "quietly") == ["http://flock.example/sheep"]
-            assert found(served, "hidden") == []
-            assert found(served, "Elsewhere") == ["http://other.example/about"]  # which only its title has
+            assert search(served, "Žofka") == ["http://flock.example/dog"]
+            assert search(served, "quietly") == ["http://flock.example/sheep"]
+            assert search(served, "hidden") == []
+            assert search(served, "Elsewhere") == ["http://other.example/about"]  # which only its title has
 
             made.must("shep-feedback", "-q")
             weights = {url: row["weight"] for url, row in rows(made).items()}
@@ -74,8 +74,8 @@ def test_indexer_of_the_docs_gets_every_page_change_and_weight(tmp_path: Path) -
                 made.must(f"shep-{program}", "-q")
             finish(made)
             assert re.fullmatch(r"state \d+: 1 changed, 1 gone\n", update(served))
-            assert found(served, "Rex") == ["http://flock.example/dog"]
-            assert found(served, "Žofka") == found(served, "elsewhere") == []
+            assert search(served, "Rex") == ["http://flock.example/dog"]
+            assert search(served, "Žofka") == search(served, "elsewhere") == []
             assert re.fullmatch(r"state \d+: nothing new\n", update(served))
 
 
@@ -94,9 +94,9 @@ def test_hostile_page_neither_breaks_the_indexer_nor_reaches_the_terminal(tmp_pa
         assert update(served).endswith(": nothing new\n")
         assert len(list(tmp_path.rglob("*.feedback"))) == 1  # no weights where nothing is new
         for words in ("so-called wolf", "Grün", "wolf,"):
-            assert found(served, words) == ["http://wolf.example/"], words
+            assert search(served, words) == ["http://wolf.example/"], words
         for words in ('"', "body:nothing", "wolf NOT called", "AND", "*", "^(", ""):
-            assert found(served, words) == [], words
+            assert search(served, words) == [], words
         text = run(served, "search", "wolf")
         assert "Wolf" in text and all(one.isprintable() or one == "\n" for one in text)
 
@@ -154,5 +154,5 @@ def update(served: Serving) -> str:
     return run(served, "update", served.url)
 
 
-def found(served: Serving, words: str) -> list[str]:
+def search(served: Serving, words: str) -> list[str]:
     return [line for line in run(served, "search", words).splitlines() if line.startswith("http")]

@@ -197,7 +197,7 @@ class Soak:
         self._end_master(hard=bool(number % 2))
         self.violate(verdict.judge(self.stage, self.ledger, number // 2))
         self._hear()
-        self.say(f"{when}: {self.told()}")
+        self.say(f"{when}: {self.summary()}")
         self.stage.master.down = False
 
     def _hear(self) -> None:
@@ -226,7 +226,7 @@ class Soak:
 
     # --- what came of it
 
-    def told(self) -> str:
+    def summary(self) -> str:
         """One line of JSON."""
         answers = Counter(entry.status for entry in log.read_log(self.stage.web.log_path))
         ledger = self.ledger
@@ -270,7 +270,7 @@ class Soak:
         self._end_master(hard=False)
         self.violate(verdict.judge(self.stage, self.ledger, 0))
         self._hear()
-        self.say(f"finished: {self.told()}")
+        self.say(f"finished: {self.summary()}")
 
     def _drain(self) -> None:
         idle = 0

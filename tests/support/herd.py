@@ -242,10 +242,10 @@ def add_state(
         return writer.publish(builder, {"phase": "cork" if journal else "test"}).number
 
 
-def told(answer: subprocess.CompletedProcess[bytes], status: int = 0) -> str:
+def stdout_of(answer: subprocess.CompletedProcess[bytes], status: int = 0) -> str:
     assert answer.returncode == status, answer
     return answer.stdout.decode()
 
 
 def objects(answer: subprocess.CompletedProcess[bytes], status: int = 0) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in told(answer, status).splitlines()]
+    return [json.loads(line) for line in stdout_of(answer, status).splitlines()]

@@ -22,7 +22,7 @@ class Liar:
     asked: list[str]
 
 
-def said(handler: BaseHTTPRequestHandler, body: bytes, status: int = 200, **headers: str) -> None:
+def send_answer(handler: BaseHTTPRequestHandler, body: bytes, status: int = 200, **headers: str) -> None:
     handler.send_response(status)
     for name, value in ({"Content_Length": str(len(body))} | headers).items():
         handler.send_header(name.replace("_", "-"), value)
@@ -89,11 +89,11 @@ def _answer(handler: BaseHTTPRequestHandler, db: Path, lie: Answer | None) -> No
     if lie is not None:
         lie(handler)
     elif handler.path == "/v1/states":
-        said(handler, json.dumps({"states": [{"state": state.number}], "since": []}).encode())
+        send_answer(handler, json.dumps({"states": [{"state": state.number}], "since": []}).encode())
     elif handler.path.startswith(f"/v1/leases/{LEASE}/files/"):
         start = int(handler.headers.get("Range", "bytes=0-")[6:-1])
         data = (state.path / handler.path.partition("/files/")[2]).read_bytes()
         ranged = {"Content_Range": f"bytes {start}-{len(data) - 1}/{len(data)}"} if start else {}
-        said(handler, data[start:], 206 if start else 200, **ranged)
+        send_answer(handler, data[start:], 206 if start else 200, **ranged)
     else:
-        said(handler, json.dumps(lease).encode(), 201 if handler.command == "POST" else 200)
+        send_answer(handler, json.dumps(lease).encode(), 201 if handler.command == "POST" else 200)

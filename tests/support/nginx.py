@@ -33,7 +33,7 @@ http {{
 
 
 @dataclass(frozen=True)
-class Asked:
+class LoggedRequest:
     """One line of its log."""
 
     scheme: str
@@ -56,8 +56,8 @@ class Nginx:
         """Whom to trust: its certificate is its own authority."""
         return self.home / "cert.pem"
 
-    def asked(self) -> list[Asked]:
-        return [Asked(**json.loads(line)) for line in (self.home / "access.log").read_text().splitlines()]
+    def requests(self) -> list[LoggedRequest]:
+        return [LoggedRequest(**json.loads(line)) for line in (self.home / "access.log").read_text().splitlines()]
 
 
 def need() -> str:

@@ -70,7 +70,7 @@ class Home:
         rows = [json.loads(line) for line in self.must("shep", "list", "--json", "--limit", "10000").splitlines()]
         return {row["url"]: (row["type"], row["reason"]) for row in rows}
 
-    def asked(self) -> Counter[str]:
+    def request_counts(self) -> Counter[str]:
         return Counter(url for origin in self.origins for url in origin.urls())
 
 

@@ -13,7 +13,7 @@ from shepherd.urls import Footprints, Url
 from tests.golden import segments
 from tests.golden.segments import Document
 from tests.support import herd as conftest
-from tests.support.herd import GREETING, NOW, PAGES, Herd, Page, Run, told
+from tests.support.herd import GREETING, NOW, PAGES, Herd, Page, Run, stdout_of
 
 
 def digested(page: Page) -> Page:
@@ -50,9 +50,11 @@ def test_old_bucket_with_another_digest_than_its_row_is_a_fault(old_herd: Herd) 
 
 def test_old_document_comes_out_byte_by_byte(old_herd: Herd, shep: Run) -> None:
     assert shep(old_herd, "cat", "http://a.example/").stdout == GREETING
-    assert told(shep(old_herd, "cat", "--headers", "http://a.example/")).startswith("HTTP/1.1 200 OK\nContent-Type: text/html\n")
+    assert stdout_of(shep(old_herd, "cat", "--headers", "http://a.example/")).startswith(
+        "HTTP/1.1 200 OK\nContent-Type: text/html\n"
+    )
 
 
 def test_old_rows_are_listed_with_their_urls(old_herd: Herd, herd: Herd, shep: Run) -> None:
-    old, new = (told(shep(one, "list")).splitlines() for one in (old_herd, herd))
+    old, new = (stdout_of(shep(one, "list")).splitlines() for one in (old_herd, herd))
     assert [line.split()[-1] for line in old] == [line.split()[-1] for line in new]

@@ -48,11 +48,11 @@ class Field:
         assert done.returncode == 0, f"{command}: {done.returncode} {done.stdout}{done.stderr}"
         return done.stdout
 
-    def asked(self) -> list[log.Entry]:
+    def requests(self) -> list[log.Entry]:
         return log.read_log(self.home / "web" / "access.log")
 
     def pages(self) -> list[log.Entry]:
-        return [entry for entry in self.asked() if entry.path != "/robots.txt"]
+        return [entry for entry in self.requests() if entry.path != "/robots.txt"]
 
     def known(self) -> set[str]:
         return {json.loads(line)["url"] for line in self.must("shep", "list", "--json", "--limit", "100000").splitlines()}
@@ -71,24 +71,24 @@ def test_gather_stays_on_its_sites_and_stops_at_its_page_limit(field: Field) -> 
     first = field.must("gather", "--pages", "6", "http://site0.toy.example/")
     assert "the page limit is reached" in first
     assert 1 < len(field.pages()) <= 6
-    assert f": {len(field.asked())} requests in " in first  # what was really asked, and not what was settled
-    assert {entry.host.removeprefix("www.") for entry in field.asked()} == {"site0.toy.example"}
+    assert f": {len(field.requests())} requests in " in first  # what was really asked, and not what was settled
+    assert {entry.host.removeprefix("www.") for entry in field.requests()} == {"site0.toy.example"}
     assert not any("/wool/" in url for url in field.known())  # the user's own filter holds, too
 
     before = len(field.pages())
     field.must("gather", "--pages", "4", "http://site20.toy.example/")
     assert before < len(field.pages()) <= before + 4
-    hosts = {entry.host.removeprefix("www.") for entry in field.asked()}
+    hosts = {entry.host.removeprefix("www.") for entry in field.requests()}
     assert hosts == {"site0.toy.example", "site20.toy.example"}  # the first site is still in scope, and no other is
     assert (field.home / "cf" / "shepherd.toml").read_text() == CF
-    assert log.audit(field.asked(), field.model.delays_s(DELAY_S)) == []
+    assert log.audit(field.requests(), field.model.delays_s(DELAY_S)) == []
     field.must("shep-check")
 
 
 def test_gather_visits_subdomains_if_it_may(field: Field) -> None:
     places = ["http://toy.example/", "http://site0.toy.example/"]  # the first has no address
     field.must("gather", "--pages", "12", "--scope", "subdomains", "--contact", "me@example.org", *places)
-    hosts = {entry.host for entry in field.asked()}
+    hosts = {entry.host for entry in field.requests()}
     assert len({host.removeprefix("www.") for host in hosts}) > 1
     assert all(host.endswith(".toy.example") for host in hosts)
 
@@ -104,7 +104,7 @@ def test_interrupted_gather_shows_its_summary_and_continues_next_time(field: Fie
     before = len(field.pages())
     assert "nothing more is due" in field.must("gather", "--pages", "1000", "http://site0.toy.example/")
     assert len(field.pages()) > before
-    assert log.audit(field.asked(), field.model.delays_s(DELAY_S)) == []
+    assert log.audit(field.requests(), field.model.delays_s(DELAY_S)) == []
     field.must("shep-check")
 
 

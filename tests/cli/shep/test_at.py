@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from shepherd.formats.tables import Reason, RowType
-from tests.support.herd import DAY, NOW, Herd, Page, Run, add_state, make_herd, objects, told
+from tests.support.herd import DAY, NOW, Herd, Page, Run, add_state, make_herd, objects, stdout_of
 
 BODY = b"as it was"
 SHA = hashlib.sha256(BODY).digest()
@@ -36,7 +36,7 @@ def test_each_state_shows_its_own_row(two: Herd, shep: Run) -> None:
 
 
 def test_lines_for_a_person(two: Herd, shep: Run) -> None:
-    text = told(shep(two, "at", "2", "http://a.example/x", "--now", str(NOW)))
+    text = stdout_of(shep(two, "at", "2", "http://a.example/x", "--now", str(NOW)))
     lines = dict(line.split(None, 1) for line in text.splitlines())
     assert lines["state"] == "2, made 2026-09-21T14:13:20Z (0 s ago)"
     assert lines["known"] == "gathered (last changed in state 2)"
@@ -48,7 +48,7 @@ def test_url_that_the_state_does_not_know(two: Herd, shep: Run) -> None:
     assert (answer.returncode, answer.stdout) == (4, b"")
     assert answer.stderr == b"shep: state 3 does not know http://a.example/y\n"
     assert shep(two, "at", "1", "http://a.example/x").returncode == 4
-    assert told(shep(two, "at", "2", "http://a.example/y"))
+    assert stdout_of(shep(two, "at", "2", "http://a.example/y"))
 
 
 @pytest.mark.parametrize("arguments", [("9", "http://a.example/x"), ("2", "mailto:x"), ("0", "http://a.example/x")])

@@ -12,7 +12,7 @@ from shepherd.formats.tables import JournalFlag
 from shepherd.store.disk import fsio, names
 from shepherd.store.state.harvest import Harvest
 from tests.crash.test_politeness import Garden, garden, pages
-from tests.support.herd import Herd, Run, objects, told
+from tests.support.herd import Herd, Run, objects, stdout_of
 from tests.support.origin import Answer, ok
 from tests.support.reaped import GONE, NEW, START_MS, journal_record, start_reap
 
@@ -78,9 +78,9 @@ def test_contact_of_another_reaper_that_is_too_close_is_named(own_herd: Herd, sh
 def test_contact_that_keeps_its_distance_is_no_violation(own_herd: Herd, shep: Run) -> None:
     far = {"start_ms": START_MS + 10_070, "end_ms": START_MS + 10_080}
     sin(own_herd, journal_record(NEW, flags=CONTACTED, **far))
-    assert "2 contacts with 1 server" in told(shep(own_herd, "audit", "politeness"))
+    assert "2 contacts with 1 server" in stdout_of(shep(own_herd, "audit", "politeness"))
 
 
 def test_help_says_that_all_closed_states_are_read(own_herd: Herd, shep: Run) -> None:
-    text = " ".join(told(shep(own_herd, "audit", "politeness", "--help")).split())
+    text = " ".join(stdout_of(shep(own_herd, "audit", "politeness", "--help")).split())
     assert "[default: all closed states]" in text and "the newest" not in text

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from shepherd.formats.tables import Reason, RowType
-from tests.support.herd import ROOT, Herd, Page, Run, make_herd, objects, told
+from tests.support.herd import ROOT, Herd, Page, Run, make_herd, objects, stdout_of
 
 HTML = """<!DOCTYPE html><html><head><title>Wool &amp; hay</title><style>p { color: red }</style></head>
 <body><h1>Prices</h1><p>A f<b>leec</b>e costs\n 3&nbsp;&euro;.<br>Ask \x1b[31mus.</p><!-- not <p>this</p> -->
@@ -74,11 +74,11 @@ def test_text_cannot_steer_a_terminal(shelf: Herd) -> None:
 
 def test_document_without_text_is_refused_with_advice(shelf: Herd, shep: Run) -> None:
     answer = shep(shelf, "cat", "--text", "http://a.example/paper")
-    assert told(answer, 4) == ""
+    assert stdout_of(answer, 4) == ""
     assert "application/pdf" in answer.stderr.decode() and "--body" in answer.stderr.decode()
 
 
 def test_text_of_a_bucket_without_a_content_type(tmp_path: Path, shep: Run) -> None:
     """Buckets of the older formats have no content type: what looks like text is treated as text."""
     old = make_herd(tmp_path, (Page("http://a.example/old", RowType.GATHERED, Reason.GATHERED, b"<p>an old page"),), (), ())
-    assert told(shep(old, "cat", "--text", "http://a.example/old")) == "an old page\n"
+    assert stdout_of(shep(old, "cat", "--text", "http://a.example/old")) == "an old page\n"

@@ -14,7 +14,7 @@ import pytest
 
 from shepherd.formats.tables import CONTRIB_BIT, Flag, Reason, RowType
 from tests.support import programs
-from tests.support.herd import NOW, PAGES, ROOT, Herd, Page, Run, make_herd, objects, told
+from tests.support.herd import NOW, PAGES, ROOT, Herd, Page, Run, make_herd, objects, stdout_of
 
 ROBOTS = "http://a.example/robots.txt"
 STORED = [page.url for page in PAGES if page.bucket]
@@ -24,7 +24,7 @@ def requests(herd: Herd) -> list[dict[str, Any]]:
     return [json.loads(line) for item in herd.store.inbox.items() for _, line in item.lines()]
 
 
-def asked(herd: Herd) -> list[str]:
+def requested_urls(herd: Herd) -> list[str]:
     return sorted(one["url"] for one in requests(herd))
 
 
@@ -35,7 +35,7 @@ def changes(herd: Herd) -> list[dict[str, Any]]:
 def test_urls_are_deleted_although_others_are_unknown(own_herd: Herd, shep: Run) -> None:
     given = ["http://a.example/gone?utm_source=x", "http://a.example/nobody", "ftp://a/", "http://a.example/dead"]
     answer = shep(own_herd, "delete", *given)
-    told(answer, 2)
+    stdout_of(answer, 2)
     assert [(one["op"], one["url"]) for one in requests(own_herd)] == [
         ("delete", url) for url in sorted(("http://a.example/gone", "http://a.example/dead"), key=_place(own_herd))
     ]
@@ -64,7 +64,7 @@ def test_change_of_unknown_urls_is_exit_status_4(own_herd: Herd, shep: Run) -> N
         ["http://a.example/forgotten"],
     ):
         answer = shep(own_herd, "delete", *args)
-        told(answer, 4)
+        stdout_of(answer, 4)
         assert answer.stderr.endswith(b"nothing that is known is like that\n")
     assert requests(own_herd) == [] and not (own_herd.db / "log" / "changes.jsonl").exists()
 
@@ -72,7 +72,7 @@ def test_change_of_unknown_urls_is_exit_status_4(own_herd: Herd, shep: Run) -> N
 def test_change_of_nothing_in_particular_is_refused(own_herd: Herd, shep: Run) -> None:
     for command in (["delete"], ["refresh"], ["set", "weight=1"], ["delete", "--purge", "--yes"]):
         answer = shep(own_herd, *command)
-        told(answer, 2)
+        stdout_of(answer, 2)
         assert b"say which are meant" in answer.stderr
     assert requests(own_herd) == []
 
@@ -81,11 +81,11 @@ def test_site_is_deleted_but_its_robots_file_stays(own_herd: Herd, shep: Run) ->
     answer = shep(own_herd, "delete", "--site", "a.example", "--json")
     (line,) = objects(answer)
     mine = sorted(url for url in STORED if url.startswith("http://a.example/") and url != ROBOTS)
-    assert asked(own_herd) == mine
+    assert requested_urls(own_herd) == mine
     assert (line["deleted"], line["left_out"]) == (len(mine), {"forgotten": 1, "robots files": 1})
     assert line["takes_effect"] == "at the start of the next cycle" and line["item"] == own_herd.store.inbox.items()[0].name
-    told(shep(own_herd, "delete", ROBOTS))
-    assert asked(own_herd) == sorted([*mine, ROBOTS])
+    stdout_of(shep(own_herd, "delete", ROBOTS))
+    assert requested_urls(own_herd) == sorted([*mine, ROBOTS])
 
 
 def test_dry_run_counts_and_leaves_nothing(own_herd: Herd, shep: Run) -> None:
@@ -94,7 +94,7 @@ def test_dry_run_counts_and_leaves_nothing(own_herd: Herd, shep: Run) -> None:
         (line,) = objects(shep(own_herd, *command, "--glob", "*/de*", "--dry-run", "--json"))
         assert (line[word], line["item"], line["takes_effect"], line["dry_run"]) == (1, None, None, True)
     answer = shep(own_herd, "delete", "--glob", "*/de*", "--dry-run")
-    assert told(answer) == "" and answer.stderr == b"1 URL would be deleted; nothing was left in the inbox\n"
+    assert stdout_of(answer) == "" and answer.stderr == b"1 URL would be deleted; nothing was left in the inbox\n"
     assert sorted(path.name for path in own_herd.db.rglob("*") if path.name != "lock") == before
 
 
@@ -102,11 +102,11 @@ def test_refresh_leaves_out_what_is_not_gathered(own_herd: Herd, shep: Run) -> N
     (line,) = objects(shep(own_herd, "refresh", "--site", "a.example", "--json"))
     assert line["left_out"] == {"asleep": 1, "forgotten": 1, "robots files": 1}
     assert {one["op"] for one in requests(own_herd)} == {"refresh"}
-    assert "http://a.example/asleep" not in asked(own_herd) and "http://a.example/" in asked(own_herd)
+    assert "http://a.example/asleep" not in requested_urls(own_herd) and "http://a.example/" in requested_urls(own_herd)
 
 
 def test_set_says_what_and_of_which(own_herd: Herd, shep: Run) -> None:
-    told(shep(own_herd, "set", "weight=60000", "http://a.example/gone", "pinned=yes", "section=pdf", "frequency=4"))
+    stdout_of(shep(own_herd, "set", "weight=60000", "http://a.example/gone", "pinned=yes", "section=pdf", "frequency=4"))
     (one,) = requests(own_herd)
     assert {key: one[key] for key in ("op", "url", "weight", "pinned", "section", "frequency")} == {
         "op": "set",
@@ -131,15 +131,15 @@ def test_set_says_what_and_of_which(own_herd: Herd, shep: Run) -> None:
 )
 def test_what_cannot_be_set_is_refused(own_herd: Herd, shep: Run, args: list[str], words: bytes) -> None:
     answer = shep(own_herd, "set", *args)
-    told(answer, 2)
+    stdout_of(answer, 2)
     assert words in answer.stderr and requests(own_herd) == []
 
 
 def test_url_from_before_a_strip_line_is_changed_as_it_is_stored(tmp_path: Path, shep: Run) -> None:
     """The merge must not strip it, or it would look for a row that does not exist."""
     herd = make_herd(tmp_path, [Page("http://a.example/x?utm_source=1")], sites=(), links=())
-    told(shep(herd, "delete", "--glob", "*utm*"))
-    told(shep(herd, "refresh", "http://a.example/x?utm_source=1"))
+    stdout_of(shep(herd, "delete", "--glob", "*utm*"))
+    stdout_of(shep(herd, "refresh", "http://a.example/x?utm_source=1"))
     for one in requests(herd):
         assert (one["url"], one["exact"]) == ("http://a.example/x?utm_source=1", True)
 
@@ -149,12 +149,14 @@ def test_merge_applies_the_requests(tmp_path: Path, shep: Run) -> None:
         Page(f"http://a.example/{word}", RowType.GATHERED, Reason.GATHERED, b"x", columns={"checked": NOW}) for word in "abcd"
     ]
     herd = make_herd(tmp_path, [*pages, Page("http://a.example/e?utm_source=1")], sites=(), links=())
-    told(shep(herd, "delete", "http://a.example/a"))
-    told(shep(herd, "delete", "--purge", "http://a.example/b", "http://b.example/new"))
-    told(shep(herd, "refresh", "--glob", "*/[cd]"), 4)
-    told(shep(herd, "refresh", "--newer", "99w", "--now", str(NOW + 5), "http://a.example/c", "http://a.example/e?utm_source=1"))
-    told(shep(herd, "set", "weight=7", "frequency=2", "pinned=yes", "section=40", "--site", "a.example", "--glob", "*/d"))
-    told(shep(herd, "set", "weight=9", "http://a.example/e?utm_source=1"))
+    stdout_of(shep(herd, "delete", "http://a.example/a"))
+    stdout_of(shep(herd, "delete", "--purge", "http://a.example/b", "http://b.example/new"))
+    stdout_of(shep(herd, "refresh", "--glob", "*/[cd]"), 4)
+    stdout_of(
+        shep(herd, "refresh", "--newer", "99w", "--now", str(NOW + 5), "http://a.example/c", "http://a.example/e?utm_source=1")
+    )
+    stdout_of(shep(herd, "set", "weight=7", "frequency=2", "pinned=yes", "section=40", "--site", "a.example", "--glob", "*/d"))
+    stdout_of(shep(herd, "set", "weight=9", "http://a.example/e?utm_source=1"))
     done = programs.call("shep-merge", "--db", str(herd.db), "--cf", str(herd.cf), "--now", str(NOW + 100))
     assert done.returncode == 0, done
     state = herd.store.furthest()
@@ -178,8 +180,8 @@ def test_merge_applies_the_requests(tmp_path: Path, shep: Run) -> None:
 def test_purge_accepts_unknown_urls_and_names_who_leases_the_document(own_herd: Herd, shep: Run) -> None:
     lease = own_herd.store.lease(2, "indexer@far", "export", NOW * 1_000, 10_000_000_000)
     answer = shep(own_herd, "delete", "--purge", "http://a.example/", "http://a.example/nobody", "http://a.example/forgotten")
-    told(answer)
-    assert asked(own_herd) == ["http://a.example/", "http://a.example/forgotten", "http://a.example/nobody"]
+    stdout_of(answer)
+    assert requested_urls(own_herd) == ["http://a.example/", "http://a.example/forgotten", "http://a.example/nobody"]
     assert all(one["purge"] is True for one in requests(own_herd))
     first, second = answer.stderr.decode().splitlines()
     assert first == "3 URLs to be purged, at the start of the next cycle, and their bytes erased by the next cleanup"
@@ -203,13 +205,13 @@ def crowd(tmp_path_factory: pytest.TempPathFactory) -> Herd:
 
 def test_many_urls_by_selectors_need_a_yes(crowd: Herd, shep: Run) -> None:
     answer = shep(crowd, "delete", "--site", "crowd.example")
-    told(answer, 2)
+    stdout_of(answer, 2)
     assert b"1,001 URLs would be deleted; say --yes" in answer.stderr and requests(crowd) == []
     assert list(crowd.store.inbox.directory.iterdir()) == []
-    told(shep(crowd, "refresh", "--site", "crowd.example"))  # which loses nothing
+    stdout_of(shep(crowd, "refresh", "--site", "crowd.example"))  # which loses nothing
     (item,) = crowd.store.inbox.items()
     item.path.unlink()
-    told(shep(crowd, "delete", "--site", "crowd.example", "--yes"))
+    stdout_of(shep(crowd, "delete", "--site", "crowd.example", "--yes"))
     (item,) = crowd.store.inbox.items()
     assert len(item.lines()) == 1_001
     item.path.unlink()
@@ -238,10 +240,10 @@ def test_confirmation_is_asked_for_on_a_terminal(crowd: Herd, answer: bytes, lef
 def test_log_says_who_changed_what(own_herd: Herd, shep: Run, tmp_path: Path) -> None:
     urls = tmp_path / "urls"
     urls.write_text("http://a.example/gone\n")
-    told(shep(own_herd, "insert", "http://x.example/", "http://u:secret@x.example/"), 2)
-    told(shep(own_herd, "delete", "--type", "error", "--status", "4xx"))
-    told(shep(own_herd, "delete", "--purge", "http://a.example/gone"))
-    told(shep(own_herd, "set", "weight=7", "-f", str(urls)))
+    stdout_of(shep(own_herd, "insert", "http://x.example/", "http://u:secret@x.example/"), 2)
+    stdout_of(shep(own_herd, "delete", "--type", "error", "--status", "4xx"))
+    stdout_of(shep(own_herd, "delete", "--purge", "http://a.example/gone"))
+    stdout_of(shep(own_herd, "set", "weight=7", "-f", str(urls)))
     lines = changes(own_herd)
     assert [line["op"] for line in lines] == ["insert", "delete", "delete", "set"]
     assert [line["count"] for line in lines] == [1, 2, 1, 1]
@@ -258,6 +260,6 @@ def test_log_says_who_changed_what(own_herd: Herd, shep: Run, tmp_path: Path) ->
 
 def test_sitemap_is_inserted_to_stay(own_herd: Herd, shep: Run) -> None:
     given = ["--sitemap", "http://x.example/sitemap.xml", "--sitemap", "ftp://x/", "http://x.example/a", "--section", "feed"]
-    told(shep(own_herd, "insert", *given), 2)
+    stdout_of(shep(own_herd, "insert", *given), 2)
     found = {one["url"]: (one["pinned"], one["section"]) for one in requests(own_herd)}
     assert found == {"http://x.example/a": (False, 8), "http://x.example/sitemap.xml": (True, 8)}

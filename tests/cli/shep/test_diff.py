@@ -10,7 +10,7 @@ from shepherd.cli.shep import diff as shep_diff
 from shepherd.cli.shep.diff import WHATS
 from shepherd.formats.tables import Flag, Reason, RowType
 from shepherd.readers.diff import What
-from tests.support.herd import DAY, NOW, Herd, Page, Run, add_state, make_herd, objects, told
+from tests.support.herd import DAY, NOW, Herd, Page, Run, add_state, make_herd, objects, stdout_of
 
 
 def gathered(url: str, body: bytes, digest: int, checked: int = NOW - 2 * DAY, **columns: int) -> Page:
@@ -92,12 +92,12 @@ def test_small_partitions_give_the_same_output(
 
 
 def test_lines_and_counts_for_a_person(two: Herd, shep: Run) -> None:
-    lines = told(shep(two, "diff", "2", "3")).splitlines()
+    lines = stdout_of(shep(two, "diff", "2", "3")).splitlines()
     assert "moved,refreshed    gathered                https://www.a.example/moves (from http://a.example/moves)" in lines
     assert "changed,type       ungathered -> gathered  http://a.example/new" in lines
     assert lines[-1] == "state 2 to 3: 3 added, 4 forgotten, 2 changed, 1 moved, 2 refreshed, 1 type"
     assert len(lines) == len(EXPECTED) + 1
-    assert told(shep(two, "diff", "2", "3", "--count")).splitlines() == lines[-1:]
+    assert stdout_of(shep(two, "diff", "2", "3", "--count")).splitlines() == lines[-1:]
     (counted,) = objects(shep(two, "diff", "2", "3", "--count", "--json"))
     assert counted["forgotten"] == 4
 
@@ -113,9 +113,11 @@ def test_one_site_and_one_kind(two: Herd, shep: Run) -> None:
 
 
 def test_the_other_way_round(two: Herd, shep: Run) -> None:
-    text = told(shep(two, "diff", "3", "2", "--count"))
+    text = stdout_of(shep(two, "diff", "3", "2", "--count"))
     assert text == "state 3 to 2: 4 added, 3 forgotten, 2 changed, 1 moved, 2 refreshed, 1 type\n"
-    assert told(shep(two, "diff", "3", "3")) == "state 3 to 3: 0 added, 0 forgotten, 0 changed, 0 moved, 0 refreshed, 0 type\n"
+    assert (
+        stdout_of(shep(two, "diff", "3", "3")) == "state 3 to 3: 0 added, 0 forgotten, 0 changed, 0 moved, 0 refreshed, 0 type\n"
+    )
 
 
 def test_state_that_is_not_there(two: Herd, shep: Run) -> None:

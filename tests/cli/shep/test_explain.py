@@ -16,7 +16,7 @@ from shepherd.formats import tables
 from shepherd.formats.tables import Flag, Reason, RowType
 from shepherd.report.facts import collect
 from shepherd.report.verdict import SETTLED, due_at, verdict
-from tests.support.herd import Herd, Run, objects, told
+from tests.support.herd import Herd, Run, objects, stdout_of
 
 DAY = 86_400
 HERE = Config(directory=Path())
@@ -51,7 +51,7 @@ HERE = Config(directory=Path())
     ],
 )
 def test_verdict(herd: Herd, shep: Run, url: str, verdict: str) -> None:
-    last = told(shep(herd, "explain", "--now", str(herd.now), url)).splitlines()[-1]
+    last = stdout_of(shep(herd, "explain", "--now", str(herd.now), url)).splitlines()[-1]
     assert last.startswith(f"verdict       {verdict}")
 
 
@@ -111,7 +111,7 @@ def test_verdict_says_how_to_pass_the_guard(herd: Herd) -> None:
 
 
 def test_explain_lists_the_steps_in_order(herd: Herd, shep: Run) -> None:
-    text = told(shep(herd, "explain", "--now", str(herd.now), "https://www.A.example/?utm_source=x#f"))
+    text = stdout_of(shep(herd, "explain", "--now", str(herd.now), "https://www.A.example/?utm_source=x#f"))
     lines = {line[:12].rstrip(): line[14:] for line in text.splitlines()}
     order = [
         "given",
@@ -162,7 +162,7 @@ def test_explain_as_json(herd: Herd, shep: Run) -> None:
 
 def test_insert_that_waits_is_explained(own_herd: Herd, shep: Run) -> None:
     own_herd.store.inbox.drop(own_herd.store.new_item_name(1), [{"op": "insert"}, {"op": "insert", "url": "http://x.example/1"}])
-    told(shep(own_herd, "insert", "https://www.x.example/2"))
+    stdout_of(shep(own_herd, "insert", "https://www.x.example/2"))
     for url in ("http://x.example/1", "http://x.example/2"):
         (found,) = objects(shep(own_herd, "explain", "--json", url))
         assert found["waiting"] == "inbox"
@@ -174,7 +174,7 @@ def test_insert_that_waits_is_explained(own_herd: Herd, shep: Run) -> None:
 def test_waiting_purge_of_an_unknown_url_is_explained(own_herd: Herd, shep: Run) -> None:
     purge = {"op": "delete", "purge": True, "url": "http://x.example/1"}
     own_herd.store.inbox.drop(own_herd.store.new_item_name(1), [purge, {"op": "delete", "url": "http://x.example/2"}])
-    text = told(shep(own_herd, "explain", "http://www.x.example/1"))
+    text = stdout_of(shep(own_herd, "explain", "http://www.x.example/1"))
     assert "no, and a purge waits in the inbox (state 2)" in text
     assert "verdict       Not known, and it will not be: a purge of it waits in the inbox" in text
     (found,) = objects(shep(own_herd, "explain", "--json", "http://x.example/2"))

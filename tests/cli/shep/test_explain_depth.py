@@ -11,7 +11,7 @@ from shepherd.formats.tables import Deferred, Flag, JournalFlag, Reason, Result,
 from shepherd.report.find import seek
 from shepherd.report.history import cycles
 from tests.support import reaped as reaping
-from tests.support.herd import DAY, GATHERED, NOW, Herd, Page, Run, Site, add_state, make_herd, objects, told
+from tests.support.herd import DAY, GATHERED, NOW, Herd, Page, Run, Site, add_state, make_herd, objects, stdout_of
 from tests.support.programs import call
 from tests.support.reaped import journal_record, start_reap
 
@@ -29,13 +29,13 @@ def test_class_by_its_line_of_url_equiv(own_herd: Herd, shep: Run) -> None:
     """As soon as shep-equiv has gone by the file; until then explain announces the change."""
     (own_herd.cf / "url-equiv").write_text("# mirrors\na.example b.example\n")
     url = "https://www.b.example/page"
-    coming = lines(told(shep(own_herd, "explain", url)))
+    coming = lines(stdout_of(shep(own_herd, "explain", url)))
     assert coming["class"] == "b.example: http and https, with and without www., are one"
     assert coming["next class"] == f"a.example: {own_herd.cf}/url-equiv has changed, and the next shep-equiv goes by it"
     for program in ("shep-merge", "shep-equiv", "shep-select", "shep-record"):
         done = call(program, "--db", str(own_herd.db), "--cf", str(own_herd.cf), "--now", str(NOW))
         assert done.returncode == 0, done
-    then = lines(told(shep(own_herd, "explain", url)))
+    then = lines(stdout_of(shep(own_herd, "explain", url)))
     assert then["class"] == f"a.example: {own_herd.cf}/url-equiv, line 2: a.example b.example"
     assert "next class" not in then
     assert then["known"].startswith("gathered (state 3")
@@ -75,7 +75,7 @@ def test_robots_version_group_and_line(fold: Herd, shep: Run) -> None:
     assert (robots["file"]["status"], robots["file"]["checked"]) == (200, "2026-09-20T14:13:20Z")
     assert len(robots["file"]["digest"]) == 64
     assert "robots.txt as it is stored denies it (line 2: Disallow: /no)" in found["outlook"]
-    text = lines(told(shep(fold, "explain", "--now", str(NOW), "http://a.example/no")))
+    text = lines(stdout_of(shep(fold, "explain", "--now", str(NOW), "http://a.example/no")))
     assert (text["its group"], text["its line"]) == ("line 1: User-agent: *", "line 2: Disallow: /no")
     assert text["verdict"].endswith("it is due, and robots.txt as it is stored, line 2, denies it.")
 
@@ -98,7 +98,7 @@ def test_what_takes_no_room_has_no_rank(fold: Herd, shep: Run, page: str) -> Non
 
 
 def test_outlook_of_a_url_whose_site_is_full(fold: Herd, shep: Run) -> None:
-    text = lines(told(shep(fold, "explain", "http://a.example/new")))
+    text = lines(stdout_of(shep(fold, "explain", "http://a.example/new")))
     assert text["in site"].endswith("soft limit 3, hard limit 10, full: what is to be gathered must weigh more than 200")
     assert "found by a link it would sleep unless it weighs more than 200 in its site" in text["if it came"]
 
@@ -130,12 +130,12 @@ def history(tmp_path: Path) -> Herd:
 
 
 def test_every_cycle_is_listed_with_its_outcome(history: Herd, shep: Run) -> None:
-    text = lines(told(shep(history, "explain", "http://a.example/x")))
+    text = lines(stdout_of(shep(history, "explain", "http://a.example/x")))
     assert text["state 1"].endswith("not known")
     assert text["state 2"].endswith("ungathered, found by a link, weight 0")
     assert text["state 3"].endswith("fetched: stored (gathered) at 2026-09-21T14:13:20Z, status 200, 70 ms")
     assert text["state 4"].count("fetched: soft (server error (5xx, 429)) at 2026-09-21T14:13:20Z, status 503, 0 ms") == 2
-    text = lines(told(shep(history, "explain", "http://a.example/y")))
+    text = lines(stdout_of(shep(history, "explain", "http://a.example/y")))
     assert text["state 3"].endswith("left out by the plan: over the server's quota")
 
 
@@ -160,11 +160,11 @@ def test_journal_that_there_was_no_time_for_is_marked(history: Herd) -> None:
 
 def test_reap_under_way(own_herd: Herd, shep: Run) -> None:
     start_reap(own_herd)
-    text = lines(told(shep(own_herd, "explain", reaping.NEW)))
+    text = lines(stdout_of(shep(own_herd, "explain", reaping.NEW)))
     assert "planned as number 1: new, priority 0; fetched: stored (gathered) at " in text["state 3.reap"]
-    text = lines(told(shep(own_herd, "explain", reaping.GONE)))
+    text = lines(stdout_of(shep(own_herd, "explain", reaping.GONE)))
     assert text["state 3.reap"].endswith("planned as number 2: retry, priority 0; not fetched")
-    text = lines(told(shep(own_herd, "explain", "http://a.example/asleep")))
+    text = lines(stdout_of(shep(own_herd, "explain", "http://a.example/asleep")))
     assert text["state 3.reap"].endswith("not among the 2 that are planned; not fetched")
 
 
@@ -181,8 +181,8 @@ def test_why_not_counts_by_reason_with_examples(herd: Herd, shep: Run) -> None:
 
 
 def test_why_not_below_a_path_reads_the_texts(herd: Herd, shep: Run) -> None:
-    text = told(shep(herd, "explain", "--why-not", "http://a.example/priv"))
-    assert told(shep(herd, "explain", "--why-not", "a.example/priv")) == text  # a host is enough, as for --site
+    text = stdout_of(shep(herd, "explain", "--why-not", "http://a.example/priv"))
+    assert stdout_of(shep(herd, "explain", "--why-not", "a.example/priv")) == text  # a host is enough, as for --site
     assert text.splitlines() == [
         "         1  gathered: gathered",
         "              http://a.example/private/old",
@@ -191,7 +191,7 @@ def test_why_not_below_a_path_reads_the_texts(herd: Herd, shep: Run) -> None:
 
 
 def test_why_not_lists_what_the_plan_left_out(history: Herd, shep: Run) -> None:
-    text = told(shep(history, "explain", "--why-not", "http://a.example/"))
+    text = stdout_of(shep(history, "explain", "--why-not", "http://a.example/"))
     assert "ungathered: found by a link; left out by the last plan: over the server's quota" in text
 
 
@@ -206,4 +206,4 @@ def test_why_not_lists_what_the_plan_left_out(history: Herd, shep: Run) -> None:
     ],
 )
 def test_why_not_of_nothing(herd: Herd, shep: Run, arguments: tuple[str, ...], status: int) -> None:
-    assert told(shep(herd, "explain", *arguments), status) == ""
+    assert stdout_of(shep(herd, "explain", *arguments), status) == ""

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from shepherd.filters.settings import group_number
-from tests.support.herd import Herd, Run, objects, told
+from tests.support.herd import Herd, Run, objects, stdout_of
 
 RULES = """# lines are counted from 1
 strip utm_* sid
@@ -31,7 +31,7 @@ def ruled(own_herd: Herd) -> Herd:
 
 
 def test_text_names_each_deciding_line(ruled: Herd, shep: Run) -> None:
-    lines = told(shep(ruled, "filter", "check", "HTTP://cdn.example:80/x.gz?sid=1&a=b")).splitlines()
+    lines = stdout_of(shep(ruled, "filter", "check", "HTTP://cdn.example:80/x.gz?sid=1&a=b")).splitlines()
     file = ruled.cf / "filter"
     assert lines == [
         "given              HTTP://cdn.example:80/x.gz?sid=1&a=b",
@@ -78,13 +78,13 @@ def test_address_brings_in_the_lines_of_its_ranges(ruled: Herd, shep: Run) -> No
     (one,) = objects(shep(ruled, "filter", "check", "--json", "--address", "10.9.9.9", "http://b.org/"))
     assert (one["verdict"]["value"], one["verdict"]["why"]) == ("reject", "address 10.0.0.0/8")
     answer = shep(ruled, "filter", "check", "--address", "10.9.9", "http://b.org/")
-    assert told(answer, 2) == ""
+    assert stdout_of(answer, 2) == ""
     assert b"10.9.9 is no address" in answer.stderr
 
 
 def test_bad_url_is_reported_with_its_reason_and_the_others_are_judged(ruled: Herd, shep: Run) -> None:
     answer = shep(ruled, "filter", "check", "ftp://x/", "-", "http://c.org/", stdin=b"# no URL\nhttp://b.org/\nhttp://\xff/\n")
-    shown = [line.split()[1] for line in told(answer, 2).splitlines() if line.startswith("given")]
+    shown = [line.split()[1] for line in stdout_of(answer, 2).splitlines() if line.startswith("given")]
     assert shown == ["http://b.org/", "http://c.org/"]
     first, second, last = answer.stderr.decode().splitlines()
     assert first.startswith("ftp://x/: scheme ftp")
@@ -99,11 +99,11 @@ def test_mistake_in_the_filter_is_one_sentence(ruled: Herd, shep: Run, tmp_path:
     other.mkdir()
     (other / "filter").write_text("reject depth\n")
     answer = shep(ruled, "filter", "check", "--cf", str(other), "http://b.org/")
-    assert told(answer, 2) == ""
+    assert stdout_of(answer, 2) == ""
     assert f"{other}/filter, line 1, column 13: " in answer.stderr.decode()
     assert len(answer.stderr.splitlines()) == 1
 
 
 def test_no_database_is_needed(ruled: Herd, shep: Run, tmp_path: Path) -> None:
     nowhere = Herd(tmp_path / "nowhere", ruled.cf, ruled.now)
-    assert "line 4" in told(shep(nowhere, "filter", "check", "http://b.org/a.zip"))
+    assert "line 4" in stdout_of(shep(nowhere, "filter", "check", "http://b.org/a.zip"))

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from shepherd.console import shared as shep_shared
-from tests.support.herd import Herd, Run, objects, told
+from tests.support.herd import Herd, Run, objects, stdout_of
 
 
 def requests(herd: Herd) -> list[dict[str, Any]]:
@@ -20,7 +20,7 @@ def test_good_urls_are_inserted_although_others_are_bad(own_herd: Herd, shep: Ru
     answer = shep(
         own_herd, "insert", "http://x.example/?utm_a=1&b=2", "http://x.example/a.zip", "ftp://x.example/", "http://x.example/ "
     )
-    told(answer, 2)
+    stdout_of(answer, 2)
     assert [one["url"] for one in requests(own_herd)] == ["http://x.example/?b=2"]
     lines = answer.stderr.decode().splitlines()
     assert "http://x.example/a.zip: rejected by the filter" in lines[0]
@@ -36,7 +36,7 @@ def test_good_urls_are_inserted_although_others_are_bad(own_herd: Herd, shep: Ru
 def test_insert_leaves_one_item_however_many_urls(own_herd: Herd, shep: Run, tmp_path: Path) -> None:
     seeds = tmp_path / "seeds"
     seeds.write_bytes(b"\xef\xbb\xbfhttp://x.example/1\r\n# comment\n\nhttp://x.example/2\nhttp://x.example/1\n")
-    told(shep(own_herd, "insert", "--weight", "7", "--pinned", "-f", str(seeds), "-f", "-", stdin=b"http://x.example/3"))
+    stdout_of(shep(own_herd, "insert", "--weight", "7", "--pinned", "-f", str(seeds), "-f", "-", stdin=b"http://x.example/3"))
     assert len(own_herd.store.inbox.items()) == 1
     found = requests(own_herd)
     assert [one["url"] for one in found] == [f"http://x.example/{n}" for n in (1, 2, 3)]
@@ -46,13 +46,13 @@ def test_insert_leaves_one_item_however_many_urls(own_herd: Herd, shep: Run, tmp
 
 def test_weight_of_an_insert_comes_from_the_configuration(own_herd: Herd, shep: Run) -> None:
     (own_herd.cf / "shepherd.toml").write_text("[merge]\ninsert_weight = 12345\n")
-    told(shep(own_herd, "insert", "http://x.example/"))
+    stdout_of(shep(own_herd, "insert", "http://x.example/"))
     assert [(one["weight"], one["pinned"]) for one in requests(own_herd)] == [(12345, False)]
 
 
 def test_bad_line_of_a_file_is_named_by_file_and_line(own_herd: Herd, shep: Run) -> None:
     answer = shep(own_herd, "insert", "-f", "-", stdin=b"http://x.example/\n\nhttp://\xff.example/\nhttp://x.example/\x1b[2J\n")
-    told(answer, 2)
+    stdout_of(answer, 2)
     assert b"stdin:3: http://\\udcff.example/: not UTF-8\n" in answer.stderr
     assert b"stdin:4: http://x.example/\\x1b[2J: control character" in answer.stderr
     assert len(requests(own_herd)) == 1
@@ -60,13 +60,13 @@ def test_bad_line_of_a_file_is_named_by_file_and_line(own_herd: Herd, shep: Run)
 
 def test_file_without_a_url_is_nothing_to_do(own_herd: Herd, shep: Run) -> None:
     answer = shep(own_herd, "insert", "-f", "-", stdin=b"# nothing\n\n")
-    told(answer, 4)
+    stdout_of(answer, 4)
     assert answer.stderr == b"shep: no URL was given\n"
 
 
 def test_refused_line_is_shown_cut_and_without_its_password(own_herd: Herd, shep: Run) -> None:
     answer = shep(own_herd, "insert", "-f", "-", "http://me:secret@x.example/", stdin=b"x" * 100_000)
-    told(answer, 2)
+    stdout_of(answer, 2)
     lines = answer.stderr.decode().splitlines()
     assert lines[0] == "http://me:...@x.example/: userinfo before the host; leave out the name and password"
     assert lines[1].startswith(f"stdin:1: {200 * 'x'}...: not an absolute URL")
@@ -95,12 +95,12 @@ def test_dry_run_leaves_nothing(own_herd: Herd, shep: Run) -> None:
 
 def test_insert_works_while_another_program_writes(own_herd: Herd, shep: Run) -> None:
     with own_herd.store.writing("shep-merge"):
-        told(shep(own_herd, "insert", "http://x.example/"))
-        told(shep(own_herd, "list"))
+        stdout_of(shep(own_herd, "insert", "http://x.example/"))
+        stdout_of(shep(own_herd, "list"))
     assert len(requests(own_herd)) == 1
 
 
 @pytest.mark.parametrize("line", ['{"op": "insert", "url": 7, "x": "a.example"}', '"a.example"', "[" * 100_000 + '"a.example"'])
 def test_request_that_makes_no_sense_does_not_stop_explain(own_herd: Herd, shep: Run, line: str) -> None:
     (own_herd.db / "inbox" / "1790000000000-host-77-1.req").write_text(line + "\n")
-    assert "Not known: its site is" in told(shep(own_herd, "explain", "http://a.example/nothing"))
+    assert "Not known: its site is" in stdout_of(shep(own_herd, "explain", "http://a.example/nothing"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from shepherd.console.bars import bars
-from tests.support.herd import Herd, Run, objects, told
+from tests.support.herd import Herd, Run, objects, stdout_of
 
 # --- stats
 
@@ -39,19 +39,19 @@ def test_stats_of_what_selectors_choose(herd: Herd, shep: Run, args: list[str], 
     assert found["types"] == types
     assert found["pages"] == sum(types.values())
     assert "sites" not in found  # of which nobody said which are meant
-    text = told(shep(herd, "stats", *args))
+    text = stdout_of(shep(herd, "stats", *args))
     assert f"{found['rows']} row{'s' * (found['rows'] != 1)} chosen: " in text
 
 
 def test_stats_of_an_unknown_url_are_status_2(herd: Herd, shep: Run) -> None:
     answer = shep(herd, "stats", "http://a.example/gone", "http://a.example/\x1b[2Jnever")
-    assert "1 row chosen: 1 page and 0 robots files" in told(answer, 2)
+    assert "1 row chosen: 1 page and 0 robots files" in stdout_of(answer, 2)
     assert "\\x1b[2Jnever: " in answer.stderr.decode()
     assert b"\x1b" not in answer.stderr
 
 
 def test_stats_draw_bars_within_80_columns(herd: Herd, shep: Run) -> None:
-    text = told(shep(herd, "stats", "--now", str(herd.now)))
+    text = stdout_of(shep(herd, "stats", "--now", str(herd.now)))
     assert "11 rows: 10 pages and 1 robots file\n" in text
     assert "3 sites: 2 not looked up yet, 0 without an address that may be asked,\n  1 with an unreachable robots.txt\n" in text
     assert "\n  gathered    4   40.0%  " + 40 * "#" + "\n" in text
@@ -70,6 +70,6 @@ def test_bars_of_long_labels_and_large_counts_fit() -> None:
 
 
 def test_stats_of_an_empty_state(herd: Herd, shep: Run) -> None:
-    assert "0 rows: 0 pages and 0 robots files" in told(shep(herd, "stats", "--state", "1"))
+    assert "0 rows: 0 pages and 0 robots files" in stdout_of(shep(herd, "stats", "--state", "1"))
     (found,) = objects(shep(herd, "stats", "--state", "1", "--json"))
     assert (found["types"], found["checked"], found["weights"]) == ({}, {}, {})

@@ -10,7 +10,7 @@ import pytest
 
 from shepherd.store.disk.names import StateName
 from shepherd.store.state import cursors
-from tests.support.herd import PAGES, Herd, Run, add_state, objects, told
+from tests.support.herd import PAGES, Herd, Run, add_state, objects, stdout_of
 from tests.support.killed import kill_reader, reader
 from tests.support.programs import call
 
@@ -76,7 +76,7 @@ def test_unfinished_and_left_over_directories_are_listed(own_herd: Herd, shep: R
     ]
     assert found[2]["from"] == "000002"
     assert found[2]["shared_bytes"] > 0
-    assert "left by a program that was killed" in told(shep(own_herd, "states"))
+    assert "left by a program that was killed" in stdout_of(shep(own_herd, "states"))
 
 
 def test_damaged_state_does_not_hide_the_others(own_herd: Herd, shep: Run) -> None:
@@ -84,7 +84,7 @@ def test_damaged_state_does_not_hide_the_others(own_herd: Herd, shep: Run) -> No
     control.chmod(0o644)
     control.write_bytes(b"nonsense\x1b[2J\n")
     answer = shep(own_herd, "states")
-    lines = told(answer).splitlines()
+    lines = stdout_of(answer).splitlines()
     assert "control" in lines[1]
     assert lines[2].startswith("000002  2026-09-21T")
     assert "\x1b" not in answer.stdout.decode()
@@ -102,7 +102,7 @@ def test_state_that_a_cursor_needs_lists_the_cursor(own_herd: Herd, shep: Run) -
     assert found == {1: ["never"], 2: ["never"], 3: ["archive", "never"]}
     with own_herd.store.writing("test") as writer:  # as the writer sees it
         assert writer.prune(1, own_herd.now, unexported=("archive", "never")) == []
-    lines = told(shep(own_herd, "states")).splitlines()
+    lines = stdout_of(shep(own_herd, "states")).splitlines()
     assert lines[2].endswith("  cursor never") and lines[3].endswith("  cursor archive, cursor never")
     (own_herd.cf / "shepherd.toml").write_text('[export]\ncursors = ["never"]\nnonsense = 1\n')
     answer = shep(own_herd, "states", "--json")
@@ -125,42 +125,42 @@ def test_locked_state_outlives_every_deletion(own_herd: Herd, shep: Run) -> None
     (listed,) = objects(shep(own_herd, "lock", "--json"))
     assert listed["id"] == made["id"]
     assert listed["pinned_bytes"] == sum(inodes(own_herd.db / "state" / "000002").values())
-    assert "the index" in told(shep(own_herd, "states"))
-    told(shep(own_herd, "unlock", made["id"]))
+    assert "the index" in stdout_of(shep(own_herd, "states"))
+    stdout_of(shep(own_herd, "unlock", made["id"]))
     assert objects(shep(own_herd, "lock", "--json")) == []
     assert prune(own_herd, 1) == [2]
 
 
 def test_lock_of_the_newest_pins_nothing(own_herd: Herd, shep: Run) -> None:
-    assert "state 2 is held until" in told(shep(own_herd, "lock", "newest"))
+    assert "state 2 is held until" in stdout_of(shep(own_herd, "lock", "newest"))
     assert [one["pinned_bytes"] for one in objects(shep(own_herd, "lock", "--json"))] == [0]
-    assert told(shep(own_herd, "unlock", "2")).startswith("state 2 is not held any more by ")
+    assert stdout_of(shep(own_herd, "unlock", "2")).startswith("state 2 is not held any more by ")
 
 
 def test_locks_are_taken_while_a_cycle_runs(own_herd: Herd, shep: Run) -> None:
     with own_herd.store.writing("shepherd cycle"):
-        told(shep(own_herd, "lock", "1"))
-        assert len(told(shep(own_herd, "states")).splitlines()) == 4
-        told(shep(own_herd, "stats"))
-        told(shep(own_herd, "unlock", "1"))
+        stdout_of(shep(own_herd, "lock", "1"))
+        assert len(stdout_of(shep(own_herd, "states")).splitlines()) == 4
+        stdout_of(shep(own_herd, "stats"))
+        stdout_of(shep(own_herd, "unlock", "1"))
 
 
 def test_unlock_of_a_program_that_reads_needs_force(own_herd: Herd, shep: Run) -> None:
     lease = own_herd.store.lease(2, "other", "shep-mirror", time.time_ns() // 1_000_000, 60)
     answer = shep(own_herd, "unlock", lease.name)
-    assert told(answer, 2) == ""
+    assert stdout_of(answer, 2) == ""
     assert b"shep-mirror may still be reading; --force" in answer.stderr
     answer = shep(own_herd, "unlock", "2")
-    assert told(answer, 4) == ""
+    assert stdout_of(answer, 4) == ""
     assert b"no lock; 1 program that reads it" in answer.stderr
-    told(shep(own_herd, "unlock", "--force", lease.name))
+    stdout_of(shep(own_herd, "unlock", "--force", lease.name))
     assert own_herd.store.leases.all() == []
 
 
 def test_what_others_wrote_cannot_steer_a_terminal(own_herd: Herd, shep: Run) -> None:
     own_herd.store.lease(2, "\x1b]0;owner\x07", "two\nlines", time.time_ns() // 1_000_000, 60)
     for command in ("lock", "states"):
-        text = told(shep(own_herd, command))
+        text = stdout_of(shep(own_herd, command))
         assert "\\x1b]0;owner\\x07" in text and "two\\nlines" in text
         assert text.isascii() and "\x1b" not in text
 
@@ -168,13 +168,13 @@ def test_what_others_wrote_cannot_steer_a_terminal(own_herd: Herd, shep: Run) ->
 def test_expired_lease_is_no_lock(own_herd: Herd, shep: Run) -> None:
     own_herd.store.lease(2, "me", "shep lock", time.time_ns() // 1_000_000 - 100_000, 60)
     answer = shep(own_herd, "lock")
-    assert (told(answer), answer.stderr) == ("", b"nobody holds a state\n")
+    assert (stdout_of(answer), answer.stderr) == ("", b"nobody holds a state\n")
 
 
 def test_lease_of_a_killed_program_is_no_lock(own_herd: Herd, shep: Run) -> None:
     pid = kill_reader(own_herd.db, 1)
     answer = shep(own_herd, "lock")
-    assert (told(answer), answer.stderr.decode().splitlines()) == (
+    assert (stdout_of(answer), answer.stderr.decode().splitlines()) == (
         "",
         [f"state 1 is not held any more by shep-export, pid {pid}: it has ended", "nobody holds a state"],
     )
@@ -198,7 +198,7 @@ def test_lease_of_a_killed_program_is_no_lock(own_herd: Herd, shep: Run) -> None
 )
 def test_what_cannot_be_locked_is_refused_in_one_sentence(herd: Herd, shep: Run, args: list[str], status: int, why: str) -> None:
     answer = shep(herd, *args)
-    assert told(answer, status) == ""
+    assert stdout_of(answer, status) == ""
     assert why in answer.stderr.decode()
     assert len(answer.stderr.splitlines()) == 1
     assert herd.store.leases.all() == []

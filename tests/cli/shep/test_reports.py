@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from shepherd.report import logbook
-from tests.support.herd import NOW, Herd, Run, objects, told
+from tests.support.herd import NOW, Herd, Run, objects, stdout_of
 
 REAP = {
     "start": NOW,
@@ -38,7 +38,7 @@ def write(herd: Herd, name: str, lines: list[Any], torn: str = "") -> None:
 
 def test_a_line_for_each_cycle(own_herd: Herd, shep: Run) -> None:
     write(own_herd, "cycles.jsonl", [cycle(1_000), cycle(2, status=12, stopped=15)])
-    title, first, second = told(shep(own_herd, "reports")).splitlines()
+    title, first, second = stdout_of(shep(own_herd, "reports")).splitlines()
     assert title.split()[:9] == ["begun", "took", "state", "planned", "pages", "errors", "bytes", "new", "forgotten"]
     assert first.split()[1:11] == ["63.5", "s", "001000", "30", "28", "3", "280.0", "kB", "1,000", "3"]
     assert first.endswith("  -  plan 1.5, reap 61.2, merge 0.5, select 0.2")
@@ -56,10 +56,10 @@ def test_newest_are_shown_and_the_newest_is_last(own_herd: Herd, shep: Run) -> N
 
 def test_steps_with_their_counters(own_herd: Herd, shep: Run) -> None:
     write(own_herd, "cycles.jsonl", [cycle(1), cycle(2)])
-    lines = told(shep(own_herd, "reports", "--steps")).splitlines()
+    lines = stdout_of(shep(own_herd, "reports", "--steps")).splitlines()
     assert len(lines) == 9
     assert lines[-1].endswith("forgotten 3, forgotten by reason (filter: 3)")
-    title, *reaps = told(shep(own_herd, "reports", "--step", "reap")).splitlines()
+    title, *reaps = stdout_of(shep(own_herd, "reports", "--step", "reap")).splitlines()
     assert title.split()[:3] == ["cycle", "begun", "step"]
     expected = (
         "why the plan is done, pages 28, wire bytes 279,986, errors (client-error: 2, robots-denied: 1), results (stored: 25)"
@@ -74,17 +74,17 @@ def test_programs_that_were_run_by_hand(own_herd: Herd, shep: Run) -> None:
     lines = [{"program": "shep-merge", "start": NOW + 0.25, "wall_s": 7_200.06, "cpu_s": 1.5}, {"program": "torn"}]
     write(own_herd, "timings.jsonl", lines, '{"program": "shep-rec')
     assert objects(shep(own_herd, "reports", "--timings", "--json")) == lines[:1]
-    _, line = told(shep(own_herd, "reports", "--timings")).splitlines()
+    _, line = stdout_of(shep(own_herd, "reports", "--timings")).splitlines()
     assert line.split() == ["2026-09-21T14:13:20Z", "shep-merge", "7,200.1", "s", "1.5", "s"]
 
 
 def test_who_changed_what(own_herd: Herd, shep: Run) -> None:
-    told(shep(own_herd, "insert", "--weight", "7", "http://a.example/x"))
-    told(shep(own_herd, "refresh", "--site", "a.example", "--type", "gathered"))
+    stdout_of(shep(own_herd, "insert", "--weight", "7", "http://a.example/x"))
+    stdout_of(shep(own_herd, "refresh", "--site", "a.example", "--type", "gathered"))
     first, second = objects(shep(own_herd, "reports", "--changes", "--json"))
     assert (first["op"], first["urls"], first["set"]["weight"]) == ("insert", ["http://a.example/x"], 7)
     assert (second["op"], second["selectors"]) == ("refresh", ["--site", "a.example", "--type", "gathered"])
-    lines = told(shep(own_herd, "reports", "--changes")).splitlines()
+    lines = stdout_of(shep(own_herd, "reports", "--changes")).splitlines()
     assert "insert weight=7 " in lines[1] and "  http://a.example/x  " in lines[1]
     assert "  --site a.example --type gathered  " in lines[2]
     assert f"  {second['count']}  " in lines[2]
@@ -107,7 +107,7 @@ def test_nonsense_in_a_log_is_no_bug_and_steers_no_terminal(own_herd: Herd, shep
     for name in ("cycles", "timings", "changes"):
         write(own_herd, f"{name}.jsonl", NONSENSE, "[" * 100_000 + "\n\xff\x00\n{")
     for form in ([], ["--json"]):
-        text = told(shep(own_herd, "reports", *filter(None, [what]), *form))
+        text = stdout_of(shep(own_herd, "reports", *filter(None, [what]), *form))
         assert text
         assert "\x1b" not in text and "\x07" not in text
 
@@ -127,7 +127,7 @@ def test_log_is_read_from_its_end(own_herd: Herd, shep: Run) -> None:
 )
 def test_new_database_has_no_history(herd: Herd, shep: Run, args: list[str], said: str) -> None:
     answer = shep(herd, "reports", *args)
-    assert told(answer) == ""
+    assert stdout_of(answer) == ""
     assert answer.stderr.decode().startswith(said)
 
 
@@ -141,6 +141,6 @@ def test_new_database_has_no_history(herd: Herd, shep: Run, args: list[str], sai
 )
 def test_bad_option_is_refused_in_one_sentence(herd: Herd, shep: Run, args: list[str], why: str) -> None:
     answer = shep(herd, "reports", *args)
-    assert told(answer, 2) == ""
+    assert stdout_of(answer, 2) == ""
     assert why in answer.stderr.decode()
     assert len(answer.stderr.splitlines()) == 1

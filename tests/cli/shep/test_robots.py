@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from shepherd.formats.tables import Flag, Reason, RowType
-from tests.support.herd import DAY, GATHERED, NOW, Herd, Page, Run, Site, make_herd, objects, told
+from tests.support.herd import DAY, GATHERED, NOW, Herd, Page, Run, Site, make_herd, objects, stdout_of
 
 ROBOTS = b"""# of a.example
 User-agent: other
@@ -83,7 +83,7 @@ def test_other_agent_is_judged_by_its_own_group(fold: Herd, shep: Run) -> None:
     ],
 )
 def test_site_without_rules_of_its_own(fold: Herd, shep: Run, host: str, verdict: str, why: str) -> None:
-    last = told(shep(fold, "robots", f"http://{host}.example/x")).splitlines()[-2]
+    last = stdout_of(shep(fold, "robots", f"http://{host}.example/x")).splitlines()[-2]
     assert last.startswith(f"verdict      {verdict}: {why}")
 
 

@@ -14,7 +14,7 @@ import pytest
 from shepherd.console import selector_words
 from shepherd.formats.tables import Reason, RowType
 from shepherd.store.check import check
-from tests.support.herd import GREETING, KEY, PAGES, ROOT, Herd, Run, objects, told
+from tests.support.herd import GREETING, KEY, PAGES, ROOT, Herd, Run, objects, stdout_of
 
 DAY = 86_400
 
@@ -25,14 +25,14 @@ def test_the_made_database_is_one_that_the_checker_accepts(herd: Herd) -> None:
 
 @pytest.mark.parametrize("command", ["list", "stats"])
 def test_configuration_is_accepted_by_a_command_that_needs_none(herd: Herd, shep: Run, tmp_path: Path, command: str) -> None:
-    told(shep(herd, command, "--cf", str(herd.cf)))
+    stdout_of(shep(herd, command, "--cf", str(herd.cf)))
     (tmp_path / "shepherd.toml").write_text("no toml")
-    told(shep(herd, command, "--cf", str(tmp_path)))
+    stdout_of(shep(herd, command, "--cf", str(tmp_path)))
     assert b"nowhere is not a directory" in shep(herd, command, "--cf", "nowhere").stderr
 
 
 def test_no_lease_is_left_behind(herd: Herd, shep: Run) -> None:
-    told(shep(herd, "stats"))
+    stdout_of(shep(herd, "stats"))
     assert herd.store.leases.all() == []
 
 
@@ -41,7 +41,7 @@ def test_database_that_may_only_be_read_is_read_without_a_lease(own_herd: Herd, 
     (own_herd.db / "lease" / "lock").unlink(missing_ok=True)
     (own_herd.db / "lease").rmdir()
     answer = shep(own_herd, *command)
-    assert told(answer)
+    assert stdout_of(answer)
     assert answer.stderr.decode().count("without a lease") == 1
     assert len(answer.stderr.splitlines()) == 1
 
@@ -58,14 +58,14 @@ def test_database_that_may_only_be_read_is_read_without_a_lease(own_herd: Herd, 
 )
 def test_bad_arguments_are_one_sentence_and_status_2(herd: Herd, shep: Run, args: Sequence[str]) -> None:
     answer = shep(herd, *args)
-    assert told(answer, 2) == ""
+    assert stdout_of(answer, 2) == ""
     assert len(answer.stderr.splitlines()) == 1
 
 
 def test_missing_database_is_one_sentence(herd: Herd, shep: Run, tmp_path: Path) -> None:
     for args in (["list"], ["stats"], ["explain", "http://x/"], ["insert", "http://x/"]):
         answer = shep(herd, *args, "--db", str(tmp_path))
-        told(answer, 2)
+        stdout_of(answer, 2)
         assert b"no database here; make one with" in answer.stderr
 
 
@@ -77,7 +77,7 @@ def urls_of(answer: subprocess.CompletedProcess[bytes]) -> list[str]:
 
 
 def test_list_shows_every_row(herd: Herd, shep: Run) -> None:
-    lines = told(shep(herd, "list")).splitlines()
+    lines = stdout_of(shep(herd, "list")).splitlines()
     assert lines[0].split() == ["type", "status", "weight", "checked", "reason", "size", "url"]
     assert len(lines) == 1 + len(PAGES)
     assert any(line.startswith("error          404   30000  2026-09-20T14:13:20Z  client error (4xx) ") for line in lines)
@@ -88,7 +88,7 @@ def test_list_by_site_takes_www_and_scheme_as_one(herd: Herd, shep: Run) -> None
     for site in ("b.example", "www.b.example", "http://b.example/other"):
         assert urls_of(shep(herd, "list", "--site", site, "--json")) == ["https://www.b.example/page"]
     answer = shep(herd, "list", "--site", "nobody.example")
-    assert (told(answer), answer.stderr) == ("", b"no row is like that\n")
+    assert (stdout_of(answer), answer.stderr) == ("", b"no row is like that\n")
 
 
 def test_list_by_type_and_reason(herd: Herd, shep: Run) -> None:
@@ -101,7 +101,7 @@ def test_list_sorted_by_weight(herd: Herd, shep: Run) -> None:
     found = objects(shep(herd, "list", "--sort", "weight", "--limit", "5", "--json"))
     assert [one["weight"] for one in found] == [60_000, 50_000, 50_000, 50_000, 49_000]
     assert found[0]["url"] == "https://www.b.example/page"
-    assert len(told(shep(herd, "list", "--limit", "2")).splitlines()) == 3
+    assert len(stdout_of(shep(herd, "list", "--limit", "2")).splitlines()) == 3
 
 
 def test_list_of_an_older_state(herd: Herd, shep: Run) -> None:
@@ -127,7 +127,7 @@ def test_equivalent_url_is_answered_and_the_stored_one_named(herd: Herd, shep: R
 
 
 def test_headers_cannot_steer_a_terminal(herd: Herd, shep: Run) -> None:
-    text = told(shep(herd, "cat", "--headers", "http://a.example/"))
+    text = stdout_of(shep(herd, "cat", "--headers", "http://a.example/"))
     assert text == "HTTP/1.1 200 OK\nContent-Type: text/html\nX-Steer: \\x1b[2J\n"
 
 
@@ -160,7 +160,7 @@ def test_cat_as_json(herd: Herd, shep: Run) -> None:
 )
 def test_nothing_stored_is_status_4(herd: Herd, shep: Run, url: str, why: str) -> None:
     answer = shep(herd, "cat", url)
-    assert told(answer, 4) == ""
+    assert stdout_of(answer, 4) == ""
     assert why in answer.stderr.decode()
     assert len(answer.stderr.splitlines()) == 1
 
@@ -185,6 +185,6 @@ def test_url_shows_each_step_and_continues_after_a_bad_one(herd: Herd, shep: Run
 def test_url_shows_footprints_under_the_key_of_a_database(herd: Herd, shep: Run) -> None:
     from shepherd.urls import Footprints, parse
 
-    text = told(shep(herd, "url", "--db", str(herd.db), "https://www.b.example/page"))
+    text = stdout_of(shep(herd, "url", "--db", str(herd.db), "https://www.b.example/page"))
     norm, path, site = Footprints(KEY).of(parse("https://www.b.example/page"))
     assert f"footprint        {norm:016x} {path:016x}\nsite footprint   {site:016x}\n" in text

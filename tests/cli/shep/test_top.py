@@ -10,7 +10,7 @@ import pytest
 
 from shepherd.formats.tables import Flag, Reason, RowType
 from shepherd.urls import qkey_of_address
-from tests.support.herd import DAY, GATHERED, NOW, PAGES, SITES, Herd, Page, Run, Site, make_herd, objects, told
+from tests.support.herd import DAY, GATHERED, NOW, PAGES, SITES, Herd, Page, Run, Site, make_herd, objects, stdout_of
 from tests.support.programs import call
 
 FIRST, SECOND, THIRD = (qkey_of_address(f"127.0.0.{last}") for last in (7, 8, 9))
@@ -74,7 +74,7 @@ def test_robots_file_is_no_page(flock: Herd, shep: Run) -> None:
 
 
 def test_how_long_a_download_took_is_shown_where_it_counts(flock: Herd, shep: Run) -> None:
-    title, first, *_ = told(shep(flock, "top", "--by", "download")).splitlines()
+    title, first, *_ = stdout_of(shep(flock, "top", "--by", "download")).splitlines()
     assert title.split()[0] == "download"
     assert first.split()[:2] == ["900", "ms"]
     (found,) = objects(shep(flock, "top", "--by", "download", "--limit", "1", "--json"))
@@ -91,7 +91,7 @@ def test_sites_with_most_errors(flock: Herd, shep: Run) -> None:
         "address": "127.0.0.8",
     }
     assert (second["site"], second["errors"], second["address"]) == ("http://a.example", 2, "127.0.0.7")
-    title, line, _ = told(shep(flock, "top", "--by", "errors")).splitlines()
+    title, line, _ = stdout_of(shep(flock, "top", "--by", "errors")).splitlines()
     assert title.split() == ["errors", "urls", "share", "mostly", "address", "site"]
     assert line.split() == ["3", "4", "75.0%", "server-error", "127.0.0.8", "http://broken.example"]
 
@@ -100,7 +100,7 @@ def test_errors_are_those_that_selectors_choose(flock: Herd, shep: Run) -> None:
     (found,) = objects(shep(flock, "top", "--by", "errors", "--reason", "connection", "--json"))
     assert (found["site"], found["errors"], found["mostly"]) == ("http://broken.example", 1, "connection")
     answer = shep(flock, "top", "--by", "errors", "--reason", "parser")
-    assert (told(answer), answer.stderr) == ("", b"no page like that is an error\n")
+    assert (stdout_of(answer), answer.stderr) == ("", b"no page like that is an error\n")
 
 
 @pytest.mark.parametrize(("by", "first"), [("slowest", "127.0.0.8"), ("failing", "127.0.0.8")])
@@ -109,7 +109,7 @@ def test_servers_with_most(flock: Herd, shep: Run, by: str, first: str) -> None:
     assert found[0]["address"] == first
     assert len(found) == 3
     answer = shep(flock, "top", "--by", by, "--type", "error")
-    assert told(answer, 2) == ""
+    assert stdout_of(answer, 2) == ""
     assert b"selectors choose pages" in answer.stderr
 
 
@@ -162,7 +162,7 @@ def test_sites_show_pages_by_type_robots_delay_and_address(flock: Herd, shep: Ru
 def test_sites_that_are_asked_for(flock: Herd, shep: Run, args: list[str], names: list[str]) -> None:
     answer = shep(flock, "sites", "--json", *args)
     assert [one["site"] for one in objects(answer)] == names
-    lines = told(shep(flock, "sites", *args)).splitlines()
+    lines = stdout_of(shep(flock, "sites", *args)).splitlines()
     assert [line.split()[-1] for line in lines[1:]] == names
     assert bool(lines) == bool(names)
 
@@ -200,7 +200,7 @@ def test_servers_show_what_politeness_knows(flock: Herd, shep: Run) -> None:
         "next_ms": 4_000_000_000_000,
     }
     assert (found["127.0.0.9"]["next_contact"], found["127.0.0.9"]["average_ms"], found["127.0.0.9"]["sites"]) == (None, None, 0)
-    lines = {line.split()[-1]: line.split() for line in told(shep(flock, "servers")).splitlines()}
+    lines = {line.split()[-1]: line.split() for line in stdout_of(shep(flock, "servers")).splitlines()}
     assert lines["127.0.0.8"][:9] == ["2", "4", "20", "7", "450", "ms", "2.5", "s", "x8"]
     assert lines["127.0.0.9"][-3:] == ["at", "once", "127.0.0.9"]
 
@@ -218,7 +218,7 @@ def test_servers_show_what_politeness_knows(flock: Herd, shep: Run) -> None:
 )
 def test_servers_that_are_asked_for(flock: Herd, shep: Run, args: list[str], addresses: list[str]) -> None:
     assert [one["address"] for one in objects(shep(flock, "servers", "--json", *args))] == addresses
-    lines = told(shep(flock, "servers", *args)).splitlines()
+    lines = stdout_of(shep(flock, "servers", *args)).splitlines()
     assert [line.split()[-1] for line in lines[1:]] == addresses
 
 
@@ -234,7 +234,7 @@ def test_servers_that_are_asked_for(flock: Herd, shep: Run, args: list[str], add
 )
 def test_bad_argument_is_refused_in_one_sentence(flock: Herd, shep: Run, args: list[str], why: str) -> None:
     answer = shep(flock, *args)
-    assert told(answer, 2) == ""
+    assert stdout_of(answer, 2) == ""
     assert why in answer.stderr.decode()
     assert len(answer.stderr.splitlines()) == 1
 

@@ -8,7 +8,7 @@ import pytest
 
 from shepherd.equiv import load_equiv
 from shepherd.urls import Footprints, parse
-from tests.support.herd import KEY, Herd, Run, objects, told
+from tests.support.herd import KEY, Herd, Run, objects, stdout_of
 
 TABLE = "# mirrors\nb.example  a.example # since 2009\napart c.example\n"
 
@@ -20,7 +20,7 @@ def classed(own_herd: Herd) -> Herd:
 
 
 def test_class_is_shown_by_its_representative_and_line(classed: Herd, shep: Run) -> None:
-    lines = told(shep(classed, "url", "https://www.a.example/x?y")).splitlines()
+    lines = stdout_of(shep(classed, "url", "https://www.a.example/x?y")).splitlines()
     assert lines[-3:] == [
         "normalised site  b.example",
         f"equivalence      {classed.cf}/url-equiv, line 2: b.example  a.example # since 2009",
@@ -40,14 +40,14 @@ def test_configuration_can_be_named(herd: Herd, shep: Run, tmp_path: Path) -> No
     (one,) = objects(shep(herd, "url", "--json", "--cf", str(tmp_path), "http://a.example/"))
     assert one["normalised_site"] == "b.example"
     answer = shep(herd, "url", "--cf", str(tmp_path / "nowhere"), "http://a.example/")
-    assert told(answer, 2) == ""
+    assert stdout_of(answer, 2) == ""
     assert b"is not a directory" in answer.stderr
 
 
 def test_mistake_in_the_table_is_one_sentence(own_herd: Herd, shep: Run) -> None:
     (own_herd.cf / "url-equiv").write_text("a.example www.b.example\n")
     answer = shep(own_herd, "url", "http://a.example/")
-    assert told(answer, 2) == ""
+    assert stdout_of(answer, 2) == ""
     assert f"{own_herd.cf}/url-equiv, line 1, column 11" in answer.stderr.decode()
     assert len(answer.stderr.splitlines()) == 1
 
@@ -67,7 +67,7 @@ def test_stdin_mixes_with_arguments_and_every_bad_url_is_named(herd: Herd, shep:
         + b"http://\xff/\n"
     )
     answer = shep(herd, "url", "ftp://x/", "-", "http://y.example", "http://", f"http://x/{'y' * 2000}", stdin=stdin)
-    text = told(answer, 2)
+    text = stdout_of(answer, 2)
     assert [line.split()[1] for line in text.splitlines() if line.startswith("parsed")] == [
         "http://x.example/",
         "http://y.example/",

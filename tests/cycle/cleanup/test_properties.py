@@ -65,7 +65,7 @@ def expected(one: Sheep, pressed: bool, older: bool) -> tuple[int, int, object]:
     return one.type, one.reason, THIN if one.type == RowType.SLEEPING else one.now
 
 
-def found(state: State, one: Sheep) -> tuple[int, int, object]:
+def actual(state: State, one: Sheep) -> tuple[int, int, object]:
     row = pasture.rows(state)[one.key]
     if row["oid"] == NO_OID:
         assert row["size"] == row["digest"] == row["gathered"] == 0 or one.now == NOTHING
@@ -113,7 +113,7 @@ def test_cleanup_makes_of_every_row_what_it_must(
         state = pasture.clean(db, config) or before
         pressed = {one.url for one in flock if pasture.rows(state)[one.key]["reason"] == Reason.SPACE}
         for one in flock:
-            assert found(state, one) == expected(one, one.url in pressed, older_left(state, one)), one
+            assert actual(state, one) == expected(one, one.url in pressed, older_left(state, one)), one
         check_room(state, flock, pressed, limit)
         check_segments(state, config.cleanup, segment_bytes, batch_bytes)
         assert pasture.faults(db) == []

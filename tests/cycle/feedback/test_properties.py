@@ -16,7 +16,7 @@ STATE = 9
 
 
 @st.composite
-def told(draw: st.DrawFn) -> Row:
+def feedback_rows(draw: st.DrawFn) -> Row:
     norm = draw(NORMS)
     flags = draw(st.sampled_from([1, 2, 3, 4, 5, 7]))
     site = site_of(norm, draw(st.integers(0, 1)))
@@ -27,7 +27,7 @@ def document(row: Row) -> tuple[int, ...]:
     return key(row) if row["path"] in (ROBOTS_PATH, ROOT_PATH) else (row["norm"], row["path"])
 
 
-@given(index_rows(), st.lists(told(), max_size=12))
+@given(index_rows(), st.lists(feedback_rows(), max_size=12))
 def test_feedback_agrees_with_a_dictionary(index: list[Row], said: list[Row]) -> None:
     index = list({document(row): row for row in index}.values())  # an index has a document once
     expected = [dict(row) for row in index]

@@ -73,7 +73,7 @@ def classified(row: Row, site: Row, world: World) -> tuple[int, Why] | None:
     mixed = (row["path"] ^ row["site"]) * 0x9E3779B97F4A7C15 % 2**64 // 2**32
     ripe = age + mixed * (min(cycle, plan.reap_s) // 4 + 1) // 2**32
 
-    def found(class_: int, why: Why, age: int = age) -> tuple[int, Why]:
+    def priority(class_: int, why: Why, age: int = age) -> tuple[int, Why]:
         weight = min(max(row["weight"] + site["queue_bonus"], 0), 65_535)
         return class_ << 24 | weight << 8 | (min(8 * age // cycle, 255) if row["checked"] else 0), why
 
@@ -85,21 +85,21 @@ def classified(row: Row, site: Row, world: World) -> tuple[int, Why] | None:
     )
     well = row["type"] == RowType.GATHERED and not failed
     if row["flags"] & Flag.REFRESH:
-        return found(7, Why.FORCED, ripe if well else age)
+        return priority(7, Why.FORCED, ripe if well else age)
     if row["type"] == RowType.UNGATHERED:
-        return found(4 if row["flags"] & Flag.INITIAL else 3, Why.NEW)
+        return priority(4 if row["flags"] & Flag.INITIAL else 3, Why.NEW)
     if denied:
-        return found(1, Why.RETRY) if site["robots_checked"] > row["checked"] or age >= plan.refresh_s else None
+        return priority(1, Why.RETRY) if site["robots_checked"] > row["checked"] or age >= plan.refresh_s else None
     if failed:
         wait = plan.retry_s * 2 ** max(row["retry"] - 1, 0)
-        return found(1, Why.RETRY) if age >= wait and row["retry"] < plan.max_retries else None
+        return priority(1, Why.RETRY) if age >= wait and row["retry"] < plan.max_retries else None
     if ripe >= 1.5 * cycle:
-        return found(6, Why.OVERDUE, ripe)
+        return priority(6, Why.OVERDUE, ripe)
     if ripe >= cycle:
-        return found(5 if times > 1 else 2, Why.DUE, ripe)
+        return priority(5 if times > 1 else 2, Why.DUE, ripe)
     shortest = max(plan.refresh_s // (4 * max(site["refresh_boost"], 1)), 1)
     if row["flags"] & Flag.MODIFIED and age + mixed * (min(shortest, plan.reap_s) // 4 + 1) // 2**32 >= shortest:
-        return found(2, Why.DUE, ripe)
+        return priority(2, Why.DUE, ripe)
     return None
 
 

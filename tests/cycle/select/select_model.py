@@ -28,7 +28,7 @@ class Model:
 
     # --- what a row is
 
-    def held(self, n: int) -> bool:
+    def has_body(self, n: int) -> bool:
         row = self.index[n]
         return bool((row["digest"] or row["flags"] & Flag.REDIRECT) and row["gathered"] and row["oid"] < 2**63)
 
@@ -36,12 +36,12 @@ class Model:
         row = self.index[n]
         site = self.sites.get(row["site"])
         key = row["weight"] + (site["select_bonus"] if site else 0)
-        key += self.config.select.hysteresis if self.held(n) else 0
+        key += self.config.select.hysteresis if self.has_body(n) else 0
         key += int(getattr(self.config.section_bonus, Section(row["section"]).name.lower()))
         return min(max(key, 0), 65_535)
 
     def cost(self, n: int) -> int:
-        return self.index[n]["size"] if self.held(n) else self.config.select.average_bytes
+        return self.index[n]["size"] if self.has_body(n) else self.config.select.average_bytes
 
     def is_new(self, n: int) -> bool:
         row = self.index[n]

@@ -125,7 +125,7 @@ def test_reaper_that_a_reap_of_roots_starts_is_not_root(tmp_path: Path, reap: st
     routes: dict[str, Answer] = {"a.example/x": hold}
     with planned(tmp_path, routes, ["http://a.example/x"], [], reap, timeout_s=30) as made:
         reaping = made.start("shep-reap", "-q")
-        while "a.example/x" not in made.asked():
+        while "a.example/x" not in made.request_counts():
             assert reaping.poll() is None
             time.sleep(0.01)
         (own,) = children(reaping.pid)

@@ -90,7 +90,7 @@ def poisoned(home: Path, number: int, also_children: bool, *options: str) -> Ite
 
     def large(connection: socket.socket) -> None:
         """When all robots.txt have been answered, and so nothing else is left to be parsed."""
-        while sum(count for url, count in homes[0].asked().items() if url.endswith("/robots.txt")) <= NEIGHBOURS:
+        while sum(count for url, count in homes[0].request_counts().items() if url.endswith("/robots.txt")) <= NEIGHBOURS:
             time.sleep(0.01)
         time.sleep(0.3)
         strikers[0].ready.set()
@@ -115,7 +115,7 @@ def poisoned(home: Path, number: int, also_children: bool, *options: str) -> Ite
 
 
 def assert_neighbours_are_gathered(made: Home) -> None:
-    fates, asked = made.fates(), made.asked()
+    fates, asked = made.fates(), made.request_counts()
     for n in range(NEIGHBOURS):
         assert fates[f"http://n{n}.example/a"] == ("gathered", "gathered")
         assert asked[f"n{n}.example/a"] <= 2
@@ -129,7 +129,7 @@ def test_page_that_kills_its_worker_and_its_child_fails_alone(tmp_path: Path) ->
         assert striker.struck.is_set() and len(striker.struck_children) == 1
         made.must("shep-cork", "-q")
         assert made.fates()[POISON] == ("error", "parser")
-        assert made.asked()["poison.example/large"] == 2
+        assert made.request_counts()["poison.example/large"] == 2
         assert_neighbours_are_gathered(made)
 
 
@@ -139,7 +139,7 @@ def test_page_whose_worker_was_killed_by_somebody_else_is_gathered_after_all(tmp
         assert striker.struck.is_set()
         made.must("shep-cork", "-q")
         assert made.fates()[POISON] == ("gathered", "gathered")
-        assert made.asked()["poison.example/large"] == 2
+        assert made.request_counts()["poison.example/large"] == 2
         assert_neighbours_are_gathered(made)
 
 

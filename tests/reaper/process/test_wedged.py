@@ -75,7 +75,7 @@ def test_worker_that_is_stuck_while_the_watchdog_is_stopped_dies_and_its_page_fa
 
     def last(connection: socket.socket) -> None:
         """When the other page has been answered."""
-        while "other.example/y" not in homes[0].asked():
+        while "other.example/y" not in homes[0].request_counts():
             time.sleep(0.01)
         time.sleep(0.3)
         connection.sendall(ok(STUCK, HTML))
@@ -87,7 +87,7 @@ def test_worker_that_is_stuck_while_the_watchdog_is_stopped_dies_and_its_page_fa
         homes.append(made)
         board = BoardView(process.pid, workers=2)
         reaping = made.start("shep-reap", "-q")
-        while not (board.busy() and made.asked()["stuck.example/x"] and made.asked()["other.example/y"]):
+        while not (board.busy() and made.request_counts()["stuck.example/x"] and made.request_counts()["other.example/y"]):
             assert reaping.poll() is None
             time.sleep(0.01)
         os.kill(process.pid, signal.SIGSTOP)

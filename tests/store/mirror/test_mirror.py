@@ -49,7 +49,7 @@ def mirror(source: Serving, db: Path, *more: str, fail: str = "", client: str = 
     return call("shep-mirror", *arguments(source, db, "--json", *more, client=client), SHEPHERD_FAIL=fail)
 
 
-def told(done: subprocess.CompletedProcess[str]) -> dict[str, Any]:
+def report_of(done: subprocess.CompletedProcess[str]) -> dict[str, Any]:
     assert done.returncode == 0, done.stderr
     found: dict[str, Any] = json.loads(done.stdout)
     return found
@@ -77,18 +77,18 @@ def is_same(source: Serving, db: Path) -> bool:
 
 
 def test_mirror_is_its_source_and_fetches_only_what_it_lacks(source: Serving, home: Path) -> None:
-    first = told(mirror(source, home / "mirror"))
+    first = report_of(mirror(source, home / "mirror"))
     assert (first["state"], first["linked"], first["fetched"]) == (2, 0, first["files"])
     assert is_same(source, home / "mirror")
     check(home / "mirror")
     assert call("shep", "stats", "--db", str(home / "mirror")).returncode == 0
     before = len(fetched(source))
-    assert told(mirror(source, home / "mirror"))["fresh"] is False
+    assert report_of(mirror(source, home / "mirror"))["fresh"] is False
     assert len(fetched(source)) == before
     advance(source.home / "db", 9)
-    would = told(mirror(source, home / "mirror", "--dry-run"))
+    would = report_of(mirror(source, home / "mirror", "--dry-run"))
     assert (would["state"], would["fetched"], would["dry_run"]) == (3, 1, True)
-    second = told(mirror(source, home / "mirror"))
+    second = report_of(mirror(source, home / "mirror"))
     assert (second["state"], second["fetched"], second["linked"]) == (3, 1, second["files"] - 1)
     assert sorted(fetched(source)[before:]) == ["index/weight", "index/weight.check"]
     assert is_same(source, home / "mirror")
@@ -105,16 +105,16 @@ def test_older_states_go_and_a_leased_one_stays(source: Serving, home: Path) -> 
         assert mirror(source, home / "mirror", "--keep", "1").returncode == 0
     assert [name.number for name in Database(home / "mirror").states()] == [2, 5]
     Database(home / "mirror").leases.remove(lease)
-    assert told(mirror(source, home / "mirror", "--keep", "1"))["deleted"] == [2]
+    assert report_of(mirror(source, home / "mirror", "--keep", "1"))["deleted"] == [2]
 
 
 def test_mirror_of_a_mirror_is_the_same_database(source: Serving, home: Path) -> None:
     mirror(source, home / "middle" / "db")
     with serving(home / "middle") as middle:
-        told(mirror(middle, home / "far"))
+        report_of(mirror(middle, home / "far"))
         advance(source.home / "db", 4)
-        told(mirror(source, home / "middle" / "db"))
-        assert told(mirror(middle, home / "far"))["fetched"] == 1
+        report_of(mirror(source, home / "middle" / "db"))
+        assert report_of(mirror(middle, home / "far"))["fetched"] == 1
     assert newest(home / "far") == newest(source.home / "db")
     check(home / "far")
 
@@ -137,13 +137,13 @@ def test_mirror_is_whole_while_cycles_and_cleanups_run(source: Serving, home: Pa
     try:
         for _round in range(4):
             rounds = len(made)
-            told(mirror(source, home / "mirror", "--limit-rate", "100000"))
+            report_of(mirror(source, home / "mirror", "--limit-rate", "100000"))
             check(home / "mirror")
             wait_until(lambda rounds=rounds: len(made) > rounds)
     finally:
         over.set()
         changing.join()
-    told(mirror(source, home / "mirror"))
+    report_of(mirror(source, home / "mirror"))
     assert is_same(source, home / "mirror")
 
 
@@ -162,7 +162,7 @@ def test_mirror_killed_at_any_call_is_completed_by_the_next_run(source: Serving,
         for db in (home / "first", home / "copy"):
             done = mirror(source, db, "--jobs", "1", fail=f"{op}::{ordinal}=kill")
             assert done.returncode in (0, -signal.SIGKILL), done.stderr
-            assert told(mirror(source, db, "--jobs", "1"))["state"] == 3
+            assert report_of(mirror(source, db, "--jobs", "1"))["state"] == 3
             assert newest(db) == expected, (op, ordinal)
             check(db)
             shutil.rmtree(db)
@@ -181,7 +181,7 @@ def test_large_file_is_resumed_after_a_kill(home: Path) -> None:
         assert done.returncode == -signal.SIGKILL
         have = (home / "mirror/state/000002.tmp/objects/00000001").stat().st_size
         assert 0 < have < LARGE
-        assert 0 < told(mirror(source, home / "mirror"))["fetched_bytes"] < LARGE - have + 100_000
+        assert 0 < report_of(mirror(source, home / "mirror"))["fetched_bytes"] < LARGE - have + 100_000
         assert is_same(source, home / "mirror")
     check(home / "mirror")
 
@@ -200,7 +200,7 @@ def test_damage_to_what_a_killed_mirror_left_is_noticed(home: Path, damage: str)
                 file.write(bytes(2 * LARGE) if damage == "longer" else b"")
         if damage == "sealed":
             half.chmod(0o444)
-        told(mirror(source, home / "mirror"))
+        report_of(mirror(source, home / "mirror"))
         assert is_same(source, home / "mirror")
     check(home / "mirror")
 
@@ -212,7 +212,7 @@ def test_transfer_that_was_cut_off_is_resumed_although_the_source_has_a_newer_st
         advance(source.home / "db", 9)
         with source.database.writing("test") as writer:
             writer.prune(1, int(time.time()) + 100_000)
-        done = told(mirror(source, home / "mirror"))
+        done = report_of(mirror(source, home / "mirror"))
         assert done["state"] == 3 and done["fetched_bytes"] < LARGE
         assert is_same(source, home / "mirror")
     check(home / "mirror")
@@ -227,7 +227,7 @@ def test_disk_that_is_full_or_fails_does_not_cost_the_state_that_is_there(
     advance(source.home / "db", 9)
     assert mirror(source, home / "mirror", fail=f"write:index/weight:1={fault}").returncode == status
     assert {name: data for name, data in contents(home / "mirror" / "state").items() if ".tmp/" not in name} == had
-    told(mirror(source, home / "mirror"))
+    report_of(mirror(source, home / "mirror"))
     check(home / "mirror")
 
 
@@ -246,7 +246,7 @@ def test_stop_in_the_middle_of_a_file_keeps_what_has_come(home: Path) -> None:
             slow.kill()
         assert slow.returncode == 128 + signal.SIGTERM
         have = half.stat().st_size
-        assert told(mirror(source, home / "mirror"))["fetched_bytes"] < LARGE - have + 100_000
+        assert report_of(mirror(source, home / "mirror"))["fetched_bytes"] < LARGE - have + 100_000
     check(home / "mirror")
 
 
@@ -260,11 +260,11 @@ def test_damage_of_a_mirror_is_repaired_and_does_not_spread(source: Serving, hom
     assert mirror(source, home / "mirror", "--verify").returncode == 3  # somebody reads it
     Database(home / "mirror").leases.remove(lease)
     Database(home / "mirror").lease(2, "me", "reading, once", NOW * 1000, -NOW)  # one that is over holds nothing
-    done = told(mirror(source, home / "mirror", "--verify"))
+    done = report_of(mirror(source, home / "mirror", "--verify"))
     assert (done["state"], done["fetched"]) == (2, 4)
     assert is_same(source, home / "mirror")
     check(home / "mirror")
-    assert told(mirror(source, home / "mirror", "--verify"))["fresh"] is False
+    assert report_of(mirror(source, home / "mirror", "--verify"))["fresh"] is False
 
 
 def test_damage_of_the_source_is_reported_as_damage_there(source: Serving, home: Path) -> None:

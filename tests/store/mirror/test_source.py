@@ -17,7 +17,7 @@ from tests.crash.dying import killed_after
 from tests.crash.farm import contents
 from tests.store.mirror.received import Folder, advance, bring, spoil, way
 from tests.support import liar, sampling
-from tests.support.liar import Answer, lying, said
+from tests.support.liar import Answer, lying, send_answer
 from tests.support.pasture import Sheep, faults, fill
 from tests.support.programs import call
 
@@ -64,30 +64,38 @@ def run(home: Path, url: str, db: Path, *more: str) -> int:
 
 
 def squeezed(handler: BaseHTTPRequestHandler) -> None:
-    said(handler, gzip.compress(bytes(1 << 20)), Content_Encoding="gzip")
+    send_answer(handler, gzip.compress(bytes(1 << 20)), Content_Encoding="gzip")
 
 
 LIES: dict[str, tuple[str, Answer, int]] = {
-    "a page": ("/v1/leases", lambda h: said(h, b"<html>", 201), REFUSED),
-    "no lease": ("/v1/leases", lambda h: said(h, b"{}", 201), REFUSED),
-    "a lease of no state": ("/v1/leases", lambda h: said(h, b'{"lease": "x", "state": 1e999, "expires": 0}', 201), REFUSED),
-    "a lease of a list": ("/v1/leases", lambda h: said(h, b'{"lease": "x", "state": [], "expires": 0}', 201), REFUSED),
-    "deep JSON": ("/v1/leases", lambda h: said(h, b"[" * 100_000, 201), REFUSED),
-    "an older state": ("/v1/leases", lambda h: said(h, b'{"lease": "x", "state": 1, "taken": 0, "expires": 0}', 201), CORRUPT),
-    "elsewhere": ("/v1/leases", lambda h: said(h, b"", 302, Location="http://127.0.0.1:9/"), REFUSED),
-    "an error that steers": ("/v1/leases", lambda h: said(h, b'{"error": "\\u001b[2J"}', 403), REFUSED),
+    "a page": ("/v1/leases", lambda h: send_answer(h, b"<html>", 201), REFUSED),
+    "no lease": ("/v1/leases", lambda h: send_answer(h, b"{}", 201), REFUSED),
+    "a lease of no state": (
+        "/v1/leases",
+        lambda h: send_answer(h, b'{"lease": "x", "state": 1e999, "expires": 0}', 201),
+        REFUSED,
+    ),
+    "a lease of a list": ("/v1/leases", lambda h: send_answer(h, b'{"lease": "x", "state": [], "expires": 0}', 201), REFUSED),
+    "deep JSON": ("/v1/leases", lambda h: send_answer(h, b"[" * 100_000, 201), REFUSED),
+    "an older state": (
+        "/v1/leases",
+        lambda h: send_answer(h, b'{"lease": "x", "state": 1, "taken": 0, "expires": 0}', 201),
+        CORRUPT,
+    ),
+    "elsewhere": ("/v1/leases", lambda h: send_answer(h, b"", 302, Location="http://127.0.0.1:9/"), REFUSED),
+    "an error that steers": ("/v1/leases", lambda h: send_answer(h, b'{"error": "\\u001b[2J"}', 403), REFUSED),
     "endless control": ("files/control", liar.endless, CORRUPT),
     "control in another coding": ("files/control", squeezed, CORRUPT),
-    "control cut off": ("files/control", lambda h: said(h, b"shepherd-control 3\n"), CORRUPT),
-    "control that is not there": ("files/control", lambda h: said(h, b'{"error": "no"}', 404), REFUSED),
+    "control cut off": ("files/control", lambda h: send_answer(h, b"shepherd-control 3\n"), CORRUPT),
+    "control that is not there": ("files/control", lambda h: send_answer(h, b'{"error": "no"}', 404), REFUSED),
     "endless column": ("files/index/weight", liar.endless, CORRUPT),
     "endless block table": ("files/index/weight.check", liar.endless, CORRUPT),
     "a column in another coding": ("files/index/weight", squeezed, CORRUPT),
-    "another place": ("files/index/weight", lambda h: said(h, b"x", 206, Content_Range="bytes 5-5/9"), REFUSED),
-    "no place": ("files/index/weight", lambda h: said(h, b"x", 206, Content_Range="bytes x-y/z"), REFUSED),
-    "a longer length": ("files/index/weight", lambda h: said(h, b"x", Content_Length="99"), REFUSED),
-    "no column": ("files/index/weight", lambda h: said(h, b""), LOST),
-    "a lease that is over": ("files/index/weight", lambda h: said(h, b'{"error": "over"}', 410), LOST),
+    "another place": ("files/index/weight", lambda h: send_answer(h, b"x", 206, Content_Range="bytes 5-5/9"), REFUSED),
+    "no place": ("files/index/weight", lambda h: send_answer(h, b"x", 206, Content_Range="bytes x-y/z"), REFUSED),
+    "a longer length": ("files/index/weight", lambda h: send_answer(h, b"x", Content_Length="99"), REFUSED),
+    "no column": ("files/index/weight", lambda h: send_answer(h, b""), LOST),
+    "a lease that is over": ("files/index/weight", lambda h: send_answer(h, b'{"error": "over"}', 410), LOST),
 }
 
 
