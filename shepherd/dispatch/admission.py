@@ -16,6 +16,7 @@ from shepherd.dispatch.sites import Site, SiteBook, Stage
 from shepherd.formats.tables import Kind, Reason, Result
 from shepherd.politeness.groups.engine import Groups
 from shepherd.politeness.server_limits import ServerLimits
+from shepherd.robots import ABSENT
 from shepherd.urls import Footprints, qkey_of_address
 
 FIRST: Final = 0xFFFFFFFF  # priority of robots files
@@ -146,7 +147,9 @@ class Admission:
             self.looked_up(site, "", 0, Reason.NO_ADDRESS, 0, 0)
 
     def robots_known(self, site: Site, rules: bytes, status: int) -> None:
-        """What its robots.txt says; status 0 = it cannot be reached, so nothing is gathered."""
+        """What its robots.txt says; status 0 = it cannot be reached, so nothing is gathered, unless the filter ignores that."""
+        if not status and self._book.ignores_robots(site):
+            status = ABSENT
         site.rules_known, site.rules, site.rules_status, site.robots_item = True, rules, status, -1
         site.stage = Stage.OPEN if status else Stage.SHUT
         site.reason = Reason.NONE if status else Reason.ROBOTS_UNREACHABLE

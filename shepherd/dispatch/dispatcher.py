@@ -317,8 +317,10 @@ class Dispatcher:
         reaper = self._fleet.for_server(site.qkey)
         messages: list[wire.Message] = []
         if item.kind == Kind.PAGE and reaper.number not in site.reapers_with_rules:
-            messages.append(wire.Robots(site.site, site.rules_status, self._book.rules(site)))
+            messages.append(wire.Robots(site.site, *self._book.rules(site)))
             site.reapers_with_rules |= {reaper.number}
+        elif item.kind == Kind.ROBOTS:  # the reaper will go by what it fetches
+            self._admission.site(item.site).reapers_with_rules -= {reaper.number}
         text, reuse = self._items.text(item), self._server_limits.may_reuse(lease.group)
         messages.append(request(item, text, site, lease.token, now, self._timeout_ms, reuse))
         self._asked[lease.token] = PendingRequest(item, site.qkey, lease.group, text.url, now, reaper.home)

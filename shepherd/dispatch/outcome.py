@@ -126,7 +126,7 @@ class Outcomes:
             self._judge_health(site, answer)
 
     def _learn_rules(self, site: Site, answer: Answer, status: int) -> None:
-        if status and answer.result != Result.REDIRECT:
+        if status and answer.result != Result.REDIRECT and not self._book.ignores_robots(site):
             site.reapers_with_rules |= {answer.record.reaper}
         site.crawl_delay_ms = answer.record.crawl_delay_ms
         self._admission.robots_known(site, answer.rules, status)

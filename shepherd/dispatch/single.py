@@ -18,7 +18,6 @@ from shepherd.config import Config
 from shepherd.dispatch.items import MAX_ROBOTS_HOPS
 from shepherd.errors import BadUrl, Corruption, PeerLost
 from shepherd.filters import Filter
-from shepherd.filters.settings import IGNORE_ROBOTS
 from shepherd.formats import bucket, contrib
 from shepherd.formats.bucket import Bucket
 from shepherd.formats.tables import CONTRIB_BIT, JOURNAL, JournalFlag, Kind, Reason, Records, Result
@@ -130,7 +129,7 @@ class Single:
         place = await self._place(url.site, learnt)
         if not place.address:
             return Story(url, place, None, None, None)
-        rules = self._known_rules(url.site, learnt)
+        rules = self._known_rules(url.site, place.server.qkey, learnt)
         if rules is None:
             rules = learnt.rules[url.site] = await self._ask_for_rules(url, learnt)
             place = await self._place(url.site, learnt)  # with the Crawl-delay that it asks for
@@ -160,11 +159,11 @@ class Single:
         group = self._state.sites["group"].at(row) if row is not None else told.group
         return Place(found.address, Server(found.qkey, group, wait_ms, crawl_ms), Reason.NONE)
 
-    def _known_rules(self, site: str, learnt: Learnt) -> Rules | None:
+    def _known_rules(self, site: str, qkey: int, learnt: Learnt) -> Rules | None:
         """What this call has learnt, or what is stored and still fresh. A stored redirect must be asked for again."""
         if site in learnt.rules:
             return learnt.rules[site]
-        if self._filters.site_settings(site).policy == IGNORE_ROBOTS:
+        if self._filters.robots_ignored_by(site, qkey) is not None:
             return Rules("ignored", ABSENT, b"")
         row = lookup.site_row(self._state, self._state.prints.half(site))
         if row is None:

@@ -6,6 +6,7 @@ to the groups only when it is OPEN.
 
 from __future__ import annotations
 
+import logging
 import socket
 import struct
 from collections.abc import Iterable, Iterator
@@ -20,9 +21,11 @@ from shepherd.errors import Corruption
 from shepherd.filters import Filter
 from shepherd.formats.tables import CONTRIB_BIT, I64, NO_OID, QKEY_IPV4, U32, U64, Reason, is_resolved
 from shepherd.politeness.delays import default_delay_ms, site_delay_ms
+from shepherd.robots import ABSENT
 from shepherd.store.state import lookup
 from shepherd.store.state.directory import State
 
+LOG = logging.getLogger("shepherd.dispatch")
 LOAD_STEP: Final = 10_000  # sites read together
 READ: Final = (
     *("site", "norm", "qkey", "group", "delay_ms", "crawl_delay_ms", "qkey_next"),
@@ -106,6 +109,7 @@ class SiteBook:
         self._state, self._filters, self._now_s = state, filters, now_s
         self._default_ms = default_delay_ms(politeness)
         self._sites: dict[int, Site] = {}
+        self._reported: set[int] = set()  # whose robots.txt is ignored, as the log says
         self._order: U32 = np.zeros(0, np.uint32)
 
     def all(self) -> Iterable[Site]:
@@ -170,10 +174,23 @@ class SiteBook:
             return True
         return site.robots_oid < CONTRIB_BIT and "E" not in self._state.objects.head(site.robots_oid).attributes
 
-    def rules(self, site: Site) -> bytes:
-        """Its robots.txt: what this reap learnt, or the stored one, which is read when somebody must be told."""
+    def ignores_robots(self, site: Site) -> bool:
+        """Whether the filter has its pages gathered against its robots.txt."""
+        return self._filters.robots_ignored_by(site.name, site.qkey) is not None
+
+    def rules(self, site: Site) -> tuple[int, bytes]:
+        """What its pages are judged by: status and body of its robots.txt, as this reap learnt it or, read now, as it is stored.
+
+        Where the filter ignores that it is as if there were none, and the log says so once.
+        """
+        ignored = self._filters.robots_ignored_by(site.name, site.qkey)
+        if ignored is not None:
+            if site.site not in self._reported:
+                self._reported.add(site.site)
+                LOG.info("%s: robots.txt is ignored, as line %d of the filter says: %s", site.name, ignored.line, ignored.text)
+            return ABSENT, b""
         stored = not site.rules and 200 <= site.rules_status < 300 and site.robots_oid < CONTRIB_BIT
-        return self._state.objects.get(site.robots_oid).body() if stored else site.rules
+        return site.rules_status, self._state.objects.get(site.robots_oid).body() if stored else site.rules
 
     def _read(self, rows: I64) -> Iterator[Site]:
         table, now_s = self._state.sites, self._now_s
@@ -192,7 +209,9 @@ class SiteBook:
             if is_resolved(found.qkey) and fields["qkey_next"] > now_s:
                 found.address = address_of(found.qkey)
             if fields["robots_next"] > now_s:
-                if fields["robots_since"]:
+                if fields["robots_since"] and self.ignores_robots(found):
+                    found.rules_known, found.rules_status = True, ABSENT
+                elif fields["robots_since"]:
                     found.stage, found.reason = Stage.SHUT, Reason.ROBOTS_UNREACHABLE
                 elif fields["robots_checked"] and fields["robots_status"]:
                     found.rules_known = True

@@ -19,8 +19,8 @@ urlrules and siterules (matching), settings and lines (what may be written), rea
 from shepherd.errors import FilterError
 from shepherd.filters.judging import Filter, SectionLine, StripLine, Verdict
 from shepherd.filters.reading import load_filter, parse_filter
-from shepherd.filters.settings import NO_LIMIT, SetLine, SiteSettings
-from shepherd.filters.siterules import SiteClasses
+from shepherd.filters.settings import NO_LIMIT, SetLine, SiteSettings, ignores_robots
+from shepherd.filters.siterules import SiteClasses, ignore_robots
 
 __all__ = [
     "NO_LIMIT",
@@ -32,6 +32,8 @@ __all__ = [
     "SiteSettings",
     "StripLine",
     "Verdict",
+    "ignore_robots",
+    "ignores_robots",
     "load_filter",
     "parse_filter",
 ]

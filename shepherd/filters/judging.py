@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from shepherd.filters.addresses import U64
 from shepherd.filters.patterns import Pattern
-from shepherd.filters.settings import SetLine, SiteSettings, settings_by
+from shepherd.filters.settings import IGNORE_ROBOTS, SetLine, SiteSettings, settings_by
 from shepherd.filters.siterules import SiteClasses, SiteRules
 from shepherd.filters.urlrules import PAST_SCHEME, SITE_CACHE, UrlRules
 
@@ -82,6 +82,7 @@ class Filter:
         self._site_rules = SiteRules(draft.setters, draft.site_rules)
         self._sets_sections = any(line.name == "section" for line in draft.setters)
         self._sets_requisites = any(line.name == "requisites" for line in draft.setters)
+        self._sets_robots = any(line.name == "robots" for line in draft.setters)
         self._section_of_site: dict[tuple[str, int], SectionLine] = {}
         self._strip_lines = tuple(draft.strips)
         names = [strip.name for strip in draft.strips]
@@ -161,6 +162,17 @@ class Filter:
             return None
         lines = self.told(href[: href.index("/", PAST_SCHEME)], qkey)
         return next((bool(line.value) for line in lines if line.name == "requisites"), None)
+
+    def robots_ignored_by(self, site_name: str, qkey: int = 0) -> SetLine | None:
+        """The line by which pages of a site are gathered against its robots.txt; None: it is obeyed.
+
+        Whoever asks a site, or says whether it may be asked, goes by this; the phases go by the column `policy` and
+        `ignore_robots`: merge fills that column from the same lines. A reap fetches the file all the same, for its Crawl-delay
+        and its sitemaps.
+        """
+        if not self._sets_robots:
+            return None
+        return next((line for line in self.told(site_name, qkey) if line.name == "robots" and line.value == IGNORE_ROBOTS), None)
 
     def site_settings(self, site_name: str, qkey: int = 0) -> SiteSettings:
         return settings_by(self.told(site_name, qkey))

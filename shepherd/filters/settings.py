@@ -65,6 +65,11 @@ COLUMNS: Final = {
 }  # where the name of a setting is not that of its column
 
 
+def ignores_robots(policy: int) -> bool:
+    """Whether a site with this setting is gathered against its robots.txt."""
+    return policy & IGNORE_ROBOTS != 0
+
+
 def settings_by(lines: Sequence[SetLine]) -> SiteSettings:
     """The settings that lines of different names give."""
     return SiteSettings(**{line.column: line.value for line in lines if line.column})

@@ -10,11 +10,17 @@ from collections.abc import Iterable, Sequence, Sized
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 from shepherd.filters.addresses import U64, Codes, Ranges, Ranks, joined
 from shepherd.filters.patterns import Pattern, SearchSet
-from shepherd.filters.settings import SetLine, SiteSettings, settings_by
+from shepherd.filters.settings import IGNORE_ROBOTS, SetLine, SiteSettings, settings_by
 from shepherd.filters.urlrules import host_of
+
+
+def ignore_robots(policy: npt.NDArray[np.uint16]) -> npt.NDArray[np.bool_]:
+    """`ignores_robots` of many sites."""
+    return np.asarray(policy & np.uint16(IGNORE_ROBOTS) != 0)
 
 
 @dataclass(frozen=True)

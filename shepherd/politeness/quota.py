@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from shepherd import config
 from shepherd.arrays.keys import distinct, find_servers, find_sites
+from shepherd.filters import ignore_robots
 from shepherd.formats.tables import I64, QKEY_NONE, U8, U64, Bools, Columns, Deferred, show_qkey
 from shepherd.politeness import delays
 
@@ -258,7 +259,8 @@ def _site_facts(sites: Columns, quota: I32, of_site: I32, now_s: int) -> tuple[B
         again = sites["robots_next"][part] <= now_s
         needs[part] = (sites["robots_checked"][part] == 0) | again | nowhere
         reason = np.where(quota[of_site[part]] == 0, np.uint8(Deferred.SERVER_WAITS), np.uint8(Deferred.NOT))
-        reason[(sites["robots_since"][part] > 0) & ~again] = Deferred.ROBOTS_UNREACHABLE
+        silent = (sites["robots_since"][part] > 0) & ~ignore_robots(sites["policy"][part])
+        reason[silent & ~again] = Deferred.ROBOTS_UNREACHABLE
         reason[nowhere & (sites["qkey_next"][part] > now_s)] = Deferred.NO_ADDRESS
         shut[part] = reason
     return needs, shut

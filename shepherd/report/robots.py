@@ -78,7 +78,7 @@ def of_state(url: Url, state: State, filter_: Filter, agent: str) -> Judged:
         "checked": words.iso(site["robots_checked"]) or None,
         "next": words.iso(site["robots_next"]) or None,
     }
-    ignored = next((line for line in filter_.told(url.site, site["qkey"]) if line.name == "robots" and line.value), None)
+    ignored = filter_.robots_ignored_by(url.site, site["qkey"])
     if ignored is not None:
         why = f"line {ignored.line} of the filter ignores its robots.txt: {ignored.text}"
         return Judged(url.href, url.site, agent, file, "allowed", why)

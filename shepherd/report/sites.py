@@ -61,8 +61,10 @@ def _robots_are(part: Columns, wanted: str) -> Bools:
     """Which sites have a robots.txt of this kind; see `robots_word`."""
     import numpy as np
 
+    from shepherd.filters import ignore_robots
+
     words = {name: part[name].astype(np.int64) for name in _ROBOTS_COLUMNS}
-    ignored, unreachable = words["policy"] == 1, words["robots_since"] > 0
+    ignored, unreachable = ignore_robots(part["policy"]), words["robots_since"] > 0
     asked = (words["robots_checked"] > 0) | (words["robots_status"] > 0)
     absent = (words["robots_status"] >= 400) & (words["robots_status"] < 500)
     states = {

@@ -48,6 +48,7 @@ def outlook(facts: Facts, standings: Sequence[Standing], now: int) -> str:
 
 def due_at(row: Values, site: Values | None, plan: Plan) -> int | None:
     """From when on a page is due, by the rules of cycle/plan/rules.py; None if it never is as things stand."""
+    from shepherd.filters import ignores_robots
     from shepherd.formats.tables import Flag, RowType
 
     kind = RowType(row["type"])
@@ -56,7 +57,7 @@ def due_at(row: Values, site: Values | None, plan: Plan) -> int | None:
     if kind == RowType.UNGATHERED or row["flags"] & Flag.REFRESH:
         return 0
     if _refused_by_robots(row):
-        asked_since = site is not None and site["robots_checked"] > row["checked"]
+        asked_since = site is not None and (ignores_robots(site["policy"]) or site["robots_checked"] > row["checked"])
         return 0 if asked_since else row["checked"] + plan.refresh_s
     if kind == RowType.ERROR or row["retry"]:
         wait_s = plan.retry_s << min(max(row["retry"] - 1, 0), _MOST_DOUBLINGS)
@@ -164,6 +165,7 @@ def _next(facts: Facts, row: Values, plan: Plan, now: int) -> str:
 
 def _obstacle(facts: Facts, now: int) -> str:
     """What stands between a page that is due and its fetch."""
+    from shepherd.filters import ignores_robots
     from shepherd.formats.tables import is_resolved
 
     site, server = facts.site, facts.server
@@ -173,7 +175,7 @@ def _obstacle(facts: Facts, now: int) -> str:
     if site is not None and not is_resolved(site["qkey"]) and site["qkey_next"] > now:
         again = iso(site["qkey_next"])
         return f"its site's name does not resolve, or the guard refuses its address; that is looked up again from {again} on"
-    if site is not None and site["robots_since"] and site["robots_next"] > now:
+    if site is not None and site["robots_since"] and site["robots_next"] > now and not ignores_robots(site["policy"]):
         since, again = iso(site["robots_since"]), iso(site["robots_next"])
         return f"its site's robots.txt has been unreachable since {since}; that is asked again from {again} on"
     if server is not None and server["next_ms"] > now * 1_000:

@@ -83,6 +83,7 @@ def planned(
     reap: str = "",
     servers: int = 1,
     timeout_s: int = 3,
+    filter_lines: str = "",
 ) -> Iterator[Home]:
     """A server for each of `servers` addresses, the hosts of the routes spread over them, and a plan for the URLs."""
     hosts = sorted({route.partition("/")[0] for route in routes})
@@ -93,6 +94,7 @@ def planned(
         text = CF.format(timeout_s=timeout_s, reapers=json.dumps(reapers), reap=reap)
         (home / "cf" / "shepherd.toml").write_text(text)
         (home / "cf" / "static").write_text("\n".join(table) + "\n")
+        (home / "cf" / "filter").write_text(f"{filter_lines}default accept\n")
         made = Home(home, home / "db", origins)
         made.must("shep-init", "-q")
         made.must("shep", "insert", *urls)

@@ -116,12 +116,14 @@ def _queues(state: State, waiting: Bools, config: Config) -> tuple[float, int]:
     import numpy as np
 
     from shepherd.arrays.keys import find_sites
+    from shepherd.filters import ignore_robots
     from shepherd.politeness.delays import default_delay_ms, site_delays_ms
     from shepherd.politeness.quota import servers_of, unresolved
 
     sites, servers = state.sites.slice(0, state.sites.rows), state.servers.slice(0, state.servers.rows)
     site_row = find_sites(sites["site"], _column(state, "site")[waiting])
-    silent = (sites["robots_since"] > 0) | (unresolved(sites["qkey"]) & (sites["qkey_checked"] > 0))
+    shut = (sites["robots_since"] > 0) & ~ignore_robots(sites["policy"])
+    silent = shut | (unresolved(sites["qkey"]) & (sites["qkey_checked"] > 0))
     open_ = site_row[~silent[site_row]] if len(silent) else site_row
     if not len(open_):
         return 0.0, len(site_row)

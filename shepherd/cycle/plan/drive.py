@@ -39,7 +39,7 @@ WRITTEN = (*KEYS, "oid", "digest", "weight", "flags", "section")
 COLUMN = "deferred"
 OF_SITES = (
     *("site", "norm", "qkey", "qkey_next", "robots_checked", "robots_next", "robots_since", "delay_ms", "crawl_delay_ms"),
-    *("avg_ms", "group", "queue_bonus", "refresh_boost"),
+    *("policy", "avg_ms", "group", "queue_bonus", "refresh_boost"),
 )
 
 Range = tuple[int, int]

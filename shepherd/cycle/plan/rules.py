@@ -18,6 +18,7 @@ import numpy as np
 from shepherd import config
 from shepherd.arrays.keys import run_starts, with_flag
 from shepherd.arrays.lookup import Lookup
+from shepherd.filters import ignore_robots
 from shepherd.formats.tables import I64, U8, U16, U32, U64, Bools, Columns, Flag, Reason, RowType, Why
 
 CLASS_ROBOTS = 15
@@ -119,7 +120,9 @@ def due_rows(
     modified[early] = _would_be_due(part, early, age_s, MOST_TIMES * boost, plan)
     new = part["type"] == UNGATHERED
     refused = np.flatnonzero(denied)
-    asked_since = sites["robots_checked"].take(site_row.take(refused)) > part["checked"].take(refused)
+    refused_at = site_row.take(refused)
+    asked_since = sites["robots_checked"].take(refused_at) > part["checked"].take(refused)
+    asked_since |= ignore_robots(sites["policy"].take(refused_at))  # since a line of the filter says so
     again = failed & (age_s >= _waits(plan).take(part["retry"]))
     again[refused] = asked_since | (age_s.take(refused) >= plan.refresh_s)
     class_ = _best_class(
