@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -124,6 +124,8 @@ class _Errand:
 
 
 async def _ask(errand: _Errand, state: State, contacts: ManualContacts, clock: Callable[[], int], learnt: Learnt) -> Story:
+    from msgspec.structs import replace
+
     from shepherd.dispatch import reaper_sources as sources
     from shepherd.dispatch.reap import hello
     from shepherd.dispatch.reapers import Reaper
