@@ -121,4 +121,5 @@ def test_line_by_address_counts_once_the_address_is_known(tmp_path: Path) -> Non
         home.must("shep-cork", "-q")
         assert home.fates()[url] == ("gathered", "gathered")
         fetched = home.run("shep", "fetch", "--json", "--wait", url)
+        assert fetched.returncode == 0, fetched.stderr
         assert json.loads(fetched.stdout)["robots"]["verdict"] == "allowed"
