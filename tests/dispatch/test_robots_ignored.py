@@ -60,13 +60,13 @@ def test_site_that_a_line_names_is_gathered_against_its_robots(gathered: tuple[H
 def test_other_sites_obey(gathered: tuple[Home, str]) -> None:
     home, _log = gathered
     assert home.fates()["http://obeyed.example/a"][0] == "error"
-    assert home.asked().keys() & {"obeyed.example/a", "down.example/a"} == set()
+    assert home.request_counts().keys() & {"obeyed.example/a", "down.example/a"} == set()
 
 
 def test_robots_file_is_fetched_all_the_same(gathered: tuple[Home, str]) -> None:
     """Once; its Crawl-delay and its sitemaps are of use."""
     home, _log = gathered
-    assert home.asked()["ignored.example/robots.txt"] == 1
+    assert home.request_counts()["ignored.example/robots.txt"] == 1
     (site,) = map(json.loads, home.must("shep", "sites", "--json", "ignored.example").splitlines())
     assert site["crawl_delay_ms"] == 20
     assert home.fates()["http://ignored.example/map.xml"][0] == "gathered"
