@@ -302,7 +302,7 @@ def tree() -> list[Module]:
 
 
 @pytest.mark.parametrize("rule", [order, walls, libraries, purity, disk, edge, slow, length])
-def test_rule_holds(rule: Rule) -> None:
+def test_rule_holds_of_every_module(rule: Rule) -> None:
     complaints = [complaint for module in tree() for complaint in rule(module)]
     assert not complaints, "\n".join(complaints)
 

@@ -14,7 +14,7 @@ from shepherd.formats import bucket, tables
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "running.md"
 
 
-def test_settings_for_a_server_hold_together(tmp_path: Path) -> None:
+def test_settings_for_a_server_are_consistent(tmp_path: Path) -> None:
     (block,) = re.findall(r"```toml\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
     (tmp_path / config.FILE).write_text(block)
     found = config.load(tmp_path)

@@ -225,7 +225,7 @@ def test_batch_footprints_what_the_transform_made(footprints: urls.Footprints) -
     assert links.path.tolist() == [footprints.half("/a"), footprints.half("/b")]
 
 
-def test_link_one_letter_longer_than_a_known_site_is_not_taken_for_it(footprints: urls.Footprints) -> None:
+def test_link_one_letter_longer_than_a_known_site_is_another_site(footprints: urls.Footprints) -> None:
     urls.batch("https://known.example/", ["/"], footprints)
     links = urls.batch("https://other.example/", ["https://known.exampleX"], footprints)
     assert links.hrefs == ["https://known.examplex/"]

@@ -43,7 +43,7 @@ def expected(stage: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str,
 
 
 @pytest.mark.parametrize("point", [*BEFORE, *AFTER])
-def test_killed_cork_has_taken_the_harvest_once_or_not_at_all(
+def test_killed_cork_has_applied_the_harvest_once_or_not_at_all(
     stage: Path, expected: dict[str, bytes], tmp_path: Path, point: str
 ) -> None:
     db = shutil.copytree(stage, tmp_path / "stage") / "db"

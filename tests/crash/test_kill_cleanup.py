@@ -118,7 +118,7 @@ def cleaning(db: Database, config: Config, jobs: int) -> Callable[[], object]:
     return lambda: pasture.clean(db, config, jobs=jobs)
 
 
-def test_recover_finds_nothing_to_mend_between_two_batches(fold: Fold, tmp_path: Path) -> None:
+def test_recover_has_nothing_to_mend_between_two_batches(fold: Fold, tmp_path: Path) -> None:
     """What the seed of this program needed its recover for: buckets that have moved, and an index that does not know."""
     shutil.copytree(fold.home / "before", tmp_path / "one")
     db = Database(tmp_path / "one" / "db")

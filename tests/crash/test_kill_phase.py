@@ -66,7 +66,7 @@ def test_next_cycle_carries_on_after_a_killed_phase(
     assert one.violations() == []
 
 
-def test_inbox_item_is_taken_once_although_record_was_killed_before_removing_it(
+def test_inbox_item_is_applied_once_although_record_was_killed_before_removing_it(
     before_each: dict[str, Farm], tmp_path: Path
 ) -> None:
     one = before_each["shep-merge"].copy(tmp_path / "db")
@@ -81,7 +81,7 @@ def test_inbox_item_is_taken_once_although_record_was_killed_before_removing_it(
     assert one.must("shep", "list", "--site", "brand.new.example").count("http://brand.new.example/\n") == 1
 
 
-def test_request_survives_the_loss_of_the_directory_that_had_taken_it(before_each: dict[str, Farm], tmp_path: Path) -> None:
+def test_request_survives_the_loss_of_the_directory_that_had_applied_it(before_each: dict[str, Farm], tmp_path: Path) -> None:
     one = before_each["shep-merge"].copy(tmp_path / "db")
     one.must("shep", "insert", "http://brand.new.example/")
     one.must("shep-merge")
@@ -106,7 +106,7 @@ def test_damaged_directory_of_a_phase_that_can_run_again_is_dropped(
     one.must("shep-check")
 
 
-def test_harvest_that_was_damaged_is_not_given_a_checksum(before_each: dict[str, Farm], tmp_path: Path) -> None:
+def test_damaged_harvest_gets_no_checksum(before_each: dict[str, Farm], tmp_path: Path) -> None:
     for number, name in enumerate(("contrib", "seg.00000001", "journal")):
         one = before_each["shep-cork"].copy(tmp_path / str(number))
         damage(one.database.furthest().path / "harvest" / "reap" / name, 0.3)

@@ -88,7 +88,7 @@ def test_removed_name_may_come_back_with_all_below_it() -> None:
     assert left(*calls, Call("sync", ROOT), base=base) == {""}
 
 
-def test_lost_directory_takes_along_what_was_synced_in_it() -> None:
+def test_what_was_synced_in_a_lost_directory_is_lost_with_it() -> None:
     assert left(Call("mkdir", "d"), *made("d/a", b"x"), Call("sync", "d")) == {"", "d/ d/a=x"}
 
 

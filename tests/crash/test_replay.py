@@ -83,7 +83,7 @@ def test_power_cut_costs_no_lease_and_no_state_that_is_leased(cut_everywhere: Cu
     cut_everywhere(WORKLOADS["lease"], 5, 8)
 
 
-def test_power_cut_neither_loses_a_request_nor_has_it_taken_twice(cut_everywhere: Cutter) -> None:
+def test_power_cut_neither_loses_a_request_nor_applies_it_twice(cut_everywhere: Cutter) -> None:
     cut_everywhere(WORKLOADS["inbox"], 5, 8)
 
 
@@ -91,5 +91,5 @@ def test_power_cut_leaves_a_mirror_with_the_state_it_had_or_the_one_it_received(
     cut_everywhere(WORKLOADS["mirror"], 15, 8)
 
 
-def test_power_cut_neither_loses_a_dropped_harvest_nor_has_it_taken_twice(cut_everywhere: Cutter) -> None:
+def test_power_cut_neither_loses_a_dropped_harvest_nor_applies_it_twice(cut_everywhere: Cutter) -> None:
     cut_everywhere(WORKLOADS["inbox harvest"], 15, 8)

@@ -158,7 +158,7 @@ def test_worker_that_is_recycled_loses_and_delays_nothing(tmp_path: Path) -> Non
     run(work())
 
 
-def test_local_reaper_takes_the_part_of_those_that_are_not_in_reach_until_one_is(tmp_path: Path) -> None:
+def test_local_reaper_replaces_unreachable_ones_until_one_is_reached(tmp_path: Path) -> None:
     path = tmp_path / "reapd"
 
     async def work() -> None:

@@ -123,12 +123,12 @@ def test_tls_is_spoken_in_http2_and_plain_text_in_http1(gathered: Gathered) -> N
     assert protocols == {("http", "HTTP/1.1"), ("https", "HTTP/2.0")}
 
 
-def test_robots_txt_is_asked_for_first_on_each_site(gathered: Gathered) -> None:
+def test_robots_txt_is_fetched_first_on_each_site(gathered: Gathered) -> None:
     for host in ("faq.example", "safe.example"):
         assert next(one.path for one in gathered.server.requests() if one.host == host) == "/robots.txt"
 
 
-def test_nothing_is_asked_for_twice_in_a_gather(gathered: Gathered) -> None:
+def test_nothing_is_fetched_twice_in_a_gather(gathered: Gathered) -> None:
     asked = [(one.host, one.path) for one in gathered.server.requests() if one.status == 200]
     assert len(asked) == len(set(asked))
 

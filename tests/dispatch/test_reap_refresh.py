@@ -74,7 +74,7 @@ def known(home: Home, *others: str) -> None:
         origin.spans.clear()
 
 
-def test_page_is_asked_for_in_the_reap_and_not_again_after_the_merge(tmp_path: Path) -> None:
+def test_page_is_fetched_in_the_reap_and_not_again_after_the_merge(tmp_path: Path) -> None:
     with planned(tmp_path, ROUTES, KNOWN, [], servers=2) as home:
         known(home)
         before = listed(home, KNOWN[2], "type", "reason")

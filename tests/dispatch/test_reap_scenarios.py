@@ -207,7 +207,7 @@ def test_server_that_asks_to_come_back_soon_is_asked_again_in_the_same_reap(reap
     assert reaped.asked["busy.example/a"] == 2
 
 
-def test_pages_of_a_site_whose_robots_fails_are_not_asked_for(reaped: Reaped) -> None:
+def test_pages_of_a_site_whose_robots_fails_are_not_fetched(reaped: Reaped) -> None:
     assert reaped.fate("http://silent.example/a")[0] == "ungathered"
     assert "silent.example/a" not in reaped.asked
 
@@ -217,7 +217,7 @@ def test_site_whose_connections_fail_is_given_up_after_three(reaped: Reaped) -> 
     assert {reaped.fate(f"http://dead.example/{n}") for n in range(8)} == {("error", "connection")}
 
 
-def test_site_at_a_forbidden_address_is_an_error_and_contacts_nobody(reaped: Reaped) -> None:
+def test_site_at_a_forbidden_address_is_an_error_without_a_contact(reaped: Reaped) -> None:
     assert reaped.fate("http://forbidden.example/a") == ("error", "guard")
 
 

@@ -78,13 +78,13 @@ def test_page_that_was_modified_since_it_was_checked_is_due(world: World) -> Non
     assert world.plan(days=8) == {"new"}
 
 
-def test_site_that_says_so_of_all_its_pages_is_asked_no_more_often_than_one_that_changes_all_the_time(world: World) -> None:
+def test_modified_page_is_due_at_most_four_times_in_a_refresh_cycle(world: World) -> None:
     """Four times in a refresh cycle of 30 days, and a page may be a tenth early."""
     world.learn(dict.fromkeys(PAGES, world.since + 4 * DAY_S), days=5)
     assert world.plan(days=6) == set()
     assert world.plan(days=8) == set(PAGES)
 
 
-def test_time_that_another_site_gives_counts_for_nothing(world: World) -> None:
+def test_time_from_the_sitemap_of_another_site_does_not_count(world: World) -> None:
     world.learn(dict.fromkeys(PAGES, world.since + 4 * DAY_S), days=5, at="http://b.example/map.xml")
     assert world.plan(days=8) == set()

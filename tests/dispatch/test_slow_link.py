@@ -30,7 +30,7 @@ def anonymous_bytes(pid: int) -> int:
     return next(int(line.split()[1]) << 10 for line in status if line.startswith("RssAnon"))
 
 
-def test_answers_that_a_slow_dispatcher_has_not_taken_do_not_pile_up(tmp_path: Path) -> None:
+def test_answers_to_a_slow_dispatcher_do_not_pile_up(tmp_path: Path) -> None:
     front, behind = tmp_path / "front", tmp_path / "behind"
 
     async def work() -> tuple[int, int, list[Outcome]]:

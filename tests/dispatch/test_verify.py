@@ -27,7 +27,7 @@ def checked(message: wire.Result) -> Answer:
     return verifier.checked(message, ASKED, 4, NOW_MS)
 
 
-def test_honest_answer_passes() -> None:
+def test_honest_answer_is_accepted() -> None:
     answer = checked(a_result())
     assert (answer.bucket, answer.result, answer.record.qkey, answer.record.reaper) == (a_bucket(), Result.STORED, QKEY, 4)
     assert answer.links is not None and answer.links.texts == a_block().texts

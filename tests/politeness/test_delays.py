@@ -87,7 +87,7 @@ def test_next_contact_after_a_journal(servers: list[tuple[int, int, int]], conta
     assert found.tolist() == wanted
 
 
-def test_nobody_may_ask_for_more_than_the_longest_retry_after() -> None:
+def test_retry_after_is_limited() -> None:
     assert delays.retry_after_ms(MAX_RETRY_AFTER_S + 1) == MAX_RETRY_AFTER_S * 1000
     assert delays.as_retry_after_s(49 * 86_400_000) == MAX_RETRY_AFTER_S
     assert delays.as_retry_after_s(1) == 1

@@ -55,7 +55,7 @@ def test_audit_catches_two_hosts_of_one_address() -> None:
     assert [violation.whom for violation in found] == ["127.1.0.1"]
 
 
-def test_audit_knows_a_longer_delay_of_one_host() -> None:
+def test_audit_applies_a_longer_delay_of_one_host() -> None:
     found = audit(entries((1.0, 1.1), (1.2, 1.3)), {"127.1.0.1": 0.1, "a.toy.example": 0.3})
     assert [violation.whom for violation in found] == ["http://a.toy.example"]
 

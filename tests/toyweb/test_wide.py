@@ -208,7 +208,7 @@ NAME = b"\x05site3\x03toy\x07example\x00"
         (ASK + NAME + b"\x00", 1, 0),
     ],
 )
-def test_dns_answers_what_is_asked(query: bytes, code: int, answers: int) -> None:
+def test_dns_answers_queries(query: bytes, code: int, answers: int) -> None:
     answer = reply(Model(4, 50, BASE), query)
     assert answer is not None and answer[:2] == ASK[:2]
     assert (answer[3] & 15, int.from_bytes(answer[6:8], "big")) == (code, answers)

@@ -102,7 +102,7 @@ def test_hostile_servers_are_asked_politely_too(reaped: Reaped, web: Running) ->
     assert audit(read_log(web.log_path), MODEL.delays_s(0.05)) == []
 
 
-def test_no_exhibit_spoils_another(reaped: Reaped) -> None:
+def test_no_exhibit_harms_another(reaped: Reaped) -> None:
     assert [url for url, row in reaped.rows.items() if row["reason"] == "reaper-lost"] == []
 
 

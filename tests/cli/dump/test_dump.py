@@ -155,7 +155,7 @@ def test_plan_shows_what_and_why(reaping: Herd) -> None:
     assert refusal(reaping.db, "shep-dump", "plan", "--state", "2", status=2).startswith("shep-dump: 000002 has no plan")
 
 
-def test_checkpoints_say_whether_they_hold(own_herd: Herd) -> None:
+def test_checkpoints_show_whether_they_are_valid(own_herd: Herd) -> None:
     harvest = start_reap(own_herd)
     shown = rows(own_herd, "checkpoints")
     assert [(row["harvest"], row["sequence"], row["kind"], row["holds"]) for row in shown] == [
@@ -170,7 +170,7 @@ def test_checkpoints_say_whether_they_hold(own_herd: Herd) -> None:
     assert [row["holds"] for row in rows(own_herd, "checkpoints")] == ["yes", "no"]
 
 
-def test_inbox_shows_each_request_and_whether_it_is_taken(own_herd: Herd) -> None:
+def test_inbox_shows_each_request_and_whether_it_is_applied(own_herd: Herd) -> None:
     store = own_herd.store
     name = store.new_item_name(NOW * 1_000)
     store.inbox.drop(name, [{"op": "insert", "url": "http://x.example/", "weight": 7, "by": "me"}])
@@ -192,7 +192,7 @@ def test_inbox_shows_each_request_and_whether_it_is_taken(own_herd: Herd) -> Non
     assert "\x1b" not in dump(own_herd, "inbox")
 
 
-def test_leases_show_who_holds_what_until_when(own_herd: Herd) -> None:
+def test_leases_show_owner_state_and_expiry(own_herd: Herd) -> None:
     lease = own_herd.store.lease(1, "me", "a test", NOW * 1_000, 100)
     (held,) = rows(own_herd, "leases", "--now", str(NOW))
     assert (held["name"], held["state"], held["expires"], held["holds"]) == (lease.name, 1, iso(NOW + 100), "yes")
@@ -315,7 +315,7 @@ def test_limit_and_first_row_cut_the_table(herd: Herd) -> None:
 
 
 @pytest.mark.parametrize("given", ["3.reap", "000003.reap"])
-def test_unfinished_state_goes_by_its_name(reaping: Herd, given: str) -> None:
+def test_unfinished_state_is_chosen_by_its_name(reaping: Herd, given: str) -> None:
     assert {"key": "phase", "value": "reap"} in rows(reaping, "control", "--state", given)
 
 

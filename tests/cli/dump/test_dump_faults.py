@@ -100,7 +100,7 @@ def big(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return make_big(tmp_path_factory.mktemp("big"), 300_000)
 
 
-def test_rows_are_printed_before_the_damage_is_met(big: Path) -> None:
+def test_rows_are_printed_up_to_the_damage(big: Path) -> None:
     column = big / "state/000002/index/oid"
     flip(column, 1_500_000)
     done = run(big, "shep-dump", "index")

@@ -160,7 +160,7 @@ def test_every_page_that_robots_and_limits_allow_is_stored_and_none_other(
     assert 0 < len(calendar) <= CALENDAR_BOUND
 
 
-def test_page_that_robots_denies_is_never_asked_for(gathered: Gathered) -> None:
+def test_page_that_robots_denies_is_never_fetched(gathered: Gathered) -> None:
     denied = {(page.host, page.path) for page in gathered.model.pages("shepherd") if not page.allowed}
     asked = {(canonical_host(entry.host), entry.path) for entry in log.read_log(gathered.log_path)}
     assert len(denied) > 10
@@ -213,7 +213,7 @@ def test_summary_names_three_commands_that_work(gathered: Gathered) -> None:
         assert done.stdout
 
 
-def test_running_again_does_not_follow_what_the_web_has_become(gathered: Gathered) -> None:
+def test_running_again_follows_the_changed_web(gathered: Gathered) -> None:
     again = run("gather", "--db", str(gathered.db))
     assert "nothing more is due" in again
     rows = gathered.lines("shep", "list", "--type", "gathered", "--limit", "100000")

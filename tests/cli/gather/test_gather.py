@@ -180,7 +180,7 @@ def test_only_this_machine_is_loopback(tmp_path: Path) -> None:
 # --- refusals ---------------------------------------------------------------------------------------------------
 
 
-def test_other_peoples_servers_are_not_asked_without_a_contact(tmp_path: Path) -> None:
+def test_foreign_servers_are_not_contacted_without_a_contact_address(tmp_path: Path) -> None:
     done = gather("https://example.org/", cwd=tmp_path)
     assert done.returncode == 2
     assert "--contact" in done.stderr and "[identity]" in done.stderr

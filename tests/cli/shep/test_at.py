@@ -52,7 +52,7 @@ def test_url_that_the_state_does_not_know(two: Herd, shep: Run) -> None:
 
 
 @pytest.mark.parametrize("arguments", [("9", "http://a.example/x"), ("2", "mailto:x"), ("0", "http://a.example/x")])
-def test_what_cannot_be_asked(two: Herd, shep: Run, arguments: tuple[str, str]) -> None:
+def test_invalid_arguments_are_refused(two: Herd, shep: Run, arguments: tuple[str, str]) -> None:
     answer = shep(two, "at", *arguments)
     assert (answer.returncode, answer.stdout) == (2, b"")
     assert list(Path(two.db, "lease").glob("*.lease")) == []

@@ -105,7 +105,7 @@ def test_refresh_leaves_out_what_is_not_gathered(own_herd: Herd, shep: Run) -> N
     assert "http://a.example/asleep" not in requested_urls(own_herd) and "http://a.example/" in requested_urls(own_herd)
 
 
-def test_set_says_what_and_of_which(own_herd: Herd, shep: Run) -> None:
+def test_set_leaves_one_request_with_all_its_settings(own_herd: Herd, shep: Run) -> None:
     stdout_of(shep(own_herd, "set", "weight=60000", "http://a.example/gone", "pinned=yes", "section=pdf", "frequency=4"))
     (one,) = requests(own_herd)
     assert {key: one[key] for key in ("op", "url", "weight", "pinned", "section", "frequency")} == {

@@ -181,7 +181,7 @@ def test_waiting_purge_of_an_unknown_url_is_explained(own_herd: Herd, shep: Run)
     assert found["waiting"] is None
 
 
-def test_due_time_is_the_one_that_plan_goes_by(herd: Herd) -> None:
+def test_due_time_is_the_one_that_plan_uses(herd: Herd) -> None:
     """For every kind of row: not planned one second before `due_at`, planned from then on."""
     plan = Plan()
     reasons = (Reason.GATHERED, Reason.CLIENT_ERROR, Reason.ROBOTS_DENIED, Reason.ROBOTS_UNREACHABLE)

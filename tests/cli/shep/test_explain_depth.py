@@ -92,7 +92,7 @@ def test_rank_in_its_site_goes_by_weight(fold: Herd, shep: Run, page: str, rank:
 
 
 @pytest.mark.parametrize("page", ["out", "robots.txt"])
-def test_what_takes_no_room_has_no_rank(fold: Herd, shep: Run, page: str) -> None:
+def test_row_without_a_place_has_no_rank(fold: Herd, shep: Run, page: str) -> None:
     (found,) = objects(shep(fold, "explain", "--json", f"http://a.example/{page}"))
     assert [one["rank"] for one in found["standings"]] == [None] * len(found["standings"])
 

@@ -176,7 +176,7 @@ def test_robots_redirect_is_followed_when_its_server_may_be_asked(tmp_path: Path
         assert min(one.origin.gaps_s()) >= 1
 
 
-def test_stored_robots_txt_is_not_asked_for_again(tmp_path: Path) -> None:
+def test_stored_robots_txt_is_not_fetched_again(tmp_path: Path) -> None:
     with garden(tmp_path, {**pages("a.example", 2), "a.example/robots.txt": ok(b"User-agent: *\n")}, delay_s=0.1) as one:
         one.cycle_to_plan("http://a.example/0")
         one.must("shep-reap", "--seconds", "5")

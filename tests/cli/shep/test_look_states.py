@@ -137,7 +137,7 @@ def test_lock_of_the_newest_pins_nothing(own_herd: Herd, shep: Run) -> None:
     assert stdout_of(shep(own_herd, "unlock", "2")).startswith("state 2 is not held any more by ")
 
 
-def test_locks_are_taken_while_a_cycle_runs(own_herd: Herd, shep: Run) -> None:
+def test_lock_works_while_a_cycle_runs(own_herd: Herd, shep: Run) -> None:
     with own_herd.store.writing("shepherd cycle"):
         stdout_of(shep(own_herd, "lock", "1"))
         assert len(stdout_of(shep(own_herd, "states")).splitlines()) == 4

@@ -159,7 +159,7 @@ def test_sites_show_pages_by_type_robots_delay_and_address(flock: Herd, shep: Ru
         (["nowhere.example"], []),
     ],
 )
-def test_sites_that_are_asked_for(flock: Herd, shep: Run, args: list[str], names: list[str]) -> None:
+def test_sites_by_argument_and_option(flock: Herd, shep: Run, args: list[str], names: list[str]) -> None:
     answer = shep(flock, "sites", "--json", *args)
     assert [one["site"] for one in objects(answer)] == names
     lines = stdout_of(shep(flock, "sites", *args)).splitlines()
@@ -216,7 +216,7 @@ def test_servers_show_what_politeness_knows(flock: Herd, shep: Run) -> None:
         (["192.0.2.1"], []),
     ],
 )
-def test_servers_that_are_asked_for(flock: Herd, shep: Run, args: list[str], addresses: list[str]) -> None:
+def test_servers_by_argument_and_option(flock: Herd, shep: Run, args: list[str], addresses: list[str]) -> None:
     assert [one["address"] for one in objects(shep(flock, "servers", "--json", *args))] == addresses
     lines = stdout_of(shep(flock, "servers", *args)).splitlines()
     assert [line.split()[-1] for line in lines[1:]] == addresses

@@ -28,7 +28,7 @@ def test_class_is_shown_by_its_representative_and_line(classed: Herd, shep: Run)
     ]
 
 
-def test_kept_apart_name_keeps_its_www(classed: Herd, shep: Run) -> None:
+def test_name_set_apart_keeps_its_www(classed: Herd, shep: Run) -> None:
     found = objects(shep(classed, "url", "--json", "http://www.c.example/", "http://c.example/", "http://www.d.example/"))
     assert [one["normalised_site"] for one in found] == ["www.c.example", "c.example", "d.example"]
     assert [one["equivalence"] and one["equivalence"]["line"] for one in found] == [3, 3, None]

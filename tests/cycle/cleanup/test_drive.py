@@ -44,7 +44,7 @@ def row_of(state: State, sheep: Sheep) -> dict[str, int]:
     return pasture.rows(state)[sheep.key]
 
 
-def test_waste_is_freed_and_documents_stay_as_they_were(tmp_path: Path) -> None:
+def test_waste_is_freed_and_documents_are_unchanged(tmp_path: Path) -> None:
     db = pasture.fill(tmp_path, refreshed(12))
     before, told = pasture.documents(db.closed()), pasture.waste(db.closed())
     state = made(pasture.clean(db, pasture.config(tmp_path / "cf")))
@@ -162,7 +162,7 @@ def test_sleeping_row_keeps_its_url_and_loses_its_body(tmp_path: Path) -> None:
     assert pasture.faults(db) == []
 
 
-def test_bodies_of_least_weight_go_until_the_database_is_within_its_size(tmp_path: Path) -> None:
+def test_bodies_of_least_weight_are_dropped_until_the_database_is_within_its_size(tmp_path: Path) -> None:
     flock = [page(n, weight=n, now=bytes(range(n, n + 200)) * 2) for n in range(10)]
     flock[0] = replace(flock[0], flags=int(Flag.PINNED))
     flock[1] = replace(flock[1], flags=int(Flag.INITIAL))
@@ -178,7 +178,7 @@ def test_bodies_of_least_weight_go_until_the_database_is_within_its_size(tmp_pat
     assert pasture.faults(db) == []
 
 
-def test_limit_that_only_sacred_rows_break_ends(tmp_path: Path) -> None:
+def test_limit_that_only_exempt_rows_exceed_is_nothing_to_do(tmp_path: Path) -> None:
     db = pasture.fill(tmp_path, [page(n, flags=int(Flag.PINNED)) for n in range(4)])
     assert pasture.clean(db, pasture.config(tmp_path / "cf", size_bytes=10)) is None
 

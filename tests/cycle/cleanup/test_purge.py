@@ -126,7 +126,7 @@ def test_purge_of_what_was_deleted_before_erases_its_bytes(tmp_path: Path) -> No
     assert not holds(db, SECRET)
 
 
-def test_purge_of_an_unknown_url_is_forgotten_and_a_link_brings_it_in(tmp_path: Path) -> None:
+def test_purge_of_an_unknown_url_outlasts_a_link_to_it(tmp_path: Path) -> None:
     db = begin(tmp_path / "db", [page.url for page in OTHERS])
     unknown = ("http://a.example/secret", "http://other.example/secret")
     for number, url in enumerate(unknown, 2):

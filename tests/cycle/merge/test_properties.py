@@ -219,7 +219,7 @@ def test_the_order_of_contributions_does_not_matter(index: list[Row], contribute
 
 
 @given(index_rows(), CONTRIBUTIONS, st.integers(0, 15))
-def test_merged_in_two_steps_knows_the_same_documents(index: list[Row], contributed: list[Row], cut: int) -> None:
+def test_merge_in_two_steps_has_the_same_documents(index: list[Row], contributed: list[Row], cut: int) -> None:
     """Which of equivalent sites stands for a document depends on who came first; that the document is there does not."""
     at_once = rows_of(run(index, contributed))
     in_steps = rows_of(run(rows_of(run(index, contributed[:cut])), contributed[cut:]))

@@ -117,7 +117,7 @@ def test_sites_of_one_class_are_one(tmp_path: Path) -> None:
     assert (len(found.inserts), len(found.edits)) == (1, 0)
 
 
-def test_set_says_all_it_sets_and_when_it_was_asked_for(tmp_path: Path) -> None:
+def test_set_becomes_one_edit_for_each_setting_with_its_time(tmp_path: Path) -> None:
     asked = GOOD | {"op": "set", "weight": 7, "section": 2, "frequency": 4, "pinned": False}
     found = read(tmp_path, lines(asked, GOOD | {"op": "refresh"}))
     said = [(one.op, one.value, one.time) for one in found.edits]

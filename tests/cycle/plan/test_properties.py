@@ -91,7 +91,7 @@ def entries(made: Made, world: World) -> list[tuple[int, int, Why, int]]:
 
 
 @given(worlds(), st.integers(1, 30), st.sampled_from([0, 3, 1_000]))
-def test_plan_is_what_a_greedy_walk_takes(world: World, cut: int, limit: int) -> None:
+def test_plan_agrees_with_a_greedy_walk(world: World, cut: int, limit: int) -> None:
     made, naive = make(world, cut, limit), naive_plan(world)
     assert entries(made, world) == naive.chosen
     assert made.deferred.tolist() == naive.deferred
@@ -109,7 +109,7 @@ def test_no_server_exceeds_its_quota_and_the_plan_not_its_limit(world: World, cu
 
 
 @given(worlds(), st.integers(1, 30))
-def test_no_row_is_left_out_for_a_worse_one_of_its_server(world: World, cut: int) -> None:
+def test_plan_prefers_the_better_rows_of_a_server(world: World, cut: int) -> None:
     made = make(world, cut)
     sites = columns(SITES, world.sites)
     due = plan.due_rows(columns(INDEX, world.index), sites, now_s=NOW_S, plan=PLAN, first_row=0)

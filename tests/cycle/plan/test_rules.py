@@ -164,7 +164,7 @@ def test_pages_of_a_site_without_robots_file_stand_behind_it() -> None:
     assert (chosen.robots_priority > chosen.pages.priority.max()).all() and len(chosen.robots_priority) == 1
 
 
-def test_a_site_without_queue_key_is_asked_for_its_robots_file_too() -> None:
+def test_robots_file_of_a_site_without_queue_key_is_planned_too() -> None:
     sites = make_sites(qkey=qkey_unresolved(9))
     chosen, _ = choose(make_index(5), sites, servers(sites))
     assert (len(chosen.robots_site_row), len(chosen.pages)) == (1, 5)

@@ -246,7 +246,7 @@ def test_base_moves_links_and_the_canonical_link() -> None:
     assert gather(ok(b'<base href="http://"><a href="/other">1</a>', HTML)).hrefs == ["http://a.example/other"]
 
 
-def test_a_canonical_link_to_the_page_or_its_equivalent_says_nothing() -> None:
+def test_a_canonical_link_to_the_page_or_its_equivalent_is_ignored() -> None:
     for href in ("/x", "https://www.a.example/x", "http://a.example/x#part", "photo.jpg", "ftp://c.example/"):
         outcome = gather(ok(f'<link rel="canonical" href="{href}">'.encode(), HTML))
         assert JournalFlag.ELSEWHERE not in outcome.flags, href

@@ -32,7 +32,7 @@ def model(text: bytes) -> int | None:
 
 @settings(max_examples=sampling.examples(100), deadline=None)
 @given(st.lists(st.binary(max_size=8), max_size=700))
-def test_it_is_what_its_definition_says(words: list[bytes]) -> None:
+def test_simhash_agrees_with_its_definition(words: list[bytes]) -> None:
     text = b" ".join(words)
     assert simhash(text) == model(text)
     assert simhash(text * 9) == model(text * 9)
@@ -44,7 +44,7 @@ def test_a_text_of_long_words_is_read_on_until_it_has_enough_of_them() -> None:
         assert simhash(b"\n".join(words[:count])) == model(b"\n".join(words[:count]))
 
 
-def test_it_is_the_same_on_every_machine() -> None:
+def test_simhash_is_the_same_on_every_machine() -> None:
     assert simhash(b"The shepherd counts the sheep before the gate is closed") == 0xA5000C840CC054E1
     assert simhash("Der Schäfer zählt die Schafe".encode()) == 0xC8902F67F35529E6
     assert simhash(b"a bc def") is None

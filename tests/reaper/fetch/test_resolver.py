@@ -266,7 +266,7 @@ def test_whether_an_address_is_still_right_is_unknown_while_name_servers_fail() 
     run(test)
 
 
-def test_many_who_ask_for_one_name_share_a_query_and_one_who_gives_up_harms_nobody() -> None:
+def test_simultaneous_lookups_of_a_name_share_a_query_and_survive_a_cancelled_one() -> None:
     async def test(resolver: Resolver, dns: Dns, clock: Clock) -> None:
         dns.delay_s = 0.02
         tasks = [asyncio.ensure_future(resolver.resolve("http://one.example")) for _ in range(50)]

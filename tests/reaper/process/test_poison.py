@@ -133,7 +133,7 @@ def test_page_that_kills_its_worker_and_its_child_fails_alone(tmp_path: Path) ->
         assert_neighbours_are_gathered(made)
 
 
-def test_page_whose_worker_was_killed_by_somebody_else_is_gathered_after_all(tmp_path: Path) -> None:
+def test_page_whose_worker_was_killed_from_outside_is_gathered_after_all(tmp_path: Path) -> None:
     with poisoned(tmp_path, signal.SIGKILL, False) as (made, striker):
         made.must("shep-reap", "-q")
         assert striker.struck.is_set()

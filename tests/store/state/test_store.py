@@ -293,7 +293,7 @@ def test_superseded_directory_of_a_killed_phase_is_removed(db: Database) -> None
     assert [str(n) for n in db.states()] == ["000001", "000002"]
 
 
-def test_half_dropped_item_of_a_killed_program_is_tidied_and_that_of_a_living_one_is_not(db: Database) -> None:
+def test_half_dropped_item_is_removed_only_if_its_program_has_ended(db: Database) -> None:
     dead = 1 << 22  # no process can have this number
     for host, pid in ((socket.gethostname(), dead), (socket.gethostname(), os.getpid()), ("elsewhere", dead)):
         (db.inbox.directory / f".1790000000000-{host}-{pid}-1.req.tmp").write_text("{")
@@ -374,7 +374,7 @@ def test_init_killed_half_way_can_be_run_again(tmp_path: Path) -> None:
     assert sorted(p.name for p in tmp_path.iterdir()) == ["inbox", "lease", "log", "state"]
 
 
-def test_inbox_item_is_taken_once_even_if_its_file_could_not_be_removed(db: Database) -> None:
+def test_inbox_item_is_applied_once_even_if_its_file_could_not_be_removed(db: Database) -> None:
     name = db.new_item_name(NOW * 1000)
     db.inbox.drop(name, [{"op": "insert", "url": "http://a.example/"}])
     with db.writing("test") as writer:
