@@ -1,8 +1,12 @@
-"""Names say type and role: no bare participle names a value, a function or a class, and a class name exists once in the tree."""
+"""Names say type and role: no bare participle names a value, a function or a class, and a class name exists once in the tree.
+
+A test is named by what holds, or by its situation, in plain words.
+"""
 
 from __future__ import annotations
 
 import ast
+import re
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
@@ -112,3 +116,35 @@ def test_bare_participle_is_caught(source: str) -> None:
 def test_names_with_a_role_pass() -> None:
     source = "rows_found = 1\ndef kept_rows(deadline_ms): ...\nclass KeptFiles: ..."
     assert not any(is_empty(name) for _, name in names(ast.parse(source)))
+
+
+# Who reads a list of tests as a specification would have to guess what these mean.
+IDIOM = re.compile(
+    r"_(told|held|lets?_(in|be)|passe[sd]_over|go(es)?_on|be_had|is_none|nobody_knows|left_alone|taken_for|hangs?_on)(_|$)"
+)
+
+
+def names_with_idioms(tree: ast.AST) -> list[str]:
+    functions = (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) and node.name.startswith("test_"))
+    return [node.name for node in functions if IDIOM.search(node.name)]
+
+
+def test_tests_are_named_in_plain_words() -> None:
+    files = sorted((ROOT / "tests").rglob("*.py"))
+    bad = {path.relative_to(ROOT).as_posix(): names_with_idioms(ast.parse(path.read_text(encoding="utf-8"))) for path in files}
+    assert {path: tests for path, tests in bad.items() if tests} == {}
+
+
+@pytest.mark.parametrize(
+    ("name", "is_plain"),
+    [
+        ("test_removed_client_is_let_in", False),
+        ("test_fault_is_told", False),
+        ("test_url_that_is_none_is_refused", False),
+        ("test_removed_client_is_refused", True),
+        ("test_crash_before_the_checkpoint", True),
+        ("test_threshold_of_a_site", True),
+    ],
+)
+def test_idiom_in_the_name_of_a_test_is_caught(name: str, is_plain: bool) -> None:
+    assert names_with_idioms(ast.parse(f"def {name}(): ...")) == ([] if is_plain else [name])

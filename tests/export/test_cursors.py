@@ -211,7 +211,7 @@ POINTS = [
 
 
 @pytest.mark.parametrize("point", POINTS)
-def test_killed_export_is_neither_taken_for_whole_nor_skipped(herd: Herd, tmp_path: Path, point: str) -> None:
+def test_killed_export_is_completed_by_the_next_run(herd: Herd, tmp_path: Path, point: str) -> None:
     out, whole = tmp_path / "out", tmp_path / "whole"
     run(herd, out)
     add_state(herd, [CHANGED, *FIRST[1:]], now=NOW + DAY)

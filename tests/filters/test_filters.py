@@ -180,7 +180,7 @@ def test_ipv6_range_is_not_judged_by_a_queue_key_which_is_a_hash() -> None:
     assert not rules.judge("http://[2001:db8::1]/").accepted
 
 
-def test_first_range_that_holds_a_server_decides() -> None:
+def test_first_range_that_contains_a_server_decides() -> None:
     rules = parse_filter(
         "accept address 10.1.0.0/16\nreject host b\nreject address 10.0.0.0/8 255.255.255.255 2001:db8::1 2001:db8::2"
     )
