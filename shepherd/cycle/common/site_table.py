@@ -1,4 +1,7 @@
-"""The site table as one piece in memory: a site is added here, by merge for a link and by cork for a page that moved."""
+"""The site table as one piece in memory, and the rows of sites that are new in it.
+
+That no two names share a footprint is seen to by merge (cycle/merge/contributions): what other phases add came in by one.
+"""
 
 from __future__ import annotations
 
@@ -9,10 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from shepherd.arrays.keys import site_counts
-from shepherd.cycle.common.new_sites import find_new_sites, site_rows
 from shepherd.filters import Filter, SiteSettings
-from shepherd.formats.check import check64
-from shepherd.formats.tables import I64, SITES, U64, Array, Bools, Columns
+from shepherd.formats.tables import NO_LIMIT, NO_OID, QKEY_NONE, SITES, U64, Array, Bools, Columns, empty
 from shepherd.store.state.directory import Builder, State
 
 NAMED = ("site", "norm", "name")  # these change only when a site is added or dropped
@@ -53,29 +54,27 @@ def read_sites(state: State) -> Sites:
     return Sites(state.sites.slice(0, rows), state.site_names(0, rows))
 
 
-def add_sites(sites: Sites, site: U64, norm: U64, names: Sequence[bytes], filters: Filter) -> tuple[Sites, U64]:
-    """The table with the new ones of these sites in their places; and the footprints of names refused.
+def site_rows(site: U64, norm: U64) -> dict[str, Array]:
+    """The rows of new sites: nothing asked, nothing known, no filter line yet; the names are the caller's."""
+    columns = empty(SITES, len(site))
+    columns["site"] = site
+    columns["norm"] = norm
+    columns["qkey"] = np.uint64(QKEY_NONE << 56) | site & np.uint64(0xFFFFFF)
+    columns["robots_oid"][:] = NO_OID
+    for name in ("delay_ms", "soft_limit", "hard_limit", "fresh_limit"):
+        columns[name][:] = NO_LIMIT
+    return columns
 
-    A name is refused when its 64 bits belong to another name: it is never merged with a stranger.
-    """
 
-    def checks_of(rows: I64) -> U64:
-        return _checks([sites.names[row] for row in rows.tolist()])
-
-    found = find_new_sites(sites.columns["site"], checks_of, site, _checks(names))
-    refused = site[found.refused]
-    if not len(found.new):
-        return sites, refused
-    new_names = [names[i] for i in found.new.tolist()]
-    added = site_rows(site[found.new], norm[found.new]) | settings_of(new_names, filters)
-    order = np.argsort(np.concatenate([sites.columns["site"], added["site"]]), kind="stable")
+def add_sites(sites: Sites, site: U64, norm: U64, names: Sequence[bytes], filters: Filter) -> Sites:
+    """The table with new sites in their places: none of them is in it, and each comes once."""
+    if not len(site):
+        return sites
+    added = site_rows(site, norm) | settings_of(names, filters)
+    order = np.argsort(np.concatenate([sites.columns["site"], site]), kind="stable")
     columns = {name: np.concatenate([sites.columns[name], added[name]])[order] for name in SITES}
-    all_names = [*sites.names, *new_names]
-    return Sites(columns, [all_names[i] for i in order.tolist()]), refused
-
-
-def _checks(names: Sequence[bytes]) -> U64:
-    return np.array([check64(name) for name in names], np.uint64)
+    all_names = [*sites.names, *names]
+    return Sites(columns, [all_names[i] for i in order.tolist()])
 
 
 def settings_of(names: Iterable[bytes], filters: Filter, qkey: U64 | None = None) -> dict[str, Array]:

@@ -11,8 +11,7 @@ from shepherd.arrays import keys, patch
 from shepherd.arrays import site_counts as sitecounts
 from shepherd.arrays.partitions import partitions
 from shepherd.arrays.patch import Added, Changes, Patch
-from shepherd.cycle.common.new_sites import site_rows
-from shepherd.cycle.common.site_table import settings_of
+from shepherd.cycle.common.site_table import settings_of, site_rows
 from shepherd.cycle.cork.rules import Effects
 from shepherd.errors import Corruption
 from shepherd.filters import Filter

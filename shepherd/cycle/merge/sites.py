@@ -16,8 +16,7 @@ from shepherd.arrays.distinct_urls import take
 from shepherd.arrays.keys import find_sites
 from shepherd.arrays.partitions import rows_before
 from shepherd.arrays.pool import ordered
-from shepherd.cycle.common.new_sites import site_rows
-from shepherd.cycle.common.site_table import settings_of
+from shepherd.cycle.common.site_table import settings_of, site_rows
 from shepherd.cycle.merge.contributions import new_names
 from shepherd.errors import Corruption
 from shepherd.filters import Filter

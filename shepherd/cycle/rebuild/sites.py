@@ -13,8 +13,7 @@ import numpy as np
 
 from shepherd.arrays.keys import find_sites
 from shepherd.config import Config
-from shepherd.cycle.common.new_sites import site_rows
-from shepherd.cycle.common.site_table import FILTERED, Sites, add_sites, read_sites, settings_of
+from shepherd.cycle.common.site_table import FILTERED, Sites, add_sites, read_sites, settings_of, site_rows
 from shepherd.errors import BadUrl, Corruption
 from shepherd.filters import Filter
 from shepherd.formats.tables import JOURNAL, SERVERS, SITES, U64, Array, Columns, empty
@@ -84,7 +83,7 @@ class Census:
         """The site table with what was found."""
         site = np.array(list(self._found), np.uint64)
         norm = np.array([norm for norm, _name in self._found.values()], np.uint64)
-        return add_sites(self._sites, site, norm, [name for _norm, name in self._found.values()], filters)[0]
+        return add_sites(self._sites, site, norm, [name for _norm, name in self._found.values()], filters)
 
 
 def restore_servers(
