@@ -1,4 +1,4 @@
-"""When a sitemap or feed says that a URL was modified: W3C dates, and those of RFC 822 that RSS has."""
+"""Dates as servers write them: those of HTTP and RFC 822, and W3C dates of sitemaps and feeds. Times as we write them: text.py."""
 
 from __future__ import annotations
 
@@ -16,13 +16,23 @@ _U32_MAX: Final = 0xFFFFFFFF
 def seconds_of(text: str) -> int:
     """Seconds since 1970; 0 where the text is no time, or one that has no place there. Without a zone it is UTC."""
     text = text.strip()[:64]
-    found = _W3C.fullmatch(text)
+    if found := _W3C.fullmatch(text):
+        try:
+            seconds: float | None = _w3c(found).timestamp()
+        except (ValueError, OverflowError):
+            return 0
+    else:
+        seconds = http_seconds(text)
+    return int(seconds) if seconds and 0 < seconds <= _U32_MAX else 0
+
+
+def http_seconds(text: str) -> float | None:
+    """Seconds since 1970 of a date in a header; None where the text is none. Without a zone it is UTC."""
     try:
-        when = _w3c(found) if found else parsedate_to_datetime(text)
-        seconds = (when if when.tzinfo else when.replace(tzinfo=UTC)).timestamp()
+        when = parsedate_to_datetime(text)
+        return (when if when.tzinfo else when.replace(tzinfo=UTC)).timestamp()
     except (ValueError, TypeError, OverflowError, IndexError):
-        return 0
-    return int(seconds) if 0 < seconds <= _U32_MAX else 0
+        return None
 
 
 def _w3c(found: re.Match[str]) -> datetime:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from email.utils import parsedate_to_datetime
 from typing import Final
+
+from shepherd.dates import http_seconds
 
 ACCEPT: Final = (
     "Accept: text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8",
@@ -21,7 +22,7 @@ def conditional(etag: str, modified: str) -> list[str]:
     headers = []
     if _is_sendable(etag) and etag.strip() != "*":
         headers.append(f"If-None-Match: {etag}")
-    if _is_sendable(modified) and _is_date(modified):
+    if _is_sendable(modified) and http_seconds(modified) is not None:
         headers.append(f"If-Modified-Since: {modified}")
     return headers
 
@@ -29,11 +30,3 @@ def conditional(etag: str, modified: str) -> list[str]:
 def _is_sendable(value: str) -> bool:
     """Whether what a server gave us once can be sent back: one line of printable ASCII."""
     return 0 < len(value) <= MAX_VALIDATOR and value.isascii() and value.isprintable()
-
-
-def _is_date(value: str) -> bool:
-    try:
-        parsedate_to_datetime(value)
-    except (ValueError, TypeError, OverflowError, IndexError):
-        return False
-    return True

@@ -13,11 +13,11 @@ import os
 import re
 import sys
 from collections.abc import Callable, Iterator
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
 from shepherd.console import common
+from shepherd.text import iso_ms
 
 MESSAGE: Final = "message"
 _PLAIN: Final = re.compile(r"[^\s\"=\\]+")
@@ -29,7 +29,7 @@ def tell(event: str, text: str = "", level: int = logging.INFO, **fields: Any) -
 
 def line(record: logging.LogRecord, as_json: bool) -> str:
     """A record as one line, whatever bytes of the web are in it."""
-    when = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    when = iso_ms(int(record.created * 1000))
     told = {"time": when, "level": record.levelname.lower(), "event": getattr(record, "event", MESSAGE)}
     told |= {key: value for key, value in getattr(record, "fields", {}).items() if value is not None}
     text = record.getMessage()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -14,6 +13,7 @@ import click
 from shepherd.config import Config
 from shepherd.console import common, shared
 from shepherd.errors import Impolite, NothingToDo
+from shepherd.text import iso_ms
 
 if TYPE_CHECKING:
     from shepherd.formats.tables import Records
@@ -261,11 +261,7 @@ def _faults(told: _Told) -> list[dict[str, Any]]:
 
 
 def _contact(start_ms: int, end_ms: int, footprint: str) -> dict[str, Any]:
-    return {"start": _moment(start_ms), "end": _moment(end_ms), "footprint": footprint}
-
-
-def _moment(ms: int) -> str:
-    return datetime.fromtimestamp(ms / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return {"start": iso_ms(start_ms), "end": iso_ms(end_ms), "footprint": footprint}
 
 
 def _show(told: _Told, several: bool) -> None:

@@ -8,9 +8,9 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC
-from email.utils import parsedate_to_datetime
 from typing import Final
+
+from shepherd.dates import http_seconds
 
 MAX_LANGUAGE: Final = 35  # characters, as BCP 47 advises
 
@@ -72,9 +72,5 @@ def language_of(text: str) -> str:
 
 def modified_ms(text: str) -> int | None:
     """The time of a Last-Modified header."""
-    try:
-        date = parsedate_to_datetime(text)
-        time_ms = int((date if date.tzinfo else date.replace(tzinfo=UTC)).timestamp() * 1000)
-    except (ValueError, TypeError, OverflowError, IndexError):
-        return None
-    return time_ms if time_ms >= 0 else None
+    seconds = http_seconds(text)
+    return int(seconds * 1000) if seconds is not None and seconds >= 0 else None

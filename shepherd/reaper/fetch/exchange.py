@@ -7,13 +7,12 @@ worth as a page and as a robots file.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import UTC
-from email.utils import parsedate_to_datetime
 from typing import Final
 
 from msgspec.structs import replace
 
 from shepherd import urls
+from shepherd.dates import http_seconds
 from shepherd.filters import Filter
 from shepherd.formats.journal import Entry
 from shepherd.formats.tables import JournalFlag, Kind, Reason, Result
@@ -185,12 +184,8 @@ def retry_after_s(value: str, now_ms: int) -> int:
         return 0
     if value.isascii() and value.isdigit():
         return min(int(value[:10]), U32_MAX)
-    try:
-        date = parsedate_to_datetime(value)
-    except (ValueError, TypeError, OverflowError, IndexError):
-        return 0
-    until = (date if date.tzinfo else date.replace(tzinfo=UTC)).timestamp()
-    return min(max(0, int(until - now_ms / 1000) + 1), U32_MAX)
+    until = http_seconds(value)
+    return min(max(0, int(until - now_ms / 1000) + 1), U32_MAX) if until is not None else 0
 
 
 def _record(
