@@ -1,4 +1,4 @@
-"""Dates as servers write them: those of HTTP and RFC 822, and W3C dates of sitemaps and feeds. Times as we write them: text.py."""
+"""Dates as servers write them: those of HTTP and mail, and W3C dates of sitemaps and feeds. How we write times: text.py."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from shepherd.dispatch.sites import Site
-from shepherd.formats import bucket
+from shepherd.formats import bucket, httphead
 from shepherd.formats.check import raw
 from shepherd.formats.tables import NO_ROW, PLAN, Bools, Kind, Records
 from shepherd.store.state.directory import State
@@ -175,7 +175,7 @@ class Items:
             return Text(item.url, "", "")
         stored = self._state.objects.head(item.oid)
         headers = stored.attributes.get("H", b"") if item.digest and item.kind == Kind.PAGE else b""
-        return Text(item.url or stored.url, header(headers, b"etag"), header(headers, b"last-modified"))
+        return Text(item.url or stored.url, header(headers, "etag"), header(headers, "last-modified"))
 
 
 def request(item: Item, text: Text, site: Site, token: int, now_ms: int, timeout_ms: int, reuse: bool) -> wire.Fetch:
@@ -204,11 +204,7 @@ def request(item: Item, text: Text, site: Site, token: int, now_ms: int, timeout
     )
 
 
-def header(headers: bytes, name: bytes) -> str:
+def header(headers: bytes, name: str) -> str:
     """The value of the first header of this name; one that could not be sent back unchanged counts as absent."""
-    for line in headers.split(b"\n"):
-        key, colon, value = line.partition(b":")
-        if colon and key.strip().lower() == name:
-            text = value.strip().decode("latin-1")
-            return text if text.isprintable() and text.isascii() and len(text) < 1000 else ""
-    return ""
+    text = next((value for key, value in httphead.pairs(headers) if key.lower() == name), "")
+    return text if text.isprintable() and text.isascii() and len(text) < 1000 else ""

@@ -15,6 +15,7 @@ _STATUS: Final = re.compile(rb"HTTP/([0-9](?:\.[0-9])?)[ \t]+([0-9]{3})(?![0-9])
 # A line end first, which is quickly found; so the text begins with one.
 _TOLD: Final = re.compile(rb"\n(transfer-encoding|content-encoding|content-length)([ \t]*:[ \t]*)([^\n]*)", re.IGNORECASE)
 _BARE: Final = re.compile(rb"(?<!\r)\n")
+_BLANKS: Final = " \t\r\v\f"
 _BLANK: Final = re.compile(rb"(?:\r?\n){2,}")
 
 
@@ -36,9 +37,13 @@ def head(status_line: bytes, headers: bytes, body_bytes: int, coded: bool) -> He
 
 
 def pairs(headers: bytes) -> list[tuple[str, str]]:
-    """Names and values of header lines; what has no colon is none."""
-    parts = (line.partition(":") for line in headers.decode("latin-1").splitlines() if ":" in line)
-    return [(name.strip(), value.strip()) for name, _, value in parts]
+    """Names and values of header lines, in Latin-1.
+
+    What has no colon is none; nor is a line that begins with a blank: libcurl has joined those that go over several lines, and one
+    that is left belongs to nothing.
+    """
+    parts = (line.partition(":") for line in headers.decode("latin-1").split("\n") if line[:1] not in (" ", "\t"))
+    return [(name.strip(_BLANKS), value.strip(_BLANKS)) for name, colon, value in parts if colon]
 
 
 def fitted(headers: bytes, body_bytes: int, coded: bool) -> bytes:

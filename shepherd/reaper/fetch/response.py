@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
+from shepherd.formats import httphead
 from shepherd.formats.tables import Reason
 
 
@@ -60,10 +61,8 @@ class Response:
 
     @cached_property
     def _fields(self) -> dict[str, list[str]]:
-        """The headers by name. libcurl has joined those that go over several lines; one that is left belongs to nothing."""
+        """The headers by name."""
         fields: dict[str, list[str]] = {}
-        for line in self.headers.decode("latin-1").split("\n"):
-            name, colon, value = line.partition(":")
-            if colon and line[0] not in " \t":
-                fields.setdefault(name.strip().lower(), []).append(value.strip())
+        for name, value in httphead.pairs(self.headers):
+            fields.setdefault(name.lower(), []).append(value)
         return fields
