@@ -1,7 +1,7 @@
-"""What the whole reap may do in a second, whoever is asked: token buckets over a clock that the caller gives.
+"""Token buckets over a clock that the caller gives, and of them what the whole reap may do in a second, whoever is asked.
 
-A bucket holds at most one second's worth, so nothing is saved up while servers wait. What a fetch will bring is known only when
-it has come: bytes are paid for afterwards, and while there is a debt nothing new is handed out.
+A reap's bucket holds at most one second's worth, so nothing is saved up while servers wait. What a fetch will bring is known only
+when it has come: bytes are paid for afterwards, and while there is a debt nothing new is handed out.
 """
 
 from __future__ import annotations
@@ -10,26 +10,31 @@ import math
 
 
 class TokenBucket:
-    """`rate` a second; 0 = no limit."""
+    """`rate` a second, and `most` at once after a pause, if nothing is said a second's worth; a rate of 0 = no limit."""
 
-    def __init__(self, rate: float, now_ms: int) -> None:
-        self._rate, self._most = rate, max(rate, 1.0)
+    def __init__(self, rate: float, now_ms: float, most: float | None = None) -> None:
+        self._rate, self._most = rate, max(rate, 1.0) if most is None else most
         self._tokens, self._filled_ms = self._most, now_ms
+
+    def missing(self, now_ms: float, need: float = 1.0) -> float:
+        """How many tokens there are too few; 0 = there are so many."""
+        if not self._rate:
+            return 0.0
+        self._fill(now_ms)
+        return max(need - self._tokens, 0.0)
 
     def wait_ms(self, now_ms: int, need: float = 1.0) -> int:
         """How long until there are so many tokens; 0 = there are."""
-        if not self._rate:
-            return 0
-        self._fill(now_ms)
-        return max(0, math.ceil(round((need - self._tokens) * 1000 / self._rate, 6)))
+        missing = self.missing(now_ms, need)
+        return math.ceil(round(missing * 1000 / self._rate, 6)) if missing else 0
 
-    def take(self, now_ms: int, count: float = 1.0) -> None:
+    def take(self, now_ms: float, count: float = 1.0) -> None:
         """Pay; below zero it is a debt."""
         if self._rate:
             self._fill(now_ms)
             self._tokens -= count
 
-    def _fill(self, now_ms: int) -> None:
+    def _fill(self, now_ms: float) -> None:
         if now_ms > self._filled_ms:
             self._tokens = min(self._most, self._tokens + (now_ms - self._filled_ms) * self._rate / 1000)
             self._filled_ms = now_ms

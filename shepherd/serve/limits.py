@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from shepherd.config import Serve
+from shepherd.rate import TokenBucket
 
 Clock = Callable[[], float]
 MOST_STRANGERS: Final = 4_096
@@ -18,38 +19,31 @@ class Rate:
     """So many in a second, and so many at once after a pause."""
 
     def __init__(self, per_s: float, at_once: float, clock: Clock = time.monotonic) -> None:
-        self._per_s, self._most, self._clock = per_s, at_once, clock
-        self._left, self._when = at_once, clock()
-        self._turn = threading.Lock()
+        self._per_s, self._clock = per_s, clock
+        self._bucket, self._turn = TokenBucket(per_s, clock() * 1000, at_once), threading.Lock()
 
     def take(self, count: float) -> float:
         """Take so many, and say how many seconds to wait until they are there."""
-        if not self._per_s:
-            return 0.0
         with self._turn:
-            self._fill()
-            self._left -= count
-            return max(-self._left / self._per_s, 0.0)
+            now_ms = self._clock() * 1000
+            self._bucket.take(now_ms, count)
+            return self._wait_s(self._bucket.missing(now_ms, 0.0))
 
     def give_back(self, count: float) -> None:
         """Of what was taken and not used."""
-        if self._per_s:
-            self.take(-count)
+        self.take(-count)
 
     def try_take(self, count: float = 1) -> float:
         """Take so many if they are there, and say 0; else how many seconds it would take."""
-        if not self._per_s:
-            return 0.0
         with self._turn:
-            self._fill()
-            if self._left >= count:
-                self._left -= count
-                return 0.0
-            return (count - self._left) / self._per_s
+            now_ms = self._clock() * 1000
+            missing = self._bucket.missing(now_ms, count)
+            if not missing:
+                self._bucket.take(now_ms, count)
+            return self._wait_s(missing)
 
-    def _fill(self) -> None:
-        now = self._clock()
-        self._left, self._when = min(self._left + (now - self._when) * self._per_s, self._most), now
+    def _wait_s(self, missing: float) -> float:
+        return missing / self._per_s if missing else 0.0
 
     @property
     def portion(self) -> int:
