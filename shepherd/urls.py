@@ -12,6 +12,7 @@ import ipaddress
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Final, NamedTuple, TypeAlias
 
 import can_ada
@@ -26,6 +27,9 @@ Transform: TypeAlias = Callable[[str], str | None]
 
 MAX_URL_BYTES: Final = 2_000
 KEY_BYTES: Final = 16
+ROOT_PATH: Final = "/"
+ROBOTS_PATH: Final = "/robots.txt"
+OWN_PATHS: Final = (ROOT_PATH, ROBOTS_PATH)  # of these every site has its own, whatever it is equivalent to
 SITE_CACHE: Final = 65_536  # sites whose footprints are remembered: about 20 MB when full
 
 _CHECK_SEED: Final = 0x5348
@@ -110,6 +114,16 @@ class Footprints:
             raise ValueError(f"the key of the footprints has {KEY_BYTES} bytes, not {len(key)}")
         self._keyed = hashlib.blake2b(digest_size=8, key=key)
         self._sites: dict[str, _Site] = {}
+
+    @cached_property
+    def root(self) -> int:
+        """The half of ROOT_PATH."""
+        return self.half(ROOT_PATH)
+
+    @cached_property
+    def robots(self) -> int:
+        """The half of ROBOTS_PATH."""
+        return self.half(ROBOTS_PATH)
 
     def half(self, text: str) -> int:
         """64 bits of a footprint: of a site, a normalised site or a path."""

@@ -8,6 +8,7 @@ import numpy as np
 
 from shepherd.arrays.keys import equal_rows, lower_bound, run_ends, run_starts, sort_order, with_flag
 from shepherd.formats.tables import I64, INDEX, NO_OID, U64, Array, Bools, Columns, ContribFlag, Flag, Reason, RowType, empty
+from shepherd.urls import Footprints
 
 
 @dataclass(frozen=True)
@@ -16,6 +17,10 @@ class Paths:
 
     robots: int
     root: int
+
+    @classmethod
+    def of(cls, prints: Footprints) -> Paths:
+        return cls(prints.robots, prints.root)
 
     def special(self, path: U64) -> Bools:
         return np.asarray((path == np.uint64(self.robots)) | (path == np.uint64(self.root)))

@@ -17,10 +17,9 @@ from shepherd.formats.tables import Kind, Reason, Result
 from shepherd.politeness.groups.engine import Groups
 from shepherd.politeness.server_limits import ServerLimits
 from shepherd.robots import ABSENT
-from shepherd.urls import Footprints, qkey_of_address
+from shepherd.urls import ROBOTS_PATH, Footprints, qkey_of_address
 
 FIRST: Final = 0xFFFFFFFF  # priority of robots files
-ROBOTS_PATH: Final = "/robots.txt"
 MOST_LOOKUPS: Final = 2
 
 
@@ -36,7 +35,7 @@ class Admission:
         clock_ms: Callable[[], int],
     ) -> None:
         self._book, self._items, self._groups, self._server_limits, self._ledger = book, items, groups, server_limits, ledger
-        self._robots_path = prints.half(ROBOTS_PATH)
+        self._robots_path = prints.robots
         self._clock = clock_ms
         self.to_look_up: deque[Site] = deque()
 

@@ -34,7 +34,7 @@ class Outcomes:
     ) -> None:
         self._book, self._items, self._admission, self._ledger = book, items, admission, ledger
         self._prints, self._clock = prints, clock_ms
-        self._root = prints.half("/")
+        self._root = prints.root
 
     # --- the case ---------------------------------------------------------------------------------------------------
 

@@ -28,7 +28,7 @@ from shepherd.store.disk import names
 from shepherd.store.state import inbox, lookup
 from shepherd.store.state.directory import State
 from shepherd.store.state.inbox import Arrivals, parse_request
-from shepherd.urls import parse
+from shepherd.urls import OWN_PATHS, parse
 
 LOG = logging.getLogger("shepherd.reap")
 AT_ONCE: Final = 200  # requests that are looked at together
@@ -42,7 +42,6 @@ QUEUED: Final = 1  # instead of a time: wanted again, and not handed out yet
 SETTLED: Final = 2  # instead of a time: it was never handed out, and has its record all the same
 GATHERABLE: Final = (RowType.UNGATHERED, RowType.GATHERED, RowType.ERROR)
 OF_ITEM: Final = ("oid", "digest", "weight", "section")
-SPECIAL: Final = ("/", "/robots.txt")  # of these every site has its own
 
 
 class Refreshes:
@@ -154,7 +153,7 @@ class Refreshes:
         rows = lookup.rows_of(self._state, norm, path)
         known = self._state.index["site"]
         best = sorted(rows, key=lambda row: known.at(row) != site)[:1]
-        return self._of_row(best[0], time) if best and (known.at(best[0]) == site or url.path not in SPECIAL) else None
+        return self._of_row(best[0], time) if best and (known.at(best[0]) == site or url.path not in OWN_PATHS) else None
 
     def _of_row(self, row: int, time: int) -> Item | None:
         """The page of a row, if it may be asked for, and was not since."""

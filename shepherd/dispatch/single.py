@@ -26,7 +26,7 @@ from shepherd.politeness.manual import ManualContacts, Readiness, Server
 from shepherd.robots import ABSENT, MAX_BYTES
 from shepherd.store.state import lookup
 from shepherd.store.state.directory import State
-from shepherd.urls import Url, parse
+from shepherd.urls import ROBOTS_PATH, Url, parse
 from shepherd.wire import messages as wire
 
 START_BY_MS: Final = 10_000
@@ -183,8 +183,8 @@ class Single:
 
     async def _ask_for_rules(self, url: Url, learnt: Learnt) -> Rules:
         """Redirects are followed, each when its own server may be asked."""
-        prints = self._state.prints.of(parse(f"{url.site}/robots.txt"))
-        target, hops = learnt.hop or (f"{url.site}/robots.txt", 0)
+        prints = self._state.prints.of(parse(f"{url.site}{ROBOTS_PATH}"))
+        target, hops = learnt.hop or (f"{url.site}{ROBOTS_PATH}", 0)
         while True:
             place = await self._place(parse(target).site, learnt)
             if not place.address:

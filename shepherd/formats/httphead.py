@@ -39,7 +39,7 @@ def head(status_line: bytes, headers: bytes, body_bytes: int, coded: bool) -> He
 def pairs(headers: bytes) -> list[tuple[str, str]]:
     """Names and values of header lines, in Latin-1.
 
-    What has no colon is none; nor is a line that begins with a blank: libcurl has joined those that go over several lines, and one
+    What has no colon is none. Nor is a line that begins with a blank: libcurl has joined those that go over several lines, so one
     that is left belongs to nothing.
     """
     parts = (line.partition(":") for line in headers.decode("latin-1").split("\n") if line[:1] not in (" ", "\t"))

@@ -106,7 +106,7 @@ class Gathering:
         self._judge = Judge(state, filters, options.weight, self._now_ms)
         self._verifier = Verifier(state.control.key, state.number, filters.version, config.fetch, round_.links)
         self._hello = hello(state, config, filters)
-        self._root = state.prints.half("/")
+        self._root = state.prints.root
         self._jobs = 0
 
     async def run(self, feed: Feed, stored_bytes: Callable[[], int], stopping: Callable[[], bool]) -> None:

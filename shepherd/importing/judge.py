@@ -17,7 +17,7 @@ from shepherd.formats.tables import Kind, Reason, RowType, qkey_unresolved
 from shepherd.importing.warc_file import Record
 from shepherd.store.state import lookup
 from shepherd.store.state.directory import State
-from shepherd.urls import Url, parse, qkey_of_address
+from shepherd.urls import ROBOTS_PATH, Url, parse, qkey_of_address
 
 REJECTED: Final = "rejected by the filter"
 KNOWN: Final = "known already"
@@ -86,7 +86,7 @@ class Judge:
             norm=norm,
             path=path,
             site=site,
-            kind=Kind.ROBOTS if url.path == "/robots.txt" else Kind.PAGE,
+            kind=Kind.ROBOTS if url.path == ROBOTS_PATH else Kind.PAGE,
             time_ms=time_ms,
             address=_address(headers.get("warc-ip-address", "")),
             cut=_cut(record),
@@ -126,7 +126,7 @@ class Judge:
 
 def row_of(state: State, norm: int, path: int, site: int) -> int | None:
     """The row that stands for a document: of root pages and robots files every site has its own."""
-    if path in (state.prints.half("/"), state.prints.half("/robots.txt")):
+    if path in (state.prints.root, state.prints.robots):
         return lookup.row_of(state, norm, path, site)
     rows = lookup.rows_of(state, norm, path)
     return rows.start if rows else None

@@ -64,6 +64,7 @@ def judge(url: Url, agent: str, file: dict[str, Any], body: bytes) -> Judged:
 def of_state(url: Url, state: State, filter_: Filter, agent: str) -> Judged:
     """What the robots.txt that a state has stored for the URL's own site says of it."""
     from shepherd.store.state import lookup
+    from shepherd.urls import ROBOTS_PATH
 
     row = lookup.site_row(state, state.prints.half(url.site))
     if row is None:
@@ -72,7 +73,7 @@ def of_state(url: Url, state: State, filter_: Filter, agent: str) -> Judged:
         )
     site = {name: column.at(row) for name, column in ((n, state.sites[n]) for n in _COLUMNS)}
     file: dict[str, Any] = {
-        "url": f"{url.site}/robots.txt",
+        "url": f"{url.site}{ROBOTS_PATH}",
         "state": state.number,
         "status": site["robots_status"] or None,
         "checked": words.iso(site["robots_checked"]) or None,

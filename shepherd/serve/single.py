@@ -47,7 +47,7 @@ def by_footprint(state: State, given: str) -> Batch:
 def _rows_of(state: State, norm: int, path: int, site: int) -> I64:
     """The row of a document; of several equivalent ones the representative, whichever of them is asked for."""
     within = lookup.rows_of(state, norm, path)
-    if path == state.prints.half("/robots.txt"):  # these are of one site each
+    if path == state.prints.robots:  # these are of one site each
         own = lookup.row_of(state, norm, path, site)
         within = range(0) if own is None else range(own, own + 1)
     return within.start + readers.chosen(state.index.slice(within.start, within.stop, readers.READ), ANY)

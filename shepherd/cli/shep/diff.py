@@ -94,7 +94,7 @@ class _Pair:
         from shepherd.arrays.distinct_urls import Paths
         from shepherd.readers import diff
 
-        paths = Paths(self.new.prints.half("/robots.txt"), self.new.prints.half("/"))
+        paths = Paths.of(self.new.prints)
         with common.progress(self.old.index.rows + self.new.index.rows, "diff", "row") as bar:
             for old, new in self._of_site(site) if site is not None else self._ranges():
                 columns = [

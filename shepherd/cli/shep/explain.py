@@ -149,9 +149,10 @@ def _filter(facts: Facts) -> Iterator[Line]:
 
 def _robots(facts: Facts) -> Iterator[Line]:
     from shepherd.report.robots import told
+    from shepherd.urls import ROBOTS_PATH
 
     judged = facts.robots
-    yield "robots.txt", ", ".join(told(judged.file)) if judged.file is not None else f"{judged.site}/robots.txt"
+    yield "robots.txt", ", ".join(told(judged.file)) if judged.file is not None else f"{judged.site}{ROBOTS_PATH}"
     for name, value in (("group", judged.group), ("line", judged.line)):
         if value:
             yield f"its {name}", f"line {value[0]}: {value[1]}"

@@ -62,11 +62,12 @@ def _end(story: Story, judged: Judged | None, config: Config) -> None:
 
 def _robots(story: Story, config: Config) -> Judged | None:
     from shepherd.report.robots import Judged, judge
+    from shepherd.urls import ROBOTS_PATH
 
     rules, url = story.rules, story.url
     if rules is None:
         return None
-    file = {"url": f"{url.site}/robots.txt", "source": rules.source, "status": rules.status or None}
+    file = {"url": f"{url.site}{ROBOTS_PATH}", "source": rules.source, "status": rules.status or None}
     file |= {"checked": shared.iso(rules.checked_s)} if rules.checked_s else {}
     if 200 <= rules.status < 300:
         return judge(url, config.identity.name, file, rules.body)

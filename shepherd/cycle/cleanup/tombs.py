@@ -76,7 +76,7 @@ def find_tombs(state: State, rows: I64, jobs: int, unseen: int = 0) -> Tombs:
     deleted = columns["reason"] == Reason.DELETED
     first = unseen if (buried & ~deleted).all() else 0
     prints = Footprints(state.control.key)
-    paths = Paths(prints.half("/robots.txt"), prints.half("/"))
+    paths = Paths.of(prints)
     sought = columns | {"oid": np.where(hollow, np.uint64(NO_OID), columns["oid"])}  # that one is one of those to be found
     numbers = [number for number in state.segments() if number >= first]
     found = [_matches(state, sought, part, prints, paths) for part in _buckets(state, numbers, distinct(sought["path"]), jobs)]

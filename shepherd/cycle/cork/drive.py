@@ -118,7 +118,7 @@ def _moved(state: State, strange: Records) -> tuple[Records, U64]:
 
     A harvest from elsewhere may have been planned before a page moved. Robots files and root pages are of one site each.
     """
-    paths = Paths(state.prints.half("/robots.txt"), state.prints.half("/"))
+    paths = Paths.of(state.prints)
     strange = keys.pick(strange, ~paths.special(np.ascontiguousarray(strange["path"])))
     if not len(strange):
         return strange, np.zeros(0, np.uint64)

@@ -20,7 +20,7 @@ from shepherd.errors import BadUrl
 from shepherd.formats.tables import U64, Columns, Flag, RowType, in_bucket
 from shepherd.store.state import lookup
 from shepherd.store.state.directory import State
-from shepherd.urls import norm_of, parse
+from shepherd.urls import ROOT_PATH, norm_of, parse
 
 READ: Final = ("norm", "path", "site", "type", "flags", "digest", "oid")
 MOST_SAMPLED: Final = 20  # pages of two sites whose simhashes are compared
@@ -87,7 +87,7 @@ def propose(state: State, least_common: int, share_percent: int, tick: Tick) -> 
 
 
 def _roots(state: State, tick: Tick) -> _Roots:
-    root, found = np.uint64(state.prints.half("/")), _Roots()
+    root, found = np.uint64(state.prints.root), _Roots()
     for start, stop in partitions(state.index.rows, STEP):
         part = state.index.slice(start, stop, READ)
         mine = {name: column[part["path"] == root] for name, column in part.items()}
@@ -108,7 +108,7 @@ def _root_of(state: State, target: str) -> int | None:
     except BadUrl:
         return None
     norm = state.prints.norm(url.site)
-    return norm if url.path == "/" and lookup.rows_of_norm(state, norm) else None
+    return norm if url.path == ROOT_PATH and lookup.rows_of_norm(state, norm) else None
 
 
 def _rows(state: State, norm: int) -> Columns:

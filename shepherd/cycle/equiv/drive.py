@@ -124,7 +124,7 @@ def _write_index(
     cuts = [0, *np.searchsorted(moving.columns["norm"], state.index["norm"].take(starts)).tolist(), len(moving.row)]
     coming = [{name: column[a:b] for name, column in moving.columns.items()} for a, b in pairwise(cuts)]
     prints = state.prints
-    paths = Paths(prints.half("/robots.txt"), prints.half("/"))
+    paths = Paths.of(prints)
     work = partial(_partition, state, ranges, gone, coming, paths)
     counts: Counter[str] = Counter({"moved rows": len(moving.row)})
     deltas: list[Columns] = []

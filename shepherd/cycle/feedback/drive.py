@@ -66,7 +66,7 @@ def run(writer: Writer, config: Config, now: int, tick: Tick, jobs: int = 1) -> 
         with ColumnSpill(builder.scratch, SAID, "norm", borders) as said:
             strangers = _spill(parent, found, said, prints, filters)
             cuts = rows_before(parent.index["norm"][0 : parent.index.rows], borders)
-            paths = Paths(prints.half("/robots.txt"), prints.half("/"))
+            paths = Paths.of(prints)
             work = partial(_partition, parent, cuts, said, paths, builder.name.number)
             counts: Counter[str] = Counter({"of unknown URLs": strangers})
             index = builder.table("index", feedback.CHANGED)

@@ -89,7 +89,7 @@ def _merge(
             urls,
             _cut(asked, norm_borders),
             intake.refused,
-            Paths(prints.half("/robots.txt"), prints.half("/")),
+            Paths.of(prints),
             builder.name.number,
             config.plan.max_retries,
         )

@@ -21,14 +21,13 @@ from shepherd.formats.contrib import Block
 from shepherd.formats.frame import Frame, FrameKind
 from shepherd.formats.tables import ContribFlag, Records
 from shepherd.store.state.inbox import UNREADABLE, Item, is_closed_to_us, parse_request
-from shepherd.urls import Footprints, Url, norm_of, parse
+from shepherd.urls import OWN_PATHS, Footprints, Url, norm_of, parse
 
 MOST_TOLD: Final = 100  # bad lines in a report
 MOST_CHARACTERS: Final = 400  # of the reason of each
 BLOCK_URLS: Final = 1 << 16
 MOST_U16: Final = 65_535
 MOST_U8: Final = 255
-SPECIAL: Final = ("/", "/robots.txt")  # of these every site has its own
 
 
 @dataclass(frozen=True)
@@ -99,7 +98,7 @@ def _later_counts(found: Requests, norm_of: Callable[[str], str]) -> Requests:
     """Without inserts that are deleted again, and deletions of what is inserted again. A purge holds whatever else is asked."""
 
     def document(url: Url) -> str:
-        return (url.site if url.path in SPECIAL else norm_of(url.site)) + url.path
+        return (url.site if url.path in OWN_PATHS else norm_of(url.site)) + url.path
 
     deleted = {document(edit.url): edit.place for edit in found.edits if edit.op == Op.DELETE}
     purged = {document(edit.url) for edit in found.edits if edit.op == Op.PURGE}

@@ -143,7 +143,7 @@ def _anticipated(given: _Input, chosen: Chosen, contacts: I64, marks: list[Marks
 
 def _places(given: _Input, chosen: Chosen) -> Places:
     index, files = given.state.index, planrecords.robots_files(given.sites, chosen)
-    path = Footprints(given.state.control.key).half("/robots.txt")
+    path = Footprints(given.state.control.key).robots
 
     def find(part: Range) -> Due:
         return planrecords.find_robots(index.slice(*part, KEYS), files, robots_path=path, first_row=part[0])

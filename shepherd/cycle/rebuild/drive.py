@@ -64,7 +64,7 @@ class Moved:
 def run(writer: Writer, wreck: Wreck, number: int, older: State | None, config: Config, now: int, tick: Tick) -> State:
     """Publish closed state `number`, made from what is left of the wreck. Its report says what could not be known."""
     prints = Footprints(wreck.control.key)
-    paths = Paths(prints.half("/robots.txt"), prints.half("/"))
+    paths = Paths.of(prints)
     filters = load_filter(config.filter_path)
     builder = writer.build(wreck, StateName(number, CLOSED), now)
     counts: Counter[str] = Counter()

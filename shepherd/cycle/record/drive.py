@@ -79,7 +79,7 @@ def run(writer: Writer, config: Config, now: int, tick: Tick, jobs: int = 1) -> 
     if state.name.phase != "selected":
         raise not_now(state, "nothing has been selected")
     filters = load_filter(config.filter_path)
-    maker = Maker(state, filters, now * 1000, Footprints(state.control.key).half("/robots.txt"))
+    maker = Maker(state, filters, now * 1000, Footprints(state.control.key).robots)
     ranges = list(partitions(state.index.rows, config.store.partition_rows))
     builder = writer.build(state, StateName(state.number, CLOSED), now)
     try:

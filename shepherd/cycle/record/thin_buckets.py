@@ -21,6 +21,7 @@ from shepherd.formats.thin import pack_thin
 from shepherd.store.disk import names
 from shepherd.store.state import logs, lookup
 from shepherd.store.state.directory import State
+from shepherd.urls import ROBOTS_PATH
 
 UNIT_ROWS = 1 << 15
 NAMES_BYTES = 1 << 22  # of site names in one unit
@@ -159,7 +160,7 @@ class FromNames:
     def __call__(self, maker: Maker) -> Built:
         names = maker.state.names_at(self.site_row).texts().tolist()
         path = np.full(len(names), maker.robots_path, np.uint64)
-        return _built(maker.thin(self.wanted, path, names, [b"/robots.txt"] * len(names)))
+        return _built(maker.thin(self.wanted, path, names, [ROBOTS_PATH.encode()] * len(names)))
 
 
 def from_names(state: State, wanted: Wanted) -> list[Unit]:

@@ -89,7 +89,7 @@ def _index(state: State, tell: Teller) -> Iterator[Fault]:
     path = state.path / "index"
     known = state.sites["site"][0 : state.sites.rows]
     norms = state.sites["norm"][0 : state.sites.rows]
-    root = np.uint64(state.prints.half("/"))
+    root = np.uint64(state.prints.root)
     documents, gathered = np.zeros(len(known), np.int64), np.zeros(len(known), np.int64)
     for start in range(0, state.index.rows, STEP_ROWS):
         stop, lead = min(start + STEP_ROWS, state.index.rows), min(start, 1)  # each row is compared with the one before it
