@@ -35,7 +35,6 @@ import click
 import shepherd
 from shepherd import __version__
 from shepherd import config as configuration
-from shepherd.config import Config
 from shepherd.console import completion
 from shepherd.errors import IoFailed, NoSpace, NothingToDo, ShepherdError
 from shepherd.text import LATEST_S as LATEST_S
@@ -50,6 +49,9 @@ R = TypeVar("R")
 
 LOG = logging.getLogger("shepherd")
 DIRECTORY = click.Path(file_okay=False, path_type=Path)
+
+CF_DEFAULT = "[default: $SHEPHERD_CF, else cf]"
+ALL_OF_CF = f"The directory of shepherd.toml, filter and url-equiv.  {CF_DEFAULT}"
 
 USAGE = 2
 BROKEN_PIPE = 141  # what a shell shows for a program that died of SIGPIPE
@@ -73,41 +75,38 @@ def database(function: Callable[..., R]) -> Callable[..., R]:
 
 def configured(function: Callable[..., R]) -> Callable[..., R]:
     """--cf DIR, read and checked, as `config: Config`."""
-
-    def load(_context: click.Context, _parameter: click.Parameter, given: Path | None) -> Config:
-        return configuration.load(_named_cf(given))
-
-    text = "The directory of shepherd.toml, filter and url-equiv.  [default: $SHEPHERD_CF, else cf]"
-    return click.option("--cf", "config", type=DIRECTORY, callback=load, metavar="DIR", help=text)(function)
+    return _cf(function, ALL_OF_CF, lambda given: configuration.load(_named_cf(given)), name="config")
 
 
 def unconfigured(function: Callable[..., R]) -> Callable[..., R]:
     """--cf DIR for a command that needs none: one set of options serves all, and a bad setting keeps nobody from looking."""
-
-    def check(_context: click.Context, _parameter: click.Parameter, given: Path | None) -> None:
-        if given is not None:
-            _named_cf(given)
-
     text = "Taken as by every command; nothing in it is needed here."
-    return click.option("--cf", type=DIRECTORY, callback=check, expose_value=False, metavar="DIR", help=text)(function)
+    return _cf(function, text, lambda given: given and _named_cf(given), expose_value=False)
 
 
 def filtered(function: Callable[..., R]) -> Callable[..., R]:
     """--cf DIR, as `cf: Path`, for a command that may need its filter, and nothing else of it."""
-    return _located(function, "The directory of the filter, by which given URLs are stripped.")
+    return _cf(function, f"The directory of the filter, by which given URLs are stripped.  {CF_DEFAULT}", _named_cf)
 
 
 def examined(function: Callable[..., R]) -> Callable[..., R]:
     """--cf DIR, as `cf: Path`, for a command that takes from it what it can: a bad setting keeps nobody from looking."""
-    return _located(function, "The directory of shepherd.toml.")
+    return _cf(function, f"The directory of shepherd.toml.  {CF_DEFAULT}", _named_cf)
 
 
-def _located(function: Callable[..., R], text: str) -> Callable[..., R]:
-    def find(_context: click.Context, _parameter: click.Parameter, given: Path | None) -> Path:
-        return _named_cf(given)
+def configuration_directory(function: Callable[..., R]) -> Callable[..., R]:
+    """--cf DIR, not read, as `cf: Path`: for programs that write it."""
+    return _cf(function, ALL_OF_CF, configuration.find_cf)
 
-    text = f"{text}  [default: $SHEPHERD_CF, else cf]"
-    return click.option("--cf", type=DIRECTORY, callback=find, metavar="DIR", help=text)(function)
+
+def _cf(
+    function: Callable[..., R], text: str, read: Callable[[Path | None], object], name: str = "cf", expose_value: bool = True
+) -> Callable[..., R]:
+    def find(_context: click.Context, _parameter: click.Parameter, given: Path | None) -> object:
+        return read(given)
+
+    option = click.option("--cf", name, type=DIRECTORY, callback=find, expose_value=expose_value, metavar="DIR", help=text)
+    return option(function)
 
 
 def _named_cf(given: Path | None) -> Path:
@@ -116,16 +115,6 @@ def _named_cf(given: Path | None) -> Path:
     if not directory.is_dir() and (given is not None or os.environ.get("SHEPHERD_CF")):
         raise click.BadParameter(f"{directory} is not a directory")
     return directory
-
-
-def configuration_directory(function: Callable[..., R]) -> Callable[..., R]:
-    """--cf DIR, not read, as `cf: Path`: for programs that write it."""
-
-    def find(_context: click.Context, _parameter: click.Parameter, given: Path | None) -> Path:
-        return configuration.find_cf(given)
-
-    text = "The directory of shepherd.toml, filter and url-equiv.  [default: $SHEPHERD_CF, else cf]"
-    return click.option("--cf", type=DIRECTORY, callback=find, metavar="DIR", help=text)(function)
 
 
 def timed(function: Callable[..., R]) -> Callable[..., R]:
