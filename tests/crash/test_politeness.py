@@ -203,7 +203,7 @@ def test_request_of_a_lost_reaper_counts_as_a_contact(tmp_path: Path) -> None:
         assert servers["next_ms"].at(0) / 1000 >= lost + 15
 
 
-def test_first_signal_is_hard_while_the_reap_is_starting(tmp_path: Path) -> None:
+def test_first_signal_is_soft_while_the_reap_is_starting(tmp_path: Path) -> None:
     with garden(tmp_path, pages("a.example", 2), delay_s=0.1) as one:
         one.cycle_to_plan("http://a.example/0", "http://a.example/1")
         master = one.start("shepherd", "cycle")

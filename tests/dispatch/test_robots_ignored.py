@@ -72,7 +72,7 @@ def test_robots_file_is_fetched_all_the_same(gathered: tuple[Home, str]) -> None
     assert home.fates()["http://ignored.example/map.xml"][0] == "gathered"
 
 
-def test_who_asks_why_hears_the_same(gathered: tuple[Home, str]) -> None:
+def test_explain_and_robots_agree_with_the_reap(gathered: tuple[Home, str]) -> None:
     home, _log = gathered
     for host, judged in (("ignored", "allowed"), ("silent", "allowed"), ("obeyed", "denied"), ("down", "denied")):
         url = f"http://{host}.example/a"

@@ -32,7 +32,7 @@ def test_golden_segment_is_what_its_description_gives(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_golden_segment_reads_the_same_through_every_door(name: str) -> None:
+def test_golden_segment_reads_the_same_through_every_reader(name: str) -> None:
     store, expected = objects(), FILES[name]
     scanned = list(store.scan(NUMBERS.index(name)))
     assert len(scanned) == len(expected)

@@ -65,7 +65,7 @@ def audit(journal: Records, slots: int = 1, before: bool = False, **columns: dic
     return judged(journal, sites, servers, before=before)
 
 
-def test_later_crawl_delay_is_no_violation_before_it_was_known() -> None:
+def test_crawl_delay_in_a_later_table_is_no_raised_default() -> None:
     """A server's delay stands in its table with the Crawl-delay in it, so the default cannot be read from it."""
     robots = contact(1010, 1020, site=2, kind=Kind.ROBOTS, crawl_delay_ms=3000)
     journal = records(contact(0, 10), robots, contact(4020, 4030), contact(0, 10, site=3, qkey=OTHER))

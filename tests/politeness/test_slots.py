@@ -42,7 +42,7 @@ def test_address_of_many_sites_has_more_slots_however_the_table_is_cut(steps: in
     assert slots_of(POLITENESS, steps) == {CDN: 2, SMALL: 1, FEW: 1, HUGE: 4}
 
 
-def test_address_of_many_sites_has_one_slot_by_default() -> None:
+def test_address_has_one_slot_below_the_setting_or_without_it() -> None:
     assert set(slots_of(Politeness(sites_per_slot=0)).values()) == {1}
     assert set(slots_of(Politeness()).values()) == {1}
 

@@ -99,7 +99,9 @@ def test_index_of_a_merge_shows_urls_that_wait_in_contrib(merged: Herd) -> None:
 
 
 @pytest.mark.parametrize("step_rows", [1, 2, 4])
-def test_contrib_is_read_again_for_every_step_of_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step_rows: int) -> None:
+def test_contrib_is_not_read_again_for_every_step_of_rows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step_rows: int
+) -> None:
     small.grow(tmp_path / "db", "select more")
     state, passes = Database(tmp_path / "db").furthest(), list[Path]()
     expected = [row[-1] for row in dump_rows.index(state, None, (), 0, urls=True).rows]

@@ -133,7 +133,7 @@ def test_filter_line_of_a_scope_says_what_the_scope_says(places: list[tuple[str,
     assert accepted == scope.has(urls.norm_of(f"http://{host}"))
 
 
-def test_scope_of_anywhere_leaves_the_users_filter_as_it_is() -> None:
+def test_scope_of_anywhere_keeps_the_users_filter() -> None:
     assert Scope().with_sites(["example.org"], ANY).filter_text("reject ext zip\n") == "reject ext zip\n"
 
 

@@ -64,7 +64,7 @@ def two(tmp_path_factory: pytest.TempPathFactory) -> Herd:
     return herd
 
 
-def test_whats_are_those_of_the_phase() -> None:
+def test_kinds_of_difference_are_those_of_the_phase() -> None:
     assert tuple(str(one.name).lower() for one in What) == WHATS
 
 

@@ -91,7 +91,7 @@ def actual(state: State, one: Sheep) -> tuple[int, int, object]:
     batch_bytes=st.sampled_from([0, 3000]),
     step=st.integers(1, 5),
 )
-def test_cleanup_makes_of_every_row_what_it_must(
+def test_cleanup_agrees_with_its_model_row_by_row(
     flock: list[Sheep],
     made_of: int,
     segment_bytes: int,

@@ -253,7 +253,7 @@ def twins(db: Path, tmp_path: Path, **how: int) -> dict[str, bytes]:
     return files(run(copy, "cork", **how).path)
 
 
-def test_jobs_and_partitions_do_not_show(db: Path, tmp_path: Path) -> None:
+def test_jobs_and_partitions_do_not_change_the_state(db: Path, tmp_path: Path) -> None:
     pages = [Page(A, "a"), Page(ONE, "1", answered="https://www.a.example/one"), Page(B, result=Result.SOFT, status=503)]
     reap(db, ("reap", [*pages, Page("http://b.example/robots.txt", "User-agent: *")], {"http://c.example/x": 5}))
     expected = twins(db, tmp_path, jobs=1)

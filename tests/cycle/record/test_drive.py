@@ -92,7 +92,9 @@ def test_every_new_url_gets_a_thin_bucket_with_its_text(db: Path) -> None:
     assert sound(db)
 
 
-def test_jobs_partitions_units_and_rounds_do_not_show(db: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_jobs_partitions_units_and_rounds_do_not_change_the_state(
+    db: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     expected = twin(db, tmp_path / "1")
     assert twin(db, tmp_path / "2", jobs=3, partition_rows=5) == expected
     monkeypatch.setattr(bodiless, "UNIT_ROWS", 2)

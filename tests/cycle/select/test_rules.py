@@ -80,7 +80,7 @@ def test_a_better_new_url_does_not_push_out_a_gathered_document_near_the_bar() -
     assert became([held, new], limits(gathered=1, hysteresis=2)) == [(SLEEPING, Reason.BELOW_BAR), (UNGATHERED, Reason.LINK)]
 
 
-def test_new_urls_come_in_by_and_by() -> None:
+def test_new_urls_are_woken_gradually() -> None:
     new = [row(n, n, oid=contrib_oid(1, n)) for n in range(1, 6)]
     first = run(sample(new, limits(fresh=2)))
     assert [one["type"] for one in first] == [SLEEPING] * 3 + [UNGATHERED] * 2

@@ -103,7 +103,7 @@ def test_proxy_is_looked_up_by_its_name() -> None:
     assert find("socks5://[::1]:1080").url == "socks5://[::1]:1080"
 
 
-def test_the_environment_and_netrc_play_no_part(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_environment_and_netrc_are_ignored(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (tmp_path / ".netrc").write_text(f"machine a.example login me password {SECRET}\ndefault login me password {SECRET}\n")
     (tmp_path / ".netrc").chmod(0o600)
     (tmp_path / ".curlrc").write_text("user-agent = evil\n")
