@@ -210,7 +210,7 @@ def test_change_is_seen_after_the_older_state_is_deleted(tmp_path: Path) -> None
 def test_reader_follows_a_document_whose_representative_changes(
     tmp_path: Path, becomes: dict[str, Any] | None, told: dict[str, str]
 ) -> None:
-    """Also one that keeps it twice from then on."""
+    """Also where the document has two rows from then on."""
     http, https = (
         Sheep("http://h0.example/", now=b"the root", weight=5),
         Sheep("https://www.h0.example/", now=b"the root", weight=9),

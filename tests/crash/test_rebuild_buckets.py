@@ -76,7 +76,7 @@ def test_every_bucket_that_is_left_is_readable_after_a_rebuild(db: Path) -> None
 
 
 def test_bucket_under_a_false_name_does_not_keep_a_recovery_from_ending(db: Path) -> None:
-    """Its checksums hold, so a rebuild takes it over: what was wrong with it still is, and that is no reason to begin again."""
+    """Its checksums hold, so a rebuild keeps it: what was wrong with it still is, and that is no reason to begin again."""
     state = Database(db).closed()
     oid = int(state.index["oid"].at(int(np.flatnonzero(state.index["digest"][0 : state.index.rows])[0])))
     stored = state.objects.get(oid)

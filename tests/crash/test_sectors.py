@@ -96,7 +96,7 @@ def test_column_with_a_failing_sector_is_an_error_where_it_fails() -> None:
 
 
 def test_check_continues_past_the_first_sector_that_fails(tmp_path: Path) -> None:
-    """Every file behind the place where the disk ends is named, with the offset; and nobody takes that for damage to mend."""
+    """Every file behind the place where the disk ends is named, with the offset; and none is reported as damage to mend."""
     with disks.loop("ext4") as disk, nursery(tmp_path) as children:
         db, states = disk.path / "db", disk.path / "db" / names.STATES
         small.grow(tmp_path / "db")

@@ -142,7 +142,7 @@ def test_refresh_that_was_answered_is_not_repeated_by_the_resumed_reap(tmp_path:
 
 
 def test_page_that_the_reap_had_before_the_request_is_fetched_again(tmp_path: Path) -> None:
-    """It is, after the delay of its server; and an error of the second time does not hide what came the first time."""
+    """After the delay of its server; and an error of the second time does not hide what came the first time."""
     times: list[float] = []
 
     def flips(connection: socket.socket) -> None:

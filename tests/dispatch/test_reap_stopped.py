@@ -91,7 +91,7 @@ def drain(listener: socket.socket) -> None:
 def test_second_signal_while_a_reap_connects_leaves_a_reap_that_can_be_resumed(
     connecting: tuple[Home, socket.socket], tmp_path: Path
 ) -> None:
-    """It comes before, while or after the first is heeded. The reap ends at once, in good order or as killed, and can go on."""
+    """It comes before, while or after the first takes effect. The reap ends at once, in good order or as killed."""
     plan, listener = connecting
     for number, gap_s in enumerate((0.0, 0.005, 0.05)):
         made = plan.copy(tmp_path / f"db{number}")

@@ -158,7 +158,7 @@ def test_request_is_not_read_before_its_second_is_over(state: State) -> None:
 
 
 def test_page_that_was_given_up_with_its_site_can_be_refreshed(state: State) -> None:
-    """It was never handed out, but is in no queue any more: nothing is there whose place could be taken."""
+    """It was never handed out, but is in no queue any more: it has no place that the refresh could take."""
     planned, other = PAGES[0].url, PAGES[4].url
     one = Refreshes(state, plan_of(state, [planned]), STRIPPING)
     one.settled(entry(state, planned, 0))

@@ -105,7 +105,7 @@ KINDS = [
 
 @pytest.mark.parametrize(("first", "then"), KINDS)
 def test_cursor_refuses_another_kind_of_files(herd: Herd, tmp_path: Path, first: tuple[str, ...], then: tuple[str, ...]) -> None:
-    """An archive that has bodies, or an index, of some of its states alone is found out when it is needed."""
+    """An archive that has bodies, or an index, of some of its states alone would show only when it is needed."""
     out = tmp_path / "out"
     export(herd, out, *first, "--cursor", "feed")
     add_state(herd, [CHANGED, *FIRST[1:]], now=NOW + DAY)
@@ -144,7 +144,7 @@ def _archive(herd: Herd) -> Path:
 
 
 def test_no_version_is_dropped_before_an_archive_has_it(herd: Herd, tmp_path: Path) -> None:
-    """Two versions come and go between two exports: the states that had them are held, and exported one after the other."""
+    """Two versions come and go between two exports: the states that had them are kept, and exported one after the other."""
     out, cf = tmp_path / "out", _archive(herd)
     run(herd, out, cf=cf)
     for number, one in enumerate((CHANGED, AGAIN)):

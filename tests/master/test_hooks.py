@@ -62,7 +62,7 @@ def test_hook_that_hangs_is_killed_with_what_it_has_started(tmp_path: Path) -> N
 
 
 def test_hook_does_not_inherit_the_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also if the descriptor was made to be inherited by programs."""
+    """Not even if its descriptor is inheritable."""
     held = locks.lock(tmp_path / "lock", "a test")
     os.set_inheritable(held.fd, True)
     monkeypatch.setenv(phase.LOCK_FD, str(held.fd))

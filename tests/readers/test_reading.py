@@ -197,7 +197,7 @@ def test_keys_of_a_deleted_state_give_the_same_changes_until_they_are_pruned(tmp
 
 
 def test_redirect_that_was_gathered_again_is_a_change() -> None:
-    """No digest tells: of a redirect only the time is known. What was gathered again and is the same is nothing new."""
+    """A redirect has no digest, only its time is known. What was gathered again and is the same is nothing new."""
 
     def rows(*gathered: int) -> Columns:
         keys_: dict[str, Array] = {name: np.array([1, 2, 3], np.uint64) for name in (*readers.KEYS, "digest")}

@@ -81,7 +81,7 @@ def test_reader_gets_the_row_that_is_ranked(rows: list[Row]) -> None:
 
 @given(index_rows(max_size=30), index_rows(max_size=30), CHOICES)
 def test_reader_that_follows_changes_has_one_row_of_a_document(old: list[Row], new: list[Row], choice: Choice) -> None:
-    """Whatever becomes of the row that stood for a document: gone, an error, a redirect, or no more the first."""
+    """Whatever happens to the row that stood for a document: gone, an error, a redirect, or no more the first."""
     before, after = columns(INDEX, old), columns(INDEX, new)
     rows, chosen = readers.chosen(before, choice), readers.chosen(after, choice)
     found = readers.changes(take(before, rows), take(after, chosen))

@@ -228,7 +228,7 @@ def test_cork_counts_notes_for_the_next_contact_once(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("moment", ["asked", "answered"])
 def test_reap_keeps_the_delay_after_a_killed_fetch(tmp_path: Path, moment: str) -> None:
-    """Killed while the server still answers, or just after: the note that was there before holds the server."""
+    """Killed while the server still answers, or just after: the note that was written before it delays the server."""
 
     def slow(connection: socket.socket) -> None:
         time.sleep(1.5)

@@ -228,7 +228,7 @@ def test_harvest_with_a_bucket_without_a_valid_url_is_refused(db: Path, tmp_path
 
 
 def test_malformed_harvest_with_valid_checksums_is_refused(db: Path, tmp_path: Path) -> None:
-    """A thin bucket with a body: no Shepherd writes one, but anybody can take its checksum."""
+    """A thin bucket with a body: no Shepherd writes one, but anybody can compute its checksum."""
     url = harvested.parse(A)
     _norm, path, site = harvested.PRINTS.of(url)
     thin = bucket.BucketFlag.THIN

@@ -156,7 +156,7 @@ def test_documents_of_a_server_are_counted(db: Path) -> None:
 
 
 def test_sleeping_url_that_the_filter_refuses_does_not_change_the_documents_of_its_server(db: Path) -> None:
-    """It was never one of them; four thousand million of them were left."""
+    """It was never one of them, and a subtraction would go below zero."""
     (small.cf_of(db) / "filter").write_text("reject prefix http://b.example/\nreject host c.example\n")
     state = Database(db).furthest()
     texts, qkeys = state.site_names(0, state.sites.rows), np.array(state.sites["qkey"][0 : state.sites.rows])

@@ -220,7 +220,7 @@ def test_file_shorter_than_its_checkpoint_says_is_named(
 
 
 def test_size_of_an_unreadable_state_is_an_error(db: Database, state: State) -> None:
-    """shep-recover asks for it first, and would go on."""
+    """shep-recover asks for it first, and must not continue."""
     control = state.path / "control"
     control.unlink()
     control.mkdir()

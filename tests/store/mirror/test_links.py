@@ -70,7 +70,7 @@ def test_received_state_does_not_follow_a_link(source: Path, home: Path, place: 
 
 
 def test_link_to_a_local_file_is_replaced_by_the_file(source: Path, home: Path) -> None:
-    """It would lead to nothing when the older state is deleted."""
+    """The link would lead to nothing when the older state is deleted."""
     bring(Folder(source), home / "mirror")
     advance(source, 7)
     link = home / "mirror/state/000003.tmp/index/norm"

@@ -290,7 +290,7 @@ def test_client_without_the_mirror_role_gets_no_files(source: Serving, home: Pat
 
 
 def test_source_that_refuses_leaves_no_empty_database_here(source: Serving, home: Path) -> None:
-    """Every program would then take it for a database that has lost its states."""
+    """To every program that would be a database that has lost its states."""
     (home / "empty").mkdir()
     for db in (home / "new" / "db", home / "empty"):
         assert mirror(source, db, client="reader").returncode == 21
