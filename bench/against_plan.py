@@ -11,7 +11,8 @@ import numpy as np
 from against_engine import Case, Columns, Verdict, columns, counts, fetch, numbered
 
 from shepherd.config import MAX_RETRY_AFTER_S
-from shepherd.formats.tables import DEFERRED_TEXT, INDEX, NO_LIMIT, Deferred
+from shepherd.formats.tables import INDEX, NO_LIMIT, Deferred
+from shepherd.formats.vocabulary import word
 
 READ = ("norm", "path", "site", "type", "flags", "reason", "retry", "checked", "frequency", "weight")
 RECORD = ("norm", "path", "site", "oid", "digest", "weight", "flags", "section")
@@ -38,7 +39,7 @@ def judge(case: Case) -> Verdict:
     verdict.same("rows", case.before, case.after, "index", [name for name in INDEX if name != "deferred"])
     _compare_records(verdict, connection, case)
     found = counts(connection, "select deferred, count(*) from verdict where deferred > 0 group by 1 order by 1")
-    verdict.decided |= {DEFERRED_TEXT[Deferred(int(reason))]: number for reason, number in found.items()}
+    verdict.decided |= {word(Deferred(int(reason))): number for reason, number in found.items()}
     verdict.decided |= counts(connection, "select 'class ' || class, count(*) from verdict where page group by 1 order by 1")
     return verdict
 

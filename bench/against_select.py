@@ -5,7 +5,8 @@ from __future__ import annotations
 import duckdb
 from against_engine import Case, Verdict, columns, counts, fetch, numbered
 
-from shepherd.formats.tables import INDEX, NO_LIMIT, NO_OID, REASON_TEXT, Reason
+from shepherd.formats.tables import INDEX, NO_LIMIT, NO_OID, Reason
+from shepherd.formats.vocabulary import word
 from shepherd.sections import Section
 
 CHANGED = ("type", "reason", "touched")
@@ -27,7 +28,7 @@ def judge(case: Case) -> Verdict:
     verdict.compare("rows", want, columns(case.after, "index", CHANGED))
     verdict.same("rows", case.before, case.after, "index", [name for name in INDEX if name not in CHANGED])
     found = counts(connection, "select reason, count(*) from struck group by reason order by reason")
-    verdict.decided |= {REASON_TEXT[Reason(int(reason))]: number for reason, number in found.items()}
+    verdict.decided |= {word(Reason(int(reason))): number for reason, number in found.items()}
     return verdict
 
 

@@ -19,7 +19,7 @@ from shepherd.console.shared import Given
 from shepherd.errors import UsageError
 
 if TYPE_CHECKING:
-    from shepherd.formats.tables import I64, Reason
+    from shepherd.formats.tables import I64
     from shepherd.store.state.directory import State
 
 R = TypeVar("R")
@@ -65,11 +65,6 @@ def largest(state: State, found: Iterator[I64], column: str, limit: int) -> I64:
             best = best.with_more(rows, state.index[column].take(rows))
             bar.update(len(rows))
     return best.rows
-
-
-def reason_name(reason: Reason) -> str:
-    """As `--reason` takes it."""
-    return reason.name.lower().replace("_", "-")
 
 
 def show(

@@ -12,14 +12,16 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
-from shepherd.formats.journal import FAILED, REASON_WORD, Entry
-from shepherd.formats.tables import JournalFlag, Kind, Result, show_qkey
+from shepherd.formats import vocabulary
+from shepherd.formats.journal import FAILED, Entry
+from shepherd.formats.tables import JournalFlag, Kind, Reason, Result, show_qkey
 
 TOP: Final = 10  # servers that the report names
 FEW: Final = 10  # percent of the servers: below this, the reap has a long tail
 MEGABYTE: Final = 1_000_000
 _HOP: Final = int(JournalFlag.HOP)
-_RESULT: Final = {int(one): one.name.lower() for one in Result}
+_RESULT: Final = vocabulary.by_number(Result)
+_REASON: Final = vocabulary.by_number(Reason)  # an error's class
 # Servers by how much they were asked, how slow they were, and how much of it failed: the most of each class, but of the last.
 _CONTACTS: Final = {"1": 1, "2-9": 9, "10-99": 99, "100-999": 999, "1000 and more": 0}
 _AVERAGE_MS: Final = {"under 100": 99, "100-999": 999, "1000-9999": 9_999, "10000 and more": 0}
@@ -81,7 +83,7 @@ class ReapStatistics:
             self.results[_RESULT[record.result]] += 1
             self._pages += record.kind == Kind.PAGE
             if failed:
-                self._errors[REASON_WORD[record.reason]] += 1
+                self._errors[_REASON[record.reason]] += 1
         if record.contacted:
             self._status[record.status] += 1
             self._wire_bytes += record.wire_bytes

@@ -11,13 +11,17 @@ import numpy as np
 
 from shepherd.export.documents import Exported, Facts, Gone
 from shepherd.export.output import Series, Written
-from shepherd.formats import httphead, stream, warc
-from shepherd.formats.tables import Flag, Reason
+from shepherd.formats import httphead, kinds, stream
+from shepherd.formats.kinds import ColumnKind
+from shepherd.formats.tables import KINDS
 from shepherd.readers.choice import What
 from shepherd.reaper.document.charset import codec_of
-from shepherd.sections import section_name
+from shepherd.text import iso_ms
 
 BATCH_BYTES: Final = 1 << 23
+INDEX: Final = KINDS["index"]
+OF_ROW: Final = ("status", "weight", "section", "reason", "flags", "gathered", "checked", "changed")
+WHAT: Final = kinds.word_of("whats", What)
 COLUMNS: Final = (
     "what", "oid", "site", "path", "weight", "section", "status", "gathered", "checked", "changed", "length", "url"
 )  # fmt: skip
@@ -33,19 +37,16 @@ class BucketsSink:
         self._series = series
 
     def add(self, document: Exported) -> None:
-        oid = f"{document.oid:016x}" if document.oid is not None else "-"
-        self._write(document.facts, oid, document.bucket.url)
+        self._write(document.facts, document.oid, document.bucket.url)
 
     def gone(self, gone: Gone) -> None:
-        self._write(gone.facts, "-", gone.url or "-")
+        self._write(gone.facts, None, gone.url or kinds.NONE)
 
-    def _write(self, facts: Facts, oid: str, url: str) -> None:
+    def _write(self, facts: Facts, oid: int | None, url: str) -> None:
         file = _file(self._series, TITLES)
-        values = (
-            *(What(facts.what).name.lower(), oid, f"{facts.site:016x}", f"{facts.path:016x}", facts.weight, facts.section),
-            *(facts.status, facts.gathered, facts.checked, facts.changed, facts.length, url),
-        )
-        file.write("\t".join(map(str, values)).encode("ascii") + b"\n")
+        columns = (INDEX[name].text(getattr(facts, name)) for name in COLUMNS[2:-2])
+        values = (WHAT.text(facts.what), kinds.OID.text(oid), *columns, str(facts.length), url)
+        file.write("\t".join(values).encode("ascii") + b"\n")
 
     def finish(self) -> None:
         _file(self._series, TITLES)
@@ -142,7 +143,7 @@ class Described(TypedDict):
     what: str
     footprint: str
     time: str
-    status: int
+    status: int | None
     status_line: str | None
     headers: list[tuple[str, str]]
     content_type: str | None
@@ -169,6 +170,11 @@ class Described(TypedDict):
     state: int
 
 
+def footprint_of(facts: Facts) -> str:
+    """Site and path: what a reader knows a document by."""
+    return kinds.FOOTPRINT.text(facts.site) + kinds.FOOTPRINT.text(facts.path)
+
+
 def described(document: Exported) -> Described:
     facts, attributes, header = document.facts, document.bucket.attributes, document.bucket.header
 
@@ -178,12 +184,16 @@ def described(document: Exported) -> Described:
     def number(letter: str) -> int | None:
         return int.from_bytes(attributes[letter], "little") if letter in attributes else None
 
+    def text_of(kind: ColumnKind, letter: str) -> str | None:
+        return kind.text(number(letter)) if letter in attributes else None
+
+    row = kinds.row_as_json(INDEX, facts._asdict(), OF_ROW)
     return {
         "url": document.bucket.url,
-        "what": What(facts.what).name.lower(),
-        "footprint": f"{facts.site:016x}{facts.path:016x}",
-        "time": warc.date(header.time_ms).decode(),
-        "status": facts.status,
+        "what": WHAT.text(facts.what),
+        "footprint": footprint_of(facts),
+        "time": iso_ms(header.time_ms),
+        "status": row["status"],
         "status_line": text("S"),
         "headers": httphead.pairs(attributes.get("H", b"")),
         "content_type": text("T"),
@@ -191,22 +201,22 @@ def described(document: Exported) -> Described:
         "language": text("l"),
         "title": text("t"),
         "sha256": attributes["D"].hex() if "D" in attributes else None,
-        "simhash": attributes["h"][::-1].hex() if "h" in attributes else None,
+        "simhash": text_of(kinds.FOOTPRINT, "h"),
         "address": text("A"),
         "redirect": text("E"),
         "canonical": text("K"),
         "truncated": text("X"),
         "provenance": text("P"),
         "download_ms": number("m"),
-        "last_modified": _day(number("M")),
+        "last_modified": text_of(kinds.TIME_MS, "M"),
         "body_bytes": header.plain_bytes,
-        "weight": facts.weight,
-        "section": section_name(facts.section),
-        "reason": _name(Reason, facts.reason),
-        "flags": [flag.name.lower() for flag in Flag if facts.flags & flag and flag.name],
-        "gathered": _seconds(facts.gathered),
-        "checked": _seconds(facts.checked),
-        "changed": _seconds(facts.changed),
+        "weight": row["weight"],
+        "section": row["section"],
+        "reason": row["reason"],
+        "flags": row["flags"],
+        "gathered": row["gathered"],
+        "checked": row["checked"],
+        "changed": row["changed"],
         "state": header.state,
     }
 
@@ -215,10 +225,9 @@ def described_gone(gone: Gone) -> dict[str, Any]:
     facts = gone.facts
     return {
         "url": gone.url,
-        "what": What(facts.what).name.lower(),
-        "footprint": f"{facts.site:016x}{facts.path:016x}",
-        "weight": facts.weight,
-        "section": section_name(facts.section),
+        "what": WHAT.text(facts.what),
+        "footprint": footprint_of(facts),
+        **kinds.row_as_json(INDEX, facts._asdict(), ("weight", "section")),
     }
 
 
@@ -230,18 +239,3 @@ def body_of(document: Exported) -> dict[str, str]:
         with contextlib.suppress(UnicodeDecodeError):
             return {"body": body.decode(codec)}
     return {"body_base64": base64.b64encode(body).decode("ascii")}
-
-
-def _name(kind: Any, value: int) -> str:
-    try:
-        return str(kind(value).name.lower())
-    except ValueError:
-        return str(value)
-
-
-def _seconds(value: int) -> str | None:
-    return warc.date(value * 1_000).decode() if value else None
-
-
-def _day(time_ms: int | None) -> str | None:
-    return warc.date(time_ms).decode() if time_ms is not None else None

@@ -8,9 +8,8 @@ from shepherd.errors import Corruption, UsageError
 from shepherd.export.documents import Exported, Tell
 from shepherd.export.lines import Described, described
 from shepherd.export.output import Series
-from shepherd.formats import tables
-from shepherd.formats.tables import I64, Reason, RowType
-from shepherd.sections import section_name
+from shepherd.formats import kinds, tables
+from shepherd.formats.tables import I64
 
 if TYPE_CHECKING:
     from shepherd.store.state.directory import State
@@ -20,7 +19,7 @@ GROUP_ROWS: Final = 50_000
 GROUP_BYTES: Final = 1 << 26
 TIMES: Final = ("time", "last_modified", "gathered", "checked", "changed")
 NUMBERS: Final = {"status": "uint16", "download_ms": "uint32", "body_bytes": "uint32", "weight": "uint16", "state": "uint32"}
-URL_TIMES: Final = ("gathered", "checked", "changed")
+INDEX: Final = tables.KINDS["index"]
 
 
 def load() -> tuple[Any, Any]:
@@ -142,22 +141,25 @@ class UrlsSink:
         self._tell = tell
         self.damaged = 0
         arrow, _parquet = load()
-        kinds = {"<u8": arrow.uint64(), "<u4": arrow.uint32(), "<u2": arrow.uint16(), "u1": arrow.uint8()}
-        self._named = {"type": RowType, "reason": Reason}
+        numbers = {"<u4": arrow.uint32(), "<u2": arrow.uint16(), "u1": arrow.uint8()}
         fields = [("url", arrow.string())]
-        for name, kind in tables.INDEX.items():
-            text = name in self._named or name == "section"
-            fields.append((name, arrow.string() if text else arrow.timestamp("s", "UTC") if name in URL_TIMES else kinds[kind]))
+        for name, dtype in tables.INDEX.items():
+            kind = INDEX[name]
+            if kind is kinds.TIME_S:
+                fields.append((name, arrow.timestamp("s", "UTC")))
+            elif kind is kinds.ROW_FLAGS:
+                fields.append((name, arrow.list_(arrow.string())))
+            else:
+                fields.append((name, numbers[dtype] if kind.is_number else arrow.string()))
         self._writer = _Writer(series, arrow.schema(fields))
 
     def add(self, state: State, rows: I64) -> None:
         columns: dict[str, Any] = {name: array.tolist() for name, array in state.index.take(rows).items()}
-        for name, kind in self._named.items():
-            words = {int(one): one.name.lower() for one in kind}
-            columns[name] = [words.get(value, str(value)) for value in columns[name]]
-        columns["section"] = [section_name(value) for value in columns["section"]]
-        for name in URL_TIMES:
-            columns[name] = [value or None for value in columns[name]]
+        for name, kind in INDEX.items():
+            if kind is kinds.TIME_S:
+                columns[name] = [value or None for value in columns[name]]
+            elif not kind.is_number or kind.none is not None:
+                columns[name] = [kind.json(value) for value in columns[name]]
         columns["url"] = [None if url is None else url.decode("ascii", "replace") for url in self._urls(state, rows)]
         self._writer.write(columns)
 

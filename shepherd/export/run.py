@@ -8,9 +8,10 @@ from typing import Any, Protocol
 
 from shepherd.errors import Corruption
 from shepherd.export.documents import Exported, Gone, Source, Tell
-from shepherd.export.lines import BucketsSink, JsonlSink, StreamSink, described_gone
+from shepherd.export.lines import WHAT, BucketsSink, JsonlSink, StreamSink, described_gone
 from shepherd.export.output import Output, Series, StdoutFile, Written
 from shepherd.export.sorting import SortedLines
+from shepherd.formats import vocabulary
 from shepherd.readers.choice import What
 
 Tick = Callable[[int], object]
@@ -53,7 +54,7 @@ def export(source: Source, wish: Wish, output: Output | None, tell: Tell, tick: 
     create: Callable[[str], Written] = output.create if output is not None else lambda _suffix: out
     index = SortedLines(output.directory) if wish.cdxj and output is not None else None
     sink = _sink(source, wish, create, output, index)
-    counts = dict.fromkeys((what.name.lower() for what in What), 0) | {"damaged": 0}
+    counts = dict.fromkeys(vocabulary.words(What), 0) | {"damaged": 0}
     gone_list: Written | None = None
     try:
         for one in source.documents():
@@ -72,7 +73,7 @@ def export(source: Source, wish: Wish, output: Output | None, tell: Tell, tick: 
                 counts["damaged"] += 1
                 tell(str(error))
             else:
-                counts[What(one.facts.what).name.lower()] += 1
+                counts[WHAT.text(one.facts.what)] += 1
         sink.finish()
         if index is not None:
             lines = create(".cdxj")

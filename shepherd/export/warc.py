@@ -16,9 +16,10 @@ from typing import Final, NamedTuple
 from shepherd import __version__
 from shepherd.errors import Corruption
 from shepherd.export.documents import Exported
+from shepherd.export.lines import footprint_of
 from shepherd.export.output import Series, Written
 from shepherd.export.sorting import SortedLines
-from shepherd.formats import cdxj, httphead, warc
+from shepherd.formats import cdxj, httphead, kinds, warc
 from shepherd.formats.bucket import BucketFlag, Codec
 from shepherd.formats.warc import Digests
 from shepherd.readers.choice import What
@@ -207,12 +208,12 @@ def _clean(text: bytes) -> bytes:
 def _known(document: Exported) -> list[tuple[str, str]]:
     """What Shepherd knows of a document that its response does not say."""
     facts, attributes = document.facts, document.bucket.attributes
-    told = [("footprint", f"{facts.site:016x}{facts.path:016x}")]
+    told = [("footprint", footprint_of(facts))]
     told += [(name, attributes[letter].decode("utf-8", "replace")) for letter, name in _TEXTS if letter in attributes]
     if "D" in attributes:
         told.append(("sha256", attributes["D"].hex()))
     if "h" in attributes:
-        told.append(("simhash", attributes["h"][::-1].hex()))
+        told.append(("simhash", kinds.FOOTPRINT.text(int.from_bytes(attributes["h"], "little"))))
     if "m" in attributes:
         told.append(("fetchTimeMs", str(int.from_bytes(attributes["m"], "little"))))
     told += (

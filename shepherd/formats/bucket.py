@@ -20,6 +20,7 @@ from shepherd.errors import Corruption
 from shepherd.formats import attributes as letters
 from shepherd.formats import coding, oldbuckets
 from shepherd.formats.check import SEED, Bytes, check64
+from shepherd.formats.vocabulary import word
 
 MAGIC: Final = b"SHB3"
 HEAD: Final = struct.Struct("<4sBBHIIIIQQq")
@@ -312,4 +313,4 @@ def decode(codec: Codec, stored: bytes, limit: int) -> bytes:
             return bytes(lz4.frame.LZ4FrameDecompressor().decompress(stored, max_length=limit))
         return coding.decode(stored, _AS_SENT[codec], limit)[0]
     except (RuntimeError, EOFError, coding.DecodeError) as error:
-        raise Corruption(f"a body does not decode as {codec.name.lower()}: {error}") from error
+        raise Corruption(f"a body does not decode as {word(codec)}: {error}") from error

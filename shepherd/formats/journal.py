@@ -9,11 +9,10 @@ import struct
 from typing import Final, NamedTuple
 
 from shepherd.errors import Corruption
-from shepherd.formats.tables import NO_OID, NO_ROW, JournalFlag, Reason, Result
+from shepherd.formats.tables import NO_OID, NO_ROW, JournalFlag, Result
 
 LAYOUT: Final = struct.Struct("<7Q2q8I4H4BIQ")
 FAILED: Final = frozenset((Result.DENIED, Result.SOFT, Result.HARD, Result.SITE, Result.CONNECTION, Result.UNRESOLVED))
-REASON_WORD: Final = {int(one): one.name.lower().replace("_", "-") for one in Reason}  # an error's class, in reports
 
 
 class Entry(NamedTuple):

@@ -145,14 +145,6 @@ REASON_TEXT: Final[dict[Reason, str]] = {
 }
 
 
-def reason_text(number: int) -> str:
-    """What a reason means; of one without a word its number."""
-    return REASON_TEXT[Reason(number)] if number in _REASONS else str(number)
-
-
-_REASONS: Final = frozenset(map(int, Reason))
-
-
 class Deferred(IntEnum):
     """Why the last plan left out a row that was due."""
 
@@ -172,6 +164,20 @@ DEFERRED_TEXT: Final[dict[Deferred, str]] = {
     Deferred.SERVER_QUOTA: "over the server's quota",
     Deferred.PLAN_FULL: "over the limit of the plan",
 }
+
+
+def reason_text(number: int) -> str:
+    """What a reason means; of one without a word its number."""
+    return REASON_TEXT[Reason(number)] if number in _REASONS else str(number)
+
+
+def deferred_text(number: int) -> str:
+    """What a deferral means, likewise."""
+    return DEFERRED_TEXT[Deferred(number)] if number in _DEFERRALS else str(number)
+
+
+_REASONS: Final = frozenset(map(int, Reason))
+_DEFERRALS: Final = frozenset(map(int, Deferred))
 
 
 class Kind(IntEnum):

@@ -21,6 +21,7 @@ from shepherd.dispatch.verify import Answer, PendingRequest, Verifier
 from shepherd.errors import BadUrl, Corruption, NoSpace
 from shepherd.filters import Filter
 from shepherd.formats.tables import JournalFlag, Kind, Reason, Result
+from shepherd.formats.vocabulary import word
 from shepherd.importing import judge as warcjudge
 from shepherd.importing import warc_file as warcfile
 from shepherd.importing.account import Account, Place
@@ -187,7 +188,7 @@ class Gathering:
             return False
         if answer.bucket:
             self._round.store(page, entry, answer.bucket, job.number, job.place)
-            account.taken[ROBOTS_FILES if page.kind == Kind.ROBOTS else answer.result.name.lower()] += 1
+            account.taken[ROBOTS_FILES if page.kind == Kind.ROBOTS else word(answer.result)] += 1
         elif answer.reason in ERRORS:
             self._round.fail(page, entry)
             account.taken["failed"] += 1

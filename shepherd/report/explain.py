@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from shepherd import text as words
+from shepherd.formats import kinds
 from shepherd.report import facts, history, ranks, robots, verdict
 from shepherd.report import one_row as onerow
 from shepherd.report.spelling import steps
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from shepherd.store.state.database import Database
 
 JOURNALS_S: Final = 0.1  # for looking through journals, which are not sorted by URL, where nobody wants to wait
-SITE_TIMES: Final = ("qkey_checked", "qkey_next", "robots_checked", "robots_next", "robots_since")
 
 
 @dataclass(frozen=True)
@@ -61,7 +60,7 @@ def explain(database: Database, config: Config, url: str, asking: Asking, number
 
 def as_object(story: Story) -> dict[str, Any]:
     """As `shep explain --json` has it."""
-    from shepherd.sections import section_name
+    from shepherd.formats.tables import KINDS
 
     found, sought, judged = story.facts, story.facts.sought, story.facts.verdict
     section, class_ = found.section, found.equivalence
@@ -75,7 +74,7 @@ def as_object(story: Story) -> dict[str, Any]:
         "path": sought.stripped.path,
         "normalised_site": class_.norm,
         "equivalence": vars(class_) | {"next": class_.next or None},
-        "footprint": {"norm": f"{sought.norm:016x}", "path": f"{sought.path:016x}", "site": f"{sought.site:016x}"},
+        "footprint": {name: kinds.FOOTPRINT.json(getattr(sought, name)) for name in ("norm", "path", "site")},
         "state": found.state,
         "waiting": found.waiting or None,
         "row": onerow.as_object(found.row, found.head) if found.row is not None else None,
@@ -86,11 +85,11 @@ def as_object(story: Story) -> dict[str, Any]:
             "text": judged.text,
             "pattern": found.pattern or None,
         },
-        "section": {"name": section_name(section.section), "line": section.line, "text": section.text},
+        "section": {"name": kinds.SECTION.json(section.section), "line": section.line, "text": section.text},
         "robots": robots.as_object(found.robots),
         "standings": [one.as_object() for one in story.standings],
         "site_row": _site_object(found),
-        "server": found.server and found.server | {"qkey": f"{found.server['qkey']:016x}"},
+        "server": found.server and kinds.row_as_json(KINDS["servers"], found.server),
         "cycles": [one.as_object() for one in story.cycles],
         "outlook": story.outlook or None,
         "verdict": story.verdict,
@@ -98,12 +97,8 @@ def as_object(story: Story) -> dict[str, Any]:
 
 
 def _site_object(found: facts.Facts) -> dict[str, Any] | None:
-    from shepherd.formats.tables import NO_LIMIT, show_qkey
+    from shepherd.formats.tables import KINDS
 
-    site = found.site
-    if site is None:
+    if found.site is None:
         return None
-    shown: dict[str, Any] = site | {name: f"{site[name]:016x}" for name in ("site", "norm", "robots_oid")}
-    shown |= {name: words.iso(site[name]) or None for name in SITE_TIMES}
-    shown |= {name: None for name in ("delay_ms", "soft_limit", "hard_limit") if site[name] == NO_LIMIT}
-    return shown | {"name": found.site_name, "qkey": show_qkey(site["qkey"])}
+    return kinds.row_as_json(KINDS["sites"], found.site) | {"name": found.site_name}

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from shepherd import text as words
 from shepherd.errors import BadUrl, UsageError
+from shepherd.formats import kinds
 
 if TYPE_CHECKING:
     from shepherd.filters import Filter
@@ -75,7 +76,7 @@ def place_of(state: State, row: int) -> str:
         return url
     site = lookup.site_row(state, state.index["site"].at(row))
     name = state.site_name(site) if site is not None else "a site that is gone"
-    return f"{name} (path {state.index['path'].at(row):016x}: its text is gone)"
+    return f"{name} (path {kinds.FOOTPRINT.text(state.index['path'].at(row))}: its text is gone)"
 
 
 def norm_of_host(state: State, text: str) -> int:

@@ -7,6 +7,7 @@ not looked through is told as such.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from shepherd import text as words
 from shepherd.errors import Corruption, UsageError
+from shepherd.formats import kinds
 from shepherd.report import one_row as onerow
 from shepherd.report.one_row import Line, Values
 
@@ -31,19 +33,29 @@ class Fetch:
     """One record of a journal."""
 
     start_ms: int
-    result: str
-    reason: str
+    result: int
+    reason: int
     status: int
     download_ms: int
     hops: int
-    flags: tuple[str, ...]
+    flags: int
 
     def told(self) -> str:
-        flags = "".join(f", {name}" for name in self.flags if name != "contacted")
+        from shepherd.formats.tables import JournalFlag
+
+        more = self.flags & ~JournalFlag.CONTACTED
+        flags = f", {kinds.RECORD_FLAGS.text(more)}" if more else ""
         hops = f" after {words.many(self.hops, 'hop')}" if self.hops else ""
-        told = self.result if self.reason == self.result else f"{self.result} ({self.reason})"
-        asked = f"status {self.status or 'none'}, {self.download_ms} ms" if "contacted" in self.flags else "nobody was asked"
-        return f"{told}{hops} at {words.iso(self.start_ms // 1_000)}, {asked}{flags}"
+        result, reason = kinds.RESULT.text(self.result), kinds.REASON.text(self.reason)
+        told = result if reason == result else f"{result} ({reason})"
+        status = f"status {kinds.STATUS.text(self.status)}, {self.download_ms} ms"
+        asked = status if self.flags & JournalFlag.CONTACTED else "nobody was asked"
+        return f"{told}{hops} at {kinds.TIME_MS.text(self.start_ms)}, {asked}{flags}"
+
+    def as_object(self) -> dict[str, Any]:
+        from shepherd.formats.tables import KINDS
+
+        return kinds.row_as_json(KINDS["journal"], vars(self))
 
 
 @dataclass(frozen=True)
@@ -64,12 +76,10 @@ class Cycle:
         return f"state {self.name.lstrip('0')}", "; ".join(self._told())
 
     def _told(self) -> Iterator[str]:
-        from shepherd.formats.tables import DEFERRED_TEXT, REASON_TEXT, Deferred, Reason
-
-        yield f"{self.phase or 'made'} {words.iso(self.made)}"
+        yield f"{self.phase or 'made'} {kinds.TIME_S.text(self.made)}"
         row = self.row
         if row is not None:
-            yield f"{onerow.type_name(row)}, {REASON_TEXT[Reason(row['reason'])]}, weight {row['weight']}"
+            yield f"{onerow.type_name(row)}, {kinds.REASON.text(row['reason'])}, weight {row['weight']}"
         elif self.indexed:
             yield "not known"
         if self.planned:
@@ -79,17 +89,17 @@ class Cycle:
         elif self.journal and self.fetches is None:
             yield "its journal was not looked through (--deep does)"
         elif self.journal and row is not None and row["deferred"]:
-            yield f"left out by the plan: {DEFERRED_TEXT[Deferred(row['deferred'])]}"
+            yield f"left out by the plan: {kinds.DEFERRED.text(row['deferred'])}"
         elif self.journal:
             yield "not fetched"
 
     def as_object(self) -> dict[str, Any]:
-        fetches = [vars(one) for one in self.fetches] if self.fetches is not None else None
+        fetches = [one.as_object() for one in self.fetches] if self.fetches is not None else None
         row = onerow.as_object(self.row, None) if self.row is not None else None
         return {
             "state": self.name,
             "phase": self.phase or None,
-            "made": words.iso(self.made) or None,
+            "made": kinds.TIME_S.json(self.made),
             "known": self.row is not None if self.indexed else None,
             "row": row,
             "planned": self.planned or None,
@@ -205,18 +215,7 @@ def _fetches(parts: Iterable[Records], sought: Sought, over: Over) -> tuple[Fetc
 
 
 def _fetch(record: Any) -> Fetch:
-    from shepherd.formats.tables import REASON_TEXT, JournalFlag, Reason, Result
-
-    flags = tuple(flag.name.lower() for flag in JournalFlag if int(record["flags"]) & flag and flag.name)
-    return Fetch(
-        start_ms=int(record["start_ms"]),
-        result=Result(int(record["result"])).name.lower(),
-        reason=REASON_TEXT[Reason(int(record["reason"]))],
-        status=int(record["status"]),
-        download_ms=int(record["download_ms"]),
-        hops=int(record["hops"]),
-        flags=flags,
-    )
+    return Fetch(*(int(record[one.name]) for one in dataclasses.fields(Fetch)))
 
 
 def _planned(state: State, sought: Sought, over: Over) -> str:
@@ -224,7 +223,7 @@ def _planned(state: State, sought: Sought, over: Over) -> str:
     import numpy as np
 
     from shepherd.formats.frame import FrameKind
-    from shepherd.formats.tables import PLAN, Why
+    from shepherd.formats.tables import PLAN
     from shepherd.store.disk import names
     from shepherd.store.state import logs
 
@@ -235,7 +234,7 @@ def _planned(state: State, sought: Sought, over: Over) -> str:
         hits = np.flatnonzero(mine(part)).tolist()
         if hits:
             record = part[hits[0]]
-            why = Why(int(record["why"])).name.lower()
+            why = kinds.WHY.text(int(record["why"]))
             return f"planned as number {before + hits[0] + 1:,}: {why}, priority {int(record['priority'])}"
         before += len(part)
     return f"not among the {before:,} that are planned"

@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from shepherd import text as words
+from shepherd.formats import kinds, vocabulary
+from shepherd.formats.kinds import ColumnKind
 
 if TYPE_CHECKING:
     from shepherd.formats.bucket import Bucket
@@ -14,7 +16,6 @@ if TYPE_CHECKING:
 Values = dict[str, int]  # one row of a table, by column
 Line = tuple[str, str]  # a label and what is to be told under it
 TIMES = ("gathered", "checked", "changed")
-HALVES = ("norm", "path", "site", "oid", "digest")
 
 
 def values(table: Table, row: int | None) -> Values | None:
@@ -26,54 +27,58 @@ def values(table: Table, row: int | None) -> Values | None:
 
 def lines(row: Values, head: Bucket | None, now: int) -> Iterator[Line]:
     """All that a row says, but for its type."""
-    from shepherd.formats.tables import DEFERRED_TEXT, REASON_TEXT, Deferred, Reason
-    from shepherd.sections import section_name
-
-    yield "reason", REASON_TEXT[Reason(row["reason"])]
-    if told := flags(row):
-        yield "flags", " ".join(told)
+    yield "reason", reason_of(row)
+    if row["flags"]:
+        yield "flags", kinds.ROW_FLAGS.text(row["flags"])
     for name in TIMES:
         yield name, words.moment(row[name], now)
-    yield "answer", f"status {row['status'] or 'none'}, {row['download_ms']} ms, {words.size(row['size'])} stored"
+    yield "answer", f"status {kinds.STATUS.text(row['status'])}, {row['download_ms']} ms, {words.size(row['size'])} stored"
     if row["digest"]:
-        yield "digest", digest(row, head)
+        yield "digest", str(digest(row, head))
     if row["retry"]:
         yield "since then", words.many(row["retry"], "failure")
     if head is not None and "E" in head.attributes:
         yield "redirect to", words.escape(head.attributes["E"])
     if row["deferred"]:
-        yield "last plan", f"left it out: {DEFERRED_TEXT[Deferred(row['deferred'])]}"
-    section = f", in section {section_name(row['section'])}" if row["section"] else ""
+        yield "last plan", f"left it out: {deferred_of(row)}"
+    section = f", in section {kinds.SECTION.text(row['section'])}" if row["section"] else ""
     yield "weight", f"{row['weight']}, gathered {row['frequency']}x per refresh cycle{section}"
 
 
 def as_object(row: Values, head: Bucket | None) -> dict[str, Any]:
-    """For JSON: times as text, footprints in hexadecimal, small vocabularies in words."""
-    from shepherd.formats.tables import DEFERRED_TEXT, REASON_TEXT, Deferred, Reason
-    from shepherd.sections import section_name
+    """For JSON: every column as its kind says."""
+    from shepherd.formats.tables import KINDS
 
-    shown: dict[str, Any] = row | {name: f"{row[name]:016x}" for name in HALVES}
-    shown |= {name: words.iso(row[name]) or None for name in TIMES}
-    shown |= {"type": type_name(row), "reason": REASON_TEXT[Reason(row["reason"])], "flags": flags(row)}
-    shown |= {"deferred": DEFERRED_TEXT[Deferred(row["deferred"])] if row["deferred"] else None}
-    shown |= {"section": section_name(row["section"]), "digest": digest(row, head) if row["digest"] else None}
+    shown = kinds.row_as_json(KINDS["index"], row) | {"digest": digest(row, head)}
     target = head.attributes.get("E") if head is not None else None
     return {"url": head.url if head is not None else None, "redirect_to": target} | shown
 
 
-def digest(row: Values, head: Bucket | None) -> str:
-    """The SHA-256 of the content where the bucket has it, else the 64 bits that the index has."""
-    whole = head.attributes.get("D", b"") if head is not None else b""
-    return whole.hex() if whole else row["digest"].to_bytes(8, "little").hex()
+def digest(row: Values, head: Bucket | None) -> str | None:
+    """The SHA-256 of the content where the bucket has it, else as much of it as the index has."""
+    whole = head.attributes.get("D", b"") if head is not None and row["digest"] else b""
+    return whole.hex() if whole else as_word(kinds.DIGEST, row["digest"])
+
+
+def as_word(kind: ColumnKind, value: int) -> str | None:
+    """A value of a kind that is spelt as one text."""
+    spelt = kind.json(value)
+    return None if spelt is None else str(spelt)
 
 
 def type_name(row: Values) -> str:
-    from shepherd.formats.tables import RowType
-
-    return RowType(row["type"]).name.lower()
+    return kinds.TYPE.text(row["type"])
 
 
-def flags(row: Values) -> list[str]:
-    from shepherd.formats.tables import Flag
+def reason_of(row: Values) -> str:
+    """Its word, and what that means where it does not say so itself."""
+    return _with_meaning(kinds.REASON.text(row["reason"]), vocabulary.reason_text(row["reason"]))
 
-    return [flag.name.lower() for flag in Flag if row["flags"] & flag and flag.name]
+
+def deferred_of(row: Values) -> str:
+    """Why the last plan left it out: the word, and what that means."""
+    return _with_meaning(kinds.DEFERRED.text(row["deferred"]), vocabulary.deferred_text(row["deferred"]))
+
+
+def _with_meaning(word: str, meaning: str) -> str:
+    return word if meaning == word.replace("-", " ") else f"{word}: {meaning}"

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from shepherd.formats import kinds
 from shepherd.report.one_row import Line, Values
 from shepherd.text import many
 
@@ -134,7 +135,6 @@ def _in_server(state: State, config: Config, server: Values | None) -> Standing 
 
     from shepherd.config import MOST
     from shepherd.cycle.select.server_capacity import server_limits
-    from shepherd.formats.tables import show_qkey
     from shepherd.store.state import lookup
 
     if server is None:
@@ -146,7 +146,8 @@ def _in_server(state: State, config: Config, server: Values | None) -> Standing 
     columns = state.servers.take(rows)
     limits = server_limits(columns, config.select, config.plan)
     leader = int(limits.leader[0])
-    name = f"the group of {show_qkey(server['qkey'])}" if server["group"] else show_qkey(server["qkey"])
+    address = kinds.QUEUE_KEY.text(server["qkey"])
+    name = f"the group of {address}" if server["group"] else address
     count = int(columns["documents"].sum(dtype=np.int64))
     if int(limits.soft[leader]) >= MOST:
         return Standing("server", name, None, None, count)

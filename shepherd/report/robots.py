@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from shepherd import text as words
+from shepherd.formats import kinds
 
 if TYPE_CHECKING:
     from shepherd.filters import Filter
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Judged:
-    """`verdict` is allowed, denied, not asked (no robots.txt is known) or not known (a redirect leads elsewhere)."""
+    """`verdict` is allowed, denied, not-asked (no robots.txt is known) or not-known (a redirect leads elsewhere)."""
 
     url: str
     site: str
@@ -69,15 +70,15 @@ def of_state(url: Url, state: State, filter_: Filter, agent: str) -> Judged:
     row = lookup.site_row(state, state.prints.half(url.site))
     if row is None:
         return Judged(
-            url.href, url.site, agent, None, "not asked", "its site is not known: no page of it was ever inserted or found"
+            url.href, url.site, agent, None, "not-asked", "its site is not known: no page of it was ever inserted or found"
         )
     site = {name: column.at(row) for name, column in ((n, state.sites[n]) for n in _COLUMNS)}
     file: dict[str, Any] = {
         "url": f"{url.site}{ROBOTS_PATH}",
         "state": state.number,
-        "status": site["robots_status"] or None,
-        "checked": words.iso(site["robots_checked"]) or None,
-        "next": words.iso(site["robots_next"]) or None,
+        "status": kinds.STATUS.json(site["robots_status"]),
+        "checked": kinds.TIME_S.json(site["robots_checked"]),
+        "next": kinds.TIME_S.json(site["robots_next"]),
     }
     ignored = filter_.robots_ignored_by(url.site, site["qkey"])
     if ignored is not None:
@@ -88,7 +89,7 @@ def of_state(url: Url, state: State, filter_: Filter, agent: str) -> Judged:
         return Judged(url.href, url.site, agent, file, "denied", why)
     if not site["robots_checked"]:
         return Judged(
-            url.href, url.site, agent, file, "not asked", "it has not been asked for yet; the first reap of the site does"
+            url.href, url.site, agent, file, "not-asked", "it has not been asked for yet; the first reap of the site does"
         )
     return _by_bucket(url, state, agent, file, site["robots_oid"])
 
@@ -104,13 +105,13 @@ def _by_bucket(url: Url, state: State, agent: str, file: dict[str, Any], oid: in
     if oid >= CONTRIB_BIT:
         if 200 <= status < 300:
             why = "no copy of it is stored; the next reap of the site asks for it"
-            return Judged(url.href, url.site, agent, file, "not known", why)
+            return Judged(url.href, url.site, agent, file, "not-known", why)
         return Judged(url.href, url.site, agent, file, "allowed", f"status {status} counts as no robots.txt at all")
     stored = state.objects.get(oid)
-    file["gathered"] = words.iso(stored.header.time_ms // 1_000) or None
+    file["gathered"] = kinds.TIME_S.json(stored.header.time_ms // 1_000)
     if "E" in stored.attributes:
         target = words.escape(stored.attributes["E"])
-        return Judged(url.href, url.site, agent, file, "not known", f"it redirects to {target}, which each reap asks for anew")
+        return Judged(url.href, url.site, agent, file, "not-known", f"it redirects to {target}, which each reap asks for anew")
     body = stored.body(MAX_BYTES)
     file |= {"bytes": len(body), "digest": digest_of(body)}
     return judge(url, agent, file, body)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 
-from shepherd import text as words
+from shepherd.formats import kinds
 from shepherd.report.one_row import values
 
 if TYPE_CHECKING:
@@ -61,25 +61,22 @@ def _sites(state: State) -> I64:
 
 
 def told(state: State, rows: I64) -> Iterator[dict[str, Any]]:
-    from shepherd.formats.tables import show_qkey
-
     sites = _sites(state) if len(rows) else rows
     for row in rows.tolist():
         server = values(state.servers, row)
         assert server is not None
         yield {
-            "address": show_qkey(server["qkey"]),
+            "address": kinds.QUEUE_KEY.json(server["qkey"]),
             "sites": int(sites[row]),
             "pages": server["documents"],
             "fetches": server["fetches"],
             "errors": server["errors"],
-            "average_ms": server["avg_ms"] or None,
+            "average_ms": kinds.KNOWN_MS.json(server["avg_ms"]),
             "delay_ms": server["delay_ms"],
             "backoff": server["backoff"],
             "slots": server["slots"],
-            "group": f"{server['group']:016x}" if server["group"] else None,
-            "next_contact": words.iso(max(server["next_ms"], 0) // 1_000) or None,
-            "next_ms": server["next_ms"],
+            "group": kinds.GROUP.json(server["group"]),
+            "next_contact": kinds.TIME_MS.json(server["next_ms"]),
         }
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from shepherd import text as words
+from shepherd.formats import kinds
 from shepherd.report.one_row import Values, values
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ def robots_word(site: Values) -> str:
 
 def told(state: State, row: int) -> dict[str, Any]:
     """What is known of one site, by its row of the site table."""
-    from shepherd.formats.tables import NO_LIMIT, is_resolved, show_qkey
+    from shepherd.formats.tables import is_resolved
     from shepherd.politeness.delays import wait_ms
     from shepherd.store.state import lookup
 
@@ -103,15 +103,15 @@ def told(state: State, row: int) -> dict[str, Any]:
         "host": host,
         "urls": site["documents"],
         "robots": robots_word(site),
-        "robots_status": site["robots_status"] or None,
-        "robots_checked": words.iso(site["robots_checked"]) or None,
-        "robots_unreachable_since": words.iso(site["robots_since"]) or None,
-        "crawl_delay_ms": site["crawl_delay_ms"] or None,
-        "filter_delay_ms": site["delay_ms"] if site["delay_ms"] != NO_LIMIT else None,
+        "robots_status": kinds.STATUS.json(site["robots_status"]),
+        "robots_checked": kinds.TIME_S.json(site["robots_checked"]),
+        "robots_unreachable_since": kinds.TIME_S.json(site["robots_since"]),
+        "crawl_delay_ms": kinds.KNOWN_MS.json(site["crawl_delay_ms"]),
+        "filter_delay_ms": kinds.FILTER_MS.json(site["delay_ms"]),
         "server_delay_ms": wait_ms(server["delay_ms"], server["backoff"]) if server else None,
-        "average_ms": site["avg_ms"] or None,
-        "address": show_qkey(site["qkey"]) if is_resolved(site["qkey"]) else None,
-        "address_checked": words.iso(site["qkey_checked"]) or None,
+        "average_ms": kinds.KNOWN_MS.json(site["avg_ms"]),
+        "address": kinds.QUEUE_KEY.json(site["qkey"]) if is_resolved(site["qkey"]) else None,
+        "address_checked": kinds.TIME_S.json(site["qkey_checked"]),
     }
 
 

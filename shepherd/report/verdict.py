@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from shepherd.config import Config, Plan
+from shepherd.formats.vocabulary import reason_text
 from shepherd.report.facts import Facts
 from shepherd.report.one_row import Values
 from shepherd.report.ranks import Standing
@@ -37,7 +38,7 @@ def outlook(facts: Facts, standings: Sequence[Standing], now: int) -> str:
     elif facts.site is None:
         fetched = "its site is new, so its name is looked up and its robots.txt asked first"
     else:
-        asked = {"not asked": "robots.txt is asked first, and ", "not known": "robots.txt is asked anew, and "}
+        asked = {"not-asked": "robots.txt is asked first, and ", "not-known": "robots.txt is asked anew, and "}
         fetched = asked.get(facts.robots.verdict, "robots.txt allows it, and ") + _obstacle(facts, now)
     full = [one for one in standings if one.bar is not None]
     if not full:
@@ -99,12 +100,12 @@ def _unknown(facts: Facts) -> str:
 
 
 def _robots_file(facts: Facts, row: Values, now: int) -> str:
-    from shepherd.formats.tables import REASON_TEXT, Reason, RowType
+    from shepherd.formats.tables import Reason, RowType
 
     due = facts.site["robots_next"] if facts.site is not None else 0
     when = f"it is not asked again before {iso(due)}" if due > now else "the next plan that has a page of its site asks for it"
     if row["type"] == RowType.FORGOTTEN:
-        reason = REASON_TEXT[Reason(row["reason"])]
+        reason = reason_text(row["reason"])
         if row["reason"] == Reason.SITE_EMPTY:
             return f"The robots file of its site, forgotten: {reason}; it comes back with the next page of its site."
         return f"The robots file of its site, forgotten: {reason}; but politeness needs it while its site has pages: {when}."
@@ -114,14 +115,15 @@ def _robots_file(facts: Facts, row: Values, now: int) -> str:
 
 def _forgotten(facts: Facts, row: Values) -> str:
     """What the filter says now is no contradiction here, but decides whether the URL can come back."""
-    from shepherd.formats.tables import REASON_TEXT, Reason
+    from shepherd.formats.tables import Reason
 
-    reason, rejected = Reason(row["reason"]), not facts.verdict.accepted
+    reason, rejected = row["reason"], not facts.verdict.accepted
     if reason == Reason.PURGED:
-        return f"Forgotten: {REASON_TEXT[reason]}; it is kept out for ever."
+        return f"Forgotten: {reason_text(reason)}; it is kept out for ever."
     if reason == Reason.FILTER and rejected:
         return f"Forgotten: {_filter_line(facts)} rejects it."
-    what = {Reason.FILTER: "an earlier filter rejected it", Reason.NONE: SETTLED}.get(reason, REASON_TEXT[reason])
+    told = {int(Reason.FILTER): "an earlier filter rejected it", int(Reason.NONE): SETTLED}
+    what = told.get(reason) or reason_text(reason)
     if rejected:
         return f"Forgotten: {what}; and it cannot come back: {_filter_line(facts)} rejects it."
     brings = (
@@ -131,9 +133,9 @@ def _forgotten(facts: Facts, row: Values) -> str:
 
 
 def _known(facts: Facts, row: Values, plan: Plan, now: int) -> str:
-    from shepherd.formats.tables import REASON_TEXT, Flag, Reason, RowType
+    from shepherd.formats.tables import Flag, Reason, RowType
 
-    kind, reason = RowType(row["type"]), REASON_TEXT[Reason(row["reason"])]
+    kind, reason = RowType(row["type"]), reason_text(row["reason"])
     failed = f"{many(row['retry'], 'failure')} in a row"
     if kind == RowType.SLEEPING:
         return f"Known but asleep: {reason}; it wakes if its weight of {row['weight']} comes to beat that of others."

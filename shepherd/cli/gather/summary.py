@@ -18,6 +18,7 @@ from shepherd.cli.gather import cf as gather_cf
 from shepherd.config import Config
 from shepherd.console import cf_files, common
 from shepherd.console.shared import many, size, span
+from shepherd.formats import kinds
 
 if TYPE_CHECKING:
     from shepherd.formats.tables import Array, Bools
@@ -60,7 +61,7 @@ def checked_since(state: State, start_s: int) -> int:
 def measure(state: State, config: Config) -> Summary:
     import numpy as np
 
-    from shepherd.formats.tables import REASON_TEXT, Flag, Reason, RowType, in_bucket
+    from shepherd.formats.tables import Flag, Reason, RowType, in_bucket
 
     pages, type_, reason = _pages(state), _column(state, "type"), _column(state, "reason")
     flags, norm, oid = _column(state, "flags"), _column(state, "norm"), _column(state, "oid")
@@ -80,7 +81,7 @@ def measure(state: State, config: Config) -> Summary:
         ungathered=int(np.count_nonzero(pages & (type_ == RowType.UNGATHERED))) - blocked,
         blocked=blocked,
         sleeping=int(np.count_nonzero(pages & (type_ == RowType.SLEEPING))),
-        errors={REASON_TEXT[r]: int(counts[r]) for r in sorted(Reason, key=lambda r: (-counts[r], r)) if counts[r]},
+        errors={kinds.REASON.text(r): int(counts[r]) for r in sorted(Reason, key=lambda r: (-counts[r], r)) if counts[r]},
         guarded=int(counts[Reason.GUARD]),
         stored_bytes=int(_column(state, "size").sum(dtype=np.int64)),
         rest_s=queues_s,

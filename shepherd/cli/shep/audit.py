@@ -13,6 +13,7 @@ import click
 from shepherd.config import Config
 from shepherd.console import common, shared
 from shepherd.errors import Impolite, NothingToDo
+from shepherd.formats import kinds
 from shepherd.text import iso_ms
 
 if TYPE_CHECKING:
@@ -124,7 +125,7 @@ class _Source:
         for records in self.parts() if rows else ():
             for row in [row for row in rows if first <= row < first + len(records)]:
                 one = records[row - first]
-                found[row] = f"{int(one['norm']):016x} {int(one['path']):016x}"
+                found[row] = f"{kinds.FOOTPRINT.text(int(one['norm']))} {kinds.FOOTPRINT.text(int(one['path']))}"
             first += len(records)
         return found
 
@@ -240,9 +241,8 @@ def _tightest(verdict: Verdict) -> list[dict[str, Any]]:
 
 def _name(key: int) -> str:
     from shepherd.filters.settings import GROUP_BIT
-    from shepherd.formats.tables import show_qkey
 
-    return f"group {key:016x}" if key & GROUP_BIT else show_qkey(key)
+    return f"group {kinds.GROUP.text(key)}" if key & GROUP_BIT else kinds.QUEUE_KEY.text(key)
 
 
 def _faults(told: _Told) -> list[dict[str, Any]]:
@@ -250,7 +250,7 @@ def _faults(told: _Told) -> list[dict[str, Any]]:
     return [
         {
             "what": fault.what,
-            "server" if fault.what != "site" else "site": _name(fault.key) if fault.what != "site" else f"{fault.key:016x}",
+            **({"site": kinds.FOOTPRINT.json(fault.key)} if fault.what == "site" else {"server": _name(fault.key)}),
             "gap_ms": fault.gap_ms,
             "needed_ms": fault.needed_ms,
             "before": _contact(*fault.times[:2], footprints[fault.before]),

@@ -12,6 +12,7 @@ import click
 from shepherd.config import Config
 from shepherd.console import common, shared
 from shepherd.errors import NothingToDo
+from shepherd.formats import kinds
 
 if TYPE_CHECKING:
     from shepherd.formats.bucket import Bucket
@@ -92,7 +93,7 @@ def _json(bucket: Bucket, what: str) -> dict[str, Any]:
     text = {
         name: bucket.attributes.get(letter) for name, letter in (("status_line", "S"), ("content_type", "T"), ("charset", "C"))
     }
-    shown: dict[str, Any] = {"url": bucket.url, "time": shared.iso(bucket.header.time_ms // 1_000) or None, **text}
+    shown: dict[str, Any] = {"url": bucket.url, "time": kinds.TIME_MS.json(bucket.header.time_ms), **text}
     shown["digest"] = bucket.attributes.get("D", b"").hex() or None
     shown["truncated"] = bucket.attributes.get("X")
     if what == TEXT:

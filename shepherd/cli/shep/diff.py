@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from shepherd.console import common, shared
+from shepherd.formats import kinds
+from shepherd.formats.vocabulary import word
 
 if TYPE_CHECKING:
     from shepherd.readers.diff import Differences
@@ -148,7 +150,7 @@ class _Part:
         found = self.found
         for old, new, what in zip(found.old.tolist(), found.new.tolist(), found.what.tolist(), strict=True):
             if what & wanted:
-                names = tuple(one.name.lower() for one in What if what & wanted & one and one.name)
+                names = tuple(word(one) for one in What if what & wanted & one)
                 yield _Line(names, self.old + old if old >= 0 else None, self.new + new if new >= 0 else None)
 
 
@@ -197,17 +199,10 @@ def _gone(state: State, row: int | None) -> str:
 
 
 def _type(state: State, row: int | None) -> str:
-    from shepherd.formats.tables import RowType
-
-    return "" if row is None else RowType(state.index["type"].at(row)).name.lower()
+    return "" if row is None else kinds.TYPE.text(state.index["type"].at(row))
 
 
 def _object(state: State, row: int | None) -> dict[str, Any] | None:
-    from shepherd.formats.tables import REASON_TEXT, Reason
+    from shepherd.formats.tables import KINDS
 
-    if row is None:
-        return None
-    found: dict[str, Any] = {name: state.index[name].at(row) for name in SHOWN}
-    found |= {"type": _type(state, row), "reason": REASON_TEXT[Reason(found["reason"])]}
-    found |= {name: shared.iso(found[name]) or None for name in ("gathered", "checked", "changed")}
-    return found | {"digest": found["digest"].to_bytes(8, "little").hex() if found["digest"] else None}
+    return None if row is None else kinds.row_as_json(KINDS["index"], {name: state.index[name].at(row) for name in SHOWN})

@@ -11,6 +11,7 @@ import click
 
 from shepherd.config import Config
 from shepherd.console import common, shared
+from shepherd.formats import kinds
 from shepherd.report import one_row as onerow
 from shepherd.report.explain import JOURNALS_S
 from shepherd.report.one_row import Line
@@ -121,7 +122,7 @@ def _spelling(facts: Facts) -> Iterator[Line]:
     yield "class", f"{class_.norm}: {by}"
     if class_.next:
         yield "next class", f"{class_.next}: {class_.path} has changed, and the next shep-equiv goes by it"
-    yield "footprint", f"{sought.norm:016x} {sought.path:016x}, of the site {sought.site:016x}"
+    yield "footprint", "{} {}, of the site {}".format(*map(kinds.FOOTPRINT.text, (sought.norm, sought.path, sought.site)))
 
 
 def _row(facts: Facts, now: int) -> Iterator[Line]:
@@ -141,10 +142,8 @@ def _filter(facts: Facts) -> Iterator[Line]:
     pattern = f" ({facts.pattern})" if facts.pattern else ""
     yield "filter", f"{'accepted' if judged.accepted else 'rejected'}: {facts.filter_path}, {line}: {judged.text}{pattern}"
     if facts.section.line:
-        from shepherd.sections import section_name
-
         of = facts.section
-        yield "section", f"{section_name(of.section)}: {facts.filter_path}, line {of.line}: {of.text}"
+        yield "section", f"{kinds.SECTION.text(of.section)}: {facts.filter_path}, line {of.line}: {of.text}"
 
 
 def _robots(facts: Facts) -> Iterator[Line]:
@@ -160,7 +159,7 @@ def _robots(facts: Facts) -> Iterator[Line]:
 
 
 def _site(facts: Facts, now: int) -> Iterator[Line]:
-    from shepherd.formats.tables import NO_LIMIT, show_qkey
+    from shepherd.formats.tables import NO_LIMIT
 
     site = facts.site
     if site is None:
@@ -173,7 +172,7 @@ def _site(facts: Facts, now: int) -> Iterator[Line]:
         yield "set", ", ".join(limits) + " by the filter"
     if site["crawl_delay_ms"]:
         yield "crawl delay", f"{site['crawl_delay_ms']} ms by its robots.txt"
-    yield "queue key", f"{show_qkey(site['qkey'])}, looked up {shared.moment(site['qkey_checked'], now)}"
+    yield "queue key", f"{kinds.QUEUE_KEY.text(site['qkey'])}, looked up {shared.moment(site['qkey_checked'], now)}"
 
 
 def _server(facts: Facts, now: int) -> Iterator[Line]:

@@ -10,8 +10,10 @@ from urllib.parse import urlsplit
 import click
 
 from shepherd.config import FILE, Config
-from shepherd.console import common, shared
+from shepherd.console import common
 from shepherd.errors import NothingToDo, PeerLost
+from shepherd.formats import kinds
+from shepherd.formats.vocabulary import reason_text
 
 if TYPE_CHECKING:
     from shepherd.dispatch.single import Answer, Learnt, Story
@@ -42,7 +44,7 @@ def _is_loopback(site: str) -> bool:
 
 
 def _end(story: Story, judged: Judged | None, config: Config) -> None:
-    from shepherd.formats.tables import REASON_TEXT, Reason, Result
+    from shepherd.formats.tables import Reason, Result
 
     answer = story.answer
     if not story.place.address:
@@ -51,13 +53,13 @@ def _end(story: Story, judged: Judged | None, config: Config) -> None:
             allow = f"set allow in [network] of {config.directory / FILE} to let Shepherd reach it"
             anonymous = not config.identity.contact and not _is_loopback(story.url.site)
             hint = f"; {NO_CONTACT}, or {allow}" if anonymous else f"; {allow}"
-        raise NothingToDo(f"{story.url.site}: {REASON_TEXT[story.place.reason]}{hint}")
+        raise NothingToDo(f"{story.url.site}: {reason_text(story.place.reason)}{hint}")
     if answer is None:
         raise NothingToDo(f"{story.url.site}/robots.txt cannot be reached, so nothing of the site is asked for")
     if answer.result == Result.DENIED:
         raise NothingToDo(f"{story.url.href} was not asked for: {judged.why if judged else 'robots.txt denies it'}")
     if not answer.head:
-        raise PeerLost(f"{story.url.href}: {REASON_TEXT[answer.reason]}")
+        raise PeerLost(f"{story.url.href}: {reason_text(answer.reason)}")
 
 
 def _robots(story: Story, config: Config) -> Judged | None:
@@ -67,8 +69,8 @@ def _robots(story: Story, config: Config) -> Judged | None:
     rules, url = story.rules, story.url
     if rules is None:
         return None
-    file = {"url": f"{url.site}{ROBOTS_PATH}", "source": rules.source, "status": rules.status or None}
-    file |= {"checked": shared.iso(rules.checked_s)} if rules.checked_s else {}
+    file: dict[str, Any] = {"url": f"{url.site}{ROBOTS_PATH}", "source": rules.source, "status": kinds.STATUS.json(rules.status)}
+    file |= {"checked": kinds.TIME_S.json(rules.checked_s)} if rules.checked_s else {}
     if 200 <= rules.status < 300:
         return judge(url, config.identity.name, file, rules.body)
     if not rules.status:
@@ -99,10 +101,8 @@ def _lines(story: Story, learnt: Learnt, judged: Judged | None, filters: Filter)
 
 
 def _outcome(answer: Answer) -> str:
-    from shepherd.formats.tables import REASON_TEXT
-
     status = int(answer.record["status"][0])
-    return f"status {status}" if status else REASON_TEXT[answer.reason]
+    return f"status {status}" if status else kinds.REASON.text(answer.reason)
 
 
 def _timings(answer: Answer) -> str:
@@ -111,10 +111,8 @@ def _timings(answer: Answer) -> str:
 
 
 def _answer_lines(answer: Answer) -> Iterator[tuple[str, str]]:
-    from shepherd.formats.tables import REASON_TEXT
-
     status, *headers = _head(answer)
-    yield "status", status or REASON_TEXT[answer.reason]
+    yield "status", status or kinds.REASON.text(answer.reason)
     for header in headers:
         yield "header", header
     yield "timings", _timings(answer)
@@ -125,7 +123,7 @@ def _answer_lines(answer: Answer) -> Iterator[tuple[str, str]]:
             yield label, common.escape(attributes[letter])
     if "D" in attributes:
         yield "digest", attributes["D"].hex()
-    yield "outcome", REASON_TEXT[answer.reason]
+    yield "outcome", kinds.REASON.text(answer.reason)
     for link in answer.links:
         yield "link", link
 
@@ -140,7 +138,6 @@ def _head(answer: Answer) -> list[str]:
 
 
 def _json(story: Story, learnt: Learnt, judged: Judged | None, filters: Filter) -> dict[str, Any]:
-    from shepherd.formats.tables import REASON_TEXT
     from shepherd.report.robots import as_object
 
     verdict = filters.judge(story.url.href, story.place.server.qkey)
@@ -152,13 +149,13 @@ def _json(story: Story, learnt: Learnt, judged: Judged | None, filters: Filter) 
         "robots": as_object(judged) if judged else None,
         "delay_ms": story.ready.delay_ms if story.ready else None,
         "answer": _answer_json(story.answer) if story.answer else None,
-        "reason": REASON_TEXT[story.answer.reason] if story.answer else REASON_TEXT[story.place.reason],
+        "reason": kinds.REASON.json(story.answer.reason if story.answer else story.place.reason),
         "links": list(story.answer.links) if story.answer else [],
     }
 
 
 def _answer_json(answer: Answer) -> dict[str, Any]:
-    from shepherd.formats.tables import REASON_TEXT
+    from shepherd.formats.tables import KINDS
 
     status_line, *headers = _head(answer)
     attributes = answer.bucket.attributes if answer.bucket else {}
@@ -170,8 +167,8 @@ def _answer_json(answer: Answer) -> dict[str, Any]:
     return {
         "url": answer.url,
         "contacted": answer.contacted,
-        "outcome": REASON_TEXT[answer.reason],
-        **{name: int(answer.record[name][0]) for name in numbers},
+        "outcome": kinds.REASON.text(answer.reason),
+        **kinds.row_as_json(KINDS["journal"], {name: int(answer.record[name][0]) for name in numbers}),
         "status_line": status_line,
         "headers": headers,
         "connect_ms": answer.connect_ms,

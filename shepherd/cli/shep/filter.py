@@ -10,6 +10,7 @@ import click
 
 from shepherd.config import Config
 from shepherd.console import common, shared
+from shepherd.formats import kinds
 
 if TYPE_CHECKING:
     from shepherd.filters import Filter
@@ -81,7 +82,7 @@ class _Check:
         section = self.filter.section_of(href, self.qkey)
         found["section"] = {"value": section_name(section.section), **self._place(section.line, section.text)}
         group = told.pop("group", None)
-        number = {"number": f"{group.value:016x}"} if group else {}
+        number = {"number": kinds.GROUP.json(group.value)} if group else {}
         found["group"] = {"value": group.shown, **number, **self._place(group.line, group.text)} if group else None
         found["settings"] = {
             name: {"value": line.shown, **self._place(line.line, line.text)} for name, line in sorted(told.items())

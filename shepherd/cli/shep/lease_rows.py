@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from shepherd.console import shared
+from shepherd.formats import kinds
 
 if TYPE_CHECKING:
     from shepherd.store.state.database import Database
@@ -36,7 +36,7 @@ def as_object(lease: Lease, pins: int | None) -> dict[str, Any]:
         "state": lease.state,
         "owner": lease.owner,
         "purpose": lease.purpose,
-        "since": shared.iso(lease.taken_ms // 1_000),
-        "until": shared.iso(lease.expires),
+        "since": kinds.TIME_MS.json(lease.taken_ms),
+        "until": kinds.TIME_S.json(lease.expires),
         "pinned_bytes": pins,
     }

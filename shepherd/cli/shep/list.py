@@ -12,15 +12,17 @@ import click
 from shepherd.console import common, selectors, shared
 from shepherd.console import rows as looking
 from shepherd.console.selectors import Selection
+from shepherd.formats import kinds
 
 if TYPE_CHECKING:
     from shepherd.formats.tables import I64
     from shepherd.store.state.directory import State
 
 SORTED_LIMIT = 100
-LINE = "{:<10}  {:>6}  {:>6}  {:<20}  {:<28}  {:>10}  {}\n"
+LINE = "{:<10}  {:>6}  {:>6}  {:<20}  {:<18}  {:>10}  {}\n"
 TITLES = ("type", "status", "weight", "checked", "reason", "size", "url")
-SHOWN = ("type", "reason", "flags", "status", "weight", "gathered", "checked", "changed", "size", "download_ms", "path", "site")
+TOLD = ("type", "reason", "status", "weight", "size", "download_ms", "gathered", "checked", "changed", "flags")
+SHOWN = (*TOLD, "path", "site")
 
 
 @click.command("list")
@@ -98,22 +100,16 @@ def show_rows(state: State, found: Iterator[I64], as_json: bool, timed: bool = F
 
 
 def _line(state: State, url: str | None, values: dict[str, int]) -> str:
-    from shepherd.formats.tables import REASON_TEXT, Reason, RowType
+    from shepherd.formats.tables import KINDS
 
-    kind, reason = RowType(values["type"]).name.lower(), REASON_TEXT[Reason(values["reason"])]
-    status, checked = values["status"] or "-", shared.iso(values["checked"]) or "never"
-    place = common.escape(url if url is not None else _place(state, values))
-    return LINE.format(kind, status, values["weight"], checked, reason, values["size"], place)
+    texts = (KINDS["index"][name].text(values[name]) for name in TITLES[:-1])
+    return LINE.format(*texts, common.escape(url if url is not None else _place(state, values)))
 
 
 def _object(url: str | None, values: dict[str, int]) -> dict[str, Any]:
-    from shepherd.formats.tables import Flag, Reason, RowType
+    from shepherd.formats.tables import KINDS
 
-    shown: dict[str, Any] = {"url": url, "type": RowType(values["type"]).name.lower()}
-    shown |= {"reason": looking.reason_name(Reason(values["reason"]))}
-    shown |= {name: values[name] for name in ("status", "weight", "size", "download_ms")}
-    shown |= {name: shared.iso(values[name]) or None for name in ("gathered", "checked", "changed")}
-    return shown | {"flags": [flag.name.lower() for flag in Flag if values["flags"] & flag and flag.name]}
+    return {"url": url} | kinds.row_as_json(KINDS["index"], values, TOLD)
 
 
 def _place(state: State, values: dict[str, int]) -> str:
@@ -122,4 +118,4 @@ def _place(state: State, values: dict[str, int]) -> str:
 
     site = lookup.site_row(state, values["site"])
     name = state.site_name(site) if site is not None else "a site that is gone"
-    return f"{name} (path {values['path']:016x}: its text is gone)"
+    return f"{name} (path {kinds.FOOTPRINT.text(values['path'])}: its text is gone)"

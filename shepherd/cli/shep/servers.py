@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from math import ceil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -58,7 +59,10 @@ def show(state: State, rows: I64, now: int, as_json: bool) -> None:
 
 
 def _row(one: dict[str, Any], now: int) -> tuple[Any, ...]:
-    left = -(-one["next_ms"] // 1_000) - now
+    from datetime import datetime
+
+    next_s = ceil(datetime.fromisoformat(one["next_contact"]).timestamp()) if one["next_contact"] else 0
+    left = next_s - now
     return (
         *(f"{one[name]:,}" for name in ("sites", "pages", "fetches", "errors")),
         f"{one['average_ms']:,} ms" if one["average_ms"] else None,

@@ -76,11 +76,11 @@ def show(state: State, rows: I64, now: int, as_json: bool) -> None:
 
 
 def _objects(state: State, rows: I64) -> Iterator[dict[str, Any]]:
-    from shepherd.formats.tables import RowType
+    from shepherd.formats.vocabulary import RowType, word
 
     pages = _types(state, rows)
     for row in rows.tolist():
-        yield told(state, row) | {"types": {kind.name.lower(): int(pages[row][kind]) for kind in RowType}}
+        yield told(state, row) | {"types": {word(kind): int(pages[row][kind]) for kind in RowType}}
 
 
 def _row(one: dict[str, Any], now: int) -> tuple[Any, ...]:

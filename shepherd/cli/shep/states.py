@@ -14,6 +14,7 @@ from shepherd.cli.shep import lease_rows as held
 from shepherd.console import common, shared
 from shepherd.console import rows as looking
 from shepherd.errors import Corruption, IoFailed, UsageError
+from shepherd.formats import kinds
 
 if TYPE_CHECKING:
     from shepherd.store.disk.names import StateName
@@ -103,7 +104,7 @@ def _told(database: Database, name: StateName) -> dict[str, Any] | None:
             return None
         return {"note": str(error)}
     return {
-        "made": shared.iso(state.control.now) or None,
+        "made": kinds.TIME_S.json(state.control.now),
         "from": state.control.parent if state.control.parent != "-" else None,
         "rows": rows,
         "sites": sites,

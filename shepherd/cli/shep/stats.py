@@ -12,6 +12,8 @@ from shepherd.console import common, selectors, shared
 from shepherd.console import rows as looking
 from shepherd.console.bars import bars
 from shepherd.console.selectors import Selection
+from shepherd.formats import kinds
+from shepherd.formats.kinds import ColumnKind
 
 if TYPE_CHECKING:
     from shepherd.formats.tables import I64, Columns
@@ -59,7 +61,7 @@ def command(selection: Selection, db: Path, cf: Path, number: int | None, as_jso
       shep stats --type error --newer 7d --json
     """
     with shared.reading(db, number) as state, looking.choosing(state, selection, cf) as rows:
-        found: dict[str, Any] = {"state": state.number, "made": shared.iso(state.control.now) or None}
+        found: dict[str, Any] = {"state": state.number, "made": kinds.TIME_S.json(state.control.now)}
         if looking.asks(selection):
             found |= {"selectors": selection.words()} | _told(_counted(_chosen(state, rows), selection.now))
         else:
@@ -101,12 +103,13 @@ def _told(counts: Counts) -> dict[str, Any]:
     """In the words of the vocabularies."""
     import numpy as np
 
-    from shepherd.formats.tables import Reason, RowType
     from shepherd.readers.stats import WEIGHT_SHIFT
-    from shepherd.sections import section_name
 
-    def each(column: I64) -> list[tuple[int, int]]:
-        return [(value, int(column[value])) for value in np.flatnonzero(column).tolist()]
+    def by(kind: ColumnKind, column: I64) -> dict[str, int]:
+        """By the text of a value; `none` where nothing is there."""
+        return {
+            kind.text(value) if value != kind.none else "none": int(column[value]) for value in np.flatnonzero(column).tolist()
+        }
 
     bins = [f"{n << WEIGHT_SHIFT}-{(n + 1 << WEIGHT_SHIFT) - 1}" for n in range(len(counts.weights))]
     return {
@@ -114,10 +117,10 @@ def _told(counts: Counts) -> dict[str, Any]:
         "pages": counts.rows - counts.robots,
         "robots_files": counts.robots,
         "stored_bytes": counts.stored_bytes,
-        "types": {RowType(value).name.lower(): count for value, count in each(counts.types)},
-        "reasons": {looking.reason_name(Reason(value)): count for value, count in each(counts.reasons)},
-        "statuses": {str(value) if value else "none": count for value, count in each(counts.statuses)},
-        "sections": {section_name(value): count for value, count in each(counts.sections)},
+        "types": by(kinds.TYPE, counts.types),
+        "reasons": by(kinds.REASON, counts.reasons),
+        "statuses": by(kinds.STATUS, counts.statuses),
+        "sections": by(kinds.SECTION, counts.sections),
         "checked": _named([*(name for name, _ in AGES), OLDER], counts.ages[:-1]) | _named([NEVER], counts.ages[-1:]),
         "weights": _named(bins, counts.weights),
     }

@@ -15,6 +15,7 @@ from shepherd.console import common, selectors, shared
 from shepherd.console import rows as looking
 from shepherd.console.selectors import Selection
 from shepherd.errors import UsageError
+from shepherd.formats import kinds
 from shepherd.report import servers
 
 if TYPE_CHECKING:
@@ -88,7 +89,7 @@ def _row(one: dict[str, Any]) -> tuple[Any, ...]:
 
 def _with_errors(state: State, found: Iterator[I64], limit: int) -> list[dict[str, Any]]:
     from shepherd.arrays.site_types import ERROR_COLUMNS, Errors
-    from shepherd.formats.tables import Reason, is_resolved, show_qkey
+    from shepherd.formats.tables import is_resolved
 
     sites, errors = state.sites["site"][0 : state.sites.rows], Errors()
     with common.progress(None, "counting", " rows") as bar:
@@ -103,8 +104,8 @@ def _with_errors(state: State, found: Iterator[I64], limit: int) -> list[dict[st
                 "site": state.site_name(one.place),
                 "errors": one.errors,
                 "urls": state.sites["documents"].at(one.place),
-                "mostly": looking.reason_name(Reason(one.mostly)),
-                "address": show_qkey(qkey) if is_resolved(qkey) else None,
+                "mostly": kinds.REASON.json(one.mostly),
+                "address": kinds.QUEUE_KEY.json(qkey) if is_resolved(qkey) else None,
             }
         )
     return told

@@ -10,6 +10,7 @@ import click
 
 from shepherd.config import Config
 from shepherd.console import common, shared
+from shepherd.formats import kinds
 
 if TYPE_CHECKING:
     from shepherd.equiv import Equiv
@@ -61,7 +62,7 @@ class _Steps:
         said = self.equiv.text.split("\n")[line - 1].strip() if line else ""
         steps["equivalence"] = {"file": self.equiv_path, "line": line, "text": said} if line else None
         if self.footprints is not None:
-            halves = [f"{half:016x}" for half in self.footprints.of(url)]
+            halves = [kinds.FOOTPRINT.text(half) for half in self.footprints.of(url)]
             steps |= {"footprint": f"{halves[0]} {halves[1]}", "site footprint": halves[2]}
         return steps
 

@@ -13,6 +13,7 @@ import click
 
 from shepherd.console import common, shared
 from shepherd.errors import BadUrl, NothingToDo, UsageError
+from shepherd.formats import kinds
 
 if TYPE_CHECKING:
     from shepherd.formats.tables import I64
@@ -99,14 +100,12 @@ def _add(state: State, counts: dict[Kind, _Count], rows: I64) -> None:
 
 
 def _line(state: State, kind: Kind, count: _Count) -> dict[str, Any]:
-    from shepherd.formats.tables import DEFERRED_TEXT, REASON_TEXT, Deferred, Reason, RowType
-
     type_, reason, deferred = kind
     return {
         "urls": count.number,
-        "type": RowType(type_).name.lower(),
-        "reason": REASON_TEXT[Reason(reason)],
-        "deferred": DEFERRED_TEXT[Deferred(deferred)] if deferred else None,
+        "type": kinds.TYPE.json(type_),
+        "reason": kinds.REASON.json(reason),
+        "deferred": kinds.DEFERRED.json(deferred),
         "examples": list(_examples(state, count.examples)),
     }
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from shepherd.arrays.keys import with_flag
-from shepherd.formats.journal import FAILED, REASON_WORD
+from shepherd.formats import kinds
+from shepherd.formats.journal import FAILED
 from shepherd.formats.tables import Array, JournalFlag, Kind, Records
 
 
@@ -14,7 +15,7 @@ def outcomes(journal: Records) -> dict[str, dict[str, int]]:
     contacted = with_flag(journal["flags"], JournalFlag.CONTACTED) & np.isin(journal["kind"], (Kind.PAGE, Kind.ROBOTS))
     failed = ~with_flag(journal["flags"], JournalFlag.HOP) & np.isin(journal["result"], list(FAILED))
     statuses, reasons = _counts(journal["status"][contacted]), _counts(journal["reason"][failed])
-    errors = {REASON_WORD.get(reason, str(reason)): count for reason, count in reasons.items()}
+    errors = {kinds.REASON.text(reason): count for reason, count in reasons.items()}
     told = {
         "statuses": {str(status or "none"): count for status, count in statuses.items()},
         "errors": dict(sorted(errors.items())),

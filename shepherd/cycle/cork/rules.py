@@ -31,6 +31,7 @@ from shepherd.formats.tables import (
     Result,
     RowType,
 )
+from shepherd.formats.vocabulary import word
 
 MAX_FREQUENCY = 4
 UNMOVABLE = int(Flag.ROBOTS | Flag.EQUIV)  # (norm, path) does not tell these apart, so their site must stay
@@ -115,7 +116,7 @@ def apply_index(
     columns["download_ms"] = records["download_ms"].copy()
     columns["flags"] &= np.uint16(0xFFFF ^ (Flag.REFRESH | Flag.MODIFIED))
     columns["touched"][:] = state
-    counts = {told.name.lower(): int(np.count_nonzero(result == told)) for told in Result}
+    counts = {word(told): int(np.count_nonzero(result == told)) for told in Result}
     same_body = (result == Result.STORED) & (columns["oid"] != records["oid"])
     again = same_body & (records["kind"] == Kind.ROBOTS)
     counts["same body"] = int(np.count_nonzero(same_body))

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from shepherd import config
-from shepherd.formats.tables import DEFERRED_TEXT, I64, Deferred, Kind, Records, Why
+from shepherd.formats.tables import I64, Deferred, Kind, Records, Why
+from shepherd.formats.vocabulary import word
 from shepherd.politeness.quota import Servers
 
 SHOWN = 10  # servers
@@ -18,7 +19,7 @@ def report(records: Records, contacts: I64, deferred: I64, servers: Servers, pla
         "phase": "plan",
         "planned": len(records),
         "pages": int(np.count_nonzero(records["kind"] == Kind.PAGE)),
-        "planned_by": {one.name.lower(): int(why[one]) for one in Why if why[one]},
+        "planned_by": {word(one): int(why[one]) for one in Why if why[one]},
         "deferred": reasons(deferred),
         "room": most,
         **_servers(contacts, servers, plan),
@@ -27,7 +28,7 @@ def report(records: Records, contacts: I64, deferred: I64, servers: Servers, pla
 
 def reasons(deferred: I64) -> dict[str, int]:
     """In words, without those that do not occur."""
-    return {DEFERRED_TEXT[one]: int(deferred[one]) for one in Deferred if one and deferred[one]}
+    return {word(one): int(deferred[one]) for one in Deferred if one and deferred[one]}
 
 
 def _servers(contacts: I64, servers: Servers, plan: config.Plan) -> dict[str, object]:

@@ -18,7 +18,8 @@ from shepherd.arrays.rows import OF_BODY, has_body
 from shepherd.cycle.select.placement import Place, is_out, sleeps
 from shepherd.cycle.select.server_capacity import LONGEST_CYCLE_S
 from shepherd.cycle.select.survey import SECTIONS
-from shepherd.formats.tables import I64, REASON_TEXT, U8, Array, Bools, Columns, Flag, Reason, RowType
+from shepherd.formats.tables import I64, U8, Array, Bools, Columns, Flag, Reason, RowType
+from shepherd.formats.vocabulary import word
 from shepherd.sections import NAMES as SECTION_NAMES
 
 READ = ("type", "reason", "flags", "touched", "oid", "digest", "gathered")
@@ -152,7 +153,7 @@ def nothing_became() -> I64:
 
 def told_types(became: I64) -> dict[str, dict[str, int]]:
     """In words: how many rows there are of each type, how many there would be, and what changes."""
-    names = {one: one.name.lower() for one in RowType}
+    names = {one: word(one) for one in RowType}
     changes = {f"{names[a]} -> {names[b]}": int(became[a, b]) for a in RowType for b in RowType if a != b and became[a, b]}
     return {
         "types now": {names[one]: int(became[one].sum()) for one in RowType},
@@ -166,7 +167,7 @@ def _count(rows: Bools) -> int:
 
 
 def _text(place: Place) -> str:
-    return REASON_TEXT[Reason(int(REASON_OF[place]))]
+    return word(Reason(int(REASON_OF[place])))
 
 
 def _joined(told: Mapping[Place, Mapping[str, int]], first: Place, last: Place) -> dict[str, int]:

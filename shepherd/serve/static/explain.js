@@ -92,7 +92,7 @@ function server(found) {
   const slowed = found.backoff ? `, backed off ${2 ** found.backoff}x` : "";
   return [
     ["server", `delay ${span(found.delay_ms / 1000)}${slowed}, ${count(found.fetches)} contacts, ${count(found.errors)} failed`],
-    ["next contact", found.next_ms <= Date.now() ? "at any time" : "not before " + new Date(found.next_ms).toISOString()],
+    ["next contact", !found.next_ms || Date.parse(found.next_ms) <= Date.now() ? "at any time" : "not before " + found.next_ms],
   ];
 }
 

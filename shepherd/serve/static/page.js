@@ -251,7 +251,8 @@ async function showServers() {
     ["address", "", (one) => web(one.address)],
     ["delay", "n", (one) => span(one.delay_ms / 1000)],
     ["back-off", "n", (one) => one.backoff ? "x" + count(2 ** one.backoff) : "–"],
-    ["next contact", "", (one) => one.next_ms <= Date.now() ? "at once" : "in " + span(Math.ceil((one.next_ms - Date.now()) / 1000))],
+    ["next contact", "", (one) => !one.next_contact || Date.parse(one.next_contact) <= Date.now() ? "at once"
+      : "in " + span(Math.ceil((Date.parse(one.next_contact) - Date.now()) / 1000))],
     ["sites", "n", (one) => data(one.sites)],
     ["pages", "n", (one) => data(one.pages)],
     ["contacts", "n", (one) => data(one.fetches)],

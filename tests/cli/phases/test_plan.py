@@ -32,7 +32,7 @@ def test_report_lists_what_is_planned_what_is_deferred_and_when_it_ends(own_herd
         "planned": 2,
         "pages": 1,
         "planned_by": {"new": 1, "robots": 1},
-        "deferred": {"robots unreachable": 1},
+        "deferred": {"robots-unreachable": 1},
         "room": 5_000_000,
         "servers": 1,
         "expected_s": 70,  # the server waits a minute, and then ten seconds between robots.txt and page
@@ -71,7 +71,7 @@ def test_plan_rehearsed_with_another_configuration_changes_nothing(own_herd: Her
     before = sorted(own_herd.db.rglob("*"))
     told = plan(own_herd, "--dry-run", cf=other, now=own_herd.now + LATER)
     assert (told["dry_run"], told["state"], told["report"]["planned"], told["report"]["room"]) == (True, "000003.reap", 3, 5)
-    assert told["report"]["deferred"] == {"over the limit of the plan": 5}
+    assert told["report"]["deferred"] == {"plan-full": 5}
     assert sorted(own_herd.db.rglob("*")) == before
     assert plan(own_herd, now=own_herd.now + LATER)["report"]["planned"] == 8
 
@@ -94,7 +94,5 @@ def test_nothing_to_plan_says_how_much_waits_and_for_what(own_herd: Herd, tmp_pa
     cf.mkdir()
     (cf / "shepherd.toml").write_text("[plan]\nreap_s = 30\n")
     said = refusal(own_herd.db, "shep-plan", "--cf", str(cf), "--now", str(own_herd.now), status=4)
-    assert said == (
-        "shep-plan: nothing is due (1 robots unreachable, 1 server waits beyond the reap); insert URLs or come back later\n"
-    )
+    assert said == ("shep-plan: nothing is due (1 robots-unreachable, 1 server-waits); insert URLs or come back later\n")
     assert [path.name for path in (own_herd.db / "state").iterdir() if path.suffix] == []

@@ -61,8 +61,8 @@ def test_dry_run_reports_the_reasons_and_leaves_nothing(place: Path) -> None:
     told = call("shep-select", "--now", "5", "--dry-run", "--json", cwd=place)
     assert told.returncode == 0
     report = json.loads(told.stdout)["report"]
-    assert report["asleep by reason"] == {"below the bar of gathering": 20}
-    assert report["forgotten by reason"] == {"below the bar of sleeping": 10}
+    assert report["asleep by reason"] == {"below-bar": 20}
+    assert report["forgotten by reason"] == {"below-sleep": 10}
     assert report["stopped by most_lost"] == 1
     assert files(place) == before
 

@@ -62,7 +62,7 @@ def test_select_reports_what_each_type_becomes(flock: Herd) -> None:
     assert told["report"]["types now"] == {one.name.lower(): 11 if one == RowType.UNGATHERED else 0 for one in RowType}
     assert told["report"]["types then"]["ungathered"] == 7
     assert told["report"]["changes"] == {"ungathered -> sleeping": 2, "ungathered -> forgotten": 2}
-    assert told["report"]["forgotten by reason"] == {"over the site's hard limit": 2}
+    assert told["report"]["forgotten by reason"] == {"site-hard": 2}
     assert told["versus"]["report"]["changes"] == {}
     difference = told["versus"]["difference"]
     assert (difference["stay"], difference["types then: sleeping"], difference["types now: ungathered"]) == (-4, 2, 0)
@@ -72,10 +72,10 @@ def test_plan_reports_what_would_be_left_out(flock: Herd) -> None:
     small = cf(flock, "small", "[plan]\nmax_pages = 4\n")
     told = compared("shep-plan", flock, small, flock.cf)
     assert (told["report"]["room"], told["report"]["planned"]) == (4, 4)
-    assert told["report"]["deferred"] == {"over the limit of the plan": 7}
+    assert told["report"]["deferred"] == {"plan-full": 7}
     assert told["versus"]["report"]["planned_by"] == {"new": 10, "robots": 1}
     assert told["versus"]["difference"]["planned_by: new"] == -7
-    assert told["versus"]["difference"]["deferred: over the limit of the plan"] == 7
+    assert told["versus"]["difference"]["deferred: plan-full"] == 7
 
 
 def test_table_for_a_person(flock: Herd) -> None:

@@ -32,7 +32,7 @@ def test_each_state_shows_its_own_row(two: Herd, shep: Run) -> None:
     assert (then["type"], then["reason"], then["status"], then["weight"]) == ("gathered", "gathered", 200, 123)
     assert (then["digest"], then["checked"], then["gathered"]) == (SHA.hex(), "2026-09-19T14:13:20Z", "2026-09-18T14:13:20Z")
     (now,) = objects(shep(two, "at", "3", "http://a.example/x", "--json"))
-    assert (now["type"], now["reason"], now["retry"], now["digest"]) == ("error", "client error (4xx)", 1, None)
+    assert (now["type"], now["reason"], now["retry"], now["digest"]) == ("error", "client-error", 1, None)
 
 
 def test_lines_for_a_person(two: Herd, shep: Run) -> None:

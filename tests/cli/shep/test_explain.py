@@ -137,7 +137,7 @@ def test_explain_lists_the_steps_in_order(herd: Herd, shep: Run) -> None:
     assert lines["filter"] == f"accepted: {herd.cf}/filter, no line decides: default accept"
     assert lines["checked"] == "2026-09-19T14:13:20Z (2 days ago)"
     assert lines["robots.txt"] == "http://a.example/robots.txt, status 200, checked 2026-09-20T14:13:20Z"
-    assert lines["it says"] == "not known for shepherd: no copy of it is stored; the next reap of the site asks for it"
+    assert lines["it says"] == "not-known for shepherd: no copy of it is stored; the next reap of the site asks for it"
     assert lines["in site"] == "weight rank 1 of 7 in its site, soft limit 100,000, hard limit 200,000"
     assert lines["in server"] == "0 documents in 127.0.0.7, soft limit 129,600, hard limit 259,200"
     assert lines["in all"] == "11 documents in the whole database, soft limit 80,000,000"

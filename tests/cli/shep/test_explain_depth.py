@@ -132,11 +132,11 @@ def history(tmp_path: Path) -> Herd:
 def test_every_cycle_is_listed_with_its_outcome(history: Herd, shep: Run) -> None:
     text = lines(stdout_of(shep(history, "explain", "http://a.example/x")))
     assert text["state 1"].endswith("not known")
-    assert text["state 2"].endswith("ungathered, found by a link, weight 0")
-    assert text["state 3"].endswith("fetched: stored (gathered) at 2026-09-21T14:13:20Z, status 200, 70 ms")
-    assert text["state 4"].count("fetched: soft (server error (5xx, 429)) at 2026-09-21T14:13:20Z, status 503, 0 ms") == 2
+    assert text["state 2"].endswith("ungathered, link, weight 0")
+    assert text["state 3"].endswith("fetched: stored (gathered) at 2026-09-21T14:13:20.005Z, status 200, 70 ms")
+    assert text["state 4"].count("fetched: soft (server-error) at 2026-09-21T14:13:20.005Z, status 503, 0 ms") == 2
     text = lines(stdout_of(shep(history, "explain", "http://a.example/y")))
-    assert text["state 3"].endswith("left out by the plan: over the server's quota")
+    assert text["state 3"].endswith("left out by the plan: server-quota")
 
 
 def test_journals_of_deleted_states_are_read(history: Herd, shep: Run) -> None:
@@ -175,9 +175,9 @@ def test_why_not_counts_by_reason_with_examples(herd: Herd, shep: Run) -> None:
     (found,) = objects(shep(herd, "explain", "--why-not", "https://www.a.example/", "--json"))
     assert (found["urls"], found["text_gone"], found["state"]) == (9, 0, 2)
     counted = {(one["type"], one["reason"]): (one["urls"], one["examples"]) for one in found["by_reason"]}
-    assert counted["error", "client error (4xx)"] == (1, ["http://a.example/gone"])
+    assert counted["error", "client-error"] == (1, ["http://a.example/gone"])
     assert counted["gathered", "gathered"][0] == 3
-    assert counted["forgotten", "deleted by an operator"][1][0].startswith("http://a.example (path ")
+    assert counted["forgotten", "deleted"][1][0].startswith("http://a.example (path ")
 
 
 def test_why_not_below_a_path_reads_the_texts(herd: Herd, shep: Run) -> None:
@@ -192,7 +192,7 @@ def test_why_not_below_a_path_reads_the_texts(herd: Herd, shep: Run) -> None:
 
 def test_why_not_lists_what_the_plan_left_out(history: Herd, shep: Run) -> None:
     text = stdout_of(shep(history, "explain", "--why-not", "http://a.example/"))
-    assert "ungathered: found by a link; left out by the last plan: over the server's quota" in text
+    assert "ungathered: link; left out by the last plan: server-quota" in text
 
 
 @pytest.mark.parametrize(

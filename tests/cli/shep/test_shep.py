@@ -80,7 +80,7 @@ def test_list_shows_every_row(herd: Herd, shep: Run) -> None:
     lines = stdout_of(shep(herd, "list")).splitlines()
     assert lines[0].split() == ["type", "status", "weight", "checked", "reason", "size", "url"]
     assert len(lines) == 1 + len(PAGES)
-    assert any(line.startswith("error          404   30000  2026-09-20T14:13:20Z  client error (4xx) ") for line in lines)
+    assert any(line.startswith("error          404   30000  2026-09-20T14:13:20Z  client-error ") for line in lines)
     assert any("http://a.example (path " in line and "its text is gone" in line for line in lines)
 
 

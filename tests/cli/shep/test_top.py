@@ -196,8 +196,7 @@ def test_servers_show_what_politeness_knows(flock: Herd, shep: Run) -> None:
         "backoff": 3,
         "slots": 4,
         "group": "0000000000000abc",
-        "next_contact": "2096-10-02T07:06:40Z",
-        "next_ms": 4_000_000_000_000,
+        "next_contact": "2096-10-02T07:06:40.000Z",
     }
     assert (found["127.0.0.9"]["next_contact"], found["127.0.0.9"]["average_ms"], found["127.0.0.9"]["sites"]) == (None, None, 0)
     lines = {line.split()[-1]: line.split() for line in stdout_of(shep(flock, "servers")).splitlines()}

@@ -14,7 +14,8 @@ from shepherd.cycle.plan import pool as planpool
 from shepherd.cycle.plan import records as planrecords
 from shepherd.cycle.plan import report as planreport
 from shepherd.cycle.plan import rules as plan
-from shepherd.formats.tables import DEFERRED_TEXT, INDEX, SERVERS, SITES, U8, Deferred, Kind, Records, Why
+from shepherd.formats.tables import INDEX, SERVERS, SITES, U8, Deferred, Kind, Records, Why
+from shepherd.formats.vocabulary import word
 from shepherd.politeness.quota import Servers, most_contacts, servers_of
 from tests.cycle.plan.naive_plan import World, naive_plan, server_of
 from tests.support.phase_rows import ROBOTS_PATH, columns, index_rows, same_columns, server_rows, site_rows
@@ -157,9 +158,9 @@ def test_report_counts_what_was_planned_and_what_was_not(world: World) -> None:
     counts = np.bincount(made.deferred, minlength=max(Deferred) + 1)
     contacts = planpool.contacts_of(made.chosen, made.servers)
     report = planreport.report(made.records, contacts, counts, made.servers, PLAN, world.most)
-    expected = Counter(DEFERRED_TEXT[Deferred(reason)] for reason in naive.deferred if reason)
+    expected = Counter(word(Deferred(reason)) for reason in naive.deferred if reason)
     assert report["deferred"] == expected
-    assert report["planned_by"] == Counter(Why(record["why"]).name.lower() for record in made.records)
+    assert report["planned_by"] == Counter(word(Why(record["why"])) for record in made.records)
     assert report["servers"] == sum(count > 0 for count in naive.contacts.values())
     latest = report["latest"]
     assert isinstance(latest, list)

@@ -173,7 +173,7 @@ def test_dry_run_reports_what_the_brake_would_stop() -> None:
     with merged(LOSING) as writer:
         told = select.run(Rehearsal(writer.database, writer.furthest()), LOSING.config, 1, lambda _: None).report()
         assert told["stopped by most_lost"] == 1
-        assert told["asleep by reason"] == {"below the bar of gathering": 5}
+        assert told["asleep by reason"] == {"below-bar": 5}
 
 
 # --- around it --------------------------------------------------------------------------------------------------
@@ -194,8 +194,8 @@ def test_the_report_counts_by_reason() -> None:
         report = json.loads(
             (select.run(writer, limits(gathered=2, sleeping=3), 1, lambda _: None).path / "report.json").read_text()
         )
-    assert report["asleep by reason"] == {"below the bar of gathering": 3}
-    assert report["forgotten by reason"] == {"below the bar of sleeping": 1}
+    assert report["asleep by reason"] == {"below-bar": 3}
+    assert report["forgotten by reason"] == {"below-sleep": 1}
     assert (report["stay"], report["sleep"], report["forgotten"], report["gathered lost"]) == (2, 3, 1, 0)
 
 
