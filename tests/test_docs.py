@@ -23,7 +23,7 @@ from shepherd import errors, sections
 from shepherd.cli.__main__ import PROGRAMS
 from shepherd.config import Config
 from shepherd.filters import patterns, reading, settings
-from shepherd.formats import attributes, tables, vocabulary
+from shepherd.formats import attributes, bucket, layout, tables, vocabulary
 from shepherd.formats.feedback import FEEDBACK
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -145,6 +145,15 @@ def test_record_is_as_described(title: str, name: str) -> None:
         coded.append((offset, width, "-" if is_spare else kinds_of[field].name, "0" if is_spare else field))
     assert coded == described
     assert is_named(f"{record.itemsize} bytes", FORMATS)
+
+
+def test_bucket_header_is_as_described() -> None:
+    described = [
+        (int(row[0]), int(row[1])) for row in rows(section("Buckets (segments)")) if row[0].isdigit() and row[1].isdigit()
+    ]
+    coded = [(layout.offset_of(bucket.HEADER, name), bucket.HEADER[name].itemsize) for name in layout.names_of(bucket.HEADER)]
+    assert coded == described
+    assert described[-1][0] + described[-1][1] == bucket.HEADER_BYTES == 64
 
 
 def test_feedback_is_as_described() -> None:

@@ -10,14 +10,13 @@ Invariant: an item is in one state, `Items.move` alone changes it, and only alon
 from __future__ import annotations
 
 import enum
-import struct
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 import numpy as np
 
 from shepherd.dispatch.sites import Site
-from shepherd.formats import bucket, httphead
+from shepherd.formats import bucket, httphead, layout
 from shepherd.formats.check import raw
 from shepherd.formats.tables import NO_ROW, PLAN, Bools, Kind, Records
 from shepherd.store.state.directory import State
@@ -26,9 +25,9 @@ from shepherd.wire import messages as wire
 START_BY_MS: Final = 10_000
 MAX_MOVES: Final = 3
 MAX_ROBOTS_HOPS: Final = 5
-_ROW: Final = struct.Struct("<6Q2I2H4B")  # as PLAN
-_PRIORITY: Final = struct.Struct("<I")
-_PRIORITY_AT: Final[int] = PLAN.fields["priority"][1]  # type: ignore[index]
+_ROW: Final = layout.struct_of(PLAN)
+_PRIORITY: Final = layout.struct_of(PLAN, ("priority",))
+_PRIORITY_AT: Final = layout.offset_of(PLAN, "priority")
 _KINDS: Final = {int(kind): kind for kind in Kind}
 NO_NUMBER: Final = -1
 

@@ -122,7 +122,7 @@ class Verifier:
             start_ms=start_ms,
             end_ms=min(max(record.end_ms, start_ms), now_ms),
             spare4=0,
-            spare8=0,
+            group=0,
         )
         return Answer(record, message.bucket, links, message.location, message.rules, message.rules_status)
 

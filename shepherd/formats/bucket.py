@@ -14,19 +14,28 @@ from typing import Final, NamedTuple
 
 import lz4.frame
 import mmh3
+import numpy as np
 import zstandard
 
 from shepherd.errors import Corruption
 from shepherd.formats import attributes as letters
-from shepherd.formats import coding, oldbuckets
+from shepherd.formats import coding, layout, oldbuckets
 from shepherd.formats.check import SEED, Bytes, check64
 from shepherd.formats.vocabulary import word
 
 MAGIC: Final = b"SHB3"
-HEAD: Final = struct.Struct("<4sBBHIIIIQQq")
-CHECKS: Final = struct.Struct("<QQ")
-_WHOLE: Final = struct.Struct("<4sBBHIIIIQQqQQ")
-HEADER_BYTES: Final = _WHOLE.size
+HEADER: Final = np.dtype(
+    [
+        ("magic", "S4"), ("type", "u1"), ("codec", "u1"), ("flags", "<u2"), ("attribute_bytes", "<u4"), ("body_bytes", "<u4"),
+        ("plain_bytes", "<u4"), ("state", "<u4"), ("site", "<u8"), ("path", "<u8"), ("time_ms", "<i8"), ("check", "<u8"),
+        ("body_check", "<u8"),
+    ]
+)  # fmt: skip
+UNCHECKED: Final = layout.names_of(HEADER)[:-2]  # what stands before its two checksums
+HEAD: Final = layout.struct_of(HEADER, UNCHECKED)
+CHECKS: Final = layout.struct_of(HEADER, ("check", "body_check"))
+_WHOLE: Final = layout.struct_of(HEADER)
+HEADER_BYTES: Final = HEADER.itemsize
 V2: Final = 0x20
 V30: Final = 0x30
 V33: Final = 0x33
@@ -36,7 +45,10 @@ MAX_ATTRIBUTES: Final = 1 << 24
 MAX_BODY: Final = 1 << 30
 _TODAY: Final = frozenset((MAGIC + bytes((V33,)), MAGIC + bytes((V33_COMPRESSED,))))  # how what is written today begins
 _HEAD: Final = HEAD.size
-_SEALS: Final = struct.Struct("<5s3xII32xQQ")  # of a header how it begins, the lengths of attributes and body, their checksums
+_LENGTHS_AT: Final = layout.offset_of(HEADER, "attribute_bytes")
+_BEHIND: Final = layout.offset_of(HEADER, "check") - layout.offset_of(HEADER, "plain_bytes")
+# Of a header how it begins, the lengths of attributes and body, their checksums.
+_SEALS: Final = struct.Struct(f"<5s{_LENGTHS_AT - 5}xII{_BEHIND}xQQ")
 _hashes: Final = mmh3.mmh3_x64_128_utupledigest  # of the two, check64 is the first
 BODY_LIMIT: Final = 1 << 28  # of a decoded body, where the caller does not say another
 

@@ -7,7 +7,6 @@ A place where no sound header stands is damage: the walk goes on at the next one
 from __future__ import annotations
 
 import mmap
-import struct
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final
@@ -15,7 +14,7 @@ from typing import Final
 import mmh3
 import numpy as np
 
-from shepherd.formats import bucket
+from shepherd.formats import bucket, layout
 from shepherd.formats.attributes import TABLE, pack_records
 from shepherd.formats.check import SEED, check64
 from shepherd.formats.tables import I64, REASON_TEXT, U64, Array, Bools, Reason, bucket_oid
@@ -40,15 +39,8 @@ LOST: Final = 1 << 9  # its body was damaged
 PURGED: Final = 1 << 10  # a tombstone that says so
 PART: Final = 1 << 14  # buckets: their bytes are gone over once for each attribute, and should still be in the cache
 
-HEADER: Final = np.dtype(
-    [
-        ("magic", "S4"), ("type", "u1"), ("codec", "u1"), ("flags", "<u2"), ("attributes", "<u4"), ("body", "<u4"),
-        ("plain", "<u4"), ("state", "<u4"), ("site", "<u8"), ("path", "<u8"), ("time_ms", "<i8"), ("check", "<u8"),
-        ("body_check", "<u8"),
-    ]
-)  # fmt: skip
-_LENGTHS: Final = struct.Struct("<II")
-_LENGTHS_AT: Final = 8
+_LENGTHS: Final = layout.struct_of(bucket.HEADER, ("attribute_bytes", "body_bytes"))
+_LENGTHS_AT: Final = layout.offset_of(bucket.HEADER, "attribute_bytes")
 _HEAD: Final = bucket.HEAD.size
 _FIXED: Final = bucket.HEADER_BYTES
 _PURGED: Final = REASON_TEXT[Reason.PURGED].encode()
@@ -96,15 +88,15 @@ def walk_segment(data: mmap.mmap | bytes, size: int) -> Iterator[Walk]:
 def facts_of(data: mmap.mmap | bytes, segment: int, offsets: I64, norm_of: Callable[[U64, list[bytes]], U64]) -> Array:
     """One FACT for each bucket. `norm_of` is asked for the norms of distinct sites, each with a URL of one of its documents."""
     view = np.frombuffer(data, np.uint8) if len(data) else np.zeros(0, np.uint8)
-    heads = _every_place(view, HEADER)[offsets]
+    heads = _every_place(view, bucket.HEADER)[offsets]
     facts = np.zeros(len(offsets), FACT)
     for name in ("path", "site", "time_ms", "state"):
         facts[name] = heads[name]
     facts["oid"] = np.uint64(bucket_oid(segment, 0)) + offsets.astype(np.uint64)
-    facts["size"] = _FIXED + heads["attributes"] + heads["body"]
+    facts["size"] = _FIXED + heads["attribute_bytes"] + heads["body_bytes"]
     facts["flags"] = heads["flags"]
     start = offsets + _FIXED
-    end = start + heads["attributes"]
+    end = start + heads["attribute_bytes"]
     old = np.isin(heads["type"], bucket.TEXT_TYPES)
     text = _as_records(data, offsets[old])
     url_at = np.zeros((2, len(offsets)), np.int64)  # begin and length

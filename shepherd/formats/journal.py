@@ -5,13 +5,13 @@ Invariant: fields, order and widths are those of `tables.JOURNAL`, which reads m
 
 from __future__ import annotations
 
-import struct
 from typing import Final, NamedTuple
 
 from shepherd.errors import Corruption
-from shepherd.formats.tables import NO_OID, NO_ROW, JournalFlag, Result
+from shepherd.formats import layout
+from shepherd.formats.tables import JOURNAL, NO_OID, NO_ROW, JournalFlag, Result
 
-LAYOUT: Final = struct.Struct("<7Q2q8I4H4BIQ")
+LAYOUT: Final = layout.struct_of(JOURNAL)
 FAILED: Final = frozenset((Result.DENIED, Result.SOFT, Result.HARD, Result.SITE, Result.CONNECTION, Result.UNRESOLVED))
 
 
@@ -44,7 +44,7 @@ class Entry(NamedTuple):
     reason: int = 0
     section: int = 0
     spare4: int = 0
-    spare8: int = 0
+    group: int = 0
 
     def pack(self) -> bytes:
         return LAYOUT.pack(*self)
@@ -55,6 +55,7 @@ class Entry(NamedTuple):
         return bool(self.flags & _CONTACTED)
 
 
+assert Entry._fields == JOURNAL.names
 _CONTACTED: Final = int(JournalFlag.CONTACTED)  # an enumeration's own operators are slow
 
 

@@ -152,7 +152,7 @@ _JOURNAL: Final = (
     Column("reason", "u1", kinds.REASON),
     Column("section", "u1", kinds.SECTION),
     Column("spare4", "<u4", kinds.NUMBER),
-    Column("spare8", "<u8", kinds.NUMBER),
+    Column("group", "<u8", kinds.GROUP),
 )
 
 _PLAN: Final = (

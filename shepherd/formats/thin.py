@@ -11,27 +11,12 @@ from typing import Final
 import mmh3
 import numpy as np
 
-from shepherd.formats.bucket import HEAD, MAGIC, V33, BucketFlag
+from shepherd.formats.bucket import HEAD, HEADER, MAGIC, UNCHECKED, V33, BucketFlag
 from shepherd.formats.check import SEED, check64
 from shepherd.formats.tables import U64
 
 # The fixed header without its checksums, and the length of the first attribute, which follows them.
-_FRONT: Final = np.dtype(
-    [
-        ("magic", "S4"),
-        ("type", "u1"),
-        ("codec", "u1"),
-        ("flags", "<u2"),
-        ("attribute_bytes", "<u4"),
-        ("body_bytes", "<u4"),
-        ("plain_bytes", "<u4"),
-        ("state", "<u4"),
-        ("site", "<u8"),
-        ("path", "<u8"),
-        ("time_ms", "<i8"),
-        ("url_bytes", "<u4"),
-    ]
-)
+_FRONT: Final = np.dtype([*((name, HEADER[name].str) for name in UNCHECKED), ("url_bytes", "<u4")])
 _NO_BODY: Final = check64(b"").to_bytes(8, "little")
 _ATTRIBUTE: Final = 5  # bytes beside its contents: length and letter
 

@@ -45,6 +45,7 @@ from shepherd.urls import Footprints
 PHASES: Final = {"closed": merge, "merged": equiv, "equiv": select, "selected": record}
 ORDER: Final = (merge, equiv, select, record)
 AT_ONCE: Final = 4_096
+WHERE: Final = "group"  # until a record is settled, this field says where it stands in the import; in a journal it is 0
 
 
 class Kept(Protocol):
@@ -93,7 +94,7 @@ class Round:
         """A document or redirect; `number` decides between records of the same time."""
         if page.kind == Kind.ROBOTS:
             self._robots[number] = place
-        self._stored += entry._replace(oid=self._documents.store(bucket), stored_bytes=len(bucket), spare8=number).pack()
+        self._stored += entry._replace(oid=self._documents.store(bucket), stored_bytes=len(bucket), **{WHERE: number}).pack()
         self.enter(page)
 
     def fail(self, page: Page, entry: Entry) -> None:
@@ -116,7 +117,7 @@ class Round:
             result=Result.UNCHANGED,
             reason=Reason.UNCHANGED,
             section=page.section,
-            spare8=offset,
+            **{WHERE: offset},
         )
         self._late += entry.pack()
 
@@ -146,9 +147,9 @@ class Round:
             one = records[n]
             if row_of(state, int(one["norm"]), int(one["path"]), int(one["site"])) is None:
                 keep[n] = False
-                rowless(self._robots[int(one["spare8"])])
-        order = np.lexsort((records["spare8"], records["end_ms"]))
-        records["spare8"] = 0
+                rowless(self._robots[int(one[WHERE])])
+        order = np.lexsort((records[WHERE], records["end_ms"]))
+        records[WHERE] = 0
         return records[order[keep[order]]]
 
     def late(self) -> Records:
@@ -233,9 +234,9 @@ def _resolved(state: State, late: Records, lost: Callable[[int, int], object]) -
     for n in np.flatnonzero(late["result"] == Result.UNCHANGED).tolist():
         if not _is_unchanged(state, late[n]):
             keep[n] = False
-            lost(int(late["plan_row"][n]), int(late["spare8"][n]))
+            lost(int(late["plan_row"][n]), int(late[WHERE][n]))
     late = late[keep]
-    late["plan_row"], late["spare8"], late["oid"], late["start_ms"] = NO_ROW, 0, NO_OID, late["end_ms"]
+    late["plan_row"], late[WHERE], late["oid"], late["start_ms"] = NO_ROW, 0, NO_OID, late["end_ms"]
     return late
 
 

@@ -63,7 +63,7 @@ class ManualContacts:
         rows = self._rows(known, server)
         notes = contactnotes.waiting(self._inbox, state.control.applied)
         group = self._group(server)
-        noted = notes.records["qkey"][notes.records["spare8"] == np.uint64(group)] if group else notes.records["qkey"][:0]
+        noted = notes.records["qkey"][notes.records["group"] == np.uint64(group)] if group else notes.records["qkey"][:0]
         qkeys = np.unique(np.concatenate([known[rows], noted, np.array([server.qkey], np.uint64)]))
         columns = contacts.new_servers(qkeys, self._politeness)
         for name in SERVERS:
@@ -111,7 +111,7 @@ class ManualContacts:
         note = np.zeros(1, JOURNAL)
         note["norm"], note["path"], note["site"] = prints
         note["answered"], note["qkey"], note["kind"] = prints[2], server.qkey, kind
-        note["oid"], note["plan_row"], note["spare8"] = NO_OID, NO_ROW, self._group(server)
+        note["oid"], note["plan_row"], note["group"] = NO_OID, NO_ROW, self._group(server)
         note["start_ms"], note["end_ms"] = now_ms, now_ms + self._timeout_ms
         note["result"], note["reason"] = Result.SOFT, Reason.REAPER_LOST
         note["retry_after_s"] = delays.as_retry_after_s(server.crawl_delay_ms)

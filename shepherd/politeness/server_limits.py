@@ -42,7 +42,7 @@ class ServerLimits:
             self._unsure_ms = self._start_ms
         for record in notes.records:
             end_ms = min(int(record["end_ms"]), self._start_ms)
-            for key in {int(record["qkey"]), int(record["spare8"])} - {0}:  # the server, and its group if it has one
+            for key in {int(record["qkey"]), int(record["group"])} - {0}:  # the server, and its group if it has one
                 level = self._level_of_server.get(key, self._stored_level(key))
                 self._level_of_server[key] = self._next_level(level, int(record["result"]), int(record["status"]))
                 self._asked_ms[key] = max(end_ms, self._asked_ms.get(key, 0))

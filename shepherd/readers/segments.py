@@ -92,7 +92,7 @@ class Segment:
 
     def _fronts(self, offset: I64, heads: Array) -> tuple[bytes, I64]:
         """Header and attributes of each, end to end, and where each begins: of larger buckets most is body, and not copied."""
-        length = _FIXED + heads["attributes"].astype(np.int64)
+        length = _FIXED + heads["attribute_bytes"].astype(np.int64)
         spans = zip(offset.tolist(), (offset + length).tolist(), strict=True)
         return b"".join([self._file.view[start:stop] for start, stop in spans]), np.cumsum(length) - length
 
@@ -101,8 +101,8 @@ class Segment:
         if (size < _FIXED).any():
             raise self._wrong(int(offset[np.argmax(size < _FIXED)]), "the index says that this bucket is shorter than a header")
         data = np.frombuffer(self._file.view, np.uint8)
-        heads = np.ascontiguousarray(data[offset[:, None] + np.arange(_FIXED)]).view(facts.HEADER)[:, 0]
-        length = _FIXED + heads["attributes"].astype(np.int64) + heads["body"]
+        heads = np.ascontiguousarray(data[offset[:, None] + np.arange(_FIXED)]).view(bucket.HEADER)[:, 0]
+        length = _FIXED + heads["attribute_bytes"].astype(np.int64) + heads["body_bytes"]
         wrong = (heads["magic"] != bucket.MAGIC) | (length != size)
         rows = np.flatnonzero(row >= 0)
         for name in ("site", "path"):
@@ -116,13 +116,13 @@ class Segment:
         digest = mmh3.mmh3_x64_128_digest
         for part in self._parts(bodies):
             data, size = part.data, self.held.size[part.first : part.first + len(part.offset)]
-            middle = part.at + _FIXED + part.heads["attributes"]
+            middle = part.at + _FIXED + part.heads["attribute_bytes"]
             checks = _as_bytes(part.heads["check"])
             for n, (at, behind, check) in enumerate(zip(part.at.tolist(), middle.tolist(), checks, strict=True)):
                 if digest(data[at : at + _HEAD] + data[at + _FIXED : behind], SEED)[:8] != check:
                     raise self._wrong(int(part.offset[n]), "header or attributes are damaged")
             # A bucket without a body has the checksum of nothing, and most are without.
-            full = np.flatnonzero((part.heads["body"] > 0) | (part.heads["body_check"] != _EMPTY)) if bodies else _NONE
+            full = np.flatnonzero((part.heads["body_bytes"] > 0) | (part.heads["body_check"] != _EMPTY)) if bodies else _NONE
             spans = (
                 middle[full].tolist(),
                 (part.at + size)[full].tolist(),
@@ -138,7 +138,7 @@ class Segment:
         """Some attributes, by letter, of each bucket of a part that was verified; nothing where a bucket has none."""
         start = part.at + _FIXED
         old = np.isin(part.heads["type"], bucket.TEXT_TYPES)
-        end = np.where(old, start, start + part.heads["attributes"])
+        end = np.where(old, start, start + part.heads["attribute_bytes"])
         places = facts.find_attributes(np.frombuffer(part.data, np.uint8), start, end, letters)
         found = {
             letter: [part.data[at : at + size] for at, size in zip(begin.tolist(), length.tolist(), strict=True)]

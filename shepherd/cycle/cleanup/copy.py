@@ -70,7 +70,7 @@ def write_thin(state: State, held: Claims, segments: SegmentWriter, number: int)
     for segment in sorted(Counter((held.oid >> np.uint64(32)).tolist())):
         one = Segment(state, segment, held.of(segment))
         for part in one.verify(bodies=False):
-            plain[at : at + len(part.offset)] = part.heads["plain"]
+            plain[at : at + len(part.offset)] = part.heads["plain_bytes"]
             heads = (part.heads[name].tolist() for name in ("site", "path", "time_ms"))
             for site, path, time_ms, url in zip(*heads, one.urls(part), strict=True):
                 data = bucket.thin(site, path, time_ms, number, url.decode("ascii"))

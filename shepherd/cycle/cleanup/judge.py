@@ -65,7 +65,7 @@ def _judge_segment(segment: Segment, filters: Filter) -> tuple[Bools, I16, U32]:
         urls = [url.decode("ascii") for url in segment.urls(part)]
         here = slice(part.first, part.first + len(urls))
         refused[here] = [filters.clean(url) is None for url in urls]
-        plain[here] = part.heads["plain"]
+        plain[here] = part.heads["plain_bytes"]
         lines = [filters.section_of(url) for url in urls]
         sections[here] = [line.section if line.line else UNTOLD for line in lines]
     return refused, sections, plain

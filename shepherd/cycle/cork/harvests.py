@@ -150,7 +150,7 @@ def journal(taken: Sequence[Taken], notes: Records | None = None) -> Journal:
     if notes is None or not len(notes):
         return Journal(records, own)
     notes = notes.copy()
-    notes["spare8"] = 0  # the group has done its service
+    notes["group"] = 0  # the group has done its service
     early = notes["start_ms"] < records["start_ms"].min(initial=np.iinfo(np.int64).max)
     before, after = notes[early], notes[~early]
     flags = np.zeros(len(before), bool), own, np.zeros(len(after), bool)
