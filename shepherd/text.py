@@ -28,13 +28,13 @@ _AGE_UNITS: Final = ((2 * 86_400, 86_400, "days"), (2 * 3_600, 3_600, "h"), (120
 
 def iso(seconds: int) -> str:
     """A time, in UTC; nothing for 0, which is never. One that no column could hold is shown as the latest that can."""
-    return datetime.fromtimestamp(min(seconds, LATEST_S), UTC).strftime("%Y-%m-%dT%H:%M:%SZ") if seconds else ""
+    return f"{datetime.fromtimestamp(min(seconds, LATEST_S), UTC).isoformat()[:19]}Z" if seconds else ""
 
 
 def iso_ms(time_ms: int) -> str:
     """A time to the millisecond, in UTC. What no calendar holds is shown as the nearest that one does."""
     seconds, rest_ms = divmod(min(max(time_ms, 0), LATEST_MS), 1_000)
-    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}.{rest_ms:03d}Z"
+    return f"{datetime.fromtimestamp(seconds, UTC).isoformat()[:19]}.{rest_ms:03d}Z"
 
 
 def span(seconds: int) -> str:
