@@ -9,6 +9,7 @@ import re
 import subprocess
 from collections.abc import Iterator
 from enum import IntEnum
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -244,3 +245,19 @@ def test_text_has_the_spelling_of_json(every_word: Herd, printed: dict[str, list
         for name, cell in cells.items():
             value = ",".join(one[name]) if isinstance(one[name], list) else one[name]
             assert cell == ("-" if value in (None, "") else str(value)), name
+
+
+@pytest.mark.parametrize("reason", vocabulary.RESERVED_REASONS)
+def test_reserved_reason_of_an_old_row_is_shown_as_its_number(tmp_path: Path, reason: int) -> None:
+    herd = make_herd(tmp_path, [Page(URL, RowType.ERROR, columns={"reason": reason, "checked": NOW - DAY})], sites=())
+    cf = ("--cf", str(herd.cf))
+    for command in (
+        ["shep", "list"],
+        ["shep-dump", "index"],
+        ["shep", "stats"],
+        ["shep", "explain", *cf, URL],
+        ["shep", "at", "2", URL],
+    ):
+        done = run(herd.db, *command)
+        assert done.returncode == 0 and str(reason) in done.stdout, done
+    assert run(herd.db, "shep-check").returncode == run(herd.db, "shep-check", "--state", "2").returncode
