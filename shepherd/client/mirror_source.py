@@ -34,7 +34,7 @@ class MirrorSource:
     def states(self) -> list[int]:
         """The numbers of its closed states."""
         with _typed(self.where):
-            return [int(one["state"]) for one in self._server.states()["states"]]
+            return [one["state"] for one in self._server.states()["states"]]
 
     @contextlib.contextmanager
     def leased(self, number: int | None) -> Iterator[LeasedState]:

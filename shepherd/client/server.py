@@ -6,7 +6,6 @@ Only a connection that is lost, or that does not come about, is tried again. No 
 from __future__ import annotations
 
 import contextlib
-import json
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -14,17 +13,22 @@ from pathlib import Path
 from typing import Any, Final, NoReturn, Self, TypeVar
 from urllib.parse import quote
 
+import msgspec
 import requests
 import urllib3
+from msgspec import UNSET
 
 from shepherd.client import credentials
 from shepherd.errors import IoFailed, PeerLost, PeerRefused, UsageError
+from shepherd.wire import api
 
 R = TypeVar("R")
+A = TypeVar("A", bound=msgspec.Struct)
 CONNECT_S: Final = 10.0
 READ_S: Final = 120.0  # a server that counts a large choice says nothing for a while
 LONGEST_S: Final = 30.0  # between two tries
-MAX_ANSWER: Final = 1 << 28
+MOST_BYTES: Final = 1 << 24  # of an answer
+MOST_FILES_BYTES: Final = 1 << 26  # of a list of files, which is a hundred bytes for each
 _LOST: Final = (requests.ConnectionError, requests.Timeout, requests.exceptions.ChunkedEncodingError)
 _BROKEN: Final = (urllib3.exceptions.HTTPError, OSError)  # of an answer whose body comes
 _BUSY: Final = (429, 503)
@@ -35,7 +39,7 @@ class Lease:
     name: str
     state: int
     expires: int  # seconds since 1970, by the server's clock
-    seconds: int = 3_600  # that it was granted for, which may be less than was asked; renew it well before they are over
+    seconds: int = api.LEASE_S  # that it was granted for, which may be less than was asked; renew it well before they are over
 
 
 @dataclass(frozen=True)
@@ -91,34 +95,28 @@ class Server:
 
     def states(self) -> dict[str, Any]:
         """`states`, the newest last, and `since`, the numbers of those of which can be asked what is new since."""
-        return self._json("GET", "/v1/states")
+        found: dict[str, Any] = msgspec.to_builtins(self._get(api.ClosedStates, "/v1/states"))
+        return found
 
-    def lease(self, purpose: str, state: int | None = None, seconds: int = 3_600) -> Lease:
+    def lease(self, purpose: str, state: int | None = None, seconds: int = api.LEASE_S) -> Lease:
         """Hold a state, the newest by default, so that it stays as it is."""
-        wanted = {"purpose": purpose, "seconds": seconds} | ({} if state is None else {"state": state})
-        told = self._json("POST", "/v1/leases", wanted)
-        try:
-            granted = int(told["expires"]) - int(told["taken"])
-            return Lease(str(told["lease"]), int(told["state"]), int(told["expires"]), max(1, min(granted, seconds)))
-        except (KeyError, TypeError, ValueError, OverflowError) as error:
-            raise PeerRefused(f"{self.url}: this is no lease of shep-serve: {error!r}") from error
+        wanted = api.LeaseRequest(purpose, UNSET if state is None else state, seconds)
+        lease = self._send(api.LeaseAnswer, "POST", "/v1/leases", wanted)
+        return Lease(lease.lease, lease.state, lease.expires, max(1, min(lease.expires - lease.taken, seconds)))
 
     def renew(self, lease: Lease, seconds: int | None = None) -> Lease:
         """Hold it so long from now; by default, as long as it was granted for."""
         asked = lease.seconds if seconds is None else seconds
-        told = self._json("PUT", f"/v1/leases/{lease.name}", {"seconds": asked})
-        try:
-            return replace(lease, expires=int(told["expires"]), seconds=min(asked, lease.seconds))
-        except (KeyError, TypeError, ValueError, OverflowError) as error:
-            raise PeerRefused(f"{self.url}: this is no lease of shep-serve: {error!r}") from error
+        longer = self._send(api.LeaseAnswer, "PUT", f"/v1/leases/{lease.name}", api.RenewalRequest(asked))
+        return replace(lease, expires=longer.expires, seconds=min(asked, lease.seconds))
 
     def give_back(self, lease: Lease) -> None:
         """One that is over already is fine."""
         with contextlib.suppress(LeaseOver):
-            self._json("DELETE", f"/v1/leases/{lease.name}")
+            self._send(api.LeaseAnswer, "DELETE", f"/v1/leases/{lease.name}")
 
     @contextlib.contextmanager
-    def leased(self, purpose: str, state: int | None = None, seconds: int = 3_600) -> Iterator[Lease]:
+    def leased(self, purpose: str, state: int | None = None, seconds: int = api.LEASE_S) -> Iterator[Lease]:
         """A lease for the time of a block."""
         lease = self.lease(purpose, state, seconds)
         try:
@@ -129,17 +127,15 @@ class Server:
 
     def count(self, lease: Lease, **choice: object) -> dict[str, int]:
         """`items`, `gone` and `bucket_bytes` of a choice, as `pull` takes it."""
-        return self._json("GET", f"/v1/leases/{lease.name}/count", parameters=choice)
+        found: dict[str, int] = msgspec.to_builtins(self._get(api.DocumentCount, f"/v1/leases/{lease.name}/count", choice))
+        return found
 
     # --- files
 
     def files(self, lease: Lease) -> list[File]:
         """The files of the leased state."""
-        found = self._json("GET", f"/v1/leases/{lease.name}/files")
-        try:
-            return [File(str(one["path"]), int(one["length"]), int(one["check"], 16)) for one in found["files"]]
-        except (KeyError, TypeError, ValueError) as error:
-            raise PeerRefused(f"{self.url}: this is no list of files of shep-serve: {error!r}") from error
+        found = self._get(api.StateFiles, f"/v1/leases/{lease.name}/files", most_bytes=MOST_FILES_BYTES)
+        return [File(one.path, one.length, int(one.check, 16)) for one in found.files]
 
     def file(self, lease: Lease, path: str, start: int = 0, tag: str = "", have: str = "") -> Sent:
         """A file, from `start` on if it is still the one with this `tag`; nothing if it is the one whose tag we `have`."""
@@ -151,7 +147,8 @@ class Server:
 
     def feedback(self, data: bytes | Iterable[bytes]) -> dict[str, Any]:
         """Upload feedback as docs/formats.md describes it; what came of it. It is sent once: a lost answer is PeerLost."""
-        return _read_json(self._once("POST", "/v1/feedback", data=data))
+        found: dict[str, Any] = msgspec.to_builtins(_decoded(api.UploadAnswer, self._once("POST", "/v1/feedback", data=data)))
+        return found
 
     # --- how
 
@@ -161,11 +158,12 @@ class Server:
         """An answer whose body is still to come; a busy server is asked again."""
         return self._again(lambda: self._once(method, path, parameters, headers=headers))
 
-    def _json(
-        self, method: str, path: str, sent: Mapping[str, Any] | None = None, parameters: Mapping[str, object] | None = None
-    ) -> dict[str, Any]:
-        data = json.dumps(sent).encode() if sent is not None else None
-        return self._again(lambda: _read_json(self._once(method, path, parameters, data)))
+    def _get(self, kind: type[A], path: str, parameters: Mapping[str, object] | None = None, most_bytes: int = MOST_BYTES) -> A:
+        return self._again(lambda: _decoded(kind, self._once("GET", path, parameters), most_bytes))
+
+    def _send(self, kind: type[A], method: str, path: str, sent: msgspec.Struct | None = None) -> A:
+        data = msgspec.json.encode(sent) if sent is not None else None
+        return self._again(lambda: _decoded(kind, self._once(method, path, data=data)))
 
     def _again(self, call: Callable[[], R]) -> R:
         patience = Patience(self.tries)
@@ -251,26 +249,24 @@ def _text(value: object) -> str:
     return "1" if value is True else str(value)
 
 
-def _read_json(answer: requests.Response) -> dict[str, Any]:
+def _decoded(kind: type[A], answer: requests.Response, most_bytes: int = MOST_BYTES) -> A:
+    """What an answer says: the fields that we know, each of its type."""
     try:
         with answer:
-            data = answer.raw.read(MAX_ANSWER + 1)
-        if len(data) > MAX_ANSWER:
-            raise ValueError("it is too long")
-        found = json.loads(data)
-        if not isinstance(found, dict):
-            raise ValueError("no object")
-        return found
+            data = answer.raw.read(most_bytes + 1)
+        if len(data) > most_bytes:
+            raise PeerRefused(f"{answer.url}: this is no answer of shep-serve: it has more than {most_bytes:,} bytes")
+        return msgspec.json.decode(data, type=kind)
     except _BROKEN as error:
         raise PeerLost(f"{answer.url}: the connection broke off: {error}") from error
-    except (ValueError, RecursionError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise PeerRefused(f"{answer.url}: this is no answer of shep-serve: {error}") from error
 
 
 def _refuse(url: str, answer: requests.Response) -> NoReturn:
     try:
-        text = str(_read_json(answer)["error"])[:2_000]
-    except (PeerRefused, KeyError):
+        text = _decoded(api.Refusal, answer).error[:2_000]
+    except PeerRefused:
         text = "no reason is given; is this shep-serve?"
     said = f"{url} answers {answer.status_code}: {text}"
     if answer.status_code in _BUSY:

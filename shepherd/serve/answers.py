@@ -1,12 +1,17 @@
-"""What the server answers with: JSON, or a refusal that says why. Every answer forbids browsers to guess, frame or keep it."""
+"""What the server answers with: a Struct as JSON, or a refusal that says why.
+
+Every answer forbids browsers to guess, frame or keep it.
+"""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
+import msgspec
 from aiohttp import web
+
+from shepherd.wire import api
 
 # A page that wants to be more than data says so itself.
 HEADERS: Final = {
@@ -27,13 +32,12 @@ class Refused(Exception):
         self.status, self.text, self.headers = status, text, headers or {}
 
 
-def answer(value: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> web.Response:
-    body = json.dumps(value, separators=(",", ":")).encode() + b"\n"
-    return web.Response(body=body, status=status, headers=headers, content_type="application/json")
+def answer(value: msgspec.Struct, status: int = 200, headers: Mapping[str, str] | None = None) -> web.Response:
+    return web.Response(body=msgspec.json.encode(value) + b"\n", status=status, headers=headers, content_type="application/json")
 
 
 def refusal(refused: Refused) -> web.Response:
-    return answer({"error": refused.text}, refused.status, refused.headers)
+    return answer(api.Refusal(refused.text), refused.status, refused.headers)
 
 
 async def adorn(_request: web.Request, response: web.StreamResponse) -> None:

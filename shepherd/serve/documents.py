@@ -24,6 +24,7 @@ from shepherd.store.disk import fsio, names
 from shepherd.store.state import keys
 from shepherd.store.state.directory import State
 from shepherd.store.state.lease import Lease
+from shepherd.wire import api
 
 # --- handlers ---------------------------------------------------------------------------------------------------
 
@@ -42,8 +43,7 @@ async def count(ask: Ask) -> web.Response:
     found = await ask.work(_find, ask, parameters)
     ask.notes |= {"state": found.state.number, **parameters}
     reading = found.reading
-    told = {"items": reading.items, "gone": reading.gone, "bucket_bytes": reading.bucket_bytes}
-    return answer({"state": found.state.number, **told})
+    return answer(api.DocumentCount(found.state.number, reading.items, reading.gone, reading.bucket_bytes))
 
 
 async def one(ask: Ask) -> web.StreamResponse:

@@ -22,6 +22,7 @@ from shepherd.serve.answers import Refused, answer
 from shepherd.serve.service import Ask, Service
 from shepherd.store.state import logs
 from shepherd.store.state.inbox import FEEDBACK, Draft
+from shepherd.wire import api
 
 WRITE_BYTES: Final = 1 << 20
 LEAST_PER_S: Final = 1_024  # bytes, on the average of an upload that takes longer than a stall may
@@ -44,7 +45,7 @@ async def upload(ask: Ask) -> web.Response:
         records = await ask.work(_judge, beside.beside)
         await ask.work(beside.keep)
     ask.notes |= {"item": item, "records": records, "received": size}
-    return answer({"item": item, "records": records, "takes_effect": EFFECT}, 202)
+    return answer(api.UploadAnswer(item, records, EFFECT), 202)
 
 
 async def _receive(ask: Ask, beside: Draft, limit: int) -> int:

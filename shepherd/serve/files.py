@@ -29,6 +29,7 @@ from shepherd.store.disk.names import StateName
 from shepherd.store.state.database import Database
 from shepherd.store.state.directory import State
 from shepherd.store.state.lease import Lease
+from shepherd.wire import api
 
 _RANGE: Final = re.compile(r"bytes=([0-9]{0,18})-([0-9]{0,18})")
 
@@ -48,8 +49,8 @@ async def list_all(ask: Ask) -> web.Response:
     lease = await ask.work(leases.find, ask.service, ask.who, ask.request.match_info["lease"])
     ask.notes["state"] = lease.state
     files = await ask.work(_known, ask.service.database, lease.state)
-    told = [{"path": path, "length": one.length, "check": f"{one.check:016x}"} for path, one in sorted(files.items())]
-    return answer({"state": lease.state, "files": told})
+    rows = [api.StateFile(path, one.length, f"{one.check:016x}") for path, one in sorted(files.items())]
+    return answer(api.StateFiles(lease.state, rows))
 
 
 async def get(ask: Ask) -> web.StreamResponse:

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from typing import Any, Final
+from typing import Final
 
 from aiohttp import web
+from msgspec import UNSET
 
 from shepherd.errors import UsageError
 from shepherd.serve.answers import Refused, answer
@@ -20,10 +21,9 @@ from shepherd.store.disk import names
 from shepherd.store.state.directory import State
 from shepherd.store.state.lease import SERVED, Lease
 from shepherd.store.state.usage import pins, usage
+from shepherd.wire import api
 
-DEFAULT_S: Final = 3_600
 LOOK_S: Final = 5.0  # how often a transfer looks whether its lease is still there
-PURPOSE: Final = 200  # characters
 MOST: Final = 64  # leases of one client at a time
 
 
@@ -31,52 +31,51 @@ MOST: Final = 64  # leases of one client at a time
 
 
 async def take(ask: Ask) -> web.Response:
-    fields = await ask.fields(state=int, purpose=str, seconds=int)
-    purpose = " ".join(fields.get("purpose", "").split())
-    if not purpose or len(purpose) > PURPOSE or not purpose.isprintable():
-        raise Refused(400, f"say in `purpose`, in 1 to {PURPOSE} printable characters, what others are told that it is held for")
-    seconds = _seconds(ask, fields)
-    lease = await ask.work(_take, ask.service, ask.who, fields.get("state"), purpose, seconds)
+    wanted = await ask.body(api.LeaseRequest)
+    purpose = " ".join(wanted.purpose.split())
+    if not purpose or not purpose.isprintable():
+        raise Refused(
+            400, f"say in `purpose`, in 1 to {api.MOST_PURPOSE} printable characters, what it is held for; others see it"
+        )
+    state = None if wanted.state is UNSET else wanted.state
+    lease = await ask.work(_take, ask.service, ask.who, state, purpose, _granted(ask, wanted.seconds))
     ask.notes |= {"lease": lease.name, "state": lease.state}
-    return answer(_told(lease), 201, {"Location": f"/v1/leases/{lease.name}"})
+    return answer(_answer(lease), 201, {"Location": f"/v1/leases/{lease.name}"})
 
 
 async def list_all(ask: Ask) -> web.Response:
     ask.parameters()
     leases = await ask.work(ask.service.database.leases.all)
     mine = [lease for lease in leases if lease.holds(ask.service.now()) and (ask.who.is_admin or _is_of(lease, ask.who))]
-    return answer({"leases": [_told(lease) for lease in mine]})
+    return answer(api.LeaseList([_answer(lease) for lease in mine]))
 
 
 async def renew(ask: Ask) -> web.Response:
-    seconds = _seconds(ask, await ask.fields(seconds=int))
+    seconds = _granted(ask, (await ask.body(api.RenewalRequest)).seconds)
     lease = await ask.work(_renew, ask.service, ask.who, ask.request.match_info["lease"], seconds)
-    return answer(_told(lease))
+    return answer(_answer(lease))
 
 
 async def give_back(ask: Ask) -> web.Response:
     lease = await ask.work(_give_back, ask.service, ask.who, ask.request.match_info["lease"])
     ask.notes["state"] = lease.state
-    return answer(_told(lease))
+    return answer(_answer(lease))
 
 
-def _seconds(ask: Ask, fields: dict[str, Any]) -> int:
-    """As many as were asked for, if that is not more than the operator allows: `expires` tells what was granted."""
-    seconds: int = fields.get("seconds", DEFAULT_S)
-    if seconds <= 0:
-        raise Refused(400, "`seconds` is from 1 on; a lease can be renewed before it ends")
+def _granted(ask: Ask, seconds: int) -> int:
+    """As many as were asked for, if that is not more than the operator allows: `expires` says what was granted."""
     return min(seconds, ask.service.settings.lease_s)
 
 
-def _told(lease: Lease) -> dict[str, Any]:
-    return {
-        "lease": lease.name,
-        "state": lease.state,
-        "owner": lease.owner,
-        "purpose": _purpose(lease),
-        "taken": lease.taken_ms // 1_000,
-        "expires": lease.expires,
-    }
+def _answer(lease: Lease) -> api.LeaseAnswer:
+    return api.LeaseAnswer(
+        lease=lease.name,
+        state=lease.state,
+        owner=lease.owner,
+        purpose=_purpose(lease),
+        taken=lease.taken_ms // 1_000,
+        expires=lease.expires,
+    )
 
 
 # --- in threads -------------------------------------------------------------------------------------------------
@@ -173,7 +172,7 @@ class Keeper:
 
     def __init__(self, service: Service, client: Client, lease: Lease) -> None:
         self._service, self._client, self._name = service, client, lease.name
-        self._seconds = service.seconds_of.get(lease.name, min(DEFAULT_S, service.settings.lease_s))
+        self._seconds = service.seconds_of.get(lease.name, min(api.LEASE_S, service.settings.lease_s))
         self._next_s = 0.0
 
     def __call__(self) -> None:

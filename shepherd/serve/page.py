@@ -14,6 +14,7 @@ from shepherd.report import servers, sites
 from shepherd.serve.answers import Refused, answer
 from shepherd.serve.metrics import CONTENT_TYPE
 from shepherd.serve.service import Ask
+from shepherd.wire import api
 
 POLICY: Final = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; base-uri 'none'; "
@@ -52,26 +53,26 @@ def _file(name: str) -> web.Response:
 
 async def status(ask: Ask) -> web.Response:
     ask.parameters()
-    return answer(await ask.work(ask.service.figures.status))
+    return answer(api.StatusAnswer(**await ask.work(ask.service.figures.status)))
 
 
 async def history(ask: Ask) -> web.Response:
     given = ask.parameters("cycles", "hours")
     cycles, hours = _number(given, "cycles", 100, MOST_CYCLES), _number(given, "hours", 24, MOST_HOURS)
-    return answer(await ask.work(ask.service.figures.history, cycles, hours))
+    return answer(api.HistoryAnswer(**await ask.work(ask.service.figures.history, cycles, hours)))
 
 
 async def server_table(ask: Ask) -> web.Response:
     given = ask.parameters("sort", "limit", "backing_off")
     sort, limit = _word(given, "sort", "delay", servers.SORTS), _number(given, "limit", 20, MOST_ROWS)
     slowed = _word(given, "backing_off", "0", {"0": 0, "1": 1}) == "1"
-    return answer(await ask.work(ask.service.figures.servers, sort, limit, slowed))
+    return answer(api.ServersAnswer(**await ask.work(ask.service.figures.servers, sort, limit, slowed)))
 
 
 async def site_table(ask: Ask) -> web.Response:
     given = ask.parameters("sort", "limit")
     sort, limit = _word(given, "sort", "gathered", sites.SORTS), _number(given, "limit", 20, MOST_ROWS)
-    return answer(await ask.work(ask.service.figures.sites, sort, limit))
+    return answer(api.SitesAnswer(**await ask.work(ask.service.figures.sites, sort, limit)))
 
 
 async def explain(ask: Ask) -> web.Response:
@@ -82,7 +83,7 @@ async def explain(ask: Ask) -> web.Response:
         raise Refused(503, "other URLs are being explained; try again in a moment", {"Retry-After": "1"})
     ask.service.explaining += 1
     try:
-        return answer(await ask.work(ask.service.figures.explain, url))
+        return answer(api.StoryAnswer(**await ask.work(ask.service.figures.explain, url)))
     finally:
         ask.service.explaining -= 1
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from typing import Any
 
 from aiohttp import web
 
@@ -16,6 +15,7 @@ from shepherd.store.disk.names import StateName
 from shepherd.store.state import keys
 from shepherd.store.state.database import Database
 from shepherd.store.state.directory import State
+from shepherd.wire import api
 
 
 async def list_all(ask: Ask) -> web.Response:
@@ -23,31 +23,27 @@ async def list_all(ask: Ask) -> web.Response:
     return answer(await ask.work(_list, ask.service.database))
 
 
-def _list(database: Database) -> dict[str, Any]:
+def _list(database: Database) -> api.ClosedStates:
     closed = [name for name in database.states() if name.closed]
     with database.leases.locked():  # none is deleted while we look
         there = [name for name in closed if (database.states_path / str(name)).is_dir()]
-        states = [told for name in there if (told := _told_if_sound(database, name)) is not None]
-    remembered = {name.number for name in keys.SHELF.numbers(database.log_path)} | {one["state"] for one in states}
-    return {"states": states, "since": sorted(remembered)}
+        states = [state for name in there if (state := _row_if_sound(database, name)) is not None]
+    remembered = {name.number for name in keys.SHELF.numbers(database.log_path)} | {one.state for one in states}
+    return api.ClosedStates(states, sorted(remembered))
 
 
-def _told_if_sound(database: Database, name: StateName) -> dict[str, Any] | None:
+def _row_if_sound(database: Database, name: StateName) -> api.ClosedState | None:
     """None of a state that cannot be read: the others can be leased all the same."""
     try:
-        return _told(database.open(name))
+        return _row(database.open(name))
     except (Corruption, OldFormat) as error:
         tell("failed", f"state {name} is left out: {error}", logging.ERROR)
         return None
 
 
-def _told(state: State) -> dict[str, Any]:
+def _row(state: State) -> api.ClosedState:
     files = state.control.files
     buckets = sum(entry.length for path, entry in files.items() if path.startswith(f"{names.OBJECTS}/"))
-    return {
-        "state": state.number,
-        "made": state.control.now,
-        "urls": state.index.rows,
-        "bucket_bytes": buckets,
-        "files": len(files),
-    }
+    return api.ClosedState(
+        state=state.number, made=state.control.now, urls=state.index.rows, bucket_bytes=buckets, files=len(files)
+    )

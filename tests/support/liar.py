@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
+import msgspec
+
 from shepherd.store.state.database import Database
+from shepherd.wire import api
 
 LEASE = "1790000000000-liar-1-1"
 Answer = Callable[[BaseHTTPRequestHandler], None]
@@ -85,15 +87,15 @@ def lying(db: Path, lies: dict[str, Answer]) -> Iterator[Liar]:
 
 def _answer(handler: BaseHTTPRequestHandler, db: Path, lie: Answer | None) -> None:
     state = Database(db).closed()
-    lease = {"lease": LEASE, "state": state.number, "taken": 1_999_996_400, "expires": 2_000_000_000}
+    lease = api.LeaseAnswer(LEASE, state.number, "liar", "a lie", 1_999_996_400, 2_000_000_000)
     if lie is not None:
         lie(handler)
     elif handler.path == "/v1/states":
-        send_answer(handler, json.dumps({"states": [{"state": state.number}], "since": []}).encode())
+        send_answer(handler, msgspec.json.encode(api.ClosedStates([api.ClosedState(state.number, 0, 0, 0, 0)], [])))
     elif handler.path.startswith(f"/v1/leases/{LEASE}/files/"):
         start = int(handler.headers.get("Range", "bytes=0-")[6:-1])
         data = (state.path / handler.path.partition("/files/")[2]).read_bytes()
         ranged = {"Content_Range": f"bytes {start}-{len(data) - 1}/{len(data)}"} if start else {}
         send_answer(handler, data[start:], 206 if start else 200, **ranged)
     else:
-        send_answer(handler, json.dumps(lease).encode(), 201 if handler.command == "POST" else 200)
+        send_answer(handler, msgspec.json.encode(lease), 201 if handler.command == "POST" else 200)

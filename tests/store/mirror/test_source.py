@@ -67,21 +67,17 @@ def squeezed(handler: BaseHTTPRequestHandler) -> None:
     send_answer(handler, gzip.compress(bytes(1 << 20)), Content_Encoding="gzip")
 
 
+def lease_of(state: str) -> bytes:
+    return b'{"lease": "x", "state": %s, "owner": "x", "purpose": "x", "taken": 0, "expires": 0}' % state.encode()
+
+
 LIES: dict[str, tuple[str, Answer, int]] = {
     "a page": ("/v1/leases", lambda h: send_answer(h, b"<html>", 201), REFUSED),
     "no lease": ("/v1/leases", lambda h: send_answer(h, b"{}", 201), REFUSED),
-    "a lease of no state": (
-        "/v1/leases",
-        lambda h: send_answer(h, b'{"lease": "x", "state": 1e999, "expires": 0}', 201),
-        REFUSED,
-    ),
-    "a lease of a list": ("/v1/leases", lambda h: send_answer(h, b'{"lease": "x", "state": [], "expires": 0}', 201), REFUSED),
+    "a lease of no state": ("/v1/leases", lambda h: send_answer(h, lease_of("1e999"), 201), REFUSED),
+    "a lease of a list": ("/v1/leases", lambda h: send_answer(h, lease_of("[]"), 201), REFUSED),
     "deep JSON": ("/v1/leases", lambda h: send_answer(h, b"[" * 100_000, 201), REFUSED),
-    "an older state": (
-        "/v1/leases",
-        lambda h: send_answer(h, b'{"lease": "x", "state": 1, "taken": 0, "expires": 0}', 201),
-        CORRUPT,
-    ),
+    "an older state": ("/v1/leases", lambda h: send_answer(h, lease_of("1"), 201), CORRUPT),
     "elsewhere": ("/v1/leases", lambda h: send_answer(h, b"", 302, Location="http://127.0.0.1:9/"), REFUSED),
     "an error that steers": ("/v1/leases", lambda h: send_answer(h, b'{"error": "\\u001b[2J"}', 403), REFUSED),
     "endless control": ("files/control", liar.endless, CORRUPT),
