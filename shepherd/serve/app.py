@@ -1,29 +1,21 @@
-"""The application: every route with the roles that may use it, and what happens around each request.
-
-Add a route here and in openapi.json: a test compares them. A handler gets an `Ask` and returns a response; what it raises as
-Refused, or as an error of Shepherd, becomes an answer here.
-"""
+"""The application: what happens around each request of a route (routes.py), and what an error becomes as an answer."""
 
 from __future__ import annotations
 
 import logging
 import time
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
-from importlib import resources
-from typing import Final, TypeAlias
+from typing import Final
 
 from aiohttp import web
 
 from shepherd.errors import ConfigError, EquivError, FilterError, NoSpace, OldFormat, ShepherdError, UsageError
-from shepherd.serve import documents, feedback, files, leases, page, states
 from shepherd.serve.answers import Refused, adorn, refusal
 from shepherd.serve.connection import Connection
 from shepherd.serve.log import tell, tell_request
+from shepherd.serve.routes import ROUTES, Handler, Route
 from shepherd.serve.service import JSON_BYTES, SERVICE, Ask, Service
-from shepherd.serve.tokens import Role
 
-Handler: TypeAlias = Callable[[Ask], Awaitable[web.StreamResponse]]
 ASK: Final = "ask"
 LOCAL: Final = frozenset({"localhost", "127.0.0.1", "[::1]"})
 BEARER: Final = "a token goes into the header Authorization: Bearer TOKEN"
@@ -36,45 +28,6 @@ UNKNOWN: Final = Refused(
 IN_QUERY: Final = Refused(400, f"{BEARER}, and never into a query, which ends up in logs; make a new one, and remove this one")
 QUERIED: Final = frozenset({"token", "access_token"})
 OURS: Final = (ConfigError, EquivError, FilterError, OldFormat)  # of the errors of usage, those that no request is to blame for
-READERS: Final = (Role.READ, Role.MIRROR)
-
-
-async def openapi(_ask: Ask) -> web.Response:
-    """What this API is, for programs."""
-    data = resources.files("shepherd.serve").joinpath("openapi.json").read_bytes()
-    return web.Response(body=data, content_type="application/json")
-
-
-@dataclass(frozen=True)
-class Route:
-    method: str
-    path: str
-    handler: Handler
-    roles: tuple[Role, ...] = ()  # one of them is needed; none = open to all
-
-
-ROUTES: Final = (
-    Route("GET", "/openapi.json", openapi),
-    Route("GET", "/v1/states", states.list_all, (*READERS, Role.FEEDBACK)),
-    Route("GET", "/v1/leases", leases.list_all, READERS),
-    Route("POST", "/v1/leases", leases.take, READERS),
-    Route("PUT", "/v1/leases/{lease}", leases.renew, READERS),
-    Route("DELETE", "/v1/leases/{lease}", leases.give_back, READERS),
-    Route("GET", "/v1/leases/{lease}/documents", documents.pull, (Role.READ,)),
-    Route("GET", "/v1/leases/{lease}/count", documents.count, (Role.READ,)),
-    Route("GET", "/v1/leases/{lease}/document", documents.one, (Role.READ,)),
-    Route("GET", "/v1/leases/{lease}/files", files.list_all, (Role.MIRROR,)),
-    Route("GET", "/v1/leases/{lease}/files/{path:.+}", files.get, (Role.MIRROR,)),
-    Route("POST", "/v1/feedback", feedback.upload, (Role.FEEDBACK,)),
-    Route("GET", "/", page.page),
-    Route("GET", "/static/{name}", page.static),
-    Route("GET", "/v1/status", page.status, (Role.READ,)),
-    Route("GET", "/v1/history", page.history, (Role.READ,)),
-    Route("GET", "/v1/servers", page.server_table, (Role.READ,)),
-    Route("GET", "/v1/sites", page.site_table, (Role.READ,)),
-    Route("GET", "/v1/explain", page.explain, (Role.READ,)),
-    Route("GET", "/metrics", page.metrics, (Role.READ,)),
-)
 
 
 def make(service: Service, hosts: frozenset[str] | None) -> web.Application:

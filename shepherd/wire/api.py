@@ -222,7 +222,6 @@ class ServerRow(Struct, frozen=True):
     slots: int
     group: str | None
     next_contact: str | None
-    next_ms: int
 
 
 class ServersAnswer(Struct, frozen=True):

@@ -11,7 +11,7 @@ import pytest
 
 from shepherd.client import pull
 from shepherd.errors import UsageError
-from shepherd.serve import app
+from shepherd.serve import routes
 from tests.client.test_stream import succeed
 from tests.support.pasture import fill
 from tests.support.serving import PATIENCE_S, Serving, flock, serving, token_of
@@ -39,7 +39,7 @@ def request(served: Serving, method: str, path: str, **headers: str) -> tuple[in
 # --- HEAD -------------------------------------------------------------------------------------------------------
 
 
-GETS = [route.path for route in app.ROUTES if route.method == "GET"]
+GETS = [route.path for route in routes.ROUTES if route.method == "GET"]
 
 
 @pytest.mark.parametrize("path", GETS)

@@ -16,7 +16,7 @@ import pytest
 
 from shepherd.formats.feedback import FEEDBACK, FeedbackFlag
 from shepherd.formats.frame import FrameKind, pack_frame
-from shepherd.serve import app
+from shepherd.serve import routes
 from shepherd.store.disk import names
 from tests.support.pasture import fill
 from tests.support.programs import call
@@ -46,7 +46,7 @@ def exchange(served: Serving, data: bytes) -> bytes:
 
 
 def ways() -> list[tuple[str, str, tuple[str, ...]]]:
-    return [(route.method, route.path, tuple(route.roles)) for route in app.ROUTES if route.roles]
+    return [(route.method, route.path, tuple(route.roles)) for route in routes.ROUTES if route.roles]
 
 
 def filled(path: str, lease: str) -> str:

@@ -1,18 +1,19 @@
-"""openapi.json and the server: the same routes, roles and parameters, and answers as it says."""
+"""/openapi.json and the server: the same routes, roles and parameters, and answers as it says."""
 
 from __future__ import annotations
 
 import json
-from importlib import resources
 from typing import Any
 
 import jsonschema
 import pytest
 
-from shepherd.serve import app, choice
+from shepherd.serve import choice, routes
+from shepherd.serve.openapi import document
+from shepherd.wire import api
 from tests.support.serving import Serving
 
-SPEC: dict[str, Any] = json.loads(resources.files("shepherd.serve").joinpath("openapi.json").read_text())
+SPEC: dict[str, Any] = json.loads(json.dumps(document(routes.ROUTES)))
 
 
 def operations() -> dict[tuple[str, str], dict[str, Any]]:
@@ -21,11 +22,11 @@ def operations() -> dict[tuple[str, str], dict[str, Any]]:
 
 
 def test_every_route_is_described() -> None:
-    routes = {(route.method, route.path.replace(":.+", "")): route for route in app.ROUTES}
-    assert set(operations()) == set(routes)
+    known = {(route.method, route.path.replace(":.+", "")): route for route in routes.ROUTES}
+    assert set(operations()) == set(known)
     for key, operation in operations().items():
-        assert operation.get("x-roles", []) == [str(role) for role in routes[key].roles], key
-        assert ("security" in operation) == (not routes[key].roles), key
+        assert operation.get("x-roles", []) == [str(role) for role in known[key].roles], key
+        assert ("security" in operation) == (not known[key].roles), key
         assert operation["operationId"] and operation["summary"]
 
 
@@ -33,6 +34,33 @@ def test_every_parameter_is_described() -> None:
     found = {path: [one["name"] for one in operation.get("parameters", ())] for (_, path), operation in operations().items()}
     assert found["/v1/leases/{lease}/documents"] == [*choice.PARAMETERS, "after"]
     assert found["/v1/leases/{lease}/count"] == list(choice.PARAMETERS)
+
+
+def test_every_struct_of_the_api_is_described_and_nothing_else() -> None:
+    structs = {name for name, one in vars(api).items() if isinstance(one, type) and one.__module__ == api.__name__}
+    assert set(SPEC["components"]["schemas"]) == structs
+
+
+def test_what_a_reader_sees_is_explained() -> None:
+    for key, operation in operations().items():
+        assert all(one.get("description") for one in operation.get("parameters", ())), key
+        assert all("$ref" in one or one["description"] for one in operation["responses"].values()), key
+
+
+def test_parameters_are_those_that_the_server_takes(served: Serving) -> None:
+    with served.as_client("boss") as server, server.leased("kept") as lease:
+        for (method, path), operation in operations().items():
+            if method != "GET" or not operation.get("x-roles"):
+                continue
+            where = path.replace("{lease}", lease.name).replace("{path}", "control")
+            refused = served.ask(f"{where}?nonsense=1", name="boss")
+            names = refused.json()["error"].partition("allowed are ")[2]
+            taken = [] if names == "none" else names.split(", ")
+            assert (refused.status_code, taken) == (400, [one["name"] for one in operation.get("parameters", ())]), path
+
+
+def test_served_description_is_that_of_the_routes(served: Serving) -> None:
+    assert served.ask("/openapi.json", name="").json() == SPEC
 
 
 def described(path: str, method: str, status: int) -> dict[str, Any]:

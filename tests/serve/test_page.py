@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
-from importlib import resources
 from typing import Any
 
 import jsonschema
 import pytest
 
+from shepherd.serve.openapi import document
 from shepherd.serve.page import FILES
+from shepherd.serve.routes import ROUTES
 from tests.support.herd import make_herd
 from tests.support.serving import Serving, serving
 
 DATA = ("/v1/status", "/v1/history", "/v1/servers", "/v1/sites", "/v1/explain?url=http://a.example/", "/metrics")
 MARKUP = ("innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval(", " style=")
 OTHERS = ("", "nothing.js", "../app.py", "..%2fapp.py", "%2e%2e/openapi.json", "/etc/passwd", "index.html%00")
-API = json.loads(resources.files("shepherd.serve").joinpath("openapi.json").read_text())
+API = document(ROUTES)
 
 
 @pytest.fixture(scope="module")
