@@ -14,7 +14,7 @@ from pathlib import Path
 import hypothesis
 import pytest
 
-from tests.support import sampling, schedule
+from tests.support import sampling, schedule, waiting
 
 pytest_plugins = ["tests.support.fixtures"]
 
@@ -28,6 +28,7 @@ hypothesis.settings.load_profile("shepherd")
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
     config.option.hypothesis_seed = config.option.hypothesis_seed or str(sampling.SEED)
+    waiting.heed_interrupts()
     if not hasattr(config, "workerinput"):
         config.pluginmanager.register(schedule.Plugin(), "shepherd-schedule")
 

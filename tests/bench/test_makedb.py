@@ -13,6 +13,7 @@ import pytest
 from shepherd.store.state.database import Database
 from tests.support.herd import ROOT
 from tests.support.programs import call
+from tests.support.waiting import PATIENCE_S
 
 NOW = "1790003600"
 INPUTS = ("--contributions", "1500", "--journal", "300", "--feedback", "40")
@@ -20,7 +21,7 @@ INPUTS = ("--contributions", "1500", "--journal", "300", "--feedback", "40")
 
 def make(db: Path, *arguments: str, rows: int = 2_000) -> None:
     command = [sys.executable, str(ROOT / "bench" / "makedb"), str(rows), str(db), *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
     assert done.returncode == 0, done.stderr
     assert f"--now {NOW}" in done.stdout
 
@@ -111,7 +112,7 @@ def test_sites_and_servers_follow_zipf(tmp_path: Path) -> None:
 def test_another_database_is_refused(tmp_path: Path) -> None:
     make(tmp_path / "db")
     command = [sys.executable, str(ROOT / "bench" / "makedb"), "2000", str(tmp_path / "db"), "--seed", "7"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
     assert done.returncode == 1 and "was not made with these rows" in done.stderr
 
 
@@ -121,5 +122,5 @@ def test_look_makes_its_directory_and_refuses_another_database(tmp_path: Path) -
         assert asking.stdout is not None
         assert asking.stdout.readline().startswith("100,000 rows, ")
         asking.terminate()  # how long answers take is for a bench
-    done = subprocess.run([*command, "200000", str(tmp_path)], capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run([*command, "200000", str(tmp_path)], capture_output=True, text=True, timeout=PATIENCE_S, check=False)
     assert done.returncode == 1 and "name another" in done.stderr

@@ -9,11 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from tests.support.herd import ROOT
+from tests.support.waiting import PATIENCE_S
 
 
 def phases(directory: Path, *arguments: str) -> dict[str, dict[str, Any]]:
     command = [sys.executable, str(ROOT / "bench" / "phases"), "3000", "--dir", str(directory), "--json", *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
     assert found["rows"] == 3000

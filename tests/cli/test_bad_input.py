@@ -23,6 +23,7 @@ from shepherd.formats.check import check64
 from shepherd.store.disk import fsio, locks
 from tests.support.herd import ROOT, Herd, make_herd
 from tests.support.programs import call
+from tests.support.waiting import PATIENCE_S
 from tests.test_docs import commands
 
 URL = "http://a.example/"
@@ -244,7 +245,7 @@ def test_control_that_cannot_be_opened(sound: Herd, db: Path, what: str, error: 
     command = [*strace, sys.executable, "-m", "shepherd.cli", *what.split(), "--db", str(db), "--cf", str(sound.cf)]
     if what in ("shep list", "shep-dump index", "shep-recover", "shep-check"):
         command = command[:-2]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
     done.args = what.split()
     said = sentence(done, 13)
     if what == "shep-check" and error == "EIO":  # which goes on, and tells of every place

@@ -15,6 +15,7 @@ import pytest
 from tests.support.herd import ROOT, Herd
 from tests.support.programs import call
 from tests.support.sound import flip
+from tests.support.waiting import PATIENCE_S
 
 
 def check(herd: Herd, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -75,7 +76,7 @@ def test_bar_on_a_terminal_goes_from_nothing_to_all(herd: Herd) -> None:
     ours, theirs = pty.openpty()
     termios.tcsetwinsize(theirs, (24, 100))
     command = [sys.executable, "-m", "shepherd.cli", "shep-check", "--db", str(herd.db)]
-    subprocess.run(command, cwd=ROOT, stderr=theirs, check=True, timeout=60)
+    subprocess.run(command, cwd=ROOT, stderr=theirs, check=True, timeout=PATIENCE_S)
     shown = os.read(ours, 100_000)
     os.close(ours)
     os.close(theirs)

@@ -14,6 +14,7 @@ from shepherd.store.check import check
 from shepherd.store.state.database import Database
 from tests.support.herd import ROOT
 from tests.support.programs import call
+from tests.support.waiting import PATIENCE_S
 
 CF = ROOT / "cf"
 
@@ -27,7 +28,7 @@ def init_under(strace: tuple[str, ...], home: Path) -> subprocess.CompletedProce
     """The same, with system calls that fail."""
     command = [*strace, sys.executable, "-m", "shepherd.cli", "shep-init"]
     env = os.environ | {"PYTHONPATH": str(ROOT)}
-    return subprocess.run(command, cwd=home, env=env, capture_output=True, text=True, timeout=60, check=False)
+    return subprocess.run(command, cwd=home, env=env, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
 
 
 def contents(path: Path) -> dict[str, bytes]:

@@ -7,11 +7,12 @@ import sys
 from pathlib import Path
 
 from tests.support.herd import ROOT
+from tests.support.waiting import PATIENCE_S
 
 
 def init(db: Path, cf: Path) -> subprocess.CompletedProcess[bytes]:
     call = [sys.executable, "-m", "shepherd.cli", "shep-init", "--db", str(db), "--cf", str(cf)]
-    return subprocess.run(call, cwd=ROOT, capture_output=True, timeout=60, check=False)
+    return subprocess.run(call, cwd=ROOT, capture_output=True, timeout=PATIENCE_S, check=False)
 
 
 def test_every_default_file_is_copied(tmp_path: Path) -> None:

@@ -14,7 +14,8 @@ from shepherd.errors import UsageError
 from shepherd.serve import routes
 from tests.client.test_stream import succeed
 from tests.support.pasture import fill
-from tests.support.serving import PATIENCE_S, Serving, flock, serving, token_of
+from tests.support.serving import Serving, flock, serving, token_of
+from tests.support.waiting import PATIENCE_S
 
 WHERE = "a token goes into the header Authorization: Bearer TOKEN"
 VARYING = {"Date"}

@@ -18,7 +18,8 @@ from shepherd.store.state.database import Database
 from tests.client.test_stream import succeed
 from tests.support.liar import lying, send_answer
 from tests.support.pasture import fill
-from tests.support.serving import PATIENCE_S, Serving, flock, serving, token_of, wait_until
+from tests.support.serving import Serving, flock, serving, token_of
+from tests.support.waiting import PATIENCE_S, wait_until
 
 
 def test_fault_of_ours_is_a_500_without_a_path(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ import pytest
 from shepherd.cli.__main__ import PROGRAMS
 from tests.support.herd import ROOT
 from tests.support.programs import call
+from tests.support.waiting import PATIENCE_S
 
 SHELLS = ("bash", "zsh", "fish")
 ASK = """
@@ -24,7 +25,7 @@ def completions(line: str) -> list[str]:
     script = call("shep", "completion", "bash").stdout
     program = line.split()[0]
     command = ["bash", "--norc", "-c", ASK.format(words=f"bin/{line}", program=program)]
-    done = subprocess.run(command, cwd=ROOT, input=script, capture_output=True, text=True, timeout=60, check=True)
+    done = subprocess.run(command, cwd=ROOT, input=script, capture_output=True, text=True, timeout=PATIENCE_S, check=True)
     assert not done.stderr
     return done.stdout.split("\n")[:-1]
 

@@ -45,11 +45,10 @@ def db(base: Path, tmp_path: Path) -> Path:
 
 
 @pytest.fixture(scope="module")
-def before_each(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Farm]]:
+def before_each(tmp_path_factory: pytest.TempPathFactory, gathered_farm: Path) -> Iterator[dict[str, Farm]]:
     """For each phase a database that stands right before it, after one cycle and in the midst of the second."""
     home = tmp_path_factory.mktemp("farm")
-    with farm(home) as one:
-        one.cycle()
+    with farm(home, gathered_farm / "gathered") as one:
         one.upload()
         one.equate()
         stages: dict[str, Farm] = {}

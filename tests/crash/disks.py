@@ -17,6 +17,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.waiting import PATIENCE_S
+
 FS_IOC_SHUTDOWN = 0x8004587D
 FLUSH_JOURNAL, DROP_JOURNAL = 1, 2
 MEGABYTES = {"ext4": 48, "xfs": 300}  # xfs cannot be made smaller
@@ -110,7 +112,7 @@ def need(kind: str) -> None:
 
 
 def run(*command: str) -> str:
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=PATIENCE_S)
     assert done.returncode == 0, f"{' '.join(command)}: {done.stderr}"
     return done.stdout
 

@@ -18,6 +18,7 @@ from toyweb.model import Model
 
 ROOT = Path(__file__).resolve().parents[2]
 DELAY_S = 0.02
+SITES = 50
 PHASES = ("shep-feedback", "shep-plan", "shep-cork", "shep-merge", "shep-equiv", "shep-select", "shep-record", "shep-cleanup")
 NOW = 1_900_000_000  # later than any clock here: everything is due, whatever the machine's time
 CF = f"""
@@ -93,17 +94,32 @@ class Farm:
 
 
 @contextmanager
-def farm(home: Path, sites: int = 50) -> Iterator[Farm]:
-    """A running toy web and an empty database with its seeds inserted."""
+def farm(home: Path, db: Path | None = None) -> Iterator[Farm]:
+    """A running toy web and an empty database with its seeds inserted, or a copy of one that has gathered it before."""
     (home / "cf").mkdir(parents=True)
     (home / "cf" / "shepherd.toml").write_text(CF)
     shutil.copy(ROOT / "cf" / "filter", home / "cf" / "filter")
-    model = Model(1, sites)
+    model = Model(1, SITES)
     with run.start(model, home / "web"):
         made = Farm(home, home / "db", model)
-        made.must("shep-init", "--quiet")
-        made.must("shep", "insert", *model.seeds())
+        if db is None:
+            made.must("shep-init", "--quiet")
+            made.must("shep", "insert", *model.seeds())
+        else:
+            shutil.copytree(db, made.db)
         yield made
+
+
+def gather_for_all(home: Path) -> None:
+    """Below a directory: `gathered`, the database after one cycle, and `planned`, after three and the plan of a fourth."""
+    with farm(home / "farm") as one:
+        one.cycle()
+        shutil.copytree(one.db, home / "gathered")
+        one.cycle()
+        one.cycle()
+        one.must("shep-plan")
+        shutil.copytree(one.db, home / "planned")
+    shutil.rmtree(home / "farm")
 
 
 def contents(path: Path) -> dict[str, bytes]:

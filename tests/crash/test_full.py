@@ -12,7 +12,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,6 +26,7 @@ from tests.crash.farm import farm
 from tests.crash.nursery import ROOT, Ended, Nursery, nursery
 from tests.crash.tally import Tally
 from tests.support import sampling
+from tests.support.waiting import wait_until
 
 NOW = ("--now", str(small.NOW))
 PHASES = ("merge", "equiv", "select", "record", "feedback", "plan", "cork", "cleanup")
@@ -250,10 +250,7 @@ def holding(db: Path) -> Iterator[int]:
     environment["SHEPHERD_FAIL"] = "rename:000002.tmp:1=pause"
     with subprocess.Popen(command, cwd=ROOT, env=environment) as process:
         try:
-            for _ in range(3000):
-                if (db / names.STATES / "000002.tmp" / names.CONTROL).exists():
-                    break
-                time.sleep(0.01)
+            wait_until(lambda: (db / names.STATES / "000002.tmp" / names.CONTROL).exists() or process.poll() is not None)
             assert process.poll() is None
             yield process.pid
         finally:

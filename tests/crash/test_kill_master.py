@@ -17,6 +17,7 @@ from shepherd.store.disk import locks, names
 from tests.crash.farm import Farm, farm
 from tests.crash.tally import Tally
 from tests.support.daemons import Daemon, running, settings
+from tests.support.waiting import PATIENCE_S, children
 
 pytestmark = pytest.mark.waits
 
@@ -28,10 +29,9 @@ FEW = [("shep-merge", 0.1, "program"), ("shep-reap", 0.3, "master"), ("shep-cork
 
 
 @pytest.fixture(scope="module")
-def grown(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Farm]:
+def grown(tmp_path_factory: pytest.TempPathFactory, gathered_farm: Path) -> Iterator[Farm]:
     """A database that has pages to gather."""
-    with farm(tmp_path_factory.mktemp("farm")) as one:
-        one.cycle()
+    with farm(tmp_path_factory.mktemp("farm"), gathered_farm / "gathered") as one:
         yield one
 
 
@@ -51,7 +51,7 @@ def test_next_start_continues_after_a_killed_master_or_program(
             seen = daemon.wait_for("begin", step=step)
             time.sleep(later_s)
             hit = kill(daemon, victim)
-            daemon.process.wait(120)
+            daemon.process.wait(PATIENCE_S)
         assert daemon.process.returncode in ((-signal.SIGKILL,) if victim == "master" else (0, 137)) or not hit
         before = one.database.closed().index.rows
         wrong = continued(one, cf, number)
@@ -68,15 +68,6 @@ def kill(daemon: Daemon, victim: str) -> bool:
     found = [pid] if victim == "master" else children(pid)
     os.kill(found[0] if found else pid, signal.SIGKILL)
     return bool(found)
-
-
-def children(pid: int) -> list[int]:
-    """What the master runs; it says that a program begins before it starts it."""
-    for _ in range(100):
-        if found := Path(f"/proc/{pid}/task/{pid}/children").read_text().split():
-            return [int(child) for child in found]
-        time.sleep(0.02)
-    return []
 
 
 def continued(one: Farm, cf: Path, number: int) -> list[str]:

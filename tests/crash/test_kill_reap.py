@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -24,15 +23,13 @@ from tests.crash.nursery import nursery
 from tests.crash.strace import Call
 from tests.crash.tally import Tally
 from tests.support import sampling
+from tests.support.waiting import PATIENCE_S, descendants, wait_until, wait_until_gone
 
 
 @pytest.fixture(scope="module")
-def planned(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Farm]:
+def planned(tmp_path_factory: pytest.TempPathFactory, gathered_farm: Path) -> Iterator[Farm]:
     """A database with a plan of some hundred pages."""
-    with farm(tmp_path_factory.mktemp("farm")) as one:
-        for _ in range(3):
-            one.cycle()
-        one.must("shep-plan")
+    with farm(tmp_path_factory.mktemp("farm"), gathered_farm / "planned") as one:
         yield one
 
 
@@ -140,7 +137,7 @@ def test_dispatcher_asked_to_stop_ends_its_harvest_in_good_order(planned: Farm, 
     process = start_reap(one)
     wait_for_checkpoints(one, process, 1)
     process.send_signal(number)
-    assert process.wait(30) == 0
+    assert process.wait(PATIENCE_S) == 0
     assert harvest.inspect(harvest_path(one)).ended
     one.must("shep-cork")
     one.must("shep-check")
@@ -179,7 +176,7 @@ def test_killed_worker_costs_only_a_retry(planned: Farm, tmp_path: Path) -> None
     reapd, worker = descendants(process.pid)[:2]
     assert reapd != worker
     os.kill(worker, signal.SIGKILL)
-    assert process.wait(60) == 0
+    assert process.wait(PATIENCE_S) == 0
     one.cycle()
     one.must("shep-check")
     assert one.violations() == []
@@ -193,25 +190,9 @@ def start_reap(one: Farm, *args: str) -> subprocess.Popen[bytes]:
 
 def wait_for_checkpoints(one: Farm, process: subprocess.Popen[bytes], count: int) -> None:
     path = harvest_path(one)
-    for _ in range(3000):
+
+    def has_come() -> bool:
         assert process.poll() is None, "the reap ended before it could be disturbed"
-        if harvest.inspect(path).checkpoint.sequence >= count:
-            return
-        time.sleep(0.01)
-    raise AssertionError("no checkpoint came")
+        return harvest.inspect(path).checkpoint.sequence >= count
 
-
-def descendants(pid: int) -> list[int]:
-    """Children and grandchildren, the older first."""
-    found = []
-    for child in (Path("/proc") / str(pid) / "task" / str(pid) / "children").read_text().split():
-        found += [int(child), *descendants(int(child))]
-    return found
-
-
-def wait_until_gone(pids: list[int]) -> None:
-    for _ in range(1000):
-        if not any(Path(f"/proc/{pid}/exe").exists() for pid in pids):
-            return
-        time.sleep(0.01)
-    raise AssertionError(f"still running: {pids}")
+    wait_until(has_come, "no checkpoint came")

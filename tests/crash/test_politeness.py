@@ -1,6 +1,6 @@
 """No crash, restart, lost reaper or learnt delay makes a server be asked too early: judged by the server's own clock.
 
-The delays here are longer than a program needs to start, so that a gap that is kept is kept on purpose.
+The delays here are longer than a forked program needs to start, so that a gap that is kept is kept on purpose.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -24,6 +24,7 @@ from shepherd.store.state import harvest
 from shepherd.store.state.database import Database
 from tests.support.origin import Answer, Origin, ok, serve
 from tests.support.programs import call
+from tests.support.waiting import PATIENCE_S, wait_until
 
 pytestmark = pytest.mark.waits
 
@@ -89,14 +90,6 @@ def garden(
         yield Garden(home, origin)
 
 
-def wait_until(condition: Callable[[], bool]) -> None:
-    for _ in range(3000):
-        if condition():
-            return
-        time.sleep(0.01)
-    raise AssertionError("it did not come to pass")
-
-
 def pages(host: str, count: int) -> dict[str, Answer]:
     return {f"{host}/{n}": PAGE for n in range(count)}
 
@@ -107,19 +100,19 @@ def kill(process: subprocess.Popen[str]) -> None:
 
 
 def test_server_waits_its_full_delay_after_a_killed_reap(tmp_path: Path) -> None:
-    with garden(tmp_path, pages("a.example", 6), delay_s=2.5) as one:
+    with garden(tmp_path, pages("a.example", 6), delay_s=0.8) as one:
         one.cycle_to_plan(*(f"http://a.example/{n}" for n in range(6)))
         process = one.start("shep-reap", "-q")
         wait_until(lambda: len(one.origin.spans) >= 2)
         kill(process)
-        one.must("shep-reap", "--seconds", "7")
+        one.must("shep-reap", "--seconds", "60")
         assert len(one.origin.spans) >= 3
-        assert min(one.origin.gaps_s()) >= 2.5
+        assert min(one.origin.gaps_s()) >= 0.8
 
 
 def test_server_waits_its_full_delay_after_a_killed_reap_was_resumed_for_a_moment(tmp_path: Path) -> None:
     """The killed run's only contact was never checkpointed, and the resumed one is too short to make any."""
-    with garden(tmp_path, pages("a.example", 2), delay_s=4, checkpoint_s=60) as one:
+    with garden(tmp_path, pages("a.example", 2), delay_s=1.5, checkpoint_s=60) as one:
         one.cycle_to_plan(*(f"http://a.example/{n}" for n in range(2)))
         process = one.start("shep-reap", "-q")
         wait_until(lambda: len(one.origin.spans) >= 1)
@@ -128,13 +121,13 @@ def test_server_waits_its_full_delay_after_a_killed_reap_was_resumed_for_a_momen
         for phase in ("cork", "plan"):
             one.must(f"shep-{phase}", "-q")
         asked = len(one.origin.spans)
-        one.must("shep-reap", "--seconds", "6")
+        one.must("shep-reap", "--seconds", "60")
         assert len(one.origin.spans) > asked, "nothing was tested"
-        assert min(one.origin.gaps_s()) >= 4
+        assert min(one.origin.gaps_s()) >= 1.5
 
 
 def test_crawl_delay_that_was_learnt_is_kept_after_a_killed_reap(tmp_path: Path) -> None:
-    routes: dict[str, Answer] = {**pages("a.example", 4), "a.example/robots.txt": ok(b"User-agent: *\nCrawl-delay: 2\n")}
+    routes: dict[str, Answer] = {**pages("a.example", 4), "a.example/robots.txt": ok(b"User-agent: *\nCrawl-delay: 1\n")}
     with garden(tmp_path, routes, delay_s=0.05) as one:
         one.cycle_to_plan(*(f"http://a.example/{n}" for n in range(4)))
         process = one.start("shep-reap", "-q")
@@ -142,9 +135,9 @@ def test_crawl_delay_that_was_learnt_is_kept_after_a_killed_reap(tmp_path: Path)
         seen = one.checkpoints()
         wait_until(lambda: one.checkpoints() > seen)
         kill(process)
-        one.must("shep-reap", "--seconds", "5")
+        one.must("shep-reap", "--seconds", "60")
         assert len(one.origin.spans) >= 3
-        assert min(one.origin.gaps_s()) >= 2
+        assert min(one.origin.gaps_s()) >= 1
 
 
 def test_retry_after_is_kept_across_reaps(tmp_path: Path) -> None:
@@ -158,7 +151,7 @@ def test_retry_after_is_kept_across_reaps(tmp_path: Path) -> None:
         one.must("shep", "insert", *(f"http://b.example/{n}" for n in range(3)))
         for phase in ("merge", "select", "record", "plan"):
             one.must(f"shep-{phase}", "-q")
-        one.must("shep-reap", "--seconds", "8")
+        one.must("shep-reap", "--seconds", "60")
         assert len(one.origin.spans) > asked
         assert one.origin.gaps_s()[asked - 1] >= 6
 
@@ -196,7 +189,7 @@ def test_request_of_a_lost_reaper_counts_as_a_contact(tmp_path: Path) -> None:
         os.kill(worker, signal.SIGKILL)
         lost = time.time()
         process.send_signal(signal.SIGTERM)
-        process.communicate(timeout=40)
+        process.communicate(timeout=PATIENCE_S)
         one.must("shep-cork", "-q")
         servers = Database(tmp_path / "db").closed().servers
         assert servers["fetches"].at(0) == 1
@@ -209,7 +202,7 @@ def test_first_signal_is_soft_while_the_reap_is_starting(tmp_path: Path) -> None
         master = one.start("shepherd", "cycle")
         wait_until(lambda: any(b"shep-reap" in command for command in commands_below(master.pid)))
         master.send_signal(signal.SIGINT)
-        _output, errors = master.communicate(timeout=60)
+        _output, errors = master.communicate(timeout=PATIENCE_S)
         assert master.returncode == 0, errors
 
 
@@ -259,9 +252,9 @@ def test_request_is_not_repeated_on_a_kept_connection_that_dies(tmp_path: Path) 
 
     hung_up: list[float] = []
     routes: dict[str, Answer] = {f"a.example/{n}": only_once for n in range(4)}
-    with garden(tmp_path, routes, delay_s=1.0) as one:
+    with garden(tmp_path, routes, delay_s=0.5) as one:
         one.cycle_to_plan(*(f"http://a.example/{n}" for n in range(4)))
-        one.must("shep-reap", "--seconds", "8")
+        one.must("shep-reap", "--seconds", "60")
         times = sorted([*(begin for _url, begin, _end in one.origin.spans), *hung_up])
         assert hung_up, "no connection was kept: nothing was tested"
-        assert min(after - before for before, after in pairwise(times)) >= 1.0
+        assert min(after - before for before, after in pairwise(times)) >= 0.5

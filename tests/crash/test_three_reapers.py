@@ -11,7 +11,6 @@ import datetime
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,10 +21,9 @@ from shepherd.formats.tables import Kind
 from shepherd.wire import authority
 from shepherd.wire.tls import Role
 from tests.crash.farm import CF, ROOT, Farm, farm
-from tests.crash.test_kill_reap import checkpointed, descendants, start_reap, wait_for_checkpoints, wait_until_gone
-from tests.reaper.process.test_reapd import answers
+from tests.crash.test_kill_reap import checkpointed, start_reap, wait_for_checkpoints
 from tests.support.relay import Relay, relaying
-from tests.wire.test_tls import free_port
+from tests.support.waiting import descendants, free_port, is_answering, wait_until, wait_until_gone
 from toyweb.model import canonical
 
 pytestmark = pytest.mark.waits
@@ -53,9 +51,7 @@ class Reapd:
             path.unlink(missing_ok=True)
         command = [sys.executable, "-m", "shepherd.cli", "reapd", "--quiet", "--listen", self.address, *self.options]
         self.process = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.DEVNULL)
-        until = time.monotonic() + 20
-        while self.address.startswith("unix:") and not answers(path) and time.monotonic() < until:
-            time.sleep(0.01)
+        wait_until(lambda: not self.address.startswith("unix:") or is_answering(path))
 
     def end(self) -> None:
         assert self.process is not None

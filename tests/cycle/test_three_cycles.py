@@ -24,6 +24,7 @@ from shepherd.store.state.database import Database
 from tests.cycle.simulation import AGENT, Fate, Simulation
 from tests.support import programs
 from tests.support.programs import call
+from tests.support.waiting import PATIENCE_S
 from toyweb import log, run
 from toyweb.model import Model, canonical_url
 from toyweb.plan import Kind, Ref, Secure, Validators, site_name
@@ -33,7 +34,6 @@ from toyweb.robots import PATH as ROBOTS
 pytestmark = pytest.mark.waits
 
 ROOT = Path(__file__).resolve().parents[2]
-PATIENCE_S = 120.0
 SITES, LARGEST = 200, 12
 DELAY_S = 0.02
 SOFT, HARD = 60, 80  # rows of any site

@@ -26,6 +26,7 @@ from tests.support import harvested
 from tests.support.harvested import begin, run
 from tests.support.herd import ROOT, Herd
 from tests.support.programs import call
+from tests.support.waiting import PATIENCE_S
 
 PROGRAMS = ("plan", "cork", "merge", "equiv", "select", "record", "cleanup", "feedback")
 FOLLOWING = {"merge": "shep-equiv or shep-select comes next", "select": "shep-record comes next", "plan": "shep-reap comes next"}
@@ -175,7 +176,7 @@ def test_signal_leaves_nothing_half_made(tmp_path: Path, number: signal.Signals,
     assert program.stdout.readline() == "begun\n"
     assert (db / names.STATES / "000003.tmp").exists()
     program.send_signal(number)
-    _out, err = program.communicate(timeout=30)
+    _out, err = program.communicate(timeout=PATIENCE_S)
     assert (program.returncode, err) == (status, f"shep-merge: {word}\n")
     assert sorted(os.listdir(db / names.STATES)) == ["000001", "000002"]
 

@@ -10,7 +10,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -27,10 +26,10 @@ from shepherd.dispatch.reaper_sources import LocalReapd, UnixSource
 from shepherd.dispatch.reapers import MOST_CLOCK_PINGS, Reaper, ReaperSource
 from shepherd.errors import NoSpace, PeerLost, PeerRefused
 from shepherd.wire import messages as wire
-from tests.reaper.process.test_reapd import answers
 from tests.support.driver import SITE, greeting, run
 from tests.support.origin import Origin
 from tests.support.relay import Relay, relaying
+from tests.support.waiting import is_answering, wait_until
 
 ORIGIN = Origin(1, {})
 
@@ -42,9 +41,7 @@ def reapd(path: Path, *options: str) -> Iterator[subprocess.Popen[bytes]]:
     command = [sys.executable, "-m", "shepherd.cli", "reapd", "--listen", f"unix:{path}", "--quiet", *options]
     process = subprocess.Popen(command, stdin=subprocess.DEVNULL)
     try:
-        until = time.monotonic() + 20
-        while process.poll() is None and time.monotonic() < until and not answers(path):
-            time.sleep(0.01)
+        wait_until(lambda: process.poll() is not None or is_answering(path))
         yield process
     finally:
         process.kill()

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import signal
 import socket
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from shepherd.store.disk import names
+from shepherd.store.state import harvest
+from shepherd.store.state.database import Database
 from tests.support.origin import Answer, ok
 from tests.support.reaping import Home, planned
+from tests.support.waiting import PATIENCE_S, wait_until
 
 pytestmark = pytest.mark.waits
 
@@ -38,6 +44,23 @@ ROUTES: dict[str, Answer] = {
 }
 
 
+@contextlib.contextmanager
+def gated(path: Path, more: dict[str, Answer] | None = None, reap: str = "") -> Iterator[tuple[Home, threading.Event]]:
+    """A plan whose slow server answers nothing before its gate is opened: so long the reap goes on, on any machine."""
+    gate = threading.Event()
+
+    def slow_answer(connection: socket.socket) -> None:
+        gate.wait(PATIENCE_S)
+        connection.sendall(ok(b"<p>slow</p>", HTML))
+
+    routes = ROUTES | {f"slow.example/{n}": slow_answer for n in range(len(SLOW))} | (more or {})
+    with planned(path, routes, KNOWN, [], reap=reap, servers=2, timeout_s=600) as home:
+        try:
+            yield home, gate
+        finally:
+            gate.set()
+
+
 def cycle(home: Home, *programs: str) -> None:
     for program in programs:
         home.must(f"shep-{program}", "-q")
@@ -49,12 +72,8 @@ def delayed(home: Home, delay_s: float) -> None:
     path.write_text(path.read_text().replace("delay_s = 0.01", f"delay_s = {delay_s}"))
 
 
-def wait_until(is_so: Callable[[], bool], what: str) -> None:
-    for _ in range(300):
-        if is_so():
-            return
-        time.sleep(0.1)
-    raise AssertionError(f"never came: {what}")
+def checkpoints(home: Home) -> int:
+    return harvest.inspect(Database(home.db).furthest().path / names.HARVESTS / "reap").checkpoint.sequence
 
 
 def listed(home: Home, url: str, *columns: str) -> list[Any]:
@@ -75,7 +94,7 @@ def known(home: Home, *others: str) -> None:
 
 
 def test_page_is_fetched_in_the_reap_and_not_again_after_the_merge(tmp_path: Path) -> None:
-    with planned(tmp_path, ROUTES, KNOWN, [], servers=2) as home:
+    with gated(tmp_path) as (home, gate):
         known(home)
         before = listed(home, KNOWN[2], "type", "reason")
         reaping = home.start("shep-reap", "--json")
@@ -85,7 +104,8 @@ def test_page_is_fetched_in_the_reap_and_not_again_after_the_merge(tmp_path: Pat
         assert answer.returncode == 4
         wait_until(lambda: home.request_counts()["a.example/one"] > 0, "the page that was refreshed")
         assert reaping.poll() is None
-        out, err = reaping.communicate(timeout=60)
+        gate.set()
+        out, err = reaping.communicate(timeout=PATIENCE_S)
         assert reaping.returncode == 0, err
         report = json.loads(out.splitlines()[-1])
         assert (report["refreshes"], report["left"]) == (1, 0)
@@ -112,7 +132,7 @@ def test_planned_page_comes_first_and_once_when_it_is_refreshed(tmp_path: Path) 
         reaping = home.start("shep-reap", "--json")
         wait_until(lambda: any(url.startswith("slow.example/") for url in home.request_counts()), "the first slow page")
         home.must("shep", "refresh", SLOW[-1])
-        out, err = reaping.communicate(timeout=60)
+        out, err = reaping.communicate(timeout=PATIENCE_S)
         assert reaping.returncode == 0, err
         order = [
             url for origin in home.origins for url in origin.urls() if url.startswith("slow.example/") and "robots" not in url
@@ -126,15 +146,17 @@ def test_planned_page_comes_first_and_once_when_it_is_refreshed(tmp_path: Path) 
 
 
 def test_refresh_that_was_answered_is_not_repeated_by_the_resumed_reap(tmp_path: Path) -> None:
-    with planned(tmp_path, ROUTES, KNOWN, [], reap="checkpoint_s = 0.1", servers=2) as home:
+    with gated(tmp_path, reap="checkpoint_s = 0.1") as (home, gate):
         known(home)
         reaping = home.start("shep-reap")
         wait_until(lambda: any(url.startswith("slow.example/") for url in home.request_counts()), "the first slow page")
         home.must("shep", "refresh", KNOWN[0])
         wait_until(lambda: home.request_counts()["a.example/one"] > 0, "the page that was refreshed")
-        time.sleep(1)  # a checkpoint
+        at = checkpoints(home)
+        wait_until(lambda: checkpoints(home) > at + 1, "a checkpoint with the answer")
         reaping.send_signal(signal.SIGKILL)
-        reaping.communicate(timeout=60)
+        reaping.communicate(timeout=PATIENCE_S)
+        gate.set()
         home.must("shep-reap", "-q")
         assert home.request_counts()["a.example/one"] == 1
         cycle(home, "cork", "merge", "select", "record")
@@ -150,14 +172,16 @@ def test_page_that_the_reap_had_before_the_request_is_fetched_again(tmp_path: Pa
         bad = b"HTTP/1.1 500 Broken\r\nContent-Length: 0\r\n\r\n"
         connection.sendall(ok(b"<p>whole</p>", HTML) if len(times) == 1 else bad)
 
-    with planned(tmp_path, ROUTES | {"a.example/flips": flips}, KNOWN, [], servers=2) as home:
+    with gated(tmp_path, {"a.example/flips": flips}) as (home, gate):
         known(home, "http://a.example/flips")
         delayed(home, 0.5)
         reaping = home.start("shep-reap", "-q")
         wait_until(lambda: bool(times), "the planned page")
         told = json.loads(home.must("shep", "refresh", "http://a.example/flips", KNOWN[0], "--json").splitlines()[-1])
         assert told["takes_effect"].startswith("within seconds by the reap that runs")
-        _out, err = reaping.communicate(timeout=60)
+        wait_until(lambda: len(times) == 2 and home.request_counts()["a.example/one"] > 0, "the pages that were refreshed")
+        gate.set()
+        _out, err = reaping.communicate(timeout=PATIENCE_S)
         assert reaping.returncode == 0, err
         assert len(times) == 2 and home.request_counts()["a.example/one"] == 1
         assert min(gap for origin in home.origins for gap in origin.gaps_s()) > 0.49

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -19,9 +18,9 @@ import pytest
 from tests.support import sampling
 from tests.support.driver import HTML, LINKS
 from tests.support.origin import Answer, ok
-from tests.support.reaping import Home, children, planned, reapd, start_reapd
+from tests.support.reaping import Home, planned, reapd, start_reapd
 from tests.support.relay import Relay, relaying
-from tests.wire.test_tls import free_port
+from tests.support.waiting import PATIENCE_S, children, free_port, is_answering, wait_until
 
 pytestmark = pytest.mark.waits
 
@@ -158,12 +157,7 @@ def test_partition_in_mid_reap_that_heals_loses_no_url(plan: Home, tmp_path: Pat
 
 def keys(home: Path, *arguments: str) -> None:
     command = [sys.executable, "-m", "shepherd.cli", "shep-keys", *arguments]
-    subprocess.run(command, cwd=home, check=True, timeout=60, stdout=subprocess.DEVNULL)
-
-
-def accepts(port: int) -> bool:
-    with socket.socket() as probe:
-        return probe.connect_ex(("127.0.0.1", port)) == 0
+    subprocess.run(command, cwd=home, check=True, timeout=PATIENCE_S, stdout=subprocess.DEVNULL)
 
 
 @contextlib.contextmanager
@@ -188,10 +182,8 @@ def over_tls(home: Path, name: str) -> Iterator[tuple[subprocess.Popen[bytes], s
     environment = {**os.environ, "PYTHONPATH": os.getcwd()}
     process = subprocess.Popen(command, cwd=home, stdin=subprocess.DEVNULL, env=environment)
     try:
-        until = time.monotonic() + 60
-        while not accepts(port):
-            assert process.poll() is None and time.monotonic() < until, "reapd does not listen"
-            time.sleep(0.05)
+        wait_until(lambda: is_answering(("127.0.0.1", port)) or process.poll() is not None)
+        assert process.poll() is None, "reapd does not listen"
         yield process, address
     finally:
         process.kill()
@@ -212,7 +204,7 @@ def test_reapers_over_tls_gather_together_and_the_other_replaces_one_that_is_kil
                 time.sleep(0.01)
             served = children(doomed.pid)
             doomed.kill()
-            _, log = reaping.communicate(timeout=120)
+            _, log = reaping.communicate(timeout=PATIENCE_S)
             assert reaping.returncode == 0, log
             assert len(served) == 2  # it had its share
             assert "was lost" in log and "takes their part" not in log
@@ -246,6 +238,6 @@ def test_stopped_reapd_is_lost_and_its_urls_are_gathered_by_the_other(tmp_path: 
                 time.sleep(0.01)
             for pid in (*children(doomed.pid), doomed.pid):
                 os.kill(pid, signal.SIGSTOP)
-            _, log = reaping.communicate(timeout=120)
+            _, log = reaping.communicate(timeout=PATIENCE_S)
             assert reaping.returncode == 0, log
             assert_each_is_settled_once(made)

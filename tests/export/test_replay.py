@@ -17,6 +17,7 @@ import pytest
 from shepherd.formats.cdxj import url_key
 from shepherd.urls import parse
 from tests.support.herd import Herd, make_herd
+from tests.support.waiting import PATIENCE_S
 from tests.support.wares import LONG, READERS, WARES, bodies, export, reader
 
 KEYS = {
@@ -123,7 +124,7 @@ def test_pywb_replays_the_page_that_was_gathered(wayback: str) -> None:
     for url, body in bodies().items():
         if url.endswith("/moved") or body in (LONG, b""):
             continue
-        with urllib.request.urlopen(f"{wayback}/sheep/20260921141320id_/{url}", timeout=60) as answer:
+        with urllib.request.urlopen(f"{wayback}/sheep/20260921141320id_/{url}", timeout=PATIENCE_S) as answer:
             assert answer.read() == body, url
             assert answer.headers["Memento-Datetime"] == "Mon, 21 Sep 2026 14:13:20 GMT"
 
@@ -134,6 +135,6 @@ def test_pywb_replays_a_redirect(wayback: str) -> None:
             return None
 
     with pytest.raises(urllib.error.HTTPError) as seen:
-        urllib.request.build_opener(Stay).open(f"{wayback}/sheep/20260921141320id_/https://a.example/moved", timeout=60)
+        urllib.request.build_opener(Stay).open(f"{wayback}/sheep/20260921141320id_/https://a.example/moved", timeout=PATIENCE_S)
     seen.value.close()
     assert seen.value.code == 301 and "www.b.example:8443" in seen.value.headers["Location"]

@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -18,7 +17,7 @@ from shepherd.store.state import lookup
 from shepherd.urls import parse
 from tests.importing.crawl import GATHERED_S, NOW, ONE, PLAIN, ROBOTS, RULES, Home, crawl, made
 from tests.support.programs import ROOT
-from tests.support.reaping import children
+from tests.support.waiting import children, wait_until
 from tests.support.warcs import HTML, PAGE, Warc
 
 
@@ -285,9 +284,7 @@ def test_import_that_is_asked_to_stop_keeps_what_it_has_read(home: Home) -> None
         assert process.stdin is not None and process.stderr is not None
         process.stdin.write(whole)
         process.stdin.flush()
-        until = time.monotonic() + 120
-        while not children(process.pid) and time.monotonic() < until:  # its reapd is there, so it has read a record
-            time.sleep(0.02)
+        wait_until(lambda: children(process.pid))  # its reapd is there, so it has read a record
         process.send_signal(signal.SIGTERM)
         while b"asked to stop" not in process.stderr.readline():
             assert process.poll() is None

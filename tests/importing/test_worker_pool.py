@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -19,6 +18,7 @@ from shepherd.wire import messages as wire
 from tests.support.driver import FOOTPRINTS, LINKS, Outcome, greeting, run
 from tests.support.origin import serve
 from tests.support.reaping import ROOT
+from tests.support.waiting import PATIENCE_S, wait_until
 
 REAPD = """
 import os, signal, sys
@@ -44,13 +44,11 @@ reapd.main(UnixAddress(Path(sys.argv[1])), Terms(workers=6, recycle=3, parse_s=1
 def reapd(path: Path) -> Iterator[UnixSource]:
     process = subprocess.Popen([sys.executable, "-c", REAPD, str(path)], cwd=ROOT)
     try:
-        until = time.monotonic() + 60
-        while not path.exists() and time.monotonic() < until:
-            time.sleep(0.02)
+        wait_until(path.exists)
         yield UnixSource(UnixAddress(path))
     finally:
         process.terminate()
-        process.wait(60)
+        process.wait(PATIENCE_S)
 
 
 def recorded(number: int, body: bytes) -> wire.Recorded:

@@ -31,6 +31,7 @@ from shepherd.store.state.harvest import Harvest
 from tests.support import harvested
 from tests.support.harvested import Page
 from tests.support.programs import call
+from tests.support.waiting import PATIENCE_S, wait_until_heeded
 
 ROOT = Path(__file__).resolve().parents[2]
 NOW = 1_790_000_000
@@ -245,22 +246,23 @@ def test_interrupted_group_does_not_kill_the_child_before_its_parent_decides(tmp
     parent = start(tmp_path, "127.77.1.0", "on_soft=None")
     os.killpg(parent.pid, signal.SIGINT)
     time.sleep(0.3)
+    wait_until_heeded(parent.pid)
     assert parent.poll() is None
     os.killpg(parent.pid, signal.SIGINT)
-    assert parent.communicate(timeout=10)[0] == "137 True True\n"
+    assert parent.communicate(timeout=PATIENCE_S)[0] == "137 True True\n"
 
 
 def test_first_signal_ends_a_child_that_can_be_cut_short(tmp_path: Path) -> None:
     parent = start(tmp_path, "127.77.2.0", "on_soft=signal.SIGTERM")
     os.killpg(parent.pid, signal.SIGINT)
-    assert parent.communicate(timeout=10)[0] == "0 True False\n"
+    assert parent.communicate(timeout=PATIENCE_S)[0] == "0 True False\n"
 
 
 def test_killed_parent_does_not_leave_its_child_for_ever(tmp_path: Path) -> None:
     parent = start(tmp_path, "127.77.3.0", "dies_with_us=True")
     parent.kill()
     # The child holds the other end of stdout: reading ends when it, too, is gone.
-    assert parent.communicate(timeout=10)[0] == ""
+    assert parent.communicate(timeout=PATIENCE_S)[0] == ""
 
 
 def test_deleted_log_does_not_stop_the_cycle(db: Path) -> None:

@@ -15,15 +15,13 @@ from shepherd.store.disk import names
 from shepherd.store.state import harvest
 from tests.crash.farm import Farm, farm
 from tests.support.daemons import running, settings
+from tests.support.waiting import PATIENCE_S
 
 
 @pytest.fixture(scope="module")
-def planned(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Farm]:
+def planned(tmp_path_factory: pytest.TempPathFactory, gathered_farm: Path) -> Iterator[Farm]:
     """A database with a plan of some hundred pages."""
-    with farm(tmp_path_factory.mktemp("farm")) as one:
-        for _ in range(3):
-            one.cycle()
-        one.must("shep-plan")
+    with farm(tmp_path_factory.mktemp("farm"), gathered_farm / "planned") as one:
         yield one
 
 
@@ -145,7 +143,7 @@ def test_reap_that_fills_the_bucket_file_is_followed_by_a_cleanup(planned: Farm,
     (cf / "shepherd.toml").write_text(text.replace("[reap]\n", f"[reap]\nsize_bytes = {size + 300_000}\n"))
     with running(one, cf) as daemon:
         seen = daemon.wait_for("step", step="shep-reap", status=12)
-        assert daemon.process.wait(120) == 12
+        assert daemon.process.wait(PATIENCE_S) == 12
     ran = [told["step"] for told in daemon.events()[seen:] if told["event"] == "step"]
     assert ran[:2] == ["shep-cork", "shep-cleanup"]
     [failed] = [told for told in daemon.events() if told["event"] == "failed"]
@@ -178,7 +176,7 @@ def test_failure_that_lasts_is_tried_only_so_often(sown: Farm, tmp_path: Path) -
     one = sown.copy(tmp_path / "db")
     cf = settings(one, tmp_path / "cf", f"retries = 2\n[hooks]\nbefore = 'false'\non_error = '{noting(tmp_path)}'\n")
     with running(one, cf) as daemon:
-        assert daemon.process.wait(120) == 5
+        assert daemon.process.wait(PATIENCE_S) == 5
     told = daemon.events()
     assert [event["seconds"] for event in told if event["event"] == "retry"] == [0.1, 0.2]
     assert [event["step"] for event in told if event["event"] == "failed"] == ["shep-merge"] * 3
@@ -195,7 +193,7 @@ def test_damage_is_not_tried_again(sown: Farm, tmp_path: Path) -> None:
     one.must("shep-merge")
     (one.database.furthest().path / "index" / "norm").unlink()
     with running(one, settings(one, tmp_path / "cf", f"[hooks]\non_error = '{noting(tmp_path)}'\n")) as daemon:
-        assert daemon.process.wait(120) == 11
+        assert daemon.process.wait(PATIENCE_S) == 11
     assert not [told for told in daemon.events() if told["event"] == "retry"]
     step, status, *message = (tmp_path / "noted").read_text().splitlines()
     assert (step, status) == ("shep-select", "11")

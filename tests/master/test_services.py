@@ -7,8 +7,6 @@ import re
 import shlex
 import shutil
 import subprocess
-import time
-from collections.abc import Callable
 from configparser import ConfigParser
 from pathlib import Path
 
@@ -16,6 +14,7 @@ import pytest
 
 from shepherd.report import logbook
 from tests.support.programs import call
+from tests.support.waiting import PATIENCE_S, wait_until
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "operations.md").read_text(encoding="utf-8")
@@ -54,11 +53,11 @@ def test_crontab_line_works_and_prints_nothing(place: Path) -> None:
     assert "%" not in line
     command = line.split(maxsplit=5)[5].replace(PLACE, str(place))
     assert re.fullmatch(r"([0-9*/,-]+ ){5}", " ".join(line.split()[:5]) + " ")
-    done = subprocess.run(["sh", "-c", command], env=PLAIN, capture_output=True, text=True, timeout=300, check=False)
+    done = subprocess.run(["sh", "-c", command], env=PLAIN, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
     [cycle] = logbook.cycles(place / "db" / "log")
     assert [step["step"] for step in cycle["steps"]][:4] == ["shep-merge", "shep-select", "shep-record", "shep-plan"]
-    again = subprocess.run(["sh", "-c", command], env=PLAIN, capture_output=True, text=True, timeout=300, check=False)
+    again = subprocess.run(["sh", "-c", command], env=PLAIN, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
     assert (again.returncode, again.stdout, again.stderr) == (4, "", "")  # nothing is due
 
 
@@ -67,7 +66,7 @@ def test_unit_is_accepted_by_systemd(place: Path) -> None:
     unit = place / "shepherd.service"
     unit.write_text(sample("systemd").replace(PLACE, str(place)))
     command = ["systemd-analyze", "verify", "--man=no", "--recursive-errors=no", str(unit)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
@@ -90,7 +89,7 @@ def test_service_is_started_reloaded_rotated_and_stopped(place: Path, tmp_path: 
         wait_until(lambda: "event=reload" in text_of(log))  # in the new file
         assert text_of(place / "shepherd.log.1").count("event=reload") == 1
         process.terminate()
-        assert process.wait(60) == 0
+        assert process.wait(PATIENCE_S) == 0
         assert text_of(log).splitlines()[-1].split()[2:4] == ["event=stop", "status=0"]
     finally:
         process.kill()
@@ -117,16 +116,9 @@ def rotate(text: str, tmp_path: Path) -> None:
     path.write_text(text)
     path.chmod(0o644)
     command = ["logrotate", "--force", "--state", str(tmp_path / "rotated"), str(path)]
-    done = subprocess.run(command, env={**os.environ, **PLAIN}, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(command, env={**os.environ, **PLAIN}, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
     assert (done.returncode, done.stderr) == (0, "")
 
 
 def text_of(path: Path) -> str:
     return path.read_text() if path.exists() else ""
-
-
-def wait_until(there: Callable[[], bool]) -> None:
-    end_s = time.monotonic() + 120
-    while not there():
-        assert time.monotonic() < end_s
-        time.sleep(0.05)

@@ -20,7 +20,8 @@ from shepherd.serve import routes
 from shepherd.store.disk import names
 from tests.support.pasture import fill
 from tests.support.programs import call
-from tests.support.serving import PATIENCE_S, TOKENS, Serving, flock, serving, token_of, wait_until
+from tests.support.serving import TOKENS, Serving, flock, serving, token_of
+from tests.support.waiting import PATIENCE_S, wait_until
 
 SECRET = bytes(range(16)).hex()  # the footprint key of tests/support/pasture.py
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 from pathlib import Path
 
 import pytest
@@ -14,20 +13,16 @@ from shepherd.serve import tokens
 from shepherd.store.disk import locks, names
 from tests.crash.farm import farm
 from tests.support.daemons import running, settings
-from tests.support.serving import token_of, wait_until
+from tests.support.serving import token_of
+from tests.support.waiting import PATIENCE_S, free_port, wait_until
 
 pytestmark = pytest.mark.waits
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as one:
-        return int(one.getsockname()[1])
 
 
 def answers(port: int) -> bool:
     try:
         headers = {"Authorization": f"Bearer {token_of('reader')}"}
-        return requests.get(f"http://127.0.0.1:{port}/v1/states", headers=headers, timeout=60).status_code == 200
+        return requests.get(f"http://127.0.0.1:{port}/v1/states", headers=headers, timeout=PATIENCE_S).status_code == 200
     except requests.ConnectionError:
         return False
 

@@ -17,7 +17,8 @@ from shepherd.serve.limits import Limits, Rate
 from shepherd.serve.listener import network_of
 from tests.serve.test_tls import FILES, certify
 from tests.support.pasture import fill
-from tests.support.serving import PATIENCE_S, flock, serving, wait_until
+from tests.support.serving import flock, serving
+from tests.support.waiting import PATIENCE_S, wait_until
 
 
 def test_many_connections_do_not_shut_others_out(tmp_path: Path) -> None:

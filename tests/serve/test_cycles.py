@@ -21,16 +21,16 @@ from shepherd.serve import tokens
 from shepherd.store.state.database import Database
 from tests.client.test_stream import expected, raw
 from tests.crash.farm import ROOT, Farm, contents, farm
-from tests.serve.test_attended import answers, free_port
+from tests.serve.test_attended import answers
 from tests.support.daemons import Daemon, running, settings
 from tests.support.programs import call
-from tests.support.serving import serving, token_of, wait_until
+from tests.support.serving import serving, token_of
+from tests.support.waiting import PATIENCE_S, free_port, wait_until
 
 pytestmark = pytest.mark.waits
 
 READERS = 8
 STATES = 4  # that the readers see together, and the mirror by itself
-PATIENCE_S = 240.0
 CF = """
 [store]
 keep_states = 1  # so that only leases keep what is older

@@ -12,6 +12,7 @@ from shepherd.serve import tokens
 from tests.client.test_stream import succeed
 from tests.support.pasture import Sheep, fill
 from tests.support.serving import ROOT, serving, token_of
+from tests.support.waiting import PATIENCE_S
 
 PAGE = (ROOT / "docs" / "serve.md").read_text(encoding="utf-8")
 EXAMPLES = re.findall(r"```python\n(.*?)```\n\n```text\n(.*?)```", PAGE, re.DOTALL)
@@ -30,7 +31,9 @@ def test_script_prints_what_the_page_says(tmp_path: Path) -> None:
             if number:
                 succeed(tmp_path, 3, [kept, text, Sheep("http://example.org/new", now=b"new", section=1, weight=7)])
             command = [sys.executable, "-W", "error", "-c", script]
-            done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=60, check=False)
+            done = subprocess.run(
+                command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=PATIENCE_S, check=False
+            )
             assert (done.stdout, done.returncode) == (output, 0), done.stderr
         assert len(served.database.inbox.items("feedback")) == 1
         assert served.database.leases.all() == []

@@ -16,6 +16,7 @@ from tests.support.origin import Answer, ok
 from tests.support.pasture import PRINTS
 from tests.support.reaping import CF, Home, planned
 from tests.support.serving import ROOT, Serving, serving, token_of
+from tests.support.waiting import PATIENCE_S
 from tests.support.wares import page
 
 HTML = "Content-Type: text/html; charset=iso-8859-2"
@@ -145,7 +146,9 @@ def know_the_indexer(served: Serving) -> None:
 def run(served: Serving, *arguments: str, script: str = "indexer.py") -> str:
     command = [sys.executable, "-W", "error", script, *arguments]
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONUTF8": "1", "TOKEN": token_of("indexer")}
-    done = subprocess.run(command, cwd=served.home, env=environment, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(
+        command, cwd=served.home, env=environment, capture_output=True, text=True, timeout=PATIENCE_S, check=False
+    )
     assert done.returncode == 0, done.stderr
     return done.stdout
 

@@ -17,7 +17,8 @@ from tests.client.test_stream import succeed
 from tests.support.killed import reader
 from tests.support.pasture import Sheep, fill
 from tests.support.programs import call
-from tests.support.serving import Serving, flock, serving, token_of, wait_until
+from tests.support.serving import Serving, flock, serving, token_of
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.waits
 

@@ -10,6 +10,7 @@ import pytest
 
 from shepherd.serve import tokens
 from tests.support.programs import ROOT, call
+from tests.support.waiting import PATIENCE_S
 
 MANY = """
 import sys
@@ -24,7 +25,7 @@ REMOVE = '("remove", f"{name}-{{number}}")'
 def at_once(cf: Path, *scripts: str) -> None:
     """Programs of their own, each with many changes, and all of them end well."""
     running = [subprocess.Popen([sys.executable, "-c", script, str(cf)], cwd=ROOT, stdout=subprocess.PIPE) for script in scripts]
-    ended = [(process.communicate(timeout=300), process.returncode)[1] for process in running]
+    ended = [(process.communicate(timeout=PATIENCE_S), process.returncode)[1] for process in running]
     assert ended == [0] * len(scripts)
 
 

@@ -24,7 +24,7 @@ from shepherd.wire import authority
 from shepherd.wire.tls import Role
 from tests.crash import disks
 from tests.support.programs import call
-from tests.wire.test_tls import free_port
+from tests.support.waiting import free_port
 from toyweb import run
 from toyweb.model import Model, canonical_url
 from toyweb.plan import Ref

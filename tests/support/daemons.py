@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from tests.crash.farm import ROOT, Farm
+from tests.support.waiting import PATIENCE_S
 
-PATIENCE_S = 120.0
 QUICK = "[master]\ncycle_s = 0\npause_s = 3600\nlook_s = 0.2\nretry_s = 0.1\n"
 
 
@@ -38,10 +38,11 @@ class Daemon:
         """Wait for an event with these fields, behind the first `after` of them; how many there are up to it."""
         end_s = time.monotonic() + PATIENCE_S
         while time.monotonic() < end_s:
+            has_ended = self.process.poll() is not None  # asked first: what it logs at its end is read after it
             for number, told in enumerate(self.events()):
                 if number >= after and told["event"] == event and fields.items() <= told.items():
                     return number + 1
-            assert self.process.poll() is None, f"it has ended: {self.stderr.read_text()} {self.events()[-5:]}"
+            assert not has_ended, f"it has ended: {self.stderr.read_text()} {self.events()[-5:]}"
             time.sleep(0.05)
         raise AssertionError(f"no {event} {fields} in {self.events()[after:]}")
 

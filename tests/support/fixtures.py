@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 
 from tests.crash import disks
+from tests.crash.farm import gather_for_all
+from tests.support import shared
 from tests.support.herd import ROOT, Herd, Run, make_herd
 from tests.support.pasture import fill
 from tests.support.programs import call_bytes
@@ -45,6 +47,12 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serving]:
     fill(home, flock())
     with serving(home) as one:
         yield one
+
+
+@pytest.fixture(scope="session")
+def gathered_farm(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Databases that have gathered the toy web of tests/crash/farm.py, made once in a run."""
+    return shared.once(shared.place_of_run(tmp_path_factory), "gathered_farm", gather_for_all)
 
 
 @pytest.fixture

@@ -27,7 +27,7 @@ from shepherd.master.cycle_table import REAP, look, next_step
 from shepherd.store.state.database import Database
 
 ROOT = Path(__file__).resolve().parents[2]
-TIMEOUT_S = 300
+TIMEOUT_S = 900
 
 _TURN = threading.Lock()
 

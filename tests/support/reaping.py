@@ -18,6 +18,7 @@ from typing import Any
 
 from tests.support.origin import Answer, Origin, serve
 from tests.support.programs import call
+from tests.support.waiting import wait_until
 
 ROOT = Path(__file__).resolve().parents[2]
 CF = """
@@ -136,18 +137,10 @@ def start_reapd(path: Path, *options: str) -> subprocess.Popen[bytes]:
 
 def wait_until_it_listens(process: subprocess.Popen[bytes], path: Path) -> None:
     """One that ends instead is reported as such, not as whatever its absence leads to."""
-    until = time.monotonic() + 60
-    while not path.exists() and process.poll() is None and time.monotonic() < until:
-        time.sleep(0.01)
+    wait_until(lambda: path.exists() or process.poll() is not None)
     if not path.exists():
         process.kill()
         raise AssertionError(f"reapd does not listen at {path}; its status is {process.wait()}")
-
-
-def children(pid: int) -> list[int]:
-    with contextlib.suppress(OSError):
-        return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
-    return []
 
 
 class BoardView:

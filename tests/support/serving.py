@@ -8,7 +8,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,9 +19,9 @@ from shepherd.client import Server
 from shepherd.serve import tokens
 from shepherd.store.state.database import Database
 from tests.support.pasture import Sheep
+from tests.support.waiting import PATIENCE_S
 
 ROOT = Path(__file__).resolve().parents[2]
-PATIENCE_S = 60.0
 TOKENS = {"reader": ["read"], "other": ["read"], "weigher": ["feedback"], "mirror": ["mirror"], "boss": ["admin"]}
 
 
@@ -85,13 +84,6 @@ def serving(home: Path, settings: str = "", listen: str = "127.0.0.1:0", ca: Pat
             process.kill()
         process.wait()
         process.stdout.close()
-
-
-def wait_until(condition: Any, what: str = "") -> None:
-    end_s = time.monotonic() + PATIENCE_S
-    while not condition():
-        assert time.monotonic() < end_s, what or "it did not come about"
-        time.sleep(0.02)
 
 
 def flock(count: int = 300, size: int = 40) -> list[Sheep]:

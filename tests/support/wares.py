@@ -19,6 +19,7 @@ from shepherd.formats.bucket import Codec
 from shepherd.formats.tables import Flag, Reason, RowType
 from tests.support.herd import GATHERED, Herd, Page
 from tests.support.programs import call_bytes
+from tests.support.waiting import PATIENCE_S
 
 ROOT = Path(__file__).resolve().parents[2]
 READERS = ROOT / ".venv-readers" / "bin"
@@ -130,7 +131,7 @@ def reader(program: str, *arguments: str | Path) -> str:
         or stamp.read_bytes() != (ROOT / stamp.name.replace("shepherd", "requirements")).read_bytes()
     ):
         pytest.skip(f"{program} is not there: `bin/test --readers` installs what reads archives")
-    done = subprocess.run([place, *arguments], capture_output=True, text=True, timeout=300, check=False)
+    done = subprocess.run([place, *arguments], capture_output=True, text=True, timeout=PATIENCE_S, check=False)
     assert done.returncode == 0, done
     return done.stdout
 

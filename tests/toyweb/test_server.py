@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from shepherd.errors import PeerLost
+from tests.support.waiting import PATIENCE_S
 from toyweb.log import audit, read_log
 from toyweb.model import Model
 from toyweb.plan import Kind
@@ -34,7 +35,7 @@ class Client:
 
     def __init__(self, web: Running, host: str) -> None:
         self.host = host
-        self.connection = http.client.HTTPConnection(*web.static()[host], timeout=10)
+        self.connection = http.client.HTTPConnection(*web.static()[host], timeout=PATIENCE_S)
 
     def __enter__(self) -> Client:
         return self
@@ -102,7 +103,7 @@ def test_a_dropped_page_is_a_closed_connection_and_a_line_in_the_log(web: Runnin
 
 
 def raw(web: Running, data: list[bytes]) -> bytes:
-    with socket.create_connection(web.static()["site0.toy.example"], timeout=10) as connection:
+    with socket.create_connection(web.static()["site0.toy.example"], timeout=PATIENCE_S) as connection:
         for piece in data:
             connection.sendall(piece)
         answer = b""
@@ -194,6 +195,6 @@ def test_kill_9_of_the_parent_leaves_no_server(tmp_path: Path) -> None:
 def test_second_toy_web_in_a_directory_is_locked_out(web: Running) -> None:
     before = (web.static_path).read_bytes()
     command = [sys.executable, "-m", "shepherd.cli", "shep-toyweb", "--dir", str(web.static_path.parent), "--base", "127.1.5.0"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
     assert (done.returncode, "is held by shep-toyweb" in done.stderr) == (3, True), done
     assert (web.static_path).read_bytes() == before

@@ -9,7 +9,6 @@ import os
 import signal
 import socket
 import ssl
-import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -20,6 +19,7 @@ from shepherd.errors import PeerLost
 from shepherd.formats.tables import Reason
 from shepherd.reaper.fetch.guard import Guard
 from shepherd.reaper.fetch.resolver import Resolver
+from tests.support.waiting import PATIENCE_S, wait_until
 from toyweb.dns import reply
 from toyweb.log import Entry, gaps, read_log
 from toyweb.model import Model
@@ -39,7 +39,7 @@ def web(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
 
 def get(web: Running, host: str, path: str = "/", tls: ssl.SSLContext | None = None) -> tuple[int, dict[str, str], bytes]:
     with contextlib.ExitStack() as stack:
-        plain = stack.enter_context(socket.create_connection(web.static()[host], timeout=20))
+        plain = stack.enter_context(socket.create_connection(web.static()[host], timeout=PATIENCE_S))
         connection = http.client.HTTPConnection(host)
         connection.sock = stack.enter_context(tls.wrap_socket(plain, server_hostname=host)) if tls else plain
         connection.request("GET", path)
@@ -53,9 +53,7 @@ def trusting(web: Running) -> ssl.SSLContext:
 
 def logged(web: Running, before: int, count: int) -> list[Entry]:
     """What stands in the log behind its first lines; a line is written when its answer is sent, so it may be a moment behind."""
-    until = time.monotonic() + 20
-    while len(read_log(web.log_path)) < before + count and time.monotonic() < until:
-        time.sleep(0.01)
+    wait_until(lambda: len(read_log(web.log_path)) >= before + count)
     return read_log(web.log_path)[before:]
 
 

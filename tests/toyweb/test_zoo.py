@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from tests.support.programs import call
+from tests.support.waiting import PATIENCE_S
 from toyweb import robots
 from toyweb.answer import Desk
 from toyweb.http import Request
@@ -160,7 +161,7 @@ def test_a_million_links_are_a_million() -> None:
 
 def test_a_client_that_leaves_ends_the_exhibit_and_is_logged(web: Running) -> None:
     exhibit = named("endless-body")
-    with socket.create_connection(web.static()[exhibit.host], timeout=20) as connection:
+    with socket.create_connection(web.static()[exhibit.host], timeout=PATIENCE_S) as connection:
         connection.sendall(f"GET /left-alone HTTP/1.1\r\nHost: {exhibit.host}\r\n\r\n".encode())
         received = 0
         while received < 1_000_000:
@@ -169,7 +170,7 @@ def test_a_client_that_leaves_ends_the_exhibit_and_is_logged(web: Running) -> No
         seen = [entry for entry in read_log(web.log_path) if entry.path == "/left-alone"]
         if seen:
             break
-        with socket.create_connection(web.static()["site0.toy.example"], timeout=20) as other:
+        with socket.create_connection(web.static()["site0.toy.example"], timeout=PATIENCE_S) as other:
             other.sendall(b"GET /none HTTP/1.1\r\nHost: site0.toy.example\r\nConnection: close\r\n\r\n")
             assert b"404" in other.recv(1000)
     assert len(seen) == 1 and seen[0].status == 200 and seen[0].size_bytes >= 1_000_000

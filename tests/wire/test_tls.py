@@ -29,6 +29,7 @@ from shepherd.wire import messages as wire
 from shepherd.wire.tls import Role
 from tests.support.driver import HTML, LINKS, Dispatcher, greeting, run
 from tests.support.origin import Origin, ok, serve
+from tests.support.waiting import PATIENCE_S, free_port, wait_until
 
 NOW = datetime.datetime.now(datetime.UTC)
 DAY = datetime.timedelta(days=1)
@@ -46,12 +47,6 @@ class Reapd:
 
     def dropped(self) -> list[str]:
         return [line for line in self.log.read_text().splitlines() if line.startswith("connection dropped")]
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port: int = listener.getsockname()[1]
-        return port
 
 
 @contextlib.contextmanager
@@ -173,9 +168,7 @@ def test_stranger_is_refused_and_reapd_stays_up(keys: Path, tmp_path: Path) -> N
     with running(keys / "ours/reaper.pem", tmp_path / "log") as reapd:
         for attempt in strangers.values():
             attempt(reapd.port)
-        until = time.monotonic() + 20
-        while len(reapd.dropped()) < len(strangers) and time.monotonic() < until:
-            time.sleep(0.05)
+        wait_until(lambda: len(reapd.dropped()) >= len(strangers))
         assert len(reapd.dropped()) == len(strangers)
         assert "dispatcher" not in reapd.log.read_text().replace("connection dropped", "")  # none was taken for one
         assert not any(not character.isprintable() for line in reapd.log.read_text().splitlines() for character in line)
@@ -277,7 +270,7 @@ def test_missing_key_file_of_a_dispatcher_is_named_once_with_its_key(tmp_path: P
 
 def keys_program(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "shepherd.cli", "shep-keys", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    return subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
 
 
 def test_keys_are_for_their_owner_alone_and_never_overwritten(tmp_path: Path) -> None:

@@ -28,6 +28,7 @@ from tests.crash import small
 from tests.support.herd import GREETING, KEY, NOW, ROOT, Herd, make_herd
 from tests.support.reaped import GONE, NEW, PRINTS, START_MS, merge, refusal, row_of, run, start_reap
 from tests.support.sound import flip
+from tests.support.waiting import PATIENCE_S
 
 COMMANDS = tuple(program.command.commands)
 
@@ -243,7 +244,7 @@ def test_bucket_is_shown_line_by_line_with_bytes_from_the_web_escaped(herd: Herd
 @pytest.mark.parametrize("how", ["--body", "--stored"])
 def test_body_goes_to_a_pipe_byte_by_byte(herd: Herd, how: str) -> None:
     command = [sys.executable, "-m", "shepherd.cli", "shep-dump", "bucket", "http://a.example/", how, "--db", str(herd.db)]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, timeout=60, check=True)
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, timeout=PATIENCE_S, check=True)
     assert done.stdout == GREETING
 
 

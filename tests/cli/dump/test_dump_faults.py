@@ -22,6 +22,7 @@ from shepherd.store.state.database import Database
 from tests.support.herd import KEY, NOW, ROOT, Herd, make_herd
 from tests.support.reaped import refusal, run, start_reap
 from tests.support.sound import flip
+from tests.support.waiting import PATIENCE_S
 
 
 @pytest.fixture(scope="module")
@@ -63,7 +64,7 @@ def test_empty_table_has_its_header(tmp_path: Path) -> None:
 def test_bytes_from_the_web_cannot_steer_a_terminal(herd: Herd, command: list[str]) -> None:
     ours, theirs = pty.openpty()
     line = [sys.executable, "-m", "shepherd.cli", "shep-dump", *command, "--db", str(herd.db)]
-    subprocess.run(line, cwd=ROOT, stdout=theirs, check=True, timeout=60)
+    subprocess.run(line, cwd=ROOT, stdout=theirs, check=True, timeout=PATIENCE_S)
     shown = os.read(ours, 100_000)
     os.close(ours)
     os.close(theirs)

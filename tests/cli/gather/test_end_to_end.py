@@ -19,6 +19,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from shepherd.cli.gather.toy import SEED, SETTINGS, SITES
+from tests.support.waiting import PATIENCE_S
 from toyweb import log
 from toyweb.model import Model, canonical
 
@@ -87,7 +88,7 @@ class Gathered:
 
 
 def run(program: str, *args: str) -> str:
-    done = subprocess.run([str(BIN / program), *args], capture_output=True, text=True, timeout=300, check=False)
+    done = subprocess.run([str(BIN / program), *args], capture_output=True, text=True, timeout=PATIENCE_S, check=False)
     assert done.returncode == 0, f"{program}: {done.returncode} {done.stdout}{done.stderr}"
     assert "\nshepherd: " not in done.stderr, f"a program that nobody has called complains: {done.stderr}"
     return done.stdout
@@ -97,7 +98,7 @@ def type_in(clone: Path, commands: list[str]) -> list[str]:
     """What each command printed, all of them typed into one shell."""
     script = "\n".join(f"{command}\necho '{MARK}'" for command in commands)
     shell = ["bash", "-c", f"exec 2>&1\ntrap 'kill $(jobs -p) 2>/dev/null' EXIT\n{script}"]
-    done = subprocess.run(shell, cwd=clone, capture_output=True, text=True, timeout=600, check=False)
+    done = subprocess.run(shell, cwd=clone, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
     outputs = done.stdout.split(f"{MARK}\n")
     assert len(outputs) == len(commands) + 1, done.stdout
     return outputs[:-1]
@@ -208,7 +209,7 @@ def test_summary_names_three_commands_that_work(gathered: Gathered) -> None:
     commands = [line.split() for line in tail.splitlines() if line.strip()]
     assert len(commands) == 3
     for command in commands:
-        done = subprocess.run(command, cwd=gathered.clone, capture_output=True, timeout=60, check=False)
+        done = subprocess.run(command, cwd=gathered.clone, capture_output=True, timeout=PATIENCE_S, check=False)
         assert done.returncode == 0, (command, done.stderr)
         assert done.stdout
 

@@ -6,13 +6,13 @@ import json
 import os
 import signal
 import subprocess
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
+from tests.support.waiting import PATIENCE_S, wait_until
 from toyweb import log, run
 from toyweb.model import Model
 
@@ -44,7 +44,7 @@ class Field:
 
     def must(self, program: str, *args: str) -> str:
         command, environment = self.command(program, *args)
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=200, check=False)
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
         assert done.returncode == 0, f"{command}: {done.returncode} {done.stdout}{done.stderr}"
         return done.stdout
 
@@ -96,9 +96,9 @@ def test_gather_visits_subdomains_if_it_may(field: Field) -> None:
 def test_interrupted_gather_shows_its_summary_and_continues_next_time(field: Field) -> None:
     command, environment = field.command("gather", "--pages", "1000", "http://site0.toy.example/")
     with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
-        wait_for_pages(field, 3)
+        wait_until(lambda: len(field.pages()) >= 3, "no page was asked for")
         process.send_signal(signal.SIGINT)
-        output, errors = process.communicate(timeout=60)
+        output, errors = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 0, errors
     assert "stopped as asked" in output
     before = len(field.pages())
@@ -106,11 +106,3 @@ def test_interrupted_gather_shows_its_summary_and_continues_next_time(field: Fie
     assert len(field.pages()) > before
     assert log.audit(field.requests(), field.model.delays_s(DELAY_S)) == []
     field.must("shep-check")
-
-
-def wait_for_pages(field: Field, count: int) -> None:
-    for _ in range(3000):
-        if len(field.pages()) >= count:
-            return
-        time.sleep(0.01)
-    raise AssertionError("no page was asked for")

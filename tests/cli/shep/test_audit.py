@@ -15,6 +15,7 @@ from tests.crash.test_politeness import Garden, garden, pages
 from tests.support.herd import Herd, Run, objects, stdout_of
 from tests.support.origin import Answer, ok
 from tests.support.reaped import GONE, NEW, START_MS, journal_record, start_reap
+from tests.support.waiting import PATIENCE_S
 
 pytestmark = pytest.mark.waits
 
@@ -23,7 +24,7 @@ CONTACTED = int(JournalFlag.CONTACTED)
 
 def audit(one: Garden, *args: str, status: int = 0) -> dict[str, Any]:
     with one.start("shep", "audit", "politeness", "--json", *args) as process:
-        output, errors = process.communicate(timeout=60)
+        output, errors = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == status, f"{process.returncode}: {output}{errors}"
     found: dict[str, Any] = json.loads(output) if output else {}
     return found

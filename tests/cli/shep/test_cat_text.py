@@ -12,6 +12,7 @@ import pytest
 
 from shepherd.formats.tables import Reason, RowType
 from tests.support.herd import ROOT, Herd, Page, Run, make_herd, objects, stdout_of
+from tests.support.waiting import PATIENCE_S
 
 HTML = """<!DOCTYPE html><html><head><title>Wool &amp; hay</title><style>p { color: red }</style></head>
 <body><h1>Prices</h1><p>A f<b>leec</b>e costs\n 3&nbsp;&euro;.<br>Ask \x1b[31mus.</p><!-- not <p>this</p> -->
@@ -65,7 +66,7 @@ def test_text_cannot_steer_a_terminal(shelf: Herd) -> None:
     ours, theirs = pty.openpty()
     words = ["shep", "cat", "--text", "--db", str(shelf.db), "--cf", str(shelf.cf), "http://a.example/html"]
     environment = os.environ | {"PYTHONPATH": str(ROOT), "PYTHONUTF8": "1"}
-    subprocess.run([sys.executable, "-m", "shepherd.cli", *words], stdout=theirs, env=environment, timeout=60, check=True)
+    subprocess.run([sys.executable, "-m", "shepherd.cli", *words], stdout=theirs, env=environment, timeout=PATIENCE_S, check=True)
     shown = os.read(ours, 10_000)
     os.close(ours)
     os.close(theirs)

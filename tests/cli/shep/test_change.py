@@ -15,6 +15,7 @@ import pytest
 from shepherd.formats.tables import CONTRIB_BIT, Flag, Reason, RowType
 from tests.support import programs
 from tests.support.herd import NOW, PAGES, ROOT, Herd, Page, Run, make_herd, objects, stdout_of
+from tests.support.waiting import PATIENCE_S
 
 ROBOTS = "http://a.example/robots.txt"
 STORED = [page.url for page in PAGES if page.bucket]
@@ -224,7 +225,7 @@ def test_confirmation_is_asked_for_on_a_terminal(crowd: Herd, answer: bytes, lef
     call = [sys.executable, "-m", "shepherd.cli", "shep", "delete", "--site", "crowd.example"]
     try:
         os.write(ours, answer)
-        done = subprocess.run(call, stdin=theirs, capture_output=True, env=environment, timeout=60, check=False)
+        done = subprocess.run(call, stdin=theirs, capture_output=True, env=environment, timeout=PATIENCE_S, check=False)
     finally:
         os.close(ours)
         os.close(theirs)

@@ -15,6 +15,7 @@ from shepherd.console import selector_words
 from shepherd.formats.tables import Reason, RowType
 from shepherd.store.check import check
 from tests.support.herd import GREETING, KEY, PAGES, ROOT, Herd, Run, objects, stdout_of
+from tests.support.waiting import PATIENCE_S
 
 DAY = 86_400
 
@@ -134,7 +135,9 @@ def test_headers_cannot_steer_a_terminal(herd: Herd, shep: Run) -> None:
 def test_body_cannot_steer_a_terminal(herd: Herd) -> None:
     ours, theirs = pty.openpty()
     call = [sys.executable, "-m", "shepherd.cli", "shep", "cat", "--db", str(herd.db), "--cf", str(herd.cf), "http://a.example/"]
-    subprocess.run(call, stdout=theirs, env=os.environ | {"PYTHONPATH": str(ROOT), "PYTHONUTF8": "1"}, timeout=60, check=True)
+    subprocess.run(
+        call, stdout=theirs, env=os.environ | {"PYTHONPATH": str(ROOT), "PYTHONUTF8": "1"}, timeout=PATIENCE_S, check=True
+    )
     shown = os.read(ours, 10_000)
     os.close(ours)
     os.close(theirs)

@@ -23,6 +23,7 @@ from shepherd.reaper.fetch.memory import Hold, Memory
 from tests.reaper.fetch.fetching import LOOPBACK, request
 from tests.support import driver
 from tests.support.origin import Answer, hang, ok, serve
+from tests.support.waiting import PATIENCE_S
 
 MIB = 1 << 20
 
@@ -200,7 +201,7 @@ def test_the_process_stays_small_while_many_large_bodies_come_slowly() -> None:
     with serve({"/x": large(size, 0.01)}) as origin:
         argv = [sys.executable, "-c", PROGRAM, str(origin.port), str(count), str(limit)]
         done = subprocess.run(
-            argv, cwd=Path(__file__).resolve().parents[3], capture_output=True, text=True, timeout=60, check=True
+            argv, cwd=Path(__file__).resolve().parents[3], capture_output=True, text=True, timeout=PATIENCE_S, check=True
         )
     told = json.loads(done.stdout)
     assert told["sizes"] == [size] * count

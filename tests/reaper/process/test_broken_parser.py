@@ -12,7 +12,6 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -24,6 +23,7 @@ from shepherd.wire import messages as wire
 from tests.support.driver import HTML, Dispatcher, greeting, run
 from tests.support.origin import ok, serve
 from tests.support.reaping import ROOT
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root has something to give up")
 REAPD = """
@@ -87,9 +87,7 @@ report = json.dumps([os.getuid(), len(ATTEMPTS), done])
 def taken_over(path: Path) -> Iterator[None]:
     process = subprocess.Popen([sys.executable, "-c", REAPD, str(path)], cwd=ROOT)
     try:
-        until = time.monotonic() + 20
-        while process.poll() is None and time.monotonic() < until and not path.exists():
-            time.sleep(0.01)
+        wait_until(lambda: process.poll() is not None or path.exists())
         yield
     finally:
         process.kill()

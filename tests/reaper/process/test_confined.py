@@ -7,7 +7,6 @@ import gzip
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -21,6 +20,7 @@ from shepherd.reaper.process.limits import Terms
 from shepherd.wire import messages as wire
 from tests.support.driver import HTML, LINKS, Dispatcher, greeting, run
 from tests.support.origin import Answer, ok, serve
+from tests.support.waiting import wait_until
 
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
 ROUTES: dict[str, Answer] = {
@@ -46,9 +46,7 @@ def reapd(path: Path, log: Path, *options: str) -> Iterator[subprocess.Popen[str
     with log.open("w") as out:
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stderr=out, text=True)
     try:
-        until = time.monotonic() + 20
-        while "listening" not in log.read_text() and process.poll() is None and time.monotonic() < until:
-            time.sleep(0.02)
+        wait_until(lambda: "listening" in log.read_text() or process.poll() is not None)
         yield process
     finally:
         process.terminate()

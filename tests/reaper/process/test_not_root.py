@@ -22,7 +22,8 @@ from shepherd.formats.tables import Reason, Result
 from shepherd.wire import messages as wire
 from tests.support.driver import FOOTPRINTS, HTML, LINKS, Dispatcher, greeting, run
 from tests.support.origin import Answer, Origin, ok, serve
-from tests.support.reaping import ROOT, children, planned
+from tests.support.reaping import ROOT, planned
+from tests.support.waiting import PATIENCE_S, children, wait_until
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
 CERTIFICATE = Path(__file__).resolve().parents[3] / "tests/support/self-signed.pem"  # for a.example
@@ -50,9 +51,7 @@ def reapd(home: Path, *options: str, hidden: Path | None = None) -> Iterator[tup
     with (home / "log").open("w") as log:
         process = subprocess.Popen(command, cwd=home, env={**os.environ, "PYTHONPATH": paths}, stderr=log, text=True)
     try:
-        until = time.monotonic() + 20
-        while "listening" not in (home / "log").read_text() and process.poll() is None and time.monotonic() < until:
-            time.sleep(0.02)
+        wait_until(lambda: "listening" in (home / "log").read_text() or process.poll() is not None)
         yield process, path
     finally:
         process.terminate()
@@ -131,7 +130,7 @@ def test_reaper_that_a_reap_of_roots_starts_is_not_root(tmp_path: Path, reap: st
         (own,) = children(reaping.pid)
         assert [uids(own), *map(uids, children(own))] == [{whom}, {whom}]
         looked.set()
-        _, log = reaping.communicate(timeout=60)
+        _, log = reaping.communicate(timeout=PATIENCE_S)
         assert reaping.returncode == 0, log
 
 

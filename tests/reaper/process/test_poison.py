@@ -25,7 +25,8 @@ from shepherd.reaper.process.parsing import INLINE_BYTES
 from shepherd.wire import messages as wire
 from tests.support.driver import HTML, LINKS, Dispatcher, greeting, run
 from tests.support.origin import Answer, ok, serve
-from tests.support.reaping import BoardView, Home, children, planned, reapd
+from tests.support.reaping import BoardView, Home, planned, reapd
+from tests.support.waiting import children
 
 pytestmark = pytest.mark.waits
 

@@ -10,8 +10,8 @@ import socket
 import stat
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -24,11 +24,7 @@ from shepherd.reaper.process import listener as entrance
 from shepherd.wire import messages as wire
 from tests.support.driver import HTML, LINKS, Dispatcher, greeting, run
 from tests.support.origin import Origin, ok, serve
-
-
-def answers(path: Path) -> bool:
-    with socket.socket(socket.AF_UNIX) as probe:
-        return probe.connect_ex(str(path)) == 0
+from tests.support.waiting import PATIENCE_S, is_answering, wait_until
 
 
 @contextlib.contextmanager
@@ -36,9 +32,7 @@ def running(path: Path) -> Iterator[subprocess.Popen[bytes]]:
     command = [sys.executable, "-m", "shepherd.cli", "reapd", "--listen", f"unix:{path}", "--quiet"]
     process = subprocess.Popen(command, stdin=subprocess.DEVNULL)
     try:
-        until = time.monotonic() + 20
-        while process.poll() is None and time.monotonic() < until and not answers(path):
-            time.sleep(0.01)
+        wait_until(lambda: process.poll() is not None or is_answering(path))
         yield process
     finally:
         process.kill()
@@ -136,13 +130,17 @@ def test_a_path_in_use_is_refused_with_what_to_do(tmp_path: Path) -> None:
 def test_reapd_can_be_started_again_where_one_was_killed(tmp_path: Path) -> None:
     path = tmp_path / "reapd"
     with running(path) as killed:
-        assert answers(path)
+        assert is_answering(path)
         killed.kill()
         killed.wait()
-        assert path.is_socket() and not answers(path)
+        assert path.is_socket() and not is_answering(path)
         with running(path):
-            assert answers(path)
+            assert is_answering(path)
             assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+def is_one_left(started: list[subprocess.Popen[str]]) -> bool:
+    return sum(process.poll() is None for process in started) <= 1
 
 
 def test_one_of_several_reapds_started_at_once_gets_the_path(tmp_path: Path) -> None:
@@ -152,9 +150,7 @@ def test_one_of_several_reapds_started_at_once_gets_the_path(tmp_path: Path) -> 
     for _ in range(2):
         started = [subprocess.Popen(command, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) for _ in range(4)]
         try:
-            until = time.monotonic() + 60
-            while sum(process.poll() is None for process in started) > 1 and time.monotonic() < until:
-                time.sleep(0.02)
+            wait_until(partial(is_one_left, started))
             (winner,) = [process for process in started if process.poll() is None]
             refused = [
                 (process.returncode, process.stderr.read()) for process in started if process is not winner and process.stderr
@@ -174,7 +170,7 @@ def test_one_of_several_reapds_started_at_once_gets_the_path(tmp_path: Path) -> 
             for process in started:
                 process.kill()
                 process.communicate()
-        assert path.is_socket() and not answers(path)
+        assert path.is_socket() and not is_answering(path)
 
 
 def unlistened(path: Path, kind: socket.SocketKind = socket.SOCK_STREAM) -> None:
@@ -220,7 +216,7 @@ def test_socket_of_a_reapd_that_is_too_busy_to_accept_is_never_removed(tmp_path:
 
 def test_memory_in_which_no_worker_could_run_is_refused(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "shepherd.cli", "reapd", "--listen", f"unix:{tmp_path}/reapd", "--memory"]
-    refused = subprocess.run([*command, "1000000"], capture_output=True, text=True, timeout=20)
+    refused = subprocess.run([*command, "1000000"], capture_output=True, text=True, timeout=PATIENCE_S)
     assert refused.returncode == 2, refused.stderr
     assert "--memory" in refused.stderr and "192 MiB" in refused.stderr
     assert not (tmp_path / "reapd").exists()

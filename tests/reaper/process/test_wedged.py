@@ -15,7 +15,8 @@ import pytest
 from shepherd.reaper.process import worker
 from tests.support.driver import HTML, LINKS
 from tests.support.origin import Answer, ok
-from tests.support.reaping import ROOT, BoardView, Home, children, planned, scripted_reapd
+from tests.support.reaping import ROOT, BoardView, Home, planned, scripted_reapd
+from tests.support.waiting import PATIENCE_S, children, wait_until
 
 pytestmark = pytest.mark.waits
 
@@ -52,7 +53,9 @@ spin(30)
 
 
 def test_process_that_raises_its_limit_lives_and_one_that_cannot_is_killed() -> None:
-    spinner = subprocess.run([sys.executable, "-c", SPINNER], cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
+    spinner = subprocess.run(
+        [sys.executable, "-c", SPINNER], cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE_S, check=False
+    )
     assert spinner.stdout == "alive\n"
     assert spinner.returncode == -signal.SIGXCPU
 
@@ -63,10 +66,7 @@ def state_of(pid: int) -> str:
 
 def wait_until_dead(pid: int) -> None:
     """Its parent, who is stopped, has not buried it."""
-    until = time.monotonic() + 90
-    while state_of(pid) != "Z" and time.monotonic() < until:
-        time.sleep(0.05)
-    assert state_of(pid) == "Z"
+    wait_until(lambda: state_of(pid) == "Z")
 
 
 def test_worker_that_is_stuck_while_the_watchdog_is_stopped_dies_and_its_page_fails_alone(tmp_path: Path) -> None:
@@ -96,7 +96,7 @@ def test_worker_that_is_stuck_while_the_watchdog_is_stopped_dies_and_its_page_fa
         used = sum(map(int, Path(f"/proc/{doomed}/stat").read_text().rpartition(")")[2].split()[11:13]))
         assert used / os.sysconf("SC_CLK_TCK") >= worker.SPARE_CPU_S + PARSE_S - 1, "something else ended it"
         os.kill(process.pid, signal.SIGCONT)
-        _, log = reaping.communicate(timeout=120)
+        _, log = reaping.communicate(timeout=PATIENCE_S)
         assert reaping.returncode == 0, log
         made.must("shep-cork", "-q")
         fates = made.fates()

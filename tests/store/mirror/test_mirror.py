@@ -11,6 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,8 @@ from tests.store.mirror.received import advance, spoil
 from tests.support import sampling
 from tests.support.pasture import NOW, Sheep, clean, config, fill
 from tests.support.programs import call
-from tests.support.serving import ROOT, Serving, serving, token_of, wait_until
+from tests.support.serving import ROOT, Serving, serving, token_of
+from tests.support.waiting import PATIENCE_S, wait_until
 
 FLOCK = [Sheep(f"http://h{n % 3}.example/{n}", now=b"body %d " % n * 30, before=(b"old " * 90,)) for n in range(60)]
 LARGE = 5 << 20
@@ -119,6 +121,10 @@ def test_mirror_of_a_mirror_is_the_same_database(source: Serving, home: Path) ->
     check(home / "far")
 
 
+def has_more(made: list[int], than: int) -> bool:
+    return len(made) > than
+
+
 def test_mirror_is_whole_while_cycles_and_cleanups_run(source: Serving, home: Path) -> None:
     """States come, are cleaned up and go at the source while files of one of them are on their way."""
     over, made = threading.Event(), list[int]()
@@ -139,7 +145,7 @@ def test_mirror_is_whole_while_cycles_and_cleanups_run(source: Serving, home: Pa
             rounds = len(made)
             report_of(mirror(source, home / "mirror", "--limit-rate", "100000"))
             check(home / "mirror")
-            wait_until(lambda rounds=rounds: len(made) > rounds)
+            wait_until(partial(has_more, made, rounds))
     finally:
         over.set()
         changing.join()
@@ -241,7 +247,7 @@ def test_stop_in_the_middle_of_a_file_keeps_what_has_come(home: Path) -> None:
             half = home / "mirror/state/000002.tmp/objects/00000001"
             wait_until(lambda: half.exists() and half.stat().st_size > 0)
             slow.send_signal(signal.SIGTERM)
-            assert b"goes on" in slow.communicate(timeout=60)[1]
+            assert b"goes on" in slow.communicate(timeout=PATIENCE_S)[1]
         finally:
             slow.kill()
         assert slow.returncode == 128 + signal.SIGTERM

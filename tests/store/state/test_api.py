@@ -24,6 +24,7 @@ from shepherd.store.state.documents import Document
 from shepherd.store.state.gathering import Gathering, Page
 from shepherd.store.state.harvest import Harvest
 from tests.support.herd import NOW, ROOT, Herd
+from tests.support.waiting import PATIENCE_S
 
 EXAMPLES = re.findall(
     r"```python\n(.*?)```\n\n```text\n(.*?)```", (ROOT / "docs" / "api.md").read_text(encoding="utf-8"), re.DOTALL
@@ -33,7 +34,7 @@ EXAMPLES = re.findall(
 def run(script: str, home: Path) -> str:
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
     command = [sys.executable, "-W", "error", "-c", script]
-    done = subprocess.run(command, cwd=home, env=environment, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(command, cwd=home, env=environment, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
