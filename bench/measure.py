@@ -28,6 +28,7 @@ class Cost:
     cpu_s: float
     wall_s: float
     rss_anon_mb: float
+    max_rss_mb: float  # of its largest process
     opened: frozenset[Path]
     told: str  # what it wrote to stdout and stderr
 
@@ -50,7 +51,9 @@ def run(command: list[str], watched: list[Path]) -> Cost:
         watch.read()
         out.seek(0)
         told = out.read().decode(errors="replace")
-    return Cost(process.returncode, used.ru_utime + used.ru_stime, wall_s, most, frozenset(watch.opened), told)
+    return Cost(
+        process.returncode, used.ru_utime + used.ru_stime, wall_s, most, used.ru_maxrss / 1024, frozenset(watch.opened), told
+    )
 
 
 def rss_anon_mb(pid: int | str = "self") -> float:
