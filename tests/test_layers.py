@@ -66,7 +66,7 @@ WITH_FILES = (
     "arrays.column_spill arrays.partitions arrays.patch arrays.pool arrays.scratch arrays.spill"
     " politeness.manual politeness.server_limits readers.reading readers.search readers.segments"
     " cycle.*.drive cycle.common.norms cycle.common.site_table cycle.common.turn"
-    " cycle.merge.contributions cycle.merge.requests cycle.merge.sites cycle.equiv.detect"
+    " cycle.merge.contributions cycle.merge.requests cycle.merge.sites cycle.merge.waiting cycle.equiv.detect"
     " cycle.select.passes cycle.select.site_settings cycle.record.thin_buckets"
     " cycle.cork.harvests cycle.cork.server_updates cycle.cork.site_updates"
     " cycle.cleanup.copy cycle.cleanup.judge cycle.cleanup.mark cycle.cleanup.report cycle.cleanup.survey cycle.cleanup.tombs"

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 R = TypeVar("R")
 
 STDIN = "-"
+HEARD_BYTES = 1 << 16
 _BOM = b"\xef\xbb\xbf"
 
 
@@ -65,10 +66,16 @@ class Given:
     where: str = ""
 
 
-def given_lines(file: str) -> Iterator[Given]:
-    """The URLs of a file, or of stdin for `-`: one a line; blank lines and those that begin with # are comments."""
+def given_lines(file: str, on_bytes: Callable[[int], object] = lambda _count: None) -> Iterator[Given]:
+    """The URLs of a file, or of stdin for `-`: one a line; blank lines and those that begin with # are comments. `on_bytes` hears
+    how many bytes were read since the last time."""
+    unheard = 0
     with open(file, "rb") if file != STDIN else contextlib.nullcontext(sys.stdin.buffer) as stream:
         for number, line in enumerate(stream, 1):
+            unheard += len(line)
+            if unheard >= HEARD_BYTES:
+                on_bytes(unheard)
+                unheard = 0
             line = line.removeprefix(_BOM) if number == 1 else line
             text = line.rstrip(b"\r\n").decode("utf-8", "surrogateescape")
             if text.strip() and not text.startswith("#"):

@@ -37,7 +37,8 @@ _BODIES: Final = (Result.STORED, Result.REDIRECT)
 _ANSWERED: Final = (Result.STORED, Result.REDIRECT, Result.UNCHANGED)
 _FLAGS: Final = sum(JournalFlag) & ~int(JournalFlag.HOP)
 _STALE: Final = int(JournalFlag.STALE)
-_LINK_FLAGS: Final = sum(ContribFlag) & ~int(ContribFlag.INSERTED | ContribFlag.PINNED | ContribFlag.OWN_WEIGHT)
+_OPERATOR_FLAGS: Final = ContribFlag.INSERTED | ContribFlag.PINNED | ContribFlag.OWN_WEIGHT | ContribFlag.OWN_SECTION
+_LINK_FLAGS: Final = sum(ContribFlag) & ~int(_OPERATOR_FLAGS)
 _NOT_LINK_FLAGS: Final = np.uint16(0xFFFF & ~_LINK_FLAGS)
 
 

@@ -137,6 +137,13 @@ def decode(payload: Bytes, with_texts: bool = True, only: I64 | None = None) -> 
     )
 
 
+def filter_version(payload: Bytes) -> int:
+    """Of the filter that the URLs of a block have passed."""
+    if len(payload) < HEAD.size:
+        raise Corruption("a contrib block has no header")
+    return int(HEAD.unpack_from(payload, 0)[-1])
+
+
 def texts_of(payload: Bytes, only: I64) -> list[bytes]:
     """The texts of some records of a block that was decoded without; most readers want few of them."""
     n, _m, _k, squeezed, plain_bytes, stored_bytes, _version = HEAD.unpack_from(payload, 0)

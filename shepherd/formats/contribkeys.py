@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Final
 
 import numpy as np
 
 from shepherd.errors import Corruption
 from shepherd.formats.check import Bytes
 from shepherd.formats.contrib import HEAD, KEYS, REST, Cursor
-from shepherd.formats.tables import U8, U16, U32, U64
+from shepherd.formats.tables import I64, U8, U16, U32, U64
 from shepherd.formats.texts import Texts
+
+_READ: Final = ("norm", "path", "site", "parent_weight", "flags")
 
 
 @dataclass(frozen=True)
@@ -34,6 +37,10 @@ class BlockKeys:
     def __len__(self) -> int:
         return len(self.norm)
 
+    def some(self, rows: I64) -> BlockKeys:
+        """Some of the records; the sites are still those of all."""
+        return replace(self, **{name: getattr(self, name)[rows] for name in (*_READ, "section", "lastmod")})
+
 
 def decode_keys(payload: Bytes) -> BlockKeys:
     """The keys in a frame's payload."""
@@ -51,6 +58,6 @@ def decode_keys(payload: Bytes) -> BlockKeys:
     if records and int(parent.max()) >= parents:
         raise Corruption("a contrib record names a parent that is not in its block")
     own = parent_site.take(parent) == keys["site"]
-    read = {name: keys[name] for name in ("norm", "path", "site", "parent_weight", "flags")}
+    read = {name: keys[name] for name in _READ}
     lastmod = np.where(own, keys["lastmod"], np.uint32(0))
     return BlockKeys(**read, section=section, lastmod=lastmod, sites=site, norms=norm, names=Texts.cut(data, lengths))

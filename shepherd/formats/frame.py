@@ -24,6 +24,7 @@ class FrameKind(IntEnum):
     FEEDBACK = 6
     ROWS = 7
     DONE = 8
+    TRAILER = 9
 
 
 @dataclass(frozen=True)

@@ -233,3 +233,4 @@ class ContribFlag(IntFlag):
     OWN_WEIGHT = 32
     CANONICAL = 64
     REQUISITE = 128
+    OWN_SECTION = 256  # an operator said which, and no filter changes it

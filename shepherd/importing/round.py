@@ -24,7 +24,6 @@ from shepherd.cycle.common.turn import not_now
 from shepherd.cycle.cork import drive as cork
 from shepherd.cycle.equiv import drive as equiv
 from shepherd.cycle.merge import drive as merge
-from shepherd.cycle.merge.requests import BLOCK_URLS, Insert, as_block
 from shepherd.cycle.record import drive as record
 from shepherd.cycle.select import drive as select
 from shepherd.dispatch.contribute import Contributions
@@ -32,6 +31,7 @@ from shepherd.dispatch.verify import Links
 from shepherd.equiv import load_equiv
 from shepherd.errors import Corruption, NothingToDo, UsageError
 from shepherd.formats import contrib
+from shepherd.formats.block_builder import BlockBuilder
 from shepherd.formats.check import Bytes
 from shepherd.formats.journal import Entry
 from shepherd.formats.tables import JOURNAL, NO_OID, NO_ROW, ContribFlag, Kind, Reason, Records, Result
@@ -79,9 +79,9 @@ class Round:
     """Collects. Documents and links are written at once; a journal record is held, 128 bytes, until the round is settled."""
 
     def __init__(self, urls: Kept, documents: Kept, prints: Footprints, filter_version: int) -> None:
-        self._urls, self._documents, self._prints, self._version = urls, documents, prints, filter_version
+        self._urls, self._documents = urls, documents
         self.links = Contributions(documents.contribute, filter_version)
-        self._new: list[Insert] = []
+        self._new = BlockBuilder(prints, filter_version)
         self._stored, self._late = bytearray(), bytearray()
         self._robots: dict[int, Place] = {}  # by their numbers, where robots files stand
         self.new = 0
@@ -130,14 +130,14 @@ class Round:
             return
         self.new += 1
         flags = ContribFlag.OWN_WEIGHT | (ContribFlag.HTTPS if page.url.site.startswith("https:") else 0)
-        self._new.append(Insert(0, page.url, page.weight, page.section, int(flags)))
-        if len(self._new) >= BLOCK_URLS:
+        self._new.add(page.url.site, page.url.path, page.weight, page.section, int(flags))
+        if self._new.is_full:
             self.flush_urls()
 
     def flush_urls(self) -> None:
-        if self._new:
-            self._urls.contribute(len(self._new), contrib.encode(as_block(self._new, self._prints, self._version)))
-            self._new.clear()
+        if len(self._new):
+            block = self._new.block()
+            self._urls.contribute(len(block), contrib.encode(block))
 
     def stored(self, state: State, rowless: Callable[[Place], object]) -> Records:
         """The records of documents, oldest first; `state` has their rows. A robots file has one if its site has pages."""

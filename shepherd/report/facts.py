@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from shepherd.errors import BadUrl, IoFailed
+from shepherd.errors import BadUrl, Corruption, IoFailed
 from shepherd.report.find import Sought, head_of, seek
 from shepherd.report.one_row import Values, values
 
@@ -122,7 +122,7 @@ def _waiting(database: Database, state: State, filter_: Filter, sought: Sought) 
     """What waits for the next merge of a URL without a row. Read only if there is none, for then the answer hangs on it."""
     import numpy as np
 
-    asked = [what for item in database.inbox.waiting(state.control.applied) for what in _asked(item, filter_, sought)]
+    asked = [what for item in database.inbox.waiting(state.control.applied) for what in _asked(item, state, filter_, sought)]
     if asked:
         return "purge" if "purge" in asked else "inbox"  # a purge holds whatever else is asked
     norm, path = np.uint64(sought.norm), np.uint64(sought.path)
@@ -132,20 +132,37 @@ def _waiting(database: Database, state: State, filter_: Filter, sought: Sought) 
     return ""
 
 
-def _asked(item: Item, filter_: Filter, sought: Sought) -> Iterator[str]:
-    """The inserts and purges of this document."""
-    from shepherd import urls
-    from shepherd.store.state.inbox import is_closed_to_us, parse_request
+def _asked(item: Item, state: State, filter_: Filter, sought: Sought) -> Iterator[str]:
+    """The inserts and purges of this document; none where a merge has just taken the item, or will report its damage."""
+    from shepherd.store.state.inbox import CONTRIB, is_closed_to_us
 
     try:
-        lines = item.lines()
-    except FileNotFoundError:  # a merge has just taken it
+        yield from _inserted(item, state, sought) if item.kind == CONTRIB else _requested(item, filter_, sought)
+    except (FileNotFoundError, Corruption):
         return
     except IoFailed as error:
         if not is_closed_to_us(error):
             raise
-        return
-    for _number, line in lines:
+
+
+def _inserted(item: Item, state: State, sought: Sought) -> Iterator[str]:
+    from shepherd.formats.contribkeys import decode_keys
+    from shepherd.store.state import inserts
+    from shepherd.urls import Footprints
+
+    prints = Footprints(state.control.key)  # blocks know no equivalences
+    wanted = [(prints.norm(url.site), prints.half(url.path)) for url in (sought.stripped, sought.parsed)]
+    for frame in inserts.frames(item.path):
+        block = decode_keys(frame.payload)
+        if any(bool(((block.path == path) & (block.norm == norm)).any()) for norm, path in wanted):
+            yield "insert"
+
+
+def _requested(item: Item, filter_: Filter, sought: Sought) -> Iterator[str]:
+    from shepherd import urls
+    from shepherd.store.state.inbox import parse_request
+
+    for _number, line in item.lines():
         if sought.stripped.norm not in line:  # requests hold normalised URLs; this spares parsing all others
             continue
         try:

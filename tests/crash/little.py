@@ -13,6 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
+from shepherd.filters import parse_filter
 from shepherd.formats import bucket, contrib, tables
 from shepherd.formats.contrib import Block
 from shepherd.formats.control import CLOSED
@@ -24,6 +25,7 @@ from shepherd.store.state import database, harvest
 from shepherd.store.state.database import Database, Writer
 from shepherd.store.state.directory import Builder, State
 from shepherd.store.state.harvest import Harvest
+from shepherd.store.state.inserts import InsertDraft
 from shepherd.urls import Footprints, parse
 
 KEY = bytes(range(16))
@@ -42,6 +44,14 @@ def create(path: Path) -> Database:
 def item_name(number: int) -> str:
     """Of an inbox item or lease, by a process of this machine that is no more."""
     return names.item(NOW * 1000 + number, socket.gethostname(), DEAD_PID, number)
+
+
+def insert(db: Database, name: str, documents: Iterable[int]) -> None:
+    """Leave URLs in the inbox, as contributions."""
+    with InsertDraft(db.inbox.directory, name, KEY, parse_filter(""), "me") as draft:
+        for url in (parse(url_of(number)) for number in documents):
+            draft.add(url.site, url.href, weight=40_000)
+        draft.keep()
 
 
 # --- documents --------------------------------------------------------------------------------------------------

@@ -22,12 +22,13 @@ from shepherd.cycle.cork import drive as cork
 from shepherd.cycle.equiv import drive as equiv
 from shepherd.cycle.feedback import drive as feedback
 from shepherd.cycle.merge import drive as merge
-from shepherd.cycle.merge.requests import Insert, as_block
 from shepherd.cycle.plan import drive as plan
 from shepherd.cycle.rebuild import recover
 from shepherd.cycle.record import drive as record
 from shepherd.cycle.select import drive as select
+from shepherd.filters import load_filter
 from shepherd.formats import bucket, contrib
+from shepherd.formats.block_builder import BlockBuilder
 from shepherd.formats.tables import JOURNAL, NO_OID, JournalFlag, Records, Result
 from shepherd.store.check.recover import Step as Mended
 from shepherd.store.disk import fsio, names
@@ -35,6 +36,7 @@ from shepherd.store.state import database, lookup
 from shepherd.store.state.database import Database, Writer
 from shepherd.store.state.directory import State
 from shepherd.store.state.harvest import Harvest, read_journal
+from shepherd.store.state.inserts import InsertDraft
 from shepherd.store.state.lease import Lease
 from shepherd.urls import Footprints, parse, qkey_of_address
 
@@ -93,6 +95,19 @@ def dropping(number: int, urls: tuple[str, ...]) -> Step:
     def run(db: Path, say: Say) -> None:
         requests = ({"op": "insert", "url": url, "weight": 40_000} for url in urls)
         say(str(Database(db).inbox.drop(ITEM.format(number), requests).name))
+
+    return run
+
+
+def inserting(number: int, urls: tuple[str, ...]) -> Step:
+    """As `shep insert` does: contributions instead of lines."""
+
+    def run(db: Path, say: Say) -> None:
+        inbox, filters = Database(db).inbox.directory, load_filter(config(db).filter_path)
+        with InsertDraft(inbox, ITEM.format(number), Database(db).key(), filters, "me") as draft:
+            for url in map(parse, urls):
+                draft.add(url.site, url.href, weight=40_000)
+            say(str(draft.keep().name))
 
     return run
 
@@ -159,7 +174,7 @@ STEPS: dict[str, Step] = {
     "harvest": harvesting(2),
     "harvest on": harvesting(1, end=True),
     "cork": phase(cork.run),
-    "drop more": dropping(2, MORE),
+    "drop more": inserting(2, MORE),
     "merge more": phase(merge.run),
     "equate": equating,
     "equiv": phase(equiv.run),
@@ -222,8 +237,9 @@ def gather(one: Harvest, state: State, number: int) -> None:
     data = document(state, row, number)
     oid = one.store(data)
     one.journal(_record(row, oid, number % len(planned), number, data).tobytes())
-    block = as_block([Insert(0, parse(LINKED.format(number)), 30_000, 0, 0)], prints, 0)
-    one.contribute(1, contrib.encode(block))
+    url, blocks = parse(LINKED.format(number)), BlockBuilder(prints, 0)
+    blocks.add(url.site, url.path, 30_000, 0, 0)
+    one.contribute(1, contrib.encode(blocks.block()))
 
 
 def document(state: State, row: Records, number: int) -> bytes:

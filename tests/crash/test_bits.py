@@ -33,11 +33,12 @@ NOT_ENDED = "the reap has not ended"
 
 @pytest.fixture(scope="module")
 def db() -> Iterator[Path]:
-    """Closed states, a .reap with a harvest that has ended, an inbox item and a lease."""
+    """Closed states, a .reap with a harvest that has ended, items of the inbox and a lease."""
     with disks.workplace() as home:
         path = home / "db"
         small.grow(path, "cork")
         small.STEPS["drop more"](path, lambda _line: None)
+        small.dropping(5, small.SEEDS)(path, lambda _line: None)
         small.STEPS["lease"](path, lambda _line: None)
         assert sum(file.stat().st_size for file in files(path)) < MOST_BYTES
         assert list(check.walk(Database(path))) == []
@@ -98,7 +99,7 @@ def test_flipped_bit_is_reported_whichever_byte_it_is_in(db: Path, part: str, cr
 
 def test_every_file_is_swept_or_known_to_have_no_checksum(db: Path) -> None:
     swept = {file.relative_to(db).parts[0] for file in files(db) if is_checked(db, file)}
-    assert swept == {names.STATES}
+    assert swept == {names.STATES, names.INBOX}
     unchecked = {str(file.relative_to(db)) for file in files(db) if not is_checked(db, file)}
     for pattern in UNCHECKED:
         assert any(re.fullmatch(pattern, name) for name in unchecked), f"no file is like {pattern}"

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from shepherd.store.disk import names
+from shepherd.store.state.inbox import CONTRIB, REQUESTS
 from tests.crash.farm import NOW, PHASES, Farm, contents, reference
 from tests.support import sampling
 
@@ -66,19 +68,50 @@ def test_next_cycle_carries_on_after_a_killed_phase(
     assert one.violations() == []
 
 
+@pytest.mark.parametrize("kind", [CONTRIB, REQUESTS])
 def test_inbox_item_is_applied_once_although_record_was_killed_before_removing_it(
-    before_each: dict[str, Farm], tmp_path: Path
+    before_each: dict[str, Farm], kind: str, tmp_path: Path
 ) -> None:
-    one = before_each["shep-merge"].copy(tmp_path / "db")
-    one.must("shep", "insert", "http://brand.new.example/")
+    one, url = before_each["shep-merge"].copy(tmp_path / "db"), "http://brand.new.example/"
+    if kind == CONTRIB:
+        one.must("shep", "insert", url)
+    else:
+        one.database.inbox.drop(one.database.new_item_name(1), [{"op": "insert", "url": url}])
     for program in ("shep-merge", "shep-equiv", "shep-select"):
         one.must(program)
     assert len(one.database.inbox.items()) == 1  # an unfinished directory may be lost: the request is still needed
-    one.killed("shep-record", "unlink:.req:1=kill")
-    assert len(one.database.inbox.items()) == 1
+    one.killed("shep-record", f"unlink:.{kind}:1=kill")
+    assert len(one.database.inbox.items(kind)) == 1
     assert one.run("shep-merge").returncode == 4  # it has been taken
     assert one.database.inbox.items() == []
+    assert one.must("shep", "list", "--site", "brand.new.example").count(f"{url}\n") == 1
+
+
+@pytest.mark.parametrize("point", ["create:.contrib.tmp", "write:.contrib.tmp", "sync:.contrib.tmp", "rename:.contrib.tmp"])
+def test_killed_insert_leaves_nothing_that_is_taken(before_each: dict[str, Farm], point: str, tmp_path: Path) -> None:
+    one = before_each["shep-merge"].copy(tmp_path / "db")
+    one.killed("shep", f"{point}:1=kill", "insert", "http://brand.new.example/")
+    assert one.database.inbox.items() == []
+    one.must("shep", "insert", "http://brand.new.example/")
+    for program in ("shep-merge", "shep-select", "shep-record"):
+        one.must(program)
+    assert list(one.database.inbox.directory.iterdir()) == []
     assert one.must("shep", "list", "--site", "brand.new.example").count("http://brand.new.example/\n") == 1
+
+
+@pytest.mark.parametrize("point", ["write:{tmp}/{contrib}", "chmod:{tmp}/{contrib}", "write:{tmp}/control", "rename:{tmp}"])
+def test_killed_merge_takes_inserted_urls_once_in_the_end(before_each: dict[str, Farm], point: str, tmp_path: Path) -> None:
+    one = before_each["shep-merge"].copy(tmp_path / "db")
+    one.must("shep", "insert", "http://brand.new.example/")
+    control = one.database.furthest().control
+    place = point.format(tmp=names.tmp(control.state + 1), contrib=names.contrib(control.contribs))
+    one.killed("shep-merge", f"{place}:1=kill")
+    one.must("shep-merge")
+    assert len(one.database.furthest().control.applied) == 1
+    for program in ("shep-select", "shep-record"):
+        one.must(program)
+    assert one.must("shep", "list", "--site", "brand.new.example").count("http://brand.new.example/\n") == 1
+    one.must("shep-check")
 
 
 def test_request_survives_the_loss_of_the_directory_that_had_applied_it(before_each: dict[str, Farm], tmp_path: Path) -> None:

@@ -210,6 +210,12 @@ class StoreAgainstDict(RuleBasedStateMachine):
         self.db.inbox.drop(name, [{"op": "insert", "url": little.url_of(1)}])
         self.did(started, replace(self.now, items=self.now.items | {name}))
 
+    @rule()
+    def insert(self) -> None:
+        started, name = self.calls, little.item_name(next(self.ordinals))
+        little.insert(self.db, name, (1, 2))
+        self.did(started, replace(self.now, items=self.now.items | {name}))
+
     @precondition(lambda self: self.now.items and self.now.reap is None)
     @rule()
     def take(self) -> None:

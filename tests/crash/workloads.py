@@ -248,13 +248,15 @@ def _take(db: Database, ordinal: int, state: int, seconds: int) -> Lease:
 
 
 def _inbox(stage: Stage) -> None:
-    """Two items are dropped, taken by an unfinished directory, removed once a closed state has them, and then forgotten."""
+    """Three items are dropped, taken by an unfinished directory, removed once a closed state has them, and then forgotten."""
     db = Database(stage.path / "db")
     with db.writing("test") as writer:
         if writer.furthest().number == 2:
             for number in (1, 2):
                 db.inbox.drop(little.item_name(number), [{"op": "insert", "url": little.url_of(number)}] * number)
                 stage.settle()
+            little.insert(db, little.item_name(3), range(3))
+            stage.settle()
             taken = tuple(item.name for item in db.inbox.items())
             little.publish_changed(writer, 30, "merged", applied=taken)
             stage.settle()

@@ -19,6 +19,7 @@ from shepherd.formats.feedback import FEEDBACK
 from shepherd.formats.frame import FrameKind
 from shepherd.formats.tables import JOURNAL, NO_OID, PLAN, ContribFlag, JournalFlag, Kind, Reason, Result, Why
 from shepherd.store.disk import names
+from shepherd.store.state import inserts
 from shepherd.store.state.columns import Column, ColumnWriter
 from shepherd.store.state.inbox import Inbox
 from shepherd.store.state.lease import Lease, Leases
@@ -141,6 +142,10 @@ def test_number_of_a_group() -> None:
 
 def test_request(tmp_path: Path) -> None:
     assert examples("Requests") == [Inbox(tmp_path).drop(LEASE.name, [REQUEST]).read_bytes()]
+
+
+def test_trailer_of_inserted_urls() -> None:
+    assert examples("Inserted URLs") == [inserts.pack_trailer(inserts.Trailer(1, "user@host"))]
 
 
 def test_lease(tmp_path: Path) -> None:

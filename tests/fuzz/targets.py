@@ -16,8 +16,6 @@ from pathlib import Path
 import numpy as np
 
 from shepherd import urls
-from shepherd.config import Config
-from shepherd.cycle.merge.requests import read_requests
 from shepherd.equiv import parse_equiv
 from shepherd.errors import BadUrl
 from shepherd.filters import parse_filter
@@ -32,9 +30,10 @@ from shepherd.store.state import logs
 from shepherd.store.state.columns import Column
 from shepherd.store.state.inbox import Item
 from shepherd.store.state.lease import parse_lease
-from shepherd.urls import qkey_of_address
+from shepherd.urls import parse, qkey_of_address
 from shepherd.wire import messages as wire
 from tests.golden import segments
+from tests.support import inboxes
 from tests.support.samples import a_block
 
 LIMIT = 1 << 16  # of decoded bodies
@@ -177,12 +176,11 @@ def read_lease(data: bytes) -> object:
 NARROW = parse_filter("reject ext zip\nstrip utm_*\n")
 
 
-def read_request_file(data: bytes) -> object:
+def read_request_file(data: bytes) -> inboxes.Taken:
     path = scratch() / f"{ITEM}.req"
     path.write_bytes(data)
-    found = read_requests([Item(ITEM, path)], NARROW, Config())
-    assert all(0 <= one.weight <= 65_535 for one in found.inserts)
-    assert all(0 <= one.value <= 65_535 for one in found.edits)
+    found = inboxes.take([Item(ITEM, path)], NARROW)
+    assert all(parse(url).href == url and NARROW.clean(url) == url for url in found.urls)
     assert sum(map(len, found.bad)) <= 2_000 * len(found.bad)
     return found
 

@@ -12,11 +12,11 @@ import numpy as np
 from shepherd.config import Config, Store
 from shepherd.cycle.cork import drive as cork
 from shepherd.cycle.merge import drive as merge
-from shepherd.cycle.merge.requests import Insert, as_block
 from shepherd.cycle.plan import drive as plan
 from shepherd.cycle.record import drive as record
 from shepherd.cycle.select import drive as select
 from shepherd.formats import bucket, contrib, tables
+from shepherd.formats.block_builder import BlockBuilder
 from shepherd.formats.tables import JOURNAL, NO_OID, JournalFlag, Kind, Result
 from shepherd.store.disk import fsio, names
 from shepherd.store.state.database import Database
@@ -56,8 +56,10 @@ def harvest(
     for page in pages:
         written.journal(_record(page, written, prints))
     if links:
-        block = as_block([Insert(0, parse(url), weight, 0, 0) for url, weight in links.items()], prints, 0)
-        written.contribute(len(links), contrib.encode(block))
+        blocks = BlockBuilder(prints, 0)
+        for url, weight in links.items():
+            blocks.add(parse(url).site, parse(url).path, weight, 0, 0)
+        written.contribute(len(links), contrib.encode(blocks.block()))
     written.end(end * 1000)
     return path
 

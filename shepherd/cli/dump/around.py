@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
@@ -32,8 +33,8 @@ def control(state: State) -> Shown:
 
 
 def inbox(database: Database) -> Shown:
-    """Every request, and every other item, and whether the furthest directory has taken it in already."""
-    from shepherd.store.state.inbox import REQUESTS
+    """Every request and inserted URL, and every other item, and whether the furthest directory has taken it in already."""
+    from shepherd.store.state.inbox import CONTRIB, REQUESTS
 
     shown = [
         fields.text("item", NAME_WIDTH),
@@ -46,11 +47,16 @@ def inbox(database: Database) -> Shown:
         fields.value("url"),
     ]
 
-    applied = set(database.furthest().control.applied)
+    furthest = database.furthest()
+    applied, key = set(furthest.control.applied), furthest.control.key
 
     def rows() -> Iterator[list[Any]]:
         for item in database.inbox.all_items():
             taken = "yes" if item.name in applied else "no"
+            if item.kind == CONTRIB:
+                for number, values in enumerate(_inserts(item, key), 1):
+                    yield [item.name, number, taken, *values]
+                continue
             if item.kind != REQUESTS:
                 yield [item.name, 0, taken, item.kind, None, None, None, None]
                 continue
@@ -58,6 +64,23 @@ def inbox(database: Database) -> Shown:
                 yield [item.name, number, taken, *_request(line)]
 
     return Shown(shown, rows())
+
+
+def _inserts(item: Item, key: bytes) -> Iterator[list[Any]]:
+    """op, weight, pinned, by and url of each URL of an item of contributions; of one that a merge takes away meanwhile: none."""
+    from shepherd.formats import contrib
+    from shepherd.formats.vocabulary import ContribFlag
+    from shepherd.store.state import inserts
+
+    with contextlib.suppress(FileNotFoundError):
+        by = inserts.inspect(item.path, key).by
+        for frame in inserts.frames(item.path):
+            block = contrib.decode(frame.payload)
+            names = dict(zip(block.sites.tolist(), block.names, strict=True))
+            columns = (block.parent_weight.tolist(), block.flags.tolist(), block.site.tolist(), block.texts)
+            for weight, flags, site, text in zip(*columns, strict=True):
+                op = "insert" if flags & ContribFlag.INSERTED else "contrib"
+                yield [op, weight, bool(flags & ContribFlag.PINNED), by, names[site] + text]
 
 
 def _lines(item: Item) -> Iterator[tuple[int, bytes]]:

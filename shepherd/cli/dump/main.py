@@ -281,7 +281,7 @@ def control(state: State) -> Shown:
 @common.jsonable
 @common.standard
 def inbox(db: Path, limit: int | None, as_json: bool) -> None:
-    """The requests, feedback and harvests in the inbox, and whether they are taken in already.
+    """The requests, inserted URLs, feedback and harvests in the inbox, and whether they are taken in already.
 
     \b
     Example:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -19,7 +20,13 @@ from shepherd.console.shared import Given
 from shepherd.errors import BadUrl, NothingToDo, UsageError
 
 if TYPE_CHECKING:
+    from typing import NoReturn
+
+    from tqdm import tqdm
+
     from shepherd.filters import Filter
+
+    Bar = tqdm[NoReturn] | common.NoBar
 
 
 REMEMBERED = 1_000_000  # URLs that are not written twice; a merge takes equal ones for one
@@ -51,7 +58,7 @@ class _Counted:
 )
 @click.option("--section", type=SECTION, metavar="NAME", help="By name or number.  [default: what the filter says]")
 @click.option("--pinned", is_flag=True, help="Keep them whatever the limits say.")
-@click.option("--dry-run", is_flag=True, help="Judge and count the URLs; leave no request.")
+@click.option("--dry-run", is_flag=True, help="Judge and count the URLs; leave nothing in the inbox.")
 @common.database
 @common.configured
 @common.jsonable
@@ -70,7 +77,7 @@ def command(
 ) -> None:
     """Insert URLs.
 
-    Needs no lock, also while a cycle runs: one request is left in the inbox and taken in at the start of the next cycle. A URL
+    Needs no lock, also while a cycle runs: one item is left in the inbox and taken in at the start of the next cycle. A URL
     that is bad, or that the filter rejects, is reported with its reason; the others are still inserted, and the exit status is 2
     at the end. In a file, blank lines and lines that begin with # are skipped. A URL that is known, but as an error, becomes due.
 
@@ -87,37 +94,50 @@ def command(
     """
     from shepherd.filters import load_filter
     from shepherd.store.state.database import Database
+    from shepherd.store.state.inserts import InsertDraft
 
     if not given and not files and not sitemaps:
         raise click.UsageError("give URLs, or a file of URLs with -f FILE, or a sitemap with --sitemap URL")
-    by = changelog.who()
+    by, filter_ = changelog.who(), load_filter(config.filter_path)
     database, counted, kept = Database(db), _Counted(), False
     item = database.new_item_name(shared.clock_ms())
-    settings: dict[str, Any] = {"weight": config.merge.insert_weight if weight is None else weight}
-    settings |= {} if section is None else {"section": section}
-    accepted = _accepted_ones(_all(given, files, sitemaps), load_filter(config.filter_path), config, as_json, counted)
-    with contextlib.nullcontext() if dry_run else database.inbox.draft(item) as draft:
-        for href, is_sitemap in accepted:
-            settings["pinned"] = pinned or is_sitemap
-            if draft is not None:
-                draft.add({"op": "insert", **settings, "url": href, "by": by})
-        if not counted.total:
-            raise NothingToDo("no URL was given")
-        if counted.inserted and draft is not None:
-            draft.keep()
-            kept = True
+    weight = config.merge.insert_weight if weight is None else weight
+    with _bar(files) as bar:
+        accepted = _accepted_ones(_all(given, files, sitemaps, bar), filter_, config, as_json, counted)
+        leaving = (
+            contextlib.nullcontext() if dry_run else InsertDraft(database.inbox.directory, item, database.key(), filter_, by)
+        )
+        with leaving as draft:
+            for site, href, is_sitemap in accepted:
+                if draft is not None:
+                    draft.add(site, href, weight=weight, section=section, pinned=pinned or is_sitemap)
+            if not counted.total:
+                raise NothingToDo("no URL was given")
+            if counted.inserted and draft is not None:
+                draft.keep()
+                kept = True
     if kept:
         words = [word for url in sitemaps for word in ("--sitemap", url)]
-        changelog.note(db, "insert", settings | {"pinned": pinned}, words, given, files, counted.inserted, item)
+        settings = {"weight": weight} | ({} if section is None else {"section": section}) | {"pinned": pinned}
+        changelog.note(db, "insert", settings, words, given, files, counted.inserted, item)
     _tell(counted, item if kept else None, dry_run, as_json)
 
 
-def _all(given: tuple[str, ...], files: tuple[str, ...], sitemaps: tuple[str, ...]) -> Iterator[tuple[Given, bool]]:
+def _bar(files: tuple[str, ...]) -> contextlib.AbstractContextManager[Bar]:
+    """A bar over the bytes of the files; without a total where one of them has no length."""
+    if not files:
+        return contextlib.nullcontext(common.NoBar())
+    lengths = [os.stat(file).st_size if os.path.isfile(file) else None for file in files]
+    total = None if None in lengths else sum(length or 0 for length in lengths)
+    return common.progress(total, "shep insert", "B")
+
+
+def _all(given: tuple[str, ...], files: tuple[str, ...], sitemaps: tuple[str, ...], bar: Bar) -> Iterator[tuple[Given, bool]]:
     """All URLs as they were given, and whether each is that of a sitemap."""
     for url in given:
         yield Given(url), False
     for file in files:
-        for one in shared.given_lines(file):
+        for one in shared.given_lines(file, bar.update):
             yield one, False
     for url in sitemaps:
         yield Given(url), True
@@ -125,13 +145,13 @@ def _all(given: tuple[str, ...], files: tuple[str, ...], sitemaps: tuple[str, ..
 
 def _accepted_ones(
     given: Iterator[tuple[Given, bool]], filter_: Filter, config: Config, as_json: bool, counted: _Counted
-) -> Iterator[tuple[str, bool]]:
-    """The good ones, once each; the others are told."""
+) -> Iterator[tuple[str, str, bool]]:
+    """The good ones, once each, with their sites; the others are told."""
     seen: set[str] = set()
     for one, is_sitemap in given:
         counted.total += 1
         try:
-            href = _accepted(one.text, filter_, config.filter_path)
+            site, href = _accepted(one.text, filter_, config.filter_path)
         except BadUrl as error:
             counted.refused += 1
             if as_json:
@@ -144,17 +164,18 @@ def _accepted_ones(
                 seen.clear()
             seen.add(href)
             counted.inserted += 1
-            yield href, is_sitemap
+            yield site, href, is_sitemap
 
 
-def _accepted(text: str, filter_: Filter, source: Path) -> str:
-    """The stripped href of a URL; BadUrl if it is none, or if the filter rejects it."""
-    href = filter_.strip(shared.parse_given(text).href)
-    verdict = filter_.judge(href)
-    if not verdict.accepted:
+def _accepted(text: str, filter_: Filter, source: Path) -> tuple[str, str]:
+    """Site and stripped href of a URL; BadUrl if it is none, or if the filter rejects it."""
+    url = shared.parse_given(text)
+    href = filter_.clean(url.href)
+    if href is None:
+        verdict = filter_.judge(filter_.strip(url.href))
         line = f"line {verdict.line}" if verdict.line else "no line accepts it"
         raise BadUrl(f"rejected by the filter, {source}, {line}: {verdict.text}")
-    return href
+    return url.site, href
 
 
 def _tell(found: _Counted, item: str | None, dry_run: bool, as_json: bool) -> None:

@@ -16,7 +16,7 @@ from shepherd.arrays.column_spill import ColumnSpill
 from shepherd.arrays.lookup import Lookup
 from shepherd.cycle.common.norms import NormMap
 from shepherd.formats.contribkeys import BlockKeys
-from shepherd.formats.tables import U64, Columns, ContribFlag, contrib_oid
+from shepherd.formats.tables import I64, U64, Columns, ContribFlag, contrib_oid
 from shepherd.formats.texts import Spans, Texts
 from shepherd.store.state.directory import State
 
@@ -58,12 +58,16 @@ class Intake:
         self._known = Lookup(parent.sites["site"][0 : parent.sites.rows])
         self._refused: list[U64] = []
         self._inserted: list[U64] = []
-        self._blocks: list[tuple[int, BlockKeys]] = []
+        self._blocks: list[tuple[U64, BlockKeys]] = []
         self._held = 0  # rows of these blocks
 
-    def add(self, number: int, ordinal: int, block: BlockKeys) -> None:
-        """A block of contrib file `number` whose first record is the `ordinal`-th of that file."""
-        self._blocks.append((contrib_oid(number, ordinal), block))
+    def add(self, number: int, ordinal: int, block: BlockKeys, rows: I64 | None = None) -> None:
+        """A block of contrib file `number` whose first record is the `ordinal`-th of that file; of `rows`, if only some count."""
+        if rows is not None and len(rows) < len(block):
+            block = block.some(rows)
+        else:
+            rows = np.arange(len(block))
+        self._blocks.append((np.uint64(contrib_oid(number, ordinal)) + rows.astype(np.uint64), block))
         self._held += len(block)
         if self._held >= SITTING_ROWS:
             self._sit()
@@ -102,7 +106,7 @@ class Intake:
         weight = np.concatenate([block.parent_weight for block in blocks]).astype(np.int64)
         own = keys.with_flag(columns["flags"], ContribFlag.OWN_WEIGHT)
         weight = np.where(own, weight, np.maximum(weight - self._gap, 1)).astype(np.uint16)
-        oid = np.concatenate([np.uint64(first) + np.arange(len(block), dtype=np.uint64) for first, block in self._blocks])
+        oid = np.concatenate([oid for oid, _block in self._blocks])
         inserted = keys.with_flag(columns["flags"], ContribFlag.INSERTED)
         self._inserted.append(keys.distinct(columns["site"][inserted]))
         return columns | {"norm": self._norms.apply(norm, columns["site"]), "weight": weight, "oid": oid}

@@ -1,7 +1,7 @@
 """Drives merge: contributions and requests become rows of N+1.merged.
 
-Three passes, each bounded by a range of footprints: what waits is put in the order of norms (`intake`), the index is merged range
-by range, and from what its ranges tell of sites the site table is made (`mergesites`).
+Three passes, each bounded by a range of footprints: what waits is put in the order of norms (waiting.py reads the inbox,
+contributions.py sorts), the index is merged range by range, and from what its ranges tell of sites the site table is made.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack
 from functools import partial
-from itertools import pairwise
+from itertools import chain, pairwise
 
 import numpy as np
 
@@ -24,13 +24,14 @@ from shepherd.cycle.common.norms import norm_map, version_of
 from shepherd.cycle.common.turn import not_now
 from shepherd.cycle.merge import rules as merge
 from shepherd.cycle.merge.contributions import CONTRIBUTED, NAMED, Intake
-from shepherd.cycle.merge.requests import MOST_TOLD, Requests, as_frames, as_records, read_requests
+from shepherd.cycle.merge.requests import MOST_TOLD
 from shepherd.cycle.merge.rules import Merged
 from shepherd.cycle.merge.sites import TALLIED, SiteMerge
+from shepherd.cycle.merge.waiting import Waiting, survey
 from shepherd.equiv import load_equiv
 from shepherd.errors import NothingToDo
 from shepherd.filters import Filter, load_filter
-from shepherd.formats.contribkeys import BlockKeys, decode_keys
+from shepherd.formats.frame import Frame
 from shepherd.formats.tables import NO_OID, U64, Array, Columns, Records, in_bucket
 from shepherd.store.disk import names
 from shepherd.store.disk.names import StateName
@@ -45,51 +46,50 @@ def run(writer: Writer, config: Config, now: int, tick: Tick, jobs: int = 1) -> 
     parent = writer.furthest()
     if not parent.name.closed:
         raise not_now(parent, "a merge needs a closed state")
-    items = writer.database.inbox.waiting(parent.control.applied)
+    key = parent.control.key
+    found = survey(writer.database.inbox.waiting(parent.control.applied), key)
     filters = load_filter(config.filter_path)
     same = parent.control.filter == filters.version and parent.control.equiv == version_of(load_equiv(config.equiv_path))
-    requests = read_requests(items, filters, config, parent.equiv.norm_of)
-    if same and not requests.names and not parent.numbered(names.CONTRIB):
-        closed = "".join(f"; {one}" for one in requests.bad[:1])  # to us
+    if same and not found.items and not parent.numbered(names.CONTRIB):
+        closed = "".join(f"; {one}" for one in found.refused[:1])
         raise NothingToDo(f"no requests and no contributions wait, and filter and url-equiv are the same{closed}")
+    prints = Footprints(key)
+    norms, paths = norm_map(parent.equiv, prints), Paths.of(prints)
+    waiting = Waiting(found, filters, config, prints, norms, paths)
     builder = writer.build(parent, StateName(parent.number + 1, "merged"), now)
     try:
         builder.keep_objects()
         builder.keep_table("servers")
         builder.keep_logs(names.CONTRIB)
-        builder.change(applied=(*builder.control.applied, *requests.names), filter=filters.version)
-        report = {"phase": "merge", "requests": len(requests)} | _merge(
-            builder, parent, requests, filters, config, now, tick, jobs
-        )
-        report |= {"bad requests": len(requests.bad), "bad": requests.bad[:MOST_TOLD]}
+        builder.change(applied=(*builder.control.applied, *(item.name for item in found.items)), filter=filters.version)
+        counts = _merge(builder, parent, waiting, filters, config, now, tick, jobs)
+        bad = [*found.refused, *waiting.faults.words(), *waiting.in_vain.words()]
+        count = len(found.refused) + waiting.faults.count + waiting.in_vain.count
+        report = {"phase": "merge", **counts, "bad requests": count, "bad": bad[:MOST_TOLD]}
         return writer.publish(builder, report)
     finally:
         builder.close()
 
 
 def _merge(
-    builder: Builder, parent: State, requests: Requests, filters: Filter, config: Config, now: int, tick: Tick, jobs: int
+    builder: Builder, parent: State, waiting: Waiting, filters: Filter, config: Config, now: int, tick: Tick, jobs: int
 ) -> dict[str, int]:
-    prints = parent.prints
-    norms = norm_map(parent.equiv, prints)
-    asked = as_records(requests.edits, prints)
-    norm_borders, site_borders = _borders(parent, len(requests), config.store.partition_rows)
+    norm_borders, site_borders = _borders(parent, waiting.read_edits(), config.store.partition_rows)
     with ExitStack() as stack:
         urls = stack.enter_context(ColumnSpill(builder.scratch, CONTRIBUTED, "norm", norm_borders))
         named = stack.enter_context(ColumnSpill(builder.scratch, NAMED, "site", site_borders, with_texts=True))
         tallies = stack.enter_context(ColumnSpill(builder.scratch, TALLIED, "site", site_borders))
-        intake = Intake(parent, norms, config.merge.weight_gap, urls, named, now)
-        for number, ordinal, block in _waiting(builder, parent, requests, prints, filters):
-            intake.add(number, ordinal, block)
-        intake.end()
+        intake = Intake(parent, waiting.norms, config.merge.weight_gap, urls, named, now)
+        _take_in(intake, builder, parent, waiting)
+        edits = waiting.edits
         work = partial(
             _partition,
             parent,
             rows_before(parent.index["norm"][0 : parent.index.rows], norm_borders),
             urls,
-            _cut(asked, norm_borders),
+            _cut(edits, norm_borders),
             intake.refused,
-            Paths.of(prints),
+            waiting.paths,
             builder.name.number,
             config.plan.max_retries,
         )
@@ -103,7 +103,8 @@ def _merge(
         builder.finish_table(index)
         tallies.settle()
         counts.update(SiteMerge(parent, tallies, named, site_borders, filters, intake.inserted).write(builder, jobs))
-    return {"contributions": urls.rows, "refused sites": len(intake.refused), **counts}
+    requests = waiting.inserted + len(edits)
+    return {"requests": requests, "contributions": urls.rows, "refused sites": len(intake.refused), **counts}
 
 
 def _partition(
@@ -130,33 +131,36 @@ def _borders(parent: State, requests: int, step: int) -> tuple[U64, U64]:
 
     A normalised site is never cut, so its rows must fit into memory; select's hard limit sees to that.
     """
-    waiting = (
-        sum(parent.control.files[names.contrib(n)].length // RECORD_BYTES for n in parent.numbered(names.CONTRIB)) + requests
-    )
+    logs = (parent.control.files[names.contrib(n)].length for n in parent.numbered(names.CONTRIB))
+    waiting = sum(length // RECORD_BYTES for length in logs) + requests
     starts = np.array([start for start, _stop in whole_norms(parent.index, step)][1:], np.int64)
     by_rows = parent.index["norm"].take(starts)
     norm = keys.distinct(np.concatenate([by_rows, even_borders(1 + waiting // step)]))
     return norm, even_borders(1 + (parent.sites.rows + waiting // 4) // step)
 
 
-def _waiting(
-    builder: Builder, parent: State, requests: Requests, prints: Footprints, filters: Filter
-) -> Iterator[tuple[int, int, BlockKeys]]:
-    """File, ordinal of the first record, block. What requests name becomes a file, too: record will look for the texts there."""
+def _take_in(intake: Intake, builder: Builder, parent: State, waiting: Waiting) -> None:
+    """All contributions. What waits in the inbox becomes a file like the others: record will look for the texts there."""
     for number in parent.numbered(names.CONTRIB):
-        yield from _numbered(number, parent.contrib_keys(number))
-    if requests.contributed:
-        number, frames = builder.control.contribs, list(as_frames(requests.contributed, prints, filters.version))
-        builder.write_frames(names.contrib(number), frames)
-        builder.change(contribs=number + 1)
-        yield from _numbered(number, (decode_keys(frame.payload) for frame in frames))
+        ordinal = 0
+        for block in parent.contrib_keys(number):
+            intake.add(number, ordinal, block)
+            ordinal += len(block)
+    frames = _of_inbox(intake, builder.control.contribs, waiting)
+    first = next(frames, None)
+    if first is not None:
+        builder.write_frames(names.contrib(builder.control.contribs), chain((first,), frames))
+        builder.change(contribs=builder.control.contribs + 1)
+    intake.end()
 
 
-def _numbered(number: int, blocks: Iterator[BlockKeys]) -> Iterator[tuple[int, int, BlockKeys]]:
+def _of_inbox(intake: Intake, number: int, waiting: Waiting) -> Iterator[Frame]:
+    """The frames of contrib file `number`, each taken in when it comes by."""
     ordinal = 0
-    for block in blocks:
-        yield number, ordinal, block
-        ordinal += len(block)
+    for one in waiting.contributed():
+        intake.add(number, ordinal, one.keys, one.rows)
+        ordinal += len(one.keys)
+        yield one.frame
 
 
 def _cut(asked: Records, borders: U64) -> list[Records]:

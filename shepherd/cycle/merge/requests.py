@@ -1,12 +1,13 @@
-"""Requests from the inbox: an insert is a contribution with a weight of its own, all else an edit of a URL that is known.
+"""Requests from the inbox, as JSON lines: an insert is a contribution with a weight of its own, all else edits a known URL.
 
-Requests count in the order of their items and lines. Of an insert and a deletion of the same document the later one counts; a
-purge and other edits hold whatever else is asked.
+Lines are read one by one and twice: first for the edits, then for the inserts, because a deletion that comes later takes an
+insert back. What is kept of a line is numbers; a bad line is counted, and its reason told if it is among the first.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import heapq
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -14,149 +15,169 @@ import numpy as np
 
 from shepherd.config import Config
 from shepherd.cycle.merge.edits import EDIT, Op
-from shepherd.errors import BadUrl, IoFailed
+from shepherd.errors import BadUrl
 from shepherd.filters import Filter
-from shepherd.formats import contrib
-from shepherd.formats.contrib import Block
-from shepherd.formats.frame import Frame, FrameKind
-from shepherd.formats.tables import ContribFlag, Records
-from shepherd.store.state.inbox import UNREADABLE, Item, is_closed_to_us, parse_request
-from shepherd.urls import OWN_PATHS, Footprints, Url, norm_of, parse
+from shepherd.formats.block_builder import BlockBuilder
+from shepherd.formats.tables import U64, ContribFlag, Records
+from shepherd.store.state.inbox import Item, parse_request
+from shepherd.store.state.inserts import add_insert
+from shepherd.urls import Footprints, parse
 
 MOST_TOLD: Final = 100  # bad lines in a report
 MOST_CHARACTERS: Final = 400  # of the reason of each
-BLOCK_URLS: Final = 1 << 16
+EDITS_HELD: Final = 1 << 14
 MOST_U16: Final = 65_535
 MOST_U8: Final = 255
+PLACE_BITS: Final = 40  # of the line, in the place of a request among all
 
 
-@dataclass(frozen=True)
-class Insert:
-    place: int  # among all requests
-    url: Url
-    weight: int
-    section: int
-    flags: int
+def place_of(item: int, line: int) -> int:
+    """Requests count in the order of their items and lines."""
+    return item << PLACE_BITS | line
 
 
-@dataclass(frozen=True)
-class Edit:
-    place: int
-    url: Url
-    op: Op
-    value: int
-    time: int
+def line_of(place: int) -> int:
+    return place & (1 << PLACE_BITS) - 1
 
 
 @dataclass
-class Requests:
-    """What the waiting items ask for."""
+class Faults:
+    """What could not be done, the first of it in words."""
 
-    names: list[str] = field(default_factory=list)
-    inserts: list[Insert] = field(default_factory=list)
-    edits: list[Edit] = field(default_factory=list)
-    bad: list[str] = field(default_factory=list)
+    count: int = 0
+    _first: list[tuple[int, int, str]] = field(default_factory=list)  # a heap: the last of the first comes out
+
+    def add(self, place: int, text: str) -> None:
+        """What anyone may have dropped must not make the report of a state large."""
+        self.count += 1
+        text = text if len(text) <= MOST_CHARACTERS else f"{text[:MOST_CHARACTERS]}..."
+        heapq.heappush(self._first, (-place, -self.count, text))
+        if len(self._first) > MOST_TOLD:
+            heapq.heappop(self._first)
+
+    def words(self) -> list[str]:
+        return [text for _place, _count, text in sorted(self._first, reverse=True)]
+
+
+@dataclass(frozen=True)
+class Edits:
+    """Edits in the order in which they were asked for, and the place of each among all requests."""
+
+    records: Records
+    places: U64
 
     def __len__(self) -> int:
-        return len(self.inserts) + len(self.edits)
-
-    @property
-    def contributed(self) -> list[Insert]:
-        """What is inserted; and what is purged: a URL that nobody knows needs a row and a tombstone to be kept out for ever."""
-        return self.inserts + [
-            Insert(edit.place, edit.url, 0, 0, int(ContribFlag.OWN_WEIGHT)) for edit in self.edits if edit.op == Op.PURGE
-        ]
+        return len(self.records)
 
 
-def read_requests(items: list[Item], filters: Filter, config: Config, norm_of: Callable[[str], str] = norm_of) -> Requests:
-    """Every line of every item; a bad one is told and skipped, and so is an item that we may not read: its name is not among
-    those taken. `norm_of` normalises sites as the state does."""
-    found, place = Requests(), 0
-    for item in items:
-        try:
-            lines = item.lines()
-        except IoFailed as error:
-            if not is_closed_to_us(error):
-                raise
-            found.bad.append(f"{item.path.name}: {UNREADABLE}")
-            continue
-        found.names.append(item.name)
-        for number, line in lines:
-            place += 1
+class EditList:
+    """Collects edits. Most of them are held as records, for a list of objects is twenty times as large."""
+
+    def __init__(self, prints: Footprints) -> None:
+        self._prints = prints
+        self._rows: list[tuple[int, ...]] = []
+        self._places: list[int] = []
+        self._parts: list[Edits] = []
+
+    def add(self, place: int, site: str, path: str, op: Op, value: int, time: int) -> None:
+        prints = self._prints
+        self._rows.append((prints.norm(site), prints.half(path), prints.half(site), time, value, op, 0))
+        self._places.append(place)
+        if len(self._rows) >= EDITS_HELD:
+            self._settle()
+
+    def edits(self) -> Edits:
+        self._settle()
+        records = np.concatenate([np.zeros(0, EDIT), *(part.records for part in self._parts)])
+        return Edits(records, np.concatenate([np.zeros(0, np.uint64), *(part.places for part in self._parts)]))
+
+    def _settle(self) -> None:
+        self._parts.append(Edits(np.array(self._rows, EDIT), np.array(self._places, np.uint64)))
+        self._rows, self._places = [], []
+
+
+class RequestLines:
+    """Reads the lines of items. `order` is the place of an item among all that wait."""
+
+    def __init__(self, filters: Filter, config: Config, faults: Faults) -> None:
+        self._filters, self._config, self._faults = filters, config, faults
+
+    def read_edits(self, order: int, item: Item, edits: EditList, purges: BlockBuilder) -> int:
+        """Take the edits of an item, and tell what is wrong with its lines; how many inserts it has. The URLs that are purged are
+        contributed, too: one that nobody knows needs a row and a tombstone to be kept out for ever."""
+        inserts = 0
+        for number, line in item.lines():
             try:
                 request = parse_request(line)
                 if request["op"] == "insert":
-                    found.inserts.append(_insert(place, request, filters, config))
+                    inserts += 1
                 else:
-                    found.edits += _edits(place, request, filters, min(item.time_s, 0xFFFFFFFF))
+                    self._add_edits(place_of(order, number), request, min(item.time_s, 0xFFFFFFFF), edits, purges)
             except (ValueError, BadUrl) as error:
-                found.bad.append(f"{item.path.name} line {number}: {_short(str(error))}")
-    return _later_counts(found, norm_of)
+                self._faults.add(place_of(order, number), f"{item.path.name} line {number}: {error}")
+        return inserts
+
+    def read_inserts(self, order: int, item: Item, blocks: BlockBuilder) -> Iterator[int]:
+        """Add the inserts of an item to blocks, and give the place of each once it is in."""
+        for number, line in item.lines():
+            try:
+                request = parse_request(line)
+            except ValueError:
+                continue  # told by now
+            if request["op"] == "insert":
+                try:
+                    self._add_insert(request, blocks)
+                except (ValueError, BadUrl) as error:
+                    self._faults.add(place_of(order, number), f"{item.path.name} line {number}: {error}")
+                    continue
+                yield place_of(order, number)
+
+    def _add_insert(self, request: dict[str, Any], blocks: BlockBuilder) -> None:
+        weight = _number(request, "weight", MOST_U16, self._config.merge.insert_weight)
+        url = parse(request["url"], strict=True)
+        href = self._filters.clean(url.href)
+        if href is None:
+            raise BadUrl(rejection(self._filters, url.href))
+        section = _number(request, "section", MOST_U8, 0) if "section" in request else None
+        pinned = _truth(request, "pinned")
+        add_insert(blocks, self._filters, url.site, href, weight=weight, section=section, pinned=pinned)
+
+    def _add_edits(self, place: int, request: dict[str, Any], time: int, edits: EditList, purges: BlockBuilder) -> None:
+        """The filter does not judge them: what it rejects by now may well be deleted. Of an exact URL it strips nothing, either:
+        the row may be from before it learnt to."""
+        url = parse(request["url"], strict=True)
+        path = url.path if _truth(request, "exact") else self._filters.strip(url.href)[len(url.site) :]
+        for op, value in _operations(request):
+            edits.add(place, url.site, path, op, value, time)
+            if op == Op.PURGE:
+                purges.add(url.site, path, 0, 0, int(ContribFlag.OWN_WEIGHT))
 
 
-def _later_counts(found: Requests, norm_of: Callable[[str], str]) -> Requests:
-    """Without inserts that are deleted again, and deletions of what is inserted again. A purge holds whatever else is asked."""
-
-    def document(url: Url) -> str:
-        return (url.site if url.path in OWN_PATHS else norm_of(url.site)) + url.path
-
-    deleted = {document(edit.url): edit.place for edit in found.edits if edit.op == Op.DELETE}
-    purged = {document(edit.url) for edit in found.edits if edit.op == Op.PURGE}
-    if not deleted and not purged:
-        return found
-    bad = [f"{one.url.href} is not inserted: another request purges it" for one in found.inserts if document(one.url) in purged]
-    inserts = [one for one in found.inserts if document(one.url) not in purged]
-    inserts = [one for one in inserts if deleted.get(document(one.url), 0) < one.place]
-    inserted = {document(one.url): one.place for one in inserts}
-    edits = [e for e in found.edits if e.op != Op.DELETE or inserted.get(document(e.url), 0) < e.place]
-    return Requests(found.names, inserts, edits, found.bad + [_short(text) for text in bad])
+def rejection(filters: Filter, href: str) -> str:
+    verdict = filters.judge(filters.strip(href))
+    return f"{href} is rejected by filter line {verdict.line}: {verdict.text}"
 
 
-def _short(text: str) -> str:
-    """What anyone may have dropped must not make the report of a state large."""
-    return text if len(text) <= MOST_CHARACTERS else f"{text[:MOST_CHARACTERS]}..."
-
-
-def _insert(place: int, request: dict[str, Any], filters: Filter, config: Config) -> Insert:
-    weight = _number(request, "weight", MOST_U16, config.merge.insert_weight)
-    given = parse(request["url"], strict=True)
-    href = filters.clean(given.href)
-    if href is None:
-        verdict = filters.judge(filters.strip(given.href))
-        raise BadUrl(f"{given.href} is rejected by filter line {verdict.line}: {verdict.text}")
-    url = parse(href)
-    section = _number(request, "section", MOST_U8, filters.section_of(href).section)
-    flags = ContribFlag.INSERTED | ContribFlag.OWN_WEIGHT
-    flags |= ContribFlag.PINNED if _truth(request, "pinned") else 0
-    flags |= ContribFlag.HTTPS if url.site.startswith("https:") else 0
-    return Insert(place, url, weight, section, int(flags))
-
-
-def _edits(place: int, request: dict[str, Any], filters: Filter, time: int) -> Iterator[Edit]:
-    """The filter does not judge them: what it rejects by now may well be deleted. Of an exact URL it strips nothing, either: the
-    row may be from before it learnt to."""
-    url = parse(request["url"], strict=True)
-    if not _truth(request, "exact"):
-        url = parse(filters.strip(url.href))
-    op = request["op"]
-    if op == "delete":
-        return iter([Edit(place, url, Op.PURGE if _truth(request, "purge") else Op.DELETE, 0, time)])
-    if op == "refresh":
-        return iter([Edit(place, url, Op.REFRESH, 0, time)])
+def _operations(request: dict[str, Any]) -> list[tuple[Op, int]]:
+    """What is to be done, and the value of each; a set may say several things."""
+    if request["op"] == "delete":
+        return [(Op.PURGE if _truth(request, "purge") else Op.DELETE, 0)]
+    if request["op"] == "refresh":
+        return [(Op.REFRESH, 0)]
     wanted = []
     for key, what, most in (("weight", Op.WEIGHT, MOST_U16), ("section", Op.SECTION, MOST_U8)):
         if key in request:
-            wanted.append(Edit(place, url, what, _number(request, key, most, 0), time))
+            wanted.append((what, _number(request, key, most, 0)))
     if "frequency" in request:
         frequency = request["frequency"]
         if type(frequency) is not int or frequency not in (1, 2, 4):
             raise ValueError(f"frequency {frequency!r} is not 1, 2 or 4")
-        wanted.append(Edit(place, url, Op.FREQUENCY, frequency, time))
+        wanted.append((Op.FREQUENCY, frequency))
     if "pinned" in request:
-        wanted.append(Edit(place, url, Op.PINNED, int(_truth(request, "pinned")), time))
+        wanted.append((Op.PINNED, int(_truth(request, "pinned"))))
     if not wanted:
         raise ValueError("nothing to set; there are weight, section, frequency and pinned")
-    return iter(wanted)
+    return wanted
 
 
 def _number(request: dict[str, Any], key: str, most: int, default: int) -> int:
@@ -171,42 +192,3 @@ def _truth(request: dict[str, Any], key: str) -> bool:
     if not isinstance(value, bool):
         raise ValueError(f"{key} {value!r} is neither true nor false")
     return value
-
-
-def as_records(edits: list[Edit], prints: Footprints) -> Records:
-    """The edits in the order of the norms of their URLs, and for each norm in their own."""
-    records = np.zeros(len(edits), EDIT)
-    for n, edit in enumerate(edits):
-        records[n] = (*prints.of(edit.url), edit.time, edit.value, edit.op, 0)
-    return records[np.argsort(records["norm"], kind="stable")]
-
-
-def as_frames(inserts: list[Insert], prints: Footprints, filter_version: int) -> Iterator[Frame]:
-    """The inserted URLs as frames of a contrib file."""
-    for at in range(0, len(inserts), BLOCK_URLS):
-        block = as_block(inserts[at : at + BLOCK_URLS], prints, filter_version)
-        yield Frame(0, 0, FrameKind.CONTRIB, len(block), memoryview(contrib.encode(block)))
-
-
-def as_block(inserts: list[Insert], prints: Footprints, filter_version: int) -> Block:
-    """Inserted URLs as contributions; they have no parent, so the parents' table has one empty row."""
-    marks = np.array([prints.of(one.url) for one in inserts], np.uint64).reshape(-1, 3)
-    sites, first = np.unique(marks[:, 2], return_index=True)
-    count = len(inserts)
-    return Block(
-        norm=marks[:, 0].copy(),
-        path=marks[:, 1].copy(),
-        site=marks[:, 2].copy(),
-        lastmod=np.zeros(count, np.uint32),
-        parent=np.zeros(count, np.uint32),
-        parent_weight=np.array([one.weight for one in inserts], np.uint16),
-        flags=np.array([one.flags for one in inserts], np.uint16),
-        section=np.array([one.section for one in inserts], np.uint8),
-        texts=[one.url.path.encode("ascii") for one in inserts],
-        sites=sites,
-        norms=marks[first, 0],
-        names=[inserts[i].url.site.encode("ascii") for i in first.tolist()],
-        parents_site=np.zeros(1, np.uint64),
-        parents_path=np.zeros(1, np.uint64),
-        filter_version=filter_version,
-    )

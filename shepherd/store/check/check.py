@@ -22,7 +22,7 @@ from shepherd.store.check.references import walk_references
 from shepherd.store.disk import fsio, names
 from shepherd.store.disk.names import StateName
 from shepherd.store.state import contact_notes as contactnotes
-from shepherd.store.state import inbox
+from shepherd.store.state import inbox, inserts
 from shepherd.store.state.database import Database
 from shepherd.store.state.directory import State
 
@@ -52,7 +52,7 @@ def walk(
             yield from faults
     yield from going_on(database.states_path, (fault for state, fault in one_walk.claims() if state.path.exists()))
     if only is None:
-        yield from going_on(database.inbox.directory, _waiting_for_cork(database, quick))
+        yield from going_on(database.inbox.directory, _waiting(database, quick))
 
 
 def _refuse_old(database: Database) -> Iterator[Fault]:
@@ -102,12 +102,24 @@ def _paths(database: Database, only: StateName | None) -> Iterable[Path]:
     return [path for path in paths if not path.is_file()]
 
 
-def _waiting_for_cork(database: Database, quick: bool) -> Iterator[Fault]:
-    """What waits in the inbox for a cork; of what has been taken, half may be removed already."""
+def _contributions(item: inbox.Item, key: bytes) -> Iterator[Fault]:
+    """Inserted URLs that no merge has taken yet."""
     try:
-        applied = database.furthest().control.applied
+        inserts.inspect(item.path, key)
+    except Corruption as error:
+        if item.path.exists():  # else a merge has taken it meanwhile
+            yield fault_of(item.path, error)
+
+
+def _waiting(database: Database, quick: bool) -> Iterator[Fault]:
+    """What waits in the inbox for a merge or a cork; of a harvest that has been taken, half may be removed already."""
+    try:
+        furthest = database.furthest()
     except (Corruption, UsageError, RecoveryNeeded):
         return  # the walk has told
+    applied = furthest.control.applied
+    for item in () if quick else database.inbox.waiting(applied, inbox.CONTRIB):
+        yield from going_on(item.path, _contributions(item, furthest.control.key))
     for item in database.inbox.waiting(applied, inbox.HARVEST):
         faults = list(check_files.walk_harvest(item.path, quick, ours=False))
         if item.path.exists():  # else a cork has taken it meanwhile

@@ -39,9 +39,9 @@ _TMP: Final = re.compile(r"[0-9]{6,}\.tmp")
 _NUMBERED: Final = re.compile(r"(contrib|journal)\.([0-9]{8,})")
 _SEGMENT: Final = re.compile(r"[0-9]{8,}")
 _LOCAL_SEGMENT: Final = re.compile(r"seg\.([0-9]{8,})")
-_ITEM: Final = re.compile(r"([0-9]+-[A-Za-z0-9_.-]+-[0-9]+-[0-9]+)\.(req|feedback|harvest|contact|lease)")
+_ITEM: Final = re.compile(r"([0-9]+-[A-Za-z0-9_.-]+-[0-9]+-[0-9]+)\.(req|contrib|feedback|harvest|contact|lease)")
 _HALF_ITEM: Final = re.compile(
-    r"\.[0-9]+-(?P<host>[A-Za-z0-9_.-]+)-(?P<pid>[0-9]+)-[0-9]+\.(?:req|feedback|harvest|contact|lease)\.tmp"
+    r"\.[0-9]+-(?P<host>[A-Za-z0-9_.-]+)-(?P<pid>[0-9]+)-[0-9]+\.(?:req|contrib|feedback|harvest|contact|lease)\.tmp"
 )
 _HARVEST: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
 

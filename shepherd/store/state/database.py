@@ -108,6 +108,14 @@ class Database:
             raise UsageError(f"no closed state {number}; there are {', '.join(str(n.number) for n in found)}")
         return self.open(StateName(number, CLOSED))
 
+    def key(self) -> bytes:
+        """The key of the footprints, the same in every state: the furthest may just be deleted, or damaged."""
+        found = self.states()
+        for name in reversed(found[1:]):
+            with contextlib.suppress(Corruption):
+                return self.open(name).control.key
+        return (self.open(found[0]) if found else self.furthest()).control.key
+
     def new_item_name(self, now_ms: int) -> str:
         """A fresh name for an inbox item or lease."""
         return names.item(now_ms, socket.gethostname(), os.getpid(), next(_COUNTER))

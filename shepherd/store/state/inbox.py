@@ -1,4 +1,4 @@
-"""The inbox: where anyone leaves requests, feedback, harvests and notes of contacts, complete, by a rename, without the lock.
+"""The inbox: where anyone leaves requests, URLs, feedback, harvests and notes of contacts: complete, by a rename, unlocked.
 
 An item is taken exactly once: the phase that applies it lists its name in `control`, publishes, and only then removes the item;
 an item that the newest chain of states already names is removed without being applied again. A harvest is a directory: what is
@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Self
@@ -21,11 +21,14 @@ from shepherd.store.disk import fsio, names
 from shepherd.store.state import harvest
 
 REQUESTS: Final = "req"
+CONTRIB: Final = "contrib"  # inserted URLs: store/state/inserts.py
 FEEDBACK: Final = "feedback"
 HARVEST: Final = "harvest"
 CONTACT: Final = "contact"  # store/state/contact_notes.py
-KINDS: Final = (REQUESTS, FEEDBACK, HARVEST, CONTACT)
+KINDS: Final = (REQUESTS, CONTRIB, FEEDBACK, HARVEST, CONTACT)
+FOR_MERGE: Final = (REQUESTS, CONTRIB)
 HELD_BYTES: Final = 1 << 20
+MOST_LINE_BYTES: Final = 1 << 20  # what is behind them in a line is not read
 UNREADABLE: Final = "this user may not read it; it waits until somebody changes its mode or owner, or removes it"
 
 
@@ -40,10 +43,17 @@ class Item:
         """When it was left, by the clock of whoever left it."""
         return int(self.name.partition("-")[0]) // 1000
 
-    def lines(self) -> list[tuple[int, str]]:
-        """Line number and text of each line that is not blank."""
-        text = fsio.read_file(self.path).decode("utf-8", "replace")
-        return [(number, line) for number, line in enumerate(text.split("\n"), 1) if line.strip()]
+    def lines(self) -> Iterator[tuple[int, str]]:
+        """Line number and text of each line that is not blank; only one of them is in memory."""
+        with fsio.reading(self.path), self.path.open("rb") as file:
+            number = 0
+            while line := file.readline(MOST_LINE_BYTES):
+                number += 1
+                text = line.decode("utf-8", "replace").removesuffix("\n")
+                while line and not line.endswith(b"\n"):
+                    line = file.readline(MOST_LINE_BYTES)
+                if text.strip():
+                    yield number, text
 
 
 def is_closed_to_us(error: IoFailed) -> bool:
@@ -190,9 +200,9 @@ class Inbox:
         """Begin to leave a harvest that is made here."""
         return HarvestDraft(self.directory, name, segment_bytes)
 
-    def items(self, kind: str = REQUESTS) -> list[Item]:
-        """Complete items of one kind, oldest first."""
-        return [item for item in self.all_items() if item.kind == kind]
+    def items(self, *kinds: str) -> list[Item]:
+        """Complete items of some kinds, oldest first; by default of those that a merge takes."""
+        return [item for item in self.all_items() if item.kind in (kinds or FOR_MERGE)]
 
     def all_items(self) -> list[Item]:
         """Complete items of every kind, oldest first."""
@@ -201,14 +211,14 @@ class Inbox:
             raise Corruption("the directory is missing, and what waited there; make it again with mkdir", self.directory)
         for path in sorted(self.directory.iterdir()):
             item = names.parse_item(path.name)
-            if item is not None and item[1] in KINDS and (path.is_dir() if item[1] == HARVEST else path.is_file()):
-                found.append(Item(item[0], path, item[1]))  # a pipe would be waited for, a link to nowhere stop the phase
+            if item is not None and item[1] in KINDS and _is_whole(path, item[1]):
+                found.append(Item(item[0], path, item[1]))
         return found
 
-    def waiting(self, applied: Iterable[str], kind: str = REQUESTS) -> list[Item]:
-        """Items that this chain of states has not taken yet."""
+    def waiting(self, applied: Iterable[str], *kinds: str) -> list[Item]:
+        """Items that this chain of states has not taken yet; by default those that a merge takes."""
         taken = set(applied)
-        return [item for item in self.items(kind) if item.name not in taken]
+        return [item for item in self.items(*kinds) if item.name not in taken]
 
     def waiting_bytes(self, kind: str) -> int:
         """Of all items of a kind of one file, also of those that are being written."""
@@ -229,6 +239,13 @@ class Inbox:
             elif item.name in taken:
                 fsio.unlink(item.path)
         fsio.sync_directory(self.directory)
+
+
+def _is_whole(path: Path, kind: str) -> bool:
+    """Whether it can be read as its kind is: a pipe would be waited for, a link to nowhere stop the phase."""
+    if kind == HARVEST:
+        return path.is_dir()
+    return path.is_file() and not (kind == CONTRIB and path.is_symlink())
 
 
 class Arrivals:

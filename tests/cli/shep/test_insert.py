@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from shepherd.console import shared as shep_shared
+from tests.support import inboxes
 from tests.support.herd import Herd, Run, objects, stdout_of
 
 
 def requests(herd: Herd) -> list[dict[str, Any]]:
-    return [json.loads(line) for item in herd.store.inbox.items() for _, line in item.lines()]
+    return inboxes.inserted(herd.store)
 
 
 def test_good_urls_are_inserted_although_others_are_bad(own_herd: Herd, shep: Run) -> None:

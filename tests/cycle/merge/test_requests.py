@@ -8,21 +8,20 @@ from pathlib import Path
 
 import pytest
 
-from shepherd.config import Config
 from shepherd.cycle.merge.edits import Op
-from shepherd.cycle.merge.requests import Requests, read_requests
-from shepherd.equiv import parse_equiv
 from shepherd.filters import parse_filter
 from shepherd.store.state.inbox import Item
+from tests.support import inboxes
+from tests.support.inboxes import Taken
 
 NAME = "1790000000000-host-77-1"
 GOOD = {"op": "insert", "url": "http://a.example/"}
 
 
-def read(tmp_path: Path, data: bytes) -> Requests:
+def read(tmp_path: Path, data: bytes) -> Taken:
     path = tmp_path / f"{NAME}.req"
     path.write_bytes(data)
-    return read_requests([Item(NAME, path)], parse_filter("reject ext zip\n"), Config())
+    return inboxes.take([Item(NAME, path)], parse_filter("reject ext zip\n"))
 
 
 @pytest.mark.parametrize(
@@ -63,7 +62,7 @@ def read(tmp_path: Path, data: bytes) -> Requests:
 def test_bad_line_is_reported_shortly_and_skipped(tmp_path: Path, line: bytes, said: str) -> None:
     good = json.dumps(GOOD).encode()
     found = read(tmp_path, good + b"\n" + line + b"\n\n" + good)
-    assert [one.url.href for one in found.inserts] == ["http://a.example/"] * 2
+    assert found.urls == ["http://a.example/"] * 2
     (told,) = found.bad
     assert told.startswith(f"{NAME}.req line 2: ")
     assert said in told
@@ -73,7 +72,7 @@ def test_bad_line_is_reported_shortly_and_skipped(tmp_path: Path, line: bytes, s
 def test_line_ends_only_at_a_line_feed(tmp_path: Path) -> None:
     by = "someone\u2028\x85 or other"
     found = read(tmp_path, json.dumps(GOOD | {"by": by}, ensure_ascii=False).encode() + b"\r\n")
-    assert (len(found.inserts), found.bad) == (1, [])
+    assert (len(found.urls), found.bad) == (1, [])
 
 
 def lines(*requests: Mapping[str, object]) -> bytes:
@@ -83,44 +82,43 @@ def lines(*requests: Mapping[str, object]) -> bytes:
 def test_later_of_insert_and_deletion_counts_and_a_purge_wins(tmp_path: Path) -> None:
     delete, other = GOOD | {"op": "delete"}, GOOD | {"url": "http://b.example/"}
     found = read(tmp_path, lines(GOOD, delete, other))
-    assert [one.url.href for one in found.inserts] == ["http://b.example/"]
-    assert [one.op for one in found.edits] == [Op.DELETE]
+    assert found.urls == ["http://b.example/"]
+    assert found.edits["op"].tolist() == [Op.DELETE]
     found = read(tmp_path, lines(delete, GOOD))
-    assert [one.url.href for one in found.inserts] == ["http://a.example/"]
-    assert found.edits == []
+    assert found.urls == ["http://a.example/"]
+    assert len(found.edits) == 0
     found = read(tmp_path, lines(GOOD, delete, GOOD, delete | {"purge": True}))
-    assert [one.op for one in found.edits] == [Op.DELETE, Op.PURGE]
-    assert found.inserts == []
+    assert found.edits["op"].tolist() == [Op.DELETE, Op.PURGE]
+    assert found.urls == []
 
 
 def test_purge_wins_over_an_insert_beside_it(tmp_path: Path) -> None:
     purge = GOOD | {"op": "delete", "purge": True}
     for asked in ((purge, GOOD), (GOOD, purge)):
         found = read(tmp_path, lines(*asked))
-        assert ([one.op for one in found.edits], found.inserts) == ([Op.PURGE], [])
+        assert (found.edits["op"].tolist(), found.urls) == ([Op.PURGE], [])
         assert found.bad == ["http://a.example/ is not inserted: another request purges it"]
 
 
 def test_root_pages_of_two_sites_are_two_documents(tmp_path: Path) -> None:
     found = read(tmp_path, lines(GOOD | {"op": "delete"}, GOOD | {"url": "https://a.example/"}))
-    assert (len(found.inserts), len(found.edits)) == (1, 1)
+    assert (len(found.urls), len(found.edits)) == (1, 1)
     page = {"url": "http://a.example/x"}
     found = read(tmp_path, lines(GOOD | page | {"op": "delete"}, GOOD | {"url": "https://www.a.example/x"}))
-    assert (len(found.inserts), len(found.edits)) == (1, 0)
+    assert (len(found.urls), len(found.edits)) == (1, 0)
 
 
 def test_sites_of_one_class_are_one(tmp_path: Path) -> None:
     path = tmp_path / f"{NAME}.req"
     path.write_bytes(lines(GOOD | {"op": "delete", "url": "http://b.example/x"}, GOOD | {"url": "http://a.example/x"}))
-    norm_of = parse_equiv("a.example b.example\n").norm_of
-    found = read_requests([Item(NAME, path)], parse_filter(""), Config(), norm_of)
-    assert (len(found.inserts), len(found.edits)) == (1, 0)
+    found = inboxes.take([Item(NAME, path)], parse_filter(""), equiv="a.example b.example\n")
+    assert (len(found.urls), len(found.edits)) == (1, 0)
 
 
 def test_set_becomes_one_edit_for_each_setting_with_its_time(tmp_path: Path) -> None:
     asked = GOOD | {"op": "set", "weight": 7, "section": 2, "frequency": 4, "pinned": False}
     found = read(tmp_path, lines(asked, GOOD | {"op": "refresh"}))
-    said = [(one.op, one.value, one.time) for one in found.edits]
+    said = found.edits[["op", "value", "time"]].tolist()
     assert said == [
         (Op.WEIGHT, 7, 1_790_000_000),
         (Op.SECTION, 2, 1_790_000_000),

@@ -13,17 +13,17 @@ from pathlib import Path
 import numpy as np
 from hypothesis import strategies as st
 
-from shepherd.cycle.merge.requests import Insert, as_frames
 from shepherd.filters import load_filter
-from shepherd.formats import bucket, tables
-from shepherd.formats.frame import Frame
+from shepherd.formats import bucket, contrib, tables
+from shepherd.formats.block_builder import BlockBuilder
+from shepherd.formats.frame import Frame, FrameKind
 from shepherd.formats.tables import NO_OID, REASON_TEXT, Flag, Reason, RowType, contrib_oid
 from shepherd.store.disk import names
 from shepherd.store.disk.names import StateName
 from shepherd.store.state import database
 from shepherd.store.state.database import Database
 from shepherd.store.state.directory import Builder
-from shepherd.urls import Footprints, parse
+from shepherd.urls import Footprints, Url, parse
 from tests.support.phase_rows import Row
 
 KEY = bytes(range(16))
@@ -141,16 +141,20 @@ def _contributed(builder: Builder, flock: Sequence[Lamb], version: int) -> dict[
     for where, number, filter_version in ((CONTRIB, 1, version), (OLD_CONTRIB, 2, version ^ 1)):
         told = [one for one in flock if one.where == where or not one.robots]
         if told:
-            inserts = [Insert(n, parse(one.linked_as or one.url), 1, 0, 0) for n, one in enumerate(told)]
-            builder.write_frames(names.contrib(number), _frames(inserts, filter_version))
+            urls = [parse(one.linked_as or one.url) for one in told]
+            builder.write_frames(names.contrib(number), _frames(urls, filter_version))
         places |= {one.url: contrib_oid(number, n) for n, one in enumerate(told) if one.where == where}
     builder.change(contribs=3)
     return places
 
 
-def _frames(inserts: list[Insert], version: int) -> Iterator[Frame]:
-    for at in range(0, len(inserts), 4):  # so that a file has more than one
-        yield from as_frames(inserts[at : at + 4], PRINTS, version)
+def _frames(urls: list[Url], version: int) -> Iterator[Frame]:
+    blocks = BlockBuilder(PRINTS, version)
+    for n, url in enumerate(urls, 1):
+        blocks.add(url.site, url.path, 1, 0, 0)
+        if len(blocks) == 4 or n == len(urls):  # so that a file has more than one
+            block = blocks.block()
+            yield Frame(0, 0, FrameKind.CONTRIB, len(block), memoryview(contrib.encode(block)))
 
 
 def _write_index(builder: Builder, flock: Sequence[Lamb], places: dict[str, int]) -> None:

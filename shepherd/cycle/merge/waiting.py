@@ -1,0 +1,223 @@
+"""What waits in the inbox for a merge: requests, and inserted URLs as contributions; each item once, in the order of names.
+
+Of an insert and a deletion of the same document the later one holds; a purge holds whatever else is asked. So edits are read
+first, as records; then the inserts go by block by block, and of each block are taken the rows that no deletion takes back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from shepherd.arrays import keys
+from shepherd.arrays.distinct_urls import Paths, find_known
+from shepherd.config import Config
+from shepherd.cycle.common.norms import NormMap
+from shepherd.cycle.merge.edits import Op
+from shepherd.cycle.merge.requests import EditList, Edits, Faults, RequestLines, line_of, place_of, rejection
+from shepherd.errors import Corruption, IoFailed
+from shepherd.filters import Filter
+from shepherd.formats import contrib
+from shepherd.formats.block_builder import BlockBuilder
+from shepherd.formats.contribkeys import BlockKeys, decode_keys
+from shepherd.formats.frame import Frame, FrameKind
+from shepherd.formats.tables import I64, U64, Array, Bools, Columns, ContribFlag, Records
+from shepherd.store.disk import fsio
+from shepherd.store.state import inserts
+from shepherd.store.state.inbox import CONTRIB, UNREADABLE, Item, is_closed_to_us
+from shepherd.urls import Footprints
+
+KEY = ("norm", "path", "site")
+
+
+@dataclass(frozen=True)
+class Survey:
+    """The items that can be taken, how many URLs the contributions among them have, and why the others stay."""
+
+    items: Sequence[Item]
+    contributed: int
+    refused: Sequence[str]
+
+
+def survey(items: Sequence[Item], key: bytes) -> Survey:
+    """An item that we may not read waits until we may; one that is damaged, until somebody has looked at it."""
+    good, urls, refused = [], 0, []
+    for item in items:
+        try:
+            if item.kind == CONTRIB:
+                urls += inserts.inspect(item.path, key).urls
+            else:
+                with fsio.reading(item.path), item.path.open("rb"):
+                    pass
+        except IoFailed as error:
+            if not is_closed_to_us(error):
+                raise
+            refused.append(f"{item.path.name}: {UNREADABLE}")
+            continue
+        except Corruption as error:
+            what = str(error).removeprefix(str(item.path))
+            refused.append(f"{item.path.name}{what}; nothing of it was taken: insert its URLs again, and remove it")
+            continue
+        good.append(item)
+    return Survey(good, urls, refused)
+
+
+class Removals:
+    """The documents that requests delete or purge, and which of their inserts and deletions hold."""
+
+    def __init__(self, edits: Edits, paths: Paths) -> None:
+        self._edits, self._paths = edits, paths
+        gone = np.isin(edits.records["op"], (Op.DELETE, Op.PURGE))
+        self._gone = np.flatnonzero(gone)
+        columns = {name: np.ascontiguousarray(edits.records[name][gone]) for name in KEY}
+        columns["site"] = np.where(paths.special(columns["path"]), columns["site"], np.uint64(0))
+        order = keys.sort_order(*(columns[name] for name in KEY))
+        starts = keys.run_starts(*(columns[name][order] for name in KEY))
+        self._documents: Columns = {name: columns[name][order[starts]] for name in KEY}
+        self._document = np.empty(len(order), np.int64)  # of each of these edits
+        self._document[order] = np.cumsum(starts) - 1
+        deleted = edits.records["op"][gone] == Op.DELETE
+        places = edits.places[gone]
+        self._deleted, self._inserted = (np.zeros(len(self._documents["norm"]), np.uint64) for _ in range(2))
+        np.maximum.at(self._deleted, self._document[deleted], places[deleted])
+        self._purged = np.zeros(len(self._deleted), np.bool_)
+        self._purged[self._document[~deleted]] = True
+
+    def judge(self, urls: Columns, places: U64) -> tuple[Bools, Bools]:
+        """Of inserts: which hold, and which a purge keeps out."""
+        if not len(self._purged):
+            return np.ones(len(places), np.bool_), np.zeros(len(places), np.bool_)
+        document, _place = find_known(self._documents, urls, self._paths)
+        known = document >= 0
+        purged, holds = known & self._purged[document], ~known | (self._deleted[document] < places)
+        holds &= ~purged
+        np.maximum.at(self._inserted, document[known & holds], places[known & holds])
+        return np.asarray(holds), np.asarray(purged)
+
+    def lasting(self) -> Records:
+        """The edits that hold once all inserts were judged."""
+        overtaken = self._edits.records["op"][self._gone] == Op.DELETE
+        overtaken &= self._inserted[self._document] > self._edits.places[self._gone]
+        return np.delete(self._edits.records, self._gone[overtaken])
+
+
+@dataclass(frozen=True)
+class Contributed:
+    """A block for a contrib file, and which of its rows count."""
+
+    frame: Frame
+    keys: BlockKeys
+    rows: I64
+
+
+class Waiting:
+    """Reads the items of a survey: `read_edits`, then all of `contributed`, then there are `edits` and the counts."""
+
+    def __init__(self, found: Survey, filters: Filter, config: Config, prints: Footprints, norms: NormMap, paths: Paths) -> None:
+        self._found, self._items, self._filters, self._prints = found, found.items, filters, prints
+        self.norms, self.paths = norms, paths
+        self.faults = Faults()
+        self.in_vain = Faults()  # inserts beside a purge
+        self._lines = RequestLines(filters, config, self.faults)
+        self._purges: list[Frame] = []
+        self._removals = Removals(EditList(prints).edits(), paths)
+        self.inserted = 0
+
+    def read_edits(self) -> int:
+        """Every request but the inserts; how many rows all that waits may need."""
+        edits, purges, inserted = EditList(self._prints), BlockBuilder(self._prints, self._filters.version), 0
+        for order, item in enumerate(self._items, 1):
+            if item.kind != CONTRIB:
+                inserted += self._lines.read_edits(order, item, edits, purges)
+            if purges.is_full:
+                self._purges.append(_frame(purges))
+        if len(purges):
+            self._purges.append(_frame(purges))
+        found = edits.edits()
+        found.records["norm"] = self.norms.apply(found.records["norm"], found.records["site"])
+        self._removals = Removals(found, self.paths)
+        return len(found) + inserted + self._found.contributed
+
+    def contributed(self) -> Iterator[Contributed]:
+        """What is inserted, and what is purged."""
+        blocks = BlockBuilder(self._prints, self._filters.version)
+        places: list[int] = []
+        for order, item in enumerate(self._items, 1):
+            if item.kind == CONTRIB:
+                if places:
+                    yield self._judged(_frame(blocks), places)
+                    places = []
+                yield from self._of_frames(order, item)
+                continue
+            for place in self._lines.read_inserts(order, item, blocks):
+                places.append(place)
+                if blocks.is_full:
+                    yield self._judged(_frame(blocks), places)
+                    places = []
+        if places:
+            yield self._judged(_frame(blocks), places)
+        for frame in self._purges:
+            found = decode_keys(frame.payload)
+            yield Contributed(frame, found, np.arange(len(found)))
+
+    @property
+    def edits(self) -> Records:
+        """In the order of their norms, and for each norm in their own."""
+        records = self._removals.lasting()
+        return records[np.argsort(records["norm"], kind="stable")]
+
+    def _judged(self, frame: Frame, places: Sequence[int] | U64) -> Contributed:
+        found, at = decode_keys(frame.payload), np.asarray(places, np.uint64)
+        columns: dict[str, Array] = {"norm": self.norms.apply(found.norm, found.site), "path": found.path, "site": found.site}
+        holds, purged = self._removals.judge(columns, at)
+        for row, url in _urls(frame.payload, np.flatnonzero(purged)):
+            self.in_vain.add(int(at[row]), f"{url} is not inserted: another request purges it")
+        self.inserted += int(np.count_nonzero(holds))
+        return Contributed(frame, found, np.flatnonzero(holds))
+
+    def _of_frames(self, order: int, item: Item) -> Iterator[Contributed]:
+        """An item of contributions: its blocks as they are, unless the filter has changed since."""
+        first = 1
+        for frame in inserts.frames(item.path):
+            places = np.arange(place_of(order, first), place_of(order, first + frame.records), dtype=np.uint64)
+            first += frame.records
+            if contrib.filter_version(frame.payload) == self._filters.version:
+                yield self._judged(frame, places)
+                continue
+            blocks, good = self._filtered(frame, places, item)
+            if len(blocks):
+                yield self._judged(_frame(blocks), places[good])
+
+    def _filtered(self, frame: Frame, places: U64, item: Item) -> tuple[BlockBuilder, list[int]]:
+        """A block that another filter has judged, judged by ours; and the rows that are left of it."""
+        block, good = contrib.decode(frame.payload), []
+        blocks = BlockBuilder(self._prints, self._filters.version)
+        weights, flags, sections = block.parent_weight.tolist(), block.flags.tolist(), block.section.tolist()
+        for row, url in _urls(frame.payload, np.arange(len(block))):
+            href = self._filters.clean(url)
+            if href is None:
+                place = int(places[row])
+                self.faults.add(place, f"{item.path.name} URL {line_of(place)}: {rejection(self._filters, url)}")
+                continue
+            site = url[: len(url) - len(block.texts[row])]
+            section = sections[row] if flags[row] & ContribFlag.OWN_SECTION else self._filters.section_of(href).section
+            blocks.add(site, href[len(site) :], weights[row], section, flags[row])
+            good.append(row)
+        return blocks, good
+
+
+def _frame(blocks: BlockBuilder) -> Frame:
+    block = blocks.block()
+    return Frame(0, 0, FrameKind.CONTRIB, len(block), memoryview(contrib.encode(block)))
+
+
+def _urls(payload: memoryview, rows: I64) -> Iterator[tuple[int, str]]:
+    """The URLs of some records of a block, and which those are."""
+    if not len(rows):
+        return
+    block = contrib.decode(payload, only=rows)
+    names = dict(zip(block.sites.tolist(), block.names, strict=True))
+    for row, site, text in zip(rows.tolist(), block.site[rows].tolist(), block.texts, strict=True):
+        yield row, (names[site] + text).decode("ascii")
