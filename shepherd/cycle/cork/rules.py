@@ -2,6 +2,7 @@
 
 A record settles a row only if it is newer than what the row knows, so a harvest taken in twice, or an old one taken in late,
 changes nothing. A body that is stored stays stored until something better comes: failures only count, until there are too many.
+And what it all came to, in the words of a reap's report: counts only, so always the same.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ import numpy as np
 from shepherd import config
 from shepherd.arrays.keys import find_rows, find_sites, pick, run_ends, run_starts, sort_order, with_flag
 from shepherd.arrays.rows import OF_BODY, counts_as_gathered, end_s, has_body
+from shepherd.formats import kinds
+from shepherd.formats.journal import FAILED
 from shepherd.formats.tables import (
     I64,
     NO_OID,
@@ -241,3 +244,24 @@ def _adapt(columns: dict[str, Array], row: I64, end: U32, differs: Bools, same: 
     stable = same & (end.astype(np.int64) - columns["changed"][row] >= 2 * plan.refresh_s)
     new = np.where(differs, np.minimum(old * 2, MAX_FREQUENCY), np.where(stable, np.maximum(old // 2, 1), old))
     columns["frequency"][row] = new
+
+
+# --- what a journal came to ---------------------------------------------------------------------------------------
+
+
+def outcomes(journal: Records) -> dict[str, dict[str, int]]:
+    """Contacts by HTTP status (`none` = no answer), and failures by class; those that there were none of are left out."""
+    contacted = with_flag(journal["flags"], JournalFlag.CONTACTED) & np.isin(journal["kind"], (Kind.PAGE, Kind.ROBOTS))
+    failed = ~with_flag(journal["flags"], JournalFlag.HOP) & np.isin(journal["result"], list(FAILED))
+    statuses, reasons = _counts(journal["status"][contacted]), _counts(journal["reason"][failed])
+    errors = {kinds.REASON.text(reason): count for reason, count in reasons.items()}
+    told = {
+        "statuses": {str(status or "none"): count for status, count in statuses.items()},
+        "errors": dict(sorted(errors.items())),
+    }
+    return {name: counts for name, counts in told.items() if counts}
+
+
+def _counts(values: Array) -> dict[int, int]:
+    counts = np.bincount(values)
+    return {int(value): int(counts[value]) for value in np.flatnonzero(counts)}
