@@ -14,8 +14,8 @@ import numpy as np
 
 from shepherd.arrays.keys import with_flag
 from shepherd.arrays.partitions import Tick, partitions
-from shepherd.cycle.equiv import likeness as detect
-from shepherd.cycle.equiv.likeness import Agreement
+from shepherd.cycle.equiv import rules
+from shepherd.cycle.equiv.rules import Agreement
 from shepherd.errors import BadUrl
 from shepherd.formats.tables import U64, Columns, Flag, RowType, in_bucket
 from shepherd.store.state import lookup
@@ -68,7 +68,7 @@ def propose(state: State, least_common: int, share_percent: int, tick: Tick) -> 
     """Proposals, the largest site of each class as its representative; one that a redirect leads to is that in any case."""
     found = _roots(state, tick)
     pairs: dict[tuple[int, int], tuple[bool, bool]] = {}  # representative, other: roots equal, redirect
-    for group in detect.alike(np.concatenate(found.norm), np.concatenate(found.digest)):
+    for group in rules.alike(np.concatenate(found.norm), np.concatenate(found.digest)):
         first = max(group.tolist(), key=lambda norm: (len(lookup.rows_of_norm(state, norm)), -norm))
         pairs |= {(first, norm): (True, False) for norm in group.tolist() if norm != first}
     for norm, target in found.redirects:
@@ -78,7 +78,7 @@ def propose(state: State, least_common: int, share_percent: int, tick: Tick) -> 
     classes: dict[int, list[tuple[int, Evidence]]] = {}
     for (first, norm), (equal, redirect) in sorted(pairs.items()):
         some, others = _rows(state, first), _rows(state, norm)
-        evidence = Evidence(equal, redirect, detect.agreement(some, others), _nearly(state, some, others))
+        evidence = Evidence(equal, redirect, rules.agreement(some, others), _nearly(state, some, others))
         if evidence.convinces(least_common, share_percent):
             classes.setdefault(first, []).append((norm, evidence))
     for first, members in sorted(classes.items()):
@@ -91,7 +91,7 @@ def _roots(state: State, tick: Tick) -> _Roots:
     for start, stop in partitions(state.index.rows, STEP):
         part = state.index.slice(start, stop, READ)
         mine = {name: column[part["path"] == root] for name, column in part.items()}
-        page = detect.has_page(mine)
+        page = rules.has_page(mine)
         found.norm.append(mine["norm"][page])
         found.digest.append(mine["digest"][page])
         leads = (mine["type"] == RowType.GATHERED) & with_flag(mine["flags"], Flag.REDIRECT) & in_bucket(mine["oid"])
@@ -118,14 +118,14 @@ def _rows(state: State, norm: int) -> Columns:
 
 def _nearly(state: State, some: Columns, others: Columns) -> int:
     """How many of the first pages that differ have nearly the same text."""
-    mine, theirs = ({int(c["path"][n]): n for n in np.flatnonzero(detect.has_page(c)).tolist()} for c in (some, others))
+    mine, theirs = ({int(c["path"][n]): n for n in np.flatnonzero(rules.has_page(c)).tolist()} for c in (some, others))
     pairs = [(at, theirs[path]) for path, at in mine.items() if path in theirs]
     differ = [(a, b) for a, b in pairs if some["digest"][a] != others["digest"][b]]
     near = 0
     for a, b in differ[:MOST_SAMPLED]:
         one, other = (state.objects.head(int(c["oid"][n])).attributes.get("h") for c, n in ((some, a), (others, b)))
         if one is not None and other is not None:
-            near += detect.near(int.from_bytes(one, "little"), int.from_bytes(other, "little"))
+            near += rules.near(int.from_bytes(one, "little"), int.from_bytes(other, "little"))
     return near
 
 

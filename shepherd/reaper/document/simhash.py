@@ -1,4 +1,4 @@
-"""A 64-bit simhash of a text: texts that differ little have hashes that differ in few bits (cycle/equiv/likeness.py).
+"""A 64-bit simhash of a text: texts that differ little have hashes that differ in few bits (cycle/equiv/rules.py).
 
 Each bit is the majority of that bit in the hashes of all words, so a word that occurs often counts often. Short words are left
 out, because in most languages they are the ones that all texts share. Integers only: every machine gives the same. Languages

@@ -7,7 +7,7 @@ import random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shepherd.cycle.equiv.likeness import near
+from shepherd.cycle.equiv.rules import near
 from shepherd.reaper.document.extract import extract
 from shepherd.reaper.document.headers import Said
 from shepherd.reaper.document.simhash import simhash
