@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 import re2  # type: ignore[import-untyped]
 
 from shepherd.errors import FilterError
 from shepherd.filters import patterns as kinds
 from shepherd.filters.judging import Draft, Filter, SectionLine, StripLine, Verdict
-from shepherd.filters.lines import Line, cut_lines
 from shepherd.filters.patterns import Pattern, normal_pattern
 from shepherd.filters.settings import SET_NAMES, SETTINGS, SetLine, read_value
 
@@ -93,3 +95,49 @@ def _read_patterns(line: Line, n: int, allowed: tuple[str, ...], rank: int) -> l
         except ValueError as error:
             raise line.error(m, f"{word!r} {error}") from None
     return found
+
+
+# --- the lines, cut into words, each with the column to point at where one is wrong or missing --------------------
+
+_COMMENT: Final = re.compile(r"(?:^|\s)#.*")
+
+
+@dataclass(frozen=True)
+class Line:
+    """A line that says something."""
+
+    source: str
+    number: int
+    text: str
+    words: tuple[str, ...]
+    columns: tuple[int, ...]  # one more than words: the last is the end of the line
+
+    def word(self, n: int, allowed: str) -> str:
+        if n >= len(self.words):
+            raise self.error(n, f"the line ends here; allowed is {allowed}")
+        return self.words[n]
+
+    def choice(self, n: int, allowed: Sequence[str]) -> str:
+        *but_last, last = allowed
+        names = f"{', '.join(but_last)} or {last}"
+        word = self.word(n, names)
+        if word not in allowed:
+            raise self.error(n, f"{word!r} is not known; allowed is {names}")
+        return word
+
+    def end(self, n: int) -> None:
+        """No n-th word may follow."""
+        if len(self.words) > n:
+            raise self.error(n, f"{self.words[n]!r} is too much; allowed is the end of the line")
+
+    def error(self, n: int, what: str) -> FilterError:
+        return FilterError(f"{self.source}, line {self.number}, column {self.columns[n]}: {what}")
+
+
+def cut_lines(text: str, source: str) -> Iterator[Line]:
+    for number, raw in enumerate(text.split("\n"), 1):
+        said = _COMMENT.sub("", raw).rstrip()
+        if said:
+            words = list(re.finditer(r"\S+", said))
+            columns = (*(word.start() + 1 for word in words), len(said) + 1)
+            yield Line(source, number, said.strip(), tuple(word[0] for word in words), columns)
