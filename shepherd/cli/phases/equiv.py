@@ -1,10 +1,16 @@
-"""shep-equiv: bring the normalised sites to what cf/url-equiv says."""
+"""shep-equiv: bring the normalised sites to what cf/url-equiv says; --detect: propose lines for it, with their evidence."""
 
 from __future__ import annotations
+
+from typing import TYPE_CHECKING
 
 import click
 
 from shepherd.console import common, phase
+from shepherd.errors import NothingToDo
+
+if TYPE_CHECKING:
+    from shepherd.cycle.equiv.detect import Evidence, Proposal
 
 
 @click.command()
@@ -21,13 +27,46 @@ def command(how: phase.How, detect: bool) -> None:
       shep-equiv --detect >> cf/url-equiv
     """
     if detect:
-        from shepherd.cli.phases.equiv_detect import propose
-
         propose(how)
         return
     from shepherd.cycle.equiv import drive as equiv
 
     phase.run("shep-equiv", equiv.run, how)
+
+
+LEAST_COMMON = 2  # pages, the root among them
+SHARE_PERCENT = 80
+
+
+def propose(how: phase.How) -> None:
+    """Print what the newest closed state suggests: one class a line, its evidence as comments above it."""
+    from shepherd.cycle.equiv import detect
+    from shepherd.store.state.database import Database
+
+    with (
+        Database(how.db).reading("shep-equiv --detect", how.now * 1000) as state,
+        common.progress(state.index.rows, "shep-equiv", "row") as bar,
+    ):
+        proposals = list(detect.propose(state, LEAST_COMMON, SHARE_PERCENT, bar.update))
+    for proposal in proposals:
+        _show(proposal, how.as_json)
+    if not proposals:
+        raise NothingToDo("no two sites look like one")
+
+
+def _show(proposal: Proposal, as_json: bool) -> None:
+    others = list(zip(proposal.names[1:], proposal.evidence, strict=True))
+    if as_json:
+        common.emit_json({"names": list(proposal.names), "evidence": [_plain(name, one) for name, one in others]})
+        return
+    for name, one in others:
+        click.echo(common.escape(f"# {name}: {one}"))
+    click.echo(common.escape(" ".join(proposal.names)))
+
+
+def _plain(name: str, one: Evidence) -> dict[str, object]:
+    found = {"common": one.agreement.common, "equal": one.agreement.equal, "near": one.near}
+    return {"name": name, **found, "roots_equal": one.roots_equal, "redirect": one.redirect}
 
 
 def main() -> None:
