@@ -107,17 +107,17 @@ def due_rows(
         rows, site_row = rows.compress(site_row >= 0), site_row.compress(site_row >= 0)
     part = {name: index[name].take(rows) for name in ("path", "site", "type", "flags", "reason", "retry", "checked", "weight")}
     age_s = _age(part["checked"], now_s)
-    times, boost = _times(index["frequency"].take(rows), part["weight"], plan), np.ones(len(rows), np.int64)
+    times = _times(index["frequency"].take(rows), part["weight"], plan)
     if favours.boost > 1:
-        boost = np.maximum(sites["refresh_boost"].take(site_row).astype(np.int64), 1)
-    cycle_s = _cycles(plan).take(times * boost)
+        times = times * np.maximum(sites["refresh_boost"].take(site_row), 1)
+    cycle_s = _cycles(plan).take(times)
     fine, failed, denied = _fortunes(part, plan)
     seen_s = age_s + fine * _jitter(part["path"], part["site"], cycle_s, plan)
 
     due = fine & (seen_s >= cycle_s)
     modified = fine & with_flag(part["flags"], Flag.MODIFIED)
     early = np.flatnonzero(modified)
-    modified[early] = _would_be_due(part, early, age_s, MOST_TIMES * boost, plan)
+    modified[early] = _would_be_due(part, early, age_s, sites["refresh_boost"].take(site_row.take(early)), plan)
     new = part["type"] == UNGATHERED
     refused = np.flatnonzero(denied)
     refused_at = site_row.take(refused)
@@ -130,7 +130,7 @@ def due_rows(
         (CLASS_DUE, due | modified),
         (CLASS_NEW, new),
         (CLASS_INITIAL, new & with_flag(part["flags"], Flag.INITIAL)),
-        (CLASS_FREQUENT, due & (times * boost > 1)),
+        (CLASS_FREQUENT, due & (times > 1)),
         (CLASS_OVERDUE, fine & (2 * seen_s >= 3 * cycle_s)),
         (CLASS_FORCED, with_flag(part["flags"], Flag.REFRESH)),
     )
@@ -146,9 +146,9 @@ def due_rows(
     return Due(row.astype(np.uint32), priority.astype(np.uint32), site_row.take(keep).astype(np.uint32))
 
 
-def _would_be_due(part: Columns, rows: I64, age_s: I64, most_times: I64, plan: config.Plan) -> Bools:
+def _would_be_due(part: Columns, rows: I64, age_s: I64, boost: U8, plan: config.Plan) -> Bools:
     """Whether some rows are so old that a page of their site which changes all the time would be due."""
-    cycle_s = _cycles(plan).take(most_times.take(rows))
+    cycle_s = _cycles(plan).take(MOST_TIMES * np.maximum(boost, 1).astype(np.int64))
     jitter_s = _jitter(part["path"].take(rows), part["site"].take(rows), cycle_s, plan)
     return np.asarray(age_s.take(rows) + jitter_s >= cycle_s)
 
@@ -162,7 +162,9 @@ def _ripe(index: Columns, now_s: int, plan: config.Plan, most_boost: int) -> I64
     shortest_s = _cycles(plan)[::most_boost][: MOST_TIMES + 1]
     since = now_s - (shortest_s - np.minimum(shortest_s, plan.reap_s) // 4)  # what was checked later is too young
     times = _times(index["frequency"].take(rows), index["weight"].take(rows), plan)
-    times[with_flag(flags.take(rows), Flag.MODIFIED)] = MOST_TIMES
+    modified = with_flag(flags, Flag.MODIFIED)
+    if modified.any():
+        times[modified.take(rows)] = MOST_TIMES
     page[rows] = index["checked"].take(rows) <= since.take(times)
     return np.flatnonzero(page)
 
