@@ -77,11 +77,14 @@ def _around(hosts: frozenset[str] | None) -> Callable[..., Awaitable[web.StreamR
 
 
 def _guarded(route: Route) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
+    names = tuple(parameter.name for parameter in route.operation.parameters)
+
     async def guarded(request: web.Request) -> web.StreamResponse:
         ask: Ask = request[ASK]
         kind, _, token = request.headers.get("Authorization", "").partition(" ")
         given = token.strip() if kind.lower() == "bearer" else ""
         ask.client = ask.service.tokens.find(given)
+        ask.parameter_names = names
         return await _limited(ask, _permitted(route, ask, bool(given)))
 
     return guarded

@@ -15,7 +15,6 @@ from shepherd.store.state import keys
 from shepherd.store.state.database import Database
 from shepherd.store.state.directory import State
 
-PARAMETERS: Final = ("part", "best", "weight", "most_weight", "site", "section", "robots", "redirects", "since")
 _NUMBER: Final = re.compile(r"[0-9]{1,15}")
 
 

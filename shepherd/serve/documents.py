@@ -30,7 +30,7 @@ from shepherd.wire import api
 
 
 async def pull(ask: Ask) -> web.StreamResponse:
-    parameters = ask.parameters(*choice.PARAMETERS, "after")
+    parameters = ask.parameters()
     found = await ask.work(_find, ask, parameters, keeps=not ask.is_head)
     ask.notes |= {"state": found.state.number, "items": found.reading.items, **parameters}
     response = _response(found.state, found.reading.items, found.reading.gone, found.reading.bucket_bytes)
@@ -39,7 +39,7 @@ async def pull(ask: Ask) -> web.StreamResponse:
 
 
 async def count(ask: Ask) -> web.Response:
-    parameters = ask.parameters(*choice.PARAMETERS)
+    parameters = ask.parameters()
     found = await ask.work(_find, ask, parameters)
     ask.notes |= {"state": found.state.number, **parameters}
     reading = found.reading
@@ -47,7 +47,7 @@ async def count(ask: Ask) -> web.Response:
 
 
 async def one(ask: Ask) -> web.StreamResponse:
-    parameters = ask.parameters("url", "footprint")
+    parameters = ask.parameters()
     if len(parameters) != 1:
         raise Refused(400, "name one document, by `url` or by `footprint`")
     lease, state, batch = await ask.work(_find_one, ask, parameters)

@@ -57,26 +57,26 @@ async def status(ask: Ask) -> web.Response:
 
 
 async def history(ask: Ask) -> web.Response:
-    given = ask.parameters("cycles", "hours")
+    given = ask.parameters()
     cycles, hours = _number(given, "cycles", 100, MOST_CYCLES), _number(given, "hours", 24, MOST_HOURS)
     return answer(api.HistoryAnswer(**await ask.work(ask.service.figures.history, cycles, hours)))
 
 
 async def server_table(ask: Ask) -> web.Response:
-    given = ask.parameters("sort", "limit", "backing_off")
+    given = ask.parameters()
     sort, limit = _word(given, "sort", "delay", servers.SORTS), _number(given, "limit", 20, MOST_ROWS)
     slowed = _word(given, "backing_off", "0", {"0": 0, "1": 1}) == "1"
     return answer(api.ServersAnswer(**await ask.work(ask.service.figures.servers, sort, limit, slowed)))
 
 
 async def site_table(ask: Ask) -> web.Response:
-    given = ask.parameters("sort", "limit")
+    given = ask.parameters()
     sort, limit = _word(given, "sort", "gathered", sites.SORTS), _number(given, "limit", 20, MOST_ROWS)
     return answer(api.SitesAnswer(**await ask.work(ask.service.figures.sites, sort, limit)))
 
 
 async def explain(ask: Ask) -> web.Response:
-    url = ask.parameters("url").get("url", "")
+    url = ask.parameters().get("url", "")
     if not url:
         raise Refused(400, "say in `url` what is to be explained")
     if ask.service.explaining >= EXPLAINING:

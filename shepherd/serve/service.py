@@ -95,6 +95,7 @@ class Ask:
     service: Service
     request: web.Request
     client: Client | None = None  # None = whoever it is: for what is open to all
+    parameter_names: tuple[str, ...] = ()  # of the query, that the route has
     notes: dict[str, Any] = field(default_factory=dict)
     sent: int | None = None  # bytes that a thread has sent past the server
 
@@ -117,12 +118,12 @@ class Ask:
     async def work(self, function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
         return await self.service.work(function, *args, **kwargs)
 
-    def parameters(self, *known: str) -> dict[str, str]:
-        """The query; a parameter that is not known, or that is there twice, is refused: a slip must not widen a choice."""
+    def parameters(self) -> dict[str, str]:
+        """The query; an unknown parameter, or one that is there twice, is refused: a slip must not widen a choice."""
         found: dict[str, str] = {}
         for name, value in self.request.query.items():
-            if name not in known or name in found:
-                allowed = ", ".join(known) or "none"
+            if name not in self.parameter_names or name in found:
+                allowed = ", ".join(self.parameter_names) or "none"
                 raise Refused(400, f"parameter {name[:40]!r} is not known here or is there twice; allowed are {allowed}")
             found[name] = value
         return found

@@ -40,7 +40,8 @@ def test_script_prints_what_the_page_says(tmp_path: Path) -> None:
 
 
 def test_every_parameter_is_on_the_page() -> None:
-    from shepherd.serve import choice, routes
+    from shepherd.serve import routes
 
-    words = [*choice.PARAMETERS, "after", *(route.path.split("/")[-1] for route in routes.ROUTES if not route.path.endswith("}"))]
+    parameters = [one.name for one in (*routes.CHOICE, routes.AFTER)]
+    words = [*parameters, *(route.path.split("/")[-1] for route in routes.ROUTES if not route.path.endswith("}"))]
     assert [word for word in words if word not in PAGE] == []
