@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +10,6 @@ import click
 
 from shepherd.console import common, selectors, shared
 from shepherd.console import rows as looking
-from shepherd.console.bars import bars
 from shepherd.console.selectors import Selection
 from shepherd.formats import kinds
 from shepherd.formats.kinds import ColumnKind
@@ -189,3 +188,24 @@ def _show_others(found: dict[str, Any]) -> None:
     click.echo(f"  {unreachable:,} with an unreachable robots.txt")
     click.echo(f"{shared.many(found['servers'], 'server')}: {found['servers_backing_off']:,} backing off")
     click.echo(f"{shared.size(found['stored_bytes'])} stored, in {shared.size(found['segment_bytes'])} of segments")
+
+
+# --- counts as text: a label, a number, its share and a bar in each line, all within 80 columns -------------------
+
+
+WIDTH = 80
+SHORTEST, LONGEST = 10, 40
+
+
+def bars(title: str, counts: Mapping[str, int]) -> Iterator[str]:
+    """The lines of one histogram under its title; none where nothing was counted. The largest count has the whole bar, and what
+    is there at all has some of it."""
+    total, most = sum(counts.values()), max(counts.values(), default=0)
+    if not total:
+        return
+    labels, figures = max(map(len, counts)), max(len(f"{count:,}") for count in counts.values())
+    length = min(max(WIDTH - labels - figures - len("      100.0%  "), SHORTEST), LONGEST)
+    yield title
+    for label, count in counts.items():
+        bar = "#" * -(-count * length // most)
+        yield f"  {label:<{labels}}  {count:>{figures},}  {count / total:>6.1%}  {bar}".rstrip()

@@ -14,11 +14,11 @@ from typing import Any, Final
 
 import pycurl  # type: ignore[import-untyped]
 
+from shepherd.dates import http_seconds
 from shepherd.formats.tables import Reason
 from shepherd.reaper.fetch.guard import Guard
 from shepherd.reaper.fetch.memory import Hold
 from shepherd.reaper.fetch.response import Request, Response
-from shepherd.validators import ACCEPT, conditional
 from shepherd.wire.proxy import Proxy
 
 MAX_HEADERS: Final = 100
@@ -226,3 +226,32 @@ def _status_of(line: bytes) -> int:
 
 def _is_same(one: str, other: str) -> bool:
     return one == other or ipaddress.ip_address(one) == ipaddress.ip_address(other)
+
+
+# --- the headers of a request that do not name it: what we take, and what we have already -------------------------
+
+
+ACCEPT: Final = (
+    "Accept: text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8",
+    "Accept-Encoding: gzip, br, zstd, deflate",
+)
+MAX_VALIDATOR: Final = 1_024  # characters; what is longer is not sent back
+
+
+def conditional(etag: str, modified: str) -> list[str]:
+    """The headers that ask for a document only if it is not the stored one.
+
+    An entity tag is sent back as it came, weak or without its quotes, but not `*`, which every document matches. A date is sent
+    back as it came if it is one.
+    """
+    headers = []
+    if _is_sendable(etag) and etag.strip() != "*":
+        headers.append(f"If-None-Match: {etag}")
+    if _is_sendable(modified) and http_seconds(modified) is not None:
+        headers.append(f"If-Modified-Since: {modified}")
+    return headers
+
+
+def _is_sendable(value: str) -> bool:
+    """Whether what a server gave us once can be sent back: one line of printable ASCII."""
+    return 0 < len(value) <= MAX_VALIDATOR and value.isascii() and value.isprintable()

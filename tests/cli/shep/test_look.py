@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from shepherd.console.bars import bars
+from shepherd.cli.shep.stats import bars
 from tests.support.herd import Herd, Run, objects, stdout_of
 
 # --- stats
