@@ -39,7 +39,6 @@ ROOMS_LATER = """
     master
     politeness
     readers
-    reaper
     report
     serve
     store

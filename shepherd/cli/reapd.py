@@ -10,10 +10,10 @@ import click
 from shepherd.config import MOST_WORKERS, process_fault
 from shepherd.console import common
 from shepherd.errors import UsageError
-from shepherd.reaper.process.limits import Terms
+from shepherd.reaper.process.limits import WorkerLimits
 
 PEM = click.Path(dir_okay=False, path_type=Path)
-DEFAULT = Terms()
+DEFAULT = WorkerLimits()
 
 
 @click.command()
@@ -79,7 +79,7 @@ def command(
     keys = tls.read_keys(key_file, tls.Role.REAPER, now) if key_file else None
     if keys and (warning := tls.warning(keys, now)):
         common.LOG.warning("%s", warning)
-    terms = Terms(workers or os.cpu_count() or 1, recycle, memory_bytes, parse_s)
+    terms = WorkerLimits(workers or os.cpu_count() or 1, recycle, memory_bytes, parse_s)
     reapd.main(place, terms, keys, user)
 
 

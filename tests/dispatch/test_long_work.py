@@ -23,14 +23,14 @@ from pathlib import Path
 from shepherd.addresses import UnixAddress
 from shepherd.reaper.document import extract
 from shepherd.reaper.process import reapd
-from shepherd.reaper.process.limits import Terms
+from shepherd.reaper.process.limits import WorkerLimits
 whole = extract.extract
 def slow(body, *rest):
     if len(body) > {INLINE_BYTES}:
         time.sleep({(TIMEOUT_S + GRACE_MS / 1000) * 0.7})
     return whole(body, *rest)
 extract.extract = slow
-reapd.main(UnixAddress(Path(sys.argv[1])), Terms(workers=2), None, "nobody")
+reapd.main(UnixAddress(Path(sys.argv[1])), WorkerLimits(workers=2), None, "nobody")
 """
 
 

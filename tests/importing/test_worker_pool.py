@@ -26,7 +26,7 @@ from pathlib import Path
 from shepherd.addresses import UnixAddress
 from shepherd.reaper.document import extract
 from shepherd.reaper.process import reapd
-from shepherd.reaper.process.limits import Terms
+from shepherd.reaper.process.limits import WorkerLimits
 whole = extract.extract
 def fatal(body, *rest):
     if b"KILL" in body:
@@ -36,7 +36,7 @@ def fatal(body, *rest):
             pass
     return whole(body, *rest)
 extract.extract = fatal
-reapd.main(UnixAddress(Path(sys.argv[1])), Terms(workers=6, recycle=3, parse_s=1.0), None, "root")
+reapd.main(UnixAddress(Path(sys.argv[1])), WorkerLimits(workers=6, recycle=3, parse_s=1.0), None, "root")
 """
 
 

@@ -12,7 +12,7 @@ from shepherd.formats import bucket
 from shepherd.formats.bucket import BucketFlag, Codec
 from shepherd.reaper.fetch.exchange import Body, Context, Exchange
 
-_SENT: Final = {
+_SENT_CODECS: Final = {
     "gzip": Codec.GZIP_SENT,
     "x-gzip": Codec.GZIP_SENT,
     "br": Codec.BR_SENT,
@@ -29,7 +29,7 @@ def redirect_bucket(context: Context, exchange: Exchange, target: str) -> bytes:
 def bucket_of(context: Context, exchange: Exchange, attributes: list[tuple[str, bytes]], body: Body | None) -> bytes:
     """The bucket of a document, or of a redirect where `body` is None."""
     fetch, response = exchange.fetch, exchange.response
-    known = [
+    entries = [
         ("U", fetch.url.encode("ascii")),
         ("S", response.status_line),
         ("H", response.headers if body is not None else b""),
@@ -41,12 +41,12 @@ def bucket_of(context: Context, exchange: Exchange, attributes: list[tuple[str, 
     flags = BucketFlag(0)
     codec, stored = Codec.NONE, b""
     if body is not None:
-        sent = _SENT.get(response.encoding)
+        sent_codec = _SENT_CODECS.get(response.encoding)
         if body.truncated:
-            known.append(("X", body.truncated.encode("ascii")))
+            entries.append(("X", body.truncated.encode("ascii")))
             flags = BucketFlag.TRUNCATED
-        if sent is not None and not body.truncated and body.data:
-            codec, stored = sent, response.body
+        if sent_codec is not None and not body.truncated and body.data:
+            codec, stored = sent_codec, response.body
         else:
             codec, stored = bucket.compress(body.data, context.compress)
     return bucket.pack(
@@ -54,7 +54,7 @@ def bucket_of(context: Context, exchange: Exchange, attributes: list[tuple[str, 
         path=fetch.path,
         time_ms=exchange.end_ms,
         state=context.state,
-        attributes=[(letter, text) for letter, text in known if text],
+        attributes=[(letter, text) for letter, text in entries if text],
         body=stored,
         codec=codec,
         plain_bytes=len(body.data) if body is not None else 0,

@@ -1,4 +1,4 @@
-"""Which characters the bytes of a page mean: byte order mark, header, meta, strict UTF-8, then a detector.
+"""The charset of a page: from its byte order mark, header, meta tag, strict UTF-8, or else a detector.
 
 Invariant: a charset is always one of the names below, each of which Python can decode without side effects: a page cannot choose
 `unicode_escape` or `zip`. Labels mean what they mean to browsers, so `latin1` is windows-1252.
@@ -85,19 +85,19 @@ def find_charset(body: bytes, content_type: str) -> str:
         if body.startswith(mark):
             return name
     header = _HEADER.search(content_type[:_HEADER_CHARACTERS])
-    if header and (found := _named(header.group(1))):
-        return found
+    if header and (name_found := _name_of_label(header.group(1))):
+        return name_found
     beginning = body[:_META_BYTES]
     declared = _META.search(beginning) or _XML.match(beginning)
-    if declared and (found := _named(declared.group(1).decode("ascii"))):
+    if declared and (name_found := _name_of_label(declared.group(1).decode("ascii"))):
         # The declaration was read as ASCII, so it cannot be UTF-16, whatever it says.
-        return "utf-8" if found.startswith("utf-16") else found
-    return "utf-8" if _is_utf8(body) else _detected(body)
+        return "utf-8" if name_found.startswith("utf-16") else name_found
+    return "utf-8" if _is_utf8(body) else _detect(body)
 
 
 def codec_of(label: str) -> str | None:
-    """Python's codec for a charset of the web; none for any other of Python's, as the time of `punycode` is quadratic."""
-    name = _named(label)
+    """Python's codec for a charset of the web; None for all others of Python: `punycode`, for one, takes quadratic time."""
+    name = _name_of_label(label)
     return None if name is None else _CHARSETS[name][0]
 
 
@@ -125,13 +125,13 @@ def _is_utf8(body: bytes) -> bool:
     return True
 
 
-def _detected(body: bytes) -> str:
+def _detect(body: bytes) -> str:
     import cchardet
 
     label = cchardet.detect(body[:_DETECTOR_BYTES])["encoding"] or DEFAULT
-    return _named(label) or DEFAULT
+    return _name_of_label(label) or DEFAULT
 
 
-def _named(label: str) -> str | None:
-    """What a label means; the year that some carry, as iso_8859-1:1987 does, says nothing."""
+def _name_of_label(label: str) -> str | None:
+    """The charset that a label names; a year in it, as in iso_8859-1:1987, is ignored."""
     return _NAMES.get(label.lower().partition(":")[0])

@@ -1,4 +1,4 @@
-"""What a document says: which type and charset it has, its links and title, and what it wishes.
+"""What a document says: its type and charset, its links and title, and its wishes towards robots.
 
 Invariant: whatever the bytes, the cost is bounded (see scan.py and sitemap.py), nothing raises, and the strings are as the
 document wrote them: joining and normalising URLs is urls.py's. HTML, feeds, sitemaps and, where requisites are wanted, style
@@ -10,19 +10,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from shepherd.reaper.document import json_feed as jsonfeed
-from shepherd.reaper.document import requisites, sitemap, sniff
+from shepherd.reaper.document import json_feed, requisites, sitemap, sniff
 from shepherd.reaper.document.charset import as_utf8, find_charset
-from shepherd.reaper.document.headers import Said
-from shepherd.reaper.document.html_page import MAX_TITLE, HtmlPage, followed
+from shepherd.reaper.document.headers import HeaderFacts
+from shepherd.reaper.document.html_page import MAX_TITLE, HtmlPage, followed_href
 from shepherd.reaper.document.simhash import simhash
 from shepherd.reaper.document.visible_text import MAX_PAGE
-from shepherd.reaper.fetch.exchange import Wanted
+from shepherd.reaper.fetch.exchange import ExtractOptions
 
 
 @dataclass(frozen=True)
-class Page:
-    """What was found in a body."""
+class PageFacts:
+    """What a body says."""
 
     content_type: str  # what it is: the header's word, or that of its bytes where they know better
     charset: str  # "" where it is not text
@@ -30,7 +29,7 @@ class Page:
     title: str = ""
     links: list[str] = field(default_factory=list)  # as written, in document order, no two equal
     requisites: list[str] = field(default_factory=list)  # the same; what it needs to be shown
-    times: Mapping[str, int] = field(default_factory=dict)  # of links, as written: when each was last modified, if said
+    times: Mapping[str, int] = field(default_factory=dict)  # of links, as written: when each was last modified, where it says so
     canonical: str = ""  # as written, or ""
     refresh: str = ""  # target of a meta refresh, as written, or ""; it is among the links too
     language: str = ""
@@ -39,77 +38,77 @@ class Page:
     nofollow: bool = False  # then there are no links
 
 
-def extract(body: bytes, said: Said, base: str, wanted: Wanted) -> Page:
-    """Read a decoded body, of which the headers said that much."""
-    kind = sniff.content_type(body, said.content_type)
-    if kind in sniff.HTML_TYPES:
-        return _html(body, kind, said, base, wanted)
-    listed = _listed(body, kind)
-    if listed is not None:
-        nofollow = "nofollow" in said.wishes
-        return Page(
-            content_type=kind,
+def extract(body: bytes, header_facts: HeaderFacts, base: str, options: ExtractOptions) -> PageFacts:
+    """The facts in a decoded body, beside those in its headers."""
+    content_type = sniff.content_type(body, header_facts.content_type)
+    if content_type in sniff.HTML_TYPES:
+        return _html(body, content_type, header_facts, base, options)
+    listing = _listing_of(body, content_type)
+    if listing is not None:
+        nofollow = "nofollow" in header_facts.wishes
+        return PageFacts(
+            content_type=content_type,
             charset="",
             base=base,
-            title=" ".join(listed.title[: 8 * MAX_TITLE].split())[:MAX_TITLE],
-            links=[] if nofollow else list(listed.urls),
-            times={} if nofollow else listed.urls,
-            canonical=said.canonical,
-            language=said.language,
-            noindex="noindex" in said.wishes,
+            title=" ".join(listing.title[: 8 * MAX_TITLE].split())[:MAX_TITLE],
+            links=[] if nofollow else list(listing.urls),
+            times={} if nofollow else listing.urls,
+            canonical=header_facts.canonical,
+            language=header_facts.language,
+            noindex="noindex" in header_facts.wishes,
             nofollow=nofollow,
         )
-    return _other(body, kind, said, base, wanted)
+    return _other(body, content_type, header_facts, base, options)
 
 
-def _html(body: bytes, kind: str, said: Said, base: str, wanted: Wanted) -> Page:
-    charset = find_charset(body, said.content_type)
-    page = HtmlPage(base, wanted.links, wanted.agent, said, wanted.requisites)
+def _html(body: bytes, content_type: str, header_facts: HeaderFacts, base: str, options: ExtractOptions) -> PageFacts:
+    charset = find_charset(body, header_facts.content_type)
+    page = HtmlPage(base, options.links, options.agent, header_facts, options.requisites)
     page.read(as_utf8(body, charset))
     nofollow = "nofollow" in page.wishes
-    return Page(
-        content_type=kind,
+    return PageFacts(
+        content_type=content_type,
         charset=charset,
         base=page.base,
         title=page.title,
         links=[] if nofollow else list(page.links),
         requisites=list(page.requisites),
-        canonical=page.canonical or said.canonical,
+        canonical=page.canonical or header_facts.canonical,
         refresh=page.refresh,
-        language=page.language or said.language,
+        language=page.language or header_facts.language,
         simhash=simhash(page.text),
         noindex="noindex" in page.wishes,
         nofollow=nofollow,
     )
 
 
-def _listed(body: bytes, kind: str) -> sitemap.Listed | None:
-    """What a feed or sitemap lists; None for every other document."""
-    if kind in (sniff.RSS, sniff.ATOM) or (sniff.is_xml(kind) and sitemap.is_sitemap(body)):
+def _listing_of(body: bytes, content_type: str) -> sitemap.Listing | None:
+    """The URLs of a feed or sitemap; None for every other document."""
+    if content_type in (sniff.RSS, sniff.ATOM) or (sniff.is_xml(content_type) and sitemap.is_sitemap(body)):
         return sitemap.read_xml(body)
-    if jsonfeed.is_feed(body, kind):
-        return jsonfeed.read(body)
-    if kind in sniff.GZIP_TYPES and sitemap.is_gzipped_listing(body):
+    if json_feed.is_feed(body, content_type):
+        return json_feed.read(body)
+    if content_type in sniff.GZIP_TYPES and sitemap.is_gzipped_listing(body):
         return sitemap.read_gzipped(body)
-    if kind == sniff.PLAIN and sitemap.is_url_list(body):
+    if content_type == sniff.PLAIN and sitemap.is_url_list(body):
         return sitemap.read_list(body)
     return None
 
 
-def _other(body: bytes, kind: str, said: Said, base: str, wanted: Wanted) -> Page:
-    charset = find_charset(body, said.content_type) if kind.startswith("text/") else ""
-    needed: dict[str, None] = {}
-    if kind == sniff.CSS and wanted.requisites:
+def _other(body: bytes, content_type: str, header_facts: HeaderFacts, base: str, options: ExtractOptions) -> PageFacts:
+    charset = find_charset(body, header_facts.content_type) if content_type.startswith("text/") else ""
+    requisite_hrefs: dict[str, None] = {}
+    if content_type == sniff.CSS and options.requisites:
         text = as_utf8(body[: requisites.MAX_CSS], charset).decode("utf-8", "replace")
-        needed = dict.fromkeys(kept for url in requisites.of_css(text) if (kept := followed(url)))
-    return Page(
-        content_type=kind,
+        requisite_hrefs = dict.fromkeys(href for url in requisites.of_css(text) if (href := followed_href(url)))
+    return PageFacts(
+        content_type=content_type,
         charset=charset,
         base=base,
-        requisites=list(needed)[: wanted.links],
-        canonical=said.canonical,
-        language=said.language,
-        simhash=simhash(as_utf8(body[:MAX_PAGE], charset)) if kind == sniff.PLAIN else None,
-        noindex="noindex" in said.wishes,
-        nofollow="nofollow" in said.wishes,
+        requisites=list(requisite_hrefs)[: options.links],
+        canonical=header_facts.canonical,
+        language=header_facts.language,
+        simhash=simhash(as_utf8(body[:MAX_PAGE], charset)) if content_type == sniff.PLAIN else None,
+        noindex="noindex" in header_facts.wishes,
+        nofollow="nofollow" in header_facts.wishes,
     )

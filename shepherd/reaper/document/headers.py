@@ -1,6 +1,6 @@
 """What the headers of an answer say of its document: type, robots wishes, canonical URL, language, when it was modified.
 
-Nothing raises, whatever a server sends. The words of X-Robots-Tag and of a robots meta tag are read by the same function.
+Nothing raises, whatever a server sends. One function reads the words of X-Robots-Tag and of a robots meta tag.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _LANGUAGE: Final = re.compile(r"[a-zA-Z]{2,8}(?:[-_][a-zA-Z0-9]{1,8})*+")
 
 
 @dataclass(frozen=True)
-class Said:
+class HeaderFacts:
     """What the headers say; "" and empty where they say nothing."""
 
     content_type: str = ""  # the header as it came
@@ -30,17 +30,17 @@ class Said:
     language: str = ""
 
 
-def headers_say(content_type: str, x_robots: Sequence[str], link: Sequence[str], languages: str, agent: str) -> Said:
-    """`agent` is the product token that wishes may be addressed to."""
-    return Said(content_type, robots_wishes("\n".join(x_robots), agent), canonical_of(link), language_of(languages))
+def facts_of_headers(content_type: str, x_robots: Sequence[str], link: Sequence[str], languages: str, agent: str) -> HeaderFacts:
+    """Read the headers of an answer; wishes may be addressed to the product token `agent`."""
+    return HeaderFacts(content_type, robots_wishes("\n".join(x_robots), agent), canonical_of(link), language_of(languages))
 
 
 def robots_wishes(text: str, agent: str) -> frozenset[str]:
-    """What the words of a robots meta tag or of X-Robots-Tag lines ask of us: some of `noindex` and `nofollow`.
+    """The wishes in a robots meta tag or in X-Robots-Tag lines that are for us: some of `noindex` and `nofollow`.
 
-    `name: words` speaks to that agent alone, up to the next name or the end of the line.
+    `name: words` is for that agent alone, up to the next name or the end of the line.
     """
-    found: set[str] = set()
+    wishes: set[str] = set()
     for line in text.lower().split("\n") if text else ():
         ours = True
         for part in line.split(","):
@@ -50,24 +50,24 @@ def robots_wishes(text: str, agent: str) -> frozenset[str]:
                 ours = name in (agent.lower(), "*")
             word = word.strip()
             if ours and word in ("noindex", "nofollow", "none"):
-                found |= {"noindex", "nofollow"} if word == "none" else {word}
-    return frozenset(found)
+                wishes |= {"noindex", "nofollow"} if word == "none" else {word}
+    return frozenset(wishes)
 
 
 def canonical_of(links: Sequence[str]) -> str:
     """The target of the first Link header with rel=canonical (RFC 8288, RFC 6596)."""
     for header in links:
-        for found in _LINK.finditer(header):
-            relation = _REL.search(found.group(2))
+        for link in _LINK.finditer(header):
+            relation = _REL.search(link.group(2))
             if relation and "canonical" in (relation.group(1) or relation.group(2)).lower().split():
-                return found.group(1).strip()
+                return link.group(1).strip()
     return ""
 
 
 def language_of(text: str) -> str:
     """The first language that a list names, as BCP 47 spells it, in lower case; "" where it names none."""
-    found = _LANGUAGE.match(text.strip())
-    return found.group().replace("_", "-").lower() if found and found.end() <= MAX_LANGUAGE else ""
+    tag = _LANGUAGE.match(text.strip())
+    return tag.group().replace("_", "-").lower() if tag and tag.end() <= MAX_LANGUAGE else ""
 
 
 def modified_ms(text: str) -> int | None:

@@ -1,7 +1,7 @@
 """JSON Feed: what RSS and Atom are in XML, in JSON (jsonfeed.org, versions 1 and 1.1).
 
-Invariant: whatever the bytes, the cost is bounded by MAX_BYTES and nothing raises; a document that is longer, no JSON or of
-another shape lists nothing.
+Invariant: whatever the bytes, the cost is bounded by MAX_BYTES and nothing raises; a document that is longer, is not JSON or
+has another shape lists nothing.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from shepherd.dates import seconds_of
-from shepherd.reaper.document.sitemap import MAX_URL, MAX_URLS, Listed
+from shepherd.reaper.document.sitemap import MAX_URL, MAX_URLS, Listing
 
 TYPE: Final = "application/feed+json"
 PLAIN_TYPE: Final = "application/json"  # as which many are sent
@@ -22,31 +22,31 @@ _MARK: Final = b"jsonfeed.org/version/1"
 
 
 def is_feed(body: bytes, kind: str) -> bool:
-    """By its type, or as JSON by the version, which stands at its beginning."""
+    """Whether a body is a JSON feed: by its type, or, where that is plain JSON, by the version at its beginning."""
     return kind == TYPE or (kind == PLAIN_TYPE and _MARK in body[:_LOOK].replace(b"\\/", b"/"))
 
 
-def read(body: bytes) -> Listed:
+def read(body: bytes) -> Listing:
     """The URLs of a feed: of its entries, of the page it belongs to, and of its next part."""
-    found = Listed()
+    listing = Listing()
     if len(body) > MAX_BYTES:
-        found.why = f"more than {MAX_BYTES:,} bytes"
-        return found
+        listing.why = f"more than {MAX_BYTES:,} bytes"
+        return listing
     try:
         feed = json.loads(body)
     except (ValueError, RecursionError) as error:
-        found.why = f"not JSON: {error}"
-        return found
+        listing.why = f"not JSON: {error}"
+        return listing
     if not isinstance(feed, dict):
-        found.why = "not a feed"
-        return found
-    found.title = _text(feed, "title")
+        listing.why = "not a feed"
+        return listing
+    listing.title = _text(feed, "title")
     for link, time in _links(feed):
-        if len(found.urls) >= MAX_URLS and link not in found.urls:
-            found.why = f"more than {MAX_URLS:,} URLs"
+        if len(listing.urls) >= MAX_URLS and link not in listing.urls:
+            listing.why = f"more than {MAX_URLS:,} URLs"
             break
-        found.urls[link] = max(time, found.urls.get(link, 0))
-    return found
+        listing.urls[link] = max(time, listing.urls.get(link, 0))
+    return listing
 
 
 def _links(feed: dict[str, Any]) -> Iterator[tuple[str, int]]:

@@ -27,16 +27,16 @@ class Outlinks:
     times: Mapping[str, int] = field(default_factory=dict)
 
 
-def cleaned(context: Context, base: str, link: str) -> str | None:
-    """The URL that a link means, as it would be contributed; None where it would not be."""
+def clean_href(context: Context, base: str, link: str) -> str | None:
+    """The URL that a link means, as it would be contributed; None where the filter rejects it."""
     try:
         return context.filter.clean(urls.join(base, link).href)
     except BadUrl:
         return None
 
 
-def batch(context: Context, base: str, links: list[str], otherwise: str) -> urls.Links:
-    """The distinct URLs of links that we would gather; `otherwise` is the base where `base`, a page's own, cannot be used."""
+def distinct_links(context: Context, base: str, links: list[str], otherwise: str) -> urls.Links:
+    """The distinct URLs of links that we would gather; `otherwise` is the base where the page's own, `base`, cannot be used."""
     try:
         return urls.batch(base, links, context.footprints, context.filter.clean)
     except BadUrl:
@@ -45,23 +45,23 @@ def batch(context: Context, base: str, links: list[str], otherwise: str) -> urls
 
 def times_of(context: Context, base: str, times: Mapping[str, int]) -> dict[str, int]:
     """The times of links as written, by href."""
-    found: dict[str, int] = {}
+    times_by_href: dict[str, int] = {}
     for link, seconds in times.items():
-        if seconds and (href := cleaned(context, base, link)):
-            found[href] = max(seconds, found.get(href, 0))
-    return found
+        if seconds and (href := clean_href(context, base, link)):
+            times_by_href[href] = max(seconds, times_by_href.get(href, 0))
+    return times_by_href
 
 
 def block(context: Context, fetch: wire.Fetch, outlinks: Outlinks) -> bytes:
-    """A contrib block, with the document that was asked for as the parent; nothing where there are no links."""
+    """A contrib block with the requested document as the parent; empty where there are no links."""
     links, flags, times = outlinks.links, outlinks.flags, outlinks.times
     count = len(links)
     if not count:
         return b""
-    first: dict[str, int] = {}
-    for at, name in enumerate(links.sites):
-        first.setdefault(name, at)
-    places = list(first.values())
+    first_position: dict[str, int] = {}
+    for position, name in enumerate(links.sites):
+        first_position.setdefault(name, position)
+    site_positions = list(first_position.values())
     marks = [_HTTPS if href.startswith("https:") else 0 for href in links.hrefs]
     if flags:
         marks = [mark | flags.get(href, 0) for mark, href in zip(marks, links.hrefs, strict=True)]
@@ -77,9 +77,9 @@ def block(context: Context, fetch: wire.Fetch, outlinks: Outlinks) -> bytes:
             flags=np.array(marks, "<u2"),
             section=np.array(sections, "u1") if sections else np.zeros(count, "u1"),
             texts=[text.encode("ascii") for text in links.paths],
-            sites=links.site[places],
-            norms=links.norm[places],
-            names=[name.encode("ascii") for name in first],
+            sites=links.site[site_positions],
+            norms=links.norm[site_positions],
+            names=[name.encode("ascii") for name in first_position],
             parents_site=np.array([fetch.site], "<u8"),
             parents_path=np.array([fetch.path], "<u8"),
             filter_version=context.filter.version,

@@ -1,6 +1,6 @@
-"""What the reaper makes of the answer for a page: the RESULT with its journal record, its bucket and its contributions.
+"""The RESULT of an answer for a page, with its journal record, its bucket and its contributions.
 
-Functions of what they are given, without I/O or clock, so that a large page can be worked on in a thread. Read exchange.py first.
+Pure functions, without I/O or clock, so that a large page can be parsed in another process. Read exchange.py first.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from shepherd.formats.attributes import MAX_LINKS
 from shepherd.formats.tables import ContribFlag, JournalFlag, Reason, Result
 from shepherd.reaper.document import extract, outlinks
 from shepherd.reaper.document.bucket import bucket_of, redirect_bucket
-from shepherd.reaper.document.headers import Said, headers_say, modified_ms
+from shepherd.reaper.document.headers import HeaderFacts, facts_of_headers, modified_ms
 from shepherd.reaper.fetch.exchange import (
     NO_FLAGS,
     PERMANENT,
     Body,
     Context,
     Exchange,
-    Wanted,
+    ExtractOptions,
     error_of,
-    failed,
+    failure,
     is_redirect,
     location_of,
 )
@@ -34,17 +34,17 @@ from shepherd.sections import section_of_type
 from shepherd.wire import messages as wire
 
 
-def page(context: Context, exchange: Exchange, body: Body) -> wire.Result:
-    """A document that arrived."""
+def page_result(context: Context, exchange: Exchange, body: Body) -> wire.Result:
+    """The result of a document that arrived."""
     fetch, response = exchange.fetch, exchange.response
     sha256 = hashlib.sha256(body.data).digest()
     digest = int.from_bytes(sha256[:8], "little")
     if digest == fetch.digest:
         return exchange.result(Result.UNCHANGED, Reason.UNCHANGED, flags=body.flags, digest=digest, body_bytes=len(body.data))
-    parsed = extract.extract(body.data, _said(context, response), fetch.url, _wanted(context, fetch))
-    canonical = outlinks.cleaned(context, parsed.base, parsed.canonical) if parsed.canonical else None
+    parsed = extract.extract(body.data, _header_facts(context, response), fetch.url, _options_for(context, fetch))
+    canonical = outlinks.clean_href(context, parsed.base, parsed.canonical) if parsed.canonical else None
     elsewhere = canonical if canonical and _is_elsewhere(context, fetch, canonical) else None
-    found = _outlinks(context, fetch, parsed, elsewhere)
+    contribution = _outlinks(context, fetch, parsed, elsewhere)
     flags = body.flags | (JournalFlag.NOINDEX if parsed.noindex else NO_FLAGS)
     flags |= JournalFlag.ELSEWHERE if elsewhere else NO_FLAGS
     attributes = [
@@ -57,7 +57,7 @@ def page(context: Context, exchange: Exchange, body: Body) -> wire.Result:
         ("K", (canonical or "").encode("ascii")),
         ("M", _modified(response.header("last-modified"))),
         ("h", parsed.simhash.to_bytes(8, "little") if parsed.simhash is not None else b""),
-        ("L", np.stack((found.links.norm, found.links.path), axis=1)[:MAX_LINKS].astype("<u8").tobytes()),
+        ("L", np.stack((contribution.links.norm, contribution.links.path), axis=1)[:MAX_LINKS].astype("<u8").tobytes()),
     ]
     return exchange.result(
         Result.STORED,
@@ -67,28 +67,28 @@ def page(context: Context, exchange: Exchange, body: Body) -> wire.Result:
         body_bytes=len(body.data),
         section=_section(context, fetch, parsed.content_type),
         stored=bucket_of(context, exchange, attributes, body),
-        links=outlinks.block(context, fetch, found),
+        links=outlinks.block(context, fetch, contribution),
     )
 
 
-def _wanted(context: Context, fetch: wire.Fetch) -> Wanted:
-    """What a line of the filter says of the site goes before the configuration."""
-    told = context.filter.requisites_of(fetch.url, fetch.qkey)
-    return context.wanted if told is None else replace(context.wanted, requisites=told)
+def _options_for(context: Context, fetch: wire.Fetch) -> ExtractOptions:
+    """The options for a page: a line of the filter for its site overrides the configuration."""
+    with_requisites = context.filter.requisites_of(fetch.url, fetch.qkey)
+    return context.options if with_requisites is None else replace(context.options, requisites=with_requisites)
 
 
-def _said(context: Context, response: Response) -> Said:
-    return headers_say(
+def _header_facts(context: Context, response: Response) -> HeaderFacts:
+    return facts_of_headers(
         response.header("content-type"),
         response.all("x-robots-tag"),
         response.all("link"),
         response.header("content-language"),
-        context.wanted.agent,
+        context.options.agent,
     )
 
 
-def _wishes(parsed: extract.Page) -> bytes:
-    return b" ".join(word for word, asked in ((b"noindex", parsed.noindex), (b"nofollow", parsed.nofollow)) if asked)
+def _wishes(parsed: extract.PageFacts) -> bytes:
+    return b" ".join(word for word, is_set in ((b"noindex", parsed.noindex), (b"nofollow", parsed.nofollow)) if is_set)
 
 
 def _modified(header: str) -> bytes:
@@ -97,16 +97,16 @@ def _modified(header: str) -> bytes:
 
 
 def _section(context: Context, fetch: wire.Fetch, content_type: str) -> int:
-    """What the filter says of the URL, else what it had before, for an operator may have set that, else what the document is."""
-    told = context.filter.section_of(fetch.url)
-    return told.section if told.line else fetch.section or section_of_type(content_type)
+    """The section that the filter sets, else the one it had before, as an operator may have set that, else that of its type."""
+    rule = context.filter.section_of(fetch.url)
+    return rule.section if rule.line else fetch.section or section_of_type(content_type)
 
 
-def bodiless(context: Context, exchange: Exchange) -> wire.Result:
-    """An answer for a page that brought no document: a redirect, an error, a failure, or nothing new."""
+def bodiless_result(context: Context, exchange: Exchange) -> wire.Result:
+    """The result of an answer without a document: a redirect, an error, a failure, or "not modified"."""
     fetch, response = exchange.fetch, exchange.response
     if response.reason != Reason.NONE:
-        return failed(exchange)
+        return failure(exchange)
     if response.status == 304 and (fetch.etag or fetch.modified):
         return exchange.result(Result.UNCHANGED, Reason.UNCHANGED, digest=fetch.digest)
     if is_redirect(response):
@@ -117,22 +117,22 @@ def bodiless(context: Context, exchange: Exchange) -> wire.Result:
 def _redirect(context: Context, exchange: Exchange) -> wire.Result:
     fetch, response = exchange.fetch, exchange.response
     permanent = response.status in PERMANENT
-    said = location_of(response)
-    target, location = said, ""
+    location_header = location_of(response)
+    target, location = location_header, ""
     try:
-        target = urls.join(fetch.url, said).href
+        target = urls.join(fetch.url, location_header).href
         location = context.filter.clean(target) or ""
     except BadUrl:
         pass
     links = urls.batch(fetch.url, [location] if location else [], context.footprints)
     kind = ContribFlag.PERMANENT if permanent else ContribFlag.TEMPORARY
-    found = outlinks.Outlinks(links, {location: kind})
+    contribution = outlinks.Outlinks(links, {location: kind})
     return exchange.result(
         Result.REDIRECT,
         Reason.REDIRECT,
         flags=JournalFlag.PERMANENT if permanent else NO_FLAGS,
         stored=redirect_bucket(context, exchange, target),
-        links=outlinks.block(context, fetch, found),
+        links=outlinks.block(context, fetch, contribution),
         location=location,
     )
 
@@ -146,15 +146,15 @@ def _is_elsewhere(context: Context, fetch: wire.Fetch, canonical: str) -> bool:
     return here != there
 
 
-def _outlinks(context: Context, fetch: wire.Fetch, parsed: extract.Page, canonical: str | None) -> outlinks.Outlinks:
-    """What a document links to. What it needs to be shown is a part of it, and so no link that nofollow speaks of."""
-    named = [] if parsed.nofollow else [*([canonical] if canonical else []), *parsed.links]
-    needed = parsed.requisites[: max(0, context.wanted.links - len(named))]
-    links = outlinks.batch(context, parsed.base, [*named, *needed], fetch.url)
+def _outlinks(context: Context, fetch: wire.Fetch, parsed: extract.PageFacts, canonical: str | None) -> outlinks.Outlinks:
+    """What a document links to. Its requisites are a part of it, so nofollow does not apply to them."""
+    followed = [] if parsed.nofollow else [*([canonical] if canonical else []), *parsed.links]
+    needed = parsed.requisites[: max(0, context.options.links - len(followed))]
+    links = outlinks.distinct_links(context, parsed.base, [*followed, *needed], fetch.url)
     flags: dict[str, int] = {}
     if needed:
-        followed = frozenset(outlinks.batch(context, parsed.base, named, fetch.url).hrefs)
-        flags = {href: ContribFlag.REQUISITE for href in links.hrefs if href not in followed}
+        followed_hrefs = frozenset(outlinks.distinct_links(context, parsed.base, followed, fetch.url).hrefs)
+        flags = {href: ContribFlag.REQUISITE for href in links.hrefs if href not in followed_hrefs}
     if canonical:
         flags[canonical] = ContribFlag.CANONICAL
     return outlinks.Outlinks(links, flags, outlinks.times_of(context, parsed.base, parsed.times))

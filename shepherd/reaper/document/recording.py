@@ -1,7 +1,7 @@
-"""An answer that somebody else recorded, as an exchange of ours: from there on it goes the way of every answer.
+"""An answer that somebody else recorded, as an exchange of ours: from then on it is treated like every answer.
 
-Here the bytes of a recorded HTTP message are taken apart, so in a worker and nowhere else. Archives keep messages as they were
-sent, or with the chunks undone, or with the content coding undone too, under the same headers: the bytes decide.
+Only a worker takes the bytes of a recorded HTTP message apart. Archives keep messages as they were sent, or with the chunks
+undone, or with the content coding undone too, under the same headers: the bytes decide.
 """
 
 from __future__ import annotations
@@ -26,50 +26,50 @@ _MAGIC: Final = {"gzip": b"\x1f\x8b", "x-gzip": b"\x1f\x8b", "zstd": b"\x28\xb5\
 _TRIAL_BYTES: Final = 1 << 16
 
 
-def request_of(told: wire.Recorded) -> wire.Fetch:
-    """The request that it would have been the answer to."""
+def request_of(recorded: wire.Recorded) -> wire.Fetch:
+    """The request that the recorded answer would have answered."""
     return wire.Fetch(
-        token=told.token,
-        kind=told.kind,
-        url=told.url,
-        norm=told.norm,
-        path=told.path,
-        site=told.site,
-        rules=told.site,
-        qkey=told.qkey,
-        address=told.address,
-        weight=told.weight,
-        section=told.section,
+        token=recorded.token,
+        kind=recorded.kind,
+        url=recorded.url,
+        norm=recorded.norm,
+        path=recorded.path,
+        site=recorded.site,
+        rules=recorded.site,
+        qkey=recorded.qkey,
+        address=recorded.address,
+        weight=recorded.weight,
+        section=recorded.section,
         etag="",
         modified="",
         digest=0,
         hops=0,
         reuse=False,
-        alone=told.alone,
+        alone=recorded.alone,
         start_by_ms=0,
         deadline_ms=0,
         head=False,
     )
 
 
-def exchange_of(told: wire.Recorded, fetch: wire.Fetch, limits: Limits) -> Exchange:
-    """What is no HTTP message becomes an answer that is malformed."""
-    return Exchange(fetch, _response(told, limits), told.time_ms, told.time_ms)
+def exchange_of(recorded: wire.Recorded, fetch: wire.Fetch, limits: Limits) -> Exchange:
+    """The exchange of a recorded answer; bytes that are not an HTTP message become a malformed answer."""
+    return Exchange(fetch, _response(recorded, limits), recorded.time_ms, recorded.time_ms)
 
 
-def _response(told: wire.Recorded, limits: Limits) -> Response:
+def _response(recorded: wire.Recorded, limits: Limits) -> Response:
     try:
-        status, status_line, headers, body = _split(told.http, limits.header_bytes)
+        status, status_line, headers, body = _split(recorded.http, limits.header_bytes)
     except ValueError as error:
         return Response(Reason.MALFORMED, str(error), contacted=True)
     head = Response(Reason.NONE, "", status, status_line, headers)
-    cut = told.cut
+    cut = recorded.cut
     if "chunked" in ",".join(head.all("transfer-encoding")).lower():
-        body, whole = dechunked(body)
+        body, whole = without_chunks(body)
         cut = cut or ("" if whole else INCOMPLETE)
-    most = limits.body_bytes if told.kind == Kind.PAGE else robots.MAX_BYTES
-    if len(body) > most:
-        body, cut = body[:most], cut or "length"
+    max_bytes = limits.body_bytes if recorded.kind == Kind.PAGE else robots.MAX_BYTES
+    if len(body) > max_bytes:
+        body, cut = body[:max_bytes], cut or "length"
     return Response(
         Reason.NONE,
         "",
@@ -79,52 +79,52 @@ def _response(told: wire.Recorded, limits: Limits) -> Response:
         body,
         truncated=bool(cut),
         contacted=True,
-        address=told.address,
-        wire_bytes=len(told.http),
+        address=recorded.address,
+        wire_bytes=len(recorded.http),
         cut=cut,
         plain=_is_plain(body, head.encoding),
-        provenance=told.provenance,
+        provenance=recorded.provenance,
     )
 
 
-def _split(http: bytes, most_head: int) -> tuple[int, bytes, bytes, bytes]:
-    """Status, status line, headers with their line ends, and body; interim answers (1xx) that stand before are left out."""
-    at = 0
+def _split(http: bytes, max_head_bytes: int) -> tuple[int, bytes, bytes, bytes]:
+    """Status, status line, headers with their line ends, and body; interim answers (1xx) before it are skipped."""
+    position = 0
     while True:
-        end = _HEAD_END.search(http, at, at + most_head)
-        if end is None and len(http) - at > most_head:
-            raise ValueError(f"no end of the headers within {most_head} bytes")
-        head = http[at : end.start() + 1 if end else len(http)]
+        end = _HEAD_END.search(http, position, position + max_head_bytes)
+        if end is None and len(http) - position > max_head_bytes:
+            raise ValueError(f"no end of the headers within {max_head_bytes} bytes")
+        head = http[position : end.start() + 1 if end else len(http)]
         line, _, headers = head.partition(b"\n")
-        found = _STATUS.fullmatch(line.rstrip(b"\r"))
-        if found is None:
+        status_match = _STATUS.fullmatch(line.rstrip(b"\r"))
+        if status_match is None:
             raise ValueError("no status line")
-        status, body = int(found[1]), http[end.end() :] if end else b""
+        status, body = int(status_match[1]), http[end.end() :] if end else b""
         if not 100 <= status < 200 or not body.startswith(b"HTTP/"):
             return status, line.rstrip(b"\r"), headers, body
-        at = len(http) - len(body)
+        position = len(http) - len(body)
 
 
-def dechunked(body: bytes) -> tuple[bytes, bool]:
-    """A body without its chunks, and whether it was whole. One that does not begin with a chunk has lost them already."""
+def without_chunks(body: bytes) -> tuple[bytes, bool]:
+    """A body without its chunks, and whether it is whole. A body that does not begin with a chunk has none any more."""
     parts: list[bytes] = []
-    at = 0
+    position = 0
     while True:
-        found = _CHUNK.match(body, at, at + _LONGEST_CHUNK_LINE)
-        if found is None:
+        chunk = _CHUNK.match(body, position, position + _LONGEST_CHUNK_LINE)
+        if chunk is None:
             return (b"".join(parts), False) if parts else (body, True)
-        size, at = int(found[1], 16), found.end()
+        size, position = int(chunk[1], 16), chunk.end()
         if not size:
             return b"".join(parts), True
-        parts.append(body[at : at + size])
+        parts.append(body[position : position + size])
         if len(parts[-1]) < size:
             return b"".join(parts), False
-        at += size
-        at += 2 if body[at : at + 2] == b"\r\n" else body[at : at + 1] == b"\n"
+        position += size
+        position += 2 if body[position : position + 2] == b"\r\n" else body[position : position + 1] == b"\n"
 
 
 def _is_plain(body: bytes, encoding: str) -> bool:
-    """Whether the body is not coded as its header says. What begins as its coding does, and breaks off later, is damaged."""
+    """Whether the body is not coded as its header says. A body that begins as its coding does and breaks off later is damaged."""
     if not encoding or not body:
         return False
     if encoding in _MAGIC:

@@ -41,7 +41,7 @@ _DESCRIPTORS: Final = re.compile(r"(?:[^,(]|\([^)]*+(?:\)|\Z))*+")
 
 
 def of_tag(name: str, attributes: dict[str, str | None], text: str) -> Iterator[str]:
-    """What a start tag asks for; `text` is that of a style element."""
+    """The URLs that a start tag needs; `text` is that of a style element."""
     for attribute in _SOURCES.get(name, ()):
         if value := attributes.get(attribute):
             yield value
@@ -57,11 +57,11 @@ def of_tag(name: str, attributes: dict[str, str | None], text: str) -> Iterator[
 
 def of_srcset(text: str) -> Iterator[str]:
     """The URLs of a list of candidates, each with its width or density."""
-    at = 0
-    while found := _CANDIDATE.match(text, at):
-        url, at = found.group(1), found.end()
-        if not url.endswith(",") and (descriptors := _DESCRIPTORS.match(text, at)):
-            at = descriptors.end()
+    position = 0
+    while candidate := _CANDIDATE.match(text, position):
+        url, position = candidate.group(1), candidate.end()
+        if not url.endswith(",") and (descriptors := _DESCRIPTORS.match(text, position)):
+            position = descriptors.end()
         yield url.rstrip(",")
 
 
@@ -69,13 +69,13 @@ def of_css(text: str) -> Iterator[str]:
     """The URLs of url() and @import."""
     if "(" not in text and "@" not in text:  # as most style attributes are
         return
-    for found in _CSS.finditer(_COMMENT.sub(" ", text[:MAX_CSS])):
-        url = next(part for part in (*found.groups(), "") if part is not None)
-        yield _ESCAPE.sub(_unescaped, url) if "\\" in url else url
+    for reference in _CSS.finditer(_COMMENT.sub(" ", text[:MAX_CSS])):
+        url = next(part for part in (*reference.groups(), "") if part is not None)
+        yield _ESCAPE.sub(_unescape, url) if "\\" in url else url
 
 
-def _unescaped(found: re.Match[str]) -> str:
-    digits, literal = found.groups()
+def _unescape(escape: re.Match[str]) -> str:
+    digits, literal = escape.groups()
     if digits is None:
         return literal if literal != "\n" else ""
     number = int(digits, 16)

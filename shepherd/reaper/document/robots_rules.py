@@ -1,6 +1,6 @@
-"""The robots rules that a worker knows, and what the answer to a request for a robots file makes of them.
+"""The robots rules that a worker knows, and the rules that follow from the answer to a request for a robots file.
 
-Redirects of a robots file settle nothing: the dispatcher asks again, where they lead, when that server is ready.
+A redirect of a robots file settles nothing: the dispatcher requests its target when that server is ready.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from shepherd.reaper.fetch.exchange import (
     Body,
     Context,
     Exchange,
-    broken,
     error_of,
-    failed,
+    failure,
     has_body,
     is_redirect,
     location_of,
+    unusable,
 )
 from shepherd.wire import messages as wire
 
@@ -43,7 +43,7 @@ class RulesCache:
         self._entries: OrderedDict[int, tuple[robots.Rules | None, int]] = OrderedDict()
 
     def get(self, site: int) -> robots.Rules | None:
-        """None where nothing may be gathered: no rules known, or a robots.txt that is unreachable."""
+        """The rules of a site; None where nothing may be gathered: no rules are known, or its robots.txt is unreachable."""
         entry = self._entries.get(site)
         if entry is None:
             return None
@@ -63,7 +63,7 @@ class RulesCache:
 
 @dataclass(frozen=True, slots=True)
 class RobotsAnswer:
-    """The answer to a request for a robots file. Where it settles something, `rules` now decide; None: nothing is gathered."""
+    """The answer to a request for a robots file. If it settles something, `rules` decide now; None: nothing is gathered."""
 
     result: wire.Result
     settles: bool
@@ -71,17 +71,17 @@ class RobotsAnswer:
 
 
 def robots_file(context: Context, exchange: Exchange, body: Body | None) -> RobotsAnswer:
-    """`body` is None where there is none, or none that can be decoded."""
+    """The rules in an answer; `body` is None where there is none, or none that can be decoded."""
     response = exchange.response
     if body is not None:
         return _robots_body(context, exchange, body)
     if response.reason == Reason.NONE and is_redirect(response):
         return _robots_redirect(context, exchange)
     if has_body(response):
-        return RobotsAnswer(broken(exchange, Reason.DECODING), True, None)
+        return RobotsAnswer(unusable(exchange, Reason.DECODING), True, None)
     if response.reason != Reason.NONE:
-        return RobotsAnswer(failed(exchange), True, None)
-    rules = robots.rules_for(response.status, b"", context.wanted.agent)
+        return RobotsAnswer(failure(exchange), True, None)
+    rules = robots.rules_for(response.status, b"", context.options.agent)
     nowhere = rules is not None and 300 <= response.status < 400
     status = robots.ABSENT if nowhere else response.status  # a redirect to nowhere counts as no file at all
     result = exchange.result(*error_of(response.status), rules_status=status if rules is not None else 0, status=status)
@@ -94,7 +94,7 @@ def _robots_redirect(context: Context, exchange: Exchange) -> RobotsAnswer:
         location = urls.join(exchange.fetch.url, location_of(response)).href
     except BadUrl:
         result = exchange.result(Result.HARD, Reason.MALFORMED, rules_status=robots.ABSENT, status=robots.ABSENT)
-        return RobotsAnswer(result, True, robots.rules_for(robots.ABSENT, b"", context.wanted.agent))
+        return RobotsAnswer(result, True, robots.rules_for(robots.ABSENT, b"", context.options.agent))
     result = exchange.result(
         Result.REDIRECT,
         Reason.REDIRECT,
@@ -109,7 +109,7 @@ def _robots_body(context: Context, exchange: Exchange, body: Body) -> RobotsAnsw
     fetch, response = exchange.fetch, exchange.response
     sha256 = hashlib.sha256(body.data).digest()
     digest = int.from_bytes(sha256[:8], "little")
-    rules = robots.rules_for(response.status, body.data, context.wanted.agent)
+    rules = robots.rules_for(response.status, body.data, context.options.agent)
     delay_s = rules.crawl_delay_s if rules is not None else None
     unchanged = digest == fetch.digest
     attributes = [("T", sniff.media_type(response.header("content-type")).encode("ascii")), ("D", sha256)]
@@ -130,5 +130,5 @@ def _robots_body(context: Context, exchange: Exchange, body: Body) -> RobotsAnsw
 
 def _sitemaps(context: Context, fetch: wire.Fetch, rules: robots.Rules) -> bytes:
     """The sitemaps that a robots file names, as contributions of its site."""
-    links = outlinks.batch(context, fetch.url, rules.sitemaps[: robots.MAX_SITEMAPS], fetch.url)
+    links = outlinks.distinct_links(context, fetch.url, rules.sitemaps[: robots.MAX_SITEMAPS], fetch.url)
     return outlinks.block(context, fetch, outlinks.Outlinks(links))

@@ -1,4 +1,4 @@
-"""The tags of a page as a flat sequence, found in one linear pass: what html_page.py reads where a tree would be a bomb.
+"""The tags of a page as a flat sequence, from one linear pass: html_page.py reads it where a tree would be a bomb.
 
 Building a tree is not linear: 100,000 nested elements cost 25 s, 2,000 open `<font>` before 2,000 paragraphs 1.4 GB, 20,000
 attributes of one tag 0.8 s. `is_tame` decides, and must stay cheap, because every page passes it. Invariants: a page that it
@@ -19,7 +19,7 @@ import numpy as np
 
 MAX_TAGS: Final = 200_000
 MAX_VALUE_BYTES: Final = 8_192  # of an attribute; longer ones are left out, no URL is that long
-WANTED: Final = frozenset(("a", "area", "base", "frame", "html", "iframe", "link", "meta", "title"))
+LINK_TAGS: Final = frozenset(("a", "area", "base", "frame", "html", "iframe", "link", "meta", "title"))
 
 _OPENING: Final = ord("<")
 _TAME_TAGS: Final = 10_000
@@ -30,11 +30,11 @@ _CROWDED_BYTES: Final = 2 * _CROWDED  # a tag of fewer bytes is not crowded
 _MOST_WALKS: Final = 4  # times the bytes of a page that its tags may have together, where one seems to stand inside another
 
 _SPACE: Final = rb"[\t\n\f\r /]"
-_NAMED: Final = re.compile(  # an attribute: name, then its value in double quotes, in single ones, or bare
+_ATTRIBUTE_GROUPS: Final = re.compile(  # an attribute: name, then its value in double quotes, in single ones, or bare
     rb"""[\t\n\f\r /]*+(=?[^\t\n\f\r />=]++|=)"""
     rb"""(?:[\t\n\f\r ]*+=[\t\n\f\r ]*+(?:"([^"]*+)(?:"|\Z)|'([^']*+)(?:'|\Z)|([^\t\n\f\r >"'][^\t\n\f\r >]*+))?)?"""
 )
-_ATTRIBUTE: Final = re.sub(rb"\((?!\?)", rb"(?:", _NAMED.pattern)  # the same, remembering nothing
+_ATTRIBUTE: Final = re.sub(rb"\((?!\?)", rb"(?:", _ATTRIBUTE_GROUPS.pattern)  # the same without groups
 _NEXT: Final = re.compile(rb"<(?:!--|[!?]|/?[A-Za-z]|/)")
 _TAG: Final = re.compile(rb"<(/?)([A-Za-z][^\t\n\f\r />]*+)((?:" + _ATTRIBUTE + rb")*+)" + _SPACE + rb"*+>")
 _OPEN_TAG: Final = re.compile(rb"<[A-Za-z]")
@@ -74,35 +74,35 @@ def is_tame(page: bytes) -> bool:
 def _is_crowded(page: bytes) -> bool:
     """Whether a tag has so many attributes that a tree is expensive.
 
-    Each `<` is walked from, as nobody knows here which of them stand in scripts, comments or quotes. The walks of an honest page
-    hardly overlap; a page whose walks do is taken for crowded, so that all of them together stay linear.
+    A walk starts at each `<`, as some may stand in scripts, comments or quotes. The walks of an honest page hardly overlap; a
+    page whose walks do counts as crowded, so that all of them together stay linear.
     """
-    left = _MOST_WALKS * len(page)
+    bytes_left = _MOST_WALKS * len(page)
     for opening in _OPEN_TAG.finditer(page):
         tag = _WHOLE_TAG.match(page, opening.start())
         assert tag is not None  # it matches the two bytes of any opening
         size = tag.end() - tag.start()
         if size <= _CROWDED_BYTES:
             continue
-        left -= size
-        attributes = islice(_NAMED.finditer(page, tag.start() + 1, tag.end()), _CROWDED + 1)
-        if left < 0 or sum(1 for _ in attributes) > _CROWDED:
+        bytes_left -= size
+        attributes = islice(_ATTRIBUTE_GROUPS.finditer(page, tag.start() + 1, tag.end()), _CROWDED + 1)
+        if bytes_left < 0 or sum(1 for _ in attributes) > _CROWDED:
             return True
     return False
 
 
-def scan_tags(page: bytes, everything: bool = False) -> Iterator[Tag]:
-    """The start tags of a page (UTF-8), those in WANTED or all, in order. Comments, scripts and the like are skipped."""
-    at = seen = in_svg = 0
-    while seen < MAX_TAGS and (opening := _NEXT.search(page, at)):
-        seen += 1
+def scan_tags(page: bytes, all_tags: bool = False) -> Iterator[Tag]:
+    """The start tags of a page (UTF-8), those in LINK_TAGS or all, in order. Comments, scripts and the like are skipped."""
+    position = tag_count = in_svg = 0
+    while tag_count < MAX_TAGS and (opening := _NEXT.search(page, position)):
+        tag_count += 1
         if not opening.group()[-1:].isalpha():
-            at = _past_comment(page, opening)
+            position = _past_comment(page, opening)
             continue
         tag = _TAG.match(page, opening.start())
         if tag is None:
             return  # the page ends inside this tag
-        at = tag.end()
+        position = tag.end()
         name = tag.group(2).decode("utf-8", "replace").lower()
         if name == "svg":
             in_svg += -1 if tag.group(1) else 1
@@ -110,14 +110,16 @@ def scan_tags(page: bytes, everything: bool = False) -> Iterator[Tag]:
             continue
         if name == "plaintext":
             return
-        end = at
+        end = position
         if name in _RAW_END and not in_svg:
-            closing = _RAW_END[name].search(page, at)
+            closing = _RAW_END[name].search(page, position)
             end = closing.start() if closing else len(page)
-        if (everything or name in WANTED) and not (in_svg and name == "title"):
-            text = page[at : min(end, at + MAX_VALUE_BYTES)] if name in ("title", "style") else b""
-            yield Tag(name, _attributes(tag.group(3)), _decoded(text) if name == "title" else text.decode("utf-8", "replace"))
-        at = end
+        if (all_tags or name in LINK_TAGS) and not (in_svg and name == "title"):
+            text = page[position : min(end, position + MAX_VALUE_BYTES)] if name in ("title", "style") else b""
+            yield Tag(
+                name, _attributes(tag.group(3)), _decode_references(text) if name == "title" else text.decode("utf-8", "replace")
+            )
+        position = end
 
 
 def _past_comment(page: bytes, opening: re.Match[bytes]) -> int:
@@ -132,23 +134,23 @@ def _past_comment(page: bytes, opening: re.Match[bytes]) -> int:
 
 
 def _attributes(source: bytes) -> dict[str, str | None]:
-    found: dict[str, str | None] = {}
-    for attribute in _NAMED.finditer(source):
+    attributes: dict[str, str | None] = {}
+    for attribute in _ATTRIBUTE_GROUPS.finditer(source):
         name, double, single, bare = attribute.groups()
         value = next((value for value in (double, single, bare) if value is not None), None)
         if len(name) > 40 or (value is not None and len(value) > MAX_VALUE_BYTES):
             continue
-        found.setdefault(name.decode("utf-8", "replace").lower(), None if value is None else _decoded(value))
-        if len(found) == _CROWDED:
+        attributes.setdefault(name.decode("utf-8", "replace").lower(), None if value is None else _decode_references(value))
+        if len(attributes) == _CROWDED:
             break
-    return found
+    return attributes
 
 
-def _decoded(value: bytes) -> str:
+def _decode_references(value: bytes) -> str:
     text = value.decode("utf-8", "replace")
-    return _REFERENCE.sub(_referred, text) if "&" in text else text
+    return _REFERENCE.sub(_character_of, text) if "&" in text else text
 
 
-def _referred(found: re.Match[str]) -> str:
-    name = found.group(1)
-    return html.unescape(found.group()) if name is None else html5.get(name, found.group())
+def _character_of(reference: re.Match[str]) -> str:
+    name = reference.group(1)
+    return html.unescape(reference.group()) if name is None else html5.get(name, reference.group())

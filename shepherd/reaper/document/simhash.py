@@ -2,7 +2,7 @@
 
 Each bit is the majority of that bit in the hashes of all words, so a word that occurs often counts often. Short words are left
 out, because in most languages they are the ones that all texts share. Integers only: every machine gives the same. Languages
-without blanks have long words, and are told apart less finely.
+without blanks have long words, so their texts are distinguished less finely.
 
 A word's hash is a polynomial of its bytes, because the hashes of all words are then differences of one row of sums: no word ever
 becomes an object. Whoever wants to can make words of the same hash, as with any hash without a key.
@@ -41,7 +41,7 @@ _UNDONE: Final = _powers(pow(_FACTOR, -1, 1 << 64))  # modulo 2^64 an odd factor
 
 
 def simhash(text: bytes) -> int | None:
-    """Of the beginning of a text in UTF-8; None where it has no words."""
+    """The simhash of the beginning of a text in UTF-8; None where it has no words."""
     size = _FIRST_BYTES
     begins, ends, sums = _words(text[:size])
     while len(begins) <= MAX_WORDS and size < min(len(text), MAX_BYTES):

@@ -32,12 +32,12 @@ _ENTRIES: Final = ("url", "sitemap", "item", "entry")  # what a time belongs to
 
 
 @dataclass
-class Listed:
-    """What a document lists: URLs as written, in order, no two equal, and the time of each, 0 where none is given."""
+class Listing:
+    """What a document lists: distinct URLs as written, in order, each with its time, 0 where it has none."""
 
     urls: dict[str, int] = field(default_factory=dict)
     title: str = ""
-    why: str = ""  # the rest was not read, and why
+    why: str = ""  # why the rest was not read
 
 
 def is_sitemap(body: bytes) -> bool:
@@ -58,60 +58,60 @@ def is_url_list(body: bytes) -> bool:
     return bool(lines) and all(_LINE.fullmatch(line) for line in lines)
 
 
-def read_list(body: bytes) -> Listed:
+def read_list(body: bytes) -> Listing:
     """The URLs of a sitemap of one URL a line."""
-    found = Listed()
+    listing = Listing()
     for line in body.removeprefix(b"\xef\xbb\xbf")[:MAX_BYTES].splitlines():
         if _LINE.fullmatch(line):
-            found.urls.setdefault(line.strip().decode("utf-8", "replace"), 0)
-            if len(found.urls) == MAX_URLS:
-                found.why = f"more than {MAX_URLS:,} URLs"
+            listing.urls.setdefault(line.strip().decode("utf-8", "replace"), 0)
+            if len(listing.urls) == MAX_URLS:
+                listing.why = f"more than {MAX_URLS:,} URLs"
                 break
-    return found
+    return listing
 
 
-def read_gzipped(body: bytes) -> Listed:
-    """As read_xml, or read_list, of what is packed."""
+def read_gzipped(body: bytes) -> Listing:
+    """Read the packed document like read_xml, or like read_list."""
     peek = next(_unpacked(body, _PEEK), b"")
     if is_url_list(peek):
         return read_list(b"".join(_unpacked(body, _STEP)))
     return _read(_unpacked(body, _STEP))
 
 
-def read_xml(body: bytes) -> Listed:
+def read_xml(body: bytes) -> Listing:
     """The URLs of a sitemap, a sitemap index, RSS, RDF or Atom."""
-    return _read(body[at : at + _STEP] for at in range(0, min(len(body), MAX_BYTES), _STEP))
+    return _read(body[offset : offset + _STEP] for offset in range(0, min(len(body), MAX_BYTES), _STEP))
 
 
-def _read(pieces: Iterator[bytes]) -> Listed:
+def _read(pieces: Iterator[bytes]) -> Listing:
     reader = _Reader()
     try:
-        given = 0
+        bytes_read = 0
         for piece in pieces:
             reader.parser.Parse(piece, False)
-            given += len(piece)
-            if given - reader.parser.CurrentByteIndex > MAX_ELEMENT + _STEP:  # expat begins anew on a tag that does not end
-                raise _Enough(f"more than {MAX_ELEMENT:,} bytes in one tag")
+            bytes_read += len(piece)
+            if bytes_read - reader.parser.CurrentByteIndex > MAX_ELEMENT + _STEP:  # expat begins anew on a tag that does not end
+                raise _LimitReached(f"more than {MAX_ELEMENT:,} bytes in one tag")
         reader.parser.Parse(b"", True)
-    except _Enough as enough:
-        reader.found.why = str(enough)
+    except _LimitReached as reached:
+        reader.listing.why = str(reached)
     except expat.ExpatError as error:
-        reader.found.why = f"not well-formed: {expat.errors.messages[error.code]}"
+        reader.listing.why = f"not well-formed: {expat.errors.messages[error.code]}"
     except (UnicodeError, ValueError, LookupError) as error:  # an encoding that Python does not know, or that maps nowhere
-        reader.found.why = f"not readable: {error}"
+        reader.listing.why = f"not readable: {error}"
     reader.end_entry()
-    return reader.found
+    return reader.listing
 
 
-class _Enough(Exception):
+class _LimitReached(Exception):
     """A limit was reached."""
 
 
 class _Reader:
-    """Hears what expat reads. An entry may give its time before its URL or after it."""
+    """The callbacks of expat. An entry may have its time before its URL or after it."""
 
     def __init__(self) -> None:
-        self.found = Listed()
+        self.listing = Listing()
         self.parser = expat.ParserCreate(namespace_separator=" ")
         self.parser.buffer_text = True
         self.parser.buffer_size = _STEP
@@ -120,30 +120,30 @@ class _Reader:
         self.parser.EndElementHandler = self._end
         self.parser.CharacterDataHandler = self._text
         self._depth = self._elements = 0
-        self._said: list[str] = []
+        self._texts: list[str] = []
         self._size = 0
         self._links: list[str] = []
         self._time = 0
 
     def end_entry(self) -> None:
-        """Take in the URLs of the entry that has ended, or in which reading stopped."""
+        """Add the URLs of the entry that has ended, or in which reading stopped."""
         for link in self._links:
-            if len(self.found.urls) >= MAX_URLS and link not in self.found.urls:
+            if len(self.listing.urls) >= MAX_URLS and link not in self.listing.urls:
                 break
-            self.found.urls[link] = max(self._time, self.found.urls.get(link, 0))
+            self.listing.urls[link] = max(self._time, self.listing.urls.get(link, 0))
         self._links, self._time = [], 0
 
     def _doctype(self, *_: object) -> None:
-        raise _Enough("it has a document type, which is refused")
+        raise _LimitReached("it has a document type, which is refused")
 
     def _start(self, name: str, attributes: dict[str, str]) -> None:
         self._depth += 1
         if self._depth > MAX_DEPTH:
-            raise _Enough(f"nested deeper than {MAX_DEPTH}")
+            raise _LimitReached(f"nested deeper than {MAX_DEPTH}")
         self._elements += 1
         if self._elements > MAX_ELEMENTS:
-            raise _Enough(f"more than {MAX_ELEMENTS:,} elements")
-        self._said, self._size = [], 0
+            raise _LimitReached(f"more than {MAX_ELEMENTS:,} elements")
+        self._texts, self._size = [], 0
         local = _local(name)
         if local in _ENTRIES:
             self.end_entry()
@@ -153,13 +153,13 @@ class _Reader:
     def _text(self, text: str) -> None:
         self._size += len(text)
         if self._size > MAX_ELEMENT:
-            raise _Enough(f"more than {MAX_ELEMENT:,} characters in one element")
-        self._said.append(text)
+            raise _LimitReached(f"more than {MAX_ELEMENT:,} characters in one element")
+        self._texts.append(text)
 
     def _end(self, name: str) -> None:
         self._depth -= 1
-        local, text = _local(name), "".join(self._said).strip()
-        self._said = []
+        local, text = _local(name), "".join(self._texts).strip()
+        self._texts = []
         if (
             (local == "loc" and self._depth == 2)  # deeper ones are of images and videos
             or (local == "link" and text)
@@ -168,8 +168,8 @@ class _Reader:
             self._add(text)
         elif local in _TIMES and text:
             self._time = max(self._time, seconds_of(text))
-        elif local == "title" and not self.found.title and self._depth <= 2:
-            self.found.title = text
+        elif local == "title" and not self.listing.title and self._depth <= 2:
+            self.listing.title = text
         elif local in _ENTRIES:
             self.end_entry()
 
@@ -177,8 +177,8 @@ class _Reader:
         if not 0 < len(link) <= MAX_URL:
             return
         self._links.append(link.strip())
-        if len(self.found.urls) + len(self._links) > MAX_URLS:
-            raise _Enough(f"more than {MAX_URLS:,} URLs")
+        if len(self.listing.urls) + len(self._links) > MAX_URLS:
+            raise _LimitReached(f"more than {MAX_URLS:,} URLs")
 
 
 def _local(name: str) -> str:
@@ -190,14 +190,14 @@ def _unpacked(body: bytes, step: int) -> Iterator[bytes]:
     from isal import isal_zlib
 
     stream = isal_zlib.decompressobj(wbits=31)
-    given, left = body, MAX_BYTES
-    while left > 0 and not stream.eof:
+    packed, bytes_left = body, MAX_BYTES
+    while bytes_left > 0 and not stream.eof:
         try:
-            piece = stream.decompress(given, min(step, left))
+            piece = stream.decompress(packed, min(step, bytes_left))
         except isal_zlib.error:  # type: ignore[misc]  # its stub calls the class an instance
             return
-        given = stream.unconsumed_tail
+        packed = stream.unconsumed_tail
         if not piece:
             return
-        left -= len(piece)
+        bytes_left -= len(piece)
         yield piece

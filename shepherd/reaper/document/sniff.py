@@ -23,7 +23,7 @@ GZIP_TYPES: Final = (GZIP, "application/x-gzip")
 UNKNOWN: Final = "application/octet-stream"
 
 _LOOK: Final = 1_024
-_UNSAID: Final = (
+_UNSPECIFIC: Final = (
     "",
     "unknown/unknown",
     "application/unknown",
@@ -95,7 +95,7 @@ _WEAK: Final = (
     b"WAVE",
     b"AIFF",
     b"WEBPVP",
-)  # a text may begin so
+)  # a text may begin with these, too
 _ZIPPED: Final = (  # by the names of the first entries
     (b"mimetypeapplication/epub+zip", "application/epub+zip"),
     (b"mimetypeapplication/vnd.oasis.opendocument.text", "application/vnd.oasis.opendocument.text"),
@@ -117,16 +117,16 @@ def media_type(header: str) -> str:
 
 
 def content_type(body: bytes, header: str) -> str:
-    """What a body is. A header that names no text, and says something, is believed."""
+    """The type of a body. A header that names a specific type other than text is believed."""
     declared = media_type(header)
-    if declared in _UNSAID:
+    if declared in _UNSPECIFIC:
         return sniff(body)
     textual = declared.startswith("text/") or declared in HTML_TYPES or is_xml(declared)
     if not textual:
         return declared
     beginning = _beginning(body)
-    if found := _by_magic(beginning):
-        return found
+    if magic_type := _by_magic(beginning):
+        return magic_type
     if declared == PLAIN:
         return UNKNOWN if _BINARY.search(beginning) else PLAIN
     root = root_element(beginning)
@@ -136,13 +136,13 @@ def content_type(body: bytes, header: str) -> str:
 
 
 def sniff(body: bytes) -> str:
-    """What a body is that came without a word about it."""
+    """The type of a body whose header says nothing."""
     beginning = _beginning(body)
     text = beginning.lstrip()
     if _HTML_START.match(text):
         return HTML
-    if found := _by_magic(beginning) or _by_magic(text):
-        return found
+    if magic_type := _by_magic(beginning) or _by_magic(text):
+        return magic_type
     root = root_element(text)
     if text.startswith(b"<?xml") or root in (*_ROOTS, *SITEMAP_ROOTS):
         return _ROOTS.get(root, XML)
@@ -157,21 +157,21 @@ def root_element(body: bytes) -> str:
     """The name of the first element, without its prefix and in lower case; "" if the first bytes do not show it."""
     beginning = _beginning(body)
     start = _PROLOGUE.match(beginning)
-    found = _ROOT.match(beginning, start.end() if start else 0)
-    return (found.group(2) or found.group(1)).decode("ascii").lower() if found else ""
+    root = _ROOT.match(beginning, start.end() if start else 0)
+    return (root.group(2) or root.group(1)).decode("ascii").lower() if root else ""
 
 
 def _by_magic(beginning: bytes) -> str:
     if beginning[:1] in (b"<", b"\n"):  # as most pages do, and nothing below
         return ""
-    for offset, magic, found in _MAGIC:
+    for offset, magic, magic_type in _MAGIC:
         if beginning.startswith(magic, offset) and (magic not in _WEAK or _BINARY.search(beginning, 0, 64)):
-            return _zipped(beginning) if magic == b"PK\3\4" else found
+            return _zipped(beginning) if magic == b"PK\3\4" else magic_type
     return ""
 
 
 def _zipped(beginning: bytes) -> str:
-    return next((found for name, found in _ZIPPED if name in beginning), "application/zip")
+    return next((zip_type for name, zip_type in _ZIPPED if name in beginning), "application/zip")
 
 
 def _beginning(body: bytes) -> bytes:

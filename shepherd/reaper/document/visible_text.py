@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any, Final
 
-MAX_PAGE: Final = 1024 * 1024  # bytes of a page that are looked at where there is no tree
+MAX_PAGE: Final = 1024 * 1024  # bytes of a page that are read where there is no tree
 
 _HIDDEN: Final = re.compile(
     rb"<(?:script|style)\b.*?(?:</(?:script|style)|\Z)|<!--.*?(?:-->|\Z)|<[^>]*+(?:>|\Z)", re.IGNORECASE | re.DOTALL
@@ -13,23 +13,23 @@ _HIDDEN: Final = re.compile(
 
 
 def text_of_tree(body: Any, hidden: list[str]) -> bytes:
-    """Of a tree; `hidden` are the texts of its scripts and styles, in their order.
+    """The visible text of a tree; `hidden` are the texts of its scripts and styles, in their order.
 
     Nodes are not removed from the tree: one removed inside another that is removed, too, would be freed twice.
     """
     if body is None:
         return b""
     text: str = body.text(separator=" ")
-    pieces, at = [], 0
+    pieces, position = [], 0
     for piece in hidden:
-        start = text.find(piece, at)
+        start = text.find(piece, position)
         if start < 0:
             break
-        pieces.append(text[at:start])
-        at = start + len(piece)
-    return "".join((*pieces, text[at:])).encode("utf-8", "replace")
+        pieces.append(text[position:start])
+        position = start + len(piece)
+    return "".join((*pieces, text[position:])).encode("utf-8", "replace")
 
 
 def text_of_tags(page: bytes) -> bytes:
-    """Of a page that is too wild for a tree, roughly."""
+    """The visible text, roughly, of a page for which a tree would be too expensive."""
     return _HIDDEN.sub(b" ", page[:MAX_PAGE])

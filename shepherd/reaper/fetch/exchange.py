@@ -1,7 +1,7 @@
-"""An exchange with a server, and the RESULT that tells of it: the tables of status and failure are here and nowhere else.
+"""An exchange with a server and its RESULT: the tables of status and failure are here and nowhere else.
 
-Functions of what they are given, without I/O or clock. Read this first, then answer.py and rules.py, which know what an answer is
-worth as a page and as a robots file.
+Pure functions, without I/O or clock. Read this first, then document/page.py and document/robots_rules.py, which turn an answer
+into a page and into robots rules.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ U32_MAX: Final = 0xFFFFFFFF
 
 
 @dataclass(frozen=True)
-class Wanted:
-    """What the reader of a document asks for."""
+class ExtractOptions:
+    """What is read from a document."""
 
     links: int  # at most
-    agent: str = ""  # the product token that wishes may be addressed to
+    agent: str = ""  # the product token that robots wishes may address
     requisites: bool = False
 
 
@@ -48,13 +48,13 @@ class Context:
     state: int
     footprints: urls.Footprints
     filter: Filter
-    wanted: Wanted  # of documents; its agent is also the product token that robots.txt may address
+    options: ExtractOptions  # its agent is also the product token that robots.txt may address
     compress: str  # how a body that came plain is stored
 
 
 @dataclass(frozen=True, slots=True)
 class Exchange:
-    """A request that was sent, or begun, and what came of it."""
+    """A request that was sent, or begun, and its response."""
 
     fetch: wire.Fetch
     response: Response
@@ -63,7 +63,7 @@ class Exchange:
 
     @property
     def download_ms(self) -> int:
-        """Rounded up, so that the next contact is never early; 0 where nobody knows."""
+        """The time of the transfer, rounded up so that the next contact is never early; 0 where it is unknown."""
         total_s = self.response.total_s
         return min(int(total_s * 1000) + 1, U32_MAX) if total_s else 0
 
@@ -84,7 +84,7 @@ class Exchange:
         status: int | None = None,
         section: int | None = None,
     ) -> wire.Result:
-        """`status` is what the answer counts as, where that is not what the server said."""
+        """The RESULT of this exchange; `status` replaces the server's where the answer counts as another."""
         response = self.response
         if response.contacted:
             flags |= JournalFlag.CONTACTED
@@ -105,17 +105,17 @@ class Exchange:
             section=section,
             flags=flags,
         )
-        told = wire.Result(self.fetch.token, record, stored, links, location, rules, rules_status, b"", 0, 0)
-        return self._with_head(told) if self.fetch.head else told
+        answer = wire.Result(self.fetch.token, record, stored, links, location, rules, rules_status, b"", 0, 0)
+        return self._with_head(answer) if self.fetch.head else answer
 
-    def _with_head(self, told: wire.Result) -> wire.Result:
-        """For somebody who wants to see what the server said, and how long each step took."""
+    def _with_head(self, result: wire.Result) -> wire.Result:
+        """The result with the server's headers and the time of each step."""
         response = self.response
         head = b"\r\n".join((response.status_line, response.headers)) if response.status_line else b""
         connect_ms, first_byte_ms = (
             min(int(seconds * 1000 + 0.5), U32_MAX) for seconds in (response.connect_s, response.first_byte_s)
         )
-        return replace(told, head=head, connect_ms=connect_ms, first_byte_ms=first_byte_ms)
+        return replace(result, head=head, connect_ms=connect_ms, first_byte_ms=first_byte_ms)
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +123,7 @@ class Body:
     """A decoded body."""
 
     data: bytes
-    truncated: str  # why it is not whole, a word; "" if it is
+    truncated: str  # one word on why it is not whole; "" if it is
 
     @property
     def flags(self) -> JournalFlag:
@@ -131,7 +131,7 @@ class Body:
 
 
 def without_exchange(fetch: wire.Fetch, result: Result, reason: Reason, now_ms: int, *, contacted: bool = False) -> wire.Result:
-    """The answer to a request that the server never saw, or (contacted) of which nothing more is known."""
+    """The result of a request that the server never saw, or (contacted) whose answer is lost."""
     flags = JournalFlag.CONTACTED if contacted else NO_FLAGS
     record = _record(fetch, result, reason, start_ms=now_ms, end_ms=now_ms, flags=flags)
     return wire.Result(fetch.token, record, b"", b"", "", b"", 0, b"", 0, 0)
@@ -142,21 +142,21 @@ def has_body(response: Response) -> bool:
     return response.reason == Reason.NONE and 200 <= response.status < 300
 
 
-def failed(exchange: Exchange) -> wire.Result:
-    """An exchange that brought no answer. A kept connection that died is no failure of the server."""
+def failure(exchange: Exchange) -> wire.Result:
+    """The result of an exchange without an answer. A kept connection that died is not a failure of the server."""
     reason = exchange.response.reason
     if exchange.response.stale:
         return exchange.result(Result.SOFT, reason, flags=JournalFlag.STALE)
     return exchange.result(FAILURES[reason], reason)
 
 
-def broken(exchange: Exchange, reason: Reason) -> wire.Result:
-    """An answer that came and cannot be used."""
+def unusable(exchange: Exchange, reason: Reason) -> wire.Result:
+    """The result of an answer that arrived and cannot be used."""
     return exchange.result(Result.HARD, reason)
 
 
 def error_of(status: int) -> tuple[Result, Reason]:
-    """What a status means that is no success and no redirect."""
+    """The result and reason for a status that is neither success nor redirect."""
     if status == 429 or 500 <= status < 600:
         return Result.SOFT, Reason.SERVER_ERROR
     if 400 <= status < 500:
@@ -170,7 +170,7 @@ def is_redirect(response: Response) -> bool:
 
 
 def location_of(response: Response) -> str:
-    """Headers are bytes; in a Location they are meant as UTF-8 more often than as Latin-1."""
+    """The Location of a response. Headers are bytes; in a Location they are UTF-8 more often than Latin-1."""
     raw = response.header("location").encode("latin-1")
     try:
         return raw.decode()
@@ -179,7 +179,7 @@ def location_of(response: Response) -> str:
 
 
 def retry_after_s(value: str, now_ms: int) -> int:
-    """Seconds of a Retry-After header, given as such or as a date; 0 where it says nothing we can read."""
+    """The seconds in a Retry-After header, or until the date in it; 0 where it cannot be read."""
     if not value:
         return 0
     if value.isascii() and value.isdigit():
@@ -206,7 +206,7 @@ def _record(
     flags: int = 0,
     section: int | None = None,
 ) -> bytes:
-    """A journal record with the footprints of the request; what the dispatcher fills in is left open."""
+    """A journal record with the footprints of the request; the dispatcher fills in the rest."""
     return Entry(
         norm=fetch.norm,
         path=fetch.path,

@@ -1,6 +1,6 @@
 """One HTTP exchange, guarded and bounded: libcurl's multi interface on the running event loop.
 
-Invariants: a transfer connects to the address and port it was given, or to the operator's proxy, or to nothing; it ends by its
+Invariants: a transfer connects to the address and port of its request, or to the operator's proxy, or to nothing; it ends by its
 deadline; it holds no more than its limits; whatever a server does, `fetch` returns a Response that says what happened.
 Redirects are returned, never followed. The body is what the server sent: decoding is formats/coding.py's. The environment's
 proxies, netrc and certificates play no part. Read transfer.py for what happens within one exchange.
@@ -26,7 +26,7 @@ from shepherd.wire.proxy import Proxy
 __all__ = ("Fetcher", "Request", "Response")
 
 SLOW_AFTER_S: Final = 10
-MOST_OLD: Final = 10_000
+MAX_HTTP1_SERVERS: Final = 10_000
 _LONG_S: Final = 10 * 86_400  # no limit of its own on connecting: the deadline is of the whole exchange
 _SUPPRESS_CONNECT_HEADERS: Final = 265  # has no name in pycurl: what a proxy says is no header of the answer
 _TLS: Final = {
@@ -38,7 +38,7 @@ _TLS: Final = {
 
 
 class Fetcher:
-    """At most `limits.in_flight` transfers at a time, on the event loop that runs when it is made."""
+    """Runs at most `limits.in_flight` transfers at a time, on the event loop that runs when it is created."""
 
     def __init__(
         self,
@@ -58,8 +58,8 @@ class Fetcher:
         self._slots = asyncio.Semaphore(limits.in_flight)
         self._active: dict[Any, Transfer] = {}
         self._idle: list[Transfer] = []
-        self._watched: dict[int, int] = {}
-        self._old: set[tuple[str, int]] = set()  # address and port of servers that did not want HTTP/2
+        self._watched_events: dict[int, int] = {}
+        self._http1_servers: set[tuple[str, int]] = set()  # address and port of servers that did not want HTTP/2
         self._timer: asyncio.Handle | None = None
         self._multi = pycurl.CurlMulti()
         self._multi.setopt(pycurl.M_SOCKETFUNCTION, self._watch)
@@ -68,22 +68,22 @@ class Fetcher:
         self._multi.setopt(pycurl.M_MAXCONNECTS, limits.in_flight)
 
     async def fetch(self, request: Request, hold: Hold | None = None) -> Response:
-        """The exchange. `hold` keeps count of the body for as long as the caller keeps it."""
+        """Run one exchange. `hold` counts the bytes of the body for as long as the caller keeps it."""
         if hold is None:
-            with self._memory.hold() as own:
-                return await self.fetch(request, own)
+            with self._memory.hold() as own_hold:
+                return await self.fetch(request, own_hold)
         if self._proxy is not None and (fault := self._refuses(request, self._proxy)):
             return Response(Reason.GUARD, fault, address=request.address)
         timeout_s = request.timeout_s
         if self._slots.locked() or not self._memory.has_room:
-            begin = self._loop.time()
+            begin_s = self._loop.time()
             try:
                 async with asyncio.timeout(timeout_s):
                     await self._memory.room()
                     await self._slots.acquire()
             except TimeoutError:
                 return Response(Reason.DEADLINE, "waited for its turn", address=request.address, total_s=timeout_s)
-            timeout_s -= self._loop.time() - begin
+            timeout_s -= self._loop.time() - begin_s
         else:
             await self._slots.acquire()  # at once
         try:
@@ -94,15 +94,15 @@ class Fetcher:
     async def _exchange(self, request: Request, timeout_s: float, hold: Hold) -> Response:
         transfer = self._idle.pop() if self._idle else self._new()
         curl = transfer.curl
-        done = self._loop.create_future()
+        outcome = self._loop.create_future()
         try:
-            place = request.address, request.port
-            transfer.begin(request, timeout_s, hold, done, old=place in self._old)
+            server = request.address, request.port
+            transfer.begin(request, timeout_s, hold, outcome, http1_only=server in self._http1_servers)
             self._active[curl] = transfer
             self._multi.add_handle(curl)
-            response = transfer.response(*await done)
+            response = transfer.response(*await outcome)
             if transfer.is_turned_away:
-                self._turned_away(place)
+                self._remember_http1(server)
             return response
         finally:
             if self._active.pop(curl, None) is not None:
@@ -110,20 +110,20 @@ class Fetcher:
             transfer.forget()
             self._idle.append(transfer)
 
-    def _turned_away(self, place: tuple[str, int]) -> None:
-        """The server wants HTTP/1.1, and has it the next time: to ask again at once would be a contact that nobody granted."""
-        if len(self._old) >= MOST_OLD:
-            self._old.clear()
-        self._old.add(place)
+    def _remember_http1(self, server: tuple[str, int]) -> None:
+        """Use HTTP/1.1 with this server from the next request on: a retry at once would be a contact that nobody granted."""
+        if len(self._http1_servers) >= MAX_HTTP1_SERVERS:
+            self._http1_servers.clear()
+        self._http1_servers.add(server)
 
     def close(self) -> None:
-        """Drop every transfer and every connection. Whoever still waits for a transfer must be cancelled."""
+        """Drop every transfer and every connection. The caller cancels whoever still waits for a transfer."""
         for curl in self._active:
             self._multi.remove_handle(curl)
         self._active.clear()
         self._multi.close()
         self._set_timer(-1)
-        for descriptor in list(self._watched):
+        for descriptor in list(self._watched_events):
             self._watch(pycurl.POLL_REMOVE, descriptor)
         for transfer in self._idle:
             transfer.curl.close()
@@ -132,12 +132,12 @@ class Fetcher:
 
     def _refuses(self, request: Request, proxy: Proxy) -> str:
         """Why this must not go through the proxy. Its socket shows the proxy's address alone, so the target is judged here."""
-        if self._guard.anonymous and not proxy.is_loopback:
+        if self._guard.is_anonymous and not proxy.is_loopback:
             return "no contact address is set, and behind a proxy nothing is known to be this machine"
         return self._guard.refuses(request.address) or ""
 
     def _new(self) -> Transfer:
-        """A handle with all that is the same for every exchange."""
+        """A new handle with the options that are the same for every exchange."""
         limits, proxy = self._limits, self._proxy
         curl = pycurl.Curl()
         for option, value in (
@@ -158,7 +158,7 @@ class Fetcher:
             (pycurl.SSL_VERIFYHOST, 2 * int(limits.verify_tls)),
             (pycurl.SSLVERSION, _TLS[limits.min_tls]),
             (pycurl.CAINFO, self._authorities.path),
-            # An empty proxy is none at all; left alone, libcurl would ask the environment.
+            # An empty proxy means none at all; without this option libcurl would read the environment.
             (pycurl.PROXY, proxy.url if proxy else ""),
             (pycurl.NOPROXY, "" if proxy else "*"),
             (pycurl.HTTPPROXYTUNNEL, int(proxy is not None)),
@@ -173,19 +173,19 @@ class Fetcher:
 
     # --- the event loop ---------------------------------------------------------------------------------------------
 
-    def _watch(self, what: int, descriptor: int, *_: object) -> None:
-        """libcurl wants to hear of these events on a socket."""
-        wanted = 0 if what == pycurl.POLL_REMOVE else what
-        had = self._watched.pop(descriptor, 0)
-        if wanted:
-            self._watched[descriptor] = wanted
-        if wanted & ~had & pycurl.POLL_IN:
+    def _watch(self, event: int, descriptor: int, *_: object) -> None:
+        """Callback of libcurl: watch a socket for these events."""
+        events = 0 if event == pycurl.POLL_REMOVE else event
+        events_before = self._watched_events.pop(descriptor, 0)
+        if events:
+            self._watched_events[descriptor] = events
+        if events & ~events_before & pycurl.POLL_IN:
             self._loop.add_reader(descriptor, self._act, descriptor, pycurl.CSELECT_IN)
-        elif had & ~wanted & pycurl.POLL_IN:
+        elif events_before & ~events & pycurl.POLL_IN:
             self._loop.remove_reader(descriptor)
-        if wanted & ~had & pycurl.POLL_OUT:
+        if events & ~events_before & pycurl.POLL_OUT:
             self._loop.add_writer(descriptor, self._act, descriptor, pycurl.CSELECT_OUT)
-        elif had & ~wanted & pycurl.POLL_OUT:
+        elif events_before & ~events & pycurl.POLL_OUT:
             self._loop.remove_writer(descriptor)
 
     def _set_timer(self, timeout_ms: int) -> None:
@@ -203,23 +203,23 @@ class Fetcher:
         _, running = self._multi.socket_action(descriptor, events)
         if running >= len(self._active):
             return
-        left = 1
-        while left:
-            left, good, bad = self._multi.info_read()
+        queued = 1
+        while queued:
+            queued, good, bad = self._multi.info_read()
             for curl in good:
                 self._finish(curl, pycurl.E_OK, "")
             for curl, code, detail in bad:
                 self._finish(curl, code, detail)
 
     def _finish(self, curl: Any, code: int, detail: str) -> None:
-        done = self._active.pop(curl).done
+        outcome = self._active.pop(curl).outcome
         self._multi.remove_handle(curl)
-        if done is not None and not done.done():
-            done.set_result((code, detail))
+        if outcome is not None and not outcome.done():
+            outcome.set_result((code, detail))
 
 
 class _Authorities:
-    """Where libcurl finds the certificates to trust. It keeps what it read only of files, so a text is made one in memory."""
+    """The file of certificates that libcurl trusts. libcurl caches only files, so a text becomes a file in memory."""
 
     def __init__(self, pem: str) -> None:
         self._descriptor = -1

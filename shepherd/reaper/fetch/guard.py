@@ -1,10 +1,10 @@
-"""Which addresses may be contacted: the one judge, asked when a name is resolved and again when a socket opens.
+"""Which addresses may be contacted: the one judge, consulted when a name is resolved and again when a socket opens.
 
-The address decides, never the string it came from. Invariant: an address is let through only if it is plain, global unicast, or
+The address decides, never the string it came from. Invariant: an address is allowed only if it is plain, global unicast, or
 inside a range that the operator allows. Forms that carry another address (mapped, 6to4, NAT64, Teredo, ISATAP) are refused
 whatever they carry, because what they reach depends on someone else's gateway; to allow one, its own range must be named.
 
-`ipaddress.is_global` is not asked: it calls multicast, site-local, 6to4 and NAT64 forms of loopback global.
+`ipaddress.is_global` is not used: it calls multicast, site-local, 6to4 and NAT64 forms of loopback global.
 """
 
 from __future__ import annotations
@@ -70,36 +70,36 @@ _REFUSED_V6: Final[tuple[tuple[IPv6Network, str], ...]] = tuple(
 _GLOBAL_V6: Final = IPv6Network("2000::/3")
 _ISATAP: Final = (0x00005EFE, 0x02005EFE)  # upper half of the interface identifier; the lower half is an IPv4 address
 
-MAX_JUDGED: Final = 10_000  # verdicts that are remembered: each address is judged several times on its way
+MAX_VERDICTS: Final = 10_000  # verdicts that are remembered: each address is judged several times on its way
 
 
 class Guard:
     """Says which addresses may be contacted; `allow` is the operator's list of ranges that may, although they are not global.
 
-    Who is anonymous, because no contact address was set, may only ask this machine.
+    An anonymous reap, without a contact address, may contact only this machine.
     """
 
     def __init__(self, allow: Iterable[str], anonymous: bool = False) -> None:
         self._allow: tuple[Network, ...] = tuple(_network(text) for text in allow)
-        self.anonymous = anonymous
-        self._judged: dict[str, str | None] = {}
+        self.is_anonymous = anonymous
+        self._verdicts: dict[str, str | None] = {}
 
     def refuses(self, address: str) -> str | None:
         """Why this address must not be contacted, or None if it may be."""
         try:
-            return self._judged[address]
+            return self._verdicts[address]
         except KeyError:
-            if len(self._judged) >= MAX_JUDGED:
-                self._judged.clear()
-            self._judged[address] = self._judge(address)
-            return self._judged[address]
+            if len(self._verdicts) >= MAX_VERDICTS:
+                self._verdicts.clear()
+            self._verdicts[address] = self._judge(address)
+            return self._verdicts[address]
 
     def _judge(self, address: str) -> str | None:
         try:
             parsed = ipaddress.ip_address(address)
         except ValueError:
             return f"{address!r} is not an address"
-        if self.anonymous and not parsed.is_loopback:
+        if self.is_anonymous and not parsed.is_loopback:
             return f"{address} is somebody else's, and no contact address is set"
         if any(parsed in network for network in self._allow):
             return None

@@ -4,9 +4,9 @@ Each exchange has a Hold. While it is running it takes bytes as they come; once 
 sent. Where the limit is reached, running exchanges are paused, which makes their servers wait; before it is reached, at three
 quarters, no new ones begin.
 
-It cannot come to a standstill: what has ended needs nothing more and is answered sooner or later; when nothing that has ended is
-left, one of those that are paused is favoured and may take what it needs, whatever the others hold. There is no other before it
-has ended and been answered. So at most the limit and one body are held.
+There is no deadlock: an exchange that has ended needs nothing more and is answered sooner or later. When none of those is left,
+one paused exchange is favoured and may take what it needs, whatever the others hold. No other is favoured before it has ended
+and been answered. So at most the limit and one body are held.
 """
 
 from __future__ import annotations
@@ -16,24 +16,24 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final
 
-STEP_BYTES: Final = 64 * 1024  # what one exchange that goes on takes before it asks again
+STEP_BYTES: Final = 64 * 1024  # what one resumed exchange takes before it has to ask again
 
 
 class Memory:
     def __init__(self, limit_bytes: int) -> None:
-        self._limit = limit_bytes
+        self._limit_bytes = limit_bytes
         self._running: set[Hold] = set()
-        self._paused: dict[Hold, Callable[[], None]] = {}  # who was paused first stands first
+        self._paused: dict[Hold, Callable[[], None]] = {}  # in the order in which they were paused
         self._favoured: Hold | None = None
         self._ended_bytes = 0
         self._waiting: deque[asyncio.Future[None]] = deque()
-        self.held = 0
-        self.peak = 0
+        self.used_bytes = 0
+        self.peak_bytes = 0
 
     @property
     def has_room(self) -> bool:
         """Whether another exchange may begin."""
-        return not self.held or self.held < self._limit - self._limit // 4
+        return not self.used_bytes or self.used_bytes < self._limit_bytes - self._limit_bytes // 4
 
     async def room(self) -> None:
         """Wait until another exchange may begin."""
@@ -44,21 +44,21 @@ class Memory:
                 await future
             except asyncio.CancelledError:
                 if future.done() and not future.cancelled():
-                    self._changed()  # it was this one's turn, so it is now the next one's
+                    self._resume_waiting()  # it was this one's turn, so it is now the next one's
                 raise
 
     def hold(self) -> Hold:
         return Hold(self)
 
-    def take(self, hold: Hold, size: int) -> bool:
-        """For a running exchange: whether it may hold so many bytes more; if so, it does."""
-        held = self.held + size
-        if held > self._limit and self._favoured is not hold:
+    def take(self, hold: Hold, size_bytes: int) -> bool:
+        """Let a running exchange hold so many more bytes, if there is room; returns whether there was."""
+        used_bytes = self.used_bytes + size_bytes
+        if used_bytes > self._limit_bytes and self._favoured is not hold:
             return False
-        hold.size += size
-        self.held = held
-        if held > self.peak:
-            self.peak = held
+        hold.size_bytes += size_bytes
+        self.used_bytes = used_bytes
+        if used_bytes > self.peak_bytes:
+            self.peak_bytes = used_bytes
         return True
 
     def begin(self, hold: Hold) -> None:
@@ -67,33 +67,33 @@ class Memory:
     def pause(self, hold: Hold, resume: Callable[[], None]) -> None:
         """`resume` is called once, when it is worth another try: it must not try within the call."""
         self._paused[hold] = resume
-        self._changed()
+        self._resume_waiting()
 
     def end(self, hold: Hold) -> None:
-        """It takes nothing more; what it has is kept."""
+        """The exchange takes nothing more; it keeps what it holds."""
         if hold in self._running:
             self._running.remove(hold)
             self._paused.pop(hold, None)
             if self._favoured is hold:
                 self._favoured = None
-            self._ended_bytes += hold.size
-            self._changed()
+            self._ended_bytes += hold.size_bytes
+            self._resume_waiting()
 
-    def change(self, hold: Hold, size: int) -> None:
-        grown = size - hold.size
-        if not grown:
+    def change(self, hold: Hold, size_bytes: int) -> None:
+        growth_bytes = size_bytes - hold.size_bytes
+        if not growth_bytes:
             return
-        hold.size = size
-        self.held += grown
-        self.peak = max(self.peak, self.held)
+        hold.size_bytes = size_bytes
+        self.used_bytes += growth_bytes
+        self.peak_bytes = max(self.peak_bytes, self.used_bytes)
         if hold not in self._running:
-            self._ended_bytes += grown
-        if grown < 0:
-            self._changed()
+            self._ended_bytes += growth_bytes
+        if growth_bytes < 0:
+            self._resume_waiting()
 
-    def _changed(self) -> None:
-        """Let go on whom there is room for, or one if nobody else will make room."""
-        steps = max(0, self._limit - self.held) // STEP_BYTES
+    def _resume_waiting(self) -> None:
+        """Resume the exchanges that there is room for, or one if no other will make room."""
+        steps = max(0, self._limit_bytes - self.used_bytes) // STEP_BYTES
         if self._paused and not steps and self._favoured is None and not self._ended_bytes:
             self._favoured = next(iter(self._paused))
             steps = 1
@@ -106,30 +106,30 @@ class Memory:
 
 
 class Hold:
-    """The bytes of one exchange. To be released, whatever happens: it is a context."""
+    """The bytes of one exchange. A context manager, so that they are released whatever happens."""
 
     def __init__(self, memory: Memory) -> None:
         self._memory = memory
-        self.size = 0
+        self.size_bytes = 0
 
     def begin(self) -> None:
         self._memory.begin(self)
 
-    def take(self, size: int) -> bool:
-        """Whether so many more bytes may be held; if so, they are."""
-        return self._memory.take(self, size)
+    def take(self, size_bytes: int) -> bool:
+        """Hold so many more bytes, if there is room; returns whether there was."""
+        return self._memory.take(self, size_bytes)
 
     def pause(self, resume: Callable[[], None]) -> None:
         self._memory.pause(self, resume)
 
-    def end(self, size: int) -> None:
-        """The exchange is over, and so many bytes are left of it."""
-        self._memory.change(self, size)
+    def end(self, size_bytes: int) -> None:
+        """The exchange is over and keeps so many bytes."""
+        self._memory.change(self, size_bytes)
         self._memory.end(self)
 
-    def resize(self, size: int) -> None:
-        """What is held now is something else, as the bucket that was made of a body."""
-        self._memory.change(self, size)
+    def resize(self, size_bytes: int) -> None:
+        """Hold another number of bytes from now on, as those of the bucket instead of its body."""
+        self._memory.change(self, size_bytes)
 
     def __enter__(self) -> Hold:
         return self

@@ -1,7 +1,8 @@
 """From a site to the address that is contacted: the operator's tables, then DNS, every address judged by the guard.
 
 Invariants: an address that the guard refuses never leaves this module; a name is looked up once until its answer expires, however
-many ask for it at the same time; a name that is not there is told from name servers that do not answer. Read guard.py first.
+many ask for it at the same time; a name without an address is not the same as name servers that
+do not answer. Read guard.py first.
 """
 
 from __future__ import annotations
@@ -34,19 +35,19 @@ _ROUTE_PROBE: Final = ("2001:4860:4860::8888", 53)  # any global address; nothin
 
 
 @dataclass(frozen=True)
-class Answer:
+class SiteAddress:
     """Where a site is. Without an address, `reason` says why and `qkey` is 0: only the dispatcher knows the site's footprint."""
 
     address: str  # "" if none
     port: int | None  # from the static table, else None
     qkey: int
-    valid_s: int  # 0 = the name has no address, and when to ask again is for the dispatcher to say
+    valid_s: int  # 0 = the name has no address, and the dispatcher decides when to ask again
     reason: Reason  # NONE, NO_ADDRESS, LOOKUP or GUARD
 
 
 @dataclass(frozen=True)
-class _Found:
-    """What a lookup gave: the addresses the guard lets through, best first, and the reason if there are none."""
+class _Lookup:
+    """The outcome of a lookup: the addresses that the guard allows, best first, and the reason if there are none."""
 
     addresses: tuple[str, ...]
     reason: Reason
@@ -55,13 +56,13 @@ class _Found:
 
 @dataclass(frozen=True)
 class _Cached:
-    found: _Found
+    lookup: _Lookup
     expires_s: float
-    negative_s: int  # how long it has been believed to be nowhere this time; 0 = it is somewhere
+    negative_s: int  # how long to believe this time that it has no address; 0 = it has one
 
 
 class Resolver:
-    """Looks up sites for one worker. To be used inside a running event loop, and closed there."""
+    """Looks up sites for one worker. Use it inside a running event loop, and close it there."""
 
     def __init__(
         self,
@@ -86,29 +87,29 @@ class Resolver:
         self._cache: dict[str, _Cached] = {}
         self._pending: dict[str, asyncio.Task[_Cached]] = {}
 
-    async def resolve(self, site_name: str) -> Answer:
+    async def resolve(self, site_name: str) -> SiteAddress:
         """The address of `scheme://host[:port]`."""
         host = _host(site_name)
         port = self._static[host][1] if host in self._static else None
-        known = self._known(host)
-        if known is None:
+        lookup = self._without_dns(host)
+        if lookup is None:
             cached = await self._lookup(host)
-            known, valid_s = cached.found, max(1, round(cached.expires_s - self._clock()))
+            lookup, valid_s = cached.lookup, max(1, round(cached.expires_s - self._clock()))
         else:
             valid_s = MAX_TTL_S
-        if known.reason == Reason.NO_ADDRESS:
+        if lookup.reason == Reason.NO_ADDRESS:
             valid_s = 0
-        if not known.addresses:
-            return Answer("", port, 0, valid_s, known.reason)
-        return Answer(known.addresses[0], port, qkey_of_address(known.addresses[0]), valid_s, Reason.NONE)
+        if not lookup.addresses:
+            return SiteAddress("", port, 0, valid_s, lookup.reason)
+        return SiteAddress(lookup.addresses[0], port, qkey_of_address(lookup.addresses[0]), valid_s, Reason.NONE)
 
     async def still(self, site_name: str, address: str) -> Reason:
         """Reason.NONE if `address` is still among those of the site, else why it is not: NO_ADDRESS if it has moved."""
         host = _host(site_name)
-        found = self._known(host) or (await self._lookup(host)).found
-        if address in found.addresses:
+        lookup = self._without_dns(host) or (await self._lookup(host)).lookup
+        if address in lookup.addresses:
             return Reason.NONE
-        return Reason.LOOKUP if found.reason == Reason.LOOKUP else Reason.NO_ADDRESS
+        return Reason.LOOKUP if lookup.reason == Reason.LOOKUP else Reason.NO_ADDRESS
 
     async def close(self) -> None:
         """Drop all queries; those who wait for one are cancelled."""
@@ -119,8 +120,8 @@ class Resolver:
         if self._dns is not None:
             await self._dns.close()
 
-    def _known(self, host: str) -> _Found | None:
-        """What needs no DNS: a host of the operator's tables, this machine, or an address."""
+    def _without_dns(self, host: str) -> _Lookup | None:
+        """The lookup of what needs no DNS: a host of the operator's tables, this machine, or an address; else None."""
         if host in self._static:
             return self._judge([self._static[host][0]], MAX_TTL_S)
         if (places := self._hosts.get(host.removesuffix("."))) is not None:
@@ -132,21 +133,21 @@ class Resolver:
     # --- the cache --------------------------------------------------------------------------------------------------
 
     async def _lookup(self, host: str) -> _Cached:
-        known = self._cache.get(host)
-        if known is not None and known.expires_s > self._clock():
-            return known
+        cached = self._cache.get(host)
+        if cached is not None and cached.expires_s > self._clock():
+            return cached
         task = self._pending.get(host)
         if task is None:
-            task = self._pending[host] = asyncio.ensure_future(self._look_up(host, known))
-            task.add_done_callback(lambda done: self._remember(host, done))
+            task = self._pending[host] = asyncio.ensure_future(self._look_up(host, cached))
+            task.add_done_callback(lambda finished: self._remember(host, finished))
         return await asyncio.shield(task)  # one who gives up must not take the answer from the others
 
     async def _look_up(self, host: str, before: _Cached | None) -> _Cached:
-        found = await self._ask(host)
+        lookup = await self._ask(host)
         negative_s = 0
-        if not found.addresses:
+        if not lookup.addresses:
             negative_s = min(2 * before.negative_s, MAX_NEGATIVE_S) if before and before.negative_s else MIN_NEGATIVE_S
-        return _Cached(found, self._clock() + (negative_s or found.ttl_s), negative_s)
+        return _Cached(lookup, self._clock() + (negative_s or lookup.ttl_s), negative_s)
 
     def _remember(self, host: str, task: asyncio.Task[_Cached]) -> None:
         del self._pending[host]
@@ -154,15 +155,15 @@ class Resolver:
             return
         self._cache.pop(host, None)
         if len(self._cache) >= MAX_CACHED:
-            del self._cache[next(iter(self._cache))]  # the one asked longest ago
+            del self._cache[next(iter(self._cache))]  # the oldest answer
         self._cache[host] = task.result()
 
     # --- DNS --------------------------------------------------------------------------------------------------------
 
-    async def _ask(self, host: str) -> _Found:
+    async def _ask(self, host: str) -> _Lookup:
         """IPv4 first; IPv6 only where it is certain that there is no IPv4 address to be contacted.
 
-        A failed lookup is not taken for "no IPv4": the site would change its queue key, and be asked in two groups at a time.
+        A failed lookup does not mean "no IPv4": the site would change its queue key, and be contacted in two groups at a time.
         """
         first = await self._query(host, "A")
         if first.addresses or not self._ipv6 or first.reason == Reason.LOOKUP:
@@ -170,7 +171,7 @@ class Resolver:
         second = await self._query(host, "AAAA")
         return first if first.reason == Reason.GUARD and not second.addresses else second
 
-    async def _query(self, host: str, kind: str) -> _Found:
+    async def _query(self, host: str, kind: str) -> _Lookup:
         """Addresses of one family, judged."""
         import aiodns
         from pycares import errno
@@ -180,9 +181,9 @@ class Resolver:
                 result = await self._channel().query_dns(host, kind)
         except aiodns.error.DNSError as error:
             nowhere = error.args[0] in (errno.ARES_ENOTFOUND, errno.ARES_ENODATA, errno.ARES_EBADNAME)
-            return _Found((), Reason.NO_ADDRESS if nowhere else Reason.LOOKUP)
+            return _Lookup((), Reason.NO_ADDRESS if nowhere else Reason.LOOKUP)
         except UnicodeError:  # a name that no DNS packet can carry
-            return _Found((), Reason.NO_ADDRESS)
+            return _Lookup((), Reason.NO_ADDRESS)
         addresses, ttl_s = _follow(result.answer, host)
         return self._judge(addresses, min(MAX_TTL_S, max(MIN_TTL_S, ttl_s)))
 
@@ -195,37 +196,37 @@ class Resolver:
             self._dns = aiodns.DNSResolver(self._nameservers or None, loop, timeout=self._timeout_s, tries=self._tries)
         return self._dns
 
-    def _judge(self, addresses: Sequence[str], ttl_s: int) -> _Found:
+    def _judge(self, addresses: Sequence[str], ttl_s: int) -> _Lookup:
         reachable = [parsed for parsed in map(ipaddress.ip_address, addresses) if parsed.version == 4 or self._ipv6]
         allowed = [parsed for parsed in reachable if self._guard.refuses(str(parsed)) is None]
         if not allowed:
-            return _Found((), Reason.GUARD if reachable else Reason.NO_ADDRESS)
+            return _Lookup((), Reason.GUARD if reachable else Reason.NO_ADDRESS)
         allowed.sort(key=lambda parsed: (parsed.version, int(parsed)))
-        return _Found(tuple(map(str, allowed)), Reason.NONE, ttl_s)
+        return _Lookup(tuple(map(str, allowed)), Reason.NONE, ttl_s)
 
 
 def _follow(records: Sequence[pycares.DNSRecord], host: str) -> tuple[list[str], int]:
     """The addresses at the end of the chain of CNAMEs that begins at `host`; they hold as long as its shortest link.
 
-    Records of other names are nobody's business here: whoever answers for one name must not speak for another.
+    Records of other names are ignored: whoever answers for one name must not speak for another.
     """
     from pycares import CNAMERecordData
 
-    owned: dict[str, list[pycares.DNSRecord]] = {}
+    records_by_name: dict[str, list[pycares.DNSRecord]] = {}
     for record in records:
-        owned.setdefault(_folded(record.name), []).append(record)
-    name, ttl_s = _folded(host), MAX_TTL_S
-    while mine := owned.pop(name, None):  # taken away, so that a loop ends
-        ttl_s = min(ttl_s, *(record.ttl for record in mine))
-        aliases = [record.data.cname for record in mine if isinstance(record.data, CNAMERecordData)]
+        records_by_name.setdefault(_fold(record.name), []).append(record)
+    name, ttl_s = _fold(host), MAX_TTL_S
+    while own_records := records_by_name.pop(name, None):  # removed, so that a loop of aliases ends
+        ttl_s = min(ttl_s, *(record.ttl for record in own_records))
+        aliases = [record.data.cname for record in own_records if isinstance(record.data, CNAMERecordData)]
         if not aliases:
-            return [record.data.addr for record in mine if hasattr(record.data, "addr")], ttl_s
-        name = _folded(aliases[0])
+            return [record.data.addr for record in own_records if hasattr(record.data, "addr")], ttl_s
+        name = _fold(aliases[0])
     return [], ttl_s
 
 
 def has_ipv6_route() -> bool:
-    """Whether this machine has a way to global IPv6 addresses. Connecting a datagram socket only looks at the routes."""
+    """Whether this machine has a route to global IPv6 addresses. Connecting a datagram socket sends nothing."""
     try:
         with socket.socket(socket.AF_INET6, socket.SOCK_DGRAM) as probe:
             probe.connect(_ROUTE_PROBE)
@@ -234,7 +235,7 @@ def has_ipv6_route() -> bool:
     return True
 
 
-def _folded(name: str) -> str:
+def _fold(name: str) -> str:
     return name.lower().removesuffix(".")
 
 
@@ -247,5 +248,5 @@ def _host(site_name: str) -> str:
 
 
 def _is_localhost(host: str) -> bool:
-    """RFC 6761: a name that is this machine's own and not to be looked up."""
+    """Whether RFC 6761 reserves the name for this machine, so that it must not be looked up."""
     return host.removesuffix(".") == "localhost" or host.removesuffix(".").endswith(".localhost")

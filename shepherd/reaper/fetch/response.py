@@ -1,4 +1,4 @@
-"""What is asked for in one exchange, and what came of it."""
+"""The request and the response of one exchange."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Request:
 
 @dataclass(frozen=True)
 class Response:
-    """What came of a request. With a reason but NONE there is no answer to use, whatever else is filled in."""
+    """The outcome of a request. With a reason other than NONE there is no answer to use, whatever else is filled in."""
 
     reason: Reason
     detail: str  # libcurl's words on a failure
@@ -41,7 +41,7 @@ class Response:
     first_byte_s: float = 0.0
     cut: str = "length"  # why it is truncated, if it is
     plain: bool = False  # the body has no content coding, whatever the headers say: archives may keep it decoded
-    provenance: str = ""  # where it is from, if we have not fetched it
+    provenance: str = ""  # where it comes from, if we have not fetched it
 
     def header(self, name: str) -> str:
         """The first value of a header; "" if it is absent."""

@@ -1,7 +1,7 @@
-"""One libcurl handle and the exchange it is busy with: what libcurl hands over, what is kept of it, and what it amounts to.
+"""One libcurl handle and its current exchange: what libcurl hands over, what is kept of it, and the response that results.
 
 A handle is made once, with everything that never changes, and used for one exchange after the other; `begin` sets the rest and
-forgets the last one. Invariants: the socket that opens is the one that was asked for, judged by the guard at that moment; one
+forgets the last one. Invariants: the socket that opens leads to the requested address, judged by the guard at that moment; one
 request is sent for one exchange; no more is held than the limits and the worker's memory allow.
 """
 
@@ -38,7 +38,7 @@ class Transfer:
     def __init__(self, curl: Any, guard: Guard, header_bytes: int, proxy: Proxy | None) -> None:
         self.curl = curl
         self._guard, self._header_bytes, self._proxy = guard, header_bytes, proxy
-        self._plain = self._reuse = self._old = False
+        self._plain = self._reuse = self._http1_only = False
         self.forget()
         for option, callback in (
             (pycurl.OPENSOCKETFUNCTION, self._on_open),
@@ -50,14 +50,14 @@ class Transfer:
         self._set_reuse(False)
 
     def forget(self) -> None:
-        """Let go of what the last exchange brought."""
+        """Forget the last exchange."""
         self.request: Request | None = None
-        self.done: asyncio.Future[tuple[int, str]] | None = None
+        self.outcome: asyncio.Future[tuple[int, str]] | None = None
         self._hold: Hold | None = None
         self._timeout_s = 0.0
         self._reason = Reason.NONE  # why we stopped it ourselves
-        self._truncated = self._opened = False
-        self._again = False  # libcurl wanted to send the request once more
+        self._is_truncated = self._has_connected = False
+        self._is_repeated = False  # libcurl wanted to send the request once more
         self._header_room = self._header_bytes
         self._status_line = b""
         self._status = 0
@@ -67,10 +67,16 @@ class Transfer:
         self._body: list[bytes] = []
 
     def begin(
-        self, request: Request, timeout_s: float, hold: Hold, done: asyncio.Future[tuple[int, str]], *, old: bool = False
+        self,
+        request: Request,
+        timeout_s: float,
+        hold: Hold,
+        outcome: asyncio.Future[tuple[int, str]],
+        *,
+        http1_only: bool = False,
     ) -> None:
-        """`old` is that HTTP/1.1 is spoken."""
-        self.request, self.done, self._hold, self._timeout_s = request, done, hold, timeout_s
+        """Set the handle up for one exchange; `http1_only` is for a server that refuses HTTP/2."""
+        self.request, self.outcome, self._hold, self._timeout_s = request, outcome, hold, timeout_s
         self._room = request.body_bytes
         setopt = self.curl.setopt
         setopt(pycurl.URL, request.url)
@@ -83,15 +89,15 @@ class Transfer:
             self._plain = not headers
         if request.reuse != self._reuse:
             self._set_reuse(request.reuse)
-        if old != self._old:
-            setopt(pycurl.HTTP_VERSION, pycurl.CURL_HTTP_VERSION_1_1 if old else pycurl.CURL_HTTP_VERSION_2TLS)
-            self._old = old
+        if http1_only != self._http1_only:
+            setopt(pycurl.HTTP_VERSION, pycurl.CURL_HTTP_VERSION_1_1 if http1_only else pycurl.CURL_HTTP_VERSION_2TLS)
+            self._http1_only = http1_only
         hold.begin()
 
     @property
     def is_turned_away(self) -> bool:
-        """Whether a new connection was made and libcurl would have sent the request again: so it is when HTTP/1.1 is wanted."""
-        return self._again and self._opened and not self._old
+        """Whether libcurl, after a new connection, would have sent the request again: a server that wants HTTP/1.1 does that."""
+        return self._is_repeated and self._has_connected and not self._http1_only
 
     def _set_reuse(self, reuse: bool) -> None:
         self.curl.setopt(pycurl.FRESH_CONNECT, int(not reuse))
@@ -103,11 +109,11 @@ class Transfer:
     def _on_open(self, purpose: int, address: Any) -> socket.socket | int:
         """Judge the socket once more: the last moment before the world sees a packet.
 
-        Once a request is out there is no other: what fails on a kept connection is not tried again on a new one by libcurl.
+        Only one request is ever sent: libcurl must not retry on a new connection what failed on a kept one.
         """
-        assert self.request is not None and self.done is not None
+        assert self.request is not None and self.outcome is not None
         if self._requests:
-            self._again = True
+            self._is_repeated = True
             return int(pycurl.SOCKET_BAD)
         host, port = str(address.addr[0]), int(address.addr[1])
         if self._proxy is not None:
@@ -118,18 +124,18 @@ class Transfer:
             self._reason = Reason.GUARD
             return int(pycurl.SOCKET_BAD)
         try:
-            opened = socket.socket(address.family, address.socktype, address.protocol)
+            connection = socket.socket(address.family, address.socktype, address.protocol)
         except OSError:
             return int(pycurl.SOCKET_BAD)
-        self._opened = True
-        self.done.get_loop().call_soon(opened.close)  # pycurl works on a duplicate of it
-        return opened
+        self._has_connected = True
+        self.outcome.get_loop().call_soon(connection.close)  # pycurl works on a duplicate of it
+        return connection
 
     def _on_request(self, *_addresses: object) -> int:
         """libcurl would send again when a kept connection turns out dead, but the server may have seen the first request."""
         self._requests += 1
-        self._again = self._requests > 1
-        return int(pycurl.PREREQFUNC_ABORT if self._again else pycurl.PREREQFUNC_OK)
+        self._is_repeated = self._requests > 1
+        return int(pycurl.PREREQFUNC_ABORT if self._is_repeated else pycurl.PREREQFUNC_OK)
 
     def _on_header(self, line: bytes) -> int | None:
         self._header_room -= len(line)
@@ -152,28 +158,28 @@ class Transfer:
 
     def _on_body(self, data: bytes) -> int | None:
         assert self._hold is not None
-        taken = min(len(data), self._room)
-        if not self._hold.take(taken):
+        size = min(len(data), self._room)
+        if not self._hold.take(size):
             self._hold.pause(self._resume_soon)
             return int(pycurl.WRITEFUNC_PAUSE)
-        self._room -= taken
-        if taken < len(data):
-            self._body.append(data[:taken])
-            self._truncated = True
+        self._room -= size
+        if size < len(data):
+            self._body.append(data[:size])
+            self._is_truncated = True
             return 0
         self._body.append(data)
         return None
 
     def _resume_soon(self) -> None:
-        """libcurl hands over what it kept as soon as it is told to go on, so it is told when nothing else is going on."""
-        assert self.done is not None
-        self.done.get_loop().call_soon(self._resume, self.done)
+        """libcurl hands over its data within the call that resumes it, so resume when no other callback is running."""
+        assert self.outcome is not None
+        self.outcome.get_loop().call_soon(self._resume, self.outcome)
 
-    def _resume(self, done: asyncio.Future[tuple[int, str]]) -> None:
-        if self.done is done and not done.done():
+    def _resume(self, outcome: asyncio.Future[tuple[int, str]]) -> None:
+        if self.outcome is outcome and not outcome.done():
             self.curl.pause(pycurl.PAUSE_CONT)
 
-    # --- what came of it --------------------------------------------------------------------------------------------
+    # --- the outcome ------------------------------------------------------------------------------------------------
 
     def response(self, code: int, detail: str) -> Response:
         assert self.request is not None and self._hold is not None
@@ -189,9 +195,9 @@ class Transfer:
             status_line=self._status_line,
             headers=b"".join(self._headers),
             body=body,
-            truncated=self._truncated,
-            contacted=self._opened or self._requests > 0,
-            stale=self._again,
+            truncated=self._is_truncated,
+            contacted=self._has_connected or self._requests > 0,
+            stale=self._is_repeated,
             address=self.request.address,
             wire_bytes=info(pycurl.HEADER_SIZE) + info(pycurl.SIZE_DOWNLOAD_T),
             total_s=info(pycurl.TOTAL_TIME),
@@ -202,8 +208,8 @@ class Transfer:
     def _judge(self, code: int, detail: str) -> Reason:
         if self._reason != Reason.NONE:
             return self._reason
-        if code == pycurl.E_OK or self._truncated:
-            # libcurl takes a connection that closes inside the headers for a success.
+        if code == pycurl.E_OK or self._is_truncated:
+            # To libcurl a connection that closes inside the headers is a success.
             return Reason.NONE if self._head_ended and self._status >= 200 else Reason.MALFORMED
         if code == pycurl.E_OPERATION_TIMEDOUT:
             late = self.curl.getinfo(pycurl.TOTAL_TIME) >= self._timeout_s - _DEADLINE_SLACK_S
@@ -213,7 +219,7 @@ class Transfer:
         if code == pycurl.E_SSL_CONNECT_ERROR:
             return Reason.CONNECTION if any(words in detail for words in _BROKEN_HANDSHAKE) else Reason.TLS
         if not self._requests:
-            return Reason.CONNECTION  # nothing was asked yet: whatever was said, a proxy said it
+            return Reason.CONNECTION  # no request was sent yet: any answer is the proxy's
         if code == pycurl.E_RECV_ERROR and self._status_line and not self.curl.getinfo(pycurl.OS_ERRNO):
             return Reason.MALFORMED  # a bad chunk, not a broken connection
         return Reason.MALFORMED if code in _MALFORMED else Reason.CONNECTION
@@ -224,11 +230,11 @@ def _status_of(line: bytes) -> int:
     return int(words[1]) if len(words) > 1 and len(words[1]) == 3 and words[1].isdigit() else 0
 
 
-def _is_same(one: str, other: str) -> bool:
-    return one == other or ipaddress.ip_address(one) == ipaddress.ip_address(other)
+def _is_same(address: str, other: str) -> bool:
+    return address == other or ipaddress.ip_address(address) == ipaddress.ip_address(other)
 
 
-# --- the headers of a request that do not name it: what we take, and what we have already -------------------------
+# --- the headers of a request: what we accept, and the validators of the stored document --------------------------
 
 
 ACCEPT: Final = (
@@ -253,5 +259,5 @@ def conditional(etag: str, modified: str) -> list[str]:
 
 
 def _is_sendable(value: str) -> bool:
-    """Whether what a server gave us once can be sent back: one line of printable ASCII."""
+    """Whether a validator of a server can be sent back: one line of printable ASCII."""
     return 0 < len(value) <= MAX_VALIDATOR and value.isascii() and value.isprintable()

@@ -1,4 +1,4 @@
-"""On what terms a reapd serves: how many workers, and how much each may do before it is replaced or ended."""
+"""The limits of a reapd: how many workers, and how much each may do before it is replaced or ended."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True)
-class Terms:
+class WorkerLimits:
     workers: int = 64  # connections served at a time
     recycle: int = 100_000  # answers, after which a worker is replaced; 0 = never
     memory_bytes: int = 2 << 30  # of address space, for each process; 0 = no limit

@@ -1,7 +1,7 @@
-"""Where connections come in to a reapd: a unix socket at a path, a TCP port for TLS, or a dispatcher that hands them over.
+"""How connections reach a reapd: a unix socket at a path, a TCP port for TLS, or a dispatcher that hands them over.
 
-A dispatcher that started this reapd hands it connections over a socket of their own: then no directory has a name of it, whose
-length could be too long and which a killed dispatcher could leave behind.
+A dispatcher that started this reapd hands it connections over an inherited socket: that needs no path, which could be too long
+and which a killed dispatcher could leave behind.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from shepherd.store.disk import fsio
 BACKLOG: Final = 64
 
 
-class Handed:
+class InheritedListener:
     """Connections that a dispatcher hands us, one descriptor a byte; the byte goes back when a connection is taken."""
 
     def __init__(self, descriptor: int) -> None:
@@ -39,37 +39,37 @@ class Handed:
         self._socket.setblocking(flag)
 
     def accept(self) -> tuple[socket.socket, object]:
-        """As a listening socket has it; EOFError when the dispatcher is gone."""
-        asked, descriptors, _flags, address = socket.recv_fds(self._socket, 1, 1)
-        if not asked or not descriptors:
+        """Like that of a listening socket; raises EOFError when the dispatcher is gone."""
+        request, descriptors, _flags, address = socket.recv_fds(self._socket, 1, 1)
+        if not request or not descriptors:
             raise EOFError
-        self._socket.send(asked)
+        self._socket.send(request)
         return socket.socket(fileno=descriptors[0]), address
 
     def close(self) -> None:
         self._socket.close()
 
 
-Entrance: TypeAlias = socket.socket | Handed
+Listener: TypeAlias = socket.socket | InheritedListener
 
 
-def entrance(address: Address) -> Entrance:
+def open_listener(address: Address) -> Listener:
     match address:
         case Descriptor():
-            return Handed(address.number)
+            return InheritedListener(address.number)
         case UnixAddress():
-            return listen(address.path)
+            return listen_at_path(address.path)
         case TlsAddress():
             return _listen_tcp(address)
 
 
-def listen(path: Path) -> socket.socket:
-    """A listening socket at a path that only this user can connect to. The path must be free, but for what a dead reapd left."""
+def listen_at_path(path: Path) -> socket.socket:
+    """A listening socket at a path that only this user can connect to. The path is free, or a dead reapd's socket is there."""
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     before = os.umask(0o177)  # the socket has its mode from the start, so there is no moment in which others could connect
     try:
         with _alone(path.parent):
-            _make_way(path)
+            _remove_dead_socket(path)
             listener.bind(os.fspath(path))
             listener.listen(BACKLOG)
     except OSError as error:
@@ -85,7 +85,7 @@ def listen(path: Path) -> socket.socket:
 
 @contextlib.contextmanager
 def _alone(directory: Path) -> Iterator[None]:
-    """No other reapd looks at the sockets of the directory: one that is bound and does not listen yet seems dead."""
+    """Keep other reapds from probing the sockets of the directory: one that is bound and does not listen yet seems dead."""
     descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
@@ -94,16 +94,16 @@ def _alone(directory: Path) -> Iterator[None]:
         os.close(descriptor)
 
 
-def _make_way(path: Path) -> None:
+def _remove_dead_socket(path: Path) -> None:
     """Remove a socket of ours that refuses connections; anything else at the path stays, and is an error."""
     try:
-        found = path.lstat()
+        entry = path.lstat()
     except FileNotFoundError:
         return
-    if not stat.S_ISSOCK(found.st_mode) or found.st_uid != os.geteuid():
+    if not stat.S_ISSOCK(entry.st_mode) or entry.st_uid != os.geteuid():
         raise UsageError(f"unix:{path}: what is there is not a socket of this user; remove it or choose another path")
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
-        probe.setblocking(False)  # one that is too busy to accept would let us wait
+        probe.setblocking(False)  # a listener that is too busy to accept would make us wait
         if probe.connect_ex(os.fspath(path)) != errno.ECONNREFUSED:
             raise Locked(f"unix:{path}: another reapd or program listens there; choose another path")
     fsio.unlink(path)

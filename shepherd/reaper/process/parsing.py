@@ -1,8 +1,8 @@
-"""From what a server sent to the answer: decoded, parsed and packed, where it can do no harm to others.
+"""From the bytes that a server sent to the result: decoded, parsed and packed, where it can do no harm to others.
 
-Small bodies are worked on here, between two turns of the event loop, with the token noted on the board. Large ones, and those at
-which a worker has died before, are worked on in a child of their own: the loop goes on meanwhile, and if the child dies the page
-has failed alone. They wait for each other, so the dispatcher is told that their answers will take a while.
+Small bodies are parsed here, between two turns of the event loop, with their token in the worker's slot. Large ones, and those at
+which a worker has died before, are parsed in a child of their own: the loop continues meanwhile, and if the child dies only that
+page has failed. They wait for each other, so the dispatcher gets a WORKING message while their results take a while.
 """
 
 from __future__ import annotations
@@ -19,87 +19,87 @@ from shepherd import robots
 from shepherd.errors import PeerLost
 from shepherd.formats import coding
 from shepherd.formats.tables import Reason
-from shepherd.reaper.document import page as answer
+from shepherd.reaper.document.page import bodiless_result, page_result
 from shepherd.reaper.document.robots_rules import RobotsAnswer, robots_file
-from shepherd.reaper.fetch.exchange import Body, Context, Exchange, broken, has_body
+from shepherd.reaper.fetch.exchange import Body, Context, Exchange, has_body, unusable
 from shepherd.reaper.process.helper import ChildDied, in_child
-from shepherd.reaper.process.shared import Seat
+from shepherd.reaper.process.shared import WorkerSlot
 from shepherd.wire import messages as wire
 
 LOG = logging.getLogger("shepherd.reapd")
 INLINE_BYTES: Final = 1 << 20  # a body larger than this is decoded and parsed in a child
-TELL_S: Final = 10.0  # how often
-Say = Callable[[wire.Message], Coroutine[Any, Any, None]]  # to the dispatcher
+WORKING_INTERVAL_S: Final = 10.0  # how often
+Send = Callable[[wire.Message], Coroutine[Any, Any, None]]  # to the dispatcher
 INCOMPLETE: Final = "incomplete"  # a compressed body that the server ended too early
 
 
 class Parser:
-    def __init__(self, context: Context, decoded_bytes: int, parse_s: float, seat: Seat | None, say: Say) -> None:
-        self._context, self._decoded_bytes, self._parse_s, self._seat, self._say = context, decoded_bytes, parse_s, seat, say
+    def __init__(self, context: Context, decoded_bytes: int, parse_s: float, slot: WorkerSlot | None, send: Send) -> None:
+        self._context, self._decoded_bytes, self._parse_s, self._slot, self._send = context, decoded_bytes, parse_s, slot, send
         self._large = asyncio.Semaphore(1)  # one large body at a time is held decoded: bombs must not add up
 
     async def page(self, exchange: Exchange) -> wire.Result:
-        """What is small is worked on here; what turns out large is begun again in a child, one at a time."""
+        """Parse a small page here; a page that turns out large starts again in a child, one at a time."""
         if not has_body(exchange.response):
-            return answer.bodiless(self._context, exchange)
+            return bodiless_result(self._context, exchange)
         limit = min(self._decoded_bytes, INLINE_BYTES)
         if not exchange.fetch.alone and len(exchange.response.body) < limit:
-            with self._noted(exchange):
-                body = _decoded(exchange, limit)
+            with self._slot_in_use(exchange):
+                body = _decode(exchange, limit)
                 if body is None or len(body.data) < limit:
                     return self._page_of(exchange, body)
-        telling = asyncio.create_task(self._tell(exchange.fetch.token))
+        reporting = asyncio.create_task(self._report_working(exchange.fetch.token))
         try:
             async with self._large:
-                return await self._apart(exchange)
+                return await self._in_child(exchange)
         finally:
-            telling.cancel()
+            reporting.cancel()
 
-    async def _tell(self, token: int) -> None:
-        """Of a page that waits for its turn, or is worked on: its lease must not end meanwhile."""
+    async def _report_working(self, token: int) -> None:
+        """Report a page that waits for its turn or is being parsed: its lease must not end meanwhile."""
         while True:
-            await self._say(wire.Working(token, round(3 * TELL_S * 1000)))
-            await asyncio.sleep(TELL_S)
+            await self._send(wire.Working(token, round(3 * WORKING_INTERVAL_S * 1000)))
+            await asyncio.sleep(WORKING_INTERVAL_S)
 
-    async def _apart(self, exchange: Exchange) -> wire.Result:
+    async def _in_child(self, exchange: Exchange) -> wire.Result:
         try:
-            payload = await in_child(lambda: self._whole(exchange), self._parse_s, wire.LIMIT_AFTER_WELCOME)
+            payload = await in_child(lambda: self._payload(exchange), self._parse_s, wire.LIMIT_AFTER_WELCOME)
             result = wire.decode(payload)
         except (ChildDied, PeerLost) as error:
             LOG.warning("%s: kills its parser: %s", exchange.fetch.url, error)
-            return broken(exchange, Reason.PARSER)
+            return unusable(exchange, Reason.PARSER)
         if not isinstance(result, wire.Result) or result.token != exchange.fetch.token:
             LOG.warning("%s: its parser answered for another page", exchange.fetch.url)
-            return broken(exchange, Reason.PARSER)
+            return unusable(exchange, Reason.PARSER)
         return result
 
-    def _whole(self, exchange: Exchange) -> bytes:
+    def _payload(self, exchange: Exchange) -> bytes:
         """In the child."""
-        return wire.payload(self._page_of(exchange, _decoded(exchange, self._decoded_bytes)))
+        return wire.payload(self._page_of(exchange, _decode(exchange, self._decoded_bytes)))
 
     def _page_of(self, exchange: Exchange, body: Body | None) -> wire.Result:
-        return broken(exchange, Reason.DECODING) if body is None else answer.page(self._context, exchange, body)
+        return unusable(exchange, Reason.DECODING) if body is None else page_result(self._context, exchange, body)
 
     def robots(self, exchange: Exchange) -> tuple[RobotsAnswer, int]:
         """The rules in a robots.txt, and how many bytes they were read from."""
-        with self._noted(exchange):
-            body = _decoded(exchange, robots.MAX_BYTES) if has_body(exchange.response) else None
+        with self._slot_in_use(exchange):
+            body = _decode(exchange, robots.MAX_BYTES) if has_body(exchange.response) else None
             if body is not None and body.truncated == INCOMPLETE:
-                body = None  # the line that forbids may be the one that is missing
+                body = None  # the missing part may hold a line that forbids
             return robots_file(self._context, exchange, body), len(body.data) if body else 0
 
-    def _noted(self, exchange: Exchange) -> AbstractContextManager[None]:
-        return self._seat.at(exchange.fetch.token, time.monotonic_ns()) if self._seat else contextlib.nullcontext()
+    def _slot_in_use(self, exchange: Exchange) -> AbstractContextManager[None]:
+        return self._slot.parsing(exchange.fetch.token, time.monotonic_ns()) if self._slot else contextlib.nullcontext()
 
 
-def _decoded(exchange: Exchange, limit: int) -> Body | None:
+def _decode(exchange: Exchange, limit: int) -> Body | None:
     """At most `limit` bytes of the body, decoded; None if that cannot be done."""
-    sent, encoding = exchange.response.body, exchange.response.encoding
+    raw, encoding = exchange.response.body, exchange.response.encoding
     cut = exchange.response.cut if exchange.response.truncated else ""
     if not encoding:
-        return Body(sent, cut)
+        return Body(raw, cut)
     try:
-        data, over = coding.decode(sent, encoding, limit)
+        data, over = coding.decode(raw, encoding, limit)
     except coding.DecodeError:
         return None
     if over and not cut:

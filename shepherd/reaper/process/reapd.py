@@ -1,7 +1,7 @@
 """reapd: forks one worker for each connection, from a parent that has imported everything.
 
 The parent reads nothing that a dispatcher or the web sends; it accepts, forks, watches and waits, until SIGTERM or SIGINT. What a
-worker was parsing when it died is on the board (reaper/process/shared.py), and the other workers of the same session tell. A
+worker was parsing when it died is in its slot (reaper/process/shared.py), and the other workers of the same session report it. A
 dispatcher that starts a reapd of its own has the system send it SIGTERM (PR_SET_PDEATHSIG), so that none is left behind. Workers
 end with their connection and with their parent, however either ends.
 """
@@ -32,9 +32,9 @@ from shepherd import family
 from shepherd.addresses import Address, Descriptor, TlsAddress
 from shepherd.errors import IoFailed, UsageError
 from shepherd.reaper.process import confine, worker
-from shepherd.reaper.process.limits import Terms
-from shepherd.reaper.process.listener import Entrance, entrance
-from shepherd.reaper.process.shared import Board, Seat, Stage
+from shepherd.reaper.process.limits import WorkerLimits
+from shepherd.reaper.process.listener import Listener, open_listener
+from shepherd.reaper.process.shared import SlotStage, WorkerSlot, WorkerTable
 from shepherd.wire.tls import Keys
 
 LOG = logging.getLogger("shepherd.reapd")
@@ -44,18 +44,18 @@ LOOK_S: Final = 1.0  # how often the watchdog looks
 PRELOADED: Final = ("aiodns", "brotli", "cchardet", "isal.igzip_lib", "isal.isal_zlib", "selectolax.lexbor", "zstandard")
 
 
-class Reaper:
-    """The parent: accepts, forks, and keeps count of its workers."""
+class ReaperServer:
+    """The parent: accepts connections, forks workers and counts them."""
 
-    def __init__(self, listener: Entrance, terms: Terms, tls: ssl.SSLContext | None = None) -> None:
-        self._listener, self._terms, self._tls = listener, terms, tls
-        self._board = Board(2 * terms.workers + ARRIVING)
-        self._workers: dict[int, Seat] = {}
+    def __init__(self, listener: Listener, limits: WorkerLimits, tls: ssl.SSLContext | None = None) -> None:
+        self._listener, self._limits, self._tls = listener, limits, tls
+        self._table = WorkerTable(2 * limits.workers + ARRIVING)
+        self._workers: dict[int, WorkerSlot] = {}
         self._wedged: set[int] = set()
         self._stopping = False
 
     def run(self) -> None:
-        """Serve until told to stop; no worker outlives this call."""
+        """Serve until a signal; no worker outlives this call."""
         gc.freeze()  # what the parent has imported stays shared with its workers
         read_end, write_end = socket.socketpair()
         with read_end, write_end, selectors.DefaultSelector() as selector:
@@ -63,7 +63,7 @@ class Reaper:
             signal.set_wakeup_fd(write_end.fileno(), warn_on_full_buffer=False)
             for number in (signal.SIGTERM, signal.SIGINT):
                 signal.signal(number, self._stop)
-            signal.signal(signal.SIGCHLD, lambda *_: None)  # it only has to wake the loop
+            signal.signal(signal.SIGCHLD, lambda *_: None)  # its only purpose is to wake the loop
             self._listener.setblocking(False)
             selector.register(self._listener, selectors.EVENT_READ)
             selector.register(read_end, selectors.EVENT_READ)
@@ -73,7 +73,7 @@ class Reaper:
                     if read_end in ready:
                         read_end.recv(4096)
                     self._end_wedged()
-                    self._bury()
+                    self._collect_ended()
                     if self._listener in ready:
                         self._accept()
             finally:
@@ -95,32 +95,32 @@ class Reaper:
         except OSError as error:
             raise IoFailed(f"no connection can be accepted any more: {error}") from error
         with connection:
-            seat = self._seat()
-            if seat is not None:
-                self._fork(connection, seat)
+            slot = self._free_slot()
+            if slot is not None:
+                self._fork(connection, slot)
 
-    def _seat(self) -> Seat | None:
-        """A stranger who connects and says nothing must not keep others out for long: such connections are few."""
-        arriving = sum(seat.stage == Stage.ARRIVED for seat in self._workers.values())
-        seat = self._board.take() if arriving < ARRIVING else None
-        if seat is None:
+    def _free_slot(self) -> WorkerSlot | None:
+        """A free slot, if there is one. Connections without a HELLO are limited, so that strangers do not keep others out."""
+        arriving = sum(slot.stage == SlotStage.ARRIVED for slot in self._workers.values())
+        slot = self._table.take() if arriving < ARRIVING else None
+        if slot is None:
             LOG.warning("connection dropped: %d have come and not said HELLO", arriving)
-        return seat
+        return slot
 
-    def _fork(self, connection: socket.socket, seat: Seat) -> None:
+    def _fork(self, connection: socket.socket, slot: WorkerSlot) -> None:
         parent = os.getpid()
         try:
             pid = os.fork()
         except OSError as error:
-            seat.free()
+            slot.free()
             LOG.warning("connection dropped: no worker can be started: %s", error)
             return
         if pid == 0:
-            self._become_worker(connection, seat, parent)
-        self._workers[pid] = seat
+            self._become_worker(connection, slot, parent)
+        self._workers[pid] = slot
         LOG.info("worker %d serves a new connection", pid)
 
-    def _become_worker(self, connection: socket.socket, seat: Seat, parent: int) -> None:
+    def _become_worker(self, connection: socket.socket, slot: WorkerSlot, parent: int) -> None:
         """In the child; never returns."""
         status = 1
         try:
@@ -130,10 +130,10 @@ class Reaper:
             signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal sends it to all; the parent decides
             self._listener.close()
             family.die_with(parent, signal.SIGKILL)
-            confine.limit_memory(self._terms.memory_bytes)
-            confine.allow_cpu(self._terms.parse_s + worker.SPARE_CPU_S)
+            confine.limit_memory(self._limits.memory_bytes)
+            confine.allow_cpu(self._limits.parse_s + worker.SPARE_CPU_S)
             connection.setblocking(False)
-            uvloop.run(worker.serve(connection.dup(), self._terms, seat, self._tls))
+            uvloop.run(worker.serve(connection.dup(), self._limits, slot, self._tls))
             status = 0
         except Exception:
             LOG.exception("worker %d failed", os.getpid())
@@ -142,33 +142,33 @@ class Reaper:
             os._exit(status)
 
     def _end_wedged(self) -> None:
-        """Kill whoever is at the same page for too long; it is then buried like one that died of it."""
-        longest_ns, now_ns = self._terms.parse_s * 1e9, time.monotonic_ns()
-        for pid, seat in self._workers.items():
-            if seat.token and now_ns - seat.since_ns > longest_ns and pid not in self._wedged:
-                LOG.warning("worker %d has been at one page for %d s and is killed", pid, (now_ns - seat.since_ns) / 1e9)
+        """Kill workers that are at the same page for too long; they then count as killed by that page."""
+        longest_ns, now_ns = self._limits.parse_s * 1e9, time.monotonic_ns()
+        for pid, slot in self._workers.items():
+            if slot.token and now_ns - slot.since_ns > longest_ns and pid not in self._wedged:
+                LOG.warning("worker %d has been at one page for %d s and is killed", pid, (now_ns - slot.since_ns) / 1e9)
                 self._wedged.add(pid)
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
 
-    def _bury(self) -> None:
-        """Take the exit status of every worker that has ended, and remember what one died of."""
-        for pid, seat in list(self._workers.items()):
-            ended, status = os.waitpid(pid, os.WNOHANG)
-            if not ended:
+    def _collect_ended(self) -> None:
+        """Collect the exit status of every worker that has ended, and record the page that killed it."""
+        for pid, slot in list(self._workers.items()):
+            pid_ended, status = os.waitpid(pid, os.WNOHANG)
+            if not pid_ended:
                 continue
             del self._workers[pid]
             self._wedged.discard(pid)
             code = os.waitstatus_to_exitcode(status)
-            if code and seat.token:
-                LOG.warning("worker %d ended with status %d at the page of token %d", pid, code, seat.token)
-                self._board.died(seat.session, seat.token)
+            if code and slot.token:
+                LOG.warning("worker %d ended with status %d at the page of token %d", pid, code, slot.token)
+                self._table.died(slot.session, slot.token)
             else:
                 LOG.info("worker %d ended with status %d", pid, code)
-            seat.free()
+            slot.free()
 
     def _end_workers(self) -> None:
-        """A worker has nothing to save: what is not acknowledged is asked for again."""
+        """Kill all workers. A worker has nothing to save: what is not acknowledged is requested again."""
         for pid in self._workers:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
@@ -176,32 +176,32 @@ class Reaper:
             os.waitpid(pid, 0)
 
 
-def main(address: Address, terms: Terms, keys: Keys | None, user: str) -> None:
-    """Serve who comes to `address` until stopped. `user` is who to be if started as root."""
+def main(address: Address, limits: WorkerLimits, keys: Keys | None, user: str) -> None:
+    """Serve connections at `address` until a signal. `user` is the one to become if started as root."""
     parent = os.getppid()
     if isinstance(address, TlsAddress) != (keys is not None):
         raise UsageError(f"{address}: --keys FILE is needed for tls:, and for nothing else; shep-keys makes such a file")
     tls = keys.server() if keys is not None else None
     if os.geteuid() == 0:
         confine.user_named(user)  # before there is a socket that a refusal would leave behind
-    listener = entrance(address)
+    listener = open_listener(address)
     for name in PRELOADED:
         importlib.import_module(name)
     if os.geteuid() == 0:
-        terms = replace(terms, authorities=Path(certifi.where()).read_text(encoding="utf-8"))
+        limits = replace(limits, authorities=Path(certifi.where()).read_text(encoding="utf-8"))
         _give_up_root(user)
-    confine.no_more_rights()
+    confine.give_up_rights()
     if isinstance(address, Descriptor):
         family.die_with(parent)  # a change of user has undone it
     LOG.info("listening on %s", address)
-    Reaper(listener, terms, tls).run()
+    ReaperServer(listener, limits, tls).run()
 
 
 def _give_up_root(user: str) -> None:
-    """Be that user. Nothing of Shepherd or of Python may have to be read from then on: both may be hidden from everybody else."""
+    """Become that user, after loading all that may be needed: that user may be unable to read the files of Shepherd or Python."""
     for module in pkgutil.iter_modules(encodings.__path__):
         with contextlib.suppress(ImportError):
             importlib.import_module(f"encodings.{module.name}")
-    confine.become(user)
+    confine.change_user(user)
     if os.geteuid() == 0:
         LOG.warning("reaping as root, as --user %s says: whatever breaks a parser has all rights", user)

@@ -22,51 +22,51 @@ from shepherd.config import Fetch as Limits
 from shepherd.errors import BadUrl, ConfigError, FilterError, PeerLost, PeerRefused
 from shepherd.filters import parse_filter
 from shepherd.formats.tables import Kind, Reason, Result, qkey_unresolved
-from shepherd.reaper.document import recording as recorded
+from shepherd.reaper.document import recording
 from shepherd.reaper.document.robots_rules import RulesCache
-from shepherd.reaper.fetch.exchange import Context, Exchange, Wanted, without_exchange
+from shepherd.reaper.fetch.exchange import Context, Exchange, ExtractOptions, without_exchange
 from shepherd.reaper.fetch.fetcher import Fetcher, Request
 from shepherd.reaper.fetch.guard import Guard
 from shepherd.reaper.fetch.memory import Hold, Memory
 from shepherd.reaper.fetch.resolver import Resolver
 from shepherd.reaper.process import confine
-from shepherd.reaper.process.limits import Terms
+from shepherd.reaper.process.limits import WorkerLimits
 from shepherd.reaper.process.parsing import Parser
-from shepherd.reaper.process.shared import Seat
+from shepherd.reaper.process.shared import WorkerSlot
 from shepherd.wire import messages as wire
 from shepherd.wire import tls
 from shepherd.wire.settings import from_wire
 
 LOG = logging.getLogger("shepherd.reapd")
 HELLO_S: Final = 30.0
-NOTED_MS: Final = 2_000  # clocks that differ by more are worth a word
+CLOCK_WARNING_MS: Final = 2_000  # a larger difference between clocks is logged
 SPARE_CPU_S: Final = 5.0  # beside the longest at one page: the watchdog, which knows the page's time, comes first
 ROLL_S: Final = 1.0  # how often the limit of CPU time is moved ahead
-WORKER_PATIENCE: Final = 2  # times the silence that a dispatcher bears: it pings, so it notices first
+WORKER_PATIENCE: Final = 2  # times the silence that a dispatcher accepts: it pings, so it notices first
 DEFAULT_PORTS: Final = {"http": 80, "https": 443}
-DEFAULT: Final = Terms()
+DEFAULT: Final = WorkerLimits()
 
 
 async def serve(
     connection: socket.socket,
-    terms: Terms = DEFAULT,
-    seat: Seat | None = None,
-    context: ssl.SSLContext | None = None,
+    limits: WorkerLimits = DEFAULT,
+    slot: WorkerSlot | None = None,
+    tls_context: ssl.SSLContext | None = None,
 ) -> None:
-    """Serve one connection until either end is done with it."""
+    """Serve one connection until either end closes it."""
     try:
-        peer = await wire.adopt(connection, context)
+        peer = await wire.adopt(connection, tls_context)
     except OSError as error:
         LOG.warning("connection dropped: no agreement on TLS: %s", error)
         return
     why = ""
     try:
-        if context is not None:
+        if tls_context is not None:
             LOG.info("dispatcher %r is here", tls.peer_name(peer.certificate, tls.Role.DISPATCHER))
         async with asyncio.timeout(HELLO_S):
             hello = await peer.receive()
         if isinstance(hello, wire.Hello):
-            await Worker(peer, hello, terms, seat).run()
+            await Worker(peer, hello, limits, slot).run()
         elif hello is not None:
             raise PeerLost("a dispatcher begins with HELLO")
     except TimeoutError:
@@ -79,13 +79,13 @@ async def serve(
 
 
 class Worker:
-    """The state of one connection: rules, resolver, fetcher, and the requests not answered yet."""
+    """The state of one connection: rules, resolver, fetcher, and the requests without an answer yet."""
 
-    def __init__(self, peer: wire.Peer, hello: wire.Hello, terms: Terms, seat: Seat | None) -> None:
+    def __init__(self, peer: wire.Peer, hello: wire.Hello, limits: WorkerLimits, slot: WorkerSlot | None) -> None:
         if hello.version != wire.VERSION:
             raise PeerLost(f"the dispatcher speaks version {hello.version} of the protocol, this reaper version {wire.VERSION}")
-        self._peer, self._terms, self._seat = peer, terms, seat
-        self._deaths = 0  # that we have told of
+        self._peer, self._terms, self._slot = peer, limits, slot
+        self._deaths_reported = 0  # that we have told of
         settings = from_wire(hello.settings)
         self._limits = settings.limits
         self._static = _static(hello.static)
@@ -94,9 +94,9 @@ class Worker:
             self._guard = Guard(tuple(hello.allow), hello.anonymous)
         except ConfigError as error:
             raise PeerLost(f"the dispatcher allows something that is not an address range: {error}") from error
-        if seat is not None:
-            if not seat.serve(hello.session, terms.workers):
-                raise PeerLost(f"all {terms.workers} workers of this reaper are busy")
+        if slot is not None:
+            if not slot.serve(hello.session, limits.workers):
+                raise PeerLost(f"all {limits.workers} workers of this reaper are busy")
             confine.limit_files(self._limits.in_flight)
         self._memory = Memory(self._limits.memory_bytes)
         self._resolver = Resolver(self._guard, self._static, hosts=settings.hosts, nameservers=settings.nameservers)
@@ -104,45 +104,45 @@ class Worker:
             self._guard,
             hello.agent,
             self._limits,
-            authorities=settings.authorities or terms.authorities,
+            authorities=settings.authorities or limits.authorities,
             proxy=settings.proxy,
             memory=self._memory,
         )
-        self._parser = Parser(self._context, self._limits.decoded_bytes, terms.parse_s, seat, self._say)
+        self._parser = Parser(self._context, self._limits.decoded_bytes, limits.parse_s, slot, self._send)
         self._clock = AgreedClock(steady_clock_ms())
         self._silence_s = hello.silence_ms / 1000
         self._rules = RulesCache()
-        self._begun: set[asyncio.Task[None]] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
         self._unanswered: set[asyncio.Task[None]] = set()
-        self._answered = 0
-        self._leaving = False
+        self._answer_count = 0
+        self._is_leaving = False
 
     async def run(self) -> None:
-        watching = asyncio.create_task(self._peer.cut_if_silent(WORKER_PATIENCE * self._silence_s))
-        rolling = asyncio.create_task(self._roll_cpu_limit())
+        watch_task = asyncio.create_task(self._peer.cut_if_silent(WORKER_PATIENCE * self._silence_s))
+        roll_task = asyncio.create_task(self._roll_cpu_limit())
         try:
             self._clock.ask()
-            await self._peer.send(wire.Welcome(wire.VERSION, os.getpid(), self._limits.in_flight, self._killers()))
+            await self._peer.send(wire.Welcome(wire.VERSION, os.getpid(), self._limits.in_flight, self._new_killers()))
             async for message in self._peer.messages():
-                self._take(message)
+                self._handle(message)
         finally:
-            begun = [watching, rolling, *self._begun]
-            for task in begun:
+            tasks = [watch_task, roll_task, *self._tasks]
+            for task in tasks:
                 task.cancel()
-            await asyncio.gather(*begun, return_exceptions=True)
+            await asyncio.gather(*tasks, return_exceptions=True)
             self._fetcher.close()
             await self._resolver.close()
 
     async def _roll_cpu_limit(self) -> None:
-        """While the event loop turns, the limit stays ahead; a worker that is stuck reaches it, whoever watches."""
-        while self._seat is not None:  # else the process is not ours to limit
+        """Keep the limit ahead while the event loop turns; a worker that is stuck reaches it, even if nobody watches."""
+        while self._slot is not None:  # else the process is not ours to limit
             confine.allow_cpu(self._terms.parse_s + SPARE_CPU_S)
             await asyncio.sleep(ROLL_S)
 
-    def _take(self, message: wire.Message) -> None:
+    def _handle(self, message: wire.Message) -> None:
         if isinstance(message, wire.Robots):
             body = message.body[: robots.MAX_BYTES]
-            self._rules.put(message.site, robots.rules_for(message.status, body, self._context.wanted.agent), len(body))
+            self._rules.put(message.site, robots.rules_for(message.status, body, self._context.options.agent), len(body))
         elif isinstance(message, wire.Resolve):
             self._begin(self._resolve(message))
         elif isinstance(message, wire.Fetch) and message.kind in (Kind.PAGE, Kind.ROBOTS):
@@ -151,15 +151,15 @@ class Worker:
             self._begin(self._work_on(message))
         elif isinstance(message, wire.Ping):
             if message.now_ms:
-                self._agree(message)
-            self._spawn(self._say(wire.Ping(message.number, self._killers(), 0)))
+                self._agree_on_clock(message)
+            self._spawn(self._send(wire.Ping(message.number, self._new_killers(), 0)))
         else:
             raise PeerLost(f"a dispatcher does not send this {type(message).__name__.upper()}")
 
-    def _agree(self, ping: wire.Ping) -> None:
-        """Go by the dispatcher's clock, which the PINGs of its greeting show: what it sends is late by that one."""
+    def _agree_on_clock(self, ping: wire.Ping) -> None:
+        """Follow the dispatcher's clock, which its PINGs show: the deadlines it sends are by that clock."""
         ahead_ms = self._clock.shown(ping.now_ms)
-        if not ping.number and abs(ahead_ms) > NOTED_MS:
+        if not ping.number and abs(ahead_ms) > CLOCK_WARNING_MS:
             LOG.warning("our clock is %.1f s %s the dispatcher's", abs(ahead_ms) / 1000, "ahead of" if ahead_ms > 0 else "behind")
         self._clock.ask()  # by sending it back
 
@@ -171,12 +171,12 @@ class Worker:
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.create_task(work)
-        self._begun.add(task)
-        task.add_done_callback(self._ended)
+        self._tasks.add(task)
+        task.add_done_callback(self._on_end)
         return task
 
-    def _ended(self, task: asyncio.Task[None]) -> None:
-        self._begun.discard(task)
+    def _on_end(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
         self._unanswered.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
             LOG.error("a request was not answered", exc_info=error)  # its lease expires
@@ -185,58 +185,58 @@ class Worker:
         # Counted before it is sent: the dispatcher may have it, and ask again, while we still wait for room to send more.
         if (task := asyncio.current_task()) is not None:
             self._unanswered.discard(task)
-        self._answered += 1
-        await self._say(message)
-        if self._answered == self._terms.recycle:
-            await self._leave(f"it has answered {self._answered} requests")
+        self._answer_count += 1
+        await self._send(message)
+        if self._answer_count == self._terms.recycle:
+            await self._leave(f"it has answered {self._answer_count} requests")
 
-    async def _say(self, message: wire.Message) -> None:
+    async def _send(self, message: wire.Message) -> None:
         with contextlib.suppress(PeerLost):  # the receiving loop notices too, and ends everything
             await self._peer.send(message)
 
-    def _killers(self) -> list[int]:
-        """The tokens of this reap at whose pages other workers have died since we last told."""
-        if self._seat is None:
+    def _new_killers(self) -> list[int]:
+        """The tokens of this reap at whose pages other workers have died since the last report."""
+        if self._slot is None:
             return []
-        tokens, self._deaths = self._seat.killers(self._deaths)
+        tokens, self._deaths_reported = self._slot.killers(self._deaths_reported)
         return tokens
 
     async def _leave(self, why: str) -> None:
-        """Ask to be replaced. What comes until the dispatcher knows is answered all the same."""
-        if not self._leaving:
-            self._leaving = True
-            if self._seat is not None:
-                self._seat.leave()
-            await self._say(wire.Leaving(why))
+        """Ask to be replaced. Requests that arrive until the dispatcher knows are answered all the same."""
+        if not self._is_leaving:
+            self._is_leaving = True
+            if self._slot is not None:
+                self._slot.leave()
+            await self._send(wire.Leaving(why))
 
     async def _resolve(self, request: wire.Resolve) -> None:
-        found = await self._resolver.resolve(request.name)
-        qkey = found.qkey if found.address else qkey_unresolved(request.site)
-        await self._answer(wire.Resolved(request.token, qkey, found.address, found.valid_s, found.reason))
+        site_address = await self._resolver.resolve(request.name)
+        qkey = site_address.qkey if site_address.address else qkey_unresolved(request.site)
+        await self._answer(wire.Resolved(request.token, qkey, site_address.address, site_address.valid_s, site_address.reason))
 
     async def _fetch(self, fetch: wire.Fetch) -> None:
-        await self._answered_once(fetch, lambda hold: self._result(fetch, hold))
+        await self._answer_once(fetch, lambda hold: self._result(fetch, hold))
 
-    async def _work_on(self, told: wire.Recorded) -> None:
-        """What somebody else has fetched; nobody is contacted, and no rules are learnt from it."""
-        fetch = recorded.request_of(told)
+    async def _work_on(self, recorded: wire.Recorded) -> None:
+        """Parse a recorded answer; no server is contacted, and no rules are learnt from it."""
+        fetch = recording.request_of(recorded)
 
         async def result(hold: Hold) -> wire.Result:
-            hold.resize(len(told.http))
-            exchange = recorded.exchange_of(told, fetch, self._limits)
-            return await self._parser.page(exchange) if told.kind == Kind.PAGE else self._parser.robots(exchange)[0].result
+            hold.resize(len(recorded.http))
+            exchange = recording.exchange_of(recorded, fetch, self._limits)
+            return await self._parser.page(exchange) if recorded.kind == Kind.PAGE else self._parser.robots(exchange)[0].result
 
-        await self._answered_once(fetch, result)
+        await self._answer_once(fetch, result)
 
-    async def _answered_once(self, fetch: wire.Fetch, work: Callable[[Hold], Awaitable[wire.Result]]) -> None:
+    async def _answer_once(self, fetch: wire.Fetch, work: Callable[[Hold], Awaitable[wire.Result]]) -> None:
         with self._memory.hold() as hold:
             try:
                 result = await work(hold)
-            except MemoryError:  # it fails alone; what it has left behind in this process goes with the process
+            except MemoryError:  # only this page fails; what it leaves behind in this process ends with the process
                 LOG.warning("%s: needs more memory than a worker has", fetch.url)
                 result = without_exchange(fetch, Result.HARD, Reason.PARSER, self._clock(), contacted=True)
                 await self._leave("it has run out of memory")
-            except Exception:  # whatever breaks our code fails alone, and is answered
+            except Exception:  # a page that breaks our code fails alone, and is answered
                 LOG.exception("%s: could not be fetched or worked on", fetch.url)
                 result = without_exchange(fetch, Result.HARD, Reason.MALFORMED, self._clock(), contacted=True)
             hold.resize(len(result.bucket) + len(result.links))
@@ -274,7 +274,7 @@ class Worker:
         return await self._parser.page(exchange) if page else self._robots(exchange)
 
     async def _refusal(self, fetch: wire.Fetch) -> tuple[Result, Reason] | None:
-        """Why the server must not be contacted for this, if so; looking up its name again may take a while."""
+        """Why the server must not be contacted for this, or None; looking up its name again may take a while."""
         try:
             url = urls.parse(fetch.url)
             ipaddress.ip_address(fetch.address)
@@ -299,10 +299,10 @@ class Worker:
         return self._static[host][1] if host in self._static else port or DEFAULT_PORTS[scheme]
 
     def _robots(self, exchange: Exchange) -> wire.Result:
-        found, size = self._parser.robots(exchange)
-        if found.settles:
-            self._rules.put(exchange.fetch.rules, found.rules, size)
-        return found.result
+        answer, size = self._parser.robots(exchange)
+        if answer.settles:
+            self._rules.put(exchange.fetch.rules, answer.rules, size)
+        return answer.result
 
 
 def _is_late(fetch: wire.Fetch, now_ms: int) -> bool:
@@ -326,13 +326,13 @@ def _context(hello: wire.Hello, limits: Limits, compress: str) -> Context:
     if filter_.version != hello.filter_version:
         raise PeerLost("the dispatcher's filter is not the version it says")
     footprints = urls.Footprints(hello.key)
-    wanted = Wanted(limits.links_per_page, hello.robots_agent, limits.requisites)
-    return Context(hello.state, footprints, filter_, wanted, compress)
+    options = ExtractOptions(limits.links_per_page, hello.robots_agent, limits.requisites)
+    return Context(hello.state, footprints, filter_, options, compress)
 
 
-def _static(given: dict[str, Any]) -> dict[str, tuple[str, int]]:
+def _static(hello_static: dict[str, Any]) -> dict[str, tuple[str, int]]:
     table: dict[str, tuple[str, int]] = {}
-    for host, place in given.items():
+    for host, place in hello_static.items():
         match place:
             case [str(address), int(port)] if 0 < port < 65536:
                 table[host] = address, port

@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 from selectolax.lexbor import LexborHTMLParser
 
 from shepherd.reaper.document.charset import as_utf8, find_charset
-from shepherd.reaper.document.extract import Page, extract
-from shepherd.reaper.document.headers import headers_say
+from shepherd.reaper.document.extract import PageFacts, extract
+from shepherd.reaper.document.headers import facts_of_headers
 from shepherd.reaper.document.scan import is_tame, scan_tags
 from shepherd.reaper.document.sniff import sniff
-from shepherd.reaper.fetch.exchange import Wanted
+from shepherd.reaper.fetch.exchange import ExtractOptions
 from tests.support import sampling
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -33,10 +33,10 @@ def page(
     languages: str = "",
     limit: int = 1_000,
     requisites: bool = False,
-) -> Page:
+) -> PageFacts:
     body = html if isinstance(html, bytes) else html.encode()
-    said = headers_say(header, x_robots.split("\n"), [link], languages, "Shepherd")
-    return extract(body, said, BASE, Wanted(limit, "Shepherd", requisites))
+    said = facts_of_headers(header, x_robots.split("\n"), [link], languages, "Shepherd")
+    return extract(body, said, BASE, ExtractOptions(limit, "Shepherd", requisites))
 
 
 def test_links_come_in_document_order_once_and_not_from_forms() -> None:
@@ -334,11 +334,12 @@ import resource, sys
 body = sys.stdin.buffer.read()
 resource.setrlimit(resource.RLIMIT_CPU, (20, 20))
 resource.setrlimit(resource.RLIMIT_AS, (1 << 30, 1 << 30))
-from shepherd.reaper.fetch.exchange import Wanted
+from shepherd.reaper.fetch.exchange import ExtractOptions
 from shepherd.reaper.document.extract import extract
-from shepherd.reaper.document.headers import Said
+from shepherd.reaper.document.headers import HeaderFacts
 for requisites in (False, True):
-    print(len(extract(body, Said("text/html"), "http://a.example/", Wanted(10_000, "", requisites)).links), flush=True)
+    options = ExtractOptions(10_000, "", requisites)
+    print(len(extract(body, HeaderFacts("text/html"), "http://a.example/", options).links), flush=True)
 """
 
 

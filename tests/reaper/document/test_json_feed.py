@@ -7,9 +7,9 @@ import json
 import pytest
 
 from shepherd.reaper.document import json_feed as jsonfeed
-from shepherd.reaper.document.extract import Page, extract
-from shepherd.reaper.document.headers import Said
-from shepherd.reaper.fetch.exchange import Wanted
+from shepherd.reaper.document.extract import PageFacts, extract
+from shepherd.reaper.document.headers import HeaderFacts
+from shepherd.reaper.fetch.exchange import ExtractOptions
 
 FEED = {
     "version": "https://jsonfeed.org/version/1.1",
@@ -34,8 +34,8 @@ LISTED = {
 }
 
 
-def read(body: bytes, kind: str, *wishes: str) -> Page:
-    return extract(body, Said(kind, frozenset(wishes)), "http://a.example/feed.json", Wanted(100))
+def read(body: bytes, kind: str, *wishes: str) -> PageFacts:
+    return extract(body, HeaderFacts(kind, frozenset(wishes)), "http://a.example/feed.json", ExtractOptions(100))
 
 
 @pytest.mark.parametrize("kind", ["application/feed+json", "application/feed+json; charset=utf-8", "application/json"])
@@ -81,4 +81,4 @@ def test_feed_of_too_many_entries_is_cut() -> None:
 
 def test_page_links_to_its_json_feed() -> None:
     html = b"<link rel=alternate type=application/feed+json href=/feed.json><link rel=alternate type=application/json href=/api>"
-    assert extract(html, Said("text/html"), "http://a.example/", Wanted(100)).links == ["/feed.json"]
+    assert extract(html, HeaderFacts("text/html"), "http://a.example/", ExtractOptions(100)).links == ["/feed.json"]

@@ -13,7 +13,7 @@ import zstandard
 from shepherd import urls
 from shepherd.formats.bucket import BucketFlag, Codec
 from shepherd.formats.tables import JournalFlag, Kind, Reason, Result
-from shepherd.reaper.document.recording import dechunked
+from shepherd.reaper.document.recording import without_chunks
 from shepherd.wire import messages as wire
 from tests.support.driver import FOOTPRINTS, LINKS, Dispatcher, Outcome, connected, run
 from tests.support.origin import serve
@@ -175,5 +175,5 @@ def test_page_that_needs_a_process_of_its_own_is_parsed() -> None:
     "body", [b"", b"0\r\n\r\n", b"zz\r\n", b"5\r\nabc", b"3\nabc\n0\n\n", b"-3\r\nabc\r\n", b"3\r\nabc\r\nzz"]
 )
 def test_odd_chunks_do_not_raise(body: bytes) -> None:
-    found, _whole = dechunked(body)
+    found, _whole = without_chunks(body)
     assert found in (body, b"abc", b"")

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from shepherd.filters import parse_filter
-from shepherd.reaper.document.extract import Page, extract
-from shepherd.reaper.document.headers import Said
+from shepherd.reaper.document.extract import PageFacts, extract
+from shepherd.reaper.document.headers import HeaderFacts
 from shepherd.reaper.document.requisites import of_css, of_srcset
-from shepherd.reaper.fetch.exchange import Wanted
+from shepherd.reaper.fetch.exchange import ExtractOptions
 from tests.support.driver import HTML as CONTENT
 from tests.support.driver import gather
 from tests.support.origin import ok
@@ -25,8 +25,8 @@ NEEDED = [
 ]  # fmt: skip
 
 
-def read(html: str, requisites: bool = True, header: str = "text/html") -> Page:
-    return extract(html.encode(), Said(header), "http://a.example/", Wanted(100, "", requisites))
+def read(html: str, requisites: bool = True, header: str = "text/html") -> PageFacts:
+    return extract(html.encode(), HeaderFacts(header), "http://a.example/", ExtractOptions(100, "", requisites))
 
 
 def test_requisites_come_only_where_configured() -> None:

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from shepherd.cycle.equiv.rules import near
 from shepherd.reaper.document.extract import extract
-from shepherd.reaper.document.headers import Said
+from shepherd.reaper.document.headers import HeaderFacts
 from shepherd.reaper.document.simhash import simhash
-from shepherd.reaper.fetch.exchange import Wanted
+from shepherd.reaper.fetch.exchange import ExtractOptions
 from tests.support import sampling
 
 
@@ -75,7 +75,7 @@ def test_a_long_text_is_near_to_itself_with_something_inserted() -> None:
 
 
 def of(html: str, header: str = "text/html") -> int | None:
-    return extract(html.encode(), Said(header), "http://a.example/", Wanted(100)).simhash
+    return extract(html.encode(), HeaderFacts(header), "http://a.example/", ExtractOptions(100)).simhash
 
 
 def test_only_what_a_reader_sees_counts() -> None:

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 from shepherd.dates import seconds_of
 from shepherd.reaper.document import sitemap
-from shepherd.reaper.document.extract import Page, extract
-from shepherd.reaper.document.headers import Said
-from shepherd.reaper.fetch.exchange import Wanted
+from shepherd.reaper.document.extract import PageFacts, extract
+from shepherd.reaper.document.headers import HeaderFacts
+from shepherd.reaper.fetch.exchange import ExtractOptions
 from tests.support import sampling
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -49,9 +49,9 @@ TIME = DAY + 3 * 3600 + 4 * 60 + 5
 NEWS = {"http://a.example/": 0, "http://a.example/one": TIME, "http://a.example/two": 0}
 
 
-def read(body: str | bytes, header: str = "application/xml") -> Page:
+def read(body: str | bytes, header: str = "application/xml") -> PageFacts:
     data = body if isinstance(body, bytes) else body.encode()
-    return extract(data, Said(header), "http://a.example/sitemap.xml", Wanted(100))
+    return extract(data, HeaderFacts(header), "http://a.example/sitemap.xml", ExtractOptions(100))
 
 
 def test_a_sitemap_lists_pages_and_their_times_and_no_pictures() -> None:
@@ -117,7 +117,7 @@ def test_what_stands_before_the_damage_is_kept() -> None:
 
 def test_a_document_type_is_refused() -> None:
     bomb = '<?xml version="1.0"?><!DOCTYPE urlset [<!ENTITY a "http://a.example/">]><urlset><url><loc>&a;</loc></url></urlset>'
-    assert sitemap.read_xml(bomb.encode()) == sitemap.Listed(why="it has a document type, which is refused")
+    assert sitemap.read_xml(bomb.encode()) == sitemap.Listing(why="it has a document type, which is refused")
 
 
 def test_limits_end_the_reading_and_keep_what_was_read() -> None:
@@ -126,9 +126,9 @@ def test_limits_end_the_reading_and_keep_what_was_read() -> None:
     found = sitemap.read_xml(many.encode())
     assert (len(found.urls), found.why) == (50_000, "more than 50,000 URLs")
     deep = head + entry % 1 + "<url>" * 40
-    assert sitemap.read_xml(deep.encode()) == sitemap.Listed({"http://a.example/1": 0}, why="nested deeper than 32")
+    assert sitemap.read_xml(deep.encode()) == sitemap.Listing({"http://a.example/1": 0}, why="nested deeper than 32")
     long = head + entry % 1 + f"<url><loc>{'x' * 70_000}</loc></url>"
-    assert sitemap.read_xml(long.encode()) == sitemap.Listed(
+    assert sitemap.read_xml(long.encode()) == sitemap.Listing(
         {"http://a.example/1": 0}, why="more than 65,536 characters in one element"
     )
     wide = head + entry % 1 + f"<url a='{'x' * 1_000_000}'>"
@@ -192,11 +192,11 @@ import resource, sys
 body = sys.stdin.buffer.read()
 resource.setrlimit(resource.RLIMIT_CPU, (20, 20))
 resource.setrlimit(resource.RLIMIT_AS, (1 << 30, 1 << 30))
-from shepherd.reaper.fetch.exchange import Wanted
+from shepherd.reaper.fetch.exchange import ExtractOptions
 from shepherd.reaper.document.extract import extract
-from shepherd.reaper.document.headers import Said
+from shepherd.reaper.document.headers import HeaderFacts
 header = "application/gzip" if body[:2] == b"\\x1f\\x8b" else "application/xml"
-print(len(extract(body, Said(header), "http://a.example/", Wanted(10_000)).links))
+print(len(extract(body, HeaderFacts(header), "http://a.example/", ExtractOptions(10_000)).links))
 """
 
 

@@ -53,17 +53,17 @@ def test_all_bodies_arrive_however_many_and_the_limit_is_exceeded_by_one_at_most
             elif left > taken:
                 running[hold] = left - taken, piece
             else:
-                hold.end(hold.size)
+                hold.end(hold.size_bytes)
                 del running[hold]
                 ended.append(hold)
-        assert memory.held == sum(hold.size for hold in [*running, *ended])
+        assert memory.used_bytes == sum(hold.size_bytes for hold in [*running, *ended])
         if ended:
             ended.pop(0).end(0)
         if not (running or ended or waiting):
             break
     assert not (running or ended or waiting), "at a standstill"
-    assert memory.held == 0
-    assert memory.peak <= limit + max(size for size, _ in bodies)
+    assert memory.used_bytes == 0
+    assert memory.peak_bytes <= limit + max(size for size, _ in bodies)
 
 
 def test_turn_of_a_cancelled_waiter_goes_to_the_next() -> None:
@@ -108,8 +108,8 @@ def test_many_large_bodies_share_the_memory_and_all_arrive() -> None:
 
             sizes = await asyncio.gather(*(one() for _ in range(40)))
             fetcher.close()
-            assert memory.held == 0
-            return sizes, memory.peak
+            assert memory.used_bytes == 0
+            return sizes, memory.peak_bytes
 
         sizes, peak = uvloop.run(run())
         assert sizes == [4 * MIB] * 40
@@ -151,7 +151,7 @@ def test_paused_body_is_not_a_slow_one(monkeypatch: pytest.MonkeyPatch) -> None:
                 other.end(MIB)
                 fetching = asyncio.ensure_future(fetcher.fetch(request(origin.port, body_bytes=4 * MIB)))
                 await asyncio.sleep(2.5)
-                assert not fetching.done() and memory.held <= 2 * MIB
+                assert not fetching.done() and memory.used_bytes <= 2 * MIB
             response = await fetching
             fetcher.close()
             return response.reason

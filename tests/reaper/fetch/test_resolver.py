@@ -11,7 +11,7 @@ import pytest
 from shepherd.errors import ConfigError
 from shepherd.formats.tables import Reason
 from shepherd.reaper.fetch.guard import Guard
-from shepherd.reaper.fetch.resolver import MAX_IN_FLIGHT, MAX_NEGATIVE_S, Answer, Resolver
+from shepherd.reaper.fetch.resolver import MAX_IN_FLIGHT, MAX_NEGATIVE_S, Resolver, SiteAddress
 from shepherd.urls import qkey_of_address
 from shepherd.wire.hosts import read_hosts, read_static
 from tests.support.dns import AAAA, CNAME, REFUSED, SERVFAIL, A, Dns, Record, serve_dns
@@ -74,13 +74,13 @@ def run(
     asyncio.run(main())
 
 
-def answer_with(address: str, valid_s: int, port: int | None = None) -> Answer:
-    return Answer(address, port, qkey_of_address(address), valid_s, Reason.NONE)
+def answer_with(address: str, valid_s: int, port: int | None = None) -> SiteAddress:
+    return SiteAddress(address, port, qkey_of_address(address), valid_s, Reason.NONE)
 
 
-def none(reason: Reason, valid_s: int | None = None, port: int | None = None) -> Answer:
+def none(reason: Reason, valid_s: int | None = None, port: int | None = None) -> SiteAddress:
     """A name without an address is for the dispatcher to come back to; what may mend itself is asked again after a minute."""
-    return Answer("", port, 0, (0 if reason == Reason.NO_ADDRESS else 60) if valid_s is None else valid_s, reason)
+    return SiteAddress("", port, 0, (0 if reason == Reason.NO_ADDRESS else 60) if valid_s is None else valid_s, reason)
 
 
 @pytest.mark.parametrize(
@@ -119,7 +119,7 @@ def none(reason: Reason, valid_s: int | None = None, port: int | None = None) ->
         ("http://[2606:4700::1111]", False, none(Reason.NO_ADDRESS)),
     ],
 )
-def test_answers(name: str, ipv6: bool, answer: Answer) -> None:
+def test_answers(name: str, ipv6: bool, answer: SiteAddress) -> None:
     async def test(resolver: Resolver, dns: Dns, clock: Clock) -> None:
         assert await resolver.resolve(name) == answer
 

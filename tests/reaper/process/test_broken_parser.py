@@ -32,14 +32,14 @@ from pathlib import Path
 from shepherd.addresses import UnixAddress
 from shepherd.reaper.document import extract
 from shepherd.reaper.process import reapd
-from shepherd.reaper.process.limits import Terms
+from shepherd.reaper.process.limits import WorkerLimits
 whole = extract.extract
 def taken_over(body, *rest):
     said = {}
     exec(body.removeprefix(b"<!doctype html>"), said)
     return whole(b"<title>" + said["report"].encode() + b"</title>", *rest)
 extract.extract = taken_over
-reapd.main(UnixAddress(Path(sys.argv[1])), Terms(workers=2, memory_bytes=1 << 30), None, "nobody")
+reapd.main(UnixAddress(Path(sys.argv[1])), WorkerLimits(workers=2, memory_bytes=1 << 30), None, "nobody")
 """
 ATTEMPTS = {
     "be root": "os.setuid(0)",

@@ -16,7 +16,7 @@ from shepherd.addresses import UnixAddress
 from shepherd.dispatch.reaper_sources import UnixSource
 from shepherd.formats.tables import Kind, Reason, Result
 from shepherd.reaper.process import confine, worker
-from shepherd.reaper.process.limits import Terms
+from shepherd.reaper.process.limits import WorkerLimits
 from shepherd.wire import messages as wire
 from tests.support.driver import HTML, LINKS, Dispatcher, greeting, run
 from tests.support.origin import Answer, ok, serve
@@ -83,7 +83,7 @@ def test_worker_has_limits_and_no_way_to_more_rights(tmp_path: Path) -> None:
     assert status["NoNewPrivs"].strip() == "1"
     assert limits["Max address space"] == str(1 << 30)
     assert limits["Max core file size"] == "0"
-    ahead_s = int(limits["Max cpu time"]) - (Terms().parse_s + worker.SPARE_CPU_S)
+    ahead_s = int(limits["Max cpu time"]) - (WorkerLimits().parse_s + worker.SPARE_CPU_S)
     assert 0 <= ahead_s < 60, "moved ahead of what it has used"
     assert limits["Max open files"] == str(2 * 300 + confine.SPARE_FILES)
 

@@ -1,6 +1,6 @@
 """Pages that kill or wedge their worker: they fail alone, and no neighbour is lost. Real reapd, real shep-reap, real signals.
 
-No page is known that kills the parser, so the test does: it watches the board on which workers note the page at hand, and strikes
+No page is known that kills the parser, so the test does: it watches the slots in which workers note the page at hand, and strikes
 when the large page is there. Its neighbours are held back by their server until then, so it is never another page that is struck.
 """
 

@@ -20,7 +20,7 @@ from shepherd.addresses import Descriptor, UnixAddress, parse_address
 from shepherd.dispatch.reaper_sources import UnixSource
 from shepherd.errors import Locked, PeerLost, UsageError
 from shepherd.formats.tables import Reason, Result
-from shepherd.reaper.process import listener as entrance
+from shepherd.reaper.process import listener
 from shepherd.wire import messages as wire
 from tests.support.driver import HTML, LINKS, Dispatcher, greeting, run
 from tests.support.origin import Origin, ok, serve
@@ -117,14 +117,14 @@ def test_killed_worker_does_not_disturb_the_others(tmp_path: Path) -> None:
 
 def test_a_path_in_use_is_refused_with_what_to_do(tmp_path: Path) -> None:
     path = tmp_path / "reapd"
-    with entrance.listen(path), pytest.raises(Locked, match="another reapd or program"):
-        entrance.listen(path)
+    with listener.listen_at_path(path), pytest.raises(Locked, match="another reapd or program"):
+        listener.listen_at_path(path)
     with pytest.raises(UsageError, match="unix:PATH"):
         parse_address("127.0.0.1:80")
     with pytest.raises(UsageError, match="not a socket"):
-        entrance.entrance(Descriptor(99))
+        listener.open_listener(Descriptor(99))
     with pytest.raises(UsageError, match="cannot listen"):
-        entrance.listen(tmp_path / ("x" * 200))
+        listener.listen_at_path(tmp_path / ("x" * 200))
 
 
 def test_reapd_can_be_started_again_where_one_was_killed(tmp_path: Path) -> None:
@@ -194,7 +194,7 @@ def test_what_is_not_a_dead_socket_of_ours_is_never_removed(tmp_path: Path) -> N
     for path in kept.values():
         before = path.lstat()
         with pytest.raises(UsageError, match="choose another"):
-            entrance.listen(path)
+            listener.listen_at_path(path)
         assert path.lstat() == before
     assert (tmp_path / "dead").is_socket()
 
@@ -202,15 +202,15 @@ def test_what_is_not_a_dead_socket_of_ours_is_never_removed(tmp_path: Path) -> N
 def test_socket_of_a_reapd_that_is_too_busy_to_accept_is_never_removed(tmp_path: Path) -> None:
     path = tmp_path / "reapd"
     with contextlib.ExitStack() as stack:
-        stack.enter_context(entrance.listen(path))
+        stack.enter_context(listener.listen_at_path(path))
         full = False
-        for _ in range(2 * entrance.BACKLOG):
+        for _ in range(2 * listener.BACKLOG):
             waiting = stack.enter_context(socket.socket(socket.AF_UNIX))
             waiting.setblocking(False)
             full = full or waiting.connect_ex(str(path)) != 0
         assert full
         with pytest.raises(Locked, match="another"):
-            entrance.listen(path)
+            listener.listen_at_path(path)
         assert path.is_socket()
 
 

@@ -29,14 +29,14 @@ from pathlib import Path
 from shepherd.addresses import UnixAddress
 from shepherd.reaper.document import extract
 from shepherd.reaper.process import reapd
-from shepherd.reaper.process.limits import Terms
+from shepherd.reaper.process.limits import WorkerLimits
 whole = extract.extract
 def stuck(body, *rest):
     if body == {STUCK!r}:
         re.fullmatch("(a*)*b", "a" * 60)  # for hours, and never back in the interpreter
     return whole(body, *rest)
 extract.extract = stuck
-reapd.main(UnixAddress(Path(sys.argv[1])), Terms(workers=2, parse_s={PARSE_S}), None, "nobody")
+reapd.main(UnixAddress(Path(sys.argv[1])), WorkerLimits(workers=2, parse_s={PARSE_S}), None, "nobody")
 """
 SPINNER = """
 import time

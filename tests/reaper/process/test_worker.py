@@ -18,7 +18,7 @@ from shepherd.errors import PeerLost
 from shepherd.formats.tables import JournalFlag, Kind, Reason, Result
 from shepherd.reaper.document.robots_rules import RulesCache
 from shepherd.reaper.process import worker
-from shepherd.reaper.process.limits import Terms
+from shepherd.reaper.process.limits import WorkerLimits
 from shepherd.wire import messages as wire
 from tests.support.driver import HTML, LINKS, SITE, Dispatcher, Outcome, connected, greeting, run
 from tests.support.origin import Answer, Origin, hang, ok, reset, serve
@@ -334,7 +334,7 @@ def test_answer_that_could_not_be_sent_returns_its_credit_once() -> None:
             ours, theirs = socket.socketpair()
             dispatcher, plain = Dispatcher(await wire.adopt(ours)), await wire.adopt(theirs)
             peer, hello = Forgetful(plain._reader, plain._writer), greeting(origin, settings={"in_flight": 1})
-            served = asyncio.create_task(worker.Worker(peer, hello, Terms(), None).run())
+            served = asyncio.create_task(worker.Worker(peer, hello, WorkerLimits(), None).run())
             await dispatcher.ask("/x")  # its rules are not known, so it is answered at once
             while not peer.failed:
                 await asyncio.sleep(0.01)
