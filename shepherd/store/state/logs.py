@@ -13,7 +13,7 @@ import numpy as np
 
 from shepherd.errors import Corruption
 from shepherd.formats import contrib, frame
-from shepherd.formats.check import Bytes, check64, raw
+from shepherd.formats.check import Bytes, Checker, check64, raw
 from shepherd.formats.checkpoint import TAIL, Mark
 from shepherd.formats.contrib import Block
 from shepherd.formats.contribkeys import BlockKeys, decode_keys
@@ -54,9 +54,13 @@ def _opened(path: Path) -> Iterator[int]:
 
 
 def entry_of(path: Path) -> FileEntry:
-    """Length and checksum of a whole file."""
-    data = mapped(path)
-    return FileEntry(len(data), check64(data))
+    """Length and checksum of a whole file, however large: read in pieces, because pages of a mapping count as memory."""
+    checker, length = Checker(), 0
+    with _opened(path) as fd:
+        while data := fsio.read_at(path, fd, READ_BYTES, length):
+            checker.update(data)
+            length += len(data)
+    return FileEntry(length, checker.value())
 
 
 def mapped(path: Path) -> memoryview:
