@@ -48,7 +48,7 @@ def item_name(number: int) -> str:
 
 def insert(db: Database, name: str, documents: Iterable[int]) -> None:
     """Leave URLs in the inbox, as contributions."""
-    with InsertDraft(db.inbox.directory, name, KEY, parse_filter(""), "me") as draft:
+    with InsertDraft(db.inbox.directory, name, db.key(), parse_filter(""), "me") as draft:
         for url in (parse(url_of(number)) for number in documents):
             draft.add(url.site, url.href, weight=40_000)
         draft.keep()

@@ -24,7 +24,7 @@ from shepherd.store.state import logs
 from shepherd.store.state.database import Database
 from shepherd.text import iso, iso_ms
 from shepherd.urls import parse
-from tests.crash import small
+from tests.crash import little, small
 from tests.support.herd import GREETING, KEY, NOW, ROOT, Herd, make_herd
 from tests.support.reaped import GONE, NEW, PRINTS, START_MS, merge, refusal, row_of, run, start_reap
 from tests.support.sound import flip
@@ -171,6 +171,13 @@ def test_checkpoints_show_whether_they_are_valid(own_herd: Herd) -> None:
     ]
     flip(harvest / "journal", 200)
     assert [row["holds"] for row in rows(own_herd, "checkpoints")] == ["yes", "no"]
+
+
+def test_inbox_shows_each_inserted_url_and_who_left_it(own_herd: Herd) -> None:
+    name = little.item_name(1)
+    little.insert(own_herd.store, name, (1, 3))
+    common = {"item": name, "taken": "no", "op": "insert", "weight": 40_000, "pinned": False, "by": "me"}
+    assert rows(own_herd, "inbox") == [common | {"line": n, "url": little.url_of(one)} for n, one in ((1, 1), (2, 3))]
 
 
 def test_inbox_shows_each_request_and_whether_it_is_applied(own_herd: Herd) -> None:

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import pty
+import subprocess
+import sys
+import termios
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +14,8 @@ import pytest
 
 from shepherd.console import shared as shep_shared
 from tests.support import inboxes
-from tests.support.herd import Herd, Run, objects, stdout_of
+from tests.support.herd import ROOT, Herd, Run, objects, stdout_of
+from tests.support.waiting import PATIENCE_S
 
 
 def requests(herd: Herd) -> list[dict[str, Any]]:
@@ -104,3 +110,20 @@ def test_insert_works_while_another_program_writes(own_herd: Herd, shep: Run) ->
 def test_request_that_makes_no_sense_does_not_stop_explain(own_herd: Herd, shep: Run, line: str) -> None:
     (own_herd.db / "inbox" / "1790000000000-host-77-1.req").write_text(line + "\n")
     assert "Not known: its site is" in stdout_of(shep(own_herd, "explain", "http://a.example/nothing"))
+
+
+def test_bar_is_shown_on_a_terminal_alone(own_herd: Herd, tmp_path: Path) -> None:
+    seeds = tmp_path / "seeds"
+    seeds.write_text("".join(f"http://x.example/{n}\n" for n in range(2 * shep_shared.HEARD_BYTES // 20)))
+    command = [sys.executable, "-m", "shepherd.cli", "shep", "insert", "-f", str(seeds)]
+    environment = os.environ | {"SHEPHERD_DB": str(own_herd.db), "SHEPHERD_CF": str(own_herd.cf), "PYTHONPATH": str(ROOT)}
+    ours, theirs = pty.openpty()
+    termios.tcsetwinsize(theirs, (24, 80))
+    try:
+        subprocess.run(command, stderr=theirs, env=environment, timeout=PATIENCE_S, check=True)
+        assert b"shep insert:" in os.read(ours, 1 << 16)
+    finally:
+        os.close(ours)
+        os.close(theirs)
+    done = subprocess.run(command, capture_output=True, env=environment, timeout=PATIENCE_S, check=True)
+    assert done.stderr.decode().startswith("6,553 URLs inserted")

@@ -10,7 +10,7 @@ import pytest
 
 from shepherd.cycle.merge.edits import Op
 from shepherd.filters import parse_filter
-from shepherd.store.state.inbox import Item
+from shepherd.store.state.inbox import MOST_LINE_BYTES, Item
 from tests.support import inboxes
 from tests.support.inboxes import Taken
 
@@ -73,6 +73,14 @@ def test_line_ends_only_at_a_line_feed(tmp_path: Path) -> None:
     by = "someone\u2028\x85 or other"
     found = read(tmp_path, json.dumps(GOOD | {"by": by}, ensure_ascii=False).encode() + b"\r\n")
     assert (len(found.urls), found.bad) == (1, [])
+
+
+def test_line_is_read_no_further_than_a_request_may_reach(tmp_path: Path) -> None:
+    good = json.dumps(GOOD).encode()
+    found = read(tmp_path, good + b"\n" + b"{" + b" " * (3 * MOST_LINE_BYTES) + good[1:] + b"\n" + good)
+    assert found.urls == ["http://a.example/"] * 2
+    (told,) = found.bad
+    assert told.startswith(f"{NAME}.req line 2: ")
 
 
 def lines(*requests: Mapping[str, object]) -> bytes:

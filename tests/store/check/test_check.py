@@ -24,6 +24,7 @@ from shepherd.store.state import database, segment_table
 from shepherd.store.state.database import Database
 from shepherd.store.state.directory import State
 from shepherd.urls import parse, qkey_of_address
+from tests.crash import little
 from tests.support.sound import (
     BODY,
     KEY,
@@ -230,6 +231,19 @@ def test_strangers_in_inbox_and_lease_are_noted_and_our_own_names_are_not(db: Da
     found = faults(db)
     assert all(fault.note for fault in found)
     assert {fault.path for fault in found} == {unreadable, *strangers}
+
+
+def test_inserted_urls_in_the_inbox_are_read_whole(db: Database) -> None:
+    little.insert(db, little.item_name(1), range(3))
+    assert list(check.walk(db)) == []
+    (item,) = db.inbox.items()
+    data = item.path.read_bytes()
+    item.path.write_bytes(data[:90] + bytes([data[90] ^ 1]) + data[91:])
+    (fault,) = check.walk(db)
+    assert (fault.path, fault.offset) == (item.path, 0)
+    item.path.unlink()
+    item.path.symlink_to("/etc/passwd")
+    assert db.inbox.items() == []
 
 
 def test_pipe_broken_link_and_directory_are_no_items_of_the_inbox(db: Database) -> None:
