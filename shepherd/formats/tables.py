@@ -1,7 +1,7 @@
 """The columns and records of docs/formats.md, as numpy types, and what kind of value each of them holds.
 
 This module is the one place where a width of the format stands in code. Kinds are in kinds.py, which spells the values; the words
-of small numbers are in vocabulary.py, queue keys in queue_keys.py.
+of small numbers are in vocabulary.py, queue keys in queue_keys.py; whoever needs numpy anyway imports all of them from here.
 """
 
 from __future__ import annotations
