@@ -32,7 +32,6 @@ ROOMS_LATER = """
     console
     cycle
     dispatch
-    export
     filters
     formats
     importing

@@ -1,6 +1,6 @@
 """Documents on their way out: the facts of a row and a bucket that checks, from a state of ours or pulled from elsewhere.
 
-Buckets of a state are read in the order in which they lie, many at once. One that is damaged is told, counted and left out: the
+Buckets of a state are read in the order in which they lie, many at once. A damaged one is reported, counted and left out: the
 others are wanted all the same.
 """
 
@@ -20,12 +20,12 @@ from shepherd.store.state.directory import State
 from shepherd.store.state.objects import Objects
 
 PIECE_BYTES: Final = 1 << 23  # read at once
-GAP_BYTES: Final = 1 << 16  # of buckets that nobody wants, which are read all the same
+GAP_BYTES: Final = 1 << 16  # of unwanted buckets between two wanted ones, which are read all the same
 
-Tell = Callable[[str], None]
+OnDamage = Callable[[str], None]
 
 
-class Facts(NamedTuple):
+class DocumentFacts(NamedTuple):
     """One row of stream.ROW."""
 
     site: int
@@ -48,11 +48,11 @@ class Facts(NamedTuple):
     spare: int = 0
 
 
-assert Facts._fields == stream.ROW.names
+assert DocumentFacts._fields == stream.ROW.names
 
 
 class Exported(NamedTuple):
-    facts: Facts
+    facts: DocumentFacts
     bucket: Bucket
     oid: int | None = None  # where it lies, if it is in a state of ours
 
@@ -61,14 +61,14 @@ class Exported(NamedTuple):
         return self.bucket.body(self.bucket.header.plain_bytes + 1)
 
 
-class Gone(NamedTuple):
-    """What was there the last time; its URL where somebody still knows it."""
+class GoneDocument(NamedTuple):
+    """A document of the last export that is gone; its URL where the state still knows it."""
 
-    facts: Facts
+    facts: DocumentFacts
     url: str | None
 
 
-class Source(Protocol):
+class DocumentSource(Protocol):
     """What is exported. `damaged` counts while it is read."""
 
     state: int
@@ -83,14 +83,14 @@ class Source(Protocol):
     def bucket_bytes(self) -> int: ...
     @property
     def gone_items(self) -> int: ...
-    def documents(self) -> Iterator[Exported | Gone]: ...
+    def documents(self) -> Iterator[Exported | GoneDocument]: ...
 
 
 class LocalSource:
     """A reading of a state that the caller has leased."""
 
-    def __init__(self, reading: Reading, tell: Tell) -> None:
-        self._reading, self._tell = reading, tell
+    def __init__(self, reading: Reading, on_damage: OnDamage) -> None:
+        self._reading, self._on_damage = reading, on_damage
         self.state, self.now = reading.state.number, reading.state.control.now
         self.since = reading.since.number if reading.since is not None else None
         self.since_now = reading.since.control.now if reading.since is not None else 0
@@ -108,29 +108,29 @@ class LocalSource:
     def gone_items(self) -> int:
         return self._reading.gone
 
-    def documents(self) -> Iterator[Exported | Gone]:
+    def documents(self) -> Iterator[Exported | GoneDocument]:
         state = self._reading.state
         for batch in self._reading.batches():
-            rows = [tuple.__new__(Facts, row) for row in batch.rows.tolist()]
+            rows = [tuple.__new__(DocumentFacts, row) for row in batch.rows.tolist()]
             if rows and rows[0].what == What.GONE:
-                yield from (Gone(facts, _url_of_gone(state, facts)) for facts in rows)
+                yield from (GoneDocument(facts, _url_of_gone(state, facts)) for facts in rows)
                 continue
             for facts, oid, data in zip(rows, batch.oid.tolist(), _read(state.objects, batch), strict=True):
-                if (found := self._checked(facts, oid, data)) is not None:
-                    yield found
+                if (document := self._checked(facts, oid, data)) is not None:
+                    yield document
 
-    def _checked(self, facts: Facts, oid: int, data: bytes) -> Exported | None:
+    def _checked(self, facts: DocumentFacts, oid: int, data: bytes) -> Exported | None:
         try:
-            found = bucket.read_whole(data) or self._reading.state.objects.get(oid, facts.length)
-            header = found.header
+            stored = bucket.read_whole(data) or self._reading.state.objects.get(oid, facts.length)
+            header = stored.header
             if (header.site, header.path) != (facts.site, facts.path):
                 raise Corruption("no bucket of its row begins here", *self._reading.state.objects.place(oid))
-            _ = found.url
+            _ = stored.url
         except Corruption as error:
             self.damaged += 1
-            self._tell(str(error))
+            self._on_damage(str(error))
             return None
-        return Exported(facts, found, oid)
+        return Exported(facts, stored, oid)
 
 
 def _read(objects: Objects, batch: Batch) -> Iterator[bytes]:
@@ -149,13 +149,13 @@ def _read(objects: Objects, batch: Batch) -> Iterator[bytes]:
         try:
             piece = objects.piece(segment, offset, end - start)
         except Corruption:
-            piece = b""  # whoever looks at the bucket finds out, and says so
+            piece = b""  # reading the bucket itself fails again, with the place of the damage
         for n in range(first, last):
             yield piece[oids[n] - start : oids[n] - start + lengths[n]]
         first = last
 
 
-def _url_of_gone(state: State, facts: Facts) -> str | None:
+def _url_of_gone(state: State, facts: DocumentFacts) -> str | None:
     """What is gone often still has a row, as an error or forgotten, and a bucket that knows its URL."""
     row = lookup.row_of(state, facts.norm, facts.path, facts.site)
     if row is None or state.index["oid"].at(row) >= CONTRIB_BIT:

@@ -35,7 +35,7 @@ class FilesSink:
 
     def __init__(self, root: Path, listing: Written) -> None:
         self._root, self._listing = root, listing
-        self._made: set[Path] = {root}
+        self._directories_made: set[Path] = {root}
 
     def add(self, document: Exported) -> None:
         path, body = _path_and_body(document)
@@ -50,13 +50,13 @@ class FilesSink:
         _listed(self._listing, document, path, {})
 
     def _directory(self, path: Path) -> None:
-        if path not in self._made:
+        if path not in self._directories_made:
             self._directory(path.parent)
             if not path.is_dir():
                 fsio.add_directory(path)
-            if len(self._made) > 100_000:
-                self._made = {self._root}
-            self._made.add(path)
+            if len(self._directories_made) > 100_000:
+                self._directories_made = {self._root}
+            self._directories_made.add(path)
 
     def finish(self) -> None:
         """Names count when their directories are durable; what was made is all in the tree."""

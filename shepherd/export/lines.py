@@ -9,7 +9,7 @@ from typing import Any, Final, TypedDict
 
 import numpy as np
 
-from shepherd.export.documents import Exported, Facts, Gone
+from shepherd.export.documents import DocumentFacts, Exported, GoneDocument
 from shepherd.export.output import Series, Written
 from shepherd.formats import httphead, kinds, stream
 from shepherd.formats.kinds import ColumnKind
@@ -39,10 +39,10 @@ class BucketsSink:
     def add(self, document: Exported) -> None:
         self._write(document.facts, document.oid, document.bucket.url)
 
-    def gone(self, gone: Gone) -> None:
-        self._write(gone.facts, None, gone.url or kinds.NONE)
+    def add_gone(self, document: GoneDocument) -> None:
+        self._write(document.facts, None, document.url or kinds.NONE)
 
-    def _write(self, facts: Facts, oid: int | None, url: str) -> None:
+    def _write(self, facts: DocumentFacts, oid: int | None, url: str) -> None:
         file = _file(self._series, TITLES)
         columns = (INDEX[name].text(getattr(facts, name)) for name in COLUMNS[2:-2])
         values = (WHAT.text(facts.what), kinds.OID.text(oid), *columns, str(facts.length), url)
@@ -63,8 +63,8 @@ class JsonlSink:
     def add(self, document: Exported) -> None:
         self._write({**described(document), **(body_of(document) if self._bodies else {})})
 
-    def gone(self, gone: Gone) -> None:
-        self._write(described_gone(gone))
+    def add_gone(self, document: GoneDocument) -> None:
+        self._write(described_gone(document))
 
     def _write(self, value: dict[str, Any]) -> None:
         _file(self._series).write(json.dumps(value).encode("ascii") + b"\n")
@@ -80,23 +80,23 @@ class StreamSink:
 
     def __init__(self, series: Series) -> None:
         self._series = series
-        self._rows: list[Facts] = []
+        self._rows: list[DocumentFacts] = []
         self._data: list[bytes] = []
-        self._held = self._items = self._bytes = 0
+        self._bytes_waiting = self._items = self._bytes = 0
 
     def add(self, document: Exported) -> None:
         self._take(document.facts, document.bucket.data)
 
-    def gone(self, gone: Gone) -> None:
-        self._take(gone.facts, b"")
+    def add_gone(self, document: GoneDocument) -> None:
+        self._take(document.facts, b"")
 
-    def _take(self, facts: Facts, data: bytes) -> None:
+    def _take(self, facts: DocumentFacts, data: bytes) -> None:
         if self._series.file is not None and not self._rows and self._series.wants_next():
             self._end()
         self._rows.append(facts)
         self._data.append(data)
-        self._held += len(data)
-        if len(self._rows) >= stream.BATCH_ROWS or self._held >= BATCH_BYTES:
+        self._bytes_waiting += len(data)
+        if len(self._rows) >= stream.BATCH_ROWS or self._bytes_waiting >= BATCH_BYTES:
             self._flush()
 
     def _flush(self) -> None:
@@ -107,10 +107,10 @@ class StreamSink:
         for data in self._data:
             file.write(data)
         self._items += len(self._rows)
-        self._bytes += self._held
+        self._bytes += self._bytes_waiting
         self._rows.clear()
         self._data.clear()
-        self._held = 0
+        self._bytes_waiting = 0
 
     def _end(self) -> None:
         file = self._series.file or self._series.next()
@@ -136,7 +136,7 @@ def _file(series: Series, begin: bytes = b"") -> Written:
 # --- a document as values ---------------------------------------------------------------------------------------
 
 
-class Described(TypedDict):
+class DocumentFields(TypedDict):
     """All that is known of a document but its body, in the order of the columns of Parquet. What is empty is None."""
 
     url: str
@@ -170,12 +170,12 @@ class Described(TypedDict):
     state: int
 
 
-def footprint_of(facts: Facts) -> str:
+def footprint_of(facts: DocumentFacts) -> str:
     """Site and path: what a reader knows a document by."""
     return kinds.FOOTPRINT.text(facts.site) + kinds.FOOTPRINT.text(facts.path)
 
 
-def described(document: Exported) -> Described:
+def described(document: Exported) -> DocumentFields:
     facts, attributes, header = document.facts, document.bucket.attributes, document.bucket.header
 
     def text(letter: str) -> str | None:
@@ -221,10 +221,10 @@ def described(document: Exported) -> Described:
     }
 
 
-def described_gone(gone: Gone) -> dict[str, Any]:
-    facts = gone.facts
+def described_gone(document: GoneDocument) -> dict[str, Any]:
+    facts = document.facts
     return {
-        "url": gone.url,
+        "url": document.url,
         "what": WHAT.text(facts.what),
         "footprint": footprint_of(facts),
         **kinds.row_as_json(INDEX, facts._asdict(), ("weight", "section")),

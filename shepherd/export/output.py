@@ -6,8 +6,8 @@
     .out-000124.lock                     flock: one export at a time has these names
 
 Killed anywhere, the export runs again: what has no manifest is replaced. The manifest of an export that is made again goes first,
-so it never stands beside files that it does not describe. An export that goes on replaces, without being asked, what it may
-itself have left before it was killed: a manifest that tells of the same. Everything else it leaves alone. The directory may be a
+so it never stands beside files that it does not describe. An export that continues replaces, without --overwrite, what it may
+itself have left before it was killed: a manifest with the same facts. Everything else it leaves alone. The directory may be a
 link; in it none is followed, for it may be one that others write, too.
 """
 
@@ -47,16 +47,16 @@ class OutFile:
         fsio.unlink(self.hidden)
         self._file = fsio.AppendFile(self.hidden)
         self._parts: list[bytes] = []
-        self._held = 0
+        self._bytes_waiting = 0
 
     @property
     def length(self) -> int:
-        return self._file.length + self._held
+        return self._file.length + self._bytes_waiting
 
     def write(self, data: bytes) -> int:
         self._parts.append(bytes(data))  # a view would change under us
-        self._held += len(data)
-        if self._held >= BUFFER_BYTES:
+        self._bytes_waiting += len(data)
+        if self._bytes_waiting >= BUFFER_BYTES:
             self._flush()
         return len(data)
 
@@ -64,7 +64,7 @@ class OutFile:
         if self._parts:
             self._file.write(*self._parts)
             self._parts.clear()
-            self._held = 0
+            self._bytes_waiting = 0
 
     def finish(self) -> None:
         self._flush()
@@ -91,7 +91,7 @@ class Output:
     """A directory, and the stem that the names of the export begin with."""
 
     def __init__(self, directory: Path, stem: str, overwrite: bool = False, same: dict[str, Any] | None = None) -> None:
-        """`overwrite`: whatever export of this stem is there; `same`: also without that, one whose manifest tells of this."""
+        """`overwrite`: whatever export of this stem is there; `same`: also without that, one whose manifest has these facts."""
         self.directory, self.stem = directory, stem
         self._files: list[OutFile] = []
         self._trees: list[Path] = []
@@ -111,14 +111,14 @@ class Output:
         """The names of the files that go with the manifest that is there."""
         if not os.path.lexists(self.manifest):
             return []
-        told = _read(self.manifest)
+        manifest = _read(self.manifest)
         if not overwrite and same is None:
             raise UsageError(f"{self.manifest}: this export is there already; --overwrite makes it again")
-        if not overwrite and same is not None and any(told.get(key) != value for key, value in same.items()):
+        if not overwrite and same is not None and any(manifest.get(key) != value for key, value in same.items()):
             raise UsageError(
                 f"{self.manifest}: another export is there already; give another --prefix or -o, or --overwrite replaces it"
             )
-        return _names_in(told, self.stem)
+        return _names_in(manifest, self.stem)
 
     def _release(self) -> None:
         """The file of the lock goes first, while nobody else can have it."""
@@ -145,8 +145,8 @@ class Output:
         self._trees.append(path)
         return path
 
-    def commit(self, told: dict[str, Any]) -> dict[str, Any]:
-        """Make everything durable, give it its names, and say so; what the manifest says."""
+    def commit(self, facts: dict[str, Any]) -> dict[str, Any]:
+        """Make everything durable, give it its names, and write the manifest, which has the `facts` and the files."""
         for file in self._files:
             file.finish()
         if self.manifest.exists():
@@ -163,7 +163,7 @@ class Output:
             fsio.rename(tree, self.directory / self.stem)
         files = [{"name": file.name, "bytes": file.length} for file in self._files]
         files += [{"name": self.stem, "bytes": None} for _ in self._trees]
-        manifest = {"shepherd-export": MANIFEST_VERSION, **told, "files": files}
+        manifest = {"shepherd-export": MANIFEST_VERSION, **facts, "files": files}
         fsio.replace_file(self.manifest, json.dumps(manifest, indent=1, sort_keys=True).encode() + b"\n")
         self._release()
         return manifest
@@ -205,17 +205,17 @@ def _read(manifest: Path) -> dict[str, Any]:
     try:
         if manifest.is_symlink() or not manifest.is_file():
             raise ValueError
-        told: dict[str, Any] = json.loads(fsio.read_file(manifest))
-        _names_in(told, "")
+        facts: dict[str, Any] = json.loads(fsio.read_file(manifest))
+        _names_in(facts, "")
     except (ValueError, KeyError, TypeError):
         raise UsageError(f"{manifest}: not the manifest of an export; move it away") from None
-    return told
+    return facts
 
 
-def _names_in(told: dict[str, Any], stem: str) -> list[str]:
+def _names_in(manifest: dict[str, Any], stem: str) -> list[str]:
     """The files that a manifest names, those in its own directory: it may be anybody's."""
-    found = [str(one["name"]) for one in told["files"]]
-    return [name for name in found if name.startswith(stem) and name == os.path.basename(name)]
+    names = [str(file["name"]) for file in manifest["files"]]
+    return [name for name in names if name.startswith(stem) and name == os.path.basename(name)]
 
 
 class Series:

@@ -1,12 +1,12 @@
-"""Parquet, of documents and of the URL database. pyarrow is an extra: whoever asks for this without it is told how to get it."""
+"""Parquet, of documents and of the URL database. pyarrow is an extra; without it, the error says how to install it."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
 from shepherd.errors import Corruption, UsageError
-from shepherd.export.documents import Exported, Tell
-from shepherd.export.lines import Described, described
+from shepherd.export.documents import Exported, OnDamage
+from shepherd.export.lines import DocumentFields, described
 from shepherd.export.output import Series
 from shepherd.formats import kinds, tables
 from shepherd.formats.tables import I64
@@ -100,7 +100,7 @@ class ParquetSink:
         special = {name: arrow.timestamp("ms", "UTC") for name in TIMES}
         special |= {name: getattr(arrow, kind)() for name, kind in NUMBERS.items()}
         special |= {"headers": arrow.list_(arrow.list_(arrow.string())), "flags": arrow.list_(arrow.string())}
-        fields = [(name, special.get(name, arrow.string())) for name in Described.__annotations__]
+        fields = [(name, special.get(name, arrow.string())) for name in DocumentFields.__annotations__]
         return arrow.schema(fields + ([("body", arrow.binary())] if self._bodies else []))
 
     def add(self, document: Exported) -> None:
@@ -137,8 +137,8 @@ def _ms(seconds: int) -> int | None:
 class UrlsSink:
     """The URL database: a row for each row of the index, gathered or not."""
 
-    def __init__(self, series: Series, tell: Tell) -> None:
-        self._tell = tell
+    def __init__(self, series: Series, on_damage: OnDamage) -> None:
+        self._on_damage = on_damage
         self.damaged = 0
         arrow, _parquet = load()
         numbers = {"<u4": arrow.uint32(), "<u2": arrow.uint16(), "u1": arrow.uint8()}
@@ -179,7 +179,7 @@ class UrlsSink:
             return state.objects.head(oid).url.encode()
         except Corruption as error:
             self.damaged += 1
-            self._tell(str(error))
+            self._on_damage(str(error))
             return None
 
     def finish(self) -> None:

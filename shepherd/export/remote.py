@@ -8,7 +8,7 @@ from typing import Final
 from shepherd.client import Document, Lease, Pull, Server
 from shepherd.client.document import WHAT
 from shepherd.errors import PeerRefused
-from shepherd.export.documents import Exported, Facts, Gone, Tell
+from shepherd.export.documents import DocumentFacts, Exported, GoneDocument, OnDamage
 from shepherd.readers.choice import Choice
 from shepherd.report.narrow import Narrowed
 from shepherd.sections import section_name
@@ -21,22 +21,24 @@ class RemoteSource:
 
     since_now = 0  # only revisits need it, and these are not served
 
-    def __init__(self, server: Server, lease: Lease, choice: Choice, since: int | None, narrowed: Narrowed, tell: Tell) -> None:
-        self._server, self._lease, self._tell = server, lease, tell
+    def __init__(
+        self, server: Server, lease: Lease, choice: Choice, since: int | None, narrowed: Narrowed, on_damage: OnDamage
+    ) -> None:
+        self._server, self._lease, self._on_damage = server, lease, on_damage
         self.damaged = 0
-        self._asked = _parameters(choice) | narrowed.words() | {"since": since}
-        self.state, self.since, self.now = lease.state, since, _made(server, lease.state)
-        counts = server.count(lease, **self._asked)
+        self._parameters = _parameters(choice) | narrowed.words() | {"since": since}
+        self.state, self.since, self.now = lease.state, since, _time_made(server, lease.state)
+        counts = server.count(lease, **self._parameters)
         self.items, self.bucket_bytes, self.gone_items = counts["items"], counts["bucket_bytes"], counts["gone"]
 
-    def documents(self) -> Iterator[Exported | Gone]:
-        for document in Pull(self._server, self._asked, PURPOSE, None, self._lease, progress=False, damaged="give"):
+    def documents(self) -> Iterator[Exported | GoneDocument]:
+        for document in Pull(self._server, self._parameters, PURPOSE, None, self._lease, progress=False, damaged="give"):
             if document.damage:
                 self.damaged += 1
-                self._tell(f"{self._server.url}: {document.damage}")
+                self._on_damage(f"{self._server.url}: {document.damage}")
                 continue
             facts = _facts(document)
-            yield Gone(facts, None) if document.is_gone else Exported(facts, document.bucket)
+            yield GoneDocument(facts, None) if document.is_gone else Exported(facts, document.bucket)
 
 
 def _parameters(choice: Choice) -> dict[str, object]:
@@ -51,14 +53,14 @@ def _parameters(choice: Choice) -> dict[str, object]:
     }
 
 
-def _made(server: Server, number: int) -> int:
+def _time_made(server: Server, number: int) -> int:
     """When the state was made; it is leased, so the server has it."""
-    for one in server.states()["states"]:
-        if isinstance(one, Mapping) and one.get("state") == number and isinstance(one.get("made"), int):
-            return int(one["made"])
+    for row in server.states()["states"]:
+        if isinstance(row, Mapping) and row.get("state") == number and isinstance(row.get("made"), int):
+            return int(row["made"])
     raise PeerRefused(f"{server.url}: it leases state {number}, and does not list it")
 
 
-def _facts(document: Document) -> Facts:
+def _facts(document: Document) -> DocumentFacts:
     length = 0 if document.is_gone else document.bucket.header.length
-    return Facts(length=length, what=WHAT.index(document.what), **document.columns)
+    return DocumentFacts(length=length, what=WHAT.index(document.what), **document.columns)

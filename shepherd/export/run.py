@@ -1,4 +1,4 @@
-"""One export from its first document to its manifest: which sink, which files, what is told at the end."""
+"""One export from its first document to its manifest: which sink, which files, which counts."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from shepherd.errors import Corruption
-from shepherd.export.documents import Exported, Gone, Source, Tell
+from shepherd.export.documents import DocumentSource, Exported, GoneDocument, OnDamage
 from shepherd.export.lines import WHAT, BucketsSink, JsonlSink, StreamSink, described_gone
 from shepherd.export.output import Output, Series, StdoutFile, Written
 from shepherd.export.sorting import SortedLines
@@ -28,25 +28,25 @@ class Wish:
     sha256: bool = False
 
     def words(self) -> dict[str, Any]:
-        """What becomes of a document, for a manifest and a cursor to remember; not what the format does not know."""
-        told: dict[str, Any] = {"format": self.format}
+        """The options that change how a document is written, for manifest and cursor; only those of its format."""
+        words: dict[str, Any] = {"format": self.format}
         if self.format in ("jsonl", "parquet"):
-            told["bodies"] = self.bodies
+            words["bodies"] = self.bodies
         if self.format == "warc":
-            told |= {"cdxj": self.cdxj, "digest": "sha256" if self.sha256 else "sha1"}
-        return told
+            words |= {"cdxj": self.cdxj, "digest": "sha256" if self.sha256 else "sha1"}
+        return words
 
     def manifest(self) -> dict[str, Any]:
         """All by which the files of an export differ from those of another; where they end makes no other documents."""
         return self.words() | ({"split_bytes": self.split_bytes} if self.format != "files" else {})
 
 
-class Sink(Protocol):
+class DocumentSink(Protocol):
     def add(self, document: Exported) -> None: ...
     def finish(self) -> None: ...
 
 
-def export(source: Source, wish: Wish, output: Output | None, tell: Tell, tick: Tick) -> dict[str, Any]:
+def export(source: DocumentSource, wish: Wish, output: Output | None, on_damage: OnDamage, tick: Tick) -> dict[str, Any]:
     """Write all of the source; counts by name. Without an output it goes to stdout, else nothing has its name yet."""
     import json
 
@@ -57,23 +57,23 @@ def export(source: Source, wish: Wish, output: Output | None, tell: Tell, tick: 
     counts = dict.fromkeys(vocabulary.words(What), 0) | {"damaged": 0}
     gone_list: Written | None = None
     try:
-        for one in source.documents():
+        for document in source.documents():
             tick(1)
-            if isinstance(one, Gone):
+            if isinstance(document, GoneDocument):
                 counts["gone"] += 1
                 if isinstance(sink, BucketsSink | JsonlSink | StreamSink):
-                    sink.gone(one)
+                    sink.add_gone(document)
                     continue
                 gone_list = gone_list or create(".gone.jsonl")
-                gone_list.write(json.dumps(described_gone(one)).encode("ascii") + b"\n")
+                gone_list.write(json.dumps(described_gone(document)).encode("ascii") + b"\n")
                 continue
             try:
-                sink.add(one)
+                sink.add(document)
             except Corruption as error:  # it checks, and yet its body does not decode
                 counts["damaged"] += 1
-                tell(str(error))
+                on_damage(str(error))
             else:
-                counts[WHAT.text(one.facts.what)] += 1
+                counts[WHAT.text(document.facts.what)] += 1
         sink.finish()
         if index is not None:
             lines = create(".cdxj")
@@ -86,7 +86,9 @@ def export(source: Source, wish: Wish, output: Output | None, tell: Tell, tick: 
     return counts
 
 
-def _sink(source: Source, wish: Wish, create: Callable[[str], Written], output: Output | None, index: SortedLines | None) -> Sink:
+def _sink(
+    source: DocumentSource, wish: Wish, create: Callable[[str], Written], output: Output | None, index: SortedLines | None
+) -> DocumentSink:
     split = wish.split_bytes if output is not None else 0
     if wish.format == "warc":
         from shepherd.export import warc

@@ -20,10 +20,10 @@ _UNSAFE: Final = re.compile(r"%(?!20|[89A-Fa-f][0-9A-Fa-f])|[^A-Za-z0-9._%+=@-]"
 
 def file_path(url: str, html: bool) -> str:
     """The path of a URL's file, with slashes, relative to the directory of the export."""
-    found = _URL.fullmatch(url) if url.isascii() and " " not in url else None
-    if found is None:  # not as parse() makes it: a peer may send anything
+    url_parts = _URL.fullmatch(url) if url.isascii() and " " not in url else None
+    if url_parts is None:  # not as parse() makes it: a peer may send anything
         return f"odd/{_hash(url)}~"
-    scheme, host, port, path, query = found.groups()
+    scheme, host, port, path, query = url_parts.groups()
     *above, last = path.split("/")[1:]
     parts = [_host(scheme, host, port), *map(_directory, above), _file(last, query or "", html)]
     whole = "/".join(parts)
@@ -31,7 +31,7 @@ def file_path(url: str, html: bool) -> str:
 
 
 def _host(scheme: str, host: str, port: str | None) -> str:
-    """A site is a directory: https is what is not said."""
+    """A site is a directory; https and its port are left out."""
     name = _short(_escaped(host))
     return name + (f",{scheme}" if scheme == "http" else "") + (f",{port}" if port else "")
 
@@ -52,7 +52,7 @@ def _file(segment: str, query: str, html: bool) -> str:
 
 
 def _escaped(segment: str) -> str:
-    name = _UNSAFE.sub(lambda found: f"%{ord(found[0]):02X}", segment)
+    name = _UNSAFE.sub(lambda character: f"%{ord(character[0]):02X}", segment)
     return "%2E" + name[1:] if name.startswith(".") else name
 
 
@@ -63,5 +63,5 @@ def _short(name: str) -> str:
 
 
 def _hash(text: str) -> str:
-    """One that nobody can find two texts for: else a site could make two of its URLs one file."""
+    """Without known collisions: else a site could make two of its URLs one file."""
     return hashlib.blake2b(text.encode("utf-8", "replace"), digest_size=12).hexdigest()

@@ -25,7 +25,7 @@ from shepherd.formats.warc import Digests
 from shepherd.readers.choice import What
 from shepherd.sections import section_name
 
-SENT: Final = frozenset((Codec.GZIP_SENT, Codec.BR_SENT, Codec.ZSTD_SENT, Codec.DEFLATE_SENT))
+PACKED_BY_SERVER: Final = frozenset((Codec.GZIP_SENT, Codec.BR_SENT, Codec.ZSTD_SENT, Codec.DEFLATE_SENT))
 ENDING: Final = ".warc.gz"
 _CAPTURE: Final = struct.Struct("<QQqI")
 _TYPE: Final = re.compile(rb"^content-type[ \t]*:[ \t]*([^;\s]*)", re.IGNORECASE | re.MULTILINE)
@@ -45,7 +45,7 @@ _TEXTS: Final = (
 )
 
 
-class Record(NamedTuple):
+class WarcRecord(NamedTuple):
     """A record, compressed; with `facts` it belongs into an index."""
 
     data: bytes
@@ -92,20 +92,20 @@ class WarcSink:
             assert self._series.file is not None
             return self._series.file
         file = self._series.next()
-        told = (
+        fields = (
             ("software", f"shepherd/{__version__}"),
             ("format", "WARC File Format 1.1"),
             ("conformsTo", "https://iipc.github.io/warc-specifications/specifications/warc-format/warc-1.1/"),
             ("description", f"documents of state {self._state}; requests hold what is known of them"),
         )
-        data, self._info = warc.info(file.name, self._now * 1_000, told, self._digests)
+        data, self._info = warc.info(file.name, self._now * 1_000, fields, self._digests)
         file.write(data)
         self.records += 1
         return file
 
     # --- the records of a document
 
-    def _records(self, document: Exported) -> Iterator[Record]:
+    def _records(self, document: Exported) -> Iterator[WarcRecord]:
         header, url = document.bucket.header, document.bucket.attributes["U"]
         if _LINE_ENDS.search(url):
             raise Corruption(f"the URL {url!r} has line ends in it")
@@ -125,14 +125,16 @@ class WarcSink:
 
     def _payload(self, document: Exported) -> _Payload:
         bucket = document.bucket
-        attributes, sent = bucket.attributes, bucket.header.codec in SENT
-        body = bucket.stored if sent else document.body()
+        attributes, is_packed = bucket.attributes, bucket.header.codec in PACKED_BY_SERVER
+        body = bucket.stored if is_packed else document.body()
         headers = attributes.get("H", b"")
         if not headers and "E" in attributes:  # of a redirect only the target is kept
             headers = b"Location: " + _LINE_ENDS.sub(b" ", attributes["E"])
-        return _Payload(httphead.head(attributes.get("S", b""), headers, len(body), sent), body, self._digests.of(body), sent)
+        return _Payload(
+            httphead.head(attributes.get("S", b""), headers, len(body), is_packed), body, self._digests.of(body), is_packed
+        )
 
-    def _main(self, document: Exported, payload: _Payload, own: bytes, common: bytes) -> Record | None:
+    def _main(self, document: Exported, payload: _Payload, own: bytes, common: bytes) -> WarcRecord | None:
         """The response, or the resource; None where there is nothing but the URL."""
         attributes, header = document.bucket.attributes, document.bucket.header
         head = payload.head
@@ -154,32 +156,34 @@ class WarcSink:
             type_ = type_ or b"application/octet-stream"
             facts |= {"mime": type_.decode("ascii", "replace"), "digest": payload.digest.decode()}
             headers = b"".join(lines) + _BLOCK % (payload.digest, type_)
-            return Record(warc.record(b"resource", headers, payload.body), header.time_ms, facts)
-        if said := _TYPE.search(head.data):
-            facts["mime"] = said[1].decode("latin-1")
+            return WarcRecord(warc.record(b"resource", headers, payload.body), header.time_ms, facts)
+        if content_type := _TYPE.search(head.data):
+            facts["mime"] = content_type[1].decode("latin-1")
         facts |= {"status": f"{head.status:03d}", "digest": payload.digest.decode()}
         hasher = self._digests.hash(head.data)
         hasher.update(payload.body)
         headers = b"".join(lines) + _BLOCK % (self._digests.label(hasher.digest()), warc.HTTP_RESPONSE)
         written = warc.packed_record if payload.packed else warc.record
-        return Record(written(b"response", headers, head.data, payload.body), header.time_ms, facts)
+        return WarcRecord(written(b"response", headers, head.data, payload.body), header.time_ms, facts)
 
-    def _request(self, url: bytes, capture: bytes, response: bytes, common: bytes) -> Record:
+    def _request(self, url: bytes, capture: bytes, response: bytes, common: bytes) -> WarcRecord:
         """Method, target and host are known of every fetch; what else was sent is not kept, and not made up."""
         place = _PLACE.match(url)
         host, target = place.groups() if place is not None else (b"", b"/")
         block = b"GET %s HTTP/1.1\r\nHost: %s\r\n\r\n" % (target or b"/", host)
         own, beside = _ID % warc.record_id(b"request", capture), _BESIDE % response
-        return Record(
+        return WarcRecord(
             warc.record(b"request", own + common + beside + _BLOCK % (self._digests.of(block), warc.HTTP_REQUEST), block)
         )
 
-    def _metadata(self, document: Exported, capture: bytes, response: bytes, common: bytes) -> Record:
-        block = warc.fields(_known(document))
+    def _metadata(self, document: Exported, capture: bytes, response: bytes, common: bytes) -> WarcRecord:
+        block = warc.fields(_known_fields(document))
         own, beside = _ID % warc.record_id(b"metadata", capture), _BESIDE % response if response else b""
-        return Record(warc.record(b"metadata", own + common + beside + _BLOCK % (self._digests.of(block), warc.FIELDS), block))
+        return WarcRecord(
+            warc.record(b"metadata", own + common + beside + _BLOCK % (self._digests.of(block), warc.FIELDS), block)
+        )
 
-    def _revisit(self, document: Exported) -> Iterator[Record]:
+    def _revisit(self, document: Exported) -> Iterator[WarcRecord]:
         """The head stands in it as it was received then; whether the server said 304 or sent the same again is not kept."""
         header, url = document.bucket.header, document.bucket.attributes["U"]
         payload = self._payload(document)
@@ -195,7 +199,7 @@ class WarcSink:
         )
         facts = {"url": url.decode("ascii"), "mime": "warc/revisit", "status": f"{payload.head.status:03d}"}
         facts["digest"] = payload.digest.decode()
-        yield Record(warc.record(b"revisit", b"".join(headers), payload.head.data), time_ms, facts)
+        yield WarcRecord(warc.record(b"revisit", b"".join(headers), payload.head.data), time_ms, facts)
 
 
 _section = lru_cache(section_name)
@@ -205,23 +209,23 @@ def _clean(text: bytes) -> bytes:
     return _LINE_ENDS.sub(b" ", text).strip()
 
 
-def _known(document: Exported) -> list[tuple[str, str]]:
+def _known_fields(document: Exported) -> list[tuple[str, str]]:
     """What Shepherd knows of a document that its response does not say."""
     facts, attributes = document.facts, document.bucket.attributes
-    told = [("footprint", footprint_of(facts))]
-    told += [(name, attributes[letter].decode("utf-8", "replace")) for letter, name in _TEXTS if letter in attributes]
+    fields = [("footprint", footprint_of(facts))]
+    fields += [(name, attributes[letter].decode("utf-8", "replace")) for letter, name in _TEXTS if letter in attributes]
     if "D" in attributes:
-        told.append(("sha256", attributes["D"].hex()))
+        fields.append(("sha256", attributes["D"].hex()))
     if "h" in attributes:
-        told.append(("simhash", kinds.FOOTPRINT.text(int.from_bytes(attributes["h"], "little"))))
+        fields.append(("simhash", kinds.FOOTPRINT.text(int.from_bytes(attributes["h"], "little"))))
     if "m" in attributes:
-        told.append(("fetchTimeMs", str(int.from_bytes(attributes["m"], "little"))))
-    told += (
+        fields.append(("fetchTimeMs", str(int.from_bytes(attributes["m"], "little"))))
+    fields += (
         ("weight", str(facts.weight)),
         ("section", _section(facts.section)),
         ("state", str(document.bucket.header.state)),
     )
     for name, seconds in (("gathered", facts.gathered), ("checked", facts.checked), ("changed", facts.changed)):
         if seconds:
-            told.append((name, warc.date(seconds * 1_000).decode()))
-    return told
+            fields.append((name, warc.date(seconds * 1_000).decode()))
+    return fields

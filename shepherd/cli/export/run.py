@@ -12,7 +12,7 @@ from shepherd.console import common, shared
 from shepherd.errors import Corruption
 
 if TYPE_CHECKING:
-    from shepherd.export.documents import LocalSource, Source
+    from shepherd.export.documents import DocumentSource, LocalSource
     from shepherd.store.state.directory import State
 
 TOLD_DAMAGE = 20  # lines; the rest is only counted
@@ -42,7 +42,7 @@ def local_source(asked: Asked, state: State, since: State | None, tell: Told) ->
     return LocalSource(Reading(state, asked.choice, since, narrow=narrow, checked=checked), tell)
 
 
-def export(source: Source, asked: Asked, tell: Told, again: bool = False) -> dict[str, Any]:
+def export(source: DocumentSource, asked: Asked, tell: Told, again: bool = False) -> dict[str, Any]:
     """What the manifest says; the export is whole and durable, or with --dry-run only counted.
 
     `again`: one that is there may be this very one, and is replaced if it is.
