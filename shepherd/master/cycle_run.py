@@ -135,7 +135,7 @@ class Cycle:
             if step == RANK and status not in (0, NOTHING):
                 how = f"{step} ended with exit status {status}; {_advice(status)}: the cycle goes on without its weights"
                 self._complain(step, status, how)
-            if move is not Move.GO_ON and step != REAP:
+            if move is not Move.CONTINUE and step != REAP:
                 tried.pop()  # it runs once more
             self._clean |= move is Move.CLEAN
             if move is Move.MEND and (status := self._mend(tried)):

@@ -100,9 +100,9 @@ def _ready(found: Found) -> bool:
 
 
 class Move(enum.Enum):
-    GO_ON = "go on"
-    CLEAN = "go on, and clean up as soon as a state is closed"
-    MEND = "run shep-recover, then go on"
+    CONTINUE = "continue"
+    CLEAN = "continue, and clean up as soon as a state is closed"
+    MEND = "run shep-recover, then continue"
     STOP = "stop"
 
 
@@ -113,11 +113,11 @@ PASSING: Final = (1, 5, 20, 21)  # a bug, a hook, a reaper: what may be better t
 def after(step: str, status: int, now: Found, done: Sequence[str], recover: bool = True) -> Move:
     """What follows from a program's exit status, with what stands there `now`; it is itself in `done`."""
     if step == RANK:
-        return Move.GO_ON  # whatever came of it: gathering does not hang on weights
+        return Move.CONTINUE  # whatever came of it: gathering does not depend on weights
     if status == 0 or (status == NothingToDo.exit_status and step in CAN_FIND_NOTHING):
-        return Move.GO_ON
+        return Move.CONTINUE
     if status == Corruption.exit_status and step == CORK and now.phase == "closed":
-        return Move.GO_ON  # it has said which harvest of the inbox cannot be taken; ours are sound
+        return Move.CONTINUE  # it has said which harvest of the inbox cannot be taken; ours are sound
     if status == RecoveryNeeded.exit_status and recover and step != RECOVER and RECOVER not in done:
         return Move.MEND
     closed_soon = now.phase == "closed" or (step == REAP and now.harvested)

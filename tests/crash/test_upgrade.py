@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import lzma
+import re
 import shutil
 import subprocess
 import tarfile
@@ -29,6 +30,7 @@ from tests.support.programs import call
 ROOT = Path(__file__).resolve().parents[2]
 GOLDEN = ROOT / "tests" / "golden"
 NAMES = tuple(f"v{version}-{phase}" for version in (1, 2) for phase in ("closed", "merged", "reap"))
+SPELLINGS = {"never": "-", "found by a link": "link"}  # of older versions, and what they are today
 NOW = 1_900_000_000
 SAMPLE_STEP = 41
 
@@ -43,6 +45,12 @@ def program(*command: str) -> subprocess.CompletedProcess[str]:
     return call(*command)
 
 
+def cells(table: str) -> list[list[str]]:
+    """The rows of `shep list`, in today's spelling, whatever the widths of their columns."""
+    rows = [re.split(r"  +", line) for line in table.splitlines()]
+    return [[SPELLINGS.get(cell, cell) for cell in row] for row in rows]
+
+
 def run_upgrade(db: Path) -> list[upgrade.Step]:
     with Database(db).writing("test", tidy=False) as writer:
         return upgrade.upgrade(writer, NOW)
@@ -53,7 +61,7 @@ def test_upgraded_database_lists_the_same_as_before(name: str, tmp_path: Path) -
     db = unpack(name, tmp_path)
     assert program("shep-upgrade", "--db", str(db)).returncode == 0
     with lzma.open(GOLDEN / f"{name}.list.xz", "rt", encoding="utf-8") as expected:
-        assert program("shep", "list", "--db", str(db), "--limit", "100000").stdout == expected.read()
+        assert cells(program("shep", "list", "--db", str(db), "--limit", "100000").stdout) == cells(expected.read())
     assert [fault for fault in check.walk(Database(db)) if not fault.note] == []
     assert program("shep-upgrade", "--db", str(db)).returncode == 4
 

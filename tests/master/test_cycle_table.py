@@ -35,9 +35,9 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def moves_of_the_page() -> dict[str, str]:
-    """`found` -> `move` of the table in docs/cycle.md."""
+    """`state` -> `move` of the table in docs/cycle.md."""
     text = (ROOT / "docs" / "cycle.md").read_text(encoding="utf-8")
-    table = text[text.index("| found |") : text.index("The order of one number's")]
+    table = text[text.index("| state | what happened | move |") : text.index("The order of one number's")]
     rows = [line.strip("|").split("|") for line in table.splitlines() if line.startswith("|")][2:]
     return {cells[0].strip(): cells[2].strip() for cells in rows}
 
@@ -206,10 +206,10 @@ def statuses_of_the_page() -> dict[tuple[str, str], str]:
 @pytest.mark.parametrize(
     ("row", "move", "cases"),
     [
-        (("0", "any, and something has changed"), Move.GO_ON, [(MERGE, 0, CLOSED, [MERGE])]),
+        (("0", "any, and something has changed"), Move.CONTINUE, [(MERGE, 0, CLOSED, [MERGE])]),
         (
             ("4", "feedback, merge, plan, cleanup"),
-            Move.GO_ON,
+            Move.CONTINUE,
             [(step, 4, CLOSED, [step]) for step in (FEEDBACK, MERGE, PLAN, CLEANUP)],
         ),
         (
@@ -217,8 +217,8 @@ def statuses_of_the_page() -> dict[tuple[str, str], str]:
             Move.MEND,
             [(REAP, 10, UNFINISHED, [REAP]), (MERGE, 10, CLOSED, [PLAN, MERGE])],
         ),
-        (("any", "rank"), Move.GO_ON, [(RANK, status, CLOSED, [RANK]) for status in (0, 1, 4, 10, 11, 12, 13, 137)]),
-        (("11", "cork of the inbox alone"), Move.GO_ON, [(CORK, 11, CLOSED, [PLAN, CORK])]),
+        (("any", "rank"), Move.CONTINUE, [(RANK, status, CLOSED, [RANK]) for status in (0, 1, 4, 10, 11, 12, 13, 137)]),
+        (("11", "cork of the inbox alone"), Move.CONTINUE, [(CORK, 11, CLOSED, [PLAN, CORK])]),
         (
             ("12", "a program that began at a closed state, or a reap that ended in good order"),
             Move.CLEAN,
