@@ -10,7 +10,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+
 from shepherd.errors import ShepherdError
+from shepherd.formats.tables import in_bucket
 from shepherd.store.check import check
 from shepherd.store.disk import names
 from shepherd.store.state import harvest
@@ -63,6 +66,25 @@ def judge(db: Path, before: Facts, after: Facts, acknowledged: int = 0, done: bo
     except ShepherdError as error:
         return [f"recovery fails, status {error.exit_status}: {error}"]
     return complaints
+
+
+def gathered(db: Path) -> dict[int, bytes]:
+    """The body of every row of the newest closed state that has one, by path."""
+    state = Database(db).closed()
+    oids = state.index["oid"][0 : state.index.rows]
+    rows = np.flatnonzero((state.index["digest"][0 : state.index.rows] != 0) & in_bucket(oids)).tolist()
+    return {state.index["path"].at(row): state.objects.get(int(oids[row])).body() for row in rows}
+
+
+def judge_contents(db: Path, after: dict[int, bytes]) -> list[str]:
+    """Complaints about a database whose step does less at a time where the disk has less room: its states may be others than
+    elsewhere, what is `after` it is not."""
+    try:
+        small.recovered(db, quick=True)
+        lost = {path for path, body in after.items() if gathered(db).get(path) != body}
+    except ShepherdError as error:
+        return [f"recovery fails, status {error.exit_status}: {error}"]
+    return [*(f"the document {path:016x} is lost" for path in lost), *untidy(db)]
 
 
 def _compare(found: Facts, before: Facts, after: Facts, acknowledged: int, done: bool) -> Iterator[str]:
