@@ -175,7 +175,8 @@ class _Line:
 
     def settle(self) -> None:
         """Give back what was taken and not sent."""
-        self._rate.give_back(max(self._credit, 0))
+        if self._rate.portion:
+            self._rate.give_back(max(self._credit, 0))
 
     def _wait(self) -> None:
         self._attend()  # also where the reader takes something each time: such a range may last for hours
