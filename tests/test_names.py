@@ -37,7 +37,6 @@ ROOMS_LATER = """
     importing
     master
     politeness
-    readers
     report
     serve
     store

@@ -13,7 +13,7 @@ from shepherd.errors import Corruption
 from shepherd.formats import bucket, stream
 from shepherd.formats.bucket import Bucket
 from shepherd.formats.tables import CONTRIB_BIT, bucket_oid, split_oid
-from shepherd.readers.choice import What
+from shepherd.readers.choice import Novelty
 from shepherd.readers.reading import Batch, Reading
 from shepherd.store.state import lookup
 from shepherd.store.state.directory import State
@@ -106,13 +106,13 @@ class LocalSource:
 
     @property
     def gone_items(self) -> int:
-        return self._reading.gone
+        return self._reading.gone_items
 
     def documents(self) -> Iterator[Exported | GoneDocument]:
         state = self._reading.state
         for batch in self._reading.batches():
             rows = [tuple.__new__(DocumentFacts, row) for row in batch.rows.tolist()]
-            if rows and rows[0].what == What.GONE:
+            if rows and rows[0].what == Novelty.REMOVED:
                 yield from (GoneDocument(facts, _url_of_gone(state, facts)) for facts in rows)
                 continue
             for facts, oid, data in zip(rows, batch.oid.tolist(), _read(state.objects, batch), strict=True):

@@ -14,14 +14,14 @@ from shepherd.export.output import Series, Written
 from shepherd.formats import httphead, kinds, stream
 from shepherd.formats.kinds import ColumnKind
 from shepherd.formats.tables import KINDS
-from shepherd.readers.choice import What
+from shepherd.readers.choice import Novelty
 from shepherd.reaper.document.charset import codec_of
 from shepherd.text import iso_ms
 
 BATCH_BYTES: Final = 1 << 23
 INDEX: Final = KINDS["index"]
 OF_ROW: Final = ("status", "weight", "section", "reason", "flags", "gathered", "checked", "changed")
-WHAT: Final = kinds.word_of("whats", What)
+WHAT: Final = kinds.word_of("whats", Novelty)
 COLUMNS: Final = (
     "what", "oid", "site", "path", "weight", "section", "status", "gathered", "checked", "changed", "length", "url"
 )  # fmt: skip

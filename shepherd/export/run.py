@@ -12,7 +12,7 @@ from shepherd.export.lines import WHAT, BucketsSink, JsonlSink, StreamSink, desc
 from shepherd.export.output import Output, Series, StdoutFile, Written
 from shepherd.export.sorting import SortedLines
 from shepherd.formats import vocabulary
-from shepherd.readers.choice import What
+from shepherd.readers.choice import Novelty
 
 Tick = Callable[[int], object]
 
@@ -54,7 +54,7 @@ def export(source: DocumentSource, wish: Wish, output: Output | None, on_damage:
     create: Callable[[str], Written] = output.create if output is not None else lambda _suffix: out
     index = SortedLines(output.directory) if wish.cdxj and output is not None else None
     sink = _sink(source, wish, create, output, index)
-    counts = dict.fromkeys(vocabulary.words(What), 0) | {"damaged": 0}
+    counts = dict.fromkeys(vocabulary.words(Novelty), 0) | {"damaged": 0}
     gone_list: Written | None = None
     try:
         for document in source.documents():

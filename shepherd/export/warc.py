@@ -22,7 +22,7 @@ from shepherd.export.sorting import SortedLines
 from shepherd.formats import cdxj, httphead, kinds, warc
 from shepherd.formats.bucket import BucketFlag, Codec
 from shepherd.formats.warc import Digests
-from shepherd.readers.choice import What
+from shepherd.readers.choice import Novelty
 from shepherd.sections import section_name
 
 PACKED_BY_SERVER: Final = frozenset((Codec.GZIP_SENT, Codec.BR_SENT, Codec.ZSTD_SENT, Codec.DEFLATE_SENT))
@@ -110,7 +110,7 @@ class WarcSink:
         if _LINE_ENDS.search(url):
             raise Corruption(f"the URL {url!r} has line ends in it")
         # What was looked at again has its old bucket, unless the same came once more and was stored once more.
-        if document.facts.what == What.CHECKED and header.time_ms <= self._since_now * 1_000 + 999:
+        if document.facts.what == Novelty.CHECKED and header.time_ms <= self._since_now * 1_000 + 999:
             yield from self._revisit(document)
             return
         capture = _CAPTURE.pack(header.site, header.path, header.time_ms, header.state)

@@ -15,8 +15,8 @@ RESERVED_REASONS: Final = (15, 17, 32)  # meant something once, and are given to
 
 
 def word(member: Enum) -> str:
-    """ROBOTS_DENIED is robots-denied."""
-    return member.name.lower().replace("_", "-")
+    """ROBOTS_DENIED is robots-denied. A vocabulary may have a `word` of its own for a member."""
+    return str(getattr(member, "word", member.name.lower().replace("_", "-")))
 
 
 def words(vocabulary: type[Enum]) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""What readers of a state get: its gathered documents, one row for each, and what became of them since another state.
+"""What readers of a state get: its gathered documents, one row for each, and what happened to them since another state.
 
 A reader's choice is a set of documents. The same choice of two states is two sets, and their difference is what an indexer has to
 do that knows the older one: so a page whose weight has fallen below a reader's bar is as gone for it as one that was deleted.
@@ -26,14 +26,18 @@ MOST_PARTS: Final = 65_536
 _PART: Final = re.compile(r"([0-9]{1,6})/([0-9]{1,6})")
 
 
-class What(IntEnum):
+class Novelty(IntEnum):
     """What a document is to a reader who asks for what is new."""
 
     PRESENT = 0  # nobody asked what is new
     ADDED = 1
     CHANGED = 2
-    GONE = 3
+    REMOVED = 3  # `gone` in all output
     CHECKED = 4  # only where it is asked for: as it was, but looked at since
+
+    @property
+    def word(self) -> str:
+        return "gone" if self is Novelty.REMOVED else self.name.lower()
 
 
 @dataclass(frozen=True)
@@ -55,14 +59,14 @@ class Choice:
 
 def read_part(text: str) -> tuple[int, int]:
     """`2/8`, the second of eight, as a choice has it; ValueError says how to write it."""
-    found = _PART.fullmatch(text)
-    part, parts = (int(found[1]), int(found[2])) if found else (0, 0)
+    match = _PART.fullmatch(text)
+    part, parts = (int(match[1]), int(match[2])) if match else (0, 0)
     if not 1 <= part <= parts <= MOST_PARTS:
         raise ValueError(f"give it as I/N, from 1/N to N/N, with N at most {MOST_PARTS}")
     return part - 1, parts
 
 
-def chosen(index: Columns, choice: Choice) -> I64:
+def choose(index: Columns, choice: Choice) -> I64:
     """The rows of the slice that the choice means, but for its part and its `best`, in order.
 
     Of several rows of one document the representative is judged, and no other: so no weight, and nothing that a reader asks for,
@@ -71,15 +75,15 @@ def chosen(index: Columns, choice: Choice) -> I64:
     gathered = index["type"] == np.uint8(RowType.GATHERED)
     pages = np.flatnonzero(gathered & ~with_flag(index["flags"], Flag.ROBOTS))  # robots files are of one site each
     unwanted = (0 if choice.robots else Flag.ROBOTS) | (0 if choice.redirects else Flag.REDIRECT)
-    wanted = gathered & ~with_flag(index["flags"], unwanted)
-    wanted[pages[representatives(index, pages) != pages]] = False
+    mask = gathered & ~with_flag(index["flags"], unwanted)
+    mask[pages[representatives(index, pages) != pages]] = False
     if choice.weight:
-        wanted &= index["weight"] >= np.uint16(choice.weight)
+        mask &= index["weight"] >= np.uint16(choice.weight)
     if choice.sections:
         listed = np.zeros(256, np.bool_)
         listed[list(choice.sections)] = True
-        wanted &= listed.take(index["section"])
-    return np.flatnonzero(wanted)
+        mask &= listed.take(index["section"])
+    return np.flatnonzero(mask)
 
 
 @dataclass(frozen=True)
@@ -103,32 +107,32 @@ class Bar:
 
 
 @dataclass(frozen=True)
-class Changes:
+class ChoiceChanges:
     """What differs between two sets: places in the new one and what they are, and places in the old one that are gone."""
 
     rows: I64
     what: U8
-    gone: I64
+    gone_rows: I64
 
 
-def changes(old: Columns, new: Columns, checked_after: int | None = None) -> Changes:
+def changes(old: Columns, new: Columns, checked_after: int | None = None) -> ChoiceChanges:
     """A document is found again by site and path. One that moved within its class, or that another row of it stands for now, is
     gone from one place and added in another.
 
-    Of a redirect nothing is kept but when it was gathered, so one that was gathered again counts as changed. With
-    `checked_after`, a time, what was looked at later is told, too, though nothing in it has changed.
+    Of a redirect nothing is known but when it was gathered, so one that was gathered again counts as changed. With
+    `checked_after`, a time, what was looked at later counts as well, though nothing in it has changed.
     """
     match = find_rows(*(old[name] for name in KEYS), *(new[name] for name in KEYS))
-    found = match >= 0
+    is_known = match >= 0
     differs = np.zeros(len(match), np.bool_)
-    differs[found] = old["digest"].take(match[found]) != new["digest"][found]
-    again = old["gathered"].take(match[found]) != new["gathered"][found]
-    differs[found] |= again & with_flag(new["flags"][found], Flag.REDIRECT)
-    what = np.where(found, np.where(differs, np.uint8(What.CHANGED), np.uint8(What.CHECKED)), np.uint8(What.ADDED))
-    wanted = ~found | differs
+    differs[is_known] = old["digest"].take(match[is_known]) != new["digest"][is_known]
+    again = old["gathered"].take(match[is_known]) != new["gathered"][is_known]
+    differs[is_known] |= again & with_flag(new["flags"][is_known], Flag.REDIRECT)
+    what = np.where(is_known, np.where(differs, np.uint8(Novelty.CHANGED), np.uint8(Novelty.CHECKED)), np.uint8(Novelty.ADDED))
+    is_news = ~is_known | differs
     if checked_after is not None:
-        wanted |= new["checked"] > np.uint32(checked_after)
-    told = np.flatnonzero(wanted)
-    kept = np.zeros(len(old["norm"]), np.bool_)
-    kept[match[found]] = True
-    return Changes(told, what.take(told), np.flatnonzero(~kept))
+        is_news |= new["checked"] > np.uint32(checked_after)
+    rows = np.flatnonzero(is_news)
+    is_matched = np.zeros(len(old["norm"]), np.bool_)
+    is_matched[match[is_known]] = True
+    return ChoiceChanges(rows, what.take(rows), np.flatnonzero(~is_matched))

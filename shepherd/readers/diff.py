@@ -1,4 +1,4 @@
-"""What became of the documents between two states: two slices of the index, both sorted by footprint, laid side by side.
+"""What happened to the documents between two states: two slices of the index, both sorted by footprint, laid side by side.
 
 A forgotten row is no document: so one that is forgotten counts as gone, and one that comes back as new. A document is found again
 by (norm, path, site), else by (norm, path) alone: then it has moved within its class of sites. Robots files and root pages are
@@ -21,7 +21,7 @@ READ: Final = ("norm", "path", "site", "type", "digest", "checked")
 NO_ROW: Final = -1
 
 
-class What(IntFlag):
+class Difference(IntFlag):
     """What happened to a document; the first two alone, the others also together."""
 
     ADDED = 1
@@ -46,32 +46,36 @@ class Differences:
 
 def diff(old: Columns, new: Columns, paths: Paths) -> Differences:
     """Both with the columns READ."""
-    before, after = _living(old), _living(new)
+    before, after = _documents(old), _documents(new)
     some, others = _some(old, before), _some(new, after)
     match = _matched(some, others)
-    left = np.flatnonzero(match < 0)
-    kept = np.zeros(len(before), np.bool_)
-    kept[match[match >= 0]] = True
-    gone = np.flatnonzero(~kept)
-    moved = _moved(_some(some, gone), _some(others, left), paths)
-    match[left] = np.append(gone, NO_ROW)[moved]  # the last is for what is really new
-    kept[match[left[moved >= 0]]] = True
-    lost = np.flatnonzero(~kept)
+    unmatched = np.flatnonzero(match < 0)
+    is_matched = np.zeros(len(before), np.bool_)
+    is_matched[match[match >= 0]] = True
+    candidates = np.flatnonzero(~is_matched)
+    moved = _moved(_some(some, candidates), _some(others, unmatched), paths)
+    match[unmatched] = np.append(candidates, NO_ROW)[moved]  # the last is for what is really new
+    is_matched[match[unmatched[moved >= 0]]] = True
+    forgotten = np.flatnonzero(~is_matched)
 
-    met = np.flatnonzero(match >= 0)
-    changes = _changes(_some(some, match[met]), _some(others, met))
-    told, fresh = np.flatnonzero(changes), np.flatnonzero(match < 0)
-    nothing = np.full(max(len(lost), len(fresh)), NO_ROW, np.int64)
-    rows_old = np.concatenate([before[match[met[told]]], nothing[: len(fresh)], before[lost]])
-    rows_new = np.concatenate([after[met[told]], after[fresh], nothing[: len(lost)]])
+    pairs = np.flatnonzero(match >= 0)
+    changes = _changes(_some(some, match[pairs]), _some(others, pairs))
+    changed, added = np.flatnonzero(changes), np.flatnonzero(match < 0)
+    nothing = np.full(max(len(forgotten), len(added)), NO_ROW, np.int64)
+    rows_old = np.concatenate([before[match[pairs[changed]]], nothing[: len(added)], before[forgotten]])
+    rows_new = np.concatenate([after[pairs[changed]], after[added], nothing[: len(forgotten)]])
     what = np.concatenate(
-        [changes[told], np.full(len(fresh), What.ADDED, np.uint8), np.full(len(lost), What.FORGOTTEN, np.uint8)]
+        [
+            changes[changed],
+            np.full(len(added), Difference.ADDED, np.uint8),
+            np.full(len(forgotten), Difference.FORGOTTEN, np.uint8),
+        ]
     )
     order = _in_order(old, new, rows_old, rows_new)
     return Differences(rows_old[order], rows_new[order], what[order])
 
 
-def _living(index: Columns) -> I64:
+def _documents(index: Columns) -> I64:
     return np.flatnonzero(index["type"] != np.uint8(RowType.FORGOTTEN))
 
 
@@ -87,26 +91,26 @@ def _matched(old: Columns, new: Columns) -> I64:
     return find_rows(*(old[name] for name in keys), *(new[name] for name in keys))
 
 
-def _moved(gone: Columns, left: Columns, paths: Paths) -> I64:
+def _moved(old: Columns, new: Columns, paths: Paths) -> I64:
     """For each row that is left the one among those gone that is the same document, or NO_ROW; several are taken in order."""
-    found = np.full(len(left["norm"]), NO_ROW, np.int64)
-    from_, to = (np.flatnonzero(~paths.special(some["path"])) for some in (gone, left))
+    match = np.full(len(new["norm"]), NO_ROW, np.int64)
+    movable_old, movable_new = (np.flatnonzero(~paths.special(some["path"])) for some in (old, new))
     keys = []
-    for some, rows in ((gone, from_), (left, to)):
+    for some, rows in ((old, movable_old), (new, movable_new)):
         norm, path = some["norm"].take(rows), some["path"].take(rows)
         keys += [norm, path, run_ranks(run_starts(norm, path)).astype(np.uint64)]
-    found[to] = np.append(from_, NO_ROW)[find_rows(*keys)]
-    return found
+    match[movable_new] = np.append(movable_old, NO_ROW)[find_rows(*keys)]
+    return match
 
 
 def _changes(old: Columns, new: Columns) -> U8:
-    """What differs between rows of the same documents, as What."""
+    """What differs between rows of the same documents, as Difference."""
     content, checked = old["digest"] != new["digest"], old["checked"] != new["checked"]
     pairs = (
-        (What.CHANGED, content),
-        (What.MOVED, old["site"] != new["site"]),
-        (What.REFRESHED, checked & ~content),
-        (What.TYPE, old["type"] != new["type"]),
+        (Difference.CHANGED, content),
+        (Difference.MOVED, old["site"] != new["site"]),
+        (Difference.REFRESHED, checked & ~content),
+        (Difference.TYPE, old["type"] != new["type"]),
     )
     result = np.zeros(len(content), np.uint8)
     for what, rows in pairs:
@@ -116,10 +120,10 @@ def _changes(old: Columns, new: Columns) -> U8:
 
 def _in_order(old: Columns, new: Columns, rows_old: I64, rows_new: I64) -> I64:
     """By the footprint that a document has now, or had."""
-    known = rows_new >= 0
+    is_new = rows_new >= 0
     keys = []
     for name in ("norm", "path", "site"):
-        key = np.zeros(len(known), np.uint64)
-        key[known], key[~known] = new[name].take(rows_new[known]), old[name].take(rows_old[~known])
+        key = np.zeros(len(is_new), np.uint64)
+        key[is_new], key[~is_new] = new[name].take(rows_new[is_new]), old[name].take(rows_old[~is_new])
         keys.append(key)
     return sort_order(keys[0], keys[1], keys[2])

@@ -20,7 +20,7 @@ from shepherd.arrays.partitions import segment_groups, whole_norms
 from shepherd.formats import stream
 from shepherd.formats.tables import I64, U8, U64, Array, Columns, Records
 from shepherd.readers import choice as readers
-from shepherd.readers.choice import Bar, Choice, What
+from shepherd.readers.choice import Bar, Choice, Novelty
 from shepherd.store.state.columns import Table
 from shepherd.store.state.directory import State
 
@@ -62,11 +62,11 @@ class Reading:
     @property
     def items(self) -> int:
         """How many documents there are; where something is gone since, that counts, too."""
-        return self._counts.gone + int(self._counts.documents.sum())
+        return self._counts.gone_items + int(self._counts.documents.sum())
 
     @property
-    def gone(self) -> int:
-        return self._counts.gone
+    def gone_items(self) -> int:
+        return self._counts.gone_items
 
     @property
     def bucket_bytes(self) -> int:
@@ -75,8 +75,8 @@ class Reading:
 
     def batches(self, after: int = 0) -> Iterator[Batch]:
         """All but the first `after`: first what is gone, then the documents as their buckets lie."""
-        yield from self._gone(after)
-        after = max(after - self.gone, 0)
+        yield from self._removed(after)
+        after = max(after - self.gone_items, 0)
         for first, last in segment_groups(self._counts.documents, GROUP_ROWS):
             count = int(self._counts.documents[first:last].sum())
             if after < count:
@@ -87,13 +87,13 @@ class Reading:
 
     @cached_property
     def _counts(self) -> _Counts:
-        documents, size, gone = np.zeros(self.state.control.segments, np.int64), 0, 0
+        documents, size, gone_items = np.zeros(self.state.control.segments, np.int64), 0, 0
         for piece in self._pieces():
             oid = self.state.index["oid"].take(piece.rows)
             documents += np.bincount((oid >> np.uint64(32)).astype(np.int64), minlength=len(documents))
             size += int(self.state.index["size"].take(piece.rows).sum(dtype=np.int64))
-            gone += len(piece.gone)
-        return _Counts(documents, size, gone)
+            gone_items += len(piece.gone_rows)
+        return _Counts(documents, size, gone_items)
 
     def _pieces(self) -> Iterator[_Piece]:
         """What is chosen, one range of norms after the other."""
@@ -101,14 +101,14 @@ class Reading:
         new = _Walk(self.state, self.choice, self._narrow, self._bar, also)
         if self.since is None:
             for begin, end in _ranges(self.choice, self._step, self.state.index):
-                rows = new.chosen(begin, end).rows
+                rows = new.documents_between(begin, end).rows
                 yield _Piece(rows, np.zeros(len(rows), np.uint8), np.zeros(0, np.int64))
             return
         old = _Walk(self.since, self.choice, self._narrow, self._old_bar)
         for begin, end in _ranges(self.choice, self._step, self.state.index, self.since.index):
-            before, after = old.chosen(begin, end), new.chosen(begin, end)
-            found = readers.changes(before.keys, after.keys, self._checked_after)
-            yield _Piece(after.rows.take(found.rows), found.what, before.rows.take(found.gone))
+            before, after = old.documents_between(begin, end), new.documents_between(begin, end)
+            changes = readers.changes(before.keys, after.keys, self._checked_after)
+            yield _Piece(after.rows.take(changes.rows), changes.what, before.rows.take(changes.gone_rows))
 
     @cached_property
     def _bar(self) -> Bar | None:
@@ -121,14 +121,14 @@ class Reading:
 
     # --- in the order of the segments
 
-    def _gone(self, after: int) -> Iterator[Batch]:
-        if self.since is None or after >= self.gone:
+    def _removed(self, after: int) -> Iterator[Batch]:
+        if self.since is None or after >= self.gone_items:
             return
         for piece in self._pieces():
-            for rows in _cut(piece.gone[after:]):
-                gone = np.full(len(rows), What.GONE, np.uint8)
-                yield Batch(records_of(self.since.index.take(rows, readers.COMPARED), gone), np.zeros(len(rows), np.uint64))
-            after = max(after - len(piece.gone), 0)
+            for rows in _cut(piece.gone_rows[after:]):
+                what = np.full(len(rows), Novelty.REMOVED, np.uint8)
+                yield Batch(records_of(self.since.index.take(rows, readers.COMPARED), what), np.zeros(len(rows), np.uint64))
+            after = max(after - len(piece.gone_rows), 0)
 
     def _group(self, first: int, last: int, after: int) -> Iterator[Batch]:
         """The documents in some segments, but for the first `after`."""
@@ -148,7 +148,7 @@ class Reading:
 class _Counts:
     documents: I64  # of each segment
     bytes: int
-    gone: int
+    gone_items: int
 
 
 @dataclass(frozen=True)
@@ -157,11 +157,11 @@ class _Piece:
 
     rows: I64
     what: U8
-    gone: I64
+    gone_rows: I64
 
 
 @dataclass(frozen=True)
-class _Chosen:
+class _DocumentRows:
     """Some chosen rows, and those of their columns by which two states are compared."""
 
     rows: I64
@@ -178,15 +178,15 @@ class _Walk:
         self._keys = (*readers.KEYS, "digest", "gathered", "flags", "weight", *also)
         self._ties = 0
 
-    def chosen(self, begin: int, end: int) -> _Chosen:
+    def documents_between(self, begin: int, end: int) -> _DocumentRows:
         start, stop = _first(self._index, begin), _first(self._index, end)
         columns = self._index.slice(start, stop, dict.fromkeys((*readers.COMPARED, *self._keys)))
-        rows = readers.chosen(columns, self._choice)
+        rows = readers.choose(columns, self._choice)
         if self._narrow is not None:
             rows = self._narrow(self._state, start + rows) - start
         if self._bar is not None:
             rows, self._ties = self._bar.passed(columns["weight"].take(rows), rows, self._ties)
-        return _Chosen(start + rows, {name: columns[name].take(rows) for name in self._keys})
+        return _DocumentRows(start + rows, {name: columns[name].take(rows) for name in self._keys})
 
 
 def _bar(state: State, choice: Choice, narrow: Narrow | None, step: int) -> Bar | None:
@@ -195,7 +195,7 @@ def _bar(state: State, choice: Choice, narrow: Narrow | None, step: int) -> Bar 
         return None
     walk, counts = _Walk(state, choice, narrow), np.zeros(readers.WEIGHTS, np.int64)
     for begin, end in _ranges(choice, step, state.index):
-        counts += np.bincount(walk.chosen(begin, end).keys["weight"], minlength=readers.WEIGHTS)
+        counts += np.bincount(walk.documents_between(begin, end).keys["weight"], minlength=readers.WEIGHTS)
     return Bar.of(counts, choice.best)
 
 

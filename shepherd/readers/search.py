@@ -26,12 +26,12 @@ Matcher: TypeAlias = Callable[[bytes], bool]
 
 def urls_of(state: State, rows: I64) -> list[bytes | None]:
     """The URL of each row; None where its bucket is gone, or it never had one."""
-    found: list[bytes | None] = [None] * len(rows)
+    url_of_place: list[bytes | None] = [None] * len(rows)
     order = np.argsort(rows, kind="stable")
     for some, urls in _read(state, _claims(state, rows)):
         for place, url in zip(order[np.searchsorted(rows, some, sorter=order)].tolist(), urls, strict=True):
-            found[place] = url
-    return found
+            url_of_place[place] = url
+    return url_of_place
 
 
 def count(state: State, pieces: Pieces) -> I64:
@@ -46,18 +46,18 @@ def count(state: State, pieces: Pieces) -> I64:
 def matching(state: State, pieces: Pieces, counts: I64, matches: Matcher, tick: Tick) -> Iterator[I64]:
     """Those of the rows whose URL matches, in the order of their buckets, some at a time. `counts` are those of `count`."""
     for first, last in segment_groups(counts, GROUP_ROWS):
-        for rows, urls in _read(state, _held(state, pieces, first, last)):
-            found: Bools = np.fromiter(map(matches, urls), np.bool_, len(urls))
+        for rows, urls in _read(state, _claims_within(state, pieces, first, last)):
+            mask: Bools = np.fromiter(map(matches, urls), np.bool_, len(urls))
             tick(len(urls))
-            yield rows[found]
+            yield rows[mask]
 
 
 def read(state: State, pieces: Pieces, counts: I64) -> Iterator[tuple[I64, Segment, Part]]:
     """Every bucket of the rows, in the order of the segments, verified but for its body: rows, and where their buckets are."""
     for first, last in segment_groups(counts, GROUP_ROWS):
-        held = _held(state, pieces, first, last)
-        for number in np.unique(held.oid >> np.uint64(32)).tolist():
-            yield from _parts(state, number, held.of(number))
+        claims = _claims_within(state, pieces, first, last)
+        for number in np.unique(claims.oid >> np.uint64(32)).tolist():
+            yield from _parts(state, number, claims.of(number))
 
 
 def _parts(state: State, number: int, part: Claims) -> Iterator[tuple[I64, Segment, Part]]:
@@ -66,7 +66,7 @@ def _parts(state: State, number: int, part: Claims) -> Iterator[tuple[I64, Segme
         yield part.row[some.first : some.first + len(some.offset)], segment, some
 
 
-def _held(state: State, pieces: Pieces, first: int, last: int) -> Claims:
+def _claims_within(state: State, pieces: Pieces, first: int, last: int) -> Claims:
     """The buckets of the rows that lie in these segments."""
     parts = [np.zeros(0, np.int64)]
     least, most = np.uint64(first << 32), np.uint64(last << 32)
@@ -84,10 +84,10 @@ def _claims(state: State, rows: I64) -> Claims:
     return Claims(oid, state.index["size"].take(rows).astype(np.int64), rows)
 
 
-def _read(state: State, held: Claims) -> Iterator[tuple[I64, list[bytes]]]:
+def _read(state: State, claims: Claims) -> Iterator[tuple[I64, list[bytes]]]:
     """Rows and their URLs, in the order of oids."""
-    for number in np.unique(held.oid >> np.uint64(32)).tolist():
-        part = held.of(number)
+    for number in np.unique(claims.oid >> np.uint64(32)).tolist():
+        part = claims.of(number)
         if int(part.oid[-1] - part.oid[0]) > SPARSE * len(part):
             yield part.row, [state.objects.head(oid).url.encode() for oid in part.oid.tolist()]
             continue

@@ -57,16 +57,16 @@ class Part:
     offset: I64
     heads: Array
     data: bytes  # whole buckets, or of each only header and attributes
-    at: I64  # where in `data` each begins
+    start: I64  # where in `data` each begins
 
 
 class Segment:
     """One segment of a state, and the buckets of it that are needed."""
 
-    def __init__(self, state: State, number: int, held: Claims) -> None:
+    def __init__(self, state: State, number: int, claims: Claims) -> None:
         self.path = state.path / names.OBJECTS / names.segment(number)
-        self.held = held
-        self.offset = (held.oid & _OFFSET).astype(np.int64)
+        self.claims = claims
+        self.offset = (claims.oid & _OFFSET).astype(np.int64)
         self._state = state
         try:
             self._file = Mapped(self.path)
@@ -82,7 +82,7 @@ class Segment:
             return
         windows = np.flatnonzero(np.diff(self.offset // WINDOW, prepend=-1))
         for first, last in zip(windows.tolist(), [*windows[1:].tolist(), len(self.offset)], strict=True):
-            offset, size = self.offset[first:last], self.held.size[first:last]
+            offset, size = self.offset[first:last], self.claims.size[first:last]
             window = self._file.touch(int(offset[0]), int(offset[-1] + size[-1]))
             heads = self._heads(first, last)
             if bodies or len(window) <= SMALL * len(offset):
@@ -97,7 +97,7 @@ class Segment:
         return b"".join([self._file.view[start:stop] for start, stop in spans]), np.cumsum(length) - length
 
     def _heads(self, first: int, last: int) -> Array:
-        offset, size, row = self.offset[first:last], self.held.size[first:last], self.held.row[first:last]
+        offset, size, row = self.offset[first:last], self.claims.size[first:last], self.claims.row[first:last]
         if (size < _FIXED).any():
             raise self._wrong(int(offset[np.argmax(size < _FIXED)]), "the index says that this bucket is shorter than a header")
         data = np.frombuffer(self._file.view, np.uint8)
@@ -115,17 +115,17 @@ class Segment:
         """The parts, with every header and its attributes checked, and, if asked, every body."""
         digest = mmh3.mmh3_x64_128_digest
         for part in self._parts(bodies):
-            data, size = part.data, self.held.size[part.first : part.first + len(part.offset)]
-            middle = part.at + _FIXED + part.heads["attribute_bytes"]
+            data, size = part.data, self.claims.size[part.first : part.first + len(part.offset)]
+            middle = part.start + _FIXED + part.heads["attribute_bytes"]
             checks = _as_bytes(part.heads["check"])
-            for n, (at, behind, check) in enumerate(zip(part.at.tolist(), middle.tolist(), checks, strict=True)):
-                if digest(data[at : at + _HEAD] + data[at + _FIXED : behind], SEED)[:8] != check:
+            for n, (start, behind, check) in enumerate(zip(part.start.tolist(), middle.tolist(), checks, strict=True)):
+                if digest(data[start : start + _HEAD] + data[start + _FIXED : behind], SEED)[:8] != check:
                     raise self._wrong(int(part.offset[n]), "header or attributes are damaged")
             # A bucket without a body has the checksum of nothing, and most are without.
             full = np.flatnonzero((part.heads["body_bytes"] > 0) | (part.heads["body_check"] != _EMPTY)) if bodies else _NONE
             spans = (
                 middle[full].tolist(),
-                (part.at + size)[full].tolist(),
+                (part.start + size)[full].tolist(),
                 _as_bytes(part.heads["body_check"][full]),
                 full.tolist(),
             )
@@ -136,19 +136,19 @@ class Segment:
 
     def contents(self, part: Part, letters: bytes) -> dict[str, list[bytes]]:
         """Some attributes, by letter, of each bucket of a part that was verified; nothing where a bucket has none."""
-        start = part.at + _FIXED
+        begin = part.start + _FIXED
         old = np.isin(part.heads["type"], bucket.TEXT_TYPES)
-        end = np.where(old, start, start + part.heads["attribute_bytes"])
-        places = facts.find_attributes(np.frombuffer(part.data, np.uint8), start, end, letters)
-        found = {
-            letter: [part.data[at : at + size] for at, size in zip(begin.tolist(), length.tolist(), strict=True)]
-            for letter, (begin, length) in places.items()
+        stop = np.where(old, begin, begin + part.heads["attribute_bytes"])
+        places = facts.find_attributes(np.frombuffer(part.data, np.uint8), begin, stop, letters)
+        values_of = {
+            letter: [part.data[offset : offset + size] for offset, size in zip(offsets.tolist(), lengths.tolist(), strict=True)]
+            for letter, (offsets, lengths) in places.items()
         }
         for n in np.flatnonzero(old).tolist():
             attributes = bucket.parse(self._file.view, int(part.offset[n]), with_body=False).attributes
-            for letter, values in found.items():
+            for letter, values in values_of.items():
                 values[n] = attributes.get(letter, b"")
-        return found
+        return values_of
 
     def urls(self, part: Part) -> list[bytes]:
         """The URL of each bucket of a part that was verified."""
@@ -164,4 +164,4 @@ class Segment:
 
 def _as_bytes(values: Array) -> list[bytes]:
     data = np.ascontiguousarray(values).tobytes()
-    return [data[at : at + 8] for at in range(0, len(data), 8)]
+    return [data[start : start + 8] for start in range(0, len(data), 8)]

@@ -58,9 +58,9 @@ def count(columns: Columns, now: int, edges: Sequence[int]) -> Counts:
 def _by_value(columns: Columns, now: int, edges: Sequence[int]) -> list[I64]:
     """The six arrays of Counts."""
     whole = (("type", 8), ("reason", 8), ("status", 16), ("section", 8))
-    counted = [np.bincount(columns[name], minlength=1 << bits) for name, bits in whole]
+    by_value = [np.bincount(columns[name], minlength=1 << bits) for name, bits in whole]
     weights = np.bincount(columns["weight"] >> WEIGHT_SHIFT, minlength=1 << 16 - WEIGHT_SHIFT)
-    return [*counted, weights, _ages(columns["checked"], now, edges)]
+    return [*by_value, weights, _ages(columns["checked"], now, edges)]
 
 
 def _ages(checked: Array, now: int, edges: Sequence[int]) -> I64:

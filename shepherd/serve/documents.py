@@ -33,7 +33,7 @@ async def pull(ask: Ask) -> web.StreamResponse:
     parameters = ask.parameters()
     found = await ask.work(_find, ask, parameters, keeps=not ask.is_head)
     ask.notes |= {"state": found.state.number, "items": found.reading.items, **parameters}
-    response = _response(found.state, found.reading.items, found.reading.gone, found.reading.bucket_bytes)
+    response = _response(found.state, found.reading.items, found.reading.gone_items, found.reading.bucket_bytes)
     pieces = _stream(found.state, found.reading.batches(choice.number(parameters, "after") or 0))
     return await sender.send(ask, response, pieces, leases.Keeper(ask.service, ask.who, found.lease))
 
@@ -43,7 +43,7 @@ async def count(ask: Ask) -> web.Response:
     found = await ask.work(_find, ask, parameters)
     ask.notes |= {"state": found.state.number, **parameters}
     reading = found.reading
-    return answer(api.DocumentCount(found.state.number, reading.items, reading.gone, reading.bucket_bytes))
+    return answer(api.DocumentCount(found.state.number, reading.items, reading.gone_items, reading.bucket_bytes))
 
 
 async def one(ask: Ask) -> web.StreamResponse:

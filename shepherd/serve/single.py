@@ -50,7 +50,7 @@ def _rows_of(state: State, norm: int, path: int, site: int) -> I64:
     if path == state.prints.robots:  # these are of one site each
         own = lookup.row_of(state, norm, path, site)
         within = range(0) if own is None else range(own, own + 1)
-    return within.start + readers.chosen(state.index.slice(within.start, within.stop, readers.READ), ANY)
+    return within.start + readers.choose(state.index.slice(within.start, within.stop, readers.READ), ANY)
 
 
 def _batch(state: State, rows: I64) -> Batch:

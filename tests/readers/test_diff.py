@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from shepherd.arrays.distinct_urls import Paths
 from shepherd.formats.tables import INDEX, Columns, RowType
-from shepherd.readers.diff import NO_ROW, Differences, What, diff
+from shepherd.readers.diff import NO_ROW, Difference, Differences, diff
 
 Row = dict[str, int]
 PATHS = Paths(robots=1, root=2)
@@ -55,13 +55,13 @@ def naive(old: list[Row], new: list[Row]) -> list[tuple[tuple[int, ...] | None, 
             if was is not None and now is not None:
                 pairs.append((before[was], after[now]))
             else:
-                found.append((was, now, int(What.ADDED if was is None else What.FORGOTTEN)))
+                found.append((was, now, int(Difference.ADDED if was is None else Difference.FORGOTTEN)))
     for was, now in pairs:
-        what = What(0)
-        what |= What.CHANGED if was["digest"] != now["digest"] else What(0)
-        what |= What.REFRESHED if was["checked"] != now["checked"] and was["digest"] == now["digest"] else What(0)
-        what |= What.MOVED if was["site"] != now["site"] else What(0)
-        what |= What.TYPE if was["type"] != now["type"] else What(0)
+        what = Difference(0)
+        what |= Difference.CHANGED if was["digest"] != now["digest"] else Difference(0)
+        what |= Difference.REFRESHED if was["checked"] != now["checked"] and was["digest"] == now["digest"] else Difference(0)
+        what |= Difference.MOVED if was["site"] != now["site"] else Difference(0)
+        what |= Difference.TYPE if was["type"] != now["type"] else Difference(0)
         if what:
             found.append((key(was), key(now), int(what)))
     return sorted(found, key=lambda one: one[1] or one[0] or ())
@@ -89,7 +89,7 @@ def test_diff_agrees_with_dictionaries(old: list[Row], new: list[Row]) -> None:
 @given(SLICES, SLICES)
 def test_diff_the_other_way_round_is_the_inverse(old: list[Row], new: list[Row]) -> None:
     before, after = columns(old), columns(new)
-    turned = {int(What.ADDED): int(What.FORGOTTEN), int(What.FORGOTTEN): int(What.ADDED)}
+    turned = {int(Difference.ADDED): int(Difference.FORGOTTEN), int(Difference.FORGOTTEN): int(Difference.ADDED)}
     there = difference_rows(before, after, diff(before, after, PATHS))
     back = [(now, was, turned.get(what, what)) for was, now, what in difference_rows(after, before, diff(after, before, PATHS))]
     assert sorted(there, key=str) == sorted(back, key=str)

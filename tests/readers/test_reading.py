@@ -1,4 +1,4 @@
-"""What a reader gets of a state, against one that goes through dictionaries; in parts, by steps, and resumed anywhere."""
+"""Novelty a reader gets of a state, against one that goes through dictionaries; in parts, by steps, and resumed anywhere."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from shepherd.formats import stream
 from shepherd.formats.control import CLOSED
 from shepherd.formats.tables import Array, Columns, Flag, RowType
 from shepherd.readers import choice as readers
-from shepherd.readers.choice import Choice, What
+from shepherd.readers.choice import Choice, Novelty
 from shepherd.readers.reading import Reading
 from shepherd.store.disk import failpoints, fsio
 from shepherd.store.disk.names import StateName
@@ -87,7 +87,7 @@ def naive(sheep: list[Sheep], choice: Choice) -> dict[str, Sheep]:
 def read(
     state: State, choice: Choice, since: State | None = None, after: int = 0, step: int = 500_000
 ) -> list[tuple[int, str, bytes]]:
-    """What, URL and body of everything, in order; of what is gone the footprint. Through the bytes of a stream."""
+    """Novelty, URL and body of everything, in order; of what is gone the footprint. Through the bytes of a stream."""
     reading = Reading(state, choice, since, step)
     data, items, size = io.BytesIO(), 0, 0
     for batch in reading.batches(after):
@@ -102,7 +102,7 @@ def read(
     found = []
     for item in stream.items(data.read):
         what = int(item.row["what"])
-        if what == What.GONE:
+        if what == Novelty.REMOVED:
             found.append((what, f"{int(item.row['site']):016x}{int(item.row['path']):016x}", b""))
         else:
             bucket = item.bucket()
@@ -129,7 +129,7 @@ def test_reader_gets_the_documents_that_it_has_chosen(
     choice = replace(choice, part=cut[0], parts=cut[1])
     expected = naive(new, choice)
     found = read(database.closed(3), choice, step=step)
-    assert {(what, url, body) for what, url, body in found} == {(What.PRESENT, url, one.now) for url, one in expected.items()}
+    assert {(what, url, body) for what, url, body in found} == {(Novelty.PRESENT, url, one.now) for url, one in expected.items()}
     assert len(found) == len(expected)
 
 
@@ -140,14 +140,14 @@ def test_what_is_new_since_a_state_is_the_difference_of_two_choices(
     database, old, new = states
     before, after = naive(old, choice), naive(new, choice)
     found = read(database.closed(3), choice, database.closed(2), step=step)
-    told = {url: what for what, url, _body in found if what != What.GONE}
+    told = {url: what for what, url, _body in found if what != Novelty.REMOVED}
     assert told == {
-        url: What.CHANGED if url in before else What.ADDED
+        url: Novelty.CHANGED if url in before else Novelty.ADDED
         for url, one in after.items()
         if url not in before or before[url].now != one.now
     }
     gone = {"{2:016x}{1:016x}".format(*one.key) for url, one in before.items() if url not in after}
-    assert {url for what, url, _body in found if what == What.GONE} == gone
+    assert {url for what, url, _body in found if what == Novelty.REMOVED} == gone
     assert len(found) == len(told) + len(gone)
 
 
@@ -197,7 +197,7 @@ def test_keys_of_a_deleted_state_give_the_same_changes_until_they_are_pruned(tmp
 
 
 def test_redirect_that_was_gathered_again_is_a_change() -> None:
-    """A redirect has no digest, only its time is known. What was gathered again and is the same is nothing new."""
+    """A redirect has no digest, only its time is known. Novelty was gathered again and is the same is nothing new."""
 
     def rows(*gathered: int) -> Columns:
         keys_: dict[str, Array] = {name: np.array([1, 2, 3], np.uint64) for name in (*readers.KEYS, "digest")}
@@ -205,7 +205,7 @@ def test_redirect_that_was_gathered_again_is_a_change() -> None:
         return keys_ | {"flags": flags, "gathered": np.array(gathered, np.uint32)}
 
     found = readers.changes(rows(5, 5, 5), rows(6, 6, 5))
-    assert (found.rows.tolist(), found.what.tolist(), found.gone.tolist()) == ([1], [What.CHANGED], [])
+    assert (found.rows.tolist(), found.what.tolist(), found.gone_rows.tolist()) == ([1], [Novelty.CHANGED], [])
 
 
 def test_stream_that_is_cut_or_altered_is_corruption(states: tuple[Database, list[Sheep], list[Sheep]]) -> None:

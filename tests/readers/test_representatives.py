@@ -41,7 +41,7 @@ def weighed(rows: list[Row], dice: random.Random) -> list[Row]:
 
 
 def kept_by_footprint(index: Columns, rows: Array) -> dict[tuple[int, int], int]:
-    """What a reader keeps: digests by site and path."""
+    """Novelty a reader keeps: digests by site and path."""
     names = (index[name].take(rows).tolist() for name in ("site", "path", "digest"))
     return {(site, path): digest for site, path, digest in zip(*names, strict=True)}
 
@@ -51,14 +51,14 @@ def test_weights_do_not_change_which_row_stands_for_a_document(
     rows: list[Row], dice: random.Random, robots: bool, redirects: bool
 ) -> None:
     choice = Choice(robots=robots, redirects=redirects)
-    before, after = (readers.chosen(columns(INDEX, some), choice) for some in (rows, weighed(rows, dice)))
+    before, after = (readers.choose(columns(INDEX, some), choice) for some in (rows, weighed(rows, dice)))
     assert before.tolist() == after.tolist()
 
 
 @given(index_rows(max_size=40))
 def test_reader_gets_every_document_once(rows: list[Row]) -> None:
     index = columns(INDEX, rows)
-    found = [rows[row] for row in readers.chosen(index, ALL).tolist()]
+    found = [rows[row] for row in readers.choose(index, ALL).tolist()]
     pages = [(row["norm"], row["path"]) for row in found if not row["flags"] & Flag.ROBOTS]
     gathered = [row for row in rows if row["type"] == RowType.GATHERED]
     assert len(pages) == len(set(pages))
@@ -69,13 +69,13 @@ def test_reader_gets_every_document_once(rows: list[Row]) -> None:
 @given(index_rows(max_size=40), CHOICES)
 def test_narrower_choice_has_the_same_row_of_a_document(rows: list[Row], choice: Choice) -> None:
     index = columns(INDEX, rows)
-    assert set(readers.chosen(index, choice).tolist()) <= set(readers.chosen(index, ALL).tolist())
+    assert set(readers.choose(index, choice).tolist()) <= set(readers.choose(index, ALL).tolist())
 
 
 @given(index_rows(max_size=40))
 def test_reader_gets_the_row_that_is_ranked(rows: list[Row]) -> None:
     index = columns(INDEX, rows)
-    for row in readers.chosen(index, Choice(redirects=True)).tolist():
+    for row in readers.choose(index, Choice(redirects=True)).tolist():
         assert rank.standing(index)[row] == row
 
 
@@ -83,13 +83,13 @@ def test_reader_gets_the_row_that_is_ranked(rows: list[Row]) -> None:
 def test_reader_that_follows_changes_has_one_row_of_a_document(old: list[Row], new: list[Row], choice: Choice) -> None:
     """Whatever happens to the row that stood for a document: gone, an error, a redirect, or no more the first."""
     before, after = columns(INDEX, old), columns(INDEX, new)
-    rows, chosen = readers.chosen(before, choice), readers.chosen(after, choice)
+    rows, chosen = readers.choose(before, choice), readers.choose(after, choice)
     found = readers.changes(take(before, rows), take(after, chosen))
     kept = kept_by_footprint(before, rows)
-    for footprint in kept_by_footprint(before, rows.take(found.gone)):
+    for footprint in kept_by_footprint(before, rows.take(found.gone_rows)):
         del kept[footprint]
     told = kept_by_footprint(after, chosen.take(found.rows))
-    assert all((footprint in kept) == (what == readers.What.CHANGED) for footprint, what in zip(told, found.what, strict=True))
+    assert all((footprint in kept) == (what == readers.Novelty.CHANGED) for footprint, what in zip(told, found.what, strict=True))
     assert kept | told == kept_by_footprint(after, chosen)
 
 
@@ -101,9 +101,9 @@ def test_light_page_stands_before_a_heavy_redirect() -> None:
         dict.fromkeys(INDEX, 0) | gathered | {"site": 3, "weight": 5},
     ]
     index = columns(INDEX, rows)
-    assert [readers.chosen(index, choice).tolist() for choice in (Choice(), ALL, Choice(weight=2))] == [[1], [1], []]
+    assert [readers.choose(index, choice).tolist() for choice in (Choice(), ALL, Choice(weight=2))] == [[1], [1], []]
     only = columns(INDEX, rows[:1])
-    assert [len(readers.chosen(only, choice)) for choice in (Choice(), ALL)] == [0, 1]
+    assert [len(readers.choose(only, choice)) for choice in (Choice(), ALL)] == [0, 1]
 
 
 # --- one by one --------------------------------------------------------------------------------------------------
@@ -129,7 +129,7 @@ def footprint(row: Records) -> str:
 
 
 def document(one: Sheep) -> tuple[int, ...]:
-    """What its rows have in common: robots files are of one site each."""
+    """Novelty its rows have in common: robots files are of one site each."""
     norm, path, site = one.key
     return (norm, path, site) if one.flags & Flag.ROBOTS else (norm, path)
 

@@ -79,9 +79,9 @@ def command(old: int, new: int, site: str | None, whats: tuple[str, ...], count:
 
 
 def _wanted(whats: tuple[str, ...]) -> int:
-    from shepherd.readers.diff import What
+    from shepherd.readers.diff import Difference
 
-    return sum(int(What[name.upper()]) for name in set(whats or WHATS))
+    return sum(int(Difference[name.upper()]) for name in set(whats or WHATS))
 
 
 @dataclass(frozen=True)
@@ -145,12 +145,12 @@ class _Part:
     found: Differences
 
     def lines(self, wanted: int) -> Iterator[_Line]:
-        from shepherd.readers.diff import What
+        from shepherd.readers.diff import Difference
 
         found = self.found
         for old, new, what in zip(found.old.tolist(), found.new.tolist(), found.what.tolist(), strict=True):
             if what & wanted:
-                names = tuple(word(one) for one in What if what & wanted & one)
+                names = tuple(word(one) for one in Difference if what & wanted & one)
                 yield _Line(names, self.old + old if old >= 0 else None, self.new + new if new >= 0 else None)
 
 

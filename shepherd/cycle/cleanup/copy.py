@@ -51,11 +51,11 @@ def copy_segments(state: State, numbers: I64, held: Claims, segments: SegmentWri
     new = [np.zeros(0, np.uint64)]
     for number in ordered(verified, numbers.tolist(), jobs):
         one = Segment(state, number, held.of(number))
-        begins = shakedown.pieces(one.offset, one.held.size, limit)
+        begins = shakedown.pieces(one.offset, one.claims.size, limit)
         start, last = np.flatnonzero(begins), np.append(np.flatnonzero(begins)[1:], len(begins)) - 1
-        spans = zip(one.offset[start].tolist(), (one.offset[last] + one.held.size[last]).tolist(), strict=True)
+        spans = zip(one.offset[start].tolist(), (one.offset[last] + one.claims.size[last]).tolist(), strict=True)
         placed = np.array([segments.append(one.view(first, end)) for first, end in spans], np.uint64)
-        new.append(shakedown.places_after(one.held.oid, begins, placed))
+        new.append(shakedown.places_after(one.claims.oid, begins, placed))
     return Moved(held.oid, np.concatenate(new))
 
 

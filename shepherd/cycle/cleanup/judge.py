@@ -59,7 +59,7 @@ def judge(state: State, found: Survey, filters: Filter, step: int, jobs: int, ti
 
 
 def _judge_segment(segment: Segment, filters: Filter) -> tuple[Bools, I16, U32]:
-    count = len(segment.held)
+    count = len(segment.claims)
     refused, sections, plain = np.zeros(count, np.bool_), np.full(count, UNTOLD, np.int16), np.zeros(count, np.uint32)
     for part in segment.verify(bodies=False):
         urls = [url.decode("ascii") for url in segment.urls(part)]

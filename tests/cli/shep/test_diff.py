@@ -9,7 +9,7 @@ import pytest
 from shepherd.cli.shep import diff as shep_diff
 from shepherd.cli.shep.diff import WHATS
 from shepherd.formats.tables import Flag, Reason, RowType
-from shepherd.readers.diff import What
+from shepherd.readers.diff import Difference
 from tests.support.herd import DAY, NOW, Herd, Page, Run, add_state, make_herd, objects, stdout_of
 
 
@@ -65,7 +65,7 @@ def two(tmp_path_factory: pytest.TempPathFactory) -> Herd:
 
 
 def test_kinds_of_difference_are_those_of_the_phase() -> None:
-    assert tuple(str(one.name).lower() for one in What) == WHATS
+    assert tuple(str(one.name).lower() for one in Difference) == WHATS
 
 
 def test_every_difference_is_listed(two: Herd, shep: Run) -> None:
