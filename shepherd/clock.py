@@ -13,10 +13,10 @@ def steady_clock_ms() -> Callable[[], int]:
 
 
 class AgreedClock:
-    """Another's clock, in milliseconds, as far as it can be known from here; until it is shown, our own.
+    """Another's clock, in milliseconds, as far as it can be known from here; until the first answer, our own.
 
-    It is shown in answer to a question, and had not come further when that was asked. As if it had, ours is never behind it, and
-    ahead of it by no more than question and answer took. Of several answers the one that took the shortest counts.
+    It is shown in answer to a question, and its time was no later when we asked. We assume that it was: so ours is never
+    behind it, and ahead of it by no more than question and answer took. Of several answers the quickest counts.
     """
 
     def __init__(self, ours: Callable[[], int]) -> None:
@@ -28,11 +28,11 @@ class AgreedClock:
         return self._ours() + (self._lead_ms or 0)
 
     def ask(self) -> None:
-        """The question is on its way; there is none before it that is still to be answered."""
+        """The question is on its way; every earlier one is answered."""
         self._asked_ms = self._ours()
 
-    def shown(self, their_ms: int) -> int:
-        """What it showed. By how much ours is surely ahead of it; negative: behind; 0 where that cannot be told apart."""
+    def on_answer(self, their_ms: int) -> int:
+        """It showed this. Returns by how much ours is surely ahead of it; negative: behind; 0 where nothing is sure."""
         lead_ms = their_ms - self._asked_ms
         self._lead_ms = lead_ms if self._lead_ms is None else min(lead_ms, self._lead_ms)
         return max(0, -lead_ms) + min(0, self._ours() - their_ms)

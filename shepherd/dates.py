@@ -16,9 +16,9 @@ _U32_MAX: Final = 0xFFFFFFFF
 def seconds_of(text: str) -> int:
     """Seconds since 1970; 0 where the text is no time, or one that has no place there. Without a zone it is UTC."""
     text = text.strip()[:64]
-    if found := _W3C.fullmatch(text):
+    if match := _W3C.fullmatch(text):
         try:
-            seconds: float | None = _w3c(found).timestamp()
+            seconds: float | None = _w3c(match).timestamp()
         except (ValueError, OverflowError):
             return 0
     else:
@@ -27,7 +27,7 @@ def seconds_of(text: str) -> int:
 
 
 def http_seconds(text: str) -> float | None:
-    """Seconds since 1970 of a date in a header; None where the text is none. Without a zone it is UTC."""
+    """Seconds since 1970 of a date in a header; None where the text is no date. Without a zone it is UTC."""
     try:
         when = parsedate_to_datetime(text)
         return (when if when.tzinfo else when.replace(tzinfo=UTC)).timestamp()
@@ -35,10 +35,10 @@ def http_seconds(text: str) -> float | None:
         return None
 
 
-def _w3c(found: re.Match[str]) -> datetime:
-    year, month, day, hour, minute, second = (int(part) if part else None for part in found.groups()[:6])
+def _w3c(match: re.Match[str]) -> datetime:
+    year, month, day, hour, minute, second = (int(part) if part else None for part in match.groups()[:6])
     when = datetime(year or 0, month or 1, day or 1, hour or 0, minute or 0, min(second or 0, 59), tzinfo=UTC)
-    zone = found.group(7) or "Z"
+    zone = match.group(7) or "Z"
     if zone in "Zz":
         return when
     shift = timedelta(hours=int(zone[1:3]), minutes=int(zone[-2:]))

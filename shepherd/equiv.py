@@ -113,24 +113,24 @@ class _Line:
 
 def _lines(text: str, source: str) -> Iterator[_Line]:
     for number, raw in enumerate(text.split("\n"), 1):
-        said = _COMMENT.sub("", raw).rstrip()
-        words = list(re.finditer(r"\S+", said))
+        content = _COMMENT.sub("", raw).rstrip()
+        words = list(re.finditer(r"\S+", content))
         if words:
-            columns = (*(word.start() + 1 for word in words), len(said) + 1)
+            columns = (*(word.start() + 1 for word in words), len(content) + 1)
             yield _Line(source, number, tuple(word[0] for word in words), columns)
 
 
 def _name(line: _Line, n: int) -> str:
     """The n-th word as a normalised site."""
     word = line.words[n]
-    found = _NAME.fullmatch(word)
+    match = _NAME.fullmatch(word)
     try:
-        url = urls.parse(f"http://{word}/", strict=True) if found else None
+        url = urls.parse(f"http://{word}/", strict=True) if match else None
     except BadUrl:
         url = None
-    if found is None or url is None:
+    if match is None or url is None:
         raise line.error(n, f"{word!r} is no name; allowed is a host as example.org, or host:port, without scheme, path or *")
-    if found[2] and str(int(found[2])) in _DEFAULT_PORTS:
+    if match[2] and str(int(match[2])) in _DEFAULT_PORTS:
         raise line.error(n, f"{word!r} has the default port of http or https; leave it out")
     name = url.site.removeprefix("http://")
     if name != url.norm:

@@ -1,4 +1,4 @@
-"""Which process wrote something down, so that anybody on the same machine can tell for certain that it has ended.
+"""Which process wrote something down, so that anybody on the same machine can know for certain that it has ended.
 
 A pid alone is given again to others, and means nothing on another machine or in another container. So where it means something
 is written beside it (the boot, the namespaces of pids and of time), and when the process was started. Whatever differs or is not
@@ -17,7 +17,7 @@ _START: Final = 19  # in /proc/PID/stat, of the fields behind the name, which en
 
 
 def own() -> str:
-    """This process, in words for `has_ended`; UNKNOWN where the system does not tell."""
+    """This process, in words for `has_ended`; UNKNOWN where the system does not say."""
     place, start = _place(), _start(os.getpid())
     return f"{place} {start}" if place and start else UNKNOWN
 

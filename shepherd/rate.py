@@ -1,7 +1,7 @@
-"""Token buckets over a clock that the caller gives, and of them what the whole reap may do in a second, whoever is asked.
+"""Token buckets over a clock that the caller gives, and what the whole reap may do in a second, over all servers.
 
-A reap's bucket holds at most one second's worth, so nothing is saved up while servers wait. What a fetch will bring is known only
-when it has come: bytes are paid for afterwards, and while there is a debt nothing new is handed out.
+A reap's bucket holds at most one second's worth, so nothing is saved up while servers wait. The size of a fetch is known only
+afterwards: its bytes are charged then, and while there is a debt no page is handed out.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import math
 
 
 class TokenBucket:
-    """`rate` a second, and `most` at once after a pause, if nothing is said a second's worth; a rate of 0 = no limit."""
+    """`rate` tokens a second, and `most` at once after a pause: by default a second's worth. A rate of 0 = no limit."""
 
     def __init__(self, rate: float, now_ms: float, most: float | None = None) -> None:
         self._rate, self._most = rate, max(rate, 1.0) if most is None else most
@@ -40,7 +40,7 @@ class TokenBucket:
             self._filled_ms = now_ms
 
 
-class Limits:
+class ReapLimits:
     """Pages and bytes a second, and connections at a time, of all reapers together."""
 
     def __init__(self, pages_per_s: float, bytes_per_s: int, connections: int, now_ms: int) -> None:
@@ -54,8 +54,8 @@ class Limits:
     def room(self, in_flight: int) -> bool:
         return not self._connections or in_flight < self._connections
 
-    def asked(self, now_ms: int) -> None:
+    def charge_page(self, now_ms: int) -> None:
         self._pages.take(now_ms)
 
-    def came(self, now_ms: int, wire_bytes: int) -> None:
+    def charge_bytes(self, now_ms: int, wire_bytes: int) -> None:
         self._bytes.take(now_ms, wire_bytes)

@@ -142,12 +142,12 @@ def parse_robots(body: bytes, agent: str) -> Rules:
 def headings(body: bytes, agent: str) -> list[tuple[int, str]]:
     """Number and text of the User-agent lines whose groups hold for `agent`: the last one above a line heads the line's group."""
     own = agent.lower().encode("utf-8", "replace")
-    found: tuple[list[tuple[int, str]], list[tuple[int, str]]] = [], []
+    lines: tuple[list[tuple[int, str]], list[tuple[int, str]]] = [], []
     for number, line in _lines(body[:MAX_BYTES]):
         key, value = _field(line)
         if key in _USER_AGENT and (addressed := _addressed(value, own)) is not None:
-            found[addressed].append((number, line.decode("utf-8", "replace").strip()))
-    return found[1] or found[0]
+            lines[addressed].append((number, line.decode("utf-8", "replace").strip()))
+    return lines[1] or lines[0]
 
 
 def _addressed(value: bytes, own: bytes) -> int | None:
@@ -197,18 +197,18 @@ def _matches(wild: _Wild, path: str) -> bool:
     parts = wild.parts
     if not path.startswith(parts[0]):
         return False
-    at = len(parts[0])
+    position = len(parts[0])
     if len(parts) == 1:
-        return at == len(path)  # without a star, only `$` brings a pattern here
+        return position == len(path)  # without a star, only `$` brings a pattern here
     for part in parts[1:-1]:
-        at = path.find(part, at)
-        if at < 0:
+        position = path.find(part, position)
+        if position < 0:
             return False
-        at += len(part)
+        position += len(part)
     last = parts[-1]
     if wild.anchored:
-        return len(path) - len(last) >= at and path.endswith(last)
-    return path.find(last, at) >= 0
+        return len(path) - len(last) >= position and path.endswith(last)
+    return path.find(last, position) >= 0
 
 
 def _lines(body: bytes) -> Iterator[tuple[int, bytes]]:
@@ -235,21 +235,21 @@ def _field(line: bytes) -> tuple[bytes, bytes]:
 
 def _token(value: bytes) -> bytes:
     """The product token that a User-agent line begins with."""
-    found = _TOKEN.match(value)
-    return found.group().lower() if found else b""
+    match = _TOKEN.match(value)
+    return match.group().lower() if match else b""
 
 
 def _pattern(value: bytes) -> str:
     return _ESCAPE.sub(_escaped, value).decode("ascii")
 
 
-def _escaped(found: re.Match[bytes]) -> bytes:
-    text = found.group()
+def _escaped(match: re.Match[bytes]) -> bytes:
+    text = match.group()
     return text.upper() if len(text) == 3 else b"%%%02X" % text[0]
 
 
-def _upper(found: re.Match[str]) -> str:
-    return found.group().upper()
+def _upper(match: re.Match[str]) -> str:
+    return match.group().upper()
 
 
 def _seconds(value: bytes) -> float | None:

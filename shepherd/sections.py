@@ -32,7 +32,7 @@ ALLOWED: Final = f"{', '.join(NAMES)}, or a number of your own from {OWN} to {LA
 
 
 def section_number(name: str) -> int:
-    """The number of a section as an operator writes it; ValueError if there is none."""
+    """The number of a section as an operator writes it; ValueError if it names no section."""
     if name in NAMES:
         return NAMES[name]
     if name.isascii() and name.isdecimal() and len(name) <= 3 and OWN <= int(name) <= LAST:

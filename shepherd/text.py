@@ -1,4 +1,4 @@
-"""The words that all tell things in: times, sizes and counts as text, and foreign text as it may be shown.
+"""How all programs write: times, sizes and counts as text, and foreign text as it may be shown.
 
 Whatever comes from the web or from an operator goes through `escape` before it meets a terminal or a log.
 """
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from shepherd.urls import Url
 
 LATEST_S: Final = 2**32 - 1  # times are kept in 32 bits
-LATEST_MS: Final = 253_402_300_799_999  # the end of the year 9999: no calendar goes on
+LATEST_MS: Final = 253_402_300_799_999  # the end of the year 9999: no calendar goes further
 MOST_SHOWN: Final = 200  # characters of a line that is refused
 _PASSWORD: Final = re.compile(r"^(\s*+(?:[a-z][a-z0-9+.-]*:)?[/\\]*+[^/\\?#@:]*+):(?!\d*+[/\\?#]).*@", re.IGNORECASE | re.DOTALL)
 _AGE_UNITS: Final = ((2 * 86_400, 86_400, "days"), (2 * 3_600, 3_600, "h"), (120, 60, "min"), (0, 1, "s"))
@@ -82,7 +82,7 @@ def _escaped(character: str) -> str:
 
 
 def plain(value: Any) -> Any:
-    """What json.dumps needs to be told, as its `default`."""
+    """The `default` of json.dumps: values that it does not know."""
     if isinstance(value, Path):
         return str(value)
     if isinstance(value, bytes):
@@ -103,8 +103,8 @@ def parse_given(text: str) -> Url:
     return urls.parse(text, strict=True)
 
 
-def shown(text: str) -> str:
-    """What was refused, as it may stand in a message or a log: without a password, and cut where it is long."""
+def redact(text: str) -> str:
+    """A refused text as it may stand in a message or a log: without a password, and cut where it is long."""
     text = _PASSWORD.sub(r"\1:...@", text)
     return text if len(text) <= MOST_SHOWN else f"{text[:MOST_SHOWN]}..."
 

@@ -62,8 +62,8 @@ def parse(text: str, *, strict: bool = False) -> Url:
 
     `strict` is for what an operator types or inserts: a control character or blank is then an error, not a thing to strip.
     """
-    if strict and (found := _CONTROL_OR_BLANK.search(text)):
-        raise BadUrl(f"control character or blank at column {found.start() + 1}; write it percent-encoded or leave it out")
+    if strict and (match := _CONTROL_OR_BLANK.search(text)):
+        raise BadUrl(f"control character or blank at column {match.start() + 1}; write it percent-encoded or leave it out")
     try:
         return _url(can_ada.parse(_scalar_values(text)).href)
     except ValueError:
@@ -188,9 +188,9 @@ def batch(base: str, raw_links: Iterable[str], footprints: Footprints, transform
     same site, as Filter.clean does.
     """
     base_url = _base(base)
-    known = footprints._sites.get
-    base_site = known(base_url.href[: base_url.href.find("/", _PAST_SCHEME)]) or footprints._learn(base_url.href)
-    kept: dict[str, _Site] = {}
+    find_site = footprints._sites.get
+    base_site = find_site(base_url.href[: base_url.href.find("/", _PAST_SCHEME)]) or footprints._learn(base_url.href)
+    site_of_href: dict[str, _Site] = {}
     for link in dict.fromkeys(raw_links):
         # A link of plain bytes without dot segments, on this site or one we know, is its own normal form, and most links are
         # such: testing for it is cheaper than joining. docs/decisions.md has the figures.
@@ -200,7 +200,7 @@ def batch(base: str, raw_links: Iterable[str], footprints: Footprints, transform
                 if link[:2] != "//" and base_site:
                     site, href = base_site, base_site.name + link
             elif (slash := link.find("/", _PAST_SCHEME)) > 0:
-                site, href = known(link[:slash]), link
+                site, href = find_site(link[:slash]), link
         if site is None:
             try:
                 href = (base_url + link).href
@@ -208,7 +208,7 @@ def batch(base: str, raw_links: Iterable[str], footprints: Footprints, transform
                 continue
             except TypeError:  # a lone surrogate
                 href = _join_scalar_values(base_url, link)
-            site = known(href[: href.find("/", _PAST_SCHEME)]) or footprints._learn(href)
+            site = find_site(href[: href.find("/", _PAST_SCHEME)]) or footprints._learn(href)
             if site is None:
                 continue
         if "#" in href:
@@ -222,11 +222,11 @@ def batch(base: str, raw_links: Iterable[str], footprints: Footprints, transform
             if changed is None:
                 continue
             href = changed
-        kept[href] = site
-    names, norm_digests, site_digests = zip(*kept.values(), strict=True) if kept else ((), (), ())
-    paths = [href[len(name) :] for href, name in zip(kept, names, strict=True)]
+        site_of_href[href] = site
+    names, norm_digests, site_digests = zip(*site_of_href.values(), strict=True) if site_of_href else ((), (), ())
+    paths = [href[len(name) :] for href, name in zip(site_of_href, names, strict=True)]
     return Links(
-        hrefs=list(kept),
+        hrefs=list(site_of_href),
         sites=list(names),
         paths=paths,
         norm=_array(norm_digests),
@@ -273,24 +273,24 @@ def _url(href: str) -> Url:
 
 
 def _without_empty_query(href: str) -> str:
-    """A `?` with nothing behind it goes, so that href and (site, path) tell the same URLs apart."""
+    """A `?` with nothing behind it goes, so that href and (site, path) distinguish the same URLs."""
     return href[:-1] if href.find("?") == len(href) - 1 else href
 
 
 def _other_scheme(name: str) -> str:
-    shown = name if len(name) <= 30 else f"{name[:30]}..."
-    return f"scheme {shown}: only http and https are gathered"
+    scheme = name if len(name) <= 30 else f"{name[:30]}..."
+    return f"scheme {scheme}: only http and https are gathered"
 
 
 def _why_unparsable(text: str, base: str = "") -> str:
     """can_ada says only that it failed; this says where a person should look."""
-    found = _SCHEME.match(text.strip())
-    if not found and not base:
+    match = _SCHEME.match(text.strip())
+    if not match and not base:
         return "not an absolute URL; it must begin with http:// or https://"
-    if not found and not base.startswith(_SCHEMES):
+    if not match and not base.startswith(_SCHEMES):
         return "a relative link, but the base URL is not http or https"
-    if found and found[1].lower() not in ("http", "https"):
-        return _other_scheme(found[1].lower())
+    if match and match[1].lower() not in ("http", "https"):
+        return _other_scheme(match[1].lower())
     if _EMPTY_HOST.match(text.strip()):
         return "empty host"
     return "the host or port is not valid"

@@ -83,11 +83,11 @@ def examine(directory: Path) -> tuple[Config, list[str]]:
     return config, complaints
 
 
-def find_cf(given: Path | None) -> Path:
+def find_cf(option: Path | None) -> Path:
     """--cf, else SHEPHERD_CF, else cf/ beside the working directory."""
-    return given or Path(os.environ.get("SHEPHERD_CF") or "cf")
+    return option or Path(os.environ.get("SHEPHERD_CF") or "cf")
 
 
-def find_db(given: Path | None) -> Path:
+def find_db(option: Path | None) -> Path:
     """--db, else SHEPHERD_DB, else db/ beside the working directory."""
-    return given or Path(os.environ.get("SHEPHERD_DB") or "db")
+    return option or Path(os.environ.get("SHEPHERD_DB") or "db")

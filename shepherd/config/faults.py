@@ -32,7 +32,7 @@ _TOKEN_WORDS: Final = "letters, digits and !#$%&'*+-.^_`|~"
 _REACHABLE: Final = re.compile(r"[^\s@<>]+@[^\s@<>]+|https?://[^\s/]")
 
 
-class Fault(NamedTuple):
+class ConfigFault(NamedTuple):
     """A key that cannot stay as it is. An empty key stands for its whole section, an empty section for the file."""
 
     section: str
@@ -40,124 +40,126 @@ class Fault(NamedTuple):
     why: str
 
 
-class Range(NamedTuple):
+class ValueRange(NamedTuple):
     low: float
     high: float
     note: str = ""  # follows the numbers
 
 
-RANGES: Final[dict[tuple[str, str], Range]] = {
-    ("politeness", "delay_s"): Range(0, MAX_DELAY_S, " seconds, which is 30 days"),
-    ("politeness", "max_backoff"): Range(0, 20, ", because the delay doubles with each step"),
-    ("politeness", "most_slots"): Range(0, 65_535),
-    ("plan", "anticipate"): Range(0, 90, " percent of a cycle"),
-    ("plan", "important_weight"): Range(0, MAX_WEIGHT, ", as all weights"),
-    ("select", "hard_factor"): Range(1, 1_000),
-    ("select", "server_share"): Range(0, 100, " percent"),
-    ("select", "most_lost"): Range(0, 100, " percent"),
-    ("select", "optimism"): Range(0, 100_000, " percent"),
-    ("select", "hysteresis"): Range(0, MAX_WEIGHT, ", as all weights"),
-    ("merge", "insert_weight"): Range(0, MAX_WEIGHT, ", as all weights"),
-    ("merge", "weight_gap"): Range(0, MAX_WEIGHT, ", as all weights"),
-    ("fetch", "timeout_s"): Range(0.1, DAY_S, " seconds"),
-    ("fetch", "body_bytes"): Range(0, MAX_BODY_BYTES, " bytes, which is 100 MiB"),
-    ("fetch", "decoded_bytes"): Range(0, MAX_BODY_BYTES, " bytes, which is 100 MiB"),
-    ("fetch", "in_flight"): Range(1, MAX_IN_FLIGHT),
-    ("fetch", "memory_bytes"): Range(MIN_MEMORY_BYTES, MOST, " bytes; the least is 1 MiB"),
-    ("reap", "workers"): Range(1, MOST_WORKERS, ", which is what one reapd serves"),
-    ("reap", "checkpoint_s"): Range(0.01, MOST, " seconds"),
-    ("reap", "silence_s"): Range(0.1, 3_600, " seconds"),
-    ("reap", "parse_s"): Range(0.1, MOST, " seconds"),
-    ("store", "segment_bytes"): Range(1 << 20, 1 << 31, " bytes: 1 MiB to 2 GiB"),
-    ("store", "keep_states"): Range(1, MOST, ", because the newest closed state is never deleted"),
-    ("store", "partition_rows"): Range(1, MOST),
-    ("cleanup", "sparse"): Range(0, 100, " percent"),
-    ("cleanup", "small"): Range(0, 50, " percent"),
-    ("cleanup", "garbage"): Range(0, 100, " percent"),
-    ("master", "rounds_per_merge"): Range(1, 1_000),
-    ("master", "rank_every"): Range(0, 1_000_000),
-    ("master", "look_s"): Range(0.1, 3_600, " seconds"),
-    ("master", "retries"): Range(0, 100),
-    ("master", "retry_s"): Range(0.1, DAY_S, " seconds"),
-    ("hooks", "timeout_s"): Range(0.1, DAY_S, " seconds"),
-    ("serve", "keep_keys"): Range(0, 1_000),
-    ("serve", "lease_s"): Range(1, 366 * DAY_S, " seconds, which is a year"),
-    ("serve", "connections"): Range(1, 10_000),
-    ("serve", "connections_per_address"): Range(0, 10_000),
-    ("serve", "connections_per_client"): Range(1, 10_000),
-    ("serve", "stall_s"): Range(0.1, 3_600, " seconds"),
+RANGES: Final[dict[tuple[str, str], ValueRange]] = {
+    ("politeness", "delay_s"): ValueRange(0, MAX_DELAY_S, " seconds, which is 30 days"),
+    ("politeness", "max_backoff"): ValueRange(0, 20, ", because the delay doubles with each step"),
+    ("politeness", "most_slots"): ValueRange(0, 65_535),
+    ("plan", "anticipate"): ValueRange(0, 90, " percent of a cycle"),
+    ("plan", "important_weight"): ValueRange(0, MAX_WEIGHT, ", as all weights"),
+    ("select", "hard_factor"): ValueRange(1, 1_000),
+    ("select", "server_share"): ValueRange(0, 100, " percent"),
+    ("select", "most_lost"): ValueRange(0, 100, " percent"),
+    ("select", "optimism"): ValueRange(0, 100_000, " percent"),
+    ("select", "hysteresis"): ValueRange(0, MAX_WEIGHT, ", as all weights"),
+    ("merge", "insert_weight"): ValueRange(0, MAX_WEIGHT, ", as all weights"),
+    ("merge", "weight_gap"): ValueRange(0, MAX_WEIGHT, ", as all weights"),
+    ("fetch", "timeout_s"): ValueRange(0.1, DAY_S, " seconds"),
+    ("fetch", "body_bytes"): ValueRange(0, MAX_BODY_BYTES, " bytes, which is 100 MiB"),
+    ("fetch", "decoded_bytes"): ValueRange(0, MAX_BODY_BYTES, " bytes, which is 100 MiB"),
+    ("fetch", "in_flight"): ValueRange(1, MAX_IN_FLIGHT),
+    ("fetch", "memory_bytes"): ValueRange(MIN_MEMORY_BYTES, MOST, " bytes; the least is 1 MiB"),
+    ("reap", "workers"): ValueRange(1, MOST_WORKERS, ", which is what one reapd serves"),
+    ("reap", "checkpoint_s"): ValueRange(0.01, MOST, " seconds"),
+    ("reap", "silence_s"): ValueRange(0.1, 3_600, " seconds"),
+    ("reap", "parse_s"): ValueRange(0.1, MOST, " seconds"),
+    ("store", "segment_bytes"): ValueRange(1 << 20, 1 << 31, " bytes: 1 MiB to 2 GiB"),
+    ("store", "keep_states"): ValueRange(1, MOST, ", because the newest closed state is never deleted"),
+    ("store", "partition_rows"): ValueRange(1, MOST),
+    ("cleanup", "sparse"): ValueRange(0, 100, " percent"),
+    ("cleanup", "small"): ValueRange(0, 50, " percent"),
+    ("cleanup", "garbage"): ValueRange(0, 100, " percent"),
+    ("master", "rounds_per_merge"): ValueRange(1, 1_000),
+    ("master", "rank_every"): ValueRange(0, 1_000_000),
+    ("master", "look_s"): ValueRange(0.1, 3_600, " seconds"),
+    ("master", "retries"): ValueRange(0, 100),
+    ("master", "retry_s"): ValueRange(0.1, DAY_S, " seconds"),
+    ("hooks", "timeout_s"): ValueRange(0.1, DAY_S, " seconds"),
+    ("serve", "keep_keys"): ValueRange(0, 1_000),
+    ("serve", "lease_s"): ValueRange(1, 366 * DAY_S, " seconds, which is a year"),
+    ("serve", "connections"): ValueRange(1, 10_000),
+    ("serve", "connections_per_address"): ValueRange(0, 10_000),
+    ("serve", "connections_per_client"): ValueRange(1, 10_000),
+    ("serve", "stall_s"): ValueRange(0.1, 3_600, " seconds"),
 }
 
 
-def faults_of(config: Config) -> Iterator[Fault]:
+def faults_of(config: Config) -> Iterator[ConfigFault]:
     """All that cannot be, in no particular order."""
     for (section, key), allowed in RANGES.items():
         value = getattr(getattr(config, section), key)
         if not allowed.low <= value <= allowed.high:
-            yield Fault(section, key, _beyond(allowed, value))
+            yield ConfigFault(section, key, _beyond(allowed, value))
     for key, bonus in dataclasses.asdict(config.section_bonus).items():
         if bonus > MAX_WEIGHT:
-            yield Fault("section_bonus", key, _beyond(Range(0, MAX_WEIGHT, ", as all weights"), bonus))
+            yield ConfigFault("section_bonus", key, _beyond(ValueRange(0, MAX_WEIGHT, ", as all weights"), bonus))
     yield from _texts(config)
     yield from _lists(config)
     yield from _together(config)
 
 
-def _beyond(allowed: Range, value: float) -> str:
+def _beyond(allowed: ValueRange, value: float) -> str:
     return f"must be from {allowed.low:.15g} to {allowed.high:.15g}{allowed.note}, not {value!r}"
 
 
-def _texts(config: Config) -> Iterator[Fault]:
+def _texts(config: Config) -> Iterator[ConfigFault]:
     if not _TOKEN.fullmatch(config.identity.name):
-        yield Fault("identity", "name", f"must be a product token: {_TOKEN_WORDS}")
+        yield ConfigFault("identity", "name", f"must be a product token: {_TOKEN_WORDS}")
     if fault := contact_fault(config.identity.contact):
-        yield Fault("identity", "contact", fault)
+        yield ConfigFault("identity", "contact", fault)
     for name in config.export.cursors:
         if not CURSOR.fullmatch(name):
-            yield Fault("export", "cursors", f"{name!r} is no name of a cursor: letters, digits, _ . and - are")
+            yield ConfigFault("export", "cursors", f"{name!r} is no name of a cursor: letters, digits, _ . and - are")
     if config.store.compress not in CODECS:
-        yield Fault("store", "compress", f"must be one of {', '.join(CODECS)}")
+        yield ConfigFault("store", "compress", f"must be one of {', '.join(CODECS)}")
     if config.fetch.min_tls not in TLS_VERSIONS:
-        yield Fault("fetch", "min_tls", f"must be one of {', '.join(TLS_VERSIONS)}")
+        yield ConfigFault("fetch", "min_tls", f"must be one of {', '.join(TLS_VERSIONS)}")
     if fault := proxy_fault(config.network.proxy):
-        yield Fault("network", "proxy", fault)
+        yield ConfigFault("network", "proxy", fault)
     if fault := process_fault(config.reap.worker_bytes):
-        yield Fault("reap", "worker_bytes", fault)
+        yield ConfigFault("reap", "worker_bytes", fault)
     if config.master.log_format not in LOG_FORMATS:
-        yield Fault("master", "log_format", f"must be one of {', '.join(LOG_FORMATS)}")
+        yield ConfigFault("master", "log_format", f"must be one of {', '.join(LOG_FORMATS)}")
     if config.serve.listen and (fault := listen_fault(config.serve.listen)):
-        yield Fault("serve", "listen", fault)
+        yield ConfigFault("serve", "listen", fault)
     for key in ("before", "after", "on_error"):
         if fault := command_fault(getattr(config.hooks, key)):
-            yield Fault("hooks", key, fault)
+            yield ConfigFault("hooks", key, fault)
 
 
-def _lists(config: Config) -> Iterator[Fault]:
+def _lists(config: Config) -> Iterator[ConfigFault]:
     for reaper in config.reap.reapers:
         if fault := reaper_fault(reaper):
-            yield Fault("reap", "reapers", fault)
+            yield ConfigFault("reap", "reapers", fault)
         elif reaper.startswith("tls:") and not config.reap.keys:
-            yield Fault("reap", "keys", f"name the dispatcher's key file, which {reaper} needs; shep-keys makes one")
+            yield ConfigFault("reap", "keys", f"name the dispatcher's key file, which {reaper} needs; shep-keys makes one")
     for server in config.network.nameservers:
         if not _is_nameserver(server):
-            yield Fault("network", "nameservers", f"{server!r} is neither an address nor address:port")
+            yield ConfigFault("network", "nameservers", f"{server!r} is neither an address nor address:port")
     for range_ in config.network.allow:
         try:
             ipaddress.ip_network(range_)
         except ValueError as error:
-            yield Fault("network", "allow", f"{range_!r} is not an address range: {error}")
+            yield ConfigFault("network", "allow", f"{range_!r} is not an address range: {error}")
 
 
-def _together(config: Config) -> Iterator[Fault]:
+def _together(config: Config) -> Iterator[ConfigFault]:
     if config.select.site_hard < config.select.site_soft:
-        yield Fault("select", "site_hard", "must not be below site_soft")
+        yield ConfigFault("select", "site_hard", "must not be below site_soft")
     if config.fetch.decoded_bytes < config.fetch.body_bytes:
-        yield Fault("fetch", "decoded_bytes", "must not be below body_bytes")
+        yield ConfigFault("fetch", "decoded_bytes", "must not be below body_bytes")
     serve = config.serve
     if bool(serve.certificate) != bool(serve.key):
-        yield Fault("serve", "key" if serve.certificate else "certificate", "name both files, certificate and key, or neither")
+        yield ConfigFault(
+            "serve", "key" if serve.certificate else "certificate", "name both files, certificate and key, or neither"
+        )
     if serve.listen and not listen_fault(serve.listen) and (fault := exposure_fault(config, serve.listen)):
-        yield Fault("serve", "listen", fault)
+        yield ConfigFault("serve", "listen", fault)
 
 
 # --- single values, which programs also take as options -----------------------------------------------------------

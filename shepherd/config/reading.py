@@ -11,7 +11,7 @@ import tomllib
 from pathlib import Path
 from typing import Any, Final
 
-from shepherd.config.faults import Fault, faults_of
+from shepherd.config.faults import ConfigFault, faults_of
 from shepherd.config.settings import MOST, Config
 
 _KINDS: Final = {bool: "true or false", int: "a whole number", float: "a number", str: "a text", tuple: "a list of texts"}
@@ -19,20 +19,20 @@ _HEADER: Final = re.compile(r"\s*\[\s*([^\[\]]+?)\s*\]")
 _AT_LINE: Final = re.compile(r"\(at line (\d+), column \d+\)")
 
 
-def read(text: str, directory: Path) -> tuple[Config, list[Fault]]:
+def read(text: str, directory: Path) -> tuple[Config, list[ConfigFault]]:
     """The settings, and what is wrong with them; where something is, the settings are not to be used."""
     try:
         tree = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        return Config(directory=directory), [Fault("", "", f"not valid TOML: {error}")]
+        return Config(directory=directory), [ConfigFault("", "", f"not valid TOML: {error}")]
     sections = {f.name: f.default_factory for f in dataclasses.fields(Config) if f.name != "directory"}
     built: dict[str, Any] = {}
-    faults: list[Fault] = []
+    faults: list[ConfigFault] = []
     for section, table in tree.items():
         if section not in sections:
-            faults.append(Fault(section, "", f"unknown section{_meant(section, list(sections))}"))
+            faults.append(ConfigFault(section, "", f"unknown section{_suggestion(section, list(sections))}"))
         elif not isinstance(table, dict):
-            faults.append(Fault(section, "", f"{section} must be a section, written [{section}]"))
+            faults.append(ConfigFault(section, "", f"{section} must be a section, written [{section}]"))
         else:
             built[section], wrong = _section(section, sections[section](), table)  # type: ignore[operator]
             faults += wrong
@@ -40,18 +40,18 @@ def read(text: str, directory: Path) -> tuple[Config, list[Fault]]:
     return config, faults or list(faults_of(config))
 
 
-def _section(section: str, default: Any, table: dict[str, Any]) -> tuple[Any, list[Fault]]:
+def _section(section: str, default: Any, table: dict[str, Any]) -> tuple[Any, list[ConfigFault]]:
     """`default`, a dataclass, with what the table says."""
-    known = {f.name for f in dataclasses.fields(default)}
+    keys = {f.name for f in dataclasses.fields(default)}
     values: dict[str, Any] = {}
-    faults: list[Fault] = []
+    faults: list[ConfigFault] = []
     for key, value in table.items():
-        if key not in known:
-            faults.append(Fault(section, key, f"unknown key{_meant(key, sorted(known))}"))
+        if key not in keys:
+            faults.append(ConfigFault(section, key, f"unknown key{_suggestion(key, sorted(keys))}"))
             continue
         expected = getattr(default, key)
         if why := _misfit(value, expected):
-            faults.append(Fault(section, key, why))
+            faults.append(ConfigFault(section, key, why))
         elif isinstance(expected, float | tuple):
             values[key] = type(expected)(value)
         else:
@@ -59,12 +59,12 @@ def _section(section: str, default: Any, table: dict[str, Any]) -> tuple[Any, li
     return dataclasses.replace(default, **values), faults
 
 
-def _meant(given: str, known: list[str]) -> str:
+def _suggestion(name: str, names: list[str]) -> str:
     """The name that was probably meant, then all there are."""
     import difflib  # costs more to load than all the rest, and is hardly ever needed
 
-    close = difflib.get_close_matches(given, known, n=1)
-    return f"{f'; {close[0]} is meant?' if close else ''}; there are {', '.join(known)}"
+    close = difflib.get_close_matches(name, names, n=1)
+    return f"{f'; {close[0]} is meant?' if close else ''}; there are {', '.join(names)}"
 
 
 def _misfit(value: Any, expected: Any) -> str:
@@ -85,11 +85,11 @@ def _misfit(value: Any, expected: Any) -> str:
     return f"must be from 0 to {MOST}, not {value!r}" if number and not 0 <= value <= MOST else ""
 
 
-def line_of(text: str, fault: Fault) -> int:
+def line_of(text: str, fault: ConfigFault) -> int:
     """The line of a fault's key, or of its section's header, counted from 1; 0 where it cannot be found."""
     if not fault.section:
-        told = _AT_LINE.search(fault.why)
-        return int(told.group(1)) if told else 0
+        place = _AT_LINE.search(fault.why)
+        return int(place.group(1)) if place else 0
     within, header = "", 0
     key = re.compile(rf"\s*[\"']?{re.escape(fault.key)}[\"']?\s*=")
     dotted = re.compile(rf"\s*{re.escape(fault.section)}\s*(\.\s*{re.escape(fault.key)}\s*)?=")

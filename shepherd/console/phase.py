@@ -19,7 +19,7 @@ import click
 
 from shepherd.config import Config
 from shepherd.console import common, machine, progress
-from shepherd.console.shared import clock_ms, many, shown
+from shepherd.console.shared import clock_ms, many, redact
 from shepherd.errors import IoFailed, Locked, UsageError
 from shepherd.report import logbook
 
@@ -141,7 +141,7 @@ def run(program: str, drive: Drive, how: How, tell: Callable[[Mapping[str, Any]]
         return
     if inherited_lock() is None:  # else a master tells
         for what, count, first in refused(report):
-            common.LOG.warning("%s: %s refused, the first: %s", program, many(count, what), shown(first))
+            common.LOG.warning("%s: %s refused, the first: %s", program, many(count, what), redact(first))
     counts = ", ".join((tell or _told)(report))
     made = f"{'would make ' if how.dry_run else ''}{state.name}{f' ({counts})' if counts else ''}"
     if how.dry_run:  # here this is the result, not a remark

@@ -42,7 +42,7 @@ def choosing(state: State, selection: Selection, cf: Path) -> Iterator[Iterator[
 
     def tell(given: Given, why: str) -> None:
         unknown.append(given)
-        common.LOG.warning("%s%s: %s", f"{given.where}: " if given.where else "", shared.shown(given.text), why)
+        common.LOG.warning("%s%s: %s", f"{given.where}: " if given.where else "", shared.redact(given.text), why)
 
     filter_ = load_filter(cf / "filter") if selection.by_url else None
     yield selectors.chosen(state, selection, filter_, tell)

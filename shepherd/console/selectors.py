@@ -86,7 +86,7 @@ class Parsed(click.ParamType):  # type: ignore[type-arg]
         try:
             return self._read(value)
         except ValueError as error:
-            self.fail(f"{shared.shown(value)!r}: {error}", param, ctx)
+            self.fail(f"{shared.redact(value)!r}: {error}", param, ctx)
 
 
 SECTION = Parsed("section", sections.section_number)

@@ -19,7 +19,7 @@ from shepherd.text import iso as iso
 from shepherd.text import many as many
 from shepherd.text import moment as moment
 from shepherd.text import parse_given as parse_given
-from shepherd.text import shown as shown
+from shepherd.text import redact as redact
 from shepherd.text import size as size
 from shepherd.text import span as span
 
@@ -92,8 +92,8 @@ def each_given(given: tuple[str, ...], as_json: bool, show: Callable[[str], None
         except BadUrl as error:
             bad += 1
             if as_json:
-                common.emit_json({"given": common.escape(shown(one.text)), "where": one.where, "error": str(error)})
+                common.emit_json({"given": common.escape(redact(one.text)), "where": one.where, "error": str(error)})
             else:
-                common.LOG.warning("%s%s: %s", f"{one.where}: " if one.where else "", shown(one.text), error)
+                common.LOG.warning("%s%s: %s", f"{one.where}: " if one.where else "", redact(one.text), error)
     if bad:
         raise UsageError(f"{bad} of {many(total, 'URL')} cannot be used, for the reasons above")

@@ -43,7 +43,7 @@ from shepherd.formats.journal import Entry
 from shepherd.formats.tables import NO_ROW, PLAN, Kind, Reason, Records
 from shepherd.politeness.groups.engine import Groups, Lease
 from shepherd.politeness.server_limits import ServerLimits
-from shepherd.rate import Limits
+from shepherd.rate import ReapLimits
 from shepherd.store.state.contact_notes import Notes
 from shepherd.store.state.directory import State
 from shepherd.urls import parse
@@ -98,7 +98,7 @@ class Dispatcher:
         self._outcomes = Outcomes(self._book, self._items, self._admission, self._ledger, self._prints, clock_ms)
         key, limits = state.control.key, config.fetch
         self._verifier = Verifier(key, state.number, filters.version, limits, self.contributions)
-        self._limits = Limits(config.reap.pages_per_s, config.reap.bytes_per_s, config.reap.connections, now_ms)
+        self._limits = ReapLimits(config.reap.pages_per_s, config.reap.bytes_per_s, config.reap.connections, now_ms)
         self._timeout_ms, self._checkpoint_ms = round(limits.timeout_s * 1000), round(config.reap.checkpoint_s * 1000)
         self._asked: dict[int, PendingRequest] = {}  # by lease token
         self._looking_up: dict[int, LookUp] = {}
@@ -324,7 +324,7 @@ class Dispatcher:
         text, reuse = self._items.text(item), self._server_limits.may_reuse(lease.group)
         messages.append(request(item, text, site, lease.token, now, self._timeout_ms, reuse))
         self._asked[lease.token] = PendingRequest(item, site.qkey, lease.group, text.url, now, reaper.home)
-        self._limits.asked(now)
+        self._limits.charge_page(now)
         reaper.ask(lease.token, *messages)
 
     def _expire(self, now: int) -> None:
@@ -371,7 +371,7 @@ class Dispatcher:
         if not self._groups.release(token, now, contacted=answer.contacted, delay_ms=delay_ms):
             return  # too late: its lease expires, and it is as if nobody had answered
         del self._asked[token]
-        self._limits.came(now, answer.record.wire_bytes)
+        self._limits.charge_bytes(now, answer.record.wire_bytes)
         case = self._outcomes.case_of(request.item, answer, is_ending=bool(self._stopping))
         self._outcomes.answered(request.item, answer, case)
 

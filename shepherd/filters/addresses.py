@@ -52,32 +52,32 @@ class Ranges:
         if not self._any or not is_literal(host):
             return ()
         address = ipaddress.ip_address(host.strip("[]"))
-        ranks = self._at(address.version, int(address))
+        ranks = self._ranks_of(address.version, int(address))
         if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped:
             # The same machine in another spelling, and no way around a rule.
-            return joined(ranks, self._at(4, int(address.ipv4_mapped)))
+            return joined(ranks, self._ranks_of(4, int(address.ipv4_mapped)))
         return ranks
 
     def of_qkey(self, qkey: int) -> Ranks:
         if qkey >> _KIND_SHIFT == _KIND_IPV4:
-            return self._at(4, qkey & 0xFFFFFFFF)
+            return self._ranks_of(4, qkey & 0xFFFFFFFF)
         return self._single.get(qkey, ())
 
     def classes(self, qkeys: U64) -> tuple[Codes, list[Ranks]]:
-        """For each queue key a position in the list of lines; the first, 0, is none at all."""
-        found: dict[Ranks, int] = {(): 0}
+        """For each queue key a position in the list of lines; the first, 0, is that of no line."""
+        code_of_ranks: dict[Ranks, int] = {(): 0}
         codes = np.zeros(len(qkeys), np.int64)
         if not self._any:
             return codes, [()]
-        of_piece = np.array([found.setdefault(ranks, len(found)) for ranks in self._pieces[4]], np.int64)
+        of_piece = np.array([code_of_ranks.setdefault(ranks, len(code_of_ranks)) for ranks in self._pieces[4]], np.int64)
         bounds = np.array(self._bounds[4], np.uint64)
         v4 = np.flatnonzero(qkeys >> np.uint64(_KIND_SHIFT) == _KIND_IPV4)
         codes[v4] = of_piece[np.searchsorted(bounds, qkeys[v4] & np.uint64(0xFFFFFFFF), side="right")]
         for qkey, ranks in self._single.items():
-            codes[qkeys == np.uint64(qkey)] = found.setdefault(ranks, len(found))
-        return codes, list(found)
+            codes[qkeys == np.uint64(qkey)] = code_of_ranks.setdefault(ranks, len(code_of_ranks))
+        return codes, list(code_of_ranks)
 
-    def _at(self, version: int, address: int) -> Ranks:
+    def _ranks_of(self, version: int, address: int) -> Ranks:
         return self._pieces[version][bisect_right(self._bounds[version], address)]
 
 

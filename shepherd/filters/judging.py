@@ -1,4 +1,4 @@
-"""Filter: what becomes of a URL, and what is said of a site, each with the line that says so."""
+"""Filter: whether a URL is gathered, and the settings of a site, each with the line that says so."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _CHECK_SEED: Final = 0x5348
 
 @dataclass(frozen=True)
 class Verdict:
-    """What becomes of a URL, and by which line; line 0 is the default."""
+    """Whether a URL is gathered, and by which line; line 0 is the default."""
 
     accepted: bool
     line: int
@@ -32,7 +32,7 @@ class Verdict:
 
 @dataclass(frozen=True)
 class SectionLine:
-    """The section of a URL, and the line that gives it; line 0 is none."""
+    """The section of a URL, and the line that gives it; line 0: no line does."""
 
     section: int
     line: int
@@ -52,7 +52,7 @@ class StripLine:
 
 
 @dataclass
-class Draft:
+class FilterDraft:
     """What the lines read so far say. The rank of a pattern is the position of its line in the list beside it."""
 
     verdicts: list[Verdict] = field(default_factory=list)
@@ -71,7 +71,7 @@ class Filter:
     Wherever a queue key can be given, 0 is that the server is not known: then only a literal address is judged by address ranges.
     """
 
-    def __init__(self, text: str, draft: Draft) -> None:
+    def __init__(self, text: str, draft: FilterDraft) -> None:
         self.text: Final = text
         self.version: Final[int] = mmh3.hash64(text.encode(), _CHECK_SEED, signed=False)[0]
         self._verdicts = [*draft.verdicts, draft.default or Verdict(True, 0, "default accept")]
@@ -92,15 +92,15 @@ class Filter:
     # --- URLs
 
     def strip(self, href: str) -> str:
-        """The href without the parameters that `strip` lines name; all else is left byte by byte as it is."""
+        """The href without the parameters that `strip` lines name; all else stays byte by byte the same."""
         if "?" not in href or not (self._strip_names or self._strip_starts):
             return href
         address, _, query = href.partition("?")
         parameters = query.split("&")
-        left = [parameter for parameter in parameters if not self._strips(parameter.partition("=")[0])]
-        if len(left) == len(parameters):
+        remaining = [parameter for parameter in parameters if not self._strips(parameter.partition("=")[0])]
+        if len(remaining) == len(parameters):
             return href
-        query = "&".join(left)
+        query = "&".join(remaining)
         return f"{address}?{query}" if query else address
 
     def stripped_by(self, parameter: str) -> StripLine | None:
@@ -130,14 +130,14 @@ class Filter:
 
     def section_of(self, href: str, qkey: int = 0) -> SectionLine:
         """The section of an href, already stripped: by a `section` line, else by what `set section` says of its site."""
-        found = self._sections[self._section_rules.first(href)] if len(self._sections) > 1 else self._sections[-1]
-        if found.line or not self._sets_sections:
-            return found
+        section_line = self._sections[self._section_rules.first(href)] if len(self._sections) > 1 else self._sections[-1]
+        if section_line.line or not self._sets_sections:
+            return section_line
         site = href[: href.index("/", PAST_SCHEME)], qkey
         if site not in self._section_of_site:
             if len(self._section_of_site) >= SITE_CACHE:
                 self._section_of_site.clear()
-            lines = (SectionLine(line.value, line.line, line.text) for line in self.told(*site) if line.name == "section")
+            lines = (SectionLine(line.value, line.line, line.text) for line in self.set_lines(*site) if line.name == "section")
             self._section_of_site[site] = next(lines, self._sections[-1])
         return self._section_of_site[site]
 
@@ -152,15 +152,15 @@ class Filter:
 
     # --- sites
 
-    def told(self, site_name: str, qkey: int = 0) -> Sequence[SetLine]:
+    def set_lines(self, site_name: str, qkey: int = 0) -> Sequence[SetLine]:
         """The `set` and `group` lines that decide about `scheme://host[:port]`."""
-        return self._site_rules.told(site_name, qkey)
+        return self._site_rules.set_lines(site_name, qkey)
 
     def requisites_of(self, href: str, qkey: int = 0) -> bool | None:
         """Whether what the pages of its site need to be shown is gathered, too; None where no line says so."""
         if not self._sets_requisites:
             return None
-        lines = self.told(href[: href.index("/", PAST_SCHEME)], qkey)
+        lines = self.set_lines(href[: href.index("/", PAST_SCHEME)], qkey)
         return next((bool(line.value) for line in lines if line.name == "requisites"), None)
 
     def robots_ignored_by(self, site_name: str, qkey: int = 0) -> SetLine | None:
@@ -172,10 +172,12 @@ class Filter:
         """
         if not self._sets_robots:
             return None
-        return next((line for line in self.told(site_name, qkey) if line.name == "robots" and line.value == IGNORE_ROBOTS), None)
+        return next(
+            (line for line in self.set_lines(site_name, qkey) if line.name == "robots" and line.value == IGNORE_ROBOTS), None
+        )
 
     def site_settings(self, site_name: str, qkey: int = 0) -> SiteSettings:
-        return settings_by(self.told(site_name, qkey))
+        return settings_by(self.set_lines(site_name, qkey))
 
     def site_classes(self, names: Iterable[bytes], qkeys: U64 | None = None) -> SiteClasses:
         """site_settings of many sites, a number each."""

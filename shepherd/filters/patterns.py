@@ -11,8 +11,8 @@ from typing import Final
 import can_ada
 import re2  # type: ignore[import-untyped]
 
-COUNTED: Final = ("repeats", "depth", "length")  # one number, no pattern
-URL_KINDS: Final = ("host", "glob", "prefix", "ext", "regex", "address", *COUNTED)
+COUNT_KINDS: Final = ("repeats", "depth", "length")  # one number, no pattern
+URL_KINDS: Final = ("host", "glob", "prefix", "ext", "regex", "address", *COUNT_KINDS)
 SECTION_KINDS: Final = ("host", "glob", "prefix", "ext", "regex")
 SITE_KINDS: Final = ("host", "glob", "address")
 SEARCHED: Final = ("glob", "prefix", "regex")  # those that RE2 looks for
@@ -41,7 +41,7 @@ def normal_pattern(kind: str, word: str) -> str:
         return _normal_host(word)
     if kind == "address":
         return _normal_range(word)
-    if kind in COUNTED:
+    if kind in COUNT_KINDS:
         return _normal_count(kind, word)
     if kind == "ext":
         ext = _EXT.fullmatch(word)
@@ -111,7 +111,7 @@ class SearchSet:
         self.match: Callable[[bytes], list[int]] = self._set._set.Match
         self._size = len(patterns)
 
-    def found(self, text: str) -> list[int]:
+    def positions(self, text: str) -> list[int]:
         """The positions of all that match."""
         matched = self.match(text.encode())
         if not matched:
@@ -124,10 +124,10 @@ def glob_matcher(word: str) -> Callable[[bytes], bool]:
     match = SearchSet([Pattern("glob", normal_pattern("glob", word), 0)]).match
 
     def matches(url: bytes) -> bool:
-        found = match(url)
-        if not found:
+        matched = match(url)
+        if not matched:
             raise RuntimeError(FAILED)
-        return len(found) > 1
+        return len(matched) > 1
 
     return matches
 

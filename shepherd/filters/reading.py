@@ -12,7 +12,7 @@ import re2  # type: ignore[import-untyped]
 
 from shepherd.errors import FilterError
 from shepherd.filters import patterns as kinds
-from shepherd.filters.judging import Draft, Filter, SectionLine, StripLine, Verdict
+from shepherd.filters.judging import Filter, FilterDraft, SectionLine, StripLine, Verdict
 from shepherd.filters.patterns import Pattern, normal_pattern
 from shepherd.filters.settings import SET_NAMES, SETTINGS, SetLine, read_value
 
@@ -32,7 +32,7 @@ def load_filter(path: Path) -> Filter:
 
 def parse_filter(text: str, source: str = "filter") -> Filter:
     """Read the text of a filter; FilterError says where in `source` it is wrong and what is allowed there."""
-    draft = Draft()
+    draft = FilterDraft()
     for line in cut_lines(text, source):
         _read_line(line, draft)
     try:
@@ -42,7 +42,7 @@ def parse_filter(text: str, source: str = "filter") -> Filter:
         raise FilterError(f"{source}: its globs, prefixes and regexes need more than {room} together; use host lines") from None
 
 
-def _read_line(line: Line, draft: Draft) -> None:
+def _read_line(line: Line, draft: FilterDraft) -> None:
     verb = line.choice(0, VERBS)
     if verb in ("accept", "reject"):
         draft.rules += _read_patterns(line, 1, kinds.URL_KINDS, len(draft.verdicts))
@@ -85,16 +85,16 @@ def _read_value(line: Line, n: int, setting: str) -> int:
 def _read_patterns(line: Line, n: int, allowed: tuple[str, ...], rank: int) -> list[Pattern]:
     """KIND PATTERN... from the n-th word on."""
     kind = line.choice(n, allowed)
-    line.word(n + 1, f"a pattern of kind {kind}" if kind not in kinds.COUNTED else "a whole number")
-    if kind in kinds.COUNTED:
+    line.word(n + 1, f"a pattern of kind {kind}" if kind not in kinds.COUNT_KINDS else "a whole number")
+    if kind in kinds.COUNT_KINDS:
         line.end(n + 2)
-    found = []
+    patterns = []
     for m, word in enumerate(line.words[n + 1 :], n + 1):
         try:
-            found.append(Pattern(kind, normal_pattern(kind, word), rank))
+            patterns.append(Pattern(kind, normal_pattern(kind, word), rank))
         except ValueError as error:
             raise line.error(m, f"{word!r} {error}") from None
-    return found
+    return patterns
 
 
 # --- the lines, cut into words, each with the column to point at where one is wrong or missing --------------------
@@ -136,8 +136,8 @@ class Line:
 
 def cut_lines(text: str, source: str) -> Iterator[Line]:
     for number, raw in enumerate(text.split("\n"), 1):
-        said = _COMMENT.sub("", raw).rstrip()
-        if said:
-            words = list(re.finditer(r"\S+", said))
-            columns = (*(word.start() + 1 for word in words), len(said) + 1)
-            yield Line(source, number, said.strip(), tuple(word[0] for word in words), columns)
+        content = _COMMENT.sub("", raw).rstrip()
+        if content:
+            words = list(re.finditer(r"\S+", content))
+            columns = (*(word.start() + 1 for word in words), len(content) + 1)
+            yield Line(source, number, content.strip(), tuple(word[0] for word in words), columns)

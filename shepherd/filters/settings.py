@@ -47,7 +47,7 @@ class SetLine:
     """A line that sets something, and what."""
 
     name: str  # as it is written: min_delay, robots, group ...
-    shown: str  # its value, as it is written
+    value_text: str  # its value, as it is written
     value: int  # the same as it stands in the column
     line: int
     text: str
@@ -126,16 +126,16 @@ def _group(word: str) -> int | None:
     return group_number(word) if _GROUP.fullmatch(word) else None
 
 
-_COUNTED: Final = ("a whole number of at most nine digits", _count)  # well below NO_LIMIT
+_LIMIT: Final = ("a whole number of at most nine digits", _count)  # well below NO_LIMIT
 _BONUS: Final = ("a whole number from -32768 to 32767", _within(-32_768, 32_767))
 
 # What is allowed, in words, and what reads it.
 SETTINGS: Final[dict[str, tuple[str, Callable[[str], int | None]]]] = {
     "min_delay": ("seconds, as 10 or 2.5, below a million", _milliseconds),
     "slots": ("a whole number from 1 to 65535", _within(1, 65_535)),
-    "soft_limit": _COUNTED,
-    "hard_limit": _COUNTED,
-    "fresh_limit": _COUNTED,
+    "soft_limit": _LIMIT,
+    "hard_limit": _LIMIT,
+    "fresh_limit": _LIMIT,
     "section": (ALLOWED, _section),
     "select_bonus": _BONUS,
     "queue_bonus": _BONUS,

@@ -46,7 +46,7 @@ class SiteRules:
         self._rank_of_glob = [pattern.rank for pattern in globs]
         self._ranges = Ranges([pattern for pattern in patterns if pattern.kind == "address"])
 
-    def told(self, name: str, qkey: int = 0) -> list[SetLine]:
+    def set_lines(self, name: str, qkey: int = 0) -> list[SetLine]:
         """The lines that decide about `scheme://host[:port]`, at most one for each setting."""
         return self._deciding(joined(self._by_name(name), self._ranges.of_qkey(qkey)))
 
@@ -55,10 +55,10 @@ class SiteRules:
         if not self._lines:
             count = len(names) if isinstance(names, Sized) else sum(1 for _name in names)
             return SiteClasses(np.zeros(count, np.int64), [SiteSettings()])
-        found: dict[Ranks, int] = {(): 0}
+        code_of_ranks: dict[Ranks, int] = {(): 0}
         lines = (self._by_name(name.decode("ascii")) for name in names)
-        codes = np.fromiter((found.setdefault(ranks, len(found)) for ranks in lines), np.int64)
-        by_name = list(found)
+        codes = np.fromiter((code_of_ranks.setdefault(ranks, len(code_of_ranks)) for ranks in lines), np.int64)
+        by_name = list(code_of_ranks)
         if qkeys is None or not self._ranges:
             return SiteClasses(codes, [settings_by(self._deciding(ranks)) for ranks in by_name])
         servers, by_server = self._ranges.classes(qkeys)
@@ -74,7 +74,7 @@ class SiteRules:
                 ranks = joined(ranks, self._hosts[host])
             host = host.partition(".")[2]
         if self._rank_of_glob:
-            ranks = joined(ranks, tuple(sorted(self._rank_of_glob[at] for at in self._globs.found(name))))
+            ranks = joined(ranks, tuple(sorted(self._rank_of_glob[position] for position in self._globs.positions(name))))
         return ranks
 
     def _deciding(self, ranks: Ranks) -> list[SetLine]:

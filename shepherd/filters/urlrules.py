@@ -39,7 +39,7 @@ class UrlRules:
         shortest = min(self._lengths, default=MOST_COUNT)  # only longer ones are of interest
         fewest = min([MOST_COUNT, *(n + 1 for n in self._depths), *self._repeats])  # slashes in the path, likewise
         shallowest, spare = min(self._depths, default=MOST_COUNT), min(self._repeats, default=MOST_COUNT) - 1
-        counted, by_path = fewest < MOST_COUNT, bool(exts) or fewest < MOST_COUNT
+        has_counts, by_path = fewest < MOST_COUNT, bool(exts) or fewest < MOST_COUNT
         doubled = {ext.rpartition(".")[2] for ext in exts if "." in ext}  # the gz of tar.gz
         ranks = [*ranks, self._no_match]
         first_searched, match = ranks[0], search.match
@@ -57,21 +57,21 @@ class UrlRules:
                 dot = href.rfind(".", slash, end)
                 if dot > 0:  # before the last slash it makes an extension with a slash in it, which no pattern has
                     ext = href[dot + 1 : end].lower()
-                    found = exts.get(ext, rank)
-                    if found < rank:
-                        rank = found
+                    other_rank = exts.get(ext, rank)
+                    if other_rank < rank:
+                        rank = other_rank
                     if ext in doubled:
-                        found = exts.get(href[href.rfind(".", slash, dot) + 1 : end].lower(), rank)
-                        if found < rank:
-                            rank = found
-                if counted and href.count("/", slash, end) >= fewest:
+                        other_rank = exts.get(href[href.rfind(".", slash, dot) + 1 : end].lower(), rank)
+                        if other_rank < rank:
+                            rank = other_rank
+                if has_counts and href.count("/", slash, end) >= fewest:
                     parts = href[slash:end].split("/")  # N equal ones make N - 1 more than there are different ones
                     if len(parts) > shallowest + 1 or len(parts) - len(set(parts)) >= spare:
                         rank = by_components(parts, rank)
             if first_searched < rank:
-                found = ranks[min(match(href.encode()))]
-                if found < rank:
-                    rank = found
+                other_rank = ranks[min(match(href.encode()))]
+                if other_rank < rank:
+                    rank = other_rank
             return rank
 
         return first

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from shepherd.config import Config
 from shepherd.console import common, phase, progress
-from shepherd.console.shared import many, shown
+from shepherd.console.shared import many, redact
 from shepherd.errors import HookFailed, NothingToDo, ShepherdError
 from shepherd.master import cleanup_due, events
 from shepherd.master.cycle_table import CLEANUP, CORK, FEEDBACK, MERGE, RANK, REAP, RECOVER, Found, Move, after, look, next_step
@@ -295,7 +295,7 @@ def _advice(status: int) -> str:
 def _tell_refused(report: dict[str, Any]) -> None:
     """A quiet phase says nothing of what it could not use: whoever left it is told here."""
     for what, count, first in phase.refused(report):
-        text = f"{many(count, what)} refused, the first: {shown(first)}"
+        text = f"{many(count, what)} refused, the first: {redact(first)}"
         events.tell("refused", text, logging.WARNING, what=what, count=count)
 
 

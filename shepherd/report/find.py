@@ -37,7 +37,7 @@ def seek(state: State, filter_: Filter, given: str) -> Sought:
     try:
         parsed = words.parse_given(given)
     except BadUrl as error:
-        raise UsageError(f"{words.shown(given)}: {error}") from None
+        raise UsageError(f"{words.redact(given)}: {error}") from None
     stripped = urls.parse(filter_.strip(parsed.href))
     for url in (stripped, parsed):
         norm, path, site = state.prints.of(url)
@@ -84,4 +84,4 @@ def norm_of_host(state: State, text: str) -> int:
     try:
         return state.prints.norm(words.parse_given(text if "://" in text else f"http://{text}/").site)
     except BadUrl as error:
-        raise UsageError(f"{words.shown(text)}: not a host or URL: {error}") from None
+        raise UsageError(f"{words.redact(text)}: not a host or URL: {error}") from None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shepherd.rate import Limits, TokenBucket
+from shepherd.rate import ReapLimits, TokenBucket
 from tests.support import sampling
 
 
@@ -35,18 +35,18 @@ def test_wait_is_as_long_as_needed_and_no_longer() -> None:
 
 
 def test_bytes_are_charged_after_they_arrive() -> None:
-    limits = Limits(0, 1_000, 0, now_ms=0)
+    limits = ReapLimits(0, 1_000, 0, now_ms=0)
     assert limits.wait_ms(0) == 0
-    limits.came(0, 5_000)
+    limits.charge_bytes(0, 5_000)
     assert limits.wait_ms(0) == 4_000
     assert limits.wait_ms(4_000) == 0
 
 
 def test_connections_and_no_limits() -> None:
-    limits = Limits(0, 0, 3, now_ms=0)
+    limits = ReapLimits(0, 0, 3, now_ms=0)
     assert [limits.room(n) for n in (2, 3, 4)] == [True, False, False]
-    limits = Limits(0, 0, 0, now_ms=0)
+    limits = ReapLimits(0, 0, 0, now_ms=0)
     for _ in range(1000):
-        limits.asked(0)
-        limits.came(0, 1 << 30)
+        limits.charge_page(0)
+        limits.charge_bytes(0, 1 << 30)
     assert limits.wait_ms(0) == 0 and limits.room(10**6)

@@ -165,11 +165,11 @@ def test_settings_are_those_of_the_first_lines_that_match(text: str, pages: list
     columns = settings_of([site.encode() for site, _ in sites], rules, qkeys)
     unlooked = settings_of([site.encode() for site, _ in sites], rules)
     for at, (site, address) in enumerate(sites):
-        lines = {f"set {line.name}" if line.name != "group" else "group": line for line in rules.told(site, int(qkeys[at]))}
+        lines = {f"set {line.name}" if line.name != "group" else "group": line for line in rules.set_lines(site, int(qkeys[at]))}
         for name in VALUES:
             number, words = first(text, tuple(name.split()), site, address)
             assert (lines[name].line if name in lines else 0) == number
-            assert not number or lines[name].shown == words[len(name.split())]
+            assert not number or lines[name].value_text == words[len(name.split())]
             column = COLUMN[name]
             assert int(columns[column][at]) == getattr(rules.site_settings(site, int(qkeys[at])), column)
             assert int(unlooked[column][at]) == getattr(rules.site_settings(site), column)

@@ -53,7 +53,7 @@ def test_first_matching_set_line_decides_each_setting_by_itself() -> None:
 )
 def test_each_setting_fills_its_column_and_no_other(line: str, column: str, value: int) -> None:
     rules = parse_filter(f"{line} host a.example")
-    (told,) = rules.told("https://www.a.example:81")
+    (told,) = rules.set_lines("https://www.a.example:81")
     assert (told.line, told.text, told.value) == (1, f"{line} host a.example", value)
     assert rules.site_settings("http://a.example") == dataclasses.replace(SiteSettings(), **{column: value})
     columns = settings_of([b"http://b.example", b"http://a.example"], rules)
@@ -142,7 +142,7 @@ def test_section_has_a_name_that_reads_back() -> None:
 def test_setting_without_a_column_changes_no_column_and_is_listed() -> None:
     filters = parse_filter("set requisites yes host a.example\nset slots 3 host a.example\nset requisites no host example")
     assert filters.site_settings("http://a.example") == SiteSettings(slots=3)
-    assert [(line.name, line.shown) for line in filters.told("http://b.example")] == [("requisites", "no")]
+    assert [(line.name, line.value_text) for line in filters.set_lines("http://b.example")] == [("requisites", "no")]
     told = [filters.requisites_of(f"http://{host}/x") for host in ("a.example", "b.example", "other.org")]
     assert told == [True, False, None]
     with pytest.raises(FilterError, match="yes or no"):

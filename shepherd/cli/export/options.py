@@ -132,7 +132,7 @@ def refuse(asked: Asked) -> None:
     if asked.wish.cdxj and format_ != "warc":
         raise UsageError("--cdxj is an index of WARC files")
     if not asked.prefix or "/" in asked.prefix or asked.prefix.startswith(".") or not asked.prefix.isprintable():
-        raise UsageError(f"--prefix {shared.shown(asked.prefix)}: it must be the beginning of the name of a file")
+        raise UsageError(f"--prefix {shared.redact(asked.prefix)}: it must be the beginning of the name of a file")
     if format_ == "parquet-urls" and (
         asked.cursor is not None or asked.since is not None or asked.choice.parts > 1 or asked.choice.best
     ):

@@ -13,7 +13,7 @@ from shepherd.cli.gather import cf as gather_cf
 from shepherd.cli.gather import scope as gather_scope
 from shepherd.config import Config
 from shepherd.console import cf_files, common
-from shepherd.console.shared import clock_ms, many, shown
+from shepherd.console.shared import clock_ms, many, redact
 from shepherd.errors import BadUrl, UsageError
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ def _url(text: str) -> Url:
     try:
         return urls.parse(text, strict=True)
     except BadUrl as error:
-        raise UsageError(f"{shown(text)}: {error}") from error
+        raise UsageError(f"{redact(text)}: {error}") from error
 
 
 def _gather(db: Path, found: list[Url], kind: str, pages: int, seconds: float, contact: str | None) -> int:

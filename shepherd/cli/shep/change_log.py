@@ -40,7 +40,7 @@ def note(
     line |= {"selectors": words} if words else {}
     line |= {"files": list(files)} if files else {}
     if urls:
-        line["urls"] = [shared.shown(url) for url in urls[:MOST_URLS]]
+        line["urls"] = [shared.redact(url) for url in urls[:MOST_URLS]]
     try:
         phase.append_line(db / "log" / CHANGES, line)
     except OSError as error:

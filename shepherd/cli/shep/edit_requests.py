@@ -160,9 +160,9 @@ def _is_spared(state: State, rows: I64, name: str) -> Bools:
 
 def _refuse(given: Given, why: str, how: How) -> None:
     if how.as_json:
-        common.emit_json({"refused": common.escape(shared.shown(given.text)), "where": given.where, "reason": why})
+        common.emit_json({"refused": common.escape(shared.redact(given.text)), "where": given.where, "reason": why})
     else:
-        common.LOG.warning("%s%s: %s", f"{given.where}: " if given.where else "", shared.shown(given.text), why)
+        common.LOG.warning("%s%s: %s", f"{given.where}: " if given.where else "", shared.redact(given.text), why)
 
 
 # --- telling ----------------------------------------------------------------------------------------------------

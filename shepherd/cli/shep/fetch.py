@@ -61,7 +61,7 @@ def command(given: str, wait: bool, db: Path, config: Config, as_json: bool) -> 
     try:
         url = urls.parse(filters.strip(shared.parse_given(given).href))
     except BadUrl as error:
-        raise UsageError(f"{shared.shown(given)}: {error}") from None
+        raise UsageError(f"{shared.redact(given)}: {error}") from None
     story, learnt = _Errand(Database(db), config, filters, url, wait).run()
     from shepherd.cli.shep import fetch_show as shep_fetch_show
 

@@ -72,7 +72,7 @@ class _Check:
         url = shared.parse_given(text)
         href = self.filter.strip(url.href)
         verdict = self.filter.judge(href, self.qkey)
-        told = {line.name: line for line in self.filter.told(url.site, self.qkey)}
+        told = {line.name: line for line in self.filter.set_lines(url.site, self.qkey)}
         found: dict[str, Any] = {"given": text, "parsed": url.href, "stripped": href}
         found["verdict"] = {
             "value": "accept" if verdict.accepted else "reject",
@@ -83,9 +83,9 @@ class _Check:
         found["section"] = {"value": section_name(section.section), **self._place(section.line, section.text)}
         group = told.pop("group", None)
         number = {"number": kinds.GROUP.json(group.value)} if group else {}
-        found["group"] = {"value": group.shown, **number, **self._place(group.line, group.text)} if group else None
+        found["group"] = {"value": group.value_text, **number, **self._place(group.line, group.text)} if group else None
         found["settings"] = {
-            name: {"value": line.shown, **self._place(line.line, line.text)} for name, line in sorted(told.items())
+            name: {"value": line.value_text, **self._place(line.line, line.text)} for name, line in sorted(told.items())
         }
         return found
 

@@ -155,9 +155,9 @@ def _accepted_ones(
         except BadUrl as error:
             counted.refused += 1
             if as_json:
-                common.emit_json({"refused": common.escape(shared.shown(one.text)), "where": one.where, "reason": str(error)})
+                common.emit_json({"refused": common.escape(shared.redact(one.text)), "where": one.where, "reason": str(error)})
             else:
-                common.LOG.warning("%s%s: %s", f"{one.where}: " if one.where else "", shared.shown(one.text), error)
+                common.LOG.warning("%s%s: %s", f"{one.where}: " if one.where else "", shared.redact(one.text), error)
             continue
         if href not in seen:
             if len(seen) >= REMEMBERED:

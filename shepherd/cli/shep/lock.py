@@ -67,7 +67,7 @@ def command(state: str | None, seconds: int, purpose: str, db: Path, as_json: bo
         _list(database, as_json)
         return
     if state != NEWEST and not (state.isascii() and state.isdigit() and len(state) < 10):
-        raise UsageError(f"{shared.shown(state)}: allowed is the number of a closed state, or `{NEWEST}`")
+        raise UsageError(f"{shared.redact(state)}: allowed is the number of a closed state, or `{NEWEST}`")
     text = f"{held.LOCK}: {' '.join(purpose.split())}" if purpose.strip() else held.LOCK
     lease = database.lease(None if state == NEWEST else int(state), changelog.who(), text, shared.clock_ms(), seconds)
     if as_json:
@@ -118,7 +118,7 @@ def _meant(database: Database, given: str, force: bool) -> list[Lease]:
                 raise UsageError(f"{given}: {what} may still be reading; --force takes it away all the same")
         return by_name
     if not (given.isascii() and given.isdigit()):
-        raise NothingToDo(f"{shared.shown(given)}: nobody holds anything by this ID; `shep lock` lists who does")
+        raise NothingToDo(f"{shared.redact(given)}: nobody holds anything by this ID; `shep lock` lists who does")
     of_state = [lease for lease in leases if lease.state == int(given)]
     locks = [lease for lease in of_state if held.is_lock(lease)]
     if not locks:

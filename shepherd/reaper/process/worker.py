@@ -158,7 +158,7 @@ class Worker:
 
     def _agree_on_clock(self, ping: wire.Ping) -> None:
         """Follow the dispatcher's clock, which its PINGs show: the deadlines it sends are by that clock."""
-        ahead_ms = self._clock.shown(ping.now_ms)
+        ahead_ms = self._clock.on_answer(ping.now_ms)
         if not ping.number and abs(ahead_ms) > CLOCK_WARNING_MS:
             LOG.warning("our clock is %.1f s %s the dispatcher's", abs(ahead_ms) / 1000, "ahead of" if ahead_ms > 0 else "behind")
         self._clock.ask()  # by sending it back

@@ -89,7 +89,7 @@ def test_refused_line_is_shown_cut_and_without_its_password(own_herd: Herd, shep
     ],
 )
 def test_password_is_not_shown(given: str, shown: str) -> None:
-    assert shep_shared.shown(given) == shown
+    assert shep_shared.redact(given) == shown
 
 
 def test_dry_run_leaves_nothing(own_herd: Herd, shep: Run) -> None:
