@@ -6,6 +6,7 @@ A Lamb is one row as a person would describe it; `pen` makes the directory of ma
 from __future__ import annotations
 
 import hashlib
+import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -102,6 +103,18 @@ def lamb(draw: st.DrawFn, url: str) -> Lamb:
     other = url.replace("http://a.", "https://a.") if draw(st.integers(0, 3)) == 0 and "robots" not in url else ""
     linked_as = other if where in (CONTRIB, OLD_CONTRIB) else ""
     return Lamb(url, where, type_, reason, draw(st.sampled_from([BEFORE, STATE])), draw(st.sampled_from(DEAD)), linked_as)
+
+
+def flocks_of_every_kind() -> list[list[Lamb]]:
+    """Whatever a row can be: all pages in one database, then the robots files, of which a site has only one."""
+
+    def every(kinds: Sequence[tuple[str, RowType, Reason]]) -> Iterator[tuple[str, RowType, Reason, int, Reason]]:
+        return ((*kind, touched, buried_for) for kind in kinds for touched in (BEFORE, STATE) for buried_for in DEAD)
+
+    variants = itertools.product(("", ".zip"), every(KINDS))
+    pages = [Lamb(f"{SITES[n % 2]}/{n}{end}", *variant) for n, (end, variant) in enumerate(variants)]
+    robots = [Lamb(f"{SITES[n % len(SITES)]}/robots.txt", *variant) for n, variant in enumerate(every(ROBOTS_KINDS))]
+    return [pages, *(robots[n : n + len(SITES)] for n in range(0, len(robots), len(SITES)))]
 
 
 def homes(reset_s: int) -> st.SearchStrategy[list[Home]]:
