@@ -30,7 +30,6 @@ ROOMS_LATER = """
     console
     cycle
     dispatch
-    formats
     importing
     master
     politeness

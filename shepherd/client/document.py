@@ -13,7 +13,7 @@ from typing import Final
 from shepherd.errors import Corruption, UsageError
 from shepherd.formats import httphead
 from shepherd.formats.bucket import Bucket
-from shepherd.formats.stream import COLUMNS, Item
+from shepherd.formats.stream import COLUMNS, StreamItem
 
 BODY_BYTES: Final = 1 << 28  # most that a body may be decoded to
 WHAT: Final = ("present", "added", "changed", "gone")
@@ -27,7 +27,7 @@ class Document:
     `damage` says which document it is and what is wrong with its bucket; it is empty where nothing is.
     """
 
-    def __init__(self, item: Item) -> None:
+    def __init__(self, item: StreamItem) -> None:
         self._row = item.row
         self.what = WHAT[min(int(item.row["what"]), _GONE)]
         self.damage = ""
@@ -36,7 +36,7 @@ class Document:
         if not self.is_gone:
             self._check(item)
 
-    def _check(self, item: Item) -> None:
+    def _check(self, item: StreamItem) -> None:
         try:
             found = item.bucket()
             _ = found.url

@@ -26,7 +26,7 @@ from shepherd.client.document import Document
 from shepherd.client.server import Lease, Patience, Server, number
 from shepherd.errors import Corruption, PeerLost, UsageError
 from shepherd.formats import stream
-from shepherd.formats.stream import Item
+from shepherd.formats.stream import StreamItem
 
 Damaged: TypeAlias = Literal["raise", "give"]
 CHUNK: Final = 1 << 20
@@ -161,7 +161,7 @@ class Pull:
                     document = self._once_more(lease, item, document)
                 yield document, len(item.data)
 
-    def _once_more(self, lease: Lease, item: Item, document: Document) -> Document:
+    def _once_more(self, lease: Lease, item: StreamItem, document: Document) -> Document:
         """The same from another answer: what was damaged on the way is sound there. Its row holds, so only its bucket counts."""
         found: list[Document] = []
         asked = {"footprint": document.footprint}
@@ -169,7 +169,7 @@ class Pull:
             contextlib.suppress(UsageError),  # no such document: what came is all there is
             self._server.open("GET", f"/v1/leases/{lease.name}/document", asked) as answer,
         ):
-            found += (Document(Item(item.row, one.data)) for one in itertools.islice(_items(answer), 2))
+            found += (Document(StreamItem(item.row, one.data)) for one in itertools.islice(_items(answer), 2))
         if len(found) == 1 and not found[0].damage:
             return found[0]
         if self._damaged == "raise":
@@ -196,7 +196,7 @@ class _Broken(Exception):
     """An answer that is no stream of documents, or not from its first frame to its last."""
 
 
-def _items(answer: requests.Response) -> Iterator[Item]:
+def _items(answer: requests.Response) -> Iterator[StreamItem]:
     if answer.headers.get("Content-Type") != stream.MEDIA_TYPE:
         raise _Broken("this is no stream of documents")
     try:

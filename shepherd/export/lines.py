@@ -114,7 +114,7 @@ class StreamSink:
 
     def _end(self) -> None:
         file = self._series.file or self._series.next()
-        file.write(stream.done_frame(self._items, self._bytes))
+        file.write(stream.end_frame(self._items, self._bytes))
         self._series.file = None
         self._items = self._bytes = 0
 

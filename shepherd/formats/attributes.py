@@ -59,28 +59,28 @@ _LETTERS: Final = tuple(chr(byte) if chr(byte).isascii() and chr(byte).isalpha()
 def pack_records(attributes: Iterable[tuple[str, bytes]]) -> bytes:
     """The records of v3.3."""
     parts: list[bytes] = []
-    seen = ""
+    letters = ""
     for letter, contents in attributes:
-        if letter in seen or letter not in TABLE or TABLE[letter].old:
+        if letter in letters or letter not in TABLE or TABLE[letter].old:
             raise ValueError(f"attribute {letter!r} is written twice, or is none that v3.3 has")
-        seen += letter
+        letters += letter
         parts += (_LENGTH.pack(len(contents)), contents, letter.encode())
     return b"".join(parts)
 
 
 def read_records(table: bytes) -> dict[str, bytes]:
     """Contents by letter."""
-    found: dict[str, bytes] = {}
-    at, end = 0, len(table)
-    while at < end:
-        if at + 5 > end:
+    contents: dict[str, bytes] = {}
+    offset, end = 0, len(table)
+    while offset < end:
+        if offset + 5 > end:
             raise ValueError("an attribute is cut off")
-        stop = at + 4 + _LENGTH.unpack_from(table, at)[0]
+        stop = offset + 4 + _LENGTH.unpack_from(table, offset)[0]
         if stop >= end:
             raise ValueError("an attribute runs over the end")
         letter = _LETTERS[table[stop]]
-        if not letter or letter in found:
+        if not letter or letter in contents:
             raise ValueError(f"attribute {chr(table[stop])!r} is no letter, or stands there twice")
-        found[letter] = table[at + 4 : stop]
-        at = stop + 1
-    return found
+        contents[letter] = table[offset + 4 : stop]
+        offset = stop + 1
+    return contents

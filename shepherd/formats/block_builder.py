@@ -1,4 +1,4 @@
-"""Makes contrib blocks of URLs that no page links to: what an operator inserts or purges, and what an import meets.
+"""Makes contrib blocks of URLs that no page links to: what an operator inserts or purges, and what an import reads.
 
 Nothing is kept of a URL but its text and three numbers until the block is made; then all footprints are computed at once, those
 of a site once in a block.
@@ -48,7 +48,7 @@ class BlockBuilder:
         norm_prints = np.fromiter(map(self._prints.norm, self._sites), np.uint64, len(names))
         sites, first = np.unique(name_prints, return_index=True)
         row, count = np.array(self._site_row, np.int64), len(self._texts)
-        made = Block(
+        block = Block(
             norm=norm_prints[row],
             path=np.frombuffer(self._prints.halves(self._texts), "<u8"),
             site=name_prints[row],
@@ -66,7 +66,7 @@ class BlockBuilder:
             filter_version=self._filter_version,
         )
         self._clear()
-        return made
+        return block
 
     def _clear(self) -> None:
         self._sites: dict[str, int] = {}  # and its row among the sites of this block

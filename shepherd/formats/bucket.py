@@ -134,7 +134,7 @@ class Bucket:
 
     @property
     def url(self) -> str:
-        """Corruption where there is none: no bucket is without."""
+        """Corruption where it has none: every bucket has one."""
         url = self.attributes.get("U", b"")
         if not url or not url.isascii():
             raise Corruption(f"the bucket of footprint {self.header.site:016x} {self.header.path:016x} has no URL")
@@ -195,8 +195,8 @@ def parse_header(data: Bytes, offset: int = 0, where: str = "bucket") -> Header:
         or (flags & _BODILESS and (body or plain))
     ):
         raise Corruption("no bucket header", where, offset)
-    seen = (kind, _CODECS[codec], flags, table, body, plain, state, site, path, time_ms, check, body_check)
-    return tuple.__new__(Header, seen)  # what Header(...) does, but without a call of a Python function
+    values = (kind, _CODECS[codec], flags, table, body, plain, state, site, path, time_ms, check, body_check)
+    return tuple.__new__(Header, values)  # what Header(...) does, but without a call of a Python function
 
 
 def _is_shape(kind: int, codec: int, body: int, plain: int) -> bool:
@@ -210,12 +210,12 @@ def _is_shape(kind: int, codec: int, body: int, plain: int) -> bool:
 
 def parse(data: Bytes, offset: int = 0, where: str = "bucket", with_body: bool = True) -> Bucket:
     """A bucket out of the bytes of a segment, every checksum verified of what is read, and every attribute in its place."""
-    one = parse_behind(parse_header(data, offset, where), data, offset, where, with_body)
+    bucket = parse_behind(parse_header(data, offset, where), data, offset, where, with_body)
     try:
-        _ = one.attributes
+        _ = bucket.attributes
     except Corruption as error:
         raise Corruption(error.what, where, offset) from error
-    return one
+    return bucket
 
 
 def read_whole(data: bytes) -> Bucket | None:
@@ -242,22 +242,22 @@ def sound_until(data: bytes) -> int:
 
     As `read_whole`, for millions of them; `parse` says what is wrong with the next.
     """
-    at, size, view, unpack, today, hashes = 0, len(data), memoryview(data), _SEALS.unpack_from, _TODAY, _hashes
+    offset, size, view, unpack, today, hashes = 0, len(data), memoryview(data), _SEALS.unpack_from, _TODAY, _hashes
     last = size - HEADER_BYTES
-    while at <= last:
-        beginning, attributes, body, check, body_check = unpack(data, at)
-        start = at + HEADER_BYTES
+    while offset <= last:
+        beginning, attributes, body, check, body_check = unpack(data, offset)
+        start = offset + HEADER_BYTES
         middle = start + attributes
         end = middle + body
         if (
             beginning not in today
             or end > size
-            or hashes(data[at : at + _HEAD] + data[start:middle], SEED)[0] != check
+            or hashes(data[offset : offset + _HEAD] + data[start:middle], SEED)[0] != check
             or hashes(view[middle:end], SEED)[0] != body_check
         ):
             break
-        at = end
-    return at
+        offset = end
+    return offset
 
 
 def parse_behind(header: Header, data: Bytes, offset: int = 0, where: str = "bucket", with_body: bool = True) -> Bucket:
@@ -271,29 +271,29 @@ def parse_behind(header: Header, data: Bytes, offset: int = 0, where: str = "buc
         raise Corruption("header or attributes are damaged", where, offset)
     if with_body and check64(memoryview(data)[middle:end]) != header.body_check:
         raise Corruption("the body is damaged", where, offset)
-    one = Bucket(bytes(data[offset : end if with_body else middle]), middle - offset)
-    one.header = header
+    bucket = Bucket(bytes(data[offset : end if with_body else middle]), middle - offset)
+    bucket.header = header
     if header.type in TEXT_TYPES:
         try:
-            one.attributes, one.stored = _old(header, bytes(data[start:middle]), one.stored, with_body)
+            bucket.attributes, bucket.stored = _old(header, bytes(data[start:middle]), bucket.stored, with_body)
         except ValueError as error:
             raise Corruption(str(error), where, offset) from error
-    return one
+    return bucket
 
 
 def _old(header: Header, text: bytes, body: bytes, with_body: bool) -> tuple[dict[str, bytes], bytes]:
     """Attributes that are text, and the body. Footprint and time, where the text has them, must be those of the header."""
     if header.type == V2:
-        found, body = oldbuckets.read_v2(text, with_body)
+        attributes, body = oldbuckets.read_v2(text, with_body)
         if with_body and len(body) != header.plain_bytes:
             raise ValueError(f"the lines spell a body of {len(body)} bytes, where the header says {header.plain_bytes}")
     else:
-        found = oldbuckets.read_v30(text)
+        attributes = oldbuckets.read_v30(text)
     same = {"F": struct.pack("<QQ", header.site, header.path), "G": struct.pack("<q", header.time_ms)}
     for letter, expected in same.items():
-        if found.pop(letter, expected) != expected:
+        if attributes.pop(letter, expected) != expected:
             raise ValueError(f"the {letters.TABLE[letter].name} in the text is not that of the header")
-    return found, body
+    return attributes, body
 
 
 def compress(body: bytes, how: str) -> tuple[Codec, bytes]:

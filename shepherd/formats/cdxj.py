@@ -34,10 +34,10 @@ _QUERY_SESSIONS: Final = tuple(
 
 def url_key(url: bytes) -> bytes:
     """The key of a normalised URL."""
-    found = _URL.match(url)
-    if found is None:
+    match = _URL.match(url)
+    if match is None:
         return url
-    scheme, host, port, path, query = found.groups()
+    scheme, host, port, path, query = match.groups()
     name = host.strip(b"[]").lower().replace(b"..", b".").strip(b".")
     if www := _WWW.match(name):
         name = name[www.end() :]
@@ -54,20 +54,20 @@ def _path(path: bytes) -> bytes:
     path = _quoted(_SLASHES.sub(b"/", path)).lower()
     if b"aspx" in path:
         for pattern in _PATH_SESSIONS:
-            if found := pattern.fullmatch(path):
-                path = found[1] + found[2]
+            if match := pattern.fullmatch(path):
+                path = match[1] + match[2]
     return path[:-1] if len(path) > 1 and path.endswith(b"/") else path or b"/"
 
 
 def _without_dots(path: bytes) -> bytes:
     """Without what steps nowhere or back; a step back at the top stays."""
-    kept: list[bytes] = []
+    parts: list[bytes] = []
     for part in path.split(b"/")[1:]:
-        if part == b".." and kept:
-            kept.pop()
+        if part == b".." and parts:
+            parts.pop()
         elif part != b".":
-            kept.append(part)
-    return b"/" + b"/".join(kept)
+            parts.append(part)
+    return b"/" + b"/".join(parts)
 
 
 def _query(query: bytes | None) -> bytes:
@@ -75,8 +75,8 @@ def _query(query: bytes | None) -> bytes:
         return b""
     query = _quoted(_unquoted(query))
     for pattern in _QUERY_SESSIONS:
-        if found := pattern.fullmatch(query):
-            query = found[1] + (found[2] or b"")
+        if match := pattern.fullmatch(query):
+            query = match[1] + (match[2] or b"")
     query = query.lower()
     if b"&" in query:
         query = b"&".join(b"=".join(pair) for pair in sorted(tuple(part.split(b"=", 1)) for part in query.split(b"&")))

@@ -81,11 +81,11 @@ def _brotli(data: bytes, limit: int) -> tuple[bytes, bool]:
     stream = brotli.Decompressor()
     parts: list[bytes] = []
     size = 0
-    given = data
+    piece = data
     try:
         while size <= limit:
-            part = stream.process(given, output_buffer_limit=min(_BROTLI_OUTPUT, limit + 1 - size))
-            given = b""
+            part = stream.process(piece, output_buffer_limit=min(_BROTLI_OUTPUT, limit + 1 - size))
+            piece = b""
             parts.append(part)
             size += len(part)
             if stream.is_finished() or (not part and stream.can_accept_more_data()):
@@ -99,19 +99,19 @@ def _zstd(data: bytes, limit: int) -> tuple[bytes, bool]:
     import zstandard
 
     parts: list[bytes] = []
-    size = at = frames = 0
+    size = offset = frames = 0
     stream = None
     view = memoryview(data)
     try:
-        while at < len(view) and size <= limit:
+        while offset < len(view) and size <= limit:
             if stream is None or stream.eof:
                 if frames == _MAX_PARTS:
                     return b"".join(parts), True
                 frames += 1
                 stream = zstandard.ZstdDecompressor(max_window_size=_ZSTD_WINDOW).decompressobj()
-            given = view[at : at + _ZSTD_INPUT]
-            part = stream.decompress(given)
-            at += len(given) - len(stream.unused_data)
+            piece = view[offset : offset + _ZSTD_INPUT]
+            part = stream.decompress(piece)
+            offset += len(piece) - len(stream.unused_data)
             parts.append(part)
             size += len(part)
     except zstandard.ZstdError as error:

@@ -76,24 +76,24 @@ def encode(block: Block) -> bytes:
     )
 
 
-class Cursor:
+class BlockReader:
     """Takes arrays off the front of a payload; running over the end is Corruption."""
 
-    def __init__(self, data: Bytes, at: int) -> None:
-        self.data, self.at = data, at
+    def __init__(self, data: Bytes, offset: int) -> None:
+        self.data, self.offset = data, offset
 
     def take(self, count: int, dtype: str) -> Array:
-        made, size = _DTYPES[dtype]
-        return np.frombuffer(self.data, made, count, self._pass(size * count))
+        numpy_type, size = _DTYPES[dtype]
+        return np.frombuffer(self.data, numpy_type, count, self._pass(size * count))
 
     def bytes(self, size: int) -> memoryview:
         start = self._pass(size)
-        return memoryview(self.data)[start : self.at]
+        return memoryview(self.data)[start : self.offset]
 
     def _pass(self, size: int) -> int:
         """Where that many bytes begin."""
-        start, self.at = self.at, self.at + size
-        if self.at > len(self.data):
+        start, self.offset = self.offset, self.offset + size
+        if self.offset > len(self.data):
             raise Corruption("a contrib block is shorter than it says")
         return start
 
@@ -108,16 +108,16 @@ def decode(payload: Bytes, with_texts: bool = True, only: I64 | None = None) -> 
     n, m, k, squeezed, plain_bytes, stored_bytes, version = HEAD.unpack_from(payload, 0)
     if plain_bytes > MAX_TEXT:
         raise Corruption(f"a contrib block claims {plain_bytes} bytes of text")
-    cursor = Cursor(payload, HEAD.size)
-    keys = {name: cursor.take(n, dtype) for name, dtype in (*KEYS, *REST)}
+    reader = BlockReader(payload, HEAD.size)
+    keys = {name: reader.take(n, dtype) for name, dtype in (*KEYS, *REST)}
     text_bytes = keys.pop("text_bytes")
-    section = cursor.take(n, "u1")
-    sites, norms = cursor.take(m, "<u8"), cursor.take(m, "<u8")
-    name_bytes = cursor.take(m, "<u2")
-    names = _split(cursor.bytes(sum(name_bytes.tolist())), name_bytes)
-    parents_site, parents_path = cursor.take(k, "<u8"), cursor.take(k, "<u8")
-    stored = cursor.bytes(stored_bytes)
-    if cursor.at != len(payload) or int(text_bytes.sum(dtype=np.uint64)) != plain_bytes:
+    section = reader.take(n, "u1")
+    sites, norms = reader.take(m, "<u8"), reader.take(m, "<u8")
+    name_bytes = reader.take(m, "<u2")
+    names = _split(reader.bytes(sum(name_bytes.tolist())), name_bytes)
+    parents_site, parents_path = reader.take(k, "<u8"), reader.take(k, "<u8")
+    stored = reader.bytes(stored_bytes)
+    if reader.offset != len(payload) or int(text_bytes.sum(dtype=np.uint64)) != plain_bytes:
         raise Corruption("a contrib block's lengths do not add up")
     if n and int(keys["parent"].max()) >= k:
         raise Corruption("a contrib record names a parent that is not in its block")

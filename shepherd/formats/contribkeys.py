@@ -9,7 +9,7 @@ import numpy as np
 
 from shepherd.errors import Corruption
 from shepherd.formats.check import Bytes
-from shepherd.formats.contrib import HEAD, KEYS, REST, Cursor
+from shepherd.formats.contrib import HEAD, KEYS, REST, BlockReader
 from shepherd.formats.tables import I64, U8, U16, U32, U64
 from shepherd.formats.texts import Texts
 
@@ -47,14 +47,14 @@ def decode_keys(payload: Bytes) -> BlockKeys:
     if len(payload) < HEAD.size:
         raise Corruption("a contrib block has no header")
     records, sites, parents = HEAD.unpack_from(payload, 0)[:3]
-    cursor = Cursor(payload, HEAD.size)
-    keys = {name: cursor.take(records, dtype) for name, dtype in (*KEYS, *REST)}
-    section = cursor.take(records, "u1")
-    site, norm, lengths = cursor.take(sites, "<u8"), cursor.take(sites, "<u8"), cursor.take(sites, "<u2")
-    data = np.frombuffer(cursor.bytes(int(lengths.sum(dtype=np.uint64))), np.uint8)
+    reader = BlockReader(payload, HEAD.size)
+    keys = {name: reader.take(records, dtype) for name, dtype in (*KEYS, *REST)}
+    section = reader.take(records, "u1")
+    site, norm, lengths = reader.take(sites, "<u8"), reader.take(sites, "<u8"), reader.take(sites, "<u2")
+    data = np.frombuffer(reader.bytes(int(lengths.sum(dtype=np.uint64))), np.uint8)
     if len(data) and int(data.max()) > 0x7F:
         raise Corruption("a name of a contrib block is not ASCII")
-    parent, parent_site = keys["parent"], cursor.take(parents, "<u8")
+    parent, parent_site = keys["parent"], reader.take(parents, "<u8")
     if records and int(parent.max()) >= parents:
         raise Corruption("a contrib record names a parent that is not in its block")
     own = parent_site.take(parent) == keys["site"]

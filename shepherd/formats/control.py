@@ -65,8 +65,8 @@ class Control:
 
 def version_of(data: bytes) -> int:
     """The format version that a control claims; 0 where it is no control."""
-    found = _FIRST_LINE.match(data)
-    return int(found[1]) if found else 0
+    match = _FIRST_LINE.match(data)
+    return int(match[1]) if match else 0
 
 
 def is_intact(data: bytes) -> bool:

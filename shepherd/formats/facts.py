@@ -1,7 +1,7 @@
-"""What a segment's buckets say of their documents, as arrays: all that an index row can be made from again.
+"""Facts of documents, read from the buckets of a segment as arrays: all that an index row can be made from again.
 
-Read `bucket` first. Headers and attributes are verified one by one; what they say is then taken out of all of them side by side.
-A place where no sound header stands is damage: the walk goes on at the next one that is.
+Read `bucket` first. Headers and attributes are verified one by one; their fields are then read from all of them side by side.
+A place where no sound header stands is damage: the walk continues at the next sound one.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ FACT: Final = np.dtype(
     ]
 )
 REDIRECT: Final = 1 << 8  # of flags, beyond those of a bucket
-LOST: Final = 1 << 9  # its body was damaged
+BODY_DAMAGED: Final = 1 << 9  # its body was damaged
 PURGED: Final = 1 << 10  # a tombstone that says so
 PART: Final = 1 << 14  # buckets: their bytes are gone over once for each attribute, and should still be in the cache
 
@@ -59,28 +59,29 @@ def walk_segment(data: mmap.mmap | bytes, size: int) -> Iterator[Walk]:
     """Every bucket whose header and attributes check, some thousand at a time: a segment of thin ones has millions."""
     offsets: list[int] = []
     damage: list[tuple[int, str]] = []
-    at = 0
+    offset = 0
     digest, unpack = mmh3.mmh3_x64_128_digest, _LENGTHS.unpack_from
-    while at < size:
-        if at + _FIXED <= size and data[at : at + 4] == bucket.MAGIC:
-            attributes, body = unpack(data, at + _LENGTHS_AT)
-            middle = at + _FIXED + attributes
+    while offset < size:
+        if offset + _FIXED <= size and data[offset : offset + 4] == bucket.MAGIC:
+            attributes, body = unpack(data, offset + _LENGTHS_AT)
+            middle = offset + _FIXED + attributes
             whole = attributes <= bucket.MAX_ATTRIBUTES and middle + body <= size
             # One hash over both parts laid end to end is what check64 is; written out, because this is the loop that counts.
             if (
                 whole
-                and digest(data[at : at + _HEAD] + data[at + _FIXED : middle], SEED)[:8] == data[at + _HEAD : at + _HEAD + 8]
+                and digest(data[offset : offset + _HEAD] + data[offset + _FIXED : middle], SEED)[:8]
+                == data[offset + _HEAD : offset + _HEAD + 8]
             ):
-                offsets.append(at)
-                at = middle + body
+                offsets.append(offset)
+                offset = middle + body
                 if len(offsets) == PART:
                     yield Walk(np.array(offsets, np.int64), tuple(damage))
                     offsets, damage = [], []
                 continue
         if not damage or (offsets and damage[-1][0] < offsets[-1]):
-            damage.append((at, "no sound bucket begins here"))
-        found = data.find(bucket.MAGIC, at + 1)
-        at = found if found >= 0 else size
+            damage.append((offset, "no sound bucket begins here"))
+        next_magic = data.find(bucket.MAGIC, offset + 1)
+        offset = next_magic if next_magic >= 0 else size
     if offsets or damage:
         yield Walk(np.array(offsets, np.int64), tuple(damage))
 
@@ -101,12 +102,12 @@ def facts_of(data: mmap.mmap | bytes, segment: int, offsets: I64, norm_of: Calla
     text = _as_records(data, offsets[old])
     url_at = np.zeros((2, len(offsets)), np.int64)  # begin and length
     for rows, source, begin, stop in ((~old, view, start[~old], end[~old]), (old, *text)):
-        found = find_attributes(source, begin, stop, b"UDSEm")
-        facts["digest"][rows] = numbers_at(source, *found["D"], "<u8")
-        facts["download_ms"][rows] = numbers_at(source, *found["m"], "<u4")
-        facts["status"][rows] = _statuses(source, *found["S"])
-        facts["flags"][rows] |= np.where(found["E"][1] > 0, np.uint16(REDIRECT), np.uint16(0))
-        url_at[:, rows] = found["U"]
+        attribute_at = find_attributes(source, begin, stop, b"UDSEm")
+        facts["digest"][rows] = numbers_at(source, *attribute_at["D"], "<u8")
+        facts["download_ms"][rows] = numbers_at(source, *attribute_at["m"], "<u4")
+        facts["status"][rows] = _statuses(source, *attribute_at["S"])
+        facts["flags"][rows] |= np.where(attribute_at["E"][1] > 0, np.uint16(REDIRECT), np.uint16(0))
+        url_at[:, rows] = attribute_at["U"]
     for n in np.flatnonzero(heads["flags"] & bucket.BucketFlag.TOMBSTONE).tolist():  # few, and none of them old
         if bucket.parse(memoryview(data), int(offsets[n]), with_body=False).attributes.get("P") == _PURGED:
             facts["flags"][n] |= PURGED
@@ -131,9 +132,9 @@ def sound_bodies(data: mmap.mmap | bytes, offsets: I64) -> Bools:
     """Which of these buckets have the body that was written."""
     sound = np.zeros(len(offsets), np.bool_)
     view = memoryview(data)
-    for n, at in enumerate(offsets.tolist()):
-        header = bucket.parse_header(view, at)
-        end = at + header.length
+    for n, offset in enumerate(offsets.tolist()):
+        header = bucket.parse_header(view, offset)
+        end = offset + header.length
         sound[n] = check64(view[end - header.body_bytes : end]) == header.body_check
     return sound
 
@@ -142,30 +143,30 @@ def find_attributes(data: Array, start: I64, end: I64, letters: bytes) -> dict[s
     """Where each bucket has these attributes: begin and length of the contents, length 0 without one. All are walked at once."""
     places = {chr(letter): (np.zeros(len(start), np.int64), np.zeros(len(start), np.int64)) for letter in letters}
     length_at = _every_place(data, "<u4")
-    left = np.flatnonzero(start + 5 <= end)
-    at, stop = start[left], end[left]
-    while len(left):
-        length = length_at[at].astype(np.int64)
-        at += 4
-        letter_at = at + length
+    rows = np.flatnonzero(start + 5 <= end)
+    offsets, stop = start[rows], end[rows]
+    while len(rows):
+        length = length_at[offsets].astype(np.int64)
+        offsets += 4
+        letter_at = offsets + length
         if not (whole := letter_at < stop).all():  # most buckets have the same attributes: mostly there is nothing to leave out
-            left, at, stop, length, letter_at = (part[whole] for part in (left, at, stop, length, letter_at))
+            rows, offsets, stop, length, letter_at = (part[whole] for part in (rows, offsets, stop, length, letter_at))
         letter = data[letter_at]
-        for wanted, (begins, lengths) in places.items():
-            here = np.flatnonzero(letter == ord(wanted))
+        for name, (begins, lengths) in places.items():
+            here = np.flatnonzero(letter == ord(name))
             if len(here):
-                begins[left[here]], lengths[left[here]] = at[here], length[here]
-        at = letter_at + 1
-        if not (more := at + 5 <= stop).all():
-            left, at, stop = left[more], at[more], stop[more]
+                begins[rows[here]], lengths[rows[here]] = offsets[here], length[here]
+        offsets = letter_at + 1
+        if not (more := offsets + 5 <= stop).all():
+            rows, offsets, stop = rows[more], offsets[more], stop[more]
     return places
 
 
-def numbers_at(data: Array, at: I64, length: Array, dtype: str) -> Array:
+def numbers_at(data: Array, offsets: I64, length: Array, dtype: str) -> Array:
     """The numbers at some places, aligned or not; 0 where there are not enough bytes."""
-    numbers = np.zeros(len(at), dtype)
+    numbers = np.zeros(len(offsets), dtype)
     there = np.flatnonzero(length >= numbers.itemsize)
-    numbers[there] = _every_place(data, dtype)[at[there]]
+    numbers[there] = _every_place(data, dtype)[offsets[there]]
     return numbers
 
 
@@ -175,11 +176,11 @@ def _every_place(data: Array, dtype: str | np.dtype[np.void]) -> Array:
     return np.ndarray(max(len(data) - width + 1, 0), dtype, data.data if len(data) else b"", strides=(1,))
 
 
-def _statuses(data: Array, at: I64, length: I64) -> Array:
+def _statuses(data: Array, offsets: I64, length: I64) -> Array:
     """The three digits behind the first blank of a status line."""
-    statuses = np.zeros(len(at), np.uint16)
+    statuses = np.zeros(len(offsets), np.uint16)
     there = np.flatnonzero(length >= _STATUS_AT - 2)  # "HTTP/2 200" is the shortest
-    text = data[np.minimum(at[there][:, None] + np.arange(_STATUS_AT), max(len(data) - 1, 0))]
+    text = data[np.minimum(offsets[there][:, None] + np.arange(_STATUS_AT), max(len(data) - 1, 0))]
     blank = np.argmax(text == ord(" "), axis=1)
     digits = text[np.arange(len(there))[:, None], np.minimum(blank[:, None] + (1, 2, 3), _STATUS_AT - 1)].astype(np.int64) - ord(
         "0"

@@ -37,11 +37,11 @@ def is_binary(data: Bytes) -> bool:
 def unpack(data: Bytes) -> Iterator[Records]:
     """The records of each frame of a binary upload; Corruption, with the offset, where it is not one from front to end."""
     end = 0
-    for one in frames(data):
-        if one.kind != FrameKind.FEEDBACK or len(one.payload) != one.records * FEEDBACK.itemsize:
-            raise Corruption("not a frame of feedback", offset=one.offset)
-        yield np.frombuffer(one.payload, FEEDBACK)
-        end = one.end
+    for frame in frames(data):
+        if frame.kind != FrameKind.FEEDBACK or len(frame.payload) != frame.records * FEEDBACK.itemsize:
+            raise Corruption("not a frame of feedback", offset=frame.offset)
+        yield np.frombuffer(frame.payload, FEEDBACK)
+        end = frame.end
     if end != len(data):
         raise Corruption("no whole frame begins here", offset=end)
 
@@ -54,9 +54,9 @@ def parse_line(line: str, footprint: Callable[[str], tuple[int, int]]) -> tuple[
     words = line.split()
     if len(words) < 2:
         raise ValueError("expected a URL or footprint, a weight or -, and flags")
-    found = _FOOTPRINT.fullmatch(words[0])
+    match = _FOOTPRINT.fullmatch(words[0])
     try:
-        site, path = (int(found[1], 16), int(found[2], 16)) if found else footprint(words[0])
+        site, path = (int(match[1], 16), int(match[2], 16)) if match else footprint(words[0])
     except BadUrl as error:
         raise ValueError(str(error)) from None
     flags = 0

@@ -23,7 +23,7 @@ class FrameKind(IntEnum):
     PLAN = 5
     FEEDBACK = 6
     ROWS = 7
-    DONE = 8
+    STREAM_END = 8
     TRAILER = 9
 
 

@@ -13,7 +13,7 @@ ORIGINAL: Final = b"X-Archive-Orig-"
 PROTOCOLS: Final = {b"2": b"h2", b"2.0": b"h2", b"3": b"h3", b"3.0": b"h3"}  # as WARC-Protocol names what is no text on the wire
 _STATUS: Final = re.compile(rb"HTTP/([0-9](?:\.[0-9])?)[ \t]+([0-9]{3})(?![0-9])([^\r\n\0]*)")
 # A line end first, which is quickly found; so the text begins with one.
-_TOLD: Final = re.compile(rb"\n(transfer-encoding|content-encoding|content-length)([ \t]*:[ \t]*)([^\n]*)", re.IGNORECASE)
+_BODY_HEADER: Final = re.compile(rb"\n(transfer-encoding|content-encoding|content-length)([ \t]*:[ \t]*)([^\n]*)", re.IGNORECASE)
 _BARE: Final = re.compile(rb"(?<!\r)\n")
 _BLANKS: Final = " \t\r\v\f"
 _BLANK: Final = re.compile(rb"(?:\r?\n){2,}")
@@ -27,20 +27,20 @@ class Head(NamedTuple):
 
 def head(status_line: bytes, headers: bytes, body_bytes: int, coded: bool) -> Head | None:
     """The head before a body of so many bytes, which is `coded` as Content-Encoding says, or not; None without a status."""
-    found = _STATUS.match(status_line)
-    if found is None:
+    match = _STATUS.match(status_line)
+    if match is None:
         return None
-    version, status, reason = found.groups()
+    version, status, reason = match.groups()
     line = b"HTTP/%s %s%s" % (version if version in (b"1.0", b"1.1") else b"1.1", status, reason.rstrip())
-    told = fitted(headers, body_bytes, coded)
-    return Head(line + b"\r\n" + told + b"\r\n", int(status), PROTOCOLS.get(version, b""))
+    lines = fitted(headers, body_bytes, coded)
+    return Head(line + b"\r\n" + lines + b"\r\n", int(status), PROTOCOLS.get(version, b""))
 
 
 def pairs(headers: bytes) -> list[tuple[str, str]]:
     """Names and values of header lines, in Latin-1.
 
-    What has no colon is none. Nor is a line that begins with a blank: libcurl has joined those that go over several lines, so one
-    that is left belongs to nothing.
+    A line without colon is not a header. Nor is one that begins with a blank: libcurl has joined those that go over several
+    lines, so one that remains belongs to nothing.
     """
     parts = (line.partition(":") for line in headers.decode("latin-1").split("\n") if line[:1] not in (" ", "\t"))
     return [(name.strip(_BLANKS), value.strip(_BLANKS)) for name, colon, value in parts if colon]
@@ -56,13 +56,13 @@ def fitted(headers: bytes, body_bytes: int, coded: bool) -> bytes:
     if b"\r\n\r\n" in text:
         text = _BLANK.sub(b"\r\n", text)
 
-    def fit(found: re.Match[bytes]) -> bytes:
-        name, colon, value = found.groups()
-        kind, said = name.lower(), value.strip()
+    def fit(match: re.Match[bytes]) -> bytes:
+        name, colon, value = match.groups()
+        kind, plain = name.lower(), value.strip()
         if kind == b"content-length":
-            holds = said.isdigit() and int(said[:20]) == body_bytes
+            holds = plain.isdigit() and int(plain[:20]) == body_bytes
         else:
-            holds = kind == b"content-encoding" and (coded or said.lower() in (b"", b"identity"))
-        return found[0] if holds else b"\n" + ORIGINAL + name + colon + value
+            holds = kind == b"content-encoding" and (coded or plain.lower() in (b"", b"identity"))
+        return match[0] if holds else b"\n" + ORIGINAL + name + colon + value
 
-    return _TOLD.sub(fit, b"\n" + text)[1:] + b"\r\n"
+    return _BODY_HEADER.sub(fit, b"\n" + text)[1:] + b"\r\n"

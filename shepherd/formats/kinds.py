@@ -75,10 +75,10 @@ def word_of(name: str, words: type[IntEnum], none: int | None = None) -> ColumnK
 def flags_of(name: str, words: type[IntFlag]) -> ColumnKind:
     """The bits that are set; those without a word are spelt together, in hexadecimal."""
     named = [(int(flag), vocabulary.word(flag)) for flag in words]
-    known = sum(bit for bit, _word in named)
+    known_bits = sum(bit for bit, _word in named)
 
     def spell(value: int) -> list[str]:
-        return [*(word for bit, word in named if value & bit), *([hex(value & ~known)] if value & ~known else [])]
+        return [*(word for bit, word in named if value & bit), *([hex(value & ~known_bits)] if value & ~known_bits else [])]
 
     return ColumnKind(f"flags of {name}", spell)
 

@@ -44,7 +44,7 @@ ROW: Final = np.dtype(
     ]
 )
 COLUMNS: Final = tuple(name for name in ROW.names or () if name not in ("length", "what", "spare"))
-DONE: Final = np.dtype([("items", "<u8"), ("bytes", "<u8")])
+END_RECORD: Final = np.dtype([("items", "<u8"), ("bytes", "<u8")])
 
 Read = Callable[[int], bytes]  # so many bytes, fewer only at the end
 
@@ -54,14 +54,14 @@ def rows_frame(rows: Records) -> bytes:
     return frame.pack_frame(FrameKind.ROWS, len(rows), rows.tobytes())
 
 
-def done_frame(items: int, bucket_bytes: int) -> bytes:
-    """The end: how many rows and bytes of buckets this answer had; one that goes on with another's counts its own."""
-    return frame.pack_frame(FrameKind.DONE, 1, np.array([(items, bucket_bytes)], DONE).tobytes())
+def end_frame(items: int, bucket_bytes: int) -> bytes:
+    """The end: how many rows and bytes of buckets this answer had; one that continues another counts its own."""
+    return frame.pack_frame(FrameKind.STREAM_END, 1, np.array([(items, bucket_bytes)], END_RECORD).tobytes())
 
 
 @dataclass(frozen=True)
-class Item:
-    """A row and its bucket, whose bytes nobody has looked at yet; of what is gone there is none."""
+class StreamItem:
+    """A row and its bucket, whose bytes are still unchecked; a document that is gone has no bucket."""
 
     row: np.void  # one record of ROW
     data: bytes
@@ -74,19 +74,19 @@ class Item:
         """The same without its body: that one may be damaged."""
         return self._of_row(bucket.parse(self.data, with_body=False))
 
-    def _of_row(self, found: Bucket) -> Bucket:
-        if (found.header.site, found.header.path) != (int(self.row["site"]), int(self.row["path"])):
+    def _of_row(self, document: Bucket) -> Bucket:
+        if (document.header.site, document.header.path) != (int(self.row["site"]), int(self.row["path"])):
             raise Corruption("stream: a bucket is not that of its row")
-        return found
+        return document
 
 
-def items(read: Read) -> Iterator[Item]:
+def items(read: Read) -> Iterator[StreamItem]:
     """Every row of a stream with its bucket. It ends after the last frame; a stream that ends before it is Corruption."""
     count, total = 0, 0
     while True:
         kind, payload = _frame(read)
-        if kind == FrameKind.DONE:
-            if payload != np.array([(count, total)], DONE).tobytes():
+        if kind == FrameKind.STREAM_END:
+            if payload != np.array([(count, total)], END_RECORD).tobytes():
                 raise Corruption("stream: its end names another number of rows or bytes than came")
             return
         rows = np.frombuffer(payload, ROW)
@@ -94,30 +94,30 @@ def items(read: Read) -> Iterator[Item]:
             length = int(row["length"])
             data = _exactly(read, length) if length else b""
             count, total = count + 1, total + length
-            yield Item(row, data)
+            yield StreamItem(row, data)
 
 
 def _frame(read: Read) -> tuple[FrameKind, bytes]:
     head = _exactly(read, frame.HEADER.size)
     magic, length, kind, _zero, records, _check = frame.HEADER.unpack(head)
-    size = {FrameKind.ROWS: ROW.itemsize, FrameKind.DONE: DONE.itemsize}.get(kind)
+    size = {FrameKind.ROWS: ROW.itemsize, FrameKind.STREAM_END: END_RECORD.itemsize}.get(kind)
     if magic != frame.MAGIC or size is None or not 0 < records <= BATCH_ROWS or length != records * size:
         raise Corruption("stream: no frame where one should be")
-    found = frame.read_frame(head + _exactly(read, length), 0)
-    if found is None:
+    checked = frame.read_frame(head + _exactly(read, length), 0)
+    if checked is None:
         raise Corruption("stream: a frame is damaged")
-    payload = bytes(found.payload)
+    payload = bytes(checked.payload)
     if kind == FrameKind.ROWS and int(np.frombuffer(payload, ROW)["length"].max()) > MAX_BUCKET:
         raise Corruption("stream: a bucket that is longer than any can be")
     return FrameKind(kind), payload
 
 
 def _exactly(read: Read, length: int) -> bytes:
-    parts, left = [], length
-    while left:
-        part = read(left)
+    parts, missing = [], length
+    while missing:
+        part = read(missing)
         if not part:
             raise Corruption("stream: it ends too early")
         parts.append(part)
-        left -= len(part)
+        missing -= len(part)
     return parts[0] if len(parts) == 1 else b"".join(parts)

@@ -51,7 +51,7 @@ Oid = TypeVar("Oid", int, I64)
 FORMAT_VERSION: Final = 3
 
 
-class Column(NamedTuple):
+class _Column(NamedTuple):
     """A column of a table or a field of a record."""
 
     name: str
@@ -60,121 +60,121 @@ class Column(NamedTuple):
 
 
 _INDEX: Final = (
-    Column("norm", "<u8", kinds.FOOTPRINT),
-    Column("path", "<u8", kinds.FOOTPRINT),
-    Column("site", "<u8", kinds.FOOTPRINT),
-    Column("oid", "<u8", kinds.OID),
-    Column("digest", "<u8", kinds.DIGEST),
-    Column("type", "u1", kinds.TYPE),
-    Column("reason", "u1", kinds.REASON),
-    Column("flags", "<u2", kinds.ROW_FLAGS),
-    Column("status", "<u2", kinds.STATUS),
-    Column("weight", "<u2", kinds.WEIGHT),
-    Column("section", "u1", kinds.SECTION),
-    Column("frequency", "u1", kinds.COUNT),
-    Column("retry", "u1", kinds.COUNT),
-    Column("deferred", "u1", kinds.DEFERRED),
-    Column("gathered", "<u4", kinds.TIME_S),
-    Column("checked", "<u4", kinds.TIME_S),
-    Column("changed", "<u4", kinds.TIME_S),
-    Column("touched", "<u4", kinds.STATE),
-    Column("download_ms", "<u4", kinds.MS),
-    Column("size", "<u4", kinds.BYTES),
+    _Column("norm", "<u8", kinds.FOOTPRINT),
+    _Column("path", "<u8", kinds.FOOTPRINT),
+    _Column("site", "<u8", kinds.FOOTPRINT),
+    _Column("oid", "<u8", kinds.OID),
+    _Column("digest", "<u8", kinds.DIGEST),
+    _Column("type", "u1", kinds.TYPE),
+    _Column("reason", "u1", kinds.REASON),
+    _Column("flags", "<u2", kinds.ROW_FLAGS),
+    _Column("status", "<u2", kinds.STATUS),
+    _Column("weight", "<u2", kinds.WEIGHT),
+    _Column("section", "u1", kinds.SECTION),
+    _Column("frequency", "u1", kinds.COUNT),
+    _Column("retry", "u1", kinds.COUNT),
+    _Column("deferred", "u1", kinds.DEFERRED),
+    _Column("gathered", "<u4", kinds.TIME_S),
+    _Column("checked", "<u4", kinds.TIME_S),
+    _Column("changed", "<u4", kinds.TIME_S),
+    _Column("touched", "<u4", kinds.STATE),
+    _Column("download_ms", "<u4", kinds.MS),
+    _Column("size", "<u4", kinds.BYTES),
 )
 
 _SITES: Final = (
-    Column("site", "<u8", kinds.FOOTPRINT),
-    Column("norm", "<u8", kinds.FOOTPRINT),
-    Column("qkey", "<u8", kinds.QUEUE_KEY),
-    Column("name", "<u8", kinds.BYTES),
-    Column("robots_oid", "<u8", kinds.OID),
-    Column("documents", "<u4", kinds.COUNT),
-    Column("gathered", "<u4", kinds.COUNT),
-    Column("avg_ms", "<u4", kinds.KNOWN_MS),
-    Column("qkey_checked", "<u4", kinds.TIME_S),
-    Column("qkey_next", "<u4", kinds.TIME_S),
-    Column("robots_checked", "<u4", kinds.TIME_S),
-    Column("robots_next", "<u4", kinds.TIME_S),
-    Column("robots_since", "<u4", kinds.TIME_S),
-    Column("robots_status", "<u2", kinds.STATUS),
-    Column("crawl_delay_ms", "<u4", kinds.KNOWN_MS),
-    Column("delay_ms", "<u4", kinds.FILTER_MS),
-    Column("soft_limit", "<u4", kinds.LIMIT),
-    Column("hard_limit", "<u4", kinds.LIMIT),
-    Column("moves", "<u4", kinds.COUNT),
-    Column("group", "<u8", kinds.GROUP),
-    Column("fresh_limit", "<u4", kinds.LIMIT),
-    Column("slots", "<u2", kinds.COUNT),
-    Column("select_bonus", "<i2", kinds.BONUS),
-    Column("queue_bonus", "<i2", kinds.BONUS),
-    Column("refresh_boost", "u1", kinds.COUNT),
-    Column("section", "u1", kinds.SECTION),
-    Column("policy", "<u2", kinds.NUMBER),
+    _Column("site", "<u8", kinds.FOOTPRINT),
+    _Column("norm", "<u8", kinds.FOOTPRINT),
+    _Column("qkey", "<u8", kinds.QUEUE_KEY),
+    _Column("name", "<u8", kinds.BYTES),
+    _Column("robots_oid", "<u8", kinds.OID),
+    _Column("documents", "<u4", kinds.COUNT),
+    _Column("gathered", "<u4", kinds.COUNT),
+    _Column("avg_ms", "<u4", kinds.KNOWN_MS),
+    _Column("qkey_checked", "<u4", kinds.TIME_S),
+    _Column("qkey_next", "<u4", kinds.TIME_S),
+    _Column("robots_checked", "<u4", kinds.TIME_S),
+    _Column("robots_next", "<u4", kinds.TIME_S),
+    _Column("robots_since", "<u4", kinds.TIME_S),
+    _Column("robots_status", "<u2", kinds.STATUS),
+    _Column("crawl_delay_ms", "<u4", kinds.KNOWN_MS),
+    _Column("delay_ms", "<u4", kinds.FILTER_MS),
+    _Column("soft_limit", "<u4", kinds.LIMIT),
+    _Column("hard_limit", "<u4", kinds.LIMIT),
+    _Column("moves", "<u4", kinds.COUNT),
+    _Column("group", "<u8", kinds.GROUP),
+    _Column("fresh_limit", "<u4", kinds.LIMIT),
+    _Column("slots", "<u2", kinds.COUNT),
+    _Column("select_bonus", "<i2", kinds.BONUS),
+    _Column("queue_bonus", "<i2", kinds.BONUS),
+    _Column("refresh_boost", "u1", kinds.COUNT),
+    _Column("section", "u1", kinds.SECTION),
+    _Column("policy", "<u2", kinds.NUMBER),
 )
 
 _SERVERS: Final = (
-    Column("qkey", "<u8", kinds.QUEUE_KEY),
-    Column("next_ms", "<i8", kinds.TIME_MS),
-    Column("delay_ms", "<u4", kinds.MS),
-    Column("avg_ms", "<u4", kinds.KNOWN_MS),
-    Column("fetches", "<u4", kinds.COUNT),
-    Column("errors", "<u4", kinds.COUNT),
-    Column("slots", "<u2", kinds.COUNT),
-    Column("backoff", "u1", kinds.NUMBER),
-    Column("group", "<u8", kinds.GROUP),
-    Column("documents", "<u4", kinds.COUNT),
+    _Column("qkey", "<u8", kinds.QUEUE_KEY),
+    _Column("next_ms", "<i8", kinds.TIME_MS),
+    _Column("delay_ms", "<u4", kinds.MS),
+    _Column("avg_ms", "<u4", kinds.KNOWN_MS),
+    _Column("fetches", "<u4", kinds.COUNT),
+    _Column("errors", "<u4", kinds.COUNT),
+    _Column("slots", "<u2", kinds.COUNT),
+    _Column("backoff", "u1", kinds.NUMBER),
+    _Column("group", "<u8", kinds.GROUP),
+    _Column("documents", "<u4", kinds.COUNT),
 )
 
 _JOURNAL: Final = (
-    Column("norm", "<u8", kinds.FOOTPRINT),
-    Column("path", "<u8", kinds.FOOTPRINT),
-    Column("site", "<u8", kinds.FOOTPRINT),
-    Column("answered", "<u8", kinds.FOOTPRINT),
-    Column("qkey", "<u8", kinds.QUEUE_KEY),
-    Column("oid", "<u8", kinds.OID),
-    Column("digest", "<u8", kinds.DIGEST),
-    Column("start_ms", "<i8", kinds.TIME_MS),
-    Column("end_ms", "<i8", kinds.TIME_MS),
-    Column("plan_row", "<u4", kinds.ROW),
-    Column("download_ms", "<u4", kinds.MS),
-    Column("body_bytes", "<u4", kinds.BYTES),
-    Column("stored_bytes", "<u4", kinds.BYTES),
-    Column("wire_bytes", "<u4", kinds.BYTES),
-    Column("retry_after_s", "<u4", kinds.SECONDS),
-    Column("crawl_delay_ms", "<u4", kinds.KNOWN_MS),
-    Column("valid_s", "<u4", kinds.SECONDS),
-    Column("status", "<u2", kinds.STATUS),
-    Column("flags", "<u2", kinds.RECORD_FLAGS),
-    Column("reaper", "<u2", kinds.NUMBER),
-    Column("hops", "<u2", kinds.COUNT),
-    Column("kind", "u1", kinds.RECORD_KIND),
-    Column("result", "u1", kinds.RESULT),
-    Column("reason", "u1", kinds.REASON),
-    Column("section", "u1", kinds.SECTION),
-    Column("spare4", "<u4", kinds.NUMBER),
-    Column("group", "<u8", kinds.GROUP),
+    _Column("norm", "<u8", kinds.FOOTPRINT),
+    _Column("path", "<u8", kinds.FOOTPRINT),
+    _Column("site", "<u8", kinds.FOOTPRINT),
+    _Column("answered", "<u8", kinds.FOOTPRINT),
+    _Column("qkey", "<u8", kinds.QUEUE_KEY),
+    _Column("oid", "<u8", kinds.OID),
+    _Column("digest", "<u8", kinds.DIGEST),
+    _Column("start_ms", "<i8", kinds.TIME_MS),
+    _Column("end_ms", "<i8", kinds.TIME_MS),
+    _Column("plan_row", "<u4", kinds.ROW),
+    _Column("download_ms", "<u4", kinds.MS),
+    _Column("body_bytes", "<u4", kinds.BYTES),
+    _Column("stored_bytes", "<u4", kinds.BYTES),
+    _Column("wire_bytes", "<u4", kinds.BYTES),
+    _Column("retry_after_s", "<u4", kinds.SECONDS),
+    _Column("crawl_delay_ms", "<u4", kinds.KNOWN_MS),
+    _Column("valid_s", "<u4", kinds.SECONDS),
+    _Column("status", "<u2", kinds.STATUS),
+    _Column("flags", "<u2", kinds.RECORD_FLAGS),
+    _Column("reaper", "<u2", kinds.NUMBER),
+    _Column("hops", "<u2", kinds.COUNT),
+    _Column("kind", "u1", kinds.RECORD_KIND),
+    _Column("result", "u1", kinds.RESULT),
+    _Column("reason", "u1", kinds.REASON),
+    _Column("section", "u1", kinds.SECTION),
+    _Column("spare4", "<u4", kinds.NUMBER),
+    _Column("group", "<u8", kinds.GROUP),
 )
 
 _PLAN: Final = (
-    Column("norm", "<u8", kinds.FOOTPRINT),
-    Column("path", "<u8", kinds.FOOTPRINT),
-    Column("site", "<u8", kinds.FOOTPRINT),
-    Column("qkey", "<u8", kinds.QUEUE_KEY),
-    Column("oid", "<u8", kinds.OID),
-    Column("digest", "<u8", kinds.DIGEST),
-    Column("row", "<u4", kinds.ROW),
-    Column("priority", "<u4", kinds.NUMBER),
-    Column("weight", "<u2", kinds.WEIGHT),
-    Column("flags", "<u2", kinds.ROW_FLAGS),
-    Column("kind", "u1", kinds.RECORD_KIND),
-    Column("why", "u1", kinds.WHY),
-    Column("section", "u1", kinds.SECTION),
-    Column("spare", "u1", kinds.NUMBER),
+    _Column("norm", "<u8", kinds.FOOTPRINT),
+    _Column("path", "<u8", kinds.FOOTPRINT),
+    _Column("site", "<u8", kinds.FOOTPRINT),
+    _Column("qkey", "<u8", kinds.QUEUE_KEY),
+    _Column("oid", "<u8", kinds.OID),
+    _Column("digest", "<u8", kinds.DIGEST),
+    _Column("row", "<u4", kinds.ROW),
+    _Column("priority", "<u4", kinds.NUMBER),
+    _Column("weight", "<u2", kinds.WEIGHT),
+    _Column("flags", "<u2", kinds.ROW_FLAGS),
+    _Column("kind", "u1", kinds.RECORD_KIND),
+    _Column("why", "u1", kinds.WHY),
+    _Column("section", "u1", kinds.SECTION),
+    _Column("spare", "u1", kinds.NUMBER),
 )
 
 
-def _dtypes(columns: tuple[Column, ...]) -> dict[str, str]:
-    return {one.name: one.dtype for one in columns}
+def _dtypes(columns: tuple[_Column, ...]) -> dict[str, str]:
+    return {column.name: column.dtype for column in columns}
 
 
 INDEX: Final = _dtypes(_INDEX)
@@ -182,11 +182,11 @@ SITES: Final = _dtypes(_SITES)
 SERVERS: Final = _dtypes(_SERVERS)
 TABLES: Final[dict[str, dict[str, str]]] = {"index": INDEX, "sites": SITES, "servers": SERVERS}
 
-JOURNAL: Final = np.dtype([(one.name, one.dtype) for one in _JOURNAL])
-PLAN: Final = np.dtype([(one.name, one.dtype) for one in _PLAN])
+JOURNAL: Final = np.dtype(list(_dtypes(_JOURNAL).items()))
+PLAN: Final = np.dtype(list(_dtypes(_PLAN).items()))
 
 KINDS: Final[dict[str, dict[str, ColumnKind]]] = {
-    name: {one.name: one.kind for one in columns}
+    name: {column.name: column.kind for column in columns}
     for name, columns in (("index", _INDEX), ("sites", _SITES), ("servers", _SERVERS), ("journal", _JOURNAL), ("plan", _PLAN))
 }
 

@@ -56,7 +56,7 @@ class Texts:
         first = np.flatnonzero(np.diff(rows, prepend=rows[:1] - 2) != 1)
         if RUN * len(first) <= len(rows):
             return self._take_runs(rows, first)
-        parts = [self._take(rows[at : at + STEP]) for at in range(0, len(rows), STEP)]
+        parts = [self._take(rows[start : start + STEP]) for start in range(0, len(rows), STEP)]
         return parts[0] if len(parts) == 1 else Texts.join(parts)
 
     def _take_runs(self, rows: I64, first: I64) -> Texts:
@@ -95,12 +95,12 @@ class Spans:
         length = self.lengths
         differs = length != other.lengths
         words, other_words = _words(self.data), _words(other.data)
-        left = np.flatnonzero(~differs & (length >= WORD))
+        rows = np.flatnonzero(~differs & (length >= WORD))
         last = length - WORD  # the last word overlaps the one before it
-        for at in range(0, int(length[left].max(initial=0)), WORD):
-            left = left[(last[left] > at - WORD) & ~differs[left]]
-            place = np.minimum(last[left], at)
-            differs[left] = words[self.starts[left] + place] != other_words[other.starts[left] + place]
+        for offset in range(0, int(length[rows].max(initial=0)), WORD):
+            rows = rows[(last[rows] > offset - WORD) & ~differs[rows]]
+            place = np.minimum(last[rows], offset)
+            differs[rows] = words[self.starts[rows] + place] != other_words[other.starts[rows] + place]
         short = np.flatnonzero(~differs & (length < WORD))
         mine, others = self.some(short).texts(), other.some(short).texts()
         wrong = np.flatnonzero(mine.data != others.data)

@@ -30,7 +30,7 @@ def pack_thin(site: U64, path: U64, time_ms: int, state: int, names: Sequence[by
     front["url_bytes"], front["attribute_bytes"] = url_bytes, url_bytes + _ATTRIBUTE
     fronts, digest, head, buckets = front.tobytes(), mmh3.mmh3_x64_128_digest, HEAD.size, []
     width = _FRONT.itemsize
-    for at, name, text in zip(range(0, len(fronts), width), names, texts, strict=True):
-        checked = fronts[at : at + width] + name + text + b"U"
+    for start, name, text in zip(range(0, len(fronts), width), names, texts, strict=True):
+        checked = fronts[start : start + width] + name + text + b"U"
         buckets.append(checked[:head] + digest(checked, SEED)[:8] + _NO_BODY + checked[head:])
     return buckets

@@ -39,12 +39,13 @@ _LETTERS: Final = bytes.maketrans(b"abcdef", b"234567")  # from the alphabet of 
 
 def _spread() -> Iterator[tuple[int, int, int]]:
     """Masks and shifts that put a zero before each of 32 groups of five bits: the upper half moves, then that of each half."""
-    at = [5 * number for number in range(32)]
+    places = [5 * number for number in range(32)]
     for half in (16, 8, 4, 2, 1):
         moving = [bool(number & half) for number in range(32)]
-        masks = [sum(31 << place for place, moves in zip(at, moving, strict=True) if moves == wanted) for wanted in (False, True)]
+        groups = list(zip(places, moving, strict=True))
+        masks = [sum(31 << place for place, moves in groups if moves == is_upper) for is_upper in (False, True)]
         yield masks[0], masks[1], half
-        at = [place + half * moves for place, moves in zip(at, moving, strict=True)]
+        places = [place + half * moves for place, moves in groups]
 
 
 _SPREAD: Final = tuple(_spread())
@@ -105,8 +106,8 @@ def timestamp(time_ms: int) -> bytes:
 
 @lru_cache(maxsize=1 << 12)
 def _day_and_time(seconds: int) -> tuple[bytes, bytes]:
-    days, left = divmod(seconds, _DAY_S)
-    return str(np.datetime64(days, "D")).encode(), b"%02d:%02d:%02d" % (left // 3_600, left // 60 % 60, left % 60)
+    days, rest = divmod(seconds, _DAY_S)
+    return str(np.datetime64(days, "D")).encode(), b"%02d:%02d:%02d" % (rest // 3_600, rest // 60 % 60, rest % 60)
 
 
 def record(kind: bytes, headers: bytes, *block: bytes) -> bytes:
@@ -122,8 +123,8 @@ def packed_record(kind: bytes, headers: bytes, head: bytes, body: bytes) -> byte
     front = _head(kind, headers, len(head) + len(body)) + head
     packer = isal_zlib.compressobj(LEVEL, isal_zlib.DEFLATED, -15)
     parts = [_GZIP, packer.compress(front), packer.flush(isal_zlib.Z_SYNC_FLUSH)]
-    for at in range(0, len(body), _STORED):
-        part = body[at : at + _STORED]
+    for start in range(0, len(body), _STORED):
+        part = body[start : start + _STORED]
         parts += (_BLOCK.pack(0, len(part), len(part) ^ 0xFFFF), part)
     check = isal_zlib.crc32(_END, isal_zlib.crc32(body, isal_zlib.crc32(front)))
     size = len(front) + len(body) + len(_END)

@@ -102,7 +102,7 @@ def _stream(state: State, batches: Iterable[Batch]) -> Iterator[Piece]:
             lengths = batch.rows["length"].astype(np.int64)
             yield from segments.spans(batch.oid.astype(np.int64), lengths)
             items, total = items + len(lengths), total + int(lengths.sum())
-    yield stream.done_frame(items, total)
+    yield stream.end_frame(items, total)
 
 
 class _Segments:

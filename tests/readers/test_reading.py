@@ -95,7 +95,7 @@ def read(
         for length, oid in zip(batch.rows["length"].tolist(), batch.oid.tolist(), strict=True):
             data.write(state.objects._read(oid, length) if length else b"")
         items, size = items + len(batch.rows), size + int(batch.rows["length"].sum())
-    data.write(stream.done_frame(items, size))
+    data.write(stream.end_frame(items, size))
     if not after:
         assert (items, size) == (reading.items, reading.bucket_bytes)
     data.seek(0)
@@ -215,7 +215,7 @@ def test_stream_that_is_cut_or_altered_is_corruption(states: tuple[Database, lis
         data.write(stream.rows_frame(batch.rows))
         for length, oid in zip(batch.rows["length"].tolist(), batch.oid.tolist(), strict=True):
             data.write(state.objects._read(oid, length))
-    data.write(stream.done_frame(3, Reading(state, Choice(best=3)).bucket_bytes))
+    data.write(stream.end_frame(3, Reading(state, Choice(best=3)).bucket_bytes))
     whole = data.getvalue()
     assert len([item.bucket() for item in stream.items(io.BytesIO(whole).read)]) == 3
     for end in range(len(whole)):

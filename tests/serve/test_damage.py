@@ -86,7 +86,7 @@ def rows_and_data(home: Path) -> tuple[Records, list[bytes]]:
 
 
 def sent(rows: Records, data: list[bytes]) -> bytes:
-    return b"".join((stream.rows_frame(rows), *data, stream.done_frame(len(rows), sum(map(len, data)))))
+    return b"".join((stream.rows_frame(rows), *data, stream.end_frame(len(rows), sum(map(len, data)))))
 
 
 def answering(body: bytes, items: int) -> Answer:
@@ -127,7 +127,7 @@ def test_stream_with_a_damaged_frame_ends_and_says_how_far_it_came(tmp_path: Pat
     rows, data = rows_and_data(tmp_path)
     frame = bytearray(stream.rows_frame(rows[3:]))
     frame[-1] ^= 1
-    body = b"".join((stream.rows_frame(rows[:3]), *data[:3], frame, *data[3:], stream.done_frame(COUNT, sum(map(len, data)))))
+    body = b"".join((stream.rows_frame(rows[:3]), *data[:3], frame, *data[3:], stream.end_frame(COUNT, sum(map(len, data)))))
     rest = body[len(stream.rows_frame(rows[:3])) + sum(map(len, data[:3])) :]
     lies = {"/documents": answering(body, COUNT), "/documents?after=3": answering(rest, COUNT)}
     with lying(tmp_path / "db", lies) as liar:

@@ -146,7 +146,7 @@ def _copy_buckets(data: salvage.Bytes, found: Array, sound: Array, writer: Segme
             one = bucket.parse(stored, with_body=False)
             head = one.header
             stored = bucket.thin(head.site, head.path, head.time_ms, head.state, one.url)
-            copies["flags"][n] = BucketFlag.THIN | facts.LOST
+            copies["flags"][n] = BucketFlag.THIN | facts.BODY_DAMAGED
             copies["digest"][n] = 0
         copies["oid"][n], copies["size"][n] = writer.append(stored), len(stored)
     return copies

@@ -20,7 +20,7 @@ from shepherd.arrays.distinct_urls import Paths, take
 from shepherd.arrays.keys import NOT_FOUND, find_rows, find_sites, run_ends, run_starts, with_flag
 from shepherd.arrays.rows import BODY_FLAGS
 from shepherd.formats.bucket import BucketFlag
-from shepherd.formats.facts import LOST, PURGED, REDIRECT
+from shepherd.formats.facts import BODY_DAMAGED, PURGED, REDIRECT
 from shepherd.formats.tables import (
     I64,
     INDEX,
@@ -195,7 +195,7 @@ def _settle(rows: dict[str, Array], known: Mapping[str, Bools], facts: Array, at
     settled = dict(rows)
     lost = np.zeros(len(at), np.bool_)
     if len(facts):
-        lost = (at >= 0) & with_flag(facts["flags"][np.maximum(at, 0)], LOST)
+        lost = (at >= 0) & with_flag(facts["flags"][np.maximum(at, 0)], BODY_DAMAGED)
     settled["size"] = np.where(lost, facts["size"][np.maximum(at, 0)], rows["size"]) if len(facts) else rows["size"]
     for name in ("digest", "gathered", "changed"):
         settled[name] = np.where(lost, 0, settled[name]).astype(INDEX[name])
