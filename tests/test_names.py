@@ -33,7 +33,6 @@ ROOMS_LATER = """
     importing
     master
     politeness
-    report
     serve
     store
     wire

@@ -20,7 +20,7 @@ JOURNALS_S: Final = 0.1  # for looking through journals, which are not sorted by
 
 @dataclass(frozen=True)
 class Asking:
-    """Who asks, as others see it in the lease, and when. `now` is what the story is told by, `now_ms` what the lease begins at;
+    """Who asks, as others see it in the lease, and when. `now` is the time of the story, `now_ms` the start of the lease;
     journals are looked through for so many seconds of the clock, or to the end."""
 
     purpose: str
@@ -36,69 +36,69 @@ class Asking:
 
 
 @dataclass(frozen=True)
-class Story:
-    facts: facts.Facts
+class UrlStory:
+    facts: facts.UrlFacts
     standings: list[ranks.Standing]
-    cycles: list[history.Cycle]
+    cycles: list[history.CycleEntry]
     outlook: str
     verdict: str
 
 
-def explain(database: Database, config: Config, url: str, asking: Asking, number: int | None = None) -> Story:
+def explain(database: Database, config: Config, url: str, asking: Asking, number: int | None = None) -> UrlStory:
     """By a closed state, the newest by default; UsageError if this is no URL."""
     from shepherd.filters import load_filter
 
     with database.reading(asking.purpose, asking.now_ms, number) as state:
-        found = facts.collect(database, state, config, load_filter(config.filter_path), url)
-        section = found.row["section"] if found.row is not None else found.section.section
-        row = found.sought.rows[0] if found.sought.rows else None
-        stands = ranks.standings(state, config, found.sought.norm, row, found.server, section)
-    cycles = history.cycles(database, found.sought, asking.purpose, asking.now_ms, asking.over())
-    told = verdict.outlook(found, stands, asking.now), verdict.verdict(found, config, asking.now)
-    return Story(found, stands, cycles, *told)
+        url_facts = facts.collect(database, state, config, load_filter(config.filter_path), url)
+        section = url_facts.row["section"] if url_facts.row is not None else url_facts.section.section
+        row = url_facts.sought.rows[0] if url_facts.sought.rows else None
+        stands = ranks.standings(state, config, url_facts.sought.norm, row, url_facts.server, section)
+    cycles = history.cycles(database, url_facts.sought, asking.purpose, asking.now_ms, asking.over())
+    sentences = verdict.outlook(url_facts, stands, asking.now), verdict.verdict(url_facts, config, asking.now)
+    return UrlStory(url_facts, stands, cycles, *sentences)
 
 
-def as_object(story: Story) -> dict[str, Any]:
+def as_object(story: UrlStory) -> dict[str, Any]:
     """As `shep explain --json` has it."""
     from shepherd.formats.tables import KINDS
 
-    found, sought, judged = story.facts, story.facts.sought, story.facts.verdict
-    section, class_ = found.section, found.equivalence
+    url_facts, sought, filter_verdict = story.facts, story.facts.sought, story.facts.verdict
+    section, class_ = url_facts.section, url_facts.equivalence
     return {
-        "given": sought.given,
-        "rules": [vars(step) for step in steps(sought.given, sought.parsed)],
+        "given": sought.text,
+        "rules": [vars(step) for step in steps(sought.text, sought.parsed)],
         "normalised": sought.parsed.href,
-        "strips": [{"parameter": one, "line": line.line, "text": line.text} for one, line in found.strips],
+        "strips": [{"parameter": name, "line": line.line, "text": line.text} for name, line in url_facts.strips],
         "stripped": sought.stripped.href,
         "site": sought.stripped.site,
         "path": sought.stripped.path,
         "normalised_site": class_.norm,
         "equivalence": vars(class_) | {"next": class_.next or None},
         "footprint": {name: kinds.FOOTPRINT.json(getattr(sought, name)) for name in ("norm", "path", "site")},
-        "state": found.state,
-        "waiting": found.waiting or None,
-        "row": onerow.as_object(found.row, found.head) if found.row is not None else None,
+        "state": url_facts.state,
+        "waiting": url_facts.waiting or None,
+        "row": onerow.as_object(url_facts.row, url_facts.head) if url_facts.row is not None else None,
         "filter": {
-            "accepted": judged.accepted,
-            "file": found.filter_path,
-            "line": judged.line,
-            "text": judged.text,
-            "pattern": found.pattern or None,
+            "accepted": filter_verdict.accepted,
+            "file": url_facts.filter_path,
+            "line": filter_verdict.line,
+            "text": filter_verdict.text,
+            "pattern": url_facts.pattern or None,
         },
         "section": {"name": kinds.SECTION.json(section.section), "line": section.line, "text": section.text},
-        "robots": robots.as_object(found.robots),
-        "standings": [one.as_object() for one in story.standings],
-        "site_row": _site_object(found),
-        "server": found.server and kinds.row_as_json(KINDS["servers"], found.server),
-        "cycles": [one.as_object() for one in story.cycles],
+        "robots": robots.as_object(url_facts.robots),
+        "standings": [standing.as_object() for standing in story.standings],
+        "site_row": _site_object(url_facts),
+        "server": url_facts.server and kinds.row_as_json(KINDS["servers"], url_facts.server),
+        "cycles": [cycle.as_object() for cycle in story.cycles],
         "outlook": story.outlook or None,
         "verdict": story.verdict,
     }
 
 
-def _site_object(found: facts.Facts) -> dict[str, Any] | None:
+def _site_object(url_facts: facts.UrlFacts) -> dict[str, Any] | None:
     from shepherd.formats.tables import KINDS
 
-    if found.site is None:
+    if url_facts.site is None:
         return None
-    return kinds.row_as_json(KINDS["sites"], found.site) | {"name": found.site_name}
+    return kinds.row_as_json(KINDS["sites"], url_facts.site) | {"name": url_facts.site_name}

@@ -1,4 +1,4 @@
-"""All that a database and its configuration know of one URL: what `shep explain` tells and judges.
+"""All that a database and its configuration know of one URL: what `shep explain` shows and judges.
 
 A fact is a value of a column under the column's name, so that JSON and docs/formats.md speak of the same things.
 """
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
     from shepherd.config import Config
     from shepherd.filters import Filter, SectionLine, StripLine, Verdict
     from shepherd.formats.bucket import Bucket
-    from shepherd.report.robots import Judged
+    from shepherd.report.robots import RobotsVerdict
     from shepherd.store.state.database import Database
     from shepherd.store.state.directory import State
     from shepherd.store.state.inbox import Item
 
 
 @dataclass(frozen=True)
-class Facts:
+class UrlFacts:
     """None where the database has no such row; `waiting` is what waits for a URL without a row: inbox (an insert), purge (in the
     inbox, too), contrib, or nothing."""
 
@@ -43,7 +43,7 @@ class Facts:
     site_name: str
     server: Values | None
     waiting: str
-    robots: Judged
+    robots: RobotsVerdict
 
 
 @dataclass(frozen=True)
@@ -58,20 +58,20 @@ class Equivalence:
     next: str = ""
 
 
-def collect(database: Database, state: State, config: Config, filter_: Filter, given: str) -> Facts:
+def collect(database: Database, state: State, config: Config, filter_: Filter, url_text: str) -> UrlFacts:
     from shepherd import urls
     from shepherd.report.robots import of_state
     from shepherd.store.state import lookup
 
-    sought = seek(state, filter_, given)
-    row = sought.rows[0] if sought.rows else None
-    known = values(state.index, row)
-    site_row = lookup.site_row(state, known["site"] if known else _site_of(state, sought))
+    sought = seek(state, filter_, url_text)
+    row_number = sought.rows[0] if sought.rows else None
+    row = values(state.index, row_number)
+    site_row = lookup.site_row(state, row["site"] if row else _site_of(state, sought))
     site = values(state.sites, site_row)
     site_name = state.site_name(site_row) if site_row is not None else sought.stripped.site
     qkey = site["qkey"] if site is not None else 0
     at_home = urls.parse(site_name + sought.stripped.path)  # on the site that it would be asked from
-    return Facts(
+    return UrlFacts(
         state=state.number,
         sought=sought,
         strips=tuple(_strips(filter_, sought.parsed.path)),
@@ -80,12 +80,12 @@ def collect(database: Database, state: State, config: Config, filter_: Filter, g
         pattern=filter_.why(sought.stripped.href, qkey),
         section=filter_.section_of(sought.stripped.href, qkey),
         filter_path=config.filter_path,
-        row=known,
-        head=head_of(state, row) if row is not None else None,
+        row=row,
+        head=head_of(state, row_number) if row_number is not None else None,
         site=site,
         site_name=site_name,
         server=values(state.servers, lookup.server_row(state, site["qkey"])) if site else None,
-        waiting="" if row is not None else _waiting(database, state, filter_, sought),
+        waiting="" if row_number is not None else _waiting(database, state, filter_, sought),
         robots=of_state(at_home, state, filter_, config.identity.name),
     )
 
@@ -119,12 +119,14 @@ def _site_of(state: State, sought: Sought) -> int:
 
 
 def _waiting(database: Database, state: State, filter_: Filter, sought: Sought) -> str:
-    """What waits for the next merge of a URL without a row. Read only if there is none, for then the answer hangs on it."""
+    """What waits for the next merge of a URL without a row. Read only if there is none, for then the answer depends on it."""
     import numpy as np
 
-    asked = [what for item in database.inbox.waiting(state.control.applied) for what in _asked(item, state, filter_, sought)]
-    if asked:
-        return "purge" if "purge" in asked else "inbox"  # a purge holds whatever else is asked
+    operations = [
+        what for item in database.inbox.waiting(state.control.applied) for what in _operations(item, state, filter_, sought)
+    ]
+    if operations:
+        return "purge" if "purge" in operations else "inbox"  # a purge holds whatever else is asked
     norm, path = np.uint64(sought.norm), np.uint64(sought.path)
     for number in state.numbered("contrib"):
         if any(bool(((block.path == path) & (block.norm == norm)).any()) for block in state.contribs(number, with_texts=False)):
@@ -132,7 +134,7 @@ def _waiting(database: Database, state: State, filter_: Filter, sought: Sought) 
     return ""
 
 
-def _asked(item: Item, state: State, filter_: Filter, sought: Sought) -> Iterator[str]:
+def _operations(item: Item, state: State, filter_: Filter, sought: Sought) -> Iterator[str]:
     """The inserts and purges of this document; none where a merge has just taken the item, or will report its damage."""
     from shepherd.store.state.inbox import CONTRIB, is_closed_to_us
 
@@ -151,10 +153,10 @@ def _inserted(item: Item, state: State, sought: Sought) -> Iterator[str]:
     from shepherd.urls import Footprints
 
     prints = Footprints(state.control.key)  # blocks know no equivalences
-    wanted = [(prints.norm(url.site), prints.half(url.path)) for url in (sought.stripped, sought.parsed)]
+    footprints = [(prints.norm(url.site), prints.half(url.path)) for url in (sought.stripped, sought.parsed)]
     for frame in inserts.frames(item.path):
         block = decode_keys(frame.payload)
-        if any(bool(((block.path == path) & (block.norm == norm)).any()) for norm, path in wanted):
+        if any(bool(((block.path == path) & (block.norm == norm)).any()) for norm, path in footprints):
             yield "insert"
 
 

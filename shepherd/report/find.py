@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 class Sought:
     """Where a URL stands. `rows` are those of the same document: on the URL's own site first, then gathered ones."""
 
-    given: str
+    text: str
     parsed: Url
     stripped: Url  # what is left after the filter's strip lines: this is what gets a footprint
     norm: int
@@ -29,22 +29,22 @@ class Sought:
     rows: tuple[int, ...]
 
 
-def seek(state: State, filter_: Filter, given: str) -> Sought:
+def seek(state: State, filter_: Filter, text: str) -> Sought:
     """Look a URL up; UsageError if it is none. A row from before a strip line came into the filter is found as well."""
     from shepherd import urls
     from shepherd.store.state import lookup
 
     try:
-        parsed = words.parse_given(given)
+        parsed = words.parse_given(text)
     except BadUrl as error:
-        raise UsageError(f"{words.redact(given)}: {error}") from None
+        raise UsageError(f"{words.redact(text)}: {error}") from None
     stripped = urls.parse(filter_.strip(parsed.href))
     for url in (stripped, parsed):
         norm, path, site = state.prints.of(url)
         rows = lookup.rows_of(state, norm, path)
         if rows:
-            return Sought(given, parsed, stripped, norm, path, site, _best_first(state, rows, site))
-    return Sought(given, parsed, stripped, *state.prints.of(stripped), ())
+            return Sought(text, parsed, stripped, norm, path, site, _best_first(state, rows, site))
+    return Sought(text, parsed, stripped, *state.prints.of(stripped), ())
 
 
 def _best_first(state: State, rows: range, site: int) -> tuple[int, ...]:

@@ -1,8 +1,8 @@
-"""What each cycle that is still on record made of one URL: planned or left out, fetched with which result, kept or dropped.
+"""The outcome of each cycle on record for one URL: planned or left out, fetched with which result, kept or dropped.
 
 Read are the rows of all closed states, the journals of states and of those that were deleted (db/log), and the plan and harvests
 of a reap under way. Journals are not sorted by URL: they are looked through from the newest on until time is `over`, and what was
-not looked through is told as such.
+not looked through is marked as such.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Over = Callable[[], bool]  # whether no more time is to be spent
 
 
 @dataclass(frozen=True)
-class Fetch:
+class FetchRecord:
     """One record of a journal."""
 
     start_ms: int
@@ -40,17 +40,17 @@ class Fetch:
     hops: int
     flags: int
 
-    def told(self) -> str:
+    def text(self) -> str:
         from shepherd.formats.tables import JournalFlag
 
         more = self.flags & ~JournalFlag.CONTACTED
         flags = f", {kinds.RECORD_FLAGS.text(more)}" if more else ""
         hops = f" after {words.many(self.hops, 'hop')}" if self.hops else ""
         result, reason = kinds.RESULT.text(self.result), kinds.REASON.text(self.reason)
-        told = result if reason == result else f"{result} ({reason})"
+        outcome = result if reason == result else f"{result} ({reason})"
         status = f"status {kinds.STATUS.text(self.status)}, {self.download_ms} ms"
-        asked = status if self.flags & JournalFlag.CONTACTED else "nobody was asked"
-        return f"{told}{hops} at {kinds.TIME_MS.text(self.start_ms)}, {asked}{flags}"
+        answer = status if self.flags & JournalFlag.CONTACTED else "nobody was asked"
+        return f"{outcome}{hops} at {kinds.TIME_MS.text(self.start_ms)}, {answer}{flags}"
 
     def as_object(self) -> dict[str, Any]:
         from shepherd.formats.tables import KINDS
@@ -59,24 +59,24 @@ class Fetch:
 
 
 @dataclass(frozen=True)
-class Cycle:
+class CycleEntry:
     """What one directory says. `row` is None where it does not know the URL, or has no index any more; `fetches` is None where
-    nobody looked, or there is no journal; `planned` is told of a reap under way."""
+    nobody looked, or there is no journal; `planned` belongs to a reap under way."""
 
     name: str
     phase: str
-    made: int
+    made_s: int
     row: Values | None
-    fetches: tuple[Fetch, ...] | None
+    fetches: tuple[FetchRecord, ...] | None
     indexed: bool = True
     journal: bool = False
     planned: str = ""
 
     def line(self) -> Line:
-        return f"state {self.name.lstrip('0')}", "; ".join(self._told())
+        return f"state {self.name.lstrip('0')}", "; ".join(self._phrases())
 
-    def _told(self) -> Iterator[str]:
-        yield f"{self.phase or 'made'} {kinds.TIME_S.text(self.made)}"
+    def _phrases(self) -> Iterator[str]:
+        yield f"{self.phase or 'made'} {kinds.TIME_S.text(self.made_s)}"
         row = self.row
         if row is not None:
             yield f"{onerow.type_name(row)}, {kinds.REASON.text(row['reason'])}, weight {row['weight']}"
@@ -85,7 +85,7 @@ class Cycle:
         if self.planned:
             yield self.planned
         if self.fetches:
-            yield from (f"fetched: {one.told()}" for one in self.fetches)
+            yield from (f"fetched: {fetch.text()}" for fetch in self.fetches)
         elif self.journal and self.fetches is None:
             yield "its journal was not looked through (--deep does)"
         elif self.journal and row is not None and row["deferred"]:
@@ -94,12 +94,12 @@ class Cycle:
             yield "not fetched"
 
     def as_object(self) -> dict[str, Any]:
-        fetches = [one.as_object() for one in self.fetches] if self.fetches is not None else None
+        fetches = [fetch.as_object() for fetch in self.fetches] if self.fetches is not None else None
         row = onerow.as_object(self.row, None) if self.row is not None else None
         return {
             "state": self.name,
             "phase": self.phase or None,
-            "made": kinds.TIME_S.json(self.made),
+            "made": kinds.TIME_S.json(self.made_s),
             "known": self.row is not None if self.indexed else None,
             "row": row,
             "planned": self.planned or None,
@@ -108,12 +108,12 @@ class Cycle:
         }
 
 
-def cycles(database: Database, sought: Sought, purpose: str, now_ms: int, over: Over) -> list[Cycle]:
-    """Oldest first. A state that is deleted meanwhile is passed over."""
+def cycles(database: Database, sought: Sought, purpose: str, now_ms: int, over: Over) -> list[CycleEntry]:
+    """Oldest first. A state that is deleted meanwhile is skipped."""
     return list(reversed(list(_newest_first(database, sought, purpose, now_ms, over))))
 
 
-def _newest_first(database: Database, sought: Sought, purpose: str, now_ms: int, over: Over) -> Iterator[Cycle]:
+def _newest_first(database: Database, sought: Sought, purpose: str, now_ms: int, over: Over) -> Iterator[CycleEntry]:
     from shepherd.store.state import journals
 
     names = database.states()
@@ -131,24 +131,24 @@ def _newest_first(database: Database, sought: Sought, purpose: str, now_ms: int,
             yield _of_journal(journals.opened(database.log_path, name), sought, over)
 
 
-def _of_state(state: State, sought: Sought, over: Over) -> Cycle:
+def _of_state(state: State, sought: Sought, over: Over) -> CycleEntry:
     row, journal = _row(state, sought), bool(state.numbered("journal"))
     fetches = _fetches(_journal(state), sought, over) if journal else None
     phase = state.report().get("phase", "")
-    return Cycle(str(state.number), str(phase), state.control.now, row, fetches, journal=journal)
+    return CycleEntry(str(state.number), str(phase), state.control.now, row, fetches, journal=journal)
 
 
-def _of_journal(state: State, sought: Sought, over: Over) -> Cycle:
+def _of_journal(state: State, sought: Sought, over: Over) -> CycleEntry:
     """Of a deleted state only its journal is kept."""
     fetches = _fetches(_journal(state), sought, over)
-    return Cycle(str(state.number), "cork", state.control.now, None, fetches, indexed=False, journal=True)
+    return CycleEntry(str(state.number), "cork", state.control.now, None, fetches, indexed=False, journal=True)
 
 
-def _of_reap(state: State, sought: Sought, over: Over) -> Cycle:
+def _of_reap(state: State, sought: Sought, over: Over) -> CycleEntry:
     row, planned = _row(state, sought), _planned(state, sought, over)
     files = [of_harvest(path) for path in state.harvests()]
     fetches = _fetches((part for path, length in files if length for part in _records(path, length)), sought, over)
-    return Cycle(str(state.name), "plan", state.control.now, row, fetches, journal=True, planned=planned)
+    return CycleEntry(str(state.name), "plan", state.control.now, row, fetches, journal=True, planned=planned)
 
 
 def _row(state: State, sought: Sought) -> Values | None:
@@ -178,10 +178,10 @@ def of_harvest(path: Path) -> tuple[Path, int]:
     from shepherd.store.disk import names
     from shepherd.store.state import harvest
 
-    found = harvest.inspect(path)
-    if found.damage:
-        raise Corruption(f"{found.damage}; shep-check names the place", path)
-    return path / names.JOURNAL, found.checkpoint.journal.length
+    harvest_status = harvest.inspect(path)
+    if harvest_status.damage:
+        raise Corruption(f"{harvest_status.damage}; shep-check names the place", path)
+    return path / names.JOURNAL, harvest_status.checkpoint.journal.length
 
 
 def _records(path: Path, length: int | None = None) -> Iterator[Records]:
@@ -200,22 +200,22 @@ def _mine(sought: Sought) -> Callable[[Records], Any]:
     return lambda part: (part["path"] == path) & ((part["norm"] == norm) | (part["site"] == site))
 
 
-def _fetches(parts: Iterable[Records], sought: Sought, over: Over) -> tuple[Fetch, ...] | None:
+def _fetches(parts: Iterable[Records], sought: Sought, over: Over) -> tuple[FetchRecord, ...] | None:
     """All of a journal, or None where time ran out: half of it would be half the truth."""
     from shepherd.formats.tables import Kind
 
-    found, mine = [], _mine(sought)
+    fetches, mine = [], _mine(sought)
     for part in parts:
         if over():
             return None
         if len(part):
             hits = part[mine(part)]
-            found += [_fetch(record) for record in hits if record["kind"] in (Kind.PAGE, Kind.ROBOTS)]
-    return tuple(found)
+            fetches += [_fetch(record) for record in hits if record["kind"] in (Kind.PAGE, Kind.ROBOTS)]
+    return tuple(fetches)
 
 
-def _fetch(record: Any) -> Fetch:
-    return Fetch(*(int(record[one.name]) for one in dataclasses.fields(Fetch)))
+def _fetch(record: Any) -> FetchRecord:
+    return FetchRecord(*(int(record[field.name]) for field in dataclasses.fields(FetchRecord)))
 
 
 def _planned(state: State, sought: Sought, over: Over) -> str:

@@ -1,4 +1,4 @@
-"""The logs of db/log, read: what cycles and programs did. Lines that a crash cut short, or that are not ours, are passed over."""
+"""The logs of db/log, read: what cycles and programs did. Lines that a crash cut short, or that are not ours, are skipped."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ def now(log: Path) -> dict[str, Any]:
 
 def minutes(log: Path, since: float) -> list[dict[str, Any]]:
     """How fast reaps went, a line for each minute since then, the newest last; as far as they are in the last MiB."""
-    found = objects(_tail(log / MINUTES))
-    return [one for one in found if all(_is_figure(one.get(name)) for name in OF_MINUTES) and one["time"] >= since]
+    entries = objects(_tail(log / MINUTES))
+    return [entry for entry in entries if all(_is_figure(entry.get(name)) for name in OF_MINUTES) and entry["time"] >= since]
 
 
 def newest_first(path: Path) -> Iterator[dict[str, Any]]:
@@ -57,7 +57,7 @@ def cycles_since(log: Path, step: str, most: int) -> int:
     """How many cycles there were since the last that ran a program, unless it was cut short; no more than `most` are counted."""
     count = 0
     for cycle in filter(is_cycle, newest_first(log / CYCLES)):
-        if count >= most or any(one.get("step") == step and one.get("status") != TERMINATED for one in cycle["steps"]):
+        if count >= most or any(entry.get("step") == step and entry.get("status") != TERMINATED for entry in cycle["steps"]):
             break
         count += 1
     return count
@@ -80,7 +80,7 @@ def _tail(path: Path) -> list[bytes]:
 
 
 def objects(lines: Iterable[bytes]) -> Iterator[dict[str, Any]]:
-    """What lines of a log say; those that are cut short, or not ours, are passed over."""
+    """What lines of a log say; those that are cut short, or not ours, are skipped."""
     for line in lines:
         try:
             entry = json.loads(line)
@@ -95,13 +95,13 @@ def is_cycle(entry: dict[str, Any]) -> bool:
 
 
 def first_start(log: Path) -> int:
-    """When the oldest cycle that the log tells of began; 0 if it tells of none."""
+    """When the oldest cycle in the log began; 0 if there is none."""
     try:
         with (log / CYCLES).open("rb") as file:
-            found = _read([file.readline(HEAD_BYTES)])
+            entries = _read([file.readline(HEAD_BYTES)])
     except OSError:
         return 0
-    return int(found[0]["start"]) if found else 0
+    return int(entries[0]["start"]) if entries else 0
 
 
 def _read(lines: Iterable[bytes]) -> list[dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""One row of the index as `shep explain` and `shep at` tell it: as lines for a person, and as an object for JSON."""
+"""One row of the index as `shep explain` and `shep at` show it: as lines for a person, and as an object for JSON."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from shepherd.store.state.columns import Table
 
 Values = dict[str, int]  # one row of a table, by column
-Line = tuple[str, str]  # a label and what is to be told under it
+Line = tuple[str, str]  # a label and what stands under it
 TIMES = ("gathered", "checked", "changed")
 
 
@@ -49,9 +49,9 @@ def as_object(row: Values, head: Bucket | None) -> dict[str, Any]:
     """For JSON: every column as its kind says."""
     from shepherd.formats.tables import KINDS
 
-    shown = kinds.row_as_json(KINDS["index"], row) | {"digest": digest(row, head)}
+    columns = kinds.row_as_json(KINDS["index"], row) | {"digest": digest(row, head)}
     target = head.attributes.get("E") if head is not None else None
-    return {"url": head.url if head is not None else None, "redirect_to": target} | shown
+    return {"url": head.url if head is not None else None, "redirect_to": target} | columns
 
 
 def digest(row: Values, head: Bucket | None) -> str | None:

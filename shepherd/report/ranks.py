@@ -59,8 +59,8 @@ class Standing:
 
 def standings(state: State, config: Config, norm: int, row: int | None, server: Values | None, section: int) -> list[Standing]:
     """Of a row, or of a URL that has none."""
-    found = [_in_site(state, config, norm, row), _in_server(state, config, server), *_in_index(state, config, row, section)]
-    return [one for one in found if one is not None]
+    candidates = [_in_site(state, config, norm, row), _in_server(state, config, server), *_in_index(state, config, row, section)]
+    return [standing for standing in candidates if standing is not None]
 
 
 # --- its site ---------------------------------------------------------------------------------------------------
@@ -80,13 +80,13 @@ def _in_site(state: State, config: Config, norm: int, row: int | None) -> Standi
     part = range(start, min(start + SITE_ROWS, rows.stop))
     index = state.index.slice(part.start, part.stop, survey.OF_INDEX)
     sites = _sites_of(state, index)
-    found = survey.survey(index, sites, config.select, config.section_bonus)
+    ranking = survey.survey(index, sites, config.select, config.section_bonus)
     soft, hard, _fresh = (int(limit[0]) for limit in survey.site_limits(sites, np.array([norm], np.uint64), config.select))
-    counted = (found.place != np.uint8(Place.ROBOTS)) & (found.place != np.uint8(Place.GONE))
-    ahead = found.place == np.uint8(Place.EXEMPT)
+    competes = (ranking.place != np.uint8(Place.ROBOTS)) & (ranking.place != np.uint8(Place.GONE))
+    ahead = ranking.place == np.uint8(Place.EXEMPT)
     scale = len(rows) / len(part)
     mine = row - part.start if row is not None else None
-    return _ranked(Standing("site", "its site", soft, hard, None), found.key, counted, ahead, mine, scale)
+    return _ranked(Standing("site", "its site", soft, hard, None), ranking.key, competes, ahead, mine, scale)
 
 
 def _sites_of(state: State, index: Columns) -> dict[str, Array]:
@@ -98,22 +98,22 @@ def _sites_of(state: State, index: Columns) -> dict[str, Array]:
     from shepherd.cycle.select.survey import SETTINGS
     from shepherd.store.state import lookup
 
-    known = (lookup.site_row(state, site) for site in distinct(index["site"])[:MOST_SITES].tolist())
-    rows = np.array([row for row in known if row is not None], np.int64)
+    site_rows = (lookup.site_row(state, site) for site in distinct(index["site"])[:MOST_SITES].tolist())
+    rows = np.array([row for row in site_rows if row is not None], np.int64)
     sites = state.sites.take(rows, ("norm", "site", *SETTINGS))
     return sites | {"server": np.full(len(rows), NO_SERVER, np.int32)}
 
 
-def _ranked(empty: Standing, key: U16, counted: Bools, ahead: Bools, mine: int | None, scale: float) -> Standing:
+def _ranked(empty: Standing, key: U16, competes: Bools, ahead: Bools, mine: int | None, scale: float) -> Standing:
     """With the rank of one of these rows, best first, and the weight of the last that fits."""
     import dataclasses
 
     import numpy as np
 
-    order = np.flatnonzero(counted)
+    order = np.flatnonzero(competes)
     order = order[np.lexsort((order, 65_535 - key[order].astype(np.int64), ~ahead[order]))]
     count, exact = round(len(order) * scale), scale == 1
-    rank = int(np.flatnonzero(order == mine)[0]) + 1 if mine is not None and counted[mine] else None
+    rank = int(np.flatnonzero(order == mine)[0]) + 1 if mine is not None and competes[mine] else None
     last = round((empty.soft or 0) / scale) - 1
     full = empty.soft is not None and count >= empty.soft and len(order) > 0
     return dataclasses.replace(
@@ -170,10 +170,10 @@ def _in_index(state: State, config: Config, row: int | None, section: int) -> It
     scale = state.index.rows / len(sample.key) if sample else 1.0
     if sample and limited:
         of_section = Standing("section", section_name(section), soft, soft * config.select.hard_factor, None)
-        yield _ranked(of_section, sample.key, sample.counted & (sample.section == section), sample.ahead, sample.mine, scale)
+        yield _ranked(of_section, sample.key, sample.competes & (sample.section == section), sample.ahead, sample.mine, scale)
     name = "the whole database"
     if sample and crowded:
-        yield _ranked(Standing("all", name, most, None, None), sample.key, sample.counted, sample.ahead, sample.mine, scale)
+        yield _ranked(Standing("all", name, most, None, None), sample.key, sample.competes, sample.ahead, sample.mine, scale)
     else:
         yield Standing("all", name, most, None, state.index.rows)
 
@@ -184,7 +184,7 @@ class _Sample:
 
     key: U16
     section: Array
-    counted: Bools
+    competes: Bools
     ahead: Bools
     mine: int | None
 
@@ -199,9 +199,9 @@ def _sample(state: State, config: Config, row: int | None) -> _Sample:
     rows = _windows(state.index.rows, row)
     columns = ("weight", "section", "type", "reason", "flags", "digest", "gathered", "oid")
     index = state.index.take(rows, columns)
-    before = [int(one) for one in (Reason.SITE_SOFT, Reason.FRESH, Reason.SERVER_SOFT, Reason.SECTION_SOFT)]
-    struck = (index["type"] == np.uint8(RowType.SLEEPING)) & np.isin(index["reason"], before)
-    dead = (index["type"] == np.uint8(RowType.FORGOTTEN)) | with_flag(index["flags"], Flag.ROBOTS) | struck
+    limits = [int(reason) for reason in (Reason.SITE_SOFT, Reason.FRESH, Reason.SERVER_SOFT, Reason.SECTION_SOFT)]
+    asleep = (index["type"] == np.uint8(RowType.SLEEPING)) & np.isin(index["reason"], limits)
+    dead = (index["type"] == np.uint8(RowType.FORGOTTEN)) | with_flag(index["flags"], Flag.ROBOTS) | asleep
     key = survey.keys(index, 0, config.select, config.section_bonus)
     mine = int(np.flatnonzero(rows == row)[0]) if row is not None else None
     return _Sample(key, index["section"], ~dead, with_flag(index["flags"], survey.EXEMPT), mine)
@@ -214,8 +214,8 @@ def _windows(rows: int, row: int | None) -> I64:
     if rows <= WINDOWS * WINDOW_ROWS:
         return np.arange(rows, dtype=np.int64)
     starts = [n * (rows - WINDOW_ROWS) // (WINDOWS - 1) for n in range(WINDOWS)]
-    found = np.concatenate([np.arange(start, start + WINDOW_ROWS, dtype=np.int64) for start in starts])
-    place = int(np.searchsorted(found, row)) if row is not None else 0
-    if row is None or (place < len(found) and found[place] == row):
-        return found
-    return np.insert(found, place, row)
+    sample = np.concatenate([np.arange(start, start + WINDOW_ROWS, dtype=np.int64) for start in starts])
+    place = int(np.searchsorted(sample, row)) if row is not None else 0
+    if row is None or (place < len(sample) and sample[place] == row):
+        return sample
+    return np.insert(sample, place, row)

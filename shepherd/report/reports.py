@@ -1,6 +1,6 @@
-"""What past cycles did, in figures, as db/log tells it. No state is opened.
+"""What past cycles did, in figures, as db/log has it. No state is opened.
 
-A log is a file that people may edit, rotate and join: what is not as it should be in a line is passed over or counts as nothing.
+A log is a file that people may edit, rotate and join: what is not as it should be in a line is skipped or counts as nothing.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def _counts(reports: list[Entry], counter: str) -> dict[str, int]:
     """Of a counter by class, all reports together."""
     total: dict[str, int] = {}
     for report in reports:
-        found = report.get(counter)
-        for name, count in found.items() if isinstance(found, dict) else ():
+        by_class = report.get(counter)
+        for name, count in by_class.items() if isinstance(by_class, dict) else ():
             total[name] = total.get(name, 0) + int(number(count))
     return total

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Judged:
+class RobotsVerdict:
     """`verdict` is allowed, denied, not-asked (no robots.txt is known) or not-known (a redirect leads elsewhere)."""
 
     url: str
@@ -36,8 +36,8 @@ def digest_of(body: bytes) -> str:
     return hashlib.sha256(body).hexdigest()
 
 
-def judge(url: Url, agent: str, file: dict[str, Any], body: bytes) -> Judged:
-    """What a robots.txt says of a URL; `file` is what is to be told of the file itself."""
+def judge(url: Url, agent: str, file: dict[str, Any], body: bytes) -> RobotsVerdict:
+    """What a robots.txt says of a URL; `file` describes the file itself."""
     from shepherd import robots
 
     rules = robots.parse_robots(body, agent)
@@ -45,7 +45,7 @@ def judge(url: Url, agent: str, file: dict[str, Any], body: bytes) -> Judged:
     headings = robots.headings(body, agent)
     above = [heading for heading in headings if not number or heading[0] < number]
     why = "its longest pattern that matches decides" if number else "no line of its group matches"
-    return Judged(
+    return RobotsVerdict(
         url=url.href,
         site=url.site,
         agent=agent,
@@ -62,14 +62,14 @@ def judge(url: Url, agent: str, file: dict[str, Any], body: bytes) -> Judged:
 # --- by what is stored ------------------------------------------------------------------------------------------
 
 
-def of_state(url: Url, state: State, filter_: Filter, agent: str) -> Judged:
+def of_state(url: Url, state: State, filter_: Filter, agent: str) -> RobotsVerdict:
     """What the robots.txt that a state has stored for the URL's own site says of it."""
     from shepherd.store.state import lookup
     from shepherd.urls import ROBOTS_PATH
 
     row = lookup.site_row(state, state.prints.half(url.site))
     if row is None:
-        return Judged(
+        return RobotsVerdict(
             url.href, url.site, agent, None, "not-asked", "its site is not known: no page of it was ever inserted or found"
         )
     site = {name: column.at(row) for name, column in ((n, state.sites[n]) for n in _COLUMNS)}
@@ -83,12 +83,12 @@ def of_state(url: Url, state: State, filter_: Filter, agent: str) -> Judged:
     ignored = filter_.robots_ignored_by(url.site, site["qkey"])
     if ignored is not None:
         why = f"line {ignored.line} of the filter ignores its robots.txt: {ignored.text}"
-        return Judged(url.href, url.site, agent, file, "allowed", why)
+        return RobotsVerdict(url.href, url.site, agent, file, "allowed", why)
     if site["robots_since"]:
         why = f"it has been unreachable since {words.iso(site['robots_since'])}, so nothing is gathered until it answers"
-        return Judged(url.href, url.site, agent, file, "denied", why)
+        return RobotsVerdict(url.href, url.site, agent, file, "denied", why)
     if not site["robots_checked"]:
-        return Judged(
+        return RobotsVerdict(
             url.href, url.site, agent, file, "not-asked", "it has not been asked for yet; the first reap of the site does"
         )
     return _by_bucket(url, state, agent, file, site["robots_oid"])
@@ -97,7 +97,7 @@ def of_state(url: Url, state: State, filter_: Filter, agent: str) -> Judged:
 _COLUMNS: Final = ("qkey", "robots_oid", "robots_status", "robots_checked", "robots_next", "robots_since")
 
 
-def _by_bucket(url: Url, state: State, agent: str, file: dict[str, Any], oid: int) -> Judged:
+def _by_bucket(url: Url, state: State, agent: str, file: dict[str, Any], oid: int) -> RobotsVerdict:
     from shepherd.formats.tables import CONTRIB_BIT
     from shepherd.robots import MAX_BYTES
 
@@ -105,31 +105,33 @@ def _by_bucket(url: Url, state: State, agent: str, file: dict[str, Any], oid: in
     if oid >= CONTRIB_BIT:
         if 200 <= status < 300:
             why = "no copy of it is stored; the next reap of the site asks for it"
-            return Judged(url.href, url.site, agent, file, "not-known", why)
-        return Judged(url.href, url.site, agent, file, "allowed", f"status {status} counts as no robots.txt at all")
+            return RobotsVerdict(url.href, url.site, agent, file, "not-known", why)
+        return RobotsVerdict(url.href, url.site, agent, file, "allowed", f"status {status} counts as no robots.txt at all")
     stored = state.objects.get(oid)
     file["gathered"] = kinds.TIME_S.json(stored.header.time_ms // 1_000)
     if "E" in stored.attributes:
         target = words.escape(stored.attributes["E"])
-        return Judged(url.href, url.site, agent, file, "not-known", f"it redirects to {target}, which each reap asks for anew")
+        return RobotsVerdict(
+            url.href, url.site, agent, file, "not-known", f"it redirects to {target}, which each reap asks for anew"
+        )
     body = stored.body(MAX_BYTES)
     file |= {"bytes": len(body), "digest": digest_of(body)}
     return judge(url, agent, file, body)
 
 
-# --- as it is told ----------------------------------------------------------------------------------------------
+# --- for people and programs ------------------------------------------------------------------------------------
 
 
-def as_object(judged: Judged) -> dict[str, Any]:
+def as_object(verdict: RobotsVerdict) -> dict[str, Any]:
     """For JSON."""
     lines = {
         name: {"number": value[0], "text": words.escape(value[1])} if value else None
-        for name, value in (("group", judged.group), ("line", judged.line))
+        for name, value in (("group", verdict.group), ("line", verdict.line))
     }
-    return vars(judged) | lines | {"sitemaps": [words.escape(one) for one in judged.sitemaps]}
+    return vars(verdict) | lines | {"sitemaps": [words.escape(url) for url in verdict.sitemaps]}
 
 
-def told(file: dict[str, Any]) -> list[str]:
+def file_lines(file: dict[str, Any]) -> list[str]:
     """The version of a robots.txt, in words."""
     first = [str(file[name]) for name in ("url", "file", "note") if file.get(name)]
     return first + [

@@ -40,9 +40,9 @@ def largest(state: State, sort: str, limit: int, addresses: tuple[int, ...] = ()
             keep &= np.isin(state.servers["qkey"][start:stop], np.array(addresses, np.uint64))
         if backing_off:
             keep &= state.servers["backoff"][start:stop] > 0
-        found: Array = sites[start:stop] if sites is not None else state.servers[SORTS[sort]][start:stop]
+        measure: Array = sites[start:stop] if sites is not None else state.servers[SORTS[sort]][start:stop]
         rows = np.flatnonzero(keep)
-        best = best.with_more(rows + start, found[rows])
+        best = best.with_more(rows + start, measure[rows])
     return best.rows
 
 
@@ -52,15 +52,15 @@ def _sites(state: State) -> I64:
 
     from shepherd.arrays.keys import find_servers
 
-    known = state.servers["qkey"][0 : state.servers.rows]
-    counts = np.zeros(len(known), np.int64)
+    qkeys = state.servers["qkey"][0 : state.servers.rows]
+    counts = np.zeros(len(qkeys), np.int64)
     for start in range(0, state.sites.rows, STEP_ROWS):
-        place = find_servers(known, state.sites["qkey"][start : min(start + STEP_ROWS, state.sites.rows)])
-        counts += np.bincount(place[place >= 0], minlength=len(known))
+        place = find_servers(qkeys, state.sites["qkey"][start : min(start + STEP_ROWS, state.sites.rows)])
+        counts += np.bincount(place[place >= 0], minlength=len(qkeys))
     return counts
 
 
-def told(state: State, rows: I64) -> Iterator[dict[str, Any]]:
+def as_objects(state: State, rows: I64) -> Iterator[dict[str, Any]]:
     sites = _sites(state) if len(rows) else rows
     for row in rows.tolist():
         server = values(state.servers, row)

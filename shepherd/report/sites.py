@@ -46,18 +46,18 @@ def largest(
             keep &= part["qkey"] == np.uint64(server)
         if robots is not None:
             keep &= _robots_are(part, robots)
-        found = np.flatnonzero(keep) + start
+        rows = np.flatnonzero(keep) + start
         if matches is not None:
-            names = state.names_at(found).texts().tolist()
-            found = found[np.fromiter(map(matches, names), np.bool_, len(names))]
-        best = best.with_more(found, state.sites[column].take(found))
+            names = state.names_at(rows).texts().tolist()
+            rows = rows[np.fromiter(map(matches, names), np.bool_, len(names))]
+        best = best.with_more(rows, state.sites[column].take(rows))
     return best.rows
 
 
 _ROBOTS_COLUMNS: Final = ("robots_checked", "robots_since", "robots_status", "policy")
 
 
-def _robots_are(part: Columns, wanted: str) -> Bools:
+def _robots_are(part: Columns, word: str) -> Bools:
     """Which sites have a robots.txt of this kind; see `robots_word`."""
     import numpy as np
 
@@ -65,16 +65,16 @@ def _robots_are(part: Columns, wanted: str) -> Bools:
 
     words = {name: part[name].astype(np.int64) for name in _ROBOTS_COLUMNS}
     ignored, unreachable = ignore_robots(part["policy"]), words["robots_since"] > 0
-    asked = (words["robots_checked"] > 0) | (words["robots_status"] > 0)
+    has_answer = (words["robots_checked"] > 0) | (words["robots_status"] > 0)
     absent = (words["robots_status"] >= 400) & (words["robots_status"] < 500)
     states = {
         "ignored": ignored,
         "unreachable": unreachable & ~ignored,
-        "not-asked": ~asked & ~unreachable & ~ignored,
-        "absent": absent & asked & ~unreachable & ~ignored,
-        "answered": ~absent & asked & ~unreachable & ~ignored,
+        "not-asked": ~has_answer & ~unreachable & ~ignored,
+        "absent": absent & has_answer & ~unreachable & ~ignored,
+        "answered": ~absent & has_answer & ~unreachable & ~ignored,
     }
-    return np.asarray(states[wanted])
+    return np.asarray(states[word])
 
 
 def robots_word(site: Values) -> str:
@@ -82,11 +82,11 @@ def robots_word(site: Values) -> str:
     gathered; it was never asked for; or the filter says to ignore it."""
     import numpy as np
 
-    one = {name: np.array([site[name]]) for name in _ROBOTS_COLUMNS}
-    return next(word for word in ROBOTS if _robots_are(one, word)[0])
+    part = {name: np.array([site[name]]) for name in _ROBOTS_COLUMNS}
+    return next(word for word in ROBOTS if _robots_are(part, word)[0])
 
 
-def told(state: State, row: int) -> dict[str, Any]:
+def as_object(state: State, row: int) -> dict[str, Any]:
     """What is known of one site, by its row of the site table."""
     from shepherd.formats.tables import is_resolved
     from shepherd.politeness.delays import wait_ms

@@ -1,7 +1,7 @@
-"""How a URL as given becomes the one spelling that is gathered, rule by rule: what `shep explain` begins with.
+"""How a URL as an operator writes it becomes the one spelling that is gathered, rule by rule: what `shep explain` begins with.
 
 Invariant: every spelling on the way is read as the same URL, and the last one is what shepherd.urls makes of the first. A rule
-that would break this is passed over, so that what is told is never another story than what was done.
+that would break this is skipped, so that the story is always the one of what was done.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _ADDRESS: Final = re.compile(r"[0-9.]+|\[.*\]")
 
 
 @dataclass(frozen=True)
-class Step:
+class SpellingStep:
     """A rule that did something, and the spelling after it."""
 
     rule: str
@@ -46,18 +46,18 @@ class _Parts:
         return "".join((self.scheme, self.slashes, self.authority, self.path, self.query, self.fragment))
 
 
-def steps(given: str, parsed: Url) -> list[Step]:
-    """What was done to `given` until it was `parsed`; nothing where it was written so."""
-    told, text = [], given
+def steps(text: str, parsed: Url) -> list[SpellingStep]:
+    """The rules that lead from `text` to `parsed`; none where it was written so."""
+    steps_taken, spelling = [], text
     for rule, change in RULES:
-        found = _PARTS.fullmatch(text)
-        if found is None:
+        match = _PARTS.fullmatch(spelling)
+        if match is None:
             break
-        after = change(_Parts(*(part or "" for part in found.groups())), parsed).text
-        if after != text and _same(after, parsed):
-            told.append(Step(rule, after))
-            text = after
-    return told if text == parsed.href else [*told, Step("the rest as browsers write it", parsed.href)]
+        after = change(_Parts(*(part or "" for part in match.groups())), parsed).text
+        if after != spelling and _same(after, parsed):
+            steps_taken.append(SpellingStep(rule, after))
+            spelling = after
+    return steps_taken if spelling == parsed.href else [*steps_taken, SpellingStep("the rest as browsers write it", parsed.href)]
 
 
 def _same(text: str, parsed: Url) -> bool:
@@ -110,16 +110,16 @@ def _without_dots(parts: _Parts, _url: Url) -> _Parts:
 
 def _resolved(segments: list[str]) -> Iterator[str]:
     """The segments of a path when `.` and `..` have been followed; at the end they leave an empty one."""
-    left: list[str] = []
+    resolved: list[str] = []
     last = len(segments) - 1
     for n, segment in enumerate(segments):
         plain = _DOT.sub(".", segment) if len(segment) <= len("%2e%2e") else segment
         if plain in (".", ".."):
-            left = left[:-1] if plain == ".." else left
-            left += [""] if n == last else []
+            resolved = resolved[:-1] if plain == ".." else resolved
+            resolved += [""] if n == last else []
         else:
-            left.append(segment)
-    yield from left
+            resolved.append(segment)
+    yield from resolved
 
 
 def _encoded(parts: _Parts, url: Url) -> _Parts:
@@ -132,8 +132,8 @@ def _host(url: Url) -> str:
 
 
 def _port(parts: _Parts) -> str:
-    found = _PORT.search(parts.authority)
-    return found[0] if found else ""
+    match = _PORT.search(parts.authority)
+    return match[0] if match else ""
 
 
 RULES: Final[tuple[tuple[str, Callable[[_Parts, Url], _Parts]], ...]] = (

@@ -1,7 +1,7 @@
 """How things stand: what runs and how far it is, the last cycles, states and disk, leases, the inbox.
 
 For `shepherd status` and the status page.
-Nothing is locked, leased or changed, and whatever is half way at the moment is told as far as it can be seen.
+Nothing is locked, leased or changed, and whatever is half way at the moment is reported as far as it can be seen.
 """
 
 from __future__ import annotations
@@ -41,28 +41,28 @@ def find(db: Path, now: int, count: int) -> dict[str, Any]:
 
 
 def _running(db: Path) -> dict[str, Any] | None:
-    """Who holds the lock, and since when. Where the system does not tell, the process that took it counts."""
+    """Who holds the lock, and since when. Where the system does not say, the process that took it counts."""
     from shepherd.store.disk import locks, names
 
     path = db / names.LOCK
-    text, held = locks.text_of(path), locks.is_held(path)
-    if held is None:
-        held = bool(text) and not locks.is_taker_gone(text)
-    return {"who": text, "since": int(path.stat().st_mtime), "orphaned": locks.is_taker_gone(text)} if held else None
+    text, is_running = locks.text_of(path), locks.is_held(path)
+    if is_running is None:
+        is_running = bool(text) and not locks.is_taker_gone(text)
+    return {"who": text, "since": int(path.stat().st_mtime), "orphaned": locks.is_taker_gone(text)} if is_running else None
 
 
 def _now(db: Path) -> dict[str, Any] | None:
-    """What a program told last, if it is still there."""
+    """What a program reported last, if it is still there."""
     from shepherd.store.disk import names
 
-    told = logbook.now(db / names.LOGS)
+    notice = logbook.now(db / names.LOGS)
     try:
-        os.kill(int(told["pid"]), 0)
+        os.kill(int(notice["pid"]), 0)
     except PermissionError:
-        return told
+        return notice
     except (KeyError, ValueError, TypeError, OSError, OverflowError):
         return None
-    return told
+    return notice
 
 
 def _fault(database: Database) -> str:
@@ -77,17 +77,17 @@ def _fault(database: Database) -> str:
 
 def _disk(database: Database) -> dict[str, int]:
     """Bytes on the disk of all states together, each file once; those of the newest closed state's segments; what is free."""
-    seen: dict[tuple[int, int], int] = {}
+    bytes_of_file: dict[tuple[int, int], int] = {}
     for directory, _below, files in os.walk(database.states_path):
         for name in files:
             try:
                 status = os.lstat(os.path.join(directory, name))
             except FileNotFoundError:
                 continue  # a state that is being deleted
-            seen[status.st_dev, status.st_ino] = status.st_blocks * 512
+            bytes_of_file[status.st_dev, status.st_ino] = status.st_blocks * 512
     disk = os.statvfs(database.states_path)
     return {
-        "states_bytes": sum(seen.values()),
+        "states_bytes": sum(bytes_of_file.values()),
         "segments_bytes": _segments(database),
         "free_bytes": disk.f_bavail * disk.f_frsize,
     }
@@ -111,9 +111,9 @@ def _cleaned(database: Database) -> int:
 
 
 def _lease(lease: Lease, now: int) -> dict[str, Any]:
-    """As it was written, but for the words in which its process is told from others; since when, and whether it is over."""
-    told = {key: value for key, value in asdict(lease).items() if key != "process"}
-    return told | {"since": lease.taken_ms // 1000, "expired": not lease.holds(now), "orphaned": lease.is_orphaned}
+    """As it was written, but for the words that identify its process; since when, and whether it is over."""
+    fields = {key: value for key, value in asdict(lease).items() if key != "process"}
+    return fields | {"since": lease.taken_ms // 1000, "expired": not lease.holds(now), "orphaned": lease.is_orphaned}
 
 
 def _cycle(entry: dict[str, Any]) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from shepherd.config import Config, Plan
 from shepherd.formats.vocabulary import reason_text
-from shepherd.report.facts import Facts
+from shepherd.report.facts import UrlFacts
 from shepherd.report.one_row import Values
 from shepherd.report.ranks import Standing
 from shepherd.text import iso, many, span
@@ -16,7 +16,7 @@ SETTLED = "deleted, and no byte of it is left, so the next merge drops its row" 
 _MOST_DOUBLINGS = 32
 
 
-def verdict(facts: Facts, config: Config, now: int) -> str:
+def verdict(facts: UrlFacts, config: Config, now: int) -> str:
     from shepherd.formats.tables import Flag, RowType
 
     if facts.row is None:
@@ -25,11 +25,11 @@ def verdict(facts: Facts, config: Config, now: int) -> str:
         return _robots_file(facts, facts.row, now)
     if facts.row["type"] == RowType.FORGOTTEN:
         return _forgotten(facts, facts.row)
-    return _known(facts, facts.row, config.plan, now) + _contradiction(facts)
+    return _known_row(facts, facts.row, config.plan, now) + _contradiction(facts)
 
 
-def outlook(facts: Facts, standings: Sequence[Standing], now: int) -> str:
-    """What would become of a URL that nobody knows, if it were inserted now, or if a page linked to it."""
+def outlook(facts: UrlFacts, standings: Sequence[Standing], now: int) -> str:
+    """What would happen to an unknown URL if it were inserted now, or if a page linked to it."""
     if facts.row is not None or not facts.verdict.accepted or facts.waiting == "purge":
         return ""
     if facts.robots.verdict == "denied":
@@ -38,12 +38,12 @@ def outlook(facts: Facts, standings: Sequence[Standing], now: int) -> str:
     elif facts.site is None:
         fetched = "its site is new, so its name is looked up and its robots.txt asked first"
     else:
-        asked = {"not-asked": "robots.txt is asked first, and ", "not-known": "robots.txt is asked anew, and "}
-        fetched = asked.get(facts.robots.verdict, "robots.txt allows it, and ") + _obstacle(facts, now)
-    full = [one for one in standings if one.bar is not None]
+        clauses = {"not-asked": "robots.txt is asked first, and ", "not-known": "robots.txt is asked anew, and "}
+        fetched = clauses.get(facts.robots.verdict, "robots.txt allows it, and ") + _obstacle(facts, now)
+    full = [standing for standing in standings if standing.bar is not None]
     if not full:
         return f"{fetched}; no limit is in the way of a link to it"
-    bars = ", ".join(f"{one.bar} in {one.name}" for one in full)
+    bars = ", ".join(f"{standing.bar} in {standing.name}" for standing in full)
     return f"{fetched}; found by a link it would sleep unless it weighs more than {bars}; an insert is not subject to limits"
 
 
@@ -85,7 +85,7 @@ def _refused_by_robots(row: Values) -> bool:
     return row["type"] == RowType.ERROR and row["reason"] in (Reason.ROBOTS_DENIED, Reason.ROBOTS_UNREACHABLE)
 
 
-def _unknown(facts: Facts) -> str:
+def _unknown(facts: UrlFacts) -> str:
     if facts.waiting == "purge":
         return "Not known, and it will not be: a purge of it waits in the inbox, and the next merge keeps it out for ever."
     if not facts.verdict.accepted:
@@ -99,7 +99,7 @@ def _unknown(facts: Facts) -> str:
     return "Not known, and neither is its site: nothing gathered so far led there; `shep insert` adds it."
 
 
-def _robots_file(facts: Facts, row: Values, now: int) -> str:
+def _robots_file(facts: UrlFacts, row: Values, now: int) -> str:
     from shepherd.formats.tables import Reason, RowType
 
     due = facts.site["robots_next"] if facts.site is not None else 0
@@ -113,7 +113,7 @@ def _robots_file(facts: Facts, row: Values, now: int) -> str:
     return f"The robots file of its site, {what}; {when}."
 
 
-def _forgotten(facts: Facts, row: Values) -> str:
+def _forgotten(facts: UrlFacts, row: Values) -> str:
     """What the filter says now is no contradiction here, but decides whether the URL can come back."""
     from shepherd.formats.tables import Reason
 
@@ -122,17 +122,17 @@ def _forgotten(facts: Facts, row: Values) -> str:
         return f"Forgotten: {reason_text(reason)}; it is kept out for ever."
     if reason == Reason.FILTER and rejected:
         return f"Forgotten: {_filter_line(facts)} rejects it."
-    told = {int(Reason.FILTER): "an earlier filter rejected it", int(Reason.NONE): SETTLED}
-    what = told.get(reason) or reason_text(reason)
+    reasons = {int(Reason.FILTER): "an earlier filter rejected it", int(Reason.NONE): SETTLED}
+    reason_words = reasons.get(reason) or reason_text(reason)
     if rejected:
-        return f"Forgotten: {what}; and it cannot come back: {_filter_line(facts)} rejects it."
+        return f"Forgotten: {reason_words}; and it cannot come back: {_filter_line(facts)} rejects it."
     brings = (
         "`shep insert` brings it back, a link does not" if reason == Reason.DELETED else "a link or `shep insert` brings it back"
     )
-    return f"Forgotten: {what}; {brings}."
+    return f"Forgotten: {reason_words}; {brings}."
 
 
-def _known(facts: Facts, row: Values, plan: Plan, now: int) -> str:
+def _known_row(facts: UrlFacts, row: Values, plan: Plan, now: int) -> str:
     from shepherd.formats.tables import Flag, Reason, RowType
 
     kind, reason = RowType(row["type"]), reason_text(row["reason"])
@@ -150,7 +150,7 @@ def _known(facts: Facts, row: Values, plan: Plan, now: int) -> str:
     return f"{what}; {_next(facts, row, plan, now)}."
 
 
-def _next(facts: Facts, row: Values, plan: Plan, now: int) -> str:
+def _next(facts: UrlFacts, row: Values, plan: Plan, now: int) -> str:
     from shepherd.formats.tables import Flag
 
     due = due_at(row, facts.site, plan)
@@ -161,11 +161,11 @@ def _next(facts: Facts, row: Values, plan: Plan, now: int) -> str:
     if due > now:
         return f"it is due from {iso(due)} on"
     early = "its site says that it was modified since, so it is due" if row["flags"] & Flag.MODIFIED else "it is due"
-    asked = "a refresh was asked for" if row["flags"] & Flag.REFRESH else early
-    return f"{asked}, and {_obstacle(facts, now)}"
+    cause = "a refresh was asked for" if row["flags"] & Flag.REFRESH else early
+    return f"{cause}, and {_obstacle(facts, now)}"
 
 
-def _obstacle(facts: Facts, now: int) -> str:
+def _obstacle(facts: UrlFacts, now: int) -> str:
     """What stands between a page that is due and its fetch."""
     from shepherd.filters import ignores_robots
     from shepherd.formats.tables import is_resolved
@@ -185,11 +185,11 @@ def _obstacle(facts: Facts, now: int) -> str:
     return "the next plan can take it"
 
 
-def _contradiction(facts: Facts) -> str:
+def _contradiction(facts: UrlFacts) -> str:
     return "" if facts.verdict.accepted else f" But {_filter_line(facts)} rejects it now, so the next shep-cleanup forgets it."
 
 
-def _filter_line(facts: Facts) -> str:
+def _filter_line(facts: UrlFacts) -> str:
     return f"line {facts.verdict.line} of {facts.filter_path}" if facts.verdict.line else f"the default of {facts.filter_path}"
 
 

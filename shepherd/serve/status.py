@@ -86,14 +86,14 @@ class Figures:
     def servers(self, sort: str, limit: int, backing_off: bool) -> dict[str, Any]:
         def find(state: State) -> dict[str, Any]:
             rows = servers.largest(state, sort, limit, (), backing_off)
-            return {"state": state.number, **servers.spread(state), "top": list(servers.told(state, rows))}
+            return {"state": state.number, **servers.spread(state), "top": list(servers.as_objects(state, rows))}
 
         return self._kept_of_state(("servers", sort, limit, backing_off), find)
 
     def sites(self, sort: str, limit: int) -> dict[str, Any]:
         def find(state: State) -> dict[str, Any]:
             rows = sites.largest(state, (), None, None, None, sites.SORTS[sort], limit).tolist()
-            top = [sites.told(state, row) | {"gathered": state.sites["gathered"].at(row)} for row in rows]
+            top = [sites.as_object(state, row) | {"gathered": state.sites["gathered"].at(row)} for row in rows]
             return {"state": state.number, **sites.totals(state), "top": top}
 
         return self._kept_of_state(("sites", sort, limit), find)

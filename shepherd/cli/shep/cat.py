@@ -69,9 +69,9 @@ def _stored(state: State, sought: Sought, headers: bool) -> Bucket:
     from shepherd.formats.bucket import BucketFlag
     from shepherd.report.find import head_of
 
-    hint = f"`shep explain {shlex.quote(sought.given)}` tells more"
+    hint = f"`shep explain {shlex.quote(sought.text)}` tells more"
     if not sought.rows:
-        raise NothingToDo(f"{sought.given} is not known; {hint}")
+        raise NothingToDo(f"{sought.text} is not known; {hint}")
     target = b""
     for row in sought.rows:
         head = head_of(state, row)
@@ -83,8 +83,8 @@ def _stored(state: State, sought: Sought, headers: bool) -> Bucket:
         if headers and "S" in head.attributes:
             return head
     if target:
-        raise NothingToDo(f"{sought.given} is a redirect to {common.escape(target)} and has no body; {hint}")
-    raise NothingToDo(f"{sought.given} is known, but no document is stored for it; {hint}")
+        raise NothingToDo(f"{sought.text} is a redirect to {common.escape(target)} and has no body; {hint}")
+    raise NothingToDo(f"{sought.text} is known, but no document is stored for it; {hint}")
 
 
 def _json(bucket: Bucket, what: str) -> dict[str, Any]:

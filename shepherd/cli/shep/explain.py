@@ -17,8 +17,8 @@ from shepherd.report.explain import JOURNALS_S
 from shepherd.report.one_row import Line
 
 if TYPE_CHECKING:
-    from shepherd.report.explain import Story
-    from shepherd.report.facts import Facts
+    from shepherd.report.explain import UrlStory
+    from shepherd.report.facts import UrlFacts
 
 LABEL = 14
 WAITS = {
@@ -91,7 +91,7 @@ def command(
 # --- text -------------------------------------------------------------------------------------------------------
 
 
-def _lines(story: Story, now: int) -> Iterator[Line]:
+def _lines(story: UrlStory, now: int) -> Iterator[Line]:
     facts = story.facts
     yield from _spelling(facts)
     yield from _row(facts, now)
@@ -106,12 +106,12 @@ def _lines(story: Story, now: int) -> Iterator[Line]:
     yield "verdict", story.verdict
 
 
-def _spelling(facts: Facts) -> Iterator[Line]:
+def _spelling(facts: UrlFacts) -> Iterator[Line]:
     from shepherd.report.spelling import steps
 
     sought, class_ = facts.sought, facts.equivalence
-    yield "given", sought.given
-    yield from (("by rule", f"{step.rule}: {step.text}") for step in steps(sought.given, sought.parsed))
+    yield "given", sought.text
+    yield from (("by rule", f"{step.rule}: {step.text}") for step in steps(sought.text, sought.parsed))
     yield "normalised", sought.parsed.href
     for parameter, line in facts.strips:
         yield "by filter", f"without {parameter}: {facts.filter_path}, line {line.line}: {line.text}"
@@ -125,7 +125,7 @@ def _spelling(facts: Facts) -> Iterator[Line]:
     yield "footprint", "{} {}, of the site {}".format(*map(kinds.FOOTPRINT.text, (sought.norm, sought.path, sought.site)))
 
 
-def _row(facts: Facts, now: int) -> Iterator[Line]:
+def _row(facts: UrlFacts, now: int) -> Iterator[Line]:
     row, head = facts.row, facts.head
     if row is None:
         yield "known", f"no{WAITS.get(facts.waiting, '')} (state {facts.state})"
@@ -136,7 +136,7 @@ def _row(facts: Facts, now: int) -> Iterator[Line]:
     yield from onerow.lines(row, head, now)
 
 
-def _filter(facts: Facts) -> Iterator[Line]:
+def _filter(facts: UrlFacts) -> Iterator[Line]:
     judged = facts.verdict
     line = f"line {judged.line}" if judged.line else "no line decides"
     pattern = f" ({facts.pattern})" if facts.pattern else ""
@@ -146,19 +146,19 @@ def _filter(facts: Facts) -> Iterator[Line]:
         yield "section", f"{kinds.SECTION.text(of.section)}: {facts.filter_path}, line {of.line}: {of.text}"
 
 
-def _robots(facts: Facts) -> Iterator[Line]:
-    from shepherd.report.robots import told
+def _robots(facts: UrlFacts) -> Iterator[Line]:
+    from shepherd.report.robots import file_lines
     from shepherd.urls import ROBOTS_PATH
 
     judged = facts.robots
-    yield "robots.txt", ", ".join(told(judged.file)) if judged.file is not None else f"{judged.site}{ROBOTS_PATH}"
+    yield "robots.txt", ", ".join(file_lines(judged.file)) if judged.file is not None else f"{judged.site}{ROBOTS_PATH}"
     for name, value in (("group", judged.group), ("line", judged.line)):
         if value:
             yield f"its {name}", f"line {value[0]}: {value[1]}"
     yield "it says", f"{judged.verdict} for {judged.agent}: {judged.why}"
 
 
-def _site(facts: Facts, now: int) -> Iterator[Line]:
+def _site(facts: UrlFacts, now: int) -> Iterator[Line]:
     from shepherd.formats.tables import NO_LIMIT
 
     site = facts.site
@@ -175,7 +175,7 @@ def _site(facts: Facts, now: int) -> Iterator[Line]:
     yield "queue key", f"{kinds.QUEUE_KEY.text(site['qkey'])}, looked up {shared.moment(site['qkey_checked'], now)}"
 
 
-def _server(facts: Facts, now: int) -> Iterator[Line]:
+def _server(facts: UrlFacts, now: int) -> Iterator[Line]:
     server = facts.server
     if server is None:
         yield "server", "never asked"

@@ -18,7 +18,7 @@ from shepherd.formats.vocabulary import reason_text
 if TYPE_CHECKING:
     from shepherd.dispatch.single import Answer, Learnt, Story
     from shepherd.filters import Filter
-    from shepherd.report.robots import Judged
+    from shepherd.report.robots import RobotsVerdict
 
 NO_CONTACT = "no contact address is set, so only loopback is asked: set contact in [identity] of shepherd.toml"
 
@@ -43,7 +43,7 @@ def _is_loopback(site: str) -> bool:
         return host == "localhost"
 
 
-def _end(story: Story, judged: Judged | None, config: Config) -> None:
+def _end(story: Story, judged: RobotsVerdict | None, config: Config) -> None:
     from shepherd.formats.tables import Reason, Result
 
     answer = story.answer
@@ -62,8 +62,8 @@ def _end(story: Story, judged: Judged | None, config: Config) -> None:
         raise PeerLost(f"{story.url.href}: {reason_text(answer.reason)}")
 
 
-def _robots(story: Story, config: Config) -> Judged | None:
-    from shepherd.report.robots import Judged, judge
+def _robots(story: Story, config: Config) -> RobotsVerdict | None:
+    from shepherd.report.robots import RobotsVerdict, judge
     from shepherd.urls import ROBOTS_PATH
 
     rules, url = story.rules, story.url
@@ -74,15 +74,15 @@ def _robots(story: Story, config: Config) -> Judged | None:
     if 200 <= rules.status < 300:
         return judge(url, config.identity.name, file, rules.body)
     if not rules.status:
-        return Judged(url.href, url.site, config.identity.name, file, "denied", "it cannot be reached")
+        return RobotsVerdict(url.href, url.site, config.identity.name, file, "denied", "it cannot be reached")
     why = "the filter says to ignore it" if rules.source == "ignored" else f"status {rules.status} counts as no robots.txt at all"
-    return Judged(url.href, url.site, config.identity.name, file, "allowed", why)
+    return RobotsVerdict(url.href, url.site, config.identity.name, file, "allowed", why)
 
 
 # --- text -------------------------------------------------------------------------------------------------------
 
 
-def _lines(story: Story, learnt: Learnt, judged: Judged | None, filters: Filter) -> Iterator[tuple[str, str]]:
+def _lines(story: Story, learnt: Learnt, judged: RobotsVerdict | None, filters: Filter) -> Iterator[tuple[str, str]]:
     yield "url", story.url.href
     verdict = filters.judge(story.url.href, story.place.server.qkey)
     if not verdict.accepted:
@@ -137,7 +137,7 @@ def _head(answer: Answer) -> list[str]:
 # --- JSON -------------------------------------------------------------------------------------------------------
 
 
-def _json(story: Story, learnt: Learnt, judged: Judged | None, filters: Filter) -> dict[str, Any]:
+def _json(story: Story, learnt: Learnt, judged: RobotsVerdict | None, filters: Filter) -> dict[str, Any]:
     from shepherd.report.robots import as_object
 
     verdict = filters.judge(story.url.href, story.place.server.qkey)

@@ -13,7 +13,7 @@ from shepherd.console import common, shared
 
 if TYPE_CHECKING:
     from shepherd.filters import Filter
-    from shepherd.report.robots import Judged
+    from shepherd.report.robots import RobotsVerdict
     from shepherd.store.state.directory import State
 
 FILE: Final = click.Path(exists=True, dir_okay=False, path_type=Path)
@@ -67,7 +67,7 @@ def command(
         shared.each_given(given, as_json, lambda text: _show(_by_state(text, state, filter_, token), as_json))
 
 
-def _by_file(text: str, file: Path, body: bytes, agent: str) -> Judged:
+def _by_file(text: str, file: Path, body: bytes, agent: str) -> RobotsVerdict:
     from shepherd.report.robots import digest_of, judge
     from shepherd.robots import MAX_BYTES
 
@@ -78,7 +78,7 @@ def _by_file(text: str, file: Path, body: bytes, agent: str) -> Judged:
 # --- by what is stored ------------------------------------------------------------------------------------------
 
 
-def _by_state(text: str, state: State, filter_: Filter, agent: str) -> Judged:
+def _by_state(text: str, state: State, filter_: Filter, agent: str) -> RobotsVerdict:
     from shepherd import urls
     from shepherd.report.robots import of_state
 
@@ -88,8 +88,8 @@ def _by_state(text: str, state: State, filter_: Filter, agent: str) -> Judged:
 # --- telling ----------------------------------------------------------------------------------------------------
 
 
-def _show(judged: Judged, as_json: bool) -> None:
-    from shepherd.report.robots import as_object, told
+def _show(judged: RobotsVerdict, as_json: bool) -> None:
+    from shepherd.report.robots import as_object, file_lines
 
     if as_json:
         common.emit_json(as_object(judged))
@@ -97,7 +97,7 @@ def _show(judged: Judged, as_json: bool) -> None:
     more = len(judged.sitemaps) - MOST_SITEMAPS
     pairs: list[tuple[str, str]] = [("url", judged.url), ("agent", judged.agent)]
     if judged.file is not None:
-        pairs += [("file", ", ".join(told(judged.file)))]
+        pairs += [("file", ", ".join(file_lines(judged.file)))]
     for name, value in (("group", judged.group), ("line", judged.line)):
         pairs += [(name, f"line {value[0]}: {value[1]}")] if value else []
     pairs += [("crawl delay", f"{judged.crawl_delay_s:g} s")] if judged.crawl_delay_s is not None else []

@@ -13,7 +13,7 @@ from shepherd.console import common, shared
 from shepherd.console import rows as looking
 from shepherd.console.selector_words import read_server
 from shepherd.console.selectors import Parsed
-from shepherd.report.servers import SORTS, largest, told
+from shepherd.report.servers import SORTS, as_objects, largest
 
 if TYPE_CHECKING:
     from shepherd.formats.tables import I64
@@ -55,7 +55,7 @@ def command(
 
 
 def show(state: State, rows: I64, now: int, as_json: bool) -> None:
-    looking.show(told(state, rows), TITLES, lambda one: _row(one, now), as_json, "no server is like that")
+    looking.show(as_objects(state, rows), TITLES, lambda one: _row(one, now), as_json, "no server is like that")
 
 
 def _row(one: dict[str, Any], now: int) -> tuple[Any, ...]:

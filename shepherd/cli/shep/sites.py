@@ -13,7 +13,7 @@ from shepherd.console import common, shared
 from shepherd.console import rows as looking
 from shepherd.console.selector_words import TYPES, read_glob, read_server
 from shepherd.console.selectors import Parsed
-from shepherd.report.sites import ROBOTS, SORTS, STEP_ROWS, largest, told
+from shepherd.report.sites import ROBOTS, SORTS, STEP_ROWS, as_object, largest
 
 if TYPE_CHECKING:
     from shepherd.formats.tables import I64
@@ -80,7 +80,7 @@ def _objects(state: State, rows: I64) -> Iterator[dict[str, Any]]:
 
     pages = _types(state, rows)
     for row in rows.tolist():
-        yield told(state, row) | {"types": {word(kind): int(pages[row][kind]) for kind in RowType}}
+        yield as_object(state, row) | {"types": {word(kind): int(pages[row][kind]) for kind in RowType}}
 
 
 def _row(one: dict[str, Any], now: int) -> tuple[Any, ...]:
