@@ -31,7 +31,6 @@ ROOMS_LATER = """
     cycle
     dispatch
     importing
-    master
     politeness
     serve
     store

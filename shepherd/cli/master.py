@@ -53,8 +53,8 @@ def cycle_command(db: Path, config: Config, seconds: int | None) -> int:
     inherited = phase.inherited_lock()
     lock = locks.lock(db / names.LOCK, "shepherd cycle").fd if inherited is None else inherited
     with database.writing("shepherd cycle", inherited=lock, tidy=False) as writer:
-        hear = None if sys.stderr.isatty() else cycling.echo
-        cycle = cycling.Cycle(writer, cycling.Way(config, Signals(), lock, seconds=seconds, hear=hear))
+        on_line = None if sys.stderr.isatty() else cycling.echo
+        cycle = cycling.CycleRun(writer, cycling.CycleOptions(config, Signals(), lock, seconds=seconds, on_line=on_line))
         status = cycle.run()
     if status == NothingToDo.exit_status and not cycle.message and inherited is None:  # else `gather` says so
         raise NothingToDo("nothing is due, and neither requests nor contributions nor harvests wait that could be taken in")

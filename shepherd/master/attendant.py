@@ -1,6 +1,6 @@
 """shep-serve beside a master: started where `serve.listen` is set, started again when it ends, ended with the master.
 
-It is a process of its own with no part in the lock: whatever becomes of it, gathering goes on. It reads cf/ itself, tokens too.
+It is a process of its own with no part in the lock: however it ends, gathering continues. It reads cf/ itself, tokens too.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ class Attendant:
     def __init__(self, db: Path, cf: Path, log: Path | None, log_format: str) -> None:
         arguments = ["--db", str(db.absolute()), "--cf", str(cf.absolute()), "--log-format", log_format]
         self._arguments = [*arguments, *(["--log", str(log.absolute())] if log else [])]
-        self._hears = log is not None  # what it says before it has a log of its own
+        self._is_logged = log is not None  # also what it writes before it has a log of its own
         self._child: subprocess.Popen[bytes] | None = None
-        self._ear: events.Ear | None = None
+        self._output_tail: events.OutputTail | None = None
         self._settings = Serve()
         self._failures, self._next_s, self._began_s = 0, 0.0, 0.0
 
@@ -53,7 +53,7 @@ class Attendant:
             self._child.send_signal(signal.SIGHUP)
 
     def end(self) -> None:
-        """End it, and wait for that; readers go on where they were when the next one is there."""
+        """End it, and wait for that; readers continue where they were when the next one is there."""
         if self._child is None:
             return
         self._child.terminate()
@@ -65,13 +65,13 @@ class Attendant:
         self._forget()
 
     def _start(self) -> None:
-        self._ear = events.Ear(_say) if self._hears else None
+        self._output_tail = events.OutputTail(_say) if self._is_logged else None
         environment = {name: value for name, value in os.environ.items() if name != phase.LOCK_FD}
         self._child = subprocess.Popen(
             family.command(PROGRAM, *self._arguments),
             stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,  # where it would tell the token of a run without clients
-            stderr=self._ear.fd if self._ear else None,
+            stdout=subprocess.DEVNULL,  # where it would print the token of a run without clients
+            stderr=self._output_tail.fd if self._output_tail else None,
             start_new_session=True,
             env=environment,
             preexec_fn=family.dying_with_us(),
@@ -86,14 +86,14 @@ class Attendant:
         wait_s = min(FIRST_S * 2**self._failures, LONGEST_S)
         self._failures += 1
         self._next_s = time.monotonic() + wait_s
-        shown = status if status >= 0 else 128 - status
-        events.tell("serve_ended", "", logging.WARNING, program=PROGRAM, status=shown, seconds=wait_s)
+        exit_status = status if status >= 0 else 128 - status
+        events.tell("serve_ended", "", logging.WARNING, program=PROGRAM, status=exit_status, seconds=wait_s)
 
     def _forget(self) -> None:
         self._child = None
-        if self._ear is not None:
-            self._ear.close()
-            self._ear = None
+        if self._output_tail is not None:
+            self._output_tail.close()
+            self._output_tail = None
 
 
 def _say(line: str) -> None:

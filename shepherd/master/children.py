@@ -1,7 +1,7 @@
 """Programs run as children, and what a signal means while one of them runs.
 
 A child has a session of its own, so Ctrl-C reaches only us and we decide. The first SIGINT or SIGTERM is soft: a child that can
-be cut short is told so, any other is let finish, and the caller sees it by `stopping`. The second is hard, as is SIGQUIT at once:
+be cut short gets a signal, any other may finish, and the caller sees it by `stopping`. The second is hard, as is SIGQUIT at once:
 the child is killed. A master also knows SIGHUP (read cf/ again) and SIGUSR1 (a cleanup is wanted: what can be cut short is).
 """
 
@@ -19,35 +19,35 @@ from typing import Final
 from shepherd import family
 
 STOPS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGQUIT)
-ATTEND_S: Final = 1.0  # how often a caller that wants to is given a turn while a child runs
+ATTEND_S: Final = 1.0  # how often `on_second` is called while a child runs
 
 
 class Signals:
     """The signals that came, and the child that they concern. Make one per process, before the first child."""
 
     def __init__(self, master: bool = False) -> None:
-        self.came: list[int] = []
+        self.signals_received: list[int] = []
         self.hung_up = False  # since the caller last set it to False
-        self.wanted = False  # a cleanup, likewise
+        self.cleanup_requested = False  # likewise
         self._child: subprocess.Popen[bytes] | None = None
         self._on_soft: signal.Signals | None = None
         self._on_hard = signal.SIGKILL
-        self._told_softly = False
+        self._is_soft_sent = False
         for number in (*STOPS, *((signal.SIGHUP, signal.SIGUSR1) if master else ())):
             signal.signal(number, self._handle)
 
     def stopping(self) -> bool:
         """Somebody asked us to stop."""
-        return bool(self.came)
+        return bool(self.signals_received)
 
     def killing(self) -> bool:
         """Somebody asked twice, or would not wait."""
-        return len(self.came) > 1 or signal.SIGQUIT in self.came
+        return len(self.signals_received) > 1 or signal.SIGQUIT in self.signals_received
 
     @property
     def exit_status(self) -> int:
         """What a shell shows for a program that died of the signal that came last."""
-        return 128 + self.came[-1]
+        return 128 + self.signals_received[-1]
 
     def run(
         self,
@@ -60,14 +60,14 @@ class Signals:
         environment: Mapping[str, str] | None = None,
         descriptors: tuple[int, ...] = (),
         output: int | None = None,
-        attend: Callable[[], object] | None = None,
+        on_second: Callable[[], object] | None = None,
     ) -> int:
-        """Run one of our programs to its end; its exit status, or 128 + the signal that killed it.
+        """Run a program of Shepherd to its end; its exit status, or 128 + the signal that killed it.
 
         `dies_with_us` has the kernel send it SIGTERM should we be killed ourselves: for programs that run long. `output` takes
-        the place of stdout and stderr; `attend` is called every second.
+        the place of stdout and stderr; `on_second` is called every second.
         """
-        self._on_soft, self._on_hard, self._told_softly = on_soft, on_hard, False
+        self._on_soft, self._on_hard, self._is_soft_sent = on_soft, on_hard, False
         with subprocess.Popen(
             family.command(program, *arguments),
             stdin=subprocess.DEVNULL,
@@ -79,10 +79,10 @@ class Signals:
             preexec_fn=family.dying_with_us() if dies_with_us else None,
         ) as child:
             self._child = child
-            for _ in self.came:  # a signal that came before there was a child to tell
+            for _ in self.signals_received:  # a signal that came before there was a child to tell
                 self._tell(child)
             try:
-                status = _wait(child, attend)
+                status = _wait(child, on_second)
             finally:
                 self._child = None
         return status if status >= 0 else 128 - status
@@ -92,7 +92,7 @@ class Signals:
         reader, writer = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         before = signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
         try:
-            if not (self.stopping() or self.hung_up or self.wanted):
+            if not (self.stopping() or self.hung_up or self.cleanup_requested):
                 select.select([reader], [], [], seconds)
         finally:
             signal.set_wakeup_fd(before)
@@ -104,9 +104,9 @@ class Signals:
             self.hung_up = True
             return
         if number == signal.SIGUSR1:
-            self.wanted = True
+            self.cleanup_requested = True
         else:
-            self.came.append(number)
+            self.signals_received.append(number)
         if self._child is not None:
             self._tell(self._child)
 
@@ -116,15 +116,15 @@ class Signals:
         if self.killing():
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(child.pid, self._on_hard)  # its own children, too
-        elif self._on_soft is not None and not self._told_softly:  # a second one would be hard
-            self._told_softly = True
+        elif self._on_soft is not None and not self._is_soft_sent:  # a second one would be hard
+            self._is_soft_sent = True
             child.send_signal(self._on_soft)
 
 
-def _wait(child: subprocess.Popen[bytes], attend: Callable[[], object] | None) -> int:
-    while attend is not None:
+def _wait(child: subprocess.Popen[bytes], on_second: Callable[[], object] | None) -> int:
+    while on_second is not None:
         try:
             return child.wait(ATTEND_S)
         except subprocess.TimeoutExpired:
-            attend()
+            on_second()
     return child.wait()

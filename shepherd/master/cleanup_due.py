@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Facts:
+class CleanupFacts:
     """All in bytes of segments; times in seconds since 1970."""
 
     now: int
@@ -33,7 +33,7 @@ def is_too_soon(now: int, since: int, settings: Cleanup) -> bool:
     return now - since < settings.pause_s
 
 
-def reason(facts: Facts, settings: Cleanup) -> str:
+def reason(facts: CleanupFacts, settings: Cleanup) -> str:
     """Why a cleanup is due, in words; nothing where it is not."""
     if is_too_soon(facts.now, facts.since, settings):
         return ""
@@ -57,17 +57,17 @@ def due(database: Database, config: Config, now: int, step: str) -> str:
     return reason(measure(database, config, now, since), config.cleanup)
 
 
-def measure(database: Database, config: Config, now: int, since: int) -> Facts:
+def measure(database: Database, config: Config, now: int, since: int) -> CleanupFacts:
     from shepherd.cycle.cleanup import shakedown
     from shepherd.cycle.cleanup.survey import fill_by_columns
 
     fill = fill_by_columns(database.furthest(), config.store.partition_rows)
     places = shakedown.choose(fill, config.cleanup, config.store.segment_bytes).places
     freed = int((fill.length - fill.bytes)[places].sum())
-    return Facts(now, since, int(fill.length.sum()), int(fill.bytes.sum()), freed)
+    return CleanupFacts(now, since, int(fill.length.sum()), int(fill.bytes.sum()), freed)
 
 
 def last_try(log: Path, step: str) -> int:
-    """When a cycle last ran a cleanup, whatever came of it, as far back as the newest lines of the log tell."""
+    """When a cycle last ran a cleanup, however it ended, as far back as the newest lines of the log go."""
     tries: list[Any] = [cycle["start"] for cycle in logbook.cycles(log) if any(s.get("step") == step for s in cycle["steps"])]
     return int(tries[-1]) if tries else 0

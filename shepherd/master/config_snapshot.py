@@ -1,4 +1,4 @@
-"""The configuration that a daemon goes by: a copy of cf/ as it was when it was last read, so that every program finds the same.
+"""The configuration that a daemon uses: a copy of cf/ as it was when it was last read, so that every program finds the same.
 
 The texts are kept in memory; db/log/cf is where the programs read them, and is written again if somebody deletes it. Files that
 shepherd.toml names (keys, tables of hosts, authorities) are not copied: the copy names them by their full path.
@@ -23,8 +23,8 @@ FILES: Final = (
 )  # fmt: skip
 
 
-class FrozenCf:
-    """The configuration of `source` as last read; `config` is what to go by."""
+class ConfigSnapshot:
+    """The configuration of `source` as last read; `config` is the one that programs use."""
 
     def __init__(self, source: Path, log: Path) -> None:
         self._source = source
@@ -60,11 +60,11 @@ class FrozenCf:
 
 
 def _with_full_paths(tree: dict[str, dict[str, Any]], source: Path) -> dict[str, dict[str, Any]]:
-    made = {section: dict(keys) for section, keys in tree.items()}
+    sections = {section: dict(keys) for section, keys in tree.items()}
     for section, key in FILES:
-        if made.get(section, {}).get(key):
-            made[section][key] = str((source / made[section][key]).absolute())
-    return made
+        if sections.get(section, {}).get(key):
+            sections[section][key] = str((source / sections[section][key]).absolute())
+    return sections
 
 
 def _text(path: Path) -> str:

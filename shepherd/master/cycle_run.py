@@ -1,7 +1,7 @@
-"""One cycle under way: runs the programs that cycle_table.py names, each with its hooks, and logs what came of them.
+"""One cycle: runs the programs that cycle_table.py names, each with its hooks, and logs how they ended.
 
 It decides by what stands in the database and by exit status alone, so after any crash, of itself or of a program, the next
-start goes on from the right place. Whoever makes a Cycle holds db/lock; each program inherits it.
+start continues from the right place. Whoever makes a CycleRun holds db/lock; each program inherits it.
 """
 
 from __future__ import annotations
@@ -19,8 +19,21 @@ from shepherd.console import common, phase, progress
 from shepherd.console.shared import many, redact
 from shepherd.errors import HookFailed, NothingToDo, ShepherdError
 from shepherd.master import cleanup_due, events
-from shepherd.master.cycle_table import CLEANUP, CORK, FEEDBACK, MERGE, RANK, REAP, RECOVER, Found, Move, after, look, next_step
-from shepherd.master.hooks import Hooks
+from shepherd.master.cycle_table import (
+    CLEANUP,
+    CORK,
+    FEEDBACK,
+    MERGE,
+    RANK,
+    REAP,
+    RECOVER,
+    CyclePosition,
+    Move,
+    after,
+    look,
+    next_step,
+)
+from shepherd.master.hooks import HookRunner
 from shepherd.report import logbook
 
 if TYPE_CHECKING:
@@ -33,32 +46,35 @@ CUT_SHORT: Final = (REAP, RANK)  # they last, and can end at once
 
 
 @dataclass(frozen=True)
-class Way:
-    """How a master goes about its cycles."""
+class CycleOptions:
+    """What all cycles of a master have in common."""
 
     config: Config
     signals: Signals
     lock: int  # descriptor of db/lock
     name: str = "shepherd cycle"
     seconds: int | None = None  # of a reap, if not plan.reap_s
-    hear: Callable[[str, str], object] | None = None  # gets each line that a program writes; without it they write themselves
-    attend: Callable[[], object] | None = None  # gets a turn every second
+    on_line: Callable[[str, str], object] | None = None  # gets each line that a program writes; without it they write themselves
+    on_second: Callable[[], object] | None = None  # gets a turn every second
 
 
-class Cycle:
+class CycleRun:
     """One cycle. `status` and `message` say how it ended."""
 
-    def __init__(self, writer: Writer, way: Way) -> None:
+    def __init__(self, writer: Writer, options: CycleOptions) -> None:
         self._writer = writer
         self._database = writer.database
-        self._way = way
-        self._config = way.config
-        self._signals = way.signals
+        self._options = options
+        self._config = options.config
+        self._signals = options.signals
         self._steps: list[dict[str, Any]] = []  # for the log
         self._clean = False  # a cleanup could make room
-        self._heard = ""  # the last line of the last program
-        environment = {"SHEPHERD_DB": str(self._database.path.absolute()), "SHEPHERD_CF": str(way.config.directory.absolute())}
-        self._hooks = Hooks(way.config.hooks, environment, way.hear)
+        self._last_line = ""  # the last line of the last program
+        environment = {
+            "SHEPHERD_DB": str(self._database.path.absolute()),
+            "SHEPHERD_CF": str(options.config.directory.absolute()),
+        }
+        self._hooks = HookRunner(options.config.hooks, environment, options.on_line)
         self.failed = ""  # the program that the cycle stopped at
         self.message = ""
 
@@ -66,12 +82,12 @@ class Cycle:
         """Run what is to be run, and log it; the exit status."""
         start, began_s = int(time.time()), time.monotonic()
         status = self._guarded()
-        if status == NOTHING and not self._tried(CLEANUP):
+        if status == NOTHING and not self._has_run(CLEANUP):
             return status
         state = str(self._database.states()[-1]) if self._database.states() else ""
         entry = {"start": start, "seconds": _since(began_s), "status": status, "state": state, "steps": self._steps}
         if self._signals.stopping():
-            entry["stopped"] = signal.Signals(self._signals.came[0]).name
+            entry["stopped"] = signal.Signals(self._signals.signals_received[0]).name
         phase.append_line(self._database.log_path / logbook.CYCLES, entry)
         self._tell(entry)
         if self.message and not self._signals.killing():
@@ -88,9 +104,9 @@ class Cycle:
         events.tell("cycle", text, seconds=entry["seconds"], status=entry["status"], state=entry["state"], steps=steps)
 
     def _complain(self, step: str, status: int, message: str) -> None:
-        """Tell the operator's own command, too."""
-        events.tell("failed", message, logging.ERROR, step=step, status=status, said=self._heard or None)
-        if fault := self._hooks.on_error(step, status, f"{self._heard}\n{message}" if self._heard else message):
+        """Log it, and run the operator's own command for failures."""
+        events.tell("failed", message, logging.ERROR, step=step, status=status, said=self._last_line or None)
+        if fault := self._hooks.on_error(step, status, f"{self._last_line}\n{message}" if self._last_line else message):
             events.tell("hook_failed", fault, logging.WARNING, hook="on_error")
 
     # --- steps
@@ -104,8 +120,8 @@ class Cycle:
                 self._prune()
             return status
         except ShepherdError as error:
-            self.failed = self.failed or self._way.name
-            self.message = f"{self._way.name}: {common.with_advice(error)}"
+            self.failed = self.failed or self._options.name
+            self.message = f"{self._options.name}: {common.with_advice(error)}"
             return error.exit_status
 
     def _prune(self) -> None:
@@ -113,62 +129,62 @@ class Cycle:
         self._writer.prune(store.keep_states, int(time.time()), store.keep_journals, self._config.export.cursors)
 
     def _run_steps(self) -> int:
-        tried: list[str] = []
+        steps_run: list[str] = []
         while not self._signals.stopping():
-            found = self._look(tried)
-            step = self._next(found, tried)
+            position = self._look(steps_run)
+            step = self._next(position, steps_run)
             if step is None:
                 return 0 if any(s["status"] == 0 for s in self._steps) else NOTHING
-            tried.append(step)
-            status = self._run_step(step, found)
+            steps_run.append(step)
+            status = self._run_step(step, position)
             if self._signals.killing():
                 return self._killed(step)
-            if status == TERMINATED and (self._signals.stopping() or (step in CUT_SHORT and self._signals.wanted)):
-                tried.pop()  # it was told to stop before it could listen, and has done nothing yet; or it is a ranking
+            if status == TERMINATED and (self._signals.stopping() or (step in CUT_SHORT and self._signals.cleanup_requested)):
+                steps_run.pop()  # the signal came before it could handle it, and it has done nothing yet; or it is a ranking
                 continue
-            now = self._look(tried)
-            move = after(step, status, now, tried, self._config.master.recover)
-            if status == 0 and step != RANK and replace(now, full=found.full) == found:
-                return self._stop(step, 0, now)
+            position_after = self._look(steps_run)
+            move = after(step, status, position_after, steps_run, self._config.master.recover)
+            if status == 0 and step != RANK and replace(position_after, full=position.full) == position:
+                return self._stop(step, 0, position_after)
             if move is Move.STOP:
-                return self._stop(step, status, now)
+                return self._stop(step, status, position_after)
             if step == RANK and status not in (0, NOTHING):
                 how = f"{step} ended with exit status {status}; {_advice(status)}: the cycle goes on without its weights"
                 self._complain(step, status, how)
             if move is not Move.CONTINUE and step != REAP:
-                tried.pop()  # it runs once more
+                steps_run.pop()  # it runs once more
             self._clean |= move is Move.CLEAN
-            if move is Move.MEND and (status := self._mend(tried)):
-                return self._stop(RECOVER, status, now)
+            if move is Move.MEND and (status := self._mend(steps_run)):
+                return self._stop(RECOVER, status, position_after)
         return 0
 
-    def _look(self, tried: list[str]) -> Found:
+    def _look(self, steps_run: list[str]) -> CyclePosition:
         """What stands there; where that cannot be known before something is mended, shep-recover runs first."""
         from shepherd.errors import RecoveryNeeded
 
         try:
             self._writer.tidy()
-            return self._seen()
+            return self._position()
         except RecoveryNeeded as error:
-            if RECOVER in tried or not self._config.master.recover:
+            if RECOVER in steps_run or not self._config.master.recover:
                 raise
             events.tell("mend", f"{error}; shep-recover is run", logging.WARNING)
-            if self._mend(tried):
+            if self._mend(steps_run):
                 raise
         self._writer.tidy()
-        return self._seen()
+        return self._position()
 
-    def _seen(self) -> Found:
-        return look(self._database, self._config, self._clean or self._signals.wanted)
+    def _position(self) -> CyclePosition:
+        return look(self._database, self._config, self._clean or self._signals.cleanup_requested)
 
-    def _next(self, found: Found, tried: list[str]) -> str | None:
-        step = next_step(found, tried, self._config.master.rounds_per_merge)
+    def _next(self, position: CyclePosition, steps_run: list[str]) -> str | None:
+        step = next_step(position, steps_run, self._config.master.rounds_per_merge)
         if step is not None:
             return step
-        if CLEANUP not in tried and (why := cleanup_due.due(self._database, self._config, int(time.time()), CLEANUP)):
+        if CLEANUP not in steps_run and (why := cleanup_due.due(self._database, self._config, int(time.time()), CLEANUP)):
             events.tell("cleanup", f"a cleanup is due: {why}")
             return CLEANUP
-        return RANK if RANK not in tried and self._is_rank_due() else None
+        return RANK if RANK not in steps_run and self._is_rank_due() else None
 
     def _is_rank_due(self) -> bool:
         """Where the cycle has done something, and enough cycles have since the last ranking, or try of one; this one counts."""
@@ -177,53 +193,53 @@ class Cycle:
             return False
         return logbook.cycles_since(self._database.log_path, RANK, every - 1) >= every - 1
 
-    def _mend(self, tried: list[str]) -> int:
+    def _mend(self, steps_run: list[str]) -> int:
         """Run shep-recover, which needs nobody's decision; its exit status."""
-        tried.append(RECOVER)
+        steps_run.append(RECOVER)
         return self._run_step(RECOVER, None)
 
-    def _run_step(self, step: str, before: Found | None) -> int:
+    def _run_step(self, step: str, before: CyclePosition | None) -> int:
         name = before.name if before else ""
         if fault := self._hooks.before(step, name):
             if step == RANK:  # which nothing waits for
-                self._heard = fault
+                self._last_line = fault
                 self._steps.append({"step": step, "seconds": 0.0, "status": HookFailed.exit_status})
                 return HookFailed.exit_status
-            self.failed, self._heard = step, ""
+            self.failed, self._last_line = step, ""
             raise HookFailed(f"{fault}; {step} was not run")
         began_s = time.monotonic()
         common.LOG.debug("%s, from %s", step, name)
         events.tell("begin", step=step, state=name)
         notice = progress.Notice(self._database.path, progress.What(step, name), first_s=0)
-        notice.write()  # until the program itself tells how far it is
+        notice.write()  # until the program itself shows how far it is
         try:
             status = self._start(step)
         finally:
             notice.remove()
         entry: dict[str, Any] = {"step": step, "seconds": _since(began_s), "status": status}
-        made = self._made(before, status)
-        if step == REAP and (told := phase.last_reap(self._database.path)).get("state") == name:
-            made["report"] = told
-        self._steps.append(entry | made)
-        events.tell("step", step=step, status=status, seconds=entry["seconds"], made=made.get("made"))
-        if step in (FEEDBACK, MERGE, CORK) and made:
-            _tell_refused(made["report"])
-        if fault := self._hooks.after(step, made.get("made", name), status):
+        output = self._output_of(before, status)
+        if step == REAP and (reap_report := phase.last_reap(self._database.path)).get("state") == name:
+            output["report"] = reap_report
+        self._steps.append(entry | output)
+        events.tell("step", step=step, status=status, seconds=entry["seconds"], made=output.get("made"))
+        if step in (FEEDBACK, MERGE, CORK) and output:
+            _tell_refused(output["report"])
+        if fault := self._hooks.after(step, output.get("made", name), status):
             events.tell("hook_failed", fault, logging.WARNING, hook="after", step=step)
         if step == CLEANUP:
-            self._clean = self._signals.wanted = False
+            self._clean = self._signals.cleanup_requested = False
         return status
 
     def _start(self, step: str) -> int:
         """The program itself, and whatever it writes."""
-        say = self._way.hear
-        ear = events.Ear(lambda line: say(step, line)) if say is not None else None
+        on_line = self._options.on_line
+        output_tail = events.OutputTail(lambda line: on_line(step, line)) if on_line is not None else None
 
-        def attend() -> None:
-            if ear is not None:
-                ear.hear()
-            if self._way.attend is not None:
-                self._way.attend()
+        def on_second() -> None:
+            if output_tail is not None:
+                output_tail.read_new()
+            if self._options.on_second is not None:
+                self._options.on_second()
 
         try:
             return self._signals.run(
@@ -231,19 +247,19 @@ class Cycle:
                 self._arguments(step),
                 on_soft=signal.SIGTERM if step in CUT_SHORT else None,
                 dies_with_us=step in CUT_SHORT,
-                environment={phase.LOCK_FD: str(self._way.lock)},
-                descriptors=(self._way.lock,),
-                output=ear.fd if ear is not None else None,
-                attend=attend,
+                environment={phase.LOCK_FD: str(self._options.lock)},
+                descriptors=(self._options.lock,),
+                output=output_tail.fd if output_tail is not None else None,
+                on_second=on_second,
             )
         finally:
-            self._heard = ""
-            if ear is not None:
-                ear.close()
-                self._heard = ear.last
+            self._last_line = ""
+            if output_tail is not None:
+                output_tail.close()
+                self._last_line = output_tail.last_line
 
     def _arguments(self, step: str) -> list[str]:
-        """The batch phases are quiet: the cycle's own line tells of them. The reap lasts, so it may show how it gets on."""
+        """The batch phases are quiet: the cycle's own line reports them. The reap lasts, so it may show its progress."""
         arguments = ["--db", str(self._database.path)]
         if self._config.directory.is_dir():  # without it, all is as by default
             arguments += ["--cf", str(self._config.directory)]
@@ -251,12 +267,12 @@ class Cycle:
             arguments.append("--verbose")
         elif step not in (REAP, RECOVER) or not common.LOG.isEnabledFor(logging.INFO):
             arguments.append("--quiet")
-        seconds = 0 if self._signals.wanted else self._way.seconds
+        seconds = 0 if self._signals.cleanup_requested else self._options.seconds
         if step == REAP and seconds is not None:
             arguments += ["--seconds", str(seconds)]
         return arguments
 
-    def _made(self, before: Found | None, status: int) -> dict[str, Any]:
+    def _output_of(self, before: CyclePosition | None, status: int) -> dict[str, Any]:
         """The directory that a step made, and its counters."""
         if before is None or status not in (0, NOTHING):
             names = self._database.states()
@@ -264,15 +280,17 @@ class Cycle:
         state = self._database.furthest()
         return {} if str(state.name) == before.name else {"made": str(state.name), "report": state.report()}
 
-    def _tried(self, step: str) -> bool:
+    def _has_run(self, step: str) -> bool:
         return any(s["step"] == step for s in self._steps)
 
     # --- endings
 
-    def _stop(self, step: str, status: int, now: Found) -> int:
+    def _stop(self, step: str, status: int, position: CyclePosition) -> int:
         how = f"ended with exit status {status}" if status else "said that it was done, but nothing has changed: this is a bug"
         self.failed = step
-        self.message = f"{step} {how}; {_advice(status)}, then run `{self._way.name}` again: it continues from {now.name}"
+        self.message = (
+            f"{step} {how}; {_advice(status)}, then run `{self._options.name}` again: it continues from {position.name}"
+        )
         return status or ShepherdError.exit_status
 
     def _killed(self, step: str) -> int:
@@ -293,7 +311,7 @@ def _advice(status: int) -> str:
 
 
 def _tell_refused(report: dict[str, Any]) -> None:
-    """A quiet phase says nothing of what it could not use: whoever left it is told here."""
+    """A quiet phase reports nothing of what it could not use: it is reported here."""
     for what, count, first in phase.refused(report):
         text = f"{many(count, what)} refused, the first: {redact(first)}"
         events.tell("refused", text, logging.WARNING, what=what, count=count)
@@ -304,5 +322,5 @@ def _since(began_s: float) -> float:
 
 
 def echo(_step: str, line: str) -> None:
-    """What a program has written, as it is."""
+    """A line that a program has written, unchanged."""
     print(line, file=sys.stderr, flush=True)

@@ -1,6 +1,6 @@
 """One cycle as a table: what stands in the database -> the program to run next (docs/cycle.md).
 
-`next_step` and `after` are the whole decision, and they are pure; `look` reads what they need; cycle_run.py runs what they say.
+`next_step` and `after` are the whole decision, and they are pure; `look` reads what they need; cycle_run.py runs the programs.
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ RECOVER: Final = "shep-recover"
 
 
 @dataclass(frozen=True)
-class Found:
+class CyclePosition:
     """What stands in the database, once leftovers are tidied away."""
 
     name: str  # of the finished directory that is furthest along
     phase: str  # what made it
     harvested: bool = False  # of a .reap: there are harvests, and all have ended
-    waiting: bool = False  # for a merge: what is asked, or contributions
-    asked: bool = False  # requests in the inbox, a filter or a url-equiv that has changed
+    waiting: bool = False  # for a merge: requests, or contributions
+    has_requests: bool = False  # requests in the inbox, a filter or a url-equiv that has changed
     feedback: bool = False  # an indexer's uploads wait
     harvests: bool = False  # harvests from elsewhere wait
     unequal: bool = False  # the norms are not by the url-equiv that cf/ has now
-    wanted: bool = False  # somebody wants a cleanup now
+    cleanup_requested: bool = False  # somebody wants a cleanup now
     full: str = ""  # why a reap could store nothing, in words
 
 
@@ -56,44 +56,44 @@ MOVES: Final[dict[tuple[str, bool], str]] = {
 }
 
 
-def next_step(found: Found, done: Sequence[str], rounds: int = 1) -> str | None:
-    """The program to run next, after those that this cycle has `done`; None when the cycle is complete.
+def next_step(position: CyclePosition, steps_run: Sequence[str], rounds: int = 1) -> str | None:
+    """The program to run next, after the `steps_run` of this cycle; None when the cycle is complete.
 
     What is half way is finished first. In a closed state a cleanup that is wanted, or that could make room, comes before all
     else. `rounds` is how often the cycle plans, reaps and corks before it merges.
     """
-    if found.phase != "closed":
-        return MOVES[found.phase, _ready(found)]
-    if (found.wanted or found.full) and CLEANUP not in done:
+    if position.phase != "closed":
+        return MOVES[position.phase, _ready(position)]
+    if (position.cleanup_requested or position.full) and CLEANUP not in steps_run:
         return CLEANUP
-    step = _after_cork(found, done, rounds) if CORK in done else _before_cork(found, done)
-    if step == PLAN and found.full:
-        raise NoSpace(f"{found.full}; a cleanup has freed what it could, and nothing is planned until there is room")
+    step = _after_cork(position, steps_run, rounds) if CORK in steps_run else _before_cork(position, steps_run)
+    if step == PLAN and position.full:
+        raise NoSpace(f"{position.full}; a cleanup has freed what it could, and nothing is planned until there is room")
     return step
 
 
-def _before_cork(found: Found, done: Sequence[str]) -> str | None:
+def _before_cork(position: CyclePosition, steps_run: Sequence[str]) -> str | None:
     """What was inserted is merged first, and once: requests that keep coming cannot hold the cycle up."""
-    if found.waiting and MERGE not in done:
+    if position.waiting and MERGE not in steps_run:
         return MERGE
-    if PLAN not in done:
-        return FEEDBACK if found.feedback and FEEDBACK not in done else PLAN
-    return CORK if found.harvests else None  # nothing is due: harvests from elsewhere take the place of a reap
+    if PLAN not in steps_run:
+        return FEEDBACK if position.feedback and FEEDBACK not in steps_run else PLAN
+    return CORK if position.harvests else None  # nothing is due: harvests from elsewhere take the place of a reap
 
 
-def _after_cork(found: Found, done: Sequence[str], rounds: int) -> str | None:
+def _after_cork(position: CyclePosition, steps_run: Sequence[str], rounds: int) -> str | None:
     """Further rounds, but none while somebody waits for a merge; then merge, once; then the cycle is complete."""
-    since = done[len(done) - 1 - list(reversed(done)).index(CORK) :]
+    since = steps_run[len(steps_run) - 1 - list(reversed(steps_run)).index(CORK) :]
     if MERGE in since:
         return None
-    if done.count(CORK) < rounds and PLAN not in since and not found.asked:
+    if steps_run.count(CORK) < rounds and PLAN not in since and not position.has_requests:
         return PLAN
-    return MERGE if found.waiting else None
+    return MERGE if position.waiting else None
 
 
-def _ready(found: Found) -> bool:
-    ready = {"reap": found.harvested, "merged": found.unequal}
-    return ready.get(found.phase, False)
+def _ready(position: CyclePosition) -> bool:
+    ready = {"reap": position.harvested, "merged": position.unequal}
+    return ready.get(position.phase, False)
 
 
 # --- what an exit status means ----------------------------------------------------------------------------------
@@ -110,18 +110,18 @@ CAN_FIND_NOTHING: Final = (FEEDBACK, MERGE, PLAN, CLEANUP)  # it was taken alrea
 PASSING: Final = (1, 5, 20, 21)  # a bug, a hook, a reaper: what may be better the next time, as is a program that was killed
 
 
-def after(step: str, status: int, now: Found, done: Sequence[str], recover: bool = True) -> Move:
-    """What follows from a program's exit status, with what stands there `now`; it is itself in `done`."""
+def after(step: str, status: int, position: CyclePosition, steps_run: Sequence[str], recover: bool = True) -> Move:
+    """What follows from a program's exit status, with the `position` after it; it is itself in `steps_run`."""
     if step == RANK:
-        return Move.CONTINUE  # whatever came of it: gathering does not depend on weights
+        return Move.CONTINUE  # however it ended: gathering does not depend on weights
     if status == 0 or (status == NothingToDo.exit_status and step in CAN_FIND_NOTHING):
         return Move.CONTINUE
-    if status == Corruption.exit_status and step == CORK and now.phase == "closed":
+    if status == Corruption.exit_status and step == CORK and position.phase == "closed":
         return Move.CONTINUE  # it has said which harvest of the inbox cannot be taken; ours are sound
-    if status == RecoveryNeeded.exit_status and recover and step != RECOVER and RECOVER not in done:
+    if status == RecoveryNeeded.exit_status and recover and step != RECOVER and RECOVER not in steps_run:
         return Move.MEND
-    closed_soon = now.phase == "closed" or (step == REAP and now.harvested)
-    if status == NoSpace.exit_status and closed_soon and CLEANUP not in done:
+    closed_soon = position.phase == "closed" or (step == REAP and position.harvested)
+    if status == NoSpace.exit_status and closed_soon and CLEANUP not in steps_run:
         return Move.CLEAN
     return Move.STOP
 
@@ -134,7 +134,7 @@ def is_passing(status: int) -> bool:
 # --- what stands there ------------------------------------------------------------------------------------------
 
 
-def look(database: Database, config: Config, wanted: bool = False) -> Found:
+def look(database: Database, config: Config, cleanup_requested: bool = False) -> CyclePosition:
     """What stands there now. For the holder of the lock: nobody else changes it meanwhile."""
     from shepherd.cycle.common.norms import version_of
     from shepherd.dispatch.disk_budget import DiskBudget
@@ -146,16 +146,16 @@ def look(database: Database, config: Config, wanted: bool = False) -> Found:
     harvests = state.harvests()
     unequal = state.control.equiv != version_of(load_equiv(config.equiv_path))
     requests = database.inbox.waiting(state.control.applied)
-    asked = bool(requests) or state.control.filter != load_filter(config.filter_path).version or unequal
-    return Found(
+    has_requests = bool(requests) or state.control.filter != load_filter(config.filter_path).version or unequal
+    return CyclePosition(
         name=str(state.name),
         phase=state.name.phase,
         harvested=bool(harvests) and all(harvest.inspect(path).ended for path in harvests),
-        waiting=asked or bool(state.numbered("contrib")),
-        asked=asked,
+        waiting=has_requests or bool(state.numbered("contrib")),
+        has_requests=has_requests,
         feedback=bool(database.inbox.waiting(state.control.applied, inbox.FEEDBACK)),
         harvests=bool(database.inbox.waiting(state.control.applied, inbox.HARVEST)),
         unequal=unequal,
-        wanted=wanted,
+        cleanup_requested=cleanup_requested,
         full=DiskBudget(state, config.reap).full(0),
     )

@@ -1,6 +1,6 @@
 """`shepherd run`: cycles for ever. A pause where nothing is due, another try where that may help, an end where it does not.
 
-All that it knows is in the database: killed at any moment, the next start goes on. Between two cycles it heeds SIGHUP; the
+All that it knows is in the database: killed at any moment, the next start continues. Between two cycles it heeds SIGHUP; the
 configuration of a cycle never changes under its hands.
 """
 
@@ -19,8 +19,8 @@ from shepherd.errors import ConfigError, Locked
 from shepherd.master import events
 from shepherd.master.attendant import Attendant
 from shepherd.master.children import Signals
-from shepherd.master.config_snapshot import FrozenCf
-from shepherd.master.cycle_run import NOTHING, Cycle, Way
+from shepherd.master.config_snapshot import ConfigSnapshot
+from shepherd.master.cycle_run import NOTHING, CycleOptions, CycleRun
 from shepherd.master.cycle_table import is_passing
 
 if TYPE_CHECKING:
@@ -42,13 +42,13 @@ def run(db: Path, config: Config, log: Path | None, log_format: str | None) -> i
     if lock is None:
         return 0  # stopped while we waited
     with database.writing(NAME, inherited=lock.fd, tidy=False) as writer:
-        cf = FrozenCf(config.directory, database.log_path)
+        cf = ConfigSnapshot(config.directory, database.log_path)
         if complaints := cf.read():
             raise ConfigError(complaints[0])
         shows = log is None and sys.stderr.isatty()  # then programs may draw their bars
         attendant = Attendant(db, config.directory, log, log_format or config.master.log_format)
         try:
-            return Master(writer, lock.fd, signals, cf, handler, shows, log_format, attendant).run()
+            return Daemon(writer, lock.fd, signals, cf, handler, shows, log_format, attendant).run()
         finally:
             attendant.end()
 
@@ -69,7 +69,7 @@ def _lock(database: Database, signals: Signals) -> FileLock | None:
     return None
 
 
-class Master:
+class Daemon:
     """The daemon, which holds the lock."""
 
     def __init__(
@@ -77,7 +77,7 @@ class Master:
         writer: Writer,
         lock: int,
         signals: Signals,
-        cf: FrozenCf,
+        cf: ConfigSnapshot,
         handler: events.Handler,
         shows: bool,
         log_format: str | None,
@@ -97,7 +97,7 @@ class Master:
     def run(self) -> int:
         events.tell("start", pid=os.getpid(), db=str(self._database.path), cf=str(self._cf.config.directory))
         status = self._cycles()
-        events.tell("stop", status=status, signal=[int(number) for number in self._signals.came] or None)
+        events.tell("stop", status=status, signal=[int(number) for number in self._signals.signals_received] or None)
         return status
 
     def _cycles(self) -> int:
@@ -109,7 +109,7 @@ class Master:
             began_s = time.monotonic()
             self._cf.keep()
             master = self._cf.config.master
-            status = Cycle(self._writer, self._way()).run()
+            status = CycleRun(self._writer, self._cycle_options()).run()
             if self._signals.stopping() or self._heed():
                 continue
             if status in (0, NOTHING):
@@ -123,12 +123,12 @@ class Master:
             else:
                 return status
 
-    def _way(self) -> Way:
-        hear = None if self._shows else _hear
-        return Way(self._cf.config, self._signals, self._lock, NAME, hear=hear, attend=self._attend)
+    def _cycle_options(self) -> CycleOptions:
+        on_line = None if self._shows else _log_line
+        return CycleOptions(self._cf.config, self._signals, self._lock, NAME, on_line=on_line, on_second=self._attend)
 
     def _attend(self) -> None:
-        """While a program runs: a log that was rotated is let go at once, cf/ is read when the cycle is over."""
+        """While a program runs: a log that was rotated is closed at once, cf/ is read when the cycle is over."""
         if self._signals.hung_up:
             self._signals.hung_up = False
             self._reread = True
@@ -169,7 +169,7 @@ class Master:
                 self._attendant.look(self._cf.config.serve)
                 notice.write(figures={"until": round(time.time() + left_s)})
                 self._signals.pause(min(left_s, self._cf.config.master.look_s))
-                if self._signals.stopping() or self._signals.hung_up or self._signals.wanted:
+                if self._signals.stopping() or self._signals.hung_up or self._signals.cleanup_requested:
                     return
                 if inbox and (new := self._waiting() - before):
                     events.tell("wake", items=len(new))
@@ -182,5 +182,5 @@ class Master:
         return {item.name for item in self._database.inbox.all_items()}
 
 
-def _hear(step: str, line: str) -> None:
+def _log_line(step: str, line: str) -> None:
     events.tell("said", common.escape(line), program=step)

@@ -1,4 +1,4 @@
-"""What a master tells: one line an event, as key=value or JSON, on stderr or in a file that is opened again when it was rotated.
+"""What a master logs: one line an event, as key=value or JSON, on stderr or in a file that is opened again when it was rotated.
 
 An event goes through the same logger as everything else. One with a text is shown as that text by a program that does not write
 structured lines; one without is only for those that do. What has no name of its own is a `message`.
@@ -30,14 +30,14 @@ def tell(event: str, text: str = "", level: int = logging.INFO, **fields: Any) -
 def line(record: logging.LogRecord, as_json: bool) -> str:
     """A record as one line, whatever bytes of the web are in it."""
     when = iso_ms(int(record.created * 1000))
-    told = {"time": when, "level": record.levelname.lower(), "event": getattr(record, "event", MESSAGE)}
-    told |= {key: value for key, value in getattr(record, "fields", {}).items() if value is not None}
+    entry = {"time": when, "level": record.levelname.lower(), "event": getattr(record, "event", MESSAGE)}
+    entry |= {key: value for key, value in getattr(record, "fields", {}).items() if value is not None}
     text = record.getMessage()
     if text:
-        told["text"] = text
+        entry["text"] = text
     if record.exc_info:
-        told["traceback"] = logging.Formatter().formatException(record.exc_info)
-    return json.dumps(told, default=str) if as_json else " ".join(f"{key}={_value(value)}" for key, value in told.items())
+        entry["traceback"] = logging.Formatter().formatException(record.exc_info)
+    return json.dumps(entry, default=str) if as_json else " ".join(f"{key}={_value(value)}" for key, value in entry.items())
 
 
 def _value(value: Any) -> str:
@@ -59,7 +59,7 @@ class Handler(logging.Handler):
         self.reopen()
 
     def reopen(self) -> None:
-        """Go on in a file of that name: the one that was there may have been renamed."""
+        """Continue in a file of that name: the one that was there may have been renamed."""
         if self._path is None:
             return
         opened = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
@@ -88,32 +88,32 @@ def structured(path: Path | None, as_json: bool) -> Handler:
     return handler
 
 
-class Ear:
-    """Takes down what a program writes to stdout and stderr, while it runs.
+class OutputTail:
+    """What a program writes to stdout and stderr, line by line, while it runs.
 
     A file and no pipe: a program that outlives us, or that we are too slow for, writes on undisturbed.
     """
 
-    def __init__(self, say: Callable[[str], object]) -> None:
+    def __init__(self, on_line: Callable[[str], object]) -> None:
         self.fd = os.memfd_create("output", os.MFD_CLOEXEC)
-        self.last = ""  # line that was heard
-        self._say = say
+        self.last_line = ""
+        self._on_line = on_line
         self._offset = 0
 
-    def hear(self, whole: bool = False) -> None:
-        """Say what came since; also a line that has no end yet, if there comes no more."""
-        for text in self._lines(whole):
-            self.last = text
-            self._say(text)
+    def read_new(self, is_last: bool = False) -> None:
+        """Report the lines since the last call; with `is_last` also one that has no end yet."""
+        for text in self._lines(is_last):
+            self.last_line = text
+            self._on_line(text)
 
-    def _lines(self, whole: bool) -> Iterator[str]:
+    def _lines(self, is_last: bool) -> Iterator[str]:
         data = os.pread(self.fd, os.fstat(self.fd).st_size - self._offset, self._offset)
-        end = len(data) if whole else data.rfind(b"\n") + 1
+        end = len(data) if is_last else data.rfind(b"\n") + 1
         self._offset += end
         for text in data[:end].decode("utf-8", "backslashreplace").splitlines():
             if text.strip():
                 yield text
 
     def close(self) -> None:
-        self.hear(whole=True)
+        self.read_new(is_last=True)
         os.close(self.fd)

@@ -1,7 +1,7 @@
 """Hooks: commands of the operator's own before and after each program, and when a cycle has failed (docs/operations.md).
 
 A command is split into words as a shell would, and run without one, in a session of its own, with no descriptor of ours but
-stdout and stderr: so none can hold the lock, or outlive its time. What it needs to know stands in its arguments and environment.
+stdout and stderr: so none can hold the lock, or outlive its time. Its facts are in its arguments and environment.
 """
 
 from __future__ import annotations
@@ -26,30 +26,31 @@ ON_ERROR: Final = "on_error"
 
 
 @dataclass(frozen=True)
-class Hooks:
-    """The commands of a configuration, and what all of them are told."""
+class HookRunner:
+    """The commands of a configuration, and the environment that all of them get."""
 
     settings: config.Hooks
     environment: Mapping[str, str]
-    hear: Callable[[str, str], object] | None = None  # gets each line that a command writes; without it they write to stderr
+    on_line: Callable[[str, str], object] | None = None  # gets each line that a command writes; without it they write to stderr
 
     def before(self, step: str, state: str) -> str:
         """What went wrong, in words; the program is then not to be run."""
         return self._run(BEFORE, self.settings.before, [step, state], {"STEP": step, "STATE": state})
 
     def after(self, step: str, state: str, status: int) -> str:
-        told = {"STEP": step, "STATE": state, "STATUS": str(status)}
-        return self._run(AFTER, self.settings.after, [step, state, str(status)], told)
+        variables = {"STEP": step, "STATE": state, "STATUS": str(status)}
+        return self._run(AFTER, self.settings.after, [step, state, str(status)], variables)
 
     def on_error(self, step: str, status: int, message: str) -> str:
-        told = {"STEP": step, "STATUS": str(status), "MESSAGE": message}
-        return self._run(ON_ERROR, self.settings.on_error, [step, str(status), message], told)
+        variables = {"STEP": step, "STATUS": str(status), "MESSAGE": message}
+        return self._run(ON_ERROR, self.settings.on_error, [step, str(status), message], variables)
 
-    def _run(self, which: str, command: str, arguments: list[str], told: Mapping[str, str]) -> str:
+    def _run(self, which: str, command: str, arguments: list[str], variables: Mapping[str, str]) -> str:
         if not command:
             return ""
         environment = {key: value for key, value in os.environ.items() if key != phase.LOCK_FD}
-        environment |= {**self.environment, "SHEPHERD_HOOK": which, **{f"SHEPHERD_{key}": value for key, value in told.items()}}
+        environment |= {**self.environment, "SHEPHERD_HOOK": which}
+        environment |= {f"SHEPHERD_{key}": value for key, value in variables.items()}
         try:
             status = self._ended(f"hooks.{which}", [*shlex.split(command), *arguments], environment)
         except OSError as error:
@@ -59,13 +60,15 @@ class Hooks:
         return f"hooks.{which} ended with exit status {status}: {command}" if status else ""
 
     def _ended(self, name: str, command: list[str], environment: Mapping[str, str]) -> int:
-        say = self.hear
-        ear = events.Ear(lambda line: say(name, line)) if say is not None else None
+        on_line = self.on_line
+        output_tail = events.OutputTail(lambda line: on_line(name, line)) if on_line is not None else None
         try:
-            return _status(command, environment, ear.fd if ear is not None else sys.stderr.fileno(), self.settings.timeout_s)
+            return _status(
+                command, environment, output_tail.fd if output_tail is not None else sys.stderr.fileno(), self.settings.timeout_s
+            )
         finally:
-            if ear is not None:
-                ear.close()
+            if output_tail is not None:
+                output_tail.close()
 
 
 def _status(command: list[str], environment: Mapping[str, str], output: int, seconds: float) -> int:

@@ -25,20 +25,20 @@ class Minutes:
 
     def __init__(self, db: Path, state: str) -> None:
         self._path, self._state = db / "log" / MINUTES, state
-        self._told: dict[str, float] = dict.fromkeys((*SUMS, "seconds"), 0)
+        self._sums_written: dict[str, float] = dict.fromkeys((*SUMS, "seconds"), 0)
 
     def show(self, figures: Figures) -> None:
-        if figures.seconds - self._told["seconds"] >= EVERY_S:
+        if figures.seconds - self._sums_written["seconds"] >= EVERY_S:
             self._write(figures)
 
     def end(self, figures: Figures) -> None:
-        if figures.seconds > self._told["seconds"]:
+        if figures.seconds > self._sums_written["seconds"]:
             self._write(figures)
 
     def _write(self, figures: Figures) -> None:
-        now = {name: getattr(figures, name) for name in self._told}
-        since = {name: round(value - self._told[name], 3) for name, value in now.items()}
-        self._told = now
+        now = {name: getattr(figures, name) for name in self._sums_written}
+        since = {name: round(value - self._sums_written[name], 3) for name, value in now.items()}
+        self._sums_written = now
         line = {"time": round(time.time(), 3), "state": self._state, **since, "active": figures.active}
         with contextlib.suppress(OSError):
             phase.append_line(self._path, line)

@@ -12,7 +12,7 @@ from shepherd.cycle.cleanup import drive as cleanup
 from shepherd.cycle.cork import drive as cork
 from shepherd.cycle.plan import drive as plan
 from shepherd.master import cleanup_due
-from shepherd.master.cleanup_due import Facts, reason
+from shepherd.master.cleanup_due import CleanupFacts, reason
 from shepherd.master.cycle_table import CLEANUP
 from shepherd.report import logbook
 from shepherd.store.state.database import Database
@@ -25,26 +25,26 @@ SETTINGS = Cleanup(size_bytes=1_000, garbage=20, every_s=1_000, pause_s=100)
 @pytest.mark.parametrize(
     ("facts", "word"),
     [
-        (Facts(NOW, NOW - 500, size=900, needed=800, freed=100), ""),
-        (Facts(NOW, NOW - 500, size=1_001, needed=900, freed=50), "cleanup.size_bytes"),
-        (Facts(NOW, NOW - 500, size=1_200, needed=1_100, freed=0), "cleanup.size_bytes"),  # bodies can be dropped
-        (Facts(NOW, NOW - 500, size=1_001, needed=900, freed=0), ""),  # nothing could be freed
-        (Facts(NOW, NOW - 500, size=900, needed=500, freed=181), "cleanup.garbage"),
-        (Facts(NOW, NOW - 500, size=900, needed=500, freed=180), ""),
-        (Facts(NOW, NOW - 1_000, size=900, needed=800, freed=0), "cleanup.every_s"),
-        (Facts(NOW, NOW - 999, size=0, needed=0, freed=0), ""),
-        (Facts(NOW, NOW - 99, size=5_000, needed=100, freed=4_900), ""),  # too soon
-        (Facts(NOW, NOW + 999_999, size=5_000, needed=100, freed=4_900), ""),  # the clock was set back
+        (CleanupFacts(NOW, NOW - 500, size=900, needed=800, freed=100), ""),
+        (CleanupFacts(NOW, NOW - 500, size=1_001, needed=900, freed=50), "cleanup.size_bytes"),
+        (CleanupFacts(NOW, NOW - 500, size=1_200, needed=1_100, freed=0), "cleanup.size_bytes"),  # bodies can be dropped
+        (CleanupFacts(NOW, NOW - 500, size=1_001, needed=900, freed=0), ""),  # nothing could be freed
+        (CleanupFacts(NOW, NOW - 500, size=900, needed=500, freed=181), "cleanup.garbage"),
+        (CleanupFacts(NOW, NOW - 500, size=900, needed=500, freed=180), ""),
+        (CleanupFacts(NOW, NOW - 1_000, size=900, needed=800, freed=0), "cleanup.every_s"),
+        (CleanupFacts(NOW, NOW - 999, size=0, needed=0, freed=0), ""),
+        (CleanupFacts(NOW, NOW - 99, size=5_000, needed=100, freed=4_900), ""),  # too soon
+        (CleanupFacts(NOW, NOW + 999_999, size=5_000, needed=100, freed=4_900), ""),  # the clock was set back
     ],
 )
-def test_reason_for_a_cleanup(facts: Facts, word: str) -> None:
+def test_reason_for_a_cleanup(facts: CleanupFacts, word: str) -> None:
     told = reason(facts, SETTINGS)
     assert word in told and bool(word) == bool(told)
 
 
 def test_reason_that_is_switched_off_does_not_count() -> None:
     never = Cleanup(size_bytes=0, garbage=0, every_s=0, pause_s=0)
-    assert reason(Facts(NOW, 1, size=10**9, needed=1, freed=10**9), never) == ""
+    assert reason(CleanupFacts(NOW, 1, size=10**9, needed=1, freed=10**9), never) == ""
 
 
 def test_garbage_is_measured_as_a_cleanup_frees_it(tmp_path: Path) -> None:

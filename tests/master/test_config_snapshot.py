@@ -11,26 +11,26 @@ from shepherd import config
 from shepherd.equiv import load_equiv
 from shepherd.errors import NoSpace
 from shepherd.filters import load_filter
-from shepherd.master.config_snapshot import FrozenCf
+from shepherd.master.config_snapshot import ConfigSnapshot
 from shepherd.store.disk import fsio
 
 TOML = '[network]\nstatic = "../hosts"\nallow = ["127.0.0.0/8"]\n[plan]\nreap_s = 7\n[hooks]\nafter = \'say "it" \\x\'\n'
 
 
 @pytest.fixture
-def frozen(tmp_path: Path) -> FrozenCf:
+def frozen(tmp_path: Path) -> ConfigSnapshot:
     (tmp_path / "cf").mkdir()
     (tmp_path / "db" / "log").mkdir(parents=True)
     (tmp_path / "hosts").write_text("a.example 127.0.0.1 80\n")
     (tmp_path / "cf" / "shepherd.toml").write_text(TOML)
     (tmp_path / "cf" / "filter").write_text("reject ext zip\n")
     (tmp_path / "cf" / "url-equiv").write_text("a.example b.example\n")
-    made = FrozenCf(tmp_path / "cf", tmp_path / "db" / "log")
+    made = ConfigSnapshot(tmp_path / "cf", tmp_path / "db" / "log")
     assert made.read() == []
     return made
 
 
-def test_copy_says_the_same_as_the_original(frozen: FrozenCf, tmp_path: Path) -> None:
+def test_copy_says_the_same_as_the_original(frozen: ConfigSnapshot, tmp_path: Path) -> None:
     ours, theirs = config.load(tmp_path / "cf"), config.load(tmp_path / "db" / "log" / "cf")
     assert frozen.config == theirs and theirs.directory != ours.directory
     assert (theirs.plan, theirs.hooks, theirs.network.allow) == (ours.plan, ours.hooks, ours.network.allow)
@@ -48,7 +48,7 @@ def test_copy_says_the_same_as_the_original(frozen: FrozenCf, tmp_path: Path) ->
         ("shepherd.toml", '[network]\nstatic = "nowhere"\n', "nowhere"),
     ],
 )
-def test_mistake_does_not_reach_the_copy(frozen: FrozenCf, tmp_path: Path, name: str, text: str, word: str) -> None:
+def test_mistake_does_not_reach_the_copy(frozen: ConfigSnapshot, tmp_path: Path, name: str, text: str, word: str) -> None:
     before = frozen.config
     (tmp_path / "cf" / name).write_text(text)
     complaints = frozen.read()
@@ -57,7 +57,7 @@ def test_mistake_does_not_reach_the_copy(frozen: FrozenCf, tmp_path: Path, name:
     assert load_filter(frozen.config.filter_path).text == "reject ext zip\n"
 
 
-def test_deleted_copy_is_restored_as_it_was(frozen: FrozenCf, tmp_path: Path) -> None:
+def test_deleted_copy_is_restored_as_it_was(frozen: ConfigSnapshot, tmp_path: Path) -> None:
     (tmp_path / "cf" / "filter").write_text("reject ext exe\n")
     shutil.rmtree(tmp_path / "db" / "log")
     frozen.keep()
@@ -73,6 +73,6 @@ def test_full_disk_does_not_keep_a_master_from_making_room(tmp_path: Path, monke
         raise NoSpace(f"{path}: no space left")
 
     monkeypatch.setattr(fsio, "replace_file", refuse)
-    made = FrozenCf(tmp_path / "cf", tmp_path)
+    made = ConfigSnapshot(tmp_path / "cf", tmp_path)
     assert made.read() == []
     assert made.config.directory == tmp_path / "cf"

@@ -21,7 +21,7 @@ from shepherd.master.cycle_table import (
     RECORD,
     RECOVER,
     SELECT,
-    Found,
+    CyclePosition,
     Move,
     after,
     is_passing,
@@ -45,21 +45,21 @@ def moves_of_the_page() -> dict[str, str]:
 @pytest.mark.parametrize(
     ("row", "found"),
     [
-        ("`N` closed", Found("000002", "closed", waiting=True)),
-        ("`N` closed", Found("000002", "closed")),
-        ("`N` closed", Found("000002", "closed", feedback=True)),
-        ("`N` closed", Found("000002", "closed", waiting=True, wanted=True)),
-        ("`N` closed", Found("000002", "closed", full="the disk is full")),
-        ("`N.reap`, no harvest", Found("000002.reap", "reap")),
-        ("`N.reap`, harvest without `end`", Found("000002.reap", "reap")),
-        ("`N.reap`, every harvest has `end`", Found("000002.reap", "reap", harvested=True)),
-        ("`N.merged`", Found("000002.merged", "merged", waiting=True)),
-        ("`N.merged`, and `cf/url-equiv` has changed", Found("000002.merged", "merged", unequal=True)),
-        ("`N.equiv`", Found("000002.equiv", "equiv")),
-        ("`N.selected`", Found("000002.selected", "selected", waiting=True)),
+        ("`N` closed", CyclePosition("000002", "closed", waiting=True)),
+        ("`N` closed", CyclePosition("000002", "closed")),
+        ("`N` closed", CyclePosition("000002", "closed", feedback=True)),
+        ("`N` closed", CyclePosition("000002", "closed", waiting=True, cleanup_requested=True)),
+        ("`N` closed", CyclePosition("000002", "closed", full="the disk is full")),
+        ("`N.reap`, no harvest", CyclePosition("000002.reap", "reap")),
+        ("`N.reap`, harvest without `end`", CyclePosition("000002.reap", "reap")),
+        ("`N.reap`, every harvest has `end`", CyclePosition("000002.reap", "reap", harvested=True)),
+        ("`N.merged`", CyclePosition("000002.merged", "merged", waiting=True)),
+        ("`N.merged`, and `cf/url-equiv` has changed", CyclePosition("000002.merged", "merged", unequal=True)),
+        ("`N.equiv`", CyclePosition("000002.equiv", "equiv")),
+        ("`N.selected`", CyclePosition("000002.selected", "selected", waiting=True)),
     ],
 )
-def test_move_is_the_documented_one(row: str, found: Found) -> None:
+def test_move_is_the_documented_one(row: str, found: CyclePosition) -> None:
     step = next_step(found, [])
     assert step is not None
     assert re.search(rf"\b{step.removeprefix('shep-')}\b", moves_of_the_page()[row])
@@ -67,27 +67,27 @@ def test_move_is_the_documented_one(row: str, found: Found) -> None:
 
 def test_every_phase_has_a_move() -> None:
     for phase in PHASES:
-        assert next_step(Found("x", phase), []) in (PLAN, REAP, SELECT, RECORD)
+        assert next_step(CyclePosition("x", phase), []) in (PLAN, REAP, SELECT, RECORD)
 
 
-def walk(start: Found, after: dict[str, Found]) -> list[str]:
+def walk(start: CyclePosition, after: dict[str, CyclePosition]) -> list[str]:
     """The programs of one cycle, when each leaves what `after` says."""
-    found, done = start, list[str]()
-    while (step := next_step(found, done)) is not None:
-        assert len(done) < 20, f"the cycle does not end: {done}"
-        done.append(step)
-        found = after.get(step, found)
-    return done
+    position, steps_run = start, list[str]()
+    while (step := next_step(position, steps_run)) is not None:
+        assert len(steps_run) < 20, f"the cycle does not end: {steps_run}"
+        steps_run.append(step)
+        position = after.get(step, position)
+    return steps_run
 
 
-CLOSED, WAITING = Found("2", "closed"), Found("2", "closed", waiting=True)
+CLOSED, WAITING = CyclePosition("2", "closed"), CyclePosition("2", "closed", waiting=True)
 USUAL = {
-    PLAN: Found("3.reap", "reap"),
-    REAP: Found("3.reap", "reap", harvested=True),
-    CORK: Found("3", "closed", waiting=True),
-    MERGE: Found("4.merged", "merged"),
-    SELECT: Found("4.selected", "selected"),
-    RECORD: Found("4", "closed"),
+    PLAN: CyclePosition("3.reap", "reap"),
+    REAP: CyclePosition("3.reap", "reap", harvested=True),
+    CORK: CyclePosition("3", "closed", waiting=True),
+    MERGE: CyclePosition("4.merged", "merged"),
+    SELECT: CyclePosition("4.selected", "selected"),
+    RECORD: CyclePosition("4", "closed"),
 }
 
 
@@ -107,17 +107,17 @@ def test_killed_merge_of_an_insert_is_continued_and_then_planned() -> None:
 
 
 def test_feedback_is_applied_between_merge_and_plan_and_only_once() -> None:
-    after = USUAL | {FEEDBACK: Found("3", "closed")}
+    after = USUAL | {FEEDBACK: CyclePosition("3", "closed")}
     usual = [PLAN, REAP, CORK, MERGE, SELECT, RECORD]
-    assert walk(Found("2", "closed", feedback=True), after) == [FEEDBACK, *usual]
-    both = after | {RECORD: Found("4", "closed", feedback=True)}
-    assert walk(Found("2", "closed", waiting=True, feedback=True), both) == [MERGE, SELECT, RECORD, FEEDBACK, *usual]
-    damaged = USUAL | {FEEDBACK: Found("2", "closed", feedback=True)}  # it found nothing that it could take
-    assert walk(Found("2", "closed", feedback=True), damaged) == [FEEDBACK, *usual]
+    assert walk(CyclePosition("2", "closed", feedback=True), after) == [FEEDBACK, *usual]
+    both = after | {RECORD: CyclePosition("4", "closed", feedback=True)}
+    assert walk(CyclePosition("2", "closed", waiting=True, feedback=True), both) == [MERGE, SELECT, RECORD, FEEDBACK, *usual]
+    damaged = USUAL | {FEEDBACK: CyclePosition("2", "closed", feedback=True)}  # it found nothing that it could take
+    assert walk(CyclePosition("2", "closed", feedback=True), damaged) == [FEEDBACK, *usual]
 
 
 def test_harvest_in_the_inbox_is_corked_when_nothing_is_due() -> None:
-    left = Found("2", "closed", harvests=True)
+    left = CyclePosition("2", "closed", harvests=True)
     assert walk(left, USUAL | {PLAN: left}) == [PLAN, CORK, MERGE, SELECT, RECORD]
     assert walk(left, USUAL | {PLAN: left, CORK: left}) == [PLAN, CORK]  # it could not be taken
     assert walk(CLOSED, {PLAN: CLOSED}) == [PLAN]
@@ -125,12 +125,12 @@ def test_harvest_in_the_inbox_is_corked_when_nothing_is_due() -> None:
 
 
 def test_equivalences_that_changed_are_applied_between_merge_and_select() -> None:
-    changed = USUAL | {MERGE: Found("4.merged", "merged", unequal=True), EQUIV: Found("4.equiv", "equiv")}
+    changed = USUAL | {MERGE: CyclePosition("4.merged", "merged", unequal=True), EQUIV: CyclePosition("4.equiv", "equiv")}
     assert walk(CLOSED, changed) == [PLAN, REAP, CORK, MERGE, EQUIV, SELECT, RECORD]
 
 
 def test_reap_that_contributed_nothing_ends_the_cycle() -> None:
-    assert walk(CLOSED, USUAL | {CORK: Found("3", "closed")}) == [PLAN, REAP, CORK]
+    assert walk(CLOSED, USUAL | {CORK: CyclePosition("3", "closed")}) == [PLAN, REAP, CORK]
 
 
 def test_requests_that_keep_coming_do_not_delay_the_cycle() -> None:
@@ -142,7 +142,7 @@ def test_requests_that_keep_coming_do_not_delay_the_cycle() -> None:
 # --- rounds and cleanups ----------------------------------------------------------------------------------------
 
 
-def rounds(start: Found, after: dict[str, Found], count: int) -> list[str]:
+def rounds(start: CyclePosition, after: dict[str, CyclePosition], count: int) -> list[str]:
     """As `walk`, with so many rounds before a merge."""
     found, done = start, list[str]()
     while (step := next_step(found, done, count)) is not None:
@@ -168,31 +168,32 @@ def test_round_in_which_nothing_is_due_is_the_last() -> None:
 
 
 def test_request_ends_the_rounds_before_a_merge() -> None:
-    asked = USUAL | {CORK: Found("3", "closed", waiting=True, asked=True)}
+    asked = USUAL | {CORK: CyclePosition("3", "closed", waiting=True, has_requests=True)}
     assert rounds(CLOSED, asked, 5) == [PLAN, REAP, CORK, MERGE, SELECT, RECORD]
 
 
 def test_wanted_cleanup_comes_first_and_once() -> None:
-    wanted = Found("2", "closed", waiting=True, wanted=True)
+    wanted = CyclePosition("2", "closed", waiting=True, cleanup_requested=True)
     assert rounds(wanted, USUAL | {CLEANUP: WAITING}, 1)[:2] == [CLEANUP, MERGE]
     assert rounds(wanted, USUAL | {CLEANUP: wanted}, 1).count(CLEANUP) == 1
-    assert next_step(Found("2.merged", "merged", wanted=True), []) == SELECT  # what is half way is finished first
-    assert next_step(Found("2.reap", "reap", harvested=True, full="x"), []) == CORK
+    half_way = CyclePosition("2.merged", "merged", cleanup_requested=True)
+    assert next_step(half_way, []) == SELECT  # what is half way is finished first
+    assert next_step(CyclePosition("2.reap", "reap", harvested=True, full="x"), []) == CORK
 
 
 def test_full_disk_stops_the_master_if_a_cleanup_did_not_help() -> None:
     """From a plan there is no way back to a closed state but a reap, and that could store nothing."""
-    full = Found("2", "closed", full="the disk is full")
+    full = CyclePosition("2", "closed", full="the disk is full")
     assert next_step(full, []) == CLEANUP
     with pytest.raises(NoSpace, match="the disk is full; a cleanup has freed what it could"):
         next_step(full, [CLEANUP])
-    assert next_step(Found("2", "closed", waiting=True, full="x"), [CLEANUP]) == MERGE  # that may still fit
+    assert next_step(CyclePosition("2", "closed", waiting=True, full="x"), [CLEANUP]) == MERGE  # that may still fit
     assert next_step(full, [PLAN, REAP, CORK, CLEANUP]) is None
 
 
 # --- exit statuses ----------------------------------------------------------------------------------------------
 
-REAPED, UNFINISHED = Found("3.reap", "reap", harvested=True), Found("3.reap", "reap")
+REAPED, UNFINISHED = CyclePosition("3.reap", "reap", harvested=True), CyclePosition("3.reap", "reap")
 
 
 def statuses_of_the_page() -> dict[tuple[str, str], str]:
@@ -230,7 +231,7 @@ def statuses_of_the_page() -> dict[tuple[str, str], str]:
             [
                 (REAP, 12, UNFINISHED, [REAP]),
                 (CORK, 12, REAPED, [REAP, CORK]),
-                (SELECT, 12, Found("4.merged", "merged"), [SELECT]),
+                (SELECT, 12, CyclePosition("4.merged", "merged"), [SELECT]),
                 (MERGE, 12, CLOSED, [CLEANUP, MERGE]),
                 (CLEANUP, 12, CLOSED, [CLEANUP]),
             ],
@@ -245,7 +246,7 @@ def statuses_of_the_page() -> dict[tuple[str, str], str]:
     ],
 )
 def test_exit_status_means_what_is_documented(
-    row: tuple[str, str], move: Move, cases: list[tuple[str, int, Found, list[str]]]
+    row: tuple[str, str], move: Move, cases: list[tuple[str, int, CyclePosition, list[str]]]
 ) -> None:
     assert re.match(move.value, statuses_of_the_page()[row])
     for step, status, now, done in cases:

@@ -80,15 +80,15 @@ def test_event_without_a_text_is_no_line_on_a_terminal(capsys: pytest.CaptureFix
 
 def test_line_of_a_program_is_logged_whole() -> None:
     heard = list[str]()
-    ear = events.Ear(heard.append)
+    ear = events.OutputTail(heard.append)
     subprocess.run(["printf", r"one\n\ntw"], stderr=subprocess.DEVNULL, stdout=ear.fd, check=True)
-    ear.hear()
+    ear.read_new()
     assert heard == ["one"]
     subprocess.run(["sh", "-c", r"printf 'o\nthree' >&2"], stderr=ear.fd, check=True)
-    ear.hear()
+    ear.read_new()
     assert heard == ["one", "two"]
     ear.close()
     assert heard == ["one", "two", "three"]
-    assert ear.last == "three"
+    assert ear.last_line == "three"
     with pytest.raises(OSError):
         os.fstat(ear.fd)

@@ -20,8 +20,8 @@ from shepherd.errors import Locked
 from shepherd.filters import load_filter
 from shepherd.master import cycle_table as cycle
 from shepherd.master.children import STOPS, Signals
-from shepherd.master.cycle_run import Cycle, Way
-from shepherd.master.cycle_table import CORK, MERGE, PLAN, RECORD, SELECT, Found
+from shepherd.master.cycle_run import CycleOptions, CycleRun
+from shepherd.master.cycle_table import CORK, MERGE, PLAN, RECORD, SELECT, CyclePosition
 from shepherd.report import logbook
 from shepherd.store.disk import fsio, locks, names
 from shepherd.store.disk.names import StateName
@@ -63,7 +63,7 @@ def build(db: Path, phase: str) -> None:
 # --- what stands there ------------------------------------------------------------------------------------------
 
 
-def look(db: Path) -> Found:
+def look(db: Path) -> CyclePosition:
     return cycle.look(Database(db), Config(directory=ROOT / "cf"))
 
 
@@ -82,9 +82,9 @@ def test_changed_equivalences_are_seen(db: Path, tmp_path: Path) -> None:
 
 
 def test_request_in_the_inbox_is_seen(db: Path) -> None:
-    assert look(db) == Found("000001", "closed")
+    assert look(db) == CyclePosition("000001", "closed")
     Database(db).inbox.drop("1790000000000-host-1-1", [{"op": "insert", "url": "http://a.example/"}])
-    assert look(db) == Found("000001", "closed", waiting=True, asked=True)
+    assert look(db) == CyclePosition("000001", "closed", waiting=True, has_requests=True)
 
 
 def test_harvest_without_its_end_is_not_done(db: Path) -> None:
@@ -96,7 +96,7 @@ def test_harvest_without_its_end_is_not_done(db: Path) -> None:
     harvest.checkpoint(NOW * 1000)
     assert not look(db).harvested
     harvest.end(NOW * 1000)
-    assert look(db) == Found("000002.reap", "reap", harvested=True)
+    assert look(db) == CyclePosition("000002.reap", "reap", harvested=True)
 
 
 # --- the master -------------------------------------------------------------------------------------------------
@@ -110,7 +110,7 @@ def leave_harvest(db: Path, name: str, key: bytes = bytes(16)) -> None:
 
 def test_cycle_corks_a_harvest_of_the_inbox_when_nothing_is_due(db: Path) -> None:
     leave_harvest(db, "1790000000000-host-1-1")
-    assert look(db) == Found("000001", "closed", harvests=True)
+    assert look(db) == CyclePosition("000001", "closed", harvests=True)
     done = shepherd("shepherd", "cycle", "--db", str(db))
     assert done.returncode == 0, done.stderr
     steps = json.loads((db / names.LOGS / logbook.CYCLES).read_text())["steps"]
@@ -204,7 +204,7 @@ def test_program_that_changes_nothing_stops_the_cycle(db: Path, monkeypatch: pyt
     config = Config(directory=ROOT / "cf")
     with Database(db).writing("a test") as writer:
         held = os.open(db / names.LOCK, os.O_RDWR)
-        cycle = Cycle(writer, Way(config, Unsignalled(), held))
+        cycle = CycleRun(writer, CycleOptions(config, Unsignalled(), held))
         assert cycle.run() == 1
         os.close(held)
     assert "shep-select said that it was done, but nothing has changed: this is a bug" in cycle.message
