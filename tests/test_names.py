@@ -30,7 +30,6 @@ ROOMS_LATER = """
     console
     cycle
     dispatch
-    importing
     politeness
     serve
     store

@@ -18,9 +18,9 @@ from shepherd.console.shared import STDIN, clock_ms, many
 from shepherd.errors import NothingToDo, UsageError
 
 if TYPE_CHECKING:
-    from shepherd.importing.account import Place
+    from shepherd.importing.account import RecordPlace
     from shepherd.importing.drive import Importer
-    from shepherd.importing.gather import Source
+    from shepherd.importing.gather import ImportFile
 
 PROGRAM: Final = "shep-import"
 MOST_TOLD: Final = 100  # bad records, and those left out, each; the rest is counted
@@ -88,8 +88,8 @@ def command(files: tuple[str, ...], weight: int | None, no_links: bool, strict: 
             importer.run(writer, sources, lambda: database.new_item_name(clock_ms()))
     told.end()
     _tell(importer.account.report(), how, importer.stopping)
-    if strict and importer.account.bad:
-        raise UsageError(f"{many(importer.account.bad, 'record')} could not be used, for the reasons above")
+    if strict and importer.account.bad_records:
+        raise UsageError(f"{many(importer.account.bad_records, 'record')} could not be used, for the reasons above")
 
 
 class _Told:
@@ -98,14 +98,14 @@ class _Told:
     def __init__(self, as_json: bool) -> None:
         self._as_json, self._bad = as_json, 0
 
-    def bad(self, place: Place, why: str) -> None:
+    def on_bad(self, place: RecordPlace, why: str) -> None:
         self._bad += 1
         if self._as_json:
             common.emit_json({"bad": why, "file": common.escape(place.file), "offset": place.offset})
         elif self._bad <= MOST_TOLD:
             common.LOG.warning("%s at %d: %s", place.file, place.offset, why)
 
-    def left_out(self, place: Place, why: str) -> None:
+    def on_left_out(self, place: RecordPlace, why: str) -> None:
         common.LOG.debug("%s at %d: left out: %s", place.file, place.offset, why)
 
     def end(self) -> None:
@@ -136,16 +136,16 @@ class _Counted:
         return self._stream.seek(offset)
 
 
-def _sources(files: tuple[str, ...], tick: Callable[[int], object]) -> list[Source]:
+def _sources(files: tuple[str, ...], tick: Callable[[int], object]) -> list[ImportFile]:
     """Each is opened when its turn comes: there may be more than a process can have open."""
-    from shepherd.importing.gather import Source
+    from shepherd.importing.gather import ImportFile
 
     @contextlib.contextmanager
     def opened(file: str) -> Iterator[_Counted]:
         with open(sys.stdin.fileno() if file == STDIN else file, "rb", closefd=file != STDIN) as stream:
             yield _Counted(stream, tick, seekable=file != STDIN and stream.seekable())
 
-    return [Source("stdin" if file == STDIN else os.path.basename(file), functools.partial(opened, file)) for file in files]
+    return [ImportFile("stdin" if file == STDIN else os.path.basename(file), functools.partial(opened, file)) for file in files]
 
 
 def _size(files: tuple[str, ...]) -> int | None:

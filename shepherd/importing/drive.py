@@ -15,8 +15,8 @@ import uvloop
 from shepherd.config import Config
 from shepherd.filters import Filter
 from shepherd.importing import judge as warcjudge
-from shepherd.importing.account import Account, Place, Told
-from shepherd.importing.gather import ROBOTS_FILES, Feed, Gathering, Options, Source
+from shepherd.importing.account import Account, RecordListener, RecordPlace
+from shepherd.importing.gather import ROBOTS_FILES, Feed, ImportFile, Options, RoundGathering
 from shepherd.importing.round import Nowhere, Round, Settling
 from shepherd.store.state.database import Writer
 from shepherd.store.state.directory import State
@@ -28,12 +28,12 @@ MOST_BLOCK: Final = 64 << 20  # of a record: what a message can carry, whatever 
 class Importer:
     """One import. Once `stopping` is set, what has been read is taken in, and nothing more is read."""
 
-    def __init__(self, config: Config, filters: Filter, options: Options, told: Told, now: int) -> None:
+    def __init__(self, config: Config, filters: Filter, options: Options, listener: RecordListener, now: int) -> None:
         self._config, self._filters, self._options, self._now = config, filters, options, now
-        self.account = Account(told)
+        self.account = Account(listener)
         self.stopping = False
 
-    def run(self, writer: Writer, files: Sequence[Source], new_name: Callable[[], str]) -> None:
+    def run(self, writer: Writer, files: Sequence[ImportFile], new_name: Callable[[], str]) -> None:
         """Take the files in, for the holder of the lock. `new_name` gives names of inbox items."""
         feed = self._feed(files)
         while not feed.ended and not self.stopping:
@@ -43,40 +43,40 @@ class Importer:
                 round_ = Round(urls.harvest, documents.harvest, state.prints, self._filters.version)
                 self._gather(state, feed, round_, lambda: documents.harvest.stored_bytes)
                 if len(round_) or round_.new:
-                    self.account.settled.update(settling.take_in(round_, urls, documents, _Left(self.account, feed)))
-            made = writer.furthest().name
-            if made != state.name:
-                self.account.states.append(str(made))
+                    self.account.settled.update(settling.take_in(round_, urls, documents, _TakeBack(self.account, feed)))
+            last_name = writer.furthest().name
+            if last_name != state.name:
+                self.account.states.append(str(last_name))
             store = self._config.store
             writer.prune(store.keep_states, self._now, store.keep_journals, self._config.export.cursors)
 
-    def rehearse(self, state: State, files: Sequence[Source]) -> None:
-        """Read and count all, and write nothing. Whether what a revisit refers to is known, only the state to be would tell."""
+    def rehearse(self, state: State, files: Sequence[ImportFile]) -> None:
+        """Read and count all, and write nothing. Whether the document of a revisit is known, only the state to be would show."""
         feed = self._feed(files)
         while not feed.ended and not self.stopping:
             self._gather(state, feed, Round(Nowhere(), Nowhere(), state.prints, self._filters.version), lambda: 0)
 
-    def _feed(self, files: Sequence[Source]) -> Feed:
+    def _feed(self, files: Sequence[ImportFile]) -> Feed:
         return Feed(files, min(self._config.fetch.body_bytes + self._config.fetch.header_bytes, MOST_BLOCK))
 
     def _gather(self, state: State, feed: Feed, round_: Round, stored_bytes: Callable[[], int]) -> None:
-        gathering = Gathering(state, self._config, self._filters, self._options, self._now, round_, self.account)
+        gathering = RoundGathering(state, self._config, self._filters, self._options, self._now, round_, self.account)
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             runner.run(gathering.run(feed, stored_bytes, lambda: self.stopping))
         self.account.new += round_.new
         self.account.links += round_.links.seen
 
 
-class _Left:
+class _TakeBack:
     """Takes back that records were taken."""
 
     def __init__(self, account: Account, feed: Feed) -> None:
         self._account, self._feed = account, feed
 
-    def rowless(self, place: Place) -> None:
-        self._account.taken[ROBOTS_FILES] -= 1
+    def on_rowless(self, place: RecordPlace) -> None:
+        self._account.taken_by_kind[ROBOTS_FILES] -= 1
         self._account.leave(place, ROWLESS)
 
-    def unknown(self, file: int, offset: int) -> None:
-        self._account.taken["revisits"] -= 1
+    def on_unknown(self, file: int, offset: int) -> None:
+        self._account.taken_by_kind["revisits"] -= 1
         self._account.leave(self._feed.place(offset, file), warcjudge.UNKNOWN_REVISITS)

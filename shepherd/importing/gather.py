@@ -1,4 +1,4 @@
-"""Reads the records of a round, has each response worked on, and collects what comes of it.
+"""Reads the records of a round, has each response worked on, and collects the results.
 
 Responses are worked on by the workers of a reapd of our own (importing/worker_pool.py), several at a time, and what comes back is
 checked as what every reaper says is. Nobody is contacted, so no record says so, and no server waits because of an import.
@@ -22,13 +22,12 @@ from shepherd.errors import BadUrl, Corruption, NoSpace
 from shepherd.filters import Filter
 from shepherd.formats.tables import JournalFlag, Kind, Reason, Result
 from shepherd.formats.vocabulary import word
-from shepherd.importing import judge as warcjudge
 from shepherd.importing import warc_file as warcfile
-from shepherd.importing.account import Account, Place
-from shepherd.importing.judge import Bad, Judge, LeftOut, Page
+from shepherd.importing.account import Account, RecordPlace
+from shepherd.importing.judge import Bad, Judge, LeftOut, WarcPage
 from shepherd.importing.round import Round
 from shepherd.importing.warc_file import Damage, Record
-from shepherd.importing.worker_pool import Workshop
+from shepherd.importing.worker_pool import WorkerPool
 from shepherd.store.state.directory import State
 from shepherd.urls import Url, parse
 from shepherd.wire import messages as wire
@@ -48,8 +47,8 @@ WORDS: Final = {
 
 
 @dataclass(frozen=True)
-class Source:
-    """A file to import: its name as it is told, and what opens it."""
+class ImportFile:
+    """A file to import: its name in messages, and what opens it."""
 
     name: str
     open: Callable[[], AbstractContextManager[warcfile.Stream]]
@@ -57,7 +56,7 @@ class Source:
 
 @dataclass(frozen=True)
 class Options:
-    weight: int  # of documents that nobody knows
+    weight: int  # of new documents
     round_records: int  # taken in at a time
     links: bool = True
     jobs: int = 1
@@ -66,7 +65,7 @@ class Options:
 class Feed:
     """The records of all files, one after the other; `file` is the number of the one at hand."""
 
-    def __init__(self, files: Sequence[Source], most: int) -> None:
+    def __init__(self, files: Sequence[ImportFile], most: int) -> None:
         self.files, self.file, self.ended = files, 0, False
         self._records = self._read(most)
 
@@ -78,26 +77,26 @@ class Feed:
 
     def next(self) -> Record | Damage | None:
         """None at the end."""
-        found = next(self._records, None)
-        self.ended = found is None
-        return found
+        record = next(self._records, None)
+        self.ended = record is None
+        return record
 
-    def place(self, offset: int, file: int | None = None) -> Place:
-        return Place(self.files[self.file if file is None else file].name, offset)
+    def place(self, offset: int, file: int | None = None) -> RecordPlace:
+        return RecordPlace(self.files[self.file if file is None else file].name, offset)
 
 
 @dataclass(frozen=True)
-class Job:
+class ParseJob:
     """A response to be worked on; its number decides between records of the same time."""
 
     number: int
-    page: Page
+    page: WarcPage
     record: Record
-    place: Place
+    place: RecordPlace
 
 
-class Gathering:
-    """One round. `stored_bytes` tells what it has written so far, `stopping` whether to read no more."""
+class RoundGathering:
+    """One round. `stored_bytes` says how much it has written so far, `stopping` whether to read no more."""
 
     def __init__(
         self, state: State, config: Config, filters: Filter, options: Options, now: int, round_: Round, account: Account
@@ -115,17 +114,17 @@ class Gathering:
         reapd = sources.local(replace(self._config.reap, workers=2 * self._options.jobs + 2))
         room = DiskBudget(self._state, self._config.reap)
         under: set[asyncio.Task[None]] = set()
-        async with Workshop(reapd, self._hello, self._options.jobs) as shop:
+        async with WorkerPool(reapd, self._hello, self._options.jobs) as pool:
             try:
                 while not stopping() and len(self._round) + len(under) < self._options.round_records:
-                    found = feed.next()
-                    if found is None:
+                    record = feed.next()
+                    if record is None:
                         break
-                    job = self._judged(feed, found)
+                    job = self._job_of(feed, record)
                     if job is None:
                         continue
                     under = await _room_for_one(under, UNDER_WAY * self._options.jobs)
-                    under.add(asyncio.create_task(self._work_on(shop, job)))
+                    under.add(asyncio.create_task(self._work_on(pool, job)))
                     await asyncio.sleep(0)
                     if job.number % LOOK_EVERY == 0 and (full := room.full(stored_bytes())):
                         raise NoSpace(f"{full}; make room and import the same files again: what was taken in stays")
@@ -135,17 +134,17 @@ class Gathering:
                     task.cancel()
                 await asyncio.gather(*under, return_exceptions=True)
 
-    def _judged(self, feed: Feed, found: Record | Damage) -> Job | None:
+    def _job_of(self, feed: Feed, record: Record | Damage) -> ParseJob | None:
         """A response to be worked on; all else is counted, and done with."""
-        place, account = feed.place(found.offset), self._account
-        if isinstance(found, Damage):
-            account.refuse(place, found.why)
+        place, account = feed.place(record.offset), self._account
+        if isinstance(record, Damage):
+            account.refuse(place, record.why)
             return None
-        account.records[found.type or "without a type"] += 1
-        if found.type not in warcjudge.TAKEN:
+        account.records[record.type or "without a type"] += 1
+        if record.type not in warcfile.DOCUMENT_TYPES:
             return None
         try:
-            page = self._judge.page(found)
+            page = self._judge.page(record)
         except LeftOut as why:
             account.leave(place, str(why))
             return None
@@ -153,34 +152,34 @@ class Gathering:
             account.refuse(place, str(why))
             return None
         if page.revisit:
-            account.taken["revisits"] += 1
-            self._round.revisit(page, feed.file, found.offset)
+            account.taken_by_kind["revisits"] += 1
+            self._round.revisit(page, feed.file, record.offset)
             return None
         self._jobs += 1
-        return Job(self._jobs, page, found, place)
+        return ParseJob(self._jobs, page, record, place)
 
-    async def _work_on(self, shop: Workshop, job: Job) -> None:
-        result = await shop.work_on(_request(job))
+    async def _work_on(self, pool: WorkerPool, job: ParseJob) -> None:
+        result = await pool.work_on(_request(job))
         if result is None:
             self._account.refuse(job.place, WORDS[Reason.PARSER])
             return
         page = job.page
         item = Item(page.kind, page.norm, page.path, page.site, page.site, page.site, page.url.href, weight=page.weight)
-        asked = PendingRequest(item, page.qkey, 0, page.url.href, page.time_ms)
+        pending = PendingRequest(item, page.qkey, 0, page.url.href, page.time_ms)
         try:
-            answer = self._verifier.checked(result, asked, 0, page.time_ms)
+            answer = self._verifier.checked(result, pending, 0, page.time_ms)
         except Corruption as error:
             self._account.refuse(job.place, f"what a worker makes of it does not hold: {error}")
             return
         if self._take(job, answer) and answer.links is not None and self._options.links:
             self._round.link(answer.links)
 
-    def _take(self, job: Job, answer: Answer) -> bool:
+    def _take(self, job: ParseJob, answer: Answer) -> bool:
         """Whether its links are wanted, too."""
         page, account = job.page, self._account
         entry = answer.record._replace(flags=answer.record.flags & NOT_CONTACTED, retry_after_s=0)
         if answer.result == Result.REDIRECT and page.kind == Kind.ROBOTS:
-            account.leave(job.place, ROBOTS_REDIRECTS)  # nobody follows it here: the file is asked for again
+            account.leave(job.place, ROBOTS_REDIRECTS)  # nobody follows it here: the file is fetched again
             return False
         if (target := self._moved_to(page, answer)) is not None:
             account.leave(job.place, MOVED)
@@ -188,16 +187,16 @@ class Gathering:
             return False
         if answer.bucket:
             self._round.store(page, entry, answer.bucket, job.number, job.place)
-            account.taken[ROBOTS_FILES if page.kind == Kind.ROBOTS else word(answer.result)] += 1
+            account.taken_by_kind[ROBOTS_FILES if page.kind == Kind.ROBOTS else word(answer.result)] += 1
         elif answer.reason in ERRORS:
             self._round.fail(page, entry)
-            account.taken["failed"] += 1
+            account.taken_by_kind["failed"] += 1
         else:
             account.refuse(job.place, WORDS.get(answer.reason, WORDS[Reason.MALFORMED]))
             return False
         return True
 
-    def _moved_to(self, page: Page, answer: Answer) -> Url | None:
+    def _moved_to(self, page: WarcPage, answer: Answer) -> Url | None:
         """The URL's own equivalent, if it redirects there: that is the document then. Root pages never move."""
         if answer.result != Result.REDIRECT or page.path == self._root:
             return None
@@ -211,13 +210,13 @@ class Gathering:
 async def _room_for_one(under: set[asyncio.Task[None]], most: int) -> set[asyncio.Task[None]]:
     """Wait until fewer than so many are under way; what has failed raises."""
     while len(under) >= most:
-        done, under = await asyncio.wait(under, return_when=asyncio.FIRST_COMPLETED)
-        for task in done:
+        finished, under = await asyncio.wait(under, return_when=asyncio.FIRST_COMPLETED)
+        for task in finished:
             task.result()
     return under
 
 
-def _request(job: Job) -> wire.Recorded:
+def _request(job: ParseJob) -> wire.Recorded:
     page = job.page
     return wire.Recorded(
         token=job.number,

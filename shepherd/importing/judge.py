@@ -20,13 +20,12 @@ from shepherd.store.state.directory import State
 from shepherd.urls import ROBOTS_PATH, Url, parse, qkey_of_address
 
 REJECTED: Final = "rejected by the filter"
-KNOWN: Final = "known already"
+ALREADY_KNOWN: Final = "known already"
 DELETED: Final = "deleted by an operator"
 OTHER_SCHEMES: Final = "not of http or https"
 OTHER_DOCUMENTS: Final = "revisits of another document"
 UNKNOWN_REVISITS: Final = "revisits of what is not known"
 CUTS: Final = ("length", "time", "disconnect", "unspecified")  # the words of WARC-Truncated
-TAKEN: Final = ("response", "revisit")
 
 
 class LeftOut(Exception):
@@ -38,7 +37,7 @@ class Bad(Exception):
 
 
 @dataclass(frozen=True)
-class Page:
+class WarcPage:
     """A document of a record. `refers_ms` is of a revisit: when what it refers to was gathered, 0 if it does not say."""
 
     url: Url
@@ -51,7 +50,7 @@ class Page:
     cut: str
     weight: int
     section: int
-    known: bool  # whether it has a row
+    has_row: bool  # whether it has a row
     revisit: bool = False
     refers_ms: int = 0
 
@@ -64,10 +63,10 @@ class Judge:
     """Judges by one state, and by the filter."""
 
     def __init__(self, state: State, filters: Filter, weight: int, now_ms: int) -> None:
-        """`weight` is what a document that nobody knows begins with."""
+        """`weight` is what a new document begins with."""
         self._state, self._filters, self._weight, self._now_ms = state, filters, weight, now_ms
 
-    def page(self, record: Record) -> Page:
+    def page(self, record: Record) -> WarcPage:
         """The document of a response or revisit; LeftOut or Bad say why there is none."""
         headers = record.headers
         url = self._url(headers.get("warc-target-uri", ""))
@@ -81,7 +80,7 @@ class Judge:
         if row is not None:
             self._must_be_new(row, time_ms)
         columns = self._state.index
-        return Page(
+        return WarcPage(
             url=url,
             norm=norm,
             path=path,
@@ -92,7 +91,7 @@ class Judge:
             cut=_cut(record),
             weight=self._weight if row is None else columns["weight"].at(row),
             section=self._filters.section_of(url.href).section if row is None else columns["section"].at(row),
-            known=row is not None,
+            has_row=row is not None,
             revisit=record.type == "revisit",
             refers_ms=self._refers(url, record) if record.type == "revisit" else 0,
         )
@@ -110,12 +109,12 @@ class Judge:
         return parse(href)
 
     def _must_be_new(self, row: int, time_ms: int) -> None:
-        """A record that says nothing new would be passed over by cork, but its bucket would be kept until a cleanup."""
+        """A record that says nothing new would be skipped by cork, but its bucket would be kept until a cleanup."""
         index = self._state.index
         if index["type"].at(row) == RowType.FORGOTTEN and index["reason"].at(row) in (Reason.DELETED, Reason.PURGED):
             raise LeftOut(DELETED)
         if index["checked"].at(row) >= time_ms // 1000:
-            raise LeftOut(KNOWN)
+            raise LeftOut(ALREADY_KNOWN)
 
     def _refers(self, url: Url, record: Record) -> int:
         target = record.headers.get("warc-refers-to-target-uri", "")

@@ -35,8 +35,8 @@ from shepherd.formats.block_builder import BlockBuilder
 from shepherd.formats.check import Bytes
 from shepherd.formats.journal import Entry
 from shepherd.formats.tables import JOURNAL, NO_OID, NO_ROW, ContribFlag, Kind, Reason, Records, Result
-from shepherd.importing.account import Place
-from shepherd.importing.judge import Page, row_of
+from shepherd.importing.account import RecordPlace
+from shepherd.importing.judge import WarcPage, row_of
 from shepherd.store.state.database import Writer
 from shepherd.store.state.directory import State
 from shepherd.store.state.inbox import HARVEST, HarvestDraft
@@ -48,7 +48,7 @@ AT_ONCE: Final = 4_096
 WHERE: Final = "group"  # until a record is settled, this field says where it stands in the import; in a journal it is 0
 
 
-class Kept(Protocol):
+class RoundSink(Protocol):
     """Where documents and links go: a harvest, or nowhere."""
 
     def store(self, data: bytes) -> int: ...
@@ -65,44 +65,44 @@ class Nowhere:
         pass
 
 
-class Left(Protocol):
+class UnsettledListener(Protocol):
     """Who hears of records that turn out to settle nothing."""
 
-    def rowless(self, place: Place) -> None:
+    def on_rowless(self, place: RecordPlace) -> None:
         """A robots file of a site without a page."""
 
-    def unknown(self, file: int, offset: int) -> None:
+    def on_unknown(self, file: int, offset: int) -> None:
         """A revisit of what is not known."""
 
 
 class Round:
     """Collects. Documents and links are written at once; a journal record is held, 128 bytes, until the round is settled."""
 
-    def __init__(self, urls: Kept, documents: Kept, prints: Footprints, filter_version: int) -> None:
+    def __init__(self, urls: RoundSink, documents: RoundSink, prints: Footprints, filter_version: int) -> None:
         self._urls, self._documents = urls, documents
         self.links = Contributions(documents.contribute, filter_version)
         self._new = BlockBuilder(prints, filter_version)
         self._stored, self._late = bytearray(), bytearray()
-        self._robots: dict[int, Place] = {}  # by their numbers, where robots files stand
+        self._robots: dict[int, RecordPlace] = {}  # by their numbers, where robots files stand
         self.new = 0
 
     def __len__(self) -> int:
         """Journal records."""
         return (len(self._stored) + len(self._late)) // JOURNAL.itemsize
 
-    def store(self, page: Page, entry: Entry, bucket: bytes, number: int, place: Place) -> None:
+    def store(self, page: WarcPage, entry: Entry, bucket: bytes, number: int, place: RecordPlace) -> None:
         """A document or redirect; `number` decides between records of the same time."""
         if page.kind == Kind.ROBOTS:
             self._robots[number] = place
         self._stored += entry._replace(oid=self._documents.store(bucket), stored_bytes=len(bucket), **{WHERE: number}).pack()
         self.enter(page)
 
-    def fail(self, page: Page, entry: Entry) -> None:
+    def fail(self, page: WarcPage, entry: Entry) -> None:
         """A server's answer that brought no document."""
         self._late += entry.pack()
         self.enter(page)
 
-    def revisit(self, page: Page, file: int, offset: int) -> None:
+    def revisit(self, page: WarcPage, file: int, offset: int) -> None:
         """That a document was unchanged; whether it is known shows when the round is settled. Where the record stands is kept."""
         entry = Entry(
             norm=page.norm,
@@ -124,9 +124,9 @@ class Round:
     def link(self, links: Links) -> None:
         self.links.add(links.block, links.rows, links.texts)
 
-    def enter(self, page: Page) -> None:
+    def enter(self, page: WarcPage) -> None:
         """A URL that has no row is contributed, with a weight of its own; merge makes the rows of robots files."""
-        if page.known or page.kind == Kind.ROBOTS:
+        if page.has_row or page.kind == Kind.ROBOTS:
             return
         self.new += 1
         flags = ContribFlag.OWN_WEIGHT | (ContribFlag.HTTPS if page.url.site.startswith("https:") else 0)
@@ -139,15 +139,15 @@ class Round:
             block = self._new.block()
             self._urls.contribute(len(block), contrib.encode(block))
 
-    def stored(self, state: State, rowless: Callable[[Place], object]) -> Records:
+    def stored(self, state: State, on_rowless: Callable[[RecordPlace], object]) -> Records:
         """The records of documents, oldest first; `state` has their rows. A robots file has one if its site has pages."""
         records = np.frombuffer(bytes(self._stored), JOURNAL).copy()
         keep = np.ones(len(records), np.bool_)
         for n in np.flatnonzero(records["kind"] == Kind.ROBOTS).tolist():
-            one = records[n]
-            if row_of(state, int(one["norm"]), int(one["path"]), int(one["site"])) is None:
+            row = records[n]
+            if row_of(state, int(row["norm"]), int(row["path"]), int(row["site"])) is None:
                 keep[n] = False
-                rowless(self._robots[int(one[WHERE])])
+                on_rowless(self._robots[int(row[WHERE])])
         order = np.lexsort((records[WHERE], records["end_ms"]))
         records[WHERE] = 0
         return records[order[keep[order]]]
@@ -172,7 +172,7 @@ class Settling:
         if not state.name.closed:
             state = self._to_closed()
         if self._writer.database.inbox.waiting(state.control.applied, HARVEST):
-            with contextlib.suppress(NothingToDo, Corruption):  # one that cannot be taken is for shep-cork to tell of
+            with contextlib.suppress(NothingToDo, Corruption):  # one that cannot be taken is for shep-cork to report
                 state = self._cork()
         if state.control.equiv != version_of(load_equiv(self._config.equiv_path)):  # footprints must hold until the round is in
             state = self._to_closed()
@@ -182,7 +182,7 @@ class Settling:
     def draft(self) -> HarvestDraft:
         return self._writer.database.inbox.draft_harvest(self._new_name(), self._config.store.segment_bytes)
 
-    def take_in(self, round_: Round, urls: HarvestDraft, documents: HarvestDraft, left: Left) -> dict[str, int]:
+    def take_in(self, round_: Round, urls: HarvestDraft, documents: HarvestDraft, listener: UnsettledListener) -> dict[str, int]:
         """What cork counted."""
         round_.flush_urls()
         round_.links.flush()
@@ -192,19 +192,19 @@ class Settling:
             if self._to_closed().control.equiv != self._equiv:
                 raise UsageError(f"{self._config.equiv_path} was changed meanwhile; import the same files again")
         counts: dict[str, int] = {}
-        stored = round_.stored(self._writer.furthest(), left.rowless)
+        stored = round_.stored(self._writer.furthest(), listener.on_rowless)
         if len(stored):
             _add(counts, self._corked(documents, stored))
-        late = _resolved(self._writer.furthest(), round_.late(), left.unknown)
+        late = _resolved(self._writer.furthest(), round_.late(), listener.on_unknown)
         if len(late):
             with self.draft() as draft:
                 _add(counts, self._corked(draft, late))
         return counts
 
     def _corked(self, draft: HarvestDraft, records: Records) -> dict[str, int]:
-        for at in range(0, len(records), AT_ONCE):
-            for one in records[at : at + AT_ONCE]:
-                draft.harvest.journal(one.tobytes())
+        for start in range(0, len(records), AT_ONCE):
+            for row in records[start : start + AT_ONCE]:
+                draft.harvest.journal(row.tobytes())
         draft.keep(self._now * 1000)
         state = self._cork()
         self._must_be_taken(draft.name, state)
@@ -228,26 +228,26 @@ class Settling:
         return state
 
 
-def _resolved(state: State, late: Records, lost: Callable[[int, int], object]) -> Records:
+def _resolved(state: State, late: Records, on_unknown: Callable[[int, int], object]) -> Records:
     """Without revisits of what the state does not know; those that stay no longer say where they stand."""
     keep = np.ones(len(late), np.bool_)
     for n in np.flatnonzero(late["result"] == Result.UNCHANGED).tolist():
         if not _is_unchanged(state, late[n]):
             keep[n] = False
-            lost(int(late["plan_row"][n]), int(late[WHERE][n]))
+            on_unknown(int(late["plan_row"][n]), int(late[WHERE][n]))
     late = late[keep]
     late["plan_row"], late[WHERE], late["oid"], late["start_ms"] = NO_ROW, 0, NO_OID, late["end_ms"]
     return late
 
 
-def _is_unchanged(state: State, one: np.void) -> bool:
+def _is_unchanged(state: State, revisit: np.void) -> bool:
     """Whether the body that a revisit refers to is the one that its row has: fetched then or before, and the same since."""
-    row = row_of(state, int(one["norm"]), int(one["path"]), int(one["site"]))
+    row = row_of(state, int(revisit["norm"]), int(revisit["path"]), int(revisit["site"]))
     if row is None or not state.index["digest"].at(row):
         return False
     gathered, checked = state.index["gathered"].at(row), state.index["checked"].at(row)
-    refers = int(one["start_ms"]) // 1000 or gathered
-    return 0 < gathered <= refers <= checked and gathered <= int(one["end_ms"]) // 1000
+    refers = int(revisit["start_ms"]) // 1000 or gathered
+    return 0 < gathered <= refers <= checked and gathered <= int(revisit["end_ms"]) // 1000
 
 
 def _add(counts: dict[str, int], more: dict[str, int]) -> None:

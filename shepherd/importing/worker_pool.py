@@ -23,7 +23,7 @@ LOG = logging.getLogger("shepherd.workshop")
 SILENCE_MS: Final = 36_000_000  # nobody pings, and whoever reads the answers off a slow disk says nothing for a while
 
 
-class Connection:
+class WorkerConnection:
     """One worker."""
 
     def __init__(self, peer: wire.Peer) -> None:
@@ -47,13 +47,13 @@ class Connection:
         await self._peer.close("that was all")
 
 
-class Workshop:
+class WorkerPool:
     """`places` workers of one reaper, each connected when it is first needed."""
 
     def __init__(self, source: ReaperSource, hello: wire.Hello, places: int) -> None:
         self._source, self._clock = source, steady_clock_ms()
         self._hello = replace(hello, silence_ms=SILENCE_MS)
-        self._free: asyncio.Queue[Connection | None] = asyncio.Queue()
+        self._free: asyncio.Queue[WorkerConnection | None] = asyncio.Queue()
         for _ in range(places):
             self._free.put_nowait(None)
 
@@ -70,7 +70,7 @@ class Workshop:
     async def work_on(self, request: wire.Recorded) -> wire.Result | None:
         """What a worker makes of it; None if it kills workers. PeerLost only where none can be had."""
         connection = await self._free.get()
-        kept: Connection | None = None
+        reusable: WorkerConnection | None = None
         try:
             for attempt in (request, replace(request, alone=True)):
                 connection = connection or await self._connect()
@@ -81,21 +81,21 @@ class Workshop:
                     await connection.close()
                     connection = None
                     continue
-                kept = connection
+                reusable = connection
                 return result
             return None
         finally:
-            if kept is not None and kept.leaving:
+            if reusable is not None and reusable.leaving:
                 with contextlib.suppress(PeerLost):
-                    await kept.close()
-                kept = None
-            self._free.put_nowait(kept)
+                    await reusable.close()
+                reusable = None
+            self._free.put_nowait(reusable)
 
-    async def _connect(self) -> Connection:
+    async def _connect(self) -> WorkerConnection:
         peer = await self._source.connect()
         try:
             await Reaper.greet(0, peer, self._hello, self._clock)
         except BaseException:
             await peer.close()
             raise
-        return Connection(peer)
+        return WorkerConnection(peer)

@@ -13,7 +13,7 @@ from shepherd import urls
 from shepherd.addresses import UnixAddress
 from shepherd.dispatch.reaper_sources import UnixSource
 from shepherd.formats.tables import Kind, Reason, Result
-from shepherd.importing.worker_pool import Workshop
+from shepherd.importing.worker_pool import WorkerPool
 from shepherd.wire import messages as wire
 from tests.support.driver import FOOTPRINTS, LINKS, Outcome, greeting, run
 from tests.support.origin import serve
@@ -63,9 +63,9 @@ def test_recorded_page_that_kills_its_worker_fails_alone(tmp_path: Path) -> None
 
     async def all_of_them(source: UnixSource) -> list[wire.Result | None]:
         with serve({}) as origin:
-            async with Workshop(source, greeting(origin), 2) as shop:
+            async with WorkerPool(source, greeting(origin), 2) as pool:
                 requests = (recorded(number, body) for number, body in enumerate(bodies, 1))
-                return list(await asyncio.gather(*(shop.work_on(request) for request in requests)))
+                return list(await asyncio.gather(*(pool.work_on(request) for request in requests)))
 
     with reapd(tmp_path / "reapd") as source:
         results = run(all_of_them(source))
