@@ -34,7 +34,6 @@ ROOMS_LATER = """
     serve
     store
     wire
-    toyweb
 """
 LATER = frozenset(ROOMS_LATER.split())
 

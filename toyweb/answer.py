@@ -15,33 +15,33 @@ from typing import Protocol
 from toyweb import pages, residents
 from toyweb import robots as rules
 from toyweb.draw import digest
-from toyweb.http import HANG_UP, Answer, Request
+from toyweb.http import HANG_UP, ToyAnswer, ToyRequest
 from toyweb.model import Model, canonical_url
-from toyweb.plan import CLOSED, PATIENCE, REDIRECTS, REFUSED, Kind, Mirror, Page, Ref, Secure, Site, Validators
+from toyweb.plan import CLOSED, PATIENCE, REDIRECTS, REFUSED, Mirror, PageKind, Ref, Secure, ToyPage, ToySite, Validators
 
 PATIENCE_BYTES = 64
 
 _RETRY_AFTER_S = 1
 _KEPT_BYTES = 256 * 1024 * 1024
-_PACKED_ALREADY = (Kind.PDF, Kind.IMAGE)
+_PACKED_ALREADY = (PageKind.PDF, PageKind.IMAGE)
 _Key = tuple[str, str, str, bool]
 
 
-class Marks(Protocol):
+class PatienceMarks(Protocol):
     """Bytes that can be set."""
 
-    def __getitem__(self, at: int, /) -> int: ...
-    def __setitem__(self, at: int, mark: int, /) -> None: ...
+    def __getitem__(self, number: int, /) -> int: ...
+    def __setitem__(self, number: int, mark: int, /) -> None: ...
 
 
 class Desk:
     """Answers for a whole toy web."""
 
-    def __init__(self, model: Model, version: int = 0, patience: Marks | None = None) -> None:
+    def __init__(self, model: Model, version: int = 0, patience: PatienceMarks | None = None) -> None:
         self.model = model
         self.version = version
         self._asked_for_patience = bytearray(PATIENCE_BYTES) if patience is None else patience
-        self._ready: dict[_Key, Answer] = {}
+        self._ready: dict[_Key, ToyAnswer] = {}
         self._ready_bytes = 0
         self._room_bytes = _KEPT_BYTES
 
@@ -50,7 +50,7 @@ class Desk:
         self.version += 1
         self._forget()
 
-    def answer(self, request: Request, now_s: float = 0.0) -> Answer:
+    def answer(self, request: ToyRequest, now_s: float = 0.0) -> ToyAnswer:
         """`now_s` is for a Retry-After that is a date."""
         key = (request.scheme, request.host, request.target, "gzip" in request.headers.get("accept-encoding", "").lower())
         ready = self._ready.get(key)
@@ -65,10 +65,10 @@ class Desk:
         """Have every page of every site ready, as http without `www.` and compressed; how many there are."""
         self._room_bytes = sys.maxsize
         for listed in self.model.pages():
-            _ = self.answer(Request("GET", listed.path, {"host": listed.host, "accept-encoding": "gzip"})).message
+            _ = self.answer(ToyRequest("GET", listed.path, {"host": listed.host, "accept-encoding": "gzip"})).message
         return len(self._ready)
 
-    def _keep(self, key: _Key, answer: Answer) -> None:
+    def _keep(self, key: _Key, answer: ToyAnswer) -> None:
         if self._ready_bytes > self._room_bytes:
             self._forget()
         self._ready_bytes += len(answer.body)
@@ -78,7 +78,7 @@ class Desk:
         self._ready.clear()
         self._ready_bytes = 0
 
-    def _make(self, request: Request, now_s: float) -> Answer:
+    def _make(self, request: ToyRequest, now_s: float) -> ToyAnswer:
         if request.method not in ("GET", "HEAD"):
             return _plain(405, "Only GET and HEAD are understood here.", close=True)
         site = self.model.site_of(request.host)
@@ -87,13 +87,13 @@ class Desk:
         answer = self._of_site(site, request, now_s)
         return answer if site.keep_alive else replace(answer, close=True)
 
-    def _of_zoo(self, request: Request) -> Answer:
+    def _of_zoo(self, request: ToyRequest) -> ToyAnswer:
         exhibit = next((exhibit for exhibit in self.model.exhibits if exhibit.has(request.host)), None)
         if exhibit is None:
             return _plain(421, "No such site on this toy web.", close=True)
         return exhibit.answer(request)
 
-    def _of_site(self, site: Site, request: Request, now_s: float) -> Answer:
+    def _of_site(self, site: ToySite, request: ToyRequest, now_s: float) -> ToyAnswer:
         moved = _moved(site, request)
         if moved:
             return _redirect(301, moved)
@@ -103,7 +103,7 @@ class Desk:
         if path == (site.robots.moved_to or rules.PATH):
             return _robots(site)
         if path == residents.ZOO_PATH and site.number == residents.HUB and self.model.exhibits:
-            return Answer(200, (("Content-Type", "text/html; charset=utf-8"),), self._zoo_page)
+            return ToyAnswer(200, (("Content-Type", "text/html; charset=utf-8"),), self._zoo_page)
         page = self.model.page(Ref(site.number, path))
         return _plain(404, "There is nothing here.\n") if page is None else self._of_page(site, page, request, now_s)
 
@@ -113,16 +113,16 @@ class Desk:
         head = "<!DOCTYPE html>\n<html><head><title>The zoo</title></head><body><h1>The zoo</h1><ul>\n"
         return (head + "".join(rows) + "</ul></body></html>\n").encode()
 
-    def _of_page(self, site: Site, page: Page, request: Request, now_s: float) -> Answer:
-        if page.kind is Kind.DROPPED:
-            return Answer(HANG_UP, close=True)
-        if page.kind in REDIRECTS or (page.kind is Kind.MOVING and self.version > 0):
+    def _of_page(self, site: ToySite, page: ToyPage, request: ToyRequest, now_s: float) -> ToyAnswer:
+        if page.kind is PageKind.DROPPED:
+            return ToyAnswer(HANG_UP, close=True)
+        if page.kind in REDIRECTS or (page.kind is PageKind.MOVING and self.version > 0):
             assert page.target is not None
             location = page.target.path if page.target.site == site.number else canonical_url(page.target)
             return _redirect(REDIRECTS.get(page.kind, 301), location)
-        if page.kind is Kind.CLOSING and self.version >= CLOSED:
+        if page.kind is PageKind.CLOSING and self.version >= CLOSED:
             return _plain(410, "410: it was here, and is no more.\n")
-        if page.kind in REFUSED or (page.kind is Kind.ARRIVED and self.version == 0):
+        if page.kind in REFUSED or (page.kind is PageKind.ARRIVED and self.version == 0):
             status = REFUSED.get(page.kind, 404)
             return _plain(status, f"{status}: not a page any more, or not yet.\n")
         if page.kind in PATIENCE and not self._asked_for_patience[self._patience_of(page)]:
@@ -133,7 +133,7 @@ class Desk:
             return replace(_plain(PATIENCE[page.kind], "One moment.\n", ("Retry-After", later)), lasting=False)
         return self._content(site, page, request)
 
-    def _patience_of(self, page: Page) -> int:
+    def _patience_of(self, page: ToyPage) -> int:
         return self._patience[page.ref]
 
     @cached_property
@@ -142,14 +142,14 @@ class Desk:
         site = self.model.sites[residents.RESIDENTS.index(residents.busy)]
         return {page.ref: number for number, page in enumerate(p for p in site.pages.values() if p.kind in PATIENCE)}
 
-    def _content(self, site: Site, page: Page, request: Request) -> Answer:
+    def _content(self, site: ToySite, page: ToyPage, request: ToyRequest) -> ToyAnswer:
         original = self.model.original(page)
         headers = [("Content-Type", pages.content_type(page))]
         if pages.x_robots(page):
             headers.append(("X-Robots-Tag", pages.x_robots(page)))
         validators, unchanged = self._validators(site, original, request)
         if unchanged:
-            return Answer(304, validators)
+            return ToyAnswer(304, validators)
         headers += validators
         compress = site.compress and page.kind not in _PACKED_ALREADY and page.variant != "gzip"
         if compress:
@@ -158,12 +158,12 @@ class Desk:
             if compress:
                 headers.append(("Content-Encoding", "gzip"))
         body = pages.packed_body if compress else pages.body
-        return Answer(200, tuple(headers), body(self.model, page, self.version))
+        return ToyAnswer(200, tuple(headers), body(self.model, page, self.version))
 
-    def _validators(self, site: Site, page: Page, request: Request) -> tuple[tuple[tuple[str, str], ...], bool]:
+    def _validators(self, site: ToySite, page: ToyPage, request: ToyRequest) -> tuple[tuple[tuple[str, str], ...], bool]:
         """What can be asked again with, and whether it was and holds."""
         kind = site.validators
-        edition = self.version if page.kind is Kind.CHANGING or kind is Validators.FICKLE else 0
+        edition = self.version if page.kind is PageKind.CHANGING or kind is Validators.FICKLE else 0
         # A weak validator, because it stands for the page with and without compression.
         tag = f'W/"{digest(self.model.seed, "etag", *page.ref, edition)}"'
         modified_s = self.model.modified_s(page.ref, self.version)
@@ -172,35 +172,37 @@ class Desk:
         headers = [] if kind is Validators.MODIFIED else [("ETag", tag)]
         if kind in (Validators.BOTH, Validators.MODIFIED):
             headers.append(("Last-Modified", email.utils.formatdate(modified_s, usegmt=True)))
-        wanted = request.headers.get("if-none-match")
-        if wanted is not None and kind is not Validators.MODIFIED:  # RFC 9110: it decides alone where it is sent
-            return tuple(headers), _is_among(tag, wanted)
+        condition = request.headers.get("if-none-match")
+        if condition is not None and kind is not Validators.MODIFIED:  # RFC 9110: it decides alone where it is sent
+            return tuple(headers), _is_among(tag, condition)
         since = request.headers.get("if-modified-since")
         later = since is not None and kind in (Validators.BOTH, Validators.MODIFIED) and _is_not_before(since, modified_s)
         return tuple(headers), later
 
 
-def _moved(site: Site, request: Request) -> str:
+def _moved(site: ToySite, request: ToyRequest) -> str:
     """Where a site sends all who come by this name and scheme; "" if it does not."""
     www = request.host.startswith("www.")
     if site.mirror is Mirror.TO_WWW and not www:
         return f"{request.scheme}://{site.host(True)}{request.target}"
     if site.mirror is Mirror.TO_BARE and www and request.target != rules.PATH:
         return f"{request.scheme}://{site.host(False)}{request.target}"
-    wanted = {Secure.TO_HTTPS: "https", Secure.TO_HTTP: "http"}.get(site.secure, request.scheme)
-    return "" if wanted == request.scheme else f"{wanted}://{request.host}{request.target}"
+    scheme = {Secure.TO_HTTPS: "https", Secure.TO_HTTP: "http"}.get(site.secure, request.scheme)
+    return "" if scheme == request.scheme else f"{scheme}://{request.host}{request.target}"
 
 
-def _robots(site: Site) -> Answer:
+def _robots(site: ToySite) -> ToyAnswer:
     robots = site.robots
     if robots.status != 200:
         return replace(_plain(robots.status, "No rules to be had.\n"), pause_s=robots.pause_s)
     kind = "text/html" if robots.instead else "text/plain"
-    return Answer(200, (("Content-Type", f"{kind}; charset=utf-8"),), robots.text(site.name).encode(), pause_s=robots.pause_s)
+    return ToyAnswer(200, (("Content-Type", f"{kind}; charset=utf-8"),), robots.text(site.name).encode(), pause_s=robots.pause_s)
 
 
-def _is_among(tag: str, wanted: str) -> bool:
-    return wanted.strip() == "*" or tag.removeprefix("W/") in (item.strip().removeprefix("W/") for item in wanted.split(","))
+def _is_among(tag: str, condition: str) -> bool:
+    return condition.strip() == "*" or tag.removeprefix("W/") in (
+        item.strip().removeprefix("W/") for item in condition.split(",")
+    )
 
 
 def _is_not_before(since: str, modified_s: int) -> bool:
@@ -214,13 +216,13 @@ def _without_tracking(target: str) -> str:
     path, _, query = target.partition("?")
     if not query:
         return path
-    kept = "&".join(item for item in query.split("&") if item and not item.startswith("utm_"))
-    return f"{path}?{kept}" if kept else path
+    parameters = "&".join(item for item in query.split("&") if item and not item.startswith("utm_"))
+    return f"{path}?{parameters}" if parameters else path
 
 
-def _plain(status: int, text: str, *headers: tuple[str, str], close: bool = False) -> Answer:
-    return Answer(status, (("Content-Type", "text/plain; charset=utf-8"), *headers), text.encode(), close)
+def _plain(status: int, text: str, *headers: tuple[str, str], close: bool = False) -> ToyAnswer:
+    return ToyAnswer(status, (("Content-Type", "text/plain; charset=utf-8"), *headers), text.encode(), close)
 
 
-def _redirect(status: int, location: str) -> Answer:
+def _redirect(status: int, location: str) -> ToyAnswer:
     return _plain(status, f"It is at {location}\n", ("Location", location))

@@ -12,7 +12,7 @@ from math import isqrt
 
 from toyweb import robots as rules
 from toyweb.draw import Draw
-from toyweb.plan import ROOT_DEPTH, Kind, Mirror, Page, Ref, Secure, Site, Validators, Via, site_name
+from toyweb.plan import ROOT_DEPTH, Mirror, PageKind, Ref, Secure, ToyPage, ToySite, Validators, Via, site_name
 from toyweb.text import TOPICS, farm
 
 SMALLEST = 8
@@ -20,7 +20,7 @@ LARGEST = 48
 STYLE, SCRIPT, LOGO, PAPER = "/style.css", "/farm.js", "/logo.png", "/paper.gif"
 
 
-class Builder:
+class SiteBuilder:
     """Call `finish` once all is added."""
 
     def __init__(
@@ -38,27 +38,27 @@ class Builder:
         self.compress = not self.draw.one_in(8)
         self.popular = True
         self._title = farm(self.draw)
-        self._pages: dict[str, Page] = {}
+        self._pages: dict[str, ToyPage] = {}
         self._children: dict[str, list[Ref]] = {}
         self._sections: list[str] = []
-        self._put(Page(Ref(number, "/"), Kind.PAGE, ROOT_DEPTH))
+        self._put(ToyPage(Ref(number, "/"), PageKind.PAGE, ROOT_DEPTH))
         self._ordinary_pages(_size(self.draw, largest))
 
     def add(
-        self, parent: str, path: str, kind: Kind, *, via: Via = Via.LINK, variant: str = "", target: Ref | None = None
+        self, parent: str, path: str, kind: PageKind, *, via: Via = Via.LINK, variant: str = "", target: Ref | None = None
     ) -> str:
         """Add a page below another one, and return its path. What is below a page that is hard to find is as hard to find."""
         above = self._pages[parent]
-        found = above.via if via is Via.LINK else via
-        self._put(Page(Ref(self.number, path), kind, above.depth + 1, found, variant, target=target))
+        least_via = above.via if via is Via.LINK else via
+        self._put(ToyPage(Ref(self.number, path), kind, above.depth + 1, least_via, variant, target=target))
         self.link(parent, Ref(self.number, path))
         return path
 
     def add_behind(
-        self, redirect: str, path: str, kind: Kind, *, via: Via = Via.LINK, variant: str = "", target: Ref | None = None
+        self, redirect: str, path: str, kind: PageKind, *, via: Via = Via.LINK, variant: str = "", target: Ref | None = None
     ) -> str:
         """Add a page that no page names: a redirect, or robots.txt, alone leads to it."""
-        self._put(Page(Ref(self.number, path), kind, self._pages[redirect].depth + 1, via, variant, target=target))
+        self._put(ToyPage(Ref(self.number, path), kind, self._pages[redirect].depth + 1, via, variant, target=target))
         return path
 
     def link(self, parent: str, child: Ref) -> None:
@@ -71,20 +71,20 @@ class Builder:
 
     def keep_only(self, count: int) -> None:
         """Drop all pages behind the first `count`: for a site that gets many of its own."""
-        kept = list(self._pages)[:count]
-        self._pages = {path: self._pages[path] for path in kept}
-        here = {parent: [child for child in children if child.path in kept] for parent, children in self._children.items()}
-        self._children = {parent: children for parent, children in here.items() if parent in kept}
-        self._sections = [path for path in self._sections if path in kept]
+        paths = list(self._pages)[:count]
+        self._pages = {path: self._pages[path] for path in paths}
+        here = {parent: [child for child in children if child.path in paths] for parent, children in self._children.items()}
+        self._children = {parent: children for parent, children in here.items() if parent in paths}
+        self._sections = [path for path in self._sections if path in paths]
 
     def at_depth_0(self) -> None:
         """The hub: its pages are two links nearer than those of other sites."""
         self._pages = {path: replace(page, depth=page.depth - ROOT_DEPTH) for path, page in self._pages.items()}
 
-    def finish(self) -> Site:
+    def finish(self) -> ToySite:
         pages = {path: replace(page, children=tuple(self._children.get(path, ()))) for path, page in self._pages.items()}
         popular = [path for path, page in pages.items() if _is_plain(page)] if self.popular else []
-        return Site(
+        return ToySite(
             number=self.number,
             name=site_name(self.number),
             title=self._title,
@@ -102,7 +102,7 @@ class Builder:
             pages=pages,
         )
 
-    def _put(self, page: Page) -> None:
+    def _put(self, page: ToyPage) -> None:
         assert page.ref.path not in self._pages, f"two pages at {page.ref}"
         self._pages[page.ref.path] = page
 
@@ -111,34 +111,34 @@ class Builder:
         topics = list(TOPICS)
         for number in range(max(2 + draw.below(3), isqrt(size) // 2)):
             topic = topics.pop(draw.below(len(topics))) if topics else f"{draw.pick(TOPICS)}-{number}"
-            self._sections.append(self.add("/", f"/{topic}/", Kind.PAGE))
+            self._sections.append(self.add("/", f"/{topic}/", PageKind.PAGE))
         sections = self._sections
         for number in range(size - len(sections) - 1):
             self._ordinary_page(sections[number % len(sections)], number)
         if draw.one_in(2):
-            self.add("/", "/private/accounts.html", Kind.PAGE)
-            self.add("/", "/private/open/visitors.html", Kind.PAGE)
+            self.add("/", "/private/accounts.html", PageKind.PAGE)
+            self.add("/", "/private/open/visitors.html", PageKind.PAGE)
         if draw.one_in(3):
             target = Ref(self.number, draw.pick(sections))
-            self.add("/", "/old-index.html", draw.pick((Kind.REDIRECT_301, Kind.REDIRECT_302)), target=target)
+            self.add("/", "/old-index.html", draw.pick((PageKind.REDIRECT_301, PageKind.REDIRECT_302)), target=target)
         if draw.one_in(4):
-            self.add(draw.pick(sections), f"/lost-{draw.below(1000)}.html", Kind.MISSING)
-        for path, kind, variant in ((STYLE, Kind.STYLE, ""), (SCRIPT, Kind.SCRIPT, ""), (LOGO, Kind.IMAGE, "png")):
+            self.add(draw.pick(sections), f"/lost-{draw.below(1000)}.html", PageKind.MISSING)
+        for path, kind, variant in ((STYLE, PageKind.STYLE, ""), (SCRIPT, PageKind.SCRIPT, ""), (LOGO, PageKind.IMAGE, "png")):
             self.add_behind("/", path, kind, via=Via.REQUISITE, variant=variant)
-        self.add_behind("/", PAPER, Kind.IMAGE, via=Via.REQUISITE, variant="gif")
+        self.add_behind("/", PAPER, PageKind.IMAGE, via=Via.REQUISITE, variant="gif")
 
     def _ordinary_page(self, section: str, number: int) -> None:
         draw = self.draw
         topic = draw.pick(TOPICS)
         name = f"{section}list?item={number}" if draw.one_in(6) else f"{section}{topic}-{number}.html"
-        kind = Kind.CHANGING if draw.one_in(6) else Kind.PAGE
+        kind = PageKind.CHANGING if draw.one_in(6) else PageKind.PAGE
         if draw.one_in(24):
-            kind, ending = draw.pick(((Kind.TEXT, "txt"), (Kind.PDF, "pdf")))
+            kind, ending = draw.pick(((PageKind.TEXT, "txt"), (PageKind.PDF, "pdf")))
             name = f"{section}{topic}-{number}.{ending}"
         self.add(section, name, kind)
 
 
-Resident = Callable[[Builder], None]
+Resident = Callable[[SiteBuilder], None]
 
 
 def _size(draw: Draw, largest: int) -> int:
@@ -146,6 +146,6 @@ def _size(draw: Draw, largest: int) -> int:
     return largest * 1000 // (1000 + draw.below(max(1, 1000 * largest // SMALLEST - 1000)))
 
 
-def _is_plain(page: Page) -> bool:
-    ordinary = page.kind in (Kind.PAGE, Kind.CHANGING)
+def _is_plain(page: ToyPage) -> bool:
+    ordinary = page.kind in (PageKind.PAGE, PageKind.CHANGING)
     return ordinary and page.via is Via.LINK and not page.ref.path.startswith("/private/")

@@ -1,4 +1,4 @@
-"""Pages in many charsets: which one, and how a client is told. A gatherer must come to the same title from all of them.
+"""Pages in many charsets: which one, and how a page says so. A gatherer must read the same title from all of them.
 
 How: `header`, `meta`, `http-equiv`, `mark` (a byte order mark), `nowhere`, or two of these that contradict each other, the first
 of which is right: a mark goes before a header, a header before a meta element.

@@ -14,18 +14,18 @@ from typing import Protocol, cast
 
 from toyweb import log
 from toyweb.answer import Desk
-from toyweb.http import HANG_UP, Answer, Request, message, parse
+from toyweb.http import HANG_UP, ToyAnswer, ToyRequest, message, parse
 from toyweb.tls import Layer
 
 _HEAD_BYTES = 16 * 1024
 _HANDSHAKE = 0x16  # the first byte of a TLS client
 _LONGEST_S = 900.0  # that an exhibit may last
-_NOBODY = Request("GET", "", {})
+_NOBODY = ToyRequest("GET", "", {})
 
 Clock = Callable[[], float]
 
 
-class Sink(Protocol):
+class LineSink(Protocol):
     """Where lines of the log go."""
 
     def write(self, data: bytes, /) -> object: ...
@@ -36,14 +36,14 @@ class Office:
     """What all connections of a process share."""
 
     desk: Desk
-    access: Sink
+    access: LineSink
     clock: Clock
     tls: ssl.SSLContext
     latency_s: float = 0.0
-    connections: set[Connection] = field(default_factory=set)
+    connections: set[ClientConnection] = field(default_factory=set)
 
 
-class Connection(asyncio.Protocol):
+class ClientConnection(asyncio.Protocol):
     """One client."""
 
     def __init__(self, office: Office) -> None:
@@ -111,11 +111,11 @@ class Connection(asyncio.Protocol):
             head, end, rest = self._buffer.partition(b"\r\n\r\n")
             if not end:
                 if len(head) > _HEAD_BYTES:
-                    self._send(_NOBODY, Answer(431, close=True))
+                    self._send(_NOBODY, ToyAnswer(431, close=True))
                 return
             self._buffer = rest
             request = parse(head, self._scheme)
-            answer = Answer(400, close=True) if request is None else self._office.desk.answer(request, self._start_s)
+            answer = ToyAnswer(400, close=True) if request is None else self._office.desk.answer(request, self._start_s)
             pause_s = answer.pause_s + self._office.latency_s
             if answer.script is not None and request is not None:
                 self._busy = True
@@ -127,14 +127,14 @@ class Connection(asyncio.Protocol):
                 self._send(request or _NOBODY, answer)
                 self._start_s = self._office.clock()
 
-    def _send_late(self, request: Request, answer: Answer) -> None:
+    def _send_late(self, request: ToyRequest, answer: ToyAnswer) -> None:
         self._busy = False
         if not self._transport.is_closing():
             self._send(request, answer)
             self._start_s = self._office.clock()
             self._serve()
 
-    def _send(self, request: Request, answer: Answer) -> None:
+    def _send(self, request: ToyRequest, answer: ToyAnswer) -> None:
         data = message(request, answer)
         # The end is taken, and the line written, before the last byte can reach the client: see log.py.
         self._log(request, self._office.clock(), answer.status, len(data))
@@ -142,13 +142,13 @@ class Connection(asyncio.Protocol):
         if answer.close or request.wants_close:
             self._farewell()
 
-    async def _perform(self, request: Request, answer: Answer, pause_s: float) -> None:
+    async def _perform(self, request: ToyRequest, answer: ToyAnswer, pause_s: float) -> None:
         """Play a script. Its end is that of the last thing we did: when a client that left us did so, we cannot know as soon."""
         assert answer.script is not None
         clock = self._office.clock
         self._writable = asyncio.Event()
         self._writable.set()
-        status, sent, end_s = HANG_UP, 0, clock()
+        status, bytes_sent, end_s = HANG_UP, 0, clock()
         try:
             await asyncio.sleep(pause_s)
             for step in answer.script():
@@ -159,15 +159,15 @@ class Connection(asyncio.Protocol):
                     await asyncio.sleep(step)
                     continue
                 await self._writable.wait()
-                if not sent and step.startswith(b"HTTP/1."):
+                if not bytes_sent and step.startswith(b"HTTP/1."):
                     status = int(step[9:12]) if step[9:12].isdigit() else HANG_UP
-                end_s, sent = clock(), sent + len(step)
+                end_s, bytes_sent = clock(), bytes_sent + len(step)
                 self._write(step)
                 await asyncio.sleep(0)
                 if end_s - self._start_s > _LONGEST_S:
                     return
         finally:
-            self._log(request, end_s, status, sent)
+            self._log(request, end_s, status, bytes_sent)
             self._farewell()
 
     def _write(self, data: bytes) -> None:
@@ -178,8 +178,8 @@ class Connection(asyncio.Protocol):
             self._transport.write(self._layer.close())
         self._transport.close()
 
-    def _log(self, request: Request, end_s: float, status: int, size_bytes: int) -> None:
-        entry = log.Entry(
+    def _log(self, request: ToyRequest, end_s: float, status: int, size_bytes: int) -> None:
+        entry = log.AccessEntry(
             self._start_s,
             end_s,
             self._address,

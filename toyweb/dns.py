@@ -29,11 +29,11 @@ def reply(model: Model, query: bytes) -> bytes | None:
     number, flags, questions = struct.unpack(">HHH", query[:6])
     if flags & 0x8000:
         return None
-    found = _question(query) if questions == 1 else None
+    question = _question(query) if questions == 1 else None
     flags = _ANSWER_FLAGS | (flags & _RECURSION_DESIRED)
-    if found is None:
+    if question is None:
         return struct.pack(">HHHHHH", number, flags | _MALFORMED, 0, 0, 0, 0)
-    name, kind, end = found
+    name, kind, end = question
     server = model.server_of(name)
     inside = name == DOMAIN or name.endswith(f".{DOMAIN}")
     code = _OK if server is not None or name == DOMAIN else _NO_NAME if inside else _REFUSED
@@ -46,20 +46,20 @@ def reply(model: Model, query: bytes) -> bytes | None:
 
 def _question(query: bytes) -> tuple[str, tuple[int, int], int] | None:
     """Name in lower case, type and class, and where the question ends; None where it is broken."""
-    labels, at = [], 12
-    while at < len(query) and query[at]:
-        length = query[at]
-        if length > 63 or at + 1 + length >= len(query):
+    labels, offset = [], 12
+    while offset < len(query) and query[offset]:
+        length = query[offset]
+        if length > 63 or offset + 1 + length >= len(query):
             return None
-        labels.append(query[at + 1 : at + 1 + length].decode("latin-1").lower())
-        at += 1 + length
-    if at + 5 > len(query):
+        labels.append(query[offset + 1 : offset + 1 + length].decode("latin-1").lower())
+        offset += 1 + length
+    if offset + 5 > len(query):
         return None
-    kind = struct.unpack(">HH", query[at + 1 : at + 5])
-    return ".".join(labels), (kind[0], kind[1]), at + 5
+    kind = struct.unpack(">HH", query[offset + 1 : offset + 5])
+    return ".".join(labels), (kind[0], kind[1]), offset + 5
 
 
-class Names(asyncio.DatagramProtocol):
+class NameServer(asyncio.DatagramProtocol):
     """Answers every datagram."""
 
     def __init__(self, model: Model) -> None:

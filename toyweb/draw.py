@@ -25,16 +25,16 @@ class Draw:
         self._key = "\0".join(map(str, key)).encode()
         self._block = 0
         self._bytes = b""
-        self._at = 0
+        self._offset = 0
 
     def below(self, limit: int) -> int:
         """A number from 0 to limit - 1."""
-        if self._at == len(self._bytes):
+        if self._offset == len(self._bytes):
             self._bytes = hashlib.shake_128(b"%d\0%b" % (self._block, self._key)).digest(_BLOCK_BYTES)
             self._block += 1
-            self._at = 0
-        number = int.from_bytes(self._bytes[self._at : self._at + 4], "little")
-        self._at += 4
+            self._offset = 0
+        number = int.from_bytes(self._bytes[self._offset : self._offset + 4], "little")
+        self._offset += 4
         return (number * limit) >> 32
 
     def one_in(self, chances: int) -> bool:

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from typing import NamedTuple
 from xml.sax.saxutils import escape
 
-from toyweb.plan import Kind
+from toyweb.plan import PageKind
 
 _XML = '<?xml version="1.0" encoding="UTF-8"?>'
 _SITEMAP_NS = 'xmlns="http://www.sitemaps.org/schemas/sitemap/0.9"'
@@ -23,13 +23,13 @@ class Named(NamedTuple):
     modified_s: int
 
 
-def content_type(kind: Kind, variant: str) -> str:
-    if kind in (Kind.SITEMAP, Kind.SITEMAP_INDEX):
+def content_type(kind: PageKind, variant: str) -> str:
+    if kind in (PageKind.SITEMAP, PageKind.SITEMAP_INDEX):
         return {"gzip": "application/gzip", "text": "text/plain; charset=utf-8"}.get(variant, "application/xml; charset=utf-8")
-    return "application/rss+xml; charset=utf-8" if kind is Kind.RSS else "application/atom+xml; charset=utf-8"
+    return "application/rss+xml; charset=utf-8" if kind is PageKind.RSS else "application/atom+xml; charset=utf-8"
 
 
-def document(kind: Kind, variant: str, name: str, home: str, named: Sequence[Named]) -> bytes:
+def document(kind: PageKind, variant: str, name: str, home: str, named: Sequence[Named]) -> bytes:
     """The bytes of one. `home` is the URL of the site's root."""
     if variant == "text":
         return "".join(f"{entry.url}\n" for entry in named).encode()
@@ -80,9 +80,9 @@ def _moment(entry: Named) -> str:
     return datetime.fromtimestamp(entry.modified_s, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-_WRITERS: dict[Kind, Callable[[str, str, Sequence[Named]], str]] = {
-    Kind.SITEMAP: _sitemap,
-    Kind.SITEMAP_INDEX: _index,
-    Kind.RSS: _rss,
-    Kind.ATOM: _atom,
+_WRITERS: dict[PageKind, Callable[[str, str, Sequence[Named]], str]] = {
+    PageKind.SITEMAP: _sitemap,
+    PageKind.SITEMAP_INDEX: _index,
+    PageKind.RSS: _rss,
+    PageKind.ATOM: _atom,
 }

@@ -20,7 +20,7 @@ _REASONS = {status.value: status.phrase for status in HTTPStatus}
 
 
 @dataclass(frozen=True)
-class Request:
+class ToyRequest:
     """A request line and its headers, their names in lower case."""
 
     method: str
@@ -42,7 +42,7 @@ class Request:
 
 
 @dataclass(frozen=True)
-class Answer:
+class ToyAnswer:
     """What to send; Content-Length follows from the body. `close` = the connection ends with it. A script replaces all that."""
 
     status: int
@@ -72,7 +72,7 @@ class Answer:
         return b"" if self.status == HANG_UP else self._usual_head + self.body
 
 
-def message(request: Request, answer: Answer) -> bytes:
+def message(request: ToyRequest, answer: ToyAnswer) -> bytes:
     """What this client gets."""
     if answer.status == HANG_UP:
         return b""
@@ -81,7 +81,7 @@ def message(request: Request, answer: Answer) -> bytes:
     return answer.head(True) + answer.body if request.wants_close else answer.message
 
 
-def parse(head: bytes, scheme: str = "http") -> Request | None:
+def parse(head: bytes, scheme: str = "http") -> ToyRequest | None:
     """A request, without the blank line that ends it; None if it is none that is understood here."""
     first, *lines = head.decode("latin-1").split("\r\n")
     words = first.split(" ")
@@ -95,4 +95,4 @@ def parse(head: bytes, scheme: str = "http") -> Request | None:
         headers[name.strip().lower()] = value.strip()
     if words[2] == "HTTP/1.0":
         headers["connection"] = "close"
-    return Request(words[0], words[1], headers, scheme)
+    return ToyRequest(words[0], words[1], headers, scheme)

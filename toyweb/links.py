@@ -11,7 +11,7 @@ from functools import lru_cache
 
 from toyweb.draw import Draw
 from toyweb.model import Model
-from toyweb.plan import HTML_KINDS, Kind, Page, Ref, Secure, Via
+from toyweb.plan import HTML_KINDS, PageKind, Ref, Secure, ToyPage, Via
 from toyweb.text import heading
 
 _CAMPAIGNS = ("newsletter", "noticeboard", "market-day")
@@ -27,13 +27,13 @@ class Link:
     nofollow: bool = False
 
 
-def links(model: Model, page: Page) -> tuple[list[Link], list[Link]]:
+def links(model: Model, page: ToyPage) -> tuple[list[Link], list[Link]]:
     """The links to a page's children, and its other links."""
     if page.kind not in HTML_KINDS:
         return [], []
     draw = Draw(model.seed, "links", *page.ref)
     children = [_child(model, draw, page, ref) for ref in page.children]
-    if page.kind is Kind.CALENDAR:
+    if page.kind is PageKind.CALENDAR:
         return children, []
     site = model.sites[page.ref.site]
     refs = [Ref(site.number, "/")]
@@ -60,15 +60,15 @@ def _title(seed: int, site: int, path: str) -> str:
     return heading(Draw(seed, "title", site, path), path)
 
 
-def _child(model: Model, draw: Draw, page: Page, ref: Ref) -> Link:
+def _child(model: Model, draw: Draw, page: ToyPage, ref: Ref) -> Link:
     """Within a site always a path: so a copy of the site leads to its own pages."""
     href = ref.path if ref.site == page.ref.site else _absolute(model, draw, ref, ref.path)
     target = model.page(ref)
-    hidden = target is not None and target.via is Via.NOFOLLOW and page.kind is not Kind.NOFOLLOW
+    hidden = target is not None and target.via is Via.NOFOLLOW and page.kind is not PageKind.NOFOLLOW
     return Link(ref, href, title(model, ref), hidden)
 
 
-def _other(model: Model, draw: Draw, page: Page, ref: Ref) -> Link:
+def _other(model: Model, draw: Draw, page: ToyPage, ref: Ref) -> Link:
     path = ref.path
     if draw.one_in(12):
         path += f"{'&' if '?' in path else '?'}utm_source={draw.pick(_CAMPAIGNS)}"

@@ -21,7 +21,7 @@ COLUMNS = ("start", "end", "address", "port", "scheme", "host", "path", "status"
 
 
 @dataclass(frozen=True)
-class Entry:
+class AccessEntry:
     """One request. Status 0 = the connection was closed without an answer; no host = it was no request, or TLS failed."""
 
     start_s: float
@@ -64,8 +64,8 @@ class Violation:
     whom: str
     gap_s: float
     delay_s: float
-    before: Entry
-    after: Entry
+    before: AccessEntry
+    after: AccessEntry
 
     def __str__(self) -> str:
         first, second = (f"{entry.site}{entry.path}" for entry in (self.before, self.after))
@@ -76,15 +76,15 @@ def header_line() -> bytes:
     return ("\t".join(COLUMNS) + "\n").encode()
 
 
-def line(entry: Entry) -> bytes:
+def line(entry: AccessEntry) -> bytes:
     """An entry as it is written. Times have microseconds, so that rounding never makes a gap look too short."""
-    asked = "yes" if entry.conditional else "no"
+    conditional = "yes" if entry.conditional else "no"
     host, path, agent = _printable(entry.host), _printable(entry.path), _printable(entry.agent)
     times = f"{entry.start_s:.6f}\t{entry.end_s:.6f}\t{entry.address}\t{entry.port}\t{entry.scheme}"
-    return f"{times}\t{host}\t{path}\t{entry.status}\t{entry.size_bytes}\t{agent}\t{asked}\n".encode()
+    return f"{times}\t{host}\t{path}\t{entry.status}\t{entry.size_bytes}\t{agent}\t{conditional}\n".encode()
 
 
-def read_log(path: Path) -> list[Entry]:
+def read_log(path: Path) -> list[AccessEntry]:
     """All entries of an access log; those of one process in the order in which they ended."""
     with path.open(encoding="utf-8") as lines:
         if lines.readline().rstrip("\n").split("\t") != list(COLUMNS):
@@ -93,7 +93,10 @@ def read_log(path: Path) -> list[Entry]:
 
 
 def audit(
-    entries: Iterable[Entry], delay_s_of: Mapping[str, float] | Callable[[str], float], slots: int = 1, tolerance_s: float = 0.0
+    entries: Iterable[AccessEntry],
+    delay_s_of: Mapping[str, float] | Callable[[str], float],
+    slots: int = 1,
+    tolerance_s: float = 0.0,
 ) -> list[Violation]:
     """Every request that came too early, by the rules of host groups.
 
@@ -108,15 +111,15 @@ def audit(
             return delay_s_of(name)
         return delay_s_of[name] if name in delay_s_of else delay_s_of[address]
 
-    found = []
+    violations = []
     for address, group in by_address.items():
-        found += _too_early(address, group, delay_s(address, address), slots, tolerance_s)
+        violations += _too_early(address, group, delay_s(address, address), slots, tolerance_s)
     for (site, address), group in by_site.items():
-        found += _too_early(site, group, delay_s(group[0].host, address), 1, tolerance_s)
-    return found
+        violations += _too_early(site, group, delay_s(group[0].host, address), 1, tolerance_s)
+    return violations
 
 
-def gaps(entries: Iterable[Entry]) -> tuple[list[Gap], list[Gap]]:
+def gaps(entries: Iterable[AccessEntry]) -> tuple[list[Gap], list[Gap]]:
     """What every server and what every site saw, those with the smallest gap first."""
     by_address, by_site = _grouped(entries)
     servers = [_gap(address, group) for address, group in by_address.items()]
@@ -128,7 +131,7 @@ def _narrowness(gap: Gap) -> float:
     return float("inf") if gap.smallest_s is None else gap.smallest_s
 
 
-def _gap(whom: str, group: list[Entry]) -> Gap:
+def _gap(whom: str, group: list[AccessEntry]) -> Gap:
     """`group` by its begins. A gap is counted from the latest end so far: a long request hides no short one behind it."""
     smallest_s: float | None = None
     latest_s = group[0].end_s
@@ -147,10 +150,10 @@ def _gap(whom: str, group: list[Entry]) -> Gap:
     return Gap(whom, len(group), smallest_s, overlaps, most)
 
 
-def _grouped(entries: Iterable[Entry]) -> tuple[dict[str, list[Entry]], dict[tuple[str, str], list[Entry]]]:
+def _grouped(entries: Iterable[AccessEntry]) -> tuple[dict[str, list[AccessEntry]], dict[tuple[str, str], list[AccessEntry]]]:
     """By address, and by site and address; each group by its begins. What has no host counts for its address alone."""
-    by_address: dict[str, list[Entry]] = {}
-    by_site: dict[tuple[str, str], list[Entry]] = {}
+    by_address: dict[str, list[AccessEntry]] = {}
+    by_site: dict[tuple[str, str], list[AccessEntry]] = {}
     for entry in sorted(entries, key=lambda entry: (entry.start_s, entry.end_s)):
         by_address.setdefault(entry.address, []).append(entry)
         if entry.host:
@@ -158,20 +161,20 @@ def _grouped(entries: Iterable[Entry]) -> tuple[dict[str, list[Entry]], dict[tup
     return by_address, by_site
 
 
-def _too_early(whom: str, group: list[Entry], delay_s: float, slots: int, tolerance_s: float) -> list[Violation]:
+def _too_early(whom: str, group: list[AccessEntry], delay_s: float, slots: int, tolerance_s: float) -> list[Violation]:
     # The slots by the end of their last request. Giving each request to the slot that is free the longest finds a
     # polite reading of the log whenever there is one.
     ends: list[tuple[float, int]] = []
-    found = []
+    violations = []
     for number, entry in enumerate(group):
         if len(ends) == slots:
             end_s, last = heapq.heappop(ends)
             gap_s = entry.start_s - end_s
             # Subtracting times of today costs a fraction of a microsecond, which the log does not resolve.
             if round(gap_s, 6) < delay_s - tolerance_s:
-                found.append(Violation(whom, gap_s, delay_s, group[last], entry))
+                violations.append(Violation(whom, gap_s, delay_s, group[last], entry))
         heapq.heappush(ends, (entry.end_s, number))
-    return found
+    return violations
 
 
 def _printable(text: str) -> str:
@@ -180,11 +183,11 @@ def _printable(text: str) -> str:
     return "".join(char if char.isprintable() else "?" for char in text)
 
 
-def _parse(path: Path, number: int, text: str) -> Entry:
+def _parse(path: Path, number: int, text: str) -> AccessEntry:
     try:
         start, end, address, port, scheme, *rest = text.rstrip("\n").split("\t")
-        host, page, status, size, agent, asked = rest
+        host, page, status, size, agent, conditional = rest
         times = float(start), float(end)
-        return Entry(*times, address, int(port), scheme, host, page, int(status), int(size), agent, asked == "yes")
+        return AccessEntry(*times, address, int(port), scheme, host, page, int(status), int(size), agent, conditional == "yes")
     except ValueError as error:
         raise UsageError(f"{path}:{number}: not a line of a toy web's access log: {error}") from error

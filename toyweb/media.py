@@ -72,8 +72,8 @@ def script() -> bytes:
 def pdf(name: str, sentences: list[str]) -> bytes:
     """One page of text, small but valid: objects, their offsets, the trailer."""
     # The words are ours and hold no parenthesis or backslash, which a PDF string would have to escape.
-    shown = b"".join(b"(%b) Tj T*\n" % line.encode() for line in [name, "", *sentences])
-    content = b"BT /F1 12 Tf 16 TL 60 780 Td\n" + shown + b"ET"
+    text_lines = b"".join(b"(%b) Tj T*\n" % line.encode() for line in [name, "", *sentences])
+    content = b"BT /F1 12 Tf 16 TL 60 780 Td\n" + text_lines + b"ET"
     objects = [
         b"<< /Type /Catalog /Pages 2 0 R >>",
         b"<< /Type /Pages /Kids [3 0 R] /Count 1 >>",

@@ -18,9 +18,9 @@ from urllib.parse import urlsplit
 
 from shepherd.errors import UsageError
 from toyweb import residents
-from toyweb.builder import LARGEST, SMALLEST, Builder
+from toyweb.builder import LARGEST, SMALLEST, SiteBuilder
 from toyweb.draw import Draw
-from toyweb.plan import CLOSED, DOMAIN, FOLLOWED, STORED_KINDS, Kind, Page, Ref, Site, Via, site_name
+from toyweb.plan import CLOSED, DOMAIN, FOLLOWED, STORED_KINDS, PageKind, Ref, ToyPage, ToySite, Via, site_name
 from toyweb.zoo.table import EXHIBITS
 
 FEWEST = 50  # with all residents; so many that there are ordinary sites, too
@@ -55,18 +55,18 @@ class Shape:
 
 @dataclass(frozen=True)
 class Listed:
-    """A page as `Model.pages` tells it: `url` is the canonical one, `depth` the longest way from the seeds."""
+    """A page as `Model.pages` lists it: `url` is the canonical one, `depth` the longest way from the seeds."""
 
     url: str
     host: str
     path: str
-    kind: Kind
+    kind: PageKind
     depth: int
     allowed: bool
     via: Via
 
 
-class Sites(Sequence[Site]):
+class SitesByNumber(Sequence[ToySite]):
     """The sites of a model by number."""
 
     def __init__(self, model: Model, count: int) -> None:
@@ -77,10 +77,10 @@ class Sites(Sequence[Site]):
         return self._count
 
     @overload
-    def __getitem__(self, number: int) -> Site: ...
+    def __getitem__(self, number: int) -> ToySite: ...
     @overload
-    def __getitem__(self, number: slice) -> Sequence[Site]: ...
-    def __getitem__(self, number: int | slice) -> Site | Sequence[Site]:
+    def __getitem__(self, number: slice) -> Sequence[ToySite]: ...
+    def __getitem__(self, number: int | slice) -> ToySite | Sequence[ToySite]:
         if isinstance(number, slice):
             return [self._make(n) for n in range(*number.indices(self._count))]
         if not 0 <= number < self._count:
@@ -116,13 +116,13 @@ class Model:
         self.servers = self._spread + bool(shape.cdn) + len(self.exhibits)
         self._server_addresses = (LOOPBACK,) * self.servers if shape.one_address else _addresses(base, self.servers)
         self.addresses = tuple(dict.fromkeys(self._server_addresses))
-        self.sites = Sites(self, sites)
+        self.sites = SitesByNumber(self, sites)
 
-    def build(self, number: int) -> Site:
+    def build(self, number: int) -> ToySite:
         """Make a site; `sites` remembers it."""
         shape, server = self.shape, self._server(number)
         copy_of = residents.ORIGINAL if number == residents.COPY and not shape.plain else None
-        builder = Builder(self.seed, number, server, self.address_of(server), shape.largest, copy_of=copy_of)
+        builder = SiteBuilder(self.seed, number, server, self.address_of(server), shape.largest, copy_of=copy_of)
         if number == residents.HUB:
             builder.at_depth_0()
         if number < self._residents:
@@ -130,7 +130,7 @@ class Model:
         if number == residents.HUB:
             residents.add_directory(builder, shape.sites)
             if shape.zoo:
-                builder.add("/", residents.ZOO_PATH, Kind.PAGE)
+                builder.add("/", residents.ZOO_PATH, PageKind.PAGE)
         return builder.finish()
 
     def _server(self, number: int) -> int:
@@ -155,7 +155,7 @@ class Model:
         return tuple(number for number in numbers if number not in odd)
 
     @property
-    def by_popularity(self) -> Sequence[Site]:
+    def by_popularity(self) -> Sequence[ToySite]:
         """The same as sites."""
         return [self.sites[number] for number in self.ranking]
 
@@ -179,27 +179,27 @@ class Model:
     def server_of_exhibit(self, place: int) -> int:
         return self.servers - len(self.exhibits) + place
 
-    def site_of(self, host: str) -> Site | None:
+    def site_of(self, host: str) -> ToySite | None:
         """The site behind a host name, with or without `www.`."""
-        found = _HOST.fullmatch(host)
-        return self.sites[int(found[1])] if found and int(found[1]) < len(self.sites) else None
+        match = _HOST.fullmatch(host)
+        return self.sites[int(match[1])] if match and int(match[1]) < len(self.sites) else None
 
-    def page(self, ref: Ref) -> Page | None:
+    def page(self, ref: Ref) -> ToyPage | None:
         """The page at a place; the calendar has one for every day to come."""
         page = self.sites[ref.site].pages.get(ref.path)
         if page is None and ref.site == residents.CALENDAR and not self.shape.plain:
             page = residents.calendar_page(ref)
         return page
 
-    def original(self, page: Page) -> Page:
+    def original(self, page: ToyPage) -> ToyPage:
         """The page whose bytes a page has: itself, unless its site is a copy."""
         copied = self.sites[page.ref.site].copy_of
         return page if copied is None else self.sites[copied].pages[page.ref.path]
 
     def modified_s(self, ref: Ref, version: int) -> int:
-        """When a page was last changed, as the web tells."""
+        """When a page was last changed, as its Last-Modified says."""
         page = self.sites[ref.site].pages.get(ref.path)
-        edition = version if page is not None and page.kind is Kind.CHANGING else 0
+        edition = version if page is not None and page.kind is PageKind.CHANGING else 0
         return _FIRST_MODIFIED_S + _DAY_S * (Draw(self.seed, "modified", *ref).below(300) + 300 * edition)
 
     def seeds(self) -> list[str]:
@@ -219,9 +219,13 @@ class Model:
         Not among them: errors and redirects, what robots.txt keeps from the agent, what only nofollow links lead to. `ways` is
         what the gatherer follows: sitemaps, feeds and requisites are for those that do.
         """
-        stored = STORED_KINDS - {Kind.ARRIVED if version == 0 else Kind.MOVING} - ({Kind.CLOSING} if version >= CLOSED else set())
-        found = (page for page in self.pages(agent) if page.kind in stored and page.allowed and page.via in ways)
-        return frozenset(page.url for page in found)
+        stored = (
+            STORED_KINDS
+            - {PageKind.ARRIVED if version == 0 else PageKind.MOVING}
+            - ({PageKind.CLOSING} if version >= CLOSED else set())
+        )
+        pages = (page for page in self.pages(agent) if page.kind in stored and page.allowed and page.via in ways)
+        return frozenset(page.url for page in pages)
 
     def is_trap(self, url: str) -> bool:
         """Is it a page of the endless calendar?"""

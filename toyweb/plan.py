@@ -12,14 +12,14 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
 
-from toyweb.robots import Robots
+from toyweb.robots import RobotsFile
 
 MAX_DEPTH = 4
 ROOT_DEPTH = 2
 DOMAIN = "toy.example"
 
 
-class Kind(StrEnum):
+class PageKind(StrEnum):
     """How a page answers."""
 
     PAGE = "page"
@@ -27,7 +27,7 @@ class Kind(StrEnum):
     MOVING = "moving"  # a page in version 0, a 301 to its new place from version 1 on
     ARRIVED = "arrived"  # that new place: a 404 in version 0
     CLOSING = "closing"  # a page up to version 1, a 410 from version 2 on
-    CHARSET = "charset"  # the variant says which charset, and how it is told
+    CHARSET = "charset"  # the variant says which charset, and how the page says so
     MARKUP = "markup"  # its children are named by the element that the variant names, not by anchors
     NOINDEX = "noindex"  # variant "header": said by X-Robots-Tag, else by a meta element
     NOFOLLOW = "nofollow"  # its links are not to be followed; variants as above
@@ -48,23 +48,31 @@ class Kind(StrEnum):
     REDIRECT_307 = "redirect 307"
     REDIRECT_308 = "redirect 308"
     MISSING = "missing"  # linked, but 404
-    GONE = "gone"  # 410
+    DELETED = "gone"  # 410
     FORBIDDEN = "forbidden"  # 403
     BROKEN = "broken"  # 500
     DROPPED = "dropped"  # the connection is closed without an answer
     CALENDAR = "calendar"  # the trap: one page for every day and month for ever
 
 
-REDIRECTS = {kind: int(kind[-3:]) for kind in Kind if kind.startswith("redirect")}
+REDIRECTS = {kind: int(kind[-3:]) for kind in PageKind if kind.startswith("redirect")}
 CLOSED = 2  # the version from which on closing pages are gone
-REFUSED = {Kind.MISSING: 404, Kind.GONE: 410, Kind.FORBIDDEN: 403, Kind.BROKEN: 500}
-PATIENCE = {Kind.BUSY: 503, Kind.LIMITED: 429}
+REFUSED = {PageKind.MISSING: 404, PageKind.DELETED: 410, PageKind.FORBIDDEN: 403, PageKind.BROKEN: 500}
+PATIENCE = {PageKind.BUSY: 503, PageKind.LIMITED: 429}
 
-_ODD_HTML = (Kind.CHARSET, Kind.MARKUP, Kind.NOINDEX, Kind.NOFOLLOW, Kind.BUSY, Kind.LIMITED, Kind.CALENDAR)
-HTML_KINDS = frozenset((Kind.PAGE, Kind.CHANGING, Kind.MOVING, Kind.ARRIVED, Kind.CLOSING, *_ODD_HTML))
-NAMING_KINDS = frozenset((Kind.SITEMAP, Kind.SITEMAP_INDEX, Kind.RSS, Kind.ATOM))  # no HTML, but they name pages
-_FILES = frozenset((Kind.TEXT, Kind.PDF, Kind.IMAGE, Kind.STYLE, Kind.SCRIPT))
-STORED_KINDS = (HTML_KINDS | NAMING_KINDS | _FILES) - {Kind.CALENDAR}
+_ODD_HTML = (
+    PageKind.CHARSET,
+    PageKind.MARKUP,
+    PageKind.NOINDEX,
+    PageKind.NOFOLLOW,
+    PageKind.BUSY,
+    PageKind.LIMITED,
+    PageKind.CALENDAR,
+)
+HTML_KINDS = frozenset((PageKind.PAGE, PageKind.CHANGING, PageKind.MOVING, PageKind.ARRIVED, PageKind.CLOSING, *_ODD_HTML))
+NAMING_KINDS = frozenset((PageKind.SITEMAP, PageKind.SITEMAP_INDEX, PageKind.RSS, PageKind.ATOM))  # no HTML, but they name pages
+_FILES = frozenset((PageKind.TEXT, PageKind.PDF, PageKind.IMAGE, PageKind.STYLE, PageKind.SCRIPT))
+STORED_KINDS = (HTML_KINDS | NAMING_KINDS | _FILES) - {PageKind.CALENDAR}
 
 
 class Via(StrEnum):
@@ -78,7 +86,7 @@ class Via(StrEnum):
     REJECTED = "rejected"  # a link, but by a name that the filter which comes with Shepherd rejects
 
 
-FOLLOWED = frozenset((Via.LINK, Via.SITEMAP, Via.FEED))  # what Shepherd reads and follows, unless it is told otherwise
+FOLLOWED = frozenset((Via.LINK, Via.SITEMAP, Via.FEED))  # what Shepherd reads and follows by default
 
 
 class Mirror(StrEnum):
@@ -116,11 +124,11 @@ class Ref(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Page:
+class ToyPage:
     """One page."""
 
     ref: Ref
-    kind: Kind
+    kind: PageKind
     depth: int
     via: Via = Via.LINK
     variant: str = ""
@@ -129,7 +137,7 @@ class Page:
 
 
 @dataclass(frozen=True)
-class Site:
+class ToySite:
     """One site, known under two names and two schemes, on one server."""
 
     number: int
@@ -137,7 +145,7 @@ class Site:
     title: str
     server: int  # the listener it is behind
     address: str
-    robots: Robots
+    robots: RobotsFile
     mirror: Mirror
     secure: Secure
     copy_of: int | None  # the site whose bytes it serves as its own
@@ -146,7 +154,7 @@ class Site:
     compress: bool
     sections: tuple[str, ...]  # paths that every page names
     popular: tuple[str, ...]  # paths that links from anywhere may lead to, most popular first; empty = only the tree leads here
-    pages: dict[str, Page]
+    pages: dict[str, ToyPage]
 
     def host(self, www: bool) -> str:
         return f"www.{self.name}" if www else self.name

@@ -33,7 +33,7 @@ class Group:
 
 
 @dataclass(frozen=True)
-class Robots:
+class RobotsFile:
     """How a site answers for its robots.txt, and what it says there."""
 
     status: int = 200
@@ -74,10 +74,10 @@ class Robots:
     def _groups(self, agent: str) -> list[Group]:
         if self.status != 200 or self.instead:
             return []
-        for wanted in (agent.lower(), "*"):
-            found = [group for group in self.groups if wanted in (name.lower() for name in group.agents)]
-            if found:
-                return found
+        for user_agent in (agent.lower(), "*"):
+            groups = [group for group in self.groups if user_agent in (name.lower() for name in group.agents)]
+            if groups:
+                return groups
         return []
 
 
@@ -93,29 +93,31 @@ def _compiled(pattern: str) -> re.Pattern[str]:
 
 _PRIVATE = Group(disallow=("/private/",))
 
-ABSENT = Robots(status=404)
-EMPTY = Robots()
-PRIVATE = Robots(groups=(_PRIVATE,))
-PRIVATE_BUT_OPEN = Robots(groups=(Group(disallow=("/private/",), allow=("/private/open/",)),))
-UNREACHABLE = Robots(status=503)
-LIMITED = Robots(status=429)
-FORBIDDEN = Robots(status=403)
-CLOSED = Robots(groups=(Group(disallow=("/",)),))
-MOVED = Robots(groups=(_PRIVATE,), moved_to="/about/robots-rules.txt")
-SHORT_DELAY = Robots(groups=(Group(disallow=("/private/",), delay_s=0.1),))
-LONGER_DELAY = Robots(groups=(Group(delay_s=0.15),))
-INVITED_ONLY = Robots(groups=(Group(agents=("shepherd", "lantern"), disallow=("/private/",)), Group(disallow=("/",))))
-ONE_BANNED = Robots(groups=(Group(agents=("nosy",), disallow=("/",)), Group(disallow=("/private/",), allow=("/private/open/",))))
-WILDCARDS = Robots(groups=(Group(disallow=("/*?item=", "/*.pdf$", "/odd/*/end$"), allow=("/*?item=1", "/odd/allowed/*")),))
-SEVERAL_GROUPS = Robots(
+ABSENT = RobotsFile(status=404)
+EMPTY = RobotsFile()
+PRIVATE = RobotsFile(groups=(_PRIVATE,))
+PRIVATE_BUT_OPEN = RobotsFile(groups=(Group(disallow=("/private/",), allow=("/private/open/",)),))
+UNREACHABLE = RobotsFile(status=503)
+LIMITED = RobotsFile(status=429)
+FORBIDDEN = RobotsFile(status=403)
+CLOSED = RobotsFile(groups=(Group(disallow=("/",)),))
+MOVED = RobotsFile(groups=(_PRIVATE,), moved_to="/about/robots-rules.txt")
+SHORT_DELAY = RobotsFile(groups=(Group(disallow=("/private/",), delay_s=0.1),))
+LONGER_DELAY = RobotsFile(groups=(Group(delay_s=0.15),))
+INVITED_ONLY = RobotsFile(groups=(Group(agents=("shepherd", "lantern"), disallow=("/private/",)), Group(disallow=("/",))))
+ONE_BANNED = RobotsFile(
+    groups=(Group(agents=("nosy",), disallow=("/",)), Group(disallow=("/private/",), allow=("/private/open/",)))
+)
+WILDCARDS = RobotsFile(groups=(Group(disallow=("/*?item=", "/*.pdf$", "/odd/*/end$"), allow=("/*?item=1", "/odd/allowed/*")),))
+SEVERAL_GROUPS = RobotsFile(
     groups=(
         Group(agents=("Shepherd",), disallow=("/private/accounts",)),
         Group(agents=("nosy", "*"), disallow=("/",)),
         Group(agents=("lantern", "SHEPHERD"), disallow=("/odd/",), delay_s=0.05),
     )
 )
-MARKED = Robots(groups=(_PRIVATE,), marked=True, newline="\r\n")
-OLD_NEWLINES = Robots(groups=(_PRIVATE,), newline="\r")
-HUGE = Robots(groups=(_PRIVATE,), padding_lines=15_000)
-PAGE_INSTEAD = Robots(instead="<!DOCTYPE html>\n<html><body><p>There is no such page.</p><p>Disallow: /</p></body></html>\n")
-SLOW = Robots(groups=(_PRIVATE,), pause_s=0.4)
+MARKED = RobotsFile(groups=(_PRIVATE,), marked=True, newline="\r\n")
+OLD_NEWLINES = RobotsFile(groups=(_PRIVATE,), newline="\r")
+HUGE = RobotsFile(groups=(_PRIVATE,), padding_lines=15_000)
+PAGE_INSTEAD = RobotsFile(instead="<!DOCTYPE html>\n<html><body><p>There is no such page.</p><p>Disallow: /</p></body></html>\n")
+SLOW = RobotsFile(groups=(_PRIVATE,), pause_s=0.4)

@@ -1,7 +1,7 @@
-"""The toy web on sockets: its listeners, its processes, its files, and how it is told to stop or to go on to its next version.
+"""The toy web on sockets: its listeners, its processes, its files, and the signals that stop it or bring its next version.
 
 The static table (`host address port` lines) and the certificate of its authority are complete, and every address listens, before
-`serve` calls `ready`. With several processes each has its own share of the servers; where there are fewer servers than processes,
+`serve` calls `on_ready`. With several processes each has its own share of the servers; with fewer servers than processes,
 all listen on all of them and the system deals out the connections. No process outlives the first one.
 """
 
@@ -27,7 +27,7 @@ from shepherd.errors import PeerLost, UsageError
 from shepherd.store.disk import locks
 from toyweb import dns, log
 from toyweb.answer import PATIENCE_BYTES, Desk
-from toyweb.connection import Clock, Connection, Office
+from toyweb.connection import ClientConnection, Clock, Office
 from toyweb.model import LOOPBACK, Model
 from toyweb.tls import Authority
 
@@ -41,7 +41,7 @@ _READY, _ADVANCE = b"r", b"a"
 
 
 @dataclass(frozen=True)
-class Settings:
+class ServerSettings:
     """How a model is served."""
 
     directory: Path
@@ -54,19 +54,23 @@ class Settings:
     dns_port: int = 0
 
 
-def serve(model: Model, settings: Settings, clock: Clock, ready: Callable[[], None], advanced: Callable[[int], None]) -> None:
-    """Serve until SIGTERM or SIGINT. SIGHUP advances the version of the web, then calls `advanced` with it."""
+def serve(
+    model: Model, settings: ServerSettings, clock: Clock, on_ready: Callable[[], None], on_advanced: Callable[[int], None]
+) -> None:
+    """Serve until SIGTERM or SIGINT. SIGHUP advances the version of the web, then calls `on_advanced` with it."""
     _raise_limit()
     directory = settings.directory
     directory.mkdir(parents=True, exist_ok=True)
-    held = locks.lock(directory / LOCK, "shep-toyweb")
+    lock = locks.lock(directory / LOCK, "shep-toyweb")
     try:
-        _serve(model, settings, clock, ready, advanced)
+        _serve(model, settings, clock, on_ready, on_advanced)
     finally:
-        held.release()
+        lock.release()
 
 
-def _serve(model: Model, settings: Settings, clock: Clock, ready: Callable[[], None], advanced: Callable[[int], None]) -> None:
+def _serve(
+    model: Model, settings: ServerSettings, clock: Clock, on_ready: Callable[[], None], on_advanced: Callable[[int], None]
+) -> None:
     directory, authority = settings.directory, Authority()
     authority.write(directory / CERTIFICATE)
     desk = Desk(model, settings.version, mmap.mmap(-1, PATIENCE_BYTES))
@@ -80,19 +84,19 @@ def _serve(model: Model, settings: Settings, clock: Clock, ready: Callable[[], N
         table = (f"{host} {model.address_of(server)} {ports[server]}\n" for host, server in model.hosts())
         (directory / STATIC).write_text("".join(table), encoding="ascii")
         boss = _Boss(model, settings, desk, access, clock, authority.context)
-        boss.run(shares, ready, advanced)
+        boss.run(shares, on_ready, on_advanced)
 
 
 class _Boss:
     """The first process. It serves itself if it is the only one."""
 
     def __init__(
-        self, model: Model, settings: Settings, desk: Desk, access: FileIO, clock: Clock, context: ssl.SSLContext
+        self, model: Model, settings: ServerSettings, desk: Desk, access: FileIO, clock: Clock, context: ssl.SSLContext
     ) -> None:
         self._model, self._settings, self._desk = model, settings, desk
         self._office = Office(desk, access, clock, context, settings.latency_s)
 
-    def run(self, shares: list[list[socket.socket]], ready: Callable[[], None], advanced: Callable[[int], None]) -> None:
+    def run(self, shares: list[list[socket.socket]], on_ready: Callable[[], None], on_advanced: Callable[[int], None]) -> None:
         helpers: list[tuple[int, socket.socket]] = []
         for number in range(len(shares) if len(shares) > 1 else 0):
             helpers.append(self._fork(shares, number, [control for _, control in helpers]))
@@ -101,7 +105,7 @@ class _Boss:
             listener.close()
         try:
             with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-                runner.run(self._command(own, [control for _, control in helpers], ready, advanced))
+                runner.run(self._command(own, [control for _, control in helpers], on_ready, on_advanced))
         finally:
             for _, control in helpers:
                 control.close()  # which ends the helper
@@ -111,7 +115,7 @@ class _Boss:
     def _fork(
         self, shares: list[list[socket.socket]], number: int, inherited: Sequence[socket.socket]
     ) -> tuple[int, socket.socket]:
-        """A helper, and the connection that it ends with: so nobody else may hold the other end of it."""
+        """A helper, and its control connection. It ends when that is closed, so no other process may have our end of it."""
         ours, theirs = socket.socketpair()
         pid = os.fork()
         if pid:
@@ -121,7 +125,7 @@ class _Boss:
         try:
             for control in (ours, *inherited):
                 control.close()
-            for listener in [listener for at, share in enumerate(shares) if at != number for listener in share]:
+            for listener in [listener for index, share in enumerate(shares) if index != number for listener in share]:
                 listener.close()
             with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
                 runner.run(self._help(shares[number], theirs))
@@ -148,8 +152,8 @@ class _Boss:
         self,
         listeners: Sequence[socket.socket],
         controls: Sequence[socket.socket],
-        ready: Callable[[], None],
-        advanced: Callable[[int], None],
+        on_ready: Callable[[], None],
+        on_advanced: Callable[[int], None],
     ) -> None:
         loop = asyncio.get_running_loop()
         stop = asyncio.Event()
@@ -157,17 +161,17 @@ class _Boss:
         loop.add_signal_handler(signal.SIGTERM, stop.set)
         loop.add_signal_handler(signal.SIGINT, stop.set)
         loop.add_signal_handler(signal.SIGHUP, orders.put_nowait, None)
-        heard: asyncio.Queue[bytes] = asyncio.Queue()
-        listening = [asyncio.ensure_future(_listen_to(control, heard)) for control in controls]
+        words: asyncio.Queue[bytes] = asyncio.Queue()
+        listening = [asyncio.ensure_future(_listen_to(control, words)) for control in controls]
         servers = await self._open(listeners)
         names = None
         if self._settings.dns_port:
             names = await loop.create_datagram_endpoint(
-                lambda: dns.Names(self._model), local_addr=(LOOPBACK, self._settings.dns_port)
+                lambda: dns.NameServer(self._model), local_addr=(LOOPBACK, self._settings.dns_port)
             )
         for _ in controls:
-            _must_live(await heard.get())
-        ready()
+            _must_live(await words.get())
+        on_ready()
 
         async def advance() -> None:
             while True:
@@ -176,17 +180,17 @@ class _Boss:
                 for control in controls:
                     await loop.sock_sendall(control, _ADVANCE)
                 for _ in controls:
-                    _must_live(await heard.get())
-                advanced(self._desk.version)
+                    _must_live(await words.get())
+                on_advanced(self._desk.version)
 
         tasks = [asyncio.ensure_future(advance()), asyncio.ensure_future(stop.wait()), *listening]
-        done, running = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        ended, running = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         for task in running:
             task.cancel()
         if names is not None:
             names[0].close()
         await self._shut(servers)
-        for task in done:
+        for task in ended:
             task.result()
         if not stop.is_set():
             _must_live(b"")
@@ -194,7 +198,8 @@ class _Boss:
     async def _open(self, listeners: Sequence[socket.socket]) -> list[asyncio.Server]:
         loop = asyncio.get_running_loop()
         return [
-            await loop.create_server(lambda: Connection(self._office), sock=listener, backlog=_BACKLOG) for listener in listeners
+            await loop.create_server(lambda: ClientConnection(self._office), sock=listener, backlog=_BACKLOG)
+            for listener in listeners
         ]
 
     async def _shut(self, servers: Sequence[asyncio.Server]) -> None:
@@ -205,12 +210,12 @@ class _Boss:
         await asyncio.sleep(0)
 
 
-async def _listen_to(control: socket.socket, heard: asyncio.Queue[bytes]) -> None:
+async def _listen_to(control: socket.socket, words: asyncio.Queue[bytes]) -> None:
     """What a helper says; nothing, when it has ended."""
     control.setblocking(False)
     while word := await asyncio.get_running_loop().sock_recv(control, 1):
-        heard.put_nowait(word)
-    heard.put_nowait(b"")
+        words.put_nowait(word)
+    words.put_nowait(b"")
 
 
 def _must_live(word: bytes) -> None:
@@ -228,7 +233,7 @@ def has_many_addresses(address: str) -> bool:
     return True
 
 
-def _listen(model: Model, settings: Settings) -> tuple[list[list[socket.socket]], list[int]]:
+def _listen(model: Model, settings: ServerSettings) -> tuple[list[list[socket.socket]], list[int]]:
     """The listeners of each process, and the port of each server."""
     count = settings.processes
     shared = count > 1 and model.servers < count
@@ -236,13 +241,13 @@ def _listen(model: Model, settings: Settings) -> tuple[list[list[socket.socket]]
     ports = []
     for server in range(model.servers):
         port = settings.port + server if settings.port and model.shape.one_address else settings.port
-        for wanted in (port, settings.tls_port) if settings.tls_port else (port,):
-            first = _bind(model.address_of(server), wanted, shared)
+        for wanted_port in (port, settings.tls_port) if settings.tls_port else (port,):
+            first = _bind(model.address_of(server), wanted_port, shared)
             shares[server % count].append(first)
             if shared:
                 for other in range(1, count):
                     shares[(server + other) % count].append(_bind(model.address_of(server), first.getsockname()[1], shared))
-            if wanted == port:
+            if wanted_port == port:
                 ports.append(first.getsockname()[1])
     return shares, ports
 

@@ -70,9 +70,9 @@ def _sentence(number: int) -> str:
             words[-1] += word
         else:
             words.append(draw.pick(_LISTS[word]) if word in _LISTS else word)
-    for at, word in enumerate(words[:-1]):
-        if word == "a" and words[at + 1][0] in "aeiou":
-            words[at] = "an"
+    for index, word in enumerate(words[:-1]):
+        if word == "a" and words[index + 1][0] in "aeiou":
+            words[index] = "an"
     return _capital(" ".join(words))
 
 
@@ -87,7 +87,7 @@ def paragraph(draw: Draw) -> str:
 
 
 @dataclass(frozen=True)
-class Block:
+class TextBlock:
     """Some paragraphs as HTML. `packed` is a piece of a raw deflate stream that stands anywhere in one."""
 
     plain: bytes
@@ -95,14 +95,14 @@ class Block:
 
 
 @lru_cache(maxsize=BLOCKS)
-def block(number: int) -> Block:
+def block(number: int) -> TextBlock:
     draw = Draw("block", number)
     plain = b"" if number % 4 else b"<h2>" + sentence(draw).encode() + b"</h2>\n"
     note = b'<p class="note">' if number % 3 == 0 else b"<p>"
     while len(plain) < _BLOCK_BYTES:
         plain += note + paragraph(draw).encode() + b"</p>\n"
     packer = zlib.compressobj(9, zlib.DEFLATED, -15)
-    return Block(plain, packer.compress(plain) + packer.flush(zlib.Z_FULL_FLUSH))
+    return TextBlock(plain, packer.compress(plain) + packer.flush(zlib.Z_FULL_FLUSH))
 
 
 def farm(draw: Draw) -> str:

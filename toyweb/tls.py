@@ -1,6 +1,6 @@
 """https for the toy web: an authority of its own, certificates for all its names, and TLS without a socket of its own.
 
-The authority is made anew at every start and its certificate written to a file that a client is told to trust; it may sign for
+The authority is made anew at every start and its certificate written to a file, for clients to trust; it may sign for
 names of the toy web alone, so trusting it gives nobody else anything. Private keys never leave the memory of the process, but
 for the moment in which OpenSSL insists on reading one from a file.
 """
@@ -52,11 +52,11 @@ class Authority:
 
     def _choose(self, connection: ssl.SSLSocket | ssl.SSLObject, name: str | None, _context: ssl.SSLContext) -> None:
         defect = (name or "").removesuffix(f".{ZOO_DOMAIN}")
-        found = _WWW.fullmatch(name or "")
+        www_name = _WWW.fullmatch(name or "")
         if defect in _DEFECTS:
             connection.context = self._defective(defect)
-        elif found:
-            connection.context = self._named(int(found[1]) // _BATCH)
+        elif www_name:
+            connection.context = self._named(int(www_name[1]) // _BATCH)
 
     def _context(self, batch: int) -> ssl.SSLContext:
         first = batch * _BATCH

@@ -69,25 +69,25 @@ def command(
 
     need_toyweb()
     from toyweb.model import Model
-    from toyweb.server import STATIC, Settings, serve
+    from toyweb.server import STATIC, ServerSettings, serve
 
     spread = {"per_address": per_address, "cdn": cdn, "largest": largest}
     model = Model(seed, sites, base, **spread, plain=plain, zoo=zoo, one_address=one_address)
-    settings = Settings(directory, port, tls_port, at, processes, latency_ms / 1000, prepare, dns_port)
+    settings = ServerSettings(directory, port, tls_port, at, processes, latency_ms / 1000, prepare, dns_port)
     # Steps of the wall clock must not look like impatience in the log.
     offset_s = time.time() - time.monotonic()
 
     def clock() -> float:
         return offset_s + time.monotonic()
 
-    def ready() -> None:
+    def on_ready() -> None:
         where = f"{model.servers} servers, {model.addresses[0]} to {model.addresses[-1]}"
         click.echo(f"{sites} sites on {where}: start at {model.seeds()[0]} with the table {directory / STATIC}")
 
-    def advanced(version: int) -> None:
+    def on_advanced(version: int) -> None:
         click.echo(f"version {version}")
 
-    serve(model, settings, clock, ready, advanced)
+    serve(model, settings, clock, on_ready, on_advanced)
 
 
 def main() -> None:

@@ -16,7 +16,7 @@ from urllib.parse import urljoin, urlsplit
 
 from tests.support.toywalk import followed, get, header
 from toyweb.answer import Desk
-from toyweb.http import Answer
+from toyweb.http import ToyAnswer
 from toyweb.model import Model, canonical
 from toyweb.plan import FOLLOWED, REDIRECTS
 
@@ -115,7 +115,7 @@ class Simulation:
             document.fate = Fate.ERROR
         return links
 
-    def _moved(self, document: Known) -> tuple[str, Answer]:
+    def _moved(self, document: Known) -> tuple[str, ToyAnswer]:
         """The answer, at whichever name of its site it is to be had, and where that is. Who asks for patience is given it."""
         url = document.url
         for _ in range(1 + MOST_MOVES):

@@ -27,7 +27,7 @@ from tests.support.programs import call
 from tests.support.waiting import PATIENCE_S
 from toyweb import log, run
 from toyweb.model import Model, canonical_url
-from toyweb.plan import Kind, Ref, Secure, Validators, site_name
+from toyweb.plan import PageKind, Ref, Secure, Validators, site_name
 from toyweb.residents import COPY, ORIGINAL
 from toyweb.robots import PATH as ROBOTS
 
@@ -81,13 +81,13 @@ class Cast:
             for scheme in (["http"] if site.secure is Secure.SAME else ["http", "https"])
             for www in (False, True)
         ]
-        return [*roots, *self.of_kind(Kind.MOVING), self.deleted]
+        return [*roots, *self.of_kind(PageKind.MOVING), self.deleted]
 
     @property
     def calendar(self) -> str:
         return f"http://{self.model.trap_host()}/calendar/2024/01"
 
-    def of_kind(self, kind: Kind) -> list[str]:
+    def of_kind(self, kind: PageKind) -> list[str]:
         return [page.url for page in self.model.pages() if page.kind is kind]
 
 
@@ -99,7 +99,7 @@ class Gathered:
     cast: Cast
     simulation: Simulation
     rows: list[dict[str, Any]]  # of the index, without robots files
-    cycles: list[list[log.Entry]]  # what the web was asked in each
+    cycles: list[list[log.AccessEntry]]  # what the web was asked in each
 
     def host(self, row: dict[str, Any]) -> str:
         return urlsplit(self.simulation.canonical(row["url"])).netloc
@@ -238,14 +238,14 @@ def test_site_has_as_many_rows_as_its_limits(gathered: Gathered) -> None:
 
 
 def test_page_that_has_moved_is_followed(gathered: Gathered) -> None:
-    places, fates = gathered.cast.of_kind(Kind.MOVING), gathered.fates()
+    places, fates = gathered.cast.of_kind(PageKind.MOVING), gathered.fates()
     moved = [row for row in gathered.rows if row["url"] in places]
     assert len(moved) == 3 and all("redirect" in row["flags"] for row in moved)
-    assert [fates[url] for url in gathered.cast.of_kind(Kind.ARRIVED)] == 3 * [[Fate.GATHERED]]
+    assert [fates[url] for url in gathered.cast.of_kind(PageKind.ARRIVED)] == 3 * [[Fate.GATHERED]]
 
 
 def test_page_that_is_gone_is_forgotten(gathered: Gathered) -> None:
-    [gone] = gathered.cast.of_kind(Kind.CLOSING)
+    [gone] = gathered.cast.of_kind(PageKind.CLOSING)
     name = gathered.simulation.name
     asked = [[entry.status for entry in cycle if name(f"{entry.site}{entry.path}") == gone] for cycle in gathered.cycles]
     assert asked == [[], [200], [410]]

@@ -22,7 +22,7 @@ from shepherd.store.state.lease import Lease
 from shepherd.urls import parse
 from tests.crash import oracle
 from tests.soak.stage import Stage
-from toyweb.plan import Kind as Page
+from toyweb.plan import PageKind as Page
 
 OK, USAGE, NO_SPACE = 0, 2, 12
 AGENT = "shepherd"

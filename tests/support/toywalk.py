@@ -10,22 +10,22 @@ from urllib.parse import urljoin, urlsplit
 from xml.etree import ElementTree
 
 from toyweb.answer import Desk
-from toyweb.http import Answer, Request
+from toyweb.http import ToyAnswer, ToyRequest
 from toyweb.plan import Via
 
 
-def get(desk: Desk, url: str, **headers: str) -> Answer:
+def get(desk: Desk, url: str, **headers: str) -> ToyAnswer:
     parts = urlsplit(url)
     target = f"{parts.path}?{parts.query}" if parts.query else parts.path
     given = {name.replace("_", "-"): value for name, value in headers.items()}
-    return desk.answer(Request("GET", target, {"host": parts.netloc, **given}, parts.scheme))
+    return desk.answer(ToyRequest("GET", target, {"host": parts.netloc, **given}, parts.scheme))
 
 
-def header(answer: Answer, name: str) -> str:
+def header(answer: ToyAnswer, name: str) -> str:
     return dict(answer.headers).get(name, "")
 
 
-def text_of(answer: Answer) -> str:
+def text_of(answer: ToyAnswer) -> str:
     """Decoded as a reader must who knows of marks, headers and meta elements, and else guesses UTF-8."""
     for mark, charset in ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF16_LE, "utf-16-le"), (codecs.BOM_UTF16_BE, "utf-16-be")):
         if answer.body.startswith(mark):
@@ -35,7 +35,7 @@ def text_of(answer: Answer) -> str:
     return answer.body.decode(said or (meta[1].decode() if meta else "utf-8"), "replace")
 
 
-def followed(url: str, answer: Answer, ways: frozenset[Via]) -> list[str]:
+def followed(url: str, answer: ToyAnswer, ways: frozenset[Via]) -> list[str]:
     """The links that a reader of the bytes alone would follow, absolute."""
     kind = header(answer, "Content-Type").partition(";")[0]
     if kind in ("application/xml", "application/gzip") and Via.SITEMAP in ways:

@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 
 from shepherd.errors import UsageError
-from toyweb.log import Entry, Gap, audit, gaps, header_line, line, read_log
+from toyweb.log import AccessEntry, Gap, audit, gaps, header_line, line, read_log
 from toyweb.model import Model
 
 MODEL = Model()
-ENTRY = Entry(100.0, 100.5, "127.1.0.1", 80, "http", "a.toy.example", "/", 200, 10, "shepherd/1", False)
+ENTRY = AccessEntry(100.0, 100.5, "127.1.0.1", 80, "http", "a.toy.example", "/", 200, 10, "shepherd/1", False)
 
 
-def entries(*times: tuple[float, float], **fields: str) -> list[Entry]:
+def entries(*times: tuple[float, float], **fields: str) -> list[AccessEntry]:
     return [replace(ENTRY, start_s=start, end_s=end, **fields) for start, end in times]  # type: ignore[arg-type]
 
 

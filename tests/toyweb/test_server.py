@@ -18,7 +18,7 @@ from shepherd.errors import PeerLost
 from tests.support.waiting import PATIENCE_S
 from toyweb.log import audit, read_log
 from toyweb.model import Model
-from toyweb.plan import Kind
+from toyweb.plan import PageKind
 from toyweb.run import Running, start
 
 MODEL = Model(seed=4, sites=50, base="127.1.4.0")
@@ -50,7 +50,7 @@ class Client:
         return response, response.read()
 
 
-def page_of(kind: Kind) -> tuple[str, str]:
+def page_of(kind: PageKind) -> tuple[str, str]:
     return next((page.host, page.path) for page in MODEL.pages() if page.kind is kind)
 
 
@@ -83,10 +83,10 @@ def test_one_connection_carries_many_requests(web: Running) -> None:
         ("site4.toy.example", "/robots.txt", 503),
         ("site5.toy.example", "/robots.txt", 200),
         ("site6.toy.example", "/robots.txt", 302),
-        (*page_of(Kind.REDIRECT_302), 302),
-        (*page_of(Kind.GONE), 410),
-        (*page_of(Kind.BROKEN), 500),
-        (*page_of(Kind.PDF), 200),
+        (*page_of(PageKind.REDIRECT_302), 302),
+        (*page_of(PageKind.DELETED), 410),
+        (*page_of(PageKind.BROKEN), 500),
+        (*page_of(PageKind.PDF), 200),
     ],
 )
 def test_each_answer_has_its_status(web: Running, host: str, path: str, status: int) -> None:
@@ -96,7 +96,7 @@ def test_each_answer_has_its_status(web: Running, host: str, path: str, status: 
 
 
 def test_a_dropped_page_is_a_closed_connection_and_a_line_in_the_log(web: Running) -> None:
-    host, path = page_of(Kind.DROPPED)
+    host, path = page_of(PageKind.DROPPED)
     with Client(web, host) as client, pytest.raises(http.client.RemoteDisconnected):
         client.get(path)
     assert [entry.status for entry in read_log(web.log_path) if entry.path == path] == [0]
@@ -151,7 +151,7 @@ def test_log_records_who_asked_for_what_and_when(web: Running) -> None:
 
 def test_advance_moves_pages_before_it_returns(tmp_path: Path) -> None:
     model = Model(seed=4, sites=50, base="127.1.5.0")
-    host, path = page_of(Kind.MOVING)
+    host, path = page_of(PageKind.MOVING)
     with start(model, tmp_path) as web, Client(web, host) as client:
         assert client.get(path)[0].status == 200
         web.advance()

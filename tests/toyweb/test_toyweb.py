@@ -19,9 +19,9 @@ from toyweb.answer import Desk
 from toyweb.builder import Resident
 from toyweb.charsets import CHARSETS
 from toyweb.draw import Draw
-from toyweb.http import Request
+from toyweb.http import ToyRequest
 from toyweb.model import Model, canonical
-from toyweb.plan import FOLLOWED, MAX_DEPTH, REDIRECTS, Kind, Via
+from toyweb.plan import FOLLOWED, MAX_DEPTH, REDIRECTS, PageKind, Via
 from toyweb.residents import (
     COPY,
     ORIGINAL,
@@ -42,7 +42,7 @@ def host_of(resident: Resident) -> str:
     return f"site{RESIDENTS.index(resident)}.toy.example"
 
 
-def url_of(kind: Kind) -> str:
+def url_of(kind: PageKind) -> str:
     return next(page.url for page in MODEL.pages() if page.kind is kind)
 
 
@@ -156,12 +156,12 @@ def test_draws_do_not_depend_on_the_machine() -> None:
 
 def test_every_kind_exists_in_the_smallest_web() -> None:
     kinds = {page.kind for page in Model(seed=9, sites=50).pages()}
-    assert kinds == set(Kind) - {Kind.CALENDAR}
+    assert kinds == set(PageKind) - {PageKind.CALENDAR}
 
 
 def test_page_sizes_and_numbers_are_ordinary() -> None:
     desk = Desk(MODEL)
-    answers = [get(desk, page.url) for page in MODEL.pages() if page.kind is Kind.PAGE]
+    answers = [get(desk, page.url) for page in MODEL.pages() if page.kind is PageKind.PAGE]
     sizes = [len(answer.body) for answer in answers if answer.status == 200]
     assert 9_000 < min(sizes) < 15_000 and 45_000 < max(sizes) < 66_000
     numbers = sorted(sum(page.via is Via.LINK for page in site.pages.values()) for site in MODEL.sites)
@@ -181,7 +181,7 @@ def test_mirrors_serve_equal_bytes_or_redirect_to_each_other() -> None:
 
 def test_a_validator_is_honoured_until_the_page_changes() -> None:
     desk = Desk(MODEL)
-    url = url_of(Kind.CHANGING)
+    url = url_of(PageKind.CHANGING)
     first = get(desk, url)
     tag, modified = header(first, "ETag"), header(first, "Last-Modified")
     assert get(desk, url, if_none_match=tag).status == 304
@@ -198,7 +198,7 @@ def test_a_version_changes_only_what_should_change() -> None:
     old, new = Desk(MODEL, 0), Desk(MODEL, 1)
     changed = {page.kind for page in MODEL.pages() if get(old, page.url).body != get(new, page.url).body}
     # What names pages tells when they were changed.
-    assert changed == {Kind.CHANGING, Kind.MOVING, Kind.ARRIVED, Kind.SITEMAP, Kind.RSS, Kind.ATOM}
+    assert changed == {PageKind.CHANGING, PageKind.MOVING, PageKind.ARRIVED, PageKind.SITEMAP, PageKind.RSS, PageKind.ATOM}
     others = {page.host for page in MODEL.pages() if get(old, page.url) != get(new, page.url) and page.kind not in changed}
     assert others == {host_of(fickle_etag)}
 
@@ -243,7 +243,7 @@ def test_a_copy_has_the_bytes_of_its_original_under_its_own_name() -> None:
 def test_every_charset_is_declared_as_it_is() -> None:
     desk = Desk(MODEL)
     seen = 0
-    for page in (page for page in MODEL.pages() if page.kind is Kind.CHARSET):
+    for page in (page for page in MODEL.pages() if page.kind is PageKind.CHARSET):
         variant = page.path.removeprefix("/charsets/").removesuffix(".html")
         charset = next(charset for name, charset in CHARSETS.items() if name.replace(" ", "-") == variant)
         answer = get(desk, page.url)
@@ -264,13 +264,13 @@ def test_pictures_and_papers_are_what_they_say() -> None:
     assert bodies["gif"].startswith(b"GIF89a\x01\0\x01\0") and bodies["gif"].endswith(b"\x3b")
     assert bodies["jpeg"].startswith(b"\xff\xd8\xff\xe0") and bodies["jpeg"].endswith(b"\xff\xd9")
     assert ElementTree.fromstring(bodies["svg"]).tag == "{http://www.w3.org/2000/svg}svg"
-    pdf = get(desk, url_of(Kind.PDF)).body
+    pdf = get(desk, url_of(PageKind.PDF)).body
     assert pdf[int(pdf.split()[-2]) :].startswith(b"xref")
 
 
 def test_a_date_to_wait_for_is_one_to_two_seconds_away() -> None:
     page = next(page for page in MODEL.pages() if page.path == "/limited-until.html")
-    answer = Desk(MODEL).answer(Request("GET", page.path, {"host": page.host}), 1_700_000_000.9)
+    answer = Desk(MODEL).answer(ToyRequest("GET", page.path, {"host": page.host}), 1_700_000_000.9)
     assert answer.status == 429 and header(answer, "Retry-After") == "Tue, 14 Nov 2023 22:13:22 GMT"
 
 
@@ -288,7 +288,17 @@ def test_web_of_very_many_sites_is_made_only_as_far_as_it_is_used() -> None:
 def test_a_plain_web_has_nothing_odd() -> None:
     model = Model(sites=30, plain=True)
     kinds = {page.kind for page in model.pages()}
-    assert kinds <= {Kind.PAGE, Kind.CHANGING, Kind.TEXT, Kind.PDF, Kind.IMAGE, Kind.STYLE, Kind.SCRIPT, Kind.MISSING, *REDIRECTS}
+    assert kinds <= {
+        PageKind.PAGE,
+        PageKind.CHANGING,
+        PageKind.TEXT,
+        PageKind.PDF,
+        PageKind.IMAGE,
+        PageKind.STYLE,
+        PageKind.SCRIPT,
+        PageKind.MISSING,
+        *REDIRECTS,
+    }
     stored, trapped = gather(model, "shepherd")
     assert set(stored) == model.expected() and not trapped
 
@@ -304,7 +314,7 @@ def test_prepared_answers_are_the_same() -> None:
     ready, desk = Desk(model), Desk(model)
     assert ready.prepare() > 20
     for page in model.pages():
-        asked = Request("GET", page.path, {"host": page.host, "accept-encoding": "gzip"})
+        asked = ToyRequest("GET", page.path, {"host": page.host, "accept-encoding": "gzip"})
         assert ready.answer(asked).message == desk.answer(asked).message
 
 
@@ -317,8 +327,8 @@ def test_gzip_only_for_those_who_accept_it() -> None:
 
 def test_patience_is_asked_for_once() -> None:
     desk = Desk(MODEL)
-    assert [get(desk, url_of(Kind.LIMITED)).status for _ in range(3)] == [429, 200, 200]
-    assert [get(desk, url_of(Kind.BUSY)).status for _ in range(3)] == [503, 200, 200]
+    assert [get(desk, url_of(PageKind.LIMITED)).status for _ in range(3)] == [429, 200, 200]
+    assert [get(desk, url_of(PageKind.BUSY)).status for _ in range(3)] == [503, 200, 200]
 
 
 def test_a_site_that_hangs_up_never_keeps_a_connection() -> None:

@@ -21,9 +21,9 @@ from shepherd.reaper.fetch.guard import Guard
 from shepherd.reaper.fetch.resolver import Resolver
 from tests.support.waiting import PATIENCE_S, wait_until
 from toyweb.dns import reply
-from toyweb.log import Entry, gaps, read_log
+from toyweb.log import AccessEntry, gaps, read_log
 from toyweb.model import Model
-from toyweb.plan import Kind
+from toyweb.plan import PageKind
 from toyweb.residents import RESIDENTS, redirects_to_https
 from toyweb.run import Running, start
 
@@ -51,7 +51,7 @@ def trusting(web: Running) -> ssl.SSLContext:
     return ssl.create_default_context(cafile=str(web.certificate_path))
 
 
-def logged(web: Running, before: int, count: int) -> list[Entry]:
+def logged(web: Running, before: int, count: int) -> list[AccessEntry]:
     """What stands in the log behind its first lines; a line is written when its answer is sent, so it may be a moment behind."""
     wait_until(lambda: len(read_log(web.log_path)) >= before + count)
     return read_log(web.log_path)[before:]
@@ -73,8 +73,8 @@ def test_processes_share_a_log_without_tearing_a_line(web: Running) -> None:
 
 def test_processes_advance_together(tmp_path: Path) -> None:
     model = Model(4, 50, "127.1.21.0")
-    page = next(page for page in model.pages() if page.kind is Kind.MOVING)
-    changing = [page for page in model.pages() if page.kind is Kind.CHANGING][-8:]
+    page = next(page for page in model.pages() if page.kind is PageKind.MOVING)
+    changing = [page for page in model.pages() if page.kind is PageKind.CHANGING][-8:]
     with start(model, tmp_path, 0, 0, "--processes", "3") as web:
         before = [get(web, page.host, page.path)[2] for page in changing]
         assert get(web, page.host, page.path)[0] == 200
@@ -86,7 +86,7 @@ def test_processes_advance_together(tmp_path: Path) -> None:
 
 def test_fewer_servers_than_processes_share_every_port_and_ask_for_patience_once(tmp_path: Path) -> None:
     model = Model(4, 50, "127.1.22.0", per_address=50)
-    limited = next(page for page in model.pages() if page.kind is Kind.LIMITED)
+    limited = next(page for page in model.pages() if page.kind is PageKind.LIMITED)
     assert len(model.addresses) == 1
     with start(model, tmp_path, 0, 0, "--processes", "3") as web:
         assert [get(web, limited.host, limited.path)[0] for _ in range(12)] == [429, *(11 * [200])]

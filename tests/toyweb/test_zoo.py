@@ -17,7 +17,7 @@ from tests.support.programs import call
 from tests.support.waiting import PATIENCE_S
 from toyweb import robots
 from toyweb.answer import Desk
-from toyweb.http import Request
+from toyweb.http import ToyRequest
 from toyweb.log import audit, read_log
 from toyweb.model import Model
 from toyweb.run import Running, start
@@ -109,9 +109,9 @@ def test_no_exhibit_harms_another(reaped: Reaped) -> None:
 
 def test_one_page_links_to_every_exhibit() -> None:
     desk = Desk(MODEL)
-    page = desk.answer(Request("GET", "/zoo.html", {"host": "site0.toy.example"})).body.decode()
+    page = desk.answer(ToyRequest("GET", "/zoo.html", {"host": "site0.toy.example"})).body.decode()
     assert [exhibit.name for exhibit in EXHIBITS if f'<a href="{exhibit.url}">' not in page] == []
-    root = desk.answer(Request("GET", "/", {"host": "site0.toy.example"})).body
+    root = desk.answer(ToyRequest("GET", "/", {"host": "site0.toy.example"})).body
     assert b'href="/zoo.html"' in root
 
 
@@ -119,14 +119,14 @@ def test_web_without_the_zoo_does_not_lead_there() -> None:
     model = Model(4, 50)
     desk = Desk(model)
     assert not any("zoo" in host for host, _ in model.hosts())
-    assert desk.answer(Request("GET", "/zoo.html", {"host": "site0.toy.example"})).status == 404
-    assert desk.answer(Request("GET", EXHIBITS[0].path, {"host": EXHIBITS[0].host})).status == 421
-    assert not any(b"zoo" in desk.answer(Request("GET", page.path, {"host": page.host})).body for page in model.pages())
+    assert desk.answer(ToyRequest("GET", "/zoo.html", {"host": "site0.toy.example"})).status == 404
+    assert desk.answer(ToyRequest("GET", EXHIBITS[0].path, {"host": EXHIBITS[0].host})).status == 421
+    assert not any(b"zoo" in desk.answer(ToyRequest("GET", page.path, {"host": page.host})).body for page in model.pages())
 
 
 def played(exhibit: Exhibit, most: int = 40_000_000) -> bytes:
     """What an exhibit sends, pauses left out."""
-    script = Desk(MODEL).answer(Request("GET", robots.PATH if exhibit.rules else exhibit.path, {"host": exhibit.host})).script
+    script = Desk(MODEL).answer(ToyRequest("GET", robots.PATH if exhibit.rules else exhibit.path, {"host": exhibit.host})).script
     assert script is not None
     sent = b""
     for step in script():

@@ -7,7 +7,7 @@ import zlib
 from collections.abc import Callable, Iterator
 from functools import lru_cache
 
-from toyweb.http import Request, Step
+from toyweb.http import Step, ToyRequest
 from toyweb.zoo.exhibit import DECODING, STORED, Exhibit, Verdict, head
 
 BOMB_BYTES = 200 * 1024 * 1024  # decoded: beyond any sensible limit, yet no harm to a machine that does decode it
@@ -71,10 +71,10 @@ def _flat(data: bytes) -> Callable[[], bytes]:
 
 
 def _packed(name: str, about: str, coding: str, body: Callable[[], bytes], *verdicts: Verdict, cut: bool = False) -> Exhibit:
-    made = lru_cache(maxsize=1)(body)
+    make_once = lru_cache(maxsize=1)(body)
 
-    def play(_request: Request) -> Iterator[Step]:
-        data = made()
+    def play(_request: ToyRequest) -> Iterator[Step]:
+        data = make_once()
         yield head(f"Content-Encoding: {coding}", f"Content-Length: {len(data)}")
         yield data
 

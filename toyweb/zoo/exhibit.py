@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from shepherd.formats.tables import Reason, Result
 from toyweb import robots as rules
-from toyweb.http import Answer, Request, Step
+from toyweb.http import Step, ToyAnswer, ToyRequest
 from toyweb.plan import DOMAIN
 
 ZOO_DOMAIN = f"zoo.{DOMAIN}"
@@ -19,7 +19,7 @@ PAGE = "/page.html"
 NAMES_LISTED = 200  # of endless names: those that stand in the static table
 
 Verdict = tuple[Result, Reason]
-Play = Callable[[Request], Iterator[Step]]
+Play = Callable[[ToyRequest], Iterator[Step]]
 
 STORED: Verdict = (Result.STORED, Reason.GATHERED)
 REDIRECT: Verdict = (Result.REDIRECT, Reason.REDIRECT)
@@ -75,15 +75,15 @@ class Exhibit:
             return True
         return self.endless_names and re.fullmatch(rf"[a-z0-9.-]+\.{re.escape(self.host)}", host) is not None
 
-    def answer(self, request: Request) -> Answer:
+    def answer(self, request: ToyRequest) -> ToyAnswer:
         """The script that plays for a request. Its status is for the log, as far as it can be known beforehand."""
         if (request.target == rules.PATH) == self.rules:
-            return Answer(200, close=True, lasting=False, script=lambda: self.play(request))
+            return ToyAnswer(200, close=True, lasting=False, script=lambda: self.play(request))
         if self.rules:
-            return Answer(
+            return ToyAnswer(
                 200, (("Content-Type", "text/html; charset=utf-8"),), b"<html><title>Harmless</title><p>A page.</p></html>\n"
             )
-        return Answer(200, (("Content-Type", "text/plain"),), b"User-agent: *\nDisallow:\n")
+        return ToyAnswer(200, (("Content-Type", "text/plain"),), b"User-agent: *\nDisallow:\n")
 
 
 def head(*headers: str, status: str = "200 OK", kind: str = "text/html; charset=utf-8") -> bytes:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from itertools import pairwise
 
-from toyweb.http import Request, Step
+from toyweb.http import Step, ToyRequest
 from toyweb.zoo.exhibit import STORED, Exhibit, head
 
 _HTML = "text/html; charset=utf-8"
@@ -18,14 +18,14 @@ _PIECE = 65_536
 def _repeated(piece: bytes, times: int) -> Iterator[bytes]:
     """`piece * times`, in pieces of a good size."""
     batch = max(1, _PIECE // len(piece))
-    for at in range(0, times, batch):
-        yield piece * min(batch, times - at)
+    for first in range(0, times, batch):
+        yield piece * min(batch, times - first)
 
 
 def _numbered(piece: bytes, times: int) -> Iterator[bytes]:
     """The piece with every number from 0, in pieces of a good size."""
-    for at in range(0, times, 4096):
-        yield b"".join([piece % number for number in range(at, min(at + 4096, times))])
+    for first in range(0, times, 4096):
+        yield b"".join([piece % number for number in range(first, min(first + 4096, times))])
 
 
 def _million_links() -> Iterable[bytes]:
@@ -34,13 +34,13 @@ def _million_links() -> Iterable[bytes]:
 
 
 def _deep(opening: bytes, times: int, closing: bytes = b"") -> Callable[[], Iterable[bytes]]:
-    def made() -> Iterable[bytes]:
+    def page() -> Iterable[bytes]:
         yield _TOP
         yield from _repeated(opening, times)
         yield b"<a href=/bottom.html>bottom</a>"
         yield from _repeated(closing, times) if closing else ()
 
-    return made
+    return page
 
 
 def _misnested() -> Iterable[bytes]:
@@ -74,11 +74,11 @@ def _entities() -> Iterable[bytes]:
 
 
 def _open_forever(beginning: bytes) -> Callable[[], Iterable[bytes]]:
-    def made() -> Iterable[bytes]:
+    def page() -> Iterable[bytes]:
         yield _TOP + beginning
         yield from _repeated(b"<a href=/inside.html>inside</a> ", 50_000)
 
-    return made
+    return page
 
 
 def _escapes() -> Iterable[bytes]:
@@ -156,7 +156,7 @@ def _long_element() -> Iterable[bytes]:
 
 
 def _served(name: str, about: str, body: Callable[[], Iterable[bytes]], kind: str = _HTML, *headers: str) -> Exhibit:
-    def play(_request: Request) -> Iterator[Step]:
+    def play(_request: ToyRequest) -> Iterator[Step]:
         yield head("Connection: close", *headers, kind=kind)
         yield from body()
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from hashlib import blake2b
 from itertools import repeat
 
-from toyweb.http import Request, Step
+from toyweb.http import Step, ToyRequest
 from toyweb.zoo.exhibit import (
     DENIED,
     MALFORMED,
@@ -53,32 +53,32 @@ def _moved(location: str) -> bytes:
 
 
 def _to(location: str) -> Play:
-    def play(_request: Request) -> Iterator[Step]:
+    def play(_request: ToyRequest) -> Iterator[Step]:
         yield _moved(location)
 
     return play
 
 
-def _nowhere(_request: Request) -> Iterator[Step]:
+def _nowhere(_request: ToyRequest) -> Iterator[Step]:
     yield whole(b"Gone somewhere.\n", status="302 Found", kind="text/plain")
 
 
-def _to_self(request: Request) -> Iterator[Step]:
+def _to_self(request: ToyRequest) -> Iterator[Step]:
     yield _moved(request.target)
 
 
-def _www_loop(request: Request) -> Iterator[Step]:
+def _www_loop(request: ToyRequest) -> Iterator[Step]:
     bare = request.host.removeprefix("www.")
     yield _moved(f"http://{bare if request.host.startswith('www.') else 'www.' + bare}{request.target}")
 
 
-def _scheme_loop(request: Request) -> Iterator[Step]:
+def _scheme_loop(request: ToyRequest) -> Iterator[Step]:
     yield _moved(f"{'http' if request.scheme == 'https' else 'https'}://{request.host}{request.target}")
 
 
-def _ever_on(request: Request) -> Iterator[Step]:
-    found = re.search(r"[0-9]+", request.target)
-    yield _moved(f"/hop/{int(found[0][:9]) + 1 if found else 1}")
+def _ever_on(request: ToyRequest) -> Iterator[Step]:
+    number = re.search(r"[0-9]+", request.target)
+    yield _moved(f"/hop/{int(number[0][:9]) + 1 if number else 1}")
 
 
 def _page(title: str, *hrefs: str) -> bytes:
@@ -86,50 +86,50 @@ def _page(title: str, *hrefs: str) -> bytes:
     return whole(f"<html><head><title>{title}</title></head><body><ul>{anchors}</ul></body></html>\n".encode())
 
 
-def _days(request: Request) -> Iterator[Step]:
-    found = re.search(r"day=([0-9]{1,9})", request.target)
-    day = int(found[1]) if found else 0
+def _days(request: ToyRequest) -> Iterator[Step]:
+    match = re.search(r"day=([0-9]{1,9})", request.target)
+    day = int(match[1]) if match else 0
     yield _page(f"Day {day}", *(f"/page.html?day={day + step}" for step in (1, 7, 30, 365)))
 
 
-def _sessions(request: Request) -> Iterator[Step]:
+def _sessions(request: ToyRequest) -> Iterator[Step]:
     """The same ten pages for ever, under a new session id for each visitor and link."""
     path = request.target.partition("?")[0]
     ids = (blake2b(f"{request.target}/{n}".encode(), digest_size=8).hexdigest() for n in range(10))
     yield _page(path, *(f"/page-{n}.html?sid={mark}" for n, mark in enumerate(ids)))
 
 
-def _deeper(request: Request) -> Iterator[Step]:
+def _deeper(request: ToyRequest) -> Iterator[Step]:
     here = request.target.partition("?")[0].rpartition("/")[0]
     yield _page(here, *(f"{here}/{name}/page.html" for name in ("wool", "hay", "oats"))) if len(here) < 1900 else _page("Deep")
 
 
-def _names(request: Request) -> Iterator[Step]:
-    found = re.match(r"n([0-9]{1,9})\.", request.host)
-    first = 1 + 3 * int(found[1]) if found else 0
+def _names(request: ToyRequest) -> Iterator[Step]:
+    match = re.match(r"n([0-9]{1,9})\.", request.host)
+    first = 1 + 3 * int(match[1]) if match else 0
     yield _page(request.host, *(f"http://n{first + n}.names-endless.{ZOO_DOMAIN}/page.html" for n in range(3)))
 
 
 def _rules(text: bytes, *headers: str, kind: str = "text/plain") -> Play:
-    def play(_request: Request) -> Iterator[Step]:
+    def play(_request: ToyRequest) -> Iterator[Step]:
         yield whole(text, *headers, kind=kind)
 
     return play
 
 
-def _endless_rules(_request: Request) -> Iterator[Step]:
+def _endless_rules(_request: ToyRequest) -> Iterator[Step]:
     yield head("Connection: close", kind="text/plain") + b"User-agent: *\nDisallow: /private/\n"
     yield from repeat(b"Disallow: /elsewhere/and-elsewhere/\n" * 1000)
 
 
-def _slow_rules(_request: Request) -> Iterator[Step]:
+def _slow_rules(_request: ToyRequest) -> Iterator[Step]:
     yield head("Content-Length: 100000", kind="text/plain")
     while True:
         yield 0.25
         yield b"#"
 
 
-def _stall(_request: Request) -> Iterator[Step]:
+def _stall(_request: ToyRequest) -> Iterator[Step]:
     yield from repeat(10.0)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import count, repeat
 
-from toyweb.http import RESET, Request, Step
+from toyweb.http import RESET, Step, ToyRequest
 from toyweb.zoo.exhibit import LATE, MALFORMED, SLOW, STORED, UNREACHED, Exhibit, Play, Verdict, head, whole
 
 _DRIP_S = 0.25
@@ -14,75 +14,75 @@ _PAGE = b"<!DOCTYPE html><html><head><title>A page</title></head><body><p>A page
 _LONG = b"x" * 65_536
 
 
-def _slow_headers(_request: Request) -> Iterator[Step]:
+def _slow_headers(_request: ToyRequest) -> Iterator[Step]:
     yield b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nX-Slow: "
     while True:
         yield _DRIP_S
         yield b"z"
 
 
-def _slow_body(_request: Request) -> Iterator[Step]:
+def _slow_body(_request: ToyRequest) -> Iterator[Step]:
     yield head("Content-Length: 100000")
     while True:
         yield _DRIP_S
         yield b"<"
 
 
-def _silent(_request: Request) -> Iterator[Step]:
+def _silent(_request: ToyRequest) -> Iterator[Step]:
     while True:
         yield 10.0
 
 
-def _slow_start(_request: Request) -> Iterator[Step]:
+def _slow_start(_request: ToyRequest) -> Iterator[Step]:
     yield 1.0
     yield whole(_PAGE)
 
 
-def _endless_body(_request: Request) -> Iterator[Step]:
+def _endless_body(_request: ToyRequest) -> Iterator[Step]:
     yield head("Connection: close")
     yield from repeat(_FILL)
 
 
-def _endless_chunks(_request: Request) -> Iterator[Step]:
+def _endless_chunks(_request: ToyRequest) -> Iterator[Step]:
     yield head("Transfer-Encoding: chunked")
     yield from repeat(b"%x\r\n%b\r\n" % (len(_FILL), _FILL))
 
 
-def _endless_headers(_request: Request) -> Iterator[Step]:
+def _endless_headers(_request: ToyRequest) -> Iterator[Step]:
     yield b"HTTP/1.1 200 OK\r\n"
     for number in count():
-        yield b"".join(b"X-%d-%d: one more\r\n" % (number, at) for at in range(100))
+        yield b"".join(b"X-%d-%d: one more\r\n" % (number, column) for column in range(100))
 
 
-def _endless_interim(_request: Request) -> Iterator[Step]:
+def _endless_interim(_request: ToyRequest) -> Iterator[Step]:
     yield from repeat(b"HTTP/1.1 103 Early Hints\r\nLink: </style.css>; rel=preload\r\n\r\n" * 100)
 
 
-def _endless_trailers(_request: Request) -> Iterator[Step]:
+def _endless_trailers(_request: ToyRequest) -> Iterator[Step]:
     yield head("Transfer-Encoding: chunked") + b"5\r\nhello\r\n0\r\n"
     for number in count():
-        yield b"".join(b"X-%d-%d: one more\r\n" % (number, at) for at in range(100))
+        yield b"".join(b"X-%d-%d: one more\r\n" % (number, column) for column in range(100))
 
 
-def _endless_chunk_extension(_request: Request) -> Iterator[Step]:
+def _endless_chunk_extension(_request: ToyRequest) -> Iterator[Step]:
     yield head("Transfer-Encoding: chunked") + b"5;name="
     yield from repeat(_LONG)
 
 
-def _reset_in_body(_request: Request) -> Iterator[Step]:
+def _reset_in_body(_request: ToyRequest) -> Iterator[Step]:
     yield head("Content-Length: 100000") + _PAGE
     yield 0.05
     yield RESET
 
 
-def _no_answer(_request: Request) -> Iterator[Step]:
+def _no_answer(_request: ToyRequest) -> Iterator[Step]:
     yield from ()
 
 
-def _said(*pieces: bytes) -> Play:
-    """What is said at once, and then the connection closes."""
+def _sends(*pieces: bytes) -> Play:
+    """Sends the pieces at once, and then the connection closes."""
 
-    def play(_request: Request) -> Iterator[Step]:
+    def play(_request: ToyRequest) -> Iterator[Step]:
         yield from pieces
 
     return play
@@ -112,52 +112,56 @@ EXHIBITS: tuple[Exhibit, ...] = (
     _one_of("endless-chunk-extension", "a chunk extension without end", _endless_chunk_extension, MALFORMED, LATE, SLOW),
     _one_of("no-answer", "hangs up when it is asked", _no_answer, UNREACHED),
     _one_of("reset-in-body", "breaks the connection off in its body", _reset_in_body, UNREACHED, MALFORMED),
-    _one_of("length-too-long", "a body shorter than its length", _said(head("Content-Length: 90000") + _PAGE), MALFORMED),
-    _one_of("length-too-short", "a body longer than its length", _said(head("Content-Length: 40") + _PAGE), STORED),
+    _one_of("length-too-long", "a body shorter than its length", _sends(head("Content-Length: 90000") + _PAGE), MALFORMED),
+    _one_of("length-too-short", "a body longer than its length", _sends(head("Content-Length: 40") + _PAGE), STORED),
     _one_of(
         "length-twice",
         "two lengths that differ",
-        _said(head("Content-Length: 40", f"Content-Length: {len(_PAGE)}") + _PAGE),
+        _sends(head("Content-Length: 40", f"Content-Length: {len(_PAGE)}") + _PAGE),
         MALFORMED,
         STORED,
     ),
-    _one_of("length-negative", "a length below nothing", _said(head("Content-Length: -1") + _PAGE), MALFORMED),
-    _one_of("length-not-a-number", "a length that is a word", _said(head("Content-Length: banana") + _PAGE), MALFORMED),
-    _one_of("length-enormous", "a length of 99 digits", _said(head("Content-Length: " + "9" * 99) + _PAGE), MALFORMED, STORED),
+    _one_of("length-negative", "a length below nothing", _sends(head("Content-Length: -1") + _PAGE), MALFORMED),
+    _one_of("length-not-a-number", "a length that is a word", _sends(head("Content-Length: banana") + _PAGE), MALFORMED),
+    _one_of("length-enormous", "a length of 99 digits", _sends(head("Content-Length: " + "9" * 99) + _PAGE), MALFORMED, STORED),
     _one_of(
         "length-and-chunks",
         "a length and chunks at the same time",
-        _said(head("Content-Length: 10", "Transfer-Encoding: chunked") + b"5\r\nhello\r\n0\r\n\r\n"),
+        _sends(head("Content-Length: 10", "Transfer-Encoding: chunked") + b"5\r\nhello\r\n0\r\n\r\n"),
         STORED,
         MALFORMED,
     ),
-    _one_of("chunk-size-bad", "a chunk whose size is no number", _said(_chunked(b"zz\r\nhello\r\n0\r\n\r\n")), MALFORMED),
-    _one_of("chunk-size-enormous", "a chunk of 2^68 bytes", _said(_chunked(b"F" * 17 + b"\r\nhello\r\n")), MALFORMED),
-    _one_of("chunk-unended", "a chunk that is not followed by a line end", _said(_chunked(b"5\r\nhelloXX0\r\n\r\n")), MALFORMED),
-    _one_of("chunks-cut-short", "chunks without the last one", _said(_chunked(b"5\r\nhello\r\n")), MALFORMED),
-    _one_of("header-flood", "10,000 headers", _said(_OK + b"X: y\r\n" * 10_000 + _SIZED), MALFORMED),
-    _one_of("header-long", "one header of 1 MB", _said(_OK, b"X-Long: ", *(16 * [_LONG]), b"\r\n" + _SIZED), MALFORMED),
-    _one_of("header-nul", "a NUL in a header", _said(_OK + b"X-Nul: a\0b\r\n" + _SIZED), STORED, MALFORMED),
+    _one_of("chunk-size-bad", "a chunk whose size is no number", _sends(_chunked(b"zz\r\nhello\r\n0\r\n\r\n")), MALFORMED),
+    _one_of("chunk-size-enormous", "a chunk of 2^68 bytes", _sends(_chunked(b"F" * 17 + b"\r\nhello\r\n")), MALFORMED),
+    _one_of("chunk-unended", "a chunk that is not followed by a line end", _sends(_chunked(b"5\r\nhelloXX0\r\n\r\n")), MALFORMED),
+    _one_of("chunks-cut-short", "chunks without the last one", _sends(_chunked(b"5\r\nhello\r\n")), MALFORMED),
+    _one_of("header-flood", "10,000 headers", _sends(_OK + b"X: y\r\n" * 10_000 + _SIZED), MALFORMED),
+    _one_of("header-long", "one header of 1 MB", _sends(_OK, b"X-Long: ", *(16 * [_LONG]), b"\r\n" + _SIZED), MALFORMED),
+    _one_of("header-nul", "a NUL in a header", _sends(_OK + b"X-Nul: a\0b\r\n" + _SIZED), STORED, MALFORMED),
     _one_of(
-        "header-folded", "a header that goes on in a second line", _said(_OK + b"X-Fold: a\r\n b\r\n" + _SIZED), STORED, MALFORMED
+        "header-folded",
+        "a header that goes on in a second line",
+        _sends(_OK + b"X-Fold: a\r\n b\r\n" + _SIZED),
+        STORED,
+        MALFORMED,
     ),
-    _one_of("header-without-colon", "a header without a colon", _said(_OK + b"banana\r\n" + _SIZED), STORED, MALFORMED),
-    _one_of("header-bare-newlines", "lines that end without CR", _said((_OK + _SIZED).replace(b"\r", b"")), STORED, MALFORMED),
-    _one_of("header-8-bit", "bytes that are no text", _said(_OK + b"X-\xff\xfe: \x80\xc0\r\n" + _SIZED), STORED, MALFORMED),
-    _one_of("header-cut-short", "the connection closes inside the headers", _said(_OK + b"X-Cut: no"), MALFORMED, UNREACHED),
+    _one_of("header-without-colon", "a header without a colon", _sends(_OK + b"banana\r\n" + _SIZED), STORED, MALFORMED),
+    _one_of("header-bare-newlines", "lines that end without CR", _sends((_OK + _SIZED).replace(b"\r", b"")), STORED, MALFORMED),
+    _one_of("header-8-bit", "bytes that are no text", _sends(_OK + b"X-\xff\xfe: \x80\xc0\r\n" + _SIZED), STORED, MALFORMED),
+    _one_of("header-cut-short", "the connection closes inside the headers", _sends(_OK + b"X-Cut: no"), MALFORMED, UNREACHED),
     _one_of(
-        "header-cookies", "90 cookies of 500 bytes", _said(_OK + b"Set-Cookie: a=%b\r\n" % (b"c" * 480) * 90 + _SIZED), STORED
+        "header-cookies", "90 cookies of 500 bytes", _sends(_OK + b"Set-Cookie: a=%b\r\n" % (b"c" * 480) * 90 + _SIZED), STORED
     ),
-    _one_of("status-word", "a status that is a word", _said(b"HTTP/1.1 banana\r\n" + _SIZED), MALFORMED),
-    _one_of("status-999", "a status that does not exist", _said(b"HTTP/1.1 999 Request Denied\r\n" + _SIZED), MALFORMED),
-    _one_of("status-000", "the status 000", _said(b"HTTP/1.1 000 Nothing\r\n" + _SIZED), MALFORMED),
-    _one_of("status-missing", "a page without status and headers, as of 1991", _said(_PAGE), MALFORMED),
-    _one_of("version-unknown", "HTTP/7.7", _said(b"HTTP/7.7 200 OK\r\n" + _SIZED), MALFORMED, UNREACHED),
-    _one_of("not-http", "another protocol's greeting", _said(b"220 mail.toy.example ESMTP ready\r\n"), MALFORMED),
+    _one_of("status-word", "a status that is a word", _sends(b"HTTP/1.1 banana\r\n" + _SIZED), MALFORMED),
+    _one_of("status-999", "a status that does not exist", _sends(b"HTTP/1.1 999 Request Denied\r\n" + _SIZED), MALFORMED),
+    _one_of("status-000", "the status 000", _sends(b"HTTP/1.1 000 Nothing\r\n" + _SIZED), MALFORMED),
+    _one_of("status-missing", "a page without status and headers, as of 1991", _sends(_PAGE), MALFORMED),
+    _one_of("version-unknown", "HTTP/7.7", _sends(b"HTTP/7.7 200 OK\r\n" + _SIZED), MALFORMED, UNREACHED),
+    _one_of("not-http", "another protocol's greeting", _sends(b"220 mail.toy.example ESMTP ready\r\n"), MALFORMED),
     _one_of(
         "interim-few",
         "two interim answers before the true one",
-        _said(2 * b"HTTP/1.1 103 Early Hints\r\n\r\n" + _OK + _SIZED),
+        _sends(2 * b"HTTP/1.1 103 Early Hints\r\n\r\n" + _OK + _SIZED),
         STORED,
     ),
 )

@@ -48,10 +48,10 @@ class Field:
         assert done.returncode == 0, f"{command}: {done.returncode} {done.stdout}{done.stderr}"
         return done.stdout
 
-    def requests(self) -> list[log.Entry]:
+    def requests(self) -> list[log.AccessEntry]:
         return log.read_log(self.home / "web" / "access.log")
 
-    def pages(self) -> list[log.Entry]:
+    def pages(self) -> list[log.AccessEntry]:
         return [entry for entry in self.requests() if entry.path != "/robots.txt"]
 
     def known(self) -> set[str]:
