@@ -50,7 +50,7 @@ def _send(stream: object, message: wire.Message) -> None:
     stream.flush()  # type: ignore[attr-defined]
 
 
-def _page(fetch: wire.Fetch, hello: wire.Hello, prints: urls.Footprints, pool: list[str], links: int) -> wire.Result:
+def _page(fetch: wire.Fetch, hello: wire.Hello, prints: urls.Footprints, pool: list[str], links: int) -> wire.FetchResult:
     now_ms = fetch.start_by_ms - 10_000
     attributes = [("U", fetch.url.encode()), ("S", b"HTTP/1.1 200 OK"), ("T", b"text/html"), ("D", DIGEST), ("t", b"A page")]
     stored = bucket.pack(site=fetch.site, path=fetch.path, time_ms=now_ms, state=hello.state, attributes=attributes, body=BODY)
@@ -76,7 +76,7 @@ def _page(fetch: wire.Fetch, hello: wire.Hello, prints: urls.Footprints, pool: l
         old = [pool[(fetch.token * 17 + n) % POOL] for n in range(links - len(new))]
         block = _block(urls.batch(fetch.url, new + old, prints), fetch, hello)
     rules = b"User-agent: *\nDisallow: /private\n" if fetch.kind == Kind.ROBOTS else b""
-    return wire.Result(fetch.token, record.pack(), stored, block, "", rules, 200 if rules else 0, b"", 0, 0)
+    return wire.FetchResult(fetch.token, record.pack(), stored, block, "", rules, 200 if rules else 0, b"", 0, 0)
 
 
 def _block(links: urls.Links, fetch: wire.Fetch, hello: wire.Hello) -> bytes:

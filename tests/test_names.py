@@ -26,14 +26,12 @@ EMPTY = frozenset(WORDS.split())
 ROOMS_LATER = """
     arrays
     cli
-    client
     console
     cycle
     dispatch
     politeness
     serve
     store
-    wire
 """
 LATER = frozenset(ROOMS_LATER.split())
 

@@ -15,6 +15,6 @@ damaged.
 
 from shepherd.client.document import Document
 from shepherd.client.pull import Pull, feedback, pull
-from shepherd.client.server import File, Lease, Sent, Server
+from shepherd.client.server import FileAnswer, Server, ServerFile, ServerLease
 
-__all__ = ["Document", "File", "Lease", "Pull", "Sent", "Server", "feedback", "pull"]
+__all__ = ["Document", "FileAnswer", "Pull", "Server", "ServerFile", "ServerLease", "feedback", "pull"]

@@ -1,4 +1,7 @@
-"""What the caller gives: judged before anything is sent, and told without the token, or a part of a URL that may have one."""
+"""The URL, token and authorities of the caller: judged before anything is sent.
+
+No message has the token, or a part of a URL that may have one.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,7 @@ _TOKEN: Final = re.compile(r"[!-~]+")
 
 
 def token(text: str) -> str:
-    """As it goes into a header. A file that has it ends in a line end, which is none of it."""
+    """As it goes into a header. The line end of a file is not part of it."""
     if not _TOKEN.fullmatch(text.strip()):
         raise UsageError("the token is empty, or has characters that none has; give what shep-serve token add has shown")
     return text.strip()
@@ -35,17 +38,17 @@ def server(url: str, insecure: bool) -> str:
     except ValueError as error:  # as are those of requests and of idna
         raise UsageError(no_url(url, str(error))) from None
     if parts.scheme == "http" and not insecure and not _is_loopback(parts.hostname):
-        raise UsageError(f"{_shown(url)}: the token would go there for all on the way to read; give it as https://HOST:PORT")
+        raise UsageError(f"{_redacted(url)}: the token would go there for all on the way to read; give it as https://HOST:PORT")
     return base
 
 
 def no_url(url: str, why: str) -> str:
-    """What to tell of a URL that is none of a server."""
-    why = "" if any(one in why for one in "?#@") else f" ({why})"  # it may quote the URL, and that a token
-    return f"{_shown(url)}: give the server as http://HOST:PORT or https://HOST:PORT{why}"
+    """The message for a URL that is not a server's."""
+    why = "" if any(mark in why for mark in "?#@") else f" ({why})"  # it may quote the URL, and that a token
+    return f"{_redacted(url)}: give the server as http://HOST:PORT or https://HOST:PORT{why}"
 
 
-def _shown(url: str) -> str:
+def _redacted(url: str) -> str:
     """Without what a token may be in."""
     return repr(re.sub(r"^(\w+://)?.*@", r"\1", re.split("[?#]", url)[0]))
 

@@ -17,7 +17,7 @@ from shepherd.formats.stream import COLUMNS, StreamItem
 
 BODY_BYTES: Final = 1 << 28  # most that a body may be decoded to
 WHAT: Final = ("present", "added", "changed", "gone")
-_GONE: Final = 3
+_WHAT_GONE: Final = 3
 _LINK: Final = Struct("<QQ")
 
 
@@ -29,7 +29,7 @@ class Document:
 
     def __init__(self, item: StreamItem) -> None:
         self._row = item.row
-        self.what = WHAT[min(int(item.row["what"]), _GONE)]
+        self.what = WHAT[min(int(item.row["what"]), _WHAT_GONE)]
         self.damage = ""
         self._bucket: Bucket | None = None  # None = gone or damaged
         self._head: Bucket | None = None  # of it what is sound, which may be all but the body
@@ -38,9 +38,9 @@ class Document:
 
     def _check(self, item: StreamItem) -> None:
         try:
-            found = item.bucket()
-            _ = found.url
-            self._bucket = self._head = found
+            bucket = item.bucket()
+            _ = bucket.url
+            self._bucket = self._head = bucket
         except Corruption as error:
             with contextlib.suppress(Corruption):
                 head = item.head()
@@ -63,7 +63,7 @@ class Document:
     @property
     def is_gone(self) -> bool:
         """Then only its footprint, and some columns as they were, are known."""
-        return self.what == WHAT[_GONE]
+        return self.what == WHAT[_WHAT_GONE]
 
     @property
     def footprint(self) -> str:
@@ -78,9 +78,9 @@ class Document:
     @property
     def bucket(self) -> Bucket:
         """As it is stored: `bucket.attributes` has the letters of docs/formats.md. A damaged one is Corruption."""
-        return self._known(self._bucket)
+        return self._usable(self._bucket)
 
-    def _known(self, bucket: Bucket | None) -> Bucket:
+    def _usable(self, bucket: Bucket | None) -> Bucket:
         if self.is_gone:
             raise UsageError(f"document {self.footprint} is gone: nothing but its footprint is known")
         if bucket is None:
@@ -89,11 +89,11 @@ class Document:
 
     @property
     def _attributes(self) -> dict[str, bytes]:
-        return self._known(self._head).attributes
+        return self._usable(self._head).attributes
 
     @property
     def url(self) -> str:
-        return self._known(self._head).url
+        return self._usable(self._head).url
 
     @property
     def status(self) -> int:
@@ -111,7 +111,7 @@ class Document:
 
     @property
     def charset(self) -> str:
-        """Of a text, as it was found out; empty where there is none."""
+        """Of a text, as it was found out; empty for anything else."""
         return self._attributes.get("C", b"").decode("ascii", "replace")
 
     @property

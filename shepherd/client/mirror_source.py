@@ -1,7 +1,7 @@
 """A server as the source of a mirror (shepherd/store/mirror/drive.py): its states, and their files from any place on.
 
-What it says may be anything. Here only its form is judged: that an answer is one of shep-serve, that a file goes on where it was
-asked to, and that bytes come at all. Whatever it refuses, whatever the reason, is PeerRefused; what may pass is PeerLost.
+What it says may be anything. Here only its form is judged: that an answer is one of shep-serve, that a file continues where we
+asked it to, and that bytes come at all. Whatever it refuses, whatever the reason, is PeerRefused; what may pass is PeerLost.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import Final
 from urllib.parse import quote
 
-from shepherd.client.server import Busy, Lease, LeaseOver, Sent, Server
+from shepherd.client.server import Busy, FileAnswer, LeaseOver, Server, ServerLease
 from shepherd.errors import PeerLost, PeerRefused, UsageError
 
 PART: Final = 1 << 18
@@ -34,7 +34,7 @@ class MirrorSource:
     def states(self) -> list[int]:
         """The numbers of its closed states."""
         with _typed(self.where):
-            return [one["state"] for one in self._server.states()["states"]]
+            return [state["state"] for state in self._server.states()["states"]]
 
     @contextlib.contextmanager
     def leased(self, number: int | None) -> Iterator[LeasedState]:
@@ -51,7 +51,7 @@ class MirrorSource:
 class LeasedState:
     """One state, held for us."""
 
-    def __init__(self, server: Server, lease: Lease) -> None:
+    def __init__(self, server: Server, lease: ServerLease) -> None:
         self._server, self._lease = server, lease
         self.number, self.lease = lease.state, lease.name
         self.renew_s = min(RENEW_S, lease.seconds / 3)
@@ -60,11 +60,11 @@ class LeasedState:
         """A file from an offset on, as it comes."""
         where = f"{self._server.url}: {path}"
         with _typed(where):
-            asked = {"Range": f"bytes={offset}-"} if offset else None
-            sent = Sent(self._server.open("GET", f"/v1/leases/{self._lease.name}/files/{quote(path)}", headers=asked))
-            if sent.start != offset:
-                raise PeerRefused(f"{where}: asked for what comes after {offset} bytes, it sends what comes after {sent.start}")
-            yield from _fast_enough(where, sent.chunks(PART))
+            headers = {"Range": f"bytes={offset}-"} if offset else None
+            answer = FileAnswer(self._server.open("GET", f"/v1/leases/{self._lease.name}/files/{quote(path)}", headers=headers))
+            if answer.start != offset:
+                raise PeerRefused(f"{where}: asked for what comes after {offset} bytes, it sends what comes after {answer.start}")
+            yield from _fast_enough(where, answer.chunks(PART))
 
     def renew(self) -> None:
         """Hold it for another while."""
@@ -74,13 +74,13 @@ class LeasedState:
 
 def _fast_enough(where: str, parts: Iterator[bytes]) -> Iterator[bytes]:
     """The same, as long as enough of them come: a byte a minute is an answer without an end."""
-    since_s, came = time.monotonic(), 0
+    since_s, received_bytes = time.monotonic(), 0
     for part in parts:
-        came += len(part)
+        received_bytes += len(part)
         if time.monotonic() - since_s > LOOK_S:
-            if came < SLOWEST:
-                raise PeerLost(f"{where}: only {came} bytes came in {LOOK_S:.0f} s; {_ON}")
-            since_s, came = time.monotonic(), 0
+            if received_bytes < SLOWEST:
+                raise PeerLost(f"{where}: only {received_bytes} bytes came in {LOOK_S:.0f} s; {_ON}")
+            since_s, received_bytes = time.monotonic(), 0
         yield part
 
 

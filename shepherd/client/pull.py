@@ -23,7 +23,7 @@ import urllib3
 from tqdm import tqdm
 
 from shepherd.client.document import Document
-from shepherd.client.server import Lease, Patience, Server, number
+from shepherd.client.server import Patience, Server, ServerLease, number
 from shepherd.errors import Corruption, PeerLost, UsageError
 from shepherd.formats import stream
 from shepherd.formats.stream import StreamItem
@@ -49,7 +49,7 @@ def pull(
     robots: bool = False,
     redirects: bool = False,
     purpose: str = "pull",
-    lease: Lease | None = None,
+    lease: ServerLease | None = None,
     ca: Path | None = None,
     tries: int = 10,
     insecure: bool = False,
@@ -81,17 +81,17 @@ class Pull:
         choice: dict[str, object],
         purpose: str,
         state: int | None,
-        lease: Lease | None,
+        lease: ServerLease | None,
         progress: bool,
         damaged: Damaged,
     ) -> None:
         if damaged not in get_args(Damaged):
             raise UsageError(f"damaged={damaged!r}: it is one of {', '.join(get_args(Damaged))}")
         self._server, self._choice, self._purpose, self._lease = server, choice, purpose, lease
-        self._wanted, self._progress, self._damaged = state, progress, damaged
+        self._number, self._progress, self._damaged = state, progress, damaged
         self.state: int | None = lease.state if lease else None
         self.items = self.bucket_bytes = 0
-        self._done = 0  # documents that were handed out
+        self._position = 0  # documents that were handed out
         self._begun = False
         # Not the iterator itself, which holds us: who drops it must not have to wait for the garbage collector.
         self._iterator: weakref.ref[Generator[Document, None, None]] | None = None
@@ -122,22 +122,22 @@ class Pull:
     def _run(self) -> Generator[Document, None, None]:
         with contextlib.ExitStack() as stack:
             stack.enter_context(self._server)
-            own = None if self._lease else self._server.leased(self._purpose, self._wanted, LEASE_S)
+            own = None if self._lease else self._server.leased(self._purpose, self._number, LEASE_S)
             lease = stack.enter_context(own) if own else self._lease
             assert lease is not None
             self.state = lease.state
-            shown = stack.enter_context(tqdm(unit="B", unit_scale=True, disable=not self._progress, desc=f"state {lease.state}"))
-            yield from self._all(lease, shown)
+            bar = stack.enter_context(tqdm(unit="B", unit_scale=True, disable=not self._progress, desc=f"state {lease.state}"))
+            yield from self._all(lease, bar)
 
-    def _all(self, lease: Lease, shown: tqdm[Any]) -> Iterator[Document]:
+    def _all(self, lease: ServerLease, bar: tqdm[Any]) -> Iterator[Document]:
         patience, broken, renewed_s = Patience(self._server.tries), -1, time.monotonic()
         while True:
             try:
-                for document, length in self._some(lease, shown):
-                    self._done += 1
+                for document, length in self._some(lease, bar):
+                    self._position += 1
                     patience.success()
                     yield document
-                    shown.update(length)
+                    bar.update(length)
                     if time.monotonic() > renewed_s + lease.seconds / 2:  # whoever takes long over documents keeps the lease
                         self._server.renew(lease)
                         renewed_s = time.monotonic()
@@ -145,39 +145,41 @@ class Pull:
             except PeerLost as error:
                 patience.wait(error)
             except _Broken as error:
-                if broken == self._done:  # twice at the same place
-                    raise Corruption(self._told(str(error))) from error
-                broken = self._done
+                if broken == self._position:  # twice at the same place
+                    raise Corruption(self._with_place(str(error))) from error
+                broken = self._position
 
-    def _some(self, lease: Lease, shown: tqdm[Any]) -> Iterator[tuple[Document, int]]:
+    def _some(self, lease: ServerLease, bar: tqdm[Any]) -> Iterator[tuple[Document, int]]:
         """Over one connection, from where we are."""
-        asked = self._choice | ({"after": self._done} if self._done else {})
-        with self._server.open("GET", f"/v1/leases/{lease.name}/documents", asked) as answer:
+        query = self._choice | ({"after": self._position} if self._position else {})
+        with self._server.open("GET", f"/v1/leases/{lease.name}/documents", query) as answer:
             self.items, self.bucket_bytes = (number(answer.headers.get(f"Shepherd-{name}", "0")) for name in ("Items", "Bytes"))
-            shown.total = self.bucket_bytes
+            bar.total = self.bucket_bytes
             for item in _items(answer):
                 document = Document(item)
                 if document.damage:
                     document = self._once_more(lease, item, document)
                 yield document, len(item.data)
 
-    def _once_more(self, lease: Lease, item: StreamItem, document: Document) -> Document:
+    def _once_more(self, lease: ServerLease, item: StreamItem, document: Document) -> Document:
         """The same from another answer: what was damaged on the way is sound there. Its row holds, so only its bucket counts."""
-        found: list[Document] = []
-        asked = {"footprint": document.footprint}
+        documents: list[Document] = []
+        query = {"footprint": document.footprint}
         with (
             contextlib.suppress(UsageError),  # no such document: what came is all there is
-            self._server.open("GET", f"/v1/leases/{lease.name}/document", asked) as answer,
+            self._server.open("GET", f"/v1/leases/{lease.name}/document", query) as answer,
         ):
-            found += (Document(StreamItem(item.row, one.data)) for one in itertools.islice(_items(answer), 2))
-        if len(found) == 1 and not found[0].damage:
-            return found[0]
+            documents += (Document(StreamItem(item.row, again.data)) for again in itertools.islice(_items(answer), 2))
+        if len(documents) == 1 and not documents[0].damage:
+            return documents[0]
         if self._damaged == "raise":
-            raise Corruption(f'{self._told(document.damage)}; with damaged="give" it is handed out, and all that come behind it')
+            raise Corruption(
+                f'{self._with_place(document.damage)}; with damaged="give" it is handed out, and all that come behind it'
+            )
         return document
 
-    def _told(self, what: str) -> str:
-        return f"{self._server.url}: {what}, after {self._done} of {self.items} documents"
+    def _with_place(self, what: str) -> str:
+        return f"{self._server.url}: {what}, after {self._position} of {self.items} documents"
 
 
 _UNDER_WAY: Final[weakref.WeakSet[Pull]] = weakref.WeakSet()
@@ -186,10 +188,10 @@ _UNDER_WAY: Final[weakref.WeakSet[Pull]] = weakref.WeakSet()
 @atexit.register
 def _end_all() -> None:
     """What is kept until the interpreter ends is ended while it still can be: later nothing can be imported or asked any more."""
-    for one in list(_UNDER_WAY):
-        one._server.tries = 1  # nobody wants to wait now; a lease that is not given back ends by itself
-        with contextlib.suppress(Exception):  # and there is nobody to be told
-            one.close()
+    for running in list(_UNDER_WAY):
+        running._server.tries = 1  # nobody wants to wait now; a lease that is not given back ends by itself
+        with contextlib.suppress(Exception):  # and nobody is left to read it
+            running.close()
 
 
 class _Broken(Exception):
@@ -209,18 +211,18 @@ class _Reader:
     """Bytes of an answer as they come; its end, which a whole stream never gets to see, is a lost connection."""
 
     def __init__(self, answer: requests.Response) -> None:
-        self._answer, self._data, self._at = answer, b"", 0
+        self._answer, self._data, self._offset = answer, b"", 0
 
     def read(self, length: int) -> bytes:
-        if self._at == len(self._data):
+        if self._offset == len(self._data):
             try:
-                self._data, self._at = self._answer.raw.read1(CHUNK), 0
+                self._data, self._offset = self._answer.raw.read1(CHUNK), 0
             except (urllib3.exceptions.HTTPError, OSError) as error:
                 raise PeerLost(f"{self._answer.url}: the connection broke off: {error}") from error
             if not self._data:
                 raise PeerLost(f"{self._answer.url}: the connection broke off")
-        part = self._data[self._at : self._at + length]
-        self._at += len(part)
+        part = self._data[self._offset : self._offset + length]
+        self._offset += len(part)
         return part
 
 
@@ -233,11 +235,11 @@ def feedback(
 
 
 def _lines(weights: Iterable[tuple[str, int]]) -> Iterator[bytes]:
-    held = bytearray()
+    lines = bytearray()
     for name, weight in weights:
-        held += f"{name} {weight}\n".encode()
-        if len(held) >= LINES:
-            yield bytes(held)
-            held.clear()
-    if held:
-        yield bytes(held)
+        lines += f"{name} {weight}\n".encode()
+        if len(lines) >= LINES:
+            yield bytes(lines)
+            lines.clear()
+    if lines:
+        yield bytes(lines)

@@ -29,13 +29,13 @@ READ_S: Final = 120.0  # a server that counts a large choice says nothing for a 
 LONGEST_S: Final = 30.0  # between two tries
 MOST_BYTES: Final = 1 << 24  # of an answer
 MOST_FILES_BYTES: Final = 1 << 26  # of a list of files, which is a hundred bytes for each
-_LOST: Final = (requests.ConnectionError, requests.Timeout, requests.exceptions.ChunkedEncodingError)
+_NO_ANSWER: Final = (requests.ConnectionError, requests.Timeout, requests.exceptions.ChunkedEncodingError)
 _BROKEN: Final = (urllib3.exceptions.HTTPError, OSError)  # of an answer whose body comes
 _BUSY: Final = (429, 503)
 
 
 @dataclass(frozen=True)
-class Lease:
+class ServerLease:
     name: str
     state: int
     expires: int  # seconds since 1970, by the server's clock
@@ -43,7 +43,7 @@ class Lease:
 
 
 @dataclass(frozen=True)
-class File:
+class ServerFile:
     path: str
     length: int
     check: int  # as control has it: of a column and its block table, check64 of the block table
@@ -95,28 +95,28 @@ class Server:
 
     def states(self) -> dict[str, Any]:
         """`states`, the newest last, and `since`, the numbers of those of which can be asked what is new since."""
-        found: dict[str, Any] = msgspec.to_builtins(self._get(api.ClosedStates, "/v1/states"))
-        return found
+        states: dict[str, Any] = msgspec.to_builtins(self._get(api.ClosedStates, "/v1/states"))
+        return states
 
-    def lease(self, purpose: str, state: int | None = None, seconds: int = api.LEASE_S) -> Lease:
+    def lease(self, purpose: str, state: int | None = None, seconds: int = api.LEASE_S) -> ServerLease:
         """Hold a state, the newest by default, so that it stays as it is."""
-        wanted = api.LeaseRequest(purpose, UNSET if state is None else state, seconds)
-        lease = self._send(api.LeaseAnswer, "POST", "/v1/leases", wanted)
-        return Lease(lease.lease, lease.state, lease.expires, max(1, min(lease.expires - lease.taken, seconds)))
+        request = api.LeaseRequest(purpose, UNSET if state is None else state, seconds)
+        lease = self._send(api.LeaseAnswer, "POST", "/v1/leases", request)
+        return ServerLease(lease.lease, lease.state, lease.expires, max(1, min(lease.expires - lease.taken_s, seconds)))
 
-    def renew(self, lease: Lease, seconds: int | None = None) -> Lease:
+    def renew(self, lease: ServerLease, seconds: int | None = None) -> ServerLease:
         """Hold it so long from now; by default, as long as it was granted for."""
-        asked = lease.seconds if seconds is None else seconds
-        longer = self._send(api.LeaseAnswer, "PUT", f"/v1/leases/{lease.name}", api.RenewalRequest(asked))
-        return replace(lease, expires=longer.expires, seconds=min(asked, lease.seconds))
+        requested_s = lease.seconds if seconds is None else seconds
+        longer = self._send(api.LeaseAnswer, "PUT", f"/v1/leases/{lease.name}", api.RenewalRequest(requested_s))
+        return replace(lease, expires=longer.expires, seconds=min(requested_s, lease.seconds))
 
-    def give_back(self, lease: Lease) -> None:
+    def give_back(self, lease: ServerLease) -> None:
         """One that is over already is fine."""
         with contextlib.suppress(LeaseOver):
             self._send(api.LeaseAnswer, "DELETE", f"/v1/leases/{lease.name}")
 
     @contextlib.contextmanager
-    def leased(self, purpose: str, state: int | None = None, seconds: int = api.LEASE_S) -> Iterator[Lease]:
+    def leased(self, purpose: str, state: int | None = None, seconds: int = api.LEASE_S) -> Iterator[ServerLease]:
         """A lease for the time of a block."""
         lease = self.lease(purpose, state, seconds)
         try:
@@ -125,30 +125,30 @@ class Server:
             with contextlib.suppress(PeerLost):  # then it ends by itself
                 self.give_back(lease)
 
-    def count(self, lease: Lease, **choice: object) -> dict[str, int]:
+    def count(self, lease: ServerLease, **choice: object) -> dict[str, int]:
         """`items`, `gone` and `bucket_bytes` of a choice, as `pull` takes it."""
-        found: dict[str, int] = msgspec.to_builtins(self._get(api.DocumentCount, f"/v1/leases/{lease.name}/count", choice))
-        return found
+        counts: dict[str, int] = msgspec.to_builtins(self._get(api.DocumentCount, f"/v1/leases/{lease.name}/count", choice))
+        return counts
 
     # --- files
 
-    def files(self, lease: Lease) -> list[File]:
+    def files(self, lease: ServerLease) -> list[ServerFile]:
         """The files of the leased state."""
-        found = self._get(api.StateFiles, f"/v1/leases/{lease.name}/files", most_bytes=MOST_FILES_BYTES)
-        return [File(one.path, one.length, int(one.check, 16)) for one in found.files]
+        answer = self._get(api.StateFiles, f"/v1/leases/{lease.name}/files", most_bytes=MOST_FILES_BYTES)
+        return [ServerFile(file.path, file.length, int(file.check, 16)) for file in answer.files]
 
-    def file(self, lease: Lease, path: str, start: int = 0, tag: str = "", have: str = "") -> Sent:
+    def file(self, lease: ServerLease, path: str, start: int = 0, tag: str = "", have: str = "") -> FileAnswer:
         """A file, from `start` on if it is still the one with this `tag`; nothing if it is the one whose tag we `have`."""
         headers = {"Range": f"bytes={start}-", "If-Range": tag} if start and tag else {}
         headers |= {"If-None-Match": have} if have else {}
-        return Sent(self.open("GET", f"/v1/leases/{lease.name}/files/{quote(path)}", headers=headers))
+        return FileAnswer(self.open("GET", f"/v1/leases/{lease.name}/files/{quote(path)}", headers=headers))
 
     # --- feedback
 
     def feedback(self, data: bytes | Iterable[bytes]) -> dict[str, Any]:
         """Upload feedback as docs/formats.md describes it; what came of it. It is sent once: a lost answer is PeerLost."""
-        found: dict[str, Any] = msgspec.to_builtins(_decoded(api.UploadAnswer, self._once("POST", "/v1/feedback", data=data)))
-        return found
+        outcome: dict[str, Any] = msgspec.to_builtins(_decoded(api.UploadAnswer, self._once("POST", "/v1/feedback", data=data)))
+        return outcome
 
     # --- how
 
@@ -161,8 +161,8 @@ class Server:
     def _get(self, kind: type[A], path: str, parameters: Mapping[str, object] | None = None, most_bytes: int = MOST_BYTES) -> A:
         return self._again(lambda: _decoded(kind, self._once("GET", path, parameters), most_bytes))
 
-    def _send(self, kind: type[A], method: str, path: str, sent: msgspec.Struct | None = None) -> A:
-        data = msgspec.json.encode(sent) if sent is not None else None
+    def _send(self, kind: type[A], method: str, path: str, body: msgspec.Struct | None = None) -> A:
+        data = msgspec.json.encode(body) if body is not None else None
         return self._again(lambda: _decoded(kind, self._once(method, path, data=data)))
 
     def _again(self, call: Callable[[], R]) -> R:
@@ -183,15 +183,15 @@ class Server:
         data: bytes | Iterable[bytes] | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> requests.Response:
-        asked = {name: _text(value) for name, value in (parameters or {}).items() if value is not None and value is not False}
+        query = {name: _text(value) for name, value in (parameters or {}).items() if value is not None and value is not False}
         try:
             answer = self._session.request(
-                method, self.url + path, params=asked, data=data, headers=headers, stream=True,
+                method, self.url + path, params=query, data=data, headers=headers, stream=True,
                 allow_redirects=False, timeout=(CONNECT_S, READ_S),
             )  # fmt: skip
         except requests.exceptions.SSLError as error:
             raise PeerRefused(f"{self.url}: no agreement on TLS: {error}") from error
-        except _LOST as error:
+        except _NO_ANSWER as error:
             raise PeerLost(f"{self.url}: the server does not answer: {error}; is shep-serve running there?") from error
         except requests.exceptions.InvalidURL as error:
             raise UsageError(credentials.no_url(self.url, str(error))) from None
@@ -216,7 +216,7 @@ class LeaseOver(PeerRefused):
     """A lease, or what was known of a state, is not there any more."""
 
 
-class Sent:
+class FileAnswer:
     """A file on its way. `is_same`: it is the one that we have, and nothing comes."""
 
     def __init__(self, answer: requests.Response) -> None:
@@ -268,10 +268,10 @@ def _refuse(url: str, answer: requests.Response) -> NoReturn:
         text = _decoded(api.Refusal, answer).error[:2_000]
     except PeerRefused:
         text = "no reason is given; is this shep-serve?"
-    said = f"{url} answers {answer.status_code}: {text}"
+    message = f"{url} answers {answer.status_code}: {text}"
     if answer.status_code in _BUSY:
         seconds = answer.headers.get("Retry-After", "")
-        raise Busy(said, float(seconds) if seconds.isdecimal() else 1.0)
+        raise Busy(message, float(seconds) if seconds.isdecimal() else 1.0)
     if answer.status_code in (400, 404, 413, 415, 416):
-        raise UsageError(said)
-    raise (LeaseOver if answer.status_code == 410 else PeerRefused)(said)
+        raise UsageError(message)
+    raise (LeaseOver if answer.status_code == 410 else PeerRefused)(message)

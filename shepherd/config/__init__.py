@@ -28,7 +28,7 @@ from shepherd.config.settings import (
     Cleanup,
     Config,
     Export,
-    Fetch,
+    FetchLimits,
     Hooks,
     Master,
     Merge,
@@ -49,8 +49,8 @@ FILE: Final = "shepherd.toml"
 
 __all__ = [
     "DAY_S", "FILE", "LOG_FORMATS", "MAX_RETRY_AFTER_S", "MIN_MEMORY_BYTES", "MOST", "MOST_WORKERS", "TLS_VERSIONS",
-    "Cleanup", "Config", "Export", "Fetch", "Hooks", "Master", "Merge", "Network", "PerSection", "Plan", "Politeness", "Reap",
-    "SectionBonus", "Sections", "Select", "Serve", "Store",
+    "Cleanup", "Config", "Export", "FetchLimits", "Hooks", "Master", "Merge", "Network", "PerSection", "Plan", "Politeness",
+    "Reap", "SectionBonus", "Sections", "Select", "Serve", "Store",
     "agent_fault", "contact_fault", "examine", "find_cf", "find_db", "load", "process_fault", "proxy_fault",
 ]  # fmt: skip
 

@@ -104,7 +104,7 @@ class Merge:
 
 
 @dataclass(frozen=True)
-class Fetch:
+class FetchLimits:
     """[fetch]: limits of one exchange; sent to the reapers."""
 
     timeout_s: float = 60.0  # lookup, connect, TLS, headers and body together
@@ -240,7 +240,7 @@ class Config:
     sections: Sections = field(default_factory=Sections)
     section_bonus: SectionBonus = field(default_factory=SectionBonus)
     merge: Merge = field(default_factory=Merge)
-    fetch: Fetch = field(default_factory=Fetch)
+    fetch: FetchLimits = field(default_factory=FetchLimits)
     reap: Reap = field(default_factory=Reap)
     network: Network = field(default_factory=Network)
     store: Store = field(default_factory=Store)

@@ -343,13 +343,13 @@ class Dispatcher:
         self._wake()
         if isinstance(message, wire.Working):
             self._wait_on(reaper, message)
-        elif not isinstance(message, wire.Resolved | wire.Result) or not reaper.is_answer(message.token):
+        elif not isinstance(message, wire.Resolved | wire.FetchResult) or not reaper.is_answer(message.token):
             LOG.warning("reaper %d sent a %s that it was not asked for", reaper.number, type(message).__name__)
         elif isinstance(message, wire.Resolved) and message.token in self._looking_up:
             reason = Reason(message.reason) if message.reason in (Reason.NONE, Reason.GUARD, Reason.LOOKUP) else Reason.NO_ADDRESS
             site = self._looking_up.pop(message.token).site
             self._admission.looked_up(site, message.address, message.qkey, reason, message.valid_s, reaper.number)
-        elif isinstance(message, wire.Result) and message.token in self._asked:
+        elif isinstance(message, wire.FetchResult) and message.token in self._asked:
             self._answered(reaper, message)
 
     def _wait_on(self, reaper: Reaper, message: wire.Working) -> None:
@@ -359,7 +359,7 @@ class Dispatcher:
             latest_ms = asked.sent_ms + self._timeout_ms + MOST_WORK_MS
             self._groups.extend(message.token, min(self._clock() + message.more_ms, latest_ms))
 
-    def _answered(self, reaper: Reaper, message: wire.Result) -> None:
+    def _answered(self, reaper: Reaper, message: wire.FetchResult) -> None:
         token, request, now = message.token, self._asked[message.token], end_of(self._clock())
         try:
             answer = self._verifier.checked(message, request, reaper.number, now)

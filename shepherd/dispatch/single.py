@@ -230,15 +230,15 @@ class Single:
         )
         await self._peer.send(request)
         message = await self._receive(token)
-        if not isinstance(message, wire.Result):
+        if not isinstance(message, wire.FetchResult):
             raise PeerLost("the reaper did not answer FETCH with RESULT")
         answer = _checked(message, url, prints)
         self._contacts.end(contact, answer.record, answer.contacted)
         return answer
 
-    async def _receive(self, token: int) -> wire.Resolved | wire.Result:
+    async def _receive(self, token: int) -> wire.Resolved | wire.FetchResult:
         async for message in self._peer.messages():
-            if isinstance(message, wire.Resolved | wire.Result):
+            if isinstance(message, wire.Resolved | wire.FetchResult):
                 if message.token != token:
                     raise PeerLost("the reaper answered something that it was not asked")
                 return message
@@ -256,7 +256,7 @@ def _is_url(text: str) -> bool:
     return True
 
 
-def _checked(message: wire.Result, url: str, prints: tuple[int, int, int]) -> Answer:
+def _checked(message: wire.FetchResult, url: str, prints: tuple[int, int, int]) -> Answer:
     """What a reaper says is believed as far as it can be checked."""
     if len(message.record) != JOURNAL.itemsize:
         raise Corruption(f"a journal record of {len(message.record)} bytes")

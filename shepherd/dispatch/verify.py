@@ -13,7 +13,7 @@ from typing import Final
 import numpy as np
 
 from shepherd import robots, urls
-from shepherd.config import DAY_S, Fetch
+from shepherd.config import DAY_S, FetchLimits
 from shepherd.dispatch.contribute import Contributions
 from shepherd.dispatch.items import Item
 from shepherd.errors import BadUrl, Corruption
@@ -96,14 +96,14 @@ class Answer:
 class Verifier:
     """Checks answers against what was asked. `key` and `state` are of the database, `contributions` knows what is not new."""
 
-    def __init__(self, key: bytes, state: int, filter_version: int, limits: Fetch, contributions: Contributions) -> None:
+    def __init__(self, key: bytes, state: int, filter_version: int, limits: FetchLimits, contributions: Contributions) -> None:
         self._prints = urls.Footprints(key)  # without equivalences: a reaper does not know them
         self._state, self._filter_version, self._contributions = state, filter_version, contributions
         self._most_links = max(limits.links_per_page, MOST_LINKS) + 16
         self._most_bytes = max(limits.body_bytes, limits.decoded_bytes) + limits.header_bytes + ATTRIBUTE_BYTES
         self._sites: dict[bytes, tuple[int, int]] = {}  # norm and site, by name
 
-    def checked(self, message: wire.Result, request: PendingRequest, reaper: int, now_ms: int) -> Answer:
+    def checked(self, message: wire.FetchResult, request: PendingRequest, reaper: int, now_ms: int) -> Answer:
         """The answer to a request; Corruption says what is wrong with it."""
         record = journal.unpack(message.record)
         item = request.item
@@ -205,7 +205,7 @@ class Verifier:
         return found
 
 
-def _check_words(message: wire.Result, item: Item) -> None:
+def _check_words(message: wire.FetchResult, item: Item) -> None:
     if len(message.rules) > robots.MAX_BYTES or message.rules_status > 999:
         raise Corruption(f"rules of {len(message.rules)} bytes with status {message.rules_status}")
     if item.kind != Kind.ROBOTS and (message.rules or message.rules_status):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from shepherd.client import Document, Lease, Pull, Server
+from shepherd.client import Document, Pull, Server, ServerLease
 from shepherd.client.document import WHAT
 from shepherd.errors import PeerRefused
 from shepherd.export.documents import DocumentFacts, Exported, GoneDocument, OnDamage
@@ -22,7 +22,7 @@ class RemoteSource:
     since_now = 0  # only revisits need it, and these are not served
 
     def __init__(
-        self, server: Server, lease: Lease, choice: Choice, since: int | None, narrowed: Narrowed, on_damage: OnDamage
+        self, server: Server, lease: ServerLease, choice: Choice, since: int | None, narrowed: Narrowed, on_damage: OnDamage
     ) -> None:
         self._server, self._lease, self._on_damage = server, lease, on_damage
         self.damaged = 0

@@ -30,12 +30,12 @@ class WorkerConnection:
         self._peer = peer
         self.leaving = False  # it is to be replaced
 
-    async def ask(self, request: wire.Recorded) -> wire.Result:
+    async def ask(self, request: wire.Recorded) -> wire.FetchResult:
         await self._peer.send(request)
         async for message in self._peer.messages():
             if isinstance(message, wire.Leaving):
                 self.leaving = True
-            elif isinstance(message, wire.Result):
+            elif isinstance(message, wire.FetchResult):
                 if message.token != request.token:
                     raise PeerLost("the worker answered something that it was not asked")
                 return message
@@ -67,7 +67,7 @@ class WorkerPool:
                 await connection.close()
         self._source.stop()
 
-    async def work_on(self, request: wire.Recorded) -> wire.Result | None:
+    async def work_on(self, request: wire.Recorded) -> wire.FetchResult | None:
         """What a worker makes of it; None if it kills workers. PeerLost only where none can be had."""
         connection = await self._free.get()
         reusable: WorkerConnection | None = None

@@ -73,7 +73,7 @@ def _answer(lease: Lease) -> api.LeaseAnswer:
         state=lease.state,
         owner=lease.owner,
         purpose=_purpose(lease),
-        taken=lease.taken_ms // 1_000,
+        taken_s=lease.taken_ms // 1_000,
         expires=lease.expires,
     )
 

@@ -83,7 +83,8 @@ async def explain(ask: Ask) -> web.Response:
         raise Refused(503, "other URLs are being explained; try again in a moment", {"Retry-After": "1"})
     ask.service.explaining += 1
     try:
-        return answer(api.StoryAnswer(**await ask.work(ask.service.figures.explain, url)))
+        story = await ask.work(ask.service.figures.explain, url)
+        return answer(api.StoryAnswer(input_text=story.pop("given"), **story))
     finally:
         ask.service.explaining -= 1
 

@@ -45,5 +45,5 @@ def _row(state: State) -> api.ClosedState:
     files = state.control.files
     buckets = sum(entry.length for path, entry in files.items() if path.startswith(f"{names.OBJECTS}/"))
     return api.ClosedState(
-        state=state.number, made=state.control.now, urls=state.index.rows, bucket_bytes=buckets, files=len(files)
+        state=state.number, made_s=state.control.now, urls=state.index.rows, bucket_bytes=buckets, files=len(files)
     )

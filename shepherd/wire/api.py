@@ -1,7 +1,7 @@
 """What shep-serve and its clients send each other as JSON (docs/serve.md): one Struct for each answer and for each request.
 
 The server encodes them, the client decodes them and takes nothing but what they declare, and openapi.json is made of them: what a
-field is, is said here and nowhere else. A field without a default is always there. Times are seconds since 1970, unless a field
+field is, stands here and nowhere else. A field without a default is always there. Times are seconds since 1970, unless a field
 says otherwise.
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Final, Literal, TypeAlias
 
-from msgspec import UNSET, Meta, Struct, UnsetType
+from msgspec import UNSET, Meta, Struct, UnsetType, field
 
 MOST_PURPOSE: Final = 200  # characters
 LEASE_S: Final = 3_600  # where nothing else is asked for
@@ -26,7 +26,7 @@ class Refusal(Struct, frozen=True):
 
 class ClosedState(Struct, frozen=True):
     state: int
-    made: Time
+    made_s: Time = field(name="made")
     urls: Annotated[int, Meta(description="Rows of its index, gathered or not.")]
     bucket_bytes: Annotated[int, Meta(description="Of its segments, with what is superseded in them.")]
     files: int
@@ -52,7 +52,7 @@ class LeaseAnswer(Struct, frozen=True):
     state: int
     owner: str
     purpose: str
-    taken: Time
+    taken_s: Time = field(name="taken")
     expires: Time
 
 
@@ -66,7 +66,7 @@ class LeaseList(Struct, frozen=True):
 class DocumentCount(Struct, frozen=True):
     state: int
     items: int
-    gone: int
+    gone_items: int = field(name="gone")
     bucket_bytes: int
 
 
@@ -137,7 +137,7 @@ class Backoff(Struct, frozen=True):
 
 class StateTotals(Struct, frozen=True):
     state: int
-    made: Time
+    made_s: Time = field(name="made")
     rows: Annotated[int, Meta(description="URLs, robots files included.")]
     sites: int
     urls: int
@@ -260,9 +260,9 @@ class SitesAnswer(Struct, frozen=True):
 
 
 class StoryAnswer(Struct, frozen=True):
-    """As `shep explain --json` tells it; files are named without their directories."""
+    """As `shep explain --json` prints it; files are named without their directories."""
 
-    given: str
+    input_text: str = field(name="given")
     rules: Annotated[list[dict[str, Any]], Meta(description="The steps of normalisation.")]
     normalised: str
     strips: Annotated[list[dict[str, Any]], Meta(description="Parameters that the filter takes away, with its lines.")]

@@ -78,7 +78,7 @@ def issue(
 
 
 @dataclass(frozen=True)
-class Described:
+class CertificateSummary:
     role: str
     name: str
     hosts: tuple[str, ...]
@@ -86,7 +86,7 @@ class Described:
     authority: str  # the beginning of its key's identifier; "" = the certificate does not say
 
 
-def describe(path: Path) -> Described:
+def describe(path: Path) -> CertificateSummary:
     """Whom the first certificate of a file is for."""
     try:
         certificate = x509.load_pem_x509_certificate(path.read_bytes())
@@ -100,15 +100,15 @@ def describe(path: Path) -> Described:
     subject = {attribute.oid: str(attribute.value) for attribute in certificate.subject}
     hosts = (*names.get_values_for_type(x509.DNSName), *map(str, names.get_values_for_type(x509.IPAddress)))
     role, name = subject.get(x509.NameOID.ORGANIZATIONAL_UNIT_NAME, "authority"), subject.get(x509.NameOID.COMMON_NAME, "")
-    return Described(role, name, hosts, certificate.not_valid_after_utc, _authority_of(certificate))
+    return CertificateSummary(role, name, hosts, certificate.not_valid_after_utc, _authority_of(certificate))
 
 
 def _authority_of(certificate: x509.Certificate) -> str:
     try:
-        found = certificate.extensions.get_extension_for_class(x509.AuthorityKeyIdentifier).value
+        identifier = certificate.extensions.get_extension_for_class(x509.AuthorityKeyIdentifier).value
     except x509.ExtensionNotFound:
         return ""
-    return (found.key_identifier or b"").hex()[:16]
+    return (identifier.key_identifier or b"").hex()[:16]
 
 
 def _certificate(

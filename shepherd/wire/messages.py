@@ -138,7 +138,7 @@ class Fetch(Struct, frozen=True, gc=False):
     head: bool  # status line and headers are wanted, whatever the answer is worth
 
 
-class Result(Struct, frozen=True, gc=False):
+class FetchResult(Struct, frozen=True, gc=False):
     token: U64
     record: Record
     bucket: Body
@@ -185,7 +185,7 @@ class Ping(Struct, frozen=True, gc=False):
     """Sent by a dispatcher and sent back by a worker: both see that the other is there."""
 
     number: U64
-    killed: Tokens  # as in WELCOME, since it was last told; from a worker only
+    killed: Tokens  # as in WELCOME, since the last such list; from a worker only
     now_ms: TimeMs  # when it was sent, by the clock that all times of this connection are of; from a dispatcher only
 
 
@@ -196,17 +196,20 @@ class Working(Struct, frozen=True, gc=False):
     more_ms: U32  # until it comes, or this is said again
 
 
-Message: TypeAlias = Hello | Welcome | Resolve | Resolved | Robots | Fetch | Result | Bye | Leaving | Ping | Working | Recorded
+Message: TypeAlias = (
+    Hello | Welcome | Resolve | Resolved | Robots | Fetch | FetchResult | Bye | Leaving | Ping | Working | Recorded
+)
 
-_TYPES: Final[dict[type[Message], Type]] = {cls: Type[cls.__name__.upper()] for cls in get_args(Message)}
+_NAMES: Final = {FetchResult: Type.RESULT}  # all others have the name of their type
+TYPES: Final[dict[type[Message], Type]] = {cls: _NAMES.get(cls) or Type[cls.__name__.upper()] for cls in get_args(Message)}
 _ENCODER: Final = msgspec.msgpack.Encoder()
 _FRAME: Final = msgspec.msgpack.Decoder(tuple[int, Raw])
-_DECODERS: Final = {int(number): (number.name, msgspec.msgpack.Decoder(cls)) for cls, number in _TYPES.items()}
+_DECODERS: Final = {int(number): (number.name, msgspec.msgpack.Decoder(cls)) for cls, number in TYPES.items()}
 
 
 def payload(message: Message) -> bytes:
     """What `decode` reads."""
-    return _ENCODER.encode((_TYPES[type(message)], message))
+    return _ENCODER.encode((TYPES[type(message)], message))
 
 
 def encode(message: Message) -> bytes:
@@ -248,7 +251,7 @@ async def write_message(writer: asyncio.StreamWriter, message: Message, limit: i
     """Send one message, and wait while the other end is slower than we are."""
     frame = encode(message)
     if len(frame) - _LENGTH.size > limit:
-        raise PeerLost(f"a {_TYPES[type(message)].name} of {len(frame)} bytes is over the limit of {limit}")
+        raise PeerLost(f"a {TYPES[type(message)].name} of {len(frame)} bytes is over the limit of {limit}")
     try:
         writer.write(frame)
         await writer.drain()
@@ -259,10 +262,10 @@ async def write_message(writer: asyncio.StreamWriter, message: Message, limit: i
 class _Reader(asyncio.StreamReader):
     """A stream that knows how much has come: part of a long message is a sign of life, too."""
 
-    received = 0
+    received_bytes = 0
 
     def feed_data(self, data: Any) -> None:
-        self.received += len(data)
+        self.received_bytes += len(data)
         super().feed_data(data)
 
 
@@ -278,9 +281,9 @@ class Peer:
         self._silent = False
 
     @property
-    def received(self) -> int:
+    def received_bytes(self) -> int:
         """How many bytes have come so far."""
-        return self._reader.received if isinstance(self._reader, _Reader) else 0
+        return self._reader.received_bytes if isinstance(self._reader, _Reader) else 0
 
     @property
     def certificate(self) -> dict[str, Any]:
@@ -310,11 +313,11 @@ class Peer:
 
         Counted in looks, so that a pause of our own, in which nothing could be read, counts as one.
         """
-        seen, silent = -1, 0
+        last_bytes, silent = -1, 0
         while silent < LOOKS:
             await asyncio.sleep(seconds / LOOKS)
-            silent = silent + 1 if seen == self.received else 0
-            seen = self.received
+            silent = silent + 1 if last_bytes == self.received_bytes else 0
+            last_bytes = self.received_bytes
         self._silent = True
         self._writer.transport.abort()
 

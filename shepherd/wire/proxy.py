@@ -41,11 +41,11 @@ def find(url: str, auth: str = "") -> Proxy:
     scheme, _, place = url.rstrip("/").partition("://")
     host, _, port = place.rpartition(":")
     try:
-        found = socket.getaddrinfo(host.strip("[]"), int(port), type=socket.SOCK_STREAM)
+        addresses = socket.getaddrinfo(host.strip("[]"), int(port), type=socket.SOCK_STREAM)
     except (OSError, UnicodeError) as error:
         raise ConfigError(f"[network] proxy: {place} cannot be found: {error}") from error
     user, _, password = auth.partition(":")
-    return Proxy(scheme, str(found[0][4][0]), int(port), user, password)
+    return Proxy(scheme, str(addresses[0][4][0]), int(port), user, password)
 
 
 def read_auth(path: Path) -> str:

@@ -1,7 +1,7 @@
-"""What a reaper is told of the dispatcher's configuration: made there (`to_wire`), read and judged here (`from_wire`).
+"""The part of the dispatcher's configuration that a reaper gets: made there (`to_wire`), read and judged here (`from_wire`).
 
 Files of the operator are read at the dispatcher, and their contents travel: a reaper on another machine has none of them. What is
-not given is as by default, and what is not known is ignored, so that either end may be newer.
+missing is as by default, and unknown keys are ignored, so that either end may be newer.
 """
 
 from __future__ import annotations
@@ -12,8 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from shepherd.config import MIN_MEMORY_BYTES, TLS_VERSIONS, Config
-from shepherd.config import Fetch as Limits
+from shepherd.config import MIN_MEMORY_BYTES, TLS_VERSIONS, Config, FetchLimits
 from shepherd.errors import ConfigError, PeerLost
 from shepherd.wire import hosts, proxy
 
@@ -22,7 +21,7 @@ COMPRESSIONS: Final = ("lz4", "zstd", "none")
 
 @dataclass(frozen=True)
 class Settings:
-    limits: Limits
+    limits: FetchLimits
     compress: str = COMPRESSIONS[0]
     authorities: str = field(default="", repr=False)  # certificates in PEM; "" = those that come with Shepherd
     hosts: dict[str, tuple[str, ...]] = field(default_factory=dict, repr=False)
@@ -44,12 +43,12 @@ def to_wire(config: Config) -> dict[str, Any]:
     }
 
 
-def from_wire(given: dict[str, Any]) -> Settings:
+def from_wire(settings: dict[str, Any]) -> Settings:
     """The settings of a HELLO that came; one that is not possible is a PeerLost that names it."""
-    limits = _limits(given)
-    authorities, url, auth = (_text(given, name) for name in ("authorities", "proxy", "proxy_auth"))
-    nameservers, table = given.get("nameservers", []), given.get("hosts", {})
-    compress = given.get("compress", COMPRESSIONS[0])
+    limits = _limits(settings)
+    authorities, url, auth = (_text(settings, name) for name in ("authorities", "proxy", "proxy_auth"))
+    nameservers, table = settings.get("nameservers", []), settings.get("hosts", {})
+    compress = settings.get("compress", COMPRESSIONS[0])
     if compress not in COMPRESSIONS:
         raise _impossible("compress", compress)
     if not _are_texts(nameservers):
@@ -60,11 +59,11 @@ def from_wire(given: dict[str, Any]) -> Settings:
         raise PeerLost("the dispatcher's setting hosts is not a table of addresses")
     try:
         check_authorities(authorities)
-        found = proxy.find(url, auth) if url else None
+        proxy_server = proxy.find(url, auth) if url else None
     except ConfigError as error:
         raise PeerLost(f"the dispatcher's settings are not possible here: {error}") from error
     return Settings(
-        limits, compress, authorities, {host: tuple(places) for host, places in table.items()}, tuple(nameservers), found
+        limits, compress, authorities, {host: tuple(places) for host, places in table.items()}, tuple(nameservers), proxy_server
     )
 
 
@@ -89,23 +88,23 @@ def _read_authorities(path: Path) -> str:
     return pem
 
 
-def _limits(given: dict[str, Any]) -> Limits:
+def _limits(settings: dict[str, Any]) -> FetchLimits:
     values: dict[str, Any] = {}
-    for name, default in dataclasses.asdict(Limits()).items():
-        value = given.get(name, default)
+    for name, default in dataclasses.asdict(FetchLimits()).items():
+        value = settings.get(name, default)
         if type(value) is int and type(default) is float:
             value = float(value)
         if type(value) is not type(default) or (not isinstance(value, str) and value < 0):
             raise _impossible(name, value)
         values[name] = value
-    limits = Limits(**values)
+    limits = FetchLimits(**values)
     if limits.in_flight < 1 or limits.min_tls not in TLS_VERSIONS or limits.memory_bytes < MIN_MEMORY_BYTES:
         raise PeerLost("the dispatcher's setting in_flight, min_tls or memory_bytes is not possible")
     return limits
 
 
-def _text(given: dict[str, Any], name: str) -> str:
-    value = given.get(name, "")
+def _text(settings: dict[str, Any], name: str) -> str:
+    value = settings.get(name, "")
     if not isinstance(value, str):
         raise PeerLost(f"the dispatcher's setting {name} is not a text")
     return value

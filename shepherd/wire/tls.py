@@ -1,7 +1,7 @@
 """TLS between dispatcher and reaper: version 1.3, and each end shows a certificate of the same private authority.
 
 A key file (made by shep-keys) has everything that one end needs: its private key, its certificate, and the authority's. The
-certificate names its owner and its role. A role is told twice: by the extended key usage, which OpenSSL judges, and in the
+certificate names its owner and its role. A role stands there twice: by the extended key usage, which OpenSSL judges, and in the
 subject, which we do; so a reaper's certificate cannot pose as a dispatcher's, nor the other way round.
 """
 
@@ -71,21 +71,21 @@ def read_keys(path: Path, role: Role, now: datetime.datetime) -> Keys:
     from cryptography import x509
 
     text = secrets.read(path, "private key", MAX_KEY_FILE, "shep-keys issue makes a key file")
-    found = _CERTIFICATE.findall(text)
-    if len(found) < 2 or "PRIVATE KEY-----" not in text:
+    certificates = _CERTIFICATE.findall(text)
+    if len(certificates) < 2 or "PRIVATE KEY-----" not in text:
         raise UsageError(f"{path}: not a key file, which has a private key and two certificates; shep-keys issue makes one")
     try:
-        own = x509.load_pem_x509_certificate(found[0].encode())
+        own = x509.load_pem_x509_certificate(certificates[0].encode())
     except ValueError as error:
         raise UsageError(f"{path}: its certificate cannot be read: {error}") from error
     subject = {attribute.oid: str(attribute.value) for attribute in own.subject}
-    given, name = subject.get(x509.NameOID.ORGANIZATIONAL_UNIT_NAME, ""), subject.get(x509.NameOID.COMMON_NAME, "")
-    if given != role:
-        raise UsageError(f"{path}: the key of a {given or 'stranger'}, not of a {role}; make one with shep-keys issue")
+    certified_role, name = subject.get(x509.NameOID.ORGANIZATIONAL_UNIT_NAME, ""), subject.get(x509.NameOID.COMMON_NAME, "")
+    if certified_role != role:
+        raise UsageError(f"{path}: the key of a {certified_role or 'stranger'}, not of a {role}; make one with shep-keys issue")
     ends = own.not_valid_after_utc
     if not own.not_valid_before_utc <= now < ends:
         raise UsageError(f"{path}: valid from {own.not_valid_before_utc} to {ends}; make another with shep-keys issue")
-    return Keys(path, role, name, ends, found[-1])
+    return Keys(path, role, name, ends, certificates[-1])
 
 
 def warning(keys: Keys, now: datetime.datetime) -> str:

@@ -8,7 +8,7 @@ import numpy as np
 from msgspec import structs
 
 from shepherd import urls
-from shepherd.config import Fetch
+from shepherd.config import FetchLimits
 from shepherd.dispatch.contribute import Contributions
 from shepherd.dispatch.items import Item
 from shepherd.dispatch.verify import PendingRequest, Verifier
@@ -81,12 +81,12 @@ RECORD = Entry(
 )
 
 
-def a_result(record: Entry = RECORD, **changed: object) -> wire.Result:
-    plain = wire.Result(1, record.pack(), a_bucket(), contrib.encode(a_block()), "", b"", 0, b"", 0, 0)
+def a_result(record: Entry = RECORD, **changed: object) -> wire.FetchResult:
+    plain = wire.FetchResult(1, record.pack(), a_bucket(), contrib.encode(a_block()), "", b"", 0, b"", 0, 0)
     return structs.replace(plain, **changed)
 
 
 def a_verifier(written: list[bytes] | None = None) -> tuple[Verifier, Contributions]:
     blocks: list[bytes] = [] if written is None else written
     contributions = Contributions(lambda _records, block: blocks.append(bytes(block)), FILTER_VERSION)
-    return Verifier(KEY, STATE, FILTER_VERSION, Fetch(), contributions), contributions
+    return Verifier(KEY, STATE, FILTER_VERSION, FetchLimits(), contributions), contributions

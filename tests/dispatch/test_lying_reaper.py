@@ -77,7 +77,7 @@ LIED_BUCKETS = st.one_of(
 )
 MESSAGES = st.one_of(
     st.builds(
-        lambda record, stored, links, location, rules, status: wire.Result(
+        lambda record, stored, links, location, rules, status: wire.FetchResult(
             1, record.pack(), stored, links, location, rules, status, b"", 0, 0
         ),
         lied_records(),
@@ -116,7 +116,7 @@ def is_sound(answer: Answer, written: list[bytes]) -> None:
 
 @settings(max_examples=sampling.examples(400), deadline=None)
 @given(MESSAGES)
-def test_lie_is_refused_or_harmless(message: wire.Result) -> None:
+def test_lie_is_refused_or_harmless(message: wire.FetchResult) -> None:
     written: list[bytes] = []
     verifier, contributions = answers.a_verifier(written)
     try:

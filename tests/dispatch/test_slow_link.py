@@ -55,7 +55,7 @@ def test_answers_to_a_slow_dispatcher_do_not_pile_up(tmp_path: Path) -> None:
         while len(found) < PAGES:
             message = await peer.receive()
             if not isinstance(message, wire.Working):
-                assert isinstance(message, wire.Result)
+                assert isinstance(message, wire.FetchResult)
                 found.append(Outcome.of(message))
         return found
 

@@ -22,7 +22,7 @@ from tests.golden.segments import Document
 OLD = Document(URL.href.encode(), {}, b"hi", site=SITE, path=PATH)
 
 
-def checked(message: wire.Result) -> Answer:
+def checked(message: wire.FetchResult) -> Answer:
     verifier, _contributions = answers.a_verifier()
     return verifier.checked(message, ASKED, 4, NOW_MS)
 

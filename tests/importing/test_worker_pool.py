@@ -61,7 +61,7 @@ def recorded(number: int, body: bytes) -> wire.Recorded:
 def test_recorded_page_that_kills_its_worker_fails_alone(tmp_path: Path) -> None:
     bodies = [b"KILL" if n == 4 else b"HANG" if n == 9 else LINKS for n in range(1, 15)]
 
-    async def all_of_them(source: UnixSource) -> list[wire.Result | None]:
+    async def all_of_them(source: UnixSource) -> list[wire.FetchResult | None]:
         with serve({}) as origin:
             async with WorkerPool(source, greeting(origin), 2) as pool:
                 requests = (recorded(number, body) for number, body in enumerate(bodies, 1))

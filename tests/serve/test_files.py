@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from shepherd.client import Lease, Server
+from shepherd.client import Server, ServerLease
 from shepherd.client.server import LeaseOver
 from shepherd.errors import UsageError
 from shepherd.formats.check import check64
@@ -20,12 +20,12 @@ def mirror(served: Serving) -> Iterator[Server]:
 
 
 @pytest.fixture(scope="module")
-def lease(mirror: Server) -> Iterator[Lease]:
+def lease(mirror: Server) -> Iterator[ServerLease]:
     with mirror.leased("test") as one:
         yield one
 
 
-def test_every_file_of_a_state_is_served_as_it_is(served: Serving, mirror: Server, lease: Lease) -> None:
+def test_every_file_of_a_state_is_served_as_it_is(served: Serving, mirror: Server, lease: ServerLease) -> None:
     state = served.database.closed()
     there = {str(path.relative_to(state.path)): path.read_bytes() for path in state.path.rglob("*") if path.is_file()}
     listed = {one.path: one for one in mirror.files(lease)}
@@ -37,7 +37,7 @@ def test_every_file_of_a_state_is_served_as_it_is(served: Serving, mirror: Serve
             assert listed[path].check == check64(data)
 
 
-def test_range_gives_its_bytes(served: Serving, mirror: Server, lease: Lease) -> None:
+def test_range_gives_its_bytes(served: Serving, mirror: Server, lease: ServerLease) -> None:
     control = (served.database.closed().path / "control").read_bytes()
     size, where = len(control), f"/v1/leases/{lease.name}/files/control"
     for text, first, last in (
@@ -59,7 +59,7 @@ def test_range_gives_its_bytes(served: Serving, mirror: Server, lease: Lease) ->
         assert answer.status_code == 416 and answer.headers["Content-Range"] == f"bytes */{size}", beyond
 
 
-def test_resumed_transfer_gets_the_rest_of_the_same_file(served: Serving, mirror: Server, lease: Lease) -> None:
+def test_resumed_transfer_gets_the_rest_of_the_same_file(served: Serving, mirror: Server, lease: ServerLease) -> None:
     whole = mirror.file(lease, "control")
     data = b"".join(whole.chunks())
     assert data == (served.database.closed().path / "control").read_bytes()
@@ -74,7 +74,7 @@ def test_resumed_transfer_gets_the_rest_of_the_same_file(served: Serving, mirror
         assert served.ask(where, name="mirror", headers={"If-None-Match": tags}).status_code == status
 
 
-def test_connection_is_used_again(served: Serving, mirror: Server, lease: Lease) -> None:
+def test_connection_is_used_again(served: Serving, mirror: Server, lease: ServerLease) -> None:
     """Files go past the event loop, and it must find the connection as it should be: many small ones come over one."""
     answers = [mirror.open("GET", f"/v1/leases/{lease.name}/files/{path}") for path in ("control", "report.json")]
     for answer in answers:
@@ -83,4 +83,4 @@ def test_connection_is_used_again(served: Serving, mirror: Server, lease: Lease)
     with pytest.raises(UsageError, match="404: no file of this name"):
         mirror.file(lease, "unheard-of")
     with pytest.raises(LeaseOver):
-        mirror.files(Lease("1-x-1-1", 2, 0))
+        mirror.files(ServerLease("1-x-1-1", 2, 0))

@@ -40,11 +40,11 @@ def digest_of(body: bytes) -> int:
 
 @dataclass(frozen=True)
 class Outcome:
-    raw: wire.Result
+    raw: wire.FetchResult
     record: np.void
 
     @classmethod
-    def of(cls, result: wire.Result) -> Outcome:
+    def of(cls, result: wire.FetchResult) -> Outcome:
         return cls(result, np.frombuffer(result.record, JOURNAL)[0])
 
     @property
@@ -117,7 +117,7 @@ class Dispatcher:
         await self.ask(path, **changes)
         while isinstance(result := await self.peer.receive(), wire.Working):
             pass
-        assert isinstance(result, wire.Result) and result.token == self._token
+        assert isinstance(result, wire.FetchResult) and result.token == self._token
         return Outcome.of(result)
 
 

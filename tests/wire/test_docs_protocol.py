@@ -43,7 +43,7 @@ def declared() -> dict[str, list[tuple[str, str]]]:
         kind = msgspec.inspect.type_info(cls)
         assert isinstance(kind, msgspec.inspect.StructType)
         assert all(field.required for field in kind.fields), "a field with a default is optional on the wire"
-        name = f"{wire.Type[cls.__name__.upper()].value} {cls.__name__.upper()}"
+        name = f"{wire.TYPES[cls].value} {wire.TYPES[cls].name}"
         found[name] = [(field.encode_name, word(field.type)) for field in kind.fields]
     return found
 

@@ -63,7 +63,7 @@ MESSAGES: list[wire.Message] = [
     wire.Resolved(1, 2, "", 60, 22),
     wire.Robots(1, 200, b"User-agent: *"),
     FETCH,
-    wire.Result(7, bytes(128), b"bucket", b"links", "", b"", 0, b"", 0, 0),
+    wire.FetchResult(7, bytes(128), b"bucket", b"links", "", b"", 0, b"", 0, 0),
     wire.Bye("done"),
     wire.Leaving("it is old"),
     wire.Ping(3, [4], 5),

@@ -32,7 +32,7 @@ def test_files_are_read_at_the_dispatcher_and_travel_by_their_contents(tmp_path:
     sent = settings.to_wire(loaded)
     assert str(tmp_path) not in str(sent)
     got = settings.from_wire(sent)
-    assert got.limits == dataclasses.replace(config.Fetch(), timeout_s=7.0, min_tls="1.3")
+    assert got.limits == dataclasses.replace(config.FetchLimits(), timeout_s=7.0, min_tls="1.3")
     assert got.authorities == PEM
     assert got.hosts == {"a.example": ("10.0.0.1", "10.0.0.2"), "b.example": ("10.0.0.2",)}
     assert got.nameservers == ("127.0.0.1:53",)
@@ -41,8 +41,8 @@ def test_files_are_read_at_the_dispatcher_and_travel_by_their_contents(tmp_path:
 
 
 def test_no_settings_mean_the_defaults_and_unknown_ones_are_ignored() -> None:
-    assert settings.from_wire({}) == settings.from_wire({"colour": "blue"}) == settings.Settings(config.Fetch())
-    assert settings.from_wire(settings.to_wire(config.Config())) == settings.Settings(config.Fetch())
+    assert settings.from_wire({}) == settings.from_wire({"colour": "blue"}) == settings.Settings(config.FetchLimits())
+    assert settings.from_wire(settings.to_wire(config.Config())) == settings.Settings(config.FetchLimits())
 
 
 @pytest.mark.parametrize(

@@ -34,7 +34,7 @@ from shepherd.sections import section_of_type
 from shepherd.wire import messages as wire
 
 
-def page_result(context: Context, exchange: Exchange, body: Body) -> wire.Result:
+def page_result(context: Context, exchange: Exchange, body: Body) -> wire.FetchResult:
     """The result of a document that arrived."""
     fetch, response = exchange.fetch, exchange.response
     sha256 = hashlib.sha256(body.data).digest()
@@ -102,7 +102,7 @@ def _section(context: Context, fetch: wire.Fetch, content_type: str) -> int:
     return rule.section if rule.line else fetch.section or section_of_type(content_type)
 
 
-def bodiless_result(context: Context, exchange: Exchange) -> wire.Result:
+def bodiless_result(context: Context, exchange: Exchange) -> wire.FetchResult:
     """The result of an answer without a document: a redirect, an error, a failure, or "not modified"."""
     fetch, response = exchange.fetch, exchange.response
     if response.reason != Reason.NONE:
@@ -114,7 +114,7 @@ def bodiless_result(context: Context, exchange: Exchange) -> wire.Result:
     return exchange.result(*error_of(response.status))
 
 
-def _redirect(context: Context, exchange: Exchange) -> wire.Result:
+def _redirect(context: Context, exchange: Exchange) -> wire.FetchResult:
     fetch, response = exchange.fetch, exchange.response
     permanent = response.status in PERMANENT
     location_header = location_of(response)

@@ -10,7 +10,7 @@ import re
 from typing import Final
 
 from shepherd import robots
-from shepherd.config import Fetch as Limits
+from shepherd.config import FetchLimits
 from shepherd.formats import coding
 from shepherd.formats.tables import Kind, Reason
 from shepherd.reaper.fetch.exchange import Exchange
@@ -52,12 +52,12 @@ def request_of(recorded: wire.Recorded) -> wire.Fetch:
     )
 
 
-def exchange_of(recorded: wire.Recorded, fetch: wire.Fetch, limits: Limits) -> Exchange:
+def exchange_of(recorded: wire.Recorded, fetch: wire.Fetch, limits: FetchLimits) -> Exchange:
     """The exchange of a recorded answer; bytes that are not an HTTP message become a malformed answer."""
     return Exchange(fetch, _response(recorded, limits), recorded.time_ms, recorded.time_ms)
 
 
-def _response(recorded: wire.Recorded, limits: Limits) -> Response:
+def _response(recorded: wire.Recorded, limits: FetchLimits) -> Response:
     try:
         status, status_line, headers, body = _split(recorded.http, limits.header_bytes)
     except ValueError as error:

@@ -65,7 +65,7 @@ class RulesCache:
 class RobotsAnswer:
     """The answer to a request for a robots file. If it settles something, `rules` decide now; None: nothing is gathered."""
 
-    result: wire.Result
+    result: wire.FetchResult
     settles: bool
     rules: robots.Rules | None
 

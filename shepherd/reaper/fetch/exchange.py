@@ -83,7 +83,7 @@ class Exchange:
         rules_status: int = 0,
         status: int | None = None,
         section: int | None = None,
-    ) -> wire.Result:
+    ) -> wire.FetchResult:
         """The RESULT of this exchange; `status` replaces the server's where the answer counts as another."""
         response = self.response
         if response.contacted:
@@ -105,10 +105,10 @@ class Exchange:
             section=section,
             flags=flags,
         )
-        answer = wire.Result(self.fetch.token, record, stored, links, location, rules, rules_status, b"", 0, 0)
+        answer = wire.FetchResult(self.fetch.token, record, stored, links, location, rules, rules_status, b"", 0, 0)
         return self._with_head(answer) if self.fetch.head else answer
 
-    def _with_head(self, result: wire.Result) -> wire.Result:
+    def _with_head(self, result: wire.FetchResult) -> wire.FetchResult:
         """The result with the server's headers and the time of each step."""
         response = self.response
         head = b"\r\n".join((response.status_line, response.headers)) if response.status_line else b""
@@ -130,11 +130,13 @@ class Body:
         return JournalFlag.TRUNCATED if self.truncated else NO_FLAGS
 
 
-def without_exchange(fetch: wire.Fetch, result: Result, reason: Reason, now_ms: int, *, contacted: bool = False) -> wire.Result:
+def without_exchange(
+    fetch: wire.Fetch, result: Result, reason: Reason, now_ms: int, *, contacted: bool = False
+) -> wire.FetchResult:
     """The result of a request that the server never saw, or (contacted) whose answer is lost."""
     flags = JournalFlag.CONTACTED if contacted else NO_FLAGS
     record = _record(fetch, result, reason, start_ms=now_ms, end_ms=now_ms, flags=flags)
-    return wire.Result(fetch.token, record, b"", b"", "", b"", 0, b"", 0, 0)
+    return wire.FetchResult(fetch.token, record, b"", b"", "", b"", 0, b"", 0, 0)
 
 
 def has_body(response: Response) -> bool:
@@ -142,7 +144,7 @@ def has_body(response: Response) -> bool:
     return response.reason == Reason.NONE and 200 <= response.status < 300
 
 
-def failure(exchange: Exchange) -> wire.Result:
+def failure(exchange: Exchange) -> wire.FetchResult:
     """The result of an exchange without an answer. A kept connection that died is not a failure of the server."""
     reason = exchange.response.reason
     if exchange.response.stale:
@@ -150,7 +152,7 @@ def failure(exchange: Exchange) -> wire.Result:
     return exchange.result(FAILURES[reason], reason)
 
 
-def unusable(exchange: Exchange, reason: Reason) -> wire.Result:
+def unusable(exchange: Exchange, reason: Reason) -> wire.FetchResult:
     """The result of an answer that arrived and cannot be used."""
     return exchange.result(Result.HARD, reason)
 

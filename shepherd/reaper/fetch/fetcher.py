@@ -15,7 +15,7 @@ from typing import Any, Final
 import certifi
 import pycurl  # type: ignore[import-untyped]
 
-from shepherd.config import Fetch as Limits
+from shepherd.config import FetchLimits
 from shepherd.formats.tables import Reason
 from shepherd.reaper.fetch.guard import Guard
 from shepherd.reaper.fetch.memory import STEP_BYTES, Hold, Memory
@@ -44,7 +44,7 @@ class Fetcher:
         self,
         guard: Guard,
         agent: str,
-        limits: Limits,
+        limits: FetchLimits,
         *,
         authorities: str = "",
         proxy: Proxy | None = None,

@@ -38,7 +38,7 @@ class Parser:
         self._context, self._decoded_bytes, self._parse_s, self._slot, self._send = context, decoded_bytes, parse_s, slot, send
         self._large = asyncio.Semaphore(1)  # one large body at a time is held decoded: bombs must not add up
 
-    async def page(self, exchange: Exchange) -> wire.Result:
+    async def page(self, exchange: Exchange) -> wire.FetchResult:
         """Parse a small page here; a page that turns out large starts again in a child, one at a time."""
         if not has_body(exchange.response):
             return bodiless_result(self._context, exchange)
@@ -61,14 +61,14 @@ class Parser:
             await self._send(wire.Working(token, round(3 * WORKING_INTERVAL_S * 1000)))
             await asyncio.sleep(WORKING_INTERVAL_S)
 
-    async def _in_child(self, exchange: Exchange) -> wire.Result:
+    async def _in_child(self, exchange: Exchange) -> wire.FetchResult:
         try:
             payload = await in_child(lambda: self._payload(exchange), self._parse_s, wire.LIMIT_AFTER_WELCOME)
             result = wire.decode(payload)
         except (ChildDied, PeerLost) as error:
             LOG.warning("%s: kills its parser: %s", exchange.fetch.url, error)
             return unusable(exchange, Reason.PARSER)
-        if not isinstance(result, wire.Result) or result.token != exchange.fetch.token:
+        if not isinstance(result, wire.FetchResult) or result.token != exchange.fetch.token:
             LOG.warning("%s: its parser answered for another page", exchange.fetch.url)
             return unusable(exchange, Reason.PARSER)
         return result
@@ -77,7 +77,7 @@ class Parser:
         """In the child."""
         return wire.payload(self._page_of(exchange, _decode(exchange, self._decoded_bytes)))
 
-    def _page_of(self, exchange: Exchange, body: Body | None) -> wire.Result:
+    def _page_of(self, exchange: Exchange, body: Body | None) -> wire.FetchResult:
         return unusable(exchange, Reason.DECODING) if body is None else page_result(self._context, exchange, body)
 
     def robots(self, exchange: Exchange) -> tuple[RobotsAnswer, int]:

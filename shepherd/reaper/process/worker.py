@@ -18,7 +18,7 @@ from typing import Any, Final
 
 from shepherd import robots, urls
 from shepherd.clock import AgreedClock, end_of, steady_clock_ms
-from shepherd.config import Fetch as Limits
+from shepherd.config import FetchLimits
 from shepherd.errors import BadUrl, ConfigError, FilterError, PeerLost, PeerRefused
 from shepherd.filters import parse_filter
 from shepherd.formats.tables import Kind, Reason, Result, qkey_unresolved
@@ -181,7 +181,7 @@ class Worker:
         if not task.cancelled() and (error := task.exception()) is not None:
             LOG.error("a request was not answered", exc_info=error)  # its lease expires
 
-    async def _answer(self, message: wire.Resolved | wire.Result) -> None:
+    async def _answer(self, message: wire.Resolved | wire.FetchResult) -> None:
         # Counted before it is sent: the dispatcher may have it, and ask again, while we still wait for room to send more.
         if (task := asyncio.current_task()) is not None:
             self._unanswered.discard(task)
@@ -221,14 +221,14 @@ class Worker:
         """Parse a recorded answer; no server is contacted, and no rules are learnt from it."""
         fetch = recording.request_of(recorded)
 
-        async def result(hold: Hold) -> wire.Result:
+        async def result(hold: Hold) -> wire.FetchResult:
             hold.resize(len(recorded.http))
             exchange = recording.exchange_of(recorded, fetch, self._limits)
             return await self._parser.page(exchange) if recorded.kind == Kind.PAGE else self._parser.robots(exchange)[0].result
 
         await self._answer_once(fetch, result)
 
-    async def _answer_once(self, fetch: wire.Fetch, work: Callable[[Hold], Awaitable[wire.Result]]) -> None:
+    async def _answer_once(self, fetch: wire.Fetch, work: Callable[[Hold], Awaitable[wire.FetchResult]]) -> None:
         with self._memory.hold() as hold:
             try:
                 result = await work(hold)
@@ -242,7 +242,7 @@ class Worker:
             hold.resize(len(result.bucket) + len(result.links))
             await self._answer(result)
 
-    async def _result(self, fetch: wire.Fetch, hold: Hold) -> wire.Result:
+    async def _result(self, fetch: wire.Fetch, hold: Hold) -> wire.FetchResult:
         limit_s = min(self._limits.timeout_s, (fetch.deadline_ms - self._clock()) / 1000)
         deadline = asyncio.get_running_loop().time() + limit_s  # of everything, looking up the name included
         try:
@@ -298,7 +298,7 @@ class Worker:
         scheme, host, port = _split(urls.parse(url).site)
         return self._static[host][1] if host in self._static else port or DEFAULT_PORTS[scheme]
 
-    def _robots(self, exchange: Exchange) -> wire.Result:
+    def _robots(self, exchange: Exchange) -> wire.FetchResult:
         answer, size = self._parser.robots(exchange)
         if answer.settles:
             self._rules.put(exchange.fetch.rules, answer.rules, size)
@@ -318,7 +318,7 @@ def _split(site: str) -> tuple[str, str, int | None]:
     return scheme, rest.strip("[]"), None
 
 
-def _context(hello: wire.Hello, limits: Limits, compress: str) -> Context:
+def _context(hello: wire.Hello, limits: FetchLimits, compress: str) -> Context:
     try:
         filter_ = parse_filter(hello.filter)
     except FilterError as error:

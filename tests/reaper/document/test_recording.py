@@ -55,7 +55,7 @@ def worked_on(http: bytes, path: str = "/x", **changes: Any) -> Outcome:
     async def one(dispatcher: Dispatcher) -> Outcome:
         await dispatcher.peer.send(wire.Recorded(**(told | changes)))
         async for answer in dispatcher.peer.messages():
-            if isinstance(answer, wire.Result):
+            if isinstance(answer, wire.FetchResult):
                 return Outcome.of(answer)
         raise AssertionError("no answer")
 

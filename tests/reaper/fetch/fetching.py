@@ -8,7 +8,7 @@ from typing import Any
 
 import uvloop
 
-from shepherd.config import Fetch as Limits
+from shepherd.config import FetchLimits
 from shepherd.reaper.fetch.fetcher import Fetcher, Request, Response
 from shepherd.reaper.fetch.guard import Guard
 
@@ -20,10 +20,16 @@ def request(port: int, path: str = "/x", *, scheme: str = "http", host: str = "a
     return Request(f"{scheme}://{host}{path}", values.pop("address", "127.0.0.1"), port, **values)
 
 
-def fetch_all(requests: Sequence[Request], *, limits: Limits | None = None, at_once: bool = False, guard: Guard | None = None,
-              **options: Any) -> list[Response]:  # fmt: skip
+def fetch_all(
+    requests: Sequence[Request],
+    *,
+    limits: FetchLimits | None = None,
+    at_once: bool = False,
+    guard: Guard | None = None,
+    **options: Any,
+) -> list[Response]:
     async def run() -> list[Response]:
-        fetcher = Fetcher(guard or Guard(LOOPBACK), "shepherd/test", limits or Limits(), **options)
+        fetcher = Fetcher(guard or Guard(LOOPBACK), "shepherd/test", limits or FetchLimits(), **options)
         try:
             if at_once:
                 return await asyncio.gather(*map(fetcher.fetch, requests))

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import uvloop
 
-from shepherd.config import Fetch as Limits
+from shepherd.config import FetchLimits
 from shepherd.formats.tables import Reason
 from shepherd.reaper.fetch.fetcher import Fetcher, Request, Response
 from shepherd.reaper.fetch.guard import Guard
@@ -23,13 +23,13 @@ LOOPBACK = ("127.0.0.0/8",)
 
 
 def fetch(
-    answer: Answer, *, limits: Limits | None = None, tls: ssl.SSLContext | None = None, **changes: object
+    answer: Answer, *, limits: FetchLimits | None = None, tls: ssl.SSLContext | None = None, **changes: object
 ) -> tuple[Response, list[bytes]]:
     """One fetch of http://a.example/x from a server that gives this answer; the response, and the requests it saw."""
     with serve({"/x": answer}, tls) as origin:
 
         async def run() -> Response:
-            fetcher = Fetcher(Guard(LOOPBACK), "shepherd/test", limits or Limits())
+            fetcher = Fetcher(Guard(LOOPBACK), "shepherd/test", limits or FetchLimits())
             request = Request("http://a.example/x", "127.0.0.1", origin.port, timeout_s=20, body_bytes=1 << 20)
             try:
                 return await fetcher.fetch(dataclasses.replace(request, **changes))  # type: ignore[arg-type]
@@ -167,7 +167,7 @@ def test_the_guard_refuses_before_the_server_sees_anything() -> None:
     with serve({}) as origin:
 
         async def run() -> Response:
-            fetcher = Fetcher(Guard(()), "shepherd/test", Limits())
+            fetcher = Fetcher(Guard(()), "shepherd/test", FetchLimits())
             try:
                 return await fetcher.fetch(Request("http://a.example/x", "127.0.0.1", origin.port, 20, 1000))
             finally:
@@ -189,7 +189,7 @@ def secure(**limits: Any) -> Response:
     """A fetch over TLS from a server whose certificate is right for its name and signed by itself."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(Path(__file__).resolve().parents[3] / "tests/support/self-signed.pem")
-    response, _ = fetch(ok(b"abc"), tls=context, limits=Limits(**limits), url="https://a.example/x")
+    response, _ = fetch(ok(b"abc"), tls=context, limits=FetchLimits(**limits), url="https://a.example/x")
     return response
 
 
@@ -212,7 +212,7 @@ def test_a_connection_is_kept_only_where_it_may_be() -> None:
         with serve({"/x": ok(b"abc", "Connection: keep-alive")}) as origin:
 
             async def run(port: int = origin.port, reuse: bool = reuse) -> None:
-                fetcher = Fetcher(Guard(LOOPBACK), "shepherd/test", Limits())
+                fetcher = Fetcher(Guard(LOOPBACK), "shepherd/test", FetchLimits())
                 for _ in range(3):
                     response = await fetcher.fetch(Request("http://a.example/x", "127.0.0.1", port, 20, 1000, reuse=reuse))
                     assert response.body == b"abc" and response.contacted
@@ -227,7 +227,7 @@ def test_a_used_handle_carries_nothing_into_the_next_fetch() -> None:
     with serve(routes) as origin:
 
         async def run() -> list[Response]:
-            fetcher = Fetcher(Guard(LOOPBACK), "shepherd/test", Limits(in_flight=1))
+            fetcher = Fetcher(Guard(LOOPBACK), "shepherd/test", FetchLimits(in_flight=1))
             requests = [Request(f"http://a.example{path}", "127.0.0.1", origin.port, 20, 1000) for path in ("/reset", "/bad")]
             requests += [Request("http://a.example/x", "127.0.0.1", origin.port, 20, 1000, etag='"e"')]
             requests += [Request("http://a.example/empty", "127.0.0.1", origin.port, 20, 1000)]
@@ -245,7 +245,7 @@ def test_cancelled_fetch_does_not_disturb_the_others() -> None:
     with serve({"/hang": hang, "/x": ok(b"abc")}) as origin:
 
         async def run() -> Response:
-            fetcher = Fetcher(Guard(LOOPBACK), "shepherd/test", Limits())
+            fetcher = Fetcher(Guard(LOOPBACK), "shepherd/test", FetchLimits())
             stuck = asyncio.create_task(fetcher.fetch(Request("http://a.example/hang", "127.0.0.1", origin.port, 20, 1000)))
             request = Request("http://a.example/x", "127.0.0.1", origin.port, 20, 1000)
             await fetcher.fetch(request)

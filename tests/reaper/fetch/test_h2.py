@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
-from shepherd.config import Fetch as Limits
+from shepherd.config import FetchLimits
 from shepherd.formats.tables import Reason
 from tests.reaper.fetch import h2
 from tests.reaper.fetch.fetching import fetch_all, request
@@ -72,7 +72,7 @@ def test_bad_frames_end_the_exchange_with_their_reason(frames: Frames, reasons: 
 
     with serve_frames(answer) as server:
         asked = request(server.port, scheme="https", timeout_s=1.5, reuse=reuse)
-        [response] = fetch_all([asked], limits=Limits(verify_tls=False))
+        [response] = fetch_all([asked], limits=FetchLimits(verify_tls=False))
         assert response.reason in reasons, (response.reason, response.detail)
         assert response.contacted and server.requests == 1
         if response.reason == Reason.NONE:
@@ -88,7 +88,7 @@ def test_stream_that_is_refused_on_a_kept_connection_is_not_requested_again() ->
 
     with serve_frames(answer) as server:
         asked = request(server.port, scheme="https", reuse=True)
-        first, second = fetch_all([asked, asked], limits=Limits(verify_tls=False))
+        first, second = fetch_all([asked, asked], limits=FetchLimits(verify_tls=False))
         assert first.body == b"abc"
         assert second.reason != Reason.NONE and second.stale
         assert (server.requests, server.connections) == (2, 1)
@@ -104,7 +104,7 @@ def test_server_that_wants_http_1_gets_it_in_the_next_exchange(number: int, reus
 
     with serve_frames(answer) as server:
         asked = request(server.port, scheme="https", reuse=reuse)
-        first, second, third = fetch_all([asked] * 3, limits=Limits(verify_tls=False))
+        first, second, third = fetch_all([asked] * 3, limits=FetchLimits(verify_tls=False))
         assert first.reason != Reason.NONE and first.stale and first.contacted
         assert [(one.reason, one.body) for one in (second, third)] == [(Reason.NONE, b"old")] * 2
         assert (server.requests, server.old_requests, server.connections) == (1, 2, 3)

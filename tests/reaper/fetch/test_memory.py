@@ -15,7 +15,7 @@ import uvloop
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shepherd.config import Fetch as Limits
+from shepherd.config import FetchLimits
 from shepherd.formats.tables import Reason, Result
 from shepherd.reaper.fetch.fetcher import Fetcher
 from shepherd.reaper.fetch.guard import Guard
@@ -97,7 +97,7 @@ def test_many_large_bodies_share_the_memory_and_all_arrive() -> None:
 
         async def run() -> tuple[list[int], int]:
             memory = Memory(16 * MIB)
-            fetcher = Fetcher(Guard(LOOPBACK), "shepherd/test", Limits(in_flight=40), memory=memory)
+            fetcher = Fetcher(Guard(LOOPBACK), "shepherd/test", FetchLimits(in_flight=40), memory=memory)
             asked = request(origin.port, timeout_s=30, body_bytes=8 * MIB)
 
             async def one() -> int:
@@ -125,7 +125,7 @@ def test_nothing_new_begins_while_the_memory_is_full_and_a_deadline_ends_the_wai
     with serve({"/x": half, "/y": ok(b"abc")}) as origin:
 
         async def run() -> list[tuple[Reason, bool]]:
-            fetcher = Fetcher(Guard(LOOPBACK), "shepherd/test", Limits(memory_bytes=2 * MIB))
+            fetcher = Fetcher(Guard(LOOPBACK), "shepherd/test", FetchLimits(memory_bytes=2 * MIB))
             stuck = asyncio.ensure_future(fetcher.fetch(request(origin.port, timeout_s=1.5, body_bytes=8 * MIB)))
             await asyncio.sleep(0.5)
             late = fetcher.fetch(request(origin.port, "/y", timeout_s=0.3))
@@ -144,7 +144,7 @@ def test_paused_body_is_not_a_slow_one(monkeypatch: pytest.MonkeyPatch) -> None:
 
         async def run() -> Reason:
             memory = Memory(2 * MIB)
-            fetcher = Fetcher(Guard(LOOPBACK), "shepherd/test", Limits(min_bytes_per_s=100_000), memory=memory)
+            fetcher = Fetcher(Guard(LOOPBACK), "shepherd/test", FetchLimits(min_bytes_per_s=100_000), memory=memory)
             with memory.hold() as other:  # a page that takes long to be answered
                 other.begin()
                 assert other.take(MIB)
@@ -173,7 +173,7 @@ def test_worker_releases_the_memory_of_an_answer() -> None:
 
 PROGRAM = """
 import asyncio, json, sys, uvloop
-from shepherd.config import Fetch as Limits
+from shepherd.config import FetchLimits
 from shepherd.reaper.fetch.fetcher import Fetcher, Request
 from shepherd.reaper.fetch.guard import Guard
 
@@ -182,7 +182,7 @@ def rss():
 
 async def main(port, count, limit):
     before = peak = rss()
-    fetcher = Fetcher(Guard(("127.0.0.0/8",)), "test", Limits(in_flight=count, memory_bytes=limit))
+    fetcher = Fetcher(Guard(("127.0.0.0/8",)), "test", FetchLimits(in_flight=count, memory_bytes=limit))
     request = Request("http://a.example/x", "127.0.0.1", port, 40, 16 << 20)
     async def one():
         nonlocal peak

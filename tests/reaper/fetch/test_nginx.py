@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from shepherd.config import Fetch as Limits
+from shepherd.config import FetchLimits
 from shepherd.formats import coding
 from shepherd.formats.tables import Reason
 from tests.reaper.fetch.fetching import fetch_all, request
@@ -102,14 +102,14 @@ def test_no_connection_is_kept_unless_asked_for(site: Site) -> None:
 @pytest.mark.parametrize(
     ("host", "known", "limits", "reason"),
     [
-        pytest.param("a.example", True, Limits(), Reason.NONE, id="trusted"),
-        pytest.param("a.example", False, Limits(), Reason.TLS, id="untrusted"),
-        pytest.param("b.example", True, Limits(), Reason.TLS, id="for another name"),
-        pytest.param("b.example", False, Limits(verify_tls=False), Reason.NONE, id="not verified"),
-        pytest.param("a.example", True, Limits(min_tls="1.3"), Reason.NONE, id="new enough"),
+        pytest.param("a.example", True, FetchLimits(), Reason.NONE, id="trusted"),
+        pytest.param("a.example", False, FetchLimits(), Reason.TLS, id="untrusted"),
+        pytest.param("b.example", True, FetchLimits(), Reason.TLS, id="for another name"),
+        pytest.param("b.example", False, FetchLimits(verify_tls=False), Reason.NONE, id="not verified"),
+        pytest.param("a.example", True, FetchLimits(min_tls="1.3"), Reason.NONE, id="new enough"),
     ],
 )
-def test_the_policy_of_certificates(site: Site, host: str, known: bool, limits: Limits, reason: Reason) -> None:
+def test_the_policy_of_certificates(site: Site, host: str, known: bool, limits: FetchLimits, reason: Reason) -> None:
     asked = request(site.h2, "/small", scheme="https", host=host)
     [response] = fetch_all([asked], authorities=site.authorities if known else "", limits=limits)
     assert (response.reason, response.body) == (reason, b"small" if reason == Reason.NONE else b"")
@@ -118,8 +118,8 @@ def test_the_policy_of_certificates(site: Site, host: str, known: bool, limits: 
 
 def test_an_old_version_of_tls_is_refused_where_the_operator_wants_a_newer(site: Site) -> None:
     asked = request(site.old, "/small", scheme="https")
-    [refused] = fetch_all([asked], authorities=site.authorities, limits=Limits(min_tls="1.3"))
-    [taken] = fetch_all([asked], authorities=site.authorities, limits=Limits(min_tls="1.2"))
+    [refused] = fetch_all([asked], authorities=site.authorities, limits=FetchLimits(min_tls="1.3"))
+    [taken] = fetch_all([asked], authorities=site.authorities, limits=FetchLimits(min_tls="1.2"))
     assert (refused.reason, taken.reason) == (Reason.TLS, Reason.NONE)
 
 

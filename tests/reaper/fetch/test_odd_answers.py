@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 import pytest
 import uvloop
 
-from shepherd.config import Fetch as Limits
+from shepherd.config import FetchLimits
 from shepherd.formats.tables import Reason
 from shepherd.reaper.fetch.fetcher import Fetcher, Response
 from shepherd.reaper.fetch.guard import Guard
@@ -194,7 +194,7 @@ def test_every_step_is_under_the_deadline(scheme: str, backlog: int | None) -> N
 def test_waiting_for_a_turn_is_under_the_deadline() -> None:
     with serve({"/x": hang}) as origin:
         asked = [request(origin.port, timeout_s=1.0), request(origin.port, timeout_s=0.3)]
-        first, second = fetch_all(asked, limits=Limits(in_flight=1), at_once=True)
+        first, second = fetch_all(asked, limits=FetchLimits(in_flight=1), at_once=True)
         assert (first.reason, first.contacted) == (Reason.DEADLINE, True)
         assert (second.reason, second.contacted) == (Reason.DEADLINE, False)
         assert origin.connections == 1
@@ -203,7 +203,7 @@ def test_waiting_for_a_turn_is_under_the_deadline() -> None:
 def test_body_below_the_minimum_rate_is_aborted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("shepherd.reaper.fetch.fetcher.SLOW_AFTER_S", 1)
     with serve({"/x": slow_body}) as origin:
-        [response] = fetch_all([request(origin.port)], limits=Limits(min_bytes_per_s=1_000))
+        [response] = fetch_all([request(origin.port)], limits=FetchLimits(min_bytes_per_s=1_000))
         assert (response.reason, response.body) == (Reason.TOO_SLOW, b"")
 
 
@@ -272,7 +272,7 @@ def test_a_kept_connection_that_closed_long_before_the_second_request_is_replace
         connection.sendall(ok(b"abc", "Connection: keep-alive"))
 
     async def two(port: int) -> list[Response]:
-        fetcher = Fetcher(Guard(LOOPBACK), "shepherd/test", Limits())
+        fetcher = Fetcher(Guard(LOOPBACK), "shepherd/test", FetchLimits())
         first = await fetcher.fetch(request(port, reuse=True))
         await asyncio.sleep(1.5)  # libcurl looks at what it kept once a second
         second = await fetcher.fetch(request(port, reuse=True))

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from shepherd.config import Fetch as Limits
+from shepherd.config import FetchLimits
 from shepherd.formats.tables import Reason
 from shepherd.reaper.fetch.guard import Guard
 from shepherd.wire.proxy import Proxy, find
@@ -33,7 +33,7 @@ def test_a_fetch_goes_through_the_proxy_to_the_judged_address(kind: str, tls: bo
         context.load_cert_chain(Path(__file__).resolve().parents[3] / "tests/support/self-signed.pem")
     with serve({"/x": ok(b"abc", "X: y")}, context, address="127.0.0.2") as origin, serve_proxy(kind) as relay:
         asked = request(origin.port, scheme="https" if tls else "http", address="127.0.0.2")
-        [response] = fetch_all([asked], proxy=through(relay, kind), limits=Limits(verify_tls=False))
+        [response] = fetch_all([asked], proxy=through(relay, kind), limits=FetchLimits(verify_tls=False))
         assert (response.reason, response.status, response.body) == (Reason.NONE, 200, b"abc")
         assert relay.asked == [f"127.0.0.2:{origin.port}"]  # the address, never the name
         assert response.address == "127.0.0.2" and response.contacted

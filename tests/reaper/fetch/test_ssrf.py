@@ -13,7 +13,7 @@ import pytest
 import uvloop
 
 from shepherd import urls
-from shepherd.config import Fetch as Limits
+from shepherd.config import FetchLimits
 from shepherd.errors import BadUrl
 from shepherd.formats.tables import Kind, Reason, Result
 from shepherd.reaper.fetch.fetcher import Fetcher, Request
@@ -109,7 +109,7 @@ def test_no_spelling_reaches_an_inner_address(record_property: Callable[[str, ob
             async with serve_dns(zone) as (_dns, server):
                 guard = Guard(())
                 resolver = Resolver(guard, {}, nameservers=[server], timeout_s=0.5, tries=1, ipv6=True)
-                fetcher = Fetcher(guard, "shepherd/test", Limits())
+                fetcher = Fetcher(guard, "shepherd/test", FetchLimits())
                 targets = [(host, "") for host in SPELLED] + list(zip(zone, ANSWERED, strict=True))
                 told = [(host, await attempt(f"http://{host}:{port}/", resolver, fetcher, to)) for host, to in targets]
                 await resolver.close()
@@ -130,7 +130,7 @@ def test_allowed_address_reaches_the_listener() -> None:
 
         async def run() -> None:
             guard = Guard(("127.0.0.0/8", "0.0.0.0/8", "::1/128"))
-            fetcher = Fetcher(guard, "shepherd/test", Limits())
+            fetcher = Fetcher(guard, "shepherd/test", FetchLimits())
             for address in ("127.0.0.1", "127.0.0.2", "0.0.0.0"):
                 await fetcher.fetch(Request(f"http://{address}:{port}/", address, port, 5, 1000))
             fetcher.close()

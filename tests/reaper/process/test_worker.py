@@ -287,7 +287,7 @@ def test_a_dispatcher_that_reads_late_and_uses_all_its_credits_is_served() -> No
                     await dispatcher.ask("/x")
                 answered = 0
                 while answered < 60:
-                    assert isinstance(await dispatcher.peer.receive(), wire.Result)
+                    assert isinstance(await dispatcher.peer.receive(), wire.FetchResult)
                     answered += 1
                     await dispatcher.ask("/x")
                 return answered
@@ -321,7 +321,7 @@ class Forgetful(wire.Peer):
     failed = False
 
     async def send(self, message: wire.Message) -> None:
-        if isinstance(message, wire.Result) and not self.failed:
+        if isinstance(message, wire.FetchResult) and not self.failed:
             self.failed = True
             raise MemoryError
         await super().send(message)
