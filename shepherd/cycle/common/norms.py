@@ -34,8 +34,8 @@ class NormMap:
 def _mapped(keys: U64, values: U64, queries: U64, default: U64) -> U64:
     if not len(keys):
         return default
-    at = find_sites(keys, queries)
-    return np.where(at >= 0, values[np.maximum(at, 0)], default)
+    place = find_sites(keys, queries)
+    return np.where(place >= 0, values[np.maximum(place, 0)], default)
 
 
 def norm_map(equiv: Equiv, prints: Footprints) -> NormMap:
@@ -56,6 +56,6 @@ def sites_named(equiv: Equiv) -> set[str]:
     return {f"{scheme}://{prefix}{name}" for name in names for scheme in ("http", "https") for prefix in ("", "www.")}
 
 
-def _sorted(found: Mapping[int, int]) -> tuple[U64, U64]:
-    keys = sorted(found)
-    return np.array(keys, np.uint64), np.array([found[key] for key in keys], np.uint64)
+def _sorted(mapping: Mapping[int, int]) -> tuple[U64, U64]:
+    keys = sorted(mapping)
+    return np.array(keys, np.uint64), np.array([mapping[key] for key in keys], np.uint64)

@@ -45,8 +45,8 @@ class SiteCounter:
         self._gathered += gathered
 
     def columns(self) -> dict[str, Array]:
-        counted = {"documents": self.documents, "gathered": self._gathered}
-        return {name: values.astype(SITES[name]) for name, values in counted.items()}
+        counts = {"documents": self.documents, "gathered": self._gathered}
+        return {name: values.astype(SITES[name]) for name, values in counts.items()}
 
 
 def read_sites(state: State) -> Sites:

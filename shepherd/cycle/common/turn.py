@@ -26,9 +26,9 @@ def not_now(state: State, why: str) -> NothingToDo:
 
 
 def _is_harvested(state: State) -> bool:
-    """Whether a reap has ended; what cannot be looked at is for shep-reap and shep-cork to tell of."""
+    """Whether a reap has ended; what cannot be looked at is for shep-reap and shep-cork to report."""
     try:
-        found = [harvest.inspect(path).ended for path in state.harvests()]
+        has_ended = [harvest.inspect(path).ended for path in state.harvests()]
     except ShepherdError:
         return False
-    return bool(found) and all(found)
+    return bool(has_ended) and all(has_ended)

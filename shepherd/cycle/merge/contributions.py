@@ -31,7 +31,7 @@ SITTING_ROWS: Final = 1 << 20
 
 
 @dataclass(frozen=True)
-class Names:
+class SiteNames:
     """Distinct sites, sorted, with their norms and names; and the footprints that had more than one name."""
 
     site: U64
@@ -40,26 +40,26 @@ class Names:
     twice: U64
 
 
-def distinct_names(site: U64, norm: U64, names: Texts) -> Names:
+def distinct_names(site: U64, norm: U64, names: Texts) -> SiteNames:
     order = np.argsort(site, kind="stable")
     starts = keys.run_starts(site[order])
     first, again = np.flatnonzero(starts), np.flatnonzero(~starts)
     rows, others = order[first], order[again]
     differs = names.spans(rows[np.cumsum(starts)[again] - 1]).differ(names.spans(others))
-    return Names(site[rows], norm[rows], names.spans(rows), keys.distinct(site[others[differs]]))
+    return SiteNames(site[rows], norm[rows], names.spans(rows), keys.distinct(site[others[differs]]))
 
 
-class Intake:
+class ContributionSpill:
     """Takes blocks in. What it made of them stands in `urls` and `named` once `end` was called."""
 
     def __init__(self, parent: State, norms: NormMap, weight_gap: int, urls: ColumnSpill, named: ColumnSpill, now: int) -> None:
         self.urls, self.named = urls, named
         self._parent, self._norms, self._gap, self._now = parent, norms, weight_gap, now
-        self._known = Lookup(parent.sites["site"][0 : parent.sites.rows])
+        self._old_sites = Lookup(parent.sites["site"][0 : parent.sites.rows])
         self._refused: list[U64] = []
         self._inserted: list[U64] = []
         self._blocks: list[tuple[U64, BlockKeys]] = []
-        self._held = 0  # rows of these blocks
+        self._block_rows = 0  # rows of these blocks
 
     def add(self, number: int, ordinal: int, block: BlockKeys, rows: I64 | None = None) -> None:
         """A block of contrib file `number` whose first record is the `ordinal`-th of that file; of `rows`, if only some count."""
@@ -68,8 +68,8 @@ class Intake:
         else:
             rows = np.arange(len(block))
         self._blocks.append((np.uint64(contrib_oid(number, ordinal)) + rows.astype(np.uint64), block))
-        self._held += len(block)
-        if self._held >= SITTING_ROWS:
+        self._block_rows += len(block)
+        if self._block_rows >= SITTING_ROWS:
             self._sit()
 
     def end(self) -> None:
@@ -95,7 +95,7 @@ class Intake:
             self.urls.add(self._contributed())
             self._name()
             self._blocks.clear()
-            self._held = 0
+            self._block_rows = 0
 
     def _contributed(self) -> Columns:
         blocks = [block for _oid, block in self._blocks]
@@ -115,15 +115,15 @@ class Intake:
         blocks = [block for _oid, block in self._blocks]
         site = np.concatenate([block.sites for block in blocks])
         norm = self._norms.apply(np.concatenate([block.norms for block in blocks]), site)
-        found = distinct_names(site, norm, Texts.join(block.names for block in blocks))
-        row = self._known.find(found.site)
-        known, new = np.flatnonzero(row >= 0), np.flatnonzero(row < 0)
-        strangers = found.names.some(known).differ(self._parent.names_at(row[known]))
-        self._refused += [found.twice, found.site[known[strangers]]]
-        self.named.add({"site": found.site[new], "norm": found.norm[new]}, found.names.some(new).texts())
+        names = distinct_names(site, norm, Texts.join(block.names for block in blocks))
+        row = self._old_sites.find(names.site)
+        old, new = np.flatnonzero(row >= 0), np.flatnonzero(row < 0)
+        strangers = names.names.some(old).differ(self._parent.names_at(row[old]))
+        self._refused += [names.twice, names.site[old[strangers]]]
+        self.named.add({"site": names.site[new], "norm": names.norm[new]}, names.names.some(new).texts())
 
 
-def new_names(named: ColumnSpill, part: int) -> Names:
+def new_names(named: ColumnSpill, part: int) -> SiteNames:
     """The new sites of one range."""
     columns = named.read(part)
     texts: Texts = named.read_texts(part, columns["text_bytes"])

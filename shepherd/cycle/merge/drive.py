@@ -1,7 +1,7 @@
 """Drives merge: contributions and requests become rows of N+1.merged.
 
 Three passes, each bounded by a range of footprints: what waits is put in the order of norms (waiting.py reads the inbox,
-contributions.py sorts), the index is merged range by range, and from what its ranges tell of sites the site table is made.
+contributions.py sorts), the index is merged range by range, and from its tallies of sites the site table is made.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from shepherd.config import Config
 from shepherd.cycle.common.norms import norm_map, version_of
 from shepherd.cycle.common.turn import not_now
 from shepherd.cycle.merge import rules as merge
-from shepherd.cycle.merge.contributions import CONTRIBUTED, NAMED, Intake
+from shepherd.cycle.merge.contributions import CONTRIBUTED, NAMED, ContributionSpill
 from shepherd.cycle.merge.requests import MOST_TOLD
-from shepherd.cycle.merge.rules import Merged
+from shepherd.cycle.merge.rules import MergedRows
 from shepherd.cycle.merge.sites import TALLIED, SiteMerge
 from shepherd.cycle.merge.waiting import Waiting, survey
 from shepherd.equiv import load_equiv
@@ -47,24 +47,24 @@ def run(writer: Writer, config: Config, now: int, tick: Tick, jobs: int = 1) -> 
     if not parent.name.closed:
         raise not_now(parent, "a merge needs a closed state")
     key = parent.control.key
-    found = survey(writer.database.inbox.waiting(parent.control.applied), key)
+    inbox_survey = survey(writer.database.inbox.waiting(parent.control.applied), key)
     filters = load_filter(config.filter_path)
     same = parent.control.filter == filters.version and parent.control.equiv == version_of(load_equiv(config.equiv_path))
-    if same and not found.items and not parent.numbered(names.CONTRIB):
-        closed = "".join(f"; {one}" for one in found.refused[:1])
+    if same and not inbox_survey.items and not parent.numbered(names.CONTRIB):
+        closed = "".join(f"; {why}" for why in inbox_survey.refused[:1])
         raise NothingToDo(f"no requests and no contributions wait, and filter and url-equiv are the same{closed}")
     prints = Footprints(key)
     norms, paths = norm_map(parent.equiv, prints), Paths.of(prints)
-    waiting = Waiting(found, filters, config, prints, norms, paths)
+    waiting = Waiting(inbox_survey, filters, config, prints, norms, paths)
     builder = writer.build(parent, StateName(parent.number + 1, "merged"), now)
     try:
         builder.keep_objects()
         builder.keep_table("servers")
         builder.keep_logs(names.CONTRIB)
-        builder.change(applied=(*builder.control.applied, *(item.name for item in found.items)), filter=filters.version)
+        builder.change(applied=(*builder.control.applied, *(item.name for item in inbox_survey.items)), filter=filters.version)
         counts = _merge(builder, parent, waiting, filters, config, now, tick, jobs)
-        bad = [*found.refused, *waiting.faults.words(), *waiting.in_vain.words()]
-        count = len(found.refused) + waiting.faults.count + waiting.in_vain.count
+        bad = [*inbox_survey.refused, *waiting.faults.words(), *waiting.in_vain.words()]
+        count = len(inbox_survey.refused) + waiting.faults.count + waiting.in_vain.count
         report = {"phase": "merge", **counts, "bad requests": count, "bad": bad[:MOST_TOLD]}
         return writer.publish(builder, report)
     finally:
@@ -79,7 +79,7 @@ def _merge(
         urls = stack.enter_context(ColumnSpill(builder.scratch, CONTRIBUTED, "norm", norm_borders))
         named = stack.enter_context(ColumnSpill(builder.scratch, NAMED, "site", site_borders, with_texts=True))
         tallies = stack.enter_context(ColumnSpill(builder.scratch, TALLIED, "site", site_borders))
-        intake = Intake(parent, waiting.norms, config.merge.weight_gap, urls, named, now)
+        intake = ContributionSpill(parent, waiting.norms, config.merge.weight_gap, urls, named, now)
         _take_in(intake, builder, parent, waiting)
         edits = waiting.edits
         work = partial(
@@ -111,19 +111,19 @@ def _partition(
     parent: State,
     cuts: Array,
     urls: ColumnSpill,
-    asked: list[Records],
+    edits: list[Records],
     refused: U64,
     paths: Paths,
     state: int,
     max_retries: int,
     part: int,
-) -> Merged:
+) -> MergedRows:
     old = parent.index.slice(int(cuts[part]), int(cuts[part + 1]))
     contributed = urls.read(part)
     if len(refused):
         contributed = take(contributed, keys.find_sites(refused, contributed["site"]) < 0)
     facts = partial(_robots_facts, parent)
-    return merge.merge(old, contributed, asked[part], facts, paths, state=state, max_retries=max_retries)
+    return merge.merge(old, contributed, edits[part], facts, paths, state=state, max_retries=max_retries)
 
 
 def _borders(parent: State, requests: int, step: int) -> tuple[U64, U64]:
@@ -139,7 +139,7 @@ def _borders(parent: State, requests: int, step: int) -> tuple[U64, U64]:
     return norm, even_borders(1 + (parent.sites.rows + waiting // 4) // step)
 
 
-def _take_in(intake: Intake, builder: Builder, parent: State, waiting: Waiting) -> None:
+def _take_in(intake: ContributionSpill, builder: Builder, parent: State, waiting: Waiting) -> None:
     """All contributions. What waits in the inbox becomes a file like the others: record will look for the texts there."""
     for number in parent.numbered(names.CONTRIB):
         ordinal = 0
@@ -154,29 +154,29 @@ def _take_in(intake: Intake, builder: Builder, parent: State, waiting: Waiting) 
     intake.end()
 
 
-def _of_inbox(intake: Intake, number: int, waiting: Waiting) -> Iterator[Frame]:
+def _of_inbox(intake: ContributionSpill, number: int, waiting: Waiting) -> Iterator[Frame]:
     """The frames of contrib file `number`, each taken in when it comes by."""
     ordinal = 0
-    for one in waiting.contributed():
-        intake.add(number, ordinal, one.keys, one.rows)
-        ordinal += len(one.keys)
-        yield one.frame
+    for block in waiting.contributed():
+        intake.add(number, ordinal, block.keys, block.rows)
+        ordinal += len(block.keys)
+        yield block.frame
 
 
-def _cut(asked: Records, borders: U64) -> list[Records]:
-    cuts = rows_before(np.ascontiguousarray(asked["norm"]), borders).tolist()
-    return [asked[a:b] for a, b in pairwise(cuts)]
+def _cut(edits: Records, borders: U64) -> list[Records]:
+    cuts = rows_before(np.ascontiguousarray(edits["norm"]), borders).tolist()
+    return [edits[a:b] for a, b in pairwise(cuts)]
 
 
 def _robots_facts(parent: State, site: U64) -> Columns:
     """What a reap has found out about robots files that have no row yet: cork makes sites, too, when a page moves to one."""
     row = keys.find_sites(parent.sites["site"][0 : parent.sites.rows], site)
-    known = np.flatnonzero(row >= 0)
+    has_row = np.flatnonzero(row >= 0)
     facts: dict[str, Array] = {name: np.zeros(len(site), np.uint64) for name in ("status", "checked", "size", "digest")}
     facts["oid"] = np.full(len(site), NO_OID, np.uint64)
-    facts["oid"][known] = parent.sites["robots_oid"].take(row[known])
-    facts["status"][known] = parent.sites["robots_status"].take(row[known])
-    facts["checked"][known] = parent.sites["robots_checked"].take(row[known])
+    facts["oid"][has_row] = parent.sites["robots_oid"].take(row[has_row])
+    facts["status"][has_row] = parent.sites["robots_status"].take(row[has_row])
+    facts["checked"][has_row] = parent.sites["robots_checked"].take(row[has_row])
     for n in np.flatnonzero(in_bucket(facts["oid"])).tolist():
         stored = parent.objects.head(int(facts["oid"][n]))
         facts["size"][n] = stored.header.length

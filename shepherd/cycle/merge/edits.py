@@ -1,6 +1,6 @@
 """What operators asked of URLs that are known: delete, refresh, set.
 
-Of two edits that contradict each other the one that was asked for later holds. An edit of a URL that nobody knows changes
+Of two edits that contradict each other the one that was asked for later holds. An edit of an unknown URL changes
 nothing, and is counted; but a purge always finds a row, because it comes with a contribution of its URL.
 """
 
@@ -28,7 +28,7 @@ class Op(IntEnum):
     PINNED = 7
 
 
-GONE: Final = {Op.DELETE: Reason.DELETED, Op.PURGE: Reason.PURGED}
+REMOVALS: Final = {Op.DELETE: Reason.DELETED, Op.PURGE: Reason.PURGED}
 VALUES: Final = {Op.WEIGHT: "weight", Op.SECTION: "section", Op.FREQUENCY: "frequency"}
 IN_VAIN: Final = {Reason.DELETED: "requests of deleted URLs", Reason.PURGED: "requests of purged URLs"}
 
@@ -36,32 +36,32 @@ IN_VAIN: Final = {Reason.DELETED: "requests of deleted URLs", Reason.PURGED: "re
 def apply(columns: dict[str, Array], row: Array, edits: Records, *, state: int) -> dict[str, int]:
     """Carry out edits of rows (-1: not known) in columns that are the caller's own; how many there were of each kind.
 
-    What is taken away, before or now, hears nothing else: a flag on it would only show when it came back.
+    What is taken away, before or now, gets no other edit: a flag on it would only show when it came back.
     """
     counts = {f"{op.name.lower()} requests": int(np.count_nonzero(edits["op"] == op)) for op in Op}
-    known = row >= 0
-    edits, row = edits[known], row[known]
-    told = {"requests of unknown URLs": ~known}
-    told["purged before they were known"] = (edits["op"] == Op.PURGE) & in_contrib(columns["oid"][row])
-    for op in GONE:
+    is_known = row >= 0
+    edits, row = edits[is_known], row[is_known]
+    masks = {"requests of unknown URLs": ~is_known}
+    masks["purged before they were known"] = (edits["op"] == Op.PURGE) & in_contrib(columns["oid"][row])
+    for op in REMOVALS:
         _take_away(columns, op, row[edits["op"] == op], state)
-    other = ~np.isin(edits["op"], list(GONE))
+    other = ~np.isin(edits["op"], list(REMOVALS))
     edits, row = edits[other], row[other]
-    gone = columns["type"][row] == RowType.FORGOTTEN
-    told |= {what: gone & (columns["reason"][row] == reason) for reason, what in IN_VAIN.items()}
-    edits, row = edits[~gone], row[~gone]
+    is_forgotten = columns["type"][row] == RowType.FORGOTTEN
+    masks |= {what: is_forgotten & (columns["reason"][row] == reason) for reason, what in IN_VAIN.items()}
+    edits, row = edits[~is_forgotten], row[~is_forgotten]
     for op in Op:
         mine = edits["op"] == op
         _change(columns, op, row[mine], edits[mine])
     columns["touched"][row] = state
-    return counts | {what: int(np.count_nonzero(mask)) for what, mask in told.items()}
+    return counts | {what: int(np.count_nonzero(mask)) for what, mask in masks.items()}
 
 
 def _take_away(columns: dict[str, Array], op: Op, row: Array, state: int) -> None:
     if op == Op.DELETE:
         row = row[(columns["type"][row] != RowType.FORGOTTEN) | (columns["reason"][row] != Reason.PURGED)]  # which says more
     columns["type"][row] = RowType.FORGOTTEN
-    columns["reason"][row] = GONE[op]
+    columns["reason"][row] = REMOVALS[op]
     columns["flags"][row] &= np.uint16(0xFFFF ^ (Flag.REFRESH | Flag.INITIAL | Flag.PINNED | Flag.MODIFIED))
     columns["touched"][row] = state
 

@@ -1,7 +1,7 @@
 """Requests from the inbox, as JSON lines: an insert is a contribution with a weight of its own, all else edits a known URL.
 
 Lines are read one by one and twice: first for the edits, then for the inserts, because a deletion that comes later takes an
-insert back. What is kept of a line is numbers; a bad line is counted, and its reason told if it is among the first.
+insert back. What is kept of a line is numbers; a bad line is counted, and its reason reported if it is among the first.
 """
 
 from __future__ import annotations
@@ -103,8 +103,8 @@ class RequestLines:
         self._filters, self._config, self._faults = filters, config, faults
 
     def read_edits(self, order: int, item: Item, edits: EditList, purges: BlockBuilder) -> int:
-        """Take the edits of an item, and tell what is wrong with its lines; how many inserts it has. The URLs that are purged are
-        contributed, too: one that nobody knows needs a row and a tombstone to be kept out for ever."""
+        """Take the edits of an item, and note what is wrong with its lines; how many inserts it has. The URLs that are purged are
+        contributed, too: an unknown one needs a row and a tombstone to be kept out for ever."""
         inserts = 0
         for number, line in item.lines():
             try:
@@ -123,7 +123,7 @@ class RequestLines:
             try:
                 request = parse_request(line)
             except ValueError:
-                continue  # told by now
+                continue  # reported by now
             if request["op"] == "insert":
                 try:
                     self._add_insert(request, blocks)
@@ -164,20 +164,20 @@ def _operations(request: dict[str, Any]) -> list[tuple[Op, int]]:
         return [(Op.PURGE if _truth(request, "purge") else Op.DELETE, 0)]
     if request["op"] == "refresh":
         return [(Op.REFRESH, 0)]
-    wanted = []
+    operations = []
     for key, what, most in (("weight", Op.WEIGHT, MOST_U16), ("section", Op.SECTION, MOST_U8)):
         if key in request:
-            wanted.append((what, _number(request, key, most, 0)))
+            operations.append((what, _number(request, key, most, 0)))
     if "frequency" in request:
         frequency = request["frequency"]
         if type(frequency) is not int or frequency not in (1, 2, 4):
             raise ValueError(f"frequency {frequency!r} is not 1, 2 or 4")
-        wanted.append((Op.FREQUENCY, frequency))
+        operations.append((Op.FREQUENCY, frequency))
     if "pinned" in request:
-        wanted.append((Op.PINNED, int(_truth(request, "pinned"))))
-    if not wanted:
+        operations.append((Op.PINNED, int(_truth(request, "pinned"))))
+    if not operations:
         raise ValueError("nothing to set; there are weight, section, frequency and pinned")
-    return wanted
+    return operations
 
 
 def _number(request: dict[str, Any], key: str, most: int, default: int) -> int:

@@ -28,8 +28,8 @@ TALLIED = (*KEY, "type", "flags")
 
 
 @dataclass(frozen=True)
-class Merged:
-    """The rows of a partition, their sites, and what became of what came."""
+class MergedRows:
+    """The rows of a partition, their sites, and counts of what was merged."""
 
     columns: Mapping[str, Array]
     sites: Tally
@@ -39,30 +39,31 @@ class Merged:
 def merge(
     index: Columns,
     contributed: Columns,
-    asked: Records,
+    edit_records: Records,
     robots_facts: Callable[[U64], Columns],
     paths: Paths,
     *,
     state: int,
     max_retries: int,
-) -> Merged:
+) -> MergedRows:
     """One partition. `contributed` has norm, path, site, oid, lastmod, weight, section, flags, in any order.
 
-    `asked` are edits, in their order; `robots_facts` says what is known of the robots files of sites that have no row for theirs.
+    `edit_records` stand in their order; `robots_facts` says what is known of the robots files of sites that have no row for
+    theirs.
     """
-    kept = keep_rows(index, paths, max_retries=max_retries)
-    keys = {name: index[name].take(kept.row) for name in TALLIED}
+    survivors = keep_rows(index, paths, max_retries=max_retries)
+    keys = {name: index[name].take(survivors.row) for name in TALLIED}
     urls = distinct_urls(contributed, paths)
-    known, before = find_known(keys, urls, paths)
-    linked = new_rows(take(urls, known < 0), paths, state=state) | {"before": before[known < 0]}
+    old_row, before = find_known(keys, urls, paths)
+    linked = new_rows(take(urls, old_row < 0), paths, state=state) | {"before": before[old_row < 0]}
     sites = tally(keys, linked)
     lonely, bare = sites.site[sites.documents == sites.robots], sites.robots == 0
-    gone = _robots_of(lonely, keys)
-    rows, linked = np.delete(kept.row, gone), take(linked, ~np.isin(linked["site"], lonely))
+    lonely_robots = _robots_of(lonely, keys)
+    rows, linked = np.delete(survivors.row, lonely_robots), take(linked, ~np.isin(linked["site"], lonely))
     robots = robots_rows(sites.site[bare], sites.norm[bare], robots_facts(sites.site[bare]), paths, state=state)
     robots["before"] = lower_bound(*(keys[name] for name in KEY), *(robots[name] for name in KEY))
     added = _in_order(linked, robots)
-    before = added["before"] - np.searchsorted(gone, added["before"])
+    before = added["before"] - np.searchsorted(lonely_robots, added["before"])
     columns = interleave(index, rows, added, before)
 
     def place(row: I64) -> I64:
@@ -70,24 +71,24 @@ def merge(
         position = np.searchsorted(rows, row)
         return position + np.searchsorted(before, position, side="right")
 
-    columns["flags"][place(kept.heir)], columns["weight"][place(kept.heir)] = kept.flags, kept.weight
-    columns["touched"][place(kept.heir)] = state
-    stays = (known >= 0) & ~np.isin(known, gone)
-    in_vain = update_known(columns, place(kept.row[known[stays]]), take(urls, stays), state=state)
+    columns["flags"][place(survivors.heir)], columns["weight"][place(survivors.heir)] = survivors.flags, survivors.weight
+    columns["touched"][place(survivors.heir)] = state
+    stays = (old_row >= 0) & ~np.isin(old_row, lonely_robots)
+    in_vain = update_known(columns, place(survivors.row[old_row[stays]]), take(urls, stays), state=state)
     counts = {
         "dropped": len(index["norm"]) - len(rows),
         "duplicate contributions": len(contributed["norm"]) - len(urls["norm"]),
-        "known": int(np.count_nonzero(known >= 0)),
+        "known": int(np.count_nonzero(old_row >= 0)),
         "new": len(linked["norm"]),
         "new robots files": len(robots["norm"]),
         "empty sites": len(lonely),
         "inserts of purged URLs": in_vain,
     }
-    if not len(asked):
-        return Merged(columns, _settled(sites), counts)
-    found, _place = find_known(columns, {name: np.ascontiguousarray(asked[name]) for name in KEY}, paths)
-    counts |= edits.apply(columns, found, asked, state=state)
-    return Merged(columns, tally(columns), counts)
+    if not len(edit_records):
+        return MergedRows(columns, _settled(sites), counts)
+    edited_row, _place = find_known(columns, {name: np.ascontiguousarray(edit_records[name]) for name in KEY}, paths)
+    counts |= edits.apply(columns, edited_row, edit_records, state=state)
+    return MergedRows(columns, tally(columns), counts)
 
 
 def _settled(sites: Tally) -> Tally:

@@ -29,7 +29,7 @@ TALLIED: Final = {"site": "<u8", "norm": "<u8", "documents": "<u4", "gathered": 
 
 
 @dataclass(frozen=True)
-class Range:
+class SiteRange:
     """The sites of one range; `columns` lack `name`, which counts from the first range on."""
 
     columns: dict[str, Array]
@@ -53,30 +53,30 @@ class SiteMerge:
         """Write the table; how many sites there are, new ones and dropped ones."""
         table, end, sites, new = builder.table("sites"), 0, 0, 0
         names = builder.site_names()
-        for found in ordered(self._range, range(len(self._tallies)), jobs):
-            ends = end + np.cumsum(found.lengths)
-            table.append({**found.columns, "name": ends.astype(np.uint64)})
-            names.append(found.names)
-            end += len(found.names)
-            sites, new = sites + len(ends), new + found.new
+        for range_ in ordered(self._range, range(len(self._tallies)), jobs):
+            ends = end + np.cumsum(range_.lengths)
+            table.append({**range_.columns, "name": ends.astype(np.uint64)})
+            names.append(range_.names)
+            end += len(range_.names)
+            sites, new = sites + len(ends), new + range_.new
         builder.finish_table(table)
         builder.finish_site_names(names)
         return {"sites": sites, "new sites": new, "dropped sites": self._parent.sites.rows + new - sites}
 
-    def _range(self, part: int) -> Range:
-        counted = self._tallies.read(part)
-        counted = take(counted, np.argsort(counted["site"], kind="stable"))
+    def _range(self, part: int) -> SiteRange:
+        tallies = self._tallies.read(part)
+        tallies = take(tallies, np.argsort(tallies["site"], kind="stable"))
         start, stop = int(self._cuts[part]), int(self._cuts[part + 1])
-        row = find_sites(self._parent.sites["site"][start:stop], counted["site"])
+        row = find_sites(self._parent.sites["site"][start:stop], tallies["site"])
         new = np.flatnonzero(row < 0)
         columns = self._columns(start, stop, row)
-        for name, values in site_rows(counted["site"][new], counted["norm"][new]).items():
+        for name, values in site_rows(tallies["site"][new], tallies["norm"][new]).items():
             columns[name][new] = values
-        columns |= {name: counted[name] for name in ("site", "norm", "documents", "gathered")}
-        names = self._names(part, start, stop, counted["site"], row, new)
+        columns |= {name: tallies[name] for name in ("site", "norm", "documents", "gathered")}
+        names = self._names(part, start, stop, tallies["site"], row, new)
         self._judge(columns, names, new)
         del columns["name"]
-        return Range(columns, names.lengths, names.data, len(new))
+        return SiteRange(columns, names.lengths, names.data, len(new))
 
     def _columns(self, start: int, stop: int, row: I64) -> dict[str, Array]:
         """The columns of the rows that are known; whatever for the others."""
@@ -87,11 +87,11 @@ class SiteMerge:
 
     def _names(self, part: int, start: int, stop: int, site: U64, row: I64, new: I64) -> Texts:
         old, fresh = self._parent.names_between(start, stop), new_names(self._named, part)
-        at = find_sites(fresh.site, site[new])
-        if (at < 0).any():
-            raise Corruption(f"site {int(site[new[at < 0][0]]):016x} has URLs, but no name", self._parent.path)
+        place = find_sites(fresh.site, site[new])
+        if (place < 0).any():
+            raise Corruption(f"site {int(site[new[place < 0][0]]):016x} has URLs, but no name", self._parent.path)
         source = row.copy()
-        source[new] = len(old) + at
+        source[new] = len(old) + place
         return Texts.join([old, fresh.names.texts()]).take(source)
 
     def _judge(self, columns: dict[str, Array], names: Texts, new: I64) -> None:

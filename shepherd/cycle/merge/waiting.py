@@ -33,7 +33,7 @@ KEY = ("norm", "path", "site")
 
 
 @dataclass(frozen=True)
-class Survey:
+class InboxSurvey:
     """The items that can be taken, how many URLs the contributions among them have, and why the others stay."""
 
     items: Sequence[Item]
@@ -41,7 +41,7 @@ class Survey:
     refused: Sequence[str]
 
 
-def survey(items: Sequence[Item], key: bytes) -> Survey:
+def survey(items: Sequence[Item], key: bytes) -> InboxSurvey:
     """An item that we may not read waits until we may; one that is damaged, until somebody has looked at it."""
     good, urls, refused = [], 0, []
     for item in items:
@@ -61,7 +61,7 @@ def survey(items: Sequence[Item], key: bytes) -> Survey:
             refused.append(f"{item.path.name}{what}; nothing of it was taken: insert its URLs again, and remove it")
             continue
         good.append(item)
-    return Survey(good, urls, refused)
+    return InboxSurvey(good, urls, refused)
 
 
 class Removals:
@@ -69,17 +69,17 @@ class Removals:
 
     def __init__(self, edits: Edits, paths: Paths) -> None:
         self._edits, self._paths = edits, paths
-        gone = np.isin(edits.records["op"], (Op.DELETE, Op.PURGE))
-        self._gone = np.flatnonzero(gone)
-        columns = {name: np.ascontiguousarray(edits.records[name][gone]) for name in KEY}
+        removes = np.isin(edits.records["op"], (Op.DELETE, Op.PURGE))
+        self._rows = np.flatnonzero(removes)
+        columns = {name: np.ascontiguousarray(edits.records[name][removes]) for name in KEY}
         columns["site"] = np.where(paths.special(columns["path"]), columns["site"], np.uint64(0))
         order = keys.sort_order(*(columns[name] for name in KEY))
         starts = keys.run_starts(*(columns[name][order] for name in KEY))
         self._documents: Columns = {name: columns[name][order[starts]] for name in KEY}
         self._document = np.empty(len(order), np.int64)  # of each of these edits
         self._document[order] = np.cumsum(starts) - 1
-        deleted = edits.records["op"][gone] == Op.DELETE
-        places = edits.places[gone]
+        deleted = edits.records["op"][removes] == Op.DELETE
+        places = edits.places[removes]
         self._deleted, self._inserted = (np.zeros(len(self._documents["norm"]), np.uint64) for _ in range(2))
         np.maximum.at(self._deleted, self._document[deleted], places[deleted])
         self._purged = np.zeros(len(self._deleted), np.bool_)
@@ -90,21 +90,21 @@ class Removals:
         if not len(self._purged):
             return np.ones(len(places), np.bool_), np.zeros(len(places), np.bool_)
         document, _place = find_known(self._documents, urls, self._paths)
-        known = document >= 0
-        purged, holds = known & self._purged[document], ~known | (self._deleted[document] < places)
+        is_removed = document >= 0
+        purged, holds = is_removed & self._purged[document], ~is_removed | (self._deleted[document] < places)
         holds &= ~purged
-        np.maximum.at(self._inserted, document[known & holds], places[known & holds])
+        np.maximum.at(self._inserted, document[is_removed & holds], places[is_removed & holds])
         return np.asarray(holds), np.asarray(purged)
 
     def lasting(self) -> Records:
         """The edits that hold once all inserts were judged."""
-        overtaken = self._edits.records["op"][self._gone] == Op.DELETE
-        overtaken &= self._inserted[self._document] > self._edits.places[self._gone]
-        return np.delete(self._edits.records, self._gone[overtaken])
+        overtaken = self._edits.records["op"][self._rows] == Op.DELETE
+        overtaken &= self._inserted[self._document] > self._edits.places[self._rows]
+        return np.delete(self._edits.records, self._rows[overtaken])
 
 
 @dataclass(frozen=True)
-class Contributed:
+class ContribBlock:
     """A block for a contrib file, and which of its rows count."""
 
     frame: Frame
@@ -115,8 +115,10 @@ class Contributed:
 class Waiting:
     """Reads the items of a survey: `read_edits`, then all of `contributed`, then there are `edits` and the counts."""
 
-    def __init__(self, found: Survey, filters: Filter, config: Config, prints: Footprints, norms: NormMap, paths: Paths) -> None:
-        self._found, self._items, self._filters, self._prints = found, found.items, filters, prints
+    def __init__(
+        self, inbox_survey: InboxSurvey, filters: Filter, config: Config, prints: Footprints, norms: NormMap, paths: Paths
+    ) -> None:
+        self._survey, self._items, self._filters, self._prints = inbox_survey, inbox_survey.items, filters, prints
         self.norms, self.paths = norms, paths
         self.faults = Faults()
         self.in_vain = Faults()  # inserts beside a purge
@@ -135,32 +137,32 @@ class Waiting:
                 self._purges.append(_frame(purges))
         if len(purges):
             self._purges.append(_frame(purges))
-        found = edits.edits()
-        found.records["norm"] = self.norms.apply(found.records["norm"], found.records["site"])
-        self._removals = Removals(found, self.paths)
-        return len(found) + inserted + self._found.contributed
+        all_edits = edits.edits()
+        all_edits.records["norm"] = self.norms.apply(all_edits.records["norm"], all_edits.records["site"])
+        self._removals = Removals(all_edits, self.paths)
+        return len(all_edits) + inserted + self._survey.contributed
 
-    def contributed(self) -> Iterator[Contributed]:
+    def contributed(self) -> Iterator[ContribBlock]:
         """What is inserted, and what is purged."""
         blocks = BlockBuilder(self._prints, self._filters.version)
         places: list[int] = []
         for order, item in enumerate(self._items, 1):
             if item.kind == CONTRIB:
                 if places:
-                    yield self._judged(_frame(blocks), places)
+                    yield self._judge_block(_frame(blocks), places)
                     places = []
                 yield from self._of_frames(order, item)
                 continue
             for place in self._lines.read_inserts(order, item, blocks):
                 places.append(place)
                 if blocks.is_full:
-                    yield self._judged(_frame(blocks), places)
+                    yield self._judge_block(_frame(blocks), places)
                     places = []
         if places:
-            yield self._judged(_frame(blocks), places)
+            yield self._judge_block(_frame(blocks), places)
         for frame in self._purges:
-            found = decode_keys(frame.payload)
-            yield Contributed(frame, found, np.arange(len(found)))
+            block = decode_keys(frame.payload)
+            yield ContribBlock(frame, block, np.arange(len(block)))
 
     @property
     def edits(self) -> Records:
@@ -168,27 +170,27 @@ class Waiting:
         records = self._removals.lasting()
         return records[np.argsort(records["norm"], kind="stable")]
 
-    def _judged(self, frame: Frame, places: Sequence[int] | U64) -> Contributed:
-        found, at = decode_keys(frame.payload), np.asarray(places, np.uint64)
-        columns: dict[str, Array] = {"norm": self.norms.apply(found.norm, found.site), "path": found.path, "site": found.site}
-        holds, purged = self._removals.judge(columns, at)
+    def _judge_block(self, frame: Frame, places: Sequence[int] | U64) -> ContribBlock:
+        block, request_places = decode_keys(frame.payload), np.asarray(places, np.uint64)
+        columns: dict[str, Array] = {"norm": self.norms.apply(block.norm, block.site), "path": block.path, "site": block.site}
+        holds, purged = self._removals.judge(columns, request_places)
         for row, url in _urls(frame.payload, np.flatnonzero(purged)):
-            self.in_vain.add(int(at[row]), f"{url} is not inserted: another request purges it")
+            self.in_vain.add(int(request_places[row]), f"{url} is not inserted: another request purges it")
         self.inserted += int(np.count_nonzero(holds))
-        return Contributed(frame, found, np.flatnonzero(holds))
+        return ContribBlock(frame, block, np.flatnonzero(holds))
 
-    def _of_frames(self, order: int, item: Item) -> Iterator[Contributed]:
+    def _of_frames(self, order: int, item: Item) -> Iterator[ContribBlock]:
         """An item of contributions: its blocks as they are, unless the filter has changed since."""
         first = 1
         for frame in inserts.frames(item.path):
             places = np.arange(place_of(order, first), place_of(order, first + frame.records), dtype=np.uint64)
             first += frame.records
             if contrib.filter_version(frame.payload) == self._filters.version:
-                yield self._judged(frame, places)
+                yield self._judge_block(frame, places)
                 continue
             blocks, good = self._filtered(frame, places, item)
             if len(blocks):
-                yield self._judged(_frame(blocks), places[good])
+                yield self._judge_block(_frame(blocks), places[good])
 
     def _filtered(self, frame: Frame, places: U64, item: Item) -> tuple[BlockBuilder, list[int]]:
         """A block that another filter has judged, judged by ours; and the rows that are left of it."""

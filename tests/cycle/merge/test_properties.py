@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from shepherd.arrays.distinct_urls import Paths
 from shepherd.cycle.merge import rules as merge
 from shepherd.cycle.merge.edits import EDIT, Op
-from shepherd.cycle.merge.rules import Merged
+from shepherd.cycle.merge.rules import MergedRows
 from shepherd.formats.tables import (
     INDEX,
     NO_OID,
@@ -183,7 +183,7 @@ def robots_facts(site: U64) -> Columns:
     return columns | {"oid": np.array([known_robots(one) for one in site.tolist()], np.uint64)}
 
 
-def merged_of(index: list[Row], contributed: list[Row], asked: Records = NO_EDITS) -> Merged:
+def merged_of(index: list[Row], contributed: list[Row], asked: Records = NO_EDITS) -> MergedRows:
     return merge.merge(
         columns(INDEX, index),
         columns(CONTRIB, contributed),
