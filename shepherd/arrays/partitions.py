@@ -60,7 +60,7 @@ def rows_before(column: U64, borders: U64) -> I64:
 
 def _end_of_norm(index: Table, row: int) -> int:
     """The first row at or after `row` where another norm begins."""
-    norm, last = index["norm"], index["norm"].at(row - 1)
+    norm, last = index["norm"], index["norm"].value(row - 1)
     width = 4096
     while row < index.rows:
         part = norm[row : min(row + width, index.rows)]

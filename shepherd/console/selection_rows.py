@@ -123,7 +123,7 @@ def _known(state: State, selection: Selection, filter_: Filter | None, unknown: 
         except UsageError as error:
             unknown(one, str(error.__context__) if isinstance(error.__context__, BadUrl) else str(error))
             continue
-        rows = [row for row in sought.rows if not stored or state.index["oid"].at(row) < CONTRIB_BIT]
+        rows = [row for row in sought.rows if not stored or state.index["oid"].value(row) < CONTRIB_BIT]
         if not rows:
             unknown(one, NOT_KNOWN)
         elif site is None or sought.norm in site:

@@ -152,26 +152,26 @@ class Refreshes:
         norm, path, site = self._state.prints.of(url)
         rows = lookup.rows_of(self._state, norm, path)
         known = self._state.index["site"]
-        best = sorted(rows, key=lambda row: known.at(row) != site)[:1]
-        return self._of_row(best[0], time) if best and (known.at(best[0]) == site or url.path not in OWN_PATHS) else None
+        best = sorted(rows, key=lambda row: known.value(row) != site)[:1]
+        return self._of_row(best[0], time) if best and (known.value(best[0]) == site or url.path not in OWN_PATHS) else None
 
     def _of_row(self, row: int, time: int) -> Item | None:
         """The page of a row, if it may be asked for, and was not since."""
         index = self._state.index
-        gatherable = index["type"].at(row) in GATHERABLE and index["reason"].at(row) != Reason.ROBOTS_DENIED
-        if not gatherable or index["flags"].at(row) & Flag.ROBOTS or index["oid"].at(row) >= CONTRIB_BIT:
+        gatherable = index["type"].value(row) in GATHERABLE and index["reason"].value(row) != Reason.ROBOTS_DENIED
+        if not gatherable or index["flags"].value(row) & Flag.ROBOTS or index["oid"].value(row) >= CONTRIB_BIT:
             return None
-        norm, path, site = key = (index["norm"].at(row), index["path"].at(row), index["site"].at(row))
+        norm, path, site = key = (index["norm"].value(row), index["path"].value(row), index["site"].value(row))
         number = self._place(row)
         planned, own = 0 if number == NO_ROW else int(self._begun[number]), self._own.get(key, 0)
-        if QUEUED in (planned, own) or max(planned, own, index["checked"].at(row)) > time:
+        if QUEUED in (planned, own) or max(planned, own, index["checked"].value(row)) > time:
             return None
         again = bool(planned or own)  # the reap has come to it: this is one more item, and not in the place of any
         if number == NO_ROW or again:
             self._own[key], number = QUEUED, NO_ROW
         else:
             self._begun[number] = QUEUED
-        oid, digest, weight, section = (index[name].at(row) for name in OF_ITEM)
+        oid, digest, weight, section = (index[name].value(row) for name in OF_ITEM)
         item = Item(Kind.PAGE, norm, path, site, site, site, "", oid, digest, weight, section, FRONT, plan_row=number)
         return item._replace(again=again)
 

@@ -154,9 +154,9 @@ class Single:
             return Place("", Server(0, 0, 0), reason)
         told = self._filters.site_settings(site, found.qkey)
         row = lookup.site_row(self._state, prints.half(site))
-        crawl_ms = learnt.crawl_delay_ms.get(site, self._state.sites["crawl_delay_ms"].at(row) if row is not None else 0)
+        crawl_ms = learnt.crawl_delay_ms.get(site, self._state.sites["crawl_delay_ms"].value(row) if row is not None else 0)
         wait_ms = site_delay_ms(told.delay_ms, crawl_ms, default_delay_ms(self._config.politeness))
-        group = self._state.sites["group"].at(row) if row is not None else told.group
+        group = self._state.sites["group"].value(row) if row is not None else told.group
         return Place(found.address, Server(found.qkey, group, wait_ms, crawl_ms), Reason.NONE)
 
     def _known_rules(self, site: str, qkey: int, learnt: Learnt) -> Rules | None:
@@ -168,7 +168,7 @@ class Single:
         row = lookup.site_row(self._state, self._state.prints.half(site))
         if row is None:
             return None
-        values = {name: self._state.sites[name].at(row) for name in _ROBOTS}
+        values = {name: self._state.sites[name].value(row) for name in _ROBOTS}
         if values["robots_next"] * 1000 <= self._clock() or values["robots_since"] or not values["robots_status"]:
             return None
         checked_s = values["robots_checked"]

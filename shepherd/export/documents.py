@@ -158,9 +158,9 @@ def _read(objects: Objects, batch: Batch) -> Iterator[bytes]:
 def _url_of_gone(state: State, facts: DocumentFacts) -> str | None:
     """What is gone often still has a row, as an error or forgotten, and a bucket that knows its URL."""
     row = lookup.row_of(state, facts.norm, facts.path, facts.site)
-    if row is None or state.index["oid"].at(row) >= CONTRIB_BIT:
+    if row is None or state.index["oid"].value(row) >= CONTRIB_BIT:
         return None
     try:
-        return state.objects.head(state.index["oid"].at(row)).url
+        return state.objects.head(state.index["oid"].value(row)).url
     except Corruption:
         return None

@@ -89,8 +89,8 @@ class Judge:
             time_ms=time_ms,
             address=_address(headers.get("warc-ip-address", "")),
             cut=_cut(record),
-            weight=self._weight if row is None else columns["weight"].at(row),
-            section=self._filters.section_of(url.href).section if row is None else columns["section"].at(row),
+            weight=self._weight if row is None else columns["weight"].value(row),
+            section=self._filters.section_of(url.href).section if row is None else columns["section"].value(row),
             has_row=row is not None,
             revisit=record.type == "revisit",
             refers_ms=self._refers(url, record) if record.type == "revisit" else 0,
@@ -111,9 +111,9 @@ class Judge:
     def _must_be_new(self, row: int, time_ms: int) -> None:
         """A record that says nothing new would be skipped by cork, but its bucket would be kept until a cleanup."""
         index = self._state.index
-        if index["type"].at(row) == RowType.FORGOTTEN and index["reason"].at(row) in (Reason.DELETED, Reason.PURGED):
+        if index["type"].value(row) == RowType.FORGOTTEN and index["reason"].value(row) in (Reason.DELETED, Reason.PURGED):
             raise LeftOut(DELETED)
-        if index["checked"].at(row) >= time_ms // 1000:
+        if index["checked"].value(row) >= time_ms // 1000:
             raise LeftOut(ALREADY_KNOWN)
 
     def _refers(self, url: Url, record: Record) -> int:

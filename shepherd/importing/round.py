@@ -243,9 +243,9 @@ def _resolved(state: State, late: Records, on_unknown: Callable[[int, int], obje
 def _is_unchanged(state: State, revisit: np.void) -> bool:
     """Whether the body that a revisit refers to is the one that its row has: fetched then or before, and the same since."""
     row = row_of(state, int(revisit["norm"]), int(revisit["path"]), int(revisit["site"]))
-    if row is None or not state.index["digest"].at(row):
+    if row is None or not state.index["digest"].value(row):
         return False
-    gathered, checked = state.index["gathered"].at(row), state.index["checked"].at(row)
+    gathered, checked = state.index["gathered"].value(row), state.index["checked"].value(row)
     refers = int(revisit["start_ms"]) // 1000 or gathered
     return 0 < gathered <= refers <= checked and gathered <= int(revisit["end_ms"]) // 1000
 

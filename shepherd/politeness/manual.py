@@ -90,7 +90,7 @@ class ManualContacts:
     def _group(self, server: Server) -> int:
         """The group of its site, else of its server; 0 = none."""
         row = lookup.server_row(self._state, server.qkey)
-        return server.group or (self._state.servers["group"].at(row) if row is not None else 0)
+        return server.group or (self._state.servers["group"].value(row) if row is not None else 0)
 
     def _records(self, qkeys: U64, notes: Records) -> Records:
         """Records of these servers that the table of servers does not know of yet; notes of before a reap come first."""

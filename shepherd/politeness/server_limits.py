@@ -51,7 +51,7 @@ class ServerLimits:
 
     def _stored_level(self, qkey: int) -> int:
         rows = self._rows_of_server(qkey)
-        return self._servers["backoff"].at(int(rows[0])) if len(rows) else 0
+        return self._servers["backoff"].value(int(rows[0])) if len(rows) else 0
 
     def replay(self, journalled: Records) -> None:
         """An interrupted run of this reap has contacted servers, the last of them nobody knows when."""
@@ -81,7 +81,7 @@ class ServerLimits:
 
     def _group_of_server(self, qkey: int) -> int:
         rows = self._rows_of_server(qkey)
-        return self._servers["group"].at(int(rows[0])) if len(rows) else 0
+        return self._servers["group"].value(int(rows[0])) if len(rows) else 0
 
     def _rows_of_server(self, qkey: int) -> I64:
         row = int(np.searchsorted(self._qkeys, np.uint64(qkey)))

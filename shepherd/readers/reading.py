@@ -210,12 +210,12 @@ def _ranges(choice: Choice, step: int, *indexes: Table) -> Iterator[tuple[int, i
 def _cuts(index: Table, step: int) -> Iterator[int]:
     for start, _stop in whole_norms(index, step):
         if start:
-            yield index["norm"].at(start)
+            yield index["norm"].value(start)
 
 
 def _first(index: Table, norm: int) -> int:
     """The first row that is not before the norm; there may be none."""
-    return bisect_left(range(index.rows), norm, key=index["norm"].at)
+    return bisect_left(range(index.rows), norm, key=index["norm"].value)
 
 
 def _cut(rows: I64) -> Iterator[I64]:

@@ -115,7 +115,7 @@ def _site_of(state: State, sought: Sought) -> int:
     if lookup.site_row(state, sought.site) is not None:
         return sought.site
     equivalents = lookup.rows_of_norm(state, sought.norm)
-    return state.index["site"].at(equivalents.start) if equivalents else sought.site
+    return state.index["site"].value(equivalents.start) if equivalents else sought.site
 
 
 def _waiting(database: Database, state: State, filter_: Filter, sought: Sought) -> str:

@@ -51,14 +51,14 @@ def _best_first(state: State, rows: range, site: int) -> tuple[int, ...]:
     from shepherd.formats import tables
 
     sites, types = state.index["site"], state.index["type"]
-    return tuple(sorted(rows, key=lambda row: (sites.at(row) != site, types.at(row) != tables.RowType.GATHERED)))
+    return tuple(sorted(rows, key=lambda row: (sites.value(row) != site, types.value(row) != tables.RowType.GATHERED)))
 
 
 def head_of(state: State, row: int) -> Bucket | None:
     """The bucket of a row, without its body; None where a forgotten row has none left."""
     from shepherd.formats import tables
 
-    oid = state.index["oid"].at(row)
+    oid = state.index["oid"].value(row)
     return state.objects.head(oid) if oid < tables.CONTRIB_BIT else None
 
 
@@ -74,9 +74,9 @@ def place_of(state: State, row: int) -> str:
     url = url_of(state, row)
     if url is not None:
         return url
-    site = lookup.site_row(state, state.index["site"].at(row))
+    site = lookup.site_row(state, state.index["site"].value(row))
     name = state.site_name(site) if site is not None else "a site that is gone"
-    return f"{name} (path {kinds.FOOTPRINT.text(state.index['path'].at(row))}: its text is gone)"
+    return f"{name} (path {kinds.FOOTPRINT.text(state.index['path'].value(row))}: its text is gone)"
 
 
 def norm_of_host(state: State, text: str) -> int:

@@ -159,7 +159,7 @@ def _row(state: State, sought: Sought) -> Values | None:
         norm, path, site = state.prints.of(url)
         rows = lookup.rows_of(state, norm, path)
         if rows:
-            return onerow.values(state.index, min(rows, key=lambda row: state.index["site"].at(row) != site))
+            return onerow.values(state.index, min(rows, key=lambda row: state.index["site"].value(row) != site))
     return None
 
 

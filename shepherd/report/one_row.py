@@ -22,7 +22,7 @@ def values(table: Table, row: int | None) -> Values | None:
     """A row of a table, by single values: of each column one block is read, and not those around it."""
     if row is None:
         return None
-    return {name: table[name].at(row) for name in table.names}
+    return {name: table[name].value(row) for name in table.names}
 
 
 def lines(row: Values, head: Bucket | None, now: int) -> Iterator[Line]:

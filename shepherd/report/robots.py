@@ -72,7 +72,7 @@ def of_state(url: Url, state: State, filter_: Filter, agent: str) -> RobotsVerdi
         return RobotsVerdict(
             url.href, url.site, agent, None, "not-asked", "its site is not known: no page of it was ever inserted or found"
         )
-    site = {name: column.at(row) for name, column in ((n, state.sites[n]) for n in _COLUMNS)}
+    site = {name: column.value(row) for name, column in ((n, state.sites[n]) for n in _COLUMNS)}
     file: dict[str, Any] = {
         "url": f"{url.site}{ROBOTS_PATH}",
         "state": state.number,

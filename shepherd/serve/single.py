@@ -41,7 +41,7 @@ def by_footprint(state: State, given: str) -> Batch:
         raise Refused(400, "`footprint` is 32 hexadecimal digits: site, then path")
     site, path = int(found[1], 16), int(found[2], 16)
     place = lookup.site_row(state, site)
-    return _batch(state, NONE if place is None else _rows_of(state, state.sites["norm"].at(place), path, site))
+    return _batch(state, NONE if place is None else _rows_of(state, state.sites["norm"].value(place), path, site))
 
 
 def _rows_of(state: State, norm: int, path: int, site: int) -> I64:

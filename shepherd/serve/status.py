@@ -93,7 +93,7 @@ class Figures:
     def sites(self, sort: str, limit: int) -> dict[str, Any]:
         def find(state: State) -> dict[str, Any]:
             rows = sites.largest(state, (), None, None, None, sites.SORTS[sort], limit).tolist()
-            top = [sites.as_object(state, row) | {"gathered": state.sites["gathered"].at(row)} for row in rows]
+            top = [sites.as_object(state, row) | {"gathered": state.sites["gathered"].value(row)} for row in rows]
             return {"state": state.number, **sites.totals(state), "top": top}
 
         return self._kept_of_state(("sites", sort, limit), find)

@@ -73,7 +73,7 @@ def gathered(db: Path) -> dict[int, bytes]:
     state = Database(db).closed()
     oids = state.index["oid"][0 : state.index.rows]
     rows = np.flatnonzero((state.index["digest"][0 : state.index.rows] != 0) & in_bucket(oids)).tolist()
-    return {state.index["path"].at(row): state.objects.get(int(oids[row])).body() for row in rows}
+    return {state.index["path"].value(row): state.objects.get(int(oids[row])).body() for row in rows}
 
 
 def judge_contents(db: Path, after: dict[int, bytes]) -> list[str]:

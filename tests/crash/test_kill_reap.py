@@ -59,10 +59,10 @@ def assert_all_there(one: Farm, records: Records) -> None:
     assert len(stored), "no page was checkpointed: nothing was tested"
     for record in stored:
         rows = lookup.rows_of(state, int(record["norm"]), int(record["path"]))
-        there = [row for row in rows if state.index["digest"].at(row) == int(record["digest"])]
+        there = [row for row in rows if state.index["digest"].value(row) == int(record["digest"])]
         assert there
-        assert state.index["type"].at(there[0]) == RowType.GATHERED
-        assert state.objects.get(state.index["oid"].at(there[0])).header.path == int(record["path"])
+        assert state.index["type"].value(there[0]) == RowType.GATHERED
+        assert state.objects.get(state.index["oid"].value(there[0])).header.path == int(record["path"])
 
 
 @pytest.mark.parametrize("point", ["sync:reap/journal", "write:reap/checkpoints", "sync:reap/checkpoints"])

@@ -192,8 +192,8 @@ def test_request_of_a_lost_reaper_counts_as_a_contact(tmp_path: Path) -> None:
         process.communicate(timeout=PATIENCE_S)
         one.must("shep-cork", "-q")
         servers = Database(tmp_path / "db").closed().servers
-        assert servers["fetches"].at(0) == 1
-        assert servers["next_ms"].at(0) / 1000 >= lost + 15
+        assert servers["fetches"].value(0) == 1
+        assert servers["next_ms"].value(0) / 1000 >= lost + 15
 
 
 def test_first_signal_is_soft_while_the_reap_is_starting(tmp_path: Path) -> None:

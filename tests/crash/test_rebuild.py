@@ -79,8 +79,8 @@ def test_deleted_document_stays_deleted_after_a_rebuild(db: Path) -> None:
     database = Database(db)
     state = database.closed()
     row = int(np.flatnonzero(rows(state)["type"] == RowType.GATHERED)[0])
-    site, path = state.index["site"].at(row), state.index["path"].at(row)
-    url = state.objects.head(state.index["oid"].at(row)).url
+    site, path = state.index["site"].value(row), state.index["path"].value(row)
+    url = state.objects.head(state.index["oid"].value(row)).url
     stone = bucket.pack(
         site=site,
         path=path,
@@ -102,8 +102,8 @@ def test_deleted_document_stays_deleted_after_a_rebuild(db: Path) -> None:
         writer.publish(builder, {"phase": "test"})
     shutil.rmtree(db / "state" / "000010" / "index")
     after, _told = mended(db)
-    assert after.index["type"].at(row) == RowType.FORGOTTEN
-    assert after.index["reason"].at(row) == Reason.DELETED
+    assert after.index["type"].value(row) == RowType.FORGOTTEN
+    assert after.index["reason"].value(row) == Reason.DELETED
 
 
 # --- sites, servers, control, logs

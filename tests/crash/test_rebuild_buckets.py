@@ -34,10 +34,10 @@ def test_damaged_body_does_not_cost_the_url(db: Path) -> None:
     before = rows(Database(db).closed())
     after, told = mended(db)
     assert after.index.rows == len(before["norm"])
-    assert after.objects.get(after.index["oid"].at(row)).url == url
-    assert after.index["type"].at(row) == RowType.UNGATHERED
-    assert after.index["reason"].at(row) == Reason.BODY_LOST
-    assert after.index["weight"].at(row) == before["weight"][row]
+    assert after.objects.get(after.index["oid"].value(row)).url == url
+    assert after.index["type"].value(row) == RowType.UNGATHERED
+    assert after.index["reason"].value(row) == Reason.BODY_LOST
+    assert after.index["weight"].value(row) == before["weight"][row]
     assert "1 without their damaged bodies" in told
     others = np.arange(len(before["norm"])) != row
     for name in UNTOUCHED:
@@ -50,9 +50,9 @@ def test_unreadable_bucket_does_not_cost_its_older_version(db: Path) -> None:
     before = rows(Database(db).closed())
     after, _told = mended(db)
     assert after.index.rows == len(before["norm"])  # the thin bucket that record once wrote is still there
-    assert after.objects.get(after.index["oid"].at(row)).url == url
-    assert after.index["type"].at(row) == RowType.UNGATHERED
-    assert after.index["weight"].at(row) == before["weight"][row]
+    assert after.objects.get(after.index["oid"].value(row)).url == url
+    assert after.index["type"].value(row) == RowType.UNGATHERED
+    assert after.index["weight"].value(row) == before["weight"][row]
 
 
 def test_missing_segment_is_reported(db: Path) -> None:
@@ -78,7 +78,7 @@ def test_every_bucket_that_is_left_is_readable_after_a_rebuild(db: Path) -> None
 def test_bucket_under_a_false_name_does_not_keep_a_recovery_from_ending(db: Path) -> None:
     """Its checksums hold, so a rebuild keeps it: what was wrong with it still is, and that is no reason to begin again."""
     state = Database(db).closed()
-    oid = int(state.index["oid"].at(int(np.flatnonzero(state.index["digest"][0 : state.index.rows])[0])))
+    oid = int(state.index["oid"].value(int(np.flatnonzero(state.index["digest"][0 : state.index.rows])[0])))
     stored = state.objects.get(oid)
     attributes = {**stored.attributes, "U": stored.url[:-1].encode() + b"~"}
     head = stored.header

@@ -66,7 +66,7 @@ class Home:
         state = self.db.furthest()
         found = lookup.row_of(state, *state.prints.of(parse(url)))
         assert found is not None, url
-        return {name: state.index[name].at(found) for name in state.index.slice(0, 0)}
+        return {name: state.index[name].value(found) for name in state.index.slice(0, 0)}
 
     def document(self, url: str) -> Document:
         (found,) = [one for one in self.db.furthest().documents() if one.url == url]

@@ -64,7 +64,7 @@ def test_robots_file_becomes_the_rules_of_its_site(imported: Home) -> None:
     state = imported.db.furthest()
     at = lookup.site_row(state, state.prints.half("http://a.example"))
     assert at is not None
-    site = {name: state.sites[name].at(at) for name in ("robots_status", "robots_checked", "crawl_delay_ms", "robots_oid")}
+    site = {name: state.sites[name].value(at) for name in ("robots_status", "robots_checked", "crawl_delay_ms", "robots_oid")}
     assert (site["robots_status"], site["robots_checked"], site["crawl_delay_ms"]) == (200, GATHERED_S, 3000)
     assert state.objects.get(site["robots_oid"]).body() == RULES
     assert imported.row(ROBOTS)["flags"] & Flag.ROBOTS

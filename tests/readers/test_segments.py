@@ -60,7 +60,7 @@ def test_fronts_are_judged_like_whole_buckets(
 
 def test_damaged_attributes_are_seen_in_fronts_and_whole_buckets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     state = fill(tmp_path)
-    segment, offset = tables.split_oid(state.index["oid"].at(2))
+    segment, offset = tables.split_oid(state.index["oid"].value(2))
     path = state.path / "objects" / f"{segment:08d}"
     path.chmod(0o644)
     data = bytearray(path.read_bytes())

@@ -132,7 +132,7 @@ class Ledger:
         for key, when in self.gathered.items():
             if key in closing:  # its server says that it is gone for good, some day: then so is its row
                 continue
-            checked = max((state.index["checked"].at(row) for row in lookup.rows_of(state, *key)), default=-1)
+            checked = max((state.index["checked"].value(row) for row in lookup.rows_of(state, *key)), default=-1)
             if key not in waiting and key[0] != traps and checked < when:
                 self.complaints.append(f"I4: {key} was gathered at {when}, and the index of {state.name} has {checked}")
 
@@ -149,8 +149,8 @@ class Ledger:
                 yield f"{url} was inserted, and is {kind}"
         for url, when in self.refreshed.items():
             row = lookup_row(state, url)
-            if row is None or state.index["checked"].at(row) < when:
-                yield f"{url} was to be refreshed at {when}, and was checked at {row and state.index['checked'].at(row)}"
+            if row is None or state.index["checked"].value(row) < when:
+                yield f"{url} was to be refreshed at {when}, and was checked at {row and state.index['checked'].value(row)}"
 
 
 def seal(stage: Stage, lease: Lease) -> str:
@@ -185,4 +185,4 @@ def lookup_row(state: State, url: str) -> int | None:
 
 def row_type(state: State, url: str) -> RowType | None:
     row = lookup_row(state, url)
-    return None if row is None else RowType(state.index["type"].at(row))
+    return None if row is None else RowType(state.index["type"].value(row))

@@ -117,9 +117,9 @@ def rows(state: State, *columns: str) -> dict[str, tuple[int, ...]]:
     """Some columns of every row that has a bucket, by URL."""
     found = {}
     for row in range(state.index.rows):
-        oid = state.index["oid"].at(row)
+        oid = state.index["oid"].value(row)
         if oid != NO_OID:
-            found[state.objects.head(oid).url] = tuple(state.index[name].at(row) for name in columns)
+            found[state.objects.head(oid).url] = tuple(state.index[name].value(row) for name in columns)
     return found
 
 

@@ -87,7 +87,7 @@ def plan_records(state: State) -> Array:
     for at, (url, why) in enumerate(((NEW, Why.NEW), (GONE, Why.RETRY))):
         row = row_of(state, url)
         for name in ("norm", "path", "site", "oid", "digest", "weight", "flags"):
-            records[name][at] = state.index[name].at(row)
+            records[name][at] = state.index[name].value(row)
         records["row"][at], records["why"][at], records["kind"][at], records["qkey"][at] = row, why, Kind.PAGE, QKEY
     return records
 

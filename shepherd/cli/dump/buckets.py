@@ -48,7 +48,7 @@ def buckets(state: State, site: str | None) -> Shown:
         fields.of_kind("flags", _bucket_flags()),
         fields.text("url"),
     ]
-    wanted = None if site is None else {state.sites["site"].at(row) for row in site_rows(state, site)}
+    wanted = None if site is None else {state.sites["site"].value(row) for row in site_rows(state, site)}
 
     def rows() -> Iterator[list[Any]]:
         for file, oid, header, url in _scanned(state, wanted):
@@ -125,7 +125,7 @@ def _rows(state: State, norm: int, path: int) -> Sequence[int]:
     rows: Sequence[int] = lookup.rows_of(state, norm, path)
     site = lookup.site_row(state, norm)
     if not rows and site is not None:
-        row = lookup.row_of(state, state.sites["norm"].at(site), path, norm)
+        row = lookup.row_of(state, state.sites["norm"].value(site), path, norm)
         rows = [row] if row is not None else []
     return rows
 
@@ -144,7 +144,7 @@ def _of_row(state: State, which: Sequence[str], *rows: int) -> int:
         raise NothingToDo(f"{' '.join(which)}: not known in {state.name}; `shep explain URL` tells more of a URL")
     if len(rows) > 1:
         common.LOG.info("%s have this footprint, on equivalent sites; this is row %d", many(len(rows), "row"), rows[0])
-    return state.index["oid"].at(rows[0])
+    return state.index["oid"].value(rows[0])
 
 
 def show(state: State, which: Sequence[str], body: str, urls: bool, as_json: bool) -> None:

@@ -80,7 +80,7 @@ def site_rows(state: State, site: str) -> list[int]:
 def _server_rows(state: State, site: str) -> list[int]:
     from shepherd.store.state import lookup
 
-    qkeys = sorted({state.sites["qkey"].at(row) for row in site_rows(state, site)})
+    qkeys = sorted({state.sites["qkey"].value(row) for row in site_rows(state, site)})
     found = (lookup.server_row(state, qkey) for qkey in qkeys)
     return [row for row in found if row is not None]
 

@@ -69,14 +69,14 @@ class Urls:
 
         index = self._state.index
         rows = lookup.rows_of(self._state, norm, path)
-        row = next((row for row in rows if index["site"].at(row) == site), rows.start)
-        return self.of_oids([index["oid"].at(row)])[0] if rows else None
+        row = next((row for row in rows if index["site"].value(row) == site), rows.start)
+        return self.of_oids([index["oid"].value(row)])[0] if rows else None
 
     def _of_page(self, site: int, path: int) -> str | None:
         from shepherd.store.state import lookup
 
         row = lookup.site_row(self._state, site)
-        return self.of(self._state.sites["norm"].at(row), path, site) if row is not None else None
+        return self.of(self._state.sites["norm"].value(row), path, site) if row is not None else None
 
     def _stored(self, oid: int) -> str | None:
         url = self._state.objects.head(oid).attributes.get("U")

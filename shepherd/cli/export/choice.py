@@ -89,8 +89,8 @@ def marked(state: State, selection: Selection, cf: Path) -> Narrow:
         for rows in found:
             wanted[rows] = True
     for row in np.flatnonzero(wanted).tolist() if selection.urls else ():
-        if not state.index["flags"].at(row) & Flag.ROBOTS:  # these are of one site each
-            same = lookup.rows_of(state, state.index["norm"].at(row), state.index["path"].at(row))
+        if not state.index["flags"].value(row) & Flag.ROBOTS:  # these are of one site each
+            same = lookup.rows_of(state, state.index["norm"].value(row), state.index["path"].value(row))
             wanted[same.start : same.stop] = True
 
     def narrow(of: State, rows: I64) -> I64:

@@ -109,7 +109,7 @@ def _best_url(state: State, rows: Bools) -> str:
     if not len(found):
         return ""
     best = found[np.argmax(_column(state, "weight")[found])]
-    return state.objects.head(state.index["oid"].at(int(best))).url
+    return state.objects.head(state.index["oid"].value(int(best))).url
 
 
 def _queues(state: State, waiting: Bools, config: Config) -> tuple[float, int]:

@@ -79,7 +79,7 @@ def _stored(state: State, sought: Sought, headers: bool) -> Bucket:
             continue
         target = target or head.attributes.get("E", b"")
         if "E" not in head.attributes and not head.header.flags & BucketFlag.THIN:
-            return state.objects.get(state.index["oid"].at(row), state.index["size"].at(row))
+            return state.objects.get(state.index["oid"].value(row), state.index["size"].value(row))
         if headers and "S" in head.attributes:
             return head
     if target:

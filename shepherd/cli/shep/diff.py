@@ -129,11 +129,11 @@ def _cuts(index: Table) -> Iterator[int]:
 
     for start, stop in whole_norms(index, STEP_ROWS):
         if 0 < start < stop:
-            yield index["norm"].at(start)
+            yield index["norm"].value(start)
 
 
 def _first(index: Table, norm: int) -> int:
-    return bisect_left(range(index.rows), norm, key=index["norm"].at)
+    return bisect_left(range(index.rows), norm, key=index["norm"].value)
 
 
 @dataclass(frozen=True)
@@ -199,10 +199,10 @@ def _gone(state: State, row: int | None) -> str:
 
 
 def _type(state: State, row: int | None) -> str:
-    return "" if row is None else kinds.TYPE.text(state.index["type"].at(row))
+    return "" if row is None else kinds.TYPE.text(state.index["type"].value(row))
 
 
 def _object(state: State, row: int | None) -> dict[str, Any] | None:
     from shepherd.formats.tables import KINDS
 
-    return None if row is None else kinds.row_as_json(KINDS["index"], {name: state.index[name].at(row) for name in SHOWN})
+    return None if row is None else kinds.row_as_json(KINDS["index"], {name: state.index[name].value(row) for name in SHOWN})

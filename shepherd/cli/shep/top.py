@@ -98,12 +98,12 @@ def _with_errors(state: State, found: Iterator[I64], limit: int) -> list[dict[st
             bar.update(len(rows))
     told = []
     for one in errors.most(limit):
-        qkey = state.sites["qkey"].at(one.place)
+        qkey = state.sites["qkey"].value(one.place)
         told.append(
             {
                 "site": state.site_name(one.place),
                 "errors": one.errors,
-                "urls": state.sites["documents"].at(one.place),
+                "urls": state.sites["documents"].value(one.place),
                 "mostly": kinds.REASON.json(one.mostly),
                 "address": kinds.QUEUE_KEY.json(qkey) if is_resolved(qkey) else None,
             }

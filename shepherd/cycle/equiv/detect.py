@@ -132,5 +132,5 @@ def _nearly(state: State, some: Columns, others: Columns) -> int:
 def _name(state: State, norm: int) -> str:
     """What url-equiv calls a normalised site: by the name of any site that has this norm."""
     rows = lookup.rows_of_norm(state, norm)
-    row = lookup.site_row(state, state.index["site"].at(rows.start))
+    row = lookup.site_row(state, state.index["site"].value(rows.start))
     return norm_of(state.site_name(row)) if row is not None else f"{norm:016x}"

@@ -69,7 +69,7 @@ class Found:
         rows, values = self.best.rows, self.best.values
         weight = rank.weights(values.astype(np.uint64), self.documents, insert_weight).tolist()
         for row, value, new, url in zip(rows.tolist(), values.tolist(), weight, search.urls_of(state, rows), strict=True):
-            now = state.index["weight"].at(row)
+            now = state.index["weight"].value(row)
             times = round(value * self.documents / rank.WHOLE, 3)
             yield {"url": (url or b"").decode("ascii"), "times_mean": times, "weight": new, "weight_now": now}
 

@@ -202,7 +202,7 @@ def _older_rows(older: State | None, low: int, high: int, moved: Moved) -> dict[
         return tables.empty(INDEX)
     norm = older.index["norm"]
     rows = range(older.index.rows)
-    start, stop = bisect_left(rows, low, key=norm.at), bisect_left(rows, high, key=norm.at)
+    start, stop = bisect_left(rows, low, key=norm.value), bisect_left(rows, high, key=norm.value)
     part = older.index.slice(start, stop)
     return part | {"oid": moved.follow(part["oid"])}
 

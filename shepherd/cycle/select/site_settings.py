@@ -28,7 +28,7 @@ class SitesOf:
         """`aside` is for us alone."""
         chunks, norm = list(partitions(state.sites.rows, step)), state.index["norm"]
         copied = ("norm", "site", *_settings(state, chunks))
-        splits = np.array([norm.at(start) for start, _ in ranges[1:]], np.uint64)
+        splits = np.array([norm.value(start) for start, _ in ranges[1:]], np.uint64)
 
         def spread(chunk: tuple[int, int]) -> tuple[dict[str, Array], I64]:
             columns = state.sites.slice(*chunk, copied)

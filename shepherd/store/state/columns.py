@@ -58,7 +58,7 @@ class Column:
         self._verify(np.flatnonzero(touched))
         return self._values[rows]
 
-    def at(self, row: int) -> int:
+    def value(self, row: int) -> int:
         """One value; a bisection asks for many, so this path is short."""
         block = row * self.dtype.itemsize // BLOCK
         if not self._verified[block]:

@@ -51,7 +51,7 @@ class Parent(Protocol):
 class State:
     """One finished directory: a whole snapshot. Nothing is read but `control` until it is asked for, and all is checked as it is.
 
-    `index`, `sites` and `servers` are tables: `state.index["weight"][0:100]` is an array, `.at(row)` one value, `.rows` their
+    `index`, `sites` and `servers` are tables: `state.index["weight"][0:100]` is an array, `.value(row)` one value, `.rows` their
     number; docs/formats.md has the columns. `objects.get(oid)` is a bucket. Damage raises Corruption, with file and offset.
     """
 
@@ -114,8 +114,8 @@ class State:
 
     def site_name(self, row: int) -> str:
         """scheme://host[:port] of a row of the site table."""
-        start = self.sites["name"].at(row - 1) if row else 0
-        return self._names.bytes(start, self.sites["name"].at(row)).decode("ascii")
+        start = self.sites["name"].value(row - 1) if row else 0
+        return self._names.bytes(start, self.sites["name"].value(row)).decode("ascii")
 
     def site_names(self, start: int, stop: int) -> list[bytes]:
         """The names of a range of rows."""
@@ -124,7 +124,7 @@ class State:
     def names_between(self, start: int, stop: int) -> Texts:
         """The names of a range of rows, end to end."""
         ends = self.sites["name"][start:stop].astype(np.int64)
-        first = self.sites["name"].at(start - 1) if start else 0
+        first = self.sites["name"].value(start - 1) if start else 0
         return Texts(self._names[first : int(ends[-1]) if len(ends) else first], ends - first)
 
     def names_at(self, rows: I64) -> Spans:

@@ -39,8 +39,8 @@ def server_row(state: State, qkey: int) -> int | None:
 
 def _equal(column: Column, value: int, within: range) -> range:
     """The rows within `within`, where the column ascends, that hold the value."""
-    first = bisect_left(within, value, key=column.at)
-    return within[first : bisect_right(within, value, lo=first, key=column.at)]
+    first = bisect_left(within, value, key=column.value)
+    return within[first : bisect_right(within, value, lo=first, key=column.value)]
 
 
 def _only(rows: range) -> int | None:

@@ -225,7 +225,7 @@ def ways(herd: Herd, url: str) -> Iterator[list[str]]:
     """Every way to ask for the bucket of a URL."""
     state = herd.store.closed()
     norm, path, site = PRINTS.of(parse(url))
-    oid = state.index["oid"].at(row_of(state, url))
+    oid = state.index["oid"].value(row_of(state, url))
     yield [url]
     yield hexed(oid)
     yield hexed(norm, path)
@@ -281,8 +281,8 @@ def test_url_without_a_bucket_yet_is_reported_as_waiting_in_contrib(merged: Herd
 def test_damaged_body_leaves_everything_else_to_be_seen(own_herd: Herd) -> None:
     state = own_herd.store.closed()
     row = row_of(state, "https://www.b.example/page")
-    offset = state.index["oid"].at(row) & 0xFFFFFFFF
-    flip(state.path / "objects/00000001", offset + state.index["size"].at(row) - 1)
+    offset = state.index["oid"].value(row) & 0xFFFFFFFF
+    flip(state.path / "objects/00000001", offset + state.index["size"].value(row) - 1)
     assert rows(own_herd, "bucket", "https://www.b.example/page")[0]["url"] == "https://www.b.example/page"
     said = refusal(own_herd.db, "shep-dump", "bucket", "https://www.b.example/page", "--body", status=11)
     assert f"objects/00000001 at {offset}: the body is damaged" in said

@@ -60,7 +60,7 @@ def test_summary_of_a_cleanup_is_a_row_of_numbers(tmp_path: Path) -> None:
 def test_damaged_bucket_is_exit_status_11_with_its_place(tmp_path: Path) -> None:
     db = pasture.fill(tmp_path, flock())
     where = place(tmp_path)
-    oid = db.closed().index["oid"].at(0)
+    oid = db.closed().index["oid"].value(0)
     path = db.closed().path / "objects" / f"{oid >> 32:08d}"
     path.chmod(0o644)
     data = bytearray(path.read_bytes())

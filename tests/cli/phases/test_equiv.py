@@ -74,8 +74,8 @@ def test_documents_of_joined_sites_become_one(herd: Herd) -> None:
     norm, path, _site = state.prints.of(parse("http://a.example/one"))
     (row,) = lookup.rows_of(state, norm, path)  # found under both names
     assert lookup.rows_of(state, *state.prints.of(parse("https://www.b.example/one"))[:2]) == range(row, row + 1)
-    assert state.index["weight"].at(row) == 30
-    assert state.index["flags"].at(row) & Flag.PINNED
+    assert state.index["weight"].value(row) == 30
+    assert state.index["flags"].value(row) & Flag.PINNED
     run(herd, "shep-merge", status=4)
 
 

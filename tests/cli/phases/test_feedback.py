@@ -35,7 +35,7 @@ def run(herd: Herd, program: str, *arguments: str, status: int = 0) -> str:
 def row(herd: Herd, url: str) -> dict[str, int]:
     state = Database(herd.db).furthest()
     (at,) = lookup.rows_of(state, *state.prints.of(parse(url))[:2])
-    return {name: state.index[name].at(at) for name in ("weight", "flags", "touched")}
+    return {name: state.index[name].value(at) for name in ("weight", "flags", "touched")}
 
 
 def record(herd: Herd, url: str, weight: int, flags: int = 1) -> tuple[int, ...]:

@@ -52,7 +52,7 @@ def test_only_the_column_deferred_is_written_and_only_if_it_changes(own_herd: He
             same = (before.path / path).samefile(after.path / path)
             assert same == (path != "index/deferred"), path
     deferred = after.index["deferred"]
-    assert deferred.at(row_of(after, "http://down.example/x")) == Deferred.ROBOTS_UNREACHABLE
+    assert deferred.value(row_of(after, "http://down.example/x")) == Deferred.ROBOTS_UNREACHABLE
     assert int(deferred[0 : after.index.rows].sum()) == Deferred.ROBOTS_UNREACHABLE
 
 

@@ -44,7 +44,7 @@ def run(herd: Herd, program: str, *arguments: str, status: int = 0) -> str:
 def weights(herd: Herd, *urls: str) -> list[int]:
     state = Database(herd.db).furthest()
     rows = [lookup.rows_of(state, *state.prints.of(parse(url))[:2])[0] for url in urls]
-    return [state.index["weight"].at(row) for row in rows]
+    return [state.index["weight"].value(row) for row in rows]
 
 
 def uploads(herd: Herd) -> list[Path]:

@@ -165,7 +165,9 @@ def test_merge_applies_the_requests(tmp_path: Path, shep: Run) -> None:
     state = herd.store.furthest()
     found = {}
     for row in range(state.index.rows):
-        one = {name: state.index[name].at(row) for name in ("oid", "type", "reason", "flags", "weight", "frequency", "section")}
+        one = {
+            name: state.index[name].value(row) for name in ("oid", "type", "reason", "flags", "weight", "frequency", "section")
+        }
         if one["oid"] < CONTRIB_BIT:
             found[state.objects.head(one["oid"]).url.rpartition("/")[2]] = one
     assert (found["a"]["type"], found["a"]["reason"]) == (RowType.FORGOTTEN, Reason.DELETED)

@@ -220,8 +220,8 @@ def test_cork_counts_notes_for_the_next_contact_once(tmp_path: Path) -> None:
         last = notes(one).records
         one.must("shep-cork", "-q")
         state = Database(one.home / "db").closed()
-        assert state.servers["next_ms"].at(0) == int(last["end_ms"][-1]) + 2000
-        assert state.servers["fetches"].at(0) == len(one.origin.spans)
+        assert state.servers["next_ms"].value(0) == int(last["end_ms"][-1]) + 2000
+        assert state.servers["fetches"].value(0) == len(one.origin.spans)
         assert not list((one.home / "db" / "inbox").iterdir())
         journal = state.journal(state.numbered("journal")[-1])
         hops = journal[(journal["flags"] & np.uint16(JournalFlag.HOP)) > 0]

@@ -243,7 +243,7 @@ def test_robots_file_that_only_its_site_needs_is_kept(tmp_path: Path) -> None:
         own = sorted(pasture.rows(db.closed())).index(robots.key)
         _change(writer, "type", partial(forgetting, own))
     state = made(pasture.clean(db, pasture.config(tmp_path / "cf")))
-    oid = int(state.sites["robots_oid"].at(0))
+    oid = int(state.sites["robots_oid"].value(0))
     assert state.objects.get(oid).body() == b"User-agent: *\n"
     assert pasture.faults(db) == []
     assert pasture.clean(db, pasture.config(tmp_path / "cf")) is None
@@ -360,7 +360,7 @@ def holds(state: State, text: bytes) -> bool:
 
 def damage(state: State, row: int, header: bool) -> tuple[str, int]:
     """Flip a bit in the bucket of a row; which file, and where the bucket begins."""
-    oid = state.index["oid"].at(row)
+    oid = state.index["oid"].value(row)
     path, offset = state.path / "objects" / f"{oid >> 32:08d}", oid & 0xFFFFFFFF
     head = state.objects.head(oid).header
     _flip(path, offset + (66 if header else head.length - 1))

@@ -82,7 +82,7 @@ def test_page_that_moved_to_an_unknown_site_adds_it(db: Path) -> None:
     state = run(db, "cork", partition_rows=1)
     known = state.site_names(0, state.sites.rows)
     assert {b"http://a.example", b"https://www.a.example", b"https://b.example"} <= set(known)
-    counts = {name: state.sites["documents"].at(row) for row, name in enumerate(known)}
+    counts = {name: state.sites["documents"].value(row) for row, name in enumerate(known)}
     assert counts == {b"http://a.example": 2, b"http://b.example": 1, b"https://www.a.example": 1, b"https://b.example": 1}
     assert sound(db)
     run(db, "merge", "select", "record")

@@ -112,8 +112,8 @@ def documents(state: State) -> dict[str, dict[str, object]]:
     found: dict[str, dict[str, object]] = {}
     sites = {site["site"]: site for site in rows_of(state.sites.slice(0, state.sites.rows))}
     for row in range(state.index.rows):
-        columns: dict[str, object] = {name: state.index[name].at(row) for name in COMPARED}
-        site, bucket = state.index["site"].at(row), state.objects.get(state.index["oid"].at(row))
+        columns: dict[str, object] = {name: state.index[name].value(row) for name in COMPARED}
+        site, bucket = state.index["site"].value(row), state.objects.get(state.index["oid"].value(row))
         columns |= {"url": bucket.url, "body": bucket.body() if bucket.stored else b""}
         if bucket.url.endswith("/robots.txt"):
             columns |= {name: sites[site][name] for name in ("robots_status", "robots_checked", "robots_next")}

@@ -53,7 +53,7 @@ def ranked(herd: Herd, config: Config | None = None, how: How = EXACT) -> tuple[
     config = replace(config or Config(), directory=herd.cf)
     found = rank.run(state, config, how, frames.append)
     shares = {row: value / WHOLE for row, value in zip(found.best.rows.tolist(), found.best.values.tolist(), strict=True)}
-    return {state.objects.head(state.index["oid"].at(row)).url: share for row, share in shares.items()}, found, frames
+    return {state.objects.head(state.index["oid"].value(row)).url: share for row, share in shares.items()}, found, frames
 
 
 def weights_by_url(herd: Herd, frames: list[bytes]) -> dict[str, int]:
@@ -65,9 +65,9 @@ def _weights_by_url(state: State, frames: list[bytes]) -> Iterator[tuple[str, in
     for record in (one for frame in frames for part in feedback.unpack(frame) for one in part):
         site = lookup.site_row(state, int(record["site"]))
         assert site is not None
-        row = lookup.row_of(state, state.sites["norm"].at(site), int(record["path"]), int(record["site"]))
+        row = lookup.row_of(state, state.sites["norm"].value(site), int(record["path"]), int(record["site"]))
         assert row is not None and record["flags"] == 1
-        yield state.objects.head(state.index["oid"].at(row)).url, int(record["weight"])
+        yield state.objects.head(state.index["oid"].value(row)).url, int(record["weight"])
 
 
 def by_networkx(graph: dict[str, list[str]], damping: float = 0.85) -> dict[str, float]:

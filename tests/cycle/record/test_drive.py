@@ -47,7 +47,7 @@ def forget(db: Path, urls: dict[str, Reason]) -> None:
     columns = {name: np.array(state.index[name][0 : state.index.rows]) for name in ("type", "reason", "touched")}
     for url, reason in urls.items():
         key = harvested.PRINTS.of(harvested.parse(url))
-        here = [tuple(state.index[name].at(row) for name in ("norm", "path", "site")) for row in range(state.index.rows)]
+        here = [tuple(state.index[name].value(row) for name in ("norm", "path", "site")) for row in range(state.index.rows)]
         row = here.index(key)
         columns["type"][row], columns["reason"][row], columns["touched"][row] = RowType.FORGOTTEN, reason, state.number
     publish_again(db, "index", columns)
@@ -83,9 +83,9 @@ def test_every_new_url_gets_a_thin_bucket_with_its_text(db: Path) -> None:
     assert set(LINKS) <= set(known)
     assert {f"http://{host}.example/robots.txt" for host in "abcde"} <= set(known)
     for row in range(state.index.rows):
-        head = state.objects.get(state.index["oid"].at(row))
-        assert head.header.length == state.index["size"].at(row)
-        gathered = state.index["type"].at(row) == RowType.GATHERED
+        head = state.objects.get(state.index["oid"].value(row))
+        assert head.header.length == state.index["size"].value(row)
+        gathered = state.index["type"].value(row) == RowType.GATHERED
         assert gathered or (head.header.flags, head.header.time_ms) == (BucketFlag.THIN, NOW * 1000)
     assert state.report()["recorded"] == len(LINKS) + 3
     assert state.numbered(names.CONTRIB) == []
@@ -129,15 +129,15 @@ def test_deleted_rows_get_a_tombstone_wherever_their_url_stood(db: Path) -> None
     assert state.report()["tombstones"] == 3
     for url, reason in gone.items():
         row = next(row for row in range(state.index.rows) if _url(state, row) == url)
-        found = state.objects.get(state.index["oid"].at(row), state.index["size"].at(row))
+        found = state.objects.get(state.index["oid"].value(row), state.index["size"].value(row))
         assert found.header.flags == BucketFlag.THIN | BucketFlag.TOMBSTONE
         assert (
             found.attributes["P"] == {Reason.DELETED: b"deleted by an operator", Reason.PURGED: b"purged by an operator"}[reason]
         )
-        assert (state.index["digest"].at(row), state.index["gathered"].at(row)) == (0, 0)
-        assert (state.index["type"].at(row), state.index["reason"].at(row)) == (RowType.FORGOTTEN, reason)
+        assert (state.index["digest"].value(row), state.index["gathered"].value(row)) == (0, 0)
+        assert (state.index["type"].value(row), state.index["reason"].value(row)) == (RowType.FORGOTTEN, reason)
     site = state.site_names(0, state.sites.rows).index(b"http://a.example")
-    assert state.sites["gathered"].at(site) == 1
+    assert state.sites["gathered"].value(site) == 1
     assert sound(db)
 
 
@@ -148,7 +148,7 @@ def test_documents_of_a_server_are_counted(db: Path) -> None:
     qkeys = np.array(state.sites["qkey"][0 : state.sites.rows])
     texts = state.site_names(0, state.sites.rows)
     for name in (b"http://a.example", b"http://c.example"):
-        qkeys[texts.index(name)] = state.servers["qkey"].at(0)
+        qkeys[texts.index(name)] = state.servers["qkey"].value(0)
     publish_again(db, "sites", {"qkey": qkeys})
     state = run(db, "record")
     assert state.servers["documents"][0:9].tolist() == [2 + 9 + 9 - 1]
@@ -161,7 +161,7 @@ def test_sleeping_url_that_the_filter_refuses_does_not_change_the_documents_of_i
     state = Database(db).furthest()
     texts, qkeys = state.site_names(0, state.sites.rows), np.array(state.sites["qkey"][0 : state.sites.rows])
     qkeys[:] = [qkey_unresolved(n) for n in range(len(qkeys))]
-    qkeys[texts.index(b"http://c.example")] = state.servers["qkey"].at(0)
+    qkeys[texts.index(b"http://c.example")] = state.servers["qkey"].value(0)
     publish_again(db, "sites", {"qkey": qkeys})
     types = np.array(state.index["type"][0 : state.index.rows])
     types[state.index["site"][0 : state.index.rows] == np.uint64(harvested.PRINTS.half("http://c.example"))] = RowType.SLEEPING
@@ -249,7 +249,7 @@ def test_dry_run_reports_what_record_would_do(db: Path) -> None:
 
 
 def _url(state: State, row: int) -> str:
-    oid = state.index["oid"].at(row)
+    oid = state.index["oid"].value(row)
     return state.objects.head(oid).url if oid != NO_OID else ""
 
 

@@ -71,7 +71,7 @@ def test_column_reads_back_across_block_borders(tmp_path: Path, sizes: list[int]
     whole = np.concatenate(parts)
     assert np.array_equal(column[0 : len(column)], whole)
     if len(whole):
-        assert column.at(len(whole) - 1) == whole[-1]
+        assert column.value(len(whole) - 1) == whole[-1]
         assert np.array_equal(column.take(np.array([0, len(whole) - 1])), whole[[0, -1]])
 
 
@@ -81,7 +81,7 @@ def test_flipped_bit_in_a_column_is_noticed_only_where_it_is(tmp_path: Path) -> 
     entry = writer.finish()
     flip(tmp_path / "c", 2_500_000)
     column = Column(tmp_path / "c", "<u8", entry)
-    assert column.at(5) == 5
+    assert column.value(5) == 5
     with pytest.raises(Corruption, match="at 2097152"):
         column[300_000:320_000]
     assert list(column.bad_blocks()) == [2 << 20]
