@@ -24,9 +24,9 @@ from shepherd.cycle.common.turn import not_now
 from shepherd.cycle.cork import harvests
 from shepherd.cycle.cork import rules as cork
 from shepherd.cycle.cork import site_updates as siteupdates
-from shepherd.cycle.cork.harvests import Taken
+from shepherd.cycle.cork.harvests import HarvestSource
 from shepherd.cycle.cork.rules import Corked, Effects, outcomes
-from shepherd.cycle.cork.site_updates import Touched
+from shepherd.cycle.cork.site_updates import TouchedSites
 from shepherd.errors import NothingToDo
 from shepherd.filters import load_filter
 from shepherd.formats.control import CLOSED
@@ -66,7 +66,7 @@ def run(writer: Writer, config: Config, now: int, tick: Tick, jobs: int = 1) -> 
         builder.close()
 
 
-def _harvests(writer: Writer, state: State) -> tuple[list[Taken], dict[str, str]]:
+def _harvests(writer: Writer, state: State) -> tuple[list[HarvestSource], dict[str, str]]:
     if state.name.phase not in ("reap", CLOSED):
         raise not_now(state, "nothing has been reaped")
     items = writer.database.inbox.waiting(state.control.applied, HARVEST)
@@ -78,11 +78,11 @@ def _harvests(writer: Writer, state: State) -> tuple[list[Taken], dict[str, str]
     foreign, refused = harvests.foreign(items, Footprints(state.control.key))
     if not own and not foreign:
         raise harvests.nothing_taken(writer.database.inbox.directory, refused)
-    return harvests.numbered([*own, *foreign], state.control.segments), refused
+    return harvests.number_segments([*own, *foreign], state.control.segments), refused
 
 
 def _apply(
-    builder: Builder, state: State, taken: Sequence[Taken], journal: Records, config: Config, tick: Tick, jobs: int
+    builder: Builder, state: State, taken: Sequence[HarvestSource], journal: Records, config: Config, tick: Tick, jobs: int
 ) -> dict[str, int]:
     touched, effects, index = _settled(builder, state, taken, journal, config, tick, jobs)
     strange, site = _moved(state, effects.strange)
@@ -99,8 +99,8 @@ def _apply(
 
 
 def _settled(
-    builder: Builder, state: State, taken: Sequence[Taken], journal: Records, config: Config, tick: Tick, jobs: int
-) -> tuple[Touched, Effects, Rewriting]:
+    builder: Builder, state: State, taken: Sequence[HarvestSource], journal: Records, config: Config, tick: Tick, jobs: int
+) -> tuple[TouchedSites, Effects, Rewriting]:
     """What becomes of the sites that a journal speaks of, what its records did, and the index that they change."""
     url_of, opened = harvests.urls_of(taken)
     with opened:
@@ -109,7 +109,7 @@ def _settled(
     touched = touched.with_columns(contacts.apply_sites(touched.columns, journal, settled, config.politeness))
     index = Rewriting(builder, "index", state.index, config.store.partition_rows)
     effects = _settle(index, state, settled, touched.columns, builder.name.number, config, tick, jobs)
-    return siteupdates.counted(siteupdates.same_robots(touched, effects), effects), effects, index
+    return siteupdates.with_counts(siteupdates.same_robots(touched, effects), effects), effects, index
 
 
 def _moved(state: State, strange: Records) -> tuple[Records, U64]:
@@ -175,8 +175,8 @@ def _joined(found: Sequence[Effects]) -> Effects:
     return Effects(
         site_before=whole([one.site_before for one in found], "<u8"),
         site=whole([one.site for one in found], "<u8"),
-        counted_before=whole([one.counted_before for one in found], "?"),
-        counted=whole([one.counted for one in found], "?"),
+        was_gathered=whole([one.was_gathered for one in found], "?"),
+        is_gathered=whole([one.is_gathered for one in found], "?"),
         robots={name: whole([one.robots[name] for one in found], "<u8") for name in ("site", "came", "stays")},
         strange=np.concatenate([np.zeros(0, JOURNAL), *(one.strange for one in found)]),
         counts=counts,

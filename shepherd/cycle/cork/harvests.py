@@ -1,7 +1,7 @@
 """The harvests that a cork takes in: those of N.reap and those that others left in the inbox.
 
 A harvest of ours that is damaged stops the cork: shep-recover knows what to do. A harvest from elsewhere that is damaged, or made
-for another database, is refused and told, and waits where it is: it must not hold up a cycle.
+for another database, is refused and reported, and waits where it is: it must not hold up a cycle.
 """
 
 from __future__ import annotations
@@ -29,36 +29,36 @@ UNENDED: Final = "it has not ended: whoever left it must finish it and leave it 
 
 
 @dataclass(frozen=True)
-class Taken:
+class HarvestSource:
     """One harvest, and the number that its first segment gets."""
 
     path: Path
-    found: harvest.Found
+    status: harvest.Found
     item: str  # its name in the inbox, or nothing
     first_segment: int = 0
 
     @property
     def segments(self) -> int:
-        return len(self.found.checkpoint.segments)
+        return len(self.status.checkpoint.segments)
 
     @property
     def order(self) -> tuple[int, str]:
         """Between harvests, the one that ended later is newer; then its name decides."""
-        return self.found.checkpoint.time_ms, self.item or self.path.name
+        return self.status.checkpoint.time_ms, self.item or self.path.name
 
 
-def own(paths: Sequence[Path]) -> list[Taken]:
+def own(paths: Sequence[Path]) -> list[HarvestSource]:
     """The harvests of a .reap."""
     return [_inspected(path, "") for path in paths]
 
 
-def foreign(items: Sequence[Item], prints: Footprints) -> tuple[list[Taken], dict[str, str]]:
+def foreign(items: Sequence[Item], prints: Footprints) -> tuple[list[HarvestSource], dict[str, str]]:
     """Those of the inbox that can be taken, and why the others cannot."""
-    taken, refused = [], {}
+    sources, refused = [], {}
     for item in items:
         try:
             with fsio.reading(item.path):
-                taken.append(_foreign(item, prints))
+                sources.append(_foreign_source(item, prints))
         except IoFailed as error:
             if not is_closed_to_us(error):
                 raise
@@ -69,15 +69,15 @@ def foreign(items: Sequence[Item], prints: Footprints) -> tuple[list[Taken], dic
             refused[item.name] = error.what
         except BadUrl as error:
             refused[item.name] = f"the URL of its first bucket cannot be read: {error}"
-    return taken, refused
+    return sources, refused
 
 
-def _foreign(item: Item, prints: Footprints) -> Taken:
-    one = _inspected(item.path, item.name)
-    _must_be_ours(item.path, one.found, prints)
+def _foreign_source(item: Item, prints: Footprints) -> HarvestSource:
+    source = _inspected(item.path, item.name)
+    _must_be_ours(item.path, source.status, prints)
     for records in logs.records(item.path / names.JOURNAL, FrameKind.JOURNAL, JOURNAL):
-        _must_point_inside(item.path, records["oid"], one.segments)
-    return one
+        _must_point_inside(item.path, records["oid"], source.segments)
+    return source
 
 
 def nothing_taken(inbox: Path, refused: Mapping[str, str]) -> ShepherdError:
@@ -90,23 +90,23 @@ def nothing_taken(inbox: Path, refused: Mapping[str, str]) -> ShepherdError:
     return NothingToDo(f"no harvest can be taken in yet: {place}{f' (and {len(refused) - 1} more)' if len(refused) > 1 else ''}")
 
 
-def _inspected(path: Path, item: str) -> Taken:
-    found = harvest.inspect(path)
+def _inspected(path: Path, item: str) -> HarvestSource:
+    status = harvest.inspect(path)
     # From here on its bytes are ours: what is damaged must not get a checksum that says it is not.
     harvest.verify(path, foreign=bool(item))
-    if not found.ended:
+    if not status.ended:
         raise RecoveryNeeded(f"{path}: this reap was interrupted; run shep-reap, which goes on with it")
     harvest.confirm_end(path)
-    return Taken(path, found, item)
+    return HarvestSource(path, status, item)
 
 
-def _must_be_ours(path: Path, found: harvest.Found, prints: Footprints) -> None:
-    """A harvest made for another database has footprints that mean nothing here; one bucket tells."""
-    if not found.checkpoint.segments:
+def _must_be_ours(path: Path, status: harvest.Found, prints: Footprints) -> None:
+    """A harvest made for another database has footprints that mean nothing here; one bucket shows it."""
+    if not status.checkpoint.segments:
         return
     objects = Objects(path, names.local_segment)
     try:
-        for oid, header in objects.scan(1, found.checkpoint.segments[0].length):
+        for oid, header in objects.scan(1, status.checkpoint.segments[0].length):
             _norm, half, site = prints.of(parse(objects.head(oid).url))
             if (site, half) != (header.site, header.path):
                 raise Corruption("it was made for another database: its footprints have another key", path)
@@ -115,46 +115,46 @@ def _must_be_ours(path: Path, found: harvest.Found, prints: Footprints) -> None:
         objects.close()
 
 
-def numbered(taken: Sequence[Taken], first: int) -> list[Taken]:
+def number_segments(sources: Sequence[HarvestSource], first: int) -> list[HarvestSource]:
     """Oldest end first, their segments numbered on from `first`."""
     ordered = []
-    for one in sorted(taken, key=lambda one: one.order):
-        ordered.append(Taken(one.path, one.found, one.item, first))
-        first += one.segments
+    for source in sorted(sources, key=lambda source: source.order):
+        ordered.append(HarvestSource(source.path, source.status, source.item, first))
+        first += source.segments
     return ordered
 
 
 @dataclass(frozen=True)
-class Journal:
+class JoinedJournal:
     """All journals end to end, their oids made global; and which records are of our own reap."""
 
     records: Records
     own: Array
 
 
-def journal(taken: Sequence[Taken], notes: Records | None = None) -> Journal:
+def journal(sources: Sequence[HarvestSource], notes: Records | None = None) -> JoinedJournal:
     """With notes of contacts, which settle nothing: those from before the first record first, for back-offs count in order."""
     frames: list[Records] = []
     counts = []
-    for one in taken:
-        parts = list(logs.records(one.path / names.JOURNAL, FrameKind.JOURNAL, JOURNAL))
+    for source in sources:
+        parts = list(logs.records(source.path / names.JOURNAL, FrameKind.JOURNAL, JOURNAL))
         counts.append(sum(map(len, parts)))
         frames += parts
     records, end = logs.joined(frames, JOURNAL), 0
-    for one, count in zip(taken, counts, strict=True):
+    for source, count in zip(sources, counts, strict=True):
         part = records[end : end + count]
         end += count
-        _must_point_inside(one.path, part["oid"], one.segments)
-        part["oid"][in_bucket(part["oid"])] += np.uint64(one.first_segment - 1 << 32)
-    own = np.repeat([not one.item for one in taken], counts).astype(bool)
+        _must_point_inside(source.path, part["oid"], source.segments)
+        part["oid"][in_bucket(part["oid"])] += np.uint64(source.first_segment - 1 << 32)
+    own = np.repeat([not source.item for source in sources], counts).astype(bool)
     if notes is None or not len(notes):
-        return Journal(records, own)
+        return JoinedJournal(records, own)
     notes = notes.copy()
     notes["group"] = 0  # the group has done its service
     early = notes["start_ms"] < records["start_ms"].min(initial=np.iinfo(np.int64).max)
     before, after = notes[early], notes[~early]
     flags = np.zeros(len(before), bool), own, np.zeros(len(after), bool)
-    return Journal(np.concatenate([before, records, after]), np.concatenate(flags))
+    return JoinedJournal(np.concatenate([before, records, after]), np.concatenate(flags))
 
 
 def _must_point_inside(path: Path, oid: U64, segments: int) -> None:
@@ -163,34 +163,34 @@ def _must_point_inside(path: Path, oid: U64, segments: int) -> None:
         raise Corruption("a record points into a segment that is not there", path / names.JOURNAL)
 
 
-def adopt(builder: Builder, taken: Sequence[Taken], records: Records) -> None:
+def adopt(builder: Builder, sources: Sequence[HarvestSource], records: Records) -> None:
     """Segments, contributions and the journal become files of the state."""
     number, segments = builder.control.contribs, builder.control.segments
     builder.write_records(names.journal(number), FrameKind.JOURNAL, records)
-    for one in taken:
-        for local in range(1, one.segments + 1):
-            target = names.segment(one.first_segment + local - 1)
-            builder.adopt(f"{names.OBJECTS}/{target}", one.path / names.local_segment(local))
-        segments += one.segments
-        if one.found.checkpoint.contrib.length:
-            builder.adopt(names.contrib(number), one.path / names.CONTRIB)
+    for source in sources:
+        for local in range(1, source.segments + 1):
+            target = names.segment(source.first_segment + local - 1)
+            builder.adopt(f"{names.OBJECTS}/{target}", source.path / names.local_segment(local))
+        segments += source.segments
+        if source.status.checkpoint.contrib.length:
+            builder.adopt(names.contrib(number), source.path / names.CONTRIB)
         number += 1
     resumed = records["end_ms"][records["kind"] == Kind.RESUMED]
     unsure = max([builder.control.unsure, *resumed.tolist()])
-    items = (one.item for one in taken if one.item)
+    items = (source.item for source in sources if source.item)
     builder.change(segments=segments, contribs=number, unsure=unsure, applied=(*builder.control.applied, *items))
 
 
-def urls_of(taken: Sequence[Taken]) -> tuple[Callable[[int], str], ExitStack]:
+def urls_of(sources: Sequence[HarvestSource]) -> tuple[Callable[[int], str], ExitStack]:
     """How to read the URL in a bucket by its global oid; and what closes the segments again."""
     stack = ExitStack()
-    opened = {one.path: Objects(one.path, names.local_segment) for one in taken}
+    opened = {source.path: Objects(source.path, names.local_segment) for source in sources}
     for objects in opened.values():
         stack.callback(objects.close)
 
     def url(oid: int) -> str:
         segment, offset = tables.split_oid(oid)
-        one = next(t for t in taken if t.first_segment <= segment < t.first_segment + t.segments)
-        return opened[one.path].head(tables.bucket_oid(segment - one.first_segment + 1, offset)).url
+        source = next(t for t in sources if t.first_segment <= segment < t.first_segment + t.segments)
+        return opened[source.path].head(tables.bucket_oid(segment - source.first_segment + 1, offset)).url
 
     return url, stack

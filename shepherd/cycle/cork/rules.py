@@ -37,7 +37,7 @@ from shepherd.formats.tables import (
 from shepherd.formats.vocabulary import word
 
 MAX_FREQUENCY = 4
-UNMOVABLE = int(Flag.ROBOTS | Flag.EQUIV)  # (norm, path) does not tell these apart, so their site must stay
+UNMOVABLE = int(Flag.ROBOTS | Flag.EQUIV)  # (norm, path) does not distinguish these, so their site must stay
 OF_A_BODY = int(Flag.TRUNCATED | Flag.NOINDEX | Flag.ELSEWHERE)
 CHANGED = (
     *("site", "oid", "digest", "type", "reason", "flags", "status", "section", "frequency", "retry"),
@@ -51,8 +51,8 @@ class Effects:
 
     site_before: U64
     site: U64
-    counted_before: Bools  # as a gathered document of its site
-    counted: Bools
+    was_gathered: Bools  # as a gathered document of its site
+    is_gathered: Bools
     robots: Mapping[str, U64]  # of robots files that came again as they were: site, the oid that came, the oid that stays
     strange: Records  # records of pages that have no row under their site
     counts: Mapping[str, int]  # how many records did what
@@ -78,12 +78,12 @@ def newest(journal: Records) -> Records:
 
 
 def readdressed(journal: Records, strange: Records, site: U64) -> Records:
-    """The journal with the pages of some (norm, path, site), in that order, told of the sites that they have moved to."""
+    """The journal with the pages of some (norm, path, site), in that order, at the sites that they have moved to."""
     keys = ([np.ascontiguousarray(part[name]) for name in ("norm", "path", "site")] for part in (strange, journal))
-    found = find_rows(*next(keys), *next(keys))
-    pages = np.flatnonzero((found >= 0) & (journal["kind"] == Kind.PAGE) & ~with_flag(journal["flags"], JournalFlag.HOP))
+    place = find_rows(*next(keys), *next(keys))
+    pages = np.flatnonzero((place >= 0) & (journal["kind"] == Kind.PAGE) & ~with_flag(journal["flags"], JournalFlag.HOP))
     journal = journal.copy()
-    journal["site"][pages] = site[found[pages]]
+    journal["site"][pages] = site[place[pages]]
     return journal
 
 
@@ -119,7 +119,7 @@ def apply_index(
     columns["download_ms"] = records["download_ms"].copy()
     columns["flags"] &= np.uint16(0xFFFF ^ (Flag.REFRESH | Flag.MODIFIED))
     columns["touched"][:] = state
-    counts = {word(told): int(np.count_nonzero(result == told)) for told in Result}
+    counts = {word(kind): int(np.count_nonzero(result == kind)) for kind in Result}
     same_body = (result == Result.STORED) & (columns["oid"] != records["oid"])
     again = same_body & (records["kind"] == Kind.ROBOTS)
     counts["same body"] = int(np.count_nonzero(same_body))
@@ -127,8 +127,8 @@ def apply_index(
     effects = Effects(
         site_before=before["site"],
         site=columns["site"],
-        counted_before=counts_as_gathered(before),
-        counted=counts_as_gathered(columns),
+        was_gathered=counts_as_gathered(before),
+        is_gathered=counts_as_gathered(columns),
         robots={"site": records["site"][again], "came": records["oid"][again], "stays": columns["oid"][again]},
         strange=strange,
         counts=counts | {"unknown": unknown, "unsettled": int(np.count_nonzero(~settles))},
@@ -179,12 +179,12 @@ def _stored(columns: dict[str, Array], records: Records, row: I64, plan: config.
     columns["oid"][row[other]] = records["oid"][other]
     columns["size"][row[other]] = records["stored_bytes"][other]
     flags = columns["flags"][row] & np.uint16(0xFFFF ^ (OF_A_BODY | Flag.REDIRECT))
-    for told, flag in (
+    for record_flag, flag in (
         (JournalFlag.TRUNCATED, Flag.TRUNCATED),
         (JournalFlag.NOINDEX, Flag.NOINDEX),
         (JournalFlag.ELSEWHERE, Flag.ELSEWHERE),
     ):
-        flags |= np.where(with_flag(records["flags"], told), np.uint16(flag), np.uint16(0))
+        flags |= np.where(with_flag(records["flags"], record_flag), np.uint16(flag), np.uint16(0))
     columns["flags"][row] = flags
 
 
@@ -255,11 +255,11 @@ def outcomes(journal: Records) -> dict[str, dict[str, int]]:
     failed = ~with_flag(journal["flags"], JournalFlag.HOP) & np.isin(journal["result"], list(FAILED))
     statuses, reasons = _counts(journal["status"][contacted]), _counts(journal["reason"][failed])
     errors = {kinds.REASON.text(reason): count for reason, count in reasons.items()}
-    told = {
+    classes = {
         "statuses": {str(status or "none"): count for status, count in statuses.items()},
         "errors": dict(sorted(errors.items())),
     }
-    return {name: counts for name, counts in told.items() if counts}
+    return {name: counts for name, counts in classes.items() if counts}
 
 
 def _counts(values: Array) -> dict[int, int]:

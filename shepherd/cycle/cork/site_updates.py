@@ -28,7 +28,7 @@ PIECE = 1 << 22
 
 
 @dataclass(frozen=True)
-class Touched:
+class TouchedSites:
     """The sites that a journal speaks of, sorted by site: their rows in the table, -1 for new ones; and the names of these."""
 
     row: I64
@@ -36,20 +36,20 @@ class Touched:
     new: Mapping[str, Array]  # all columns of the new ones
     names: Sequence[bytes]
 
-    def with_columns(self, columns: Columns) -> Touched:
-        return Touched(self.row, {**self.columns, **columns}, self.new, self.names)
+    def with_columns(self, columns: Columns) -> TouchedSites:
+        return TouchedSites(self.row, {**self.columns, **columns}, self.new, self.names)
 
     @property
-    def known(self) -> Bools:
+    def is_old(self) -> Bools:
         return np.asarray(self.row >= 0)
 
 
-def touched_sites(state: State, journal: Records, url_of: Callable[[int], str], filters: Filter) -> Touched:
+def touched_sites(state: State, journal: Records, url_of: Callable[[int], str], filters: Filter) -> TouchedSites:
     """Those of the records, and those that pages moved to: the name of a new one stands in the bucket of a page that did."""
-    known = state.sites["site"][0 : state.sites.rows]
+    old_sites = state.sites["site"][0 : state.sites.rows]
     moved = (journal["answered"] != journal["site"]) & (journal["kind"] == Kind.PAGE) & in_bucket(journal["oid"])
     answered = np.ascontiguousarray(journal["answered"][moved])
-    strange = keys.find_sites(known, answered) < 0
+    strange = keys.find_sites(old_sites, answered) < 0
     new_site, first = _first_of_each(answered[strange])
     named = [parse(url_of(oid)) for oid in journal["oid"][moved][strange][first].tolist()]
     if [state.prints.half(url.site) for url in named] != new_site.tolist():
@@ -59,7 +59,7 @@ def touched_sites(state: State, journal: Records, url_of: Callable[[int], str], 
     new = site_rows(new_site, new_norm) | settings_of(new_names, filters)
 
     site = keys.distinct(np.concatenate([np.ascontiguousarray(journal["site"]), answered]))
-    row = keys.find_sites(known, site)
+    row = keys.find_sites(old_sites, site)
     is_new = keys.find_sites(new_site, site) >= 0
     there = (row >= 0) | is_new
     row, is_new = row[there], is_new[there]
@@ -68,7 +68,7 @@ def touched_sites(state: State, journal: Records, url_of: Callable[[int], str], 
         columns[name] = np.empty(len(row), SITES[name])
         columns[name][~is_new] = state.sites[name].take(row[~is_new])
         columns[name][is_new] = new[name]
-    return Touched(row, columns, new, new_names)
+    return TouchedSites(row, columns, new, new_names)
 
 
 def _first_of_each(site: U64) -> tuple[U64, I64]:
@@ -78,22 +78,22 @@ def _first_of_each(site: U64) -> tuple[U64, I64]:
     return site[order][starts], order[starts]
 
 
-def same_robots(touched: Touched, effects: Effects) -> Touched:
+def same_robots(touched: TouchedSites, effects: Effects) -> TouchedSites:
     """A robots file that came again as it was: the site points at the bucket that its row has kept."""
     row = keys.find_sites(touched.columns["site"], effects.robots["site"])
     oid = touched.columns["robots_oid"].copy()
-    taken = oid[row] == effects.robots["came"]
-    oid[row[taken]] = effects.robots["stays"][taken]
+    is_copy = oid[row] == effects.robots["came"]
+    oid[row[is_copy]] = effects.robots["stays"][is_copy]
     return touched.with_columns({"robots_oid": oid})
 
 
-def counted(touched: Touched, effects: Effects) -> Touched:
+def with_counts(touched: TouchedSites, effects: Effects) -> TouchedSites:
     """With the rows that moved and the documents that came and went."""
     site, before, after = touched.columns["site"], effects.site_before, effects.site
     moved = before != after
-    other = moved | (effects.counted_before != effects.counted)  # of all the rest a site loses as much as it gains
+    other = moved | (effects.was_gathered != effects.is_gathered)  # of all the rest a site loses as much as it gains
     gained = sitecounts.changed(site, before[moved], after[moved])
-    gathered = sitecounts.changed(site, before[other & effects.counted_before], after[other & effects.counted])
+    gathered = sitecounts.changed(site, before[other & effects.was_gathered], after[other & effects.is_gathered])
     return touched.with_columns(
         {
             "documents": (touched.columns["documents"] + gained).astype(SITES["documents"]),
@@ -102,18 +102,18 @@ def counted(touched: Touched, effects: Effects) -> Touched:
     )
 
 
-def site_changes(state: State, touched: Touched) -> Changes:
+def site_changes(state: State, touched: TouchedSites) -> Changes:
     """Of the old rows the columns that differ, and the new rows in their places."""
-    known = touched.known
-    old = patch.only_changed(state.sites, Patch(touched.row[known], {n: touched.columns[n][known] for n in CHANGED}))
+    is_old = touched.is_old
+    old = patch.only_changed(state.sites, Patch(touched.row[is_old], {n: touched.columns[n][is_old] for n in CHANGED}))
     if not len(touched.names):
         return Changes(old)
-    new = {**touched.new, **{name: values[~known] for name, values in touched.columns.items()}}
+    new = {**touched.new, **{name: values[~is_old] for name, values in touched.columns.items()}}
     places = np.searchsorted(state.sites["site"][0 : state.sites.rows], new["site"]).astype(np.int64)
     return Changes(old, Added(places, new))
 
 
-def write_sites(builder: Builder, state: State, touched: Touched, changes: Changes, step: int) -> None:
+def write_sites(builder: Builder, state: State, touched: TouchedSites, changes: Changes, step: int) -> None:
     if not len(touched.names):
         patch.write(builder, "sites", state.sites, changes, step)
         builder.keep([f"sites/{names.NAMES}"])
@@ -148,13 +148,13 @@ def _shifted(table: Table, new: Added, lengths: U64, start: int, stop: int) -> A
 
 def _spliced(state: State, places: I64, new_names: Sequence[bytes], step: int) -> Iterator[bytes]:
     """The text of all names, in pieces that are worth writing."""
-    held, row = bytearray(), 0
+    buffer, row = bytearray(), 0
     for place, name in zip([*places.tolist(), state.sites.rows], [*new_names, b""], strict=True):
         for start in range(row, place, step):
-            held += state.names_between(start, min(start + step, place)).data.tobytes()
-            if len(held) > PIECE:
-                yield bytes(held)
-                held.clear()
-        held += name
+            buffer += state.names_between(start, min(start + step, place)).data.tobytes()
+            if len(buffer) > PIECE:
+                yield bytes(buffer)
+                buffer.clear()
+        buffer += name
         row = place
-    yield bytes(held)
+    yield bytes(buffer)

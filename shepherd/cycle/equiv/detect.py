@@ -42,11 +42,11 @@ class Evidence:
         return self.redirect or (self.agreement.common >= least_common and 100 * same >= share_percent * self.agreement.common)
 
     def __str__(self) -> str:
-        said = [f"{self.agreement.equal} of {self.agreement.common} common pages equal"]
-        said += [f"{self.near} nearly"] if self.near else []
-        said += ["roots equal"] if self.roots_equal else []
-        said += ["its root redirects there"] if self.redirect else []
-        return ", ".join(said)
+        phrases = [f"{self.agreement.equal} of {self.agreement.common} common pages equal"]
+        phrases += [f"{self.near} nearly"] if self.near else []
+        phrases += ["roots equal"] if self.roots_equal else []
+        phrases += ["its root redirects there"] if self.redirect else []
+        return ", ".join(phrases)
 
 
 @dataclass(frozen=True)
@@ -66,12 +66,12 @@ class _Roots:
 
 def propose(state: State, least_common: int, share_percent: int, tick: Tick) -> Iterator[Proposal]:
     """Proposals, the largest site of each class as its representative; one that a redirect leads to is that in any case."""
-    found = _roots(state, tick)
+    roots = _roots(state, tick)
     pairs: dict[tuple[int, int], tuple[bool, bool]] = {}  # representative, other: roots equal, redirect
-    for group in rules.alike(np.concatenate(found.norm), np.concatenate(found.digest)):
+    for group in rules.alike(np.concatenate(roots.norm), np.concatenate(roots.digest)):
         first = max(group.tolist(), key=lambda norm: (len(lookup.rows_of_norm(state, norm)), -norm))
         pairs |= {(first, norm): (True, False) for norm in group.tolist() if norm != first}
-    for norm, target in found.redirects:
+    for norm, target in roots.redirects:
         there = _root_of(state, target)
         if there is not None and there != norm:
             pairs[there, norm] = (pairs.get((there, norm), (False, False))[0], True)
@@ -87,18 +87,18 @@ def propose(state: State, least_common: int, share_percent: int, tick: Tick) -> 
 
 
 def _roots(state: State, tick: Tick) -> _Roots:
-    root, found = np.uint64(state.prints.root), _Roots()
+    root, roots = np.uint64(state.prints.root), _Roots()
     for start, stop in partitions(state.index.rows, STEP):
         part = state.index.slice(start, stop, READ)
         mine = {name: column[part["path"] == root] for name, column in part.items()}
         page = rules.has_page(mine)
-        found.norm.append(mine["norm"][page])
-        found.digest.append(mine["digest"][page])
+        roots.norm.append(mine["norm"][page])
+        roots.digest.append(mine["digest"][page])
         leads = (mine["type"] == RowType.GATHERED) & with_flag(mine["flags"], Flag.REDIRECT) & in_bucket(mine["oid"])
         for norm, oid in zip(mine["norm"][leads].tolist(), mine["oid"][leads].tolist(), strict=True):
-            found.redirects.append((norm, state.objects.head(oid).attributes.get("E", b"").decode("ascii", "replace")))
+            roots.redirects.append((norm, state.objects.head(oid).attributes.get("E", b"").decode("ascii", "replace")))
         tick(stop - start)
-    return found
+    return roots
 
 
 def _root_of(state: State, target: str) -> int | None:
@@ -119,13 +119,13 @@ def _rows(state: State, norm: int) -> Columns:
 def _nearly(state: State, some: Columns, others: Columns) -> int:
     """How many of the first pages that differ have nearly the same text."""
     mine, theirs = ({int(c["path"][n]): n for n in np.flatnonzero(rules.has_page(c)).tolist()} for c in (some, others))
-    pairs = [(at, theirs[path]) for path, at in mine.items() if path in theirs]
+    pairs = [(row, theirs[path]) for path, row in mine.items() if path in theirs]
     differ = [(a, b) for a, b in pairs if some["digest"][a] != others["digest"][b]]
     near = 0
     for a, b in differ[:MOST_SAMPLED]:
-        one, other = (state.objects.head(int(c["oid"][n])).attributes.get("h") for c, n in ((some, a), (others, b)))
-        if one is not None and other is not None:
-            near += rules.near(int.from_bytes(one, "little"), int.from_bytes(other, "little"))
+        simhash, other = (state.objects.head(int(c["oid"][n])).attributes.get("h") for c, n in ((some, a), (others, b)))
+        if simhash is not None and other is not None:
+            near += rules.near(int.from_bytes(simhash, "little"), int.from_bytes(other, "little"))
     return near
 
 

@@ -33,19 +33,20 @@ class Rejoined:
     joined: U64
 
 
-def rejoin(index: Columns, gone: I64, coming: Columns, paths: Paths, *, state: int) -> Rejoined:
-    """A partition of whole normalised sites without the rows `gone`, and with rows, in order, that come from elsewhere."""
+def rejoin(index: Columns, leaving: I64, coming: Columns, paths: Paths, *, state: int) -> Rejoined:
+    """A partition of whole normalised sites without the rows `leaving`, and with rows, in order, that come from elsewhere."""
     stay = np.ones(len(index["norm"]), np.bool_)
-    stay[gone] = False
+    stay[leaving] = False
     rows = np.flatnonzero(stay)
     before = lower_bound(*(index[name][rows] for name in KEY), *(coming[name] for name in KEY))
     columns = interleave(index, rows, coming, before)
-    kept = drop_equivalents(columns, np.ones(len(columns["norm"]), np.bool_), paths)
-    columns["flags"][kept.heir], columns["weight"][kept.heir], columns["touched"][kept.heir] = kept.flags, kept.weight, state
+    survivors = drop_equivalents(columns, np.ones(len(columns["norm"]), np.bool_), paths)
+    columns["flags"][survivors.heir], columns["weight"][survivors.heir] = survivors.flags, survivors.weight
+    columns["touched"][survivors.heir] = state
     dropped = np.ones(len(columns["norm"]), np.bool_)
-    dropped[kept.row] = False
-    left = take(columns, kept.row)
-    return Rejoined(left, tally(index), tally(left), columns["oid"][dropped])
+    dropped[survivors.row] = False
+    rows_left = take(columns, survivors.row)
+    return Rejoined(rows_left, tally(index), tally(rows_left), columns["oid"][dropped])
 
 
 # --- how alike two sites are --------------------------------------------------------------------------------------
@@ -91,9 +92,9 @@ def pages_of(columns: Columns) -> tuple[U64, U64]:
 def agreement(some: Columns, others: Columns) -> Agreement:
     """Of the rows of two normalised sites."""
     (path, digest), (other_path, other_digest) = pages_of(some), pages_of(others)
-    at = find_sites(other_path, path)
-    common = at >= 0
-    return Agreement(int(np.count_nonzero(common)), int(np.count_nonzero(digest[common] == other_digest[at[common]])))
+    place = find_sites(other_path, path)
+    common = place >= 0
+    return Agreement(int(np.count_nonzero(common)), int(np.count_nonzero(digest[common] == other_digest[place[common]])))
 
 
 def near(some: int, other: int) -> bool:
