@@ -16,14 +16,14 @@ from shepherd.errors import Corruption, IoFailed
 @common.unconfigured
 @states.state_name("all of them, and what else is in DIR")
 @click.option("--quick", is_flag=True, help="Names, lengths and headers only.")
-@click.option("--all", "every", is_flag=True, help="Name every fault, not only the first of each kind in a table.")
+@click.option("--all", "every", is_flag=True, help="Print every fault, not only the first of each kind in a table.")
 @common.jsonable
 @common.standard
 def command(db: Path, state: str | None, quick: bool, every: bool, as_json: bool) -> None:
-    """Verify checksums, lengths, row order and cross-references of every state, and name file and offset of every fault.
+    """Verify checksums, lengths, row order and cross-references of every state; print file and offset of every fault.
 
-    Of rows with the same fault the first of a table are named, and the others counted. Needs no lock and changes nothing. Exit
-    status 11 if there is a fault, 13 if one is that the disk cannot be read; what is only noted is none.
+    Of many rows with the same fault it prints the first of each table, and counts the others. It needs no lock and changes
+    nothing. Exit status 11 if there is a fault, 13 if the disk cannot be read; notes are not faults.
 
     \b
     Examples:

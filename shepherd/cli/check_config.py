@@ -21,10 +21,10 @@ from shepherd.errors import UsageError
 @common.jsonable
 @common.standard
 def command(cf: Path, as_json: bool) -> None:
-    """Read the configuration, and say what is wrong with it, what differs from the defaults, and what is worth a thought.
+    """Check the configuration: list mistakes, what differs from the defaults, and what you may want to reconsider.
 
-    Read are shepherd.toml, filter, url-equiv, and the files that shepherd.toml names. Nothing is changed and nobody is asked.
-    Exit status 2 if something is wrong: each complaint names the file and, where it can be found, the line.
+    It reads shepherd.toml, filter, url-equiv, and the files that shepherd.toml names. It changes nothing and contacts nobody.
+    Exit status 2 if something is wrong: each message has the file and, where possible, the line.
 
     \b
     Examples:

@@ -18,7 +18,7 @@ def command(db: Path, cf: Path, now: int) -> None:
     """Create an empty database in DIR, and cf/ with commented defaults where there is none.
 
     DIR must be new or empty but for its README, on a file system that can make hard links, rename and sync directories and lock
-    files; that is tried out first. Nothing that exists is overwritten.
+    files; it tests that first. It overwrites nothing.
 
     \b
     Example:

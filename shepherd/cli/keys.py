@@ -17,7 +17,7 @@ DIRECTORY = click.Path(file_okay=False, path_type=Path)
 @click.group()
 @common.versioned
 def command() -> None:
-    """Make the keys by which dispatchers and reapers on several machines know each other."""
+    """Make the keys by which dispatchers and reapers on several machines recognise each other."""
 
 
 @command.command()
@@ -27,7 +27,7 @@ def command() -> None:
 def init(directory: Path, days: int) -> None:
     """Make a private authority in DIRECTORY.
 
-    Who has authority.key can make keys that all your reapers and dispatchers believe: keep it on a machine of your own.
+    Whoever has authority.key can make keys that all your reapers and dispatchers accept: keep it safe.
 
     \b
     Example:
@@ -44,14 +44,18 @@ def init(directory: Path, days: int) -> None:
 @click.argument("role", type=click.Choice(["dispatcher", "reaper"]))
 @click.argument("name")
 @click.option(
-    "--host", "hosts", multiple=True, metavar="HOST", help="A name or address it is met at; may be given again.  [default: NAME]"
+    "--host",
+    "hosts",
+    multiple=True,
+    metavar="HOST",
+    help="A name or address under which it is reached; may be repeated.  [default: NAME]",
 )
 @click.option("--days", type=click.IntRange(1, 36_500), default=730, show_default=True, help="How long it is valid.")
 @common.standard
 def issue(directory: Path, role: str, name: str, hosts: tuple[str, ...], days: int) -> None:
     """Make the key file NAME.pem for a dispatcher or a reaper, with the authority in DIRECTORY.
 
-    It is all that this one needs: copy it to its machine, readable by its user alone.
+    It is the only file that this dispatcher or reaper needs: copy it to its machine, readable by its user alone.
 
     \b
     Examples:
@@ -71,9 +75,9 @@ def issue(directory: Path, role: str, name: str, hosts: tuple[str, ...], days: i
 @common.jsonable
 @common.standard
 def show(files: tuple[Path, ...], as_json: bool) -> None:
-    """Tell whose key files these are, how long they are valid, and of which authority.
+    """Show whose key files these are, how long they are valid, and of which authority.
 
-    A file that is none is reported, the others are still told, and the exit status is 2 at the end.
+    A file that is not a key file is reported, and the others are shown, with exit status 2 at the end.
 
     \b
     Example:

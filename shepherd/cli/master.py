@@ -21,7 +21,7 @@ from shepherd.errors import NothingToDo
 @click.group()
 @common.versioned
 def command() -> None:
-    """Run the programs of the cycle in their order, and tell how far they are."""
+    """Run the programs of the cycle in their order, and show how far they are."""
 
 
 command.add_command(check_config.command)
@@ -35,9 +35,9 @@ command.add_command(check_config.command)
 def cycle_command(db: Path, config: Config, seconds: int | None) -> int:
     """Run one cycle and exit: feedback, plan, reap, cork, merge, equiv, select, record, and cleanup and rank if they are due.
 
-    What was inserted is merged first. After a crash the cycle goes on from what is there. The first Ctrl-C or SIGTERM ends the
-    program that runs in good order, and then the cycle; the second, or SIGQUIT, kills it: the database is intact all the same.
-    Exit status 4 if there was nothing to do; else that of the program that failed.
+    It first merges what was inserted. After a crash it continues from what is there. The first Ctrl-C or SIGTERM ends the running
+    program in good order, and then the cycle; the second, or SIGQUIT, kills the program: the database is still intact. Exit
+    status 4 if there was nothing to do; else that of the program that failed.
 
     \b
     Examples:
@@ -72,10 +72,10 @@ def cycle_command(db: Path, config: Config, seconds: int | None) -> int:
 def run_command(db: Path, config: Config, log: Path | None, log_format: str | None) -> int:
     """Run cycles for ever; pause while nothing is due.
 
-    SIGTERM or Ctrl-C lets the program that runs come to its end, a reap in good order at once, and exits with status 0; a second
-    one, or SIGQUIT, kills it. SIGHUP opens the log again and reads cf/ again, which is otherwise as it was at the start; mistakes
-    in it are logged, and the old one stays. SIGUSR1 asks for a cleanup now: a reap is cut short for it. Exit status 3 if another
-    master is there; after a failure that lasts, that of the program that failed.
+    At SIGTERM or Ctrl-C it lets the running program end, a reap in good order at once, and exits with status 0; a second one, or
+    SIGQUIT, kills the program. SIGHUP opens the log again and reads cf/ again, which otherwise stays as at the start; if it has
+    mistakes they are logged, and the old one stays. SIGUSR1 requests a cleanup now and cuts a reap short for it. Exit status 3 if
+    another master runs; after a failure that lasts, that of the program that failed.
 
     \b
     Examples:
@@ -94,9 +94,9 @@ def run_command(db: Path, config: Config, log: Path | None, log_format: str | No
 @common.jsonable
 @common.standard
 def status_command(db: Path, count: int, as_json: bool) -> None:
-    """Tell what runs and how far it is, the last cycles, states and disk, leases, and what waits in the inbox.
+    """Show what runs and how far it is, the last cycles, states and disk, leases, and what waits in the inbox.
 
-    Needs no lock, and works while nothing runs. With --json one object, whose fields docs/operations.md describes.
+    It needs no lock, and works while nothing runs. --json prints one object, whose fields docs/operations.md describes.
 
     \b
     Examples:

@@ -44,11 +44,11 @@ LONGEST_S: Final = 600.0  # between two looks at a source that is away
 @click.option(
     "--jobs", type=click.IntRange(1, MOST_JOBS), default=2, show_default=True, metavar="N", help="Files to fetch at a time."
 )
-@click.option("--limit-rate", type=click.IntRange(LEAST_RATE), metavar="BYTES", help="Fetch at most so much in a second.")
-@click.option("--watch", type=click.FloatRange(1), metavar="SECONDS", help="Stay, and look for a newer state this often.")
-@click.option("--verify", is_flag=True, help="Read every byte of what is here, and fetch again what is damaged.")
+@click.option("--limit-rate", type=click.IntRange(LEAST_RATE), metavar="BYTES", help="Fetch at most so many bytes a second.")
+@click.option("--watch", type=click.FloatRange(1), metavar="SECONDS", help="Keep running, and look for a newer state this often.")
+@click.option("--verify", is_flag=True, help="Read every byte here, and fetch damaged files again.")
 @click.option("--adopt", is_flag=True, help="DIR is a copy of the source's database, made by hand: make a mirror of it.")
-@click.option("--dry-run", is_flag=True, help="Tell what would be fetched, and change nothing.")
+@click.option("--dry-run", is_flag=True, help="Print what would be fetched, and change nothing.")
 @common.jsonable
 @common.standard
 def command(
@@ -66,11 +66,11 @@ def command(
     dry_run: bool,
     as_json: bool,
 ) -> int | None:
-    """Bring the newest state of a database on another machine into DIR, which is a database then, ready to use.
+    """Copy the newest state of a database on another machine into DIR, which is then a database, ready to use.
 
-    Only files that no state in DIR has are fetched; each is checked before the state gets its name. What breaks off or is killed
-    goes on when the same command is run again. To restore, give DIR to any program as --db. Once one of them has made a state
-    there it is no mirror any more, and shep-mirror leaves it alone.
+    It fetches only files that no state in DIR has, and checks each before the state gets its name. If it breaks off or is killed,
+    run the same command again: it continues. To restore, give DIR to any program as --db. Once a program has made a state there,
+    DIR is not a mirror any more, and shep-mirror refuses it.
 
     \b
     Examples:

@@ -25,7 +25,7 @@ DEFAULT = WorkerLimits()
 )
 @click.option("--keys", "key_file", type=PEM, metavar="FILE", help="This reaper's key file, for tls:; shep-keys makes it.")
 @click.option(
-    "--user", default="nobody", show_default=True, metavar="NAME", help="Whom to run as, if started as root; root stays root."
+    "--user", default="nobody", show_default=True, metavar="NAME", help="User to run as, if started as root; 'root' stays root."
 )
 @click.option(
     "--recycle",
@@ -50,7 +50,7 @@ DEFAULT = WorkerLimits()
     default=DEFAULT.parse_s,
     show_default=True,
     metavar="SECONDS",
-    help="Longest at one page; then its process is killed.",
+    help="Kill a process that works on one page for longer than this.",
 )
 @common.standard
 def command(

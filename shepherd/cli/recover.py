@@ -13,18 +13,18 @@ from shepherd.console import common, phase
 @click.command()
 @common.database
 @common.configured
-@click.option("--dry-run", is_flag=True, help="Say what would be done, change nothing.")
-@click.option("--deep", is_flag=True, help="Read every byte first. Done anyway where a crash has left nothing to mend.")
+@click.option("--dry-run", is_flag=True, help="Print what would be done, change nothing.")
+@click.option("--deep", is_flag=True, help="Read every byte first. This is the default if a crash has left nothing to mend.")
 @common.timed
 @common.jsonable
 @common.standard
 def command(db: Path, config: Config, dry_run: bool, deep: bool, now: int, as_json: bool) -> None:
     """Mend a database, without asking: after a crash, after damage, with the index lost.
 
-    What killed programs left is removed, and an interrupted reap is rolled back to its last checkpoint; other programs do this by
-    themselves, too. A damaged directory whose phase can run again goes. A damaged closed state is made again under a new number:
-    from what of it still checks, from its buckets, and from the newest older state that is sound; every kind of loss is told.
-    No closed state is ever written. It may be killed and run again; run twice, it does nothing more.
+    It removes what killed programs left, and rolls an interrupted reap back to its last checkpoint; other programs do this, too.
+    It removes a damaged directory whose phase can run again. It makes a damaged closed state again under a new number: from its
+    sound blocks, from its buckets, and from the newest sound older state; it reports every kind of loss. It never writes into a
+    closed state. You may kill it and run it again; a second run does nothing more.
 
     \b
     Examples:

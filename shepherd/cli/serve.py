@@ -38,9 +38,9 @@ def command(
 ) -> None:
     """Serve states to readers over HTTP, until SIGTERM or Ctrl-C.
 
-    Readers lease a closed state and pull its documents, or its files, while cycles go on; indexers upload feedback. Clients are
-    known by tokens, which `shep-serve token add` makes. Without any, and on loopback, one for reading is made for this run alone
-    and shown. docs/serve.md describes the API. SIGHUP opens the log again.
+    Readers lease a closed state and pull its documents, or its files, while cycles run; indexers upload feedback. Clients
+    identify themselves by tokens, which `shep-serve token add` makes. If there are none, and on loopback, it makes one for
+    reading, for this run alone, and prints it. docs/serve.md describes the API. SIGHUP opens the log again.
 
     \b
     Examples:
@@ -114,7 +114,7 @@ def _make(name: str, roles: tuple[str, ...]) -> tuple[str, Client]:
 
 @command.group("token")
 def token_group() -> None:
-    """Say who may read, in cf/tokens. A server that runs knows it with the next request."""
+    """Say who may read, in cf/tokens. A running server follows with the next request."""
 
 
 def _clients(cf: Path) -> Path:
@@ -126,16 +126,14 @@ def _clients(cf: Path) -> Path:
 
 @token_group.command("add")
 @click.argument("name")
-@click.option(
-    "--role", "roles", multiple=True, required=True, type=click.Choice(ROLES), help="What it may do; may be given again."
-)
+@click.option("--role", "roles", multiple=True, required=True, type=click.Choice(ROLES), help="What it may do; may be repeated.")
 @common.configuration_directory
 @common.standard
 def add(name: str, roles: tuple[str, ...], cf: Path) -> None:
     """Make a token for the client NAME, and print it, once: only its hash is kept.
 
-    read: lease states and pull documents. feedback: upload weights. mirror: the files of a state, which hold the secret key of
-    its footprints. admin: all of that, and every client's leases.
+    read: lease states and pull documents. feedback: upload weights. mirror: fetch the files of a state, which have the secret key
+    of its footprints. admin: all of these, and every client's leases.
 
     \b
     Example:
@@ -160,7 +158,7 @@ def add(name: str, roles: tuple[str, ...], cf: Path) -> None:
 @common.jsonable
 @common.standard
 def list_command(cf: Path, as_json: bool) -> None:
-    """Tell which clients there are, and their roles.
+    """List the clients and their roles.
 
     \b
     Example:
@@ -180,7 +178,7 @@ def list_command(cf: Path, as_json: bool) -> None:
 @common.configuration_directory
 @common.standard
 def remove(name: str, cf: Path) -> None:
-    """Let the client NAME in no more. Exit status 4 if there is none of that name.
+    """Revoke the token of the client NAME. Exit status 4 if there is no such client.
 
     \b
     Example:

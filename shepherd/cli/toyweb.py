@@ -16,12 +16,17 @@ FROM_0 = click.IntRange(min=0)
 
 @click.command()
 @click.option(
-    "--dir", "directory", type=common.DIRECTORY, required=True, metavar="DIR", help="For its table, log and certificate."
+    "--dir",
+    "directory",
+    type=common.DIRECTORY,
+    required=True,
+    metavar="DIR",
+    help="Directory for its table, log and certificate.",
 )
 @click.option("--sites", type=SOME, default=80, show_default=True, help="How many: 50 or more; with --plain any number.")
 @click.option("--seed", type=int, default=1, show_default=True, help="Which toy web: the same number gives the same bytes.")
 @click.option("--largest", type=click.IntRange(min=8), default=48, show_default=True, help="Pages of the largest sites.")
-@click.option("--plain", is_flag=True, help="Ordinary sites only, none that is odd in any way.")
+@click.option("--plain", is_flag=True, help="Ordinary sites only.")
 @click.option("--zoo", is_flag=True, help="Hostile servers, too, each under a name of its own; linked from /zoo.html of site0.")
 @click.option("--base", default="127.1.0.0", show_default=True, metavar="ADDRESS", help="Use the addresses after this one.")
 @click.option("--per-address", type=SOME, default=2, show_default=True, help="Sites on each address.")
@@ -56,9 +61,9 @@ def command(
 ) -> None:
     """Serve a deterministic little web on loopback, until SIGTERM or Ctrl-C.
 
-    DIR/static tells where its hosts are: name it in [network] of shepherd.toml, and allow 127.0.0.0/8 there.
-    DIR/ca.pem is the authority that its certificates are signed by. DIR/access.log has a line for every request.
-    SIGHUP brings the next version of the web: pages change and move.
+    DIR/static lists its hosts: name it in [network] of shepherd.toml, and allow 127.0.0.0/8 there. DIR/ca.pem is the authority
+    that signs its certificates. DIR/access.log has a line for every request. SIGHUP brings the next version of the web: pages
+    change and move.
 
     \b
     Examples:

@@ -13,16 +13,16 @@ from shepherd.errors import NothingToDo
 @click.command()
 @common.database
 @common.unconfigured
-@click.option("--dry-run", is_flag=True, help="Say what would be done, and do nothing.")
+@click.option("--dry-run", is_flag=True, help="Print what would be done, and do nothing.")
 @common.timed
 @common.jsonable
 @common.standard
 def command(db: Path, dry_run: bool, now: int, as_json: bool) -> None:
-    """Bring a database that an older Shepherd made to the present format version.
+    """Bring a database of an older format version up to date.
 
-    New directories are built beside the old ones, sharing by hard links all that stays as it is, and then replace them: it can be
-    killed anywhere and run again. A reap that was going on continues from its last checkpoint; its harvest is copied, so as much
-    space is needed again. Old states that somebody has leased go when their leases end. Exit status 4 if nothing is old.
+    It builds new directories beside the old ones, sharing unchanged files by hard links, and then replaces the old ones: you may
+    kill it and run it again. An unfinished reap continues from its last checkpoint; its harvest is copied, which needs as much
+    space again. Leased old states stay until their leases end. Exit status 4 if no state is old.
 
     \b
     Examples:

@@ -32,7 +32,7 @@ ROUND: Final = 1_000_000
 @click.option(
     "--weight", type=click.IntRange(0, 65_535), metavar="N", help="Of documents that are new.  [default: merge.insert_weight]"
 )
-@click.option("--no-links", is_flag=True, help="Leave out what the documents link to.")
+@click.option("--no-links", is_flag=True, help="Ignore what the documents link to.")
 @click.option("--strict", is_flag=True, help="Exit status 2 if a record could not be read or used.")
 @click.option(
     "--round",
@@ -47,12 +47,12 @@ def command(files: tuple[str, ...], weight: int | None, no_links: bool, strict: 
     """Import WARC files (1.0 or 1.1, plain or gzip; - is stdin) as if their documents had been gathered when they were recorded.
 
     Responses become documents, redirects and errors; a robots.txt becomes that of its site; a revisit says that a document was
-    unchanged. The newest record of a URL counts; what the database knows of already, and what the filter rejects, is left out.
+    unchanged. The newest record of a URL counts; records that the database has already, or that the filter rejects, are skipped.
     Links become new URLs, which the next cycle takes in. Nobody is contacted.
 
-    It takes the lock, and makes closed states. A record that cannot be read or used is told with file and offset, and skipped.
-    Killed anywhere, the same command goes on. The first Ctrl-C or SIGTERM takes in what has been read, the second ends at once.
-    Exit status 4 if there was nothing new.
+    It takes the lock, and makes closed states. A record that cannot be read or used is reported with file and offset, and
+    skipped. If it is killed, run the same command again: it continues. The first Ctrl-C or SIGTERM takes in what has been read,
+    the second ends at once. Exit status 4 if there was nothing new.
 
     \b
     Examples:

@@ -80,13 +80,13 @@ def configured(function: Callable[..., R]) -> Callable[..., R]:
 
 def unconfigured(function: Callable[..., R]) -> Callable[..., R]:
     """--cf DIR for a command that needs none: one set of options serves all, and a bad setting keeps nobody from looking."""
-    text = "Taken as by every command; nothing in it is needed here."
+    text = "Accepted, but not needed here."
     return _cf(function, text, lambda given: given and _named_cf(given), expose_value=False)
 
 
 def filtered(function: Callable[..., R]) -> Callable[..., R]:
     """--cf DIR, as `cf: Path`, for a command that may need its filter, and nothing else of it."""
-    return _cf(function, f"The directory of the filter, by which given URLs are stripped.  {CF_DEFAULT}", _named_cf)
+    return _cf(function, f"The directory of the filter, which strips the URLs that you name.  {CF_DEFAULT}", _named_cf)
 
 
 def examined(function: Callable[..., R]) -> Callable[..., R]:
@@ -146,8 +146,8 @@ def standard(function: Callable[..., R]) -> Callable[..., R]:
         setup_logging(quiet, verbose)
         return function(*args, **kwargs)
 
-    quietly = click.option("-q", "--quiet", is_flag=True, help="Tell only what went wrong; no progress bars.")
-    verbosely = click.option("-v", "--verbose", is_flag=True, help="Tell more; with a bug, the traceback.")
+    quietly = click.option("-q", "--quiet", is_flag=True, help="Print only results, warnings and errors; no progress bars.")
+    verbosely = click.option("-v", "--verbose", is_flag=True, help="Print more; for a bug, the traceback.")
     return quietly(verbosely(versioned(logging_first)))
 
 

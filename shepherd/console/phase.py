@@ -114,7 +114,7 @@ def batch(function: Callable[..., R]) -> Callable[..., R]:
         metavar="N",
         help="Compute in N processes; the result is the same.  [default: 1]",
     )
-    rehearse = click.option("--dry-run", is_flag=True, help="Tell what would change, and change nothing.")
+    rehearse = click.option("--dry-run", is_flag=True, help="Print what would change, and change nothing.")
     options = (common.database, common.configured, common.timed, processes, rehearse, common.jsonable, common.standard)
     return functools.reduce(lambda wrapped, option: option(wrapped), reversed(options), gathered)
 

@@ -22,7 +22,7 @@ def with_token(function: Callable[..., R], required: bool = True) -> Callable[..
     def read(_context: click.Context, _parameter: click.Parameter, given: Path | None) -> str | None:
         return None if given is None else read_token(given)
 
-    text = "Has the token that `shep-serve token add` has shown; its mode must be 0600."
+    text = "The token that `shep-serve token add` printed; the file's mode must be 0600."
     return click.option("--token-file", "token", required=required, type=FILE, callback=read, metavar="FILE", help=text)(function)
 
 

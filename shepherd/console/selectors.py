@@ -104,18 +104,18 @@ class _Option:
 
 _AGE, _GLOB, _SERVER = (Parsed(name, getattr(selector_words, f"read_{name}")) for name in ("age", "glob", "server"))
 _STATUS, _WEIGHTS = (Parsed(name, getattr(selector_words, f"read_{name}")) for name in ("status", "weights"))
-_AGAIN = "; may be given again"
+_AGAIN = "; may be repeated"
 OPTIONS = (
     _Option("--site", "site", None, "HOST|URL", "Only this site; scheme and www. make no difference."),
     _Option("--server", "server", _SERVER, "ADDRESS", "Only sites on this server."),
     _Option("--type", "types", click.Choice(TYPES), "TYPE", f"Only rows of this type: {', '.join(TYPES)}{_AGAIN}.", True),
-    _Option("--reason", "reasons", click.Choice(REASONS), "REASON", f"Only this reason, as robots-denied{_AGAIN}.", True),
+    _Option("--reason", "reasons", click.Choice(REASONS), "REASON", f"Only this reason, such as robots-denied{_AGAIN}.", True),
     _Option("--status", "statuses", _STATUS, "N|Nxx", f"Only this HTTP status, or class of them: 404, 5xx{_AGAIN}.", True),
     _Option("--section", "sections", SECTION, "NAME", f"Only this section, by name or number{_AGAIN}.", True),
-    _Option("--older", "older", _AGE, "AGE", "Only what was last checked longer ago than this: 45s, 90m, 12h, 30d, 2w."),
-    _Option("--newer", "newer", _AGE, "AGE", "Only what was last checked not longer ago than this."),
-    _Option("--weight", "weights", _WEIGHTS, "MIN..MAX", "Only these weights; one end may be left out."),
-    _Option("--glob", "glob", _GLOB, "PATTERN", "Only URLs like this: * is any text, ? is one character."),
+    _Option("--older", "older", _AGE, "AGE", "Only URLs last checked longer ago than this: 45s, 90m, 12h, 30d, 2w."),
+    _Option("--newer", "newer", _AGE, "AGE", "Only URLs last checked not longer ago than this."),
+    _Option("--weight", "weights", _WEIGHTS, "MIN..MAX", "Only these weights; you may leave out one end."),
+    _Option("--glob", "glob", _GLOB, "PATTERN", "Only URLs that match: * is any text, ? is one character."),
     _Option("--file", "files", FILE, "FILE", f"Only the URLs of this file, one a line; - is stdin{_AGAIN}.", True),
 )  # fmt: skip
 
@@ -129,7 +129,7 @@ def selecting(function: Callable[..., R]) -> Callable[..., R]:
         selection = Selection(urls=urls, now=int(time.time()) if now is None else now, **asked)
         return function(*args, selection=selection, **kwargs)
 
-    text = "Reckon ages as if the clock showed this many seconds since 1970."
+    text = "Count ages as if the clock showed this many seconds since 1970."
     decorated = click.option("--now", type=click.IntRange(0, common.LATEST_S), metavar="SECONDS", help=text)(selected)
     for option in reversed(OPTIONS):
         flags = ("-f", option.flag) if option.name == "files" else (option.flag,)

@@ -31,10 +31,10 @@ WHYS = vocabulary.words(vocabulary.Why)
 @click.group()
 @common.versioned
 def command() -> None:
-    """Show the index, sites, journals, buckets ... of a state, read in place and checked on the way.
+    """Show the index, sites, journals, buckets ... of a state, and check them while reading.
 
-    Rows are printed while they are read, as aligned text under a header line or, with --json, as JSON lines. Times are in UTC.
-    Where a checksum fails, the rows before it have been shown, and the exit status is 11.
+    Rows are printed while they are read, as aligned text under a header line or, with --json, as JSON lines. Times are in UTC. If
+    a checksum fails, the rows before it are shown, and the exit status is 11.
     """
 
 
@@ -98,7 +98,7 @@ def _open(db: Path, name: str | None) -> State:
 
 @command.command()
 @one_site
-@click.option("--type", "types", multiple=True, type=click.Choice(TYPES), help="Only rows of this type; may be given again.")
+@click.option("--type", "types", multiple=True, type=click.Choice(TYPES), help="Only rows of this type; may be repeated.")
 @from_row
 @with_urls
 @of_a_state
@@ -153,7 +153,7 @@ def servers(state: State, site: str | None, first: int) -> Shown:
 
 @command.command()
 @one_site
-@click.option("--result", "results", multiple=True, type=click.Choice(RESULTS), help="Only with this result; may be given again.")
+@click.option("--result", "results", multiple=True, type=click.Choice(RESULTS), help="Only with this result; may be repeated.")
 @with_urls
 @of_a_state
 def journal(state: State, site: str | None, results: tuple[str, ...], urls: bool) -> Shown:
@@ -187,7 +187,7 @@ def contrib(state: State, site: str | None, urls: bool) -> Shown:
 
 @command.command()
 @one_site
-@click.option("--why", "whys", multiple=True, type=click.Choice(WHYS), help="Only planned for this reason; may be given again.")
+@click.option("--why", "whys", multiple=True, type=click.Choice(WHYS), help="Only planned for this reason; may be repeated.")
 @with_urls
 @of_a_state
 def plan(state: State, site: str | None, whys: tuple[str, ...], urls: bool) -> Shown:
@@ -243,8 +243,8 @@ def buckets(state: State, site: str | None) -> Shown:
 def bucket(state: State, which: tuple[str, ...], body: str | None, urls: bool, as_json: bool) -> None:
     """One bucket: its header and attributes, or its body. With -u its links are shown as URLs, where they are known.
 
-    Asked for by oid (16 hex digits), by place (SEGMENT:OFFSET, as shep-check tells it), by footprint (two times 16 hex digits: of
-    the site or normalised site, and of the path), or by URL. Exit status 4 if there is none.
+    Name it by oid (16 hex digits), by place (SEGMENT:OFFSET, as shep-check prints it), by footprint (two times 16 hex digits: of
+    the site or normalised site, and of the path), or by URL. Exit status 4 if there is no such bucket.
 
     \b
     Examples:

@@ -36,9 +36,9 @@ if TYPE_CHECKING:
 def command(asked: Asked, url: str | None, token: str | None, ca_file: Path | None, db: Path, config: Config) -> int:
     """Write the documents of a state, the newest by default, in a format that other programs read.
 
-    Files have their names only when all are whole; PREFIX-STATE.json, the manifest, comes last. A damaged document is told and
-    left out, and the exit status is 11 at the end. With --cursor an export goes on from where the last one of this name ended;
-    one that export.cursors names takes every closed state in turn.
+    Files get their names only when all are complete; PREFIX-STATE.json, the manifest, comes last. A damaged document is reported
+    and skipped, with exit status 11 at the end. With --cursor an export continues where the last one of this name ended; a cursor
+    that export.cursors names takes every closed state in turn.
 
     \b
     Examples:

@@ -66,17 +66,15 @@ OPTIONS = (
         type=click.IntRange(0),
         default=1 << 30,
         metavar="N",
-        help="Begin a new file beyond so many; 0 = never.  [default: 1 GiB]",
+        help="Begin a new file after so many bytes; 0 = never.  [default: 1 GiB]",
     ),
     click.option("--cdxj", is_flag=True, help="Write a sorted CDXJ index beside the WARC files."),
     click.option("--digest", type=click.Choice(("sha1", "sha256")), default="sha1", show_default=True, help="Of WARC records."),
     click.option("--body/--no-body", "bodies", default=True, help="Whether jsonl and parquet have the bodies."),
     click.option("--robots", is_flag=True, help="Also robots.txt files; WARC has them anyway."),
-    click.option("--redirects", is_flag=True, help="Also pages that only lead to another; WARC has them anyway."),
-    click.option(
-        "--cursor", metavar="NAME", help="Only what is new since the last export with this name, and remember this one."
-    ),
-    click.option("--past-damage", is_flag=True, help="Let the cursor go on although documents were damaged and left out."),
+    click.option("--redirects", is_flag=True, help="Also pages that only redirect; WARC has them anyway."),
+    click.option("--cursor", metavar="NAME", help="Only what is new since the last export with this name; remember this one."),
+    click.option("--past-damage", is_flag=True, help="Advance the cursor although damaged documents were skipped."),
     click.option("--overwrite", is_flag=True, help="Replace an export of the same name."),
     click.option("--dry-run", is_flag=True, help="Count, and write nothing."),
 )

@@ -58,19 +58,19 @@ def _minutes(_context: click.Context, _parameter: click.Parameter, given: float)
     type=click.Choice(gather_scope.KINDS),
     default=gather_scope.SITE,
     show_default=True,
-    help="Stay on the sites of the URLs; or go to their subdomains, too; or anywhere that links lead.",
+    help="Stay on the sites of the URLs, include their subdomains, or go wherever links lead.",
 )
 @click.option(
     "--contact", metavar="ADDRESS", help="Mail address or page by which webmasters reach you.  [default: identity.contact]"
 )
 @common.standard
 def command(given: tuple[str, ...], db: Path | None, pages: int | None, minutes: float, scope: str, contact: str | None) -> int:
-    """Gather the sites of some URLs, and nothing else, until a number of pages or minutes; or, without a URL, the toy web.
+    """Gather the sites of some URLs, and nothing else, up to a number of pages or minutes; or, without a URL, the toy web.
 
-    The database is made if there is none. Run again, it goes on where it stopped, with the sites of earlier runs still allowed;
-    with --db and no URL it goes on with those alone.
-    Your own cf/ is read but not changed: what holds for this database alone is written to its own cf/. Servers are asked only as
-    often as [politeness] says, so a single site needs patience. Ctrl-C ends in good order and still shows the summary.
+    It makes the database if there is none. If you run it again it continues where it stopped, and the sites of earlier runs are
+    still allowed; with --db and no URL it continues with those alone. It reads your own cf/ but does not change it: settings for
+    this database alone go to a cf/ of its own. Servers are asked only as often as [politeness] allows, so a single site needs
+    patience. Ctrl-C ends it in good order and still shows the summary.
 
     \b
     Examples:

@@ -18,8 +18,8 @@ from shepherd.console.shared import many
 )
 @phase.batch
 def command(everything: bool, how: phase.How) -> None:
-    """Free what nobody needs any more: drop and copy together segments, trim what sleeps, forget what the filter rejects. Makes
-    closed states, one for each batch that fits on the disk. Exit status 4 if there is nothing to reclaim.
+    """Free what nobody needs any more: drop or join segments, trim sleeping documents, forget what the filter rejects. It makes
+    closed states, one for each batch that fits on the disk. Exit status 4 if there is nothing to free.
 
     \b
     Examples:

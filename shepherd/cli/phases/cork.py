@@ -10,9 +10,8 @@ from shepherd.console import common, phase
 @click.command()
 @phase.batch
 def command(how: phase.How) -> None:
-    """Take the harvests of an ended reap, and those in the inbox, into index, sites and servers, and close the state: readers
-    can use it at once. New URLs wait in its contrib files for shep-merge. Exit status 4 if nothing has been reaped and no
-    harvest waits.
+    """Take the harvests of an ended reap, and those in the inbox, into index, sites and servers, and close the state: readers can
+    use it at once. New URLs wait in its contrib files for shep-merge. Exit status 4 if there is no harvest.
 
     \b
     Example:

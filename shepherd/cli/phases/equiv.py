@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 
 @click.command()
 @phase.batch
-@click.option("--detect", is_flag=True, help="Instead, propose classes from pages that are equal, in the syntax of url-equiv.")
+@click.option("--detect", is_flag=True, help="Instead propose classes from equal pages, in the syntax of url-equiv.")
 def command(how: phase.How, detect: bool) -> None:
-    """Where cf/url-equiv has changed, give the sites that it concerns their new normalised sites, and join the documents that are
-    now the same. Reads the .merged directory and makes .equiv; with --dry-run also on a closed state. A site that leaves its
-    class does not get back what was dropped when it was joined. Exit status 4 if the table has not changed.
+    """If cf/url-equiv has changed, give its sites their new normalised sites, and join the documents that are now the same. It
+    reads the .merged directory and makes .equiv; with --dry-run it also reads a closed state. A site that leaves its class does
+    not get back the rows that were dropped when it was joined. Exit status 4 if the table has not changed.
 
     \b
     Examples:

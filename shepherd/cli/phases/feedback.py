@@ -10,9 +10,9 @@ from shepherd.console import common, phase
 @click.command()
 @phase.batch
 def command(how: phase.How) -> None:
-    """Take the weights, and the marks of what nothing links to any more, that indexers have uploaded into the index. Reads the
-    newest closed state and makes the next one, which readers can use at once. A damaged upload is left where it is and
-    reported. Exit status 4 if no feedback waits.
+    """Apply feedback that indexers have uploaded to the index: weights, and marks of documents that nothing links to any more. It
+    reads the newest closed state and makes the next one, which readers can use at once. A damaged upload is reported and stays in
+    the inbox. Exit status 4 if no feedback waits.
 
     \b
     Example:

@@ -10,9 +10,9 @@ from shepherd.console import common, phase
 @click.command()
 @phase.batch
 def command(how: phase.How) -> None:
-    """Merge the URLs that pages linked to and that operators inserted into the index, one row per document; carry out what
-    operators asked for; drop what is forgotten or dead. Makes the next .merged directory. Exit status 4 if neither contributions
-    nor requests wait, and filter and url-equiv are the same.
+    """Add the URLs that pages link to and that operators inserted to the index, one row per document; carry out operators'
+    requests; drop what is forgotten or dead. It makes the next .merged directory. Exit status 4 if neither contributions nor
+    requests wait, and filter and url-equiv have not changed.
 
     \b
     Examples:

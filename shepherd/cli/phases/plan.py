@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 @other.option
 @phase.batch
 def command(how: phase.How, versus: Config | None) -> None:
-    """Choose what the next reap is to gather, and how urgently: what is new, due for a refresh or a retry, as much as each server
-    has time for. Reads the newest closed state and makes the next .reap directory. Exit status 4 if nothing is due.
+    """Choose what the next reap is to gather, and how urgently: what is new, or due for a refresh or a retry, as much as each
+    server has time for. It reads the newest closed state and makes the next .reap directory. Exit status 4 if nothing is due.
 
     \b
     What another configuration would plan, beside the present one:

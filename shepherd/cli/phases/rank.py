@@ -48,7 +48,7 @@ PROGRAM = "shep-rank"
     help="End when a turn has moved no more than this share of all rank.  [default: 1e-06]",
 )
 @looking.limited(10)
-@click.option("--dry-run", is_flag=True, help="Show how weights would be spread, and the best documents; leave nothing.")
+@click.option("--dry-run", is_flag=True, help="Show the distribution of the weights, and the best documents; leave nothing.")
 @common.jsonable
 @common.standard
 def command(
@@ -62,8 +62,8 @@ def command(
     dry_run: bool,
     as_json: bool,
 ) -> None:
-    """Rank the documents of a closed state by the links in their buckets, and leave the weights in the inbox, where the next
-    shep-feedback takes them. Reads only, without the lock, beside whatever runs. Exit status 4 if no weight would change.
+    """Rank the documents of a closed state by the links in their buckets, and leave the weights in the inbox for the next
+    shep-feedback. It needs no lock, and works while a cycle runs. Exit status 4 if no weight would change.
 
     \b
     Examples:

@@ -29,7 +29,7 @@ def _in_a_directory(_context: click.Context, _parameter: click.Parameter, given:
 @click.command()
 @common.database
 @common.configured
-@click.option("--seconds", type=click.FloatRange(0), help="Hand out nothing after this long.  [default: plan.reap_s]")
+@click.option("--seconds", type=click.FloatRange(0), help="Begin no fetch after this time.  [default: plan.reap_s]")
 @click.option(
     "--servers",
     "table",
@@ -43,9 +43,9 @@ def _in_a_directory(_context: click.Context, _parameter: click.Parameter, given:
 def command(db: Path, config: Config, seconds: float | None, table: Path | None, as_json: bool) -> None:
     """Gather the planned documents politely, into the harvest of the .reap directory.
 
-    An interrupted harvest is continued from its last checkpoint. The first Ctrl-C or SIGTERM lets what is in flight finish and
-    ends in good order; a second one stops at once, which costs what came since the last checkpoint. Exit status 12 if the disk or
-    the bucket file has reached its limit: what was gathered is kept, and shep-cork takes it in.
+    It continues an interrupted harvest from its last checkpoint. At the first Ctrl-C or SIGTERM it finishes the fetches in flight
+    and ends in good order; at the second it stops at once, and loses what came since the last checkpoint. Exit status 12 if the
+    disk or the bucket file has reached its limit: what was gathered is kept, and shep-cork takes it in.
 
     \b
     Examples:

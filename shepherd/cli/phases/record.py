@@ -10,9 +10,8 @@ from shepherd.console import common, phase
 @click.command()
 @phase.batch
 def command(how: phase.How) -> None:
-    """Write a thin bucket for each new URL that shep-select has kept and a tombstone for what was deleted, forget failed lookups
-    that are too old, and close the state: readers can use it at once.
-    Exit status 4 if nothing has been selected.
+    """Write a thin bucket for each new URL that shep-select has kept, and a tombstone for each deleted document; forget failed
+    lookups that are too old; close the state: readers can use it at once. Exit status 4 if there is no selected directory.
 
     \b
     Example:

@@ -18,16 +18,16 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.option("--force", is_flag=True, help="Go on even if more gathered documents are lost than select.most_lost allows.")
+@click.option("--force", is_flag=True, help="Continue even if more gathered documents are lost than select.most_lost allows.")
 @other.option
 @phase.batch
 def command(how: phase.How, force: bool, versus: Config | None) -> None:
-    """Decide by weight and limits which rows are gathered, which sleep and which are forgotten. Makes the .selected directory of
-    what shep-merge or shep-equiv has made. Exit status 4 if nothing has been merged, 2 if too many gathered documents would be
+    """Decide by weight and limits which rows are gathered, which sleep and which are forgotten. It makes the .selected directory
+    from that of shep-merge or shep-equiv. Exit status 4 if nothing has been merged, 2 if too many gathered documents would be
     lost.
 
-    A rehearsal goes on from the newest closed state if nothing has been merged, and also tells what each type becomes. Settings
-    that the filter gives to single sites are those that the database has.
+    A dry run starts from the newest closed state if nothing has been merged, and also shows what each type becomes. Settings that
+    the filter gives to single sites are those in the database.
 
     \b
     What another configuration would keep, beside the present one:

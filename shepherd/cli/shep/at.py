@@ -20,10 +20,10 @@ from shepherd.errors import NothingToDo
 @common.jsonable
 @common.standard
 def command(number: int, url: str, db: Path, config: Config, now: int, as_json: bool) -> None:
-    """Tell what a closed state knows of a URL: its type, times, answer, digest, weight and reason.
+    """Show what a closed state knows of a URL: its type, times, answer, digest, weight and reason.
 
-    The URL is normalised and stripped by the filter of today, and found by its footprint; a row from before a strip line came
-    into the filter is found as well. Exit status 4 if the state does not know it, 2 if there is no such state.
+    The URL is normalised, stripped by the present filter, and looked up by its footprint; if the filter did not strip it then,
+    the row is found, too. Exit status 4 if the state does not know the URL, 2 if there is no such state.
 
     \b
     Example:

@@ -29,12 +29,12 @@ STEP: Final = 1 << 20  # keys looked up at a time
 
 @click.group("audit")
 def command() -> None:
-    """Check what was done against what was promised."""
+    """Check what was done against what is promised."""
 
 
 @command.command("politeness")
-@click.option("--slack", type=click.IntRange(0), default=20, metavar="MS", help="What clocks may differ by.  [default: 20]")
-@click.option("--limit", type=click.IntRange(0), default=20, metavar="N", help="Tell the first N violations.  [default: 20]")
+@click.option("--slack", type=click.IntRange(0), default=20, metavar="MS", help="How much clocks may differ.  [default: 20]")
+@click.option("--limit", type=click.IntRange(0), default=20, metavar="N", help="Show the first N violations.  [default: 20]")
 @common.database
 @common.configured
 @click.option(
@@ -43,15 +43,15 @@ def command() -> None:
 @common.jsonable
 @common.standard
 def politeness(slack: int, limit: int, db: Path, config: Config, number: int | None, as_json: bool) -> None:
-    """Recompute from the journals how close contacts with servers and sites were, over all reapers.
+    """Compute from the journals how closely contacts with servers and sites followed each other, over all reapers.
 
-    Read are the journals of all closed states (or of one, with --state), those that were kept of deleted ones
-    (store.keep_journals), and that of a reap under way, up to its last checkpoint.
+    It reads the journals of all closed states (or of one, with --state), those kept from deleted states (store.keep_journals),
+    and that of a running reap, up to its last checkpoint.
 
-    Per server, groups of the filter counting as one, and per site: contacts must not overlap beyond its slots,
-    nor follow closer than the delay that held: filter or default, Crawl-delay, back-off, Retry-After. Shown are the servers with
-    the least to spare. Exit status 30 if there is a violation; each is told with its server, times and footprints. Exit status 4
-    if no journal has a contact.
+    Per server, groups of the filter counting as one, and per site: contacts must not overlap beyond its slots, nor follow closer
+    than the delay that held: filter or default, Crawl-delay, back-off, Retry-After. It shows the servers with the least time to
+    spare. Exit status 30 if there is a violation; each is shown with its server, times and footprints. Exit status 4 if no
+    journal has a contact.
 
     \b
     Examples:

@@ -35,8 +35,8 @@ BODY, TEXT, HEADERS = "body", "text", "headers"
 def command(url: str, what: str, db: Path, config: Config, number: int | None, as_json: bool) -> None:
     """Print the stored document of a URL, or of its equivalent under another scheme or with or without www.
 
-    To a file or pipe the body goes byte by byte as the server meant it, decoded; on a terminal it is shown as text, with whatever
-    could steer the terminal escaped. Exit status 4 if nothing is stored, or with --text nothing that is text.
+    A file or pipe gets the decoded body byte by byte; a terminal gets it as text, with control characters escaped. Exit status 4
+    if nothing is stored, or, with --text, if it is not text.
 
     \b
     Examples:

@@ -13,9 +13,9 @@ SHELLS = ("bash", "fish", "zsh")
 @click.argument("shell", type=click.Choice(SHELLS))
 @common.standard
 def command(shell: str) -> None:
-    """Print a script by which SHELL completes commands, options and their values, for every program of Shepherd.
+    """Print a script that lets your shell complete commands, options and their values, for every program of Shepherd.
 
-    The programs are known by their names, in whatever directory: `shep` and `bin/shep` alike. For fish, write it to
+    It completes the programs by their names, in any directory: `shep` and `bin/shep` alike. For fish, write it to
     ~/.config/fish/completions/shep.fish.
 
     \b

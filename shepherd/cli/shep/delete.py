@@ -24,16 +24,16 @@ PURGED = f"{changing.NEXT_CYCLE}, and their bytes erased by the next cleanup"
 
 @click.command("delete")
 @selectors.selecting
-@click.option("--purge", is_flag=True, help="Let no byte of them stay, and keep their URLs out for ever, known or not.")
+@click.option("--purge", is_flag=True, help="Erase every byte of them, and keep their URLs out for ever, known or not.")
 @click.option("--yes", is_flag=True, help=f"Do not ask before more than {changing.ASKED_FROM:,} URLs go that are not named.")
 @changing.changing
 def command(selection: Selection, purge: bool, yes: bool, how: How) -> None:
-    """Forget documents.
+    """Delete documents: their URLs become forgotten.
 
-    Needs no lock: it takes effect at the start of the next cycle. A deleted URL may come back if a page still links to it after
-    the next cleanup: a line of the filter, or --purge, keeps it out. With --purge the next cleanup erases the bytes as well;
-    states that somebody holds by a lease keep theirs until it ends, and are named. More than 1,000 URLs that are not given by
-    name want a yes. Robots files are left out unless they are named: politeness needs them.
+    It needs no lock, and takes effect at the start of the next cycle. A deleted URL may come back if a page still links to it
+    after the next cleanup: a line of the filter, or --purge, keeps it out. With --purge the next cleanup erases the bytes as
+    well; leased states keep theirs until the lease ends, and are listed. You must confirm if more than 1,000 URLs go that you do
+    not name one by one. Robots files are deleted only if you name them: politeness needs them.
 
     \b
     Examples:

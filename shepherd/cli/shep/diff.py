@@ -32,14 +32,14 @@ LINE = "{:<17}  {:<22}  {}\n"
 @click.argument("old", type=click.IntRange(1), metavar="A")
 @click.argument("new", type=click.IntRange(1), metavar="B")
 @click.option("--site", metavar="HOST|URL", help="Only this site; scheme and www. make no difference.")
-@click.option("--what", "whats", multiple=True, type=click.Choice(WHATS), help="Only this; may be given again.")
-@click.option("--count", is_flag=True, help="Tell only how many there are of each.")
+@click.option("--what", "whats", multiple=True, type=click.Choice(WHATS), help="Only this; may be repeated.")
+@click.option("--count", is_flag=True, help="Print only how many there are of each.")
 @common.database
 @common.unconfigured
 @common.jsonable
 @common.standard
 def command(old: int, new: int, site: str | None, whats: tuple[str, ...], count: bool, db: Path, as_json: bool) -> None:
-    """Tell what differs between two closed states, A and B, as `shep states` numbers them.
+    """Compare two closed states, A and B, by their numbers in `shep states`.
 
     \b
     added      known in B, but not in A
@@ -49,8 +49,8 @@ def command(old: int, new: int, site: str | None, whats: tuple[str, ...], count:
     refreshed  checked again, and its content is the same
     type       gathered, ungathered, asleep or an error: another than before
 
-    A document can have several of the last four. They come in the order of the index, with the number of each at the end; with
-    --json there is a line for each document with its row in both states, and nothing else.
+    A document can have several of the last four. Documents come in the order of the index, then the number of each kind; with
+    --json there is only a line for each document, with its row in both states.
 
     \b
     Examples:

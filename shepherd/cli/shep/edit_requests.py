@@ -75,7 +75,7 @@ def changing(function: Callable[..., R]) -> Callable[..., R]:
     def gathered(*args: Any, db: Path, config: Config, dry_run: bool, as_json: bool, **kwargs: Any) -> R:
         return function(*args, how=How(db, config, dry_run, as_json), **kwargs)
 
-    dry = click.option("--dry-run", is_flag=True, help="Count what is meant; leave no request.")
+    dry = click.option("--dry-run", is_flag=True, help="Count the URLs; leave no request.")
     return dry(common.database(common.configured(common.jsonable(common.standard(gathered)))))
 
 

@@ -31,7 +31,7 @@ WAITS = {
 @click.command("explain")
 @click.argument("url", metavar="[URL]", required=False)
 @click.option("--why-not", "prefix", metavar="PREFIX", help="Instead count all URLs under this URL prefix by reason.")
-@click.option("--deep", is_flag=True, help=f"Look through all journals that are kept, not only for {JOURNALS_S:g} s.")
+@click.option("--deep", is_flag=True, help=f"Search all journals, not only for {JOURNALS_S:g} s.")
 @common.database
 @common.configured
 @shared.state_number
@@ -48,17 +48,16 @@ def command(
     now: int,
     as_json: bool,
 ) -> None:
-    """Tell why a URL is, or is not, gathered: also one that was never stored.
+    """Explain why a URL is, or is not, gathered, even if it was never stored.
 
-    Goes step by step: as given, normalised rule by rule, stripped by which lines of the filter; its class of sites, by which line
-    of url-equiv; its footprint; what is known of it; the filter line that decides; which version of robots.txt, and which group
-    and line of it; the limits of its site, server, section and of the whole, and its rank against them; its server and the next
-    contact; what each cycle that is on record made of it; and one sentence at the end that sums it up. Of a URL that nobody
-    knows it tells what would become of it.
+    It goes step by step: as given, normalised rule by rule, stripped by which lines of the filter; its class of sites, by which
+    line of url-equiv; its footprint; what is known of it; the filter line that decides; which version of robots.txt, and which
+    group and line of it; the limits of its site, server, section and of the whole, and its rank against them; its server and the
+    next contact; what each recorded cycle did with it; and a sentence at the end that sums it up. Of an unknown URL it shows what
+    would happen to it.
 
-    With --why-not all URLs under a prefix are counted by type and reason, with some examples of each. The prefix has a whole
-    host; http and https, with and without www., make no difference. A prefix with more than a host reads the text of each URL of
-    the site.
+    With --why-not it counts all URLs under a prefix by type and reason, with some examples of each. The prefix has a whole host;
+    http and https, with and without www., make no difference. If it has a path, too, the text of each URL of the site is read.
 
     \b
     Examples:

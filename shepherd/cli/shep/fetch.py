@@ -29,24 +29,21 @@ OWN_WAIT_S: Final = 60  # between robots.txt and the page, without --wait
 
 @click.command("fetch")
 @click.argument("given", metavar="URL")
-@click.option(
-    "--wait", is_flag=True, help="Wait for as long as politeness asks; without it, a server that must wait is not asked."
-)
+@click.option("--wait", is_flag=True, help="Wait as long as politeness demands, instead of giving up.")
 @common.database
 @common.configured
 @common.jsonable
 @common.standard
 def command(given: str, wait: bool, db: Path, config: Config, as_json: bool) -> None:
-    """Ask for one document, and show status, headers, timings, what robots.txt says, and the links that would be followed.
+    """Fetch one document; show its status, headers and timings, what robots.txt says, and the links that would be followed.
 
-    It goes the way of a reap: the guard, robots.txt (the stored one, if it is fresh; else it is asked for first), the server's
-    delay and next contact. It takes the lock, so during a reap it exits with status 3; and it leaves a note in the inbox, so
-    that the next reap does not ask the server too soon. No document is stored.
+    It does what a reap does: the guard, robots.txt (the stored file if that is fresh; else it is fetched first), the server's
+    delay and next contact. It takes the lock, so during a reap it exits with status 3. It leaves a note in the inbox, so that the
+    next reap does not ask the server too soon. It stores no document.
 
-    A server that may not be asked yet is not asked: exit status 4, and a sentence that says from when on it may be; with --wait
-    it is waited for, without the lock. Between robots.txt and the page up to 60 seconds are waited for in any case. Exit
-    status 4 also if robots.txt denies the URL or its host has no address that may be asked, 20 if the server gave no answer that
-    can be used.
+    If the server may not be asked yet, it exits with status 4, and prints from when on it may be; with --wait it waits, without
+    the lock. Between robots.txt and the page it waits up to 60 seconds in any case. Exit status 4 also if robots.txt denies the
+    URL or its host has no address that may be asked, 20 if the server gave no answer that can be used.
 
     \b
     Examples:

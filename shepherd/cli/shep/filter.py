@@ -28,16 +28,16 @@ def command() -> None:
 @common.jsonable
 @common.standard
 def check(given: tuple[str, ...], address: str | None, config: Config, as_json: bool) -> None:
-    """Show what the filter makes of each URL, and which lines decide.
+    """Show what the filter does with each URL, and which lines decide.
 
-    That is: the URL as given, parsed and stripped; whether it is accepted, by which line, and by which pattern of it; its
-    section; the group and the settings of its site, each with its line. No database is needed.
+    It prints the URL as given, parsed and stripped; whether it is accepted, by which line, and by which pattern of it; its
+    section; the group and the settings of its site, each with its line. It needs no database.
 
-    Lines about address ranges are judged where the host of a URL is an address, and for all hosts with --address, as in a cycle
+    Lines about address ranges apply where the host of a URL is an address; with --address they apply to all hosts, as in a cycle
     once a site has been looked up.
 
-    With `-`, URLs are read from stdin, one a line. A bad one is reported with its reason, the others are still done, and the exit
-    status is 2 at the end.
+    With `-` it reads URLs from stdin, one a line. A bad URL is reported with its reason and the others are processed, with exit
+    status 2 at the end.
 
     \b
     Example:

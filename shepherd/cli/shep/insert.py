@@ -51,13 +51,13 @@ class _Counted:
     "sitemaps",
     multiple=True,
     metavar="URL",
-    help="Insert a sitemap, a sitemap index, a feed or a list of URLs, pinned; may be given again.",
+    help="Insert a sitemap, a sitemap index, a feed or a list of URLs, pinned; may be repeated.",
 )
 @click.option(
     "--weight", type=click.IntRange(0, 65_535), metavar="N", help="0 worst, 65535 best.  [default: merge.insert_weight]"
 )
-@click.option("--section", type=SECTION, metavar="NAME", help="By name or number.  [default: what the filter says]")
-@click.option("--pinned", is_flag=True, help="Keep them whatever the limits say.")
+@click.option("--section", type=SECTION, metavar="NAME", help="By name or number.  [default: by the filter]")
+@click.option("--pinned", is_flag=True, help="Exempt them from all limits.")
 @click.option("--dry-run", is_flag=True, help="Judge and count the URLs; leave nothing in the inbox.")
 @common.database
 @common.configured
@@ -77,13 +77,13 @@ def command(
 ) -> None:
     """Insert URLs.
 
-    Needs no lock, also while a cycle runs: one item is left in the inbox and taken in at the start of the next cycle. A URL
-    that is bad, or that the filter rejects, is reported with its reason; the others are still inserted, and the exit status is 2
-    at the end. In a file, blank lines and lines that begin with # are skipped. A URL that is known, but as an error, becomes due.
+    It needs no lock, and works while a cycle runs: it leaves one item in the inbox, which the next cycle takes in when it starts.
+    A URL that is bad, or that the filter rejects, is reported with its reason; the others are inserted, with exit status 2 at the
+    end. In a file, blank lines and lines that begin with # are skipped. A known URL that is an error becomes due.
 
-    A sitemap is gathered as a document, and stays pinned, so that it is read again whenever it is due. What it lists comes in
-    as links do: with the merge behind the reap that has read it, with a weight a little below that of the sitemap, as far as the
-    filter and the limits let it; so it is gathered a cycle later.
+    A sitemap is gathered as a document, and stays pinned, so it is read again whenever it is due. The merge after the reap that
+    has read it adds the URLs that it lists, like links: with a weight a little below that of the sitemap, as far as filter and
+    limits allow. So they are gathered a cycle later.
 
     \b
     Examples:

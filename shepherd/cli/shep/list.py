@@ -47,11 +47,11 @@ def command(
     number: int | None,
     as_json: bool,
 ) -> None:
-    """List what is known: type, HTTP status, weight, time of the last check (UTC), reason, bytes stored, URL.
+    """List known URLs: type, HTTP status, weight, time of the last check (UTC), reason, bytes stored, URL.
 
-    Every option narrows what the others leave. A URL that nobody knows is told, and the exit status is 2 at the end. Rows come in
-    the order of their footprints, those of --glob in the order in which they are stored: it reads the URL of every row that the
-    other options leave, unless its host is spelled out.
+    A row is listed if it meets all options. An unknown URL is reported, with exit status 2 at the end. Rows come in the order of
+    their footprints, with --glob in the order of the disk: --glob reads the URL of every row that meets the other options, unless
+    it spells out the host.
 
     \b
     Examples:

@@ -43,16 +43,16 @@ def _read_duration(text: str) -> int:
     metavar="DURATION",
     help="How long: 90m, 12h, 30d, 2w.",
 )
-@click.option("--purpose", default="", metavar="TEXT", help="What others are told that it is held for.")
+@click.option("--purpose", default="", metavar="TEXT", help="Why you keep it; others see this.")
 @common.database
 @common.unconfigured
 @common.jsonable
 @common.standard
 def command(state: str | None, seconds: int, purpose: str, db: Path, as_json: bool) -> None:
-    """Hold a closed state, by its number or as `newest`: no cycle deletes it before the time is over or `shep unlock` is said.
+    """Keep a closed state, by its number or as `newest`: no cycle deletes it before the time is over or you say `shep unlock`.
 
-    Without a STATE: who holds which state, since when and until when, and how many bytes could be freed but for that: those of
-    files that no newer state has. Programs that read are among them; they give back what they hold when they end.
+    Without a STATE it lists who holds which state, since when and until when, and how many bytes that pins: those of files that
+    no newer state has. The list includes programs that read; they give back their leases when they end.
 
     \b
     Examples:
@@ -85,10 +85,10 @@ def command(state: str | None, seconds: int, purpose: str, db: Path, as_json: bo
 @common.jsonable
 @common.standard
 def unlock(given: tuple[str, ...], force: bool, db: Path, as_json: bool) -> None:
-    """Give back what `shep lock` holds: all locks of a state, by its number, or any lease by its ID.
+    """Give back a lock: all locks of a state, by its number, or any lease by its ID.
 
-    The next cycle may then delete the state. What a running program reads is only taken from it with --force. Exit status 4 if
-    there is nothing of the kind.
+    The next cycle may then delete the state. The lease of a running program ends only with --force. Exit status 4 if there is no
+    such lease.
 
     \b
     Examples:

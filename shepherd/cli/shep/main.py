@@ -33,10 +33,10 @@ from shepherd.console import common
 @click.group()
 @click.version_option(__version__, message="%(prog)s %(version)s")
 def command() -> None:
-    """Look into a database, and ask for changes to it.
+    """Look into a database, and request changes.
 
-    What only looks reads a closed state and holds it by a lease; what changes leaves a request in the inbox. Neither waits for a
-    lock, and both work while a cycle runs; only `shep fetch`, which asks a server, takes it.
+    Commands that look read a closed state, and keep it by a lease. Commands that change leave a request in the inbox. Neither
+    needs the lock, so both work while a cycle runs; only `shep fetch`, which contacts a server, takes it.
     """
 
 

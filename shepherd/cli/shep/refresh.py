@@ -17,11 +17,11 @@ from shepherd.console.selectors import Selection
 @selectors.selecting
 @changing.changing
 def command(selection: Selection, how: How) -> None:
-    """Have documents asked for again, before they are due.
+    """Fetch documents again, before they are due.
 
-    Needs no lock. A reap that runs takes them up within seconds and asks for them next, as far as it can still ask their servers;
-    the next plan puts those first that were not checked since. Robots files are asked for again by themselves, and what sleeps
-    is not gathered: they are left out.
+    It needs no lock. A running reap takes them up within seconds and fetches them next, as far as it can still ask their servers;
+    the next plan puts first those that were not checked since. Robots files, which are fetched again by themselves, and sleeping
+    rows are skipped.
 
     \b
     Examples:

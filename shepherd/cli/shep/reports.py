@@ -40,15 +40,15 @@ CHANGE_TITLES: Final = ("time", "by", "change", ">count", "of what", "item")
     type=click.Choice(STEPS),
     multiple=True,
     metavar="NAME",
-    help="The same, of this step alone, as merge or reap; may be given again.",
+    help="The same, of this step alone, such as merge or reap; may be repeated.",
 )
-@click.option("--timings", is_flag=True, help="Every run of a program, also by hand: how long, and how much of a processor.")
-@click.option("--changes", is_flag=True, help="What was asked for by insert, delete, refresh and set: who, when, what.")
+@click.option("--timings", is_flag=True, help="Every run of a program, also by hand: wall and CPU seconds.")
+@click.option("--changes", is_flag=True, help="What insert, delete, refresh and set requested: who, when, what.")
 @click.option(
     "--newer",
     type=Parsed("age", selector_words.read_age),
     metavar="AGE",
-    help="Only what began not longer ago than this: 45s, 90m, 12h, 30d, 2w.",
+    help="Only what started not longer ago than this: 45s, 90m, 12h, 30d, 2w.",
 )
 @looking.limited(LIMIT)
 @common.database
@@ -67,9 +67,10 @@ def command(
     now: int,
     as_json: bool,
 ) -> None:
-    """Show the history of cycles: when, how long, what each step did; or that of programs, or of changes. The newest is last.
+    """Show the history of cycles: when, how long, what each step did; or the history of programs, or of changes. The newest is
+    last.
 
-    With --json the lines of the logs come as they are; docs/operations.md tells what is in them.
+    With --json it prints the lines of the logs unchanged; docs/operations.md describes their fields.
 
     \b
     Examples:

@@ -28,7 +28,7 @@ def _agent(_context: click.Context, _parameter: click.Parameter, given: str | No
 
 @click.command("robots")
 @click.argument("given", nargs=-1, required=True, metavar="URL...")
-@click.option("--file", "file", type=FILE, metavar="FILE", help="Judge by this file, and not by what the database has stored.")
+@click.option("--file", "file", type=FILE, metavar="FILE", help="Judge by this file, not by those in the database.")
 @click.option("--agent", callback=_agent, metavar="NAME", help="Judge for this product token.  [default: identity.name]")
 @common.database
 @common.configured
@@ -38,16 +38,16 @@ def _agent(_context: click.Context, _parameter: click.Parameter, given: str | No
 def command(
     given: tuple[str, ...], file: Path | None, agent: str | None, db: Path, config: Config, number: int | None, as_json: bool
 ) -> None:
-    """Tell whether robots.txt lets a URL be gathered, and which file, group and line decide.
+    """Show whether robots.txt allows a URL, and which file, group and line decide.
 
-    The file is the one that is stored for the URL's own site: http and https, with and without www., each have their own. Shown
-    are its version (when it was last checked and stored, its status and digest), the User-agent line of the group that speaks to
-    us, the line that decides, its Crawl-delay and its sitemaps. Nobody is asked anything.
+    The file is the stored one of the URL's own site: http and https, with and without www., each have their own. The output has
+    its version (when it was last checked and stored, its status and digest), the User-agent line of the group that applies, the
+    line that decides, its Crawl-delay and its sitemaps. Nobody is contacted.
 
-    With --file no database is needed: the URLs are judged by that file, as if their sites had it.
+    With --file it needs no database, and judges the URLs by that file, as if their sites had it.
 
-    With `-`, URLs are read from stdin, one a line. A bad one is reported with its reason, the others are still done, and the exit
-    status is 2 at the end.
+    With `-` it reads URLs from stdin, one a line. A bad URL is reported with its reason and the others are processed, with exit
+    status 2 at the end.
 
     \b
     Examples:

@@ -40,8 +40,8 @@ def command(
 ) -> None:
     """List servers: sites and pages on them, contacts and how many failed, average download time, delay, next contact.
 
-    A server is an address. `pages` are those gathered or to be gathered, as the last record counted them; `delay` is the time
-    between two fetches, and `back-off` what that is multiplied by since it failed; it has so many `slots` for fetches at a time.
+    A server is an address. `pages` are those gathered or to be gathered, as of the last shep-record; `delay` is the time between
+    two fetches; `back-off` multiplies it since the server failed; `slots` is how many fetches it may have at a time.
 
     \b
     Examples:

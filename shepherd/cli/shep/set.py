@@ -23,9 +23,9 @@ TRUTHS = {"yes": True, "true": True, "1": True, "no": False, "false": False, "0"
 def command(selection: Selection, how: How) -> None:
     """Set weight=N, section=NAME, frequency=1, 2 or 4, or pinned=yes or no of documents.
 
-    What is to be set stands among the URLs, and the options say of which documents, as everywhere. Needs no lock: it takes effect
-    at the start of the next cycle. An indexer's feedback may change a weight again, and a reap the section and the frequency.
-    A pinned URL is kept whatever the limits say.
+    Write what to set among the URLs, and choose documents by URLs or options as in other commands. It needs no lock, and takes
+    effect at the start of the next cycle. An indexer's feedback may change a weight again, and a reap the section and the
+    frequency. A pinned URL is exempt from all limits.
 
     \b
     Examples:

@@ -31,9 +31,9 @@ TITLES: Final = (*(f">{name}" for name in TYPES), "robots", "of", ">delay", ">av
     "--glob",
     type=Parsed("glob", read_glob),
     metavar="PATTERN",
-    help="Only sites named like this, scheme and port included: 'https://*.example.org'; * is any text, ? is one character.",
+    help="Only sites whose name matches, with scheme and port: 'https://*.example.org'; * is any text, ? is one character.",
 )
-@click.option("--robots", type=click.Choice(ROBOTS), help="Only sites whose robots.txt is that.")
+@click.option("--robots", type=click.Choice(ROBOTS), help="Only sites whose robots.txt is in this state.")
 @click.option("--sort", type=click.Choice(tuple(SORTS)), default="urls", show_default=True, help="Largest first.")
 @looking.limited(LIMIT)
 @common.database
@@ -54,8 +54,8 @@ def command(
 ) -> None:
     """List sites: pages by type, what robots.txt answered and when, the delay of the server, average download time, address.
 
-    A site is scheme, host and port; a HOST means all sites that are one with it, whatever the scheme, with and without www.
-    Every option narrows what the others leave. Robots files are no pages here.
+    A site is scheme, host and port; a HOST means all its equivalent sites, whatever the scheme, with and without www. A site is
+    listed if it meets all options. Robots files do not count as pages.
 
     \b
     Examples:

@@ -32,10 +32,11 @@ LEFT = "being built or deleted, or left by a program that was killed"
 @common.jsonable
 @common.standard
 def command(db: Path, cf: Path, as_json: bool) -> None:
-    """List every state, the furthest last, with those that are not finished: 12 is closed, 13.reap is being gathered.
+    """List every state, also unfinished ones, the furthest last: 12 is closed, 13.reap is being gathered.
 
-    `own` are bytes of files that no other directory has, `shared` those that others have, too, so that they are on the disk once;
-    `held by` are the leases, which `shep lock` lists in full, and the cursors of export.cursors that have not come to it.
+    `own` counts bytes of files that no other directory has, `shared` those that others have, too: they are on the disk once.
+    `held by` lists the leases, which `shep lock` shows in full, and the cursors of export.cursors that have not exported the
+    state.
 
     \b
     Examples:

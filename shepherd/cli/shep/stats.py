@@ -48,10 +48,10 @@ TITLES = {
 @common.jsonable
 @common.standard
 def command(selection: Selection, db: Path, cf: Path, number: int | None, as_json: bool) -> None:
-    """Count what is known by type, HTTP status, reason, section, age and weight; and sites, servers and bytes.
+    """Count known URLs by type, HTTP status, reason, section, age and weight; and sites, servers and bytes.
 
-    Robots files are counted by themselves and are in none of the tables. With selectors only the rows that they choose are
-    counted. Names of reasons and sections are those that --reason and --section take.
+    Robots files are counted separately and are in none of the tables. With selectors it counts only the rows that they choose.
+    The names of reasons and sections are those that --reason and --section take.
 
     \b
     Examples:

@@ -46,9 +46,9 @@ TITLES: Final = (">errors", ">urls", ">share", "mostly", "address", "site")
 @common.jsonable
 @common.standard
 def command(selection: Selection, by: str, limit: int, db: Path, cf: Path, number: int | None, as_json: bool) -> None:
-    """Show what has most: the heaviest, largest or slowest pages, the slowest or failing servers, the sites with most errors.
+    """Show the heaviest, largest or slowest pages, the slowest or failing servers, or the sites with most errors.
 
-    Pages and errors are those that the selectors choose, without robots files; servers have none to choose by.
+    Selectors choose pages and errors, without robots files; there are no selectors for servers.
 
     \b
     Examples:

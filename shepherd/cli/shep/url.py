@@ -26,11 +26,11 @@ if TYPE_CHECKING:
 def command(given: tuple[str, ...], db: Path | None, config: Config, as_json: bool) -> None:
     """Show each URL as given, as parsed, its site, path and normalised site.
 
-    The normalised site is that of its class, and the line of url-equiv that says so is shown. The footprint is what the database
-    has: it follows the classes only where they made its states.
+    The normalised site is that of its class, shown with the line of url-equiv that decides. The footprint is that of the
+    database: it follows the classes that its newest state was made with.
 
-    With `-`, URLs are read from stdin, one a line. A bad one is reported with its reason, the others are still done, and the exit
-    status is 2 at the end.
+    With `-` it reads URLs from stdin, one a line. A bad URL is reported with its reason and the others are processed, with exit
+    status 2 at the end.
 
     \b
     Example:
