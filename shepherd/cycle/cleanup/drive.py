@@ -23,8 +23,8 @@ from shepherd.cycle.cleanup import rules as cleanup
 from shepherd.cycle.cleanup import shakedown
 from shepherd.cycle.cleanup.copy import Moved, copy_segments
 from shepherd.cycle.cleanup.judge import ROWS, Judged, judge
-from shepherd.cycle.cleanup.report import Seen, averages, last_seen, pinned, remember
-from shepherd.cycle.cleanup.shakedown import Choice, Fill
+from shepherd.cycle.cleanup.report import LastFullCleanup, averages, last_full_cleanup, pinned, remember
+from shepherd.cycle.cleanup.shakedown import Fill, SegmentChoice
 from shepherd.cycle.cleanup.survey import Known, Survey, claims, survey
 from shepherd.cycle.cleanup.tombs import Tombs, find_tombs
 from shepherd.cycle.common.turn import not_now
@@ -42,7 +42,7 @@ _NONE: Final = Known()
 
 
 @dataclass(frozen=True)
-class Job:
+class CleanupJob:
     """What one cleanup goes by from its beginning to its end."""
 
     writer: Writer
@@ -51,17 +51,17 @@ class Job:
     now: int
     jobs: int
     tombs: Tombs
-    judged: Judged | None
+    judgement: Judged | None
 
     @property
-    def known(self) -> Known:
+    def wishes(self) -> Known:
         return Known(hollow=self.tombs.hollow, settled=self.tombs.settled)
 
     @property
     def step(self) -> int:
         return self.config.store.partition_rows
 
-    def choose(self, fill: Fill) -> Choice:
+    def choose(self, fill: Fill) -> SegmentChoice:
         return shakedown.choose(fill, self.config.cleanup, self.config.store.segment_bytes, self.tombs.forced)
 
 
@@ -71,30 +71,30 @@ def run(writer: Writer, config: Config, now: int, tick: Tick, jobs: int = 1, *, 
     if not state.name.closed:
         raise not_now(state, "a cleanup needs a closed state")
     filters = load_filter(config.filter_path)
-    seen = Seen() if everything else last_seen(writer.database, state.control.cleaned)
-    again = seen.filter != filters.version
-    found = survey(state, _NONE, config.store.partition_rows, jobs, silent if again else tick)
-    tombs = find_tombs(state, found.deleted, jobs, seen.unseen)
-    judged = judge(state, found, filters, config.store.partition_rows, jobs, tick) if again else None
-    job = Job(writer, config, filters, now, jobs, tombs, judged)
-    known = judged.known(job.known) if judged is not None else job.known
-    found = survey(state, known, job.step, jobs)
+    last = LastFullCleanup() if everything else last_full_cleanup(writer.database, state.control.cleaned)
+    again = last.filter != filters.version
+    segment_survey = survey(state, _NONE, config.store.partition_rows, jobs, silent if again else tick)
+    tombs = find_tombs(state, segment_survey.deleted, jobs, last.unseen)
+    judgement = judge(state, segment_survey, filters, config.store.partition_rows, jobs, tick) if again else None
+    job = CleanupJob(writer, config, filters, now, jobs, tombs, judgement)
+    wishes = judgement.known(job.wishes) if judgement is not None else job.wishes
+    segment_survey = survey(state, wishes, job.step, jobs)
     if writer.rehearsing:
-        return _rehearse(job, state, found)
+        return _rehearse(job, state, segment_survey)
     first, totals = state, Counter[str]()
     while True:
-        made = _next(job, state, found, known)
-        if made is None:
+        following = _next(job, state, segment_survey, wishes)
+        if following is None:
             break
-        state, job = made
-        known = job.known
+        state, job = following
+        wishes = job.wishes
         totals.update(state.report()["counts"])
-        found = survey(state, known, job.step, jobs)
-    now_seen = Seen(filters.version, state.control.segments)
-    if now_seen != seen or state is not first:
-        remember(writer.database, state.name, state.control.cleaned, now_seen, totals)
+        segment_survey = survey(state, wishes, job.step, jobs)
+    this = LastFullCleanup(filters.version, state.control.segments)
+    if this != last or state is not first:
+        remember(writer.database, state.name, state.control.cleaned, this, totals)
     if state is first:
-        raise NothingToDo(_full(found.fill))
+        raise NothingToDo(_full(segment_survey.fill))
     return state
 
 
@@ -107,18 +107,18 @@ def _full(fill: Fill) -> str:
     )
 
 
-def _next(job: Job, state: State, found: Survey, known: Known) -> tuple[State, Job] | None:
+def _next(job: CleanupJob, state: State, segment_survey: Survey, wishes: Known) -> tuple[State, CleanupJob] | None:
     """One step further, and what to go by from there; None where there is none."""
-    excess = _excess(job.config, found)
-    if found.look.marks or (excess and found.look.weights.any()):
-        return _publish_marks(job, state, found, known, excess)
-    choice = job.choose(found.fill)
+    excess = _excess(job.config, segment_survey)
+    if segment_survey.look.marks or (excess and segment_survey.look.weights.any()):
+        return _publish_marks(job, state, segment_survey, wishes, excess)
+    choice = job.choose(segment_survey.fill)
     if not len(choice.places):
         return None
-    places = shakedown.batch(found.fill, choice, _room(job, state), ROWS)
+    places = shakedown.batch(segment_survey.fill, choice, _room(job, state), ROWS)
     if not len(places):
         _prune(job)  # the one before us may have been killed before it came to that
-        places = shakedown.batch(found.fill, choice, _room(job, state), ROWS)
+        places = shakedown.batch(segment_survey.fill, choice, _room(job, state), ROWS)
     if not len(places):
         if _only_small(choice):
             return None
@@ -126,20 +126,20 @@ def _next(job: Job, state: State, found: Survey, known: Known) -> tuple[State, J
             f"{state.path.parent}: no room to copy any of {len(choice.places)} segments; free some, take a lease away that pins "
             "old states, or make cleanup.reserve_bytes or cleanup.batch_bytes fit: nothing was lost"
         )
-    return _publish_batch(job, state, found, choice, places)
+    return _publish_batch(job, state, segment_survey, choice, places)
 
 
-def _only_small(choice: Choice) -> bool:
+def _only_small(choice: SegmentChoice) -> bool:
     return not (choice.empty or choice.sparse or choice.forced)
 
 
-def _excess(config: Config, found: Survey) -> int:
+def _excess(config: Config, segment_survey: Survey) -> int:
     """How many bytes beyond the limit of size would be needed, even without any waste."""
     limit = config.cleanup.size_bytes
-    return max(found.needed - limit, 0) if limit else 0
+    return max(segment_survey.needed - limit, 0) if limit else 0
 
 
-def _room(job: Job, state: State) -> int:
+def _room(job: CleanupJob, state: State) -> int:
     """The bytes that a batch may copy."""
     disk = os.statvfs(state.path)
     columns = (state.index.rows + state.sites.rows) * 8
@@ -151,57 +151,59 @@ def _room(job: Job, state: State) -> int:
 # --- marks ------------------------------------------------------------------------------------------------------
 
 
-def _publish_marks(job: Job, state: State, found: Survey, known: Known, excess: int) -> tuple[State, Job]:
+def _publish_marks(job: CleanupJob, state: State, segment_survey: Survey, wishes: Known, excess: int) -> tuple[State, CleanupJob]:
     """Types, reasons, sections and thin buckets; the bytes themselves go with the batches that follow."""
-    bar = cleanup.bar_for(found.look.weights, excess)
+    bar = cleanup.bar_for(segment_survey.look.weights, excess)
     builder = _begin(job, state)
     try:
         builder.keep_objects()
-        made = cleanup_mark.write(builder, state, known, bar, found, job.config)
-        if job.judged is not None:
-            job = replace(job, judged=replace(job.judged, plain=job.judged.plain - made.plain))
-        done = not (made.left or _is_over(job, made.after)) and not len(job.choose(made.after.fill).places)
-        report: dict[str, Any] = {"counts": made.counts}
-        return _publish(job, builder, made.after, report, done), job
+        result = cleanup_mark.write(builder, state, wishes, bar, segment_survey, job.config)
+        if job.judgement is not None:
+            job = replace(job, judgement=replace(job.judgement, plain=job.judgement.plain - result.plain))
+        is_last = not (result.rows_waiting or _is_over(job, result.after)) and not len(job.choose(result.after.fill).places)
+        report: dict[str, Any] = {"counts": result.counts}
+        return _publish(job, builder, result.after, report, is_last), job
     finally:
         builder.close()
 
 
-def _is_over(job: Job, after: Survey) -> bool:
+def _is_over(job: CleanupJob, after: Survey) -> bool:
     return bool(_excess(job.config, after) and after.look.weights.any())
 
 
 # --- batches ----------------------------------------------------------------------------------------------------
 
 
-def _publish_batch(job: Job, state: State, found: Survey, choice: Choice, places: I64) -> tuple[State, Job]:
-    fill = found.fill
+def _publish_batch(
+    job: CleanupJob, state: State, segment_survey: Survey, choice: SegmentChoice, places: I64
+) -> tuple[State, CleanupJob]:
+    fill = segment_survey.fill
     numbers = fill.number[places]
-    held = claims(state, numbers, found.robots, job.step)
-    kept = np.setdiff1d(fill.number, numbers)
+    needed = claims(state, numbers, segment_survey.robots, job.step)
+    staying = np.setdiff1d(fill.number, numbers)
     limit = job.config.store.segment_bytes
     builder = _begin(job, state)
     try:
         segments = builder.segment_writer(limit)
-        moved = copy_segments(state, numbers[fill.rows[places] > 0], held, segments, limit, job.jobs)
+        moved = copy_segments(state, numbers[fill.rows[places] > 0], needed, segments, limit, job.jobs)
         first = builder.control.segments
         builder.finish_segments(segments)
-        builder.keep(f"{names.OBJECTS}/{names.segment(number)}" for number in kept.tolist())
-        _move(builder, state, held.row, moved, job.step)
-        after = _after(found, kept, moved, held.size, first, builder.control.segments)
+        builder.keep(f"{names.OBJECTS}/{names.segment(number)}" for number in staying.tolist())
+        _move(builder, state, needed.row, moved, job.step)
+        after = _after(segment_survey, staying, moved, needed.size, first, builder.control.segments)
         later = replace(job, tombs=job.tombs.without(numbers))
-        done = not len(later.choose(after.fill).places) and len(later.tombs.settled) == len(job.tombs.settled)
+        is_last = not len(later.choose(after.fill).places) and len(later.tombs.settled) == len(job.tombs.settled)
         counts = {
             "segments copied": int(np.count_nonzero(fill.rows[places])),
             "segments dropped": int(np.count_nonzero(fill.rows[places] == 0)),
             "segments made": builder.control.segments - first,
-            "buckets copied": len(held),
-            "bytes copied": int(held.size.sum()),
-            "bytes freed": int(fill.length[places].sum() - held.size.sum()),
+            "buckets copied": len(needed),
+            "bytes copied": int(needed.size.sum()),
+            "bytes freed": int(fill.length[places].sum() - needed.size.sum()),
         }
         reasons = {"empty": choice.empty, "sparse": choice.sparse, "small": choice.small, "purged": choice.forced}
         purged = job.tombs.forced.intersection(numbers.tolist())
-        return _publish(job, builder, after, {"counts": counts, "chosen": reasons}, done, purged), later
+        return _publish(job, builder, after, {"counts": counts, "chosen": reasons}, is_last, purged), later
     finally:
         builder.close()
 
@@ -226,21 +228,21 @@ def _move(builder: Builder, state: State, row: I64, moved: Moved, step: int) -> 
     builder.keep_table("sites", ["robots_oid"])
 
 
-def _after(found: Survey, kept: I64, moved: Moved, size: I64, first: int, end: int) -> Survey:
+def _after(segment_survey: Survey, staying: I64, moved: Moved, size: I64, first: int, end: int) -> Survey:
     """How full the segments are with the copies in place: of what was copied nothing is waste."""
-    stay = np.isin(found.fill.number, kept)
+    stay = np.isin(segment_survey.fill.number, staying)
     segment = (moved.new >> np.uint64(32)).astype(np.int64) - first
     rows, bytes_ = np.bincount(segment, minlength=end - first).astype(np.int64), np.zeros(end - first, np.int64)
     np.add.at(bytes_, segment, size)
-    parts = ((found.fill.number[stay], np.arange(first, end)), (found.fill.length[stay], bytes_))
-    fill = Fill(*map(np.concatenate, (*parts, (found.fill.rows[stay], rows), (found.fill.bytes[stay], bytes_))))
-    return Survey(found.look, fill, found.robots, found.deleted)
+    parts = ((segment_survey.fill.number[stay], np.arange(first, end)), (segment_survey.fill.length[stay], bytes_))
+    fill = Fill(*map(np.concatenate, (*parts, (segment_survey.fill.rows[stay], rows), (segment_survey.fill.bytes[stay], bytes_))))
+    return Survey(segment_survey.look, fill, segment_survey.robots, segment_survey.deleted)
 
 
 # --- what all steps share ---------------------------------------------------------------------------------------
 
 
-def _begin(job: Job, state: State) -> Builder:
+def _begin(job: CleanupJob, state: State) -> Builder:
     """The next closed state, with everything that a cleanup never touches."""
     builder = job.writer.build(state, StateName(state.number + 1, CLOSED), job.now)
     builder.keep_table("servers")
@@ -249,30 +251,30 @@ def _begin(job: Job, state: State) -> Builder:
 
 
 def _publish(
-    job: Job, builder: Builder, after: Survey, report: dict[str, Any], done: bool, purged: Collection[int] = ()
+    job: CleanupJob, builder: Builder, after: Survey, report: dict[str, Any], is_last: bool, purged: Collection[int] = ()
 ) -> State:
-    """The last step of a cleanup says so in control, and tells what was found out on the way.
+    """The last step of a cleanup says so in control, and reports what was measured on the way.
 
     A report says nothing that would be another if the cleanup were killed here and began again.
     """
-    kept = set(after.fill.number.tolist())
-    told = {"phase": "cleanup", **report, "needed percent": after.fill.share}
-    told |= {"segments": len(kept), "bytes": int(after.fill.length.sum())}
-    told["pinned"] = pinned(job.writer.database, job.config, kept, purged, job.now)
-    if done:
+    staying = set(after.fill.number.tolist())
+    fields = {"phase": "cleanup", **report, "needed percent": after.fill.share}
+    fields |= {"segments": len(staying), "bytes": int(after.fill.length.sum())}
+    fields["pinned"] = pinned(job.writer.database, job.config, staying, purged, job.now)
+    if is_last:
         builder.change(cleaned=job.now)
-        told["averages"] = averages(after.look, job.judged.plain if job.judged is not None else None, job.config)
-        told |= {"references checked": int(after.fill.rows.sum())} if job.judged is not None else {}
-    state = job.writer.publish(builder, told)
+        fields["averages"] = averages(after.look, job.judgement.plain if job.judgement is not None else None, job.config)
+        fields |= {"references checked": int(after.fill.rows.sum())} if job.judgement is not None else {}
+    state = job.writer.publish(builder, fields)
     _prune(job)  # only then is anything free
     return state
 
 
-def _rehearse(job: Job, state: State, found: Survey) -> State:
+def _rehearse(job: CleanupJob, state: State, segment_survey: Survey) -> State:
     """What a cleanup would do, as far as that can be known without doing it."""
-    look, choice, excess = found.look, job.choose(found.fill), _excess(job.config, found)
+    look, choice, excess = segment_survey.look, job.choose(segment_survey.fill), _excess(job.config, segment_survey)
     if not (look.marks or len(choice.places) or (excess and look.weights.any())):
-        raise NothingToDo(_full(found.fill))
+        raise NothingToDo(_full(segment_survey.fill))
     counts = {
         "filtered": look.rejected,
         "deleted rows to be dropped": look.settled,
@@ -280,20 +282,20 @@ def _rehearse(job: Job, state: State, found: Survey) -> State:
         "trimmed": look.trims,
         "sections changed": look.moved,
         "bytes over the limit": excess,
-        "segments copied": int(np.count_nonzero(found.fill.rows[choice.places])),
+        "segments copied": int(np.count_nonzero(segment_survey.fill.rows[choice.places])),
         "segments dropped": choice.empty,
-        "bytes copied": int(found.fill.bytes[choice.places].sum()),
-        "bytes freed": int((found.fill.length - found.fill.bytes)[choice.places].sum()),
+        "bytes copied": int(segment_survey.fill.bytes[choice.places].sum()),
+        "bytes freed": int((segment_survey.fill.length - segment_survey.fill.bytes)[choice.places].sum()),
     }
     reasons = {"empty": choice.empty, "sparse": choice.sparse, "small": choice.small, "purged": choice.forced}
-    kept = set(np.delete(found.fill.number, choice.places).tolist())
-    report = {"phase": "cleanup", "counts": counts, "chosen": reasons, "needed percent": found.fill.share}
+    staying = set(np.delete(segment_survey.fill.number, choice.places).tolist())
+    report = {"phase": "cleanup", "counts": counts, "chosen": reasons, "needed percent": segment_survey.fill.share}
     report["deleted documents waiting"] = len(np.unique(job.tombs.left))
-    report["pinned"] = pinned(job.writer.database, job.config, kept, job.tombs.forced, job.now)
-    report["averages"] = averages(look, job.judged.plain if job.judged is not None else None, job.config)
+    report["pinned"] = pinned(job.writer.database, job.config, staying, job.tombs.forced, job.now)
+    report["averages"] = averages(look, job.judgement.plain if job.judgement is not None else None, job.config)
     return job.writer.publish(job.writer.build(state, StateName(state.number + 1, CLOSED), job.now), report)
 
 
-def _prune(job: Job) -> None:
+def _prune(job: CleanupJob) -> None:
     store = job.config.store
     job.writer.prune(store.keep_states, job.now, store.keep_journals, job.config.export.cursors)

@@ -13,7 +13,7 @@ from shepherd.arrays.partitions import partitions
 from shepherd.config import Config
 from shepherd.cycle.cleanup import rules as cleanup
 from shepherd.cycle.cleanup.copy import write_thin
-from shepherd.cycle.cleanup.rules import Bar, Thin, Wishes
+from shepherd.cycle.cleanup.rules import Thin, TrimBar, Wishes
 from shepherd.cycle.cleanup.survey import Known, Survey, fill_of, segment_lengths
 from shepherd.formats.tables import I64
 from shepherd.readers.segments import Claims
@@ -25,22 +25,22 @@ _LOOKED_AT: Final = (*cleanup.READ, "changed", "touched", "site")
 
 
 @dataclass(frozen=True)
-class Made:
+class MarkResult:
     counts: dict[str, int]
     after: Survey  # of the state that is being made
-    left: int  # rows that still wait for a thin bucket
+    rows_waiting: int  # rows that still wait for a thin bucket
     plain: I64  # decoded bytes of gathered documents that go, by section
 
 
-def write(builder: Builder, state: State, known: Known, bar: Bar, found: Survey, config: Config) -> Made:
+def write(builder: Builder, state: State, wishes: Known, bar: TrimBar, survey: Survey, config: Config) -> MarkResult:
     step = config.store.partition_rows
     first = builder.control.segments
     segments = builder.segment_writer(config.store.segment_bytes)
-    thin, plain, squeezed = _thinned(state, builder.name.number, known, bar, segments, step)
+    thin, plain, squeezed = _thinned(state, builder.name.number, wishes, bar, segments, step)
     builder.finish_segments(segments)
     lengths = np.append(segment_lengths(state), np.zeros(builder.control.segments - first, np.int64))
     np.add.at(lengths, (thin.oid >> np.uint64(32)).astype(np.int64), thin.size.astype(np.int64))
-    lost, gone = np.zeros(state.sites.rows, np.int64), np.zeros(cleanup.SECTIONS, np.int64)
+    ceased, plain_gone = np.zeros(state.sites.rows, np.int64), np.zeros(cleanup.SECTIONS, np.int64)
     after, counts = cleanup.nothing(len(lengths)), Counter[str]()
     table = builder.table("index", cleanup.CHANGED)
     site = state.sites["site"][0 : state.sites.rows]
@@ -48,35 +48,35 @@ def write(builder: Builder, state: State, known: Known, bar: Bar, found: Survey,
         part = state.index.slice(start, stop, _LOOKED_AT)
         pressed = np.zeros(stop - start, np.bool_)
         pressed[_within(squeezed, start, stop)] = True
-        marked = cleanup.mark(part, known.of(start, stop), pressed, _part(thin, start, stop), state=builder.name.number)
+        marked = cleanup.mark(part, wishes.of(start, stop), pressed, _part(thin, start, stop), state=builder.name.number)
         table.append(dict(marked.columns))
         counts.update(marked.counts)
         section = marked.columns["section"][_within(squeezed, start, stop)].astype(np.int64)
-        np.add.at(gone, section, plain[np.searchsorted(thin.row, squeezed[(squeezed >= start) & (squeezed < stop)])])
-        np.add.at(lost, find_sites(site, part["site"][marked.lost]), 1)
+        np.add.at(plain_gone, section, plain[np.searchsorted(thin.row, squeezed[(squeezed >= start) & (squeezed < stop)])])
+        np.add.at(ceased, find_sites(site, part["site"][marked.ceases]), 1)
         after += cleanup.look({**part, **marked.columns}, Wishes(), len(lengths))
     builder.finish_table(table)
     builder.keep_table("index", cleanup.CHANGED)
-    _write_gathered(builder, state, lost, step)
-    left = Survey(after, fill_of(after, found.robots, lengths), found.robots, found.deleted)
-    return Made({key: value for key, value in counts.items() if value}, left, after.trims, gone)
+    _write_gathered(builder, state, ceased, step)
+    new_survey = Survey(after, fill_of(after, survey.robots, lengths), survey.robots, survey.deleted)
+    return MarkResult({key: value for key, value in counts.items() if value}, new_survey, after.trims, plain_gone)
 
 
-def _thinned(state: State, number: int, known: Known, bar: Bar, segments: SegmentWriter, step: int) -> tuple[Thin, I64, I64]:
+def _thinned(state: State, number: int, wishes: Known, bar: TrimBar, segments: SegmentWriter, step: int) -> tuple[Thin, I64, I64]:
     """The thin buckets of rows that sleep, or are to; the decoded bytes that each takes the place of; and which rows are to."""
     rows, pressed = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
     oids, sizes = [np.zeros(0, np.uint64)], [np.zeros(0, np.int64)]
     room = MOST_THIN
     for start, stop in partitions(state.index.rows, step):
         part = state.index.slice(start, stop, cleanup.READ)
-        wishes = known.of(start, stop)
-        squeeze, bar = cleanup.squeezed(part, wishes, bar)
-        chosen = np.flatnonzero(cleanup.fates(part, wishes).trims | squeeze)[:room]
-        room -= len(chosen)
-        rows.append(chosen + start)
-        pressed.append(chosen[squeeze[chosen]] + start)
-        oids.append(part["oid"][chosen])
-        sizes.append(part["size"][chosen].astype(np.int64))
+        part_wishes = wishes.of(start, stop)
+        squeeze, bar = cleanup.squeezed(part, part_wishes, bar)
+        trimmed = np.flatnonzero(cleanup.fates(part, part_wishes).trims | squeeze)[:room]
+        room -= len(trimmed)
+        rows.append(trimmed + start)
+        pressed.append(trimmed[squeeze[trimmed]] + start)
+        oids.append(part["oid"][trimmed])
+        sizes.append(part["size"][trimmed].astype(np.int64))
         if not room:
             break
     row, oid, size = np.concatenate(rows), np.concatenate(oids), np.concatenate(sizes)
@@ -95,12 +95,12 @@ def _part(thin: Thin, start: int, stop: int) -> Thin:
     return Thin(thin.row[first:last] - start, thin.oid[first:last], thin.size[first:last])
 
 
-def _write_gathered(builder: Builder, state: State, lost: I64, step: int) -> None:
-    if not lost.any():
+def _write_gathered(builder: Builder, state: State, ceased: I64, step: int) -> None:
+    if not ceased.any():
         builder.keep_table("sites")
         return
     table = builder.table("sites", ["gathered"])
     for start, stop in partitions(state.sites.rows, step):
-        table.append({"gathered": state.sites["gathered"][start:stop] - lost[start:stop].astype(np.uint32)})
+        table.append({"gathered": state.sites["gathered"][start:stop] - ceased[start:stop].astype(np.uint32)})
     builder.finish_table(table)
     builder.keep_table("sites", ["gathered"])

@@ -78,14 +78,14 @@ def nothing(segments: int) -> Look:
 def look(index: Columns, wishes: Wishes, segments: int) -> Look:
     """One partition, as if it were marked already, but for the thin buckets that trimmed rows get."""
     fate = fates(index, wishes)
-    held = in_bucket(index["oid"]) & ~(fate.stale | fate.rejected | fate.settled | fate.trims)
-    segment = (index["oid"][held] >> np.uint64(32)).astype(np.int64)
+    needed = in_bucket(index["oid"]) & ~(fate.stale | fate.rejected | fate.settled | fate.trims)
+    segment = (index["oid"][needed] >> np.uint64(32)).astype(np.int64)
     bytes_ = np.zeros(segments, np.int64)
-    np.add.at(bytes_, segment, index["size"][held].astype(np.int64))
+    np.add.at(bytes_, segment, index["size"][needed].astype(np.int64))
     weights = np.zeros(WEIGHTS, np.int64)
     bodies = np.flatnonzero(_could_sleep(index, fate))
     np.add.at(weights, index["weight"][bodies], _freed(index["size"][bodies]))
-    documents = held & is_document(index)
+    documents = needed & is_document(index)
     section = (index["section"] if wishes.section is None else wishes.section)[documents].astype(np.int64)
     stored = np.zeros(SECTIONS, np.int64)
     np.add.at(stored, section, index["size"][documents].astype(np.int64))
@@ -104,8 +104,8 @@ def look(index: Columns, wishes: Wishes, segments: int) -> Look:
 
 
 @dataclass(frozen=True)
-class Fate:
-    """What becomes of each row of a partition; no row has two of these, but `moved` beside `trims`."""
+class RowFates:
+    """Which rows of a partition change, and how; no row has two of these, but `moved` beside `trims`."""
 
     stale: Bools
     rejected: Bools
@@ -114,7 +114,7 @@ class Fate:
     moved: Bools
 
 
-def fates(index: Columns, wishes: Wishes) -> Fate:
+def fates(index: Columns, wishes: Wishes) -> RowFates:
     """A robots file is never rejected: politeness needs it for as long as its site has rows."""
     forgotten = index["type"] == RowType.FORGOTTEN
     deleted = forgotten & is_deleted(index["reason"])
@@ -130,7 +130,7 @@ def fates(index: Columns, wishes: Wishes) -> Fate:
     moved = nowhere
     if wishes.section is not None:
         moved = ~forgotten & ~rejected & (wishes.section != index["section"])
-    return Fate(*(np.asarray(mask) for mask in (stale, rejected, settled, trims, moved)))
+    return RowFates(*(np.asarray(mask) for mask in (stale, rejected, settled, trims, moved)))
 
 
 def is_deleted(reason: Array) -> Bools:
@@ -148,7 +148,7 @@ def is_document(index: Columns) -> Bools:
     return np.asarray(gathered & has_body(index))
 
 
-def _could_sleep(index: Columns, fate: Fate) -> Bools:
+def _could_sleep(index: Columns, fate: RowFates) -> Bools:
     return np.asarray(is_document(index) & ~fate.rejected & ~with_flag(index["flags"], SACRED))
 
 
@@ -160,34 +160,34 @@ def _freed(size: Array) -> I64:
 
 
 @dataclass(frozen=True)
-class Bar:
+class TrimBar:
     """Bodies of rows below a weight go, and of those equal to it the first that free so many bytes."""
 
     weight: int = 0
-    left: int = 0
+    tie_bytes: int = 0
 
 
-def bar_for(weights: I64, excess: int) -> Bar:
+def bar_for(weights: I64, excess: int) -> TrimBar:
     """The bar that frees at least `excess` bytes, or all that can be freed."""
     if excess <= 0:
-        return Bar()
+        return TrimBar()
     below = np.cumsum(weights)
     if int(below[-1]) <= excess:
-        return Bar(WEIGHTS)
+        return TrimBar(WEIGHTS)
     weight = int(np.searchsorted(below, excess))
-    return Bar(weight, excess - int(below[weight] - weights[weight]))
+    return TrimBar(weight, excess - int(below[weight] - weights[weight]))
 
 
-def squeezed(index: Columns, wishes: Wishes, bar: Bar) -> tuple[Bools, Bar]:
+def squeezed(index: Columns, wishes: Wishes, bar: TrimBar) -> tuple[Bools, TrimBar]:
     """The rows of a partition that lose their bodies for want of room, and the bar for the partition after it."""
     could = _could_sleep(index, fates(index, wishes))
     weight = index["weight"].astype(np.int64)
     ties = np.flatnonzero(could & (weight == bar.weight))
     freed = np.cumsum(_freed(index["size"][ties]))
-    taken = ties[np.concatenate([np.zeros(1, np.int64), freed[:-1]])[: len(ties)] < bar.left]
+    tied = ties[np.concatenate([np.zeros(1, np.int64), freed[:-1]])[: len(ties)] < bar.tie_bytes]
     go = could & (weight < bar.weight)
-    go[taken] = True
-    return go, Bar(bar.weight, max(bar.left - int(freed[-1]), 0) if len(ties) else bar.left)
+    go[tied] = True
+    return go, TrimBar(bar.weight, max(bar.tie_bytes - int(freed[-1]), 0) if len(ties) else bar.tie_bytes)
 
 
 # --- marks ------------------------------------------------------------------------------------------------------
@@ -205,7 +205,7 @@ class Thin:
 @dataclass(frozen=True)
 class Marked:
     columns: Mapping[str, Array]
-    lost: Bools  # gathered rows that are gathered no more
+    ceases: Bools  # gathered rows that are gathered no more
     counts: Mapping[str, int]
 
 
@@ -213,8 +213,8 @@ def mark(index: Columns, wishes: Wishes, squeeze: Bools, thin: Thin, *, state: i
     """The changed columns of one partition. A trimmed row without a thin bucket yet is left for another time."""
     fate = fates(index, wishes)
     columns = {name: index[name].copy() for name in CHANGED}
-    gone = fate.rejected | fate.settled
-    bare = fate.stale | gone
+    dropped = fate.rejected | fate.settled
+    bare = fate.stale | dropped
     thinned = np.zeros(len(bare), np.bool_)
     thinned[thin.row] = True
     columns["type"][fate.rejected] = RowType.FORGOTTEN
@@ -233,7 +233,7 @@ def mark(index: Columns, wishes: Wishes, squeeze: Bools, thin: Thin, *, state: i
     if wishes.section is not None:
         columns["section"][fate.moved] = wishes.section[fate.moved]
     columns["touched"][bare | thinned | fate.moved] = state
-    lost = (index["type"] == RowType.GATHERED) & (columns["type"] != RowType.GATHERED)
+    ceases = (index["type"] == RowType.GATHERED) & (columns["type"] != RowType.GATHERED)
     counts = {
         "filtered": _count(fate.rejected),
         "deleted rows to be dropped": _count(fate.settled),
@@ -242,4 +242,4 @@ def mark(index: Columns, wishes: Wishes, squeeze: Bools, thin: Thin, *, state: i
         "bodies dropped for room": _count(pressed),
         "sections changed": _count(fate.moved),
     }
-    return Marked(columns, np.asarray(lost), counts)
+    return Marked(columns, np.asarray(ceases), counts)

@@ -36,7 +36,7 @@ class Fill:
 
 
 @dataclass(frozen=True)
-class Choice:
+class SegmentChoice:
     """Places in a Fill, in the order in which they are worth copying; how many for which reason."""
 
     places: I64
@@ -46,7 +46,7 @@ class Choice:
     forced: int
 
 
-def choose(fill: Fill, cleanup: config.Cleanup, segment_bytes: int, forced: Collection[int] = ()) -> Choice:
+def choose(fill: Fill, cleanup: config.Cleanup, segment_bytes: int, forced: Collection[int] = ()) -> SegmentChoice:
     """`forced` are numbers of segments that must be rewritten, because of what nobody may find in them any more.
 
     While all segments together are over the limit of size, also segments that are less than sparse are taken, the emptiest first.
@@ -58,42 +58,42 @@ def choose(fill: Fill, cleanup: config.Cleanup, segment_bytes: int, forced: Coll
     small = ~(empty | sparse | must) & (fill.length * 100 < segment_bytes * cleanup.small)
     if np.count_nonzero(small) + (1 if np.any(sparse | must) else 0) < 2:
         small = np.zeros(len(small), np.bool_)
-    taken = empty | sparse | must | small
+    worth_copying = empty | sparse | must | small
     ratio = fill.bytes * 1_000_000 // np.maximum(fill.length, 1)
     order = np.lexsort((fill.number, np.where(small, fill.bytes, ratio), small, ~must, ~empty))
     counts = (int(np.count_nonzero(mask)) for mask in (empty, sparse & ~must, small, must & ~empty))
-    return Choice(order[taken[order]], *counts)
+    return SegmentChoice(order[worth_copying[order]], *counts)
 
 
-def _over(fill: Fill, taken: Bools, limit: int) -> Bools:
+def _over(fill: Fill, already: Bools, limit: int) -> Bools:
     """Further segments with something to free, the emptiest first, until all that is left is within the limit."""
-    more = np.zeros(len(taken), np.bool_)
-    total = int(fill.bytes[taken].sum() + fill.length[~taken].sum())
+    more = np.zeros(len(already), np.bool_)
+    total = int(fill.bytes[already].sum() + fill.length[~already].sum())
     if not limit or total <= limit:
         return more
     waste = fill.length - fill.bytes
     ratio = fill.bytes * 1_000_000 // np.maximum(fill.length, 1)
     order = np.lexsort((fill.number, ratio))
-    order = order[~taken[order] & (waste[order] > 0)]
-    left = total - np.cumsum(waste[order]) + waste[order]  # before each is taken
-    more[order[left > limit]] = True
+    order = order[~already[order] & (waste[order] > 0)]
+    remaining = total - np.cumsum(waste[order]) + waste[order]  # before each is taken
+    more[order[remaining > limit]] = True
     return more
 
 
-def batch(fill: Fill, choice: Choice, room: int, rows: int) -> I64:
+def batch(fill: Fill, choice: SegmentChoice, room: int, rows: int) -> I64:
     """The places to copy now: in the order of the choice all that fit, each by itself, into `room` bytes and `rows` buckets.
 
     One segment may have more than `rows`; what needs no copy always fits. A small segment is not copied alone: nothing were won.
     """
-    taken: list[int] = []
-    used = held = 0
+    places: list[int] = []
+    used = buckets = 0
     for place in choice.places.tolist():
         need, count = int(fill.bytes[place]), int(fill.rows[place])
-        if used + need <= room and (held + count <= rows or held == 0):
-            taken.append(place)
-            used, held = used + need, held + count
-    alone = len(taken) == 1 and fill.rows[taken[0]] > 0 and taken[0] in choice.places[len(choice.places) - choice.small :]
-    return np.zeros(0, np.int64) if alone else np.sort(np.array(taken, np.int64))
+        if used + need <= room and (buckets + count <= rows or buckets == 0):
+            places.append(place)
+            used, buckets = used + need, buckets + count
+    alone = len(places) == 1 and fill.rows[places[0]] > 0 and places[0] in choice.places[len(choice.places) - choice.small :]
+    return np.zeros(0, np.int64) if alone else np.sort(np.array(places, np.int64))
 
 
 def pieces(offset: I64, size: I64, segment_bytes: int) -> Bools:
