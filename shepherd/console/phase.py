@@ -181,7 +181,7 @@ def rehearsal(database: Database, program: str) -> Iterator[Writer]:
     """On the newest closed state, without the lock: a cycle may begin meanwhile. Only an unfinished directory that is further
     needs it, for nothing else keeps that one; if somebody has it, or we may only read, it is the newest closed one after all."""
     from shepherd.store.state.database import UNLEASABLE
-    from shepherd.store.state.dry_run import Rehearsal
+    from shepherd.store.state.dry_run import DryRun
 
     with contextlib.ExitStack() as stack:
         state = None
@@ -195,4 +195,4 @@ def rehearsal(database: Database, program: str) -> Iterator[Writer]:
                     raise
         if state is None or state.name.closed:
             state = stack.enter_context(database.reading(program, clock_ms()))
-        yield Rehearsal(database, state)
+        yield DryRun(database, state)

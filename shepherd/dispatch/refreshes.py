@@ -52,7 +52,7 @@ class Refreshes:
         self._order: U32 | None = None  # places in the plan, by row; made when first needed
         self._begun = np.zeros(len(plan), np.uint32)  # the second in which each row of the plan was handed out; 0 = not yet
         self._own: dict[tuple[int, int, int], int] = {}  # the same of rows that are not in the plan, or are asked for once more
-        self._unread: deque[inbox.Item] = deque()
+        self._unread: deque[inbox.InboxItem] = deque()
         self._now = 0
         self._lines = self._read()
         self._warned = False

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from shepherd.report.robots import RobotsVerdict
     from shepherd.store.state.database import Database
     from shepherd.store.state.directory import State
-    from shepherd.store.state.inbox import Item
+    from shepherd.store.state.inbox import InboxItem
 
 
 @dataclass(frozen=True)
@@ -134,7 +134,7 @@ def _waiting(database: Database, state: State, filter_: Filter, sought: Sought) 
     return ""
 
 
-def _operations(item: Item, state: State, filter_: Filter, sought: Sought) -> Iterator[str]:
+def _operations(item: InboxItem, state: State, filter_: Filter, sought: Sought) -> Iterator[str]:
     """The inserts and purges of this document; none where a merge has just taken the item, or will report its damage."""
     from shepherd.store.state.inbox import CONTRIB, is_closed_to_us
 
@@ -147,7 +147,7 @@ def _operations(item: Item, state: State, filter_: Filter, sought: Sought) -> It
             raise
 
 
-def _inserted(item: Item, state: State, sought: Sought) -> Iterator[str]:
+def _inserted(item: InboxItem, state: State, sought: Sought) -> Iterator[str]:
     from shepherd.formats.contribkeys import decode_keys
     from shepherd.store.state import inserts
     from shepherd.urls import Footprints
@@ -160,7 +160,7 @@ def _inserted(item: Item, state: State, sought: Sought) -> Iterator[str]:
             yield "insert"
 
 
-def _requested(item: Item, filter_: Filter, sought: Sought) -> Iterator[str]:
+def _requested(item: InboxItem, filter_: Filter, sought: Sought) -> Iterator[str]:
     from shepherd import urls
     from shepherd.store.state.inbox import parse_request
 

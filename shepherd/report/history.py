@@ -126,7 +126,7 @@ def _newest_first(database: Database, sought: Sought, purpose: str, now_ms: int,
                 yield _of_state(state, sought, over)
         except UsageError:  # it has just been deleted
             continue
-    for name in reversed(journals.kept(database.log_path)):
+    for name in reversed(journals.numbers(database.log_path)):
         if name.number not in closed:
             yield _of_journal(journals.opened(database.log_path, name), sought, over)
 

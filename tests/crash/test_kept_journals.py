@@ -39,7 +39,7 @@ def _pruned(path: Path) -> None:
 def _complaints(path: Path) -> Iterator[str]:
     """What is wrong with the journals of a disk that a cut has left, and with what the next prune makes of it."""
     found = Database(path)
-    kept = journals.kept(found.log_path)
+    kept = journals.numbers(found.log_path)
     there = {name.number for name in found.states()}
     for number in range(2, 2 + STATES):
         newer = [name for name in kept if name.number > number]

@@ -28,7 +28,7 @@ from shepherd.formats.frame import FrameKind
 from shepherd.formats.tables import JOURNAL, PLAN
 from shepherd.store.state import logs
 from shepherd.store.state.columns import Column
-from shepherd.store.state.inbox import Item
+from shepherd.store.state.inbox import InboxItem
 from shepherd.store.state.lease import parse_lease
 from shepherd.urls import parse, qkey_of_address
 from shepherd.wire import messages as wire
@@ -179,7 +179,7 @@ NARROW = parse_filter("reject ext zip\nstrip utm_*\n")
 def read_request_file(data: bytes) -> inboxes.Taken:
     path = scratch() / f"{ITEM}.req"
     path.write_bytes(data)
-    found = inboxes.take([Item(ITEM, path)], NARROW)
+    found = inboxes.take([InboxItem(ITEM, path)], NARROW)
     assert all(parse(url).href == url and NARROW.clean(url) == url for url in found.urls)
     assert sum(map(len, found.bad)) <= 2_000 * len(found.bad)
     return found

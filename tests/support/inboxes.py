@@ -19,7 +19,7 @@ from shepherd.formats.contrib import Block
 from shepherd.formats.tables import ContribFlag, Records
 from shepherd.store.state import inserts
 from shepherd.store.state.database import Database
-from shepherd.store.state.inbox import CONTRIB, Item
+from shepherd.store.state.inbox import CONTRIB, InboxItem
 from shepherd.urls import Footprints
 
 KEY = bytes(range(16))
@@ -38,7 +38,7 @@ class Taken:
     requests: int
 
 
-def take(items: Sequence[Item], filters: Filter, config: Config | None = None, equiv: str = "") -> Taken:
+def take(items: Sequence[InboxItem], filters: Filter, config: Config | None = None, equiv: str = "") -> Taken:
     prints = Footprints(KEY)
     found = survey(items, KEY)
     paths = Paths.of(prints)

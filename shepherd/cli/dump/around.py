@@ -14,7 +14,7 @@ from shepherd.formats import kinds
 if TYPE_CHECKING:
     from shepherd.store.state.database import Database
     from shepherd.store.state.directory import State
-    from shepherd.store.state.inbox import Item
+    from shepherd.store.state.inbox import InboxItem
 
 NAME_WIDTH = 36
 SECRET = "(secret)"
@@ -66,7 +66,7 @@ def inbox(database: Database) -> Shown:
     return Shown(shown, rows())
 
 
-def _inserts(item: Item, key: bytes) -> Iterator[list[Any]]:
+def _inserts(item: InboxItem, key: bytes) -> Iterator[list[Any]]:
     """op, weight, pinned, by and url of each URL of an item of contributions; of one that a merge takes away meanwhile: none."""
     from shepherd.formats import contrib
     from shepherd.formats.vocabulary import ContribFlag
@@ -83,7 +83,7 @@ def _inserts(item: Item, key: bytes) -> Iterator[list[Any]]:
                 yield [op, weight, bool(flags & ContribFlag.PINNED), by, names[site] + text]
 
 
-def _lines(item: Item) -> Iterator[tuple[int, bytes]]:
+def _lines(item: InboxItem) -> Iterator[tuple[int, bytes]]:
     """Of an item that a merge takes away meanwhile: none."""
     try:
         stream = item.path.open("rb")

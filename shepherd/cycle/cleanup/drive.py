@@ -79,7 +79,7 @@ def run(writer: Writer, config: Config, now: int, tick: Tick, jobs: int = 1, *, 
     job = CleanupJob(writer, config, filters, now, jobs, tombs, judgement)
     wishes = judgement.known(job.wishes) if judgement is not None else job.wishes
     segment_survey = survey(state, wishes, job.step, jobs)
-    if writer.rehearsing:
+    if writer.is_dry_run:
         return _rehearse(job, state, segment_survey)
     first, totals = state, Counter[str]()
     while True:

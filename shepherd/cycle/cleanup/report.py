@@ -42,7 +42,7 @@ def pinned(database: Database, config: Config, staying: Collection[int], purged:
     the configuration has not come to is held as by a lease.
     """
     stay = config.store.keep_states - 1
-    leased_numbers = database.leases.held(now) | cursors.behind(database, config.export.cursors)
+    leased_numbers = database.leases.states_in_use(now) | cursors.behind(database, config.export.cursors)
     older: dict[int, int] = {}
     leased: dict[int, int] = {}
     exposed = 0

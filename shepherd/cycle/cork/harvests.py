@@ -21,7 +21,7 @@ from shepherd.formats.tables import JOURNAL, U64, Array, Kind, Records, in_bucke
 from shepherd.store.disk import fsio, names
 from shepherd.store.state import harvest, logs
 from shepherd.store.state.directory import Builder
-from shepherd.store.state.inbox import HARVEST, UNREADABLE, Item, is_closed_to_us
+from shepherd.store.state.inbox import HARVEST, UNREADABLE, InboxItem, is_closed_to_us
 from shepherd.store.state.objects import Objects
 from shepherd.urls import Footprints, parse
 
@@ -33,7 +33,7 @@ class HarvestSource:
     """One harvest, and the number that its first segment gets."""
 
     path: Path
-    status: harvest.Found
+    status: harvest.HarvestStatus
     item: str  # its name in the inbox, or nothing
     first_segment: int = 0
 
@@ -52,7 +52,7 @@ def own(paths: Sequence[Path]) -> list[HarvestSource]:
     return [_inspected(path, "") for path in paths]
 
 
-def foreign(items: Sequence[Item], prints: Footprints) -> tuple[list[HarvestSource], dict[str, str]]:
+def foreign(items: Sequence[InboxItem], prints: Footprints) -> tuple[list[HarvestSource], dict[str, str]]:
     """Those of the inbox that can be taken, and why the others cannot."""
     sources, refused = [], {}
     for item in items:
@@ -72,7 +72,7 @@ def foreign(items: Sequence[Item], prints: Footprints) -> tuple[list[HarvestSour
     return sources, refused
 
 
-def _foreign_source(item: Item, prints: Footprints) -> HarvestSource:
+def _foreign_source(item: InboxItem, prints: Footprints) -> HarvestSource:
     source = _inspected(item.path, item.name)
     _must_be_ours(item.path, source.status, prints)
     for records in logs.records(item.path / names.JOURNAL, FrameKind.JOURNAL, JOURNAL):
@@ -100,7 +100,7 @@ def _inspected(path: Path, item: str) -> HarvestSource:
     return HarvestSource(path, status, item)
 
 
-def _must_be_ours(path: Path, status: harvest.Found, prints: Footprints) -> None:
+def _must_be_ours(path: Path, status: harvest.HarvestStatus, prints: Footprints) -> None:
     """A harvest made for another database has footprints that mean nothing here; one bucket shows it."""
     if not status.checkpoint.segments:
         return

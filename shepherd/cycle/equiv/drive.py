@@ -58,7 +58,7 @@ class Moving:
 
 def run(writer: Writer, config: Config, now: int, tick: Tick, jobs: int = 1) -> State:
     state = writer.furthest()
-    if state.name.phase != "merged" and not (writer.rehearsing and state.name.closed):
+    if state.name.phase != "merged" and not (writer.is_dry_run and state.name.closed):
         raise not_now(state, "nothing has been merged")
     table = load_equiv(config.equiv_path)
     if version_of(table) == state.control.equiv:

@@ -34,7 +34,7 @@ from shepherd.store.disk.names import StateName
 from shepherd.store.state import inbox, logs
 from shepherd.store.state.database import Writer
 from shepherd.store.state.directory import State
-from shepherd.store.state.inbox import Item
+from shepherd.store.state.inbox import InboxItem
 from shepherd.urls import Footprints, parse
 
 SAID: Final = {"norm": "<u8", "path": "<u8", "site": "<u8", "weight": "<u2", "flags": "<u2"}
@@ -46,7 +46,7 @@ MOST_TOLD: Final = 100
 class Uploads:
     """What was found in the inbox: the items that can be applied, and what could not be read."""
 
-    good: list[Item] = field(default_factory=list)
+    good: list[InboxItem] = field(default_factory=list)
     bad: list[str] = field(default_factory=list)
     bad_lines: list[str] = field(default_factory=list)
 
@@ -89,7 +89,7 @@ def run(writer: Writer, config: Config, now: int, tick: Tick, jobs: int = 1) -> 
         builder.close()
 
 
-def _survey(items: list[Item]) -> Uploads:
+def _survey(items: list[InboxItem]) -> Uploads:
     """Which uploads are whole, before anything of them counts."""
     found = Uploads()
     for item in items:
@@ -125,7 +125,7 @@ def _spill(state: State, found: Uploads, said: ColumnSpill, prints: Footprints, 
     return strangers
 
 
-def _parts(item: Item, bad_lines: list[str], prints: Footprints, filters: Filter) -> Iterator[Records]:
+def _parts(item: InboxItem, bad_lines: list[str], prints: Footprints, filters: Filter) -> Iterator[Records]:
     data = logs.mapped(item.path)
     if uploads.is_binary(data):
         yield from uploads.unpack(data)

@@ -19,7 +19,7 @@ from shepherd.errors import BadUrl
 from shepherd.filters import Filter
 from shepherd.formats.block_builder import BlockBuilder
 from shepherd.formats.tables import U64, ContribFlag, Records
-from shepherd.store.state.inbox import Item, parse_request
+from shepherd.store.state.inbox import InboxItem, parse_request
 from shepherd.store.state.inserts import add_insert
 from shepherd.urls import Footprints, parse
 
@@ -102,7 +102,7 @@ class RequestLines:
     def __init__(self, filters: Filter, config: Config, faults: Faults) -> None:
         self._filters, self._config, self._faults = filters, config, faults
 
-    def read_edits(self, order: int, item: Item, edits: EditList, purges: BlockBuilder) -> int:
+    def read_edits(self, order: int, item: InboxItem, edits: EditList, purges: BlockBuilder) -> int:
         """Take the edits of an item, and note what is wrong with its lines; how many inserts it has. The URLs that are purged are
         contributed, too: an unknown one needs a row and a tombstone to be kept out for ever."""
         inserts = 0
@@ -117,7 +117,7 @@ class RequestLines:
                 self._faults.add(place_of(order, number), f"{item.path.name} line {number}: {error}")
         return inserts
 
-    def read_inserts(self, order: int, item: Item, blocks: BlockBuilder) -> Iterator[int]:
+    def read_inserts(self, order: int, item: InboxItem, blocks: BlockBuilder) -> Iterator[int]:
         """Add the inserts of an item to blocks, and give the place of each once it is in."""
         for number, line in item.lines():
             try:

@@ -26,7 +26,7 @@ from shepherd.formats.frame import Frame, FrameKind
 from shepherd.formats.tables import I64, U64, Array, Bools, Columns, ContribFlag, Records
 from shepherd.store.disk import fsio
 from shepherd.store.state import inserts
-from shepherd.store.state.inbox import CONTRIB, UNREADABLE, Item, is_closed_to_us
+from shepherd.store.state.inbox import CONTRIB, UNREADABLE, InboxItem, is_closed_to_us
 from shepherd.urls import Footprints
 
 KEY = ("norm", "path", "site")
@@ -36,12 +36,12 @@ KEY = ("norm", "path", "site")
 class InboxSurvey:
     """The items that can be taken, how many URLs the contributions among them have, and why the others stay."""
 
-    items: Sequence[Item]
+    items: Sequence[InboxItem]
     contributed: int
     refused: Sequence[str]
 
 
-def survey(items: Sequence[Item], key: bytes) -> InboxSurvey:
+def survey(items: Sequence[InboxItem], key: bytes) -> InboxSurvey:
     """An item that we may not read waits until we may; one that is damaged, until somebody has looked at it."""
     good, urls, refused = [], 0, []
     for item in items:
@@ -179,7 +179,7 @@ class Waiting:
         self.inserted += int(np.count_nonzero(holds))
         return ContribBlock(frame, block, np.flatnonzero(holds))
 
-    def _of_frames(self, order: int, item: Item) -> Iterator[ContribBlock]:
+    def _of_frames(self, order: int, item: InboxItem) -> Iterator[ContribBlock]:
         """An item of contributions: its blocks as they are, unless the filter has changed since."""
         first = 1
         for frame in inserts.frames(item.path):
@@ -192,7 +192,7 @@ class Waiting:
             if len(blocks):
                 yield self._judge_block(_frame(blocks), places[good])
 
-    def _filtered(self, frame: Frame, places: U64, item: Item) -> tuple[BlockBuilder, list[int]]:
+    def _filtered(self, frame: Frame, places: U64, item: InboxItem) -> tuple[BlockBuilder, list[int]]:
         """A block that another filter has judged, judged by ours; and the rows that are left of it."""
         block, good = contrib.decode(frame.payload), []
         blocks = BlockBuilder(self._prints, self._filters.version)

@@ -43,11 +43,11 @@ STAY, SLEEP, EXEMPT = range(3)  # the lines of totals
 def run(writer: Writer, config: Config, now: int, tick: Tick, jobs: int = 1, *, force: bool = False) -> State:
     """`force` lets go however many gathered documents."""
     state = writer.furthest()
-    if state.name.phase not in READABLE and not (writer.rehearsing and state.name.closed):
+    if state.name.phase not in READABLE and not (writer.is_dry_run and state.name.closed):
         raise not_now(state, "nothing has been merged")
     builder = writer.build(state, StateName(state.number + state.name.closed, "selected"), now)
     try:
-        counts = _select(state, builder, config, tick, jobs, writer.rehearsing)
+        counts = _select(state, builder, config, tick, jobs, writer.is_dry_run)
         builder.keep_table("index", select.CHANGED)
         for name in TABLES:
             if name != "index":
@@ -56,7 +56,7 @@ def run(writer: Writer, config: Config, now: int, tick: Tick, jobs: int = 1, *, 
         builder.keep_logs(names.CONTRIB)
         report = {"phase": "select", **counts}
         if select.too_many_lost(counts["gathered lost"], counts["gathered"], config.select) and not force:
-            if not writer.rehearsing:
+            if not writer.is_dry_run:
                 raise UsageError(_brake(counts, config))
             report["stopped by most_lost"] = 1
         return writer.publish(builder, report)

@@ -102,7 +102,7 @@ def _paths(database: Database, only: StateName | None) -> Iterable[Path]:
     return [path for path in paths if not path.is_file()]
 
 
-def _contributions(item: inbox.Item, key: bytes) -> Iterator[Fault]:
+def _contributions(item: inbox.InboxItem, key: bytes) -> Iterator[Fault]:
     """Inserted URLs that no merge has taken yet."""
     try:
         inserts.inspect(item.path, key)

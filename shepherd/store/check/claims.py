@@ -153,15 +153,15 @@ class _Claims:
     def judge(self, part: SegmentPart) -> Told:
         """These claims against the buckets that are there."""
         missing = "no bucket begins there" if self.column.table == "sites" else "no bucket with the row's footprint begins there"
-        if not len(part.found):
+        if not len(part.buckets):
             yield from self.told(np.ones(len(self.rows), np.bool_), missing)
             return
-        at = np.minimum(np.searchsorted(part.found["oid"], self.oids), len(part.found) - 1)
-        good = np.asarray(part.found["oid"][at] == self.oids)
+        at = np.minimum(np.searchsorted(part.buckets["oid"], self.oids), len(part.buckets) - 1)
+        good = np.asarray(part.buckets["oid"][at] == self.oids)
         if self.column.table == "sites":
             yield from self.told(~good, missing)
             return
-        here, there = self.column.state.index.take(self.rows, _COMPARED), part.found[at]
+        here, there = self.column.state.index.take(self.rows, _COMPARED), part.buckets[at]
         good &= (there["site"] == here["site"]) & (there["path"] == here["path"])
         yield from self.told(~good, missing)
         yield from self.told(good & (there["length"] != here["size"]), "differs from the length of its bucket", "size", width=4)
@@ -200,7 +200,7 @@ class _Segments:
                 for part in self._parts(key, high):
                     for one in held:
                         yield from one.of(part).judge(part)
-                    tick(int(part.found["length"].sum()))
+                    tick(int(part.buckets["length"].sum()))
             except Corruption as error:
                 self._scans[key] = None
                 for state in states:

@@ -44,7 +44,7 @@ class Findings:
     wreck: tuple[StateName, Fault] | None  # the newest closed state, damaged
     stray: StateName | None  # a .reap whose harvest must be carried over to the state that is made of the wreck
     snapshots: list[tuple[StateName, Fault]]  # damaged closed states that are not the newest
-    harvests: list[tuple[Path, harvest.Found]] = field(default_factory=list)  # to be rolled back
+    harvests: list[tuple[Path, harvest.HarvestStatus]] = field(default_factory=list)  # to be rolled back
     deep: bool = False
 
     @property
@@ -168,13 +168,13 @@ def _damaged_snapshots(database: Database, older: list[StateName]) -> list[tuple
     return [(name, fault) for name, fault in faults if fault is not None]
 
 
-def _harvests(database: Database, name: StateName, deep: bool) -> list[tuple[Path, harvest.Found]]:
+def _harvests(database: Database, name: StateName, deep: bool) -> list[tuple[Path, harvest.HarvestStatus]]:
     """The harvests that are to be rolled back: those that have not ended, and those with damage."""
     found = [(path, harvest.inspect(path, deep)) for path in database.open(name).harvests()]
     return [(path, one) for path, one in found if one.damage or not one.ended]
 
 
-def _kept_bytes(found: harvest.Found) -> int:
+def _kept_bytes(found: harvest.HarvestStatus) -> int:
     point = found.checkpoint
     return found.log_bytes + point.journal.length + point.contrib.length + sum(s.length for s in point.segments)
 

@@ -25,13 +25,13 @@ class Failpoint:
     name: str
     ordinal: int
     fault: str
-    seen: int = 0
+    calls: int = 0
 
     def is_due(self, op: str, path: Path) -> bool:
         if self.op != op or not str(path).endswith(self.name):
             return False
-        self.seen += 1
-        return self.seen == self.ordinal
+        self.calls += 1
+        return self.calls == self.ordinal
 
 
 def parse_failpoint(spec: str) -> Failpoint:

@@ -73,7 +73,7 @@ def use(ops: Ops) -> Ops:
 
 @contextlib.contextmanager
 def typed(path: Path) -> Iterator[None]:
-    """OSError becomes the error whose exit status tells the caller what happened."""
+    """OSError becomes the error whose exit status says what happened."""
     try:
         yield
     except OSError as error:
@@ -141,10 +141,10 @@ class AppendFile:
 
     def write(self, *parts: Bytes) -> None:
         data = memoryview(parts[0] if len(parts) == 1 else b"".join(parts)).cast("B")
-        done = 0
+        written = 0
         with typed(self.path):
-            while done < len(data):
-                done += _ops.write(self.path, self._fd, data[done:], self.length + done)
+            while written < len(data):
+                written += _ops.write(self.path, self._fd, data[written:], self.length + written)
         self.length += len(data)
 
     def sync(self) -> None:
@@ -194,7 +194,7 @@ def replace_file(path: Path, data: Bytes, private: bool = False) -> None:
         _write_synced(beside, data, private)
         rename(beside, path)
     except BaseException:
-        with contextlib.suppress(IoFailed, NoSpace):  # what has failed already is what is told
+        with contextlib.suppress(IoFailed, NoSpace):  # the error that is raised already counts
             unlink(beside)
         raise
 

@@ -39,7 +39,7 @@ def lock(path: Path, what: str, wait: bool = False) -> FileLock:
     fd = _open(path)
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
-        left = os.pread(fd, TEXT_BYTES + 1, 0)
+        content = os.pread(fd, TEXT_BYTES + 1, 0)
     except BlockingIOError:
         holder = _holder(os.pread(fd, TEXT_BYTES, 0).decode("utf-8", "replace").strip())
         os.close(fd)
@@ -48,7 +48,7 @@ def lock(path: Path, what: str, wait: bool = False) -> FileLock:
         os.close(fd)
         with typed(path):
             raise
-    if not _is_text(left):
+    if not _is_text(content):
         os.close(fd)
         raise UsageError(f"{path}: not a lock, but a file of somebody else; move it away and run this again")
     text = f"{what}, pid {os.getpid()} on {socket.gethostname()}"
@@ -94,11 +94,11 @@ def _holder(text: str) -> str:
 
 def is_taker_gone(text: str) -> bool:
     """Whether the process that this text of a lock file names ran on this host and has ended."""
-    found = re.search(r", pid ([0-9]{1,10}) on (.+)", text)
-    if found is None or found[2] != socket.gethostname():
+    match = re.search(r", pid ([0-9]{1,10}) on (.+)", text)
+    if match is None or match[2] != socket.gethostname():
         return False
     try:
-        os.kill(int(found[1]), 0)
+        os.kill(int(match[1]), 0)
     except ProcessLookupError:
         return True
     except (OSError, OverflowError):

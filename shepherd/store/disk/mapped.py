@@ -47,14 +47,14 @@ class Mapped:
         page = start - start % mmap.PAGESIZE
         try:
             self._map.madvise(_POPULATE_READ, page, stop - page)
-        except OSError:  # before Linux 5.14 there is no such call; since then reading the bytes tells what the disk says
+        except OSError:  # before Linux 5.14 there is no such call; since then the read shows what the disk says
             self._read(page, stop)
         return self.view[start:stop]
 
     def _read(self, start: int, stop: int) -> None:
         fd = fsio.open_to_read(self.path)
         try:
-            for at in range(start, stop, _STEP):
-                fsio.read_at(self.path, fd, min(_STEP, stop - at), at)
+            for offset in range(start, stop, _STEP):
+                fsio.read_at(self.path, fd, min(_STEP, stop - offset), offset)
         finally:
             os.close(fd)

@@ -1,6 +1,6 @@
 """Every file name the database may contain is built and parsed here. A name that does not parse is not ours.
 
-Recovery and deletion hang on this: they touch nothing that this module does not recognise.
+Recovery and deletion depend on this: they touch nothing that this module does not recognise.
 """
 
 from __future__ import annotations
@@ -68,8 +68,8 @@ class StateName:
 
 def parse_state(name: str) -> StateName | None:
     match = _STATE.fullmatch(name)
-    found = StateName(int(match[1]), match[2] or CLOSED) if match else None
-    return found if str(found) == name else None  # 0000125 is not a name that we give
+    state = StateName(int(match[1]), match[2] or CLOSED) if match else None
+    return state if str(state) == name else None  # 0000125 is not a name that we give
 
 
 def tmp(number: int) -> str:
@@ -86,7 +86,7 @@ def is_leftover(name: str) -> bool:
     return bool(_TMP.fullmatch(name)) or (name.endswith(".gone") and parse_state(name[:-5]) is not None)
 
 
-def gone(name: StateName) -> str:
+def gone_state(name: StateName) -> str:
     return f"{name}.gone"
 
 

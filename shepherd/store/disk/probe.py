@@ -80,13 +80,13 @@ def _rename(trial: Path) -> None:
 
 
 def _lock(trial: Path) -> None:
-    held = locks.lock(trial / names.LOCK, "probe")
+    first_lock = locks.lock(trial / names.LOCK, "probe")
     try:
         locks.lock(trial / names.LOCK, "probe").release()
     except Locked:
         return
     finally:
-        held.release()
+        first_lock.release()
     raise IoFailed("two programs got the same lock")
 
 

@@ -14,7 +14,7 @@ from shepherd.formats.check import check64
 from shepherd.store.disk import fsio, names
 from shepherd.store.disk.names import StateName
 from shepherd.store.disk.probe import probe
-from shepherd.store.state import mirror_note as mirrornote
+from shepherd.store.state import mirror_note
 from shepherd.store.state.database import Database, refuse_foreign
 
 _ADVICE: Final = "to mirror the source again give --db another directory; this one is a database of its own now"
@@ -63,7 +63,7 @@ def control_of(database: Database, name: StateName) -> bytes:
 def unknown(database: Database) -> list[StateName]:
     """The closed states that are not noted as received: made here, or copied here by hand. A directory that is not closed is
     somebody's work, and refused."""
-    noted, found = mirrornote.received(database.path), []
+    noted, found = mirror_note.read_note(database.path), []
     for name in database.states():
         if not fsio.is_directory(database.states_path / str(name)):
             raise UsageError(f"{database.states_path / str(name)}: a link, where a mirror has a state; remove it")

@@ -20,7 +20,7 @@ from shepherd.store.mirror import directory as mirror
 from shepherd.store.mirror import manifest as offered
 from shepherd.store.mirror.state_transfer import Receiving, Stock
 from shepherd.store.mirror.transfer import Pull, Transfer
-from shepherd.store.state import mirror_note as mirrornote
+from shepherd.store.state import mirror_note
 from shepherd.store.state.database import Database, Writer
 
 
@@ -104,7 +104,7 @@ def run(writer: Writer, server: Server, way: Way, seen: int | None = None) -> Do
         transfer = Transfer(source, receiving, way.jobs, way.stopping, way.pause, way.pace)
         with way.shown(receiving.name, receiving.missing_bytes()) as tick:
             transfer.run(tick)
-        mirrornote.enter(database.path, control.state, data, {name.number for name in database.states()})
+        mirror_note.enter(database.path, control.state, data, {name.number for name in database.states()})
         receiving.publish(way.now())
     return Done(
         state=control.state,
@@ -178,7 +178,7 @@ def _refuse_own(database: Database, server: Server, adopt: bool, note: bool) -> 
             if control_of(source) != ours:
                 raise mirror.made_here(database, name)
         if note:
-            mirrornote.enter(database.path, name.number, ours, {one.number for one in database.states()})
+            mirror_note.enter(database.path, name.number, ours, {one.number for one in database.states()})
 
 
 def _believed(data: bytes, number: int, where: str, database: Database | None) -> Control:

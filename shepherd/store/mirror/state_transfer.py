@@ -205,9 +205,9 @@ class Receiving:
             holders = [lease for lease in leases.all() if lease.state == self.name.number and lease.holds(now)]
             if holders:
                 raise Locked(f"{final}: damaged, but {holders[0].owner} leases it ({holders[0].purpose}); run this again later")
-            fsio.rename(final, self._root / names.gone(self.name))  # killed here, the next round goes on with N.tmp
+            fsio.rename(final, self._root / names.gone_state(self.name))  # killed here, the next round goes on with N.tmp
             made = commit(self.path, final)
-        fsio.remove_tree(self._root / names.gone(self.name))
+        fsio.remove_tree(self._root / names.gone_state(self.name))
         return made
 
 

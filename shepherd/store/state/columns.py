@@ -161,7 +161,7 @@ class ColumnWriter:
             self._checks.append(check64(self._pending))
             self._pending.clear()
         whole = len(view) - len(view) % BLOCK
-        self._checks += [check64(view[at : at + BLOCK]) for at in range(0, whole, BLOCK)]
+        self._checks += [check64(view[start : start + BLOCK]) for start in range(0, whole, BLOCK)]
         self._pending += view[whole:]
 
     def finish(self) -> FileEntry:

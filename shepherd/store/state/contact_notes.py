@@ -19,7 +19,7 @@ from shepherd.formats.tables import JOURNAL, NO_OID, JournalFlag, Kind, Records,
 from shepherd.store.disk import fsio, names
 from shepherd.store.state import logs
 from shepherd.store.state.directory import State
-from shepherd.store.state.inbox import CONTACT, UNREADABLE, Inbox, Item, is_closed_to_us
+from shepherd.store.state.inbox import CONTACT, UNREADABLE, Inbox, InboxItem, is_closed_to_us
 
 CONTACTED = int(JournalFlag.CONTACTED | JournalFlag.HOP)
 
@@ -49,10 +49,10 @@ def withdraw(inbox: Inbox, name: str) -> None:
 
 def waiting(inbox: Inbox, applied: Iterable[str]) -> Notes:
     """The notes that no state of this chain has taken yet."""
-    found, items, refused = [np.zeros(0, JOURNAL)], [], {}
+    parts, items, refused = [np.zeros(0, JOURNAL)], [], {}
     for item in inbox.waiting(applied, CONTACT):
         try:
-            found.append(_read(item))
+            parts.append(_read(item))
             items.append(item.name)
         except Corruption as error:
             refused[item.name] = error.what
@@ -60,7 +60,7 @@ def waiting(inbox: Inbox, applied: Iterable[str]) -> Notes:
             if not is_closed_to_us(error):
                 raise
             refused[item.name] = UNREADABLE
-    return Notes(np.concatenate(found), tuple(items), refused)
+    return Notes(np.concatenate(parts), tuple(items), refused)
 
 
 def beside(state: State) -> Notes:
@@ -72,7 +72,7 @@ def _path(inbox: Inbox, name: str) -> Path:
     return inbox.directory / f"{name}.{CONTACT}"
 
 
-def _read(item: Item) -> Records:
+def _read(item: InboxItem) -> Records:
     if item.path.is_symlink():
         raise Corruption("a link, where a note is a file", item.path)
     records = logs.read_records(item.path, FrameKind.JOURNAL, JOURNAL)

@@ -1,9 +1,9 @@
-"""Cursors: how far an export that goes on from where it ended has come.
+"""Cursors: how far an export has come that continues where it ended.
 
 log/cursors/NAME/cursor.json names the state, and beside it are the keys of that state (as in keys.py), so that what is new can be
-told long after it is deleted. A cursor moves when what was exported is durable, in this order: the keys of the new state are put
-beside those of the old, then cursor.json is replaced, which is the commit, then the old keys go. Killed anywhere, the cursor
-names a state whose keys are there, and the export is made again from that.
+listed long after the state is deleted. A cursor moves when what was exported is durable, in this order: the keys of the new state
+are put beside those of the old, then cursor.json is replaced, which is the commit, then the old keys go. Killed anywhere, the
+cursor names a state whose keys are there, and the export is made again from that.
 
 Cursors that the configuration names hold every closed state that they have not come to: so no body that a state had is dropped
 before it was exported.
@@ -35,7 +35,7 @@ FILE: Final = "cursor.json"
 
 @dataclass(frozen=True)
 class Cursor:
-    """`choice` is what was exported of the state: what is new is told of the same. `written` is as what, if that is known."""
+    """`choice` is what was exported of the state: what is new is listed of the same. `written` is as what, if that is known."""
 
     name: str
     state: int
@@ -48,7 +48,7 @@ def is_name(name: str) -> bool:
 
 
 def no_name(name: str) -> str:
-    """What is told of one that is none."""
+    """The message for a name that is not a cursor's."""
     return f"{name!r} is no name of a cursor: letters, digits, _ . and - are"
 
 
@@ -59,7 +59,7 @@ def _path(logs: Path, name: str) -> Path:
 
 
 def _shelf(name: str) -> Shelf:
-    return Shelf(f"{DIRECTORY}/{name}", keys.wanted)
+    return Shelf(f"{DIRECTORY}/{name}", keys.compared_files)
 
 
 def read(logs: Path, name: str) -> Cursor | None:
@@ -70,8 +70,8 @@ def read(logs: Path, name: str) -> Cursor | None:
 def read_file(path: Path, name: str) -> Cursor | None:
     """One that stands wherever it stands."""
     try:
-        told = json.loads(fsio.read_file(path))
-        cursor = Cursor(name, told["state"], told["choice"], told.get("written"))
+        fields = json.loads(fsio.read_file(path))
+        cursor = Cursor(name, fields["state"], fields["choice"], fields.get("written"))
     except FileNotFoundError:
         return None
     except (ValueError, KeyError, TypeError):
@@ -87,7 +87,7 @@ def read_file(path: Path, name: str) -> Cursor | None:
 
 
 def locked(logs: Path, name: str) -> locks.FileLock:
-    """From the look at a cursor until it has moved: of two exports that go on from the same state one would be in vain."""
+    """From the look at a cursor until it has moved: of two exports that continue from the same state one would be in vain."""
     path = _path(logs, name)
     for directory in (path.parent, path):
         if directory.is_symlink():
@@ -112,8 +112,8 @@ def advance(database: Database, cursor: Cursor, state: State) -> None:
         fsio.make_directory(path.parent)
         fsio.make_directory(path)
         shelf.put(database.log_path, state)
-        told = {key: value for key, value in asdict(cursor).items() if key != "name"} | {"state": state.number}
-        fsio.replace_file(path / FILE, json.dumps(told, sort_keys=True).encode() + b"\n")
+        fields = {key: value for key, value in asdict(cursor).items() if key != "name"} | {"state": state.number}
+        fsio.replace_file(path / FILE, json.dumps(fields, sort_keys=True).encode() + b"\n")
         shelf.trim(database.log_path, 1)
 
 

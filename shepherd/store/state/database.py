@@ -31,8 +31,7 @@ from shepherd.store.disk import fsio, locks, names
 from shepherd.store.disk.names import StateName
 from shepherd.store.disk.probe import PREFIX as PROBES
 from shepherd.store.disk.probe import probe
-from shepherd.store.state import cursors, journals
-from shepherd.store.state import mirror_note as mirrornote
+from shepherd.store.state import cursors, journals, mirror_note
 from shepherd.store.state.directory import Builder, Parent, State
 from shepherd.store.state.inbox import Inbox
 from shepherd.store.state.lease import Lease, Leases
@@ -61,7 +60,7 @@ class Database:
 
     @classmethod
     def create(cls, path: Path, key: bytes, now: int, filter_version: int = 0) -> Database:
-        """Make a new, empty database: `key` is 16 secret random bytes, as of `secrets.token_bytes(16)`; footprints hang on it."""
+        """Make a new, empty database. All footprints depend on `key`: 16 secret random bytes, as of `secrets.token_bytes(16)`."""
         create(path, key, now, filter_version)
         return cls(path)
 
@@ -90,31 +89,31 @@ class Database:
 
     def furthest(self) -> State:
         """The finished directory that is furthest along."""
-        found = self.states()
-        if not found:
+        states = self.states()
+        if not states:
             raise RecoveryNeeded(
                 f"{self.states_path}: no state is there, and nothing to make one from; copy it back from a mirror"
             )
-        return self.open(found[-1])
+        return self.open(states[-1])
 
     def closed(self, number: int | None = None) -> State:
         """A closed state: the newest, or the one with this number."""
-        found = [n for n in self.states() if n.closed]
-        if not found:
+        closed = [n for n in self.states() if n.closed]
+        if not closed:
             raise RecoveryNeeded(f"{self.states_path}: no closed state is there; run shep-recover")
         if number is None:
-            return self.open(found[-1])
-        if StateName(number, CLOSED) not in found:
-            raise UsageError(f"no closed state {number}; there are {', '.join(str(n.number) for n in found)}")
+            return self.open(closed[-1])
+        if StateName(number, CLOSED) not in closed:
+            raise UsageError(f"no closed state {number}; there are {', '.join(str(n.number) for n in closed)}")
         return self.open(StateName(number, CLOSED))
 
     def key(self) -> bytes:
         """The key of the footprints, the same in every state: the furthest may just be deleted, or damaged."""
-        found = self.states()
-        for name in reversed(found[1:]):
+        states = self.states()
+        for name in reversed(states[1:]):
             with contextlib.suppress(Corruption):
                 return self.open(name).control.key
-        return (self.open(found[0]) if found else self.furthest()).control.key
+        return (self.open(states[0]) if states else self.furthest()).control.key
 
     def new_item_name(self, now_ms: int) -> str:
         """A fresh name for an inbox item or lease."""
@@ -123,13 +122,13 @@ class Database:
     def half_dropped(self) -> list[Path]:
         """What a program was putting into the inbox or among the leases, or a mirror noting, when it died. Those that are alive
         need it; but only whoever holds the lock mirrors."""
-        found = [path] if (path := mirrornote.half_written(self.path)).exists() else []
+        paths = [path] if (path := mirror_note.half_written(self.path)).exists() else []
         for directory in (self.inbox.directory, self.leases.directory):
             for entry in sorted(os.listdir(directory)) if directory.is_dir() else ():
                 maker = names.parse_half_item(entry)
                 if maker is not None and locks.is_gone(*maker):
-                    found.append(directory / entry)
-        return found
+                    paths.append(directory / entry)
+        return paths
 
     # --- readers
 
@@ -187,14 +186,14 @@ class Database:
         our parent took.
         """
         path = self.path / names.LOCK
-        held = locks.lock(path, what) if inherited is None else locks.adopt_lock(inherited, path)
+        lock = locks.lock(path, what) if inherited is None else locks.adopt_lock(inherited, path)
         try:
             writer = Writer(self)
             if tidy:
                 writer.tidy()
             yield writer
         finally:
-            held.release()
+            lock.release()
 
 
 class Writer:
@@ -203,31 +202,31 @@ class Writer:
     `Database.writing` gives one. A phase is `drive.run(writer, config, now, tick, jobs)` in its room of shepherd.cycle.
     """
 
-    rehearsing = False  # store/state/dry_run has the one that only tells what it would do
+    is_dry_run = False  # store/state/dry_run.py has the one that writes nothing
 
     def __init__(self, database: Database) -> None:
         self.database = database
 
     def furthest(self) -> State:
-        """What the next phase goes on from."""
+        """What the next phase begins with."""
         return self.database.furthest()
 
     def tidy(self) -> list[str]:
         """Remove what killed programs left: directories half built, half deleted, or already superseded."""
-        done = self.remove_leftovers()
+        removed = self.remove_leftovers()
         for name in self.database.states()[:-1]:
             if not name.closed:
                 _must_supersede(self.database.furthest(), name)
                 self.delete(name)
-                done.append(str(name))
+                removed.append(str(name))
         closed = [name for name in self.database.states() if name.closed]
         if closed:
             self.database.inbox.remove(self.database.open(closed[-1]).control.applied)
-        return done
+        return removed
 
     def remove_leftovers(self, but: str = "") -> list[str]:
-        """Remove what is half built or half deleted, whatever its format; `but` is a directory that somebody goes on with."""
-        root, done = self.database.states_path, []
+        """Remove what is half built or half deleted, whatever its format; `but` is a directory that somebody still needs."""
+        root, removed = self.database.states_path, []
         # The rename of a program that was killed right after it counts from here on. First of all, because else a power cut might
         # undo the rename to N.gone, but not what is removed in N.gone now.
         fsio.sync_directory(self.database.path)  # the last rename of an init
@@ -235,11 +234,11 @@ class Writer:
         for entry in sorted(os.listdir(root)):
             if names.is_leftover(entry) and entry != but:
                 fsio.remove_tree(root / entry)
-                done.append(entry)
+                removed.append(entry)
         for path in self.database.half_dropped():
             fsio.remove_tree(path)
-            done.append(f"{path.parent.name}/{path.name}")
-        return done
+            removed.append(f"{path.parent.name}/{path.name}")
+        return removed
 
     def build(self, parent: Parent, name: StateName, now: int) -> Builder:
         """Begin a directory. The names of inbox items that are gone from the inbox need no remembering any more."""
@@ -250,7 +249,7 @@ class Writer:
             state=name.number,
             parent=str(parent.name),
             now=now,
-            unsure=max(parent.control.unsure, mirrornote.unsure_ms(self.database.path, parent.name.number, now)),
+            unsure=max(parent.control.unsure, mirror_note.unsure_ms(self.database.path, parent.name.number, now)),
             applied=tuple(a for a in parent.control.applied if a in still),
             files={},
         )
@@ -274,15 +273,15 @@ class Writer:
         deleted = []
         with self.database.leases.locked():
             self.database.leases.remove_over(now)
-            held = self.database.leases.held(now) | cursors.behind(self.database, unexported)
+            states_in_use = self.database.leases.states_in_use(now) | cursors.behind(self.database, unexported)
             closed = [n for n in self.database.states() if n.closed]
             for name in closed[: -max(keep, 1)]:
-                if name.number not in held:
+                if name.number not in states_in_use:
                     self._keep_journal(name, keep_journals)
-                    fsio.rename(self.database.states_path / str(name), self.database.states_path / names.gone(name))
+                    fsio.rename(self.database.states_path / str(name), self.database.states_path / names.gone_state(name))
                     deleted.append(name)
         for name in deleted:  # out of sight already: the slow part needs no lock
-            fsio.remove_tree(self.database.states_path / names.gone(name))
+            fsio.remove_tree(self.database.states_path / names.gone_state(name))
         return [name.number for name in deleted]
 
     def _keep_journal(self, name: StateName, most: int) -> None:
@@ -293,19 +292,19 @@ class Writer:
     def drop_snapshots(self, closed: list[StateName]) -> None:
         """Delete some closed states, but none that is leased, and not the newest."""
         with self.database.leases.locked():
-            held = {lease.state for lease in self.database.leases.all() if not lease.is_orphaned}
+            leased = {lease.state for lease in self.database.leases.all() if not lease.is_orphaned}
             newest = self.database.closed().name
-            gone = [name for name in closed if name != newest and name.number not in held]
-            for name in gone:
-                fsio.rename(self.database.states_path / str(name), self.database.states_path / names.gone(name))
-        for name in gone:
-            fsio.remove_tree(self.database.states_path / names.gone(name))
+            unleased = [name for name in closed if name != newest and name.number not in leased]
+            for name in unleased:
+                fsio.rename(self.database.states_path / str(name), self.database.states_path / names.gone_state(name))
+        for name in unleased:
+            fsio.remove_tree(self.database.states_path / names.gone_state(name))
 
     def delete(self, name: StateName) -> None:
         """Delete a finished directory. Readers hold closed states only, so for those use `prune`."""
         root = self.database.states_path
-        fsio.rename(root / str(name), root / names.gone(name))
-        fsio.remove_tree(root / names.gone(name))
+        fsio.rename(root / str(name), root / names.gone_state(name))
+        fsio.remove_tree(root / names.gone_state(name))
 
 
 def _must_supersede(state: State, name: StateName) -> None:

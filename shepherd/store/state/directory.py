@@ -70,7 +70,7 @@ class State:
 
     @classmethod
     def claimed(cls, path: Path, control: Control) -> State:
-        """The state that a control tells of, none of whose files need be there."""
+        """The state that a control describes, none of whose files need be there."""
         state = cls.__new__(cls)
         state.path, state.name, state.control = path, StateName(control.state, control.phase), control
         return state
@@ -145,13 +145,13 @@ class State:
 
     def segments(self) -> list[int]:
         """The numbers of its segments."""
-        found = (names.parse_segment(p.partition("/")[2]) for p in self.control.files if p.startswith(f"{names.OBJECTS}/"))
-        return sorted(n for n in found if n is not None)
+        numbers = (names.parse_segment(p.partition("/")[2]) for p in self.control.files if p.startswith(f"{names.OBJECTS}/"))
+        return sorted(n for n in numbers if n is not None)
 
     def numbered(self, kind: str) -> list[int]:
         """The numbers of its contrib or journal files."""
-        found = (names.parse_numbered(p) for p in self.control.files)
-        return sorted(f[1] for f in found if f is not None and f[0] == kind)
+        parsed = (names.parse_numbered(p) for p in self.control.files)
+        return sorted(f[1] for f in parsed if f is not None and f[0] == kind)
 
     def contribs(self, number: int, with_texts: bool = True) -> Iterator[Block]:
         """The blocks of one contrib file."""
@@ -176,8 +176,8 @@ class State:
 
     def report(self) -> dict[str, Any]:
         """The counters of the phase that made it."""
-        found: dict[str, Any] = json.loads(fsio.read_file(self.path / names.REPORT))
-        return found
+        counters: dict[str, Any] = json.loads(fsio.read_file(self.path / names.REPORT))
+        return counters
 
 
 class Builder:
@@ -242,8 +242,8 @@ class Builder:
         """A framed file of fixed-width records."""
         log = logs.LogWriter(self.path / path)
         try:
-            for at in range(0, len(records), 1 << 16):
-                log.append_records(kind, records[at : at + (1 << 16)])
+            for start in range(0, len(records), 1 << 16):
+                log.append_records(kind, records[start : start + (1 << 16)])
             log.file.seal()
         finally:
             log.file.close()
@@ -253,8 +253,8 @@ class Builder:
         """A log of frames that stood elsewhere; how many bytes it has."""
         file = fsio.AppendFile(self.path / path)
         try:
-            for one in frames:
-                file.write(pack_frame(one.kind, one.records, one.payload))
+            for frame in frames:
+                file.write(pack_frame(frame.kind, frame.records, frame.payload))
             file.seal()
         finally:
             file.close()
@@ -336,7 +336,7 @@ class Builder:
         return commit(self.path, self.root / str(self.name))
 
     def close(self) -> None:
-        """Close what is still open and, after a failure, remove what was built: what is left behind then tells of a kill."""
+        """Close what is still open and, after a failure, remove what was built: leftovers are then the sign of a kill."""
         for writer in self._open:
             writer.close()
         if self.path.exists():

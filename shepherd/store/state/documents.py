@@ -63,9 +63,9 @@ def documents(state: State, site: str | None = None) -> Iterator[Document]:
     rows = range(state.index.rows) if site is None else lookup.rows_of_norm(state, _norm(state, site))
     for start in range(rows.start, rows.stop, STEP_ROWS):
         part = state.index.slice(start, min(start + STEP_ROWS, rows.stop))
-        wanted = (part["type"] == RowType.GATHERED) & ((part["flags"] & _BODILESS) == 0) & tables.in_bucket(part["oid"])
-        for at in np.flatnonzero(wanted).tolist():
-            yield Document(start + at, {name: int(column[at]) for name, column in part.items()}, state)
+        mask = (part["type"] == RowType.GATHERED) & ((part["flags"] & _BODILESS) == 0) & tables.in_bucket(part["oid"])
+        for row in np.flatnonzero(mask).tolist():
+            yield Document(start + row, {name: int(column[row]) for name, column in part.items()}, state)
 
 
 def _norm(state: State, site: str) -> int:

@@ -1,7 +1,7 @@
 """A phase without its consequences: `--dry-run` computes everything and writes nothing.
 
-A Rehearsal stands where a phase expects a Writer, and a Sketch where it expects a Builder. Whatever is built is thrown away as it
-comes; only the counters and the report are kept.
+A DryRun stands where a phase expects a Writer, and a DryRunBuilder where it expects a Builder. Whatever is built is thrown away
+as it comes; only the counters and the report stay.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from shepherd.store.state.directory import Builder, Parent, State
 from shepherd.store.state.objects import SegmentWriter
 
 
-class Told(State):
+class DryRunState(State):
     """What would have been published: a state that is not there, of which only name and report can be asked."""
 
     def __init__(self, name: StateName, report: dict[str, Any]) -> None:
@@ -31,10 +31,10 @@ class Told(State):
         return self._report
 
 
-class Rehearsal(Writer):
-    """A Writer that changes nothing. `state` is what the phase is to go on from."""
+class DryRun(Writer):
+    """A Writer that changes nothing. `state` is the one that the phase begins with."""
 
-    rehearsing = True
+    is_dry_run = True
 
     def __init__(self, database: Database, state: State) -> None:
         super().__init__(database)
@@ -44,13 +44,13 @@ class Rehearsal(Writer):
         return self._state
 
     def _builder(self, name: StateName, control: Control, parent: Parent) -> Builder:
-        return Sketch(name, control, parent)
+        return DryRunBuilder(name, control, parent)
 
     def publish(self, builder: Builder, report: dict[str, Any]) -> State:
-        return Told(builder.name, report)
+        return DryRunState(builder.name, report)
 
 
-class Sketch(Builder):
+class DryRunBuilder(Builder):
     """A Builder that has no directory."""
 
     def __init__(self, name: StateName, control: Control, parent: Parent) -> None:
@@ -70,7 +70,7 @@ class Sketch(Builder):
         pass
 
     def write_frames(self, path: str, frames: Iterable[Frame]) -> int:
-        return sum(len(pack_frame(one.kind, one.records, one.payload)) for one in frames)
+        return sum(len(pack_frame(frame.kind, frame.records, frame.payload)) for frame in frames)
 
     def table(self, table: str, columns: Iterable[str] | None = None) -> TableWriter:
         return _NoTable()

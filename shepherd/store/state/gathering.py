@@ -1,7 +1,7 @@
 """A harvest filled by a program of one's own: documents from wherever, stored for what a plan asks for (docs/api.md).
 
-What `net` makes of an exchange with a server is made here of bytes that somebody already has: no server is contacted, so none has
-to wait. Invariant: what was stored before the last checkpoint is not wanted again, however the program ended.
+A reap makes this of exchanges with servers; here it is made of bytes that somebody already has: no server is contacted, so none
+has to wait. Invariant: what was stored before the last checkpoint is not wanted again, however the program ended.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ SEGMENT_BYTES: Final = 1 << 30
 
 
 @dataclass(frozen=True)
-class Wanted:
+class PlannedPage:
     """A page that the plan asks for."""
 
     row: int  # of the plan
@@ -47,11 +47,11 @@ class Gathering:
     """One harvest of a `.reap` directory, begun, or continued from its last checkpoint.
 
     with Gathering(state, "import") as gathering:
-        for wanted in gathering.wanted():
-            gathering.store(wanted, Page(...))
+        for planned in gathering.planned_pages():
+            gathering.store(planned, Page(...))
         gathering.end(now_ms)
 
-    Left without `end`, what came after the last checkpoint is lost, and the next Gathering of this name goes on from there. A
+    Left without `end`, what came after the last checkpoint is lost, and the next Gathering of this name continues from there. A
     page that is wanted and not stored stays as it was, to be planned again.
     """
 
@@ -64,28 +64,28 @@ class Gathering:
         self._state, self._compress, self._plan = state, compress, state.plan()
         self.harvest = Harvest(directory / name, segment_bytes)
 
-    def wanted(self) -> Iterator[Wanted]:
+    def planned_pages(self) -> Iterator[PlannedPage]:
         """The pages of the plan that this harvest has not stored, best first."""
-        done = set(self.harvest.journalled()["plan_row"].tolist())
+        rows_journalled = set(self.harvest.journalled()["plan_row"].tolist())
         for row in np.flatnonzero(self._plan["kind"] == Kind.PAGE).tolist():
-            if row not in done:
-                yield Wanted(row, self._state.objects.head(int(self._plan["oid"][row])).url)
+            if row not in rows_journalled:
+                yield PlannedPage(row, self._state.objects.head(int(self._plan["oid"][row])).url)
 
-    def store(self, wanted: Wanted, page: Page) -> None:
+    def store(self, planned: PlannedPage, page: Page) -> None:
         """Keep a page: its bucket and its journal record. Durable after the next checkpoint."""
         digest = hashlib.sha256(page.body).digest()
-        data = self._bucket(wanted, page, digest)
-        planned = self._plan[wanted.row]
+        data = self._bucket(planned, page, digest)
+        plan_record = self._plan[planned.row]
         record = np.zeros(1, JOURNAL)
         for name in ("norm", "path", "site", "qkey", "section"):
-            record[name] = planned[name]
+            record[name] = plan_record[name]
         values = {
-            "answered": planned["site"],
+            "answered": plan_record["site"],
             "oid": self.harvest.store(data),
             "digest": int.from_bytes(digest[:8], "little"),
             "start_ms": page.time_ms,
             "end_ms": page.time_ms,
-            "plan_row": wanted.row,
+            "plan_row": planned.row,
             "body_bytes": len(page.body),
             "stored_bytes": len(data),
             "status": page.status,
@@ -97,18 +97,18 @@ class Gathering:
             record[name] = value
         self.harvest.journal(record.tobytes())
 
-    def _bucket(self, wanted: Wanted, page: Page, digest: bytes) -> bytes:
+    def _bucket(self, planned: PlannedPage, page: Page, digest: bytes) -> bytes:
         codec, stored = bucket.compress(page.body, self._compress)
         attributes = [
-            ("U", wanted.url.encode("ascii")),
+            ("U", planned.url.encode("ascii")),
             ("S", f"HTTP/1.1 {page.status}".encode("ascii")),
             ("H", page.headers),
             ("T", page.content_type.encode()),
             ("D", digest),
         ]
         return bucket.pack(
-            site=int(self._plan["site"][wanted.row]),
-            path=int(self._plan["path"][wanted.row]),
+            site=int(self._plan["site"][planned.row]),
+            path=int(self._plan["path"][planned.row]),
             time_ms=page.time_ms,
             state=self._state.number,
             attributes=[(letter, text) for letter, text in attributes if text],

@@ -28,7 +28,7 @@ JOURNAL_FLUSH = 4096  # records per frame, at most
 
 
 @dataclass(frozen=True)
-class Found:
+class HarvestStatus:
     """What the checkpoint log of a harvest directory says."""
 
     checkpoint: Checkpoint
@@ -37,42 +37,42 @@ class Found:
     damage: str = ""  # what was durable once, and is so no more: a crash alone never does that
 
 
-def inspect(path: Path, deep: bool = False) -> Found:
+def inspect(path: Path, deep: bool = False) -> HarvestStatus:
     """The newest checkpoint whose files are as it says; the empty one where there is none.
 
     A torn tail behind it is what a crash leaves. A checkpoint that is whole but does not hold, or one behind a frame that is not
     whole, is damage: it was written after all it names was durable. `deep` reads all that was promised, not only its tail.
     """
     log = path / names.CHECKPOINTS
-    found, damage, end = Found(_EMPTY, 0, False), "", 0
+    status, damage, end = HarvestStatus(_EMPTY, 0, False), "", 0
     if not log.exists():
-        return found
+        return status
     data = fsio.read_file(log)
     sound = _sound_bytes(path) if deep else {}
-    for one in frame.frames(data):
-        end = one.end
-        point = unpack_checkpoint(one.payload)
+    for record in frame.frames(data):
+        end = record.end
+        point = unpack_checkpoint(record.payload)
         broken = _broken(path, point, sound)
         if broken:
             damage = f"{broken} is not as checkpoint {point.sequence} says"
         else:
-            found, damage = Found(point, one.end, one.kind == FrameKind.END), ""
+            status, damage = HarvestStatus(point, record.end, record.kind == FrameKind.END), ""
     if _frame_behind(data, end):
         damage = f"{names.CHECKPOINTS} is damaged at {end}"
-    return replace(found, damage=damage)
+    return replace(status, damage=damage)
 
 
 def _broken(path: Path, point: Checkpoint, sound: Mapping[str, int]) -> str:
     """The first file that is not as the checkpoint says, or that is sound only up to a place before its mark; or nothing."""
-    for name, wanted in _marked(point):
-        if logs.mark(path / name, wanted.length) != wanted or sound.get(name, wanted.length) < wanted.length:
+    for name, expected in _marked(point):
+        if logs.mark(path / name, expected.length) != expected or sound.get(name, expected.length) < expected.length:
             return name
     return ""
 
 
 def _marked(point: Checkpoint) -> list[tuple[str, Mark]]:
     """The files that a checkpoint names."""
-    segments = [(names.local_segment(i + 1), wanted) for i, wanted in enumerate(point.segments)]
+    segments = [(names.local_segment(i + 1), mark) for i, mark in enumerate(point.segments)]
     return [(names.JOURNAL, point.journal), (names.CONTRIB, point.contrib), *segments]
 
 
@@ -84,7 +84,7 @@ def _sound_bytes(path: Path) -> dict[str, int]:
         if number is not None:
             sound[name] = _sound_end(_bucket_ends(path, number))
         elif name in (names.JOURNAL, names.CONTRIB):
-            sound[name] = _sound_end(one.end for one in logs.read_frames(path / name))
+            sound[name] = _sound_end(part.end for part in logs.read_frames(path / name))
     return sound
 
 
@@ -105,18 +105,18 @@ def _sound_end(ends: Iterator[int]) -> int:
         for end in ends:
             last = end
     except Corruption:
-        pass  # what is behind it cannot be told from it
+        pass  # what is behind it may belong to it
     return last
 
 
 def _frame_behind(data: bytes, end: int) -> bool:
     """Whether a whole frame stands behind the place where none begins: a torn append leaves nothing behind it."""
     rest = data[end:]
-    at = rest.find(frame.MAGIC, 1)
-    while at > 0:
-        if frame.read_frame(rest, at) is not None:
+    offset = rest.find(frame.MAGIC, 1)
+    while offset > 0:
+        if frame.read_frame(rest, offset) is not None:
             return True
-        at = rest.find(frame.MAGIC, at + 1)
+        offset = rest.find(frame.MAGIC, offset + 1)
     return False
 
 
@@ -129,31 +129,31 @@ def confirm_end(path: Path) -> None:
     fsio.sync_file(path / names.CHECKPOINTS)
 
 
-def rollback(path: Path, accept_loss: bool = False) -> Found:
+def rollback(path: Path, accept_loss: bool = False) -> HarvestStatus:
     """Cut every file back to the newest checkpoint that holds. Safe to repeat, safe to kill anywhere.
 
     The checkpoint log is cut first: a checkpoint must never name bytes that are gone. What was durable is given up only if the
     caller accepts that: shep-recover, which says so.
     """
-    found = inspect(path, deep=accept_loss)
-    if found.damage and not accept_loss:
-        raise RecoveryNeeded(f"{path}: {found.damage}; shep-recover goes back to checkpoint {found.checkpoint.sequence}")
+    status = inspect(path, deep=accept_loss)
+    if status.damage and not accept_loss:
+        raise RecoveryNeeded(f"{path}: {status.damage}; shep-recover goes back to checkpoint {status.checkpoint.sequence}")
     for name in (names.CHECKPOINTS, names.JOURNAL, names.CONTRIB):
         if not (path / name).exists():  # killed while the harvest was being made
             logs.LogWriter(path / name).file.close()
-    fsio.truncate(path / names.CHECKPOINTS, found.log_bytes)
-    fsio.truncate(path / names.JOURNAL, found.checkpoint.journal.length)
-    fsio.truncate(path / names.CONTRIB, found.checkpoint.contrib.length)
+    fsio.truncate(path / names.CHECKPOINTS, status.log_bytes)
+    fsio.truncate(path / names.JOURNAL, status.checkpoint.journal.length)
+    fsio.truncate(path / names.CONTRIB, status.checkpoint.contrib.length)
     for entry in sorted(path.iterdir()):
         number = names.parse_local_segment(entry.name)
         if number is None:
             continue
-        if number <= len(found.checkpoint.segments):
-            fsio.truncate(entry, found.checkpoint.segments[number - 1].length)
+        if number <= len(status.checkpoint.segments):
+            fsio.truncate(entry, status.checkpoint.segments[number - 1].length)
         else:
             fsio.unlink(entry)
     fsio.sync_directory(path)
-    return found
+    return status
 
 
 class Harvest:
@@ -170,16 +170,16 @@ class Harvest:
         self.resumed = path.exists()
         fsio.make_directory(path)
         self._lock = locks.lock(path / names.LOCK, "a dispatcher")
-        found = rollback(path)
-        if found.ended:
+        status = rollback(path)
+        if status.ended:
             self._lock.release()
             raise ValueError(f"{path}: this harvest has ended")
-        self._sequence = found.checkpoint.sequence
-        self._journal = logs.LogWriter(path / names.JOURNAL, found.checkpoint.journal.length)
-        self._contrib = logs.LogWriter(path / names.CONTRIB, found.checkpoint.contrib.length)
-        self._checkpoints = logs.LogWriter(path / names.CHECKPOINTS, found.log_bytes)
-        self._segments = SegmentWriter(path, names.local_segment, len(found.checkpoint.segments) + 1, segment_bytes)
-        self._marks = list(found.checkpoint.segments)
+        self._sequence = status.checkpoint.sequence
+        self._journal = logs.LogWriter(path / names.JOURNAL, status.checkpoint.journal.length)
+        self._contrib = logs.LogWriter(path / names.CONTRIB, status.checkpoint.contrib.length)
+        self._checkpoints = logs.LogWriter(path / names.CHECKPOINTS, status.log_bytes)
+        self._segments = SegmentWriter(path, names.local_segment, len(status.checkpoint.segments) + 1, segment_bytes)
+        self._marks = list(status.checkpoint.segments)
         self._records: list[bytes] = []
         self.objects = Objects(path, names.local_segment)
         self.stored_bytes = sum(m.length for m in self._marks)
@@ -228,11 +228,11 @@ class Harvest:
         self._segments.sync()
         self._journal.file.sync()
         self._contrib.file.sync()
-        known = len(self._marks)
-        for number in range(max(known, 1), self._segments.next):  # the last known one may have grown
+        marked = len(self._marks)
+        for number in range(max(marked, 1), self._segments.next):  # the last known one may have grown
             path = self.path / names.local_segment(number)
             self._marks[number - 1 :] = [_mark(path, path.stat().st_size)]
-        if len(self._marks) > known or self._sequence == 0:
+        if len(self._marks) > marked or self._sequence == 0:
             fsio.sync_directory(self.path)  # the names of new segments, too, must survive
         self._sequence += 1
         point = Checkpoint(
@@ -271,10 +271,10 @@ def verify(path: Path, foreign: bool = False) -> None:
 
     Checksums tell that all is as it was written. What others wrote is taken apart too, before anything trusts it.
     """
-    found = inspect(path)
-    if found.damage:
-        raise Corruption(found.damage, path)
-    point, objects = found.checkpoint, Objects(path, names.local_segment)
+    status = inspect(path)
+    if status.damage:
+        raise Corruption(status.damage, path)
+    point, objects = status.checkpoint, Objects(path, names.local_segment)
     if not point.sequence:  # nothing was promised: a harvest that was killed while it was made may lack files
         return
     try:
@@ -290,10 +290,10 @@ def verify(path: Path, foreign: bool = False) -> None:
 
 
 def _mark(path: Path, length: int) -> Mark:
-    found = logs.mark(path, length)
-    if found is None:
+    mark = logs.mark(path, length)
+    if mark is None:
         raise Corruption(f"shorter than the {length} bytes written to it", path)
-    return found
+    return mark
 
 
 def read_journal(path: Path) -> Records:

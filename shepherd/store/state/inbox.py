@@ -33,7 +33,7 @@ UNREADABLE: Final = "this user may not read it; it waits until somebody changes 
 
 
 @dataclass(frozen=True)
-class Item:
+class InboxItem:
     name: str
     path: Path
     kind: str = REQUESTS
@@ -65,7 +65,7 @@ OPS: Final = ("insert", "delete", "refresh", "set")
 
 
 def parse_request(line: str) -> dict[str, Any]:
-    """The request in a line: an operation of ours with a text as its `url`; ValueError says why there is none."""
+    """The request in a line: an operation of ours with a text as its `url`; ValueError says why it is not one."""
     try:
         request = json.loads(line)
     except RecursionError:
@@ -83,7 +83,7 @@ class Draft:
         self.beside = directory / f".{self._path.name}.tmp"  # where it is meanwhile, to be judged
         fsio.unlink(self.beside)
         self._file = fsio.AppendFile(self.beside)
-        self._kept = False
+        self._is_kept = False
 
     def write(self, data: Bytes) -> None:
         self._file.write(data)
@@ -93,7 +93,7 @@ class Draft:
         self._file.sync()
         self._file.close()
         fsio.rename(self.beside, self._path)
-        self._kept = True
+        self._is_kept = True
         return self._path
 
     def __enter__(self) -> Self:
@@ -101,8 +101,8 @@ class Draft:
 
     def __exit__(self, *_error: object) -> None:
         self._file.close()
-        if not self._kept:
-            with contextlib.suppress(IoFailed, NoSpace):  # what has failed already is what is told
+        if not self._is_kept:
+            with contextlib.suppress(IoFailed, NoSpace):  # the error that is raised already counts
                 fsio.unlink(self.beside)
 
 
@@ -111,13 +111,13 @@ class RequestDraft(Draft):
 
     def __init__(self, directory: Path, name: str) -> None:
         super().__init__(directory, name, REQUESTS)
-        self._held = bytearray()
+        self._lines = bytearray()
         self.count = 0
 
     def add(self, request: dict[str, Any]) -> None:
-        self._held += json.dumps(request, sort_keys=True).encode() + b"\n"
+        self._lines += json.dumps(request, sort_keys=True).encode() + b"\n"
         self.count += 1
-        if len(self._held) >= HELD_BYTES:
+        if len(self._lines) >= HELD_BYTES:
             self._write()
 
     def keep(self) -> Path:
@@ -125,8 +125,8 @@ class RequestDraft(Draft):
         return super().keep()
 
     def _write(self) -> None:
-        self.write(bytes(self._held))
-        self._held.clear()
+        self.write(bytes(self._lines))
+        self._lines.clear()
 
 
 class HarvestDraft:
@@ -139,23 +139,23 @@ class HarvestDraft:
         self.name = name
         self._path = directory / f"{name}.{HARVEST}"
         self._beside = directory / f".{self._path.name}.tmp"
-        self._kept = False
+        self._is_kept = False
         self.harvest = harvest.Harvest(self._beside, segment_bytes)
 
     def keep(self, now_ms: int) -> Path:
         """When this returns it is durable and will be taken by the next cork."""
         self.harvest.end(now_ms)
         fsio.rename(self._beside, self._path)
-        self._kept = True
+        self._is_kept = True
         return self._path
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_error: object) -> None:
-        if not self._kept:
+        if not self._is_kept:
             self.harvest.close()
-            with contextlib.suppress(IoFailed, NoSpace):  # what has failed already is what is told
+            with contextlib.suppress(IoFailed, NoSpace):  # the error that is raised already counts
                 fsio.remove_tree(self._beside)
 
 
@@ -200,43 +200,43 @@ class Inbox:
         """Begin to leave a harvest that is made here."""
         return HarvestDraft(self.directory, name, segment_bytes)
 
-    def items(self, *kinds: str) -> list[Item]:
+    def items(self, *kinds: str) -> list[InboxItem]:
         """Complete items of some kinds, oldest first; by default of those that a merge takes."""
         return [item for item in self.all_items() if item.kind in (kinds or FOR_MERGE)]
 
-    def all_items(self) -> list[Item]:
+    def all_items(self) -> list[InboxItem]:
         """Complete items of every kind, oldest first."""
-        found = []
+        items = []
         if not self.directory.is_dir():
             raise Corruption("the directory is missing, and what waited there; make it again with mkdir", self.directory)
         for path in sorted(self.directory.iterdir()):
             item = names.parse_item(path.name)
             if item is not None and item[1] in KINDS and _is_whole(path, item[1]):
-                found.append(Item(item[0], path, item[1]))
-        return found
+                items.append(InboxItem(item[0], path, item[1]))
+        return items
 
-    def waiting(self, applied: Iterable[str], *kinds: str) -> list[Item]:
+    def waiting(self, applied: Iterable[str], *kinds: str) -> list[InboxItem]:
         """Items that this chain of states has not taken yet; by default those that a merge takes."""
-        taken = set(applied)
-        return [item for item in self.items(*kinds) if item.name not in taken]
+        names_taken = set(applied)
+        return [item for item in self.items(*kinds) if item.name not in names_taken]
 
     def waiting_bytes(self, kind: str) -> int:
         """Of all items of a kind of one file, also of those that are being written."""
-        found = 0
+        total = 0
         with os.scandir(self.directory) as entries:
             for entry in entries:
                 if entry.name.endswith((f".{kind}", f".{kind}.tmp")):
                     with contextlib.suppress(FileNotFoundError):
-                        found += entry.stat().st_size
-        return found
+                        total += entry.stat().st_size
+        return total
 
     def remove(self, applied: Iterable[str]) -> None:
         """Remove items that a published state names."""
-        taken = set(applied)
+        names_taken = set(applied)
         for item in self.all_items():
-            if item.name in taken and item.kind == HARVEST:
+            if item.name in names_taken and item.kind == HARVEST:
                 fsio.remove_tree(item.path)
-            elif item.name in taken:
+            elif item.name in names_taken:
                 fsio.unlink(item.path)
         fsio.sync_directory(self.directory)
 
@@ -253,15 +253,15 @@ class Arrivals:
 
     def __init__(self, directory: Path, kind: str, applied: Iterable[str]) -> None:
         self._directory, self._kind = directory, kind
-        self._told = {f"{name}.{kind}" for name in applied}  # names of files; what is not there any more is forgotten
+        self._names = {f"{name}.{kind}" for name in applied}  # names of files; what is not there any more is forgotten
 
-    def new(self) -> list[Item]:
-        """Those that were not told before. However many wait, only new ones cost more than the reading of a name."""
+    def new(self) -> list[InboxItem]:
+        """Those that are new since the last call. However many wait, only new ones cost more than the reading of a name."""
         there = set(os.listdir(self._directory))
-        found = []
-        for name in there - self._told:
+        items = []
+        for name in there - self._names:
             item = names.parse_item(name)
             if item is not None and item[1] == self._kind and (self._directory / name).is_file():
-                found.append(Item(item[0], self._directory / name, self._kind))
-        self._told = there
-        return sorted(found, key=lambda item: item.name)
+                items.append(InboxItem(item[0], self._directory / name, self._kind))
+        self._names = there
+        return sorted(items, key=lambda item: item.name)

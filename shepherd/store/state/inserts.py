@@ -81,31 +81,31 @@ def pack_trailer(trailer: Trailer) -> bytes:
     return pack_frame(FrameKind.TRAILER, trailer.urls, json.dumps({"by": trailer.by}).encode())
 
 
-def _unpack_trailer(one: Frame) -> Trailer:
+def _unpack_trailer(frame: Frame) -> Trailer:
     try:
-        by = json.loads(bytes(one.payload[:MOST_TRAILER_BYTES]))["by"]
+        by = json.loads(bytes(frame.payload[:MOST_TRAILER_BYTES]))["by"]
     except (ValueError, KeyError, TypeError, RecursionError):
         by = None
     if not isinstance(by, str):
         raise Corruption("a trailer that does not say who left the item")
-    return Trailer(one.records, by)
+    return Trailer(frame.records, by)
 
 
 def inspect(path: Path, key: bytes) -> Trailer:
     """The trailer of an item that is sound from front to end, and made under this key; Corruption says what is not."""
     prints, trailer, urls = Footprints(key), None, 0
-    for one in logs.read_frames(path):
+    for frame in logs.read_frames(path):
         try:
             if trailer is not None:
                 raise Corruption("something behind the trailer")
-            if one.kind == FrameKind.TRAILER:
-                trailer = _unpack_trailer(one)
-            elif one.kind == FrameKind.CONTRIB:
-                urls += _inspect_block(one.payload, prints)
+            if frame.kind == FrameKind.TRAILER:
+                trailer = _unpack_trailer(frame)
+            elif frame.kind == FrameKind.CONTRIB:
+                urls += _inspect_block(frame.payload, prints)
             else:
                 raise Corruption("neither a contrib block nor a trailer")
         except Corruption as error:
-            raise Corruption(f"{path} at {one.offset}: {error}") from error
+            raise Corruption(f"{path} at {frame.offset}: {error}") from error
     if trailer is None or trailer.urls != urls:
         raise Corruption(f"{path}: cut off: it has {urls} URLs, and {trailer.urls if trailer else 'no trailer'} at its end")
     return trailer
@@ -133,4 +133,4 @@ def _inspect_block(payload: Bytes, prints: Footprints) -> int:
 
 def frames(path: Path) -> Iterator[Frame]:
     """The contrib frames of an item that was inspected."""
-    return (one for one in logs.read_frames(path) if one.kind == FrameKind.CONTRIB)
+    return (frame for frame in logs.read_frames(path) if frame.kind == FrameKind.CONTRIB)

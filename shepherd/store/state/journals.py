@@ -21,22 +21,22 @@ SITE_COLUMNS: Final = ("site", "qkey", "delay_ms", "crawl_delay_ms", "group")
 _LOG = logging.getLogger(__name__)
 
 
-def _wanted(state: State) -> Iterator[str]:
+def _files(state: State) -> Iterator[str]:
     yield from (names.journal(number) for number in state.numbered(names.JOURNAL))
     for table, columns in (("servers", tuple(SERVERS)), ("sites", SITE_COLUMNS)):
         yield from (f"{table}/{column}" for column in columns)
 
 
-SHELF: Final = Shelf("journal", _wanted)
+SHELF: Final = Shelf("journal", _files)
 
 
-def kept(logs: Path) -> list[StateName]:
-    """The states whose journals are kept, oldest first."""
+def numbers(logs: Path) -> list[StateName]:
+    """The deleted states that have a journal here, oldest first."""
     return SHELF.numbers(logs)
 
 
 def opened(logs: Path, name: StateName) -> State:
-    """One of `kept`: only its journals, servers and SITE_COLUMNS can be read."""
+    """One of `numbers`: only its journals, servers and SITE_COLUMNS can be read."""
     return SHELF.opened(logs, name)
 
 

@@ -3,7 +3,7 @@
 log/NAME/N has `control` of state N and those of its files that the shelf is for; `State` opens it like a state whose other files
 nobody asks for. Invariant: a directory has its name when it is complete; what is half made or half deleted is removed by whoever
 puts up the next one. Only one process at a time may change a shelf: a caller holds the lock of the writer, or that of the leases.
-A link in the place of a shelf is none: nothing is read, put or removed where it leads.
+A link in the place of a shelf is not followed: nothing is read, put or removed where it leads.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class Shelf:
         if not fsio.is_directory(root):
             return
         for name in self.numbers(logs)[: -most or None]:
-            fsio.rename(root / str(name), root / names.gone(name))
+            fsio.rename(root / str(name), root / names.gone_state(name))
         for entry in sorted(os.listdir(root)):
             if names.is_leftover(entry):
                 fsio.remove_tree(root / entry)

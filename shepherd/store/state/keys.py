@@ -1,4 +1,4 @@
-"""Keys of states that readers have had: log/keys/N tells which documents state N had, long after it is deleted.
+"""Keys of states that readers have had: log/keys/N lists the documents that state N had, long after it is deleted.
 
 An indexer that comes back asks what is new since state N. To answer, the keys and digests of N are enough; they are kept when the
 state is first leased for that, by hard links (store/state/kept_files.py), and so cost nothing until the columns change.
@@ -24,14 +24,14 @@ _LOG: Final = logging.getLogger(__name__)
 COLUMNS: Final = ("norm", "path", "site", "digest", "type", "flags", "weight", "section", "gathered")
 
 
-def wanted(state: State) -> Iterator[str]:
+def compared_files(state: State) -> Iterator[str]:
     """The files of a state by which another can be compared with it."""
     yield from (f"index/{column}" for column in COLUMNS)
     if names.EQUIV in state.control.files:
         yield names.EQUIV
 
 
-SHELF: Final = Shelf("keys", wanted)
+SHELF: Final = Shelf("keys", compared_files)
 
 
 def keep(database: Database, state: State, most: int) -> None:

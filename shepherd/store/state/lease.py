@@ -65,22 +65,22 @@ class Leases:
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
-        held = locks.lock(self.directory / names.LOCK, "a reader or deleter", wait=True)
+        lock = locks.lock(self.directory / names.LOCK, "a reader or deleter", wait=True)
         try:
             yield
         finally:
-            held.release()
+            lock.release()
 
     def all(self) -> list[Lease]:
         """Every lease. What does not read as one is not ours: a lease is put in place whole. A disk that fails is an error."""
-        found = (_read(path) for path in sorted(self.directory.glob("*.lease")) if not path.is_dir())
-        return [lease for lease in found if lease is not None]
+        leases = (_read(path) for path in sorted(self.directory.glob("*.lease")) if not path.is_dir())
+        return [lease for lease in leases if lease is not None]
 
     def find(self, name: str) -> Lease | None:
         """One by its name; any text may be given."""
         return _read(self.directory / f"{name}.lease") if names.parse_item(f"{name}.lease") else None
 
-    def held(self, now: int) -> set[int]:
+    def states_in_use(self, now: int) -> set[int]:
         """The numbers of the states that may not be deleted."""
         return {lease.state for lease in self.all() if lease.holds(now)}
 

@@ -78,9 +78,9 @@ def read_frames(path: Path, length: int | None = None) -> Iterator[Frame]:
         size, end = os.fstat(fd).st_size if length is None else length, 0
         while end < size:
             start = end
-            for one in frame.frames(_window(path, fd, start, size)):
-                end = start + one.end
-                yield replace(one, offset=start + one.offset, end=end)
+            for part in frame.frames(_window(path, fd, start, size)):
+                end = start + part.end
+                yield replace(part, offset=start + part.offset, end=end)
             if end == start:
                 raise Corruption("no whole frame begins here", path, end)
 
@@ -103,10 +103,10 @@ def frame_places(path: Path) -> list[tuple[int, int, int]]:
 def frame_at(path: Path, start: int, end: int) -> Frame:
     """One frame of a sealed log, whose place is known."""
     with _opened(path) as fd:
-        found = frame.read_frame(fsio.read_at(path, fd, end - start, start), 0)
-    if found is None:
+        whole = frame.read_frame(fsio.read_at(path, fd, end - start, start), 0)
+    if whole is None:
         raise Corruption("no whole frame begins here", path, start)
-    return replace(found, offset=start, end=end)
+    return replace(whole, offset=start, end=end)
 
 
 def _window(path: Path, fd: int, start: int, size: int) -> bytes:
@@ -120,15 +120,15 @@ def _window(path: Path, fd: int, start: int, size: int) -> bytes:
 
 def records(path: Path, kind: FrameKind, dtype: np.dtype[np.void], length: int | None = None) -> Iterator[Records]:
     """The fixed-width records of each frame of a log, or of its first `length` bytes."""
-    for one in read_frames(path, length):
-        yield records_of(one, kind, dtype, path)
+    for log_frame in read_frames(path, length):
+        yield records_of(log_frame, kind, dtype, path)
 
 
-def records_of(one: Frame, kind: FrameKind, dtype: np.dtype[np.void], path: Path) -> Records:
+def records_of(log_frame: Frame, kind: FrameKind, dtype: np.dtype[np.void], path: Path) -> Records:
     """The fixed-width records of one frame."""
-    if one.kind != kind or len(one.payload) != one.records * dtype.itemsize:
-        raise Corruption(f"not a frame of {one.records} {kind.name.lower()} records", path, one.offset)
-    return np.frombuffer(one.payload, dtype)
+    if log_frame.kind != kind or len(log_frame.payload) != log_frame.records * dtype.itemsize:
+        raise Corruption(f"not a frame of {log_frame.records} {kind.name.lower()} records", path, log_frame.offset)
+    return np.frombuffer(log_frame.payload, dtype)
 
 
 def blocks(path: Path, with_texts: bool = True, length: int | None = None) -> Iterator[Block]:
@@ -142,13 +142,13 @@ def block_keys(path: Path) -> Iterator[BlockKeys]:
 
 
 def _decoded(path: Path, decode: Callable[[Bytes], B], length: int | None) -> Iterator[B]:
-    for one in read_frames(path, length):
-        if one.kind != FrameKind.CONTRIB:
-            raise Corruption("not a contrib block", path, one.offset)
+    for log_frame in read_frames(path, length):
+        if log_frame.kind != FrameKind.CONTRIB:
+            raise Corruption("not a contrib block", path, log_frame.offset)
         try:
-            yield decode(one.payload)
+            yield decode(log_frame.payload)
         except Corruption as error:
-            raise Corruption(error.what, path, one.offset) from error
+            raise Corruption(error.what, path, log_frame.offset) from error
 
 
 def read_records(path: Path, kind: FrameKind, dtype: np.dtype[np.void]) -> Records:

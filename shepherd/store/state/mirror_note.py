@@ -14,21 +14,21 @@ from shepherd.formats.check import check64
 from shepherd.store.disk import fsio, names
 
 
-def received(db: Path) -> dict[int, int]:
+def read_note(db: Path) -> dict[int, int]:
     """The check64 of each control that was received. What cannot be read as a note says nothing: then none was."""
     if (db / names.MIRROR).is_symlink():  # what it leads to may be anybody's, but without a note servers might be asked too soon
         raise UsageError(f"{db / names.MIRROR}: a link; put the file itself in its place, or remove it if it is none of a mirror")
     try:
-        told = json.loads(fsio.read_file(db / names.MIRROR))["states"]
-        return {int(number): int(check, 16) for number, check in told.items()}
+        checks = json.loads(fsio.read_file(db / names.MIRROR))["states"]
+        return {int(number): int(check, 16) for number, check in checks.items()}
     except (FileNotFoundError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return {}
 
 
 def enter(db: Path, number: int, control: bytes, there: Container[int]) -> None:
     """Note a state that is about to be published. Of the others those stay that are `there`."""
-    noted = {one: check for one, check in received(db).items() if one in there} | {number: check64(control)}
-    text = {"states": {str(one): f"{check:016x}" for one, check in sorted(noted.items())}}
+    checks = {state: check for state, check in read_note(db).items() if state in there} | {number: check64(control)}
+    text = {"states": {str(state): f"{check:016x}" for state, check in sorted(checks.items())}}
     fsio.replace_file(db / names.MIRROR, json.dumps(text).encode() + b"\n")
 
 
@@ -43,4 +43,4 @@ def unsure_ms(db: Path, parent: int, now: int) -> int:
     Whoever gathered until now went on after a state that came from there was closed: on a mirror that is put in its place every
     server waits its full delay once.
     """
-    return now * 1000 if parent in received(db) else 0
+    return now * 1000 if parent in read_note(db) else 0

@@ -47,16 +47,16 @@ class SegmentWriter:
         """Many buckets at once, end to end: the same bytes and oids as if each were appended alone."""
         ends = np.cumsum(lengths, dtype=np.int64)
         oids = np.empty(len(lengths), np.uint64)
-        view, done, start = memoryview(data), 0, 0
-        while done < len(lengths):
-            if self._end() == 0 or self._end() + int(lengths[done]) > self._limit:
+        view, row, start = memoryview(data), 0, 0
+        while row < len(lengths):
+            if self._end() == 0 or self._end() + int(lengths[row]) > self._limit:
                 self._roll()
-            room = max(self._limit - self._end(), int(lengths[done]))
+            room = max(self._limit - self._end(), int(lengths[row]))
             last = int(np.searchsorted(ends, start + room, side="right"))
-            begins = ends[done:last] - lengths[done:last] - start
-            oids[done:last] = np.uint64(bucket_oid(self.next - 1, self._end())) + begins.astype(np.uint64)
+            begins = ends[row:last] - lengths[row:last] - start
+            oids[row:last] = np.uint64(bucket_oid(self.next - 1, self._end())) + begins.astype(np.uint64)
             self._hold(view[start : int(ends[last - 1])])
-            done, start = last, int(ends[last - 1])
+            row, start = last, int(ends[last - 1])
         return oids
 
     def _hold(self, data: memoryview) -> None:
@@ -101,9 +101,9 @@ class Objects:
     def get(self, oid: int, size: int = 0) -> Bucket:
         """A whole bucket; `size` (from the index) saves a second read."""
         data = self._read(oid, size or READ_AHEAD)
-        found = bucket.read_whole(data)
-        if found is not None:
-            return found
+        whole = bucket.read_whole(data)
+        if whole is not None:
+            return whole
         try:
             header = bucket.parse_header(data)
             return bucket.parse_behind(header, data if header.length <= len(data) else self._read(oid, header.length))
@@ -131,11 +131,11 @@ class Objects:
         size, offset = os.fstat(fd).st_size if length is None else length, 0
         window, start = b"", 0
         while offset < size:
-            at = offset - start
-            if at + bucket.HEADER_BYTES > len(window):
-                window, start, at = fsio.read_at(path, fd, SCAN_BYTES, offset), offset, 0
+            place = offset - start
+            if place + bucket.HEADER_BYTES > len(window):
+                window, start, place = fsio.read_at(path, fd, SCAN_BYTES, offset), offset, 0
             try:
-                header = bucket.parse_header(window, at)
+                header = bucket.parse_header(window, place)
             except Corruption as error:
                 raise self._placed(bucket_oid(segment, offset), error) from None
             if offset + header.length > size:
@@ -162,17 +162,17 @@ class Objects:
 
     def _verify_window(self, window: bytes, first: int) -> int:
         """Where the last whole bucket in these bytes ends."""
-        at = 0
+        offset = 0
         try:
-            while at + bucket.HEADER_BYTES <= len(window):
-                header = bucket.parse_header(window, at)
-                if at + header.length > len(window):
+            while offset + bucket.HEADER_BYTES <= len(window):
+                header = bucket.parse_header(window, offset)
+                if offset + header.length > len(window):
                     break
-                bucket.parse_behind(header, window, at)
-                at += header.length
+                bucket.parse_behind(header, window, offset)
+                offset += header.length
         except Corruption as error:
-            raise self._placed(first + at, error) from None
-        return at
+            raise self._placed(first + offset, error) from None
+        return offset
 
     def close(self) -> None:
         _close_all(self._files)

@@ -1,4 +1,4 @@
-"""The buckets of a segment as a table, some at a time, with what their attributes say; for comparing many rows with many buckets.
+"""The buckets of a segment as a table, some at a time, with some of their attributes; for comparing many rows with many buckets.
 
 Invariant: a segment is scanned once, front to back, and no more of it is held than one part. Attributes are read in place, so
 every byte must have been checked before.
@@ -44,9 +44,9 @@ class SegmentScan:
         high = min(high, bucket_oid(self.number + 1, 0))
         while self.end < high:
             first = self.end
-            found = np.fromiter(islice(self._before(high), BUCKETS), _BUCKET)
+            buckets = np.fromiter(islice(self._before(high), BUCKETS), _BUCKET)
             self.end = high if self._ahead is None else min(self._ahead[0], high)
-            yield SegmentPart(self._objects, self._data, first, self.end, found)
+            yield SegmentPart(self._objects, self._data, first, self.end, buckets)
 
     def _before(self, high: int) -> Iterator[tuple[int, int, int, int, int, int]]:
         while self._ahead is not None and self._ahead[0] < high:
@@ -61,26 +61,30 @@ class SegmentScan:
 class SegmentPart:
     """Some buckets, one after the other, and all oids from the first one's to where the next part begins."""
 
-    def __init__(self, objects: Objects, data: Array, first: int, end: int, found: Records) -> None:
-        self.first, self.end, self.found = first, end, found
+    def __init__(self, objects: Objects, data: Array, first: int, end: int, buckets: Records) -> None:
+        self.first, self.end, self.buckets = first, end, buckets
         self._objects, self._data = objects, data
-        self._judged = np.zeros(len(found), np.bool_)
+        self._is_checked = np.zeros(len(buckets), np.bool_)
 
-    def digests(self, at: I64) -> U64:
+    def digests(self, rows: I64) -> U64:
         """The first 8 bytes of the digest of each of these buckets, 0 without one."""
-        digests = numbers_at(self._data, *self._attribute(at, "D"), "<u8")
-        for place in np.flatnonzero(~self._in_place(at)).tolist():
-            text = self._objects.head(int(self.found["oid"][at[place]])).attributes.get("D", b"")
+        digests = numbers_at(self._data, *self._attribute(rows, "D"), "<u8")
+        for place in np.flatnonzero(~self._in_place(rows)).tolist():
+            text = self._objects.head(int(self.buckets["oid"][rows[place]])).attributes.get("D", b"")
             digests[place] = int.from_bytes(text[:8], "little")
         return digests
 
-    def misnamed(self, at: I64, prints: Footprints) -> list[int]:
+    def misnamed(self, rows: I64, prints: Footprints) -> list[int]:
         """The oids of those buckets whose URL has another footprint than their header; each bucket is looked at once."""
-        new = np.unique(at[~self._judged[at]])
-        self._judged[new] = True
+        new = np.unique(rows[~self._is_checked[rows]])
+        self._is_checked[new] = True
         halves = dict[bytes, int]()  # of the sites
         wrong = []
-        columns = (*self._attribute(new, "U"), self._in_place(new), *(self.found[name][new] for name in ("oid", "site", "path")))
+        columns = (
+            *self._attribute(new, "U"),
+            self._in_place(new),
+            *(self.buckets[name][new] for name in ("oid", "site", "path")),
+        )
         for begin, size, in_place, oid, site, path in zip(*(column.tolist() for column in columns), strict=True):
             if in_place:
                 url = self._data[begin : begin + size].tobytes()
@@ -94,11 +98,11 @@ class SegmentPart:
                 wrong.append(oid)
         return wrong
 
-    def _in_place(self, at: I64) -> Bools:
-        return np.isin(self.found["type"][at], _IN_PLACE)
+    def _in_place(self, rows: I64) -> Bools:
+        return np.isin(self.buckets["type"][rows], _IN_PLACE)
 
-    def _attribute(self, at: I64, letter: str) -> tuple[I64, I64]:
+    def _attribute(self, rows: I64, letter: str) -> tuple[I64, I64]:
         """Where an attribute of each of these buckets begins, and its length: 0 without one, or where it is not read in place."""
-        start = (self.found["oid"][at] & np.uint64(0xFFFFFFFF)).astype(np.int64) + bucket.HEADER_BYTES
-        end = np.where(self._in_place(at), start + self.found["attributes"][at], start)
+        start = (self.buckets["oid"][rows] & np.uint64(0xFFFFFFFF)).astype(np.int64) + bucket.HEADER_BYTES
+        end = np.where(self._in_place(rows), start + self.buckets["attributes"][rows], start)
         return find_attributes(self._data, start, end, letter.encode())[letter]

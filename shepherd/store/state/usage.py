@@ -33,21 +33,21 @@ def usage(database: Database) -> dict[str, Usage]:
     """Of every directory in db/state, the furthest last: finished ones by their names, then what is being built or deleted."""
     root = database.states_path
     leftover = sorted(entry for entry in os.listdir(root) if names.is_leftover(entry))
-    found = {name: dict(_files(root / name)) for name in (*map(str, database.states()), *leftover)}
+    files_of = {name: dict(_files(root / name)) for name in (*map(str, database.states()), *leftover)}
     newest: dict[_File, str] = {}
     many: set[_File] = set()
-    for name, files in found.items():
+    for name, files in files_of.items():
         many |= newest.keys() & files.keys()
         newest |= dict.fromkeys(files, name)
-    return {name: _usage(name, files, newest, many) for name, files in found.items()}
+    return {name: _usage(name, files, newest, many) for name, files in files_of.items()}
 
 
 def pins(lease: Lease, used: Mapping[str, Usage], newest: int | None) -> int | None:
     """Bytes that could be freed but for such a lease: those of the state that no newer one has. The newest state stays anyway."""
-    found = used.get(str(StateName(lease.state, CLOSED)))
-    if found is None:
+    usage_of_state = used.get(str(StateName(lease.state, CLOSED)))
+    if usage_of_state is None:
         return None
-    return 0 if lease.state == newest else found.pinned
+    return 0 if lease.state == newest else usage_of_state.pinned
 
 
 def _usage(name: str, files: dict[_File, int], newest: dict[_File, str], many: set[_File]) -> Usage:
@@ -66,7 +66,7 @@ def _files(directory: Path) -> Iterator[tuple[_File, int]]:
             yield from _files(Path(entry.path))
             continue
         try:
-            found = entry.stat(follow_symlinks=False)
+            status = entry.stat(follow_symlinks=False)
         except FileNotFoundError:
             continue
-        yield (found.st_dev, found.st_ino), found.st_size
+        yield (status.st_dev, status.st_ino), status.st_size

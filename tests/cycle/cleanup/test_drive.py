@@ -18,7 +18,7 @@ from shepherd.formats.bucket import BucketFlag
 from shepherd.formats.tables import NO_OID, Array, Flag, Reason, RowType
 from shepherd.store.state.database import Database, Writer
 from shepherd.store.state.directory import State
-from shepherd.store.state.dry_run import Rehearsal
+from shepherd.store.state.dry_run import DryRun
 from tests.crash.farm import contents
 from tests.support import pasture
 from tests.support.pasture import NOW, THIN, TOMBSTONE, Sheep
@@ -288,7 +288,7 @@ def test_dry_run_reports_what_a_cleanup_does_and_changes_nothing(tmp_path: Path)
     flock = [*refreshed(12), page(77, type=RowType.SLEEPING, reason=Reason.BELOW_BAR)]
     db = pasture.fill(tmp_path, flock)
     found, settings = contents(db.path), pasture.config(tmp_path / "cf")
-    told = cleanup.run(Rehearsal(db, db.closed()), settings, NOW, lambda _rows: None).report()["counts"]
+    told = cleanup.run(DryRun(db, db.closed()), settings, NOW, lambda _rows: None).report()["counts"]
     assert contents(db.path) == found
     assert told["trimmed"] == 1
     assert told["bytes freed"] > 0

@@ -18,7 +18,7 @@ from shepherd.store.disk import names
 from shepherd.store.state import inbox
 from shepherd.store.state.database import Database
 from shepherd.store.state.directory import State
-from shepherd.store.state.dry_run import Rehearsal
+from shepherd.store.state.dry_run import DryRun
 from shepherd.store.state.harvest import Harvest
 from tests.support import harvested
 from tests.support.harvested import NOW, Page, begin, files, harvest, reap, rows, run
@@ -265,7 +265,7 @@ def test_dry_run_reports_what_cork_would_do_and_keeps_the_harvest(db: Path) -> N
     reap(db, ("reap", [Page(A, "a")], {}))
     before = files(db / "state")
     database = Database(db)
-    told = harvested.cork.run(Rehearsal(database, database.furthest()), harvested.Config(), NOW, lambda _rows: None)
+    told = harvested.cork.run(DryRun(database, database.furthest()), harvested.Config(), NOW, lambda _rows: None)
     assert files(db / "state") == before
     assert told.report() == run(db, "cork").report()
 

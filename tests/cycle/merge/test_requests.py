@@ -10,7 +10,7 @@ import pytest
 
 from shepherd.cycle.merge.edits import Op
 from shepherd.filters import parse_filter
-from shepherd.store.state.inbox import MOST_LINE_BYTES, Item
+from shepherd.store.state.inbox import MOST_LINE_BYTES, InboxItem
 from tests.support import inboxes
 from tests.support.inboxes import Taken
 
@@ -21,7 +21,7 @@ GOOD = {"op": "insert", "url": "http://a.example/"}
 def read(tmp_path: Path, data: bytes) -> Taken:
     path = tmp_path / f"{NAME}.req"
     path.write_bytes(data)
-    return inboxes.take([Item(NAME, path)], parse_filter("reject ext zip\n"))
+    return inboxes.take([InboxItem(NAME, path)], parse_filter("reject ext zip\n"))
 
 
 @pytest.mark.parametrize(
@@ -119,7 +119,7 @@ def test_root_pages_of_two_sites_are_two_documents(tmp_path: Path) -> None:
 def test_sites_of_one_class_are_one(tmp_path: Path) -> None:
     path = tmp_path / f"{NAME}.req"
     path.write_bytes(lines(GOOD | {"op": "delete", "url": "http://b.example/x"}, GOOD | {"url": "http://a.example/x"}))
-    found = inboxes.take([Item(NAME, path)], parse_filter(""), equiv="a.example b.example\n")
+    found = inboxes.take([InboxItem(NAME, path)], parse_filter(""), equiv="a.example b.example\n")
     assert (len(found.urls), len(found.edits)) == (1, 0)
 
 

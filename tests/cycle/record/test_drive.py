@@ -18,7 +18,7 @@ from shepherd.store.disk import names
 from shepherd.store.disk.names import StateName
 from shepherd.store.state.database import Database
 from shepherd.store.state.directory import State
-from shepherd.store.state.dry_run import Rehearsal
+from shepherd.store.state.dry_run import DryRun
 from tests.crash import small
 from tests.support import harvested
 from tests.support.harvested import NOW, Page, begin, files, reap, rows, run
@@ -241,9 +241,7 @@ def test_row_that_points_beyond_its_contributions_is_corruption(db: Path) -> Non
 def test_dry_run_reports_what_record_would_do(db: Path) -> None:
     before = files(db / "state")
     database = Database(db)
-    told = record.run(
-        Rehearsal(database, database.furthest()), harvested.Config(directory=small.cf_of(db)), NOW, lambda _rows: None
-    )
+    told = record.run(DryRun(database, database.furthest()), harvested.Config(directory=small.cf_of(db)), NOW, lambda _rows: None)
     assert files(db / "state") == before
     assert told.report() == run(db, "record").report()
 

@@ -16,7 +16,7 @@ from shepherd.errors import NothingToDo, UsageError
 from shepherd.formats.tables import INDEX, NO_LIMIT, SERVERS, SITES, Flag, Reason, RowType, contrib_oid
 from shepherd.sections import NAMES as SECTION_NAMES
 from shepherd.sections import Section
-from shepherd.store.state.dry_run import Rehearsal
+from shepherd.store.state.dry_run import DryRun
 from tests.cycle.select.select_rows import Sample, index_of, merged, run
 from tests.support.phase_rows import Row
 
@@ -171,7 +171,7 @@ def test_losing_as_much_as_is_allowed_is_no_reason_to_stop(spared: dict[str, int
 
 def test_dry_run_reports_what_the_brake_would_stop() -> None:
     with merged(LOSING) as writer:
-        told = select.run(Rehearsal(writer.database, writer.furthest()), LOSING.config, 1, lambda _: None).report()
+        told = select.run(DryRun(writer.database, writer.furthest()), LOSING.config, 1, lambda _: None).report()
         assert told["stopped by most_lost"] == 1
         assert told["asleep by reason"] == {"below-bar": 5}
 
@@ -185,7 +185,7 @@ def test_closed_state_is_selected_only_in_a_dry_run() -> None:
         writer.delete(writer.furthest().name)
         with pytest.raises(NothingToDo):
             select.run(writer, Config(), 1, lambda _: None)
-        told = select.run(Rehearsal(writer.database, closed), Config(), 1, lambda _: None)
+        told = select.run(DryRun(writer.database, closed), Config(), 1, lambda _: None)
         assert told.report()["stay"] == 0
 
 

@@ -87,12 +87,12 @@ def planned(home: Path, count: int) -> Database:
 def test_interrupted_import_wants_only_what_came_after_its_checkpoint(tmp_path: Path) -> None:
     state = planned(tmp_path, 4).furthest()
     with Gathering(state, "import") as one:
-        first, second, *rest = one.wanted()
+        first, second, *rest = one.planned_pages()
         one.store(first, Page(b"1", NOW * 1_000))
         one.checkpoint(NOW * 1_000)
         one.store(second, Page(b"2", NOW * 1_000))
     with Gathering(state, "import") as again:
-        assert list(again.wanted()) == [second, *rest]
+        assert list(again.planned_pages()) == [second, *rest]
         assert len(rest) == 2
 
 

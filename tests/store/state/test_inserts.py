@@ -13,7 +13,7 @@ from shepherd.filters import Filter, parse_filter
 from shepherd.formats.block_builder import BLOCK_URLS
 from shepherd.formats.frame import FrameKind, pack_frame
 from shepherd.store.state import inserts
-from shepherd.store.state.inbox import CONTRIB, REQUESTS, Item
+from shepherd.store.state.inbox import CONTRIB, REQUESTS, InboxItem
 from shepherd.store.state.inserts import InsertDraft, Trailer
 from shepherd.urls import parse
 from tests.support import inboxes
@@ -28,17 +28,17 @@ def name(number: int) -> str:
     return f"179000000000{number}-host-77-{number}"
 
 
-def leave(home: Path, urls: Sequence[str], number: int = 1, filters: Filter = FILTER, key: bytes = KEY, **said: int) -> Item:
+def leave(home: Path, urls: Sequence[str], number: int = 1, filters: Filter = FILTER, key: bytes = KEY, **said: int) -> InboxItem:
     with InsertDraft(home, name(number), key, filters, "me@here") as draft:
         for url in map(parse, urls):
             draft.add(url.site, url.href, weight=said.get("weight", 7), section=said.get("section"))
-        return Item(name(number), draft.keep(), CONTRIB)
+        return InboxItem(name(number), draft.keep(), CONTRIB)
 
 
-def ask(home: Path, number: int, *requests: Mapping[str, object]) -> Item:
+def ask(home: Path, number: int, *requests: Mapping[str, object]) -> InboxItem:
     path = home / f"{name(number)}.{REQUESTS}"
     path.write_bytes(b"".join(json.dumps(one).encode() + b"\n" for one in requests))
-    return Item(name(number), path, REQUESTS)
+    return InboxItem(name(number), path, REQUESTS)
 
 
 def words(taken: Taken) -> tuple[list[str], list[int], list[int], list[str]]:
@@ -60,7 +60,7 @@ def test_golden_item_reads_as_it_was_written() -> None:
     """tests/golden/README.md says what it is."""
     path = ROOT / "tests" / "golden" / "inserted.contrib"
     assert inserts.inspect(path, KEY) == Trailer(4, "user@host")
-    taken = inboxes.take([Item(name(1), path, CONTRIB)], FILTER)
+    taken = inboxes.take([InboxItem(name(1), path, CONTRIB)], FILTER)
     assert (taken.urls, taken.weights, taken.sections) == ([*URLS, "http://a.example/pinned"], [7, 7, 7, 60_000], [0, 0, 8, 3])
 
 

@@ -39,7 +39,7 @@ def add(writer: Writer, number: int) -> None:
 
 
 def numbers(found: Database) -> list[int]:
-    return [name.number for name in journals.kept(found.log_path)]
+    return [name.number for name in journals.numbers(found.log_path)]
 
 
 def test_journals_of_deleted_states_are_kept_the_newest_of_them(tmp_path: Path) -> None:

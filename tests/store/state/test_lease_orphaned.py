@@ -41,7 +41,7 @@ def prune(db: Database) -> list[int]:
 def test_lease_of_a_killed_program_ends_at_once(db: Database) -> None:
     kill_reader(db.path, 1)
     (lease,) = db.leases.all()
-    assert lease.expires > time.time() + 3_600 and db.leases.held(int(time.time())) == set()
+    assert lease.expires > time.time() + 3_600 and db.leases.states_in_use(int(time.time())) == set()
     assert prune(db) == [1] and db.leases.all() == []
 
 
