@@ -26,7 +26,6 @@ EMPTY = frozenset(WORDS.split())
 ROOMS_LATER = """
     arrays
     cli
-    console
     cycle
     dispatch
     politeness

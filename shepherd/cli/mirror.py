@@ -168,7 +168,7 @@ def _way(db: Path, config: Config, keep: int | None, jobs: int, rate: int | None
 
     @contextlib.contextmanager
     def shown(name: StateName, total: int) -> Iterator[Callable[[int], object]]:
-        with progress.shown(db, progress.What(NAME, str(name), total, "B")) as work:
+        with progress.reporting(db, progress.ProgressJob(NAME, str(name), total, "B")) as work:
             yield work.update
 
     return mirror.Way(

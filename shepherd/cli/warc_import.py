@@ -43,7 +43,9 @@ ROUND: Final = 1_000_000
     help="Take in so many records at a time: a killed import loses the last of these.  [default: 1000000]",
 )
 @phase.batch
-def command(files: tuple[str, ...], weight: int | None, no_links: bool, strict: bool, round_records: int, how: phase.How) -> None:
+def command(
+    files: tuple[str, ...], weight: int | None, no_links: bool, strict: bool, round_records: int, options: phase.PhaseOptions
+) -> None:
     """Import WARC files (1.0 or 1.1, plain or gzip; - is stdin) as if their documents had been gathered when they were recorded.
 
     Responses become documents, redirects and errors; a robots.txt becomes that of its site; a revisit says that a document was
@@ -67,27 +69,27 @@ def command(files: tuple[str, ...], weight: int | None, no_links: bool, strict: 
 
     if not files:
         raise click.UsageError("give WARC files, or - for stdin")
-    database, config = Database(how.db), how.config
-    options = Options(config.merge.insert_weight if weight is None else weight, round_records, not no_links, how.jobs)
-    told = _Told(how.as_json)
-    importer = Importer(config, load_filter(config.filter_path), options, told, how.now)
+    database, config = Database(options.db), options.config
+    import_options = Options(config.merge.insert_weight if weight is None else weight, round_records, not no_links, options.jobs)
+    told = _Told(options.as_json)
+    importer = Importer(config, load_filter(config.filter_path), import_options, told, options.now)
     with contextlib.ExitStack() as stack:
-        if how.dry_run:
+        if options.dry_run:
             state = stack.enter_context(database.reading(PROGRAM, clock_ms()))
         else:
             writer = stack.enter_context(database.writing(PROGRAM, phase.inherited_lock()))
-            stack.enter_context(phase.timed(how.db, PROGRAM))
+            stack.enter_context(phase.timed(options.db, PROGRAM))
             state = writer.furthest()
-        job = progress.What(PROGRAM, str(state.name), _size(files), "B")
-        work = stack.enter_context(progress.shown(None if how.dry_run else how.db, job))
+        job = progress.ProgressJob(PROGRAM, str(state.name), _size(files), "B")
+        work = stack.enter_context(progress.reporting(None if options.dry_run else options.db, job))
         sources = _sources(files, work.update)
         stack.enter_context(_stopping(importer))
-        if how.dry_run:
+        if options.dry_run:
             importer.rehearse(state, sources)
         else:
             importer.run(writer, sources, lambda: database.new_item_name(clock_ms()))
     told.end()
-    _tell(importer.account.report(), how, importer.stopping)
+    _tell(importer.account.report(), options, importer.stopping)
     if strict and importer.account.bad_records:
         raise UsageError(f"{many(importer.account.bad_records, 'record')} could not be used, for the reasons above")
 
@@ -173,16 +175,16 @@ def _stopping(importer: Importer) -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def _tell(report: dict[str, Any], how: phase.How, stopped: bool) -> None:
+def _tell(report: dict[str, Any], options: phase.PhaseOptions, stopped: bool) -> None:
     taken = sum(report["taken"].values())
-    text = _words(report, taken, how.dry_run)
-    if how.as_json:
-        common.emit_json({"program": PROGRAM, "dry_run": how.dry_run, "stopped": stopped, **report})
-    elif how.dry_run:  # here this is the result, not a remark
+    text = _words(report, taken, options.dry_run)
+    if options.as_json:
+        common.emit_json({"program": PROGRAM, "dry_run": options.dry_run, "stopped": stopped, **report})
+    elif options.dry_run:  # here this is the result, not a remark
         click.echo(f"{PROGRAM}: {text}")
     elif taken:
         common.LOG.info("%s: %s", PROGRAM, text)
-    if not taken and not how.dry_run:
+    if not taken and not options.dry_run:
         raise NothingToDo(f"nothing new that is wanted: {text}")
 
 

@@ -18,7 +18,7 @@ def examine(cf: Path) -> tuple[Config, list[str]]:
 
 
 def _faults(config: Config, named: bool) -> Iterator[str]:
-    """What the files beside shepherd.toml have wrong, also those that are `named` there, each told as a program would."""
+    """The faults of the files beside shepherd.toml, also of those `named` there, each in the words of its reader."""
     for read in _readings(config, named):
         try:
             read()

@@ -66,8 +66,8 @@ NARROW = "{desc}: {n_fmt}/{total_fmt}|{bar}| {elapsed}<{remaining}, {rate_noinv_
 def database(function: Callable[..., R]) -> Callable[..., R]:
     """--db DIR, as `db: Path`."""
 
-    def find(_context: click.Context, _parameter: click.Parameter, given: Path | None) -> Path:
-        return configuration.find_db(given)
+    def find(_context: click.Context, _parameter: click.Parameter, path: Path | None) -> Path:
+        return configuration.find_db(path)
 
     text = "The database directory.  [default: $SHEPHERD_DB, else db]"
     return click.option("--db", type=DIRECTORY, callback=find, metavar="DIR", help=text)(function)
@@ -75,13 +75,13 @@ def database(function: Callable[..., R]) -> Callable[..., R]:
 
 def configured(function: Callable[..., R]) -> Callable[..., R]:
     """--cf DIR, read and checked, as `config: Config`."""
-    return _cf(function, ALL_OF_CF, lambda given: configuration.load(_named_cf(given)), name="config")
+    return _cf(function, ALL_OF_CF, lambda path: configuration.load(_named_cf(path)), name="config")
 
 
 def unconfigured(function: Callable[..., R]) -> Callable[..., R]:
     """--cf DIR for a command that needs none: one set of options serves all, and a bad setting keeps nobody from looking."""
     text = "Accepted, but not needed here."
-    return _cf(function, text, lambda given: given and _named_cf(given), expose_value=False)
+    return _cf(function, text, lambda path: path and _named_cf(path), expose_value=False)
 
 
 def filtered(function: Callable[..., R]) -> Callable[..., R]:
@@ -102,17 +102,17 @@ def configuration_directory(function: Callable[..., R]) -> Callable[..., R]:
 def _cf(
     function: Callable[..., R], text: str, read: Callable[[Path | None], object], name: str = "cf", expose_value: bool = True
 ) -> Callable[..., R]:
-    def find(_context: click.Context, _parameter: click.Parameter, given: Path | None) -> object:
-        return read(given)
+    def find(_context: click.Context, _parameter: click.Parameter, path: Path | None) -> object:
+        return read(path)
 
     option = click.option("--cf", name, type=DIRECTORY, callback=find, expose_value=expose_value, metavar="DIR", help=text)
     return option(function)
 
 
-def _named_cf(given: Path | None) -> Path:
+def _named_cf(path: Path | None) -> Path:
     """The directory that is meant; one that somebody has named must be there."""
-    directory = configuration.find_cf(given)
-    if not directory.is_dir() and (given is not None or os.environ.get("SHEPHERD_CF")):
+    directory = configuration.find_cf(path)
+    if not directory.is_dir() and (path is not None or os.environ.get("SHEPHERD_CF")):
         raise click.BadParameter(f"{directory} is not a directory")
     return directory
 
@@ -120,8 +120,8 @@ def _named_cf(given: Path | None) -> Path:
 def timed(function: Callable[..., R]) -> Callable[..., R]:
     """--now SECONDS, as `now: int`."""
 
-    def read(_context: click.Context, _parameter: click.Parameter, given: int | None) -> int:
-        return int(time.time()) if given is None else given
+    def read(_context: click.Context, _parameter: click.Parameter, seconds: int | None) -> int:
+        return int(time.time()) if seconds is None else seconds
 
     text = "Work as if the clock showed this many seconds since 1970: the same input and --now give the same bytes."
     kind = click.IntRange(0, LATEST_S)
@@ -200,8 +200,8 @@ def _set_failpoint(spec: str) -> None:
 
 def _invoke(command: click.Command, name: str) -> int:
     try:
-        if asked := os.environ.get(completion.variable(name)):
-            return completion.answer(command, name, asked)
+        if instruction := os.environ.get(completion.variable(name)):
+            return completion.answer(command, name, instruction)
         with command.make_context(name, sys.argv[1:]) as context:
             result = command.invoke(context)
             return result if isinstance(result, int) else 0
@@ -230,7 +230,7 @@ def _failed(name: str, error: ShepherdError) -> int:
 
 
 def _fail(name: str, message: str, status: int) -> int:
-    with contextlib.suppress(BrokenPipeError):  # nobody reads it: the status still tells
+    with contextlib.suppress(BrokenPipeError):  # nobody reads it: the status still says so
         print(f"{name}: {escape(message)}", file=sys.stderr)
     return status
 
@@ -276,7 +276,7 @@ def _settle(stream: TextIO) -> None:
         os.close(descriptor)
 
 
-# --- telling ----------------------------------------------------------------------------------------------------
+# --- logging ----------------------------------------------------------------------------------------------------
 
 
 class _Handler(logging.Handler):

@@ -1,4 +1,4 @@
-"""What a program answers when a shell asks how a line could go on; click finds the words. `shep completion` has shells ask."""
+"""What a program answers when a shell asks how a line could continue; click finds the words. `shep completion` has shells ask."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ def variable(name: str) -> str:
     return f"_{name.replace('-', '_').upper()}_COMPLETE"
 
 
-def answer(command: click.Command, name: str, asked: str) -> int:
+def answer(command: click.Command, name: str, instruction: str) -> int:
     """Print it; the exit status."""
     from click.shell_completion import shell_complete
 
-    if shell_complete(command, {}, name, variable(name), asked):
-        raise click.UsageError(f"{variable(name)}={asked} is nothing that a shell asks for")
+    if shell_complete(command, {}, name, variable(name), instruction):
+        raise click.UsageError(f"{variable(name)}={instruction} is nothing that a shell asks for")
     return 0

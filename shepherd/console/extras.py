@@ -8,7 +8,7 @@ from shepherd.errors import UsageError
 
 
 def need_toyweb() -> None:
-    """Refuse to go on without the toy web, which comes with the source tree but not with the package."""
+    """Refuse to continue without the toy web, which comes with the source tree but not with the package."""
     if find_spec("toyweb") is None:
         raise UsageError(
             "the toy web is not installed: run this from the source tree, or install it from there: pip install ./toyweb"

@@ -77,17 +77,17 @@ def append_line(path: Path, entry: Mapping[str, Any]) -> None:
 
 
 def last_reap(db: Path) -> dict[str, Any]:
-    """What the log says of the last reap; nothing if it says nothing."""
+    """The last line in the log of reaps; empty if there is none."""
     try:
         lines = (db / "log" / logbook.REAPS).read_bytes().splitlines()
-        found = json.loads(lines[-1])
+        report = json.loads(lines[-1])
     except (OSError, ValueError, IndexError):
         return {}
-    return found if isinstance(found, dict) else {}
+    return report if isinstance(report, dict) else {}
 
 
 @dataclass(frozen=True)
-class How:
+class PhaseOptions:
     """How a batch phase is to be run: the options that all of them have."""
 
     db: Path
@@ -99,13 +99,13 @@ class How:
 
 
 def batch(function: Callable[..., R]) -> Callable[..., R]:
-    """--db, --cf, --now, --jobs, --dry-run, --json and what every program has, as one `how: How`."""
+    """--db, --cf, --now, --jobs, --dry-run, --json and what every program has, as one `options: PhaseOptions`."""
 
     @functools.wraps(function)
     def gathered(*args: Any, **kwargs: Any) -> R:
         machine.tune()  # numpy comes with the phase, which the function imports
-        how = How(**{field.name: kwargs.pop(field.name) for field in dataclasses.fields(How)})
-        return function(*args, how=how, **kwargs)
+        phase_options = PhaseOptions(**{field.name: kwargs.pop(field.name) for field in dataclasses.fields(PhaseOptions)})
+        return function(*args, options=phase_options, **kwargs)
 
     processes = click.option(
         "--jobs",
@@ -115,39 +115,41 @@ def batch(function: Callable[..., R]) -> Callable[..., R]:
         help="Compute in N processes; the result is the same.  [default: 1]",
     )
     rehearse = click.option("--dry-run", is_flag=True, help="Print what would change, and change nothing.")
-    options = (common.database, common.configured, common.timed, processes, rehearse, common.jsonable, common.standard)
-    return functools.reduce(lambda wrapped, option: option(wrapped), reversed(options), gathered)
+    decorators = (common.database, common.configured, common.timed, processes, rehearse, common.jsonable, common.standard)
+    return functools.reduce(lambda wrapped, option: option(wrapped), reversed(decorators), gathered)
 
 
-def run(program: str, drive: Drive, how: How, tell: Callable[[Mapping[str, Any]], Iterator[str]] | None = None) -> None:
-    """Run a batch phase under the lock, with a bar over the rows, and tell what it made; `tell` puts its report into words."""
+def run(
+    program: str, drive: Drive, options: PhaseOptions, describe: Callable[[Mapping[str, Any]], Iterator[str]] | None = None
+) -> None:
+    """Run a batch phase under the lock, with a bar over the rows, and report what it made, in the words of `describe`."""
     from shepherd.store.state.database import Database
 
-    database = Database(how.db)
+    database = Database(options.db)
     signal.signal(signal.SIGTERM, terminated)
     with contextlib.ExitStack() as stack:
-        if how.dry_run:
+        if options.dry_run:
             writer: Writer = stack.enter_context(rehearsal(database, program))
         else:
             writer = stack.enter_context(database.writing(program, inherited_lock()))
-            stack.enter_context(timed(how.db, program))
-        found = writer.furthest()
-        job = progress.What(program, str(found.name), found.index.rows, "row")
-        with progress.shown(None if how.dry_run else how.db, job) as work:
-            state = drive(writer, how.config, how.now, work.update, how.jobs)
+            stack.enter_context(timed(options.db, program))
+        state_before = writer.furthest()
+        job = progress.ProgressJob(program, str(state_before.name), state_before.index.rows, "row")
+        with progress.reporting(None if options.dry_run else options.db, job) as work:
+            state = drive(writer, options.config, options.now, work.update, options.jobs)
     report = state.report()
-    if how.as_json:
-        common.emit_json({"program": program, "state": str(state.name), "dry_run": how.dry_run, "report": report})
+    if options.as_json:
+        common.emit_json({"program": program, "state": str(state.name), "dry_run": options.dry_run, "report": report})
         return
-    if inherited_lock() is None:  # else a master tells
+    if inherited_lock() is None:  # else the master reports it
         for what, count, first in refused(report):
             common.LOG.warning("%s: %s refused, the first: %s", program, many(count, what), redact(first))
-    counts = ", ".join((tell or _told)(report))
-    made = f"{'would make ' if how.dry_run else ''}{state.name}{f' ({counts})' if counts else ''}"
-    if how.dry_run:  # here this is the result, not a remark
-        click.echo(f"{program}: {made}")
+    counts = ", ".join((describe or _counts_in_words)(report))
+    summary = f"{'would make ' if options.dry_run else ''}{state.name}{f' ({counts})' if counts else ''}"
+    if options.dry_run:  # here this is the result, not a remark
+        click.echo(f"{program}: {summary}")
     else:
-        common.LOG.info("%s: %s", program, made)
+        common.LOG.info("%s: %s", program, summary)
 
 
 def terminated(_number: int, _frame: object) -> NoReturn:
@@ -156,22 +158,22 @@ def terminated(_number: int, _frame: object) -> NoReturn:
 
 
 def refused(report: Mapping[str, Any]) -> Iterator[tuple[str, int, str]]:
-    """What a phase was given and could not use, how much of it, and the words about the first, as far as the report has them."""
-    told = list(report.get("bad", []))
+    """What a phase could not use, how much of it, and the reason for the first, as far as the report has it."""
+    reasons = list(report.get("bad", []))
     for what in ("request", "upload", "line"):
         count = report.get(f"bad {what}s", 0)
         if count:
-            yield what, count, told[0] if told else "the report has no room for it"
-        told = told[count:]
+            yield what, count, reasons[0] if reasons else "the report has no room for it"
+        reasons = reasons[count:]
     harvests = report.get("refused harvests", {})
     for name, why in list(harvests.items())[:1]:
         yield "harvest", len(harvests), f"{name}.harvest: {why}"
 
 
-def _told(counters: Mapping[str, Any], within: str = "") -> Iterator[str]:
+def _counts_in_words(counters: Mapping[str, Any], within: str = "") -> Iterator[str]:
     for key, value in counters.items():
         if isinstance(value, Mapping):
-            yield from _told(value, f"{within}{key}: ")
+            yield from _counts_in_words(value, f"{within}{key}: ")
         elif isinstance(value, int) and value:
             yield f"{within}{key} {value}"
 

@@ -27,8 +27,8 @@ EVERY_S: Final = 1.0
 
 
 @dataclass(frozen=True)
-class What:
-    """What a program does, as others see it."""
+class ProgressJob:
+    """What a program works on, as others see it."""
 
     program: str
     state: str  # the directory that it works on
@@ -39,32 +39,32 @@ class What:
 class Notice:
     """now.json, while there is something to say."""
 
-    def __init__(self, db: Path, what: What, first_s: float = FIRST_S) -> None:
+    def __init__(self, db: Path, job: ProgressJob, first_s: float = FIRST_S) -> None:
         self._path = db / "log" / NOW
-        self._what = what
+        self._job = job
         self._since = round(time.time(), 3)
         self._next_s = time.monotonic() + first_s
         self._written = False
 
-    def write(self, done: int = 0, figures: Mapping[str, Any] | None = None) -> None:
+    def write(self, items_done: int = 0, figures: Mapping[str, Any] | None = None) -> None:
         """Unless it was written a moment ago. That it cannot be written harms nobody."""
         if time.monotonic() < self._next_s:
             return
         self._next_s = time.monotonic() + EVERY_S
-        told = {
-            "program": self._what.program,
+        record = {
+            "program": self._job.program,
             "pid": os.getpid(),
             "since": self._since,
-            "phase": self._what.state,
-            "done": done,
-            "total": self._what.total,
-            "unit": self._what.unit,
+            "phase": self._job.state,
+            "done": items_done,
+            "total": self._job.total,
+            "unit": self._job.unit,
             "figures": dict(figures or {}),
         }
         from shepherd.store.disk import fsio
 
         with contextlib.suppress(ShepherdError, OSError):
-            fsio.swap_file(self._path, json.dumps(told).encode() + b"\n")
+            fsio.swap_file(self._path, json.dumps(record).encode() + b"\n")
             self._written = True
 
     def remove(self) -> None:
@@ -81,19 +81,19 @@ class Progress:
     def __init__(self, bar: tqdm[NoReturn] | common.NoBar, notice: Notice | None) -> None:
         self.bar = bar
         self._notice = notice
-        self._done = 0
+        self._items_done = 0
         self._figures: Mapping[str, Any] = {}
 
     def update(self, more: int) -> None:
         self.bar.update(more)
-        self._done += more
+        self._items_done += more
         self._tell()
 
-    def begin_at(self, done: int) -> None:
+    def begin_at(self, items_done: int) -> None:
         """What an interrupted run has done is not counted in the speed."""
-        self.bar.initial = self.bar.n = self.bar.last_print_n = done
+        self.bar.initial = self.bar.n = self.bar.last_print_n = items_done
         self.bar.refresh()
-        self._done = done
+        self._items_done = items_done
 
     def show(self, figures: Mapping[str, Any], brief: str) -> None:
         """Further figures; on the bar there is room for few."""
@@ -103,14 +103,14 @@ class Progress:
 
     def _tell(self) -> None:
         if self._notice is not None:
-            self._notice.write(self._done, self._figures)
+            self._notice.write(self._items_done, self._figures)
 
 
 @contextlib.contextmanager
-def shown(db: Path | None, what: What, title: str = "", narrow: bool = False) -> Iterator[Progress]:
+def reporting(db: Path | None, job: ProgressJob, title: str = "", narrow: bool = False) -> Iterator[Progress]:
     """The progress of a program that holds the lock of `db`; only a bar where it does not."""
-    notice = Notice(db, what) if db is not None else None
-    with common.progress(what.total, title or what.program, what.unit, narrow) as bar:
+    notice = Notice(db, job) if db is not None else None
+    with common.progress(job.total, title or job.program, job.unit, narrow) as bar:
         try:
             yield Progress(bar, notice)
         finally:

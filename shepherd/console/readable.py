@@ -10,7 +10,7 @@ import html
 import re
 from typing import Final
 
-MARKUP: Final = ("text/html", "application/xhtml+xml", "application/xml", "text/xml", "")  # older buckets do not tell
+MARKUP: Final = ("text/html", "application/xhtml+xml", "application/xml", "text/xml", "")  # older buckets do not say
 
 _UNSEEN: Final = re.compile(
     r"<(script|style|template|noscript)\b.*?(?:</\1|\Z)[^>]*+>?|<!--.*?(?:-->|\Z)", re.IGNORECASE | re.DOTALL
@@ -37,6 +37,6 @@ def readable(text: str, content_type: str) -> str:
     kind = content_type.partition(";")[0].strip().lower()
     if kind not in MARKUP and not kind.endswith("+xml"):
         return text
-    seen = _TAG.sub("", _CELL.sub(" ", _BLOCK.sub("\0", _BLANKS.sub(" ", _UNSEEN.sub(" ", text.replace("\0", " "))))))
-    lines = (_BLANKS.sub(" ", html.unescape(_OVERLONG.sub("\ufffd", line))).strip() for line in seen.split("\0"))
+    visible_text = _TAG.sub("", _CELL.sub(" ", _BLOCK.sub("\0", _BLANKS.sub(" ", _UNSEEN.sub(" ", text.replace("\0", " "))))))
+    lines = (_BLANKS.sub(" ", html.unescape(_OVERLONG.sub("\ufffd", line))).strip() for line in visible_text.split("\0"))
     return "".join(f"{line}\n" for line in lines if line)

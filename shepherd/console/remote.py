@@ -19,8 +19,8 @@ MAX_BYTES: Final = 4_096
 def with_token(function: Callable[..., R], required: bool = True) -> Callable[..., R]:
     """--token-file FILE, as `token: str`; where it need not be given, None."""
 
-    def read(_context: click.Context, _parameter: click.Parameter, given: Path | None) -> str | None:
-        return None if given is None else read_token(given)
+    def read(_context: click.Context, _parameter: click.Parameter, path: Path | None) -> str | None:
+        return None if path is None else read_token(path)
 
     text = "The token that `shep-serve token add` printed; the file's mode must be 0600."
     return click.option("--token-file", "token", required=required, type=FILE, callback=read, metavar="FILE", help=text)(function)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from shepherd.console import common, shared
-from shepherd.console.shared import Given
+from shepherd.console.shared import GivenUrl
 from shepherd.errors import BadUrl, UsageError
 
 if TYPE_CHECKING:
@@ -26,14 +26,14 @@ FEW_NORMS = 1_000  # up to which each is bisected; for more the column of norms 
 _LITERAL_HOST = re.compile(r"(\*|https?|https?\*|http\?)://([^/*?]+)/")
 
 NOT_KNOWN = "not known"
-Unknown = Callable[[Given, str], None]  # told of a URL that is none, and why, or that is NOT_KNOWN
+OnUnknown = Callable[[GivenUrl, str], None]  # gets a text that is not a URL, and why, or one that is NOT_KNOWN
 
 
-def chosen(
+def selected_rows(
     state: State,
     selection: Selection,
     filter_: Filter | None = None,
-    unknown: Unknown = lambda given, why: None,
+    on_unknown: OnUnknown = lambda url, why: None,
     *,
     stored: bool = False,
 ) -> Iterator[I64]:
@@ -42,12 +42,15 @@ def chosen(
     `filter_` strips parameters of the URLs that are given, as it did when they were found. With `stored` a URL whose row has no
     bucket any more is not known, either.
     """
-    wanted = _wanted(state, selection)
-    sources = _sources(state, selection, wanted) if not selection.by_url else [_known(state, selection, filter_, unknown, stored)]
+    conditions = _conditions(state, selection)
+    if selection.by_url:
+        sources: list[range | I64] = [_rows_of_urls(state, selection, filter_, on_unknown, stored)]
+    else:
+        sources = _sources(state, selection, conditions)
 
     def pieces() -> Iterator[I64]:
         for source in sources:
-            yield from _masked(state, source, wanted)
+            yield from _masked(state, source, conditions)
 
     if selection.glob is None:
         yield from pieces()
@@ -60,17 +63,17 @@ def chosen(
         yield from search.matching(state, pieces, counts, matches, bar.update)
 
 
-def _wanted(state: State, selection: Selection) -> Wanted:
-    """What the columns are asked for."""
+def _conditions(state: State, selection: Selection) -> Wanted:
+    """What the columns must hold."""
     from shepherd.arrays.choice import Wanted, some_of
     from shepherd.formats.tables import Reason, RowType
 
-    asked: dict[str, Sequence[int]] = {
+    allowed: dict[str, Sequence[int]] = {
         "type": [RowType[name.upper()] for name in selection.types],
         "reason": [Reason[name.upper().replace("-", "_")] for name in selection.reasons],
         "section": selection.sections,
     }
-    values = {name: some_of(name, *(range(one, one + 1) for one in some)) for name, some in asked.items() if some}
+    values = {name: some_of(name, *(range(number, number + 1) for number in some)) for name, some in allowed.items() if some}
     if selection.statuses:
         values["status"] = some_of("status", *selection.statuses)
     between = {}
@@ -96,17 +99,18 @@ def _sites_of(state: State, server: int) -> U64:
 # --- where rows can be at all -----------------------------------------------------------------------------------
 
 
-def _sources(state: State, selection: Selection, wanted: Wanted) -> list[range | I64]:
-    """Ranges of rows, or rows, outside of which nothing can be chosen."""
-    norms = [one for one in (_norms_of_site(state, selection), _norms_of_glob(state, selection)) if one is not None]
-    if wanted.sites is not None:
-        norms.append(_norms_of_sites(state, wanted.sites))
+def _sources(state: State, selection: Selection, conditions: Wanted) -> list[range | I64]:
+    """Ranges of rows, or rows, outside of which no row can be meant."""
+    by_options = (_norms_of_site(state, selection), _norms_of_glob(state, selection))
+    norms = [some for some in by_options if some is not None]
+    if conditions.sites is not None:
+        norms.append(_norms_of_sites(state, conditions.sites))
     if not norms:
         return [range(state.index.rows)]
     return _spans(state, sorted(set.intersection(*norms)))
 
 
-def _known(state: State, selection: Selection, filter_: Filter | None, unknown: Unknown, stored: bool) -> I64:
+def _rows_of_urls(state: State, selection: Selection, filter_: Filter | None, on_unknown: OnUnknown, stored: bool) -> I64:
     """The rows of the URLs that are given, in order, those of the site that is asked for."""
     import numpy as np
 
@@ -116,19 +120,19 @@ def _known(state: State, selection: Selection, filter_: Filter | None, unknown: 
 
     filter_ = filter_ or parse_filter("")
     site = _norms_of_site(state, selection)
-    found = []
-    for one in selection.given():
+    first_rows = []
+    for url in selection.given_urls():
         try:
-            sought = seek(state, filter_, one.text)
+            sought = seek(state, filter_, url.text)
         except UsageError as error:
-            unknown(one, str(error.__context__) if isinstance(error.__context__, BadUrl) else str(error))
+            on_unknown(url, str(error.__context__) if isinstance(error.__context__, BadUrl) else str(error))
             continue
         rows = [row for row in sought.rows if not stored or state.index["oid"].value(row) < CONTRIB_BIT]
         if not rows:
-            unknown(one, NOT_KNOWN)
+            on_unknown(url, NOT_KNOWN)
         elif site is None or sought.norm in site:
-            found.append(rows[0])
-    return np.unique(np.array(found, np.int64))
+            first_rows.append(rows[0])
+    return np.unique(np.array(first_rows, np.int64))
 
 
 def _norms_of_site(state: State, selection: Selection) -> set[int] | None:
@@ -138,12 +142,12 @@ def _norms_of_site(state: State, selection: Selection) -> set[int] | None:
 
 
 def _norms_of_glob(state: State, selection: Selection) -> set[int] | None:
-    """The normalised sites of which alone URLs can match; None if the glob does not tell."""
-    found = _LITERAL_HOST.match(selection.glob or "")
-    if not found:
+    """The normalised sites of which alone URLs can match; None if the glob has no literal host."""
+    host_match = _LITERAL_HOST.match(selection.glob or "")
+    if not host_match:
         return None
     try:
-        sites = {shared.parse_given(f"{scheme}://{found[2]}/").site for scheme in ("http", "https")}
+        sites = {shared.parse_given(f"{scheme}://{host_match[2]}/").site for scheme in ("http", "https")}
     except BadUrl:
         return None
     return {state.prints.norm(site) for site in sites}
@@ -173,22 +177,22 @@ def _spans(state: State, norms: list[int]) -> list[range | I64]:
         column, queries = state.index["norm"][0 : state.index.rows], np.array(norms, np.uint64)
         ends = (np.searchsorted(column, queries, side=side).tolist() for side in ("left", "right"))
         ranges = [range(start, stop) for start, stop in zip(*ends, strict=True)]
-    if all(len(one) >= STEP_ROWS for one in ranges):
+    if all(len(span) >= STEP_ROWS for span in ranges):
         return list(ranges)
-    return [np.concatenate([np.zeros(0, np.int64), *(np.arange(one.start, one.stop) for one in ranges)])]
+    return [np.concatenate([np.zeros(0, np.int64), *(np.arange(span.start, span.stop) for span in ranges)])]
 
 
-def _masked(state: State, source: range | I64, wanted: Wanted) -> Iterator[I64]:
-    """Those of the rows that the columns choose, a partition at a time."""
+def _masked(state: State, source: range | I64, conditions: Wanted) -> Iterator[I64]:
+    """Those of the rows whose columns meet the conditions, a partition at a time."""
     import numpy as np
 
     from shepherd.arrays import choice as choose
 
-    for at in range(0, len(source), STEP_ROWS):
-        part = source[at : at + STEP_ROWS]
+    for first in range(0, len(source), STEP_ROWS):
+        part = source[first : first + STEP_ROWS]
         if isinstance(part, range):
-            columns = state.index.slice(part.start, part.stop, wanted.columns) if wanted.columns else {}
-            yield np.flatnonzero(choose.mask(columns, len(part), wanted)) + part.start
+            columns = state.index.slice(part.start, part.stop, conditions.columns) if conditions.columns else {}
+            yield np.flatnonzero(choose.mask(columns, len(part), conditions)) + part.start
         else:
-            columns = state.index.take(part, wanted.columns) if wanted.columns else {}
-            yield part[choose.mask(columns, len(part), wanted)]
+            columns = state.index.take(part, conditions.columns) if conditions.columns else {}
+            yield part[choose.mask(columns, len(part), conditions)]

@@ -21,28 +21,28 @@ REASONS = vocabulary.words(vocabulary.Reason)
 
 def read_age(text: str) -> int:
     """Seconds; ValueError, here and below, says what is allowed."""
-    found = _AGE.fullmatch(text)
-    if not found:
+    match = _AGE.fullmatch(text)
+    if not match:
         raise ValueError("allowed is a number with its unit, as 45s, 90m, 12h, 30d or 2w")
-    return int(found[1]) * _SECONDS[found[2]]
+    return int(match[1]) * _SECONDS[match[2]]
 
 
 def read_status(text: str) -> range:
     """One status, or a class of them."""
-    found = _STATUS.fullmatch(text.lower())
-    if not found:
+    match = _STATUS.fullmatch(text.lower())
+    if not match:
         raise ValueError("allowed is an HTTP status as 404, or a class of them as 4xx")
-    if found[2] == "xx":
-        return range(int(found[1]) * 100, int(found[1]) * 100 + 100)
+    if match[2] == "xx":
+        return range(int(match[1]) * 100, int(match[1]) * 100 + 100)
     return range(int(text), int(text) + 1)
 
 
 def read_weights(text: str) -> tuple[int, int]:
     """The least and the most."""
-    found = _WEIGHTS.fullmatch(text)
-    if found:
-        least = int(found[3] or found[1] or 0)
-        most = int(found[3] or found[2] or MOST_WEIGHT)
+    match = _WEIGHTS.fullmatch(text)
+    if match:
+        least = int(match[3] or match[1] or 0)
+        most = int(match[3] or match[2] or MOST_WEIGHT)
         if least <= most <= MOST_WEIGHT:
             return least, most
     raise ValueError(f"allowed is MIN..MAX, MIN.., ..MAX or one number, from 0 to {MOST_WEIGHT}")
@@ -53,10 +53,10 @@ def read_server(text: str) -> int:
     from shepherd import urls
     from shepherd.formats import tables
 
-    shown = _SHOWN_QKEY.fullmatch(text)
-    if shown:
-        kind = tables.QKEY_IPV6 if shown[1] else tables.QKEY_NONE
-        return kind << 56 | int(shown[1] or shown[2], 16)
+    match = _SHOWN_QKEY.fullmatch(text)
+    if match:
+        kind = tables.QKEY_IPV6 if match[1] else tables.QKEY_NONE
+        return kind << 56 | int(match[1] or match[2], 16)
     try:
         return urls.qkey_of_address(text.strip("[]"))
     except ValueError:

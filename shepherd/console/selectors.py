@@ -1,11 +1,11 @@
-"""Selectors: the options by which `shep` is told which rows are meant. Every one narrows what the others leave.
+"""Selectors: the options that say which rows a command means. Every one narrows what the others leave.
 
     @click.command("list")
     @selectors.selecting
     ...
     def command(selection: Selection, db: Path) -> None:
         with shared.reading(db, None) as state:
-            for rows in selectors.chosen(state, selection): ...
+            for rows in selectors.selected_rows(state, selection): ...
 
 selection_rows.py finds the rows.
 """
@@ -22,11 +22,11 @@ import click
 
 from shepherd import sections
 from shepherd.console import common, selector_words, shared
-from shepherd.console.selection_rows import chosen
+from shepherd.console.selection_rows import selected_rows
 from shepherd.console.selector_words import REASONS, TYPES
-from shepherd.console.shared import Given
+from shepherd.console.shared import GivenUrl
 
-__all__ = ["FILE", "Selection", "chosen", "selecting"]
+__all__ = ["FILE", "Selection", "selected_rows", "selecting"]
 
 R = TypeVar("R")
 
@@ -35,7 +35,7 @@ FILE = click.Path(exists=True, dir_okay=False, readable=True, allow_dash=True)
 
 @dataclass(frozen=True)
 class Selection:
-    """What the options ask for; None and empty ask nothing."""
+    """What the options say; None and empty leave nothing out."""
 
     urls: tuple[str, ...] = ()
     files: tuple[str, ...] = ()
@@ -60,20 +60,20 @@ class Selection:
         """Whether rows are meant that nobody has named."""
         return bool(self.words()) and not self.by_url
 
-    def given(self) -> Iterator[Given]:
+    def given_urls(self) -> Iterator[GivenUrl]:
         """The URLs of the command line and of the files."""
-        yield from map(Given, self.urls)
+        yield from map(GivenUrl, self.urls)
         for file in self.files:
             yield from shared.given_lines(file)
 
     def words(self) -> list[str]:
         """The selectors as somebody would write them again; not the URLs."""
-        told = []
+        words = []
         for option in OPTIONS:
             value = getattr(self, option.name)
-            for one in value if option.many else () if value is None else (value,):
-                told += [option.flag, selector_words.written(option.flag, one)] if option.name != "files" else []
-        return told
+            for item in value if option.many else () if value is None else (value,):
+                words += [option.flag, selector_words.written(option.flag, item)] if option.name != "files" else []
+        return words
 
 
 class Parsed(click.ParamType):  # type: ignore[type-arg]
@@ -125,8 +125,8 @@ def selecting(function: Callable[..., R]) -> Callable[..., R]:
 
     @functools.wraps(function)
     def selected(*args: Any, urls: tuple[str, ...], now: int | None, **kwargs: Any) -> R:
-        asked = {option.name: kwargs.pop(option.name) for option in OPTIONS}
-        selection = Selection(urls=urls, now=int(time.time()) if now is None else now, **asked)
+        values = {option.name: kwargs.pop(option.name) for option in OPTIONS}
+        selection = Selection(urls=urls, now=int(time.time()) if now is None else now, **values)
         return function(*args, selection=selection, **kwargs)
 
     text = "Count ages as if the clock showed this many seconds since 1970."

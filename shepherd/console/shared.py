@@ -59,16 +59,16 @@ def clock_ms() -> int:
 
 
 @dataclass(frozen=True)
-class Given:
+class GivenUrl:
     """A URL as an operator wrote it, and where: `FILE:LINE`, or nothing on the command line."""
 
     text: str
     where: str = ""
 
 
-def given_lines(file: str, on_bytes: Callable[[int], object] = lambda _count: None) -> Iterator[Given]:
-    """The URLs of a file, or of stdin for `-`: one a line; blank lines and those that begin with # are comments. `on_bytes` hears
-    how many bytes were read since the last time."""
+def given_lines(file: str, on_bytes: Callable[[int], object] = lambda _count: None) -> Iterator[GivenUrl]:
+    """The URLs of a file, or of stdin for `-`: one a line; blank lines and those that begin with # are comments. `on_bytes` gets
+    the number of bytes read since the last call."""
     unheard = 0
     with open(file, "rb") if file != STDIN else contextlib.nullcontext(sys.stdin.buffer) as stream:
         for number, line in enumerate(stream, 1):
@@ -79,21 +79,21 @@ def given_lines(file: str, on_bytes: Callable[[int], object] = lambda _count: No
             line = line.removeprefix(_BOM) if number == 1 else line
             text = line.rstrip(b"\r\n").decode("utf-8", "surrogateescape")
             if text.strip() and not text.startswith("#"):
-                yield Given(text, f"{'stdin' if file == STDIN else file}:{number}")
+                yield GivenUrl(text, f"{'stdin' if file == STDIN else file}:{number}")
 
 
-def each_given(given: tuple[str, ...], as_json: bool, show: Callable[[str], None]) -> None:
-    """Show each URL of the arguments, and for `-` of stdin; bad ones are told with their reasons, and a UsageError at the end."""
+def each_given(texts: tuple[str, ...], as_json: bool, show: Callable[[str], None]) -> None:
+    """Show each URL of the arguments, and for `-` of stdin; bad ones are reported, and are a UsageError at the end."""
     total = bad = 0
-    for one in itertools.chain.from_iterable(given_lines(STDIN) if text == STDIN else [Given(text)] for text in given):
+    for url in itertools.chain.from_iterable(given_lines(STDIN) if text == STDIN else [GivenUrl(text)] for text in texts):
         total += 1
         try:
-            show(one.text)
+            show(url.text)
         except BadUrl as error:
             bad += 1
             if as_json:
-                common.emit_json({"given": common.escape(redact(one.text)), "where": one.where, "error": str(error)})
+                common.emit_json({"given": common.escape(redact(url.text)), "where": url.where, "error": str(error)})
             else:
-                common.LOG.warning("%s%s: %s", f"{one.where}: " if one.where else "", redact(one.text), error)
+                common.LOG.warning("%s%s: %s", f"{url.where}: " if url.where else "", redact(url.text), error)
     if bad:
         raise UsageError(f"{bad} of {many(total, 'URL')} cannot be used, for the reasons above")

@@ -22,13 +22,13 @@ def state_name(default: str) -> Callable[[Callable[..., R]], Callable[..., R]]:
     return click.option("--state", metavar="NAME", help=text)
 
 
-def find(database: Database, given: str) -> StateName:
+def find(database: Database, text: str) -> StateName:
     """The finished directory that an operator means by `12`, `12.reap` or `000012.reap`."""
     from shepherd.store.disk import names
 
-    number, dot, phase = given.partition(".")
-    name = names.parse_state(f"{number.zfill(6)}{dot}{phase}") or names.parse_state(given)
-    found = database.states()
-    if name is None or name not in found:
-        raise UsageError(f"no state {given}; there are {', '.join(map(str, found)) or 'none'}")
+    number, dot, phase = text.partition(".")
+    name = names.parse_state(f"{number.zfill(6)}{dot}{phase}") or names.parse_state(text)
+    states = database.states()
+    if name is None or name not in states:
+        raise UsageError(f"no state {text}; there are {', '.join(map(str, states)) or 'none'}")
     return name

@@ -210,7 +210,7 @@ class CycleRun:
         began_s = time.monotonic()
         common.LOG.debug("%s, from %s", step, name)
         events.tell("begin", step=step, state=name)
-        notice = progress.Notice(self._database.path, progress.What(step, name), first_s=0)
+        notice = progress.Notice(self._database.path, progress.ProgressJob(step, name), first_s=0)
         notice.write()  # until the program itself shows how far it is
         try:
             status = self._start(step)

@@ -162,7 +162,7 @@ class Daemon:
         if seconds <= 0:
             return
         events.tell("pause", seconds=round(seconds, 1))
-        notice = progress.Notice(self._database.path, progress.What(NAME, "pause"), first_s=0)
+        notice = progress.Notice(self._database.path, progress.ProgressJob(NAME, "pause"), first_s=0)
         before = self._waiting()
         try:
             while (left_s := until_s - time.monotonic()) > 0:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from shepherd.console.progress import Notice, What
+from shepherd.console.progress import Notice, ProgressJob
 from shepherd.report import logbook
 from shepherd.store.disk import locks, names
 from tests.support.herd import Herd
@@ -56,7 +56,7 @@ def test_status_lists_leases_cycles_and_the_inbox(own_herd: Herd) -> None:
 
 def test_program_with_the_lock_is_shown_and_not_disturbed(own_herd: Herd) -> None:
     held = locks.lock(own_herd.db / names.LOCK, "shep-merge")
-    notice = Notice(own_herd.db, What("shep-merge", "000003", 200, "row"), first_s=0)
+    notice = Notice(own_herd.db, ProgressJob("shep-merge", "000003", 200, "row"), first_s=0)
     notice.write(50, {"errors": 3})
     try:
         text = status(own_herd)
@@ -89,7 +89,7 @@ def test_notice_is_written_at_intervals_and_never_fails_a_program(tmp_path: Path
     now_s = [0.0]
     monkeypatch.setattr(time, "monotonic", lambda: now_s[0])
     (tmp_path / "log").mkdir()
-    notice = Notice(tmp_path, What("a", "b"))
+    notice = Notice(tmp_path, ProgressJob("a", "b"))
     notice.write(1)
     assert logbook.now(tmp_path / "log") == {}  # what is done at once is not worth it
     now_s[0] = 2.5

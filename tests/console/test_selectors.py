@@ -138,7 +138,7 @@ def test_many_sites_of_a_server_and_a_search_in_groups(
         assert len(state.segments()) > 10
 
         def urls(**asked: object) -> list[str]:
-            parts = list(selected.chosen(state, Selection(**asked)))  # type: ignore[arg-type]
+            parts = list(selected.selected_rows(state, Selection(**asked)))  # type: ignore[arg-type]
             return sorted((url or b"").decode() for part in parts for url in search.urls_of(state, part))
 
         mine = [name for n, name in enumerate(names) if n % 3 == 1]
@@ -149,7 +149,7 @@ def test_many_sites_of_a_server_and_a_search_in_groups(
         assert urls(server=server, glob="*/plum[34]") == []
         assert urls(server=server, glob="*/plum*") == sorted(f"{name}/plum{n}" for name, n in itertools.product(mine, range(5)))
         assert [url for url in urls(server=server, glob="*plum?") if url[-1] in "34"] == plums
-        oids = [state.index["oid"].take(part) for part in selected.chosen(state, Selection(glob="*pear*"))]
+        oids = [state.index["oid"].take(part) for part in selected.selected_rows(state, Selection(glob="*pear*"))]
         assert (np.diff(np.concatenate(oids).astype(np.int64)) > 0).all()
 
 

@@ -136,7 +136,7 @@ def test_dry_run_needs_no_database_that_can_be_written(tmp_path: Path, monkeypat
     config = Config(directory=small.cf_of(db))
     told = io.StringIO()
     with contextlib.redirect_stdout(told):
-        phase.run("shep-plan", plan.run, phase.How(db, config, small.NOW, 1, dry_run=True, as_json=True))
+        phase.run("shep-plan", plan.run, phase.PhaseOptions(db, config, small.NOW, 1, dry_run=True, as_json=True))
     monkeypatch.undo()
     signal.signal(signal.SIGTERM, signal.SIG_DFL)  # the phase has changed it
     assert json.loads(told.getvalue())["report"]["pages"] == 1

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from shepherd.console import common
-from shepherd.console import rows as looking
+from shepherd.console import rows as console_rows
 from shepherd.console.selectors import Parsed, Selection
 from shepherd.errors import UsageError
 
@@ -51,7 +51,7 @@ def choice_of(selection: Selection, part: tuple[int, int], best: int | None, rob
 def asks_columns(selection: Selection) -> bool:
     """Whether it asks what is not known of a state that is deleted."""
     plain = dataclasses.replace(selection, site=None, weights=None, sections=())
-    return looking.asks(plain)
+    return console_rows.asks(plain)
 
 
 def words(choice: Choice, selection: Selection) -> dict[str, Any]:
@@ -85,7 +85,7 @@ def marked(state: State, selection: Selection, cf: Path) -> Narrow:
     from shepherd.store.state import lookup
 
     wanted = np.zeros(state.index.rows, np.bool_)
-    with looking.choosing(state, selection, cf) as found:
+    with console_rows.choosing(state, selection, cf) as found:
         for rows in found:
             wanted[rows] = True
     for row in np.flatnonzero(wanted).tolist() if selection.urls else ():

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from shepherd.cli.export import run as export_run
 from shepherd.cli.export.options import Asked
 from shepherd.console import common, shared
-from shepherd.console import rows as looking
+from shepherd.console import rows as console_rows
 
 if TYPE_CHECKING:
     from shepherd.formats.tables import I64
@@ -29,13 +29,13 @@ def run(database: Database, asked: Asked) -> int:
         }
         rows = 0
         if asked.dry_run:
-            with looking.choosing(state, asked.selection, asked.cf) as found:
+            with console_rows.choosing(state, asked.selection, asked.cf) as found:
                 rows = sum(map(len, found))
             return export_run.status(told | {"counts": {"rows": rows}}, asked.as_json)
         output = Output(Path(asked.output), export_run.stem_of(asked, state.number) + "-urls", asked.overwrite)
         sink = parquet.UrlsSink(Series(output.create, parquet.ENDING, asked.wish.split_bytes), export_run.Told())
         try:
-            with looking.choosing(state, asked.selection, asked.cf) as found, common.progress(None, "URLs", " rows") as bar:
+            with console_rows.choosing(state, asked.selection, asked.cf) as found, common.progress(None, "URLs", " rows") as bar:
                 for some in _together(found):
                     sink.add(state, some)
                     rows += len(some)

@@ -17,7 +17,7 @@ from shepherd.console.shared import many
     "--all", "everything", is_flag=True, help="Judge every URL and check every reference, even if the filter is the same."
 )
 @phase.batch
-def command(everything: bool, how: phase.How) -> None:
+def command(everything: bool, options: phase.PhaseOptions) -> None:
     """Free what nobody needs any more: drop or join segments, trim sleeping documents, forget what the filter rejects. It makes
     closed states, one for each batch that fits on the disk. Exit status 4 if there is nothing to free.
 
@@ -28,7 +28,7 @@ def command(everything: bool, how: phase.How) -> None:
     """
     from shepherd.cycle.cleanup import drive as cleanup
 
-    phase.run("shep-cleanup", functools.partial(cleanup.run, everything=everything), how, _told)
+    phase.run("shep-cleanup", functools.partial(cleanup.run, everything=everything), options, _told)
 
 
 def _told(report: Mapping[str, Any]) -> Iterator[str]:

@@ -9,7 +9,7 @@ from shepherd.console import common, phase
 
 @click.command()
 @phase.batch
-def command(how: phase.How) -> None:
+def command(options: phase.PhaseOptions) -> None:
     """Take the harvests of an ended reap, and those in the inbox, into index, sites and servers, and close the state: readers can
     use it at once. New URLs wait in its contrib files for shep-merge. Exit status 4 if there is no harvest.
 
@@ -19,7 +19,7 @@ def command(how: phase.How) -> None:
     """
     from shepherd.cycle.cork import drive as cork
 
-    phase.run("shep-cork", cork.run, how)
+    phase.run("shep-cork", cork.run, options)
 
 
 def main() -> None:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 @click.command()
 @phase.batch
 @click.option("--detect", is_flag=True, help="Instead propose classes from equal pages, in the syntax of url-equiv.")
-def command(how: phase.How, detect: bool) -> None:
+def command(options: phase.PhaseOptions, detect: bool) -> None:
     """If cf/url-equiv has changed, give its sites their new normalised sites, and join the documents that are now the same. It
     reads the .merged directory and makes .equiv; with --dry-run it also reads a closed state. A site that leaves its class does
     not get back the rows that were dropped when it was joined. Exit status 4 if the table has not changed.
@@ -27,29 +27,29 @@ def command(how: phase.How, detect: bool) -> None:
       shep-equiv --detect >> cf/url-equiv
     """
     if detect:
-        propose(how)
+        propose(options)
         return
     from shepherd.cycle.equiv import drive as equiv
 
-    phase.run("shep-equiv", equiv.run, how)
+    phase.run("shep-equiv", equiv.run, options)
 
 
 LEAST_COMMON = 2  # pages, the root among them
 SHARE_PERCENT = 80
 
 
-def propose(how: phase.How) -> None:
+def propose(options: phase.PhaseOptions) -> None:
     """Print what the newest closed state suggests: one class a line, its evidence as comments above it."""
     from shepherd.cycle.equiv import detect
     from shepherd.store.state.database import Database
 
     with (
-        Database(how.db).reading("shep-equiv --detect", how.now * 1000) as state,
+        Database(options.db).reading("shep-equiv --detect", options.now * 1000) as state,
         common.progress(state.index.rows, "shep-equiv", "row") as bar,
     ):
         proposals = list(detect.propose(state, LEAST_COMMON, SHARE_PERCENT, bar.update))
     for proposal in proposals:
-        _show(proposal, how.as_json)
+        _show(proposal, options.as_json)
     if not proposals:
         raise NothingToDo("no two sites look like one")
 

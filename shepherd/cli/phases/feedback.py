@@ -9,7 +9,7 @@ from shepherd.console import common, phase
 
 @click.command()
 @phase.batch
-def command(how: phase.How) -> None:
+def command(options: phase.PhaseOptions) -> None:
     """Apply feedback that indexers have uploaded to the index: weights, and marks of documents that nothing links to any more. It
     reads the newest closed state and makes the next one, which readers can use at once. A damaged upload is reported and stays in
     the inbox. Exit status 4 if no feedback waits.
@@ -20,7 +20,7 @@ def command(how: phase.How) -> None:
     """
     from shepherd.cycle.feedback import drive as feedback
 
-    phase.run("shep-feedback", feedback.run, how)
+    phase.run("shep-feedback", feedback.run, options)
 
 
 def main() -> None:

@@ -9,7 +9,7 @@ from shepherd.console import common, phase
 
 @click.command()
 @phase.batch
-def command(how: phase.How) -> None:
+def command(options: phase.PhaseOptions) -> None:
     """Add the URLs that pages link to and that operators inserted to the index, one row per document; carry out operators'
     requests; drop what is forgotten or dead. It makes the next .merged directory. Exit status 4 if neither contributions nor
     requests wait, and filter and url-equiv have not changed.
@@ -21,7 +21,7 @@ def command(how: phase.How) -> None:
     """
     from shepherd.cycle.merge import drive as merge
 
-    phase.run("shep-merge", merge.run, how)
+    phase.run("shep-merge", merge.run, options)
 
 
 def main() -> None:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 @click.command()
 @other.option
 @phase.batch
-def command(how: phase.How, versus: Config | None) -> None:
+def command(options: phase.PhaseOptions, versus: Config | None) -> None:
     """Choose what the next reap is to gather, and how urgently: what is new, or due for a refresh or a retry, as much as each
     server has time for. It reads the newest closed state and makes the next .reap directory. Exit status 4 if nothing is due.
 
@@ -26,7 +26,7 @@ def command(how: phase.How, versus: Config | None) -> None:
     """
     from shepherd.cycle.plan import drive as plan
 
-    other.run("shep-plan", plan.run, how, versus)
+    other.run("shep-plan", plan.run, options, versus)
 
 
 def main() -> None:

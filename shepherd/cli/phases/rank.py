@@ -14,7 +14,7 @@ import click
 
 from shepherd.config import Config
 from shepherd.console import common, machine, phase, progress, shared
-from shepherd.console import rows as looking
+from shepherd.console import rows as console_rows
 from shepherd.console.shared import many
 from shepherd.errors import NothingToDo
 
@@ -47,7 +47,7 @@ PROGRAM = "shep-rank"
     metavar="SHARE",
     help="End when a turn has moved no more than this share of all rank.  [default: 1e-06]",
 )
-@looking.limited(10)
+@console_rows.limited(10)
 @click.option("--dry-run", is_flag=True, help="Show the distribution of the weights, and the best documents; leave nothing.")
 @common.jsonable
 @common.standard
@@ -103,9 +103,9 @@ def _rank(db: Path, state: State, config: Config, how: How, draft: Draft | None)
     """What was found. A draft is kept if something is in it."""
     from shepherd.cycle.rank import drive as rank
 
-    what = progress.What(PROGRAM, str(state.name), state.index.rows, "row")
+    what = progress.ProgressJob(PROGRAM, str(state.name), state.index.rows, "row")
     holder = db if phase.inherited_lock() is not None else None  # a master that holds it has started us
-    with progress.shown(holder, what) as work, common.progress(_turns(how), "turns", "turn") as bar:
+    with progress.reporting(holder, what) as work, common.progress(_turns(how), "turns", "turn") as bar:
 
         def turned(change: float) -> None:
             bar.update(1)
@@ -144,12 +144,12 @@ def _spread(found: Found) -> Iterator[str]:
     width = (1 << 16) // len(found.weights)
     counts = [(place * width, count) for place, count in enumerate(found.weights.tolist()) if count]
     rows = [(f"{low:,}", f"{low + width - 1:,}", f"{count:,}", f"{100 * count / found.documents:.1f} %") for low, count in counts]
-    yield from looking.table((">from", ">to", ">documents", ">share"), rows)
+    yield from console_rows.table((">from", ">to", ">documents", ">share"), rows)
 
 
 def _best(top: list[dict[str, Any]]) -> Iterator[str]:
     rows = [(f"{one['times_mean']:,.1f}", one["weight"], one["weight_now"], one["url"]) for one in top]
-    yield from looking.table((">times the mean", ">weight", ">now", "URL"), rows)
+    yield from console_rows.table((">times the mean", ">weight", ">now", "URL"), rows)
 
 
 def main() -> None:

@@ -60,9 +60,9 @@ def command(db: Path, config: Config, seconds: float | None, table: Path | None,
     with Database(db).writing("shep-reap", phase.inherited_lock()) as writer, phase.timed(db, "shep-reap"):
         state = writer.furthest()
         path = reap.harvest_path(state)
-        what = progress.What("shep-reap", str(state.name), len(state.plan()), "page")
+        what = progress.ProgressJob("shep-reap", str(state.name), len(state.plan()), "page")
         minutes = Minutes(db, str(state.name))
-        with progress.shown(db, what, "reap", narrow=True) as work:
+        with progress.reporting(db, what, "reap", narrow=True) as work:
             limit_s = config.plan.reap_s if seconds is None else seconds
             summary = reap.reap(state, path, config, limit_s, Watch(work, minutes))
         minutes.end(summary.figures)

@@ -9,7 +9,7 @@ from shepherd.console import common, phase
 
 @click.command()
 @phase.batch
-def command(how: phase.How) -> None:
+def command(options: phase.PhaseOptions) -> None:
     """Write a thin bucket for each new URL that shep-select has kept, and a tombstone for each deleted document; forget failed
     lookups that are too old; close the state: readers can use it at once. Exit status 4 if there is no selected directory.
 
@@ -19,7 +19,7 @@ def command(how: phase.How) -> None:
     """
     from shepherd.cycle.record import drive as record
 
-    phase.run("shep-record", record.run, how)
+    phase.run("shep-record", record.run, options)
 
 
 def main() -> None:

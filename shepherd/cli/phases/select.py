@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 @click.option("--force", is_flag=True, help="Continue even if more gathered documents are lost than select.most_lost allows.")
 @other.option
 @phase.batch
-def command(how: phase.How, force: bool, versus: Config | None) -> None:
+def command(options: phase.PhaseOptions, force: bool, versus: Config | None) -> None:
     """Decide by weight and limits which rows are gathered, which sleep and which are forgotten. It makes the .selected directory
     from that of shep-merge or shep-equiv. Exit status 4 if nothing has been merged, 2 if too many gathered documents would be
     lost.
@@ -39,7 +39,7 @@ def command(how: phase.How, force: bool, versus: Config | None) -> None:
         _look_at_equiv(writer.furthest(), config)
         return select.run(writer, config, now, tick, jobs, force=force)
 
-    other.run("shep-select", drive, how, versus)
+    other.run("shep-select", drive, options, versus)
 
 
 def _look_at_equiv(state: State, config: Config) -> None:

@@ -37,24 +37,24 @@ def option(function: Callable[..., R]) -> Callable[..., R]:
     return click.option("--versus", type=common.DIRECTORY, callback=load, metavar="DIR", help=text)(function)
 
 
-def run(program: str, drive: Drive, how: phase.How, versus: Config | None) -> None:
+def run(program: str, drive: Drive, options: phase.PhaseOptions, versus: Config | None) -> None:
     """A phase; or rehearsals of it, by one configuration or by both, told as a table."""
-    if not how.dry_run:
+    if not options.dry_run:
         if versus is not None:
             raise UsageError("--versus only compares, so it needs --dry-run")
-        phase.run(program, drive, how)
+        phase.run(program, drive, options)
         return
-    versus = versus or _present(how.config)
-    name, reports = _rehearsed(program, drive, how, [how.config, *([versus] if versus is not None else [])])
+    versus = versus or _present(options.config)
+    name, reports = _rehearsed(program, drive, options, [options.config, *([versus] if versus is not None else [])])
     table = _table(reports)
-    if how.as_json:
+    if options.as_json:
         told: dict[str, Any] = {"program": program, "state": name, "dry_run": True, "report": reports[0]}
         if versus is not None:
             difference = {label: counts[0] - counts[1] for label, counts in table.items()}
             told |= {"versus": {"cf": versus.directory, "report": reports[1], "difference": difference}}
         common.emit_json(told)
         return
-    beside = f" by {how.config.directory}, beside {versus.directory}" if versus is not None else ""
+    beside = f" by {options.config.directory}, beside {versus.directory}" if versus is not None else ""
     click.echo(f"{program}: would make {name}{beside}")
     if versus is not None:
         click.echo(LABEL.format("") + "".join(map(COUNT.format, (OURS, THEIRS, "difference"))))
@@ -75,17 +75,19 @@ def _present(config: Config) -> Config | None:
         return None
 
 
-def _rehearsed(program: str, drive: Drive, how: phase.How, configs: list[Config]) -> tuple[str, list[dict[str, Any]]]:
+def _rehearsed(
+    program: str, drive: Drive, options: phase.PhaseOptions, configs: list[Config]
+) -> tuple[str, list[dict[str, Any]]]:
     """What would be made, and a report for each configuration: an empty one where there would be nothing to do."""
     from shepherd.store.state.database import Database
 
     reports: list[dict[str, Any]] = []
     name, nothing = "", None
-    with phase.rehearsal(Database(how.db), program) as writer:
+    with phase.rehearsal(Database(options.db), program) as writer:
         for config in configs:
             with common.progress(writer.furthest().index.rows, program, "row") as bar:
                 try:
-                    state = drive(writer, config, how.now, bar.update, how.jobs)
+                    state = drive(writer, config, options.now, bar.update, options.jobs)
                 except NothingToDo as error:
                     reports.append({})
                     nothing = error

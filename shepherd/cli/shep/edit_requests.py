@@ -22,7 +22,7 @@ from shepherd.config import Config
 from shepherd.console import common, selectors, shared
 from shepherd.console import selection_rows as selected
 from shepherd.console.selectors import Selection
-from shepherd.console.shared import Given
+from shepherd.console.shared import GivenUrl
 from shepherd.errors import NothingToDo, UsageError
 
 if TYPE_CHECKING:
@@ -121,7 +121,7 @@ def _meant(
 
     new: list[str] = []
 
-    def unknown(given: Given, why: str) -> None:
+    def unknown(given: GivenUrl, why: str) -> None:
         if why == selected.NOT_KNOWN and what.unknown_too:
             new.append(shared.parse_given(given.text).href)
             return
@@ -129,7 +129,7 @@ def _meant(
         counted.bad += why != selected.NOT_KNOWN
         _refuse(given, why, how)
 
-    for rows in selectors.chosen(state, selection, filter_, unknown, stored=True):
+    for rows in selectors.selected_rows(state, selection, filter_, unknown, stored=True):
         rows = _without_spared(state, rows, what.spares, counted)
         if how.dry_run:  # nobody needs their URLs
             yield rows, [""] * len(rows)
@@ -158,7 +158,7 @@ def _is_spared(state: State, rows: I64, name: str) -> Bools:
     return np.asarray(state.index["type"].take(rows) == (RowType.FORGOTTEN if name == FORGOTTEN else RowType.SLEEPING))
 
 
-def _refuse(given: Given, why: str, how: How) -> None:
+def _refuse(given: GivenUrl, why: str, how: How) -> None:
     if how.as_json:
         common.emit_json({"refused": common.escape(shared.redact(given.text)), "where": given.where, "reason": why})
     else:

@@ -16,7 +16,7 @@ from shepherd.cli.shep.edit_requests import NEXT_CYCLE
 from shepherd.config import Config
 from shepherd.console import common, shared
 from shepherd.console.selectors import FILE, SECTION
-from shepherd.console.shared import Given
+from shepherd.console.shared import GivenUrl
 from shepherd.errors import BadUrl, NothingToDo, UsageError
 
 if TYPE_CHECKING:
@@ -132,19 +132,19 @@ def _bar(files: tuple[str, ...]) -> contextlib.AbstractContextManager[Bar]:
     return common.progress(total, "shep insert", "B")
 
 
-def _all(given: tuple[str, ...], files: tuple[str, ...], sitemaps: tuple[str, ...], bar: Bar) -> Iterator[tuple[Given, bool]]:
+def _all(given: tuple[str, ...], files: tuple[str, ...], sitemaps: tuple[str, ...], bar: Bar) -> Iterator[tuple[GivenUrl, bool]]:
     """All URLs as they were given, and whether each is that of a sitemap."""
     for url in given:
-        yield Given(url), False
+        yield GivenUrl(url), False
     for file in files:
         for one in shared.given_lines(file, bar.update):
             yield one, False
     for url in sitemaps:
-        yield Given(url), True
+        yield GivenUrl(url), True
 
 
 def _accepted_ones(
-    given: Iterator[tuple[Given, bool]], filter_: Filter, config: Config, as_json: bool, counted: _Counted
+    given: Iterator[tuple[GivenUrl, bool]], filter_: Filter, config: Config, as_json: bool, counted: _Counted
 ) -> Iterator[tuple[str, str, bool]]:
     """The good ones, once each, with their sites; the others are told."""
     seen: set[str] = set()

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from shepherd.console import common, selectors, shared
-from shepherd.console import rows as looking
+from shepherd.console import rows as console_rows
 from shepherd.console.selectors import Selection
 from shepherd.formats import kinds
 
@@ -60,9 +60,9 @@ def command(
       shep list --glob '*://*.example.org/*.pdf' --older 30d
       shep list --status 5xx --server 192.0.2.7 --json
     """
-    with shared.reading(db, number) as state, looking.choosing(state, selection, cf) as found:
+    with shared.reading(db, number) as state, console_rows.choosing(state, selection, cf) as found:
         if sort:
-            found = iter([looking.largest(state, found, sort, limit or SORTED_LIMIT)])
+            found = iter([console_rows.largest(state, found, sort, limit or SORTED_LIMIT)])
         shown = show_rows(state, _first(found, limit), as_json)
     if not shown:
         common.LOG.info("no row is like that")

@@ -11,7 +11,7 @@ import click
 from shepherd.cli.shep import change_log as changelog
 from shepherd.cli.shep import lease_rows as held
 from shepherd.console import common, selector_words, shared
-from shepherd.console import rows as looking
+from shepherd.console import rows as console_rows
 from shepherd.console.selectors import Parsed
 from shepherd.errors import NothingToDo, UsageError
 
@@ -138,7 +138,7 @@ def _list(database: Database, as_json: bool) -> None:
         what = common.escape(lease.purpose)
         common.LOG.info("state %d is not held any more by %s, pid %d: it has ended", lease.state, what, lease.pid)
     found = [held.as_object(lease, pins(lease, used, closed[-1] if closed else None)) for lease in leases]
-    looking.show(found, TITLES, _row, as_json, "nobody holds a state")
+    console_rows.show(found, TITLES, _row, as_json, "nobody holds a state")
 
 
 def _row(one: dict[str, Any]) -> tuple[Any, ...]:

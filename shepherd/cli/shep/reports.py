@@ -14,7 +14,7 @@ import click
 
 from shepherd.cli.shep import change_log as changelog
 from shepherd.console import common, selector_words, shared
-from shepherd.console import rows as looking
+from shepherd.console import rows as console_rows
 from shepherd.console.selectors import Parsed
 from shepherd.errors import UsageError
 from shepherd.report import logbook, reports
@@ -50,7 +50,7 @@ CHANGE_TITLES: Final = ("time", "by", "change", ">count", "of what", "item")
     metavar="AGE",
     help="Only what started not longer ago than this: 45s, 90m, 12h, 30d, 2w.",
 )
-@looking.limited(LIMIT)
+@console_rows.limited(LIMIT)
 @common.database
 @common.unconfigured
 @common.timed
@@ -87,15 +87,15 @@ def command(
     since = float("-inf") if newer is None else now - newer
     if timings:
         found = _newest(log / TIMINGS, lambda entry: reports.number(entry.get("start")), since, limit)
-        looking.show(found, TIMING_TITLES, _timing, as_json, "no program is on record")
+        console_rows.show(found, TIMING_TITLES, _timing, as_json, "no program is on record")
     elif changes:
         found = _newest(log / changelog.CHANGES, lambda entry: reports.number(entry.get("time")), since, limit)
-        looking.show(found, CHANGE_TITLES, _change, as_json, "no change is on record")
+        console_rows.show(found, CHANGE_TITLES, _change, as_json, "no change is on record")
     elif steps or named:
         found = _last(_steps(log, since, {f"shep-{name}" for name in named}), limit)
-        looking.show(found, STEP_TITLES, _step, as_json, "no step like that is on record")
+        console_rows.show(found, STEP_TITLES, _step, as_json, "no step like that is on record")
     else:
-        looking.show(_last(reports.cycles(log, since), limit), CYCLE_TITLES, _cycle, as_json, "no cycle is on record")
+        console_rows.show(_last(reports.cycles(log, since), limit), CYCLE_TITLES, _cycle, as_json, "no cycle is on record")
 
 
 # --- what the logs have -----------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from shepherd.console import common, shared
-from shepherd.console import rows as looking
+from shepherd.console import rows as console_rows
 from shepherd.console.selector_words import read_server
 from shepherd.console.selectors import Parsed
 from shepherd.report.servers import SORTS, as_objects, largest
@@ -29,7 +29,7 @@ TITLES: Final = (
 @click.argument("addresses", nargs=-1, type=Parsed("server", read_server), metavar="[ADDRESS]...")
 @click.option("--backing-off", is_flag=True, help="Only servers whose delay is longer than usual, because they failed.")
 @click.option("--sort", type=click.Choice(tuple(SORTS)), default="pages", show_default=True, help="Largest first.")
-@looking.limited(LIMIT)
+@console_rows.limited(LIMIT)
 @common.database
 @common.unconfigured
 @shared.state_number
@@ -55,7 +55,7 @@ def command(
 
 
 def show(state: State, rows: I64, now: int, as_json: bool) -> None:
-    looking.show(as_objects(state, rows), TITLES, lambda one: _row(one, now), as_json, "no server is like that")
+    console_rows.show(as_objects(state, rows), TITLES, lambda one: _row(one, now), as_json, "no server is like that")
 
 
 def _row(one: dict[str, Any], now: int) -> tuple[Any, ...]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from shepherd.console import common, shared
-from shepherd.console import rows as looking
+from shepherd.console import rows as console_rows
 from shepherd.console.selector_words import TYPES, read_glob, read_server
 from shepherd.console.selectors import Parsed
 from shepherd.report.sites import ROBOTS, SORTS, STEP_ROWS, as_object, largest
@@ -35,7 +35,7 @@ TITLES: Final = (*(f">{name}" for name in TYPES), "robots", "of", ">delay", ">av
 )
 @click.option("--robots", type=click.Choice(ROBOTS), help="Only sites whose robots.txt is in this state.")
 @click.option("--sort", type=click.Choice(tuple(SORTS)), default="urls", show_default=True, help="Largest first.")
-@looking.limited(LIMIT)
+@console_rows.limited(LIMIT)
 @common.database
 @common.unconfigured
 @shared.state_number
@@ -72,7 +72,7 @@ def command(
 
 
 def show(state: State, rows: I64, now: int, as_json: bool) -> None:
-    looking.show(_objects(state, rows), TITLES, lambda one: _row(one, now), as_json, "no site is like that")
+    console_rows.show(_objects(state, rows), TITLES, lambda one: _row(one, now), as_json, "no site is like that")
 
 
 def _objects(state: State, rows: I64) -> Iterator[dict[str, Any]]:

@@ -12,7 +12,7 @@ import click
 from shepherd import config as configuration
 from shepherd.cli.shep import lease_rows as held
 from shepherd.console import common, shared
-from shepherd.console import rows as looking
+from shepherd.console import rows as console_rows
 from shepherd.errors import Corruption, IoFailed, UsageError
 from shepherd.formats import kinds
 
@@ -53,7 +53,7 @@ def command(db: Path, cf: Path, as_json: bool) -> None:
         for one in found:
             common.emit_json(one)
         return
-    for line in looking.table(TITLES, map(_row, found)):
+    for line in console_rows.table(TITLES, map(_row, found)):
         click.echo(line)
     if not found:
         click.echo(f"{database.states_path}: no state is there; copy one back from a mirror")

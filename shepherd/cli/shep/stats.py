@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from shepherd.console import common, selectors, shared
-from shepherd.console import rows as looking
+from shepherd.console import rows as console_rows
 from shepherd.console.selectors import Selection
 from shepherd.formats import kinds
 from shepherd.formats.kinds import ColumnKind
@@ -59,9 +59,9 @@ def command(selection: Selection, db: Path, cf: Path, number: int | None, as_jso
       shep stats --site example.org
       shep stats --type error --newer 7d --json
     """
-    with shared.reading(db, number) as state, looking.choosing(state, selection, cf) as rows:
+    with shared.reading(db, number) as state, console_rows.choosing(state, selection, cf) as rows:
         found: dict[str, Any] = {"state": state.number, "made": kinds.TIME_S.json(state.control.now)}
-        if looking.asks(selection):
+        if console_rows.asks(selection):
             found |= {"selectors": selection.words()} | _told(_counted(_chosen(state, rows), selection.now))
         else:
             with common.progress(state.index.rows, "counting", " rows") as bar:

@@ -12,7 +12,7 @@ import click
 from shepherd.cli.shep import servers as shep_servers
 from shepherd.cli.shep.list import show_rows
 from shepherd.console import common, selectors, shared
-from shepherd.console import rows as looking
+from shepherd.console import rows as console_rows
 from shepherd.console.selectors import Selection
 from shepherd.errors import UsageError
 from shepherd.formats import kinds
@@ -39,7 +39,7 @@ TITLES: Final = (">errors", ">urls", ">share", "mostly", "address", "site")
     help="Pages by weight, size stored or download time; servers by average download time (slowest) or by failed contacts "
     "(failing); sites by pages that are errors.",
 )
-@looking.limited(LIMIT)
+@console_rows.limited(LIMIT)
 @common.database
 @common.filtered
 @shared.state_number
@@ -56,19 +56,19 @@ def command(selection: Selection, by: str, limit: int, db: Path, cf: Path, numbe
       shep top --by errors --reason connection --limit 10
       shep top --by slowest
     """
-    if by in SERVERS and looking.asks(selection):
+    if by in SERVERS and console_rows.asks(selection):
         raise UsageError(f"--by {by} tells of servers, and selectors choose pages; leave them out, or see `shep servers --help`")
     with shared.reading(db, number) as state:
         if by in SERVERS:
             shep_servers.show(state, servers.largest(state, SERVERS[by], limit), int(time.time()), as_json)
             return
-        with looking.choosing(state, selection, cf) as found:
+        with console_rows.choosing(state, selection, cf) as found:
             if by in PAGES:
-                best = looking.largest(state, _pages(state, found), PAGES[by], limit)
+                best = console_rows.largest(state, _pages(state, found), PAGES[by], limit)
                 if not show_rows(state, iter([best]), as_json, timed=by == "download"):
                     common.LOG.info("no page is like that")
             else:
-                looking.show(_with_errors(state, found, limit), TITLES, _row, as_json, "no page like that is an error")
+                console_rows.show(_with_errors(state, found, limit), TITLES, _row, as_json, "no page like that is an error")
 
 
 def _pages(state: State, found: Iterator[I64]) -> Iterator[I64]:
