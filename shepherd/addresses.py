@@ -27,7 +27,7 @@ class TlsAddress:
     port: int
 
     def __str__(self) -> str:
-        return f"tls:[{self.host}]:{self.port}" if ":" in self.host else f"tls:{self.host}:{self.port}"
+        return f"tls:{_with_port(self.host, self.port)}"
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class Listen:
     port: int
 
     def __str__(self) -> str:
-        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+        return _with_port(self.host, self.port)
 
     @property
     def is_loopback(self) -> bool:
@@ -60,6 +60,10 @@ class Listen:
 
 
 Address: TypeAlias = UnixAddress | TlsAddress | Descriptor
+
+
+def _with_port(host: str, port: int) -> str:
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def parse_address(text: str) -> Address:
