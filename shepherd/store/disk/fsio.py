@@ -236,8 +236,12 @@ def seal(path: Path) -> None:
 
 def sync_file(path: Path) -> None:
     """Make durable what somebody else has written."""
+    _sync(path, os.O_NOFOLLOW)
+
+
+def _sync(path: Path, flags: int) -> None:
     with typed(path):
-        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | flags)
         try:
             _ops.sync(path, fd)
         finally:
@@ -270,12 +274,7 @@ def is_directory(path: Path) -> bool:
 
 
 def sync_directory(path: Path) -> None:
-    with typed(path):
-        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            _ops.sync(path, fd)
-        finally:
-            os.close(fd)
+    _sync(path, os.O_DIRECTORY)
 
 
 def add_directory(path: Path) -> None:
