@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
-
 import numpy as np
 import pytest
 
@@ -21,7 +18,6 @@ from shepherd.formats.tables import JOURNAL, NO_OID, NO_ROW, JournalFlag, Kind, 
 from shepherd.politeness import contacts
 from shepherd.politeness.groups.memory import MemoryGroups
 from shepherd.politeness.server_limits import ServerLimits
-from shepherd.store.state.database import Database
 from shepherd.store.state.directory import State
 from shepherd.store.state.harvest import Harvest
 from shepherd.urls import Footprints, qkey_of_address
@@ -29,19 +25,6 @@ from tests.crash import small
 
 NOW_MS = small.NOW * 1000
 SETTLED = ItemState.SETTLED
-
-
-@pytest.fixture
-def state(tmp_path: Path) -> State:
-    small.grow(tmp_path / "db", "harvest")
-    return Database(tmp_path / "db").furthest()
-
-
-@pytest.fixture
-def harvest(tmp_path: Path) -> Iterator[Harvest]:
-    one = Harvest(tmp_path / "reap", 1 << 20)
-    yield one
-    one.close()
 
 
 def admission_of(state: State, harvest: Harvest, plan: Records, groups: MemoryGroups | None = None) -> tuple[Admission, SiteBook]:

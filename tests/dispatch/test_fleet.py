@@ -9,7 +9,6 @@ import os
 import signal
 import socket
 import subprocess
-import sys
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -28,8 +27,8 @@ from shepherd.errors import NoSpace, PeerLost, PeerRefused
 from shepherd.wire import messages as wire
 from tests.support.driver import SITE, greeting, run
 from tests.support.origin import Origin
+from tests.support.reaping import answering_reapd
 from tests.support.relay import Relay, relaying
-from tests.support.waiting import is_answering, wait_until
 
 ORIGIN = Origin(1, {})
 
@@ -38,14 +37,8 @@ ORIGIN = Origin(1, {})
 def reapd(path: Path, *options: str) -> Iterator[subprocess.Popen[bytes]]:
     """One that listens at the path, whatever an earlier one has left there."""
     path.unlink(missing_ok=True)
-    command = [sys.executable, "-m", "shepherd.cli", "reapd", "--listen", f"unix:{path}", "--quiet", *options]
-    process = subprocess.Popen(command, stdin=subprocess.DEVNULL)
-    try:
-        wait_until(lambda: process.poll() is not None or is_answering(path))
+    with answering_reapd(path, *options) as process:
         yield process
-    finally:
-        process.kill()
-        process.wait()
 
 
 def source(path: Path) -> UnixSource:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -16,27 +14,12 @@ from shepherd.dispatch.verify import Answer
 from shepherd.formats.journal import Entry
 from shepherd.formats.tables import JournalFlag, Kind, Reason, Result
 from shepherd.politeness.groups.memory import MemoryGroups
-from shepherd.store.state.database import Database
 from shepherd.store.state.directory import State
 from shepherd.store.state.harvest import Harvest
 from shepherd.urls import Footprints, qkey_of_address
-from tests.crash import small
 from tests.dispatch.test_admission import NOW_MS, admission_of
 
 REAPER = 7
-
-
-@pytest.fixture
-def state(tmp_path: Path) -> State:
-    small.grow(tmp_path / "db", "harvest")
-    return Database(tmp_path / "db").furthest()
-
-
-@pytest.fixture
-def harvest(tmp_path: Path) -> Iterator[Harvest]:
-    one = Harvest(tmp_path / "reap", 1 << 20)
-    yield one
-    one.close()
 
 
 def opened(state: State, harvest: Harvest) -> tuple[Outcomes, Admission, SiteBook, MemoryGroups]:

@@ -10,6 +10,8 @@ import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
+from tests.support.relay import accepting
+
 
 @dataclass
 class Relay:
@@ -83,22 +85,10 @@ def serve_proxy(kind: str) -> Iterator[Relay]:
     relay = Relay(listener.getsockname()[1])
     handle: Callable[[socket.socket], None] = relay.http if kind == "http" else relay.socks5
 
-    def one(client: socket.socket) -> None:
+    def serve(client: socket.socket) -> None:
         with client, contextlib.suppress(OSError, IndexError, struct.error):
             client.settimeout(10)
             handle(client)
 
-    def accept() -> None:
-        with contextlib.suppress(OSError):
-            while True:
-                client, _ = listener.accept()
-                threading.Thread(target=one, args=(client,), daemon=True).start()
-
-    thread = threading.Thread(target=accept, daemon=True)
-    thread.start()
-    try:
+    with accepting(listener, lambda client: threading.Thread(target=serve, args=(client,), daemon=True).start()):
         yield relay
-    finally:
-        listener.shutdown(socket.SHUT_RDWR)
-        listener.close()
-        thread.join()

@@ -18,7 +18,7 @@ from typing import Any
 
 from tests.support.origin import Answer, Origin, serve
 from tests.support.programs import call
-from tests.support.waiting import wait_until
+from tests.support.waiting import is_answering, wait_until
 
 ROOT = Path(__file__).resolve().parents[2]
 CF = """
@@ -116,6 +116,22 @@ def reapd(path: Path, *options: str) -> Iterator[subprocess.Popen[bytes]]:
 
 
 @contextlib.contextmanager
+def answering_reapd(path: Path, *options: str) -> Iterator[subprocess.Popen[bytes]]:
+    """A reapd that takes connections at the path, or has ended, as where another one listens there."""
+    process = subprocess.Popen(_command(path, *options), stdin=subprocess.DEVNULL)
+    try:
+        wait_until(lambda: process.poll() is not None or is_answering(path))
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+
+
+def _command(path: Path, *options: str) -> list[str]:
+    return [sys.executable, "-m", "shepherd.cli", "reapd", "--listen", f"unix:{path}", "--quiet", *options]
+
+
+@contextlib.contextmanager
 def scripted_reapd(path: Path, script: str) -> Iterator[subprocess.Popen[bytes]]:
     """A reapd that listens at the path as a script of the test's own has it, which finds the path in sys.argv[1]."""
     process = subprocess.Popen([sys.executable, "-c", script, str(path)], cwd=ROOT)
@@ -129,8 +145,7 @@ def scripted_reapd(path: Path, script: str) -> Iterator[subprocess.Popen[bytes]]
 
 def start_reapd(path: Path, *options: str) -> subprocess.Popen[bytes]:
     path.unlink(missing_ok=True)
-    command = [sys.executable, "-m", "shepherd.cli", "reapd", "--listen", f"unix:{path}", "--quiet", *options]
-    process = subprocess.Popen(command, stdin=subprocess.DEVNULL)
+    process = subprocess.Popen(_command(path, *options), stdin=subprocess.DEVNULL)
     wait_until_it_listens(process, path)
     return process
 

@@ -114,17 +114,27 @@ def relaying(front: Path, relay: Relay) -> Iterator[Relay]:
     listener.bind(str(front))
     listener.listen(16)
 
+    try:
+        with accepting(listener, relay.serve_one):
+            yield relay
+    finally:
+        relay.close()
+
+
+@contextlib.contextmanager
+def accepting(listener: socket.socket, on_connection: Callable[[socket.socket], object]) -> Iterator[None]:
+    """Hand every connection on, in a thread; the listener is closed at the end."""
+
     def accept() -> None:
         with contextlib.suppress(OSError):
             while True:
-                relay.serve_one(listener.accept()[0])
+                on_connection(listener.accept()[0])
 
     thread = threading.Thread(target=accept, daemon=True)
     thread.start()
     try:
-        yield relay
+        yield
     finally:
         listener.shutdown(socket.SHUT_RDWR)
         listener.close()
-        relay.close()
         thread.join()

@@ -10,7 +10,6 @@ import socket
 import stat
 import subprocess
 import sys
-from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
@@ -24,19 +23,8 @@ from shepherd.reaper.process import listener
 from shepherd.wire import messages as wire
 from tests.support.driver import HTML, LINKS, Dispatcher, greeting, run
 from tests.support.origin import Origin, ok, serve
+from tests.support.reaping import answering_reapd
 from tests.support.waiting import PATIENCE_S, is_answering, wait_until
-
-
-@contextlib.contextmanager
-def running(path: Path) -> Iterator[subprocess.Popen[bytes]]:
-    command = [sys.executable, "-m", "shepherd.cli", "reapd", "--listen", f"unix:{path}", "--quiet"]
-    process = subprocess.Popen(command, stdin=subprocess.DEVNULL)
-    try:
-        wait_until(lambda: process.poll() is not None or is_answering(path))
-        yield process
-    finally:
-        process.kill()
-        process.wait()
 
 
 async def join(path: Path, origin: Origin) -> tuple[Dispatcher, int]:
@@ -64,7 +52,7 @@ def is_running(pid: int) -> bool:
 
 def test_every_connection_has_a_worker_of_its_own_that_ends_with_it(tmp_path: Path) -> None:
     path = tmp_path / "reapd"
-    with serve({"/x": ok(LINKS, HTML)}) as origin, running(path) as process:
+    with serve({"/x": ok(LINKS, HTML)}) as origin, answering_reapd(path) as process:
         assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
         async def work() -> None:
@@ -85,7 +73,7 @@ def test_every_connection_has_a_worker_of_its_own_that_ends_with_it(tmp_path: Pa
 
 def test_no_worker_outlives_a_killed_reapd(tmp_path: Path) -> None:
     path = tmp_path / "reapd"
-    with serve({}) as origin, running(path) as process:
+    with serve({}) as origin, answering_reapd(path) as process:
 
         async def work() -> None:
             dispatcher, pid = await join(path, origin)
@@ -99,7 +87,7 @@ def test_no_worker_outlives_a_killed_reapd(tmp_path: Path) -> None:
 
 def test_killed_worker_does_not_disturb_the_others(tmp_path: Path) -> None:
     path = tmp_path / "reapd"
-    with serve({"/x": ok(LINKS, HTML)}) as origin, running(path):
+    with serve({"/x": ok(LINKS, HTML)}) as origin, answering_reapd(path):
 
         async def work() -> None:
             first, first_pid = await join(path, origin)
@@ -129,12 +117,12 @@ def test_a_path_in_use_is_refused_with_what_to_do(tmp_path: Path) -> None:
 
 def test_reapd_can_be_started_again_where_one_was_killed(tmp_path: Path) -> None:
     path = tmp_path / "reapd"
-    with running(path) as killed:
+    with answering_reapd(path) as killed:
         assert is_answering(path)
         killed.kill()
         killed.wait()
         assert path.is_socket() and not is_answering(path)
-        with running(path):
+        with answering_reapd(path):
             assert is_answering(path)
             assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
