@@ -99,7 +99,7 @@ def reaper_fault(text: str) -> str:
     """What is wrong with the address of a reaper that a dispatcher is to connect to, or nothing."""
     try:
         if isinstance(parse_address(text), Descriptor):
-            return f"{text!r}: only a dispatcher's own child is met like this; write {FORMS}"
+            return f"{text!r}: only the child of a dispatcher listens like this; write {FORMS}"
     except UsageError as error:
         return str(error)
     return ""
@@ -118,5 +118,5 @@ def _host(text: str, host: str) -> str:
     elif (
         not all(part and part.isascii() and part.replace("-", "").replace("_", "").isalnum() for part in host.split(".")) and host
     ):
-        raise UsageError(f"{text!r}: {host!r} is no host; write the address of a reaper as {FORMS}")
+        raise UsageError(f"{text!r}: {host!r} is not a host; write the address of a reaper as {FORMS}")
     return bare

@@ -129,7 +129,9 @@ def _name(line: _Line, n: int) -> str:
     except BadUrl:
         url = None
     if match is None or url is None:
-        raise line.error(n, f"{word!r} is no name; allowed is a host as example.org, or host:port, without scheme, path or *")
+        raise line.error(
+            n, f"{word!r} is not a name; allowed is a host such as example.org or host:port, without scheme, path or *"
+        )
     if match[2] and str(int(match[2])) in _DEFAULT_PORTS:
         raise line.error(n, f"{word!r} has the default port of http or https; leave it out")
     name = url.site.removeprefix("http://")
@@ -148,7 +150,7 @@ def _without_www(name: str) -> str | None:
 
 def _why_twice(name: str, here: int, there: int, apart: bool, in_class: bool) -> str:
     if here == there:
-        return f"{name} stands twice in this line"
+        return f"{name} is twice in this line"
     if apart == in_class:
         return f"{name} is in a class and kept apart (line {there}); allowed is one of both"
-    return f"{name} stands in line {there} already; allowed is one {'line' if apart else 'class'} for a name"
+    return f"{name} is in line {there} already; allowed is one {'line' if apart else 'class'} for a name"

@@ -37,7 +37,7 @@ def section_number(name: str) -> int:
         return NAMES[name]
     if name.isascii() and name.isdecimal() and len(name) <= 3 and OWN <= int(name) <= LAST:
         return int(name)
-    raise ValueError(f"{name!r} is no section; allowed is {ALLOWED}")
+    raise ValueError(f"{name!r} is not a section; allowed is {ALLOWED}")
 
 
 _CODE: Final = ("text/css", "text/javascript", "application/javascript")

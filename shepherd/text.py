@@ -118,5 +118,5 @@ def with_advice(error: ShepherdError) -> str:
     if isinstance(error, Corruption) and "shep-" not in text:
         return f"{text}; shep-check names all damage"
     if isinstance(error, IoFailed) and isinstance(cause, PermissionError):
-        return text.replace("look at the disk before going on", "run this as the user whose database it is")
+        return text.replace("look at the disk before you continue", "run this as the user whose database it is")
     return text

@@ -60,7 +60,7 @@ def command(db: Path, state: str | None, quick: bool, every: bool, as_json: bool
     if failed is not None:
         raise failed
     if faults:
-        raise Corruption(f"{many(faults, 'fault')} in {db}; shep-recover --dry-run tells what can be mended")
+        raise Corruption(f"{many(faults, 'fault')} in {db}; shep-recover --dry-run lists what can be mended")
     common.LOG.info("%s: %s, no fault", db, many(looked_at, "state"))
 
 

@@ -39,7 +39,7 @@ def command(cf: Path, as_json: bool) -> None:
     else:
         _tell(cf, complaints, changed, thoughts)
     if complaints:
-        raise UsageError(f"{cf}: {many(len(complaints), 'fault')}, told above; mend them before the next cycle")
+        raise UsageError(f"{cf}: {many(len(complaints), 'fault')}, listed above; mend them before the next cycle")
 
 
 def _tell(cf: Path, complaints: list[str], changed: list[tuple[str, Any]], thoughts: list[str]) -> None:

@@ -65,7 +65,7 @@ def issue(directory: Path, role: str, name: str, hosts: tuple[str, ...], days: i
     from shepherd.wire import authority, tls
 
     if hosts and role != "reaper":
-        raise UsageError("--host is for a reaper's key file: a dispatcher connects, and is met nowhere")
+        raise UsageError("--host is for a reaper's key file: nobody connects to a dispatcher")
     path, ends = authority.issue(directory, tls.Role(role), name, list(hosts), days, _now())
     click.echo(f"{path}: a {role}'s key, valid until {ends:%Y-%m-%d}")
 
@@ -116,7 +116,7 @@ def show(files: tuple[Path, ...], as_json: bool) -> None:
                 common.escape(f"{path}: {found.role} {found.name}{met}: {until}; authority {found.authority or 'unknown'}")
             )
     if bad:
-        raise UsageError(f"{bad} of {many(len(files), 'file')} cannot be told of, for the reasons above")
+        raise UsageError(f"{bad} of {many(len(files), 'file')} cannot be shown, for the reasons above")
 
 
 def _now() -> datetime.datetime:

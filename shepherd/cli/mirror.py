@@ -114,7 +114,7 @@ def _mirror(db: Path, source: Server, way: Way, watch: float | None, signals: _S
             tell(mirror.run(writer, source, way))
             return 0
         except Stopped:
-            common.LOG.warning("%s: stopped; what has come is kept, and the next run goes on from there", NAME)
+            common.LOG.warning("%s: stopped; what was received is kept, and the next run continues", NAME)
             return 0 if watch is not None else signals.exit_status
 
 

@@ -21,7 +21,7 @@ LEASE_S: Final = 3_600  # renewed while files come; so long a mirror that vanish
 RENEW_S: Final = 300.0  # how often, at the least
 LOOK_S: Final = 60.0  # how often the speed of a file is looked at
 SLOWEST: Final = 16 << 10  # bytes that must come in that time
-_ON: Final = "run the same command again: it goes on from there"
+_ON: Final = "run the same command again: it continues"
 
 
 class MirrorSource:
@@ -93,4 +93,4 @@ def _typed(where: str) -> Iterator[None]:
     except UsageError as error:
         raise PeerRefused(str(error)) from error
     except (KeyError, TypeError, ValueError, OverflowError) as error:
-        raise PeerRefused(f"{where}: this is no answer of shep-serve: {error!r}") from error
+        raise PeerRefused(f"{where}: this is not an answer of shep-serve: {error!r}") from error

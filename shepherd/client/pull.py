@@ -200,7 +200,7 @@ class _Broken(Exception):
 
 def _items(answer: requests.Response) -> Iterator[StreamItem]:
     if answer.headers.get("Content-Type") != stream.MEDIA_TYPE:
-        raise _Broken("this is no stream of documents")
+        raise _Broken("this is not a stream of documents")
     try:
         yield from stream.items(_Reader(answer).read)
     except Corruption as error:

@@ -255,12 +255,12 @@ def _decoded(kind: type[A], answer: requests.Response, most_bytes: int = MOST_BY
         with answer:
             data = answer.raw.read(most_bytes + 1)
         if len(data) > most_bytes:
-            raise PeerRefused(f"{answer.url}: this is no answer of shep-serve: it has more than {most_bytes:,} bytes")
+            raise PeerRefused(f"{answer.url}: this is not an answer of shep-serve: it has more than {most_bytes:,} bytes")
         return msgspec.json.decode(data, type=kind)
     except _BROKEN as error:
         raise PeerLost(f"{answer.url}: the connection broke off: {error}") from error
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise PeerRefused(f"{answer.url}: this is no answer of shep-serve: {error}") from error
+        raise PeerRefused(f"{answer.url}: this is not an answer of shep-serve: {error}") from error
 
 
 def _refuse(url: str, answer: requests.Response) -> NoReturn:

@@ -60,7 +60,7 @@ def load(directory: Path) -> Config:
     config, complaints = examine(directory)
     if complaints:
         others = len(complaints) - 1
-        more = f" (and {others} more: shepherd check-config tells all)" if others else ""
+        more = f" (and {others} more: shepherd check-config lists all)" if others else ""
         raise ConfigError(complaints[0] + more)
     return config
 

@@ -114,7 +114,7 @@ def _texts(config: Config) -> Iterator[ConfigFault]:
         yield ConfigFault("identity", "contact", fault)
     for name in config.export.cursors:
         if not CURSOR.fullmatch(name):
-            yield ConfigFault("export", "cursors", f"{name!r} is no name of a cursor: letters, digits, _ . and - are")
+            yield ConfigFault("export", "cursors", f"{name!r} is not a name for a cursor: use letters, digits, _ . and -")
     if config.store.compress not in CODECS:
         yield ConfigFault("store", "compress", f"must be one of {', '.join(CODECS)}")
     if config.fetch.min_tls not in TLS_VERSIONS:
@@ -171,7 +171,9 @@ def contact_fault(contact: str) -> str:
         return "must be plain ASCII on one line, because it is sent in a header"
     reachable = not contact or _REACHABLE.search(contact)
     return (
-        "" if reachable else "must have a mail address or the URL of a page in it, as me@example.org or https://example.org/bot"
+        ""
+        if reachable
+        else "must have a mail address or the URL of a page in it, such as me@example.org or https://example.org/bot"
     )
 
 

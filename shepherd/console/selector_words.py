@@ -23,7 +23,7 @@ def read_age(text: str) -> int:
     """Seconds; ValueError, here and below, says what is allowed."""
     match = _AGE.fullmatch(text)
     if not match:
-        raise ValueError("allowed is a number with its unit, as 45s, 90m, 12h, 30d or 2w")
+        raise ValueError("allowed is a number with its unit, such as 45s, 90m, 12h, 30d or 2w")
     return int(match[1]) * _SECONDS[match[2]]
 
 
@@ -60,7 +60,7 @@ def read_server(text: str) -> int:
     try:
         return urls.qkey_of_address(text.strip("[]"))
     except ValueError:
-        raise ValueError("allowed is an address as 192.0.2.7 or 2001:db8::7, or a server as it is shown") from None
+        raise ValueError("allowed is an address such as 192.0.2.7 or 2001:db8::7, or a server as commands print it") from None
 
 
 def read_glob(text: str) -> str:

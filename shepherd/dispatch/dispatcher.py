@@ -344,7 +344,7 @@ class Dispatcher:
         if isinstance(message, wire.Working):
             self._wait_on(reaper, message)
         elif not isinstance(message, wire.Resolved | wire.FetchResult) or not reaper.is_answer(message.token):
-            LOG.warning("reaper %d sent a %s that it was not asked for", reaper.number, type(message).__name__)
+            LOG.warning("reaper %d sent a %s that was not requested", reaper.number, type(message).__name__)
         elif isinstance(message, wire.Resolved) and message.token in self._looking_up:
             reason = Reason(message.reason) if message.reason in (Reason.NONE, Reason.GUARD, Reason.LOOKUP) else Reason.NO_ADDRESS
             site = self._looking_up.pop(message.token).site

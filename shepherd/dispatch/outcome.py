@@ -137,7 +137,7 @@ class Outcomes:
         if site.failures >= SITE_FAILURES or answer.result == Result.SITE:
             dropped = self._admission.drop(site, answer.reason)
             if dropped:
-                LOG.info("%s: every page fails alike (%s); %d more are not asked for", site.name, answer.reason.name, dropped)
+                LOG.info("%s: every page fails alike (%s); %d more are not fetched", site.name, answer.reason.name, dropped)
 
 
 def _next_try(item: Item, where: Next) -> Item:

@@ -106,7 +106,7 @@ def reap(state: State, path: Path, config: Config, seconds: float, watch: Watch)
     """Gather for at most so long; when this returns, the harvest has ended in good order."""
     room = DiskBudget(state, config.reap)
     if full := room.full(0):
-        raise NoSpace(f"{full}; nothing was asked for")
+        raise NoSpace(f"{full}; nothing was fetched")
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         return runner.run(_reap(state, path, config, seconds, room, watch))
 
@@ -126,7 +126,7 @@ async def _reap(state: State, path: Path, config: Config, seconds: float, room: 
         dispatcher.heed(contactnotes.beside(state))
         _listen(dispatcher)
         attending = asyncio.create_task(_attend(dispatcher, written, room, watch, clock))
-        attending.add_done_callback(lambda _: dispatcher.stop("nobody watches the disk any more"))
+        attending.add_done_callback(lambda _: dispatcher.stop("the disk is not watched any more"))
         try:
             why = await dispatcher.run(seconds)
         finally:

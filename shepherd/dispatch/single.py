@@ -266,7 +266,7 @@ def _checked(message: wire.FetchResult, url: str, prints: tuple[int, int, int]) 
     except ValueError as error:
         raise Corruption(f"a journal record with {error}") from error
     if (int(record["norm"][0]), int(record["path"][0]), int(record["site"][0])) != prints:
-        raise Corruption("the record is not about what was asked for")
+        raise Corruption("the record is not about what was requested")
     links = contrib.decode(message.links) if message.links else None
     return Answer(
         url=url,

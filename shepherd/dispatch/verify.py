@@ -108,7 +108,7 @@ class Verifier:
         record = journal.unpack(message.record)
         item = request.item
         if (record.norm, record.path, record.site, record.kind) != (item.norm, item.path, item.site, item.kind):
-            raise Corruption("the record is not about what was asked for")
+            raise Corruption("the record is not about what was requested")
         self._check_verdict(record, item)
         if (record.result in _BODIES) != bool(message.bucket):
             raise Corruption(f"a result {record.result} with a bucket of {len(message.bucket)} bytes")
@@ -149,7 +149,7 @@ class Verifier:
         if header.length != len(data) or header.type in bucket.TEXT_TYPES:
             raise Corruption(f"a bucket of {len(data)} bytes that says {header.length}, or of an old type")
         if (header.site, header.path) != (request.item.site, request.item.path) or found.url != request.url:
-            raise Corruption("the bucket is not of what was asked for")
+            raise Corruption("the bucket is not that of the request")
         if header.state != self._state or header.flags & bucket.BucketFlag.TOMBSTONE:
             raise Corruption(f"a bucket of state {header.state}, or a tombstone")
         if not request.sent_ms - MAX_SKEW_MS <= header.time_ms <= now_ms + MAX_SKEW_MS:
@@ -158,7 +158,7 @@ class Verifier:
         if record.result == Result.STORED and (
             len(digest) != 32 or int.from_bytes(digest[:8], "little") != record.digest or header.plain_bytes != record.body_bytes
         ):
-            raise Corruption("the bucket is not of the document that the record tells of")
+            raise Corruption("the bucket is not that of the record's document")
 
     def _links(self, data: bytes, item: Item) -> Links:
         """Whatever is new among the links of a page: record puts name and path together without looking."""
@@ -209,7 +209,7 @@ def _check_words(message: wire.FetchResult, item: Item) -> None:
     if len(message.rules) > robots.MAX_BYTES or message.rules_status > 999:
         raise Corruption(f"rules of {len(message.rules)} bytes with status {message.rules_status}")
     if item.kind != Kind.ROBOTS and (message.rules or message.rules_status):
-        raise Corruption("rules that were not asked for")
+        raise Corruption("rules that were not requested")
     if len(message.location) > urls.MAX_URL_BYTES:
         raise Corruption(f"a redirect to {len(message.location)} characters")
 

@@ -46,13 +46,13 @@ def normal_pattern(kind: str, word: str) -> str:
     if kind == "ext":
         ext = _EXT.fullmatch(word)
         if ext is None:
-            raise ValueError("is no extension; allowed is one as pdf, .pdf or tar.gz")
+            raise ValueError("is not an extension; allowed is one such as pdf, .pdf or tar.gz")
         return ext[1].lower()
     if kind == "regex":
         try:
             re2.compile(word.encode(), re2_options())
         except re2.error as error:
-            raise ValueError(f"is no expression of RE2, which alone is allowed: {error.args[0].decode()}") from None
+            raise ValueError(f"is not an expression of RE2: {error.args[0].decode()}") from None
     elif not _can_match(kind, word):
         raise ValueError(f"matches no URL; allowed is {_BEGINNINGS[kind]}, in ASCII, with the host in lower case")
     return word
@@ -64,14 +64,14 @@ def _normal_host(word: str) -> str:
             return str(can_ada.parse(f"http://{word}/").hostname).removesuffix(".")
     except ValueError:
         pass
-    raise ValueError("is no host; allowed is a name as example.org, without scheme, port, path or *")
+    raise ValueError("is not a host; allowed is a name such as example.org, without scheme, port, path or *")
 
 
 def _normal_range(word: str) -> str:
     try:
         network = ipaddress.ip_network(word, strict=False)
     except ValueError:
-        raise ValueError("is no address range; allowed is one as 192.0.2.0/24, 192.0.2.7 or 2001:db8::/32") from None
+        raise ValueError("is not an address range; allowed is one such as 192.0.2.0/24, 192.0.2.7 or 2001:db8::/32") from None
     address = word.partition("/")[0]
     if int(ipaddress.ip_address(address)) != int(network.network_address):
         raise ValueError(f"is an address inside a range; allowed is the range, {network}, or the address alone, {address}")

@@ -70,7 +70,7 @@ def _read_parameters(line: Line) -> tuple[str, ...]:
     line.word(1, "the name of a query parameter")
     for n, name in enumerate(line.words[1:], 1):
         if re.search(r"[&=#?]|\*.", name) or not name.isascii():
-            raise line.error(n, f"{name!r} is no parameter; allowed is a name as it stands in URLs, or its beginning and a *")
+            raise line.error(n, f"{name!r} is not a parameter; allowed is a name as in URLs, or its beginning and a *")
     return line.words[1:]
 
 

@@ -131,7 +131,7 @@ _BONUS: Final = ("a whole number from -32768 to 32767", _within(-32_768, 32_767)
 
 # What is allowed, in words, and what reads it.
 SETTINGS: Final[dict[str, tuple[str, Callable[[str], int | None]]]] = {
-    "min_delay": ("seconds, as 10 or 2.5, below a million", _milliseconds),
+    "min_delay": ("seconds, such as 10 or 2.5, below a million", _milliseconds),
     "slots": ("a whole number from 1 to 65535", _within(1, 65_535)),
     "soft_limit": _LIMIT,
     "hard_limit": _LIMIT,

@@ -62,7 +62,7 @@ def pack_records(attributes: Iterable[tuple[str, bytes]]) -> bytes:
     letters = ""
     for letter, contents in attributes:
         if letter in letters or letter not in TABLE or TABLE[letter].old:
-            raise ValueError(f"attribute {letter!r} is written twice, or is none that v3.3 has")
+            raise ValueError(f"attribute {letter!r} is written twice, or unknown to v3.3")
         letters += letter
         parts += (_LENGTH.pack(len(contents)), contents, letter.encode())
     return b"".join(parts)
@@ -80,7 +80,7 @@ def read_records(table: bytes) -> dict[str, bytes]:
             raise ValueError("an attribute runs over the end")
         letter = _LETTERS[table[stop]]
         if not letter or letter in contents:
-            raise ValueError(f"attribute {chr(table[stop])!r} is no letter, or stands there twice")
+            raise ValueError(f"attribute {chr(table[stop])!r} is not a letter, or is there twice")
         contents[letter] = table[offset + 4 : stop]
         offset = stop + 1
     return contents

@@ -47,7 +47,7 @@ def _read_body(text: bytes) -> bytes:
             raise ValueError("the last line is neither a body line nor the rest of a body")
         text = text[:last] + b"B" + text[last + 1 :]
     if text[:1] != b"B" or text.count(b"\nB") != text.count(b"\n") - 1:
-        raise ValueError("something else stands among the body lines")
+        raise ValueError("there is something else among the body lines")
     return text[1 : None if ended else -1].replace(b"\nB", b"\n")
 
 
@@ -61,9 +61,9 @@ def _read_lines(text: bytes) -> dict[str, bytes]:
     for line in text[:-1].split(b"\n") if text else ():
         letter = line[:1].decode("latin-1")
         if not (letter.isascii() and letter.isalpha()) or letter in "Bb":
-            raise ValueError(f"a line begins with {letter!r}, which is no letter of an attribute")
+            raise ValueError(f"a line begins with {letter!r}, which is not the letter of an attribute")
         if letter != before and letter in lines:
-            raise ValueError(f"attribute {letter!r} stands there twice")
+            raise ValueError(f"attribute {letter!r} is there twice")
         lines.setdefault(letter, []).append(line[1:])
         before = letter
     return {letter: _contents(TABLE.get(letter), b"\n".join(parts)) for letter, parts in lines.items()}

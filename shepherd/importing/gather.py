@@ -40,7 +40,7 @@ MOVED: Final = "moves to their equivalent"
 ROBOTS_FILES: Final = "robots files"
 ROBOTS_REDIRECTS: Final = "redirected robots files"
 WORDS: Final = {
-    Reason.MALFORMED: "it is no HTTP answer that can be used",
+    Reason.MALFORMED: "it is not an HTTP answer that can be used",
     Reason.DECODING: "its body cannot be decoded",
     Reason.PARSER: "it kills its parser",
 }

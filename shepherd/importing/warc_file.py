@@ -178,7 +178,7 @@ def _record(source: ByteSource, start: int, most: int) -> Record:
     # In a plain file the empty lines show that the length was right, whatever follows; many writers leave out some of them.
     in_order = isinstance(source, FileBytes) and source.peek(len(_AFTER)).startswith(_AFTER)
     if not _ends(source) and not in_order and not _may_begin(source.peek(len(_WARC))[: len(_WARC)]):
-        raise Broken("what follows is no record: its Content-Length is wrong")
+        raise Broken("what follows is not a record: its Content-Length is wrong")
     return Record(start, kind, headers, block, int(length))
 
 

@@ -149,7 +149,7 @@ class CycleRun:
             if move is Move.STOP:
                 return self._stop(step, status, position_after)
             if step == RANK and status not in (0, NOTHING):
-                how = f"{step} ended with exit status {status}; {_advice(status)}: the cycle goes on without its weights"
+                how = f"{step} ended with exit status {status}; {_advice(status)}: the cycle continues without its weights"
                 self._complain(step, status, how)
             if move is not Move.CONTINUE and step != REAP:
                 steps_run.pop()  # it runs once more

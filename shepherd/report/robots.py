@@ -89,7 +89,7 @@ def of_state(url: Url, state: State, filter_: Filter, agent: str) -> RobotsVerdi
         return RobotsVerdict(url.href, url.site, agent, file, "denied", why)
     if not site["robots_checked"]:
         return RobotsVerdict(
-            url.href, url.site, agent, file, "not-asked", "it has not been asked for yet; the first reap of the site does"
+            url.href, url.site, agent, file, "not-asked", "it was not fetched yet; the first reap of the site fetches it"
         )
     return _by_bucket(url, state, agent, file, site["robots_oid"])
 
@@ -112,7 +112,7 @@ def _by_bucket(url: Url, state: State, agent: str, file: dict[str, Any], oid: in
     if "E" in stored.attributes:
         target = words.escape(stored.attributes["E"])
         return RobotsVerdict(
-            url.href, url.site, agent, file, "not-known", f"it redirects to {target}, which each reap asks for anew"
+            url.href, url.site, agent, file, "not-known", f"it redirects to {target}, which each reap fetches anew"
         )
     body = stored.body(MAX_BYTES)
     file |= {"bytes": len(body), "digest": digest_of(body)}

@@ -34,11 +34,11 @@ def outlook(facts: UrlFacts, standings: Sequence[Standing], now: int) -> str:
         return ""
     if facts.robots.verdict == "denied":
         line = f" (line {facts.robots.line[0]}: {facts.robots.line[1]})" if facts.robots.line else ""
-        fetched = f"robots.txt as it is stored denies it{line}, so it would not be gathered"
+        fetched = f"the stored robots.txt denies it{line}, so it would not be gathered"
     elif facts.site is None:
-        fetched = "its site is new, so its name is looked up and its robots.txt asked first"
+        fetched = "its site is new, so its name is looked up and its robots.txt fetched first"
     else:
-        clauses = {"not-asked": "robots.txt is asked first, and ", "not-known": "robots.txt is asked anew, and "}
+        clauses = {"not-asked": "robots.txt is fetched first, and ", "not-known": "robots.txt is fetched again, and "}
         fetched = clauses.get(facts.robots.verdict, "robots.txt allows it, and ") + _obstacle(facts, now)
     full = [standing for standing in standings if standing.bar is not None]
     if not full:
@@ -103,7 +103,7 @@ def _robots_file(facts: UrlFacts, row: Values, now: int) -> str:
     from shepherd.formats.tables import Reason, RowType
 
     due = facts.site["robots_next"] if facts.site is not None else 0
-    when = f"it is not asked again before {iso(due)}" if due > now else "the next plan that has a page of its site asks for it"
+    when = f"it is not fetched again before {iso(due)}" if due > now else "the next plan that has a page of its site asks for it"
     if row["type"] == RowType.FORGOTTEN:
         reason = reason_text(row["reason"])
         if row["reason"] == Reason.SITE_EMPTY:
@@ -157,11 +157,11 @@ def _next(facts: UrlFacts, row: Values, plan: Plan, now: int) -> str:
     if due is None:
         return f"plan.max_retries allows {plan.max_retries}, so it is not tried again"
     if due > now and _refused_by_robots(row):
-        return f"it is tried again once its robots.txt has been read anew, at the latest from {iso(due)} on"
+        return f"it is tried again when its robots.txt was fetched again, at the latest from {iso(due)} on"
     if due > now:
         return f"it is due from {iso(due)} on"
     early = "its site says that it was modified since, so it is due" if row["flags"] & Flag.MODIFIED else "it is due"
-    cause = "a refresh was asked for" if row["flags"] & Flag.REFRESH else early
+    cause = "a refresh was requested" if row["flags"] & Flag.REFRESH else early
     return f"{cause}, and {_obstacle(facts, now)}"
 
 
@@ -173,13 +173,13 @@ def _obstacle(facts: UrlFacts, now: int) -> str:
     site, server = facts.site, facts.server
     if facts.row is not None and facts.robots.verdict == "denied" and not (site and site["robots_since"]):
         line = f", line {facts.robots.line[0]}," if facts.robots.line else ""
-        return f"robots.txt as it is stored{line} denies it"
+        return f"the stored robots.txt{line} denies it"
     if site is not None and not is_resolved(site["qkey"]) and site["qkey_next"] > now:
         again = iso(site["qkey_next"])
         return f"its site's name does not resolve, or the guard refuses its address; that is looked up again from {again} on"
     if site is not None and site["robots_since"] and site["robots_next"] > now and not ignores_robots(site["policy"]):
         since, again = iso(site["robots_since"]), iso(site["robots_next"])
-        return f"its site's robots.txt has been unreachable since {since}; that is asked again from {again} on"
+        return f"its site's robots.txt has been unreachable since {since}; it is fetched again from {again} on"
     if server is not None and server["next_ms"] > now * 1_000:
         return f"its server may be asked from {iso(-(-server['next_ms'] // 1_000))} on"
     return "the next plan can take it"

@@ -22,7 +22,7 @@ BEARER: Final = "a token goes into the header Authorization: Bearer TOKEN"
 NOBODY: Final = Refused(401, f"{BEARER}; shep-serve token add makes one", {"WWW-Authenticate": "Bearer"})
 UNKNOWN: Final = Refused(
     401,
-    "this token is not known: it was removed, or is none of this server; shep-serve token add makes one",
+    "this token is unknown: it was revoked, or belongs to another server; shep-serve token add makes one",
     {"WWW-Authenticate": 'Bearer error="invalid_token"'},
 )
 IN_QUERY: Final = Refused(400, f"{BEARER}, and never into a query, which ends up in logs; make a new one, and remove this one")

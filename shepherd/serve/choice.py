@@ -82,5 +82,5 @@ def since_of(parameters: Mapping[str, str], database: Database, state: State) ->
     except UsageError as error:
         raise Refused(410, str(error)) from None
     if since.control.key != state.control.key:
-        raise Refused(410, f"state {wanted} was made under another footprint key; read everything, and then go on from there")
+        raise Refused(410, f"state {wanted} was made under another footprint key; read everything, and continue from there")
     return since

@@ -88,7 +88,7 @@ def _judge(path: Path) -> int:
     try:
         return _records(path) if uploads.is_binary(_beginning(path)) else lines.judge(path)
     except (Corruption, ValueError) as error:
-        raise Refused(400, f"this is no feedback, and nothing of it was taken: {error}") from None
+        raise Refused(400, f"this is not feedback, and nothing of it was taken: {error}") from None
 
 
 def _beginning(path: Path) -> bytes:
@@ -100,6 +100,6 @@ def _records(path: Path) -> int:
     count = 0
     for part in uploads.unpack(logs.mapped(path)):
         if np.any(part["flags"] & ~FLAGS):
-            raise ValueError("a record has flags that nobody knows")
+            raise ValueError("a record has unknown flags")
         count += len(part)
     return count

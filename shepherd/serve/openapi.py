@@ -24,7 +24,7 @@ ANYTHING: Final[Schema] = {"type": "object"}
 INFO: Final = {
     "title": "Shepherd, to readers",
     "version": "1",
-    "description": "Lease a state of a web gatherer's database and pull its documents or files while gathering goes on; send "
+    "description": "Lease a state of a web gatherer's database and pull its documents or files while gathering continues; send "
     "back weights. docs/serve.md has examples. Every GET has a HEAD. Every refusal is an object with `error`.",
 }
 IN_PATH: Final = {"lease": "The name that POST /v1/leases has given.", "path": "One of those, with its slashes."}

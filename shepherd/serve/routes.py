@@ -56,9 +56,9 @@ CHOICE: Final = (
     Parameter("redirects", "1: pages that only lead to another, too.", FLAG),
     Parameter("since", "Only what differs from this state: added, changed, gone.", whole(0)),
 )
-AFTER: Final = Parameter("after", "Leave out the first so many rows: to go on where a transfer broke off.", whole(0))
+AFTER: Final = Parameter("after", "Skip so many rows, to continue where a transfer broke off.", whole(0))
 STREAM: Final = Content(
-    "Frames of rows, each followed by the buckets of its rows as they are stored, and a last frame that says that it is whole "
+    "Frames of rows, each followed by the buckets of its rows as they are stored, and a last frame that says that it is complete "
     '(docs/formats.md, "Streams"). It ends with the connection.',
     {MEDIA_TYPE: BYTES},
     {
@@ -211,9 +211,9 @@ ROUTES: Final = (
         (Role.MIRROR,),
         Operation(
             "file",
-            "A file as it is. Knows Range, If-Range and If-None-Match.",
+            "A file, unchanged. Knows Range, If-Range and If-None-Match.",
             {
-                200: Content("The file; ETag tells it from every other.", {"application/octet-stream": BYTES}),
+                200: Content("The file; its ETag differs from that of every other.", {"application/octet-stream": BYTES}),
                 206: Content("The range of it.", {"application/octet-stream": BYTES}),
                 304: Content("It is the one that you have."),
             },

@@ -139,7 +139,7 @@ class Tokens:
             self._load()
         except UsageError as error:
             self._seen, self._clients = self._signature(), []
-            _LOG.error("%s; until then none of its clients is let in", error)
+            _LOG.error("%s; until then none of its clients is admitted", error)
 
     def _load(self) -> None:
         self._seen = self._signature()

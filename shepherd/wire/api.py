@@ -40,7 +40,7 @@ class ClosedStates(Struct, frozen=True):
 class LeaseRequest(Struct, frozen=True, forbid_unknown_fields=True):
     purpose: Annotated[str, Meta(min_length=1, max_length=MOST_PURPOSE, description="Why you keep it; others see this.")]
     state: Annotated[int | UnsetType, Meta(description="The newest if it is not given.")] = UNSET
-    seconds: Annotated[int, Meta(ge=1, description="The server may grant less; `expires` tells.")] = LEASE_S
+    seconds: Annotated[int, Meta(ge=1, description="The server may grant less; `expires` says how much.")] = LEASE_S
 
 
 class RenewalRequest(Struct, frozen=True, forbid_unknown_fields=True):

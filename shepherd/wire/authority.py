@@ -96,7 +96,7 @@ def describe(path: Path) -> CertificateSummary:
     except OSError as error:
         raise UsageError(f"{path}: cannot be read: {error.strerror}") from error
     except ValueError as error:
-        raise UsageError(f"{path}: there is no certificate in it, as in what shep-keys makes") from error
+        raise UsageError(f"{path}: there is no certificate in it; shep-keys makes such files") from error
     subject = {attribute.oid: str(attribute.value) for attribute in certificate.subject}
     hosts = (*names.get_values_for_type(x509.DNSName), *map(str, names.get_values_for_type(x509.IPAddress)))
     role, name = subject.get(x509.NameOID.ORGANIZATIONAL_UNIT_NAME, "authority"), subject.get(x509.NameOID.COMMON_NAME, "")
@@ -161,7 +161,7 @@ def _read_authority(directory: Path) -> tuple[x509.Certificate, ec.EllipticCurve
         certificate = x509.load_pem_x509_certificate((directory / CERTIFICATE).read_bytes())
         key = serialization.load_pem_private_key((directory / KEY).read_bytes(), None)
     except FileNotFoundError as error:
-        raise UsageError(f"{directory}: there is no authority here; make one with shep-keys init {directory}") from error
+        raise UsageError(f"{directory}: there is no authority; make one with shep-keys init {directory}") from error
     except (OSError, ValueError, TypeError) as error:
         raise UsageError(f"{directory}: its authority cannot be read: {error}") from error
     if not isinstance(key, ec.EllipticCurvePrivateKey) or key.public_key() != certificate.public_key():

@@ -21,7 +21,7 @@ def read_static(path: Path) -> dict[str, tuple[str, int]]:
             raise ConfigError(f"{path}: line {number}: must be `host address port`, not {' '.join(words)!r}")
         host = words[0].lower()
         if host in table:
-            raise ConfigError(f"{path}: line {number}: {host} stands there twice; keep one of the lines")
+            raise ConfigError(f"{path}: line {number}: {host} is there twice; keep one of the lines")
         table[host] = (str(ipaddress.ip_address(words[1])), int(words[2]))
     return table
 

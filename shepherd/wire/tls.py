@@ -107,7 +107,7 @@ def _disagreement(error: ssl.SSLError) -> str:
     if not isinstance(error, ssl.SSLCertVerificationError):
         return str(error)
     if error.verify_code in UNTRUSTED:
-        return "its key and ours are of different authorities; shep-keys show FILE tells which"
+        return "its key and ours are of different authorities; shep-keys show FILE prints which"
     return f"its certificate does not hold: {error.verify_message}"
 
 

@@ -34,5 +34,5 @@ def test_names_and_numbers_read_back() -> None:
     for number in (*Section, 32, 255):
         assert section_number(section_name(number)) == number
     for wrong in ("pages", "31x", "5", "256", "-1", "٣٢"):
-        with pytest.raises(ValueError, match="is no section"):
+        with pytest.raises(ValueError, match="is not a section"):
             section_number(wrong)

@@ -210,7 +210,7 @@ def test_control_that_is_cut_off(sound: Herd, db: Path, what: str) -> None:
         return
     said = sentence(done, 11)
     if what == "shep-check":
-        assert said == f"2 faults in {db}; shep-recover --dry-run tells what can be mended"
+        assert said == f"2 faults in {db}; shep-recover --dry-run lists what can be mended"
     else:
         assert re.match(rf"{db}/state/00000[12]/control: the control file is damaged or cut off; ", said)
         assert said.endswith("; shep-check names all damage")

@@ -39,7 +39,7 @@ def test_fault_is_named_on_stdout_with_exit_status_11(own_herd: Herd, arguments:
         assert json.loads(done.stdout) == told
     else:
         assert done.stdout == f"{path}: missing\n"
-    assert done.stderr == f"shep-check: 1 fault in {own_herd.db}; shep-recover --dry-run tells what can be mended\n"
+    assert done.stderr == f"shep-check: 1 fault in {own_herd.db}; shep-recover --dry-run lists what can be mended\n"
 
 
 def test_offset_of_a_fault_is_printed(own_herd: Herd) -> None:

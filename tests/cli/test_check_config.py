@@ -30,7 +30,7 @@ def test_all_faults_of_the_settings_are_reported_with_their_lines(tmp_path: Path
     lines = errors.splitlines()
     assert lines[0] == f"{path}, line 2: [plan] reap_s: must be a whole number, not 'long'"
     assert lines[1].startswith(f"{path}, line 5: [store] keep_state: unknown key; keep_states is meant?")
-    assert lines[2].endswith("2 faults, told above; mend them before the next cycle")
+    assert lines[2].endswith("2 faults, listed above; mend them before the next cycle")
 
 
 @pytest.mark.parametrize(
@@ -51,7 +51,7 @@ def test_fault_in_a_file_that_is_named(tmp_path: Path, settings: str, name: str,
     status, told, errors = check(tmp_path)
     assert (status, told) == (2, "")
     assert errors.startswith(f"{tmp_path / named}")
-    assert "1 fault, told above" in errors
+    assert "1 fault, listed above" in errors
 
 
 def test_fault_of_the_settings_does_not_hide_those_of_filter_and_url_equiv(tmp_path: Path) -> None:

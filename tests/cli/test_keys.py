@@ -29,10 +29,10 @@ def test_file_without_a_certificate_does_not_hide_those_behind_it(home: Path) ->
     assert [line.partition(":")[0] for line in done.stdout.splitlines()] == ["ca/r1.pem", "ca/d1.pem"]
     told = done.stderr.splitlines()
     assert [line.partition(":")[0] for line in told] == ["notes", "ca/authority.key", "nowhere", "shep-keys"]
-    assert told[0] == "notes: there is no certificate in it, as in what shep-keys makes"
+    assert told[0] == "notes: there is no certificate in it; shep-keys makes such files"
     assert told[2:] == [
         "nowhere: cannot be read: No such file or directory",
-        "shep-keys: 3 of 5 files cannot be told of, for the reasons above",
+        "shep-keys: 3 of 5 files cannot be shown, for the reasons above",
     ]
     lines = [json.loads(line) for line in call("shep-keys", "show", "--json", *files, cwd=home).stdout.splitlines()]
     assert ["error" in line for line in lines] == [False, True, True, True, False]

@@ -116,5 +116,5 @@ def test_token_in_a_query_is_refused_with_advice_and_not_repeated(served: Servin
 def test_wrong_token_and_missing_token_have_different_messages(served: Serving) -> None:
     none, wrong = (served.ask("/v1/states", name="", headers=headers) for headers in ({}, {"Authorization": "Bearer wrong"}))
     assert none.status_code == wrong.status_code == 401
-    assert WHERE in none.json()["error"] and "this token is not known" in wrong.json()["error"]
+    assert WHERE in none.json()["error"] and "this token is unknown" in wrong.json()["error"]
     assert none.headers["WWW-Authenticate"].startswith("Bearer") and wrong.headers["WWW-Authenticate"].startswith("Bearer")

@@ -193,7 +193,7 @@ def test_change_is_seen_after_the_older_state_is_deleted(tmp_path: Path) -> None
         assert had == now
         assert pulled(served, since=3) == []
         assert served.as_client().states()["since"] == [2, 3]
-        with pytest.raises(LeaseOver, match="410: what was in state 1 is not known any more"):
+        with pytest.raises(LeaseOver, match="410: the content of state 1 is not known any more"):
             pulled(served, since=1)
 
 

@@ -41,7 +41,7 @@ def test_page_that_waits_for_its_parser_longer_than_its_lease_lasts_is_fetched_o
     urls = [f"http://{route}" for route in routes]
     with scripted_reapd(path, REAPD), planned(tmp_path, routes, urls, [f"unix:{path}"], servers=3, timeout_s=TIMEOUT_S) as made:
         log = made.run("shep-reap")
-        assert log.returncode == 0 and "not asked for" not in log.stderr, log.stderr
+        assert log.returncode == 0 and "not requested" not in log.stderr, log.stderr
         made.must("shep-cork", "-q")
         fates = made.fates()
         assert [fates[url] for url in urls] == [("gathered", "gathered")] * len(urls)

@@ -71,7 +71,7 @@ def test_dropped_pages_of_a_site_are_reported_only_if_there_are_any(
     with caplog.at_level(logging.INFO, "shepherd.dispatch"):
         before = groups.count().queued
         assert settles(outcomes, page(site), failed)
-        assert "are not asked for" in caplog.text and groups.count().queued < before
+        assert "are not fetched" in caplog.text and groups.count().queued < before
         caplog.clear()
         assert settles(outcomes, page(site), failed)
-    assert "are not asked for" not in caplog.text
+    assert "are not fetched" not in caplog.text

@@ -78,7 +78,7 @@ def test_dry_run_counts_documents_and_writes_nothing(served: Serving, tmp_path: 
         (("--format", "buckets"), "run shep-export there"),
         (("--format", "jsonl", "--type", "error"), "chooses by --site"),
         (("--format", "jsonl", "http://h1.example/1"), "chooses by --site"),
-        (("--format", "jsonl", "--cursor", "../x"), "no name of a cursor"),
+        (("--format", "jsonl", "--cursor", "../x"), "not a name for a cursor"),
     ],
 )
 def test_what_a_server_cannot_be_asked_is_refused(served: Serving, tmp_path: Path, arguments: tuple[str, ...], why: str) -> None:
@@ -99,9 +99,9 @@ def test_cursor_of_a_server_exports_what_is_new_and_moves(served: Serving, tmp_p
     assert files == {path.name: path.read_bytes() for path in local.iterdir()}
     assert "nothing is new since state 3" in export(served, out, *kind, "--cursor", "daily", status=4)
     for other in (("--format", "stream", "--robots"), ("--format", "jsonl", "--robots", "--site", "h1.example")):
-        assert "the cursor daily goes on with" in export(served, out, *other, "--cursor", "daily", status=2)
+        assert "the cursor daily continues" in export(served, out, *other, "--cursor", "daily", status=2)
     (out / ".daily.cursor").write_text("{}")
-    assert "this is no cursor; remove it" in export(served, out, *kind, "--cursor", "daily", status=11)
+    assert "this is not a cursor; remove it" in export(served, out, *kind, "--cursor", "daily", status=11)
 
 
 def test_export_without_a_token_or_with_a_readable_one_is_refused(served: Serving, tmp_path: Path) -> None:

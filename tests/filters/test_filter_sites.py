@@ -135,7 +135,7 @@ def test_section_has_a_name_that_reads_back() -> None:
         assert section_number(section_name(number)) == number
     assert section_name(30) == "30"
     for name in ("30", "256", "0", "HTML", "²²²", "", "1e2"):
-        with pytest.raises(ValueError, match="is no section"):
+        with pytest.raises(ValueError, match="is not a section"):
             section_number(name)
 
 

@@ -139,8 +139,8 @@ def record(letter: bytes, contents: bytes = b"x", length: int | None = None) -> 
         (record(b"U", length=2), "over the end"),
         (record(b"U", length=2**32 - 1), "over the end"),
         (record(b"U") + record(b"T") + record(b"U"), "twice"),
-        (record(b"\xc1"), "no letter"),
-        (record(b"1"), "no letter"),
+        (record(b"\xc1"), "not a letter"),
+        (record(b"1"), "not a letter"),
     ],
 )
 def test_malformed_record_under_a_valid_checksum_is_corruption(table: bytes, said: str) -> None:

@@ -207,7 +207,7 @@ def hostile() -> tuple[Warc, dict[int, str]]:
         warc.response(
             "http://a.example/coded", b"\x1f\x8b\x08 broken", headers=(("Content-Encoding", "gzip"),)
         ): "cannot be decoded",
-        warc.response("http://a.example/304", b"", status="304 Not Modified"): "no HTTP answer",
+        warc.response("http://a.example/304", b"", status="304 Not Modified"): "not an HTTP answer",
     }
     bad[warc.raw(b"WARC/1.0\r\nWARC-Type: response\r\nContent-Length: 99\r\n\r\nshort\r\n\r\n")] = "before its block does"
     warc.other("request")

@@ -141,7 +141,7 @@ def _of_row(state: State, which: Sequence[str], *rows: int) -> int:
     from shepherd.console.shared import many
 
     if not rows:
-        raise NothingToDo(f"{' '.join(which)}: not known in {state.name}; `shep explain URL` tells more of a URL")
+        raise NothingToDo(f"{' '.join(which)}: not known in {state.name}; `shep explain URL` says more about a URL")
     if len(rows) > 1:
         common.LOG.info("%s have this footprint, on equivalent sites; this is row %d", many(len(rows), "row"), rows[0])
     return state.index["oid"].value(rows[0])

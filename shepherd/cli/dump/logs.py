@@ -44,7 +44,7 @@ def logs_of(state: State, kind: str) -> Iterator[Log]:
         if length:
             yield path / kind, length
         if found.damage:
-            raise Corruption(f"{found.damage}; shep-check names the place, shep-recover goes back behind it", path)
+            raise Corruption(f"{found.damage}; shep-check prints the place, shep-recover goes back to what is sound", path)
 
 
 # --- journal and plan -------------------------------------------------------------------------------------------

@@ -28,7 +28,7 @@ def run(database: Database, asked: Asked, name: str, every: bool) -> int:
         at = _standing(database, asked, name)
         numbers = _to_come(database, asked, at, every)
         if not numbers:
-            raise NothingToDo(f"nothing is new since state {at.state}, to which the cursor {name} has come")
+            raise NothingToDo(f"nothing is new since state {at.state}, which the cursor {name} has reached")
         status = 0
         for number in numbers:
             status = _export(database, asked, at, number) or status
@@ -55,13 +55,12 @@ def refuse_other(asked: Asked, at: Cursor | None) -> None:
     kind = kind_of(asked)
     if at is not None and at.written not in (None, kind["written"]):
         raise UsageError(
-            f"the cursor {at.name} goes on with files of another kind: give {_options(at.written or {})}, as then, "
+            f"the cursor {at.name} continues files of another kind: give {_options(at.written or {})}, as then, "
             "or another name, which begins with all that there is"
         )
     if at is not None and at.choice != kind["choice"]:
         raise UsageError(
-            f"the cursor {at.name} goes on with another choice of documents than this one; give the same selectors as then, "
-            "or another name"
+            f"the cursor {at.name} continues another choice of documents; give the same selectors as then, or another name"
         )
 
 
@@ -91,8 +90,8 @@ def _export(database: Database, asked: Asked, at: Cursor, number: int) -> int:
         status = export_run.status(export_run.export(source, asked, tell, again=True), asked.as_json)
         if status and not asked.past_damage:
             raise Corruption(
-                f"the cursor {at.name} stays where it was, at state {at.state}: mend the damage (shep-check names it), "
-                "or go on without what was left out by --past-damage"
+                f"the cursor {at.name} stays where it was, at state {at.state}: mend the damage (shep-check lists it), "
+                "or continue without the skipped documents by --past-damage"
             )
         if not asked.dry_run:
             cursors.advance(database, at, state)

@@ -122,7 +122,7 @@ def refuse(asked: Asked) -> None:
     if asked.output == STDOUT and format_ not in INLINE:
         raise UsageError(f"{format_} cannot go to stdout: give -o a directory")
     if asked.output == STDOUT and asked.cursor is not None:
-        raise UsageError("what went to stdout may be lost, so no cursor goes on with it: give -o a directory")
+        raise UsageError("what went to stdout may be lost, so a cursor cannot continue it: give -o a directory")
     if asked.cursor is not None and asked.since is not None:
         raise UsageError("--cursor says itself since which state: leave --since out")
     if asked.cursor is not None or asked.since is not None:
@@ -148,7 +148,7 @@ def refuse_remote(asked: Asked, token: str | None) -> None:
     if token is None:
         raise UsageError("--from needs --token-file, with the token that shep-serve token add has shown there")
     if asked.wish.format in ("parquet-urls", "buckets"):
-        raise UsageError(f"{asked.wish.format} tells of the database itself: run shep-export there")
+        raise UsageError(f"{asked.wish.format} describes the database itself: run shep-export there")
     if export_choice.asks_columns(asked.selection):
         raise UsageError(
             "a server chooses by --site, --section, --weight, --part, --best and --since alone: for the other selectors run "

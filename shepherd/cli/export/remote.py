@@ -36,7 +36,7 @@ def _export(server: Server, asked: Asked, since: int | None, again: bool = False
 
     with server.leased(PURPOSE, asked.number) as lease:
         if again and lease.state <= (since or 0):
-            raise NothingToDo(f"nothing is new since state {since}, to which the cursor {asked.cursor} has come")
+            raise NothingToDo(f"nothing is new since state {since}, which the cursor {asked.cursor} has reached")
         tell = export_run.Told()
         source = RemoteSource(server, lease, asked.choice, since, export_choice.narrowed(asked.selection), tell)
         status = export_run.status(export_run.export(source, asked, tell, again=again), asked.as_json)
@@ -66,8 +66,8 @@ def _advance(asked: Asked, state: int, status: int) -> None:
     assert asked.cursor is not None
     if status and not asked.past_damage:
         raise Corruption(
-            f"the cursor {asked.cursor} stays where it was: have the damage mended at the server (shep-check names it there), "
-            "or go on without what was left out by --past-damage"
+            f"the cursor {asked.cursor} stays where it was: have the damage mended at the server (shep-check lists it there), "
+            "or continue without the skipped documents by --past-damage"
         )
     if not asked.dry_run:
         told: dict[str, Any] = {"state": state, **export_cursor.kind_of(asked)}

@@ -63,7 +63,7 @@ def gather(db: Path | None, pages: int | None, seconds: float, contact: str | No
     place, model = home(db), Model(SEED, SITES, one_address=not has_many_addresses(BASE))
     lock = claim(place.db)
     if lock is not None and not place.web.is_dir():
-        raise UsageError(f"{place.db} is no database of the toy web: give the URLs that are to be gathered, or another --db")
+        raise UsageError(f"{place.db} is not a database of the toy web: give the URLs to gather, or another --db")
     place.web.mkdir(parents=True, exist_ok=True)
     version = _version(place.web)
     filter_text = cf_files.read_filter(common.default_files())
@@ -110,5 +110,5 @@ def _version(web: Path) -> int:
     except FileNotFoundError:
         return 0
     if not re.fullmatch("[0-9]{1,9}", text):
-        raise UsageError(f"{path}: not the number of a version of the toy web; to begin anew, delete {web.parent}")
+        raise UsageError(f"{path}: not the number of a version of the toy web; to start afresh, delete {web.parent}")
     return int(text)

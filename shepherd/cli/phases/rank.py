@@ -94,7 +94,7 @@ def command(
         for line in (f"{PROGRAM}: {_summary(state, found)}", "", *_spread(found), "", *_best(top)):
             click.echo(line)
     else:
-        common.LOG.info("%s: %s, left as %s", PROGRAM, _summary(state, found), item)
+        common.LOG.info("%s: %s, left in the inbox as %s", PROGRAM, _summary(state, found), item)
     if found.change > tolerance:
         common.LOG.warning("%s: the last of %s still moved %.1e of all rank", PROGRAM, many(found.turns, "turn"), found.change)
 

@@ -69,7 +69,7 @@ def _stored(state: State, sought: Sought, headers: bool) -> Bucket:
     from shepherd.formats.bucket import BucketFlag
     from shepherd.report.find import head_of
 
-    hint = f"`shep explain {shlex.quote(sought.text)}` tells more"
+    hint = f"`shep explain {shlex.quote(sought.text)}` says more"
     if not sought.rows:
         raise NothingToDo(f"{sought.text} is not known; {hint}")
     target = b""

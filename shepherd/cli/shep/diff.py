@@ -63,7 +63,7 @@ def command(old: int, new: int, site: str | None, whats: tuple[str, ...], count:
         if states.old.control.key != states.new.control.key:
             common.LOG.warning("the key of the footprints changed between these states: no document can be found again")
         if states.old.control.equiv != states.new.control.equiv:
-            common.LOG.warning("url-equiv changed between these states: documents that got another class are told as new")
+            common.LOG.warning("url-equiv changed between these states: documents that got another class count as new")
         counts: Counter[str] = Counter()
         for part in states.parts(site):
             lines = list(part.lines(_wanted(whats)))

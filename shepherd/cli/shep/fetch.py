@@ -112,7 +112,7 @@ class _Errand:
         left_s = max(later.ready.at_ms / 1000 - time.time(), 0.01)
         if not self.wait and not (learnt.robots and left_s <= OWN_WAIT_S):
             when = shared.moment(math.ceil(later.ready.at_ms / 1000), int(time.time()))
-            unsure = "; a reap was cut off, so nobody knows when it was last asked" if later.ready.unsure else ""
+            unsure = "; a reap was cut off, so it is unknown when it was last asked" if later.ready.unsure else ""
             raise NothingToDo(
                 f"{later.address}, the server of {later.url}, may be asked from {when} on{unsure}: ask again then, or give --wait"
             )

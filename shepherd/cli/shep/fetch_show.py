@@ -55,9 +55,9 @@ def _end(story: Story, judged: RobotsVerdict | None, config: Config) -> None:
             hint = f"; {NO_CONTACT}, or {allow}" if anonymous else f"; {allow}"
         raise NothingToDo(f"{story.url.site}: {reason_text(story.place.reason)}{hint}")
     if answer is None:
-        raise NothingToDo(f"{story.url.site}/robots.txt cannot be reached, so nothing of the site is asked for")
+        raise NothingToDo(f"{story.url.site}/robots.txt cannot be reached, so nothing of the site is fetched")
     if answer.result == Result.DENIED:
-        raise NothingToDo(f"{story.url.href} was not asked for: {judged.why if judged else 'robots.txt denies it'}")
+        raise NothingToDo(f"{story.url.href} was not fetched: {judged.why if judged else 'robots.txt denies it'}")
     if not answer.head:
         raise PeerLost(f"{story.url.href}: {reason_text(answer.reason)}")
 

@@ -57,7 +57,7 @@ def _qkey(address: str | None) -> int:
     try:
         return qkey_of_address(address)
     except ValueError:
-        raise click.BadParameter(f"{address} is no address", param_hint="--address") from None
+        raise click.BadParameter(f"{address} is not an address", param_hint="--address") from None
 
 
 @dataclass(frozen=True)

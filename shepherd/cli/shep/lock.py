@@ -118,7 +118,7 @@ def _meant(database: Database, given: str, force: bool) -> list[Lease]:
                 raise UsageError(f"{given}: {what} may still be reading; --force takes it away all the same")
         return by_name
     if not (given.isascii() and given.isdigit()):
-        raise NothingToDo(f"{shared.redact(given)}: nobody holds anything by this ID; `shep lock` lists who does")
+        raise NothingToDo(f"{shared.redact(given)}: no lease has this ID; `shep lock` lists who does")
     of_state = [lease for lease in leases if lease.state == int(given)]
     locks = [lease for lease in of_state if held.is_lock(lease)]
     if not locks:

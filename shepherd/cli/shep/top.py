@@ -57,7 +57,7 @@ def command(selection: Selection, by: str, limit: int, db: Path, cf: Path, numbe
       shep top --by slowest
     """
     if by in SERVERS and console_rows.asks(selection):
-        raise UsageError(f"--by {by} tells of servers, and selectors choose pages; leave them out, or see `shep servers --help`")
+        raise UsageError(f"--by {by} lists servers, and selectors choose pages; leave them out, or see `shep servers --help`")
     with shared.reading(db, number) as state:
         if by in SERVERS:
             shep_servers.show(state, servers.largest(state, SERVERS[by], limit), int(time.time()), as_json)

@@ -38,7 +38,7 @@ def tell(state: State, prefix: str, as_json: bool) -> None:
     try:
         url = shared.parse_given(prefix if "://" in prefix else f"http://{prefix}")
     except BadUrl as error:
-        raise UsageError(f"{shared.redact(prefix)}: {error}; a prefix has a whole host, as example.org/shop") from None
+        raise UsageError(f"{shared.redact(prefix)}: {error}; a prefix has a whole host, such as example.org/shop") from None
     rows = lookup.rows_of_norm(state, state.prints.norm(url.site))
     counts, gone = _counts(state, rows, url.path)
     if not counts:

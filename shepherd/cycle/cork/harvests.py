@@ -95,7 +95,7 @@ def _inspected(path: Path, item: str) -> HarvestSource:
     # From here on its bytes are ours: what is damaged must not get a checksum that says it is not.
     harvest.verify(path, foreign=bool(item))
     if not status.ended:
-        raise RecoveryNeeded(f"{path}: this reap was interrupted; run shep-reap, which goes on with it")
+        raise RecoveryNeeded(f"{path}: this reap was interrupted; run shep-reap, which continues it")
     harvest.confirm_end(path)
     return HarvestSource(path, status, item)
 

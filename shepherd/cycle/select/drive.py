@@ -68,7 +68,7 @@ def _brake(counts: dict[str, Any], config: Config) -> str:
     lost, gathered = counts["gathered lost"], counts["gathered"]
     return (
         f"{lost} of {gathered} gathered documents would be lost; [select] most_lost allows {config.select.most_lost} percent; "
-        "nothing was changed. Look at the limits and weights (shep-select --dry-run tells the reasons), or use --force"
+        "nothing was changed. Look at the limits and weights (shep-select --dry-run lists the reasons), or use --force"
     )
 
 

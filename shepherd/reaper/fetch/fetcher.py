@@ -133,7 +133,7 @@ class Fetcher:
     def _refuses(self, request: Request, proxy: Proxy) -> str:
         """Why this must not go through the proxy. Its socket shows the proxy's address alone, so the target is judged here."""
         if self._guard.is_anonymous and not proxy.is_loopback:
-            return "no contact address is set, and behind a proxy nothing is known to be this machine"
+            return "no contact address is set, and behind a proxy it is unknown what is this machine"
         return self._guard.refuses(request.address) or ""
 
     def _new(self) -> Transfer:

@@ -38,7 +38,7 @@ def user_named(name: str) -> pwd.struct_passwd:
         return pwd.getpwnam(name)
     except KeyError:
         raise UsageError(
-            f"there is no user {name!r} to run as; name one with --user, or in [reap] user for that of shep-reap"
+            f"there is no user {name!r}; name another with --user, or in [reap] user for that of shep-reap"
         ) from None
 
 

@@ -71,7 +71,7 @@ def walk_state(path: Path, quick: bool = False, tick: Tick = lambda n: None) -> 
     one_walk = _Walk(quick, tick)
     for fault in one_walk.state(path):
         if fault.unread:
-            raise IoFailed(f"{fault.what}; look at the disk before going on", fault.path, fault.offset)
+            raise IoFailed(f"{fault.what}; look at the disk before you continue", fault.path, fault.offset)
         yield fault
     yield from (fault for _state, fault in one_walk.claims())
 

@@ -246,7 +246,7 @@ def walk_harvest(path: Path, quick: bool, ours: bool = True) -> Iterator[Fault]:
     if found.damage and not faults:
         yield Fault(path / names.CHECKPOINTS, None, found.damage)
     if not found.ended:
-        what = "the reap has not ended; shep-reap goes on from its last checkpoint"
+        what = "the reap has not ended; shep-reap continues from its last checkpoint"
         yield Fault(path, None, what if ours else "it has not ended; no cork takes it in", note=True)
 
 

@@ -81,7 +81,7 @@ def typed(path: Path) -> Iterator[None]:
             raise NoSpace(f"{path}: no space left; free some and run the same program again: nothing was lost") from error
         if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
             raise IoFailed(f"{error.strerror}; nothing was changed: run as a user who may write there", path) from error
-        raise IoFailed(f"{error.strerror}; the last state is intact, look at the disk before going on", path) from error
+        raise IoFailed(f"{error.strerror}; the last state is intact, look at the disk before you continue", path) from error
 
 
 # --- reading ----------------------------------------------------------------------------------------------------
@@ -99,7 +99,7 @@ def reading(path: Path) -> Iterator[None]:
 
 
 def _unreadable(path: Path, error: OSError) -> IoFailed:
-    return IoFailed(f"it cannot be read ({error.strerror}); look at the disk before going on", path)
+    return IoFailed(f"it cannot be read ({error.strerror}); look at the disk before you continue", path)
 
 
 def open_to_read(path: Path) -> int:

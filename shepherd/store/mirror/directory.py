@@ -18,7 +18,7 @@ from shepherd.store.state import mirror_note
 from shepherd.store.state.database import Database, refuse_foreign
 
 _ADVICE: Final = "to mirror the source again give --db another directory; this one is a database of its own now"
-_COPY: Final = "to mirror into a copy of the source's database, say so by --adopt; for anything else give --db another directory"
+_COPY: Final = "to mirror into a copy of the source's database, say --adopt; for anything else give --db another directory"
 
 
 def found(path: Path) -> Database | None:

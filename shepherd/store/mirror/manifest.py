@@ -96,7 +96,7 @@ def _complaints(control: Control) -> Iterator[str]:
             yield f"names an item that no inbox has: {name[:MOST_NAME]!r}"
     for piece in pieces(control):
         if piece.is_column and piece.entry.length % np.dtype(piece.dtype).itemsize:
-            yield f"{piece.path}: {piece.entry.length} bytes is no whole number of rows"
+            yield f"{piece.path}: {piece.entry.length} bytes is not a whole number of rows"
     if names.REPORT not in control.files:
         yield f"{names.REPORT} is missing"
     claimed = State.claimed(Path(str(control.state)), control)

@@ -26,7 +26,7 @@ class Column:
         self.path = path
         self.dtype = np.dtype(dtype)
         if entry.length % self.dtype.itemsize:
-            raise Corruption(f"{entry.length} bytes is no whole number of rows", path)
+            raise Corruption(f"{entry.length} bytes is not a whole number of rows", path)
         self._file = _mapped(path, entry.length)
         self._bytes = np.frombuffer(self._file.view, np.uint8)
         blocks = -(-entry.length // BLOCK)

@@ -49,7 +49,7 @@ def is_name(name: str) -> bool:
 
 def no_name(name: str) -> str:
     """The message for a name that is not a cursor's."""
-    return f"{name!r} is no name of a cursor: letters, digits, _ . and - are"
+    return f"{name!r} is not a name for a cursor: use letters, digits, _ . and -"
 
 
 def _path(logs: Path, name: str) -> Path:
@@ -82,7 +82,7 @@ def read_file(path: Path, name: str) -> Cursor | None:
         or not isinstance(cursor.choice, dict)
         or not isinstance(cursor.written, dict | None)
     ):
-        raise Corruption("this is no cursor; remove it, and the next export begins anew", path)
+        raise Corruption("this is not a cursor; remove it, and the next export is complete", path)
     return cursor
 
 

@@ -310,9 +310,7 @@ class Writer:
 def _must_supersede(state: State, name: StateName) -> None:
     """Only what a state was made from may go because of it, and only if the state is complete."""
     if state.control.parent != str(name):
-        raise RecoveryNeeded(
-            f"{state.path}: {name} stands beside it, and neither was made from the other; move away the wrong one"
-        )
+        raise RecoveryNeeded(f"{state.path}: {name} is beside it, and neither was made from the other; move away the wrong one")
     for path, entry in state.control.files.items():
         file = state.path / path
         if not file.exists() or file.stat().st_size != entry.length:

@@ -97,7 +97,7 @@ def inspect(path: Path, key: bytes) -> Trailer:
     for frame in logs.read_frames(path):
         try:
             if trailer is not None:
-                raise Corruption("something behind the trailer")
+                raise Corruption("something after the trailer")
             if frame.kind == FrameKind.TRAILER:
                 trailer = _unpack_trailer(frame)
             elif frame.kind == FrameKind.CONTRIB:

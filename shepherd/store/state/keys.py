@@ -55,5 +55,5 @@ def remembered(database: Database, number: int) -> State:
     if name in database.states():
         return database.open(name)
     if name not in SHELF.numbers(database.log_path):
-        raise UsageError(f"what was in state {number} is not known any more; read everything, and then go on from there")
+        raise UsageError(f"the content of state {number} is not known any more; read everything, and continue from there")
     return SHELF.opened(database.log_path, name)

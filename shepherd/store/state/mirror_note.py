@@ -17,7 +17,7 @@ from shepherd.store.disk import fsio, names
 def read_note(db: Path) -> dict[int, int]:
     """The check64 of each control that was received. What cannot be read as a note says nothing: then none was."""
     if (db / names.MIRROR).is_symlink():  # what it leads to may be anybody's, but without a note servers might be asked too soon
-        raise UsageError(f"{db / names.MIRROR}: a link; put the file itself in its place, or remove it if it is none of a mirror")
+        raise UsageError(f"{db / names.MIRROR}: a link; put the file itself in its place, or remove it if this is not a mirror")
     try:
         checks = json.loads(fsio.read_file(db / names.MIRROR))["states"]
         return {int(number): int(check, 16) for number, check in checks.items()}

@@ -312,7 +312,7 @@ def test_summary_says_how_to_pass_the_guard_and_what_to_try(
 def test_toy_web_is_not_gathered_into_a_database_of_real_sites(tmp_path: Path) -> None:
     assert run("shep-init", "--db", "db", cwd=tmp_path).returncode == 0
     done = gather("--db", "db", "--minutes", "0.1", cwd=tmp_path)
-    assert (done.returncode, "no database of the toy web" in done.stderr) == (2, True), done.stderr
+    assert (done.returncode, "not a database of the toy web" in done.stderr) == (2, True), done.stderr
     assert not (tmp_path / "db" / "cf").exists()
 
 

@@ -205,4 +205,4 @@ def test_failed_ranking_is_reported_and_the_cycle_continues(master: Herd, before
     assert steps(master)[-1][-1] == "rank"
     assert uploads(master) == []
     assert (master.cf / "told").read_text() == f"shep-rank {status}\n"
-    assert "the cycle goes on without its weights" in done.stderr
+    assert "the cycle continues without its weights" in done.stderr

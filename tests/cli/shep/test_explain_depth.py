@@ -74,10 +74,10 @@ def test_robots_version_group_and_line(fold: Herd, shep: Run) -> None:
     assert robots["group"] == {"number": 1, "text": "User-agent: *"}
     assert (robots["file"]["status"], robots["file"]["checked"]) == (200, "2026-09-20T14:13:20Z")
     assert len(robots["file"]["digest"]) == 64
-    assert "robots.txt as it is stored denies it (line 2: Disallow: /no)" in found["outlook"]
+    assert "the stored robots.txt denies it (line 2: Disallow: /no)" in found["outlook"]
     text = lines(stdout_of(shep(fold, "explain", "--now", str(NOW), "http://a.example/no")))
     assert (text["its group"], text["its line"]) == ("line 1: User-agent: *", "line 2: Disallow: /no")
-    assert text["verdict"].endswith("it is due, and robots.txt as it is stored, line 2, denies it.")
+    assert text["verdict"].endswith("it is due, and the stored robots.txt, line 2, denies it.")
 
 
 # --- ranks and limits -------------------------------------------------------------------------------------------

@@ -265,7 +265,7 @@ def test_fetch_after_a_reap_that_was_killed_is_refused_within_the_delay(tmp_path
     with garden(tmp_path, pages("a.example", 6), delay_s=90, checkpoint_s=60) as one:
         asked = killed_reap(one)
         _output, errors = fetch(one, "http://a.example/0", status=4)
-        assert "nobody knows when it was last asked" in errors
+        assert "it is unknown when it was last asked" in errors
         assert len(one.origin.spans) == asked
 
 

@@ -79,7 +79,7 @@ def test_address_brings_in_the_lines_of_its_ranges(ruled: Herd, shep: Run) -> No
     assert (one["verdict"]["value"], one["verdict"]["why"]) == ("reject", "address 10.0.0.0/8")
     answer = shep(ruled, "filter", "check", "--address", "10.9.9", "http://b.org/")
     assert stdout_of(answer, 2) == ""
-    assert b"10.9.9 is no address" in answer.stderr
+    assert b"10.9.9 is not an address" in answer.stderr
 
 
 def test_bad_url_is_reported_with_its_reason_and_the_others_are_judged(ruled: Herd, shep: Run) -> None:

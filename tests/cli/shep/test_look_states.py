@@ -192,7 +192,7 @@ def test_lease_of_a_killed_program_is_no_lock(own_herd: Herd, shep: Run) -> None
         (["lock", "2", "--for", "0d"], 2, "from 1s to 3650d"),
         (["lock", "2", "--for", "soon"], 2, "90m, 12h, 30d"),
         (["unlock", "2"], 4, "state 2 has no lock"),
-        (["unlock", "\x1b[2J"], 4, "\\x1b[2J: nobody holds anything by this ID"),
+        (["unlock", "\x1b[2J"], 4, "\\x1b[2J: no lease has this ID"),
         (["unlock"], 2, "Missing argument"),
     ],
 )

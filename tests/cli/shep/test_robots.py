@@ -75,10 +75,10 @@ def test_other_agent_is_judged_by_its_own_group(fold: Herd, shep: Run) -> None:
     ("host", "verdict", "why"),
     [
         ("www.a", "not-asked", "its site is not known"),
-        ("new", "not-asked", "it has not been asked for yet"),
+        ("new", "not-asked", "it was not fetched yet"),
         ("none", "allowed", "status 404 counts as no robots.txt"),
         ("down", "denied", "it has been unreachable since"),
-        ("moved", "not-known", "it redirects to http://b.example/\\x1b[2J, which each reap asks for anew"),
+        ("moved", "not-known", "it redirects to http://b.example/\\x1b[2J, which each reap fetches anew"),
         ("ignored", "allowed", "line 4 of the filter ignores its robots.txt: set robots ignore"),
     ],
 )

@@ -155,7 +155,7 @@ def test_cat_as_json(herd: Herd, shep: Run) -> None:
 @pytest.mark.parametrize(
     ("url", "why"),
     [
-        ("http://a.example/never", "is not known; `shep explain http://a.example/never` tells more"),
+        ("http://a.example/never", "is not known; `shep explain http://a.example/never` says more"),
         ("http://a.example/new?x=1", "known, but no document is stored for it; `shep explain 'http://a.example/new?x=1'`"),
         ("http://a.example/moved", "a redirect to http://b.example/\\x1b]0; and has no body"),
         ("http://a.example/forgotten", "no document is stored"),

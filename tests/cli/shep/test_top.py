@@ -224,7 +224,7 @@ def test_servers_by_argument_and_option(flock: Herd, shep: Run, args: list[str],
 @pytest.mark.parametrize(
     ("args", "why"),
     [
-        (["servers", "a.example"], "allowed is an address as 192.0.2.7"),
+        (["servers", "a.example"], "allowed is an address such as 192.0.2.7"),
         (["sites", "http://a b/"], "not a host or URL"),
         (["sites", "--sort", "size"], "is not one of"),
         (["top", "--by", "luck"], "is not one of"),
