@@ -33,6 +33,16 @@ def limited(default: int | None) -> Callable[[Callable[..., R]], Callable[..., R
     return click.option("--limit", type=click.IntRange(1), default=default, metavar="N", help=text)
 
 
+def list_of_a_state(default: int) -> Callable[[Callable[..., R]], Callable[..., R]]:
+    """--limit, --db, --cf, --state and --json, for a command that lists what one closed state has."""
+
+    def decorate(function: Callable[..., R]) -> Callable[..., R]:
+        decorated = shared.state_number(common.jsonable(common.standard(function)))
+        return limited(default)(common.database(common.unconfigured(decorated)))
+
+    return decorate
+
+
 @contextlib.contextmanager
 def choosing(state: State, selection: Selection, cf: Path) -> Iterator[Iterator[I64]]:
     """The rows that are meant, some at a time. An unknown URL is reported at once, and is a UsageError at the end."""

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from shepherd.console import common, shared
 from shepherd.console import rows as console_rows
+from shepherd.console import shared
 from shepherd.console.selector_words import read_server
 from shepherd.console.selectors import Parsed
 from shepherd.report.servers import SORTS, as_objects, largest
@@ -29,12 +29,7 @@ TITLES: Final = (
 @click.argument("addresses", nargs=-1, type=Parsed("server", read_server), metavar="[ADDRESS]...")
 @click.option("--backing-off", is_flag=True, help="Only servers whose delay is longer than usual, because they failed.")
 @click.option("--sort", type=click.Choice(tuple(SORTS)), default="pages", show_default=True, help="Largest first.")
-@console_rows.limited(LIMIT)
-@common.database
-@common.unconfigured
-@shared.state_number
-@common.jsonable
-@common.standard
+@console_rows.list_of_a_state(LIMIT)
 def command(
     addresses: tuple[int, ...], backing_off: bool, sort: str, limit: int, db: Path, number: int | None, as_json: bool
 ) -> None:

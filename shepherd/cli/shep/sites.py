@@ -35,12 +35,7 @@ TITLES: Final = (*(f">{name}" for name in TYPES), "robots", "of", ">delay", ">av
 )
 @click.option("--robots", type=click.Choice(ROBOTS), help="Only sites whose robots.txt is in this state.")
 @click.option("--sort", type=click.Choice(tuple(SORTS)), default="urls", show_default=True, help="Largest first.")
-@console_rows.limited(LIMIT)
-@common.database
-@common.unconfigured
-@shared.state_number
-@common.jsonable
-@common.standard
+@console_rows.list_of_a_state(LIMIT)
 def command(
     hosts: tuple[str, ...],
     server: int | None,
