@@ -121,6 +121,17 @@ class Dispatcher:
         return Outcome.of(result)
 
 
+async def fetch_once(peer: wire.Peer, origin: Origin, path: str = "/x") -> Outcome:
+    """Greet a worker, have it fetch one page, and say goodbye."""
+    await peer.send(greeting(origin))
+    assert isinstance(await peer.receive(), wire.Welcome)
+    dispatcher = Dispatcher(peer)
+    await dispatcher.rules()
+    outcome = await dispatcher.fetch(path)
+    await peer.close("done")
+    return outcome
+
+
 def greeting(origin: Origin, **changes: Any) -> wire.Hello:
     hello = wire.Hello(
         version=wire.VERSION,

@@ -27,7 +27,7 @@ from shepherd.formats.tables import Reason, Result
 from shepherd.wire import authority, tls
 from shepherd.wire import messages as wire
 from shepherd.wire.tls import Role
-from tests.support.driver import HTML, LINKS, Dispatcher, greeting, run
+from tests.support.driver import HTML, LINKS, fetch_once, greeting, run
 from tests.support.origin import Origin, ok, serve
 from tests.support.waiting import PATIENCE_S, free_port, wait_until
 
@@ -96,12 +96,7 @@ def serves(reapd: Reapd, keys: Path) -> bool:
 
         async def one() -> bool:
             peer = await tls.connect(reapd.address, client(keys / "ours/main.pem"))
-            await peer.send(greeting(origin))
-            assert isinstance(await peer.receive(), wire.Welcome)
-            dispatcher = Dispatcher(peer)
-            await dispatcher.rules()
-            outcome = await dispatcher.fetch("/x")
-            await peer.close("done")
+            outcome = await fetch_once(peer, origin)
             return outcome.verdict == (Result.STORED, Reason.GATHERED)
 
         return run(one())

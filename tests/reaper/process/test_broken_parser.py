@@ -19,8 +19,7 @@ import pytest
 
 from shepherd.addresses import UnixAddress
 from shepherd.dispatch.reaper_sources import UnixSource
-from shepherd.wire import messages as wire
-from tests.support.driver import HTML, Dispatcher, greeting, run
+from tests.support.driver import HTML, fetch_once, run
 from tests.support.origin import ok, serve
 from tests.support.reaping import ROOT
 from tests.support.waiting import wait_until
@@ -119,12 +118,7 @@ def test_every_attempt_from_inside_a_worker_is_refused(home: Path) -> None:
 
     async def ask() -> str:
         peer = await UnixSource(UnixAddress(home / "reapd")).connect()
-        await peer.send(greeting(origin))
-        assert isinstance(await peer.receive(), wire.Welcome)
-        dispatcher = Dispatcher(peer)
-        await dispatcher.rules()
-        outcome = await dispatcher.fetch("/x")
-        await peer.close("done")
+        outcome = await fetch_once(peer, origin)
         return outcome.bucket.attributes["t"].decode()
 
     with serve({"/x": ok(script.encode(), HTML)}) as origin, taken_over(home / "reapd"):
