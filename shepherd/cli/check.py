@@ -44,7 +44,7 @@ def command(db: Path, state: str | None, quick: bool, every: bool, as_json: bool
     except IoFailed as error:
         failed = error  # where it fails again, the walk names the place
     with common.progress(total, "checking", "B") as bar:
-        for fault in check.walk(database, quick, bar.update, only, None if every else check.MOST_TOLD):
+        for fault in check.walk(database, quick, bar.update, only, None if every else check.MOST_LISTED):
             faults += 0 if fault.note else fault.count
             unread += fault.unread
             if as_json:

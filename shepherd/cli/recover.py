@@ -48,9 +48,9 @@ def command(db: Path, config: Config, dry_run: bool, deep: bool, now: int, as_js
                     steps = recover.recover(writer, config, now, True, bar.update)
     for step in steps:
         if as_json:
-            common.emit_json({"done": not dry_run, "what": step.what, "lost": step.lost, "details": step.details})
+            common.emit_json({"done": not dry_run, "what": step.what, "lost": step.loss, "details": step.details})
         else:
-            lost = f" (lost: {step.lost})" if step.lost else ""
+            lost = f" (lost: {step.loss})" if step.loss else ""
             for line in (("would " if dry_run else "done: ") + step.what + lost, *(f"  {detail}" for detail in step.details)):
                 click.echo(common.escape(line))
     if not steps:

@@ -14,7 +14,7 @@ from shepherd.cycle.record import drive as record
 from shepherd.cycle.select import drive as select
 from shepherd.formats.tables import INDEX, Array
 from shepherd.store.check import check
-from shepherd.store.check.recover import Step
+from shepherd.store.check.recover import RecoveryStep
 from shepherd.store.state.database import Database
 from shepherd.store.state.directory import State
 from tests.crash.farm import contents
@@ -51,14 +51,14 @@ def copy(db: Path, to: Path) -> Path:
     return to
 
 
-def mend(db: Path, deep: bool = True) -> list[Step]:
+def mend(db: Path, deep: bool = True) -> list[RecoveryStep]:
     with Database(db).writing("test", tidy=False) as writer:
         return recover.recover(writer, CONFIG, NOW, deep, lambda count: None)
 
 
 def mended(db: Path) -> tuple[State, str]:
     """The new state, which must be sound, and all that was printed; a second run must find nothing."""
-    told = "\n".join(f"{step.what} {step.lost} {' '.join(step.details)}" for step in mend(db))
+    told = "\n".join(f"{step.what} {step.loss} {' '.join(step.details)}" for step in mend(db))
     assert [str(fault) for fault in check.walk(Database(db)) if not fault.note] == []
     before = contents(db / "state")
     assert mend(db) == []

@@ -143,7 +143,7 @@ def violations(path: Path, before: Facts, *after: Facts) -> Iterator[str]:
         yield from _again(path)
 
 
-def recover_once(path: Path) -> list[recover.Step]:
+def recover_once(path: Path) -> list[recover.RecoveryStep]:
     with Database(path).writing("test", tidy=False) as writer:
         return recover.recover(writer)
 

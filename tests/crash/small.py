@@ -30,7 +30,7 @@ from shepherd.filters import load_filter
 from shepherd.formats import bucket, contrib
 from shepherd.formats.block_builder import BlockBuilder
 from shepherd.formats.tables import JOURNAL, NO_OID, JournalFlag, Records, Result
-from shepherd.store.check.recover import Step as Mended
+from shepherd.store.check.recover import RecoveryStep as Mended
 from shepherd.store.disk import fsio, names
 from shepherd.store.state import database, lookup
 from shepherd.store.state.database import Database, Writer

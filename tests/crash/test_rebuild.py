@@ -13,7 +13,7 @@ from shepherd.cycle.rebuild import recover
 from shepherd.errors import Corruption
 from shepherd.formats import bucket, tables
 from shepherd.formats.tables import INDEX, Reason, RowType
-from shepherd.store.check.recover import Step
+from shepherd.store.check.recover import RecoveryStep
 from shepherd.store.disk import names
 from shepherd.store.state.database import Database
 from tests.crash.mending import NOW, copy, differing, flip, mend, mended, rows
@@ -163,4 +163,4 @@ def test_damaged_contributions_cost_only_their_block(base: Path, tmp_path: Path)
 def test_details_are_grouped() -> None:
     counts = {"weight: from the older state": 2, "weight: not known": 1, "rows: lost": 3}
     assert recover._details(counts) == ("rows: 3 lost", "weight: 2 from the older state, 1 not known")
-    assert dataclasses.is_dataclass(Step)
+    assert dataclasses.is_dataclass(RecoveryStep)

@@ -124,7 +124,7 @@ def test_frame_damaged_far_below_a_checkpoint_is_rolled_back_to_the_one_before_i
             assert any(not fault.note for fault in check.walk(Database(torn.db)))
             steps = small.recovered(torn.db)
             expected = [point for point in torn.checkpoints() if len(point[names.JOURNAL]) <= at][-1]
-            good = read(path) == expected and steps[0].lost and small.recovered(torn.db) == []
+            good = read(path) == expected and steps[0].loss and small.recovered(torn.db) == []
             tally.point(f"bit at {at}", [] if good else [f"not the checkpoint before it: {steps}"])
             harvest.verify(path)
     tally.close()

@@ -51,7 +51,7 @@ def cells(table: str) -> list[list[str]]:
     return [[SPELLINGS.get(cell, cell) for cell in row] for row in rows]
 
 
-def run_upgrade(db: Path) -> list[upgrade.Step]:
+def run_upgrade(db: Path) -> list[upgrade.UpgradeStep]:
     with Database(db).writing("test", tidy=False) as writer:
         return upgrade.upgrade(writer, NOW)
 

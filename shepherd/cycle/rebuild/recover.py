@@ -17,7 +17,7 @@ from shepherd.errors import Corruption
 from shepherd.formats import tables
 from shepherd.formats.frame import FrameKind
 from shepherd.store.check import check, salvage
-from shepherd.store.check.recover import Findings, Step, mend, survey
+from shepherd.store.check.recover import Findings, RecoveryStep, mend, survey
 from shepherd.store.check.salvage import Wreck
 from shepherd.store.disk import names
 from shepherd.store.disk.names import StateName
@@ -28,7 +28,9 @@ from shepherd.store.state.directory import State
 REAP = "reap"
 
 
-def recover(writer: Writer, config: Config, now: int, deep: bool, tick: Tick, made: StateName | None = None) -> list[Step]:
+def recover(
+    writer: Writer, config: Config, now: int, deep: bool, tick: Tick, made: StateName | None = None
+) -> list[RecoveryStep]:
     """Mend all that can be mended; what was done, and what it cost. `made` has been made again just now."""
     findings = survey(writer.database, deep, made)
     steps = mend(writer, findings)
@@ -48,18 +50,20 @@ def recover(writer: Writer, config: Config, now: int, deep: bool, tick: Tick, ma
     return steps + recover(writer, config, now, True, tick, made)  # older states may share what was damaged
 
 
-def describe(findings: Findings) -> list[Step]:
+def describe(findings: Findings) -> list[RecoveryStep]:
     """What `recover` would do."""
     steps = findings.steps()
     if findings.wreck is not None:
         name, fault = findings.wreck
-        steps.append(Step(f"make a new state from what is left of {name}: {fault}", "shown when it is done"))
+        steps.append(RecoveryStep(f"make a new state from what is left of {name}: {fault}", "shown when it is done"))
     if findings.stray is not None:
-        steps.append(Step(f"carry the harvest of {findings.stray} over to the new state", "what was planned and not yet fetched"))
+        steps.append(
+            RecoveryStep(f"carry the harvest of {findings.stray} over to the new state", "what was planned and not yet fetched")
+        )
     return steps
 
 
-def _rebuild(writer: Writer, name: StateName, number: int, config: Config, now: int, tick: Tick) -> tuple[State, Step]:
+def _rebuild(writer: Writer, name: StateName, number: int, config: Config, now: int, tick: Tick) -> tuple[State, RecoveryStep]:
     """The new state is checked but for its buckets: every byte of them was read a moment ago, and the rows are made of them."""
     database = writer.database
     others = [other for other in reversed(database.states()) if other != name]
@@ -77,7 +81,7 @@ def _rebuild(writer: Writer, name: StateName, number: int, config: Config, now: 
         )
     helped = f" and of {older.name}" if older is not None else ""
     what = f"made {state.name} from what is left of {name}{helped}"
-    return state, Step(what, details=_details(state.report()["counts"]))
+    return state, RecoveryStep(what, details=_details(state.report()["counts"]))
 
 
 def _details(counts: dict[str, int]) -> tuple[str, ...]:
@@ -99,7 +103,7 @@ def _older(writer: Writer, closed: list[StateName]) -> State | None:
     return None
 
 
-def _carry_over(writer: Writer, stray: StateName, number: int, now: int) -> list[Step]:
+def _carry_over(writer: Writer, stray: StateName, number: int, now: int) -> list[RecoveryStep]:
     """The harvest of a damaged .reap under a new one: what was fetched stays, what was still planned is planned again."""
     old = writer.database.states_path / str(stray)
     closed = writer.database.closed()
@@ -118,4 +122,4 @@ def _carry_over(writer: Writer, stray: StateName, number: int, now: int) -> list
     finally:
         builder.close()
     writer.delete(stray)
-    return [Step(f"carried the harvest of {stray} over to {builder.name}", "what was planned and not yet fetched")]
+    return [RecoveryStep(f"carried the harvest of {stray} over to {builder.name}", "what was planned and not yet fetched")]

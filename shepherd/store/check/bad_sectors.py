@@ -16,10 +16,10 @@ from shepherd.store.check.faults import Fault, fault_of
 from shepherd.store.disk import fsio, names
 
 STEP_BYTES: Final = 1 << 20
-PAGE_BYTES: Final = 4096  # the system reads no less at a time, so nothing smaller can be told to fail
+PAGE_BYTES: Final = 4096  # the system reads no less at a time, so no failure is smaller
 
 
-def going_on(path: Path, faults: Iterable[Fault]) -> Iterator[Fault]:
+def past_bad_sectors(path: Path, faults: Iterable[Fault]) -> Iterator[Fault]:
     """These faults of a file or directory; where the disk fails in their midst, the places at which it does, not the rest."""
     try:
         with fsio.reading(path):
@@ -35,8 +35,8 @@ def unread(path: Path, error: IoFailed) -> Iterator[Fault]:
     """
     if isinstance(error.__cause__, PermissionError):
         raise error
-    found = [fault for file in (path, path.with_name(path.name + names.CHECK)) for fault in _places(file)]
-    yield from found or [replace(fault_of(path, error), unread=True)]
+    faults = [fault for file in (path, path.with_name(path.name + names.CHECK)) for fault in _places(file)]
+    yield from faults or [replace(fault_of(path, error), unread=True)]
 
 
 def _places(file: Path) -> Iterator[Fault]:
@@ -47,13 +47,13 @@ def _places(file: Path) -> Iterator[Fault]:
         return
     try:
         size = os.fstat(fd).st_size
-        steps = (at for at in range(0, size, STEP_BYTES) if not _reads(file, fd, STEP_BYTES, at))
-        pages = (at for step in steps for at in range(step, min(step + STEP_BYTES, size), PAGE_BYTES))
-        bad = {at for at in pages if not _reads(file, fd, PAGE_BYTES, at)}
+        steps = (offset for offset in range(0, size, STEP_BYTES) if not _reads(file, fd, STEP_BYTES, offset))
+        pages = (offset for step in steps for offset in range(step, min(step + STEP_BYTES, size), PAGE_BYTES))
+        bad = {offset for offset in pages if not _reads(file, fd, PAGE_BYTES, offset)}
     finally:
         os.close(fd)
-    for first in (at for at in sorted(bad) if at - PAGE_BYTES not in bad):
-        end = next(at for at in range(first, size + PAGE_BYTES, PAGE_BYTES) if at not in bad)
+    for first in (offset for offset in sorted(bad) if offset - PAGE_BYTES not in bad):
+        end = next(offset for offset in range(first, size + PAGE_BYTES, PAGE_BYTES) if offset not in bad)
         yield Fault(file, first, f"{min(end, size) - first} bytes cannot be read", unread=True)
 
 

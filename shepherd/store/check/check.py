@@ -1,22 +1,23 @@
-"""One walk over a database that names every fault: used by shep-check to tell, and by shep-recover to decide.
+"""One walk over a database that names every fault: used by shep-check to list them, and by shep-recover to decide.
 
-Full: every byte against its checksum (files.py), then what tables, segments and contributions say of each other
+Full: every byte against its checksum (files.py), then the references between tables, segments and contributions
 (references.py), at last the buckets that rows claim (claims.py). Quick: names, lengths and headers only.
 States share most of their files: in one walk each is read once, and each segment scanned once.
-What the disk does not give is told place by place (bad_sectors.py), and the walk goes on.
+Places that the disk does not give are listed (bad_sectors.py), and the walk continues.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator
+from itertools import chain
 from pathlib import Path
 
 from shepherd.errors import Corruption, IoFailed, OldFormat, RecoveryNeeded, ShepherdError, UsageError
 from shepherd.store.check import files as check_files
-from shepherd.store.check.bad_sectors import going_on, unread
+from shepherd.store.check.bad_sectors import past_bad_sectors, unread
 from shepherd.store.check.claims import walk_claims
-from shepherd.store.check.faults import MOST_TOLD, Fault, fault_of
+from shepherd.store.check.faults import MOST_LISTED, Fault, fault_of
 from shepherd.store.check.files import Sound, Tick
 from shepherd.store.check.references import walk_references
 from shepherd.store.disk import fsio, names
@@ -26,7 +27,7 @@ from shepherd.store.state import inbox, inserts
 from shepherd.store.state.database import Database
 from shepherd.store.state.directory import State
 
-__all__ = ["MOST_TOLD", "Fault", "size", "walk", "walk_state", "walk_tables"]
+__all__ = ["MOST_LISTED", "Fault", "size", "walk", "walk_state", "walk_tables"]
 
 
 def walk(
@@ -34,12 +35,12 @@ def walk(
     quick: bool = False,
     tick: Tick = lambda n: None,
     only: StateName | None = None,
-    most: int | None = MOST_TOLD,
+    most: int | None = MOST_LISTED,
 ) -> Iterator[Fault]:
     """Every fault of the whole database, or of one state; beyond `most` of a kind in a table, one stands for the rest."""
     if only is None:
-        yield from going_on(database.states_path, _refuse_old(database))
-        yield from going_on(database.path, _strangers(database))
+        yield from past_bad_sectors(database.states_path, _refuse_old(database))
+        yield from past_bad_sectors(database.path, _strangers(database))
     one_walk = _Walk(quick, tick, most=most)
     for path in _paths(database, only):
         try:
@@ -50,9 +51,9 @@ def walk(
             continue
         if path.exists():  # else it was superseded and deleted while we looked, and whatever was found was its end
             yield from faults
-    yield from going_on(database.states_path, (fault for state, fault in one_walk.claims() if state.path.exists()))
+    yield from past_bad_sectors(database.states_path, (fault for state, fault in one_walk.claims() if state.path.exists()))
     if only is None:
-        yield from going_on(database.inbox.directory, _waiting(database, quick))
+        yield from past_bad_sectors(database.inbox.directory, _waiting(database, quick))
 
 
 def _refuse_old(database: Database) -> Iterator[Fault]:
@@ -62,7 +63,7 @@ def _refuse_old(database: Database) -> Iterator[Fault]:
     except (UsageError, IoFailed):
         raise
     except (ShepherdError, FileNotFoundError):
-        pass  # the walk tells
+        pass  # the walk lists it
     yield from ()
 
 
@@ -82,17 +83,17 @@ def walk_tables(path: Path) -> Iterator[Fault]:
 
 
 def size(database: Database, only: StateName | None = None) -> int:
-    """How many bytes a full walk will tell its `tick` of: every file of every state, and then every segment once."""
+    """How many bytes a full walk will report to its `tick`: every file of every state, and then every segment once."""
     total, segments = 0, dict[tuple[int, int], int]()
     for path in _paths(database, only):
         try:
             files = State(path).control.files
             total += sum(entry.length for entry in files.values())
             with fsio.reading(path / names.OBJECTS):
-                found = [(path / name).stat() for name in files if name.startswith(f"{names.OBJECTS}/")]
-            segments |= {(file.st_dev, file.st_ino): file.st_size for file in found}
+                segments_here = [(path / name).stat() for name in files if name.startswith(f"{names.OBJECTS}/")]
+            segments |= {(file.st_dev, file.st_ino): file.st_size for file in segments_here}
         except (Corruption, UsageError, FileNotFoundError):
-            continue  # the walk tells why
+            continue  # the walk lists it
     return total + sum(segments.values())
 
 
@@ -116,10 +117,10 @@ def _waiting(database: Database, quick: bool) -> Iterator[Fault]:
     try:
         furthest = database.furthest()
     except (Corruption, UsageError, RecoveryNeeded):
-        return  # the walk has told
+        return  # the walk has listed it
     applied = furthest.control.applied
     for item in () if quick else database.inbox.waiting(applied, inbox.CONTRIB):
-        yield from going_on(item.path, _contributions(item, furthest.control.key))
+        yield from past_bad_sectors(item.path, _contributions(item, furthest.control.key))
     for item in database.inbox.waiting(applied, inbox.HARVEST):
         faults = list(check_files.walk_harvest(item.path, quick, ours=False))
         if item.path.exists():  # else a cork has taken it meanwhile
@@ -131,7 +132,7 @@ def _waiting(database: Database, quick: bool) -> Iterator[Fault]:
 class _Walk:
     """What one walk has learnt so far: which files are sound, and of which states the claims can be judged."""
 
-    def __init__(self, quick: bool, tick: Tick, buckets: bool = True, most: int | None = MOST_TOLD) -> None:
+    def __init__(self, quick: bool, tick: Tick, buckets: bool = True, most: int | None = MOST_LISTED) -> None:
         self._quick, self._tick, self._buckets, self._most = quick, tick, buckets, most
         self._sound: Sound = set()
         self._whole: list[State] = []
@@ -155,10 +156,12 @@ class _Walk:
         files = check_files.walk_files(state, self._quick, self._tick, self._sound, self._buckets)
         faults = [*check_files.walk_control(state), *files]
         if not faults and not self._quick:  # what references say is worth looking at only where every byte is as written
-            faults = [*going_on(path, check_files.walk_logs(state)), *going_on(path, walk_references(state, self._most))]
+            faults = [*past_bad_sectors(path, check_files.walk_logs(state))]
+            faults += past_bad_sectors(path, walk_references(state, self._most))
             self._whole.append(state)
         yield from faults
-        yield from going_on(path, (fault for one in state.harvests() for fault in check_files.walk_harvest(one, self._quick)))
+        harvests = (check_files.walk_harvest(harvest_path, self._quick) for harvest_path in state.harvests())
+        yield from past_bad_sectors(path, chain.from_iterable(harvests))
 
     def claims(self) -> Iterator[tuple[State, Fault]]:
         return walk_claims(self._whole, self._tick, self._most)

@@ -18,7 +18,7 @@ import numpy as np
 from shepherd.errors import Corruption
 from shepherd.formats import tables
 from shepherd.formats.tables import CONTRIB_BIT, I64, NO_OID, U64, Bools
-from shepherd.store.check.faults import MOST_TOLD, Fault, Teller
+from shepherd.store.check.faults import MOST_LISTED, Fault, FaultLimiter
 from shepherd.store.disk import names
 from shepherd.store.state.directory import State
 from shepherd.store.state.segment_table import SegmentPart, SegmentScan
@@ -30,52 +30,52 @@ PIECE_BITS: Final = 24  # claims are counted by pieces of 16 MiB of a segment, t
 
 _COMPARED: Final = ("site", "path", "size", "digest")
 
-Told: TypeAlias = Iterator[tuple[State, Fault]]
+_StateFaults: TypeAlias = Iterator[tuple[State, Fault]]
 
 
-def walk_claims(states: Sequence[State], tick: Callable[[int], object], most: int | None = MOST_TOLD) -> Told:
+def walk_claims(states: Sequence[State], tick: Callable[[int], object], most: int | None = MOST_LISTED) -> _StateFaults:
     """Every row but forgotten ones points at a bucket with its footprint, and no two at the same; every robots file is one."""
     segments = _Segments()
     columns: list[_Column] = []
     for state in states:
         try:
-            columns += _opened(state, Teller(most))
+            columns += _opened(state, FaultLimiter(most))
             segments.add(state)
         except (Corruption, FileNotFoundError):
             if state.path.exists():
                 raise  # else it was deleted since its files were read, and nobody claims anything there any more
     pieces: Counter[int] = Counter()
     for column in columns:
-        counted, faults = column.survey()
-        pieces += counted
+        counts, faults = column.survey()
+        pieces += counts
         yield from ((column.state, fault) for fault in faults)
     for low, high in pairwise([0, *_cuts(pieces), CONTRIB_BIT]):
         claims = [column.claims(low, high) for column in columns]
-        for one in claims:
-            if one.column.table == "index":
-                yield from one.claimed_twice()
+        for claim in claims:
+            if claim.column.table == "index":
+                yield from claim.claimed_twice()
         yield from segments.judge(claims, high, tick)
     for column in columns:
         if column.table == "index":  # that of the sites has the same teller
-            yield from ((column.state, fault) for fault in column.tell.rest())
+            yield from ((column.state, fault) for fault in column.limiter.rest())
 
 
-def _opened(state: State, tell: Teller) -> list[_Column]:
+def _opened(state: State, limiter: FaultLimiter) -> list[_Column]:
     """The columns of oids, with all that is compared with buckets mapped: so it stays there, even if the state is deleted."""
     for name in ("oid", *_COMPARED):
         len(state.index[name])
     len(state.sites["robots_oid"])
-    return [_Column(state, "index", "oid", tell), _Column(state, "sites", "robots_oid", tell)]
+    return [_Column(state, "index", "oid", limiter), _Column(state, "sites", "robots_oid", limiter)]
 
 
 def _cuts(pieces: Counter[int]) -> list[int]:
     """The oids between which there are about as many claims as may be held."""
-    cuts, held = [], 0
+    cuts, count = [], 0
     for piece in sorted(pieces):
-        if held and held + pieces[piece] > CLAIMS:
+        if count and count + pieces[piece] > CLAIMS:
             cuts.append(piece << PIECE_BITS)
-            held = 0
-        held += pieces[piece]
+            count = 0
+        count += pieces[piece]
     return cuts
 
 
@@ -86,7 +86,7 @@ class _Column:
     state: State
     table: str
     name: str
-    tell: Teller
+    limiter: FaultLimiter
 
     @property
     def path(self) -> Path:
@@ -104,12 +104,12 @@ class _Column:
         have = np.array(self.state.segments(), np.uint64)
         for start, oid in self._oids():
             claim = tables.in_bucket(oid)
-            lost = claim & ~np.isin(oid >> np.uint64(32), have)
-            faults += self.told(np.flatnonzero(lost) + start, "points into a segment that is not there")
+            dangling = claim & ~np.isin(oid >> np.uint64(32), have)
+            faults += self.faults(np.flatnonzero(dangling) + start, "points into a segment that is not there")
             if self.table == "sites":  # in the index, rows may wait for their bucket in contrib
                 nowhere = ~claim & (oid != np.uint64(NO_OID))
-                faults += self.told(np.flatnonzero(nowhere) + start, "is not the oid of a bucket")
-            piece, count = np.unique(oid[claim & ~lost] >> np.uint64(PIECE_BITS), return_counts=True)
+                faults += self.faults(np.flatnonzero(nowhere) + start, "is not the oid of a bucket")
+            piece, count = np.unique(oid[claim & ~dangling] >> np.uint64(PIECE_BITS), return_counts=True)
             pieces.update(dict(zip(piece.tolist(), count.tolist(), strict=True)))
         return pieces, faults
 
@@ -117,16 +117,16 @@ class _Column:
         """The claims of these oids, in the order of oids."""
         rows, oids = [np.zeros(0, np.int64)], [np.zeros(0, np.uint64)]
         for start, oid in self._oids():
-            found = np.flatnonzero((oid >= np.uint64(low)) & (oid < np.uint64(high)))
-            rows.append(found + start)
-            oids.append(oid[found])
+            rows_here = np.flatnonzero((oid >= np.uint64(low)) & (oid < np.uint64(high)))
+            rows.append(rows_here + start)
+            oids.append(oid[rows_here])
         row, oid = np.concatenate(rows), np.concatenate(oids)
         order = np.argsort(oid, kind="stable")
         return _Claims(self, row[order], oid[order])
 
-    def told(self, rows: I64, what: str, column: str = "", width: int = 8) -> Iterator[Fault]:
+    def faults(self, rows: I64, what: str, column: str = "", width: int = 8) -> Iterator[Fault]:
         """A fault of this column, or of another one of its table, for each of these rows."""
-        return self.tell.rows(self.path.with_name(column or self.name), rows, width, what)
+        return self.limiter.rows(self.path.with_name(column or self.name), rows, width, what)
 
 
 @dataclass(frozen=True)
@@ -141,39 +141,39 @@ class _Claims:
         first, last = np.searchsorted(self.oids, np.array([part.first, part.end], np.uint64)).tolist()
         return _Claims(self.column, self.rows[first:last], self.oids[first:last])
 
-    def told(self, bad: Bools, what: str, column: str = "", width: int = 8) -> Told:
-        for fault in self.column.told(self.rows[bad], what, column, width):
+    def faults(self, bad: Bools, what: str, column: str = "", width: int = 8) -> _StateFaults:
+        for fault in self.column.faults(self.rows[bad], what, column, width):
             yield self.column.state, fault
 
-    def claimed_twice(self) -> Told:
+    def claimed_twice(self) -> _StateFaults:
         twice = np.zeros(len(self.oids), np.bool_)
         twice[1:] = self.oids[1:] == self.oids[:-1]
-        return self.told(twice, "its bucket is claimed by another row too")
+        return self.faults(twice, "its bucket is claimed by another row too")
 
-    def judge(self, part: SegmentPart) -> Told:
+    def judge(self, part: SegmentPart) -> _StateFaults:
         """These claims against the buckets that are there."""
         missing = "no bucket begins there" if self.column.table == "sites" else "no bucket with the row's footprint begins there"
         if not len(part.buckets):
-            yield from self.told(np.ones(len(self.rows), np.bool_), missing)
+            yield from self.faults(np.ones(len(self.rows), np.bool_), missing)
             return
-        at = np.minimum(np.searchsorted(part.buckets["oid"], self.oids), len(part.buckets) - 1)
-        good = np.asarray(part.buckets["oid"][at] == self.oids)
+        places = np.minimum(np.searchsorted(part.buckets["oid"], self.oids), len(part.buckets) - 1)
+        good = np.asarray(part.buckets["oid"][places] == self.oids)
         if self.column.table == "sites":
-            yield from self.told(~good, missing)
+            yield from self.faults(~good, missing)
             return
-        here, there = self.column.state.index.take(self.rows, _COMPARED), part.buckets[at]
+        here, there = self.column.state.index.take(self.rows, _COMPARED), part.buckets[places]
         good &= (there["site"] == here["site"]) & (there["path"] == here["path"])
-        yield from self.told(~good, missing)
-        yield from self.told(good & (there["length"] != here["size"]), "differs from the length of its bucket", "size", width=4)
-        for oid in part.misnamed(at[good], Footprints(self.column.state.control.key)):
+        yield from self.faults(~good, missing)
+        yield from self.faults(good & (there["length"] != here["size"]), "differs from the length of its bucket", "size", width=4)
+        for oid in part.misnamed(places[good], Footprints(self.column.state.control.key)):
             segment, offset = tables.split_oid(oid)
             file = self.column.state.path / names.OBJECTS / names.segment(segment)
             what = "the URL in it has another footprint than its header says"
-            for fault in self.column.tell.one(Fault(file, offset, what), what):
+            for fault in self.column.limiter.single(Fault(file, offset, what), what):
                 yield self.column.state, fault
         good &= here["digest"] != 0
-        good[good] = part.digests(at[good]) != here["digest"][good]
-        yield from self.told(good, "differs from the digest in its bucket", "digest")
+        good[good] = part.digests(places[good]) != here["digest"][good]
+        yield from self.faults(good, "differs from the digest in its bucket", "digest")
 
 
 class _Segments:
@@ -189,17 +189,17 @@ class _Segments:
             file = (state.path / names.OBJECTS / names.segment(number)).stat()
             self._files.setdefault((number, file.st_dev, file.st_ino), []).append(state)
 
-    def judge(self, claims: Sequence[_Claims], high: int, tick: Callable[[int], object]) -> Told:
+    def judge(self, claims: Sequence[_Claims], high: int, tick: Callable[[int], object]) -> _StateFaults:
         """All claims of oids below `high` that were not judged before."""
         for key in sorted(self._files):
             if key[0] << 32 >= high:
                 break
             states = self._files[key]
-            held = [one for one in claims if any(one.column.state is state for state in states)]
+            affected = [claim for claim in claims if any(claim.column.state is state for state in states)]
             try:
                 for part in self._parts(key, high):
-                    for one in held:
-                        yield from one.of(part).judge(part)
+                    for claim in affected:
+                        yield from claim.of(part).judge(part)
                     tick(int(part.buckets["length"].sum()))
             except Corruption as error:
                 self._scans[key] = None

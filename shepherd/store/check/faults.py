@@ -1,6 +1,7 @@
-"""Faults: what shep-check tells, each with its file and, where one is known, the offset in it.
+"""Faults: what shep-check lists, each with its file and, where one is known, the offset in it.
 
-A table that is wrong throughout is told of, not listed: a Teller lets the first faults of a kind through and counts the rest.
+Of a table that is wrong throughout not every row is listed: a FaultLimiter lets the first faults of a kind through, and
+counts the rest.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import Final
 from shepherd.errors import PlacedError
 from shepherd.formats.tables import I64
 
-MOST_TOLD: Final = 20  # of one kind in one file
+MOST_LISTED: Final = 20  # of one kind in one file
 
 
 @dataclass(frozen=True)
@@ -33,30 +34,30 @@ class Fault:
         return f"{place}: {self.what}"
 
 
-class Teller:
-    """Tells faults of rows one by one, up to `most` of a kind in a file (None: all); `rest` says how many more there were."""
+class FaultLimiter:
+    """Lets faults of rows through, up to `most` of a kind in a file (None: all); `rest` says how many more there were."""
 
-    def __init__(self, most: int | None = MOST_TOLD) -> None:
+    def __init__(self, most: int | None = MOST_LISTED) -> None:
         self._most = most
-        self._met: Counter[tuple[Path, str, bool]] = Counter()
+        self._counts: Counter[tuple[Path, str, bool]] = Counter()
 
     def rows(self, path: Path, rows: I64, width: int, what: str, note: bool = False) -> Iterator[Fault]:
         """A fault for each of these rows of a column."""
         room = self._room((path, what, note), len(rows))
         return (Fault(path, row * width, what, note) for row in rows[:room].tolist())
 
-    def one(self, fault: Fault, kind: str) -> Iterator[Fault]:
+    def single(self, fault: Fault, kind: str) -> Iterator[Fault]:
         """A fault whose words are its own, and those for all of its kind."""
         return iter([fault][: self._room((fault.path, kind, fault.note), 1)])
 
     def _room(self, kind: tuple[Path, str, bool], count: int) -> int:
-        before = self._met[kind]
-        self._met[kind] += count
+        before = self._counts[kind]
+        self._counts[kind] += count
         return count if self._most is None else max(min(self._most - before, count), 0)
 
     def rest(self) -> Iterator[Fault]:
-        """One fault for all those of a kind that were not told."""
-        for (path, what, note), count in self._met.items():
+        """One fault for all those of a kind that were not let through."""
+        for (path, what, note), count in self._counts.items():
             if self._most is not None and count > self._most:
                 more = count - self._most
                 yield Fault(path, None, f"{more:,} more like this: {what}", note, count=more)

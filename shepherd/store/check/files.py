@@ -20,7 +20,7 @@ from shepherd.formats.check import check64
 from shepherd.formats.checkpoint import Checkpoint, unpack_checkpoint
 from shepherd.formats.control import FileEntry
 from shepherd.formats.frame import FrameKind
-from shepherd.store.check.bad_sectors import going_on, unread
+from shepherd.store.check.bad_sectors import past_bad_sectors, unread
 from shepherd.store.check.faults import Fault, fault_of
 from shepherd.store.disk import names
 from shepherd.store.state import harvest, logs
@@ -28,7 +28,7 @@ from shepherd.store.state.columns import Column
 from shepherd.store.state.directory import State
 from shepherd.urls import KEY_BYTES
 
-Tick: TypeAlias = Callable[[int], object]  # told how many bytes have been read
+Tick: TypeAlias = Callable[[int], object]  # gets how many bytes have been read
 # Device, inode, length and checksum of the files found sound: states share most of them, and each is read once in a walk.
 # The checksum is part of it, because another state's control may expect another one of the same file.
 Sound: TypeAlias = set[tuple[int, int, int, int]]
@@ -78,20 +78,20 @@ def walk_files(state: State, quick: bool, tick: Tick, sound: Sound, buckets: boo
 
     Without `buckets` the bytes of segments are not read.
     """
-    yield from going_on(state.path, _unnamed(state))
+    yield from past_bad_sectors(state.path, _unnamed(state))
     for path, entry in state.control.files.items():
         unread = not buckets and path.startswith(f"{names.OBJECTS}/")
-        yield from going_on(state.path / path, _file(state, path, entry, quick or unread, sound))
+        yield from past_bad_sectors(state.path / path, _file(state, path, entry, quick or unread, sound))
         tick(entry.length)
 
 
 def _unnamed(state: State) -> Iterator[Fault]:
     files = state.control.files
     expected = {names.CONTROL, *files, *(p + names.CHECK for p in files if p.partition("/")[0] in tables.TABLES)}
-    for found in _below(state.path):
-        relative = str(found.relative_to(state.path))
+    for path in _below(state.path):
+        relative = str(path.relative_to(state.path))
         if relative not in expected and relative.partition("/")[0] != names.HARVESTS:
-            yield Fault(found, None, "not named in control")
+            yield Fault(path, None, "not named in control")
 
 
 def _file(state: State, path: str, entry: FileEntry, quick: bool, sound: Sound) -> Iterator[Fault]:
@@ -109,8 +109,8 @@ def _file(state: State, path: str, entry: FileEntry, quick: bool, sound: Sound) 
 def _bytes(state: State, path: str, entry: FileEntry, quick: bool, sound: Sound) -> Iterator[Fault]:
     """One file against its checksum, unless another state has shown it to be sound."""
     file = state.path / path
-    found = file.stat()
-    key = (found.st_dev, found.st_ino, entry.length, entry.check)
+    status = file.stat()
+    key = (status.st_dev, status.st_ino, entry.length, entry.check)
     if path.partition("/")[0] in tables.TABLES:
         faults = list(_column(state, path, quick or key in sound))
     elif quick:
@@ -165,45 +165,48 @@ def _damaged(file: Path, path: str) -> Iterator[Fault]:
 
 
 def _damaged_buckets(file: Path, length: int) -> Iterator[Fault]:
-    """Behind a damaged header or attribute the walk goes on at the next bucket whose own check."""
-    data, at = logs.mapped(file)[:length], 0
-    while at < len(data):
+    """Behind a damaged header or attribute the walk continues at the next bucket whose own check."""
+    data, offset = logs.mapped(file)[:length], 0
+    while offset < len(data):
         try:
-            at += bucket.parse(data, at).header.length
+            offset += bucket.parse(data, offset).header.length
             continue
         except Corruption as error:
-            yield Fault(file, at, error.what)
-        at = at + bucket.parse_header(data, at).length if _is_bucket(data, at) else _next(data, bucket.MAGIC, at + 1, _is_bucket)
+            yield Fault(file, offset, error.what)
+        if _is_bucket(data, offset):
+            offset += bucket.parse_header(data, offset).length
+        else:
+            offset = _next(data, bucket.MAGIC, offset + 1, _is_bucket)
 
 
 def _damaged_frames(file: Path, length: int) -> Iterator[Fault]:
-    data, at = logs.mapped(file)[:length], 0
-    while at < len(data):
-        one = frame.read_frame(data, at)
-        if one is None:
-            yield Fault(file, at, "no whole frame begins here")
-        at = one.end if one is not None else _next(data, frame.MAGIC, at + 1, _is_frame)
+    data, offset = logs.mapped(file)[:length], 0
+    while offset < len(data):
+        log_frame = frame.read_frame(data, offset)
+        if log_frame is None:
+            yield Fault(file, offset, "no whole frame begins here")
+        offset = log_frame.end if log_frame is not None else _next(data, frame.MAGIC, offset + 1, _is_frame)
 
 
-def _is_bucket(data: memoryview, at: int) -> bool:
+def _is_bucket(data: memoryview, offset: int) -> bool:
     """Whether a bucket begins here, whatever its body is like."""
     try:
-        return at + bucket.parse(data, at, with_body=False).header.length <= len(data)
+        return offset + bucket.parse(data, offset, with_body=False).header.length <= len(data)
     except Corruption:
         return False
 
 
-def _is_frame(data: memoryview, at: int) -> bool:
-    return frame.read_frame(data, at) is not None
+def _is_frame(data: memoryview, offset: int) -> bool:
+    return frame.read_frame(data, offset) is not None
 
 
-def _next(data: memoryview, magic: bytes, at: int, begins: Callable[[memoryview, int], bool]) -> int:
+def _next(data: memoryview, magic: bytes, offset: int, begins: Callable[[memoryview, int], bool]) -> int:
     """The next place where a whole record begins, or the end."""
     mapped = cast(mmap.mmap, data.obj)
-    while 0 <= (at := mapped.find(magic, at)) < len(data):
-        if begins(data, at):
-            return at
-        at += 1
+    while 0 <= (offset := mapped.find(magic, offset)) < len(data):
+        if begins(data, offset):
+            return offset
+        offset += 1
     return len(data)
 
 
@@ -234,7 +237,7 @@ def _read(path: Path, parts: Iterator[object]) -> Iterator[Fault]:
 def walk_harvest(path: Path, quick: bool, ours: bool = True) -> Iterator[Fault]:
     """What a checkpoint called durable is there and whole; what came after it may be torn. Only `ours` are ever continued."""
     try:
-        found, point = harvest.inspect(path), _newest_point(path / names.CHECKPOINTS)
+        status, point = harvest.inspect(path), _newest_point(path / names.CHECKPOINTS)
     except Corruption as error:
         yield fault_of(path, error)
         return
@@ -243,9 +246,9 @@ def walk_harvest(path: Path, quick: bool, ours: bool = True) -> Iterator[Fault]:
         return
     faults = list(_harvest_files(path, point, quick)) if point is not None else []
     yield from faults
-    if found.damage and not faults:
-        yield Fault(path / names.CHECKPOINTS, None, found.damage)
-    if not found.ended:
+    if status.damage and not faults:
+        yield Fault(path / names.CHECKPOINTS, None, status.damage)
+    if not status.ended:
         what = "the reap has not ended; shep-reap continues from its last checkpoint"
         yield Fault(path, None, what if ours else "it has not ended; no cork takes it in", note=True)
 
@@ -260,7 +263,7 @@ def _harvest_files(path: Path, point: Checkpoint, quick: bool) -> Iterator[Fault
     files = [(names.JOURNAL, point.journal.length), (names.CONTRIB, point.contrib.length)]
     files += [(names.local_segment(number), mark.length) for number, mark in enumerate(point.segments, 1)]
     for name, length in files:
-        yield from going_on(path / name, _harvest_file(path / name, length, point, quick))
+        yield from past_bad_sectors(path / name, _harvest_file(path / name, length, point, quick))
 
 
 def _harvest_file(file: Path, length: int, point: Checkpoint, quick: bool) -> Iterator[Fault]:

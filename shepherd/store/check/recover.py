@@ -26,11 +26,11 @@ REBUILT: Final = "recover"  # the phase in the report of a state that was made a
 
 
 @dataclass(frozen=True)
-class Step:
+class RecoveryStep:
     """One thing that was done, or would be."""
 
     what: str
-    lost: str = ""  # what the step gives up, in words
+    loss: str = ""  # what the step gives up, in words
     details: tuple[str, ...] = ()  # of a rebuild: what could not be taken over as it was
 
 
@@ -51,37 +51,39 @@ class Findings:
     def needs_rebuild(self) -> bool:
         return self.wreck is not None or self.stray is not None
 
-    def steps(self) -> list[Step]:
+    def steps(self) -> list[RecoveryStep]:
         """Everything but the rebuilding, in words."""
-        steps = [Step(f"remove {name}, left by a killed program") for name in self.leftovers]
-        steps += [Step(f"remove {name}: {heir} was made from it") for name, heir in self.superseded]
-        steps += [Step(f"remove {name}: {fault}", "nothing: its phase runs again") for name, fault in self.spoilt]
-        steps += [Step(f"remove {name}: {fault}", "that snapshot; a newer one is whole") for name, fault in self.snapshots]
-        for path, found in self.harvests:
-            excess = _bytes(path) - _kept_bytes(found)
-            if found.damage or excess > 0:
-                why = f" ({found.damage})" if found.damage else ""
-                what = f"roll {path.parent.parent.name}/{path.name} back to checkpoint {found.checkpoint.sequence}{why}"
-                steps.append(Step(what, f"{max(excess, 0)} bytes written since"))
+        steps = [RecoveryStep(f"remove {name}, left by a killed program") for name in self.leftovers]
+        steps += [RecoveryStep(f"remove {name}: {heir} was made from it") for name, heir in self.superseded]
+        steps += [RecoveryStep(f"remove {name}: {fault}", "nothing: its phase runs again") for name, fault in self.spoilt]
+        steps += [
+            RecoveryStep(f"remove {name}: {fault}", "that snapshot; a newer one is whole") for name, fault in self.snapshots
+        ]
+        for path, status in self.harvests:
+            excess = _bytes(path) - _checkpointed_bytes(status)
+            if status.damage or excess > 0:
+                why = f" ({status.damage})" if status.damage else ""
+                what = f"roll {path.parent.parent.name}/{path.name} back to checkpoint {status.checkpoint.sequence}{why}"
+                steps.append(RecoveryStep(what, f"{max(excess, 0)} bytes written since"))
         return steps
 
 
-def survey(database: Database, deep: bool = False, made: StateName | None = None) -> Findings:
+def survey(database: Database, deep: bool = False, rebuilt: StateName | None = None) -> Findings:
     """Look, and change nothing. `deep` reads every byte; else only names, lengths, controls and block tables.
 
-    `made` is a state that has just been made again and checked: it is not read once more.
+    `rebuilt` is a state that has just been made again and checked: it is not read once more.
     """
-    found = database.states()
-    if not found:
+    states = database.states()
+    if not states:
         raise RecoveryNeeded(f"{database.states_path}: no state is there; copy one back from a mirror")
-    parents = _parents(database, found)
-    superseded = [(name, parents[str(name)]) for name in found[:-1] if not name.closed and str(name) in parents]
-    left = [name for name in found if name not in [gone for gone, _heir in superseded]]
+    parents = _parents(database, states)
+    superseded = [(name, parents[str(name)]) for name in states[:-1] if not name.closed and str(name) in parents]
+    remaining = [name for name in states if name not in [name_gone for name_gone, _heir in superseded]]
     spoilt: list[tuple[StateName, Fault]] = []
     wreck: tuple[StateName, Fault] | None = None
     stray: StateName | None = None
-    for name in reversed(left):
-        fault = _fault(database, name, deep and name != made)
+    for name in reversed(remaining):
+        fault = _fault(database, name, deep and name != rebuilt)
         if name.closed:
             wreck = (name, fault) if fault else None
             break
@@ -91,17 +93,17 @@ def survey(database: Database, deep: bool = False, made: StateName | None = None
             stray = stray or name
         else:
             spoilt.append((name, fault))
-    standing = [name for name in left if name not in [gone for gone, _fault in spoilt]]
+    standing = [name for name in remaining if name not in [name_gone for name_gone, _fault in spoilt]]
     stray = stray or (_stranded(database, standing) if wreck is None else None)
-    newest = max((name for name in left if name.closed), key=lambda name: name.number, default=None)
-    snapshots = [] if not deep else _damaged_snapshots(database, [n for n in left if n.closed and n is not newest])
+    newest = max((name for name in remaining if name.closed), key=lambda name: name.number, default=None)
+    snapshots = [] if not deep else _damaged_snapshots(database, [n for n in remaining if n.closed and n is not newest])
     harvests = _harvests(database, standing[-1], deep) if standing and wreck is None and stray is None else []
     leftovers = [entry for entry in sorted(os.listdir(database.states_path)) if names.is_leftover(entry)]
     leftovers += [f"{path.parent.name}/{path.name}" for path in database.half_dropped()]
     return Findings(leftovers, superseded, spoilt, wreck, stray, snapshots, harvests, deep)
 
 
-def mend(writer: Writer, findings: Findings) -> list[Step]:
+def mend(writer: Writer, findings: Findings) -> list[RecoveryStep]:
     """All that needs no rebuilding; what was done."""
     steps = findings.steps()  # while it can still be seen how much a rollback gives up
     writer.remove_leftovers()
@@ -110,16 +112,16 @@ def mend(writer: Writer, findings: Findings) -> list[Step]:
     if findings.needs_rebuild:
         return dataclasses.replace(findings, superseded=[], snapshots=[], harvests=[]).steps()
     writer.tidy()
-    for path, found in findings.harvests:
-        harvest.rollback(path, accept_loss=findings.deep or bool(found.damage))
+    for path, status in findings.harvests:
+        harvest.rollback(path, accept_loss=findings.deep or bool(status.damage))
     for path in writer.furthest().harvests():
-        if path not in [one for one, _found in findings.harvests]:
+        if path not in [damaged for damaged, _status in findings.harvests]:
             harvest.confirm_end(path)
     writer.drop_snapshots([name for name, _fault in findings.snapshots])
     return steps
 
 
-def recover(writer: Writer) -> list[Step]:
+def recover(writer: Writer) -> list[RecoveryStep]:
     """All that can be mended without rebuilding anything: what a crash alone can leave, and a damaged harvest."""
     for deep in (False, True):
         findings = survey(writer.database, deep)
@@ -132,9 +134,9 @@ def recover(writer: Writer) -> list[Step]:
     return []
 
 
-def _parents(database: Database, found: list[StateName]) -> dict[str, StateName]:
+def _parents(database: Database, states: list[StateName]) -> dict[str, StateName]:
     """Which directory was made from which, as far as their controls can be read."""
-    controls = {name: salvage.any_control([database.states_path / str(name)]) for name in found}
+    controls = {name: salvage.any_control([database.states_path / str(name)]) for name in states}
     return {control.parent: name for name, control in controls.items() if control is not None}
 
 
@@ -146,10 +148,10 @@ def _fault(database: Database, name: StateName, deep: bool) -> Fault | None:
     return next((fault for fault in faults if not fault.note and not fault.path.is_relative_to(inside)), None)
 
 
-def _stranded(database: Database, left: list[StateName]) -> StateName | None:
+def _stranded(database: Database, states: list[StateName]) -> StateName | None:
     """A .reap whose damaged state has been made again by a recovery that was then killed."""
-    furthest = database.open(left[-1])
-    for name in left[:-1]:
+    furthest = database.open(states[-1])
+    for name in states[:-1]:
         if not name.closed and furthest.name.closed and _has_harvest(database, name):
             control = salvage.any_control([database.states_path / str(name)])
             rebuilt = furthest.report().get("phase") == REBUILT
@@ -170,13 +172,13 @@ def _damaged_snapshots(database: Database, older: list[StateName]) -> list[tuple
 
 def _harvests(database: Database, name: StateName, deep: bool) -> list[tuple[Path, harvest.HarvestStatus]]:
     """The harvests that are to be rolled back: those that have not ended, and those with damage."""
-    found = [(path, harvest.inspect(path, deep)) for path in database.open(name).harvests()]
-    return [(path, one) for path, one in found if one.damage or not one.ended]
+    statuses = [(path, harvest.inspect(path, deep)) for path in database.open(name).harvests()]
+    return [(path, status) for path, status in statuses if status.damage or not status.ended]
 
 
-def _kept_bytes(found: harvest.HarvestStatus) -> int:
-    point = found.checkpoint
-    return found.log_bytes + point.journal.length + point.contrib.length + sum(s.length for s in point.segments)
+def _checkpointed_bytes(status: harvest.HarvestStatus) -> int:
+    point = status.checkpoint
+    return status.log_bytes + point.journal.length + point.contrib.length + sum(s.length for s in point.segments)
 
 
 def _bytes(path: Path) -> int:

@@ -15,7 +15,7 @@ from shepherd.errors import Corruption
 from shepherd.formats import tables
 from shepherd.formats.tables import I64, QKEY_NONE, Array, Bools, Flag, Reason, RowType
 from shepherd.formats.vocabulary import RESERVED_REASONS
-from shepherd.store.check.faults import MOST_TOLD, Fault, Teller, fault_of
+from shepherd.store.check.faults import MOST_LISTED, Fault, FaultLimiter, fault_of
 from shepherd.store.disk import names
 from shepherd.store.state.directory import State
 
@@ -24,38 +24,40 @@ _TYPES: Final = tuple(map(int, RowType))
 _REASONS: Final = (*map(int, Reason), *RESERVED_REASONS)
 
 
-def walk_references(state: State, most: int | None = MOST_TOLD) -> Iterator[Fault]:
+def walk_references(state: State, most: int | None = MOST_LISTED) -> Iterator[Fault]:
     """Every reference that does not hold. What one part trips over does not keep the others from being looked at."""
-    tell = Teller(most)
-    parts: tuple[Callable[[State, Teller], Iterator[Fault]], ...] = (_sites, _servers, _index, _bare_rows, _contributions)
+    limiter = FaultLimiter(most)
+    parts: tuple[Callable[[State, FaultLimiter], Iterator[Fault]], ...] = (_sites, _servers, _index, _bare_rows, _contributions)
     for part in parts:
         try:
-            yield from part(state, tell)
+            yield from part(state, limiter)
         except Corruption as error:
             yield fault_of(state.path, error)
-    yield from tell.rest()
+    yield from limiter.rest()
 
 
-def _told(tell: Teller, path: Path, bad: Bools, width: int, what: str, first_row: int = 0, note: bool = False) -> Iterator[Fault]:
+def _row_faults(
+    limiter: FaultLimiter, path: Path, bad: Bools, width: int, what: str, first_row: int = 0, note: bool = False
+) -> Iterator[Fault]:
     """A fault for each row of a column where `bad` is true."""
-    return tell.rows(path, np.flatnonzero(bad) + first_row, width, what, note)
+    return limiter.rows(path, np.flatnonzero(bad) + first_row, width, what, note)
 
 
 # --- sites and servers ------------------------------------------------------------------------------------------
 
 
-def _sites(state: State, tell: Teller) -> Iterator[Fault]:
+def _sites(state: State, limiter: FaultLimiter) -> Iterator[Fault]:
     path, rows = state.path / "sites", state.sites.rows
     prints = state.prints
     keys, norm, ends = (state.sites[name][0:rows] for name in ("site", "norm", "name"))
-    yield from _told(tell, path / "site", keys[1:] <= keys[:-1], 8, "rows are not in order", first_row=1)
+    yield from _row_faults(limiter, path / "site", keys[1:] <= keys[:-1], 8, "rows are not in order", first_row=1)
     stored = state.control.files[f"sites/{names.NAMES}"].length
     begins = np.concatenate([np.zeros(1, np.uint64), ends[:-1]])[:rows]
     wrong = (ends < begins) | (ends > np.uint64(stored))
     if rows:
         wrong[-1] |= int(ends[-1]) != stored
     what = f"its name does not end within the {stored} bytes of names, or not where it must"
-    yield from _told(tell, path / "name", wrong, 8, what)
+    yield from _row_faults(limiter, path / "name", wrong, 8, what)
     if wrong.any():
         return
     for start in range(0, rows, STEP_ROWS):
@@ -65,106 +67,110 @@ def _sites(state: State, tell: Teller) -> Iterator[Fault]:
             text = name.decode("ascii", "replace")
             if prints.half(text) != sites[row] or "://" not in text:
                 fault = Fault(path / "site", (start + row) * 8, f"is not the footprint of {text}")
-                yield from tell.one(fault, "is not the footprint of its name")
+                yield from limiter.single(fault, "is not the footprint of its name")
             elif prints.norm(text) != norms[row]:
                 fault = Fault(path / "norm", (start + row) * 8, f"is not the footprint of the normalised site of {text}")
-                yield from tell.one(fault, "is not the footprint of its normalised name")
+                yield from limiter.single(fault, "is not the footprint of its normalised name")
 
 
-def _servers(state: State, tell: Teller) -> Iterator[Fault]:
+def _servers(state: State, limiter: FaultLimiter) -> Iterator[Fault]:
     """In order; and in a closed state every address that a site has is there, because cork enters them all."""
-    known = state.servers["qkey"][0 : state.servers.rows]
-    yield from _told(tell, state.path / "servers/qkey", known[1:] <= known[:-1], 8, "rows are not in order", first_row=1)
+    qkeys = state.servers["qkey"][0 : state.servers.rows]
+    yield from _row_faults(limiter, state.path / "servers/qkey", qkeys[1:] <= qkeys[:-1], 8, "rows are not in order", first_row=1)
     if state.name.closed:
         qkey = state.sites["qkey"][0 : state.sites.rows]
-        lost = (qkey >> np.uint64(56) != QKEY_NONE) & ~np.isin(qkey, known)
-        yield from _told(tell, state.path / "sites/qkey", lost, 8, "its queue key is not in the server table")
+        dangling = (qkey >> np.uint64(56) != QKEY_NONE) & ~np.isin(qkey, qkeys)
+        yield from _row_faults(limiter, state.path / "sites/qkey", dangling, 8, "its queue key is not in the server table")
 
 
 # --- the index --------------------------------------------------------------------------------------------------
 
 
-def _index(state: State, tell: Teller) -> Iterator[Fault]:
+def _index(state: State, limiter: FaultLimiter) -> Iterator[Fault]:
     """Row order; vocabularies; every row's site is known, has the row's norm, and counts the row."""
     path = state.path / "index"
-    known = state.sites["site"][0 : state.sites.rows]
+    sites = state.sites["site"][0 : state.sites.rows]
     norms = state.sites["norm"][0 : state.sites.rows]
     root = np.uint64(state.prints.root)
-    documents, gathered = np.zeros(len(known), np.int64), np.zeros(len(known), np.int64)
+    documents, gathered = np.zeros(len(sites), np.int64), np.zeros(len(sites), np.int64)
     for start in range(0, state.index.rows, STEP_ROWS):
         stop, lead = min(start + STEP_ROWS, state.index.rows), min(start, 1)  # each row is compared with the one before it
         part = state.index.slice(start - lead, stop, ("norm", "path", "site", "type", "reason", "flags"))
-        yield from _order(tell, path, part, root, start - lead)
+        yield from _order(limiter, path, part, root, start - lead)
         part = {name: values[lead:] for name, values in part.items()}
-        yield from _told(tell, path / "type", ~np.isin(part["type"], _TYPES), 1, "no row is of this type", start)
-        yield from _told(tell, path / "reason", ~np.isin(part["reason"], _REASONS), 1, "there is no such reason", start)
-        at, found = _find(known, part["site"])
-        yield from _told(tell, path / "site", ~found, 8, "its site is not in the site table", start)
-        wrong = np.zeros(len(found), np.bool_)
-        wrong[found] = norms[at[found]] != part["norm"][found]
-        yield from _told(tell, path / "norm", wrong, 8, "differs from the norm of its site", start)
-        np.add.at(documents, at[found], 1)
-        found &= (part["type"] == RowType.GATHERED) & ~_robots(part["flags"])
-        np.add.at(gathered, at[found], 1)
-    yield from _counts(tell, state, documents, gathered)
+        yield from _row_faults(limiter, path / "type", ~np.isin(part["type"], _TYPES), 1, "no row is of this type", start)
+        yield from _row_faults(limiter, path / "reason", ~np.isin(part["reason"], _REASONS), 1, "there is no such reason", start)
+        site_rows, exists = _find(sites, part["site"])
+        yield from _row_faults(limiter, path / "site", ~exists, 8, "its site is not in the site table", start)
+        wrong = np.zeros(len(exists), np.bool_)
+        wrong[exists] = norms[site_rows[exists]] != part["norm"][exists]
+        yield from _row_faults(limiter, path / "norm", wrong, 8, "differs from the norm of its site", start)
+        np.add.at(documents, site_rows[exists], 1)
+        exists &= (part["type"] == RowType.GATHERED) & ~_robots(part["flags"])
+        np.add.at(gathered, site_rows[exists], 1)
+    yield from _counts(limiter, state, documents, gathered)
 
 
-def _order(tell: Teller, path: Path, part: dict[str, Array], root: np.uint64, first_row: int) -> Iterator[Fault]:
+def _order(limiter: FaultLimiter, path: Path, part: dict[str, Array], root: np.uint64, first_row: int) -> Iterator[Fault]:
     norm, paths, site, robots = part["norm"], part["path"], part["site"], _robots(part["flags"])
     same_norm = norm[1:] == norm[:-1]
     same = same_norm & (paths[1:] == paths[:-1])
     rises = (norm[1:] > norm[:-1]) | (same_norm & (paths[1:] > paths[:-1])) | (same & (site[1:] > site[:-1]))
-    yield from _told(tell, path / "norm", ~rises, 8, "row is not in order", first_row + 1)
+    yield from _row_faults(limiter, path / "norm", ~rises, 8, "row is not in order", first_row + 1)
     twice = same & rises & (paths[1:] != root) & ~(robots[1:] & robots[:-1])
-    yield from _told(tell, path / "path", twice, 8, "another row has the same norm and path", first_row + 1)
+    yield from _row_faults(limiter, path / "path", twice, 8, "another row has the same norm and path", first_row + 1)
 
 
-def _counts(tell: Teller, state: State, documents: I64, gathered: I64) -> Iterator[Fault]:
+def _counts(limiter: FaultLimiter, state: State, documents: I64, gathered: I64) -> Iterator[Fault]:
     counts = {"documents": documents, "gathered": gathered}
     if state.name.phase == "selected":  # select changes types, and leaves the counting to record
         del counts["gathered"]
     for name, count in counts.items():
-        told = state.sites[name][0 : state.sites.rows]
-        yield from _told(tell, state.path / "sites" / name, told != count, 4, "differs from a count of the rows of the site")
+        values = state.sites[name][0 : state.sites.rows]
+        yield from _row_faults(
+            limiter, state.path / "sites" / name, values != count, 4, "differs from a count of the rows of the site"
+        )
     if state.name.closed:
         merged = state.control.parent.endswith(".selected")  # before that a page may have moved to the site and away again
-        yield from _told(tell, state.path / "sites/site", documents == 0, 8, "the site has no rows", note=not merged)
+        yield from _row_faults(limiter, state.path / "sites/site", documents == 0, 8, "the site has no rows", note=not merged)
 
 
 def _robots(flags: Array) -> Bools:
     return np.asarray((flags & np.uint16(Flag.ROBOTS)) != 0)
 
 
-def _find(known: Array, wanted: Array) -> tuple[I64, Bools]:
+def _find(keys: Array, values: Array) -> tuple[I64, Bools]:
     """Where each wanted value stands in a sorted array, and whether it does."""
-    if not len(known):
-        return np.zeros(len(wanted), np.int64), np.zeros(len(wanted), np.bool_)
-    at = np.minimum(np.searchsorted(known, wanted), len(known) - 1).astype(np.int64)
-    return at, np.asarray(known[at] == wanted)
+    if not len(keys):
+        return np.zeros(len(values), np.int64), np.zeros(len(values), np.bool_)
+    rows = np.minimum(np.searchsorted(keys, values), len(keys) - 1).astype(np.int64)
+    return rows, np.asarray(keys[rows] == values)
 
 
-def _bare_rows(state: State, tell: Teller) -> Iterator[Fault]:
+def _bare_rows(state: State, limiter: FaultLimiter) -> Iterator[Fault]:
     """In a closed state every row that is not forgotten has its bucket; before record, new ones still point into contrib."""
     if not state.name.closed:
         return
     for start in range(0, state.index.rows, STEP_ROWS):
         part = state.index.slice(start, min(start + STEP_ROWS, state.index.rows), ("type", "oid"))
         bare = (part["type"] != RowType.FORGOTTEN) & ~tables.in_bucket(part["oid"])
-        yield from _told(tell, state.path / "index/oid", bare, 8, "the row has no bucket", start)
+        yield from _row_faults(limiter, state.path / "index/oid", bare, 8, "the row has no bucket", start)
 
 
 # --- contributions ----------------------------------------------------------------------------------------------
 
 
-def _contributions(state: State, tell: Teller) -> Iterator[Fault]:
+def _contributions(state: State, limiter: FaultLimiter) -> Iterator[Fault]:
     """Until record, rows point at contributions that are there."""
     if state.name.closed:
         return
     records = {number: sum(map(len, state.contribs(number, with_texts=False))) for number in state.numbered(names.CONTRIB)}
     for start in range(0, state.index.rows, STEP_ROWS):
         oid = state.index["oid"][start : start + STEP_ROWS]
-        lost = tables.in_contrib(oid)
+        dangling = tables.in_contrib(oid)
         for number, count in records.items():
             first, last = (np.uint64(tables.contrib_oid(number, ordinal)) for ordinal in (0, count))
-            lost &= (oid < first) | (oid >= last)
-        yield from _told(tell, state.path / "index/oid", lost, 8, "points at a contribution that is not there", start)
+            dangling &= (oid < first) | (oid >= last)
+        yield from _row_faults(
+            limiter, state.path / "index/oid", dangling, 8, "points at a contribution that is not there", start
+        )

@@ -120,12 +120,12 @@ class Wreck:
     def frames(self, path: str) -> Iterator[Frame]:
         """The frames of a log that check, wherever they stand."""
         data = map_file(self.path / path)
-        at = 0
-        while data is not None and 0 <= at < len(data):
-            one = frame.read_frame(memoryview(data), at)
-            if one is not None:
-                yield one
-            at = one.end if one is not None else data.find(frame.MAGIC, at + 1)
+        offset = 0
+        while data is not None and 0 <= offset < len(data):
+            log_frame = frame.read_frame(memoryview(data), offset)
+            if log_frame is not None:
+                yield log_frame
+            offset = log_frame.end if log_frame is not None else data.find(frame.MAGIC, offset + 1)
 
     def _next_segment(self) -> int:
         return 1 + max((n for n in map(names.parse_segment, _list(self.path / names.OBJECTS)) if n is not None), default=0)
@@ -134,11 +134,11 @@ class Wreck:
         return 1 + max((n[1] for n in map(names.parse_numbered, _list(self.path)) if n is not None), default=0)
 
 
-def any_control(directories: list[Path], wanted: Callable[[Control], bool] = lambda control: True) -> Control | None:
+def any_control(directories: list[Path], is_wanted: Callable[[Control], bool] = lambda control: True) -> Control | None:
     """The control of the first of some directories that has a sound one."""
     for path in directories:
         control = _control(path)
-        if control is not None and wanted(control):
+        if control is not None and is_wanted(control):
             return control
     return None
 

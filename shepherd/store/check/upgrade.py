@@ -46,7 +46,7 @@ ADDED: Final[dict[int, dict[str, int]]] = {
 
 
 @dataclass(frozen=True)
-class Step:
+class UpgradeStep:
     """A directory that needs a successor."""
 
     old: StateName
@@ -57,25 +57,25 @@ class Step:
         return f"{self.old} of format version {self.version} becomes {self.new} of version {FORMAT_VERSION}"
 
 
-def survey(database: Database) -> list[Step]:
+def survey(database: Database) -> list[UpgradeStep]:
     """The steps that are still to be taken, in their order. Reads only."""
-    found = _versions(database)
-    if not found:
+    versions = _versions(database)
+    if not versions:
         return []
-    furthest = max(found, key=lambda name: name.order)
-    closed = max((name for name in found if name.closed), key=lambda name: name.number, default=None)
+    furthest = max(versions, key=lambda name: name.order)
+    closed = max((name for name in versions if name.closed), key=lambda name: name.number, default=None)
     steps, number = [], furthest.number + 1
     if not furthest.closed:
-        if found[furthest] < FORMAT_VERSION:
-            steps.append(Step(furthest, found[furthest], StateName(furthest.number + 2, furthest.phase)))
+        if versions[furthest] < FORMAT_VERSION:
+            steps.append(UpgradeStep(furthest, versions[furthest], StateName(furthest.number + 2, furthest.phase)))
         else:
             number = furthest.number - 1  # an earlier run has come this far
-    if closed is not None and found[closed] < FORMAT_VERSION:
-        steps.append(Step(closed, found[closed], StateName(number, closed.phase)))
+    if closed is not None and versions[closed] < FORMAT_VERSION:
+        steps.append(UpgradeStep(closed, versions[closed], StateName(number, closed.phase)))
     return steps
 
 
-def upgrade(writer: Writer, now: int) -> list[Step]:
+def upgrade(writer: Writer, now: int) -> list[UpgradeStep]:
     """Take all steps, under a lock that has tidied nothing yet; the steps that were taken."""
     versions = _versions(writer.database)
     writer.remove_leftovers()
@@ -92,11 +92,11 @@ def upgrade(writer: Writer, now: int) -> list[Step]:
 
 def _versions(database: Database) -> dict[StateName, int]:
     """The version of every finished directory. One that is newer than we are is not ours to change."""
-    found = {name: _version(database.states_path / str(name)) for name in database.states()}
-    for name, version in found.items():
+    versions = {name: _version(database.states_path / str(name)) for name in database.states()}
+    for name, version in versions.items():
         if version > FORMAT_VERSION:
             database.open(name)  # says so
-    return found
+    return versions
 
 
 def _version(path: Path) -> int:
@@ -109,7 +109,7 @@ def _version(path: Path) -> int:
     return version
 
 
-def _succeed(writer: Writer, step: Step, now: int) -> None:
+def _succeed(writer: Writer, step: UpgradeStep, now: int) -> None:
     old = State(writer.database.states_path / str(step.old), step.version)
     control = dataclasses.replace(old.control, state=step.new.number, parent=str(step.old), now=now, files={})
     builder = Builder(writer.database.states_path, step.new, control, old)
@@ -136,11 +136,11 @@ def _add_columns(builder: Builder, old: State, added: dict[str, int]) -> None:
 
 def _remove_superseded(writer: Writer) -> None:
     """Unfinished directories that another one was made from: by a phase that was killed right after its commit, or by us."""
-    found = writer.database.states()
-    paths = {name: writer.database.states_path / str(name) for name in found}
+    states = writer.database.states()
+    paths = {name: writer.database.states_path / str(name) for name in states}
     parents = {State(path, _version(path)).control.parent for path in paths.values()}
-    for name in found[:-1]:
+    for name in states[:-1]:
         if not name.closed:
             if str(name) not in parents:
-                raise RecoveryNeeded(f"{paths[name]}: {found[-1]} is further, but was not made from it; move away the wrong one")
+                raise RecoveryNeeded(f"{paths[name]}: {states[-1]} is further, but was not made from it; move away the wrong one")
             writer.delete(name)

@@ -107,7 +107,7 @@ def is_taker_gone(text: str) -> bool:
 
 
 def is_held(path: Path) -> bool | None:
-    """Whether anybody holds a lock, found out without touching it; None where the system does not tell."""
+    """Whether anybody holds a lock, found out without touching it; None where the system does not say."""
     try:
         status, table = os.lstat(path), Path("/proc/locks").read_text()
     except FileNotFoundError:

@@ -340,7 +340,7 @@ class Builder:
         for writer in self._open:
             writer.close()
         if self.path.exists():
-            with contextlib.suppress(ShepherdError):  # the failure that brought us here is the one to tell
+            with contextlib.suppress(ShepherdError):  # the failure that brought us here is the one to report
                 fsio.remove_tree(self.path)
 
 

@@ -269,7 +269,7 @@ def copy(source: Path, target: Path) -> None:
 def verify(path: Path, foreign: bool = False) -> None:
     """Read every frame and bucket up to the last checkpoint; Corruption names the first that is damaged.
 
-    Checksums tell that all is as it was written. What others wrote is taken apart too, before anything trusts it.
+    Checksums show that all is as it was written. What others wrote is taken apart too, before anything trusts it.
     """
     status = inspect(path)
     if status.damage:
