@@ -25,7 +25,7 @@ HEADERS: Final = {
 
 
 class Refused(Exception):
-    """An answer that is none: its status, and one sentence that says what is wrong and what to do."""
+    """A refusal: its status, and one sentence that says what is wrong and what to do."""
 
     def __init__(self, status: int, text: str, headers: Mapping[str, str] | None = None) -> None:
         super().__init__(text)

@@ -11,7 +11,7 @@ from aiohttp import web
 
 from shepherd.errors import ConfigError, EquivError, FilterError, NoSpace, OldFormat, ShepherdError, UsageError
 from shepherd.serve.answers import Refused, adorn, refusal
-from shepherd.serve.connection import Connection
+from shepherd.serve.connection import HttpConnection
 from shepherd.serve.log import tell, tell_request
 from shepherd.serve.routes import ROUTES, Handler, Route
 from shepherd.serve.service import JSON_BYTES, SERVICE, Ask, Service
@@ -51,8 +51,8 @@ def _around(hosts: frozenset[str] | None) -> Callable[..., Awaitable[web.StreamR
     async def around(request: web.Request, handler: Callable[..., Awaitable[web.StreamResponse]]) -> web.StreamResponse:
         began_s = time.monotonic()
         ask = request[ASK] = Ask(request.app[SERVICE], request)
-        if isinstance(request.protocol, Connection):
-            request.protocol.heard()
+        if isinstance(request.protocol, HttpConnection):
+            request.protocol.on_request()
         try:
             if hosts is not None and _without_port(request.host) not in hosts:
                 # A page that a browser has from elsewhere may have had its name point here since it was loaded.
@@ -65,12 +65,14 @@ def _around(hosts: frozenset[str] | None) -> Callable[..., Awaitable[web.StreamR
             response = refusal(Refused(error.status, error.reason, allowed))
         except Exception as error:
             response = refusal(_failure(error))
-        sent = ask.sent if ask.sent is not None else getattr(response, "body_length", 0) or response.content_length or 0
-        sent = 0 if ask.is_head else sent
+        bytes_sent = (
+            ask.bytes_sent if ask.bytes_sent is not None else getattr(response, "body_length", 0) or response.content_length or 0
+        )
+        bytes_sent = 0 if ask.is_head else bytes_sent
         name = ask.client.name if ask.client else None
         seconds, resource = time.monotonic() - began_s, request.match_info.route.resource
-        tell_request(request, name, response.status, sent, seconds, ask.notes)
-        ask.service.metrics.answered(resource.canonical if resource else "none", response.status, sent, seconds)
+        tell_request(request, name, response.status, bytes_sent, seconds, ask.notes)
+        ask.service.metrics.answered(resource.canonical if resource else "none", response.status, bytes_sent, seconds)
         return response
 
     return around
@@ -82,16 +84,16 @@ def _guarded(route: Route) -> Callable[[web.Request], Awaitable[web.StreamRespon
     async def guarded(request: web.Request) -> web.StreamResponse:
         ask: Ask = request[ASK]
         kind, _, token = request.headers.get("Authorization", "").partition(" ")
-        given = token.strip() if kind.lower() == "bearer" else ""
-        ask.client = ask.service.tokens.find(given)
+        bearer_token = token.strip() if kind.lower() == "bearer" else ""
+        ask.client = ask.service.tokens.find(bearer_token)
         ask.parameter_names = names
-        return await _limited(ask, _permitted(route, ask, bool(given)))
+        return await _limited(ask, _permitted(route, ask, bool(bearer_token)))
 
     return guarded
 
 
 def _permitted(route: Route, ask: Ask, has_token: bool) -> Handler:
-    """What is done for this client: a refusal is also something that it may have only so often."""
+    """The handler for this client. Refusals count against its limits, too."""
     in_query = not QUERIED.isdisjoint(ask.request.query)
     if not in_query and (not route.roles or (ask.client and any(ask.client.may(role) for role in route.roles))):
         return route.handler
@@ -120,7 +122,7 @@ async def _limited(ask: Ask, handler: Handler) -> web.StreamResponse:
 
 
 def _failure(error: Exception) -> Refused:
-    """What a client is told of an error that is not its own: texts with paths of this machine are for the log alone."""
+    """The answer to an error that is not the client's own: texts with paths of this machine are for the log alone."""
     if isinstance(error, OURS):
         tell("failed", str(error), logging.ERROR)
         return Refused(500, "the server cannot use its configuration or its database; its operator finds the reason in the log")

@@ -24,8 +24,8 @@ class _Answer:
     until_s: float = float("-inf")
 
 
-class Kept:
-    """Used by threads: of several that ask for the same at a time, one works, and the others wait for it."""
+class Cache:
+    """For threads: of several that want the same answer at a time, one works, and the others wait for it."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -33,7 +33,7 @@ class Kept:
         self._turn = threading.Lock()
 
     def get(self, key: Hashable, least_s: float, find: Callable[[], Any], of: Hashable = None) -> Any:
-        """What `find` says, or said a moment ago about the same `of`."""
+        """What `find` returns, or returned a moment ago for the same `of`."""
         answer = self._answer(key)
         with answer.turn:
             began_s = self._clock()

@@ -72,15 +72,17 @@ def _flag(parameters: Mapping[str, str], name: str) -> bool:
 
 def since_of(parameters: Mapping[str, str], database: Database, state: State) -> State | None:
     """What is known of the state that the reader had before, which may be deleted since."""
-    wanted = number(parameters, "since")
-    if wanted is None:
+    since_number = number(parameters, "since")
+    if since_number is None:
         return None
-    if wanted > state.number:
-        raise Refused(400, f"`since`: state {wanted} is newer than state {state.number}, which is leased; lease a newer one")
+    if since_number > state.number:
+        raise Refused(
+            400, f"`since`: state {since_number} is newer than state {state.number}, which is leased; lease a newer one"
+        )
     try:
-        since = keys.remembered(database, wanted)
+        since = keys.remembered(database, since_number)
     except UsageError as error:
         raise Refused(410, str(error)) from None
     if since.control.key != state.control.key:
-        raise Refused(410, f"state {wanted} was made under another footprint key; read everything, and continue from there")
+        raise Refused(410, f"state {since_number} was made under another footprint key; read everything, and continue from there")
     return since

@@ -12,7 +12,7 @@ from shepherd.serve.listener import FULL
 IDLE_S: Final = 60.0  # between two requests
 
 
-class Connection(web.RequestHandler):
+class HttpConnection(web.RequestHandler):
     """aiohttp's, which would wait for a first request as long as a client likes."""
 
     def __init__(self, server: web.Server, loop: asyncio.AbstractEventLoop, first_s: float, **settings: Any) -> None:
@@ -24,14 +24,14 @@ class Connection(web.RequestHandler):
         super().connection_made(transport)
         self._patience = self._loop.call_later(self._first_s, self._give_up)
 
-    def heard(self) -> None:
+    def on_request(self) -> None:
         """A request has come."""
         if self._patience is not None:
             self._patience.cancel()
             self._patience = None
 
     def connection_lost(self, exc: BaseException | None) -> None:
-        self.heard()
+        self.on_request()
         super().connection_lost(exc)
 
     def _give_up(self) -> None:

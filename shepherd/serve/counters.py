@@ -1,7 +1,7 @@
-"""Counters that only grow, from logs that tell of one reap or cycle each: what has come since this server was started.
+"""Counters that only grow, from logs with a line for each reap or cycle: what has come since this server was started.
 
 A reap that runs is counted by now.json, and when it has ended by its line in reaps.jsonl, less what was counted of it before. So
-a look at any moment counts nothing twice, a reap that is killed and goes on counts on, and a log may be rotated.
+a look at any moment counts nothing twice, a reap that is killed and continued is counted as one, and a log may be rotated.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ LIVE: Final = ("pages", "wire_bytes")
 MOST_BYTES: Final = 1 << 24  # read at a time
 
 
-class Totals:
+class DatabaseCounters:
     def __init__(self, log: Path) -> None:
         self._reaps, self._cycles = Follower(log / logbook.REAPS), Follower(log / logbook.CYCLES)
         self._turn = threading.Lock()
-        self._seen: tuple[Any, ...] = ()  # the run of a reap that was looked at last,
-        self._then: dict[str, float] = {}  # what it said then,
-        self._state, self._counted = "", Counter[str]()  # and what is counted of the reap of this directory, over all runs
+        self._run: tuple[Any, ...] = ()  # process and start of the reap that was looked at last,
+        self._run_figures: dict[str, float] = {}  # its figures then,
+        self._state, self._live_counts = "", Counter[str]()  # and what is counted of the reap of this directory, over all runs
         self._first = True
         self.reaped: Counter[str] = Counter()
         self.results: Counter[str] = Counter()
@@ -46,22 +46,22 @@ class Totals:
         figures = (now or {}).get("figures")
         if now is None or not isinstance(figures, dict) or "wire_bytes" not in figures:
             return
-        run, said = (now.get("pid"), now.get("since")), {name: number(figures.get(name)) for name in LIVE}
+        run, live_figures = (now.get("pid"), now.get("since")), {name: number(figures.get(name)) for name in LIVE}
         if now.get("phase") != self._state:
-            self._state, self._counted = str(now.get("phase")), Counter()
-        before = self._then if run == self._seen else dict.fromkeys(LIVE, 0)
-        more = {name: max(int(said[name] - before[name]), 0) for name in LIVE}
-        self._seen, self._then = run, said
-        self._counted.update(more)
+            self._state, self._live_counts = str(now.get("phase")), Counter()
+        before = self._run_figures if run == self._run else dict.fromkeys(LIVE, 0)
+        more = {name: max(int(live_figures[name] - before[name]), 0) for name in LIVE}
+        self._run, self._run_figures = run, live_figures
+        self._live_counts.update(more)
         if not self._first:  # what came before the server did is not counted, here as elsewhere
             self.reaped.update(more)
 
     def _count_reap(self, line: dict[str, Any]) -> None:
-        counted = self._counted if line.get("state") == self._state else Counter[str]()
-        self.reaped.update({name: max(int(number(line.get(name))) - counted[name], 0) for name in LIVE})
+        live_counts = self._live_counts if line.get("state") == self._state else Counter[str]()
+        self.reaped.update({name: max(int(number(line.get(name))) - live_counts[name], 0) for name in LIVE})
         for name, into in (("results", self.results), ("errors", self.errors)):
-            found = line.get(name)
-            into.update({key: int(number(count)) for key, count in found.items()} if isinstance(found, dict) else {})
+            by_name = line.get(name)
+            into.update({key: int(number(count)) for key, count in by_name.items()} if isinstance(by_name, dict) else {})
 
 
 class Follower:
@@ -73,10 +73,10 @@ class Follower:
 
     def _place(self) -> tuple[int, int]:
         try:
-            found = os.stat(self._path)
+            file_stat = os.stat(self._path)
         except OSError:
             return 0, 0
-        return found.st_ino, found.st_size
+        return file_stat.st_ino, file_stat.st_size
 
     def more(self) -> Iterator[dict[str, Any]]:
         inode, size = self._place()

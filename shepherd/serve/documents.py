@@ -18,7 +18,7 @@ from shepherd.formats.tables import I64, split_oid
 from shepherd.readers.reading import Batch, Reading
 from shepherd.serve import choice, leases, sender, single
 from shepherd.serve.answers import Refused, answer
-from shepherd.serve.sender import Piece, Spans
+from shepherd.serve.sender import FileSpans, Piece
 from shepherd.serve.service import Ask
 from shepherd.store.disk import fsio, names
 from shepherd.store.state import keys
@@ -31,22 +31,22 @@ from shepherd.wire import api
 
 async def pull(ask: Ask) -> web.StreamResponse:
     parameters = ask.parameters()
-    found = await ask.work(_find, ask, parameters, keeps=not ask.is_head)
-    ask.notes |= {"state": found.state.number, "items": found.reading.items, **parameters}
-    response = _response(found.state, found.reading.items, found.reading.gone_items, found.reading.bucket_bytes)
-    pieces = _stream(found.state, found.reading.batches(choice.number(parameters, "after") or 0))
-    return await sender.send(ask, response, pieces, leases.Keeper(ask.service, ask.who, found.lease))
+    leased = await ask.work(_find, ask, parameters, keeps=not ask.is_head)
+    ask.notes |= {"state": leased.state.number, "items": leased.reading.items, **parameters}
+    response = _response(leased.state, leased.reading.items, leased.reading.gone_items, leased.reading.bucket_bytes)
+    pieces = _stream(leased.state, leased.reading.batches(choice.number(parameters, "after") or 0))
+    return await sender.send(ask, response, pieces, leases.Keeper(ask.service, ask.who, leased.lease))
 
 
 async def count(ask: Ask) -> web.Response:
     parameters = ask.parameters()
-    found = await ask.work(_find, ask, parameters)
-    ask.notes |= {"state": found.state.number, **parameters}
-    reading = found.reading
-    return answer(api.DocumentCount(found.state.number, reading.items, reading.gone_items, reading.bucket_bytes))
+    leased = await ask.work(_find, ask, parameters)
+    ask.notes |= {"state": leased.state.number, **parameters}
+    reading = leased.reading
+    return answer(api.DocumentCount(leased.state.number, reading.items, reading.gone_items, reading.bucket_bytes))
 
 
-async def one(ask: Ask) -> web.StreamResponse:
+async def pull_one(ask: Ask) -> web.StreamResponse:
     parameters = ask.parameters()
     if len(parameters) != 1:
         raise Refused(400, "name one document, by `url` or by `footprint`")
@@ -56,10 +56,10 @@ async def one(ask: Ask) -> web.StreamResponse:
     return await sender.send(ask, response, _stream(state, [batch]), leases.Keeper(ask.service, ask.who, lease))
 
 
-def _response(state: State, items: int, gone: int, bucket_bytes: int) -> web.StreamResponse:
+def _response(state: State, items: int, gone_items: int, bucket_bytes: int) -> web.StreamResponse:
     response = sender.Unchunked()
     response.content_type = stream.MEDIA_TYPE
-    figures = {"State": state.number, "Items": items, "Gone": gone, "Bytes": bucket_bytes}
+    figures = {"State": state.number, "Items": items, "Gone": gone_items, "Bytes": bucket_bytes}
     response.headers.update({f"Shepherd-{name}": str(figure) for name, figure in figures.items()})
     response.force_close()
     return response
@@ -69,22 +69,22 @@ def _response(state: State, items: int, gone: int, bucket_bytes: int) -> web.Str
 
 
 @dataclass(frozen=True)
-class _Found:
+class _LeasedReading:
     lease: Lease
     state: State
     reading: Reading
 
 
-def _find(ask: Ask, parameters: dict[str, str], keeps: bool = False) -> _Found:
+def _find(ask: Ask, parameters: dict[str, str], keeps: bool = False) -> _LeasedReading:
     """What is to be read, already counted: the headers say how much it is."""
-    chosen = choice.choice_of(parameters)
+    document_choice = choice.choice_of(parameters)
     lease, state = leases.opened(ask.service, ask.who, ask.request.match_info["lease"])
     since, narrowed = choice.since_of(parameters, ask.service.database, state), choice.narrowed_of(parameters)
-    reading = Reading(state, chosen, since, narrow=narrowed or None)
+    reading = Reading(state, document_choice, since, narrow=narrowed or None)
     _ = reading.items
     if keeps:  # from now on the reader may come back and ask what is new since this state
         keys.keep(ask.service.database, state, ask.service.settings.keep_keys)
-    return _Found(lease, state, reading)
+    return _LeasedReading(lease, state, reading)
 
 
 def _find_one(ask: Ask, parameters: dict[str, str]) -> tuple[Lease, State, Batch]:
@@ -112,7 +112,7 @@ class _Segments:
         self._directory = state.path / names.OBJECTS
         self._number, self._fd = -1, -1
 
-    def spans(self, oid: I64, lengths: I64) -> Iterator[Spans]:
+    def spans(self, oid: I64, lengths: I64) -> Iterator[FileSpans]:
         """Where these buckets are, which come in the order of their places: those that lie end to end are one range."""
         there = np.flatnonzero(lengths)
         oid, lengths = oid.take(there), lengths.take(there)
@@ -121,7 +121,7 @@ class _Segments:
         segment, offset = split_oid(oid.take(starts))
         for first, last in itertools.pairwise([*np.flatnonzero(np.diff(segment, prepend=-1)).tolist(), len(segment)]):
             fd = self._open(int(segment[first]))
-            yield Spans(fd, offset[first:last].tolist(), sizes[first:last].tolist())
+            yield FileSpans(fd, offset[first:last].tolist(), sizes[first:last].tolist())
 
     def _open(self, segment: int) -> int:
         if segment != self._number:

@@ -1,6 +1,6 @@
 """Feedback of indexers, into the inbox: streamed beside it, judged whole, and only then put in place.
 
-A text is taken only if every line of it can be read: who uploads over the network is there to be told, unlike who drops a file.
+A text is taken only if every line of it can be read: unlike a file in the inbox, an upload can be refused at once.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ async def upload(ask: Ask) -> web.Response:
 
 
 async def _receive(ask: Ask, beside: Draft, limit: int) -> int:
-    stall_s, began_s, size, held = ask.service.settings.stall_s, time.monotonic(), 0, bytearray()
+    stall_s, began_s, size, buffer = ask.service.settings.stall_s, time.monotonic(), 0, bytearray()
     while True:
         try:
             with ask.receiving():
@@ -63,10 +63,10 @@ async def _receive(ask: Ask, beside: Draft, limit: int) -> int:
         late_s = time.monotonic() - began_s - stall_s
         if late_s > 0 and size < late_s * LEAST_PER_S:
             raise Refused(408, f"it comes slower than {LEAST_PER_S} bytes a second; nothing was taken, send it again")
-        held += data
-        if held and (not data or len(held) >= WRITE_BYTES):
-            await ask.work(_write, ask.service, beside, bytes(held))
-            held.clear()
+        buffer += data
+        if buffer and (not data or len(buffer) >= WRITE_BYTES):
+            await ask.work(_write, ask.service, beside, bytes(buffer))
+            buffer.clear()
         if not data:
             return size
 

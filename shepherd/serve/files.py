@@ -22,7 +22,7 @@ from shepherd.formats.control import CLOSED
 from shepherd.formats.tables import TABLES
 from shepherd.serve import leases, sender
 from shepherd.serve.answers import Refused, answer
-from shepherd.serve.sender import Spans
+from shepherd.serve.sender import FileSpans
 from shepherd.serve.service import Ask
 from shepherd.store.disk import fsio, names
 from shepherd.store.disk.names import StateName
@@ -35,7 +35,7 @@ _RANGE: Final = re.compile(r"bytes=([0-9]{0,18})-([0-9]{0,18})")
 
 
 @dataclass(frozen=True)
-class Known:
+class StateFileEntry:
     length: int
     check: int  # of a column and its block table, that of the block table; else of all its bytes
 
@@ -48,8 +48,8 @@ async def list_all(ask: Ask) -> web.Response:
     ask.parameters()
     lease = await ask.work(leases.find, ask.service, ask.who, ask.request.match_info["lease"])
     ask.notes["state"] = lease.state
-    files = await ask.work(_known, ask.service.database, lease.state)
-    rows = [api.StateFile(path, one.length, f"{one.check:016x}") for path, one in sorted(files.items())]
+    files = await ask.work(_entries_of_number, ask.service.database, lease.state)
+    rows = [api.StateFile(path, entry.length, f"{entry.check:016x}") for path, entry in sorted(files.items())]
     return answer(api.StateFiles(lease.state, rows))
 
 
@@ -57,16 +57,16 @@ async def get(ask: Ask) -> web.StreamResponse:
     ask.parameters()
     headers = ask.request.headers
     path = ask.request.match_info["path"]
-    lease, one = await ask.work(_find, ask, path)
+    lease, entry = await ask.work(_find, ask, path)
     ask.notes["state"] = lease.state
-    if _is_listed(one.tag, headers.get("If-None-Match", "")):
-        return web.Response(status=304, headers={"ETag": one.tag})
-    start, stop = _range(headers.get("Range", ""), headers.get("If-Range", one.tag), one)
-    file = await ask.work(_open, _place(ask.service.database, lease.state) / path, one.length)
-    response = sender.Unchunked(status=200 if (start, stop) == (0, one.length) else 206)
-    response.headers.update({"ETag": one.tag, "Accept-Ranges": "bytes", "Content-Type": "application/octet-stream"})
+    if _is_listed(entry.tag, headers.get("If-None-Match", "")):
+        return web.Response(status=304, headers={"ETag": entry.tag})
+    start, stop = _range(headers.get("Range", ""), headers.get("If-Range", entry.tag), entry)
+    file = await ask.work(_open, _place(ask.service.database, lease.state) / path, entry.length)
+    response = sender.Unchunked(status=200 if (start, stop) == (0, entry.length) else 206)
+    response.headers.update({"ETag": entry.tag, "Accept-Ranges": "bytes", "Content-Type": "application/octet-stream"})
     if response.status == 206:
-        response.headers["Content-Range"] = f"bytes {start}-{stop - 1}/{one.length}"
+        response.headers["Content-Range"] = f"bytes {start}-{stop - 1}/{entry.length}"
     response.content_length = stop - start
     if ask.is_head:
         file.close()  # else who sends it does
@@ -76,39 +76,39 @@ async def get(ask: Ask) -> web.StreamResponse:
 # --- what is there ----------------------------------------------------------------------------------------------
 
 
-def known(state: State) -> dict[str, Known]:
+def entries_of_state(state: State) -> dict[str, StateFileEntry]:
     """Every file of a state, by its path in it."""
     control = fsio.read_file(state.path / names.CONTROL)
-    found = {names.CONTROL: Known(len(control), check64(control))}
+    entries = {names.CONTROL: StateFileEntry(len(control), check64(control))}
     for path, entry in state.control.files.items():
         if names.known_in_state(path):
-            found[path] = Known(entry.length, entry.check)
+            entries[path] = StateFileEntry(entry.length, entry.check)
             if path.partition("/")[0] in TABLES:
-                found[path + names.CHECK] = Known(-(-entry.length // BLOCK) * 8, entry.check)
-    return found
+                entries[path + names.CHECK] = StateFileEntry(-(-entry.length // BLOCK) * 8, entry.check)
+    return entries
 
 
-def _known(database: Database, number: int) -> dict[str, Known]:
+def _entries_of_number(database: Database, number: int) -> dict[str, StateFileEntry]:
     """The same of a closed state by its number. A mirror asks for thousands of files, and a control has a line for each."""
-    found = os.stat(_place(database, number) / names.CONTROL)
-    return _remembered(database.path, number, (found.st_ino, found.st_mtime_ns))
+    control_stat = os.stat(_place(database, number) / names.CONTROL)
+    return _remembered(database.path, number, (control_stat.st_ino, control_stat.st_mtime_ns))
 
 
 @lru_cache(maxsize=4)
-def _remembered(path: Path, number: int, _signature: tuple[int, int]) -> dict[str, Known]:
-    return known(Database(path).closed(number))
+def _remembered(path: Path, number: int, _signature: tuple[int, int]) -> dict[str, StateFileEntry]:
+    return entries_of_state(Database(path).closed(number))
 
 
 def _place(database: Database, number: int) -> Path:
     return database.states_path / str(StateName(number, CLOSED))
 
 
-def _find(ask: Ask, path: str) -> tuple[Lease, Known]:
+def _find(ask: Ask, path: str) -> tuple[Lease, StateFileEntry]:
     lease = leases.find(ask.service, ask.who, ask.request.match_info["lease"])
-    one = _known(ask.service.database, lease.state).get(path)
-    if one is None:
+    entry = _entries_of_number(ask.service.database, lease.state).get(path)
+    if entry is None:
         raise Refused(404, "no file of this name is in the state; the list is at .../files")
-    return lease, one
+    return lease, entry
 
 
 def _open(path: Path, length: int) -> BinaryIO:
@@ -123,29 +123,29 @@ def _open(path: Path, length: int) -> BinaryIO:
     return file
 
 
-def _span(file: BinaryIO, start: int, stop: int) -> Iterator[Spans]:
+def _span(file: BinaryIO, start: int, stop: int) -> Iterator[FileSpans]:
     with file:
         if start < stop:
-            yield Spans(file.fileno(), [start], [stop - start])
+            yield FileSpans(file.fileno(), [start], [stop - start])
 
 
 # --- what is asked for ------------------------------------------------------------------------------------------
 
 
-def _is_listed(tag: str, wanted: str) -> bool:
-    return wanted.strip() == "*" or tag in (one.strip().removeprefix("W/") for one in wanted.split(","))
+def _is_listed(tag: str, condition: str) -> bool:
+    return condition.strip() == "*" or tag in (item.strip().removeprefix("W/") for item in condition.split(","))
 
 
-def _range(text: str, condition: str, one: Known) -> tuple[int, int]:
+def _range(text: str, condition: str, entry: StateFileEntry) -> tuple[int, int]:
     """The bytes to send. What is no single range, or is of another file than the condition names, gets the whole."""
-    found = _RANGE.fullmatch(text)
-    if found is None or found[0] == "bytes=-" or condition != one.tag:
-        return 0, one.length
-    first, last = found[1], found[2]
-    start = int(first) if first else max(one.length - int(last), 0)
-    stop = min(int(last) + 1, one.length) if first and last else one.length
+    match = _RANGE.fullmatch(text)
+    if match is None or match[0] == "bytes=-" or condition != entry.tag:
+        return 0, entry.length
+    first, last = match[1], match[2]
+    start = int(first) if first else max(entry.length - int(last), 0)
+    stop = min(int(last) + 1, entry.length) if first and last else entry.length
     if first and last and int(last) < int(first):
-        return 0, one.length
+        return 0, entry.length
     if start >= stop:
-        raise Refused(416, f"the file has {one.length} bytes", {"Content-Range": f"bytes */{one.length}"})
+        raise Refused(416, f"the file has {entry.length} bytes", {"Content-Range": f"bytes */{entry.length}"})
     return start, stop

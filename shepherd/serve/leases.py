@@ -31,14 +31,14 @@ MOST: Final = 64  # leases of one client at a time
 
 
 async def take(ask: Ask) -> web.Response:
-    wanted = await ask.body(api.LeaseRequest)
-    purpose = " ".join(wanted.purpose.split())
+    request = await ask.body(api.LeaseRequest)
+    purpose = " ".join(request.purpose.split())
     if not purpose or not purpose.isprintable():
         raise Refused(
             400, f"say in `purpose`, in 1 to {api.MOST_PURPOSE} printable characters, what it is held for; others see it"
         )
-    state = None if wanted.state is UNSET else wanted.state
-    lease = await ask.work(_take, ask.service, ask.who, state, purpose, _granted(ask, wanted.seconds))
+    state = None if request.state is UNSET else request.state
+    lease = await ask.work(_take, ask.service, ask.who, state, purpose, _granted(ask, request.seconds))
     ask.notes |= {"lease": lease.name, "state": lease.state}
     return answer(_answer(lease), 201, {"Location": f"/v1/leases/{lease.name}"})
 

@@ -61,7 +61,7 @@ class Allowance:
 
 
 @dataclass
-class Limits:
+class ClientLimits:
     settings: Serve
     _clients: dict[str, Allowance] = field(default_factory=dict)
     _strangers: dict[str, Allowance] = field(default_factory=dict)  # by network, who asked last at the end
@@ -73,13 +73,13 @@ class Limits:
 
     def of_stranger(self, network: str) -> Allowance:
         """Whoever has no token that is known. Of too many, those are forgotten that have asked for nothing for longest."""
-        found = self._strangers.pop(network, None) or self._new()
-        self._strangers[network] = found
+        allowance = self._strangers.pop(network, None) or self._new()
+        self._strangers[network] = allowance
         if len(self._strangers) > MOST_STRANGERS:
-            idle = next((name for name, one in self._strangers.items() if not one.under_way), network)
+            idle = next((name for name, stranger in self._strangers.items() if not stranger.under_way), network)
             del self._strangers[idle]
-        return found
+        return allowance
 
     def _new(self) -> Allowance:
-        requests, sent = self.settings.requests_per_s, float(self.settings.bytes_per_s)
-        return Allowance(Rate(requests, max(2 * requests, 1)), Rate(sent, sent))
+        requests, bytes_per_s = self.settings.requests_per_s, float(self.settings.bytes_per_s)
+        return Allowance(Rate(requests, max(2 * requests, 1)), Rate(bytes_per_s, bytes_per_s))

@@ -50,9 +50,9 @@ def _blocks(path: Path) -> Iterator[bytes]:
 
 
 def _after_plain(block: bytes, begin: int) -> int:
-    found = PLAIN.match(block, begin)
-    assert found, "it matches nothing at all, too"
-    return found.end()
+    match = PLAIN.match(block, begin)
+    assert match, "it matches nothing at all, too"
+    return match.end()
 
 
 def _says_something(line: bytes, number: int) -> bool:

@@ -1,7 +1,7 @@
-"""The access log: one event for each request, which says who asked for what, what came of it, and how much was sent.
+"""The access log: one event for each request, with client, path, status and bytes sent.
 
-The path is told, the query is not: what of it counts, handlers put into the notes. So a token that somebody puts there by mistake
-is not in the log.
+The path is logged, the query is not: handlers put what counts of it into the notes. So a token that somebody puts there by
+mistake is not in the log.
 """
 
 from __future__ import annotations
@@ -15,11 +15,13 @@ _LOG: Final = logging.getLogger(__name__)
 
 
 def tell(event: str, text: str = "", level: int = logging.INFO, **fields: Any) -> None:
-    """As master/events.py tells: a program that writes structured lines writes the fields, too."""
+    """As in master/events.py: a program that writes structured lines writes the fields, too."""
     _LOG.log(level, "%s", text, extra={"event": event, "fields": fields})
 
 
-def tell_request(request: web.Request, client: str | None, status: int, sent: int, seconds: float, notes: dict[str, Any]) -> None:
-    told: dict[str, Any] = {"client": client, "peer": request.remote, "method": request.method}
-    told |= {"path": request.rel_url.raw_path, "status": status, "bytes": sent, "seconds": round(seconds, 4)}
-    tell("request", **(told | notes))
+def tell_request(
+    request: web.Request, client: str | None, status: int, bytes_sent: int, seconds: float, notes: dict[str, Any]
+) -> None:
+    entry: dict[str, Any] = {"client": client, "peer": request.remote, "method": request.method}
+    entry |= {"path": request.rel_url.raw_path, "status": status, "bytes": bytes_sent, "seconds": round(seconds, 4)}
+    tell("request", **(entry | notes))

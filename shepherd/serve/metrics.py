@@ -1,7 +1,7 @@
 """/metrics for Prometheus. docs/metrics.md has every name: a test compares them.
 
-Each server has a registry of its own. What the database tells is collected when it is asked for; only requests are counted as
-they come. Labels have few values: no URL, host or state is one.
+Each server has a registry of its own. Figures of the database are collected when somebody reads them; only requests are
+counted as they come. Labels have few values: no URL, host or state is one.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from prometheus_client.registry import Collector
 from shepherd import __version__
 from shepherd.errors import ShepherdError
 from shepherd.report.reports import number
-from shepherd.serve.counters import Totals
+from shepherd.serve.counters import DatabaseCounters
 from shepherd.serve.log import tell
-from shepherd.serve.status import Figures
+from shepherd.serve.status import StatusFigures
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 SECONDS: Final = (0.005, 0.025, 0.1, 0.5, 2.5, 10.0, 60.0, 600.0)
@@ -32,13 +32,13 @@ OF_CYCLE: Final = ("planned", "pages", "errors", "new", "forgotten")
 class Metrics:
     """Of one server."""
 
-    def __init__(self, figures: Figures, log: Path) -> None:
+    def __init__(self, figures: StatusFigures, log: Path) -> None:
         self._registry = CollectorRegistry()
-        self._registry.register(_OfDatabase(figures, Totals(log)))
+        self._registry.register(_OfDatabase(figures, DatabaseCounters(log)))
         self._requests = Counter(
             "shepherd_serve_requests", "Requests answered, by route and status.", ["route", "status"], registry=self._registry
         )
-        self._sent = Counter("shepherd_serve_sent_bytes", "Bytes of answers, by route.", ["route"], registry=self._registry)
+        self._sent_bytes = Counter("shepherd_serve_sent_bytes", "Bytes of answers, by route.", ["route"], registry=self._registry)
         self._seconds = Histogram(
             "shepherd_serve_request_seconds", "Time until an answer was made.", registry=self._registry, buckets=SECONDS
         )
@@ -46,10 +46,10 @@ class Metrics:
             "shepherd_serve_turned_away", "Connections refused, for there were too many.", registry=self._registry
         )
 
-    def answered(self, route: str, status: int, sent: int, seconds: float) -> None:
+    def answered(self, route: str, status: int, bytes_sent: int, seconds: float) -> None:
         """A request was answered. `route` is as it stands in the list of routes."""
         self._requests.labels(route, str(status)).inc()
-        self._sent.labels(route).inc(sent)
+        self._sent_bytes.labels(route).inc(bytes_sent)
         self._seconds.observe(seconds)
 
     def turned_away(self) -> None:
@@ -62,7 +62,7 @@ class Metrics:
 
 
 class _OfDatabase(Collector):
-    def __init__(self, figures: Figures, totals: Totals) -> None:
+    def __init__(self, figures: StatusFigures, totals: DatabaseCounters) -> None:
         self._figures, self._totals = figures, totals
 
     def describe(self) -> list[Metric]:
@@ -75,7 +75,7 @@ class _OfDatabase(Collector):
             status, cycles = self._figures.status(), self._figures.history(1, 1)["cycles"]
         except (ShepherdError, OSError) as error:
             tell("failed", str(error), logging.ERROR)
-            yield _fault(True)  # nothing else is known, and this is what somebody waits for
+            yield _fault(True)  # nothing else is known, and alarms depend on it
             return
         self._totals.look(status["now"])
         yield from _state(status["totals"] or {})
@@ -87,25 +87,25 @@ class _OfDatabase(Collector):
 
 
 def _gauge(name: str, text: str, values: Mapping[str, float], label: str) -> GaugeMetricFamily:
-    found = GaugeMetricFamily(name, text, labels=[label])
+    family = GaugeMetricFamily(name, text, labels=[label])
     for of, value in values.items():
-        found.add_metric([of], value)
-    return found
+        family.add_metric([of], value)
+    return family
 
 
 def _plain(name: str, text: str, value: Any) -> GaugeMetricFamily:
-    """One value, or none where nobody knows it."""
-    found = GaugeMetricFamily(name, text)
+    """One value, or none where it is unknown."""
+    family = GaugeMetricFamily(name, text)
     if value is not None:
-        found.add_metric([], number(value))
-    return found
+        family.add_metric([], number(value))
+    return family
 
 
 def _counter(name: str, text: str, values: Mapping[str, float], label: str) -> CounterMetricFamily:
-    found = CounterMetricFamily(name, text, labels=[label])
+    family = CounterMetricFamily(name, text, labels=[label])
     for of, value in values.items():
-        found.add_metric([of], value)
-    return found
+        family.add_metric([of], value)
+    return family
 
 
 # --- what there is ----------------------------------------------------------------------------------------------
@@ -117,7 +117,7 @@ def _state(totals: dict[str, Any]) -> Iterator[Metric]:
     yield _plain("shepherd_urls", "URLs that are known, robots files included.", totals.get("rows"))
     yield _plain("shepherd_documents", "Documents that are gathered.", totals.get("gathered"))
     yield _plain("shepherd_sites", "Sites that are known.", totals.get("sites"))
-    backoffs = {str(one["times"]): one["servers"] for one in totals.get("backoffs", ())}
+    backoffs = {str(backoff["times"]): backoff["servers"] for backoff in totals.get("backoffs", ())}
     yield _gauge("shepherd_servers", "Servers, by what their delay is multiplied with since they failed.", backoffs, "backoff")
 
 
@@ -136,7 +136,7 @@ def _running(status: dict[str, Any]) -> Iterator[Metric]:
     yield _plain("shepherd_reap_servers_active", "Servers that have something to give or are being asked.", reap.get("active"))
 
 
-def _reaped(totals: Totals) -> Iterator[Metric]:
+def _reaped(totals: DatabaseCounters) -> Iterator[Metric]:
     yield CounterMetricFamily("shepherd_reaped_pages", "Pages settled since the server began.", value=totals.reaped["pages"])
     yield CounterMetricFamily("shepherd_received_bytes", "Bytes received from the web.", value=totals.reaped["wire_bytes"])
     yield _counter("shepherd_reap_results", "Settled records of reaps that have ended, by result.", totals.results, "result")

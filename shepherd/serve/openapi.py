@@ -13,7 +13,7 @@ from typing import Any, Final, Protocol, TypeAlias
 
 import msgspec
 
-from shepherd.serve.tokens import Role
+from shepherd.serve.tokens import ClientRole
 from shepherd.wire import api
 
 Schema: TypeAlias = dict[str, Any]
@@ -72,8 +72,8 @@ class Content:
     def described(self) -> Schema:
         content = {kind: {"schema": _schema(what)} for kind, what in self.kinds.items()}
         headers = {name: {"description": text, "schema": whole(0)} for name, text in self.headers.items()}
-        found = {"description": self.description, "content": content, "headers": headers}
-        return {name: value for name, value in found.items() if value}
+        fields = {"description": self.description, "content": content, "headers": headers}
+        return {name: value for name, value in fields.items() if value}
 
 
 def answers(struct: type[msgspec.Struct], description: str) -> Content:
@@ -92,7 +92,7 @@ class Operation:
     body: Mapping[str, type[msgspec.Struct] | Schema] = field(default_factory=dict)
 
 
-class Described(Protocol):
+class DescribedRoute(Protocol):
     """A route."""
 
     @property
@@ -100,20 +100,20 @@ class Described(Protocol):
     @property
     def path(self) -> str: ...
     @property
-    def roles(self) -> tuple[Role, ...]: ...
+    def roles(self) -> tuple[ClientRole, ...]: ...
     @property
     def operation(self) -> Operation: ...
 
 
-def document(routes: Iterable[Described]) -> Schema:
+def document(routes: Iterable[DescribedRoute]) -> Schema:
     """The whole description."""
-    known = list(routes)
-    structs = {what for route in known for what in _contents(route.operation) if isinstance(what, type)} | {api.Refusal}
+    all_routes = list(routes)
+    structs = {what for route in all_routes for what in _contents(route.operation) if isinstance(what, type)} | {api.Refusal}
     _, schemas = msgspec.json.schema_components(sorted(structs, key=lambda struct: struct.__name__), ref_template=_REFS)
     for schema in schemas.values():
         schema.setdefault("additionalProperties", False)  # a client skips what it does not know, but nothing else is sent
     paths: dict[str, Schema] = {}
-    for route in known:
+    for route in all_routes:
         shared = _in_path(route)
         item = paths.setdefault(_path(route), {"parameters": shared} if shared else {})
         item[route.method.lower()] = _operation(route)
@@ -130,25 +130,25 @@ def document(routes: Iterable[Described]) -> Schema:
     }
 
 
-def _operation(route: Described) -> Schema:
+def _operation(route: DescribedRoute) -> Schema:
     operation = route.operation
     refusals = {*operation.refusals, *(_REFUSALS if route.roles else _OPEN_REFUSALS)}
     responses = {status: content.described() for status, content in operation.contents.items()}
     responses |= {status: dict(_REFUSED) for status in refusals}
-    found: Schema = {
+    fields: Schema = {
         "operationId": operation.name,
         "summary": operation.summary,
         **({"x-roles": [str(role) for role in route.roles]} if route.roles else {"security": []}),
-        "parameters": [one.described() for one in operation.parameters],
+        "parameters": [parameter.described() for parameter in operation.parameters],
         "responses": {str(status): responses[status] for status in sorted(responses)},
     }
     if operation.body:
         content = {kind: {"schema": _schema(what)} for kind, what in operation.body.items()}
-        found["requestBody"] = {"required": True, "content": content}
-    return {name: value for name, value in found.items() if value or name == "security"}
+        fields["requestBody"] = {"required": True, "content": content}
+    return {name: value for name, value in fields.items() if value or name == "security"}
 
 
-def _in_path(route: Described) -> list[Schema]:
+def _in_path(route: DescribedRoute) -> list[Schema]:
     names = re.findall(r"{(\w+)}", _path(route))
     return [{"name": name, "in": "path", "required": True, "schema": TEXT} | _about(name) for name in names]
 
@@ -157,7 +157,7 @@ def _about(name: str) -> Schema:
     return {"description": IN_PATH[name]} if name in IN_PATH else {}
 
 
-def _path(route: Described) -> str:
+def _path(route: DescribedRoute) -> str:
     """As OpenAPI has it, without the patterns of our router."""
     return re.sub(r":[^}]*}", "}", route.path)
 

@@ -57,21 +57,21 @@ async def status(ask: Ask) -> web.Response:
 
 
 async def history(ask: Ask) -> web.Response:
-    given = ask.parameters()
-    cycles, hours = _number(given, "cycles", 100, MOST_CYCLES), _number(given, "hours", 24, MOST_HOURS)
+    parameters = ask.parameters()
+    cycles, hours = _number(parameters, "cycles", 100, MOST_CYCLES), _number(parameters, "hours", 24, MOST_HOURS)
     return answer(api.HistoryAnswer(**await ask.work(ask.service.figures.history, cycles, hours)))
 
 
 async def server_table(ask: Ask) -> web.Response:
-    given = ask.parameters()
-    sort, limit = _word(given, "sort", "delay", servers.SORTS), _number(given, "limit", 20, MOST_ROWS)
-    slowed = _word(given, "backing_off", "0", {"0": 0, "1": 1}) == "1"
+    parameters = ask.parameters()
+    sort, limit = _word(parameters, "sort", "delay", servers.SORTS), _number(parameters, "limit", 20, MOST_ROWS)
+    slowed = _word(parameters, "backing_off", "0", {"0": 0, "1": 1}) == "1"
     return answer(api.ServersAnswer(**await ask.work(ask.service.figures.servers, sort, limit, slowed)))
 
 
 async def site_table(ask: Ask) -> web.Response:
-    given = ask.parameters()
-    sort, limit = _word(given, "sort", "gathered", sites.SORTS), _number(given, "limit", 20, MOST_ROWS)
+    parameters = ask.parameters()
+    sort, limit = _word(parameters, "sort", "gathered", sites.SORTS), _number(parameters, "limit", 20, MOST_ROWS)
     return answer(api.SitesAnswer(**await ask.work(ask.service.figures.sites, sort, limit)))
 
 
@@ -94,15 +94,15 @@ async def metrics(ask: Ask) -> web.Response:
     return web.Response(body=await ask.work(ask.service.metrics.exposed), headers={"Content-Type": CONTENT_TYPE})
 
 
-def _number(given: dict[str, str], name: str, default: int, most: int) -> int:
-    text = given.get(name, str(default))
+def _number(parameters: dict[str, str], name: str, default: int, most: int) -> int:
+    text = parameters.get(name, str(default))
     if not (text.isascii() and text.isdecimal() and len(text) <= 9 and 1 <= int(text) <= most):
         raise Refused(400, f"`{name}` is a whole number from 1 to {most}")
     return int(text)
 
 
-def _word(given: dict[str, str], name: str, default: str, words: dict[str, Any]) -> str:
-    word = given.get(name, default)
+def _word(parameters: dict[str, str], name: str, default: str, words: dict[str, Any]) -> str:
+    word = parameters.get(name, default)
     if word not in words:
         raise Refused(400, f"`{name}` is one of {', '.join(words)}")
     return word

@@ -20,17 +20,19 @@ class _Look:
     wire_bytes: float
 
 
-class Speed:
+class ReapSpeed:
     def __init__(self) -> None:
         self._looks: deque[_Look] = deque()
 
-    def of(self, told: dict[str, Any] | None, now: float) -> dict[str, float] | None:
+    def of(self, notice: dict[str, Any] | None, now: float) -> dict[str, float] | None:
         """Pages and bytes in a second; None while nothing is reaped."""
-        figures = (told or {}).get("figures")
-        if told is None or not isinstance(figures, dict) or "wire_bytes" not in figures:
+        figures = (notice or {}).get("figures")
+        if notice is None or not isinstance(figures, dict) or "wire_bytes" not in figures:
             self._looks.clear()
             return None
-        look = _Look(now, (told.get("pid"), told.get("since")), number(figures.get("pages")), number(figures.get("wire_bytes")))
+        look = _Look(
+            now, (notice.get("pid"), notice.get("since")), number(figures.get("pages")), number(figures.get("wire_bytes"))
+        )
         while self._looks and (self._looks[0].run != look.run or self._looks[0].time < now - WINDOW_S):
             self._looks.popleft()
         self._looks.append(look)

@@ -33,11 +33,11 @@ from shepherd.serve.openapi import (
     word,
 )
 from shepherd.serve.service import Ask
-from shepherd.serve.tokens import Role
+from shepherd.serve.tokens import ClientRole
 from shepherd.wire import api
 
 Handler: TypeAlias = Callable[[Ask], Awaitable[web.StreamResponse]]
-READERS: Final = (Role.READ, Role.MIRROR)
+READERS: Final = (ClientRole.READ, ClientRole.MIRROR)
 FLAG: Final = word(("0", "1"))
 WEIGHT: Final = whole(0, WEIGHTS - 1)
 LIMIT: Final = Parameter("limit", "How many; 20 if not given.", whole(1, page.MOST_ROWS))
@@ -86,7 +86,7 @@ class Route:
     method: str
     path: str
     handler: Handler
-    roles: tuple[Role, ...]  # one of them is needed; none = open to all
+    roles: tuple[ClientRole, ...]  # one of them is needed; none = open to all
     operation: Operation
 
 
@@ -103,7 +103,7 @@ ROUTES: Final = (
         "GET",
         "/v1/states",
         states.list_all,
-        (*READERS, Role.FEEDBACK),
+        (*READERS, ClientRole.FEEDBACK),
         Operation(
             "states",
             "The closed states, the newest last.",
@@ -159,7 +159,7 @@ ROUTES: Final = (
         "GET",
         f"{LEASE}/documents",
         documents.pull,
-        (Role.READ,),
+        (ClientRole.READ,),
         Operation(
             "documents",
             "Documents of the leased state, one row for each, in an order that never changes.",
@@ -172,7 +172,7 @@ ROUTES: Final = (
         "GET",
         f"{LEASE}/count",
         documents.count,
-        (Role.READ,),
+        (ClientRole.READ,),
         Operation(
             "count",
             "How much `documents` would give.",
@@ -184,8 +184,8 @@ ROUTES: Final = (
     Route(
         "GET",
         f"{LEASE}/document",
-        documents.one,
-        (Role.READ,),
+        documents.pull_one,
+        (ClientRole.READ,),
         Operation(
             "document",
             "One document, as a stream of one row. Of several equivalent ones the representative.",
@@ -201,14 +201,14 @@ ROUTES: Final = (
         "GET",
         f"{LEASE}/files",
         files.list_all,
-        (Role.MIRROR,),
+        (ClientRole.MIRROR,),
         Operation("files", "The files of the leased state.", {200: answers(api.StateFiles, "All files.")}, (404, 410)),
     ),
     Route(
         "GET",
         f"{LEASE}/files/{{path:.+}}",
         files.get,
-        (Role.MIRROR,),
+        (ClientRole.MIRROR,),
         Operation(
             "file",
             "A file, unchanged. Knows Range, If-Range and If-None-Match.",
@@ -224,7 +224,7 @@ ROUTES: Final = (
         "POST",
         "/v1/feedback",
         feedback.upload,
-        (Role.FEEDBACK,),
+        (ClientRole.FEEDBACK,),
         Operation(
             "feedback",
             "Leave weights in the inbox: all of an upload or nothing.",
@@ -261,7 +261,7 @@ ROUTES: Final = (
         "GET",
         "/v1/status",
         page.status,
-        (Role.READ,),
+        (ClientRole.READ,),
         Operation(
             "status",
             "What is going on: what runs and how fast, disk, leases, the inbox.",
@@ -272,7 +272,7 @@ ROUTES: Final = (
         "GET",
         "/v1/history",
         page.history,
-        (Role.READ,),
+        (ClientRole.READ,),
         Operation(
             "history",
             "Past cycles, and how fast reaps were.",
@@ -287,7 +287,7 @@ ROUTES: Final = (
         "GET",
         "/v1/servers",
         page.server_table,
-        (Role.READ,),
+        (ClientRole.READ,),
         Operation(
             "servers",
             "Servers by delay and back-off, and those with most of something.",
@@ -303,7 +303,7 @@ ROUTES: Final = (
         "GET",
         "/v1/sites",
         page.site_table,
-        (Role.READ,),
+        (ClientRole.READ,),
         Operation(
             "sites",
             "The sites with most of something.",
@@ -315,7 +315,7 @@ ROUTES: Final = (
         "GET",
         "/v1/explain",
         page.explain,
-        (Role.READ,),
+        (ClientRole.READ,),
         Operation(
             "explain",
             "Why a URL is, or is not, gathered.",
@@ -328,7 +328,7 @@ ROUTES: Final = (
         "GET",
         "/metrics",
         page.metrics,
-        (Role.READ,),
+        (ClientRole.READ,),
         Operation(
             "metrics",
             "For Prometheus; docs/metrics.md has the names.",

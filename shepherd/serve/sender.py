@@ -28,7 +28,7 @@ WAIT_MS: Final = 500  # at a time, for a reader that takes nothing
 
 
 @dataclass(frozen=True)
-class Spans:
+class FileSpans:
     """Ranges of an open file, none of them empty, one after the other. It stays open until the next piece is asked for."""
 
     fd: int
@@ -36,12 +36,12 @@ class Spans:
     lengths: list[int]
 
 
-Piece: TypeAlias = bytes | Spans
-Attend: TypeAlias = Callable[[], None]  # called again and again; what it raises ends the transfer
+Piece: TypeAlias = bytes | FileSpans
+KeepAlive: TypeAlias = Callable[[], None]  # called again and again; what it raises ends the transfer
 
 
 class Stalled(Exception):
-    """The reader takes nothing, or the connection is gone, or a file is shorter than it was: there is nobody to tell."""
+    """The reader takes nothing, or the connection is gone, or a file is shorter than it was: no answer can say so."""
 
 
 class Unchunked(web.StreamResponse):
@@ -50,21 +50,21 @@ class Unchunked(web.StreamResponse):
     _length_check = False
 
 
-async def send(ask: Ask, response: web.StreamResponse, pieces: Iterable[Piece], attend: Attend) -> web.StreamResponse:
-    """Send an answer whose headers are ready. What goes wrong from here on can only be told by cutting the connection."""
+async def send(ask: Ask, response: web.StreamResponse, pieces: Iterable[Piece], keep_alive: KeepAlive) -> web.StreamResponse:
+    """Send an answer whose headers are ready. From here on a failure can only cut the connection."""
     await response.prepare(ask.request)
     if ask.is_head:
         await response.write_eof()
         return response
     transport = ask.request.transport
-    ask.sent = 0
+    ask.bytes_sent = 0
     try:
         if transport is None:
             raise Stalled("the reader has gone")
         if transport.get_extra_info("sslcontext") is not None:
-            await _through_us(ask, response, iter(pieces), attend)
+            await _through_us(ask, response, iter(pieces), keep_alive)
         else:
-            await _past_us(ask, transport, pieces, attend)
+            await _past_us(ask, transport, pieces, keep_alive)
     except Exception as error:
         ask.notes["cut"] = str(error) or type(error).__name__
         if transport is not None:
@@ -76,24 +76,24 @@ async def send(ask: Ask, response: web.StreamResponse, pieces: Iterable[Piece], 
 # --- plain ------------------------------------------------------------------------------------------------------
 
 
-async def _past_us(ask: Ask, transport: asyncio.WriteTransport, pieces: Iterable[Piece], attend: Attend) -> None:
+async def _past_us(ask: Ask, transport: asyncio.WriteTransport, pieces: Iterable[Piece], keep_alive: KeepAlive) -> None:
     until_s = time.monotonic() + ask.service.settings.stall_s
     while transport.get_write_buffer_size():  # the headers must be out before a thread goes on behind them
         if transport.is_closing() or time.monotonic() > until_s:
             raise Stalled("the reader does not take the headers")
         await asyncio.sleep(SETTLE_S)
     connection = socket.socket(fileno=os.dup(transport.get_extra_info("socket").fileno()))
-    await ask.work(_send_all, ask, connection, pieces, attend)
+    await ask.work(_send_all, ask, connection, pieces, keep_alive)
 
 
-def _send_all(ask: Ask, connection: socket.socket, pieces: Iterable[Piece], attend: Attend) -> None:
+def _send_all(ask: Ask, connection: socket.socket, pieces: Iterable[Piece], keep_alive: KeepAlive) -> None:
     connection.setblocking(False)
-    line = _Line(connection, ask.service.settings.stall_s, ask.allowance.bytes, attend)
+    line = _Line(connection, ask.service.settings.stall_s, ask.allowance.bytes, keep_alive)
     try:
         with connection, ask.service.sending_on(connection), line.corked():
             for piece in pieces:
-                attend()
-                if isinstance(piece, Spans):
+                keep_alive()
+                if isinstance(piece, FileSpans):
                     line.send_file(piece)
                 else:
                     line.send_bytes(piece)
@@ -101,18 +101,18 @@ def _send_all(ask: Ask, connection: socket.socket, pieces: Iterable[Piece], atte
         raise Stalled(error.strerror or str(error)) from error
     finally:
         line.settle()
-        ask.sent = line.sent
+        ask.bytes_sent = line.bytes_sent
 
 
 class _Line:
     """A socket that never blocks longer than a reader may stall, and not faster than its client may have it."""
 
-    def __init__(self, connection: socket.socket, stall_s: float, rate: Rate, attend: Attend) -> None:
-        self._connection, self._stall_s, self._rate, self._attend = connection, stall_s, rate, attend
+    def __init__(self, connection: socket.socket, stall_s: float, rate: Rate, keep_alive: KeepAlive) -> None:
+        self._connection, self._stall_s, self._rate, self._keep_alive = connection, stall_s, rate, keep_alive
         self._poll = select.poll()
         self._poll.register(connection.fileno(), select.POLLOUT)
         self._credit: float = 0 if rate.portion else math.inf  # bytes that may go without asking the rate
-        self.sent = 0
+        self.bytes_sent = 0
 
     @contextlib.contextmanager
     def corked(self) -> Iterator[None]:
@@ -121,17 +121,17 @@ class _Line:
         yield
         self._connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_CORK, 0)
 
-    def send_file(self, spans: Spans) -> None:
+    def send_file(self, spans: FileSpans) -> None:
         """Nearly every range goes by one call, so there is little beside it."""
-        out, fd, sendfile, attend = self._connection.fileno(), spans.fd, os.sendfile, self._attend
+        out, fd, sendfile, keep_alive = self._connection.fileno(), spans.fd, os.sendfile, self._keep_alive
         for offset, length in zip(spans.offsets, spans.lengths, strict=True):
-            attend()
+            keep_alive()
             try:
                 count = sendfile(out, fd, offset, length) if length <= self._credit else 0
             except BlockingIOError:
                 count = 0
             self._credit -= count
-            self.sent += count
+            self.bytes_sent += count
             if count != length:
                 self._send_rest(out, fd, offset + count, offset + length)
 
@@ -147,7 +147,7 @@ class _Line:
                 if not count:
                     raise Stalled("a file is shorter than it was")
                 offset += count
-                self.sent += count
+                self.bytes_sent += count
 
     def send_bytes(self, data: bytes) -> None:
         view = memoryview(data)
@@ -161,11 +161,11 @@ class _Line:
                     self._wait()
                     continue
                 part = part[count:]
-                self.sent += count
+                self.bytes_sent += count
 
     def _paced(self, length: int) -> int:
         """How much of it may be sent now, after the wait that it takes: one for a portion, not one for each of its ranges."""
-        self._attend()
+        self._keep_alive()
         if self._credit <= 0:
             time.sleep(self._rate.take(self._rate.portion))
             self._credit = self._rate.portion
@@ -179,10 +179,10 @@ class _Line:
             self._rate.give_back(max(self._credit, 0))
 
     def _wait(self) -> None:
-        self._attend()  # also where the reader takes something each time: such a range may last for hours
+        self._keep_alive()  # also where the reader takes something each time: such a range may last for hours
         until_s = time.monotonic() + self._stall_s
         while not self._poll.poll(WAIT_MS):
-            self._attend()
+            self._keep_alive()
             if time.monotonic() > until_s:
                 raise Stalled(f"the reader took nothing for {self._stall_s:g} s")
 
@@ -190,9 +190,9 @@ class _Line:
 # --- TLS --------------------------------------------------------------------------------------------------------
 
 
-async def _through_us(ask: Ask, response: web.StreamResponse, pieces: Iterator[Piece], attend: Attend) -> None:
-    rate, sent = ask.allowance.bytes, 0
-    chunks = _chunks(pieces, attend, rate.portion)
+async def _through_us(ask: Ask, response: web.StreamResponse, pieces: Iterator[Piece], keep_alive: KeepAlive) -> None:
+    rate, bytes_sent = ask.allowance.bytes, 0
+    chunks = _chunks(pieces, keep_alive, rate.portion)
     while (chunk := await ask.work(next, chunks, b"")) != b"":
         await asyncio.sleep(rate.take(len(chunk)))
         try:
@@ -200,33 +200,33 @@ async def _through_us(ask: Ask, response: web.StreamResponse, pieces: Iterator[P
                 await response.write(chunk)
         except TimeoutError:
             raise Stalled(f"the reader took nothing for {ask.service.settings.stall_s:g} s") from None
-        sent += len(chunk)
-        ask.sent = sent
+        bytes_sent += len(chunk)
+        ask.bytes_sent = bytes_sent
 
 
-def _chunks(pieces: Iterator[Piece], attend: Attend, most: int) -> Iterator[bytes]:
+def _chunks(pieces: Iterator[Piece], keep_alive: KeepAlive, most: int) -> Iterator[bytes]:
     """Small ranges together: each chunk costs a turn of a thread and one of the event loop."""
-    step, held = min(most or READ_BYTES, READ_BYTES), bytearray()
-    for data in _read(pieces, attend, step):
-        held += data
-        if len(held) >= step:
-            yield bytes(held)
-            held.clear()
-    if held:
-        yield bytes(held)
+    step, buffer = min(most or READ_BYTES, READ_BYTES), bytearray()
+    for data in _read(pieces, keep_alive, step):
+        buffer += data
+        if len(buffer) >= step:
+            yield bytes(buffer)
+            buffer.clear()
+    if buffer:
+        yield bytes(buffer)
 
 
-def _read(pieces: Iterator[Piece], attend: Attend, step: int) -> Iterator[bytes]:
+def _read(pieces: Iterator[Piece], keep_alive: KeepAlive, step: int) -> Iterator[bytes]:
     for piece in pieces:
         if isinstance(piece, bytes):
-            for at in range(0, len(piece), step):
-                attend()
-                yield piece[at : at + step]
+            for first in range(0, len(piece), step):
+                keep_alive()
+                yield piece[first : first + step]
             continue
         for offset, length in zip(piece.offsets, piece.lengths, strict=True):
-            for at in range(0, length, step):
-                attend()
-                data = os.pread(piece.fd, min(step, length - at), offset + at)
-                if len(data) < min(step, length - at):
+            for first in range(0, length, step):
+                keep_alive()
+                data = os.pread(piece.fd, min(step, length - first), offset + first)
+                if len(data) < min(step, length - first):
                     raise Stalled("a file is shorter than it was")
                 yield data

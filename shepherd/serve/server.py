@@ -16,13 +16,13 @@ from shepherd.addresses import Listen
 from shepherd.config import Config
 from shepherd.errors import IoFailed, UsageError
 from shepherd.serve import app
-from shepherd.serve.connection import IDLE_S, Connection, Full
-from shepherd.serve.listener import FULL, Guests, open_doors
+from shepherd.serve.connection import IDLE_S, Full, HttpConnection
+from shepherd.serve.listener import FULL, ConnectionLimits, open_listeners
 from shepherd.serve.service import Service
 
 SHUTDOWN_S: Final = 5.0  # for requests under way; transfers are cut at once, and clients resume them
 HANDSHAKE_S: Final = 10.0
-BACKLOG: Final = 32  # connections beyond the limit that are still told so
+BACKLOG: Final = 32  # connections beyond the limit that still get a refusal
 FIRST_S: Final = 10.0  # most that a connection may take to bring its first request
 SETTINGS: Final = {
     "keepalive_timeout": IDLE_S,
@@ -49,39 +49,39 @@ def certificate(config: Config) -> ssl.SSLContext | None:
 
 
 async def serve(
-    service: Service, listen: Listen, tls: ssl.SSLContext | None, ready: Callable[[int], None], hung_up: Callable[[], None]
+    service: Service, listen: Listen, tls: ssl.SSLContext | None, on_ready: Callable[[int], None], on_hang_up: Callable[[], None]
 ) -> None:
-    """Until SIGTERM or Ctrl-C. `ready` is told the port when it is open."""
+    """Until SIGTERM or Ctrl-C. `on_ready` gets the port when it is open."""
     loop, stop = asyncio.get_running_loop(), asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, _stop_softly, loop, stop)
-    loop.add_signal_handler(signal.SIGHUP, hung_up)
+    loop.add_signal_handler(signal.SIGHUP, on_hang_up)
     runner = web.AppRunner(app.make(service, _names(listen)), shutdown_timeout=SHUTDOWN_S, access_log=None)
     await runner.setup()
     server = runner.server
     assert server is not None
 
     settings = service.settings
-    guests = Guests(settings.connections + BACKLOG, settings.connections_per_address, service.metrics.turned_away)
+    limits = ConnectionLimits(settings.connections + BACKLOG, settings.connections_per_address, service.metrics.turned_away)
 
     def connect() -> asyncio.Protocol:
-        full = len(guests) > settings.connections
-        return Full() if full else Connection(server, loop, min(settings.stall_s, FIRST_S), **SETTINGS)
+        full = len(limits) > settings.connections
+        return Full() if full else HttpConnection(server, loop, min(settings.stall_s, FIRST_S), **SETTINGS)
 
     try:
-        doors = open_doors(listen, guests, b"" if tls else FULL, BACKLOG)
+        listeners = open_listeners(listen, limits, b"" if tls else FULL, BACKLOG)
     except OSError as error:
         await runner.cleanup()
         raise IoFailed(f"{listen}: cannot listen there: {error.strerror or error}; choose another with --listen") from error
     handshake_s = HANDSHAKE_S if tls else None
     listening = [
-        await loop.create_server(connect, sock=door, ssl=tls, ssl_handshake_timeout=handshake_s, backlog=BACKLOG)
-        for door in doors
+        await loop.create_server(connect, sock=listener, ssl=tls, ssl_handshake_timeout=handshake_s, backlog=BACKLOG)
+        for listener in listeners
     ]
-    ready(doors[0].getsockname()[1])
+    on_ready(listeners[0].getsockname()[1])
     await stop.wait()
-    for one in listening:
-        one.close()
+    for server_socket in listening:
+        server_socket.close()
     service.close()
     await runner.cleanup()
 

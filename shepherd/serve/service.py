@@ -22,10 +22,10 @@ from aiohttp.http_exceptions import PayloadEncodingError
 
 from shepherd.config import Config, Serve
 from shepherd.serve.answers import Refused
-from shepherd.serve.limits import Allowance, Limits
+from shepherd.serve.limits import Allowance, ClientLimits
 from shepherd.serve.listener import network_of
 from shepherd.serve.metrics import Metrics
-from shepherd.serve.status import Figures
+from shepherd.serve.status import StatusFigures
 from shepherd.serve.tokens import Client, Tokens
 from shepherd.store.state.database import Database
 
@@ -42,11 +42,11 @@ class Service:
 
     def __init__(self, database: Database, config: Config, tokens: Tokens) -> None:
         self.database, self.config, self.tokens = database, config, tokens
-        self.limits = Limits(config.serve)
-        self.figures = Figures(database, config)
+        self.limits = ClientLimits(config.serve)
+        self.figures = StatusFigures(database, config)
         self.metrics = Metrics(self.figures, database.log_path)
         self.explaining = 0  # URLs, at the moment
-        self.seconds_of: dict[str, int] = {}  # how long each lease was asked for; of those of an earlier run nobody knows
+        self.seconds_of: dict[str, int] = {}  # how long each lease was asked for; unknown for those of an earlier run
         self.taking = threading.Lock()  # held while a lease is taken: so that their limits count those of other threads
         self._threads = ThreadPoolExecutor(config.serve.connections + SPARE_THREADS, "serve")
         self._sockets: set[socket.socket] = set()
@@ -97,7 +97,7 @@ class Ask:
     client: Client | None = None  # None = whoever it is: for what is open to all
     parameter_names: tuple[str, ...] = ()  # of the query, that the route has
     notes: dict[str, Any] = field(default_factory=dict)
-    sent: int | None = None  # bytes that a thread has sent past the server
+    bytes_sent: int | None = None  # bytes that a thread has sent past the server
 
     @property
     def who(self) -> Client:
@@ -120,13 +120,13 @@ class Ask:
 
     def parameters(self) -> dict[str, str]:
         """The query; an unknown parameter, or one that is there twice, is refused: a slip must not widen a choice."""
-        found: dict[str, str] = {}
+        parameters: dict[str, str] = {}
         for name, value in self.request.query.items():
-            if name not in self.parameter_names or name in found:
+            if name not in self.parameter_names or name in parameters:
                 allowed = ", ".join(self.parameter_names) or "none"
                 raise Refused(400, f"parameter {name[:40]!r} is not known here or is there twice; allowed are {allowed}")
-            found[name] = value
-        return found
+            parameters[name] = value
+        return parameters
 
     @contextlib.contextmanager
     def receiving(self) -> Iterator[None]:

@@ -24,10 +24,10 @@ NONE: Final = np.zeros(0, np.int64)
 _FOOTPRINT: Final = re.compile(r"([0-9a-f]{16})([0-9a-f]{16})")
 
 
-def by_url(state: State, filter_: Filter, given: str) -> Batch:
+def by_url(state: State, filter_: Filter, url_text: str) -> Batch:
     """A row from before a strip line came into the filter is found as well."""
     try:
-        url = parse(given, strict=True)
+        url = parse(url_text, strict=True)
         stripped = parse(filter_.strip(url.href))
     except BadUrl as error:
         raise Refused(400, f"`url`: {error}") from None
@@ -35,11 +35,11 @@ def by_url(state: State, filter_: Filter, given: str) -> Batch:
     return _batch(state, rows if len(rows) else _rows_of(state, *state.prints.of(url)))
 
 
-def by_footprint(state: State, given: str) -> Batch:
-    found = _FOOTPRINT.fullmatch(given)
-    if found is None:
+def by_footprint(state: State, footprint_text: str) -> Batch:
+    match = _FOOTPRINT.fullmatch(footprint_text)
+    if match is None:
         raise Refused(400, "`footprint` is 32 hexadecimal digits: site, then path")
-    site, path = int(found[1], 16), int(found[2], 16)
+    site, path = int(match[1], 16), int(match[2], 16)
     place = lookup.site_row(state, site)
     return _batch(state, NONE if place is None else _rows_of(state, state.sites["norm"].value(place), path, site))
 

@@ -28,7 +28,7 @@ def _list(database: Database) -> api.ClosedStates:
     with database.leases.locked():  # none is deleted while we look
         there = [name for name in closed if (database.states_path / str(name)).is_dir()]
         states = [state for name in there if (state := _row_if_sound(database, name)) is not None]
-    remembered = {name.number for name in keys.SHELF.numbers(database.log_path)} | {one.state for one in states}
+    remembered = {name.number for name in keys.SHELF.numbers(database.log_path)} | {state.state for state in states}
     return api.ClosedStates(states, sorted(remembered))
 
 

@@ -1,4 +1,4 @@
-"""What the status page and /metrics tell: what runs and how fast, past cycles, servers, sites, disk, leases.
+"""What the status page and /metrics show: what runs and how fast, past cycles, servers, sites, disk, leases.
 
 All is read from what is there anyway: db/log, the directories, and the tables of sites and servers of the newest closed state.
 Never a pass over its index; a pass over a table once for each state. Every function here blocks: it is called in a thread.
@@ -17,9 +17,9 @@ from shepherd import text as words
 from shepherd.config import Config
 from shepherd.errors import ShepherdError
 from shepherd.report import explain, logbook, reports, servers, sites
-from shepherd.report import status as standing
-from shepherd.serve.cache import Kept
-from shepherd.serve.reap_rate import Speed
+from shepherd.report import status as status_report
+from shepherd.serve.cache import Cache
+from shepherd.serve.reap_rate import ReapSpeed
 from shepherd.store.state.database import Database
 from shepherd.store.state.directory import State
 from shepherd.store.state.lease import SERVED
@@ -31,36 +31,36 @@ STATE_S: Final = 3_600.0  # and what only a new state changes
 MOST_POINTS: Final = 500  # of a plot
 
 
-class Figures:
+class StatusFigures:
     """Of one database. `now` is the clock of the wall, in seconds."""
 
     def __init__(self, database: Database, config: Config, now: Callable[[], float] = time.time) -> None:
         self._database, self._config, self._now = database, config, now
-        self._kept = Kept()
-        self._speed = Speed()
+        self._cache = Cache()
+        self._speed = ReapSpeed()
 
     # --- what is going on
 
     def status(self) -> dict[str, Any]:
-        found: dict[str, Any] = self._kept.get("status", NOW_S, self._status)
-        return found
+        status: dict[str, Any] = self._cache.get("status", NOW_S, self._status)
+        return status
 
     def _status(self) -> dict[str, Any]:
         now = self._now()
         self._database.states()  # where they have gone nobody asked for what makes no sense, as who names a database may have
-        found = standing.find(self._database.path, int(now), 0)
-        home = found.pop("db")
-        del found["cycles"]
-        found["fault"] = found["fault"].replace(f"{home}/", "")  # where it lies on this machine is nobody's business
-        found["leases"] = [_lease(lease) for lease in found["leases"]]
-        found["reap"] = _reap(found["now"])
-        found["speed"] = self._speed.of(found["now"], now)
-        return {"time": round(now, 3), **found, "totals": self._totals()}
+        status = status_report.find(self._database.path, int(now), 0)
+        home = status.pop("db")
+        del status["cycles"]
+        status["fault"] = status["fault"].replace(f"{home}/", "")  # where it is on this machine is not for readers
+        status["leases"] = [_lease(lease) for lease in status["leases"]]
+        status["reap"] = _reap(status["now"])
+        status["speed"] = self._speed.of(status["now"], now)
+        return {"time": round(now, 3), **status, "totals": self._totals()}
 
     def _totals(self) -> dict[str, Any] | None:
         """What the newest closed state has; None where it cannot be read: `fault` says so then, or shep-check."""
         try:
-            return self._kept_of_state(("totals",), _state_totals)
+            return self._cached_of_state(("totals",), _state_totals)
         except ShepherdError:
             return None
 
@@ -69,17 +69,17 @@ class Figures:
     def history(self, cycles: int, hours: int) -> dict[str, Any]:
         """The last cycles, the newest last; pages and bytes by the minute; and errors by class, of those cycles together."""
         key = ("history", cycles, hours)
-        found: dict[str, Any] = self._kept.get(key, LOG_S, lambda: self._history(cycles, hours))
-        return found
+        history: dict[str, Any] = self._cache.get(key, LOG_S, lambda: self._history(cycles, hours))
+        return history
 
     def _history(self, count: int, hours: int) -> dict[str, Any]:
         log = self._database.log_path
-        found = [reports.figures(one) for one in itertools.islice(reports.cycles(log, float("-inf")), count)][::-1]
+        cycles = [reports.figures(cycle) for cycle in itertools.islice(reports.cycles(log, float("-inf")), count)][::-1]
         classes: Counter[str] = Counter()
-        for one in found:
-            classes.update(one["error_classes"])
+        for cycle in cycles:
+            classes.update(cycle["error_classes"])
         minutes = logbook.minutes(log, self._now() - 3_600 * hours)
-        return {"cycles": found, "errors": dict(classes.most_common()), "rates": _thinned(minutes, MOST_POINTS)}
+        return {"cycles": cycles, "errors": dict(classes.most_common()), "rates": _thinned(minutes, MOST_POINTS)}
 
     # --- what the newest state knows
 
@@ -88,7 +88,7 @@ class Figures:
             rows = servers.largest(state, sort, limit, (), backing_off)
             return {"state": state.number, **servers.spread(state), "top": list(servers.as_objects(state, rows))}
 
-        return self._kept_of_state(("servers", sort, limit, backing_off), find)
+        return self._cached_of_state(("servers", sort, limit, backing_off), find)
 
     def sites(self, sort: str, limit: int) -> dict[str, Any]:
         def find(state: State) -> dict[str, Any]:
@@ -96,18 +96,18 @@ class Figures:
             top = [sites.as_object(state, row) | {"gathered": state.sites["gathered"].value(row)} for row in rows]
             return {"state": state.number, **sites.totals(state), "top": top}
 
-        return self._kept_of_state(("sites", sort, limit), find)
+        return self._cached_of_state(("sites", sort, limit), find)
 
     def explain(self, url: str) -> dict[str, Any]:
-        """The whole story of one URL; UsageError if it is none. Paths are told without where they are on this machine."""
+        """The whole story of one URL; UsageError if it is none. Paths are shown without their directories on this machine."""
         now = self._now()
         asking = explain.Asking(PURPOSE, int(now), round(now * 1_000), time.monotonic)
-        told = explain.as_object(explain.explain(self._database, self._config, url, asking))
-        told["filter"]["file"] = self._config.filter_path.name
-        told["equivalence"]["path"] = self._config.equiv_path.name
-        told["verdict"] = told["verdict"].replace(str(self._config.filter_path), self._config.filter_path.name)
-        found: dict[str, Any] = json.loads(json.dumps(told, default=words.plain))
-        return found
+        story = explain.as_object(explain.explain(self._database, self._config, url, asking))
+        story["filter"]["file"] = self._config.filter_path.name
+        story["equivalence"]["path"] = self._config.equiv_path.name
+        story["verdict"] = story["verdict"].replace(str(self._config.filter_path), self._config.filter_path.name)
+        plain_story: dict[str, Any] = json.loads(json.dumps(story, default=words.plain))
+        return plain_story
 
     # --- the state
 
@@ -115,9 +115,9 @@ class Figures:
         closed = [name.number for name in self._database.states() if name.closed]
         return closed[-1] if closed else None
 
-    def _kept_of_state(self, key: tuple[Any, ...], find: Callable[[State], dict[str, Any]]) -> dict[str, Any]:
-        found: dict[str, Any] = self._kept.get(key, STATE_S, lambda: self._of_state(find), self._newest())
-        return found
+    def _cached_of_state(self, key: tuple[Any, ...], find: Callable[[State], dict[str, Any]]) -> dict[str, Any]:
+        figures: dict[str, Any] = self._cache.get(key, STATE_S, lambda: self._of_state(find), self._newest())
+        return figures
 
     def _of_state(self, find: Callable[[State], dict[str, Any]]) -> dict[str, Any]:
         with self._database.reading(PURPOSE, round(self._now() * 1_000)) as state:
@@ -139,8 +139,8 @@ def _state_totals(state: State) -> dict[str, Any]:
 
 def _lease(lease: dict[str, Any]) -> dict[str, Any]:
     """As others may see it."""
-    told = {key: lease[key] for key in ("state", "owner", "purpose", "since", "expires", "expired")}
-    return told | {"purpose": told["purpose"].removeprefix(SERVED)}
+    fields = {key: lease[key] for key in ("state", "owner", "purpose", "since", "expires", "expired")}
+    return fields | {"purpose": fields["purpose"].removeprefix(SERVED)}
 
 
 def _reap(now: dict[str, Any] | None) -> dict[str, Any] | None:
@@ -154,9 +154,9 @@ def _reap(now: dict[str, Any] | None) -> dict[str, Any] | None:
 def _thinned(minutes: list[dict[str, Any]], most: int) -> list[dict[str, Any]]:
     """At most so many points: neighbours are taken together."""
     step = -(-len(minutes) // most) or 1
-    return [_joined(minutes[at : at + step]) for at in range(0, len(minutes), step)]
+    return [_joined(minutes[first : first + step]) for first in range(0, len(minutes), step)]
 
 
 def _joined(part: list[dict[str, Any]]) -> dict[str, Any]:
-    sums = {name: sum(one[name] for one in part) for name in ("seconds", "pages", "wire_bytes", "errors")}
+    sums = {name: sum(minute[name] for minute in part) for name in ("seconds", "pages", "wire_bytes", "errors")}
     return {"time": part[-1]["time"], **sums, "active": part[-1]["active"]}

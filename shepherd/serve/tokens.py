@@ -28,7 +28,7 @@ MAX_BYTES: Final = 1 << 20
 TITLE: Final = "# Clients of shep-serve: NAME ROLES SHA256-OF-TOKEN. `shep-serve token add NAME --role ROLE` adds one.\n"
 
 
-class Role(StrEnum):
+class ClientRole(StrEnum):
     READ = "read"  # lease states, pull documents
     FEEDBACK = "feedback"  # upload weights
     MIRROR = "mirror"  # the files of a state, whose control holds the secret footprint key
@@ -38,15 +38,15 @@ class Role(StrEnum):
 @dataclass(frozen=True)
 class Client:
     name: str
-    roles: frozenset[Role]
+    roles: frozenset[ClientRole]
     hash: str
 
-    def may(self, role: Role) -> bool:
-        return role in self.roles or Role.ADMIN in self.roles
+    def may(self, role: ClientRole) -> bool:
+        return role in self.roles or ClientRole.ADMIN in self.roles
 
     @property
     def is_admin(self) -> bool:
-        return Role.ADMIN in self.roles
+        return ClientRole.ADMIN in self.roles
 
 
 def hash_of(token: str) -> str:
@@ -54,13 +54,13 @@ def hash_of(token: str) -> str:
 
 
 def make_client(name: str, roles: list[str], token: str) -> Client:
-    """UsageError where the name is none, or a role."""
+    """UsageError if the name or a role is not valid."""
     if not _NAME.fullmatch(name):
         raise UsageError(f"{name!r}: the name of a client is of at most 64 letters, digits and . _ -")
-    unknown = [role for role in roles if role not in set(Role)]
+    unknown = [role for role in roles if role not in set(ClientRole)]
     if unknown or not roles:
-        raise UsageError(f"{', '.join(unknown) or 'no role'}: a client has one or more of the roles {', '.join(Role)}")
-    return Client(name, frozenset(map(Role, roles)), hash_of(token))
+        raise UsageError(f"{', '.join(unknown) or 'no role'}: a client has one or more of the roles {', '.join(ClientRole)}")
+    return Client(name, frozenset(map(ClientRole, roles)), hash_of(token))
 
 
 # --- the file ---------------------------------------------------------------------------------------------------
@@ -78,22 +78,22 @@ def read(path: Path) -> list[Client]:
 
 
 def parse(text: str, path: Path) -> list[Client]:
-    found: dict[str, Client] = {}
+    clients: dict[str, Client] = {}
     for number, line in enumerate(text.splitlines(), 1):
         words = line.split()
         if not words or line.startswith("#"):
             continue
         roles = words[1].split(",") if len(words) == 3 else []
-        if not roles or not _NAME.fullmatch(words[0]) or not set(roles) <= set(Role) or not _HASH.fullmatch(words[2]):
+        if not roles or not _NAME.fullmatch(words[0]) or not set(roles) <= set(ClientRole) or not _HASH.fullmatch(words[2]):
             raise UsageError(f"{path}, line {number}: not `NAME ROLES HASH`; shep-serve token add writes such lines")
-        if words[0] in found:
+        if words[0] in clients:
             raise UsageError(f"{path}, line {number}: {words[0]} is there twice")
-        found[words[0]] = Client(words[0], frozenset(map(Role, roles)), words[2])
-    return list(found.values())
+        clients[words[0]] = Client(words[0], frozenset(map(ClientRole, roles)), words[2])
+    return list(clients.values())
 
 
 def change(path: Path, by: Callable[[list[Client]], list[Client]]) -> None:
-    """Write what becomes of the clients, one program at a time: of two at once, one would undo what the other has done."""
+    """Replace the clients by what `by` makes of them, one program at a time: one of two would undo the other's change."""
     lock = locks.lock(path.with_name(f".{path.name}.lock"), "shep-serve token", wait=True)
     try:
         write(path, by(read(path)))
@@ -114,7 +114,7 @@ class Tokens:
 
     def __init__(self, path: Path, of_this_run: tuple[Client, ...] = ()) -> None:
         self._path, self._own = path, of_this_run
-        self._seen: tuple[int, ...] | None = None
+        self._signature_read: tuple[int, ...] | None = None
         self._clients: list[Client] = []
         self._load()
 
@@ -125,29 +125,29 @@ class Tokens:
     def find(self, token: str) -> Client | None:
         """Whose token this is. Takes as long for one that is nobody's: every hash is compared, each in constant time."""
         self._refresh()
-        given, found = hash_of(token).encode(), None
+        token_hash, owner = hash_of(token).encode(), None
         for client in self.clients:
-            if hmac.compare_digest(given, client.hash.encode()):
-                found = client
-        return found
+            if hmac.compare_digest(token_hash, client.hash.encode()):
+                owner = client
+        return owner
 
     def _refresh(self) -> None:
-        """Where the file cannot be used any more, nobody of it is let in."""
-        if self._signature() == self._seen:
+        """If the file cannot be used any more, none of its clients has access."""
+        if self._signature() == self._signature_read:
             return
         try:
             self._load()
         except UsageError as error:
-            self._seen, self._clients = self._signature(), []
+            self._signature_read, self._clients = self._signature(), []
             _LOG.error("%s; until then none of its clients is admitted", error)
 
     def _load(self) -> None:
-        self._seen = self._signature()
+        self._signature_read = self._signature()
         self._clients = read(self._path)
 
     def _signature(self) -> tuple[int, ...] | None:
         try:
-            found = os.stat(self._path)
+            file_stat = os.stat(self._path)
         except OSError:
             return None
-        return found.st_mtime_ns, found.st_ctime_ns, found.st_ino, found.st_size, found.st_mode
+        return file_stat.st_mtime_ns, file_stat.st_ctime_ns, file_stat.st_ino, file_stat.st_size, file_stat.st_mode

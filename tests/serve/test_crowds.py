@@ -13,7 +13,7 @@ import pytest
 
 from shepherd.config import Serve
 from shepherd.serve import limits
-from shepherd.serve.limits import Limits, Rate
+from shepherd.serve.limits import ClientLimits, Rate
 from shepherd.serve.listener import network_of
 from tests.serve.test_tls import FILES, certify
 from tests.support.pasture import fill
@@ -101,7 +101,7 @@ def test_stranger_that_asks_too_often_is_refused(tmp_path: Path) -> None:
 
 def test_memory_of_strangers_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "MOST_STRANGERS", 3)
-    known = Limits(Serve(requests_per_s=0.01))
+    known = ClientLimits(Serve(requests_per_s=0.01))
     assert known.of_stranger("a").requests.try_take() == 0.0
     for name in ("b", "c", "a", "d"):
         known.of_stranger(name)

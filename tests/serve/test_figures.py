@@ -13,9 +13,9 @@ import pytest
 from shepherd import config as configuration
 from shepherd.formats.tables import Flag, RowType
 from shepherd.report import logbook
-from shepherd.serve.cache import MOST, Kept
-from shepherd.serve.reap_rate import Speed
-from shepherd.serve.status import MOST_POINTS, Figures
+from shepherd.serve.cache import MOST, Cache
+from shepherd.serve.reap_rate import ReapSpeed
+from shepherd.serve.status import MOST_POINTS, StatusFigures
 from shepherd.store.state.lease import SERVED
 from shepherd.urls import qkey_of_address
 from tests.support.herd import NOW, PAGES, Herd, add_state, make_herd
@@ -44,8 +44,8 @@ def own_herd(tmp_path: Path) -> Herd:
     return make_herd(tmp_path)
 
 
-def figures(herd: Herd, now: float = NOW) -> Figures:
-    return Figures(herd.store, configuration.load(herd.cf), lambda: now)
+def figures(herd: Herd, now: float = NOW) -> StatusFigures:
+    return StatusFigures(herd.store, configuration.load(herd.cf), lambda: now)
 
 
 def program(herd: Herd, *arguments: str) -> list[dict[str, Any]]:
@@ -88,7 +88,7 @@ def test_status_does_not_reveal_the_path_of_the_database(own_herd: Herd) -> None
 
 def test_newer_state_is_seen(own_herd: Herd) -> None:
     now = [float(NOW)]
-    one = Figures(own_herd.store, configuration.load(own_herd.cf), lambda: now[0])
+    one = StatusFigures(own_herd.store, configuration.load(own_herd.cf), lambda: now[0])
     assert one.sites("urls", 9)["state"] == 2
     add_state(own_herd, PAGES[:2])
     found = one.sites("urls", 9)
@@ -194,7 +194,7 @@ def test_url_is_explained_as_by_the_program(herd: Herd, url: str) -> None:
 
 
 def test_many_who_ask_at_once_share_one_computation() -> None:
-    kept, asked, together = Kept(), list[int](), threading.Barrier(8)
+    kept, asked, together = Cache(), list[int](), threading.Barrier(8)
 
     def ask() -> None:
         together.wait()
@@ -210,7 +210,7 @@ def test_many_who_ask_at_once_share_one_computation() -> None:
 
 def test_what_takes_long_is_cached_longer() -> None:
     now = [0.0]
-    kept = Kept(lambda: now[0])
+    kept = Cache(lambda: now[0])
 
     def slow() -> float:
         now[0] += 3
@@ -228,7 +228,7 @@ def test_what_takes_long_is_cached_longer() -> None:
 
 
 def test_failure_is_not_cached() -> None:
-    kept = Kept()
+    kept = Cache()
 
     def fails() -> None:
         raise ValueError("no")
@@ -242,7 +242,7 @@ def test_speed_is_that_of_this_reap_and_of_the_last_minute() -> None:
     def progress(pages: int, seconds: float, pid: int = 1) -> dict[str, Any]:
         return {"pid": pid, "since": 0, "figures": {"pages": pages, "wire_bytes": 100 * pages, "seconds": seconds}}
 
-    speed = Speed()
+    speed = ReapSpeed()
     assert speed.of(progress(50, 10.0), 10) == {"pages_per_s": 5.0, "bytes_per_s": 500.0}  # nothing to compare with
     assert speed.of(progress(150, 15.0), 15) == {"pages_per_s": 20.0, "bytes_per_s": 2_000.0}
     assert speed.of(progress(150, 60.0), 60) == {"pages_per_s": 2.5, "bytes_per_s": 250.0}  # all of it is too long ago

@@ -13,9 +13,9 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from shepherd import config as configuration
 from shepherd.report import logbook
-from shepherd.serve.counters import Totals
+from shepherd.serve.counters import DatabaseCounters
 from shepherd.serve.metrics import Metrics
-from shepherd.serve.status import Figures
+from shepherd.serve.status import StatusFigures
 from shepherd.store.disk import locks, names
 from tests.support.herd import NOW, PAGES, Herd, make_herd
 
@@ -29,7 +29,7 @@ STEPS = [
 
 
 def metrics(herd: Herd) -> Metrics:
-    figures = Figures(herd.store, configuration.load(herd.cf), lambda: float(NOW))
+    figures = StatusFigures(herd.store, configuration.load(herd.cf), lambda: float(NOW))
     return Metrics(figures, herd.store.log_path)
 
 
@@ -167,7 +167,7 @@ def test_servers_do_not_share_their_counters(tmp_path: Path) -> None:
 
 def test_page_of_a_reap_under_way_is_counted_once(busy: Herd) -> None:
     log = busy.db / "log"
-    totals = Totals(log)
+    totals = DatabaseCounters(log)
     totals.look(tell(busy, 40))  # there when the server came
     assert totals.reaped["pages"] == 0
     totals.look(tell(busy, 100))
@@ -188,7 +188,7 @@ def test_log_that_is_rotated_or_torn_costs_no_count(tmp_path: Path) -> None:
     log = tmp_path / "log"
     cycle = {"start": NOW, "status": 0, "steps": []}
     append(log / logbook.CYCLES, cycle, cycle)
-    totals = Totals(log)
+    totals = DatabaseCounters(log)
     totals.look(None)
     assert totals.cycles == {}
     with (log / logbook.CYCLES).open("a") as file:

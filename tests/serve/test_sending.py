@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from shepherd.serve.limits import Rate
-from shepherd.serve.sender import Spans, _Line
+from shepherd.serve.sender import FileSpans, _Line
 
 DATA = os.urandom(300_000)
 
@@ -43,11 +43,11 @@ def received(rate: Rate, path: Path) -> bytes:
     with path.open("rb") as file, ours, theirs:
         ours.setblocking(False)
         line = _Line(ours, 5.0, rate, lambda: None)
-        line.send_file(Spans(file.fileno(), list(range(0, 100_000, 1_000)), [1_000] * 100))
+        line.send_file(FileSpans(file.fileno(), list(range(0, 100_000, 1_000)), [1_000] * 100))
         line.send_bytes(b"between")
-        line.send_file(Spans(file.fileno(), [100_000], [200_000]))
+        line.send_file(FileSpans(file.fileno(), [100_000], [200_000]))
         line.settle()
-        assert line.sent == len(DATA) + len(b"between")
+        assert line.bytes_sent == len(DATA) + len(b"between")
         ours.shutdown(socket.SHUT_WR)
         reader.join()
     return bytes(got)
