@@ -108,7 +108,7 @@ class _Told:
             common.LOG.warning("%s at %d: %s", place.file, place.offset, why)
 
     def on_left_out(self, place: RecordPlace, why: str) -> None:
-        common.LOG.debug("%s at %d: left out: %s", place.file, place.offset, why)
+        common.LOG.debug("%s at %d: skipped: %s", place.file, place.offset, why)
 
     def end(self) -> None:
         if self._bad > MOST_TOLD and not self._as_json:
@@ -185,7 +185,7 @@ def _tell(report: dict[str, Any], options: phase.PhaseOptions, stopped: bool) ->
     elif taken:
         common.LOG.info("%s: %s", PROGRAM, text)
     if not taken and not options.dry_run:
-        raise NothingToDo(f"nothing new that is wanted: {text}")
+        raise NothingToDo(f"nothing new to import: {text}")
 
 
 def _words(report: dict[str, Any], taken: int, dry_run: bool) -> str:

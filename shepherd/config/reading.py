@@ -64,7 +64,7 @@ def _suggestion(name: str, names: list[str]) -> str:
     import difflib  # costs more to load than all the rest, and is hardly ever needed
 
     close = difflib.get_close_matches(name, names, n=1)
-    return f"{f'; {close[0]} is meant?' if close else ''}; there are {', '.join(names)}"
+    return f"{f'; did you mean {close[0]}?' if close else ''}; there are {', '.join(names)}"
 
 
 def _misfit(value: Any, expected: Any) -> str:

@@ -29,7 +29,7 @@ def test_all_faults_of_the_settings_are_reported_with_their_lines(tmp_path: Path
     path = tmp_path / "shepherd.toml"
     lines = errors.splitlines()
     assert lines[0] == f"{path}, line 2: [plan] reap_s: must be a whole number, not 'long'"
-    assert lines[1].startswith(f"{path}, line 5: [store] keep_state: unknown key; keep_states is meant?")
+    assert lines[1].startswith(f"{path}, line 5: [store] keep_state: unknown key; did you mean keep_states?")
     assert lines[2].endswith("2 faults, listed above; mend them before the next cycle")
 
 

@@ -152,8 +152,8 @@ def test_revisit_means_unchanged_since_what_it_refers_to(home: Home) -> None:
     other = warc.revisit("http://a.example/other", second, ONE, first)
     home.write(warc.data)
     said = home.run("-v", "x.warc.gz")
-    assert f"x.warc.gz at {lost}: left out: revisits of what is not known" in said
-    assert f"x.warc.gz at {other}: left out: revisits of another document" in said
+    assert f"x.warc.gz at {lost}: skipped: revisits of what is not known" in said
+    assert f"x.warc.gz at {other}: skipped: revisits of another document" in said
     row = home.row(ONE)
     assert (row["reason"], row["gathered"], row["checked"]) == (Reason.UNCHANGED, 1_580_515_200, 1_583_020_800)
     assert home.document(ONE).body() == PAGE

@@ -180,4 +180,4 @@ def test_one_damaged_bucket_does_not_end_an_export_from_a_server(tmp_path: Path,
     assert here == there and here["counts"] == dict.fromkeys(here["counts"], 0) | {"present": COUNT - 1, "damaged": 1}
     for file in (tmp_path / "here").iterdir():
         assert (tmp_path / "there" / file.name).read_bytes() == file.read_bytes()
-    assert why.count("left out: ") == 1 and served.url in why and "document " in why and (URL in why or at > 0)
+    assert why.count("skipped: ") == 1 and served.url in why and "document " in why and (URL in why or at > 0)

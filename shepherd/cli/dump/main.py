@@ -76,7 +76,7 @@ def reads_a_state(function: Callable[..., R]) -> Callable[..., R]:
         except (Corruption, FileNotFoundError):
             if opened.path.exists():
                 raise
-            raise UsageError(f"{opened.name} was deleted while it was read: a program has gone on from it; run again") from None
+            raise UsageError(f"{opened.name} was deleted while it was read: a program has continued from it; run again") from None
 
     return run
 

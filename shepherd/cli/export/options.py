@@ -124,7 +124,7 @@ def refuse(asked: Asked) -> None:
     if asked.output == STDOUT and asked.cursor is not None:
         raise UsageError("what went to stdout may be lost, so a cursor cannot continue it: give -o a directory")
     if asked.cursor is not None and asked.since is not None:
-        raise UsageError("--cursor says itself since which state: leave --since out")
+        raise UsageError("--cursor knows the state itself: leave out --since")
     if asked.cursor is not None or asked.since is not None:
         export_choice.refuse_columns(asked.selection)
     if asked.wish.cdxj and format_ != "warc":
@@ -146,7 +146,7 @@ def refuse(asked: Asked) -> None:
 def refuse_remote(asked: Asked, token: str | None) -> None:
     """What a server cannot be asked for."""
     if token is None:
-        raise UsageError("--from needs --token-file, with the token that shep-serve token add has shown there")
+        raise UsageError("--from needs --token-file, with the token that shep-serve token add printed there")
     if asked.wish.format in ("parquet-urls", "buckets"):
         raise UsageError(f"{asked.wish.format} describes the database itself: run shep-export there")
     if export_choice.asks_columns(asked.selection):

@@ -27,9 +27,9 @@ class Told:
     def __call__(self, why: str) -> None:
         self._count += 1
         if self._count <= TOLD_DAMAGE:
-            common.LOG.warning("left out: %s", why)
+            common.LOG.warning("skipped: %s", why)
         if self._count == TOLD_DAMAGE:
-            common.LOG.warning("further damage is only counted; shep-check names all of it")
+            common.LOG.warning("further damage is only counted; shep-check lists all of it")
 
 
 def local_source(asked: Asked, state: State, since: State | None, tell: Told) -> LocalSource:

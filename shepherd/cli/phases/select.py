@@ -56,7 +56,7 @@ def _look_at_equiv(state: State, config: Config) -> None:
         return
     if changed:
         common.LOG.warning(
-            "%s has changed, and %s is not by it: shep-equiv, which was skipped, does that", config.equiv_path, state.name
+            "%s has changed, and %s is older: shep-equiv, which was skipped, applies it", config.equiv_path, state.name
         )
 
 

@@ -183,7 +183,7 @@ def _tell(what: Change, how: How, counted: Counted, item: str | None) -> None:
         common.emit_json(told | {"item": item, "dry_run": how.dry_run, "takes_effect": what.effect if item else None})
     else:
         for name, count in left_out.items():
-            common.LOG.info("left out: %d %s", count, name)
+            common.LOG.info("skipped: %d %s", count, name)
         if how.dry_run:
             common.LOG.info("%s would be %s; nothing was left in the inbox", shared.many(counted.count, "URL"), what.done)
         elif item:
@@ -193,4 +193,4 @@ def _tell(what: Change, how: How, counted: Counted, item: str | None) -> None:
     if counted.bad or (counted.unknown and counted.count):
         raise UsageError(f"{shared.many(counted.bad + counted.unknown, 'URL')} not {what.done}, for the reasons above")
     if not counted.count:
-        raise NothingToDo("nothing that is known is like that")
+        raise NothingToDo("no known URL matches")

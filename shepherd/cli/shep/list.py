@@ -65,7 +65,7 @@ def command(
             found = iter([console_rows.largest(state, found, sort, limit or SORTED_LIMIT)])
         shown = show_rows(state, _first(found, limit), as_json)
     if not shown:
-        common.LOG.info("no row is like that")
+        common.LOG.info("no row matches")
 
 
 def _first(found: Iterable[I64], limit: int | None) -> Iterator[I64]:

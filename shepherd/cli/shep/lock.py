@@ -74,7 +74,7 @@ def command(state: str | None, seconds: int, purpose: str, db: Path, as_json: bo
         common.emit_json(held.as_object(lease, None))
     else:
         until = shared.moment(lease.expires, int(time.time()))
-        click.echo(f"state {lease.state} is held until {until}; `shep unlock {lease.name}` gives it back")
+        click.echo(f"state {lease.state} is held until {until}; `shep unlock {lease.name}` ends the lock")
 
 
 @click.command("unlock")
@@ -115,14 +115,14 @@ def _meant(database: Database, given: str, force: bool) -> list[Lease]:
         for lease in by_name:
             if not force and not held.is_lock(lease) and not lease.is_abandoned:
                 what = common.escape(lease.purpose)
-                raise UsageError(f"{given}: {what} may still be reading; --force takes it away all the same")
+                raise UsageError(f"{given}: {what} may still be reading; --force ends its lease anyway")
         return by_name
     if not (given.isascii() and given.isdigit()):
-        raise NothingToDo(f"{shared.redact(given)}: no lease has this ID; `shep lock` lists who does")
+        raise NothingToDo(f"{shared.redact(given)}: no lease has this ID; `shep lock` lists all leases")
     of_state = [lease for lease in leases if lease.state == int(given)]
     locks = [lease for lease in of_state if held.is_lock(lease)]
     if not locks:
-        others = f"; {shared.many(len(of_state), 'program')} that reads it is to be named by its ID" if of_state else ""
+        others = f"; name the leases of {shared.many(len(of_state), 'program')} by ID" if of_state else ""
         raise NothingToDo(f"state {given} has no lock{others}")
     return locks
 

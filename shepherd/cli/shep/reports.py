@@ -93,7 +93,7 @@ def command(
         console_rows.show(found, CHANGE_TITLES, _change, as_json, "no change is on record")
     elif steps or named:
         found = _last(_steps(log, since, {f"shep-{name}" for name in named}), limit)
-        console_rows.show(found, STEP_TITLES, _step, as_json, "no step like that is on record")
+        console_rows.show(found, STEP_TITLES, _step, as_json, "no such step is on record")
     else:
         console_rows.show(_last(reports.cycles(log, since), limit), CYCLE_TITLES, _cycle, as_json, "no cycle is on record")
 

@@ -50,7 +50,7 @@ def command(
 
 
 def show(state: State, rows: I64, now: int, as_json: bool) -> None:
-    console_rows.show(as_objects(state, rows), TITLES, lambda one: _row(one, now), as_json, "no server is like that")
+    console_rows.show(as_objects(state, rows), TITLES, lambda one: _row(one, now), as_json, "no server matches")
 
 
 def _row(one: dict[str, Any], now: int) -> tuple[Any, ...]:

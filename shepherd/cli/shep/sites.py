@@ -67,7 +67,7 @@ def command(
 
 
 def show(state: State, rows: I64, now: int, as_json: bool) -> None:
-    console_rows.show(_objects(state, rows), TITLES, lambda one: _row(one, now), as_json, "no site is like that")
+    console_rows.show(_objects(state, rows), TITLES, lambda one: _row(one, now), as_json, "no site matches")
 
 
 def _objects(state: State, rows: I64) -> Iterator[dict[str, Any]]:

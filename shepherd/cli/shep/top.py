@@ -68,7 +68,7 @@ def command(selection: Selection, by: str, limit: int, db: Path, cf: Path, numbe
                 if not show_rows(state, iter([best]), as_json, timed=by == "download"):
                     common.LOG.info("no page is like that")
             else:
-                console_rows.show(_with_errors(state, found, limit), TITLES, _row, as_json, "no page like that is an error")
+                console_rows.show(_with_errors(state, found, limit), TITLES, _row, as_json, "no matching page is an error")
 
 
 def _pages(state: State, found: Iterator[I64]) -> Iterator[I64]:

@@ -68,7 +68,7 @@ def test_change_of_unknown_urls_is_exit_status_4(own_herd: Herd, shep: Run) -> N
     ):
         answer = shep(own_herd, "delete", *args)
         stdout_of(answer, 4)
-        assert answer.stderr.endswith(b"nothing that is known is like that\n")
+        assert answer.stderr.endswith(b"no known URL matches\n")
     assert requests(own_herd) == [] and not (own_herd.db / "log" / "changes.jsonl").exists()
 
 

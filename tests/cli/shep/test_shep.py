@@ -89,7 +89,7 @@ def test_list_by_site_takes_www_and_scheme_as_one(herd: Herd, shep: Run) -> None
     for site in ("b.example", "www.b.example", "http://b.example/other"):
         assert urls_of(shep(herd, "list", "--site", site, "--json")) == ["https://www.b.example/page"]
     answer = shep(herd, "list", "--site", "nobody.example")
-    assert (stdout_of(answer), answer.stderr) == ("", b"no row is like that\n")
+    assert (stdout_of(answer), answer.stderr) == ("", b"no row matches\n")
 
 
 def test_list_by_type_and_reason(herd: Herd, shep: Run) -> None:

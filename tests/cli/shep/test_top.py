@@ -100,7 +100,7 @@ def test_errors_are_those_that_selectors_choose(flock: Herd, shep: Run) -> None:
     (found,) = objects(shep(flock, "top", "--by", "errors", "--reason", "connection", "--json"))
     assert (found["site"], found["errors"], found["mostly"]) == ("http://broken.example", 1, "connection")
     answer = shep(flock, "top", "--by", "errors", "--reason", "parser")
-    assert (stdout_of(answer), answer.stderr) == ("", b"no page like that is an error\n")
+    assert (stdout_of(answer), answer.stderr) == ("", b"no matching page is an error\n")
 
 
 @pytest.mark.parametrize(("by", "first"), [("slowest", "127.0.0.8"), ("failing", "127.0.0.8")])
