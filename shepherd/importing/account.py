@@ -1,4 +1,4 @@
-"""The outcome of the records of an import, counted; a listener hears of those that were not taken in."""
+"""The outcome of the records of an import, counted; a listener is called for those that were not taken in."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class RecordPlace(NamedTuple):
 
 
 class RecordListener(Protocol):
-    """Who hears of single records."""
+    """Is called for single records."""
 
     def on_bad(self, place: RecordPlace, why: str) -> None:
         """It cannot be used."""

@@ -1,7 +1,7 @@
 """What a record of a WARC file is to us: a page or robots file to be taken in, or why not.
 
 Nothing of a block is looked at here: it is of the web, and a worker's to read (reaper/document/recording.py). `LeftOut` is what
-we do not want, as what the filter rejects; `Bad` is what nobody can use.
+we do not want, as what the filter rejects; `Bad` is what cannot be used.
 """
 
 from __future__ import annotations
@@ -132,7 +132,7 @@ def row_of(state: State, norm: int, path: int, site: int) -> int | None:
 
 
 def time_of(text: str) -> int | None:
-    """Milliseconds of a WARC-Date; None where it is none."""
+    """Milliseconds of a WARC-Date; None for any other text."""
     try:
         time = datetime.fromisoformat(text.strip())
     except ValueError:

@@ -66,7 +66,7 @@ class Nowhere:
 
 
 class UnsettledListener(Protocol):
-    """Who hears of records that turn out to settle nothing."""
+    """Is called for records that turn out to settle nothing."""
 
     def on_rowless(self, place: RecordPlace) -> None:
         """A robots file of a site without a page."""

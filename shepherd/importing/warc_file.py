@@ -1,7 +1,7 @@
 """The records of a WARC file (1.0 and 1.1, plain or gzip), one after the other, whatever state the file is in.
 
 A record is given only when all of it was read: its header parsed (by warcio), its block as long as it says, with the digest that
-it names, and the end of its gzip member checked. Damage is reported with its offset, and reading goes on at the next place
+it names, and the end of its gzip member checked. Damage is reported with its offset, and reading continues at the next place
 where a record begins. The container is read here and not by warcio, which takes a gzip member that breaks off for the end of its
 record, and reads lines of any length into memory. Invariant: of a record at most `most` bytes of the block are held.
 """

@@ -1,7 +1,7 @@
 """Recorded answers worked on by a reapd of our own: the bytes of the web are touched in its confined workers alone.
 
-Each connection is one worker with one answer at a time; so when a worker dies, it is known of which. That answer is given to
-another one, to be worked on in a process of its own: a worker may have died of something else.
+Each connection is one worker with one answer at a time; so when a worker dies, the answer is known. It is sent to
+another worker, to be worked on in a process of its own: a worker may have died of something else.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class WorkerPool:
         self._source.stop()
 
     async def work_on(self, request: wire.Recorded) -> wire.FetchResult | None:
-        """What a worker makes of it; None if it kills workers. PeerLost only where none can be had."""
+        """The result of a worker; None if the answer kills workers. PeerLost only where no worker can be started."""
         connection = await self._free.get()
         reusable: WorkerConnection | None = None
         try:

@@ -2,7 +2,7 @@
 
 Rows and places of at most GROUP_ROWS documents are held at a time; of a larger index the columns are read again for the next
 segments, which costs little beside the buckets. The same state and choice always give the same documents in the same order: so a
-transfer that broke off goes on at a number.
+transfer that broke off resumes at a number.
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ class Sought:
 
 
 def seek(state: State, filter_: Filter, text: str) -> Sought:
-    """Look a URL up; UsageError if it is none. A row from before a strip line came into the filter is found as well."""
+    """Look a URL up; UsageError if it is not a URL. A row from before a strip line came into the filter is found as well."""
     from shepherd import urls
     from shepherd.store.state import lookup
 
@@ -80,7 +80,7 @@ def place_of(state: State, row: int) -> str:
 
 
 def norm_of_host(state: State, text: str) -> int:
-    """The footprint of the normalised site of `host`, `host:port` or a URL; UsageError if it is none of them."""
+    """The footprint of the normalised site of `host`, `host:port` or a URL; UsageError for any other text."""
     try:
         return state.prints.norm(words.parse_given(text if "://" in text else f"http://{text}/").site)
     except BadUrl as error:

@@ -24,7 +24,7 @@ def cycles(log: Path) -> list[dict[str, Any]]:
 
 
 def now(log: Path) -> dict[str, Any]:
-    """What is being done, by what was last written; nothing where nothing is, or nobody knows."""
+    """What is being done, by the last notice; empty where nothing runs, or where that is unknown."""
     try:
         return next(objects([(log / NOW).read_bytes()]), {})
     except OSError:

@@ -3,7 +3,7 @@
 First rows are marked (cycle/cleanup/rules): what is forgotten, filtered out or asleep lets go of its bytes. Then segments of
 which little is left, and small ones, are copied together (cycle/cleanup/shakedown), as many at a time as the disk has room for.
 Every step is decided by the state that it finds and by nothing that an earlier step remembers: killed anywhere, a cleanup simply
-goes on.
+continues.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _NONE: Final = Known()
 
 @dataclass(frozen=True)
 class CleanupJob:
-    """What one cleanup goes by from its beginning to its end."""
+    """What one cleanup works with from its beginning to its end."""
 
     writer: Writer
     config: Config
@@ -108,7 +108,7 @@ def _full(fill: Fill) -> str:
 
 
 def _next(job: CleanupJob, state: State, segment_survey: Survey, wishes: Known) -> tuple[State, CleanupJob] | None:
-    """One step further, and what to go by from there; None where there is none."""
+    """Takes one step: the new state and the job from there on; None where nothing is left to do."""
     excess = _excess(job.config, segment_survey)
     if segment_survey.look.marks or (excess and segment_survey.look.weights.any()):
         return _publish_marks(job, state, segment_survey, wishes, excess)

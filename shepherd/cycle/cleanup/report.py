@@ -74,7 +74,7 @@ def pinned(database: Database, config: Config, staying: Collection[int], purged:
 
 @dataclass(frozen=True)
 class LastFullCleanup:
-    """By which filter all URLs were judged, and the first segment in which nobody has looked for what was purged.
+    """By which filter all URLs were judged, and the first segment not yet searched for purged documents.
 
     None and 0 where that is unknown: then it is time to look at everything.
     """

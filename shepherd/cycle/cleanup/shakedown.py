@@ -47,7 +47,7 @@ class SegmentChoice:
 
 
 def choose(fill: Fill, cleanup: config.Cleanup, segment_bytes: int, forced: Collection[int] = ()) -> SegmentChoice:
-    """`forced` are numbers of segments that must be rewritten, because of what nobody may find in them any more.
+    """`forced` are numbers of segments that must be rewritten, because of purged bytes in them.
 
     While all segments together are over the limit of size, also segments that are less than sparse are taken, the emptiest first.
     """
@@ -83,7 +83,8 @@ def _over(fill: Fill, already: Bools, limit: int) -> Bools:
 def batch(fill: Fill, choice: SegmentChoice, room: int, rows: int) -> I64:
     """The places to copy now: in the order of the choice all that fit, each by itself, into `room` bytes and `rows` buckets.
 
-    One segment may have more than `rows`; what needs no copy always fits. A small segment is not copied alone: nothing were won.
+    One segment may have more than `rows`; what needs no copy always fits. A small segment is not copied
+    alone: that would gain nothing.
     """
     places: list[int] = []
     used = buckets = 0

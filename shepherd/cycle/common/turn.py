@@ -20,7 +20,7 @@ HARVESTED: Final = "shep-cork comes next"
 
 
 def not_now(state: State, why: str) -> NothingToDo:
-    """The reason, where the cycle stands, and how it goes on."""
+    """The reason, where the cycle stands, and what comes next."""
     following = HARVESTED if _is_harvested(state) else NEXT.get(state.name.phase, "another version made it")
     return NothingToDo(f"{why}, and the newest state is {state.name}: {following}; `shepherd cycle` runs them in their order")
 

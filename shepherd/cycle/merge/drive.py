@@ -155,7 +155,7 @@ def _take_in(intake: ContributionSpill, builder: Builder, parent: State, waiting
 
 
 def _of_inbox(intake: ContributionSpill, number: int, waiting: Waiting) -> Iterator[Frame]:
-    """The frames of contrib file `number`, each taken in when it comes by."""
+    """The frames of contrib file `number`, each taken in as it is read."""
     ordinal = 0
     for block in waiting.contributed():
         intake.add(number, ordinal, block.keys, block.rows)
