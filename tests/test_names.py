@@ -29,7 +29,6 @@ ROOMS_LATER = """
     cycle
     dispatch
     politeness
-    store
 """
 LATER = frozenset(ROOMS_LATER.split())
 

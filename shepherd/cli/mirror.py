@@ -24,7 +24,7 @@ from shepherd.master.children import Signals
 
 if TYPE_CHECKING:
     from shepherd.store.disk.names import StateName
-    from shepherd.store.mirror.drive import Done, Server, Way
+    from shepherd.store.mirror.drive import MirrorOptions, MirrorResult, StateServer
     from shepherd.store.state.database import Writer
 
 NAME: Final = "shep-mirror"
@@ -91,20 +91,20 @@ def command(
         return _mirror(db, source, replace(way, verify=verify, adopt=adopt), watch, signals, tell)
 
 
-def _rehearse(db: Path, source: Server, adopt: bool) -> Done:
+def _rehearse(db: Path, source: StateServer, adopt: bool) -> MirrorResult:
     from shepherd.store.mirror import directory as directories
     from shepherd.store.mirror import drive as mirror
 
-    return mirror.rehearse(directories.found(db), source, adopt)
+    return mirror.rehearse(directories.open_existing(db), source, adopt)
 
 
-def _mirror(db: Path, source: Server, way: Way, watch: float | None, signals: _Signals, tell: _Teller) -> int:
+def _mirror(db: Path, source: StateServer, way: MirrorOptions, watch: float | None, signals: _Signals, tell: _Teller) -> int:
     """The lock is held all the time: nobody can begin to gather in a standby that is still being written."""
     from shepherd.store.mirror import directory as directories
     from shepherd.store.mirror import drive as mirror
-    from shepherd.store.mirror.transfer import Stopped
+    from shepherd.store.mirror.downloads import Stopped
 
-    if directories.found(db) is None and not _has_answered(source, watch, signals):
+    if directories.open_existing(db) is None and not _has_answered(source, watch, signals):
         return 0 if watch is not None else signals.exit_status
     with directories.create(db).writing(NAME, tidy=False) as writer, phase.timed(db, NAME):
         try:
@@ -118,7 +118,7 @@ def _mirror(db: Path, source: Server, way: Way, watch: float | None, signals: _S
             return 0 if watch is not None else signals.exit_status
 
 
-def _has_answered(source: Server, watch: float | None, signals: _Signals) -> bool:
+def _has_answered(source: StateServer, watch: float | None, signals: _Signals) -> bool:
     """Nothing is made here before the source has given a control that may be believed; False where a signal came first."""
     from shepherd.store.mirror import drive as mirror
 
@@ -142,7 +142,7 @@ def _patience_s(error: Exception, every_s: float, failures: int) -> float:
     return wait_s
 
 
-def _watch(writer: Writer, source: Server, way: Way, every_s: float, signals: _Signals, tell: _Teller) -> None:
+def _watch(writer: Writer, source: StateServer, way: MirrorOptions, every_s: float, signals: _Signals, tell: _Teller) -> None:
     """Until a signal. A source that is away is waited for; once a round has gone well, also one that refuses, and room."""
     from shepherd.store.mirror import drive as mirror
 
@@ -163,15 +163,15 @@ def _watch(writer: Writer, source: Server, way: Way, every_s: float, signals: _S
         signals.pause(wait_s)
 
 
-def _way(db: Path, config: Config, keep: int | None, jobs: int, rate: int | None, signals: _Signals) -> Way:
+def _way(db: Path, config: Config, keep: int | None, jobs: int, rate: int | None, signals: _Signals) -> MirrorOptions:
     from shepherd.store.mirror import drive as mirror
 
     @contextlib.contextmanager
-    def shown(name: StateName, total: int) -> Iterator[Callable[[int], object]]:
+    def progress_bar(name: StateName, total: int) -> Iterator[Callable[[int], object]]:
         with progress.reporting(db, progress.ProgressJob(NAME, str(name), total, "B")) as work:
             yield work.update
 
-    return mirror.Way(
+    return mirror.MirrorOptions(
         keep=keep or config.store.keep_states,
         keep_journals=config.store.keep_journals,
         unexported=config.export.cursors,
@@ -182,7 +182,7 @@ def _way(db: Path, config: Config, keep: int | None, jobs: int, rate: int | None
         stopping=signals.stopping,
         pause=time.sleep,
         pace=_Pace(rate) if rate else lambda _count: None,
-        shown=shown,
+        progress=progress_bar,
     )
 
 
@@ -217,7 +217,7 @@ class _Teller:
     def __init__(self, where: str, db: Path, as_json: bool) -> None:
         self._where, self._db, self._as_json = where, db, as_json
 
-    def __call__(self, done: Done, dry_run: bool = False) -> None:
+    def __call__(self, done: MirrorResult, dry_run: bool = False) -> None:
         if self._as_json:
             told: dict[str, Any] = {"program": NAME, "from": self._where, "db": self._db, "dry_run": dry_run}
             common.emit_json(told | vars(done))
@@ -229,7 +229,7 @@ class _Teller:
             if done.deleted:
                 common.LOG.info("%s: deleted %s", NAME, ", ".join(map(str, done.deleted)))
 
-    def _text(self, done: Done, verb: str) -> str:
+    def _text(self, done: MirrorResult, verb: str) -> str:
         if not done.fresh:
             return f"{self._db} has state {done.state} of {self._where} already"
         fetched = f"{done.fetched} of {many(done.files, 'file')} ({size(done.fetched_bytes)} of {size(done.total_bytes)})"

@@ -47,7 +47,7 @@ def test_database_lasts_although_init_was_killed_when_all_was_done(memory: Path)
 
 def test_file_of_a_mirror_lasts_although_the_transfer_was_killed_when_it_had_sealed_it(memory: Path) -> None:
     for file in ("index/weight", "index/weight.check", "objects/00000004"):
-        site = "Receiving.put_table" if file.endswith("check") else "Incoming.is_complete"
+        site = "StateTransfer.put_table" if file.endswith("check") else "FileTransfer.is_complete"
         assert broken("mirror", site, f"db/state/000004.tmp/{file}", memory) == []
 
 

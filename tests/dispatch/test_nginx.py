@@ -12,7 +12,7 @@ import pytest
 
 from shepherd.formats.bucket import Codec
 from shepherd.store.state.database import Database
-from shepherd.store.state.documents import Document
+from shepherd.store.state.documents import StoredDocument
 from tests.support import programs
 from tests.support.nginx import Nginx, nginx
 from tests.support.programs import call
@@ -51,7 +51,7 @@ class Gathered:
         assert done.returncode in (0, 4), done
         return done.returncode
 
-    def documents(self) -> dict[str, Document]:
+    def documents(self) -> dict[str, StoredDocument]:
         return {one.url: one for one in Database(self.home / "db").closed().documents()}
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from shepherd.store.state import lookup
 from shepherd.store.state.database import Database
-from shepherd.store.state.documents import Document
+from shepherd.store.state.documents import StoredDocument
 from shepherd.urls import parse
 from tests.support.programs import ROOT, call_bytes
 from tests.support.warcs import HTML, PAGE, Warc
@@ -68,7 +68,7 @@ class Home:
         assert found is not None, url
         return {name: state.index[name].value(found) for name in state.index.slice(0, 0)}
 
-    def document(self, url: str) -> Document:
+    def document(self, url: str) -> StoredDocument:
         (found,) = [one for one in self.db.furthest().documents() if one.url == url]
         return found
 

@@ -1,6 +1,6 @@
 """The directory of a mirror: a database all of whose states came from elsewhere. mirror_note.py knows which did.
 
-Nothing else tells a mirror from any other database: readers, shep-check and shep-recover need not know. Once somebody has made a
+In all else a mirror is like any other database: readers, shep-check and shep-recover need not know. Once somebody has made a
 state in it, it is a database of its own, and nothing is received into it any more.
 """
 
@@ -21,7 +21,7 @@ _ADVICE: Final = "to mirror the source again give --db another directory; this o
 _COPY: Final = "to mirror into a copy of the source's database, say --adopt; for anything else give --db another directory"
 
 
-def found(path: Path) -> Database | None:
+def open_existing(path: Path) -> Database | None:
     """The database at `path`, or None where one may be made."""
     _refuse_links(path)
     if (path / names.STATES).is_dir():
@@ -32,7 +32,7 @@ def found(path: Path) -> Database | None:
 
 def create(path: Path) -> Database:
     """The database at `path`; if none is there, one without any state, which comes last, so that half made is not made."""
-    database = found(path)
+    database = open_existing(path)
     if database is None:
         probe(path)
         for directory in (names.INBOX, names.LEASES, names.LOGS, names.STATES):
@@ -63,15 +63,15 @@ def control_of(database: Database, name: StateName) -> bytes:
 def unknown(database: Database) -> list[StateName]:
     """The closed states that are not noted as received: made here, or copied here by hand. A directory that is not closed is
     somebody's work, and refused."""
-    noted, found = mirror_note.read_note(database.path), []
+    checks, states = mirror_note.read_note(database.path), []
     for name in database.states():
         if not fsio.is_directory(database.states_path / str(name)):
             raise UsageError(f"{database.states_path / str(name)}: a link, where a mirror has a state; remove it")
         if not name.closed:
             raise UsageError(f"{database.states_path / str(name)}: this database gathers by itself; {_ADVICE}")
-        if noted.get(name.number) != check64(control_of(database, name)):
-            found.append(name)
-    return found
+        if checks.get(name.number) != check64(control_of(database, name)):
+            states.append(name)
+    return states
 
 
 def not_received(database: Database, name: StateName) -> UsageError:

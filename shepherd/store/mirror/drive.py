@@ -2,7 +2,7 @@
 
 A round: lease the newest state there, judge its control, link what is here, fetch and check the rest, publish by one rename,
 delete what is older than what is kept. What the server says is believed only as far as `store/mirror/manifest.py` and
-`store/mirror/file_transfer.py` could check it; a round that fails changes no state, and the next one goes on where it stopped.
+`store/mirror/file_transfer.py` could check it; a round that fails changes no state, and the next one continues where it stopped.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from shepherd.formats.control import CLOSED, Control
 from shepherd.store.disk import names
 from shepherd.store.disk.names import StateName
 from shepherd.store.mirror import directory as mirror
-from shepherd.store.mirror import manifest as offered
-from shepherd.store.mirror.state_transfer import Receiving, Stock
-from shepherd.store.mirror.transfer import Pull, Transfer
+from shepherd.store.mirror import manifest
+from shepherd.store.mirror.downloads import Downloads, FileSource
+from shepherd.store.mirror.state_transfer import LocalFiles, StateTransfer
 from shepherd.store.state import mirror_note
 from shepherd.store.state.database import Database, Writer
 
 
-class Source(Pull, Protocol):
+class StateSource(FileSource, Protocol):
     """One state of a server, leased."""
 
     @property
@@ -34,7 +34,7 @@ class Source(Pull, Protocol):
         """The name of our lease there."""
 
 
-class Server(Protocol):
+class StateServer(Protocol):
     """Where states come from. PeerLost where it cannot be reached, PeerRefused where it will not have us."""
 
     @property
@@ -44,13 +44,13 @@ class Server(Protocol):
     def states(self) -> list[int]:
         """The numbers of its closed states."""
 
-    def leased(self, number: int | None) -> AbstractContextManager[Source]:
+    def leased(self, number: int | None) -> AbstractContextManager[StateSource]:
         """A closed state, the newest by default, for as long as the block runs."""
 
 
 @dataclass(frozen=True)
-class Way:
-    """How a round is to be done. Clock, sleep and signals are the caller's."""
+class MirrorOptions:
+    """How a round works. Clock, sleep and signals are the caller's."""
 
     keep: int  # closed states
     keep_journals: int
@@ -61,12 +61,12 @@ class Way:
     now: Callable[[], int]
     stopping: Callable[[], bool]
     pause: Callable[[float], object]
-    pace: Callable[[int], object]  # told how many bytes came; waits where they come too fast
-    shown: Callable[[StateName, int], AbstractContextManager[Callable[[int], object]]]  # the progress of so many bytes
+    pace: Callable[[int], object]  # gets how many bytes came; waits where they come too fast
+    progress: Callable[[StateName, int], AbstractContextManager[Callable[[int], object]]]  # the progress of so many bytes
 
 
 @dataclass(frozen=True)
-class Done:
+class MirrorResult:
     """What a round did, or would do."""
 
     state: int
@@ -79,81 +79,82 @@ class Done:
     deleted: list[int] = field(default_factory=list)
 
 
-def run(writer: Writer, server: Server, way: Way, seen: int | None = None) -> Done:
-    """One round. `seen` is a state that an earlier round found to be the same on both sides: it is not compared again."""
+def run(writer: Writer, server: StateServer, options: MirrorOptions, same_state: int | None = None) -> MirrorResult:
+    """One round. `same_state` was the same on both sides in an earlier round: it is not compared again."""
     database = writer.database
-    _refuse_own(database, server, way.adopt, note=True)
-    if seen is not None and seen == _newest(database) == max(server.states(), default=None):
-        return Done(seen, fresh=False)
+    _refuse_own(database, server, options.adopt, note=True)
+    if same_state is not None and same_state == _newest(database) == max(server.states(), default=None):
+        return MirrorResult(same_state, fresh=False)
     with _leased(server, None, database) as source:
         data = control_of(source)
         control = _believed(data, source.number, server.where, database)
-        stock = Stock(database, way.verify)
+        local_files = LocalFiles(database, options.verify)
         if source.number == _newest(database):
-            lost = next((piece for piece in offered.pieces(control) if stock.find(piece) is None), None)
-            if lost is None:
+            missing = next((remote for remote in manifest.remote_files(control) if local_files.find(remote) is None), None)
+            if missing is None:
                 writer.remove_leftovers()  # and what a killed round has renamed becomes durable before anybody counts on it
-                deleted = writer.prune(way.keep, way.now(), way.keep_journals, way.unexported)  # which it did not come to
-                return Done(control.state, fresh=False, files=len(control.files), deleted=deleted)
-            if not way.verify:
-                where = database.states_path / str(StateName(control.state, CLOSED)) / lost.path
+                # A killed round did not come to this.
+                deleted = writer.prune(options.keep, options.now(), options.keep_journals, options.unexported)
+                return MirrorResult(control.state, fresh=False, files=len(control.files), deleted=deleted)
+            if not options.verify:
+                where = database.states_path / str(StateName(control.state, CLOSED)) / missing.path
                 raise Corruption("missing, or not as long as control says; shep-mirror --verify fetches it again", where)
-        receiving = Receiving(writer, control, data)
-        receiving.begin(stock)
-        receiving.ask_room()
-        transfer = Transfer(source, receiving, way.jobs, way.stopping, way.pause, way.pace)
-        with way.shown(receiving.name, receiving.missing_bytes()) as tick:
-            transfer.run(tick)
+        state_transfer = StateTransfer(writer, control, data)
+        state_transfer.begin(local_files)
+        state_transfer.ask_room()
+        downloads = Downloads(source, state_transfer, options.jobs, options.stopping, options.pause, options.pace)
+        with options.progress(state_transfer.name, state_transfer.missing_bytes()) as tick:
+            downloads.run(tick)
         mirror_note.enter(database.path, control.state, data, {name.number for name in database.states()})
-        receiving.publish(way.now())
-    return Done(
+        state_transfer.publish(options.now())
+    return MirrorResult(
         state=control.state,
         fresh=True,
         files=len(control.files),
-        linked=len(receiving.linked),
-        fetched=len(receiving.wanted),
-        fetched_bytes=transfer.fetched_bytes,
-        total_bytes=sum(piece.total for piece in offered.pieces(control)),
-        deleted=writer.prune(way.keep, way.now(), way.keep_journals, way.unexported),
+        linked=len(state_transfer.linked),
+        fetched=len(state_transfer.to_fetch),
+        fetched_bytes=downloads.fetched_bytes,
+        total_bytes=sum(remote.total for remote in manifest.remote_files(control)),
+        deleted=writer.prune(options.keep, options.now(), options.keep_journals, options.unexported),
     )
 
 
-def rehearse(database: Database | None, server: Server, adopt: bool = False) -> Done:
+def rehearse(database: Database | None, server: StateServer, adopt: bool = False) -> MirrorResult:
     """What a round would fetch; nothing is changed. There need not be a database yet."""
     if database is not None:
         _refuse_own(database, server, adopt, note=False)
     with _leased(server, None, database) as source:
         control = _believed(control_of(source), source.number, server.where, database)
     if database is not None and control.state == _newest(database):
-        return Done(control.state, fresh=False, files=len(control.files))
-    stock = Stock(database)
-    wanted = [piece for piece in offered.pieces(control) if stock.find(piece) is None]
-    return Done(
+        return MirrorResult(control.state, fresh=False, files=len(control.files))
+    local_files = LocalFiles(database)
+    to_fetch = [remote for remote in manifest.remote_files(control) if local_files.find(remote) is None]
+    return MirrorResult(
         state=control.state,
         fresh=True,
         files=len(control.files),
-        linked=len(control.files) - len(wanted),
-        fetched=len(wanted),
-        fetched_bytes=sum(piece.total for piece in wanted),
-        total_bytes=sum(piece.total for piece in offered.pieces(control)),
+        linked=len(control.files) - len(to_fetch),
+        fetched=len(to_fetch),
+        fetched_bytes=sum(remote.total for remote in to_fetch),
+        total_bytes=sum(remote.total for remote in manifest.remote_files(control)),
     )
 
 
 # --- what is believed -------------------------------------------------------------------------------------------
 
 
-def control_of(source: Source) -> bytes:
+def control_of(source: StateSource) -> bytes:
     """The control of the leased state: however much is sent, no more of it is read than one could have."""
-    found = bytearray()
+    data = bytearray()
     for part in source.read(names.CONTROL, 0):
-        found += part
-        if len(found) > offered.MOST_CONTROL:
-            raise offered.damaged(f"state {source.number}: its control is longer than any: {offered.MOST_CONTROL} bytes")
-    return bytes(found)
+        data += part
+        if len(data) > manifest.MOST_CONTROL:
+            raise manifest.damaged(f"state {source.number}: its control is longer than any: {manifest.MOST_CONTROL} bytes")
+    return bytes(data)
 
 
 @contextmanager
-def _leased(server: Server, number: int | None, database: Database | None) -> Iterator[Source]:
+def _leased(server: StateServer, number: int | None, database: Database | None) -> Iterator[StateSource]:
     """A state of the source, which is not the database itself: else a mirror would delete what it is to be a copy of."""
     with server.leased(number) as source:
         if database is not None and mirror.is_served_by(database, source.lease):
@@ -161,7 +162,7 @@ def _leased(server: Server, number: int | None, database: Database | None) -> It
         yield source
 
 
-def _refuse_own(database: Database, server: Server, adopt: bool, note: bool) -> None:
+def _refuse_own(database: Database, server: StateServer, adopt: bool, note: bool) -> None:
     """UsageError if a state here was not received by a mirror. One that is to be adopted the source must have: then it is noted.
 
     That the source has it is not enough: so it is with its own database, and with one that was copied to gather by itself.
@@ -178,12 +179,12 @@ def _refuse_own(database: Database, server: Server, adopt: bool, note: bool) -> 
             if control_of(source) != ours:
                 raise mirror.made_here(database, name)
         if note:
-            mirror_note.enter(database.path, name.number, ours, {one.number for one in database.states()})
+            mirror_note.enter(database.path, name.number, ours, {state.number for state in database.states()})
 
 
 def _believed(data: bytes, number: int, where: str, database: Database | None) -> Control:
     """The control of the source's newest state, if it is one that may follow ours."""
-    control = offered.judge(data, number, f"{where}: control of state {number}")
+    control = manifest.judge(data, number, f"{where}: control of state {number}")
     newest = _newest(database) if database is not None else None
     if database is None or newest is None:
         return control

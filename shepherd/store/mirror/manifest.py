@@ -1,7 +1,7 @@
 """A state that another machine offers: how much of its control is believed, and what follows from it.
 
 A mirror's source may be broken, taken over, or another database altogether. Its control says which files there are, how long and
-with which checks, and everything that a mirror does hangs on that; so it is judged as a whole before anything is written.
+with which checks, and everything that a mirror does depends on that; so it is judged as a whole before anything is written.
 Invariant: a Control that `judge` returns has only names that store/disk/names.py builds, of a whole closed state of this format.
 """
 
@@ -28,7 +28,7 @@ _MOST_ITEM: Final = 300
 
 
 @dataclass(frozen=True)
-class Piece:
+class RemoteFile:
     """One file of the state, as control has it. A column brings its block table, which control has only the check of."""
 
     path: str
@@ -59,8 +59,8 @@ class Piece:
         return tables.TABLES[table].get(column, "u1")  # the names of the sites
 
 
-def pieces(control: Control) -> list[Piece]:
-    return [Piece(path, entry) for path, entry in sorted(control.files.items())]
+def remote_files(control: Control) -> list[RemoteFile]:
+    return [RemoteFile(path, entry) for path, entry in sorted(control.files.items())]
 
 
 def damaged(what: str) -> Corruption:
@@ -94,9 +94,9 @@ def _complaints(control: Control) -> Iterator[str]:
     for name in control.applied:
         if len(name) > _MOST_ITEM or names.parse_item(f"{name}.req") is None:
             yield f"names an item that no inbox has: {name[:MOST_NAME]!r}"
-    for piece in pieces(control):
-        if piece.is_column and piece.entry.length % np.dtype(piece.dtype).itemsize:
-            yield f"{piece.path}: {piece.entry.length} bytes is not a whole number of rows"
+    for remote in remote_files(control):
+        if remote.is_column and remote.entry.length % np.dtype(remote.dtype).itemsize:
+            yield f"{remote.path}: {remote.entry.length} bytes is not a whole number of rows"
     if names.REPORT not in control.files:
         yield f"{names.REPORT} is missing"
     claimed = State.claimed(Path(str(control.state)), control)

@@ -34,7 +34,7 @@ from shepherd.store.state.objects import Objects, SegmentWriter
 from shepherd.urls import Footprints
 
 if TYPE_CHECKING:
-    from shepherd.store.state.documents import Document
+    from shepherd.store.state.documents import StoredDocument
 
 
 class Parent(Protocol):
@@ -79,7 +79,7 @@ class State:
     def number(self) -> int:
         return self.name.number
 
-    def documents(self, site: str | None = None) -> Iterator[Document]:
+    def documents(self, site: str | None = None) -> Iterator[StoredDocument]:
         """The gathered documents, or those of one site, given as host or URL, in the order of the index."""
         from shepherd.store.state.documents import documents  # which reads through this class
 

@@ -28,7 +28,7 @@ _BODILESS: Final = np.uint16(Flag.ROBOTS | Flag.REDIRECT)
 
 
 @dataclass(frozen=True)
-class Document:
+class StoredDocument:
     """One gathered document: its row, and its bucket, which is read and checked when it is first looked at."""
 
     row: int
@@ -58,14 +58,14 @@ class Document:
         return self.bucket.body(limit)
 
 
-def documents(state: State, site: str | None = None) -> Iterator[Document]:
+def documents(state: State, site: str | None = None) -> Iterator[StoredDocument]:
     """The gathered documents of a state, or of one site given as host or URL; robots files and redirects are left out."""
     rows = range(state.index.rows) if site is None else lookup.rows_of_norm(state, _norm(state, site))
     for start in range(rows.start, rows.stop, STEP_ROWS):
         part = state.index.slice(start, min(start + STEP_ROWS, rows.stop))
         mask = (part["type"] == RowType.GATHERED) & ((part["flags"] & _BODILESS) == 0) & tables.in_bucket(part["oid"])
         for row in np.flatnonzero(mask).tolist():
-            yield Document(start + row, {name: int(column[row]) for name, column in part.items()}, state)
+            yield StoredDocument(start + row, {name: int(column[row]) for name, column in part.items()}, state)
 
 
 def _norm(state: State, site: str) -> int:

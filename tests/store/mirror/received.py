@@ -69,9 +69,9 @@ class Leased:
         pass
 
 
-def way(keep: int = 2, verify: bool = False, adopt: bool = False) -> mirror.Way:
+def way(keep: int = 2, verify: bool = False, adopt: bool = False) -> mirror.MirrorOptions:
     """Without a terminal, in no hurry."""
-    return mirror.Way(
+    return mirror.MirrorOptions(
         keep=keep,
         keep_journals=0,
         unexported=(),
@@ -82,11 +82,11 @@ def way(keep: int = 2, verify: bool = False, adopt: bool = False) -> mirror.Way:
         stopping=lambda: False,
         pause=lambda seconds: None,
         pace=lambda count: None,
-        shown=lambda name, total: contextlib.nullcontext(lambda more: None),
+        progress=lambda name, total: contextlib.nullcontext(lambda more: None),
     )
 
 
-def bring(server: mirror.Server, db: Path, how: mirror.Way | None = None) -> mirror.Done:
+def bring(server: mirror.StateServer, db: Path, how: mirror.MirrorOptions | None = None) -> mirror.MirrorResult:
     """One round into a directory."""
     with directories.create(db).writing("test", tidy=False) as writer:
         return mirror.run(writer, server, how or way())

@@ -20,7 +20,7 @@ from shepherd.errors import UsageError
 from shepherd.store.check import check
 from shepherd.store.state.database import Database, Writer
 from shepherd.store.state.directory import Builder, State
-from shepherd.store.state.documents import Document
+from shepherd.store.state.documents import StoredDocument
 from shepherd.store.state.gathering import Gathering, Page
 from shepherd.store.state.harvest import Harvest
 from tests.support.herd import NOW, ROOT, Herd
@@ -48,7 +48,7 @@ def test_example_prints_what_the_page_says(tmp_path: Path) -> None:
     assert database.leases.all() == []
 
 
-@pytest.mark.parametrize("of", [Database, State, Writer, Builder, Harvest, Gathering, Document])
+@pytest.mark.parametrize("of", [Database, State, Writer, Builder, Harvest, Gathering, StoredDocument])
 def test_every_public_method_has_a_docstring(of: type) -> None:
     public = {name: member for name, member in vars(of).items() if not name.startswith("_")}
     silent = [name for name, member in public.items() if callable(member) and not inspect.getdoc(member)]
