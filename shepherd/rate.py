@@ -7,6 +7,9 @@ afterwards: its bytes are charged then, and while there is a debt no page is han
 from __future__ import annotations
 
 import math
+from typing import Final
+
+UNLIMITED: Final = 1 << 62
 
 
 class TokenBucket:
@@ -27,6 +30,13 @@ class TokenBucket:
         """How long until there are so many tokens; 0 = there are."""
         missing = self.missing(now_ms, need)
         return math.ceil(round(missing * 1000 / self._rate, 6)) if missing else 0
+
+    def affordable(self, now_ms: float) -> int:
+        """How many may be taken one by one, the last of them when there was still a whole token."""
+        if not self._rate:
+            return UNLIMITED
+        self._fill(now_ms)
+        return max(math.floor(self._tokens), 0)
 
     def take(self, now_ms: float, count: float = 1.0) -> None:
         """Pay; below zero it is a debt."""
@@ -51,8 +61,13 @@ class ReapLimits:
         """How long no page may be asked for; 0 = one may."""
         return max(self._pages.wait_ms(now_ms), self._bytes.wait_ms(now_ms, 0.0))
 
-    def room(self, in_flight: int) -> bool:
-        return not self._connections or in_flight < self._connections
+    def affordable(self, now_ms: int) -> int:
+        """How many pages may be asked for at once."""
+        return 0 if self._bytes.missing(now_ms, 0.0) else self._pages.affordable(now_ms)
+
+    def room(self, in_flight: int, free: int) -> int:
+        """How many of so many free places may be used."""
+        return max(min(free, self._connections - in_flight), 0) if self._connections else free
 
     def charge_page(self, now_ms: int) -> None:
         self._pages.take(now_ms)

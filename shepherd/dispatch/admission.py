@@ -6,20 +6,24 @@ where that cannot be, say so for each of them. Whoever learns something about a 
 
 from __future__ import annotations
 
+import logging
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Final
 
+from shepherd.dispatch.group_calls import GroupCalls
 from shepherd.dispatch.items import Item, Items, ItemState
 from shepherd.dispatch.ledger import Ledger
 from shepherd.dispatch.sites import Site, SiteBook, Stage
 from shepherd.formats.tables import Kind, Reason, Result
-from shepherd.politeness.groups.engine import Groups
+from shepherd.politeness.groups.engine import MAX_PRIORITY
 from shepherd.politeness.server_limits import ServerLimits
 from shepherd.robots import ABSENT
 from shepherd.urls import ROBOTS_PATH, Footprints, qkey_of_address
 
-FIRST: Final = 0xFFFFFFFF  # priority of robots files
+LOG = logging.getLogger("shepherd.dispatch")
+FIRST: Final = MAX_PRIORITY  # of robots files; the groups' calls give no page as much
 MOST_LOOKUPS: Final = 2
 
 
@@ -28,13 +32,13 @@ class Admission:
         self,
         book: SiteBook,
         items: Items,
-        groups: Groups,
+        calls: GroupCalls,
         server_limits: ServerLimits,
         ledger: Ledger,
         prints: Footprints,
         clock_ms: Callable[[], int],
     ) -> None:
-        self._book, self._items, self._groups, self._server_limits, self._ledger = book, items, groups, server_limits, ledger
+        self._book, self._items, self._calls, self._server_limits, self._ledger = book, items, calls, server_limits, ledger
         self._robots_path = prints.robots
         self._clock = clock_ms
         self.to_look_up: deque[Site] = deque()
@@ -69,16 +73,9 @@ class Admission:
     def _waiting(self, site: Site) -> list[int]:
         return [number for number in self._book.take_waiting(site) if not self._items.pass_over(number)]
 
-    def _dropped(self, site: Site) -> list[int]:
-        return [number for number in self._groups.drop_site(site.site) if not self._items.pass_over(number)]
-
     def _queue(self, site: Site, numbers: list[int], least: int = 0, not_before_ms: int = 0) -> None:
         """Give items to the groups, with at least this priority; robots files come before all pages."""
-        for number in numbers:
-            priority, source = self._items.rank(number)
-            self._items.move(number, ItemState.QUEUED)
-            priority = max(min(priority, FIRST - 1), least)
-            self._groups.add(number, site.queue, site.site, priority, not_before_ms, source)
+        self._calls.queue(site, numbers, least, not_before_ms)
 
     def _robots_item(self, site: Site) -> Item:
         url = site.name + ROBOTS_PATH
@@ -160,16 +157,23 @@ class Admission:
         """Nothing more can be asked of it in this reap. What is in flight is still to be answered."""
         result = Result.HARD if site.reason == Reason.GUARD else Result.SOFT
         robots = site.take_robots()  # that were planned, and could not even be asked for
-        for number in (*self._waiting(site), *(() if site.address else self._dropped(site))):
-            item = self._items.get(number)
-            if item.site == site.site:
-                self._fail(item, result, site.reason, site.qkey)
-            else:
-                self.fail(item, Result.SOFT, site.reason, site.qkey)
+        self._fail_pages(site, result, site.reason, self._waiting(site))
+        if site.queue and not site.address:
+            site.queue = 0
+            self._calls.drop(site, partial(self._fail_pages, site, result, site.reason))
         for number in robots:
             self._fail(self._items.get(number), result, site.reason, site.qkey)
         for number in site.take_hops():
             self.fail(self._items.get(number), Result.SOFT, site.reason, site.qkey)
+
+    def _fail_pages(self, site: Site, result: Result, reason: Reason, numbers: Iterable[int]) -> None:
+        """Items that were to be asked for at a site that is shut, hops of others among them."""
+        for number in numbers:
+            item = self._items.get(number)
+            if item.site == site.site:
+                self._fail(item, result, reason, site.qkey)
+            else:
+                self.fail(item, Result.SOFT, reason, site.qkey)
 
     def fail(self, item: Item, result: Result, reason: Reason, qkey: int, contacted: bool = False) -> None:
         """An item that will not be asked for again in this reap. Without its robots.txt a site is shut."""
@@ -180,9 +184,12 @@ class Admission:
     def _fail(self, item: Item, result: Result, reason: Reason, qkey: int, contacted: bool = False) -> None:
         self._ledger.fail(item, result, reason, qkey, self._clock(), contacted)
 
-    def drop(self, site: Site, reason: Reason) -> int:
-        """Give up the rest of a site for this reap; how many items that were."""
-        dropped = self._dropped(site)
-        for number in dropped:
+    def drop(self, site: Site, reason: Reason) -> None:
+        """Give up the rest of a site for this reap."""
+        self._calls.drop(site, partial(self._give_up_rest, site, reason))
+
+    def _give_up_rest(self, site: Site, reason: Reason, numbers: list[int]) -> None:
+        for number in numbers:
             self.fail(self._items.get(number), Result.SITE, reason, site.qkey)
-        return len(dropped)
+        if numbers:
+            LOG.info("%s: every page fails alike (%s); %d more are not fetched", site.name, reason.name, len(numbers))

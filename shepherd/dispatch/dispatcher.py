@@ -1,8 +1,12 @@
 """The dispatcher: gives what the groups say is ready to the reapers, and what they answer to the harvest.
 
-Read `politeness.groups.engine`, then `items`, `sites`, `admission` and `outcome` first. One event loop; every step runs to its
-end, so there are no locks. A server is contacted only under a lease of its group, and the group is released when the answer is
-in. Everything that was learnt is journalled; what was not journalled before a crash is simply done again.
+Read `politeness.groups.engine`, then `items`, `sites`, `admission`, `outcome` and `exchanges` first. A server is contacted only
+under a lease of its group, and the group is released when the answer is in. Everything that was learnt is journalled; what was
+not journalled before a crash is simply done again.
+
+One task, that of `run`, decides everything, a turn at a time: what has arrived, what the groups must know of it, what they give.
+It alone calls the groups, which may be far away; what arrives meanwhile only queues for its next turn. So there are no locks, and
+a site does not change between the lease of its group and the request.
 
 `reap` drives it with a plan. Another program needs no plan: it makes a Dispatcher on any closed state (for its sites, servers and
 key), with a writer of its own (a `ledger.HarvestWriter`), groups that it may share with others, a clock and a fleet, whose
@@ -21,13 +25,12 @@ from typing import Final
 
 import numpy as np
 
-from shepherd.clock import end_of
 from shepherd.config import Config
-from shepherd.dispatch import fate
 from shepherd.dispatch.admission import Admission
 from shepherd.dispatch.contribute import Contributions
-from shepherd.dispatch.fate import FATES, Case, Release
+from shepherd.dispatch.exchanges import Exchanges
 from shepherd.dispatch.fleet import Events, Fleet
+from shepherd.dispatch.group_calls import MOST_ENTRIES, GroupCalls
 from shepherd.dispatch.items import Item, Items, ItemState, request
 from shepherd.dispatch.ledger import HarvestWriter, Ledger
 from shepherd.dispatch.outcome import Outcomes
@@ -37,7 +40,6 @@ from shepherd.dispatch.resume import enter_plan
 from shepherd.dispatch.sites import Site, SiteBook, Stage
 from shepherd.dispatch.statistics import ReapStatistics
 from shepherd.dispatch.verify import PendingRequest, Verifier
-from shepherd.errors import BadUrl, Corruption
 from shepherd.filters import Filter
 from shepherd.formats.journal import Entry
 from shepherd.formats.tables import NO_ROW, PLAN, Kind, Reason, Records
@@ -93,20 +95,33 @@ class Dispatcher:
         self._items = Items(state, self._plan)
         self.refreshes = Refreshes(state, self._plan, filters)
         self._book = SiteBook(state, config.politeness, filters, now_ms // 1000)
-        self._server_limits = ServerLimits(groups, state.servers, state.control.unsure, now_ms, config.politeness.max_backoff)
-        self._admission = Admission(self._book, self._items, groups, self._server_limits, self._ledger, self._prints, clock_ms)
-        self._outcomes = Outcomes(self._book, self._items, self._admission, self._ledger, self._prints, clock_ms)
-        key, limits = state.control.key, config.fetch
-        self._verifier = Verifier(key, state.number, filters.version, limits, self.contributions)
+        self._server_limits = ServerLimits(state.servers, state.control.unsure, now_ms, config.politeness.max_backoff)
+        self._calls = GroupCalls(groups, self._items, self._server_limits, clock_ms)
+        self._admission = Admission(
+            self._book, self._items, self._calls, self._server_limits, self._ledger, self._prints, clock_ms
+        )
+        outcomes = Outcomes(self._book, self._items, self._admission, self._ledger, self._prints, clock_ms)
+        verifier = Verifier(state.control.key, state.number, filters.version, config.fetch, self.contributions)
         self._limits = ReapLimits(config.reap.pages_per_s, config.reap.bytes_per_s, config.reap.connections, now_ms)
-        self._timeout_ms, self._checkpoint_ms = round(limits.timeout_s * 1000), round(config.reap.checkpoint_s * 1000)
-        self._asked: dict[int, PendingRequest] = {}  # by lease token
+        self._timeout_ms, self._checkpoint_ms = round(config.fetch.timeout_s * 1000), round(config.reap.checkpoint_s * 1000)
+        self._exchanges = Exchanges(
+            groups,
+            self._calls,
+            self._server_limits,
+            verifier,
+            outcomes,
+            self._limits,
+            fleet,
+            clock_ms,
+            lambda: bool(self._stopping),
+        )
+        self._resolved: list[tuple[LookUp, wire.Resolved, int]] = []  # look-ups that were answered, and by which reaper
         self._looking_up: dict[int, LookUp] = {}
         self._last_look_up = LOOK_UP_BIT
         self._end_ms = self._point_ms = self._second_ms = self._look_ms = 0
         self._stay = False
         self._stopping = ""
-        self._sleeping: asyncio.Future[None] | None = None
+        self._news = asyncio.Event()  # something has arrived since the turn began
         self._awaiting: list[asyncio.Future[None]] = []  # who wants a checkpoint
         self.left = 0  # planned or added, but not reached
 
@@ -140,47 +155,59 @@ class Dispatcher:
         self._stay = stay
         try:
             await self._connect(seconds)
-            self._load()
+            await self._load()
             now = self._clock()
             self._end_ms, self._point_ms = now + round(seconds * 1000), now + self._checkpoint_ms
-            while True:
-                now = self._clock()
-                self._fleet.check()
-                if now >= self._end_ms and not self._stopping:
-                    self.stop("its time is over")
-                if now >= self._point_ms or self._awaiting:
-                    self.checkpoint()
-                if now >= self._second_ms:
-                    self._every_second(now)
-                self._pump(now)
-                if why := self._why_done():
-                    return why
-                await self._sleep(now)
+            while not (why := await self._turn()):
+                await self._sleep()
+            self.left = await self._count_left()
+            return why
         except BaseException:
             for point in self._awaiting:
                 point.cancel()
             raise
         finally:
-            waiting = sum(site.waiting for site in self._book.all())
-            self.left = self._groups.count().queued + waiting - self._items.replaced
             await self._fleet.close()
 
-    def checkpoint(self) -> None:
+    async def _turn(self) -> str:
+        """Take in what has arrived, hand out what may be asked; why there is nothing more to do, or ""."""
+        self._news.clear()
+        now, awaiting = self._clock(), list(self._awaiting)
+        self._fleet.check()
+        if now >= self._end_ms and not self._stopping:
+            self.stop("its time is over")
+        self._take_resolved()
+        await self._exchanges.handle()
+        if now >= self._point_ms or awaiting:
+            self._checkpoint(awaiting)
+        if now >= self._second_ms:
+            await self._every_second(now)
+        await self._hand_out()
+        return await self._why_done()
+
+    async def _count_left(self) -> int:
+        """What was planned or added, but not reached."""
+        await self._calls.flush()
+        waiting = sum(site.waiting for site in self._book.all())
+        return (await self._groups.count()).queued + waiting - self._items.replaced
+
+    def _checkpoint(self, awaiting: list[asyncio.Future[None]]) -> None:
+        """Make all durable that was handled; `awaiting` are those who asked before it was."""
         self.contributions.flush()
         self._harvest.checkpoint(self._clock())
         self._point_ms = self._clock() + self._checkpoint_ms
-        self._durable()
+        self._durable(awaiting)
 
     def end(self) -> None:
         self.contributions.flush()
         self._harvest.end(self._clock())
-        self._durable()
+        self._durable(list(self._awaiting))
 
-    def _durable(self) -> None:
-        for point in self._awaiting:
+    def _durable(self, awaiting: list[asyncio.Future[None]]) -> None:
+        for point in awaiting:
+            self._awaiting.remove(point)
             if not point.done():
                 point.set_result(None)
-        self._awaiting = []
 
     def heed(self, notes: Notes) -> None:
         """Servers that were asked outside any reap wait their delay, too; to be told before it runs."""
@@ -196,8 +223,8 @@ class Dispatcher:
         alarm = loop.call_later(seconds, self.stop, "its time is over")
         try:
             while not starting.done() and not self._stopping:
-                self._sleeping = loop.create_future()
-                await self._sleeping
+                await self._news.wait()
+                self._news.clear()
             if not self._stopping:
                 await starting
         finally:
@@ -205,20 +232,23 @@ class Dispatcher:
             starting.cancel()
             await asyncio.gather(starting, return_exceptions=True)
 
-    def _load(self) -> None:
+    async def _load(self) -> None:
         journalled = self._harvest.journalled()
         if self._harvest.resumed:
             self._server_limits.replay(journalled)
             self._ledger.resumed(self._clock())
         self._resumed(enter_plan(self._book, self._items, self._plan, journalled))
         self.refreshes.resumed(journalled)
-        for site in list(self._book.all()):
+        for count, site in enumerate(list(self._book.all())):
             self._admission.advance(site)
+            if count % MOST_ENTRIES == 0:
+                await self._calls.flush()
 
-    def _every_second(self, now: int) -> None:
+    async def _every_second(self, now: int) -> None:
         self._second_ms = now + SECOND_MS
-        self._expire(now)
-        self.tally.sample(now, self._groups.active())
+        await self._exchanges.expire(now)
+        self._expire_look_ups(now)
+        self.tally.sample(now, await self._groups.active())
         if not self._stay and not self._stopping and now >= self._look_ms:
             self._refresh(now)
 
@@ -243,18 +273,18 @@ class Dispatcher:
         self._items.move(item.number, ItemState.SETTLED)
         self._watch(1)
 
-    def _why_done(self) -> str:
+    async def _why_done(self) -> str:
         """Why there is nothing more to wait for, or "". What only a later reap could ask is not waited for."""
-        if self._asked or (self._looking_up and not self._stopping):
+        if len(self._exchanges) or self._resolved or (self._looking_up and not self._stopping):
             return ""
         if self._stopping:
             return self._stopping
         if self._admission.to_look_up or self._stay:
             return ""
-        ready_ms = self._groups.next_time()
-        if ready_ms is not None and ready_ms <= self._end_ms:
+        ready_ms = await self._groups.next_time()
+        if self._news.is_set() or (ready_ms is not None and ready_ms <= self._end_ms):
             return ""
-        return "what is left must wait longer than the reap" if self._groups.count().queued else "the plan is done"
+        return "what is left must wait longer than the reap" if (await self._groups.count()).queued else "the plan is done"
 
     def _lost(self, reaper: Reaper) -> None:
         """What it was fetching stays leased, and so its servers stay busy, until the deadlines have passed; look-ups need not."""
@@ -262,58 +292,64 @@ class Dispatcher:
             self._admission.to_look_up.append(self._looking_up.pop(token).site)
 
     def _killed(self, home: str, tokens: frozenset[int]) -> None:
-        """Workers have died at these pages, whose exchanges were over. Each is asked for once more, to be parsed alone.
-
-        A reaper is believed only about what it was asked itself: others may still be at their pages.
-        """
-        for token in [token for token in tokens & self._asked.keys() if self._asked[token].home == home]:
-            request = self._asked[token]
-            LOG.warning("%s: a worker of %s died at this page", request.url, home)
-            self._end(token, fate.at_a_dead_worker(request.item))
+        """Workers have died at these pages, whose exchanges were over. Each is asked for once more, to be parsed alone."""
+        for token in tokens:
+            self._exchanges.on_death(token, home)
+        self._wake()
 
     def _wake(self) -> None:
-        if self._sleeping is not None and not self._sleeping.done():
-            self._sleeping.set_result(None)
+        self._news.set()
 
-    async def _sleep(self, now: int) -> None:
+    async def _sleep(self) -> None:
         """Until an answer comes, a group becomes ready, or the clock wants a look."""
-        ready = self._groups.next_time()
         wait_ms = TICK_MS
-        if ready is not None and not self._stopping and self._fleet.free > 0 and self._limits.room(len(self._asked)):
-            wait_ms = min(TICK_MS, max(1, ready - now, self._limits.wait_ms(now)))
-        loop = asyncio.get_running_loop()
-        self._sleeping = loop.create_future()
-        alarm = loop.call_later(wait_ms / 1000, self._wake)
-        await self._sleeping
+        if self._room():
+            ready, now = await self._groups.next_time(), self._clock()
+            if ready is not None:
+                wait_ms = min(TICK_MS, max(1, ready - now, self._limits.wait_ms(now)))
+        alarm = asyncio.get_running_loop().call_later(wait_ms / 1000, self._wake)
+        await self._news.wait()
         alarm.cancel()
 
     # --- handing out --------------------------------------------------------------------------------------------------
 
-    def _pump(self, now: int) -> None:
-        while self._admission.to_look_up and self._fleet.free > 0 and not self._stopping:
-            self._look_up(self._admission.to_look_up.popleft(), now)
-        while not self._stopping and self._limits.room(len(self._asked)) and not self._limits.wait_ms(now):
-            lease = self._groups.next(now) if self._fleet.free > 0 else None
-            if lease is None:
+    def _room(self) -> int:
+        """How many requests may be handed out, as far as reapers and connections go."""
+        return 0 if self._stopping else self._limits.room(len(self._exchanges), self._fleet.free)
+
+    async def _hand_out(self) -> None:
+        """Tell the groups what was learnt, and send what they give for it."""
+        while True:
+            await self._calls.flush()
+            while self._admission.to_look_up and self._fleet.free > 0 and not self._stopping:
+                self._look_up(self._admission.to_look_up.popleft(), self._clock())
+            now = self._clock()
+            most = min(self._room(), self._limits.affordable(now))
+            leases = await self._groups.take(most, now) if most > 0 else []
+            for lease in leases:
+                self._send(lease, now)
+            if not leases or len(leases) < most:
+                await self._calls.flush()  # of leases that could not be used
                 return
-            self._hand_out(lease, now)
 
     def _look_up(self, site: Site, now: int) -> None:
         self._last_look_up += 1
         self._looking_up[self._last_look_up] = LookUp(site, now + LOOK_UP_MS)
         self._fleet.freest().ask(self._last_look_up, wire.Resolve(self._last_look_up, site.site, site.name))
 
-    def _hand_out(self, lease: Lease, now: int) -> None:
+    def _send(self, lease: Lease, now: int) -> None:
+        """Use a lease, or give it back if that cannot be done any more. `now` is when it was asked for."""
         item, site = self._items.get(lease.item), self._admission.site(lease.site)
         if self._items.pass_over(lease.item):
-            self._groups.release(lease.token, now, contacted=False)
+            self._calls.return_lease(lease.token)
             return
         self._items.move(lease.item, ItemState.IN_FLIGHT)
-        self.refreshes.begun(item, now)
-        if not site.address:  # it is being looked up anew
-            self._groups.release(lease.token, now, contacted=False)
+        is_moved = not site.address or site.queue != lease.group  # it is being looked up anew
+        if is_moved or self._stopping or self._fleet.free <= 0:
+            self._calls.return_lease(lease.token)
             self._admission.queue_again(item)
             return
+        self.refreshes.begun(item, now)
         reaper = self._fleet.for_server(site.qkey)
         messages: list[wire.Message] = []
         if item.kind == Kind.PAGE and reaper.number not in site.reapers_with_rules:
@@ -323,60 +359,39 @@ class Dispatcher:
             self._admission.site(item.site).reapers_with_rules -= {reaper.number}
         text, reuse = self._items.text(item), self._server_limits.may_reuse(lease.group)
         messages.append(request(item, text, site, lease.token, now, self._timeout_ms, reuse))
-        self._asked[lease.token] = PendingRequest(item, site.qkey, lease.group, text.url, now, reaper.home)
+        self._exchanges.begin(lease.token, PendingRequest(item, site.qkey, lease.group, text.url, now, reaper.home))
         self._limits.charge_page(now)
         reaper.ask(lease.token, *messages)
 
-    def _expire(self, now: int) -> None:
-        """Requests and look-ups that nobody answered in time."""
-        for lease in self._groups.expire(now):
-            if lease.token in self._asked:
-                self._fleet.forget(lease.token)
-                self._end(lease.token, fate.unanswered(self._asked[lease.token].item))
+    def _expire_look_ups(self, now: int) -> None:
+        """Look-ups that nobody answered in time."""
         for token in [token for token, look_up in self._looking_up.items() if look_up.deadline_ms <= now]:
             self._fleet.forget(token)
             self._admission.not_looked_up(self._looking_up.pop(token).site)
 
-    # --- answers ------------------------------------------------------------------------------------------------------
+    # --- what arrives -------------------------------------------------------------------------------------------------
 
     def _handle(self, reaper: Reaper, message: wire.Message) -> None:
+        """Queue it for the next turn."""
         self._wake()
         if isinstance(message, wire.Working):
             self._wait_on(reaper, message)
         elif not isinstance(message, wire.Resolved | wire.FetchResult) or not reaper.is_answer(message.token):
             LOG.warning("reaper %d sent a %s that was not requested", reaper.number, type(message).__name__)
-        elif isinstance(message, wire.Resolved) and message.token in self._looking_up:
-            reason = Reason(message.reason) if message.reason in (Reason.NONE, Reason.GUARD, Reason.LOOKUP) else Reason.NO_ADDRESS
-            site = self._looking_up.pop(message.token).site
-            self._admission.looked_up(site, message.address, message.qkey, reason, message.valid_s, reaper.number)
-        elif isinstance(message, wire.FetchResult) and message.token in self._asked:
-            self._answered(reaper, message)
+        elif isinstance(message, wire.FetchResult):
+            self._exchanges.on_reply(reaper, message)
+        elif message.token in self._looking_up:
+            self._resolved.append((self._looking_up.pop(message.token), message, reaper.number))
 
     def _wait_on(self, reaper: Reaper, message: wire.Working) -> None:
         """Its server has answered, and stays busy until we know what; but no reaper can keep it so for ever."""
-        asked = self._asked.get(message.token)
-        if asked is not None and reaper.has(message.token):
-            latest_ms = asked.sent_ms + self._timeout_ms + MOST_WORK_MS
-            self._groups.extend(message.token, min(self._clock() + message.more_ms, latest_ms))
+        request = self._exchanges.get(message.token)
+        if request is not None and reaper.has(message.token):
+            latest_ms = request.sent_ms + self._timeout_ms + MOST_WORK_MS
+            self._exchanges.extend(message.token, min(self._clock() + message.more_ms, latest_ms))
 
-    def _answered(self, reaper: Reaper, message: wire.FetchResult) -> None:
-        token, request, now = message.token, self._asked[message.token], end_of(self._clock())
-        try:
-            answer = self._verifier.checked(message, request, reaper.number, now)
-        except (Corruption, BadUrl) as error:
-            LOG.warning("reaper %d sent an answer that does not hold: %s", reaper.number, error)
-            self._end(token, fate.refused(request.item))
-            return
-        delay_ms = self._server_limits.after_answer(request.group, answer.record)
-        if not self._groups.release(token, now, contacted=answer.contacted, delay_ms=delay_ms):
-            return  # too late: its lease expires, and it is as if nobody had answered
-        del self._asked[token]
-        self._limits.charge_bytes(now, answer.record.wire_bytes)
-        case = self._outcomes.case_of(request.item, answer, is_ending=bool(self._stopping))
-        self._outcomes.answered(request.item, answer, case)
-
-    def _end(self, token: int, case: Case) -> None:
-        """A request that has no answer that holds. Where its lease is over, `_expire` ends it."""
-        if FATES[case].group is Release.AS_CONTACTED and not self._groups.release(token, end_of(self._clock())):
-            return
-        self._outcomes.unanswered(self._asked.pop(token), case)
+    def _take_resolved(self) -> None:
+        resolved, self._resolved = self._resolved, []
+        for look_up, message, reaper in resolved:
+            reason = Reason(message.reason) if message.reason in (Reason.NONE, Reason.GUARD, Reason.LOOKUP) else Reason.NO_ADDRESS
+            self._admission.looked_up(look_up.site, message.address, message.qkey, reason, message.valid_s, reaper)

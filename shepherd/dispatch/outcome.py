@@ -6,7 +6,6 @@ the rest of the site for this reap.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
@@ -24,7 +23,6 @@ from shepherd.politeness.delays import is_slow_down
 from shepherd.robots import ABSENT
 from shepherd.urls import Footprints, parse
 
-LOG = logging.getLogger("shepherd.dispatch")
 SITE_FAILURES: Final = 3  # in a row, and the rest of the site is given up for this reap
 
 
@@ -135,9 +133,7 @@ class Outcomes:
         if answer.contacted:  # what nobody was asked for says nothing of the site
             site.failures = site.failures + 1 if is_slow_down(answer.result, answer.record.status) else 0
         if site.failures >= SITE_FAILURES or answer.result == Result.SITE:
-            dropped = self._admission.drop(site, answer.reason)
-            if dropped:
-                LOG.info("%s: every page fails alike (%s); %d more are not fetched", site.name, answer.reason.name, dropped)
+            self._admission.drop(site, answer.reason)
 
 
 def _next_try(item: Item, where: Next) -> Item:

@@ -7,6 +7,9 @@ Retry-After) holds for all. After a reap that was cut off nobody knows when a se
 full delay from the moment that the reap was resumed: in that run, and, because cork writes the moment into the state (`unsure`),
 in the next reap too. A note of a contact outside any reap (store/state/contact_notes) holds its group as if this reap had made
 it.
+
+The engine of the groups may be far away, so nothing is said to it here: what changed waits in `take_changes` for the dispatcher,
+which passes it on before it releases or adds anything that it holds for.
 """
 
 from __future__ import annotations
@@ -17,14 +20,15 @@ from shepherd.filters.settings import GROUP_BIT
 from shepherd.formats.journal import Entry
 from shepherd.formats.tables import I64, JournalFlag, Records
 from shepherd.politeness import delays
-from shepherd.politeness.groups.engine import Groups
+from shepherd.politeness.groups.engine import Change, Setting
 from shepherd.store.state.columns import Table
 from shepherd.store.state.contact_notes import Notes
 
 
 class ServerLimits:
-    def __init__(self, groups: Groups, servers: Table, unsure_ms: int, start_ms: int, max_backoff: int) -> None:
-        self._groups, self._start_ms, self._max_backoff = groups, start_ms, max_backoff
+    def __init__(self, servers: Table, unsure_ms: int, start_ms: int, max_backoff: int) -> None:
+        self._start_ms, self._max_backoff = start_ms, max_backoff
+        self._changes: list[Change] = []
         self._servers = servers
         self._unsure_ms = min(unsure_ms, start_ms)  # a clock that was once ahead must not keep everybody waiting
         self._qkeys = servers["qkey"][0 : servers.rows]
@@ -35,6 +39,18 @@ class ServerLimits:
         self._level_of_server: dict[int, int] = {}  # of an interrupted run, by queue key
         self._hold_of_server: dict[int, int] = {}
         self._asked_ms: dict[int, int] = {}  # when a group, or a server, was last asked by hand
+
+    def take_changes(self) -> list[Change]:
+        """What the engine has not been told yet, in order."""
+        changes, self._changes = self._changes, []
+        return changes
+
+    def _change(self, setting: Setting, key: int, value: int) -> None:
+        self._changes.append(Change(setting, key, value))
+
+    def _hold(self, group: int, until_ms: int) -> None:
+        if until_ms > self._start_ms:  # others are over
+            self._change(Setting.HOLD, group, until_ms)
 
     def add_manual_contacts(self, notes: Notes) -> None:
         """Servers that were asked by hand. Who left a note is done: we hold the lock. An unreadable one may be any server's."""
@@ -73,8 +89,8 @@ class ServerLimits:
             self._attached.add((group, qkey))
             self._join(group, self._rows_of_server(qkey))
             self._apply_replay(group, qkey)
-        self._groups.move_site(site, group)
-        self._groups.set_site_delay(site, wait_ms)
+        self._change(Setting.GROUP_OF_SITE, site, group)
+        self._change(Setting.DELAY_OF_SITE, site, wait_ms)
         if wait_ms > self._delay_ms[group]:
             self._set(group, wait_ms)
         return group
@@ -102,31 +118,31 @@ class ServerLimits:
         slots, backoff, delay_ms, next_ms = (self._servers[n].take(rows) for n in ("slots", "backoff", "delay_ms", "next_ms"))
         fewest = max(int(slots.min()), 1)
         self._slots[group] = min(fewest, self._slots.get(group, fewest))
-        self._groups.set_slots(group, self._slots[group])
+        self._change(Setting.SLOTS, group, self._slots[group])
         self._raise(group, int(backoff.max()))
         self._set(group, max(self._delay_ms[group], int(delay_ms.max())))
-        self._groups.hold(group, delays.credible_ms(int(next_ms.max()), self._wait_ms(group), self._start_ms))
+        self._hold(group, delays.credible_ms(int(next_ms.max()), self._wait_ms(group), self._start_ms))
 
     def _apply_replay(self, group: int, qkey: int) -> None:
         self._asked_ms[group] = max(self._asked_ms.get(group, 0), self._asked_ms.get(qkey, 0))
         self._hold_unsure(group)
         self._raise(group, self._level_of_server.get(qkey, 0))
-        self._groups.hold(group, self._hold_of_server.get(qkey, 0))
+        self._hold(group, self._hold_of_server.get(qkey, 0))
 
     def _raise(self, group: int, level: int) -> None:
         if level > self._level[group]:
             self._level[group] = level
-            self._groups.back_off(group, level)
+            self._change(Setting.BACK_OFF, group, level)
             self._hold_unsure(group)
 
     def _set(self, group: int, delay_ms: int) -> None:
         self._delay_ms[group] = delay_ms
-        self._groups.set_delay(group, delay_ms)
+        self._change(Setting.DELAY, group, delay_ms)
         self._hold_unsure(group)
 
     def _hold_unsure(self, group: int) -> None:
         last_ms = max(self._unsure_ms, self._asked_ms.get(group, 0))
-        self._groups.hold(group, last_ms + self._wait_ms(group))
+        self._hold(group, last_ms + self._wait_ms(group))
 
     def _wait_ms(self, group: int) -> int:
         return delays.wait_ms(self._delay_ms[group], self._level[group])
@@ -141,7 +157,7 @@ class ServerLimits:
         level = self._next_level(self._level[group], record.result, record.status)
         if level != self._level[group]:
             self._level[group] = level
-            self._groups.back_off(group, level)
+            self._change(Setting.BACK_OFF, group, level)
         return delays.retry_after_ms(record.retry_after_s) or None
 
     def _next_level(self, level: int, result: int, status: int) -> int:

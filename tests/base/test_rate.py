@@ -34,6 +34,18 @@ def test_wait_is_as_long_as_needed_and_no_longer() -> None:
     assert bucket.wait_ms(250) == 0
 
 
+def test_as_many_are_affordable_as_may_be_taken_one_by_one() -> None:
+    limits = ReapLimits(4, 1_000, 0, now_ms=0)
+    assert limits.affordable(0) == 4
+    for _ in range(4):
+        assert limits.wait_ms(0) == 0
+        limits.charge_page(0)
+    assert limits.affordable(0) == 0 and limits.wait_ms(0) == 250
+    assert limits.affordable(500) == 2
+    limits.charge_bytes(500, 5_000)
+    assert limits.affordable(500) == 0, "bytes are owed"
+
+
 def test_bytes_are_charged_after_they_arrive() -> None:
     limits = ReapLimits(0, 1_000, 0, now_ms=0)
     assert limits.wait_ms(0) == 0
@@ -44,9 +56,10 @@ def test_bytes_are_charged_after_they_arrive() -> None:
 
 def test_connections_and_no_limits() -> None:
     limits = ReapLimits(0, 0, 3, now_ms=0)
-    assert [limits.room(n) for n in (2, 3, 4)] == [True, False, False]
+    assert [limits.room(n, free=9) for n in (0, 2, 3, 4)] == [3, 1, 0, 0]
+    assert limits.room(1, free=1) == 1
     limits = ReapLimits(0, 0, 0, now_ms=0)
     for _ in range(1000):
         limits.charge_page(0)
         limits.charge_bytes(0, 1 << 30)
-    assert limits.wait_ms(0) == 0 and limits.room(10**6)
+    assert limits.wait_ms(0) == 0 and limits.room(10**6, free=7) == 7 and limits.affordable(0) > 10**6

@@ -9,6 +9,7 @@ from shepherd.config import Config, Politeness
 from shepherd.cycle.cork import rules as cork
 from shepherd.dispatch.admission import Admission
 from shepherd.dispatch.contribute import Contributions
+from shepherd.dispatch.group_calls import GroupCalls
 from shepherd.dispatch.items import Items, ItemState
 from shepherd.dispatch.ledger import Ledger
 from shepherd.dispatch.resume import enter_plan
@@ -22,25 +23,32 @@ from shepherd.store.state.directory import State
 from shepherd.store.state.harvest import Harvest
 from shepherd.urls import Footprints, qkey_of_address
 from tests.crash import small
+from tests.support.groups import OneByOne, at_once
 
 NOW_MS = small.NOW * 1000
 SETTLED = ItemState.SETTLED
 
 
-def admission_of(state: State, harvest: Harvest, plan: Records, groups: MemoryGroups | None = None) -> tuple[Admission, SiteBook]:
+def admission_of(state: State, harvest: Harvest, plan: Records, groups: OneByOne | None = None) -> tuple[Admission, SiteBook]:
     """An admission before which all sites of a plan stand."""
     filters = load_filter(Config(directory=small.cf_of(state.path.parents[1])).filter_path)
-    groups = groups or MemoryGroups(lease_ms=1000, delay_ms=1000)
+    groups = groups or OneByOne(MemoryGroups(lease_ms=1000, delay_ms=1000))
     book = SiteBook(state, Politeness(), filters, small.NOW)
-    server_limits = ServerLimits(groups, state.servers, 0, NOW_MS, 8)
+    server_limits = ServerLimits(state.servers, 0, NOW_MS, 8)
     contributions, prints = Contributions(harvest.contribute, filters.version), Footprints(state.control.key)
     items = Items(state, plan)
     ledger = Ledger(harvest, contributions, lambda _record, _name: None, lambda item, _record: items.move(item.number, SETTLED))
-    admission = Admission(book, items, groups, server_limits, ledger, prints, lambda: NOW_MS)
+    calls = GroupCalls(groups.engine, items, server_limits, lambda: NOW_MS)
+    admission = Admission(book, items, calls, server_limits, ledger, prints, lambda: NOW_MS)
     enter_plan(book, items, plan, np.zeros(0, JOURNAL))
     for site in book.all():
         admission.advance(site)
     return admission, book
+
+
+def flush(admission: Admission) -> None:
+    """Tell the groups, as the dispatcher does in every turn."""
+    at_once(admission._calls.flush())
 
 
 @pytest.mark.parametrize("kinds", [(Kind.ROBOTS,), (Kind.ROBOTS, Kind.PAGE)])
@@ -54,6 +62,7 @@ def test_planned_rows_of_a_site_without_an_address_are_settled(
     assert len(plan) > 1
     for site in book.all():
         admission.looked_up(site, "", 0, reason, 60, 0)
+    flush(admission)
     harvest.checkpoint(NOW_MS)
     settled = harvest.journalled()
     settled = settled[settled["kind"] != Kind.QKEY]
@@ -63,29 +72,33 @@ def test_planned_rows_of_a_site_without_an_address_are_settled(
 
 
 def test_robots_file_that_was_handed_out_is_not_settled_by_a_lookup(state: State, harvest: Harvest) -> None:
-    plan, groups = state.plan(), MemoryGroups(lease_ms=1000, delay_ms=1000)
+    plan, groups = state.plan(), OneByOne(MemoryGroups(lease_ms=1000, delay_ms=1000))
     admission, book = admission_of(state, harvest, plan[plan["kind"] == Kind.ROBOTS], groups)
     for number, site in enumerate(list(book.all())):
         address = f"127.0.0.{number + 1}"
         admission.looked_up(site, address, qkey_of_address(address), Reason.NONE, 60, 0)
+        flush(admission)
         lease = groups.next(NOW_MS)
         assert lease is not None
         admission._items.move(lease.item, ItemState.IN_FLIGHT)
         admission.look_up_again(site)
         admission.looked_up(site, "", 0, Reason.GUARD, 60, 0)
+    flush(admission)
     harvest.checkpoint(NOW_MS)
     assert {*harvest.journalled()["kind"].tolist()} == {Kind.QKEY}  # its answer is still to come
 
 
 def test_pages_of_a_site_that_loses_its_address_are_settled(state: State, harvest: Harvest) -> None:
     """They were with the groups already when its name ceased to resolve: they are settled, not left behind."""
-    plan, groups = state.plan(), MemoryGroups(lease_ms=1000, delay_ms=1000)
+    plan, groups = state.plan(), OneByOne(MemoryGroups(lease_ms=1000, delay_ms=1000))
     admission, book = admission_of(state, harvest, plan, groups)
     for site in list(book.all()):
         admission.looked_up(site, "127.0.0.7", qkey_of_address("127.0.0.7"), Reason.NONE, 60, 0)
         admission.robots_known(site, b"", 404)
+        flush(admission)
         admission.look_up_again(site)
         admission.looked_up(site, "", 0, Reason.NO_ADDRESS, 60, 0)
+    flush(admission)
     harvest.checkpoint(NOW_MS)
     settled = harvest.journalled()
     pages = settled[settled["kind"] == Kind.PAGE]

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import socket
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -27,11 +27,12 @@ from shepherd.dispatch.reapers import ReaperSource
 from shepherd.errors import BadUrl
 from shepherd.filters import parse_filter
 from shepherd.formats.tables import JournalFlag, Kind, Reason, Records, Result
-from shepherd.politeness.groups.engine import Counts
+from shepherd.politeness.groups.engine import Counts, Groups
 from shepherd.politeness.groups.memory import MemoryGroups
 from shepherd.store.state.database import Database
 from shepherd.store.state.harvest import Harvest
 from shepherd.wire import messages as wire
+from tests.support.groups import FarGroups
 from tests.support.origin import Answer, Origin, ok, serve
 
 HTML = "Content-Type: text/html"
@@ -61,7 +62,7 @@ ROUTES: dict[str, Answer] = {
 class Driven:
     dispatcher: Dispatcher
     harvest: Harvest
-    groups: MemoryGroups
+    memory: MemoryGroups
     origins: list[Origin]
     task: asyncio.Task[str]
 
@@ -88,9 +89,32 @@ def origins() -> Iterator[list[Origin]]:
         yield [stack.enter_context(serve(ROUTES, address=f"127.0.5.{n + 1}")) for n in range(len(HOSTS))]
 
 
+def near(memory: MemoryGroups) -> Groups:
+    return memory
+
+
+def far(memory: MemoryGroups) -> Groups:
+    """Every call suspends, so that answers arrive while it is under way."""
+    return FarGroups(memory, seed=1)
+
+
+distance: Callable[[MemoryGroups], Groups] = near
+
+
+@pytest.fixture(autouse=True, params=[near, far])
+def _distance(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Everything holds wherever the groups are."""
+    monkeypatch.setitem(globals(), "distance", request.param)
+
+
 @contextlib.asynccontextmanager
 async def driven(
-    home: Path, origins: list[Origin], filter_text: str = "", limits: Reap | None = None, beside: ReaperSource | None = None
+    home: Path,
+    origins: list[Origin],
+    filter_text: str = "",
+    limits: Reap | None = None,
+    beside: ReaperSource | None = None,
+    lease_ms: int = 65_000,
 ) -> AsyncIterator[Driven]:
     """`beside` is a reaper beside the local one."""
     table = "".join(f"{host} 127.0.5.{n + 1} {origins[n].port}\n" for n, host in enumerate(HOSTS))
@@ -104,17 +128,18 @@ async def driven(
     filters, clock = parse_filter(filter_text), steady_clock_ms()
     state = Database.create(home / "db", bytes(range(16)), clock() // 1000).closed()
     harvest = Harvest(home / "harvest", 1 << 20)
-    groups = MemoryGroups(lease_ms=65_000, delay_ms=round(DELAY_S * 1000))
+    memory = MemoryGroups(lease_ms=lease_ms, delay_ms=round(DELAY_S * 1000))
+    groups = distance(memory)
     local = sources.local(config.reap)
     fleet = Fleet([local, beside] if beside else [], local, 1, reap.hello(state, config, filters), clock)
     dispatcher = Dispatcher(state, harvest, groups, config, filters, fleet, clock)
     task = asyncio.create_task(dispatcher.run(60, stay=True))
     try:
-        yield Driven(dispatcher, harvest, groups, origins, task)
+        yield Driven(dispatcher, harvest, memory, origins, task)
         dispatcher.stop("asked to stop")
         assert await task == "asked to stop"
         dispatcher.end()
-        assert groups.count() == Counts(0, 0)
+        assert await groups.count() == Counts(0, 0)
     finally:
         task.cancel()
         harvest.close()
@@ -140,7 +165,7 @@ def test_urls_are_added_while_it_runs_and_durable_when_it_says_so(tmp_path: Path
             one.dispatcher.add("http://b.example/none", source=4)
             pages = await one.settled(3)
             assert sorted(pages["status"].tolist()) == [200, 200, 404]
-            assert [one.groups.count_source(n) for n in (3, 4)] == [Counts(0, 0)] * 2
+            assert [await one.memory.count_source(n) for n in (3, 4)] == [Counts(0, 0)] * 2
             assert one.dispatcher.contributions.seen == 2
 
     uvloop.run(drive())
@@ -227,6 +252,39 @@ def test_limits_of_the_whole_reap_are_kept(tmp_path: Path, origins: list[Origin]
     assert found[-1][1] - found[0][1] >= (12 - 4) / 4 - 0.1
 
 
+def test_late_answer_is_dropped_and_its_page_asked_for_once_more(tmp_path: Path, origins: list[Origin]) -> None:
+    """The lease ends before the answer comes: that is a failed fetch, and the answer changes nothing."""
+
+    async def drive() -> Records:
+        async with driven(tmp_path, origins, lease_ms=1_000) as one:
+            one.dispatcher.add("http://b.example/slow")
+            return await one.settled(1)
+
+    pages = uvloop.run(drive())
+    assert pages[["result", "reason"]].tolist() == [(Result.SOFT, Reason.REAPER_LOST)]
+    asked = spans(origins, "b.example")
+    assert [span[0] for span in asked] == ["b.example/robots.txt", "b.example/slow", "b.example/slow"]
+    assert asked[2][1] - asked[1][1] >= 1 + DELAY_S, "not before the lease was over and the delay had passed"
+
+
+def test_nothing_is_lost_nor_asked_twice_nor_too_soon(tmp_path: Path, origins: list[Origin]) -> None:
+    urls = [f"http://{host}/{path}" for host in HOSTS for path in (*range(5), "missing")]
+
+    async def drive() -> Records:
+        async with driven(tmp_path, origins) as one:
+            for url in urls:
+                one.dispatcher.add(url)
+                await asyncio.sleep(0.01)
+            return await one.settled(len(urls))
+
+    pages = uvloop.run(drive())
+    assert sorted(pages["status"].tolist()) == [200] * 15 + [404] * 3
+    for host in HOSTS:
+        asked = spans(origins, host)
+        assert sorted(span[0] for span in asked) == sorted(f"{host}/{path}" for path in (*range(5), "missing", "robots.txt"))
+        assert min(gaps(asked)) >= DELAY_S
+
+
 async def cry(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
     """A reaper that takes no requests, and says of all that others were given that its workers have died at them."""
     await wire.read_message(reader, wire.LIMIT_BEFORE_WELCOME)
@@ -267,13 +325,15 @@ def test_reaper_extends_only_its_own_lease_and_up_to_a_limit(tmp_path: Path, ori
             one.dispatcher.add("http://b.example/slow")
             while "b.example/slow" not in origins[1].urls():
                 await asyncio.sleep(0.01)
-            [(token, asked)], [reaper] = one.dispatcher._asked.items(), one.dispatcher._fleet.up
-            before_ms, latest_ms = one.groups._held[token].lease.expires_ms, asked.sent_ms + 60_000 + dispatch.MOST_WORK_MS
+            [(token, asked)], [reaper] = one.dispatcher._exchanges._open.items(), one.dispatcher._fleet.up
+            before_ms, latest_ms = one.memory._held[token].lease.expires_ms, asked.sent_ms + 60_000 + dispatch.MOST_WORK_MS
             for unknown in (0, token + 1):
                 one.dispatcher._handle(reaper, wire.Working(unknown, 1_000_000))
-            assert one.groups._held[token].lease.expires_ms == before_ms
+            await one.dispatcher.checkpoint_soon()  # by then it has been handled
+            assert one.memory._held[token].lease.expires_ms == before_ms
             one.dispatcher._handle(reaper, wire.Working(token, 0xFFFFFFFF))
-            assert before_ms < one.groups._held[token].lease.expires_ms == latest_ms
+            await one.dispatcher.checkpoint_soon()
+            assert before_ms < one.memory._held[token].lease.expires_ms == latest_ms
             assert (await one.settled(1))["status"].tolist() == [200]
 
     uvloop.run(drive())

@@ -17,18 +17,20 @@ from shepherd.politeness.groups.memory import MemoryGroups
 from shepherd.store.state.directory import State
 from shepherd.store.state.harvest import Harvest
 from shepherd.urls import Footprints, qkey_of_address
-from tests.dispatch.test_admission import NOW_MS, admission_of
+from tests.dispatch.test_admission import NOW_MS, admission_of, flush
+from tests.support.groups import OneByOne
 
 REAPER = 7
 
 
-def opened(state: State, harvest: Harvest) -> tuple[Outcomes, Admission, SiteBook, MemoryGroups]:
+def opened(state: State, harvest: Harvest) -> tuple[Outcomes, Admission, SiteBook, OneByOne]:
     """Outcomes behind an admission at which every site of the plan is open."""
-    groups = MemoryGroups(lease_ms=1000, delay_ms=1000)
+    groups = OneByOne(MemoryGroups(lease_ms=1000, delay_ms=1000))
     admission, book = admission_of(state, harvest, state.plan(), groups)
     for site in list(book.all()):
         admission.looked_up(site, "127.0.0.7", qkey_of_address("127.0.0.7"), Reason.NONE, 60, 0)
         admission.robots_known(site, b"", 404)
+    flush(admission)
     outcomes = Outcomes(book, admission._items, admission, admission._ledger, Footprints(state.control.key), lambda: NOW_MS)
     return outcomes, admission, book, groups
 
@@ -65,13 +67,15 @@ def test_reaper_that_has_forgotten_the_rules_gets_them_again(state: State, harve
 def test_dropped_pages_of_a_site_are_reported_only_if_there_are_any(
     state: State, harvest: Harvest, caplog: pytest.LogCaptureFixture
 ) -> None:
-    outcomes, _admission, book, groups = opened(state, harvest)
+    outcomes, admission, book, groups = opened(state, harvest)
     site = next(iter(book.all()))
     failed = answer(site, Result.SITE, Reason.CONNECTION, int(JournalFlag.CONTACTED))
     with caplog.at_level(logging.INFO, "shepherd.dispatch"):
         before = groups.count().queued
         assert settles(outcomes, page(site), failed)
+        flush(admission)
         assert "are not fetched" in caplog.text and groups.count().queued < before
         caplog.clear()
         assert settles(outcomes, page(site), failed)
+        flush(admission)
     assert "are not fetched" not in caplog.text

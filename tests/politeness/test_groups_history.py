@@ -16,6 +16,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from shepherd.politeness.groups.engine import Counts, Lease
 from shepherd.politeness.groups.memory import MemoryGroups
 from tests.support import sampling
+from tests.support.groups import OneByOne, at_once
 
 LEASE = 1_000
 DELAY_OF_GROUP = {0: 100, 1: 40, 2: 0}
@@ -46,7 +47,7 @@ class History(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.now_ms, self.items = 1_000, 0
-        self.engine = MemoryGroups(lease_ms=LEASE, delay_ms=0)
+        self.engine = OneByOne(MemoryGroups(lease_ms=LEASE, delay_ms=0))
         self.servers = {group: Server() for group in DELAY_OF_GROUP}
         for group, delay_ms in DELAY_OF_GROUP.items():
             self.engine.set_delay(group, delay_ms)
@@ -73,10 +74,9 @@ class History(RuleBasedStateMachine):
 
     @rule(most=st.integers(1, 4))
     def hand_out(self, most: int) -> None:
-        for _ in range(most):
-            lease = self.engine.next(self.now_ms)
-            if lease is None:
-                return
+        leases = at_once(self.engine.engine.take(most, self.now_ms))
+        assert len(leases) <= most
+        for lease in leases:
             assert lease.group != WAITING_ROOM and lease.site in self.housed
             self.judge(lease)
             site, source = self.queued.pop(lease.item)

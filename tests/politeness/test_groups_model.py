@@ -8,13 +8,15 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from shepherd.politeness.groups.engine import Counts, Groups, Lease
+from shepherd.politeness.groups.engine import Counts, FetchEnd, Lease, QueueEntry
 from shepherd.politeness.groups.memory import MemoryGroups
 from tests.support import sampling
+from tests.support.groups import OneByOne, at_once
 
 DELAY, LEASE, LONG_AGO = 100, 1_000, -(10**9)
 GROUPS = st.integers(0, 2)
 SITES = st.integers(10, 14)
+WAITS = st.sampled_from([0, 0, 0, 50, 400])
 DELAYS = st.sampled_from([0, 30, 100, 250])
 
 
@@ -58,7 +60,7 @@ class Out:
 
 
 class EngineAgainstModel(RuleBasedStateMachine):
-    engine: Groups
+    engine: OneByOne
 
     def __init__(self) -> None:
         super().__init__()
@@ -73,22 +75,23 @@ class EngineAgainstModel(RuleBasedStateMachine):
 
     @initialize()
     def start(self) -> None:
-        self.engine = MemoryGroups(lease_ms=LEASE, delay_ms=DELAY)
+        self.engine = OneByOne(MemoryGroups(lease_ms=LEASE, delay_ms=DELAY))
 
     def group(self, key: int) -> ModelGroup:
         return self.groups.setdefault(key, ModelGroup())
 
-    @rule(
-        group=GROUPS, site=SITES, priority=st.integers(0, 3), wait=st.sampled_from([0, 0, 0, 50, 400]), source=st.integers(0, 2)
-    )
-    def add(self, group: int, site: int, priority: int, wait: int, source: int) -> None:
-        self.items += 1
-        not_before_ms = self.now_ms + wait if wait else 0
-        self.engine.add(self.items, group, site, priority, not_before_ms, source)
-        if site not in self.sites:
-            self.sites[site] = ModelSite(group, self.site_delays.get(site, DELAY))
-        self.group(self.sites[site].group)
-        self.queue.append(Queued(self.items, site, priority, not_before_ms, source))
+    @rule(wanted=st.lists(st.tuples(GROUPS, SITES, st.integers(0, 3), WAITS, st.integers(0, 2)), min_size=1, max_size=3))
+    def add(self, wanted: list[tuple[int, int, int, int, int]]) -> None:
+        entries = []
+        for group, site, priority, wait, source in wanted:
+            self.items += 1
+            not_before_ms = self.now_ms + wait if wait else 0
+            entries.append(QueueEntry(self.items, group, site, priority, not_before_ms, source))
+            if site not in self.sites:
+                self.sites[site] = ModelSite(group, self.site_delays.get(site, DELAY))
+            self.group(self.sites[site].group)
+            self.queue.append(Queued(self.items, site, priority, not_before_ms, source))
+        at_once(self.engine.engine.add_many(entries))
 
     def best(self) -> Queued | None:
         eligible = [
@@ -102,24 +105,24 @@ class EngineAgainstModel(RuleBasedStateMachine):
         ]
         return min(eligible, key=lambda queued: (-queued.priority, queued.item), default=None)
 
-    @rule()
-    def next(self) -> None:
-        expected = self.best()
-        lease = self.engine.next(self.now_ms)
-        if expected is None:
-            assert lease is None
-            return
-        site = self.sites[expected.site]
-        group = self.group(site.group)
-        assert lease is not None
-        assert lease[1:] == (expected.item, site.group, expected.site, self.now_ms + LEASE)
-        assert lease.token not in self.out and lease.token not in self.old_tokens
-        self.queue.remove(expected)
-        slot_end_ms = min(group.free)
-        group.free.remove(slot_end_ms)
-        group.in_flight += 1
-        site.busy = True
-        self.out[lease.token] = Out(expected, site.group, slot_end_ms, lease.expires_ms)
+    @rule(most=st.integers(0, 4))
+    def take(self, most: int) -> None:
+        """As if each of them had been asked for by itself."""
+        leases = at_once(self.engine.engine.take(most, self.now_ms))
+        for lease in leases:
+            expected = self.best()
+            assert expected is not None
+            site = self.sites[expected.site]
+            group = self.group(site.group)
+            assert lease[1:] == (expected.item, site.group, expected.site, self.now_ms + LEASE)
+            assert lease.token not in self.out and lease.token not in self.old_tokens
+            self.queue.remove(expected)
+            slot_end_ms = min(group.free)
+            group.free.remove(slot_end_ms)
+            group.in_flight += 1
+            site.busy = True
+            self.out[lease.token] = Out(expected, site.group, slot_end_ms, lease.expires_ms)
+        assert len(leases) == most or (len(leases) < most and self.best() is None)
 
     def give_back(self, token: int, end_ms: int | None) -> Out:
         out = self.out.pop(token)
@@ -134,14 +137,17 @@ class EngineAgainstModel(RuleBasedStateMachine):
     @precondition(lambda self: self.out)
     @rule(data=st.data(), contacted=st.booleans(), delay_ms=st.sampled_from([None, None, 0, 500]))
     def release(self, data: st.DataObject, contacted: bool, delay_ms: int | None) -> None:
-        token = data.draw(st.sampled_from(sorted(self.out)))
-        done = self.engine.release(token, self.now_ms, contacted=contacted, delay_ms=delay_ms)
-        assert done == (self.out[token].expires_ms > self.now_ms)
-        if done:
-            out = self.give_back(token, self.now_ms if contacted else None)
-            if delay_ms is not None:
-                group = self.group(out.group)
-                group.hold_ms = max(group.hold_ms, self.now_ms + delay_ms)
+        """Some at a time, old tokens and the same one twice among them."""
+        tokens = data.draw(st.lists(st.sampled_from([*sorted(self.out), *self.old_tokens[-2:]]), min_size=1, max_size=4))
+        ends = [FetchEnd(token, contacted, delay_ms) for token in tokens]
+        accepted = at_once(self.engine.engine.release_many(ends, self.now_ms))
+        for token, is_accepted in zip(tokens, accepted, strict=True):
+            assert is_accepted == (token in self.out and self.out[token].expires_ms > self.now_ms)
+            if is_accepted:
+                out = self.give_back(token, self.now_ms if contacted else None)
+                if delay_ms is not None:
+                    group = self.group(out.group)
+                    group.hold_ms = max(group.hold_ms, self.now_ms + delay_ms)
 
     @precondition(lambda self: self.old_tokens)
     @rule(data=st.data())
@@ -240,7 +246,7 @@ class EngineAgainstModel(RuleBasedStateMachine):
             return
         rounds = 0
         while self.queue or self.out:
-            self.next()
+            self.take(4)
             for token in list(self.out):
                 if self.engine.release(token, self.now_ms):
                     self.give_back(token, self.now_ms)

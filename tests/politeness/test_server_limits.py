@@ -12,6 +12,7 @@ from shepherd.politeness.groups.memory import MemoryGroups
 from shepherd.politeness.server_limits import ServerLimits
 from shepherd.store.state.columns import Table, TableWriter
 from shepherd.urls import qkey_of_address
+from tests.support.groups import OneByOne, at_once
 
 QKEY, SITE = qkey_of_address("192.0.2.1"), 7
 START_MS, DELAY_MS = 1_700_000_000_000, 1_000
@@ -29,13 +30,14 @@ def one_server(directory: Path, backoff: int) -> Table:
 @pytest.mark.parametrize(("statuses", "steps"), [((503,), 3), ((503, 429), 4), ((), 2), ((503,) * 9, 6)])
 def test_failures_of_an_interrupted_run_add_to_the_stored_back_off(tmp_path: Path, statuses: tuple[int, ...], steps: int) -> None:
     """As cork would count them: else a crash would let the server be asked sooner."""
-    groups = MemoryGroups(lease_ms=1_000, delay_ms=DELAY_MS)
-    limits = ServerLimits(groups, one_server(tmp_path / "servers", backoff=2), 0, START_MS, 6)
+    groups = OneByOne(MemoryGroups(lease_ms=1_000, delay_ms=DELAY_MS))
+    limits = ServerLimits(one_server(tmp_path / "servers", backoff=2), 0, START_MS, 6)
     journal = np.zeros(len(statuses), JOURNAL)
     journal["qkey"], journal["status"], journal["result"] = QKEY, statuses, Result.SOFT
     journal["flags"], journal["end_ms"] = JournalFlag.CONTACTED, START_MS - 1
     limits.replay(journal)
     limits.attach_site(SITE, QKEY, 0, DELAY_MS)
+    at_once(groups.engine.change(limits.take_changes()))
     groups.add(1, QKEY, SITE, 0)
     assert groups.next(START_MS) is None
     assert groups.next_time() == START_MS + (DELAY_MS << steps)

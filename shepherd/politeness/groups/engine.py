@@ -6,16 +6,34 @@ an item is handed out, and every hand-out is a lease with a token: an answer wit
 
 An engine may live in another process or on another machine, so nothing here is shared: arguments and results are numbers. An item
 is a row of the plan or of the dispatcher's own table; its text is read at hand-out. An item is queued or in flight at most once.
-`now_ms` comes from the caller and must not go back. `shepherd.politeness.groups.memory` is the implementation for one dispatcher.
+
+Every call may suspend, so each carries many: what a turn of the dispatcher's loop has to say costs one round trip a kind of call,
+however much it is. Who calls waits for one call before it makes the next. So calls arrive in their order, and a delay that was
+set before an item was added holds for it. A call is carried out once and whole, or raises, and then the engine is lost. `now_ms`
+comes from the caller and must not go back; a lease that took long to arrive is as old as the call that asked for it.
+`shepherd.politeness.groups.memory` is the implementation for one dispatcher.
 """
 
 from __future__ import annotations
 
+import enum
+from collections.abc import Sequence
 from typing import Final, NamedTuple, Protocol
 
 MAX_ITEM: Final = 0xFFFFFFFF
 MAX_PRIORITY: Final = 0xFFFFFFFF
 MAX_SOURCE: Final = 255
+
+
+class QueueEntry(NamedTuple):
+    """An item to be queued. A site stays in the group it was first added to; only `Setting.GROUP_OF_SITE` changes that."""
+
+    item: int
+    group: int
+    site: int
+    priority: int
+    not_before_ms: int = 0
+    source: int = 0
 
 
 class Lease(NamedTuple):
@@ -28,6 +46,43 @@ class Lease(NamedTuple):
     expires_ms: int
 
 
+class FetchEnd(NamedTuple):
+    """The end of a fetch.
+
+    Where nobody was contacted no delay is due. `delay_ms` lets the whole group wait at least that long: a Retry-After.
+    """
+
+    token: int
+    contacted: bool = True
+    delay_ms: int | None = None
+
+
+class Extension(NamedTuple):
+    """Let a lease last at least until then."""
+
+    token: int
+    until_ms: int
+
+
+class Setting(enum.IntEnum):
+    """What may be set of a group or of a site. Waits that are under way change, too."""
+
+    DELAY = 0  # each slot of the group waits this long, in ms
+    SLOTS = 1  # so many fetches of the group at a time
+    HOLD = 2  # do not ask the group before this time, in ms; an earlier time than one already set changes nothing
+    BACK_OFF = 3  # multiply the group's delay by 2 to the power of this; 0 ends it
+    DELAY_OF_SITE = 4  # the site waits this long, in ms
+    GROUP_OF_SITE = 5  # put the site and its queue into this group; what is in flight ends in the old one
+
+
+class Change(NamedTuple):
+    """`key` is the group, or for a setting of a site the site."""
+
+    setting: Setting
+    key: int
+    value: int
+
+
 class Counts(NamedTuple):
     """Items waiting to be handed out, and items handed out and not yet released."""
 
@@ -38,57 +93,42 @@ class Counts(NamedTuple):
 class Groups(Protocol):
     """The engine. A group or site is known from its first mention, and keeps its last contact as long as the engine lives."""
 
-    def add(self, item: int, group: int, site: int, priority: int, not_before_ms: int = 0, source: int = 0) -> None:
-        """Queue an item. A site stays in the group it was first added to; only `move_site` changes that."""
+    async def change(self, changes: Sequence[Change]) -> None:
+        """Set what politeness asks for, in this order."""
 
-    def next(self, now_ms: int) -> Lease | None:
-        """The best item (largest priority, then smallest item) of all sites that may be asked now, leased."""
+    async def add_many(self, entries: Sequence[QueueEntry]) -> None:
+        """Queue these items; a number that does not fit is a ShepherdError, and then none of them is queued."""
 
-    def next_time(self) -> int | None:
-        """When `next` may have something to give: 0 = at once, None = not before an add, a release or an expiry."""
+    async def take(self, most: int, now_ms: int) -> list[Lease]:
+        """The best items (largest priority, then smallest item) of all sites that may be asked now, leased, best first.
 
-    def extend(self, token: int, until_ms: int) -> bool:
-        """Let a lease last at least until then; False if the token is unknown."""
-
-    def release(self, token: int, now_ms: int, *, contacted: bool = True, delay_ms: int | None = None) -> bool:
-        """End a fetch; False if the token is unknown or its time has passed (then `expire` gives the lease back).
-
-        Where nobody was contacted no delay is due. `delay_ms` lets the whole group wait at least that long: a Retry-After.
+        Fewer than `most` means that nothing more may be asked now.
         """
 
-    def expire(self, now_ms: int) -> list[Lease]:
+    async def next_time(self) -> int | None:
+        """When `take` may have something to give: 0 = at once, None = not before an add, a release or an expiry."""
+
+    async def extend_many(self, extensions: Sequence[Extension]) -> list[bool]:
+        """Which tokens are known: their leases last at least as long as was asked for."""
+
+    async def release_many(self, ends: Sequence[FetchEnd], now_ms: int) -> list[bool]:
+        """Which are accepted: of the others the token is unknown or its time has passed (then `expire` gives the lease back)."""
+
+    async def expire(self, now_ms: int) -> list[Lease]:
         """Leases whose time has passed: to be asked for every second or so.
 
         Their groups wait as after a contact; the items are the caller's to add again.
         """
 
-    def set_delay(self, group: int, delay_ms: int) -> None:
-        """Let each slot of the group wait this long, waits under way included."""
+    async def drop_sites(self, sites: Sequence[int]) -> list[list[int]]:
+        """Forget the queues of sites after site-wide errors; the items of each, best first. What is in flight stays."""
 
-    def set_slots(self, group: int, slots: int) -> None:
-        """Allow this many fetches of the group at a time."""
-
-    def set_site_delay(self, site: int, delay_ms: int) -> None:
-        """Let the site wait this long, a wait under way included."""
-
-    def hold(self, group: int, until_ms: int) -> None:
-        """Do not ask the group before then; an earlier time than one already set changes nothing."""
-
-    def back_off(self, group: int, level: int) -> None:
-        """Multiply the group's delay by 2 to the power of level; 0 ends it."""
-
-    def move_site(self, site: int, to_group: int) -> None:
-        """Put a site and its queue into another group, when its queue key is known; what is in flight ends in the old one."""
-
-    def drop_site(self, site: int) -> list[int]:
-        """Forget the queue of a site after a site-wide error; its items, best first. What is in flight stays."""
-
-    def count(self) -> Counts:
+    async def count(self) -> Counts:
         """Of everything."""
 
-    def count_group(self, group: int) -> Counts: ...
+    async def count_group(self, group: int) -> Counts: ...
 
-    def count_source(self, source: int) -> Counts: ...
+    async def count_source(self, source: int) -> Counts: ...
 
-    def active(self) -> int:
+    async def active(self) -> int:
         """How many groups have anything queued or in flight."""

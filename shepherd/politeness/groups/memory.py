@@ -11,12 +11,24 @@ candidate and a free slot is in `_ready` or has a look scheduled.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from heapq import heappop, heappush
 from typing import Final, NamedTuple
 
 from shepherd.errors import ShepherdError
 from shepherd.politeness.delays import wait_ms
-from shepherd.politeness.groups.engine import MAX_ITEM, MAX_PRIORITY, MAX_SOURCE, Counts, Lease
+from shepherd.politeness.groups.engine import (
+    MAX_ITEM,
+    MAX_PRIORITY,
+    MAX_SOURCE,
+    Change,
+    Counts,
+    Extension,
+    FetchEnd,
+    Lease,
+    QueueEntry,
+    Setting,
+)
 from shepherd.politeness.groups.queues import Nodes, SiteQueue
 
 NEVER: Final = -(1 << 62)  # the end of a fetch that never was: any delay has passed since
@@ -83,7 +95,7 @@ class _Held(NamedTuple):
 
 
 class MemoryGroups:
-    """Groups in the memory of one process; not thread-safe."""
+    """Groups in the memory of one process, of which no call ever suspends; not thread-safe."""
 
     def __init__(self, *, lease_ms: int, delay_ms: int, site_delay_ms: int | None = None) -> None:
         """`delay_ms` is that of a group nobody set one for, `site_delay_ms` (the same if not given) that of a site."""
@@ -107,31 +119,36 @@ class MemoryGroups:
 
     # --- what the dispatcher does for every fetch ------------------------------------------------------------------
 
-    def add(self, item: int, group: int, site: int, priority: int, not_before_ms: int = 0, source: int = 0) -> None:
-        if not (0 <= item <= MAX_ITEM and 0 <= priority <= MAX_PRIORITY and 0 <= source <= MAX_SOURCE):
-            raise ShepherdError(f"item {item}, priority {priority} or source {source} does not fit: they have 32, 32 and 8 bits")
-        owner = self._site_of.get(site)
-        if owner is None:
-            owner = self._new_site(site, self._group(group))
-        key = (MAX_PRIORITY - priority) << 32 | item
-        self._count_queued(owner.group, 1)
-        self._queued[source] += 1
-        if not_before_ms > self._now_ms:
-            self._nodes.add_later(owner, key, source, not_before_ms)
-            heappush(self._waiting, not_before_ms << TIME_SHIFT | owner.number)
-            return
-        self._nodes.add(owner, key, source)
-        if self._place_site(owner):
-            self._place_group(owner.group)
+    async def add_many(self, entries: Sequence[QueueEntry]) -> None:
+        for item, _group, _site, priority, _not_before_ms, source in entries:
+            if item >> 32 or priority >> 32 or source >> 8:
+                raise ShepherdError(
+                    f"item {item}, priority {priority} or source {source} does not fit: they have 32, 32 and 8 bits"
+                )
+        for item, group_key, site_key, priority, not_before_ms, source in entries:
+            site = self._site_of.get(site_key)
+            if site is None:
+                site = self._new_site(site_key, self._group(group_key))
+            key = (MAX_PRIORITY - priority) << 32 | item
+            self._count_queued(site.group, 1)
+            self._queued[source] += 1
+            if not_before_ms > self._now_ms:
+                self._nodes.add_later(site, key, source, not_before_ms)
+                heappush(self._waiting, not_before_ms << TIME_SHIFT | site.number)
+                continue
+            self._nodes.add(site, key, source)
+            if self._place_site(site):
+                self._place_group(site.group)
 
-    def next(self, now_ms: int) -> Lease | None:
+    async def take(self, most: int, now_ms: int) -> list[Lease]:
         self._now_ms = now_ms
         due = (now_ms + 1) << TIME_SHIFT
         waiting = self._waiting
         while waiting and waiting[0] < due:
             self._look(heappop(waiting))
+        leases: list[Lease] = []
         ready = self._ready
-        while ready:
+        while ready and len(leases) < most:
             entry = heappop(ready)
             group = self._groups[entry & NUMBER_MASK]
             if group.entry != entry:
@@ -139,11 +156,16 @@ class MemoryGroups:
             group.entry = NONE
             site = self._best_site(group)
             if site is not None and site.entry ^ entry < GROUP_BIT:  # still the same item
-                return self._serve(group, site)
-            self._place_group(group)
-        return None
+                leases.append(self._serve(group, site))
+            else:
+                self._place_group(group)
+        return leases
 
-    def release(self, token: int, now_ms: int, *, contacted: bool = True, delay_ms: int | None = None) -> bool:
+    async def release_many(self, ends: Sequence[FetchEnd], now_ms: int) -> list[bool]:
+        return [self._release(end, now_ms) for end in ends]
+
+    def _release(self, end: FetchEnd, now_ms: int) -> bool:
+        token, contacted, delay_ms = end
         held = self._held.get(token)
         if held is None or held.lease.expires_ms <= now_ms:
             return False
@@ -154,7 +176,10 @@ class MemoryGroups:
         self._give_back(held, now_ms if contacted else None)
         return True
 
-    def extend(self, token: int, until_ms: int) -> bool:
+    async def extend_many(self, extensions: Sequence[Extension]) -> list[bool]:
+        return [self._extend(token, until_ms) for token, until_ms in extensions]
+
+    def _extend(self, token: int, until_ms: int) -> bool:
         held = self._held.get(token)
         if held is None:
             return False
@@ -162,66 +187,69 @@ class MemoryGroups:
             self._held[token] = held._replace(lease=held.lease._replace(expires_ms=until_ms))
         return True
 
-    def expire(self, now_ms: int) -> list[Lease]:
+    async def expire(self, now_ms: int) -> list[Lease]:
         expired = [held for held in self._held.values() if held.lease.expires_ms <= now_ms]
         for held in expired:
             del self._held[held.lease.token]
             self._give_back(held, now_ms)
         return [held.lease for held in expired]
 
-    def next_time(self) -> int | None:
+    async def next_time(self) -> int | None:
         if self._ready:
             return 0
         return self._waiting[0] >> TIME_SHIFT if self._waiting else None
 
     # --- politeness -------------------------------------------------------------------------------------------------
 
-    def set_delay(self, group: int, delay_ms: int) -> None:
-        changed = self._group(group)
-        changed.delay_ms = delay_ms
-        self._place_group(changed)
+    async def change(self, changes: Sequence[Change]) -> None:
+        for setting, key, value in changes:
+            if setting == Setting.GROUP_OF_SITE:
+                self._move_site(key, value)
+            elif setting == Setting.DELAY_OF_SITE:
+                self._set_site_delay(key, value)
+            else:
+                self._set(self._group(key), setting, value)
 
-    def set_slots(self, group: int, slots: int) -> None:
-        changed = self._group(group)
-        ever = len(changed.free) + changed.in_flight
-        changed.free = (NEVER,) * (slots - ever) + changed.free
-        changed.spare = max(ever - slots, 0)
-        self._place_group(changed)
+    def _set(self, group: _Group, setting: Setting, value: int) -> None:
+        if setting == Setting.DELAY:
+            group.delay_ms = value
+        elif setting == Setting.SLOTS:
+            ever = len(group.free) + group.in_flight
+            group.free = (NEVER,) * (value - ever) + group.free
+            group.spare = max(ever - value, 0)
+        elif setting == Setting.HOLD:
+            group.hold_ms = max(group.hold_ms, value)
+        else:
+            group.level = value
+        self._place_group(group)
 
-    def set_site_delay(self, site: int, delay_ms: int) -> None:
-        changed = self._site_of.get(site)
-        if changed is None:
-            self._early_delays[site] = delay_ms
+    def _set_site_delay(self, key: int, delay_ms: int) -> None:
+        site = self._site_of.get(key)
+        if site is None:
+            self._early_delays[key] = delay_ms
             return
-        changed.delay_ms = delay_ms
-        if changed.entry == LOOK:
-            changed.entry = NONE
-            self._place_site(changed)
-            self._place_group(changed.group)
+        site.delay_ms = delay_ms
+        if site.entry == LOOK:
+            site.entry = NONE
+            self._place_site(site)
+            self._place_group(site.group)
 
-    def hold(self, group: int, until_ms: int) -> None:
-        changed = self._group(group)
-        changed.hold_ms = max(changed.hold_ms, until_ms)
-        self._place_group(changed)
-
-    def back_off(self, group: int, level: int) -> None:
-        changed = self._group(group)
-        changed.level = level
-        self._place_group(changed)
-
-    def move_site(self, site: int, to_group: int) -> None:
-        moved = self._site_of.get(site)
-        if moved is None or moved.group.key == to_group:
+    def _move_site(self, key: int, to_group: int) -> None:
+        site = self._site_of.get(key)
+        if site is None or site.group.key == to_group:
             return
-        queued = self._nodes.length(moved)
-        self._count_queued(moved.group, -queued)
-        moved.group = self._group(to_group)
-        self._count_queued(moved.group, queued)
-        moved.entry = NONE
-        self._place_site(moved)
-        self._place_group(moved.group)
+        queued = self._nodes.length(site)
+        self._count_queued(site.group, -queued)
+        site.group = self._group(to_group)
+        self._count_queued(site.group, queued)
+        site.entry = NONE
+        self._place_site(site)
+        self._place_group(site.group)
 
-    def drop_site(self, site: int) -> list[int]:
+    async def drop_sites(self, sites: Sequence[int]) -> list[list[int]]:
+        return [self._drop_site(site) for site in sites]
+
+    def _drop_site(self, site: int) -> list[int]:
         dropped = self._site_of.get(site)
         if dropped is None:
             return []
@@ -234,17 +262,17 @@ class MemoryGroups:
 
     # --- counters ---------------------------------------------------------------------------------------------------
 
-    def count(self) -> Counts:
+    async def count(self) -> Counts:
         return Counts(sum(self._queued), sum(self._in_flight))
 
-    def count_group(self, group: int) -> Counts:
+    async def count_group(self, group: int) -> Counts:
         found = self._group_of.get(group)
         return Counts(0, 0) if found is None else Counts(found.queued, found.in_flight)
 
-    def count_source(self, source: int) -> Counts:
+    async def count_source(self, source: int) -> Counts:
         return Counts(self._queued[source], self._in_flight[source])
 
-    def active(self) -> int:
+    async def active(self) -> int:
         return self._active
 
     def _count_queued(self, group: _Group, more: int) -> None:
