@@ -190,7 +190,7 @@ def test_all_faults_are_reported_at_once(tmp_path: Path) -> None:
 
 
 def test_misspelt_key_is_answered_with_the_one_meant(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"\[store\] keep_state: unknown key; keep_states is meant\?"):
+    with pytest.raises(ConfigError, match=r"\[store\] keep_state: unknown key; did you mean keep_states\?"):
         configure(tmp_path, "[store]\nkeep_state = 1\n")
 
 

@@ -160,7 +160,7 @@ def test_revisit_means_unchanged_since_what_it_refers_to(home: Home) -> None:
     later = Warc()
     later.revisit(ONE, "2020-04-01T00:00:00Z", ONE, second)  # of a document that the database knows
     wrong = later.revisit(ONE, "2020-05-01T00:00:00Z", ONE, "2020-04-20T00:00:00Z")  # of one that it does not
-    assert f"at {wrong}: left out" in home.run("-v", home.write(later.data))
+    assert f"at {wrong}: skipped" in home.run("-v", home.write(later.data))
     assert home.row(ONE)["checked"] == 1_585_699_200
 
 

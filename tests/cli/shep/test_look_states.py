@@ -152,7 +152,7 @@ def test_unlock_of_a_program_that_reads_needs_force(own_herd: Herd, shep: Run) -
     assert b"shep-mirror may still be reading; --force" in answer.stderr
     answer = shep(own_herd, "unlock", "2")
     assert stdout_of(answer, 4) == ""
-    assert b"no lock; 1 program that reads it" in answer.stderr
+    assert b"no lock; name the leases of 1 program by ID" in answer.stderr
     stdout_of(shep(own_herd, "unlock", "--force", lease.name))
     assert own_herd.store.leases.all() == []
 
