@@ -38,7 +38,7 @@ class By:
 
 
 @dataclass(frozen=True)
-class Together:
+class OneGroup:
     """All rows are of group 0."""
 
     def spread(self, table: Array) -> Array:

@@ -1,69 +1,101 @@
-"""Arrays put aside in files without a name: read or mapped again they cost no private memory, and a crash leaves none behind.
+"""Arrays put aside in scratch files: read or mapped again they cost no private memory.
 
-They are written, never mapped, while they come: a full disk is then an error to be told, where writing through a map would kill
-the process. Processes that are forked later see what was written before.
+They are written, never mapped, while they come: a full disk is then an error to be reported, where writing through a map would
+kill the process. A file is passed on to another process as its name; only the process that made it removes it.
 """
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import mmap
 import os
-import tempfile
+import weakref
+from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 
 import numpy as np
 
-from shepherd.errors import IoFailed
+from shepherd.errors import IoFailed, ShepherdError
 from shepherd.formats.check import raw
 from shepherd.formats.tables import Array
-from shepherd.store.disk import fsio
+from shepherd.store.disk import fsio, names
+
+_COUNTER = itertools.count(1)  # of this process: it is the only one that makes files in its scratch directory
 
 
-class Scratch:
-    """One file without a name, in `directory` or, for None, wherever the system likes."""
+class ScratchFile:
+    """What was written, for whoever knows its name."""
 
-    def __init__(self, directory: Path | None) -> None:
-        self._where = directory or Path(tempfile.gettempdir())
-        with fsio.typed(self._where):
-            self._file = tempfile.TemporaryFile(buffering=0, dir=directory)  # noqa: SIM115 closed by close
-        self.length = 0
+    def __init__(self, path: Path, length: int) -> None:
+        self.path, self.length = path, length
+        self._fd = -1  # opened when first used
+        self._closing: weakref.finalize[..., ScratchFile] | None = None  # closes it when nobody has it any more
 
-    def append(self, array: Array, align: int = 1) -> int:
-        """Where the array stands from now on; what follows it begins at a multiple of `align`."""
-        offset, padding = self.length, -array.nbytes % align
-        for view in (raw(array), memoryview(bytes(padding))):
-            while view:
-                with fsio.typed(self._where):
-                    view = view[self._file.write(view) :]
-        self.length += array.nbytes + padding
-        return offset
+    def __reduce__(self) -> tuple[Callable[[Path, int], ScratchFile], tuple[Path, int]]:
+        return ScratchFile, (self.path, self.length)
 
     def mapped(self) -> mmap.mmap:
-        """All that was written; it outlives the file."""
-        return mmap.mmap(self._file.fileno(), self.length, prot=mmap.PROT_READ)
+        """All of it; the mapping outlives the file."""
+        return mmap.mmap(self._descriptor(), self.length, prot=mmap.PROT_READ)
 
     def fill(self, array: Array, offset: int) -> None:
         """Read what stands at an offset into an array."""
         view = raw(array)
         while view:
-            with fsio.typed(self._where):
-                got = os.preadv(self._file.fileno(), [view], offset)
+            with fsio.typed(self.path):
+                got = os.preadv(self._descriptor(), [view], offset)
             if not got:
-                raise IoFailed(f"a temporary file ends at {offset}; run the same program again", self._where)
+                raise IoFailed(f"a temporary file ends at {offset}; run the same program again", self.path)
             view, offset = view[got:], offset + got
 
+    def _descriptor(self) -> int:
+        if self._fd < 0:
+            try:
+                self._fd = fsio.open_to_read(self.path)
+            except FileNotFoundError:
+                raise IoFailed("a temporary file is gone; run the same program again", self.path) from None
+            self._closing = weakref.finalize(self, os.close, self._fd)
+        return self._fd
+
     def close(self) -> None:
-        self._file.close()
+        if self._closing is not None:
+            self._closing()
+        self._fd, self._closing = -1, None
+
+
+class Scratch(ScratchFile):
+    """A new file in a scratch directory."""
+
+    def __init__(self, directory: Path) -> None:
+        super().__init__(directory / names.scratch_file(next(_COUNTER)), 0)
+        self._writer = fsio.AppendFile(self.path)
+
+    def append(self, array: Array, align: int = 1) -> int:
+        """The offset of the array in the file; what follows it begins at a multiple of `align`."""
+        offset, padding = self.length, -array.nbytes % align
+        for data in (raw(array), bytes(padding)):
+            if len(data):
+                self._writer.write(data)
+        self.length += array.nbytes + padding
+        return offset
+
+    def close(self) -> None:
+        """Remove the file; what is mapped stays until it is used no more."""
+        super().close()
+        self._writer.close()
+        fsio.unlink(self.path)
 
     def __enter__(self) -> Scratch:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self.close()
+        with contextlib.suppress(*([ShepherdError] if error else [])):  # the failure that brought us here is the one to report
+            self.close()
 
 
-def put_aside(array: Array, directory: Path | None) -> Array:
+def put_aside(array: Array, directory: Path) -> Array:
     """The same values, to be read only."""
     if not len(array):
         return array

@@ -8,26 +8,51 @@ from types import TracebackType
 
 import numpy as np
 
-from shepherd.arrays.scratch import Scratch
+from shepherd.arrays.scratch import Scratch, ScratchFile
 from shepherd.formats.tables import Array, Columns
 
 _ALIGN = 8
+_Places = dict[str, tuple[int, int, np.dtype[np.generic]]]  # by name: offset, length and type of an array
 
 
-class Aside:
-    """First everything is added, one set of arrays a partition; then it is read, by the number of the partition."""
+class SealedSpill:
+    """The arrays of every partition, in the order in which they were added; whoever knows the file can read them."""
 
-    def __init__(self, directory: Path | None) -> None:
-        self._file = Scratch(directory)
-        self._sets: list[dict[str, tuple[int, int, np.dtype[np.generic]]]] = []
+    def __init__(self, file: ScratchFile, sets: list[_Places]) -> None:
+        self._file, self._sets = file, sets
         self._map: mmap.mmap | None = None
 
-    def __enter__(self) -> Aside:
+    def __reduce__(self) -> tuple[type[SealedSpill], tuple[ScratchFile, list[_Places]]]:
+        return SealedSpill, (self._file, self._sets)
+
+    def __len__(self) -> int:
+        return len(self._sets)
+
+    def __getitem__(self, part: int) -> dict[str, Array]:
+        self.map()
+        return {
+            name: np.frombuffer(self._map, dtype, count, offset) if count and self._map else np.zeros(0, dtype)
+            for name, (offset, count, dtype) in self._sets[part].items()
+        }
+
+    def map(self) -> None:
+        """Once for a process, and for all that are forked from it."""
+        if self._map is None and self._file.length:
+            self._map = self._file.mapped()
+
+
+class Spill:
+    """First everything is added, one set of arrays a partition; then it is sealed, and read by the number of the partition."""
+
+    def __init__(self, directory: Path) -> None:
+        self._file = Scratch(directory)
+        self._sets: list[_Places] = []
+
+    def __enter__(self) -> Spill:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self._map = None  # unmapped when the last array that looks into it is gone
-        self._file.close()
+        self._file.__exit__(kind, error, trace)
 
     def add(self, arrays: Columns) -> None:
         """The arrays of the next partition."""
@@ -36,16 +61,8 @@ class Aside:
             places[name] = (self._file.append(array, _ALIGN), len(array), array.dtype)
         self._sets.append(places)
 
-    def seal(self) -> None:
+    def seal(self) -> SealedSpill:
         """Nothing is added any more."""
-        if self._file.length:
-            self._map = self._file.mapped()
-
-    def __len__(self) -> int:
-        return len(self._sets)
-
-    def __getitem__(self, part: int) -> dict[str, Array]:
-        found = {}
-        for name, (offset, count, dtype) in self._sets[part].items():
-            found[name] = np.frombuffer(self._map, dtype, count, offset) if count and self._map else np.zeros(0, dtype)
-        return found
+        sealed = SealedSpill(self._file, self._sets)
+        sealed.map()
+        return sealed

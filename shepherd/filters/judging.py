@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, TypeAlias
 
@@ -88,6 +88,12 @@ class Filter:
         names = [strip.name for strip in draft.strips]
         self._strip_names = frozenset(name for name in names if not name.endswith("*"))
         self._strip_starts = tuple(name[:-1] for name in names if name.endswith("*"))
+
+    def __reduce__(self) -> tuple[Callable[[str], Filter], tuple[str]]:
+        """Another process reads the text anew: what is made of it cannot be passed on."""
+        from shepherd.filters.reading import filter_of  # which makes filters
+
+        return filter_of, (self.text,)
 
     # --- URLs
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Final
 
@@ -40,6 +41,12 @@ def parse_filter(text: str, source: str = "filter") -> Filter:
     except re2.error:
         room = f"{kinds.SET_BYTES >> 20} MiB"
         raise FilterError(f"{source}: its globs, prefixes and regexes need more than {room} together; use host lines") from None
+
+
+@lru_cache(maxsize=1)
+def filter_of(text: str) -> Filter:
+    """The filter that another process has read: once in each process, however much of its work names it."""
+    return parse_filter(text)
 
 
 def _read_line(line: Line, draft: FilterDraft) -> None:

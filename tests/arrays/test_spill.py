@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import pickle
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -49,7 +53,10 @@ def test_range_keeps_all_rows_in_their_order(
     sitting: int, rows: list[tuple[int, int, bytes]], borders: list[int], piece: int
 ) -> None:
     columns_of = {"key": "<u8", "value": "u1"}
-    with ColumnSpill(None, columns_of, "key", np.array(borders, np.uint64), True, sitting) as spill:
+    with (
+        TemporaryDirectory() as scratch,
+        ColumnSpill(Path(scratch), columns_of, "key", np.array(borders, np.uint64), True, sitting) as spill,
+    ):
         for at in range(0, len(rows), piece):
             part = rows[at : at + piece]
             columns: dict[str, Array] = {
@@ -57,12 +64,12 @@ def test_range_keeps_all_rows_in_their_order(
                 "value": np.array([r[1] for r in part], np.uint8),
             }
             spill.add(columns, Texts.of([r[2] for r in part]))
-        spill.settle()
-        assert (len(spill), spill.rows) == (len(borders) + 1, len(rows))
+        spilled = pickle.loads(pickle.dumps(spill.settle()))  # as another process gets it
+        assert (len(spilled), spill.rows) == (len(borders) + 1, len(rows))
         for n, (low, high) in enumerate(zip([0, *borders], [*borders, 2**64], strict=True)):
             expected = [row for row in rows if low <= row[0] < high]
-            found = spill.read(n)
-            texts = spill.read_texts(n, found[LENGTH]).tolist()
+            found = spilled.read(n)
+            texts = spilled.read_texts(n, found[LENGTH]).tolist()
             assert list(zip(found["key"].tolist(), found["value"].tolist(), texts, strict=True)) == expected
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from pathlib import Path
 
@@ -31,7 +32,22 @@ def test_phase_killed_before_its_commit_runs_again_to_the_same_bytes(
         assert one.furthest() == found
         one.must(program, "--now", str(NOW))
         assert contents(one.db / "state" / name) == expected, point
-        assert sorted(p.name for p in (one.db / "state").iterdir() if p.name.endswith((".tmp", ".gone"))) == []
+        assert sorted(p.name for p in (one.db / "state").iterdir() if p.name.endswith((".tmp", ".gone", ".scratch"))) == []
+
+
+@pytest.mark.parametrize("program", ["shep-merge", "shep-select", "shep-feedback"])
+@pytest.mark.parametrize("point", ["create", "write", "unlink"])
+def test_scratch_files_of_a_killed_phase_go_with_the_next_start(
+    before_each: dict[str, Farm], program: str, point: str, tmp_path: Path
+) -> None:
+    name, expected = reference(before_each[program], program, tmp_path)
+    one = before_each[program].copy(tmp_path / "db")
+    one.killed(program, f"{point}:{name[:6]}.scratch/{names.scratch_file(1)}:1=kill", "--now", str(NOW))
+    assert (one.db / "state" / f"{name[:6]}.scratch").is_dir()
+    assert "left by a killed program" in one.must("shep-check")
+    one.must(program, "--now", str(NOW))
+    assert contents(one.db / "state" / name) == expected
+    assert [entry for entry in os.listdir(one.db / "state") if names.is_leftover(entry)] == []
 
 
 @pytest.mark.parametrize("program", PHASES)

@@ -55,7 +55,7 @@ def chosen(points: list[tuple[Call, str]], everything: bool, part: int = 0) -> l
 def manners(point: Call, fault: str, outcome: Outcome) -> list[str]:
     """Complaints about how a struck program ended."""
     status, told = outcome.ended.status, outcome.ended.err
-    if status == 0 and fault != "signal=KILL" and (spared(point) or any(path.endswith(NEEDLESS) for path in point.paths)):
+    if status == 0 and fault != "signal=KILL" and any(path.endswith(NEEDLESS) for path in point.paths):
         return []
     complaints = []
     if status != strace.FAULTS[fault]:
@@ -65,11 +65,6 @@ def manners(point: Call, fault: str, outcome: Outcome) -> list[str]:
     if point.syscall == "fsync" and any(call.syscall == "fsync" and call.ordinal > point.ordinal for call in outcome.calls):
         complaints.append("it went on to sync after a sync had failed")
     return complaints
-
-
-def spared(point: Call) -> bool:
-    """Not every file system has files without a name: where none can be opened, one with a name does, removed at once."""
-    return point.syscall == "openat" and "O_TMPFILE" in point.arguments
 
 
 def sweep(bench: Bench, argv: tuple[str, ...], before: Facts, everything: bool, part: int, tally: Tally) -> None:

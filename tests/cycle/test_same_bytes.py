@@ -17,58 +17,29 @@ from pathlib import Path
 import pytest
 
 from shepherd.store.state.database import Database
+from tests.support import many_rows
 
-ROOT = Path(__file__).resolve().parents[2]
-ROWS = 6_000  # sorts of a few elements are the same everywhere
-NOW = 1_790_003_600  # as bench/makedb says
 CHAIN = ("cork", "merge", "equiv", "select", "record", "feedback", "cleanup", "plan")
-CF = f"""
-[store]
-partition_rows = {ROWS // 4}
-[select]
-gathered = {ROWS * 4 // 9}
-sleeping = {ROWS * 4 // 9}
-site_soft = {ROWS // 40}
-site_hard = {ROWS // 30}
-[plan]
-max_pages = {ROWS // 8}
-[cleanup]
-reserve_bytes = 0
-sparse = 99
-"""
 # What numpy would choose between at run time, as far as this machine has it and nobody has disabled it.
 FEATURES = "from numpy._core import _multiarray_umath as m; print(*(f for f in m.__cpu_dispatch__ if m.__cpu_features__[f]))"
 
 
 def python(*words: str, features: str = "") -> str:
     env = {**os.environ, "NPY_DISABLE_CPU_FEATURES": features}
-    done = subprocess.run([sys.executable, *words], cwd=ROOT, env=env, capture_output=True, text=True, check=False)
+    done = subprocess.run([sys.executable, *words], cwd=many_rows.ROOT, env=env, capture_output=True, text=True, check=False)
     assert done.returncode == 0, f"{words}: {done.returncode} {done.stderr}"
     return done.stdout.strip()
 
 
 @pytest.fixture(scope="module")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A database with a harvest that has ended, contributions, feedback, and two sites that are to be one."""
-    home = tmp_path_factory.mktemp("home")
-    inputs = ["--buckets", "--journal", str(ROWS // 4), "--contributions", str(ROWS), "--feedback", str(ROWS // 3)]
-    (home / "cf").mkdir()
-    shutil.copy(ROOT / "cf" / "filter", home / "cf" / "filter")
-    (home / "cf" / "shepherd.toml").write_text(CF)
-    python("bench/makedb", str(ROWS), str(home / "db"), *inputs, "--filter", str(home / "cf" / "filter"))
-    made = Database(home / "db")
-    made.inbox.drop_feedback(made.new_item_name(NOW * 1000), (home / "db.feedback").read_bytes())
-    state = made.closed()
-    largest = sorted(range(state.sites.rows), key=lambda row: int(state.sites["documents"][row : row + 1][0]), reverse=True)
-    hosts = (state.site_name(row).rpartition("/")[2].removeprefix("www.") for row in largest)
-    (home / "cf" / "url-equiv").write_text(" ".join(list(dict.fromkeys(hosts))[:2]) + "\n")
-    return home
+    return many_rows.make(tmp_path_factory.mktemp("home"))
 
 
 def states_of(home: Path, features: str) -> Iterator[tuple[str, str, str]]:
     """Phase, file and SHA-256 of all that every program of the chain makes."""
     for name in CHAIN:
-        words = ["--db", str(home / "db"), "--cf", str(home / "cf"), "--now", str(NOW), "--quiet"]
+        words = ["--db", str(home / "db"), "--cf", str(home / "cf"), "--now", str(many_rows.NOW), "--quiet"]
         force = ["--force"] if name == "select" else []  # weights are made up, and the brake would be right to stop it
         python("-m", "shepherd.cli", f"shep-{name}", *words, *force, features=features)
         made = Database(home / "db").furthest().path

@@ -73,19 +73,22 @@ def command(
     machine.tune()
     signal.signal(signal.SIGTERM, phase.terminated)
     from shepherd.cycle.rank.drive import How
+    from shepherd.store.disk import scratch_directory
     from shepherd.store.state.database import Database
 
     inbox, item = Database(db).inbox, None if dry_run else Database(db).new_item_name(shared.clock_ms())
     directory = (
         inbox.directory if os.access(inbox.directory, os.W_OK) else None
     )  # beside the database is room; elsewhere who knows
-    how = How(damping, iterations, tolerance, limit, directory)
+    how = How(damping, iterations, tolerance, limit)
     with contextlib.ExitStack() as stack:
         draft = stack.enter_context(inbox.draft_feedback(item)) if item else None  # first: who may not write need not begin
         if draft:
             stack.enter_context(phase.timed(db, PROGRAM))
         state = stack.enter_context(shared.reading(db, number))
-        found = _rank(db, state, config, how, draft)
+        scratch = scratch_directory.without_lock(directory, shared.clock_ms())
+        stack.callback(scratch.remove)
+        found = _rank(db, state, config, how, scratch.path, draft)
         top = list(found.top(state, config.merge.insert_weight))
     if as_json:
         told = {"program": PROGRAM, "state": str(state.name), "dry_run": dry_run, "item": item, "report": _report(found, top)}
@@ -99,7 +102,7 @@ def command(
         common.LOG.warning("%s: the last of %s still moved %.1e of all rank", PROGRAM, many(found.turns, "turn"), found.change)
 
 
-def _rank(db: Path, state: State, config: Config, how: How, draft: Draft | None) -> Found:
+def _rank(db: Path, state: State, config: Config, how: How, scratch: Path, draft: Draft | None) -> Found:
     """What was found. A draft is kept if something is in it."""
     from shepherd.cycle.rank import drive as rank
 
@@ -112,8 +115,8 @@ def _rank(db: Path, state: State, config: Config, how: How, draft: Draft | None)
             bar.set_postfix_str(f"{change:.1e} moved")
 
         if draft is None:
-            return rank.run(state, config, how, tick=work.update, turned=turned)
-        found = rank.run(state, config, how, draft.write, work.update, turned)
+            return rank.run(state, config, how, scratch, tick=work.update, turned=turned)
+        found = rank.run(state, config, how, scratch, draft.write, work.update, turned)
     if not found.changed:
         raise NothingToDo(f"every document of state {state.name} has the weight of its rank already")
     draft.keep()

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from shepherd.arrays.keys import find_sites
-from shepherd.arrays.pool import ordered
+from shepherd.arrays.pool import ordered, tasks
 from shepherd.cycle.cleanup import shakedown
 from shepherd.cycle.cleanup.rules import Thin
 from shepherd.formats import bucket
@@ -42,14 +42,9 @@ class Moved:
 
 def copy_segments(state: State, numbers: I64, held: Claims, segments: SegmentWriter, limit: int, jobs: int) -> Moved:
     """The needed buckets of these segments, in the order of oids."""
-
-    def verified(number: int) -> int:
-        for _part in Segment(state, number, held.of(number)).verify(bodies=True):
-            pass
-        return number
-
     new = [np.zeros(0, np.uint64)]
-    for number in ordered(verified, numbers.tolist(), jobs):
+    work = tasks(_verify, state, None, ((number, held.of(number)) for number in numbers.tolist()))
+    for number in ordered(work, jobs):
         one = Segment(state, number, held.of(number))
         begins = shakedown.pieces(one.offset, one.claims.size, limit)
         start, last = np.flatnonzero(begins), np.append(np.flatnonzero(begins)[1:], len(begins)) - 1
@@ -57,6 +52,14 @@ def copy_segments(state: State, numbers: I64, held: Claims, segments: SegmentWri
         placed = np.array([segments.append(one.view(first, end)) for first, end in spans], np.uint64)
         new.append(shakedown.places_after(one.claims.oid, begins, placed))
     return Moved(held.oid, np.concatenate(new))
+
+
+def _verify(state: State, _shared: None, part: tuple[int, Claims]) -> int:
+    """The number of a segment, of which all needed buckets are sound."""
+    number, held = part
+    for _part in Segment(state, number, held).verify(bodies=True):
+        pass
+    return number
 
 
 def write_thin(state: State, held: Claims, segments: SegmentWriter, number: int) -> tuple[Thin, I64]:

@@ -11,12 +11,12 @@ from typing import Final
 import numpy as np
 
 from shepherd.arrays.partitions import Tick
-from shepherd.arrays.pool import ordered
+from shepherd.arrays.pool import ordered, tasks
 from shepherd.cycle.cleanup.rules import SECTIONS, is_document
 from shepherd.cycle.cleanup.survey import Known, Survey, claims, groups
 from shepherd.filters import Filter
 from shepherd.formats.tables import I16, I64, U8, U32, Array, Bools
-from shepherd.readers.segments import Segment
+from shepherd.readers.segments import Claims, Segment
 from shepherd.store.state.directory import State
 
 UNTOLD: Final = -1  # no line of the filter tells the section
@@ -42,12 +42,10 @@ def judge(state: State, found: Survey, filters: Filter, step: int, jobs: int, ti
     plain = np.zeros(SECTIONS, np.int64)
     for numbers in groups(state, found.robots, ROWS, step):
         held = claims(state, numbers, found.robots, step)
-
-        def one(number: int, held: object = held) -> tuple[Bools, I16, U32]:
-            return _judge_segment(Segment(state, number, held.of(number)), filters)  # type: ignore[attr-defined]
-
-        for number, (refused, sections, bodies) in zip(numbers, ordered(one, numbers.tolist(), jobs), strict=True):
-            row = held.of(int(number)).row
+        parts = [(number, held.of(number)) for number in numbers.tolist()]
+        work = tasks(_judge_segment, state, filters, parts)
+        for (_number, mine), (refused, sections, bodies) in zip(parts, ordered(work, jobs), strict=True):
+            row = mine.row
             real = row >= 0
             rejected[row[real]] = refused[real]
             told = real & (sections != UNTOLD)
@@ -58,7 +56,8 @@ def judge(state: State, found: Survey, filters: Filter, step: int, jobs: int, ti
     return Judged(rejected, section, plain)
 
 
-def _judge_segment(segment: Segment, filters: Filter) -> tuple[Bools, I16, U32]:
+def _judge_segment(state: State, filters: Filter, claimed: tuple[int, Claims]) -> tuple[Bools, I16, U32]:
+    segment = Segment(state, *claimed)
     count = len(segment.claims)
     refused, sections, plain = np.zeros(count, np.bool_), np.full(count, UNTOLD, np.int16), np.zeros(count, np.uint32)
     for part in segment.verify(bodies=False):

@@ -12,7 +12,7 @@ import numpy as np
 
 from shepherd.arrays.keys import distinct, find_sites, with_flag
 from shepherd.arrays.partitions import Tick, partitions
-from shepherd.arrays.pool import ordered
+from shepherd.arrays.pool import ordered, tasks
 from shepherd.cycle.cleanup import rules as cleanup
 from shepherd.cycle.cleanup.rules import Look, Wishes
 from shepherd.cycle.cleanup.shakedown import Fill
@@ -70,21 +70,12 @@ def survey(state: State, known: Known, step: int, jobs: int, tick: Tick = lambda
     """All rows, as if they were marked as `known` says. A row that points beyond its segment is Corruption."""
     lengths = segment_lengths(state)
     ranges = list(partitions(state.index.rows, step))
-
-    def one(part: tuple[int, int]) -> tuple[Look, I64, U64, U64]:
-        index = state.index.slice(*part, (*cleanup.READ, "site"))
-        wishes = known.of(*part)
-        _within_segments(state, index, lengths, part[0])
-        robots = with_flag(index["flags"], Flag.ROBOTS) & in_bucket(index["oid"]) & (index["type"] != RowType.FORGOTTEN)
-        deleted = (index["type"] == RowType.FORGOTTEN) & cleanup.is_deleted(index["reason"])
-        held = index["site"][robots], index["oid"][robots]
-        return cleanup.look(index, wishes, len(lengths)), np.flatnonzero(deleted) + part[0], *held
-
+    work = tasks(_look, state, lengths, ((start, stop, known.of(start, stop)) for start, stop in ranges))
     total = cleanup.nothing(len(lengths))
     deleted: list[I64] = [np.zeros(0, np.int64)]
     site, robots_oid = (state.sites[name][0 : state.sites.rows] for name in ("site", "robots_oid"))
     held = np.zeros(len(site), np.bool_)
-    for (start, stop), (look, rows, sites, oids) in zip(ranges, ordered(one, ranges, jobs), strict=True):
+    for (start, stop), (look, rows, sites, oids) in zip(ranges, ordered(work, jobs), strict=True):
         total += look
         deleted.append(rows)
         at = find_sites(site, sites)
@@ -92,6 +83,17 @@ def survey(state: State, known: Known, step: int, jobs: int, tick: Tick = lambda
         tick(stop - start)
     robots = _lonely_robots(state, robots_oid, held)
     return Survey(total, fill_of(total, robots, segment_lengths(state)), robots, np.concatenate(deleted))
+
+
+def _look(state: State, lengths: I64, part: tuple[int, int, Wishes]) -> tuple[Look, I64, U64, U64]:
+    """Of one partition: the look at it, the rows that an operator deleted, and the robots files with their sites."""
+    start, stop, wishes = part
+    index = state.index.slice(start, stop, (*cleanup.READ, "site"))
+    _within_segments(state, index, lengths, start)
+    robots = with_flag(index["flags"], Flag.ROBOTS) & in_bucket(index["oid"]) & (index["type"] != RowType.FORGOTTEN)
+    deleted = (index["type"] == RowType.FORGOTTEN) & cleanup.is_deleted(index["reason"])
+    look = cleanup.look(index, wishes, len(lengths))
+    return look, np.flatnonzero(deleted) + start, index["site"][robots], index["oid"][robots]
 
 
 def fill_by_columns(state: State, step: int) -> Fill:

@@ -19,7 +19,7 @@ import numpy as np
 
 from shepherd.arrays.distinct_urls import Paths
 from shepherd.arrays.keys import distinct, find_rows, find_sites, sort_order
-from shepherd.arrays.pool import ordered
+from shepherd.arrays.pool import ordered, tasks
 from shepherd.formats.bucket import BucketFlag
 from shepherd.formats.tables import I64, NO_OID, Array, Bools, Reason, Records, in_bucket
 from shepherd.store.disk import names
@@ -97,16 +97,16 @@ def _tombstones(state: State, columns: dict[str, Array], unseen: int) -> tuple[B
 
 def _buckets(state: State, numbers: Sequence[int], paths: Array, jobs: int) -> Iterator[Records]:
     """Every bucket of these segments, needed or not, with one of these paths; segment by segment."""
+    return ordered(tasks(_scan, state, paths, numbers), jobs)
 
-    def one(number: int) -> Records:
-        objects = Objects(state.path / names.OBJECTS)
-        try:
-            heads = ((oid, head.site, head.path) for oid, head in objects.scan(number))
-            return np.concatenate([np.zeros(0, _FOUND), *_of_paths(heads, paths)])
-        finally:
-            objects.close()
 
-    return ordered(one, numbers, jobs)
+def _scan(state: State, paths: Array, number: int) -> Records:
+    objects = Objects(state.path / names.OBJECTS)
+    try:
+        heads = ((oid, head.site, head.path) for oid, head in objects.scan(number))
+        return np.concatenate([np.zeros(0, _FOUND), *_of_paths(heads, paths)])
+    finally:
+        objects.close()
 
 
 def _of_paths(heads: Iterable[tuple[int, int, int]], paths: Array) -> Iterator[Records]:

@@ -18,7 +18,7 @@ from shepherd.arrays import keys, patch
 from shepherd.arrays.distinct_urls import Paths, find_known
 from shepherd.arrays.partitions import Tick, partitions, silent
 from shepherd.arrays.patch import Added, Changes, Patch, Rewriting
-from shepherd.arrays.pool import ordered
+from shepherd.arrays.pool import ordered, tasks
 from shepherd.config import Config
 from shepherd.cycle.common.turn import not_now
 from shepherd.cycle.cork import harvests
@@ -133,18 +133,23 @@ class Part:
     records: Records
 
 
+@dataclass(frozen=True)
+class _Pass:
+    """What the work on every partition needs."""
+
+    sites: Columns
+    number: int  # of the state that is made
+    config: Config
+
+
 def _settle(
     written: Rewriting, state: State, settled: Records, sites: Columns, number: int, config: Config, tick: Tick, jobs: int
 ) -> Effects:
     """Settle and write the rows of the index: partitions that no record falls into are copied, if at all."""
     parts = [part for part in _parts(state, settled, config.store.partition_rows) if len(part.records)]
-
-    def work(part: Part) -> Corked:
-        index = state.index.slice(part.start, part.stop, READ)
-        return cork.apply_index(index, part.records, sites, state=number, plan=config.plan, politeness=config.politeness)
-
     found, done = [], 0
-    for part, corked in zip(parts, ordered(work, parts, jobs), strict=True):
+    work = tasks(_apply_part, state, _Pass(sites, number, config), parts)
+    for part, corked in zip(parts, ordered(work, jobs), strict=True):
         changed = {name: corked.columns[name] for name in cork.CHANGED if name in corked.changed}
         written.put(part.start, part.stop, Patch(corked.rows + part.start, changed))
         found.append(corked.effects)
@@ -152,6 +157,13 @@ def _settle(
         done = part.stop
     tick(state.index.rows - done)
     return _joined(found)
+
+
+def _apply_part(state: State, shared: _Pass, part: Part) -> Corked:
+    index, config = state.index.slice(part.start, part.stop, READ), shared.config
+    return cork.apply_index(
+        index, part.records, shared.sites, state=shared.number, plan=config.plan, politeness=config.politeness
+    )
 
 
 def _parts(state: State, settled: Records, step: int) -> Iterator[Part]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
-from functools import partial
 from itertools import pairwise
 from typing import Final
 
@@ -17,7 +16,7 @@ import numpy as np
 from shepherd.arrays.distinct_urls import Paths, take
 from shepherd.arrays.keys import find_sites, sort_order
 from shepherd.arrays.partitions import Tick, partitions, whole_norms
-from shepherd.arrays.pool import ordered
+from shepherd.arrays.pool import ordered, tasks
 from shepherd.config import Config
 from shepherd.cycle.common.norms import sites_named, version_of
 from shepherd.cycle.common.turn import not_now
@@ -123,14 +122,12 @@ def _write_index(
     gone = np.split(moving.row, np.searchsorted(moving.row, starts))
     cuts = [0, *np.searchsorted(moving.columns["norm"], state.index["norm"].take(starts)).tolist(), len(moving.row)]
     coming = [{name: column[a:b] for name, column in moving.columns.items()} for a, b in pairwise(cuts)]
-    prints = state.prints
-    paths = Paths.of(prints)
-    work = partial(_partition, state, ranges, gone, coming, paths)
+    work = tasks(_partition, state, Paths.of(state.prints), zip(ranges, gone, coming, strict=True))
     counts: Counter[str] = Counter({"moved rows": len(moving.row)})
     deltas: list[Columns] = []
     joined = [np.zeros(0, np.uint64)]
     index = builder.table("index")
-    for (start, stop), rejoined in zip(ranges, ordered(work, range(len(ranges)), jobs), strict=True):
+    for (start, stop), rejoined in zip(ranges, ordered(work, jobs), strict=True):
         if rejoined is None:
             index.append(state.index.slice(start, stop))
         else:
@@ -143,14 +140,12 @@ def _write_index(
     return dict(counts), deltas, np.concatenate(joined)[:MOST_TOLD]
 
 
-def _partition(
-    state: State, ranges: list[tuple[int, int]], gone: list[I64], coming: list[dict[str, Array]], paths: Paths, part: int
-) -> Rejoined | None:
-    """None where nothing changes."""
-    if not len(gone[part]) and not len(coming[part]["norm"]):
+def _partition(state: State, paths: Paths, part: tuple[tuple[int, int], I64, Columns]) -> Rejoined | None:
+    """One range, the rows that leave it, and those that come to it. None where nothing changes."""
+    (start, stop), gone, coming = part
+    if not len(gone) and not len(coming["norm"]):
         return None
-    start, stop = ranges[part]
-    return phase.rejoin(state.index.slice(start, stop), gone[part] - start, coming[part], paths, state=state.number)
+    return phase.rejoin(state.index.slice(start, stop), gone - start, coming, paths, state=state.number)
 
 
 def _deltas(rejoined: Rejoined) -> list[Columns]:

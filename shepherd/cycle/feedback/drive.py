@@ -9,16 +9,16 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from functools import partial
+from itertools import pairwise
 from typing import Final
 
 import numpy as np
 
-from shepherd.arrays.column_spill import ColumnSpill
+from shepherd.arrays.column_spill import ColumnSpill, SpilledRows
 from shepherd.arrays.distinct_urls import Paths
 from shepherd.arrays.lookup import Lookup
 from shepherd.arrays.partitions import Tick, rows_before, whole_norms
-from shepherd.arrays.pool import ordered
+from shepherd.arrays.pool import ordered, tasks
 from shepherd.config import Config
 from shepherd.cycle.common.turn import not_now
 from shepherd.cycle.feedback import rules as feedback
@@ -42,6 +42,15 @@ LINES: Final = 1 << 16  # of a text at a time
 MOST_TOLD: Final = 100
 
 
+@dataclass(frozen=True)
+class _Pass:
+    """What the work on every partition needs."""
+
+    said: SpilledRows
+    paths: Paths
+    number: int  # of the state that is made
+
+
 @dataclass
 class Uploads:
     """What was found in the inbox: the items that can be applied, and what could not be read."""
@@ -63,14 +72,14 @@ def run(writer: Writer, config: Config, now: int, tick: Tick, jobs: int = 1) -> 
     borders = parent.index["norm"].take(np.array([start for start, _ in whole_norms(parent.index, step)][1:], np.int64))
     builder = writer.build(parent, StateName(parent.number + 1, CLOSED), now)
     try:
-        with ColumnSpill(builder.scratch, SAID, "norm", borders) as said:
-            strangers = _spill(parent, found, said, prints, filters)
-            cuts = rows_before(parent.index["norm"][0 : parent.index.rows], borders)
-            paths = Paths.of(prints)
-            work = partial(_partition, parent, cuts, said, paths, builder.name.number)
+        with ColumnSpill(builder.scratch, SAID, "norm", borders) as spill:
+            strangers = _spill(parent, found, spill, prints, filters)
+            cuts = rows_before(parent.index["norm"][0 : parent.index.rows], borders).tolist()
+            shared = _Pass(spill.settle(), Paths.of(prints), builder.name.number)
             counts: Counter[str] = Counter({"of unknown URLs": strangers})
             index = builder.table("index", feedback.CHANGED)
-            for heard in ordered(work, range(len(said)), jobs):
+            work = tasks(_partition, parent, shared, enumerate(pairwise(cuts)))
+            for heard in ordered(work, jobs):
                 index.append(heard.columns)
                 counts.update(heard.counts)
                 tick(len(heard.columns["weight"]))
@@ -121,7 +130,6 @@ def _spill(state: State, found: Uploads, said: ColumnSpill, prints: Footprints, 
             known = np.flatnonzero(row >= 0)
             strangers += len(row) - len(known)
             said.add({name: column.take(known) for name, column in columns.items()} | {"norm": norm.take(row.take(known))})
-    said.settle()
     return strangers
 
 
@@ -147,6 +155,7 @@ def _parts(item: InboxItem, bad_lines: list[str], prints: Footprints, filters: F
     yield np.array(records, FEEDBACK)
 
 
-def _partition(state: State, cuts: Array, said: ColumnSpill, paths: Paths, number: int, part: int) -> Heard:
-    index = state.index.slice(int(cuts[part]), int(cuts[part + 1]), feedback.READ)
-    return feedback.apply(index, said.read(part), paths, state=number)
+def _partition(state: State, shared: _Pass, part: tuple[int, tuple[int, int]]) -> Heard:
+    number, rows = part
+    index = state.index.slice(*rows, feedback.READ)
+    return feedback.apply(index, shared.said.read(number), shared.paths, state=shared.number)

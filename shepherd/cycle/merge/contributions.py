@@ -12,7 +12,7 @@ from typing import Final
 import numpy as np
 
 from shepherd.arrays import keys
-from shepherd.arrays.column_spill import ColumnSpill
+from shepherd.arrays.column_spill import ColumnSpill, SpilledRows
 from shepherd.arrays.lookup import Lookup
 from shepherd.cycle.common.norms import NormMap
 from shepherd.formats.contribkeys import BlockKeys
@@ -75,10 +75,9 @@ class ContributionSpill:
     def end(self) -> None:
         """No more blocks come."""
         self._sit()
-        self.urls.settle()
-        self.named.settle()
-        for part in range(len(self.named)):
-            self._refused.append(new_names(self.named, part).twice)
+        named = self.named.settle()
+        for part in range(len(named)):
+            self._refused.append(new_names(named, part).twice)
 
     @property
     def refused(self) -> U64:
@@ -123,7 +122,7 @@ class ContributionSpill:
         self.named.add({"site": names.site[new], "norm": names.norm[new]}, names.names.some(new).texts())
 
 
-def new_names(named: ColumnSpill, part: int) -> SiteNames:
+def new_names(named: SpilledRows, part: int) -> SiteNames:
     """The new sites of one range."""
     columns = named.read(part)
     texts: Texts = named.read_texts(part, columns["text_bytes"])

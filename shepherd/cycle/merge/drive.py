@@ -9,16 +9,17 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack
+from dataclasses import dataclass
 from functools import partial
-from itertools import chain, pairwise
+from itertools import chain, count, pairwise
 
 import numpy as np
 
 from shepherd.arrays import keys
-from shepherd.arrays.column_spill import ColumnSpill
+from shepherd.arrays.column_spill import ColumnSpill, SpilledRows
 from shepherd.arrays.distinct_urls import Paths, take
 from shepherd.arrays.partitions import Tick, even_borders, rows_before, whole_norms
-from shepherd.arrays.pool import ordered
+from shepherd.arrays.pool import ordered, tasks
 from shepherd.config import Config
 from shepherd.cycle.common.norms import norm_map, version_of
 from shepherd.cycle.common.turn import not_now
@@ -26,7 +27,7 @@ from shepherd.cycle.merge import rules as merge
 from shepherd.cycle.merge.contributions import CONTRIBUTED, NAMED, ContributionSpill
 from shepherd.cycle.merge.requests import MOST_TOLD
 from shepherd.cycle.merge.rules import MergedRows
-from shepherd.cycle.merge.sites import TALLIED, SiteMerge
+from shepherd.cycle.merge.sites import TALLIED, SiteMerge, write_sites
 from shepherd.cycle.merge.waiting import Waiting, survey
 from shepherd.equiv import load_equiv
 from shepherd.errors import NothingToDo
@@ -39,7 +40,19 @@ from shepherd.store.state.database import Writer
 from shepherd.store.state.directory import Builder, State
 from shepherd.urls import Footprints
 
+Range = tuple[int, int]
 RECORD_BYTES = 60  # of a contribution, about, with its text: for a guess at their number
+
+
+@dataclass(frozen=True)
+class _Pass:
+    """What the work on every range needs."""
+
+    urls: SpilledRows
+    refused: U64
+    paths: Paths
+    number: int  # of the state that is made
+    max_retries: int
 
 
 def run(writer: Writer, config: Config, now: int, tick: Tick, jobs: int = 1) -> State:
@@ -64,8 +77,8 @@ def run(writer: Writer, config: Config, now: int, tick: Tick, jobs: int = 1) -> 
         builder.change(applied=(*builder.control.applied, *(item.name for item in inbox_survey.items)), filter=filters.version)
         counts = _merge(builder, parent, waiting, filters, config, now, tick, jobs)
         bad = [*inbox_survey.refused, *waiting.faults.words(), *waiting.in_vain.words()]
-        count = len(inbox_survey.refused) + waiting.faults.count + waiting.in_vain.count
-        report = {"phase": "merge", **counts, "bad requests": count, "bad": bad[:MOST_TOLD]}
+        bad_count = len(inbox_survey.refused) + waiting.faults.count + waiting.in_vain.count
+        report = {"phase": "merge", **counts, "bad requests": bad_count, "bad": bad[:MOST_TOLD]}
         return writer.publish(builder, report)
     finally:
         builder.close()
@@ -82,48 +95,31 @@ def _merge(
         intake = ContributionSpill(parent, waiting.norms, config.merge.weight_gap, urls, named, now)
         _take_in(intake, builder, parent, waiting)
         edits = waiting.edits
-        work = partial(
-            _partition,
-            parent,
-            rows_before(parent.index["norm"][0 : parent.index.rows], norm_borders),
-            urls,
-            _cut(edits, norm_borders),
-            intake.refused,
-            waiting.paths,
-            builder.name.number,
-            config.plan.max_retries,
-        )
+        shared = _Pass(urls.settle(), intake.refused, waiting.paths, builder.name.number, config.plan.max_retries)
+        ranges = pairwise(rows_before(parent.index["norm"][0 : parent.index.rows], norm_borders).tolist())
+        work = tasks(_partition, parent, shared, zip(count(), ranges, _cut(edits, norm_borders)))
         counts: Counter[str] = Counter()
         index = builder.table("index")
-        for merged in ordered(work, range(len(urls)), jobs):
+        for merged in ordered(work, jobs):
             index.append(merged.columns)
             tallies.add({name: getattr(merged.sites, name) for name in TALLIED})
             counts.update(merged.counts)
             tick(len(merged.columns["norm"]))
         builder.finish_table(index)
-        tallies.settle()
-        counts.update(SiteMerge(parent, tallies, named, site_borders, filters, intake.inserted).write(builder, jobs))
+        sites = SiteMerge(tallies.settle(), named.settle(), filters, intake.inserted)
+        counts.update(write_sites(builder, parent, sites, site_borders, jobs))
     requests = waiting.inserted + len(edits)
     return {"requests": requests, "contributions": urls.rows, "refused sites": len(intake.refused), **counts}
 
 
-def _partition(
-    parent: State,
-    cuts: Array,
-    urls: ColumnSpill,
-    edits: list[Records],
-    refused: U64,
-    paths: Paths,
-    state: int,
-    max_retries: int,
-    part: int,
-) -> MergedRows:
-    old = parent.index.slice(int(cuts[part]), int(cuts[part + 1]))
-    contributed = urls.read(part)
-    if len(refused):
-        contributed = take(contributed, keys.find_sites(refused, contributed["site"]) < 0)
+def _partition(parent: State, shared: _Pass, part: tuple[int, Range, Records]) -> MergedRows:
+    """One range: its number, its rows in the parent, and the edits of it."""
+    number, rows, edits = part
+    old, contributed = parent.index.slice(*rows), shared.urls.read(number)
+    if len(shared.refused):
+        contributed = take(contributed, keys.find_sites(shared.refused, contributed["site"]) < 0)
     facts = partial(_robots_facts, parent)
-    return merge.merge(old, contributed, edits[part], facts, paths, state=state, max_retries=max_retries)
+    return merge.merge(old, contributed, edits, facts, shared.paths, state=shared.number, max_retries=shared.max_retries)
 
 
 def _borders(parent: State, requests: int, step: int) -> tuple[U64, U64]:

@@ -9,8 +9,8 @@ import numpy as np
 
 from shepherd.arrays.lookup import Lookup
 from shepherd.arrays.partitions import Tick, partitions
-from shepherd.arrays.pool import ordered
-from shepherd.config import Config
+from shepherd.arrays.pool import ordered, tasks
+from shepherd.config import Config, Plan
 from shepherd.cycle.common.turn import not_now
 from shepherd.cycle.plan import anticipation as anticipate
 from shepherd.cycle.plan import pool as planpool
@@ -18,7 +18,7 @@ from shepherd.cycle.plan import records as planrecords
 from shepherd.cycle.plan import report as planreport
 from shepherd.cycle.plan import rules as plan
 from shepherd.cycle.plan.pool import Chosen, Marks, Pool
-from shepherd.cycle.plan.records import Places
+from shepherd.cycle.plan.records import Places, RobotsFiles
 from shepherd.cycle.plan.rules import Due, Favours
 from shepherd.errors import NothingToDo
 from shepherd.formats import tables
@@ -46,16 +46,23 @@ Range = tuple[int, int]
 
 
 @dataclass(frozen=True)
+class _Pass:
+    """What the work on every partition needs."""
+
+    sites: Columns
+    favours: Favours
+    lookup: Lookup
+    settings: Plan
+    now: int
+
+
+@dataclass(frozen=True)
 class _Input:
     """What every step works on."""
 
     state: State
-    sites: Columns
-    favours: Favours
-    lookup: Lookup
+    shared: _Pass
     servers: Servers
-    config: Config
-    now: int
     ranges: list[Range]
     jobs: int
 
@@ -105,18 +112,23 @@ def _read(state: State, config: Config, now: int, jobs: int) -> _Input:
         unsure_ms=state.control.unsure,
     )
     ranges = list(partitions(state.index.rows, config.store.partition_rows))
-    return _Input(state, sites, Favours.of(sites), Lookup(sites["site"]), servers, config, now, ranges, jobs)
+    shared = _Pass(sites, Favours.of(sites), Lookup(sites["site"]), config.plan, now)
+    return _Input(state, shared, servers, ranges, jobs)
+
+
+def _due_of(state: State, shared: _Pass, part: Range) -> tuple[Due, Marks]:
+    start, stop = part
+    index = state.index.slice(start, stop, READ)
+    due = plan.due_rows(
+        index, shared.sites, shared.favours, shared.lookup, now_s=shared.now, plan=shared.settings, first_row=start
+    )
+    return due, Marks.of(due, first_row=start, rows=stop - start)
 
 
 def _choose(given: _Input, most: int, tick: Tick) -> tuple[Chosen, list[Marks]]:
-    def look(part: Range) -> tuple[Due, Marks]:
-        start, stop = part
-        index, how = given.state.index.slice(start, stop, READ), (given.favours, given.lookup)
-        due = plan.due_rows(index, given.sites, *how, now_s=given.now, plan=given.config.plan, first_row=start)
-        return due, Marks.of(due, first_row=start, rows=stop - start)
-
     pool, marks = Pool(), []
-    for (start, stop), (due, mark) in zip(given.ranges, ordered(look, given.ranges, given.jobs), strict=True):
+    work = tasks(_due_of, given.state, given.shared, given.ranges)
+    for (start, stop), (due, mark) in zip(given.ranges, ordered(work, given.jobs), strict=True):
         pool = planpool.add(pool, due, given.servers, most)
         marks.append(mark)
         tick(stop - start)
@@ -126,40 +138,42 @@ def _choose(given: _Input, most: int, tick: Tick) -> tuple[Chosen, list[Marks]]:
 def _anticipated(given: _Input, chosen: Chosen, contacts: I64, marks: list[Marks], room: int) -> Chosen:
     """What would fall due next, as far as there is room: a second look at the index, if what is due has not filled the plan."""
     servers = anticipate.room_left(given.servers, chosen, contacts)
-
-    def look(part: tuple[Range, Marks]) -> Due:
-        (start, stop), mark = part
-        index, how = given.state.index.slice(start, stop, READ), (given.favours, given.lookup)
-        due = np.unpackbits(mark.due, count=stop - start)
-        return anticipate.anticipated_rows(
-            index, given.sites, *how, due, now_s=given.now, plan=given.config.plan, first_row=start
-        )
-
     pool = Pool()
-    for early in ordered(look, list(zip(given.ranges, marks, strict=True)), given.jobs):
+    work = tasks(_soon_of, given.state, given.shared, zip(given.ranges, marks, strict=True))
+    for early in ordered(work, given.jobs):
         pool = planpool.add(pool, early, servers, room)
     return planpool.choose(pool, servers, room)
 
 
+def _soon_of(state: State, shared: _Pass, part: tuple[Range, Marks]) -> Due:
+    (start, stop), mark = part
+    index = state.index.slice(start, stop, READ)
+    due = np.unpackbits(mark.due, count=stop - start)
+    return anticipate.anticipated_rows(
+        index, shared.sites, shared.favours, shared.lookup, due, now_s=shared.now, plan=shared.settings, first_row=start
+    )
+
+
 def _places(given: _Input, chosen: Chosen) -> Places:
-    index, files = given.state.index, planrecords.robots_files(given.sites, chosen)
-    path = Footprints(given.state.control.key).robots
+    files = planrecords.robots_files(given.shared.sites, chosen)
+    work = tasks(_robots_of, given.state, files, given.ranges)
+    return planrecords.places(plan.join(list(ordered(work, given.jobs))), chosen.pages)
 
-    def find(part: Range) -> Due:
-        return planrecords.find_robots(index.slice(*part, KEYS), files, robots_path=path, first_row=part[0])
 
-    return planrecords.places(plan.join(list(ordered(find, given.ranges, given.jobs))), chosen.pages)
+def _robots_of(state: State, files: RobotsFiles, part: Range) -> Due:
+    path = Footprints(state.control.key).robots
+    return planrecords.find_robots(state.index.slice(*part, KEYS), files, robots_path=path, first_row=part[0])
 
 
 def _records(given: _Input, places: Places) -> Records:
-    index, sites = given.state.index, given.sites
+    parts = ((start, stop, planrecords.part_of(places, start, stop - start)) for start, stop in given.ranges)
+    work = tasks(_records_of, given.state, given.shared.sites, parts)
+    return planrecords.put_together(len(places.due), ordered(work, given.jobs))
 
-    def make(part: Range) -> tuple[I64, Records]:
-        start, stop = part
-        mine: Places = planrecords.part_of(places, start, stop - start)
-        return mine.place, planrecords.records(index.slice(start, stop, WRITTEN), sites, mine.due, first_row=start)
 
-    return planrecords.put_together(len(places.due), ordered(make, given.ranges, given.jobs))
+def _records_of(state: State, sites: Columns, part: tuple[int, int, Places]) -> tuple[I64, Records]:
+    start, stop, places = part
+    return places.place, planrecords.records(state.index.slice(start, stop, WRITTEN), sites, places.due, first_row=start)
 
 
 @dataclass(frozen=True)

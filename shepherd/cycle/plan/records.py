@@ -75,7 +75,8 @@ def page_rows(planned: Places) -> U32:
 def part_of(planned: Places, first_row: int, rows: int) -> Places:
     """What lies in one partition."""
     low, high = np.searchsorted(planned.due.row, np.array([first_row, first_row + rows], np.uint32))
-    return Places(planned.due.take(np.arange(low, high)), planned.place[low:high])
+    here, due = slice(low, high), planned.due
+    return Places(Due(due.row[here], due.priority[here], due.site_row[here]), planned.place[here])
 
 
 def records(index: Columns, sites: Columns, planned: Due, *, first_row: int) -> Records:

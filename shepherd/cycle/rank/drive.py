@@ -18,7 +18,7 @@ from shepherd.arrays.column_spill import ColumnSpill
 from shepherd.arrays.largest import Largest
 from shepherd.arrays.partitions import Tick, silent, whole_norms
 from shepherd.arrays.scratch import Scratch
-from shepherd.arrays.spill import Aside
+from shepherd.arrays.spill import Spill
 from shepherd.config import Config
 from shepherd.cycle.rank import graph as rank_graph
 from shepherd.cycle.rank import links as rank_links
@@ -39,13 +39,12 @@ READ: Final = (*rank.READ, "site", "weight")
 
 @dataclass(frozen=True)
 class How:
-    """How ranks are computed. What is put aside lies in `directory`, or, for None, wherever the system likes."""
+    """How ranks are computed."""
 
     damping: float = 0.85
     iterations: int = 100
     tolerance: float = 1e-6  # of all rank: a turn that moves less is the last
     top: int = 10
-    directory: Path | None = None
 
 
 @dataclass
@@ -78,25 +77,26 @@ def run(
     state: State,
     config: Config,
     how: How,
+    scratch: Path,
     keep: Callable[[bytes], object] = lambda frame: None,
     tick: Tick = silent,
     turned: Callable[[float], object] = lambda change: None,
 ) -> Found:
-    """Rank the documents of a state; `keep` gets the frames of feedback, `tick` rows of which the links are read, `turned` what
-    each turn has moved.
+    """Rank the documents of a state, with what is put aside in the directory `scratch`.
+
+    `keep` gets the frames of feedback, `tick` rows of which the links are read, `turned` what each turn has moved.
     """
     with ExitStack() as stack:
-        aside = stack.enter_context(Aside(how.directory))
-        nodes = _mark(state, config.store.partition_rows, how.directory)
+        spill = stack.enter_context(Spill(scratch))
+        nodes = _mark(state, config.store.partition_rows, scratch)
         documents = sum(int(np.count_nonzero(nodes.stands(*part))) for part in nodes.parts())
         if not documents:
             raise NothingToDo(f"state {state.name} has no document that could have a rank")
         links = Links(state, nodes, load_filter(config.filter_path))
-        with ColumnSpill(how.directory, rank_links.SPILLED, "norm", _borders(state, nodes)) as spill:
+        with ColumnSpill(scratch, rank_links.SPILLED, "norm", _borders(state, nodes)) as column_spill:
             tick(state.index.rows - links.buckets)  # of these nothing is read
-            links.spill(spill, tick)
-            graph = rank_graph.build(state, nodes, spill, aside, how.directory)
-        turns = _Turns(graph, nodes, documents, how)
+            graph = rank_graph.build(state, nodes, links.spill(column_spill, tick), spill, scratch)
+        turns = _Turns(graph, nodes, documents, how, scratch)
         found = Found(
             rows=state.index.rows,
             documents=documents,
@@ -120,9 +120,9 @@ def run(
     return found
 
 
-def _mark(state: State, step: int, directory: Path | None) -> Nodes:
+def _mark(state: State, step: int, scratch: Path) -> Nodes:
     cuts = [0]
-    with Scratch(directory) as file:
+    with Scratch(scratch) as file:
         for start, stop in whole_norms(state.index, step):
             file.append(rank_links.mark(state.index.slice(start, stop, rank_links.READ)))
             cuts.append(stop)
@@ -137,8 +137,8 @@ def _borders(state: State, nodes: Nodes) -> U64:
 class _Turns:
     """The power iteration. `share` is of each row what one of its links passes on, or its rank where it has none."""
 
-    def __init__(self, graph: Graph, nodes: Nodes, documents: int, how: How) -> None:
-        self._graph, self._nodes, self._documents, self._how = graph, nodes, documents, how
+    def __init__(self, graph: Graph, nodes: Nodes, documents: int, how: How, scratch: Path) -> None:
+        self._graph, self._nodes, self._documents, self._scratch = graph, nodes, documents, scratch
         self._damping = rank.damping_of(how.damping)
         self.share, self._passed, _moved = self._round(lambda place, links: np.zeros(len(links), np.uint64), 0)
 
@@ -156,7 +156,7 @@ class _Turns:
     def _round(self, flow: Callable[[int, U16], U64], passed: int, before: U64 | None = None) -> tuple[U64, int, int]:
         """New shares, how much they pass on, and how much has moved."""
         base, more, moved = rank.start_over(passed, self._documents, self._damping), 0, 0
-        with Scratch(self._how.directory) as file:
+        with Scratch(self._scratch) as file:
             for place, (start, stop) in enumerate(self._graph.ranges):
                 links = self._graph.links[start:stop]
                 share = rank.shares(flow(place, links), self._nodes.stands(start, stop), links, base, self._damping)

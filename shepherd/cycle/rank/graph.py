@@ -12,9 +12,9 @@ from typing import Final
 
 import numpy as np
 
-from shepherd.arrays.column_spill import ColumnSpill
+from shepherd.arrays.column_spill import SpilledRows
 from shepherd.arrays.scratch import Scratch, put_aside
-from shepherd.arrays.spill import Aside
+from shepherd.arrays.spill import SealedSpill, Spill
 from shepherd.cycle.rank import rules as rank
 from shepherd.cycle.rank.links import Nodes
 from shepherd.formats.tables import U16, U32, U64, Array
@@ -27,23 +27,24 @@ SOME_LINKS: Final = 1 << 21  # looked up at a time, at least
 class Graph:
     """`ranges` of rows, and of each range the links to its rows: `source` and `arrivals`, as rank.flow_of takes them."""
 
-    def __init__(self, aside: Aside) -> None:
-        self.links_to = aside
+    def __init__(self) -> None:
+        self.links_to: SealedSpill
         self.ranges: list[tuple[int, int]] = []
         self.links: U16 = np.zeros(0, np.uint16)  # that each row has
         self.total = 0
         self.unknown = 0  # links that lead to nothing that has a rank
 
 
-def build(state: State, nodes: Nodes, spill: ColumnSpill, aside: Aside, directory: Path | None) -> Graph:
-    graph, links = Graph(aside), np.zeros(state.index.rows, np.uint16)
+def build(state: State, nodes: Nodes, links_in: SpilledRows, spill: Spill, scratch: Path) -> Graph:
+    """Put the links aside in `spill`; `links_in` are all links by the partition that they lead to."""
+    graph, links = Graph(), np.zeros(state.index.rows, np.uint16)
     for part, (start, stop) in enumerate(nodes.parts()):
         index = state.index.slice(start, stop, ("norm", "path"))
         documents = rank.Documents(index["norm"], index["path"], nodes.stands(start, stop))
         arrivals = np.zeros(stop - start, np.uint32)
-        with Scratch(directory) as file:
+        with Scratch(scratch) as file:
             lengths = []
-            for some in spill.read_some(part, SOME_LINKS):
+            for some in links_in.read_some(part, SOME_LINKS):
                 target = documents.find(some["norm"], some["path"])
                 graph.unknown += int(np.count_nonzero(target < 0))
                 found = rank.distinct_links(some["source"], target, start)
@@ -54,11 +55,11 @@ def build(state: State, nodes: Nodes, spill: ColumnSpill, aside: Aside, director
             chunks = _chunks(file, lengths)
             for first, last in ranges(arrivals, MOST_LINKS):
                 source = rank.sources_of(_joined(chunks, first, last))
-                aside.add({"source": source, "arrivals": arrivals[first:last]})
+                spill.add({"source": source, "arrivals": arrivals[first:last]})
                 graph.ranges.append((start + first, start + last))
                 graph.total += len(source)
-    aside.seal()
-    graph.links = put_aside(links, directory)
+    graph.links_to = spill.seal()
+    graph.links = put_aside(links, scratch)
     return graph
 
 

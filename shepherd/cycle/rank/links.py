@@ -12,7 +12,7 @@ from typing import Final
 
 import numpy as np
 
-from shepherd.arrays.column_spill import ColumnSpill
+from shepherd.arrays.column_spill import ColumnSpill, SpilledRows
 from shepherd.arrays.keys import with_flag
 from shepherd.arrays.partitions import Tick
 from shepherd.cycle.common.norms import norm_map
@@ -69,12 +69,12 @@ class Links:
         """How many are read."""
         return int(self._counts.sum())
 
-    def spill(self, spill: ColumnSpill, tick: Tick) -> None:
+    def spill(self, spill: ColumnSpill, tick: Tick) -> SpilledRows:
         """Put all links aside; those of one page always together."""
         for rows, segment, part in search.read(self._state, self._pieces, self._counts):
             spill.add(self._links(rows, segment, part))
             tick(len(rows))
-        spill.settle()
+        return spill.settle()
 
     def _pieces(self) -> Iterator[I64]:
         for start, stop in self._nodes.parts():

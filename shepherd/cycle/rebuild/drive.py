@@ -15,7 +15,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from shepherd.arrays.column_spill import ColumnSpill
+from shepherd.arrays.column_spill import ColumnSpill, SpilledRows
 from shepherd.arrays.distinct_urls import Paths
 from shepherd.arrays.keys import find_sites, with_flag
 from shepherd.arrays.partitions import Tick, even_borders
@@ -77,7 +77,7 @@ def run(writer: Writer, wreck: Wreck, number: int, older: State | None, config: 
             moved = _take_segments(builder, wreck, spill, census, config.store.segment_bytes, counts, tick)
             sites = census.table(filters)
             weight = config.merge.insert_weight
-            sites, inhabited = _write_index(builder, wreck, older, spill, borders, moved, sites, paths, weight, counts)
+            sites, inhabited = _write_index(builder, wreck, older, spill.settle(), borders, moved, sites, paths, weight, counts)
         sites = keep_sites(sites, inhabited)
         write_sites(builder, sites)
         restore_servers(builder, wreck, older, sites, config, now, counts)
@@ -119,7 +119,6 @@ def _take_segments(
             counts["buckets: read"] += len(found)
             spill.add({"norm": np.ascontiguousarray(found["norm"]), "fact": found})
         tick(len(data))
-    spill.settle()
     builder.finish_segments(writer)
     return Moved(np.concatenate(old), np.concatenate(new))
 
@@ -159,7 +158,7 @@ def _write_index(
     builder: Builder,
     wreck: Wreck,
     older: State | None,
-    spill: ColumnSpill,
+    spilled: SpilledRows,
     borders: U64,
     moved: Moved,
     sites: Sites,
@@ -176,7 +175,7 @@ def _write_index(
     writer = builder.table("index")
     edges = [0, *borders.tolist(), 1 << 64]
     for part, (low, high) in enumerate(pairwise(edges)):
-        found = spill.read(part)["fact"]
+        found = spilled.read(part)["fact"]
         best = rebuild.newest(found, paths)
         if keys_whole:
             norm = columns["norm"].values()

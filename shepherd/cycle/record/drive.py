@@ -18,7 +18,7 @@ from shepherd.arrays import site_counts as sitecounts
 from shepherd.arrays.lookup import Lookup
 from shepherd.arrays.partitions import Tick, partitions
 from shepherd.arrays.patch import Changes, Patch
-from shepherd.arrays.pool import ordered
+from shepherd.arrays.pool import ordered, tasks
 from shepherd.arrays.rows import counts_as_gathered
 from shepherd.arrays.scratch import put_aside
 from shepherd.config import Config
@@ -79,14 +79,14 @@ def run(writer: Writer, config: Config, now: int, tick: Tick, jobs: int = 1) -> 
     if state.name.phase != "selected":
         raise not_now(state, "nothing has been selected")
     filters = load_filter(config.filter_path)
-    maker = Maker(state, filters, now * 1000, Footprints(state.control.key).robots)
+    maker = Maker(filters, state.number, now * 1000, Footprints(state.control.key).robots)
     ranges = list(partitions(state.index.rows, config.store.partition_rows))
     builder = writer.build(state, StateName(state.number, CLOSED), now)
     try:
         builder.keep_objects()
         survey = _survey(state, ranges, tick, jobs)
         segments = builder.segment_writer(config.store.segment_bytes)
-        rounds = list(_rounds(builder, maker, ranges, survey, segments, jobs))
+        rounds = list(_rounds(builder, state, maker, ranges, survey, segments, jobs))
         builder.finish_segments(segments)
         counts = _totals(rounds)
         _write_index(builder, state, ranges, rounds, counts, survey.given_up)
@@ -107,7 +107,7 @@ def _survey(state: State, ranges: Sequence[Range], tick: Tick, jobs: int) -> Sur
     active, gathered = np.zeros(len(known), np.uint32), np.zeros(len(known), np.uint32)
     cells: dict[str, Counter[int]] = {source.name: Counter() for source in SOURCES}
     given_up = 0
-    for (start, stop), part in zip(ranges, ordered(lambda one: _look(state, one), ranges, jobs), strict=True):
+    for (start, stop), part in zip(ranges, ordered(tasks(_look, state, None, ranges), jobs), strict=True):
         for name, counted in part.cells.items():
             cells[name].update(counted)
         row = lookup.find(part.site)
@@ -118,7 +118,7 @@ def _survey(state: State, ranges: Sequence[Range], tick: Tick, jobs: int) -> Sur
     return Survey(cells, given_up, known, active, gathered)
 
 
-def _look(state: State, where: Range) -> Survey:
+def _look(state: State, _shared: None, where: Range) -> Survey:
     _row, index = _candidates(state, where)
     found = record.needs(index, state=state.number)
     cells = {}
@@ -172,14 +172,19 @@ def _candidates(state: State, where: Range) -> tuple[I64, dict[str, Array]]:
 
 
 def _rounds(
-    builder: Builder, maker: Maker, ranges: Sequence[Range], survey: Survey, segments: SegmentWriter, jobs: int
+    builder: Builder, state: State, maker: Maker, ranges: Sequence[Range], survey: Survey, segments: SegmentWriter, jobs: int
 ) -> Iterator[Placed]:
     """What was placed, sorted by row; of more than one round it is put aside, so that only one is in memory."""
     plan = [(s, *cut) for s in SOURCES for cut in pairwise(_cuts(survey.cells[s.name], s.cell_bits))]
     for source, low, high in plan:
-        wanted = _wanted(maker.state, ranges, source, low, high)
-        placed = _place(wanted, source, ordered(lambda unit: unit(maker), source.units(maker.state, wanted), jobs), segments)
+        wanted = _wanted(state, ranges, source, low, high)
+        work = tasks(_build, state, maker, source.units(state, wanted))
+        placed = _place(wanted, source, ordered(work, jobs), segments)
         yield placed if len(plan) <= len(SOURCES) else _aside(builder, placed)
+
+
+def _build(state: State, maker: Maker, unit: Unit) -> bodiless.Built:
+    return unit.build(state, maker)
 
 
 def _place(wanted: Wanted, source: Source, built: Iterator[bodiless.Built], segments: SegmentWriter) -> Placed:

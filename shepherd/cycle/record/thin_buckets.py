@@ -6,8 +6,9 @@ read once, front to back. A Unit is a piece of that work; a worker makes its buc
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 
@@ -55,23 +56,26 @@ class Built:
 class Maker:
     """What all buckets of one state have in common."""
 
-    state: State
     filters: Filter
+    number: int  # of the state
     time_ms: int
     robots_path: int
 
     def thin(self, wanted: Wanted, path: U64, site_names: Sequence[bytes], texts: Sequence[bytes]) -> list[bytes]:
-        made = pack_thin(wanted.site, path, self.time_ms, self.state.number, site_names, texts)
+        made = pack_thin(wanted.site, path, self.time_ms, self.number, site_names, texts)
         for at in np.flatnonzero(wanted.reason).tolist():
             url = (site_names[at] + texts[at]).decode("ascii")
             made[at] = self.tombstone(int(wanted.site[at]), int(path[at]), url, int(wanted.reason[at]))
         return made
 
     def tombstone(self, site: int, path: int, url: str, reason: int) -> bytes:
-        return bucket.tombstone(site, path, self.time_ms, self.state.number, url, REASON_TEXT[Reason(reason)])
+        return bucket.tombstone(site, path, self.time_ms, self.number, url, REASON_TEXT[Reason(reason)])
 
 
-Unit = Callable[[Maker], Built]
+class Unit(Protocol):
+    """Some rows that need a bucket, and where their URLs stand: plain data."""
+
+    def build(self, state: State, maker: Maker) -> Built: ...
 
 
 def _built(buckets: Sequence[bytes]) -> Built:
@@ -88,18 +92,18 @@ class FromContrib:
     number: int
     frames: Sequence[tuple[int, int, int, Wanted]]
 
-    def __call__(self, maker: Maker) -> Built:
+    def build(self, state: State, maker: Maker) -> Built:
         made: list[bytes] = []
-        path = maker.state.path / names.contrib(self.number)
+        path = state.path / names.contrib(self.number)
         for start, end, first, wanted in self.frames:
             try:
-                made += _of_block(maker, logs.frame_at(path, start, end).payload, first, wanted)
+                made += _of_block(state, maker, logs.frame_at(path, start, end).payload, first, wanted)
             except Corruption as error:
                 raise Corruption(error.what, path, start) from error
         return _built(made)
 
 
-def _of_block(maker: Maker, payload: memoryview, first: int, wanted: Wanted) -> list[bytes]:
+def _of_block(state: State, maker: Maker, payload: memoryview, first: int, wanted: Wanted) -> list[bytes]:
     at = (wanted.oid - np.uint64(first)).astype(np.int64)
     block = contrib.decode(payload, only=at)
     order = np.argsort(block.sites)
@@ -107,7 +111,7 @@ def _of_block(maker: Maker, payload: memoryview, first: int, wanted: Wanted) -> 
     site_names = [block.names[i] for i in place.tolist()]
     # A row that an equivalent's URL brought back keeps its own site.
     for other in np.flatnonzero(block.site[at] != wanted.site).tolist():
-        site_names[other] = _site_name(maker.state, int(wanted.site[other]))
+        site_names[other] = _site_name(state, int(wanted.site[other]))
     made = maker.thin(wanted, block.path[at], site_names, block.texts)
     if block.filter_version == maker.filters.version:
         return made
@@ -157,8 +161,8 @@ class FromNames:
     wanted: Wanted
     site_row: I64
 
-    def __call__(self, maker: Maker) -> Built:
-        names = maker.state.names_at(self.site_row).texts().tolist()
+    def build(self, state: State, maker: Maker) -> Built:
+        names = state.names_at(self.site_row).texts().tolist()
         path = np.full(len(names), maker.robots_path, np.uint64)
         return _built(maker.thin(self.wanted, path, names, [ROBOTS_PATH.encode()] * len(names)))
 
@@ -185,14 +189,14 @@ class FromBuckets:
 
     wanted: Wanted
 
-    def __call__(self, maker: Maker) -> Built:
-        return _built([self._buried(maker, oid, reason) for oid, reason in self._each()])
+    def build(self, state: State, maker: Maker) -> Built:
+        return _built([self._buried(state, maker, oid, reason) for oid, reason in self._each()])
 
     def _each(self) -> Iterator[tuple[int, int]]:
         return zip(self.wanted.oid.tolist(), self.wanted.reason.tolist(), strict=True)
 
-    def _buried(self, maker: Maker, oid: int, reason: int) -> bytes:
-        found = maker.state.objects.head(oid)
+    def _buried(self, state: State, maker: Maker, oid: int, reason: int) -> bytes:
+        found = state.objects.head(oid)
         told = found.attributes.get("P") == REASON_TEXT[Reason(reason)].encode() or reason != Reason.PURGED
         if found.header.flags & BucketFlag.TOMBSTONE and told:
             return b""

@@ -8,23 +8,22 @@ from __future__ import annotations
 
 import contextlib
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from shepherd.arrays.grouping import Grouping, Together
+from shepherd.arrays.grouping import OneGroup
 from shepherd.arrays.partitions import Tick, whole_norms
-from shepherd.arrays.pool import ordered
-from shepherd.arrays.spill import Aside
+from shepherd.arrays.pool import ordered, tasks
+from shepherd.arrays.spill import Spill
 from shepherd.arrays.thresholds import NO_BAR
 from shepherd.config import Config
 from shepherd.cycle.common.turn import not_now
 from shepherd.cycle.select import placement as place
 from shepherd.cycle.select import rules as select
 from shepherd.cycle.select import survey
-from shepherd.cycle.select.passes import Board, Cost, Totals
+from shepherd.cycle.select.passes import ByGroups, Candidates, Contest, PlacedRows, SelectPasses, Totals
 from shepherd.cycle.select.placement import Place, mark
 from shepherd.cycle.select.rules import Groups, Selected
 from shepherd.cycle.select.server_capacity import ServerCapacities, server_limits
@@ -77,80 +76,97 @@ def _select(state: State, builder: Builder, config: Config, tick: Tick, jobs: in
     limits = server_limits(state.servers.slice(0, state.servers.rows), config.select, config.plan)
     with contextlib.ExitStack() as stack:
 
-        def new() -> Aside:
-            return stack.enter_context(Aside(builder.scratch))
+        def new_spill() -> Spill:
+            return stack.enter_context(Spill(builder.scratch))
 
-        sites = SitesOf(new(), state, ranges, limits, config.store.partition_rows, jobs)
-        board = Board(state, config, ranges, sites, new, jobs)
-        totals = board.survey()
-        totals = _hard_limits(board, totals, limits, config)
-        _soft_limits(board, totals, limits, config)
-        return _write(board, _totals(board, totals, config), builder, tick, jobs, rehearsing)
+        sites = SitesOf(new_spill(), state, ranges, limits, config.store.partition_rows, jobs)
+        passes = SelectPasses(state, config, ranges, sites, new_spill, jobs)
+        totals = passes.survey()
+        totals = _hard_limits(passes, totals, limits, config)
+        _soft_limits(passes, totals, limits, config)
+        return _write(passes, _totals(passes, totals, config), builder, tick, rehearsing)
 
 
 # --- the limits, in the order in which they strike ---------------------------------------------------------------
 
 
-def _hard_limits(board: Board, totals: Totals, limits: ServerCapacities, config: Config) -> Totals:
+def may_be_limited(rows: PlacedRows, part: int) -> Bools:
+    return place.may_be_limited(rows.place(part))
+
+
+def staying(rows: PlacedRows, part: int) -> Bools:
+    return place.stays(rows.place(part))
+
+
+@dataclass(frozen=True)
+class GroupBars:
+    """Servers or sections that are above their limit, and the bar of each."""
+
+    groups: ByGroups
+    bars: I64
+
+    def behind(self, state: State, rows: PlacedRows, part: int, candidates: Bools) -> Bools:
+        """The candidates that do not fit."""
+        return rows.behind(part, candidates, self.groups(state, rows, part), self.bars)
+
+
+@dataclass(frozen=True)
+class HardLimits:
+    """The places after the hard limits of servers and sections, where any is above its own."""
+
+    servers: GroupBars | None
+    sections: GroupBars | None
+
+    def __call__(self, state: State, rows: PlacedRows, part: int) -> U8:
+        candidates, places = may_be_limited(rows, part), rows.place(part)
+        if self.servers:
+            places = np.maximum(places, mark(self.servers.behind(state, rows, part, candidates), Place.SERVER_HARD))
+        if self.sections:
+            rejected = self.sections.behind(state, rows, part, candidates) & ~place.is_out(places)
+            places = np.maximum(places, mark(rejected, Place.SECTION_HARD))
+        return places
+
+
+@dataclass(frozen=True)
+class SoftLimit:
+    """The places after the soft limit of servers or sections."""
+
+    group_bars: GroupBars
+    rejected_by: Place
+
+    def __call__(self, state: State, rows: PlacedRows, part: int) -> U8:
+        return rows.place(part) | mark(self.group_bars.behind(state, rows, part, staying(rows, part)), self.rejected_by)
+
+
+def _hard_limits(passes: SelectPasses, totals: Totals, limits: ServerCapacities, config: Config) -> Totals:
     """Servers and sections look at the same rows: those that the hard limits of sites leave. What counts below the soft ones."""
     most = select.section_limits(config.sections, config.select.hard_factor)
     servers = select.crowded(totals.server.sum(axis=0)[:-1], limits.hard, totals.server[EXEMPT, :-1])
     sections = select.crowded(totals.section.sum(axis=0), most, totals.section[EXEMPT])
     if not len(servers) and not len(sections):
         return totals
-
-    def living(part: int) -> Bools:
-        return place.living(board.place(part))
-
-    of_server, over_server = _bars(board, servers, True, living)
-    of_section, over_section = _bars(board, sections, False, living)
-
-    def places(part: int) -> U8:
-        candidates, found = living(part), board.place(part)
-        if len(servers):
-            found = np.maximum(found, mark(board.behind(part, candidates, of_server(part), over_server), Place.SERVER_HARD))
-        if len(sections):
-            struck = board.behind(part, candidates, of_section(part), over_section) & ~place.is_out(found)
-            found = np.maximum(found, mark(struck, Place.SECTION_HARD))
-        return found
-
-    return board.settle_hard(places, totals)
+    rule = HardLimits(
+        _bars(passes, servers, True, may_be_limited) if len(servers) else None,
+        _bars(passes, sections, False, may_be_limited) if len(sections) else None,
+    )
+    return passes.settle_hard(rule, totals)
 
 
-def _soft_limits(board: Board, totals: Totals, limits: ServerCapacities, config: Config) -> None:
+def _soft_limits(passes: SelectPasses, totals: Totals, limits: ServerCapacities, config: Config) -> None:
     """Servers, then sections; those of sites were settled by the survey."""
     most = select.section_limits(config.sections)
     servers, sections = totals.server[:, :-1], totals.section
     crowded_servers = select.crowded(servers[STAY] + servers[EXEMPT], limits.soft, servers[EXEMPT])
-    _settle(board, crowded_servers, True, Place.SERVER_SOFT)
+    if len(crowded_servers):
+        passes.settle(SoftLimit(_bars(passes, crowded_servers, True, staying), Place.SERVER_SOFT))
     crowded_sections = select.crowded(sections[STAY] + sections[EXEMPT], most, sections[EXEMPT])
-    _settle(board, crowded_sections, False, Place.SECTION_SOFT)
+    if len(crowded_sections):
+        passes.settle(SoftLimit(_bars(passes, crowded_sections, False, staying), Place.SECTION_SOFT))
 
 
-def _settle(board: Board, groups: Groups, by_server: bool, struck: Place) -> None:
-    if not len(groups):
-        return
-
-    def staying(part: int) -> Bools:
-        return place.stays(board.place(part))
-
-    grouping, bars = _bars(board, groups, by_server, staying)
-
-    def places(part: int) -> U8:
-        return board.place(part) | mark(board.behind(part, staying(part), grouping(part), bars), struck)
-
-    board.settle(places)
-
-
-def _bars(
-    board: Board, groups: Groups, by_server: bool, candidates: Callable[[int], Bools]
-) -> tuple[Callable[[int], Grouping], I64]:
-    """How the rows of a partition are grouped, and the bars of the groups."""
-
-    def grouping(part: int) -> Grouping:
-        return board.grouping(part, groups, by_server)
-
-    return grouping, board.find_bars(groups.room, candidates, grouping) if len(groups) else np.zeros(0, np.int64)
+def _bars(passes: SelectPasses, groups: Groups, by_server: bool, candidates: Candidates) -> GroupBars:
+    by_groups = ByGroups(groups, by_server)
+    return GroupBars(by_groups, passes.find_bars(groups.room, Contest(candidates, by_groups)))
 
 
 # --- the totals --------------------------------------------------------------------------------------------------
@@ -161,68 +177,78 @@ class Verdict:
     """The last two bars: of gathering, with the reason of what is behind it, and of sleeping."""
 
     bar: int
-    tight: Place
+    rejected_by: Place
     sleep_bar: int = NO_BAR
 
-    def before_sleep(self, board: Board, part: int) -> U8:
-        found = board.place(part)
-        return found | mark(_behind_all(board, part, place.stays(found), self.bar), self.tight)
+    def before_sleep(self, rows: PlacedRows, part: int) -> U8:
+        places = rows.place(part)
+        return places | mark(_behind_all(rows, part, place.stays(places), self.bar), self.rejected_by)
 
-    def places(self, board: Board, part: int) -> U8:
-        found = self.before_sleep(board, part)
-        found = np.maximum(found, mark(_behind_all(board, part, place.sleeps(found), self.sleep_bar), Place.BELOW_SLEEP))
-        return select.keep_robots(found, board.surveyed(part).site)
+    def places(self, rows: PlacedRows, part: int) -> U8:
+        places = self.before_sleep(rows, part)
+        below = _behind_all(rows, part, place.sleeps(places), self.sleep_bar)
+        return select.keep_robots(np.maximum(places, mark(below, Place.BELOW_SLEEP)), rows.surveyed(part).site)
 
 
-def _behind_all(board: Board, part: int, candidates: Bools, bar: int) -> Bools:
+@dataclass(frozen=True)
+class AsleepNow:
+    """The rows that sleep once the bar of gathering is known."""
+
+    gathering_verdict: Verdict
+
+    def __call__(self, rows: PlacedRows, part: int) -> Bools:
+        return place.sleeps(self.gathering_verdict.before_sleep(rows, part))
+
+
+def _behind_all(rows: PlacedRows, part: int, candidates: Bools, bar: int) -> Bools:
     if bar == NO_BAR:
         return np.zeros(len(candidates), np.bool_)
-    return board.behind(part, candidates, Together(), np.array([bar], np.int64))
+    return rows.behind(part, candidates, OneGroup(), np.array([bar], np.int64))
 
 
-def _totals(board: Board, totals: Totals, config: Config) -> Verdict:
+def _bytes_needed(state: State, rows: PlacedRows, part: int, which: I64) -> I64:
+    return survey.cost(state.index.slice(*rows.ranges[part], survey.OF_COST), which, rows.settings)
+
+
+def _totals(passes: SelectPasses, totals: Totals, config: Config) -> Verdict:
     stay, sleep, exempt = totals.rows.tolist()
-    room = select.most_gathered(config.select, config.plan, board.state.control.speed) - exempt
-
-    def staying(part: int) -> Bools:
-        return place.stays(board.place(part))
-
-    def cost(part: int, rows: I64) -> I64:
-        return survey.cost(board.state.index.slice(*board.ranges[part], survey.OF_COST), rows, config.select)
-
-    verdict = Verdict(_one_bar(board, room, staying) if stay > room else NO_BAR, Place.BELOW_BAR)
+    room = select.most_gathered(config.select, config.plan, passes.state.control.speed) - exempt
+    verdict = Verdict(_one_bar(passes, room, Contest(staying)) if stay > room else NO_BAR, Place.BELOW_BAR)
     if config.select.space_bytes:
-        bar = _one_bar(board, config.select.space_bytes - totals.exempt_bytes, staying, cost)
+        bar = _one_bar(passes, config.select.space_bytes - totals.exempt_bytes, Contest(staying, cost=_bytes_needed))
         verdict = Verdict(bar, Place.SPACE) if bar < verdict.bar else verdict
     if stay + sleep <= config.select.sleeping:
         return verdict
-    awake = verdict
-
-    def drowsy(part: int) -> Bools:
-        return place.sleeps(awake.before_sleep(board, part))
-
-    return replace(verdict, sleep_bar=_one_bar(board, config.select.sleeping, drowsy))
+    return replace(verdict, sleep_bar=_one_bar(passes, config.select.sleeping, Contest(AsleepNow(verdict))))
 
 
-def _one_bar(board: Board, room: int, candidates: Callable[[int], Bools], cost: Cost = None) -> int:
-    return int(board.find_bars(np.array([room], np.int64), candidates, lambda _: Together(), cost)[0])
+def _one_bar(passes: SelectPasses, room: int, contest: Contest) -> int:
+    return int(passes.find_bars(np.array([room], np.int64), contest)[0])
 
 
 # --- the result --------------------------------------------------------------------------------------------------
 
 
-def _write(board: Board, verdict: Verdict, builder: Builder, tick: Tick, jobs: int, rehearsing: bool) -> dict[str, Any]:
-    """A rehearsal also tells what each type becomes: otherwise the next state can be compared with the last."""
-    state, counts = board.state, Counter[str]()
-    slept, forgotten, became = Counter[str](), Counter[str](), select.nothing_became()
+@dataclass(frozen=True)
+class _WritePass:
+    rows: PlacedRows
+    verdict: Verdict
+    rehearsing: bool
 
-    def one(part: int) -> tuple[Selected, I64]:
-        index = state.index.slice(*board.ranges[part], select.READ)
-        selected = select.assign(index, verdict.places(board, part), state=state.number)
-        return selected, select.became(index, selected) if rehearsing else select.nothing_became()
 
+def _assign(state: State, shared: _WritePass, part: int) -> tuple[Selected, I64]:
+    index = state.index.slice(*shared.rows.ranges[part], select.READ)
+    selected = select.assign(index, shared.verdict.places(shared.rows, part), state=state.number)
+    return selected, select.became(index, selected) if shared.rehearsing else select.nothing_became()
+
+
+def _write(passes: SelectPasses, verdict: Verdict, builder: Builder, tick: Tick, rehearsing: bool) -> dict[str, Any]:
+    """A rehearsal also counts what each type becomes: otherwise the next state can be compared with the last."""
+    counts, slept, forgotten, became = Counter[str](), Counter[str](), Counter[str](), select.nothing_became()
+    ranges, shared = passes.rows.ranges, _WritePass(passes.rows, verdict, rehearsing)
+    work = tasks(_assign, passes.state, shared, range(len(ranges)))
     table = builder.table("index", select.CHANGED)
-    for (start, stop), (selected, types) in zip(board.ranges, ordered(one, range(len(board.ranges)), jobs), strict=True):
+    for (start, stop), (selected, types) in zip(ranges, ordered(work, passes.jobs), strict=True):
         became += types
         table.append(dict(selected.columns))
         counts.update(selected.counts)

@@ -1,7 +1,7 @@
-"""What select knows of every row: the survey of all partitions, put aside, and the places after the limits found so far.
+"""What select knows of every row: the survey of all partitions, put aside, and the places after the limits settled so far.
 
-Both stand in files without a name, and are read partition by partition, in whatever process needs them: so memory does not grow
-with the index.
+Both stand in scratch files, and are read partition by partition, in whatever process needs them: so memory does not grow with the
+index. What is asked of a partition is plain data, too: the rules below are module functions or frozen dataclasses.
 """
 
 from __future__ import annotations
@@ -12,11 +12,12 @@ from typing import TypeAlias
 
 import numpy as np
 
-from shepherd.arrays import thresholds as bars
-from shepherd.arrays.grouping import By, Grouping, behind, members
-from shepherd.arrays.pool import ordered
-from shepherd.arrays.spill import Aside
-from shepherd.config import Config
+from shepherd import config
+from shepherd.arrays import thresholds
+from shepherd.arrays.grouping import By, Grouping, OneGroup, behind, members
+from shepherd.arrays.pool import ordered, tasks
+from shepherd.arrays.spill import SealedSpill, Spill
+from shepherd.arrays.thresholds import Members, Search, Tally, Window
 from shepherd.cycle.select import survey
 from shepherd.cycle.select.rules import Groups
 from shepherd.cycle.select.site_settings import SitesOf
@@ -24,7 +25,7 @@ from shepherd.cycle.select.survey import SECTIONS, Counts, Surveyed
 from shepherd.formats.tables import I64, U8, Bools, Columns
 from shepherd.store.state.directory import State
 
-Cost: TypeAlias = Callable[[int, I64], I64] | None
+Range = tuple[int, int]
 
 
 @dataclass(frozen=True)
@@ -51,123 +52,206 @@ class Totals:
         return Totals(server, section, rows, exempt_bytes)
 
 
-class Board:
-    """`survey` comes first, then limits: `find_bars` and `settle` in turn. Partitions go by their number."""
+@dataclass(frozen=True)
+class PlacedRows:
+    """All rows with their places so far, for any process that can open the scratch files. Partitions go by their number."""
 
-    def __init__(
-        self, state: State, config: Config, ranges: Sequence[tuple[int, int]], sites: SitesOf, new: Callable[[], Aside], jobs: int
-    ) -> None:
-        """`new` gives us places to put things aside."""
-        self.state, self.ranges, self.bits = state, ranges, bars.row_bits(state.index.rows)
-        self._config, self._sites, self._new, self._jobs = config, sites, new, jobs
-        self._by_section = any(vars(config.sections).values())
-        self._start = np.array([start for start, _ in ranges], np.int64)
-        self._stop = np.array([stop for _, stop in ranges], np.int64)
-        self._surveys = self._places = new()
-
-    def survey(self) -> Totals:
-        """Go over all rows, and put aside what is found."""
-        select, bonus = self._config.select, self._config.section_bonus
-        wanted = {"size": bool(select.space_bytes), "section": self._by_section or any(vars(bonus).values())}
-        columns = [name for name in survey.OF_INDEX if wanted.get(name, True)]
-
-        def one(part: int) -> tuple[Columns, Counts]:
-            index = self.state.index.slice(*self.ranges[part], columns)
-            found = survey.survey(index, self._sites[part], select, bonus)
-            return vars(found), survey.count(index, found, select, self._by_section)
-
-        aside = self._new()
-        totals = Totals.nothing(self.state.servers.rows).plus(_kept(aside, ordered(one, range(len(self.ranges)), self._jobs)))
-        aside.seal()
-        self._surveys = self._places = aside
-        return totals
+    ranges: Sequence[Range]
+    bits: int
+    settings: config.Select
+    sites: SitesOf
+    surveys: SealedSpill
+    places: SealedSpill
 
     def surveyed(self, part: int) -> Surveyed:
-        return Surveyed(**self._surveys[part])
+        return Surveyed(**self.surveys[part])
 
     def place(self, part: int) -> U8:
         """Where the rows of a partition stand, after all that is settled."""
-        found: U8 = self._places[part]["place"]
-        return found
-
-    def settle(self, places: Callable[[int], U8]) -> None:
-        """New places for all rows."""
-        aside = self._new()
-        for place in ordered(places, range(len(self.ranges)), self._jobs):
-            aside.add({"place": place})
-        aside.seal()
-        self._places = aside
-
-    def settle_hard(self, places: Callable[[int], U8], totals: Totals) -> Totals:
-        """The same for hard limits: what they strike takes no room below the soft limits of sites. Gives the totals then."""
-
-        def one(part: int) -> tuple[Columns, Counts]:
-            found = self.surveyed(part)
-            place = self._settle_sites(part, found, places(part))
-            section = self.state.index["section"][slice(*self.ranges[part])] if self._by_section else None
-            return {"place": place}, survey.recount(section, found, place)
-
-        aside = self._new()
-        totals = totals.plus(_kept(aside, ordered(one, range(len(self.ranges)), self._jobs)))
-        aside.seal()
-        self._places = aside
-        return totals
-
-    def _settle_sites(self, part: int, found: Surveyed, struck: U8) -> U8:
-        """The places after the soft limits of sites, where some rows that these had counted are struck."""
-        norm = self.state.index["norm"][slice(*self.ranges[part])]
-        rows = survey.unsettled(norm, found.place, struck)
-        if not len(rows):
-            return struck
-        index = self.state.index.slice(*self.ranges[part], survey.OF_PLACES)
-        some = {name: column.take(rows) for name, column in index.items()}
-        place = struck.copy()
-        place[rows] = survey.settle_again(some, self._sites[part], found.key.take(rows), struck.take(rows), self._config.select)
+        place: U8 = self.places[part]["place"]
         return place
 
-    def grouping(self, part: int, groups: Groups, by_server: bool) -> Grouping:
-        """The rows of a partition by their servers or sections."""
-        if not by_server:
-            return By(groups.number, self.state.index["section"][slice(*self.ranges[part])])
-        found = self.surveyed(part)
-        return By(groups.number.take(found.server), found.site)
+    def behind(self, part: int, candidates: Bools, grouping: Grouping, bars: I64) -> Bools:
+        """Which candidates are not before the bars that `find_bars` has found."""
+        return behind(candidates, self.surveyed(part).key, self.ranges[part][0], grouping, bars, self.bits)
 
-    def find_bars(
-        self, room: I64, candidates: Callable[[int], Bools], grouping: Callable[[int], Grouping], cost: Cost = None
-    ) -> I64:
-        """For each group the place of the first candidate that does not fit. `cost` is what rows of a partition need."""
-        search = bars.begin(room, self.bits)
+
+# What is asked of a partition, by its number.
+Candidates: TypeAlias = Callable[[PlacedRows, int], Bools]
+GroupingOf: TypeAlias = Callable[[State, PlacedRows, int], Grouping]
+Cost: TypeAlias = Callable[[State, PlacedRows, int, I64], I64]
+PlaceRule: TypeAlias = Callable[[State, PlacedRows, int], U8]
+
+
+@dataclass(frozen=True)
+class ByGroups:
+    """The rows of a partition by their servers or sections."""
+
+    groups: Groups
+    by_server: bool
+
+    def __call__(self, state: State, rows: PlacedRows, part: int) -> Grouping:
+        if not self.by_server:
+            return By(self.groups.number, state.index["section"][slice(*rows.ranges[part])])
+        surveyed = rows.surveyed(part)
+        return By(self.groups.number.take(surveyed.server), surveyed.site)
+
+
+def one_group(_state: State, _rows: PlacedRows, _part: int) -> Grouping:
+    return OneGroup()
+
+
+@dataclass(frozen=True)
+class Contest:
+    """Which rows compete for the room of which groups, and what each needs of it: 1 without a `cost`."""
+
+    candidates: Candidates
+    grouping: GroupingOf = one_group
+    cost: Cost | None = None
+
+    def members(self, state: State, rows: PlacedRows, part: int, window: Window) -> Members:
+        key, first_row = rows.surveyed(part).key, rows.ranges[part][0]
+        candidates, grouping = self.candidates(rows, part), self.grouping(state, rows, part)
+        row, competing = members(candidates, key, first_row, grouping, window)
+        return competing if self.cost is None else replace(competing, amount=self.cost(state, rows, part, row))
+
+
+class SelectPasses:
+    """`survey` comes first, then limits: `find_bars` and `settle` in turn."""
+
+    def __init__(
+        self,
+        state: State,
+        settings: config.Config,
+        ranges: Sequence[Range],
+        sites: SitesOf,
+        new_spill: Callable[[], Spill],
+        jobs: int,
+    ) -> None:
+        self.state, self.jobs = state, jobs
+        self._settings, self._ranges, self._sites, self._new_spill = settings, ranges, sites, new_spill
+        self._by_section = any(vars(settings.sections).values())
+        self._start = np.array([start for start, _ in ranges], np.int64)
+        self._stop = np.array([stop for _, stop in ranges], np.int64)
+        self._rows: PlacedRows | None = None
+
+    @property
+    def rows(self) -> PlacedRows:
+        assert self._rows is not None, "no survey yet"
+        return self._rows
+
+    def survey(self) -> Totals:
+        """Go over all rows, and put the survey aside."""
+        select, bonus = self._settings.select, self._settings.section_bonus
+        wanted = {"size": bool(select.space_bytes), "section": self._by_section or any(vars(bonus).values())}
+        columns = tuple(name for name in survey.OF_INDEX if wanted.get(name, True))
+        shared = _SurveyPass(self._sites, columns, select, bonus, self._by_section)
+        work = tasks(_survey_part, self.state, shared, enumerate(self._ranges))
+        spill = self._new_spill()
+        totals = Totals.nothing(self.state.servers.rows).plus(_put_aside(spill, ordered(work, self.jobs)))
+        surveys, bits = spill.seal(), thresholds.row_bits(self.state.index.rows)
+        self._rows = PlacedRows(self._ranges, bits, select, self._sites, surveys, surveys)
+        return totals
+
+    def settle(self, rule: PlaceRule) -> None:
+        """New places for all rows."""
+        spill = self._new_spill()
+        for place in ordered(tasks(_place_part, self.state, (self.rows, rule), range(len(self._ranges))), self.jobs):
+            spill.add({"place": place})
+        self._rows = replace(self.rows, places=spill.seal())
+
+    def settle_hard(self, rule: PlaceRule, totals: Totals) -> Totals:
+        """The same for hard limits: what they strike takes no room below the soft limits of sites. Gives the totals then."""
+        spill = self._new_spill()
+        work = tasks(_place_hard, self.state, (self.rows, rule, self._by_section), range(len(self._ranges)))
+        totals = totals.plus(_put_aside(spill, ordered(work, self.jobs)))
+        self._rows = replace(self.rows, places=spill.seal())
+        return totals
+
+    def find_bars(self, room: I64, contest: Contest) -> I64:
+        """For each group the place of the first candidate that does not fit."""
+        bits = self.rows.bits
+        search = thresholds.begin(room, bits)
         while not search.done:
-            window = bars.window(search, self.bits)
-
-            def found(part: int, window: bars.Window = window) -> bars.Members:
-                key, first = self.surveyed(part).key, self.ranges[part][0]
-                rows, here = members(candidates(part), key, first, grouping(part), window)
-                return here if cost is None else replace(here, amount=cost(part, rows))
-
-            def collected(part: int, now: bars.Search = search) -> I64:
-                return bars.collect(now, found(part), self.bits)
-
-            def tallied(part: int, now: bars.Search = search) -> bars.Tally:
-                return bars.tally(now, found(part), self.bits)
-
-            parts = np.flatnonzero(bars.wanted(search, self.bits, self._start, self._stop)).tolist()
-            if search.few and cost is None:
-                search = bars.finish(search, np.concatenate(list(ordered(collected, parts, self._jobs))))
+            shared = _SearchPass(self.rows, contest, search, thresholds.window(search, bits))
+            parts = np.flatnonzero(thresholds.wanted(search, bits, self._start, self._stop)).tolist()
+            if search.few and contest.cost is None:
+                numbers = list(ordered(tasks(_collect, self.state, shared, parts), self.jobs))
+                search = thresholds.finish(search, np.concatenate(numbers))
                 break
             total = np.zeros(search.counters, np.int64)
-            for tally in ordered(tallied, parts, self._jobs):
+            for tally in ordered(tasks(_tally, self.state, shared, parts), self.jobs):
                 total[tally.counter] += tally.amount
-            search = bars.narrow(search, total)
+            search = thresholds.narrow(search, total)
         return search.bars
 
-    def behind(self, part: int, candidates: Bools, grouping: Grouping, found: I64) -> Bools:
-        """Which candidates are not before the bars that `find_bars` found."""
-        return behind(candidates, self.surveyed(part).key, self.ranges[part][0], grouping, found, self.bits)
 
-
-def _kept(aside: Aside, parts: Iterable[tuple[Columns, Counts]]) -> Iterator[Counts]:
+def _put_aside(spill: Spill, parts: Iterable[tuple[Columns, Counts]]) -> Iterator[Counts]:
     """The counts of the partitions, whose arrays are put aside as they come."""
     for arrays, counts in parts:
-        aside.add(arrays)
+        spill.add(arrays)
         yield counts
+
+
+# --- the work on one partition -----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _SurveyPass:
+    sites: SitesOf
+    columns: Sequence[str]
+    select: config.Select
+    bonus: config.SectionBonus
+    by_section: bool
+
+
+def _survey_part(state: State, shared: _SurveyPass, part: tuple[int, Range]) -> tuple[Columns, Counts]:
+    number, rows = part
+    index = state.index.slice(*rows, shared.columns)
+    surveyed = survey.survey(index, shared.sites[number], shared.select, shared.bonus)
+    return vars(surveyed), survey.count(index, surveyed, shared.select, shared.by_section)
+
+
+def _place_part(state: State, shared: tuple[PlacedRows, PlaceRule], part: int) -> U8:
+    rows, rule = shared
+    return rule(state, rows, part)
+
+
+def _place_hard(state: State, shared: tuple[PlacedRows, PlaceRule, bool], part: int) -> tuple[Columns, Counts]:
+    rows, rule, by_section = shared
+    surveyed = rows.surveyed(part)
+    place = _settle_sites(state, rows, part, surveyed, rule(state, rows, part))
+    section = state.index["section"][slice(*rows.ranges[part])] if by_section else None
+    return {"place": place}, survey.recount(section, surveyed, place)
+
+
+def _settle_sites(state: State, rows: PlacedRows, part: int, surveyed: Surveyed, struck: U8) -> U8:
+    """The places after the soft limits of sites, where some rows that these had counted are struck."""
+    norm = state.index["norm"][slice(*rows.ranges[part])]
+    unsettled = survey.unsettled(norm, surveyed.place, struck)
+    if not len(unsettled):
+        return struck
+    index = state.index.slice(*rows.ranges[part], survey.OF_PLACES)
+    some = {name: column.take(unsettled) for name, column in index.items()}
+    key = surveyed.key.take(unsettled)
+    place = struck.copy()
+    place[unsettled] = survey.settle_again(some, rows.sites[part], key, struck.take(unsettled), rows.settings)
+    return place
+
+
+@dataclass(frozen=True)
+class _SearchPass:
+    rows: PlacedRows
+    contest: Contest
+    search: Search
+    window: Window
+
+
+def _collect(state: State, shared: _SearchPass, part: int) -> I64:
+    competing = shared.contest.members(state, shared.rows, part, shared.window)
+    return thresholds.collect(shared.search, competing, shared.rows.bits)
+
+
+def _tally(state: State, shared: _SearchPass, part: int) -> Tally:
+    competing = shared.contest.members(state, shared.rows, part, shared.window)
+    return thresholds.tally(shared.search, competing, shared.rows.bits)

@@ -39,7 +39,7 @@ def sleeps(place: U8) -> Bools:
     return np.asarray(place - SITE_SOFT < SLEEPING_PLACES)  # smaller ones have become large
 
 
-def living(place: U8) -> Bools:
+def may_be_limited(place: U8) -> Bools:
     """What no hard limit has struck, and is not exempt from limits."""
     return np.asarray(stays(place) | sleeps(place))
 

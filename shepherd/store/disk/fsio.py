@@ -283,6 +283,17 @@ def add_directory(path: Path) -> None:
         _ops.mkdir(path)
 
 
+def add_private_directory(path: Path) -> None:
+    """The same, for its owner alone: whoever opens it before the mode is set finds nothing in it."""
+    add_directory(path)
+    with typed(path):
+        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | os.O_NOFOLLOW)
+        try:
+            _ops.chmod(path, fd, 0o700)
+        finally:
+            os.close(fd)
+
+
 def make_directory(path: Path) -> None:
     """A directory, and its name durable; also one that is there already: who made it may have been killed before the sync."""
     if not path.is_dir():

@@ -32,16 +32,18 @@ CHECK: Final = ".check"
 JOURNAL: Final = "journal"
 CONTRIB: Final = "contrib"
 CHECKPOINTS: Final = "checkpoints"
+SCRATCH_TMP: Final = ".scratch.tmp"
 
 _SUFFIXES: Final = "|".join(p for p in PHASES if p != CLOSED)
 _STATE: Final = re.compile(rf"([0-9]{{6,}})(?:\.({_SUFFIXES}))?")
 _TMP: Final = re.compile(r"[0-9]{6,}\.tmp")
+_SCRATCH: Final = re.compile(r"[0-9]{6,}\.scratch")
 _NUMBERED: Final = re.compile(r"(contrib|journal)\.([0-9]{8,})")
 _SEGMENT: Final = re.compile(r"[0-9]{8,}")
 _LOCAL_SEGMENT: Final = re.compile(r"seg\.([0-9]{8,})")
 _ITEM: Final = re.compile(r"([0-9]+-[A-Za-z0-9_.-]+-[0-9]+-[0-9]+)\.(req|contrib|feedback|harvest|contact|lease)")
 _HALF_ITEM: Final = re.compile(
-    r"\.[0-9]+-(?P<host>[A-Za-z0-9_.-]+)-(?P<pid>[0-9]+)-[0-9]+\.(?:req|contrib|feedback|harvest|contact|lease)\.tmp"
+    r"\.[0-9]+-(?P<host>[A-Za-z0-9_.-]+)-(?P<pid>[0-9]+)-[0-9]+\.(?:req|contrib|feedback|harvest|contact|lease|scratch)\.tmp"
 )
 _HARVEST: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
 
@@ -81,9 +83,24 @@ def parse_tmp(name: str) -> int | None:
     return int(name[:-4]) if _TMP.fullmatch(name) else None
 
 
+def scratch(number: int) -> str:
+    """The directory of what the program that builds a state puts aside meanwhile."""
+    return f"{number:06d}.scratch"
+
+
+def scratch_beside(item_name: str) -> str:
+    """The same for a program without the lock: a name that the next holder of the lock can judge by its host and pid."""
+    return f".{item_name}{SCRATCH_TMP}"
+
+
+def scratch_file(number: int) -> str:
+    return f"{number:08d}"
+
+
 def is_leftover(name: str) -> bool:
-    """A directory that was being built or deleted when its program died."""
-    return bool(_TMP.fullmatch(name)) or (name.endswith(".gone") and parse_state(name[:-5]) is not None)
+    """A directory that was being built, used or deleted when its program died."""
+    is_unfinished = _TMP.fullmatch(name) or _SCRATCH.fullmatch(name)
+    return bool(is_unfinished) or (name.endswith(".gone") and parse_state(name[:-5]) is not None)
 
 
 def gone_state(name: StateName) -> str:

@@ -28,6 +28,7 @@ from shepherd.formats.tables import I64, Array, Records
 from shepherd.formats.texts import Spans, Texts
 from shepherd.store.disk import fsio, names
 from shepherd.store.disk.names import StateName
+from shepherd.store.disk.scratch_directory import ScratchDirectory
 from shepherd.store.state import logs
 from shepherd.store.state.columns import Column, ColumnWriter, Table, TableWriter
 from shepherd.store.state.objects import Objects, SegmentWriter
@@ -182,6 +183,7 @@ class State:
 
 class Builder:
     """Makes the next directory in N.tmp. Abandoned, it leaves nothing that counts; the next holder of the lock removes it.
+    What a phase puts aside meanwhile lies in N.scratch, beside it: that goes before the state is published.
 
     Begun by `Writer.build` and ended by `Writer.publish`. Between them every file of the directory is either kept from the
     parent, by a hard link (`keep`, `keep_table`, `keep_objects`, `keep_logs`), or written new (`write`, `write_records`,
@@ -195,14 +197,15 @@ class Builder:
         self.path = root / names.tmp(name.number)
         self._files: dict[str, FileEntry] = {}
         self._open: list[TableWriter | ColumnWriter | SegmentWriter] = []
+        self._scratch = ScratchDirectory(root / names.scratch(name.number))
         fsio.add_directory(self.path)
         for directory in (*tables.TABLES, names.OBJECTS):
             fsio.add_directory(self.path / directory)
 
     @property
-    def scratch(self) -> Path | None:
-        """Where a phase may put files without a name; None is wherever the system likes."""
-        return self.path
+    def scratch(self) -> Path:
+        """The directory for files that a phase needs only while it runs. Other processes open them by name."""
+        return self._scratch.path
 
     # --- what stays as it was
 
@@ -328,6 +331,7 @@ class Builder:
 
     def publish(self, report: dict[str, Any]) -> State:
         """Sync everything, then the one rename that makes it so."""
+        self._scratch.remove()
         if self.parent is not None and self.control.equiv == self.parent.control.equiv and names.EQUIV not in self._files:
             self.keep(path for path in self.parent.control.files if path == names.EQUIV)
         self.write(names.REPORT, json.dumps(report, sort_keys=True, indent=1).encode() + b"\n")
@@ -339,8 +343,10 @@ class Builder:
         """Close what is still open and, after a failure, remove what was built: leftovers are then the sign of a kill."""
         for writer in self._open:
             writer.close()
+        with contextlib.suppress(ShepherdError):  # the failure that brought us here is the one to report
+            self._scratch.remove()
         if self.path.exists():
-            with contextlib.suppress(ShepherdError):  # the failure that brought us here is the one to report
+            with contextlib.suppress(ShepherdError):
                 fsio.remove_tree(self.path)
 
 

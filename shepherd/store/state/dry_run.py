@@ -14,6 +14,7 @@ from shepherd.formats.check import Bytes
 from shepherd.formats.control import Control
 from shepherd.formats.frame import Frame, FrameKind, pack_frame
 from shepherd.formats.tables import Array, Columns, Records, bucket_oid
+from shepherd.store.disk import scratch_directory
 from shepherd.store.disk.names import StateName
 from shepherd.store.state.columns import ColumnWriter, TableWriter
 from shepherd.store.state.database import Database, Writer
@@ -55,10 +56,7 @@ class DryRunBuilder(Builder):
 
     def __init__(self, name: StateName, control: Control, parent: Parent) -> None:
         self.name, self.control, self.parent = name, control, parent
-
-    @property
-    def scratch(self) -> Path | None:
-        return None
+        self._scratch = scratch_directory.without_lock(None, control.now * 1000)
 
     def keep(self, paths: Iterable[str]) -> None:
         pass
@@ -97,7 +95,7 @@ class DryRunBuilder(Builder):
         self.change(segments=writer.next)
 
     def close(self) -> None:
-        pass
+        self._scratch.remove()
 
 
 class _NoTable(TableWriter):

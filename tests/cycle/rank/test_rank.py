@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import tempfile
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -51,7 +52,8 @@ def ranked(herd: Herd, config: Config | None = None, how: How = EXACT) -> tuple[
     frames: list[bytes] = []
     state = herd.store.closed()
     config = replace(config or Config(), directory=herd.cf)
-    found = rank.run(state, config, how, frames.append)
+    with tempfile.TemporaryDirectory() as scratch:
+        found = rank.run(state, config, how, Path(scratch), frames.append)
     shares = {row: value / WHOLE for row, value in zip(found.best.rows.tolist(), found.best.values.tolist(), strict=True)}
     return {state.objects.head(state.index["oid"].value(row)).url: share for row, share in shares.items()}, found, frames
 
@@ -204,7 +206,7 @@ def test_nothing_to_rank_is_nothing_to_do(tmp_path: Path) -> None:
     with pytest.raises(NothingToDo):
         ranked(herd)
     with pytest.raises(NothingToDo):
-        rank.run(herd.store.closed(1), Config(), EXACT)
+        rank.run(herd.store.closed(1), Config(), EXACT, herd.db)
 
 
 def test_turns_end_at_their_number_or_tolerance(tmp_path: Path) -> None:

@@ -298,12 +298,13 @@ def test_half_dropped_item_is_removed_only_if_its_program_has_ended(db: Database
     for host, pid in ((socket.gethostname(), dead), (socket.gethostname(), os.getpid()), ("elsewhere", dead)):
         (db.inbox.directory / f".1790000000000-{host}-{pid}-1.req.tmp").write_text("{")
         (db.leases.directory / f".1790000000000-{host}-{pid}-1.lease.tmp").write_text("{")
-    assert len(recover.survey(db).steps()) == 2
+        (db.inbox.directory / f".1790000000000-{host}-{pid}-1.scratch.tmp").mkdir()
+    assert len(recover.survey(db).steps()) == 3
     with db.writing("test"):
         pass
     assert recover.survey(db).steps() == []
-    for directory in (db.inbox.directory, db.leases.directory):
-        assert len(list(directory.glob(".*.tmp"))) == 2
+    assert len(list(db.inbox.directory.glob(".*.tmp"))) == 4
+    assert len(list(db.leases.directory.glob(".*.tmp"))) == 2
 
 
 def test_unreadable_lease_keeps_every_state(db: Database) -> None:
