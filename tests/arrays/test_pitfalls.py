@@ -78,7 +78,7 @@ class Column:
     def __init__(self, values: Array) -> None:
         self._values = values
 
-    def at(self, row: int) -> int:
+    def value(self, row: int) -> int:
         return int(self._values[row])
 
     def __getitem__(self, rows: slice) -> Array:
