@@ -117,7 +117,7 @@ def rows_of(heading: str) -> list[list[str]]:
 
 def test_documentation_shows_the_table_of_fates() -> None:
     shown = [[case.value, f.journal.value, f.group.value, f.item.value, f.site.value] for case, f in FATES.items()]
-    assert rows_of("What comes of a request") == shown
+    assert rows_of("The outcome of a request") == shown
 
 
 def test_documentation_shows_the_states_of_an_item() -> None:
