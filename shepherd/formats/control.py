@@ -86,7 +86,8 @@ def parse_control(data: bytes, where: str, version: int = FORMAT_VERSION) -> Con
     if claimed > version:
         raise UsageError(f"{where}: format version {claimed}; this program reads version {version}: use a newer Shepherd")
     if 0 < claimed < version:
-        raise OldFormat(f"format version {claimed}; run shep-upgrade, which brings the database to version {version}", where)
+        advice = f"run shep-upgrade, which brings the database to version {version}"
+        raise OldFormat(f"format version {claimed}", where, advice=advice)
     try:
         if not claimed:
             raise ValueError("no version in its first line")

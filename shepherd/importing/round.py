@@ -217,7 +217,7 @@ class Settling:
     def _must_be_taken(self, name: str, state: State) -> None:
         why = state.report().get("refused harvests", {}).get(name)
         if why:
-            raise Corruption(f"inbox/{name}.{HARVEST}: what was just written cannot be read: {why}")
+            raise Corruption(f"what was just written cannot be read: {why}", f"inbox/{name}.{HARVEST}")
 
     def _to_closed(self) -> State:
         """merge, equiv, select and record, from where the cycle stands."""

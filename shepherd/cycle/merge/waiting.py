@@ -57,8 +57,8 @@ def survey(items: Sequence[InboxItem], key: bytes) -> InboxSurvey:
             refused.append(f"{item.path.name}: {UNREADABLE}")
             continue
         except Corruption as error:
-            what = str(error).removeprefix(str(item.path))
-            refused.append(f"{item.path.name}{what}; nothing of it was taken: insert its URLs again, and remove it")
+            damage = Corruption(error.what, item.path.name, error.offset, error.advice)
+            refused.append(f"{damage}; nothing of it was taken: insert its URLs again, and remove it")
             continue
         good.append(item)
     return InboxSurvey(good, urls, refused)

@@ -151,7 +151,7 @@ class _Walk:
             yield from unread(path / names.CONTROL, error)
             return
         except OldFormat as error:  # a newer one passes: nothing is wrong with it, but it is not for us to judge
-            yield Fault(path, None, error.what, note=True)
+            yield Fault(path, None, f"{error.what}; {error.advice}", note=True)
             return
         files = check_files.walk_files(state, self._quick, self._tick, self._sound, self._buckets)
         faults = [*check_files.walk_control(state), *files]

@@ -127,7 +127,7 @@ def recover(writer: Writer) -> list[RecoveryStep]:
         findings = survey(writer.database, deep)
         if findings.needs_rebuild:
             name = findings.wreck[0] if findings.wreck else findings.stray
-            raise Corruption(f"{name}: damaged; run shep-recover, which makes it again from what is left")
+            raise Corruption("damaged", str(name), advice="run shep-recover, which makes it again from what is left")
         steps = mend(writer, findings)
         if steps:
             return steps

@@ -97,7 +97,7 @@ class Downloads:
         for part in self._parts(remote.paths[1], offset):
             data += part
             if len(data) > remote.table_bytes:
-                raise damaged(f"{remote.paths[1]}: more than the {remote.table_bytes} bytes that it can have")
+                raise damaged(f"more than the {remote.table_bytes} bytes that it can have", remote.paths[1])
 
     def _parts(self, path: str, offset: int) -> Iterator[bytes]:
         for part in self._source.read(path, offset):

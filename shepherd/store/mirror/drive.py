@@ -149,7 +149,7 @@ def control_of(source: StateSource) -> bytes:
     for part in source.read(names.CONTROL, 0):
         data += part
         if len(data) > manifest.MOST_CONTROL:
-            raise manifest.damaged(f"state {source.number}: its control is longer than any: {manifest.MOST_CONTROL} bytes")
+            raise manifest.damaged(f"its control is longer than any: {manifest.MOST_CONTROL} bytes", f"state {source.number}")
     return bytes(data)
 
 
@@ -191,7 +191,7 @@ def _believed(data: bytes, number: int, where: str, database: Database | None) -
     try:
         key = database.closed(newest).control.key
     except OldFormat as error:
-        raise UsageError(f"{error.args[0].partition(';')[0]}; mirror into another directory: upgraded it is no mirror") from error
+        raise UsageError(f"{error.what}; mirror into another directory: upgraded it is no mirror") from error
     if control.key != key:
         raise PeerRefused(f"{where}: its key is not that of {database.path}, which mirrors another database; give another --db")
     if control.state < newest:

@@ -14,7 +14,7 @@ from typing import Final
 
 import numpy as np
 
-from shepherd.errors import Corruption, OldFormat, PeerRefused, UsageError
+from shepherd.errors import Corruption, OldFormat, PeerRefused, Place, UsageError
 from shepherd.formats import tables
 from shepherd.formats.check import BLOCK
 from shepherd.formats.control import CLOSED, Control, FileEntry, parse_control
@@ -63,9 +63,9 @@ def remote_files(control: Control) -> list[RemoteFile]:
     return [RemoteFile(path, entry) for path, entry in sorted(control.files.items())]
 
 
-def damaged(what: str) -> Corruption:
+def damaged(what: str, path: Place | None, offset: int | None = None) -> Corruption:
     """Something that came is not what a sound source gives; shep-check would look for it in vain here."""
-    return Corruption(f"{what}; nothing here is damaged: run shep-check at the source")
+    return Corruption(what, path, offset, "nothing here is damaged: run shep-check at the source")
 
 
 def judge(data: bytes, number: int, where: str) -> Control:
@@ -73,14 +73,14 @@ def judge(data: bytes, number: int, where: str) -> Control:
     try:
         control = parse_control(data, where)
     except Corruption as error:
-        raise damaged(str(error)) from error
+        raise damaged(error.what, error.path, error.offset) from error
     except (OldFormat, UsageError) as error:
         raise PeerRefused(f"{error}; both ends of a mirror need the same version") from error
     if (control.phase, control.state) != (CLOSED, number):
-        raise damaged(f"{where}: says that it is {control.phase} {control.state}, not state {number}")
+        raise damaged(f"says that it is {control.phase} {control.state}, not state {number}", where)
     complaint = next(_complaints(control), None)
     if complaint:
-        raise damaged(f"{where}: {complaint}; nothing was taken over")
+        raise damaged(f"{complaint}; nothing was taken over", where)
     return control
 
 

@@ -181,7 +181,7 @@ class StateTransfer:
         """The block table of a column, as it came."""
         path = self.path / remote.paths[1]
         if len(data) != remote.table_bytes or check64(data) != remote.entry.check:
-            raise damaged(f"{remote.paths[1]}: what came is not the block table that control has the check of")
+            raise damaged("what came is not the block table that control has the check of", remote.paths[1])
         fsio.unlink(path)
         fsio.write_file(path, data)
         return np.frombuffer(data, "<u8")

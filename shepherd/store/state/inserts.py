@@ -105,9 +105,10 @@ def inspect(path: Path, key: bytes) -> Trailer:
             else:
                 raise Corruption("neither a contrib block nor a trailer")
         except Corruption as error:
-            raise Corruption(f"{path} at {frame.offset}: {error}") from error
+            raise Corruption(error.what, path, frame.offset) from error
     if trailer is None or trailer.urls != urls:
-        raise Corruption(f"{path}: cut off: it has {urls} URLs, and {trailer.urls if trailer else 'no trailer'} at its end")
+        end = trailer.urls if trailer else "no trailer"
+        raise Corruption(f"cut off: it has {urls} URLs, and {end} at its end", path)
     return trailer
 
 

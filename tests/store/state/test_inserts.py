@@ -135,6 +135,16 @@ HARM = (
 
 
 @pytest.mark.parametrize("how", HARM)
+def test_damage_is_data_with_the_item_as_its_path(tmp_path: Path, how: str) -> None:
+    path = leave(tmp_path, URLS).path
+    path.write_bytes(damaged(path.read_bytes(), how))
+    with pytest.raises(Corruption) as caught:
+        inserts.inspect(path, KEY)
+    assert caught.value.path == path
+    assert str(path) not in caught.value.what
+
+
+@pytest.mark.parametrize("how", HARM)
 def test_damaged_item_is_reported_and_nothing_of_it_taken(tmp_path: Path, how: str) -> None:
     item, other = leave(tmp_path, URLS), leave(tmp_path, ["http://c.example/"], 2)
     item.path.write_bytes(damaged(item.path.read_bytes(), how))
