@@ -16,6 +16,9 @@ import pytest
 
 from tests.support import sampling, schedule, waiting
 
+# Every program that a test starts imports numpy, and a third of that time goes into threads of OpenBLAS that none of them uses.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
 pytest_plugins = ["tests.support.fixtures"]
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -8,6 +8,7 @@ and nothing of it outlives it.
 from __future__ import annotations
 
 import contextlib
+import gc
 import importlib
 import json
 import os
@@ -25,6 +26,8 @@ ROOT = Path(__file__).resolve().parents[2]
 GO = signal.SIGUSR1
 OURS = {"small": "tests.crash.small", "cut": "tests.crash.powercut"}
 PRELOADED = (
+    "numpy.ma",  # numpy imports it when it needs it, which would be once in each child
+    "multiprocessing.synchronize",
     *(f"shepherd.cycle.{name}.drive" for name in ("cleanup", "cork", "merge", "plan", "record", "select")),
     *(f"shepherd.cli.{name}" for name in ("check", "init", "recover")),
     *(f"shepherd.cli.phases.{name}" for name in ("cleanup", "cork", "merge", "plan", "record", "select")),
@@ -93,6 +96,8 @@ def nursery(home: Path) -> Iterator[Nursery]:
 def _serve() -> None:
     for name in PRELOADED:
         importlib.import_module(name)
+    gc.collect()
+    gc.freeze()  # so that no child's collector looks at it, and copies all its pages
     signal.pthread_sigmask(signal.SIG_BLOCK, [GO])
     print("ready", flush=True)
     for line in sys.stdin:

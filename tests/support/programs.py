@@ -8,6 +8,7 @@ also start by themselves, with nothing imported, is what tests/cli/gather/test_e
 from __future__ import annotations
 
 import atexit
+import gc
 import importlib
 import json
 import os
@@ -25,10 +26,9 @@ from shepherd import config
 from shepherd.errors import NothingToDo
 from shepherd.master.cycle_table import REAP, look, next_step
 from shepherd.store.state.database import Database
+from tests.support.waiting import PATIENCE_S
 
 ROOT = Path(__file__).resolve().parents[2]
-TIMEOUT_S = 900
-
 _TURN = threading.Lock()
 
 
@@ -74,11 +74,11 @@ def _ask(request: dict[str, Any]) -> int:
     assert parent.stdin and parent.stdout
     parent.stdin.write(json.dumps(request).encode() + b"\n")
     pid = _answer(parent.stdout)
-    if select.select([parent.stdout], [], [], TIMEOUT_S)[0]:
+    if select.select([parent.stdout], [], [], PATIENCE_S)[0]:
         return _answer(parent.stdout)
     os.kill(pid, signal.SIGKILL)
     _answer(parent.stdout)
-    raise subprocess.TimeoutExpired(request["argv"], TIMEOUT_S)
+    raise subprocess.TimeoutExpired(request["argv"], PATIENCE_S)
 
 
 def _answer(answers: IO[bytes]) -> int:
@@ -104,6 +104,10 @@ def main() -> None:
     for path in sorted((ROOT / "shepherd").rglob("*.py")):
         if path.name not in ("__init__.py", "__main__.py", "install.py"):
             importlib.import_module(".".join(path.relative_to(ROOT).with_suffix("").parts))
+    for name in ("numpy.ma", "multiprocessing.synchronize"):  # what numpy and fork pools import when they need it
+        importlib.import_module(name)
+    gc.collect()
+    gc.freeze()  # so that no child's collector looks at it, and copies all its pages
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     for line in sys.stdin:
