@@ -18,14 +18,14 @@ from typing import Any, TypeVar
 
 import aiohttp
 
+from tests.support.waiting import PATIENCE_S
+
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 FLAGS = (
     "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--remote-debugging-port=0",
     "--no-first-run", "--disable-background-networking", "--disable-component-update", "--disable-sync",
     "--disable-extensions", "--disable-default-apps", "--hide-scrollbars", "--lang=en",
 )  # fmt: skip
-START_S = 60.0
-WAIT_S = 60.0
 R = TypeVar("R")
 
 
@@ -73,9 +73,9 @@ class Chromium:
 
     def wait(self, expression: str) -> None:
         """Until JavaScript says so."""
-        end_s = time.monotonic() + WAIT_S
+        end_s = time.monotonic() + PATIENCE_S
         while not self.value(f"Boolean({expression})"):
-            assert time.monotonic() < end_s, f"not within {WAIT_S:.0f} s: {expression}; the page says: {self.complaints}"
+            assert time.monotonic() < end_s, f"it never is: {expression}; the page says: {self.complaints}"
             self._run(asyncio.sleep(0.05))
 
     def text(self, selector: str) -> str:
@@ -103,7 +103,7 @@ class Chromium:
     # --- the protocol
 
     def call(self, method: str, **parameters: Any) -> dict[str, Any]:
-        return self._run(asyncio.wait_for(self._call(method, parameters), WAIT_S))
+        return self._run(asyncio.wait_for(self._call(method, parameters), PATIENCE_S))
 
     def close(self) -> None:
         if hasattr(self, "_session"):
@@ -128,7 +128,7 @@ class Chromium:
         self._socket = await self._session.ws_connect(pages[0]["webSocketDebuggerUrl"], max_msg_size=1 << 27)
 
     async def _port(self) -> int:
-        file, end_s = self._profile / "DevToolsActivePort", time.monotonic() + START_S
+        file, end_s = self._profile / "DevToolsActivePort", time.monotonic() + PATIENCE_S
         while not file.is_file() or not file.read_text().strip():
             assert self._process.poll() is None, f"Chromium has ended with status {self._process.returncode}"
             assert time.monotonic() < end_s, "Chromium does not open its port"

@@ -109,8 +109,10 @@ def _gather(one: Farm, plain: Reapd, relay: Relay) -> None:
     relay.in_the_middle, relay.cut_at = True, lambda direction, number: direction == "from" and relay.cuts == 0
     process = start_reap(one)
     wait_for_checkpoints(one, process, 2)
+    process.send_signal(signal.SIGSTOP)  # or it may be done before a slow machine has started the reaper again
     plain.kill()
     plain.start()
+    process.send_signal(signal.SIGCONT)
     wait_for_checkpoints(one, process, 8)
     process.send_signal(signal.SIGKILL)
     process.wait()

@@ -34,6 +34,7 @@ from shepherd.store.state.harvest import Harvest
 from shepherd.wire import messages as wire
 from tests.support.groups import FarGroups
 from tests.support.origin import Answer, Origin, ok, serve
+from tests.support.waiting import PATIENCE_S
 
 HTML = "Content-Type: text/html"
 HOSTS = ("a.example", "b.example", "c.example")
@@ -72,7 +73,8 @@ class Driven:
 
     async def settled(self, count: int) -> Records:
         """Wait until so many pages are settled and durable."""
-        for _ in range(600):
+        end_s = time.monotonic() + PATIENCE_S
+        while time.monotonic() < end_s:
             await self.dispatcher.checkpoint_soon()
             pages = self.journalled()
             pages = np.asarray(pages[(pages["kind"] == Kind.PAGE) & (pages["flags"] & JournalFlag.HOP == 0)])

@@ -29,6 +29,7 @@ from tests.support.driver import SITE, greeting, run
 from tests.support.origin import Origin
 from tests.support.reaping import answering_reapd
 from tests.support.relay import Relay, relaying
+from tests.support.waiting import PATIENCE_S
 
 ORIGIN = Origin(1, {})
 
@@ -327,7 +328,7 @@ def test_local_reaper_that_cannot_be_started_is_an_error() -> None:
         made = Fleet([], NoProcesses(), 1, greeting(ORIGIN), steady_clock_ms())
         try:
             with pytest.raises(BlockingIOError):
-                await asyncio.wait_for(made.start(Crew(made).events()), 10)
+                await asyncio.wait_for(made.start(Crew(made).events()), PATIENCE_S)
         finally:
             await made.close()
 

@@ -20,15 +20,14 @@ from tests.dispatch.test_reapers_lost import keys
 from tests.support.driver import HTML, LINKS
 from tests.support.origin import ok
 from tests.support.reaping import Home, planned
-
-SOON_S = 20  # a reaper is given longer than this to greet us
+from tests.support.waiting import PATIENCE_S
 
 
 @contextlib.contextmanager
 def silent(listener: socket.socket) -> Iterator[socket.socket]:
     with listener:
         listener.listen(8)
-        listener.settimeout(30)
+        listener.settimeout(PATIENCE_S)
         yield listener
 
 
@@ -55,7 +54,7 @@ def connecting(
 
 
 def assert_ended_in_good_order(made: Home, reaping: subprocess.Popen[str], why: str) -> None:
-    _, log = reaping.communicate(timeout=SOON_S)
+    _, log = reaping.communicate(timeout=PATIENCE_S)
     assert reaping.returncode == 0, log
     assert f"{why}: no answers; 1 left" in log
     assert harvest.inspect(Database(made.db).furthest().path / names.HARVESTS / "reap").ended
@@ -85,7 +84,7 @@ def drain(listener: socket.socket) -> None:
     with contextlib.suppress(BlockingIOError):
         while True:
             listener.accept()[0].close()
-    listener.settimeout(30)
+    listener.settimeout(PATIENCE_S)
 
 
 def test_second_signal_while_a_reap_connects_leaves_a_reap_that_can_be_resumed(
@@ -102,7 +101,7 @@ def test_second_signal_while_a_reap_connects_leaves_a_reap_that_can_be_resumed(
                 reaping.send_signal(signal.SIGTERM)
                 time.sleep(gap_s)
                 reaping.send_signal(signal.SIGINT)
-                _, log = reaping.communicate(timeout=SOON_S)
+                _, log = reaping.communicate(timeout=PATIENCE_S)
         assert reaping.returncode in (0, 130, -signal.SIGINT), log
         assert "Traceback" not in log and "Exception ignored" not in log
         if not harvest.inspect(Database(made.db).furthest().path / names.HARVESTS / "reap").ended:

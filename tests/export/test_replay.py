@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import random
 import socket
 import subprocess
-import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -17,7 +15,7 @@ import pytest
 from shepherd.formats.cdxj import url_key
 from shepherd.urls import parse
 from tests.support.herd import Herd, make_herd
-from tests.support.waiting import PATIENCE_S
+from tests.support.waiting import PATIENCE_S, is_answering, wait_until
 from tests.support.wares import LONG, READERS, WARES, bodies, export, reader
 
 KEYS = {
@@ -110,11 +108,8 @@ def wayback(archive: Path) -> Iterator[str]:
     command = [str(READERS / "wayback"), "--bind", "127.0.0.1", "--port", str(port)]
     with (archive / "log").open("wb") as log, subprocess.Popen(command, cwd=archive, stdout=log, stderr=log) as server:
         try:
-            for _ in range(600):
-                assert server.poll() is None, (archive / "log").read_text()
-                with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
-                    break
-                time.sleep(0.1)
+            wait_until(lambda: is_answering(("127.0.0.1", port)) or server.poll() is not None)
+            assert server.poll() is None, (archive / "log").read_text()
             yield f"http://127.0.0.1:{port}"
         finally:
             server.kill()

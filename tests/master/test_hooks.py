@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 from pathlib import Path
 
 import pytest
@@ -12,6 +11,7 @@ from shepherd import config
 from shepherd.console import phase
 from shepherd.master.hooks import HookRunner
 from shepherd.store.disk import locks
+from tests.support.waiting import wait_until_gone
 
 ENVIRONMENT = {"SHEPHERD_DB": "/d", "SHEPHERD_CF": "/c"}
 
@@ -54,11 +54,7 @@ def test_hook_that_hangs_is_killed_with_what_it_has_started(tmp_path: Path) -> N
     fault = HookRunner(config.Hooks(before=slow, timeout_s=1.0), ENVIRONMENT).before("a", "b")
     assert fault == f"hooks.before was killed after 1 s: {slow}"
     pid = int((tmp_path / "pid").read_text())
-    for _ in range(100):
-        if not Path(f"/proc/{pid}").exists() or "\nState:\tZ" in Path(f"/proc/{pid}/status").read_text():
-            return
-        time.sleep(0.05)
-    raise AssertionError("what the hook has started still runs")
+    wait_until_gone([pid])
 
 
 def test_hook_does_not_inherit_the_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import signal
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,7 +14,7 @@ from shepherd.store.disk import names
 from shepherd.store.state import harvest
 from tests.crash.farm import Farm, farm
 from tests.support.daemons import running, settings
-from tests.support.waiting import PATIENCE_S
+from tests.support.waiting import PATIENCE_S, wait_until
 
 
 @pytest.fixture(scope="module")
@@ -102,11 +101,7 @@ def test_wanted_cleanup_ends_a_reap_early(planned: Farm, tmp_path: Path) -> None
 
 def wait_for_checkpoint(one: Farm) -> None:
     path = one.database.furthest().path / names.HARVESTS / "reap"
-    for _ in range(1_200):
-        if path.exists() and harvest.inspect(path).checkpoint.sequence > 0:
-            return
-        time.sleep(0.05)
-    raise AssertionError("the reap has made no checkpoint")
+    wait_until(lambda: path.exists() and harvest.inspect(path).checkpoint.sequence > 0, "the reap has made no checkpoint")
 
 
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGQUIT, 131), (signal.SIGTERM, 0)])

@@ -8,12 +8,13 @@ import os
 import shutil
 import socket
 import subprocess
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+
+from tests.support.waiting import PATIENCE_S, is_answering, wait_until
 
 _SETTINGS = """
 daemon off; worker_processes 1; pid {home}/pid; error_log {home}/error.log;
@@ -90,22 +91,14 @@ def nginx(home: Path, root: Path, hosts: list[str], more: str = "") -> Iterator[
     (home / "conf").write_text(_SETTINGS.format(home=home, root=root, plain=plain, secure=secure, more=more))
     process = subprocess.Popen([program, "-p", home, "-c", home / "conf"], stderr=subprocess.DEVNULL)
     try:
-        _wait_for(plain, process)
+        wait_until(lambda: is_answering(("127.0.0.1", plain)) or process.poll() is not None)
+        assert process.poll() is None, "nginx has ended"
         yield Nginx(home, plain, secure)
     finally:
         process.terminate()
-        process.wait(10)
+        process.wait(PATIENCE_S)
 
 
 def _free_ports() -> tuple[int, int]:
     with socket.create_server(("127.0.0.1", 0)) as one, socket.create_server(("127.0.0.1", 0)) as other:
         return one.getsockname()[1], other.getsockname()[1]
-
-
-def _wait_for(port: int, process: subprocess.Popen[bytes]) -> None:
-    for _ in range(200):
-        assert process.poll() is None, "nginx has ended"
-        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
-            return
-        time.sleep(0.05)
-    raise AssertionError("nginx does not answer")

@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import TypeAlias
 
+from tests.support.waiting import PATIENCE_S
+
 Answer: TypeAlias = bytes | Callable[[socket.socket], None]
 
 
@@ -48,7 +50,7 @@ class Origin:
 
     def handle(self, plain: socket.socket, tls: ssl.SSLContext | None) -> None:
         with plain, contextlib.suppress(OSError), tls.wrap_socket(plain, server_side=True) if tls else plain as connection:
-            connection.settimeout(20)
+            connection.settimeout(PATIENCE_S)
             while (request := _read_request(connection)) is not None:
                 self.seen.append(request)
                 begin, end = time.monotonic(), 0.0

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from tests.support.relay import accepting
+from tests.support.waiting import PATIENCE_S
 
 
 @dataclass
@@ -87,7 +88,7 @@ def serve_proxy(kind: str) -> Iterator[Relay]:
 
     def serve(client: socket.socket) -> None:
         with client, contextlib.suppress(OSError, IndexError, struct.error):
-            client.settimeout(10)
+            client.settimeout(PATIENCE_S)
             handle(client)
 
     with accepting(listener, lambda client: threading.Thread(target=serve, args=(client,), daemon=True).start()):

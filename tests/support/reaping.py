@@ -9,7 +9,6 @@ import os
 import shutil
 import subprocess
 import sys
-import time
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -18,7 +17,7 @@ from typing import Any
 
 from tests.support.origin import Answer, Origin, serve
 from tests.support.programs import call
-from tests.support.waiting import is_answering, wait_until
+from tests.support.waiting import is_answering, is_listening, wait_until
 
 ROOT = Path(__file__).resolve().parents[2]
 CF = """
@@ -83,7 +82,7 @@ def planned(
     reapers: list[str],
     reap: str = "",
     servers: int = 1,
-    timeout_s: int = 3,
+    timeout_s: int = 20,
     filter_lines: str = "",
 ) -> Iterator[Home]:
     """A server for each of `servers` addresses, the hosts of the routes spread over them, and a plan for the URLs."""
@@ -152,8 +151,8 @@ def start_reapd(path: Path, *options: str) -> subprocess.Popen[bytes]:
 
 def wait_until_it_listens(process: subprocess.Popen[bytes], path: Path) -> None:
     """One that ends instead is reported as such, not as whatever its absence leads to."""
-    wait_until(lambda: path.exists() or process.poll() is not None)
-    if not path.exists():
+    wait_until(lambda: is_listening(path) or process.poll() is not None)
+    if not is_listening(path):
         process.kill()
         raise AssertionError(f"reapd does not listen at {path}; its status is {process.wait()}")
 
@@ -163,11 +162,8 @@ class BoardView:
 
     def __init__(self, pid: int, workers: int = 1) -> None:
         self._workers = workers
-        until = time.monotonic() + 60
-        while (board := _board_of(pid)) is None:
-            assert time.monotonic() < until, "this reapd has no board"
-            time.sleep(0.01)
-        self._memory = board
+        wait_until(lambda: any(_boards_of(pid)), "this reapd has no board")
+        self._memory = next(_boards_of(pid))
 
     def busy(self) -> bool:
         """Whether any worker has a page at hand."""
@@ -175,10 +171,9 @@ class BoardView:
         return any(self._memory[at + 16 : at + 24] != bytes(8) for at in range(0, 32 * seats, 32))
 
 
-def _board_of(pid: int) -> mmap.mmap | None:
+def _boards_of(pid: int) -> Iterator[mmap.mmap]:
     for entry in Path(f"/proc/{pid}/fd").iterdir():
         with contextlib.suppress(OSError):
             if "shepherd-board" in os.readlink(entry):
                 with entry.open("rb") as file:
-                    return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-    return None
+                    yield mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)

@@ -14,6 +14,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from tests.support.waiting import PATIENCE_S
+
 AT = Callable[[str, int], bool]  # direction ("to" or "from" the reaper) and the number of the message: whether to cut there
 
 
@@ -85,7 +87,7 @@ class Relay:
             with contextlib.suppress(OSError):
                 end.shutdown(socket.SHUT_RDWR)
         for thread in self._threads:
-            thread.join(20)
+            thread.join(PATIENCE_S)
         for end in self._open:
             end.close()
 

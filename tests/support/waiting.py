@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 PATIENCE_S = 900.0  # no measure of speed: so that a run comes to its end where something never does
+LISTENS = 1 << 16  # of the flags in /proc/net/unix
 
 
 def wait_until(condition: Callable[[], object], what: str = "it did not come about") -> None:
@@ -30,6 +31,12 @@ def is_answering(address: tuple[str, int] | Path) -> bool:
     family, place = (socket.AF_UNIX, str(address)) if isinstance(address, Path) else (socket.AF_INET, address)
     with socket.socket(family) as probe:
         return probe.connect_ex(place) == 0
+
+
+def is_listening(path: Path) -> bool:
+    """Whether a unix socket takes connections at the path, without one being made. Its file is there a moment before."""
+    sockets = (line.split() for line in Path("/proc/net/unix").read_text().splitlines()[1:])
+    return any(fields[7:] == [str(path)] and int(fields[3], 16) & LISTENS for fields in sockets)
 
 
 def children(pid: int) -> list[int]:

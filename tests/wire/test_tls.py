@@ -10,7 +10,6 @@ import socket
 import ssl
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -56,9 +55,7 @@ def running(keys: Path, log: Path, *options: str) -> Iterator[Reapd]:
     with log.open("w") as out:
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stderr=out, text=True)
     try:
-        until = time.monotonic() + 20
-        while "listening" not in log.read_text() and process.poll() is None and time.monotonic() < until:
-            time.sleep(0.02)
+        wait_until(lambda: "listening" in log.read_text() or process.poll() is not None)
         yield Reapd(process, port, log)
     finally:
         process.kill()

@@ -130,19 +130,19 @@ def history(tmp_path: Path) -> Herd:
 
 
 def test_every_cycle_is_listed_with_its_outcome(history: Herd, shep: Run) -> None:
-    text = lines(stdout_of(shep(history, "explain", "http://a.example/x")))
+    text = lines(stdout_of(shep(history, "explain", "--deep", "http://a.example/x")))
     assert text["state 1"].endswith("not known")
     assert text["state 2"].endswith("ungathered, link, weight 0")
     assert text["state 3"].endswith("fetched: stored (gathered) at 2026-09-21T14:13:20.005Z, status 200, 70 ms")
     assert text["state 4"].count("fetched: soft (server-error) at 2026-09-21T14:13:20.005Z, status 503, 0 ms") == 2
-    text = lines(stdout_of(shep(history, "explain", "http://a.example/y")))
+    text = lines(stdout_of(shep(history, "explain", "--deep", "http://a.example/y")))
     assert text["state 3"].endswith("left out by the plan: server-quota")
 
 
 def test_journals_of_deleted_states_are_read(history: Herd, shep: Run) -> None:
     with history.store.writing("test") as writer:
         assert writer.prune(1, NOW, keep_journals=5) == [1, 2, 3]
-    (found,) = objects(shep(history, "explain", "--json", "http://a.example/x"))
+    (found,) = objects(shep(history, "explain", "--deep", "--json", "http://a.example/x"))
     assert [(one["state"], one["known"], one["journal"]) for one in found["cycles"]] == [
         ("3", None, "looked through"),
         ("4", True, "looked through"),
@@ -160,11 +160,11 @@ def test_journal_that_there_was_no_time_for_is_marked(history: Herd) -> None:
 
 def test_reap_under_way(own_herd: Herd, shep: Run) -> None:
     start_reap(own_herd)
-    text = lines(stdout_of(shep(own_herd, "explain", reaping.NEW)))
+    text = lines(stdout_of(shep(own_herd, "explain", "--deep", reaping.NEW)))
     assert "planned as number 1: new, priority 0; fetched: stored (gathered) at " in text["state 3.reap"]
-    text = lines(stdout_of(shep(own_herd, "explain", reaping.GONE)))
+    text = lines(stdout_of(shep(own_herd, "explain", "--deep", reaping.GONE)))
     assert text["state 3.reap"].endswith("planned as number 2: retry, priority 0; not fetched")
-    text = lines(stdout_of(shep(own_herd, "explain", "http://a.example/asleep")))
+    text = lines(stdout_of(shep(own_herd, "explain", "--deep", "http://a.example/asleep")))
     assert text["state 3.reap"].endswith("not among the 2 that are planned; not fetched")
 
 

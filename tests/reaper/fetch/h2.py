@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.support.waiting import PATIENCE_S
+
 DATA, HEADERS, RST, SETTINGS, PUSH, PING, GOAWAY, WINDOW, CONTINUATION = 0, 1, 3, 4, 5, 6, 7, 8, 9
 END_STREAM, END_HEADERS, ACK = 1, 4, 1
 STATUS_200 = b"\x88"  # HPACK: an entry of the static table
@@ -35,7 +37,7 @@ class BadServer:
 
     def handle(self, plain: socket.socket, context: ssl.SSLContext, answer: Callable[[ssl.SSLSocket, int], None]) -> None:
         with contextlib.suppress(OSError), context.wrap_socket(plain, server_side=True) as connection:
-            connection.settimeout(10)
+            connection.settimeout(PATIENCE_S)
             if connection.selected_alpn_protocol() != "h2":
                 self.old_requests += connection.recv(65536).startswith(b"GET ")
                 connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\nConnection: close\r\n\r\nold")

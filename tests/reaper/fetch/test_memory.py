@@ -76,7 +76,7 @@ def test_turn_of_a_cancelled_waiter_goes_to_the_next() -> None:
         await asyncio.sleep(0)
         hold.end(0)
         first.cancel()  # its turn had just come
-        await asyncio.wait_for(second, 5)
+        await asyncio.wait_for(second, PATIENCE_S)
         await asyncio.gather(first, return_exceptions=True)
 
     uvloop.run(run())

@@ -19,6 +19,7 @@ from shepherd.reaper.fetch.fetcher import Fetcher, Response
 from shepherd.reaper.fetch.guard import Guard
 from tests.reaper.fetch.fetching import LOOPBACK, fetch_all, request
 from tests.support.origin import Answer, hang, ok, reset, serve
+from tests.support.waiting import PATIENCE_S
 
 CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
 
@@ -221,7 +222,7 @@ def breaking(handle: Callable[[socket.socket, int], None]) -> Iterator[tuple[int
             for number in range(100):
                 connection, _ = listener.accept()
                 with connection, contextlib.suppress(OSError):
-                    connection.settimeout(5)
+                    connection.settimeout(PATIENCE_S)
                     first = connection.recv(65536)
                     seen.append(first)
                     handle(connection, number)

@@ -22,7 +22,7 @@ from shepherd.dispatch.reaper_sources import UnixSource
 from tests.support.driver import HTML, fetch_once, run
 from tests.support.origin import ok, serve
 from tests.support.reaping import ROOT
-from tests.support.waiting import wait_until
+from tests.support.waiting import is_listening, wait_until
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root has something to give up")
 REAPD = """
@@ -86,7 +86,7 @@ report = json.dumps([os.getuid(), len(ATTEMPTS), done])
 def taken_over(path: Path) -> Iterator[None]:
     process = subprocess.Popen([sys.executable, "-c", REAPD, str(path)], cwd=ROOT)
     try:
-        wait_until(lambda: process.poll() is not None or path.exists())
+        wait_until(lambda: process.poll() is not None or is_listening(path))
         yield
     finally:
         process.kill()

@@ -107,7 +107,7 @@ def test_user_can_be_named_and_root_must_be(tmp_path: Path) -> None:
 
 def test_user_that_does_not_exist_is_refused(tmp_path: Path) -> None:
     with reapd(tmp_path, "--user", "nobody-at-all") as (process, path):
-        assert process.wait(20) == 2
+        assert process.wait(PATIENCE_S) == 2
         said = (tmp_path / "log").read_text()
         assert "nobody-at-all" in said and "--user" in said and "[reap] user" in said
         assert not path.exists(), "a socket that was left would keep the next reapd from its path"
@@ -118,11 +118,11 @@ def test_reaper_that_a_reap_of_roots_starts_is_not_root(tmp_path: Path, reap: st
     looked = threading.Event()
 
     def hold(connection: socket.socket) -> None:
-        looked.wait(20)
+        looked.wait(PATIENCE_S)
         connection.sendall(ok(LINKS, HTML))
 
     routes: dict[str, Answer] = {"a.example/x": hold}
-    with planned(tmp_path, routes, ["http://a.example/x"], [], reap, timeout_s=30) as made:
+    with planned(tmp_path, routes, ["http://a.example/x"], [], reap, timeout_s=600) as made:
         reaping = made.start("shep-reap", "-q")
         while "a.example/x" not in made.request_counts():
             assert reaping.poll() is None

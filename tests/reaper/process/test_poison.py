@@ -26,7 +26,7 @@ from shepherd.wire import messages as wire
 from tests.support.driver import HTML, LINKS, Dispatcher, greeting, run
 from tests.support.origin import Answer, ok, serve
 from tests.support.reaping import BoardView, Home, planned, reapd
-from tests.support.waiting import children
+from tests.support.waiting import PATIENCE_S, children
 
 pytestmark = pytest.mark.waits
 
@@ -69,7 +69,7 @@ class Striker(threading.Thread):
     def stop(self) -> None:
         self._over.set()
         self.ready.set()
-        self.join(20)
+        self.join(PATIENCE_S)
 
 
 @contextlib.contextmanager
@@ -107,7 +107,9 @@ def poisoned(home: Path, number: int, also_children: bool, *options: str) -> Ite
     urls = [POISON, *(f"http://{host}/a" for host in hosts)]
     with (
         reapd(path, "--workers", "1", *options) as process,
-        planned(home, {**routes, "poison.example/large": large}, urls, [f"unix:{path}"], servers=NEIGHBOURS + 1) as made,
+        planned(
+            home, {**routes, "poison.example/large": large}, urls, [f"unix:{path}"], servers=NEIGHBOURS + 1, timeout_s=3
+        ) as made,
         striking(process.pid, number, also_children) as striker,
     ):
         homes.append(made)

@@ -68,7 +68,7 @@ def test_every_connection_has_a_worker_of_its_own_that_ends_with_it(tmp_path: Pa
             assert await lost(second.peer)
 
         run(work())
-        assert process.wait(20) == 0
+        assert process.wait(PATIENCE_S) == 0
 
 
 def test_no_worker_outlives_a_killed_reapd(tmp_path: Path) -> None:

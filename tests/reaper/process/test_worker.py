@@ -22,6 +22,7 @@ from shepherd.reaper.process.limits import WorkerLimits
 from shepherd.wire import messages as wire
 from tests.support.driver import HTML, LINKS, SITE, Dispatcher, Outcome, connected, greeting, run
 from tests.support.origin import Answer, Origin, hang, ok, reset, serve
+from tests.support.waiting import PATIENCE_S
 
 
 def refused(
@@ -309,10 +310,10 @@ def test_a_dropped_connection_drops_the_transfers() -> None:
             async with connected(origin) as dispatcher:
                 await dispatcher.rules()
                 await dispatcher.ask("/x")
-                await asyncio.to_thread(asked.wait, 20)
+                await asyncio.to_thread(asked.wait, PATIENCE_S)
 
         run(one())
-        assert left.wait(20)
+        assert left.wait(PATIENCE_S)
 
 
 class Forgetful(wire.Peer):
@@ -346,4 +347,4 @@ def test_answer_that_could_not_be_sent_returns_its_credit_once() -> None:
             await peer.close()
             await dispatcher.peer.close()
 
-        run(asyncio.wait_for(one(), 20))
+        run(asyncio.wait_for(one(), PATIENCE_S))

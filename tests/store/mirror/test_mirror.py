@@ -357,7 +357,7 @@ def test_standby_survives_the_absence_of_its_source_and_catches_up(home: Path) -
                 wait_until(lambda: (home / "mirror/state/000004").is_dir())
                 assert call("shep-merge", "--db", str(home / "mirror")).returncode == 3  # nobody gathers there meanwhile
                 standby.send_signal(signal.SIGTERM)
-                assert standby.wait(60) == 0
+                assert standby.wait(PATIENCE_S) == 0
         finally:
             standby.kill()
             standby.communicate()
