@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from shepherd.cycle.cleanup.judge import judge
-from shepherd.cycle.cleanup.survey import Known, survey
+from shepherd.cycle.cleanup.survey import IndexWishes, survey
 from shepherd.errors import Corruption
 from shepherd.filters import parse_filter
 from shepherd.formats import tables
@@ -25,7 +25,7 @@ BODY = b"a line of wool\n" * 200
 
 
 def judged(state: State) -> tuple[list[bool], list[int]]:
-    found = judge(state, survey(state, Known(), 3, 1), parse_filter("reject ext zip\n"), 3, 1, lambda _rows: None)
+    found = judge(state, survey(state, IndexWishes(), 3, 1), parse_filter("reject ext zip\n"), 3, 1, lambda _rows: None)
     return found.rejected.tolist(), found.plain.tolist()
 
 

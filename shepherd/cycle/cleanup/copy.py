@@ -23,61 +23,61 @@ from shepherd.store.state.objects import SegmentWriter
 
 
 @dataclass(frozen=True)
-class Moved:
+class BucketMoves:
     """Where buckets were, ascending, and where they are."""
 
     old: U64
     new: U64
 
     def follow(self, oids: U64) -> U64:
-        """These oids with those replaced that have moved; only what lies between the first and the last is looked for."""
+        """These oids with those replaced that have moved; only those between the first and the last are searched."""
         if not len(self.old):
             return oids
         followed = oids.copy()
         rows = np.flatnonzero((oids >= self.old[0]) & (oids <= self.old[-1]))
-        at = find_sites(self.old, oids[rows])
-        followed[rows[at >= 0]] = self.new[at[at >= 0]]
+        place = find_sites(self.old, oids[rows])
+        followed[rows[place >= 0]] = self.new[place[place >= 0]]
         return followed
 
 
-def copy_segments(state: State, numbers: I64, held: Claims, segments: SegmentWriter, limit: int, jobs: int) -> Moved:
+def copy_segments(state: State, numbers: I64, needed: Claims, segments: SegmentWriter, limit: int, jobs: int) -> BucketMoves:
     """The needed buckets of these segments, in the order of oids."""
     new = [np.zeros(0, np.uint64)]
-    work = tasks(_verify, state, None, ((number, held.of(number)) for number in numbers.tolist()))
+    work = tasks(_verify, state, None, ((number, needed.of(number)) for number in numbers.tolist()))
     for number in ordered(work, jobs):
-        one = Segment(state, number, held.of(number))
-        begins = shakedown.pieces(one.offset, one.claims.size, limit)
+        segment = Segment(state, number, needed.of(number))
+        begins = shakedown.pieces(segment.offset, segment.claims.size, limit)
         start, last = np.flatnonzero(begins), np.append(np.flatnonzero(begins)[1:], len(begins)) - 1
-        spans = zip(one.offset[start].tolist(), (one.offset[last] + one.claims.size[last]).tolist(), strict=True)
-        placed = np.array([segments.append(one.view(first, end)) for first, end in spans], np.uint64)
-        new.append(shakedown.places_after(one.claims.oid, begins, placed))
-    return Moved(held.oid, np.concatenate(new))
+        spans = zip(segment.offset[start].tolist(), (segment.offset[last] + segment.claims.size[last]).tolist(), strict=True)
+        placed = np.array([segments.append(segment.view(first, end)) for first, end in spans], np.uint64)
+        new.append(shakedown.places_after(segment.claims.oid, begins, placed))
+    return BucketMoves(needed.oid, np.concatenate(new))
 
 
 def _verify(state: State, _shared: None, part: tuple[int, Claims]) -> int:
     """The number of a segment, of which all needed buckets are sound."""
-    number, held = part
-    for _part in Segment(state, number, held).verify(bodies=True):
+    number, claims = part
+    for _part in Segment(state, number, claims).verify(bodies=True):
         pass
     return number
 
 
-def write_thin(state: State, held: Claims, segments: SegmentWriter, number: int) -> tuple[Thin, I64]:
+def write_thin(state: State, claims: Claims, segments: SegmentWriter, number: int) -> tuple[Thin, I64]:
     """A thin bucket for each of these rows, with the URL and the time of the one it has; and the decoded bytes that go with it.
 
     Both in the order of rows.
     """
-    oids, sizes = np.zeros(len(held), np.uint64), np.zeros(len(held), np.uint32)
-    plain = np.zeros(len(held), np.int64)
-    at = 0
-    for segment in sorted(Counter((held.oid >> np.uint64(32)).tolist())):
-        one = Segment(state, segment, held.of(segment))
-        for part in one.verify(bodies=False):
-            plain[at : at + len(part.offset)] = part.heads["plain_bytes"]
+    oids, sizes = np.zeros(len(claims), np.uint64), np.zeros(len(claims), np.uint32)
+    plain = np.zeros(len(claims), np.int64)
+    count = 0
+    for segment_number in sorted(Counter((claims.oid >> np.uint64(32)).tolist())):
+        segment = Segment(state, segment_number, claims.of(segment_number))
+        for part in segment.verify(bodies=False):
+            plain[count : count + len(part.offset)] = part.heads["plain_bytes"]
             heads = (part.heads[name].tolist() for name in ("site", "path", "time_ms"))
-            for site, path, time_ms, url in zip(*heads, one.urls(part), strict=True):
+            for site, path, time_ms, url in zip(*heads, segment.urls(part), strict=True):
                 data = bucket.thin(site, path, time_ms, number, url.decode("ascii"))
-                oids[at], sizes[at] = segments.append(data), len(data)
-                at += 1
-    order = np.argsort(held.row, kind="stable")
-    return Thin(held.row[order], oids[order], sizes[order]), plain[order]
+                oids[count], sizes[count] = segments.append(data), len(data)
+                count += 1
+    order = np.argsort(claims.row, kind="stable")
+    return Thin(claims.row[order], oids[order], sizes[order]), plain[order]

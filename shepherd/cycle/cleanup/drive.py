@@ -21,11 +21,11 @@ from shepherd.config import Config
 from shepherd.cycle.cleanup import mark as cleanup_mark
 from shepherd.cycle.cleanup import rules as cleanup
 from shepherd.cycle.cleanup import shakedown
-from shepherd.cycle.cleanup.copy import Moved, copy_segments
-from shepherd.cycle.cleanup.judge import ROWS, Judged, judge
+from shepherd.cycle.cleanup.copy import BucketMoves, copy_segments
+from shepherd.cycle.cleanup.judge import ROWS, FilterJudgement, judge
 from shepherd.cycle.cleanup.report import LastFullCleanup, averages, last_full_cleanup, pinned, remember
 from shepherd.cycle.cleanup.shakedown import Fill, SegmentChoice
-from shepherd.cycle.cleanup.survey import Known, Survey, claims, survey
+from shepherd.cycle.cleanup.survey import IndexWishes, SegmentSurvey, claims, survey
 from shepherd.cycle.cleanup.tombs import Tombs, find_tombs
 from shepherd.cycle.common.turn import not_now
 from shepherd.errors import NoSpace, NothingToDo
@@ -38,7 +38,7 @@ from shepherd.store.disk.names import StateName
 from shepherd.store.state.database import Writer
 from shepherd.store.state.directory import Builder, State
 
-_NONE: Final = Known()
+_NONE: Final = IndexWishes()
 
 
 @dataclass(frozen=True)
@@ -51,11 +51,11 @@ class CleanupJob:
     now: int
     jobs: int
     tombs: Tombs
-    judgement: Judged | None
+    judgement: FilterJudgement | None
 
     @property
-    def wishes(self) -> Known:
-        return Known(hollow=self.tombs.hollow, settled=self.tombs.settled)
+    def wishes(self) -> IndexWishes:
+        return IndexWishes(hollow=self.tombs.hollow, settled=self.tombs.settled)
 
     @property
     def step(self) -> int:
@@ -77,7 +77,7 @@ def run(writer: Writer, config: Config, now: int, tick: Tick, jobs: int = 1, *, 
     tombs = find_tombs(state, segment_survey.deleted, jobs, last.unseen)
     judgement = judge(state, segment_survey, filters, config.store.partition_rows, jobs, tick) if again else None
     job = CleanupJob(writer, config, filters, now, jobs, tombs, judgement)
-    wishes = judgement.known(job.wishes) if judgement is not None else job.wishes
+    wishes = judgement.wishes(job.wishes) if judgement is not None else job.wishes
     segment_survey = survey(state, wishes, job.step, jobs)
     if writer.is_dry_run:
         return _rehearse(job, state, segment_survey)
@@ -107,7 +107,7 @@ def _full(fill: Fill) -> str:
     )
 
 
-def _next(job: CleanupJob, state: State, segment_survey: Survey, wishes: Known) -> tuple[State, CleanupJob] | None:
+def _next(job: CleanupJob, state: State, segment_survey: SegmentSurvey, wishes: IndexWishes) -> tuple[State, CleanupJob] | None:
     """Takes one step: the new state and the job from there on; None where nothing is left to do."""
     excess = _excess(job.config, segment_survey)
     if segment_survey.look.marks or (excess and segment_survey.look.weights.any()):
@@ -133,7 +133,7 @@ def _only_small(choice: SegmentChoice) -> bool:
     return not (choice.empty or choice.sparse or choice.forced)
 
 
-def _excess(config: Config, segment_survey: Survey) -> int:
+def _excess(config: Config, segment_survey: SegmentSurvey) -> int:
     """How many bytes beyond the limit of size would be needed, even without any waste."""
     limit = config.cleanup.size_bytes
     return max(segment_survey.needed - limit, 0) if limit else 0
@@ -151,7 +151,9 @@ def _room(job: CleanupJob, state: State) -> int:
 # --- marks ------------------------------------------------------------------------------------------------------
 
 
-def _publish_marks(job: CleanupJob, state: State, segment_survey: Survey, wishes: Known, excess: int) -> tuple[State, CleanupJob]:
+def _publish_marks(
+    job: CleanupJob, state: State, segment_survey: SegmentSurvey, wishes: IndexWishes, excess: int
+) -> tuple[State, CleanupJob]:
     """Types, reasons, sections and thin buckets; the bytes themselves go with the batches that follow."""
     bar = cleanup.bar_for(segment_survey.look.weights, excess)
     builder = _begin(job, state)
@@ -167,7 +169,7 @@ def _publish_marks(job: CleanupJob, state: State, segment_survey: Survey, wishes
         builder.close()
 
 
-def _is_over(job: CleanupJob, after: Survey) -> bool:
+def _is_over(job: CleanupJob, after: SegmentSurvey) -> bool:
     return bool(_excess(job.config, after) and after.look.weights.any())
 
 
@@ -175,7 +177,7 @@ def _is_over(job: CleanupJob, after: Survey) -> bool:
 
 
 def _publish_batch(
-    job: CleanupJob, state: State, segment_survey: Survey, choice: SegmentChoice, places: I64
+    job: CleanupJob, state: State, segment_survey: SegmentSurvey, choice: SegmentChoice, places: I64
 ) -> tuple[State, CleanupJob]:
     fill = segment_survey.fill
     numbers = fill.number[places]
@@ -208,7 +210,7 @@ def _publish_batch(
         builder.close()
 
 
-def _move(builder: Builder, state: State, row: I64, moved: Moved, step: int) -> None:
+def _move(builder: Builder, state: State, row: I64, moved: BucketMoves, step: int) -> None:
     """The columns that name places: `oid` of the index, `robots_oid` of the sites."""
     order = np.argsort(row, kind="stable")
     order = order[np.searchsorted(row[order], 0) :]  # the others are robots files that only sites hold
@@ -228,7 +230,7 @@ def _move(builder: Builder, state: State, row: I64, moved: Moved, step: int) -> 
     builder.keep_table("sites", ["robots_oid"])
 
 
-def _after(segment_survey: Survey, staying: I64, moved: Moved, size: I64, first: int, end: int) -> Survey:
+def _after(segment_survey: SegmentSurvey, staying: I64, moved: BucketMoves, size: I64, first: int, end: int) -> SegmentSurvey:
     """How full the segments are with the copies in place: of what was copied nothing is waste."""
     stay = np.isin(segment_survey.fill.number, staying)
     segment = (moved.new >> np.uint64(32)).astype(np.int64) - first
@@ -236,7 +238,7 @@ def _after(segment_survey: Survey, staying: I64, moved: Moved, size: I64, first:
     np.add.at(bytes_, segment, size)
     parts = ((segment_survey.fill.number[stay], np.arange(first, end)), (segment_survey.fill.length[stay], bytes_))
     fill = Fill(*map(np.concatenate, (*parts, (segment_survey.fill.rows[stay], rows), (segment_survey.fill.bytes[stay], bytes_))))
-    return Survey(segment_survey.look, fill, segment_survey.robots, segment_survey.deleted)
+    return SegmentSurvey(segment_survey.look, fill, segment_survey.robots, segment_survey.deleted)
 
 
 # --- what all steps share ---------------------------------------------------------------------------------------
@@ -251,7 +253,7 @@ def _begin(job: CleanupJob, state: State) -> Builder:
 
 
 def _publish(
-    job: CleanupJob, builder: Builder, after: Survey, report: dict[str, Any], is_last: bool, purged: Collection[int] = ()
+    job: CleanupJob, builder: Builder, after: SegmentSurvey, report: dict[str, Any], is_last: bool, purged: Collection[int] = ()
 ) -> State:
     """The last step of a cleanup says so in control, and reports what was measured on the way.
 
@@ -270,7 +272,7 @@ def _publish(
     return state
 
 
-def _rehearse(job: CleanupJob, state: State, segment_survey: Survey) -> State:
+def _rehearse(job: CleanupJob, state: State, segment_survey: SegmentSurvey) -> State:
     """What a cleanup would do, as far as that can be known without doing it."""
     look, choice, excess = segment_survey.look, job.choose(segment_survey.fill), _excess(job.config, segment_survey)
     if not (look.marks or len(choice.places) or (excess and look.weights.any())):
@@ -290,7 +292,7 @@ def _rehearse(job: CleanupJob, state: State, segment_survey: Survey) -> State:
     reasons = {"empty": choice.empty, "sparse": choice.sparse, "small": choice.small, "purged": choice.forced}
     staying = set(np.delete(segment_survey.fill.number, choice.places).tolist())
     report = {"phase": "cleanup", "counts": counts, "chosen": reasons, "needed percent": segment_survey.fill.share}
-    report["deleted documents waiting"] = len(np.unique(job.tombs.left))
+    report["deleted documents waiting"] = len(np.unique(job.tombs.older_row))
     report["pinned"] = pinned(job.writer.database, job.config, staying, job.tombs.forced, job.now)
     report["averages"] = averages(look, job.judgement.plain if job.judgement is not None else None, job.config)
     return job.writer.publish(job.writer.build(state, StateName(state.number + 1, CLOSED), job.now), report)

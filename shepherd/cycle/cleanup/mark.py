@@ -14,7 +14,7 @@ from shepherd.config import Config
 from shepherd.cycle.cleanup import rules as cleanup
 from shepherd.cycle.cleanup.copy import write_thin
 from shepherd.cycle.cleanup.rules import Thin, TrimBar, Wishes
-from shepherd.cycle.cleanup.survey import Known, Survey, fill_of, segment_lengths
+from shepherd.cycle.cleanup.survey import IndexWishes, SegmentSurvey, fill_of, segment_lengths
 from shepherd.formats.tables import I64
 from shepherd.readers.segments import Claims
 from shepherd.store.state.directory import Builder, State
@@ -27,12 +27,12 @@ _LOOKED_AT: Final = (*cleanup.READ, "changed", "touched", "site")
 @dataclass(frozen=True)
 class MarkResult:
     counts: dict[str, int]
-    after: Survey  # of the state that is being made
+    after: SegmentSurvey  # of the state that is being made
     rows_waiting: int  # rows that still wait for a thin bucket
     plain: I64  # decoded bytes of gathered documents that go, by section
 
 
-def write(builder: Builder, state: State, wishes: Known, bar: TrimBar, survey: Survey, config: Config) -> MarkResult:
+def write(builder: Builder, state: State, wishes: IndexWishes, bar: TrimBar, survey: SegmentSurvey, config: Config) -> MarkResult:
     step = config.store.partition_rows
     first = builder.control.segments
     segments = builder.segment_writer(config.store.segment_bytes)
@@ -58,11 +58,13 @@ def write(builder: Builder, state: State, wishes: Known, bar: TrimBar, survey: S
     builder.finish_table(table)
     builder.keep_table("index", cleanup.CHANGED)
     _write_gathered(builder, state, ceased, step)
-    new_survey = Survey(after, fill_of(after, survey.robots, lengths), survey.robots, survey.deleted)
+    new_survey = SegmentSurvey(after, fill_of(after, survey.robots, lengths), survey.robots, survey.deleted)
     return MarkResult({key: value for key, value in counts.items() if value}, new_survey, after.trims, plain_gone)
 
 
-def _thinned(state: State, number: int, wishes: Known, bar: TrimBar, segments: SegmentWriter, step: int) -> tuple[Thin, I64, I64]:
+def _thinned(
+    state: State, number: int, wishes: IndexWishes, bar: TrimBar, segments: SegmentWriter, step: int
+) -> tuple[Thin, I64, I64]:
     """The thin buckets of rows that sleep, or are to; the decoded bytes that each takes the place of; and which rows are to."""
     rows, pressed = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
     oids, sizes = [np.zeros(0, np.uint64)], [np.zeros(0, np.int64)]

@@ -24,7 +24,7 @@ from shepherd.store.state.directory import State
 
 
 @dataclass(frozen=True)
-class Known:
+class IndexWishes:
     """What is known of rows beyond their columns, for the whole index: `cleanup.Wishes` of any range of it."""
 
     rejected: Bools | None = None
@@ -46,7 +46,7 @@ def _within(rows: I64, start: int, stop: int) -> I64:
 
 
 @dataclass(frozen=True)
-class Robots:
+class LonelyRobots:
     """Robots files that sites hold, though no row does: their buckets are needed, too."""
 
     oid: U64
@@ -54,10 +54,10 @@ class Robots:
 
 
 @dataclass(frozen=True)
-class Survey:
+class SegmentSurvey:
     look: Look
     fill: Fill
-    robots: Robots
+    robots: LonelyRobots
     deleted: I64  # the rows of documents that an operator deleted
 
     @property
@@ -66,23 +66,23 @@ class Survey:
         return int(self.fill.bytes.sum()) + self.look.trims * cleanup.THIN_BYTES
 
 
-def survey(state: State, known: Known, step: int, jobs: int, tick: Tick = lambda rows: None) -> Survey:
-    """All rows, as if they were marked as `known` says. A row that points beyond its segment is Corruption."""
+def survey(state: State, wishes: IndexWishes, step: int, jobs: int, tick: Tick = lambda rows: None) -> SegmentSurvey:
+    """All rows, as if they were marked as `wishes` says. A row that points beyond its segment is Corruption."""
     lengths = segment_lengths(state)
     ranges = list(partitions(state.index.rows, step))
-    work = tasks(_look, state, lengths, ((start, stop, known.of(start, stop)) for start, stop in ranges))
+    work = tasks(_look, state, lengths, ((start, stop, wishes.of(start, stop)) for start, stop in ranges))
     total = cleanup.nothing(len(lengths))
     deleted: list[I64] = [np.zeros(0, np.int64)]
     site, robots_oid = (state.sites[name][0 : state.sites.rows] for name in ("site", "robots_oid"))
-    held = np.zeros(len(site), np.bool_)
+    has_row = np.zeros(len(site), np.bool_)
     for (start, stop), (look, rows, sites, oids) in zip(ranges, ordered(work, jobs), strict=True):
         total += look
         deleted.append(rows)
-        at = find_sites(site, sites)
-        held[at[at >= 0]] |= robots_oid[at[at >= 0]] == oids[at >= 0]
+        place = find_sites(site, sites)
+        has_row[place[place >= 0]] |= robots_oid[place[place >= 0]] == oids[place >= 0]
         tick(stop - start)
-    robots = _lonely_robots(state, robots_oid, held)
-    return Survey(total, fill_of(total, robots, segment_lengths(state)), robots, np.concatenate(deleted))
+    robots = _lonely_robots(state, robots_oid, has_row)
+    return SegmentSurvey(total, fill_of(total, robots, segment_lengths(state)), robots, np.concatenate(deleted))
 
 
 def _look(state: State, lengths: I64, part: tuple[int, int, Wishes]) -> tuple[Look, I64, U64, U64]:
@@ -102,10 +102,10 @@ def fill_by_columns(state: State, step: int) -> Fill:
     rows, bytes_ = np.zeros(len(lengths), np.int64), np.zeros(len(lengths), np.int64)
     for start, stop in partitions(state.index.rows, step):
         index = state.index.slice(start, stop, ("oid", "size", "type", "reason"))
-        held = in_bucket(index["oid"]) & ~_stale(index) & (index["oid"] >> np.uint64(32) < len(lengths))
-        segment = (index["oid"][held] >> np.uint64(32)).astype(np.int64)
+        needed = in_bucket(index["oid"]) & ~_stale(index) & (index["oid"] >> np.uint64(32) < len(lengths))
+        segment = (index["oid"][needed] >> np.uint64(32)).astype(np.int64)
         rows += np.bincount(segment, minlength=len(lengths))
-        bytes_ += np.bincount(segment, index["size"][held], len(lengths)).astype(np.int64)
+        bytes_ += np.bincount(segment, index["size"][needed], len(lengths)).astype(np.int64)
     number = np.flatnonzero(lengths >= 0)
     return Fill(number, lengths[number], rows[number], bytes_[number])
 
@@ -131,12 +131,12 @@ def _within_segments(state: State, index: dict[str, Array], lengths: I64, start:
         raise Corruption("points beyond its segment", state.path / "index" / "oid", row * 8, CHECK_LISTS)
 
 
-def _lonely_robots(state: State, robots_oid: U64, held: Bools) -> Robots:
-    oid = distinct(robots_oid[in_bucket(robots_oid) & ~held])
-    return Robots(oid, np.array([state.objects.head(one).header.length for one in oid.tolist()], np.int64))
+def _lonely_robots(state: State, robots_oid: U64, has_row: Bools) -> LonelyRobots:
+    oid = distinct(robots_oid[in_bucket(robots_oid) & ~has_row])
+    return LonelyRobots(oid, np.array([state.objects.head(place).header.length for place in oid.tolist()], np.int64))
 
 
-def fill_of(look: Look, robots: Robots, lengths: I64) -> Fill:
+def fill_of(look: Look, robots: LonelyRobots, lengths: I64) -> Fill:
     """How full the segments are by what rows and sites hold; `lengths` by number, -1 for none."""
     number = np.flatnonzero(lengths >= 0)
     rows, bytes_ = look.rows.copy(), look.bytes.copy()
@@ -149,17 +149,17 @@ def fill_of(look: Look, robots: Robots, lengths: I64) -> Fill:
 # --- who holds a segment ----------------------------------------------------------------------------------------
 
 
-def claims(state: State, segments: I64, robots: Robots, step: int) -> Claims:
+def claims(state: State, segments: I64, robots: LonelyRobots, step: int) -> Claims:
     """Every needed bucket of these segments. Two rows that hold the same one are Corruption."""
-    wanted = np.zeros(state.control.segments, np.bool_)
-    wanted[segments] = True
+    in_segments = np.zeros(state.control.segments, np.bool_)
+    in_segments[segments] = True
     parts: list[tuple[Array, Array, Array]] = []
     for start, stop in partitions(state.index.rows, step):
         index = state.index.slice(start, stop, ("oid", "size", "type", "reason"))
         rows = np.flatnonzero(in_bucket(index["oid"]) & ~_stale(index))
-        rows = rows[wanted[(index["oid"][rows] >> np.uint64(32)).astype(np.int64)]]
+        rows = rows[in_segments[(index["oid"][rows] >> np.uint64(32)).astype(np.int64)]]
         parts.append((index["oid"][rows], index["size"][rows], rows + start))
-    lonely = wanted[(robots.oid >> np.uint64(32)).astype(np.int64)]
+    lonely = in_segments[(robots.oid >> np.uint64(32)).astype(np.int64)]
     parts.append((robots.oid[lonely], robots.size[lonely], np.full(np.count_nonzero(lonely), -1)))
     oid, size, row = (np.concatenate([part[n] for part in parts]) for n in range(3))
     order = np.argsort(oid, kind="stable")
@@ -175,7 +175,7 @@ def _stale(index: dict[str, Array]) -> Bools:
     return np.asarray((index["type"] == RowType.FORGOTTEN) & ~cleanup.is_deleted(index["reason"]))
 
 
-def groups(state: State, robots: Robots, rows: int, step: int) -> Iterator[I64]:
+def groups(state: State, robots: LonelyRobots, rows: int, step: int) -> Iterator[I64]:
     """The numbers of all segments that `claims` finds something in, some at a time: at most so many buckets, or one segment.
 
     Counted anew, because a survey leaves out what rows are about to let go of.
@@ -183,15 +183,15 @@ def groups(state: State, robots: Robots, rows: int, step: int) -> Iterator[I64]:
     counts = np.bincount((robots.oid >> np.uint64(32)).astype(np.int64), minlength=state.control.segments)
     for start, stop in partitions(state.index.rows, step):
         index = state.index.slice(start, stop, ("oid", "type", "reason"))
-        held = index["oid"][in_bucket(index["oid"]) & ~_stale(index)]
-        counts += np.bincount((held >> np.uint64(32)).astype(np.int64), minlength=len(counts))
-    taken: list[int] = []
+        oids = index["oid"][in_bucket(index["oid"]) & ~_stale(index)]
+        counts += np.bincount((oids >> np.uint64(32)).astype(np.int64), minlength=len(counts))
+    numbers: list[int] = []
     total = 0
     for number in np.flatnonzero(counts).tolist():
-        if taken and total + counts[number] > rows:
-            yield np.array(taken, np.int64)
-            taken, total = [], 0
-        taken.append(number)
+        if numbers and total + counts[number] > rows:
+            yield np.array(numbers, np.int64)
+            numbers, total = [], 0
+        numbers.append(number)
         total += counts[number]
-    if taken:
-        yield np.array(taken, np.int64)
+    if numbers:
+        yield np.array(numbers, np.int64)

@@ -5,7 +5,7 @@ purged must not only be out of reach but gone, so every segment with bytes of it
 
 A harvest may bring bytes of a purged document again, under any equivalent name and with or without a record of it; so what
 counts is which segments were looked at, and not what anybody has noted. Segment numbers only grow: the last cleanup remembers
-the first that it has not seen (cleanup_report), and of purged documents only those behind it are looked for again.
+the first that it has not seen (cleanup/report), and only segments behind it are searched again for purged documents.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from shepherd.store.state.directory import State
 from shepherd.store.state.objects import Objects
 from shepherd.urls import Footprints, parse
 
-_FOUND: Final = np.dtype([("oid", "<u8"), ("site", "<u8"), ("path", "<u8")])
+_BUCKET: Final = np.dtype([("oid", "<u8"), ("site", "<u8"), ("path", "<u8")])
 _SCANNED: Final = 1 << 18  # headers at a time
 _KEYS: Final = ("norm", "path", "site", "oid", "reason")
 
@@ -46,14 +46,14 @@ class Tombs:
 
     hollow: I64 = field(default_factory=_no_rows)  # rows whose bucket is no tombstone
     deleted: I64 = field(default_factory=_no_rows)  # rows that may be dropped once nothing older is left
-    left: I64 = field(default_factory=_no_rows)  # a row for each older bucket
+    older_row: I64 = field(default_factory=_no_rows)  # a row for each older bucket
     segment: I64 = field(default_factory=_no_rows)  # and its segment
-    purged: Bools = field(default_factory=_nobody)  # and whether nobody may ever find it again
+    purged: Bools = field(default_factory=_nobody)  # and whether its document was purged
 
     @property
     def settled(self) -> I64:
         """The deleted rows of which no older bucket is left."""
-        return np.setdiff1d(self.deleted, self.left)
+        return np.setdiff1d(self.deleted, self.older_row)
 
     @property
     def forced(self) -> frozenset[int]:
@@ -63,7 +63,7 @@ class Tombs:
     def without(self, segments: I64) -> Tombs:
         """The same once these segments are gone."""
         stay = ~np.isin(self.segment, segments)
-        return Tombs(self.hollow, self.deleted, self.left[stay], self.segment[stay], self.purged[stay])
+        return Tombs(self.hollow, self.deleted, self.older_row[stay], self.segment[stay], self.purged[stay])
 
 
 def find_tombs(state: State, rows: I64, jobs: int, unseen: int = 0) -> Tombs:
@@ -79,9 +79,9 @@ def find_tombs(state: State, rows: I64, jobs: int, unseen: int = 0) -> Tombs:
     paths = Paths.of(prints)
     sought = columns | {"oid": np.where(hollow, np.uint64(NO_OID), columns["oid"])}  # that one is one of those to be found
     numbers = [number for number in state.segments() if number >= first]
-    found = [_matches(state, sought, part, prints, paths) for part in _buckets(state, numbers, distinct(sought["path"]), jobs)]
-    match = np.concatenate([_no_rows(), *(match for match, _oid in found)])
-    oid = np.concatenate([np.zeros(0, np.uint64), *(oid for _match, oid in found)])
+    matches = [_matches(state, sought, part, prints, paths) for part in _buckets(state, numbers, distinct(sought["path"]), jobs)]
+    match = np.concatenate([_no_rows(), *(match for match, _oid in matches)])
+    oid = np.concatenate([np.zeros(0, np.uint64), *(oid for _match, oid in matches)])
     segment = (oid >> np.uint64(32)).astype(np.int64)
     return Tombs(rows[hollow], rows[deleted], rows[match], segment, sought["reason"][match] == Reason.PURGED)
 
@@ -104,35 +104,35 @@ def _scan(state: State, paths: Array, number: int) -> Records:
     objects = Objects(state.path / names.OBJECTS)
     try:
         heads = ((oid, head.site, head.path) for oid, head in objects.scan(number))
-        return np.concatenate([np.zeros(0, _FOUND), *_of_paths(heads, paths)])
+        return np.concatenate([np.zeros(0, _BUCKET), *_of_paths(heads, paths)])
     finally:
         objects.close()
 
 
 def _of_paths(heads: Iterable[tuple[int, int, int]], paths: Array) -> Iterator[Records]:
     heads = iter(heads)
-    while len(part := np.fromiter(islice(heads, _SCANNED), _FOUND)):
+    while len(part := np.fromiter(islice(heads, _SCANNED), _BUCKET)):
         yield part[find_sites(paths, np.ascontiguousarray(part["path"])) >= 0]
 
 
-def _matches(state: State, sought: dict[str, Array], found: Records, prints: Footprints, paths: Paths) -> tuple[I64, Array]:
+def _matches(state: State, sought: dict[str, Array], buckets: Records, prints: Footprints, paths: Paths) -> tuple[I64, Array]:
     """Pairs of a sought document and the oid of a bucket of it, tombstones of rows left out."""
-    wanted = sought["norm"], sought["path"], np.where(paths.special(sought["path"]), sought["site"], np.uint64(0))
-    order = sort_order(*wanted)
-    path = np.ascontiguousarray(found["path"])
-    own = np.where(paths.special(path), found["site"], np.uint64(0))
-    norm = _norms(state, found, prints)
-    at = find_rows(wanted[0][order], wanted[1][order], wanted[2][order], norm, path, own)
-    match, oid = order[at[at >= 0]], found["oid"][at >= 0]
+    key = sought["norm"], sought["path"], np.where(paths.special(sought["path"]), sought["site"], np.uint64(0))
+    order = sort_order(*key)
+    path = np.ascontiguousarray(buckets["path"])
+    own = np.where(paths.special(path), buckets["site"], np.uint64(0))
+    norm = _norms(state, buckets, prints)
+    place = find_rows(key[0][order], key[1][order], key[2][order], norm, path, own)
+    match, oid = order[place[place >= 0]], buckets["oid"][place >= 0]
     older = oid != sought["oid"][match]
     return match[older], oid[older]
 
 
-def _norms(state: State, found: Records, prints: Footprints) -> Array:
+def _norms(state: State, buckets: Records, prints: Footprints) -> Array:
     """The normalised site of each bucket: by the site table, or, where the site has no rows any more, by the bucket's URL."""
-    at = find_sites(state.sites["site"][0 : state.sites.rows], np.ascontiguousarray(found["site"]))
-    norm = np.zeros(len(found), np.uint64)
-    norm[at >= 0] = state.sites["norm"].take(at[at >= 0])
-    for n in np.flatnonzero(at < 0).tolist():
-        norm[n] = prints.half(parse(state.objects.head(int(found["oid"][n])).url).norm)
+    place = find_sites(state.sites["site"][0 : state.sites.rows], np.ascontiguousarray(buckets["site"]))
+    norm = np.zeros(len(buckets), np.uint64)
+    norm[place >= 0] = state.sites["norm"].take(place[place >= 0])
+    for n in np.flatnonzero(place < 0).tolist():
+        norm[n] = prints.half(parse(state.objects.head(int(buckets["oid"][n])).url).norm)
     return norm

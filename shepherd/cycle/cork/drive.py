@@ -1,6 +1,6 @@
 """Drives cork: takes harvests into the tables and closes a state.
 
-It goes on from N.reap to N, with every harvest of that reap and those in the inbox; or, where only harvests in the inbox wait,
+It leads from N.reap to N, with every harvest of that reap and those in the inbox; or, where only harvests in the inbox wait,
 from a closed N to N+1. Rows, sites and servers that no record speaks of are read and copied, or linked, and never computed.
 Notes of contacts that wait in the inbox are taken along, but no state is made for them alone.
 """
@@ -25,7 +25,7 @@ from shepherd.cycle.cork import harvests
 from shepherd.cycle.cork import rules as cork
 from shepherd.cycle.cork import site_updates as siteupdates
 from shepherd.cycle.cork.harvests import HarvestSource
-from shepherd.cycle.cork.rules import Corked, Effects, outcomes
+from shepherd.cycle.cork.rules import Effects, SettledRows, outcomes
 from shepherd.cycle.cork.site_updates import TouchedSites
 from shepherd.errors import NothingToDo
 from shepherd.filters import load_filter
@@ -46,22 +46,22 @@ READ = ("norm", "path", *cork.CHANGED)
 
 def run(writer: Writer, config: Config, now: int, tick: Tick, jobs: int = 1) -> State:
     state = writer.furthest()
-    taken, refused = _harvests(writer, state)
+    sources, refused = _harvests(writer, state)
     notes = contactnotes.waiting(writer.database.inbox, state.control.applied)
-    journal = harvests.journal(taken, notes.records)
+    journal = harvests.journal(sources, notes.records)
     number = state.number + 1 if state.name.closed else state.number
     builder = writer.build(state, StateName(number, CLOSED), now)
     try:
         builder.keep_objects()
         builder.keep_logs(names.CONTRIB)
-        harvests.adopt(builder, taken, journal.records)
+        harvests.adopt(builder, sources, journal.records)
         builder.change(applied=(*builder.control.applied, *notes.items))
         builder.change(speed=contacts.speed(state.control.speed, keys.pick(journal.records, journal.own)))
-        counts = _apply(builder, state, taken, journal.records, config, tick, jobs)
-        report: dict[str, Any] = {"phase": "cork", "harvests": len(taken), "journal": len(journal.records), "settled": counts}
+        counts = _apply(builder, state, sources, journal.records, config, tick, jobs)
+        report: dict[str, Any] = {"phase": "cork", "harvests": len(sources), "journal": len(journal.records), "settled": counts}
         report |= outcomes(journal.records)
-        told = {"contact notes": len(notes.items), "refused notes": notes.refused, "refused harvests": refused}
-        return writer.publish(builder, report | {name: what for name, what in told.items() if what})
+        extras = {"contact notes": len(notes.items), "refused notes": notes.refused, "refused harvests": refused}
+        return writer.publish(builder, report | {name: what for name, what in extras.items() if what})
     finally:
         builder.close()
 
@@ -82,14 +82,14 @@ def _harvests(writer: Writer, state: State) -> tuple[list[HarvestSource], dict[s
 
 
 def _apply(
-    builder: Builder, state: State, taken: Sequence[HarvestSource], journal: Records, config: Config, tick: Tick, jobs: int
+    builder: Builder, state: State, sources: Sequence[HarvestSource], journal: Records, config: Config, tick: Tick, jobs: int
 ) -> dict[str, int]:
-    touched, effects, index = _settled(builder, state, taken, journal, config, tick, jobs)
+    touched, effects, index = _settled(builder, state, sources, journal, config, tick, jobs)
     strange, site = _moved(state, effects.strange)
     if len(strange):
         index.discard()
         journal = cork.readdressed(journal, strange, site)
-        touched, effects, index = _settled(builder, state, taken, journal, config, silent, jobs)
+        touched, effects, index = _settled(builder, state, sources, journal, config, silent, jobs)
     index.finish()
     step = config.store.partition_rows
     sites = siteupdates.site_changes(state, touched)
@@ -99,10 +99,10 @@ def _apply(
 
 
 def _settled(
-    builder: Builder, state: State, taken: Sequence[HarvestSource], journal: Records, config: Config, tick: Tick, jobs: int
+    builder: Builder, state: State, sources: Sequence[HarvestSource], journal: Records, config: Config, tick: Tick, jobs: int
 ) -> tuple[TouchedSites, Effects, Rewriting]:
-    """What becomes of the sites that a journal speaks of, what its records did, and the index that they change."""
-    url_of, opened = harvests.urls_of(taken)
+    """The sites that a journal speaks of as they will be, what its records did, and the index that they change."""
+    url_of, opened = harvests.urls_of(sources)
     with opened:
         touched = siteupdates.touched_sites(state, journal, url_of, load_filter(config.filter_path))
     settled = cork.newest(journal)
@@ -127,7 +127,7 @@ def _moved(state: State, strange: Records) -> tuple[Records, U64]:
 
 
 @dataclass(frozen=True)
-class Part:
+class PartRecords:
     start: int
     stop: int
     records: Records
@@ -147,26 +147,26 @@ def _settle(
 ) -> Effects:
     """Settle and write the rows of the index: partitions that no record falls into are copied, if at all."""
     parts = [part for part in _parts(state, settled, config.store.partition_rows) if len(part.records)]
-    found, done = [], 0
+    effects, rows_done = [], 0
     work = tasks(_apply_part, state, _Pass(sites, number, config), parts)
     for part, corked in zip(parts, ordered(work, jobs), strict=True):
         changed = {name: corked.columns[name] for name in cork.CHANGED if name in corked.changed}
         written.put(part.start, part.stop, Patch(corked.rows + part.start, changed))
-        found.append(corked.effects)
-        tick(part.stop - done)
-        done = part.stop
-    tick(state.index.rows - done)
-    return _joined(found)
+        effects.append(corked.effects)
+        tick(part.stop - rows_done)
+        rows_done = part.stop
+    tick(state.index.rows - rows_done)
+    return _joined(effects)
 
 
-def _apply_part(state: State, shared: _Pass, part: Part) -> Corked:
+def _apply_part(state: State, shared: _Pass, part: PartRecords) -> SettledRows:
     index, config = state.index.slice(part.start, part.stop, READ), shared.config
     return cork.apply_index(
         index, part.records, shared.sites, state=shared.number, plan=config.plan, politeness=config.politeness
     )
 
 
-def _parts(state: State, settled: Records, step: int) -> Iterator[Part]:
+def _parts(state: State, settled: Records, step: int) -> Iterator[PartRecords]:
     """The records (sorted as the index is) that fall into each partition; those before the first row go to the first."""
     ranges = list(partitions(state.index.rows, step))
     record_keys = [np.ascontiguousarray(settled[name]) for name in ("norm", "path", "site")]
@@ -174,23 +174,23 @@ def _parts(state: State, settled: Records, step: int) -> Iterator[Part]:
     row_keys = [state.index[name].take(starts) for name in ("norm", "path", "site")]
     cuts = keys.lower_bound(*record_keys, *row_keys).tolist()
     for (start, stop), first, last in zip(ranges, [0, *cuts], [*cuts, len(settled)], strict=True):
-        yield Part(start, stop, settled[first:last])
+        yield PartRecords(start, stop, settled[first:last])
 
 
-def _joined(found: Sequence[Effects]) -> Effects:
+def _joined(all_effects: Sequence[Effects]) -> Effects:
     def whole(parts: list[Array], dtype: str) -> Array:
         return np.concatenate([np.zeros(0, dtype), *parts])
 
     counts = Counter[str]()
-    for one in found:
-        counts.update(one.counts)
+    for effects in all_effects:
+        counts.update(effects.counts)
     return Effects(
-        site_before=whole([one.site_before for one in found], "<u8"),
-        site=whole([one.site for one in found], "<u8"),
-        was_gathered=whole([one.was_gathered for one in found], "?"),
-        is_gathered=whole([one.is_gathered for one in found], "?"),
-        robots={name: whole([one.robots[name] for one in found], "<u8") for name in ("site", "came", "stays")},
-        strange=np.concatenate([np.zeros(0, JOURNAL), *(one.strange for one in found)]),
+        site_before=whole([effects.site_before for effects in all_effects], "<u8"),
+        site=whole([effects.site for effects in all_effects], "<u8"),
+        was_gathered=whole([effects.was_gathered for effects in all_effects], "?"),
+        is_gathered=whole([effects.is_gathered for effects in all_effects], "?"),
+        robots={name: whole([effects.robots[name] for effects in all_effects], "<u8") for name in ("site", "came", "stays")},
+        strange=np.concatenate([np.zeros(0, JOURNAL), *(effects.strange for effects in all_effects)]),
         counts=counts,
     )
 
@@ -204,20 +204,20 @@ CLAIMING = ("qkey", "delay_ms", "crawl_delay_ms", "slots", "group")
 def server_changes(state: State, sites: Changes, journal: Records, config: Config) -> Changes:
     """Of the servers that a journal speaks of, or whose sites want something else now.
 
-    `sites` is what becomes of the site table: the delay of a server is the longest that one of its sites wants.
+    `sites` are the changes of the site table: the delay of a server is the longest that one of its sites wants.
     """
-    known = state.servers["qkey"][0 : state.servers.rows]
+    old_qkeys = state.servers["qkey"][0 : state.servers.rows]
     claimed = _claims(state, sites, config)
     contact = contacts.server_contacts(journal)
     qkeys = keys.distinct(np.ascontiguousarray(contact["qkey"]))
-    new = keys.distinct(np.concatenate([_missing(known, claimed.qkey), _missing(known, qkeys)]))
+    new = keys.distinct(np.concatenate([_missing(old_qkeys, claimed.qkey), _missing(old_qkeys, qkeys)]))
     old_ms = state.servers["delay_ms"][0 : state.servers.rows]
-    differs = contacts.server_delays(known, old_ms, claimed) != old_ms
-    for name, wanted in contacts.settings(known, claimed, config.politeness).items():
-        differs |= wanted != state.servers[name][0 : state.servers.rows]
-    other = known[np.flatnonzero(differs)]
+    differs = contacts.server_delays(old_qkeys, old_ms, claimed) != old_ms
+    for name, values in contacts.settings(old_qkeys, claimed, config.politeness).items():
+        differs |= values != state.servers[name][0 : state.servers.rows]
+    other = old_qkeys[np.flatnonzero(differs)]
     touched = keys.distinct(np.concatenate([qkeys, new, other]))
-    row = keys.find_sites(known, touched)
+    row = keys.find_sites(old_qkeys, touched)
     old = row >= 0
     columns = contacts.new_servers(touched, config.politeness)
     for name in SERVERS:
@@ -226,20 +226,20 @@ def server_changes(state: State, sites: Changes, journal: Records, config: Confi
     columns |= contacts.settings(touched, claimed, config.politeness)
     columns |= contacts.apply_contacts(columns, contact, config.politeness)
     changed = Patch(row[old], {name: columns[name][old] for name in contacts.SERVER_CHANGED})
-    places = np.searchsorted(known, touched[~old]).astype(np.int64)
+    places = np.searchsorted(old_qkeys, touched[~old]).astype(np.int64)
     added = Added(places, {name: values[~old] for name, values in columns.items()})
     return Changes(patch.only_changed(state.servers, changed), added)
 
 
 def _claims(state: State, sites: Changes, config: Config) -> Claims:
     """Of all sites, a partition at a time; a site that is new has no address yet."""
-    known = Changes(sites.patch)
+    old_sites = Changes(sites.patch)
     parts = []
     for start, stop in partitions(state.sites.rows, config.store.partition_rows):
-        columns = {name: patch.values(state.sites, known, name, start, stop) for name in CLAIMING}
+        columns = {name: patch.values(state.sites, old_sites, name, start, stop) for name in CLAIMING}
         parts.append(contacts.claims(columns, config.politeness))
     return contacts.join_claims(parts, config.politeness)
 
 
-def _missing(known: U64, qkeys: U64) -> U64:
-    return qkeys[keys.find_sites(known, qkeys) < 0]
+def _missing(old_qkeys: U64, qkeys: U64) -> U64:
+    return qkeys[keys.find_sites(old_qkeys, qkeys) < 0]

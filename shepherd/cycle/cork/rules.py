@@ -59,7 +59,7 @@ class Effects:
 
 
 @dataclass(frozen=True)
-class Corked:
+class SettledRows:
     """The rows of a partition that were settled, in order, and what they are now."""
 
     rows: I64
@@ -89,7 +89,7 @@ def readdressed(journal: Records, strange: Records, site: U64) -> Records:
 
 def apply_index(
     index: Columns, records: Records, sites: Columns, *, state: int, plan: config.Plan, politeness: config.Politeness
-) -> Corked:
+) -> SettledRows:
     """Settle the rows of one partition by those records of `newest` that fall into it.
 
     `sites` has at least the sites of the records, as `apply_sites` left them.
@@ -133,7 +133,7 @@ def apply_index(
         strange=strange,
         counts=counts | {"unknown": unknown, "unsettled": int(np.count_nonzero(~settles))},
     )
-    return Corked(row, columns, changed, effects)
+    return SettledRows(row, columns, changed, effects)
 
 
 def _settles(index: Columns, records: Records, row: I64, sites: Columns, politeness: config.Politeness) -> Bools:

@@ -33,7 +33,7 @@ from shepherd.store.state.directory import Builder, State
 from shepherd.urls import Footprints, norm_of
 
 MOST_TOLD: Final = 100
-COUNTED: Final = ("documents", "gathered")
+COUNTS: Final = ("documents", "gathered")
 
 
 @dataclass(frozen=True)
@@ -87,10 +87,10 @@ def run(writer: Writer, config: Config, now: int, tick: Tick, jobs: int = 1) -> 
 
 def _changed_sites(state: State, table: Equiv) -> Changed:
     prints = Footprints(state.control.key, table.norm_of)
-    known = state.sites["site"][0 : state.sites.rows]
+    table_sites = state.sites["site"][0 : state.sites.rows]
     named = sorted((prints.half(name), name) for name in sites_named(state.equiv) | sites_named(table))
     site = np.array([half for half, _name in named], np.uint64)
-    row = find_sites(known, site)
+    row = find_sites(table_sites, site)
     there = np.flatnonzero(row >= 0)
     new = np.array([prints.norm(named[n][1]) for n in there.tolist()], np.uint64)
     old = state.sites["norm"].take(row[there])
@@ -119,10 +119,10 @@ def _write_index(
     """Counts; how the numbers of rows of sites change; and buckets of rows that others stand for now."""
     ranges = list(whole_norms(state.index, step))
     starts = np.array([start for start, _stop in ranges[1:]], np.int64)
-    gone = np.split(moving.row, np.searchsorted(moving.row, starts))
+    leaving = np.split(moving.row, np.searchsorted(moving.row, starts))
     cuts = [0, *np.searchsorted(moving.columns["norm"], state.index["norm"].take(starts)).tolist(), len(moving.row)]
     coming = [{name: column[a:b] for name, column in moving.columns.items()} for a, b in pairwise(cuts)]
-    work = tasks(_partition, state, Paths.of(state.prints), zip(ranges, gone, coming, strict=True))
+    work = tasks(_partition, state, Paths.of(state.prints), zip(ranges, leaving, coming, strict=True))
     counts: Counter[str] = Counter({"moved rows": len(moving.row)})
     deltas: list[Columns] = []
     joined = [np.zeros(0, np.uint64)]
@@ -142,15 +142,15 @@ def _write_index(
 
 def _partition(state: State, paths: Paths, part: tuple[tuple[int, int], I64, Columns]) -> Rejoined | None:
     """One range, the rows that leave it, and those that come to it. None where nothing changes."""
-    (start, stop), gone, coming = part
-    if not len(gone) and not len(coming["norm"]):
+    (start, stop), leaving, coming = part
+    if not len(leaving) and not len(coming["norm"]):
         return None
-    return phase.rejoin(state.index.slice(start, stop), gone - start, coming, paths, state=state.number)
+    return phase.rejoin(state.index.slice(start, stop), leaving - start, coming, paths, state=state.number)
 
 
 def _deltas(rejoined: Rejoined) -> list[Columns]:
     return [
-        {"site": tally.site, **{name: sign * getattr(tally, name) for name in COUNTED}}
+        {"site": tally.site, **{name: sign * getattr(tally, name) for name in COUNTS}}
         for sign, tally in ((-1, rejoined.before), (1, rejoined.after))
     ]
 
@@ -159,20 +159,20 @@ def _write_sites(builder: Builder, state: State, changed: Changed, deltas: list[
     """The columns that change, range by range; the others are kept."""
     site = np.concatenate([np.zeros(0, np.uint64), *(delta["site"] for delta in deltas)])
     row = find_sites(state.sites["site"][0 : state.sites.rows], site)
-    writer = builder.table("sites", ("norm", *COUNTED))
+    writer = builder.table("sites", ("norm", *COUNTS))
     for start, stop in partitions(state.sites.rows, step):
-        columns = {name: values.copy() for name, values in state.sites.slice(start, stop, ("norm", *COUNTED)).items()}
+        columns = {name: values.copy() for name, values in state.sites.slice(start, stop, ("norm", *COUNTS)).items()}
         mine = (changed.row >= start) & (changed.row < stop)
         columns["norm"][changed.row[mine] - start] = changed.new[mine]
         here = np.flatnonzero((row >= start) & (row < stop))
-        for name in COUNTED:
+        for name in COUNTS:
             change = np.concatenate([np.zeros(0, np.int64), *(delta[name] for delta in deltas)])[here]
             total = columns[name].astype(np.int64)
             np.add.at(total, row[here] - start, change)
             columns[name] = total.astype(SITES[name])
         writer.append(columns)
     builder.finish_table(writer)
-    builder.keep_table("sites", ("norm", *COUNTED))
+    builder.keep_table("sites", ("norm", *COUNTS))
 
 
 def _urls(state: State, oids: U64) -> list[str]:
