@@ -12,7 +12,7 @@ Equiv never changes, and expects sites and normalised sites as shepherd.urls mak
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
@@ -22,11 +22,11 @@ import mmh3
 
 from shepherd import urls
 from shepherd.errors import BadUrl, EquivError
+from shepherd.lines import WordLine
 
 APART: Final = "apart"
 
 _CHECK_SEED: Final = 0x5348
-_COMMENT: Final = re.compile(r"(?:^|\s)#.*")
 _NAME: Final = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^/?#@:\[\]\\*\s]+)(?::([0-9]{1,5}))?")
 _DEFAULT_PORTS: Final = ("80", "443")
 _WWW: Final = "www."
@@ -79,7 +79,7 @@ def parse_equiv(text: str, source: str = "url-equiv") -> Equiv:
     """Read the text of a file; EquivError says where in `source` it is wrong and why."""
     representatives: dict[str, str] = {}
     lines: dict[str, int] = {}
-    for line in _lines(text, source):
+    for line in _Line.cut(text, source):
         apart = line.words[0] == APART
         names = [_name(line, n) for n in range(int(apart), len(line.words))]
         if len(names) < (1 if apart else 2):
@@ -98,26 +98,8 @@ def parse_equiv(text: str, source: str = "url-equiv") -> Equiv:
     return Equiv(text, version, MappingProxyType(representatives), MappingProxyType(lines))
 
 
-@dataclass(frozen=True)
-class _Line:
-    """A line that is not blank, cut into words, and the place to point at when one is wrong or missing."""
-
-    source: str
-    number: int
-    words: tuple[str, ...]
-    columns: tuple[int, ...]  # one more than words: the last is the end of the line
-
-    def error(self, n: int, what: str) -> EquivError:
-        return EquivError(f"{self.source}, line {self.number}, column {self.columns[n]}: {what}")
-
-
-def _lines(text: str, source: str) -> Iterator[_Line]:
-    for number, raw in enumerate(text.split("\n"), 1):
-        content = _COMMENT.sub("", raw).rstrip()
-        words = list(re.finditer(r"\S+", content))
-        if words:
-            columns = (*(word.start() + 1 for word in words), len(content) + 1)
-            yield _Line(source, number, tuple(word[0] for word in words), columns)
+class _Line(WordLine):
+    fault = EquivError
 
 
 def _name(line: _Line, n: int) -> str:

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import Final
 
 import re2  # type: ignore[import-untyped]
 
@@ -16,6 +14,7 @@ from shepherd.filters import patterns as kinds
 from shepherd.filters.judging import Filter, FilterDraft, SectionLine, StripLine, Verdict
 from shepherd.filters.patterns import Pattern, normal_pattern
 from shepherd.filters.settings import SET_NAMES, SETTINGS, SetLine, read_value
+from shepherd.lines import WordLine
 
 VERBS = ("accept", "reject", "default", "strip", "set", "group", "section")
 
@@ -34,7 +33,7 @@ def load_filter(path: Path) -> Filter:
 def parse_filter(text: str, source: str = "filter") -> Filter:
     """Read the text of a filter; FilterError says where in `source` it is wrong and what is allowed there."""
     draft = FilterDraft()
-    for line in cut_lines(text, source):
+    for line in Line.cut(text, source):
         _read_line(line, draft)
     try:
         return Filter(text, draft)
@@ -104,20 +103,13 @@ def _read_patterns(line: Line, n: int, allowed: tuple[str, ...], rank: int) -> l
     return patterns
 
 
-# --- the lines, cut into words, each with the column to point at where one is wrong or missing --------------------
-
-_COMMENT: Final = re.compile(r"(?:^|\s)#.*")
+# --- the words of a line ----------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Line:
-    """A line that says something."""
+class Line(WordLine):
+    """A line of a filter."""
 
-    source: str
-    number: int
-    text: str
-    words: tuple[str, ...]
-    columns: tuple[int, ...]  # one more than words: the last is the end of the line
+    fault = FilterError
 
     def word(self, n: int, allowed: str) -> str:
         if n >= len(self.words):
@@ -136,15 +128,3 @@ class Line:
         """No n-th word may follow."""
         if len(self.words) > n:
             raise self.error(n, f"{self.words[n]!r} is too much; allowed is the end of the line")
-
-    def error(self, n: int, what: str) -> FilterError:
-        return FilterError(f"{self.source}, line {self.number}, column {self.columns[n]}: {what}")
-
-
-def cut_lines(text: str, source: str) -> Iterator[Line]:
-    for number, raw in enumerate(text.split("\n"), 1):
-        content = _COMMENT.sub("", raw).rstrip()
-        if content:
-            words = list(re.finditer(r"\S+", content))
-            columns = (*(word.start() + 1 for word in words), len(content) + 1)
-            yield Line(source, number, content.strip(), tuple(word[0] for word in words), columns)
