@@ -247,7 +247,7 @@ def test_stop_in_the_middle_of_a_file_keeps_what_has_come(home: Path) -> None:
             half = home / "mirror/state/000002.tmp/objects/00000001"
             wait_until(lambda: half.exists() and half.stat().st_size > 0)
             slow.send_signal(signal.SIGTERM)
-            assert b"goes on" in slow.communicate(timeout=PATIENCE_S)[1]
+            assert b"the next run continues" in slow.communicate(timeout=PATIENCE_S)[1]
         finally:
             slow.kill()
         assert slow.returncode == 128 + signal.SIGTERM
