@@ -48,8 +48,8 @@ def command(db: Path, state: str | None, quick: bool, every: bool, as_json: bool
             faults += 0 if fault.note else fault.count
             unread += fault.unread
             if as_json:
-                told = {"path": fault.path, "offset": fault.offset, "what": fault.what}
-                common.emit_json(told | {"note": fault.note, "unread": fault.unread, "count": fault.count})
+                record = {"path": fault.path, "offset": fault.offset, "what": fault.what}
+                common.emit_json(record | {"note": fault.note, "unread": fault.unread, "count": fault.count})
             else:
                 bar.clear()
                 click.echo(("note: " if fault.note else "") + common.escape(str(fault)))

@@ -1,4 +1,4 @@
-"""shepherd check-config: everything in cf/ read as the programs read it, and all that is wrong with it told at once."""
+"""shepherd check-config: everything in cf/ read as the programs read it, with all faults at once."""
 
 from __future__ import annotations
 
@@ -50,18 +50,18 @@ def _tell(cf: Path, complaints: list[str], changed: list[tuple[str, Any]], thoug
     click.echo(f"{cf}: all is well, {many(len(changed), 'setting')} not as by default")
     for name, value in changed:
         click.echo(common.escape(f"  {name} = {list(value) if isinstance(value, tuple) else value!r}"))
-    for thought in thoughts:
-        click.echo(common.escape(f"note: {thought}"))
+    for note in thoughts:
+        click.echo(common.escape(f"note: {note}"))
 
 
 def _changed(config: Config) -> Iterator[tuple[str, Any]]:
     """The settings that are not as by default."""
     default = Config()
     for section in (field.name for field in dataclasses.fields(Config) if field.name != "directory"):
-        given, usual = getattr(config, section), getattr(default, section)
-        for key in (field.name for field in dataclasses.fields(usual)):
-            if getattr(given, key) != getattr(usual, key):
-                yield f"{section}.{key}", getattr(given, key)
+        settings, defaults = getattr(config, section), getattr(default, section)
+        for key in (field.name for field in dataclasses.fields(defaults)):
+            if getattr(settings, key) != getattr(defaults, key):
+                yield f"{section}.{key}", getattr(settings, key)
 
 
 def _thoughts(config: Config) -> Iterator[str]:

@@ -43,14 +43,14 @@ def is_done(lock: str) -> bool:
 
 def make(lock: str) -> None:
     """Bring a venv to what `lock` says."""
-    wanted = (ROOT / lock).read_bytes()
+    lock_bytes = (ROOT / lock).read_bytes()
     if stamp_of(lock).exists():
         stamp_of(lock).write_bytes(b"")  # venv --clear deletes in any order: the stamp must be the first to go
     if lock != DEV:
         _make_venv(venv_of(lock))
     if lock == RUNTIME:
         _find_shepherd()
-    done = _run(
+    result = _run(
         venv_of(lock) / "bin" / "python",
         "-m",
         "pip",
@@ -61,29 +61,29 @@ def make(lock: str) -> None:
         "--requirement",
         ROOT / lock,
     )
-    if done.returncode:
+    if result.returncode:
         raise SetupError(
-            f"pip could not install what {lock} lists ({_last_error(done.stderr)}): "
+            f"pip could not install what {lock} lists ({_last_error(result.stderr)}): "
             "connect to the network, or point PIP_FIND_LINKS at a directory with the packages, and run the same command again"
         )
-    stamp_of(lock).write_bytes(wanted)
+    stamp_of(lock).write_bytes(lock_bytes)
 
 
 def _make_venv(venv: Path) -> None:
     if find_spec("venv") is None or find_spec("ensurepip") is None:
         version = f"{sys.version_info.major}.{sys.version_info.minor}"
         raise SetupError(f"{sys.executable} has no venv module: install it (on Debian: apt install python{version}-venv)")
-    done = _run(sys.executable, "-m", "venv", "--clear", venv)
-    if done.returncode:
+    result = _run(sys.executable, "-m", "venv", "--clear", venv)
+    if result.returncode:
         raise SetupError(
-            f"{sys.executable} -m venv failed ({_last_error(done.stderr or done.stdout)}): install Python's venv module"
+            f"{sys.executable} -m venv failed ({_last_error(result.stderr or result.stdout)}): install Python's venv module"
         )
 
 
 def _find_shepherd() -> None:
     """Let the Python of .venv find this tree."""
-    asked = _run(PYTHON, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))")
-    packages = Path(asked.stdout.strip())
+    result = _run(PYTHON, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))")
+    packages = Path(result.stdout.strip())
     # Relative, so that the tree may be moved with its .venv; a path file, so that no program needs an environment variable.
     (packages / "shepherd.pth").write_text(os.path.relpath(ROOT, packages.resolve()) + "\n")
 

@@ -88,7 +88,7 @@ def show(files: tuple[Path, ...], as_json: bool) -> None:
     now, bad = _now(), 0
     for path in files:
         try:
-            found = authority.describe(path)
+            key_file = authority.describe(path)
         except UsageError as error:
             bad += 1
             if as_json:
@@ -96,24 +96,27 @@ def show(files: tuple[Path, ...], as_json: bool) -> None:
             else:
                 common.LOG.warning("%s", error)
             continue
-        left = (found.ends - now).days
+        days_left = (key_file.ends - now).days
         if as_json:
             common.emit_json(
                 {
                     "file": str(path),
-                    "role": found.role,
-                    "name": found.name,
-                    "hosts": list(found.hosts),
-                    "ends": int(found.ends.timestamp()),
-                    "days_left": left,
-                    "authority": found.authority,
+                    "role": key_file.role,
+                    "name": key_file.name,
+                    "hosts": list(key_file.hosts),
+                    "ends": int(key_file.ends.timestamp()),
+                    "days_left": days_left,
+                    "authority": key_file.authority,
                 }
             )
         else:
-            until = f"valid until {found.ends:%Y-%m-%d}, {left} days more" if left >= 0 else f"ended on {found.ends:%Y-%m-%d}"
-            met = f" at {', '.join(found.hosts)}" if found.hosts else ""  # an authority is met nowhere
+            end = f"{key_file.ends:%Y-%m-%d}"
+            until = f"valid until {end}, {days_left} days more" if days_left >= 0 else f"ended on {end}"
+            hosts_text = f" at {', '.join(key_file.hosts)}" if key_file.hosts else ""  # an authority is met nowhere
             click.echo(
-                common.escape(f"{path}: {found.role} {found.name}{met}: {until}; authority {found.authority or 'unknown'}")
+                common.escape(
+                    f"{path}: {key_file.role} {key_file.name}{hosts_text}: {until}; authority {key_file.authority or 'unknown'}"
+                )
             )
     if bad:
         raise UsageError(f"{bad} of {many(len(files), 'file')} cannot be shown, for the reasons above")

@@ -1,7 +1,7 @@
 """shepherd: the master, which runs the other programs in their order.
 
-`cycle` runs one cycle and exits, for cron; `run` goes on for ever, as a daemon; `status` tells how far they are. The decisions
-are in master/cycle_table.py, one cycle is in cycle_run.py, the daemon in daemon.py.
+`cycle` runs one cycle and exits, for cron; `run` runs cycles for ever, as a daemon; `status` shows how far they are. The
+decisions are in master/cycle_table.py, one cycle is in cycle_run.py, the daemon in daemon.py.
 """
 
 from __future__ import annotations
@@ -106,11 +106,11 @@ def status_command(db: Path, count: int, as_json: bool) -> None:
     from shepherd.cli import status
     from shepherd.report.status import find
 
-    found = find(db, int(time.time()), count)
+    facts = find(db, int(time.time()), count)
     if as_json:
-        common.emit_json(found)
+        common.emit_json(facts)
     else:
-        for line in status.lines(found, int(time.time())):
+        for line in status.lines(facts, int(time.time())):
             click.echo(common.escape(line))
 
 

@@ -146,17 +146,17 @@ def _watch(writer: Writer, source: StateServer, way: MirrorOptions, every_s: flo
     """Until a signal. A source that is away is waited for; once a round has gone well, also one that refuses, and room."""
     from shepherd.store.mirror import drive as mirror
 
-    seen: int | None = None
+    state_seen: int | None = None
     failures = 0
     while not signals.stopping():
         wait_s = every_s
         try:
-            done = mirror.run(writer, source, way, seen)
-            if done.fresh or seen is None:
-                tell(done)
-            seen, failures = done.state, 0
+            result = mirror.run(writer, source, way, state_seen)
+            if result.fresh or state_seen is None:
+                tell(result)
+            state_seen, failures = result.state, 0
         except (PeerLost, PeerRefused, NoSpace) as error:
-            if seen is None and not isinstance(error, PeerLost):
+            if state_seen is None and not isinstance(error, PeerLost):
                 raise
             failures += 1
             wait_s = _patience_s(error, every_s, failures)
@@ -217,23 +217,23 @@ class _Teller:
     def __init__(self, where: str, db: Path, as_json: bool) -> None:
         self._where, self._db, self._as_json = where, db, as_json
 
-    def __call__(self, done: MirrorResult, dry_run: bool = False) -> None:
+    def __call__(self, result: MirrorResult, dry_run: bool = False) -> None:
         if self._as_json:
-            told: dict[str, Any] = {"program": NAME, "from": self._where, "db": self._db, "dry_run": dry_run}
-            common.emit_json(told | vars(done))
+            record: dict[str, Any] = {"program": NAME, "from": self._where, "db": self._db, "dry_run": dry_run}
+            common.emit_json(record | vars(result))
             sys.stdout.flush()  # a watch has no end soon
         elif dry_run:
-            click.echo(f"{NAME}: {self._text(done, 'would fetch')}")
+            click.echo(f"{NAME}: {self._text(result, 'would fetch')}")
         else:
-            common.LOG.info("%s: %s", NAME, self._text(done, "fetched"))
-            if done.deleted:
-                common.LOG.info("%s: deleted %s", NAME, ", ".join(map(str, done.deleted)))
+            common.LOG.info("%s: %s", NAME, self._text(result, "fetched"))
+            if result.deleted:
+                common.LOG.info("%s: deleted %s", NAME, ", ".join(map(str, result.deleted)))
 
-    def _text(self, done: MirrorResult, verb: str) -> str:
-        if not done.fresh:
-            return f"{self._db} has state {done.state} of {self._where} already"
-        fetched = f"{done.fetched} of {many(done.files, 'file')} ({size(done.fetched_bytes)} of {size(done.total_bytes)})"
-        return f"state {done.state} of {self._where}: {verb} {fetched}, the others are here"
+    def _text(self, result: MirrorResult, verb: str) -> str:
+        if not result.fresh:
+            return f"{self._db} has state {result.state} of {self._where} already"
+        fetched = f"{result.fetched} of {many(result.files, 'file')} ({size(result.fetched_bytes)} of {size(result.total_bytes)})"
+        return f"state {result.state} of {self._where}: {verb} {fetched}, the others are here"
 
 
 def main() -> None:

@@ -50,8 +50,9 @@ def command(db: Path, config: Config, dry_run: bool, deep: bool, now: int, as_js
         if as_json:
             common.emit_json({"done": not dry_run, "what": step.what, "lost": step.loss, "details": step.details})
         else:
-            lost = f" (lost: {step.loss})" if step.loss else ""
-            for line in (("would " if dry_run else "done: ") + step.what + lost, *(f"  {detail}" for detail in step.details)):
+            loss_text = f" (lost: {step.loss})" if step.loss else ""
+            first = ("would " if dry_run else "done: ") + step.what + loss_text
+            for line in (first, *(f"  {detail}" for detail in step.details)):
                 click.echo(common.escape(line))
     if not steps:
         common.LOG.info("%s: nothing to recover; every byte was read", db)

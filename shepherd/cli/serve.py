@@ -63,7 +63,7 @@ def _serve(db: Path, config: Config, where: str, log: Path | None, log_format: s
     from shepherd.store.state.database import Database
 
     database = Database(db)
-    database.closed()  # what keeps readers from it is told now, and not to each of them
+    database.closed()  # what keeps readers from it is reported now, and not to each of them
     listen = parse_listen(where)
     if fault := exposure_fault(config, where):
         raise UsageError(f"--listen {fault}")
@@ -145,7 +145,7 @@ def add(name: str, roles: tuple[str, ...], cf: Path) -> None:
     token, client = _make(name, roles)
 
     def added(clients: list[Client]) -> list[Client]:
-        if name in (one.name for one in clients):
+        if name in (client.name for client in clients):
             raise UsageError(f"{path}: {name} is there already; shep-serve token remove {name} takes its token away")
         return [*clients, client]
 
@@ -189,10 +189,10 @@ def remove(name: str, cf: Path) -> None:
     path = _clients(cf)
 
     def removed(clients: list[Client]) -> list[Client]:
-        left = [client for client in clients if client.name != name]
-        if len(left) == len(clients):
+        remaining = [client for client in clients if client.name != name]
+        if len(remaining) == len(clients):
             raise NothingToDo(f"{path}: no client is called {common.escape(name)}")
-        return left
+        return remaining
 
     tokens.change(path, removed)
 

@@ -8,19 +8,19 @@ from typing import Any
 from shepherd.console.shared import many, moment, size
 
 
-def lines(found: dict[str, Any], now: int) -> Iterator[str]:
-    running, disk = found["running"], found["disk"]
+def lines(facts: dict[str, Any], now: int) -> Iterator[str]:
+    running, disk = facts["running"], facts["disk"]
     yield f"running    {_who(running, now)}" if running else "running    nothing"
-    if running and found["now"]:
-        yield f"now        {_progress(found['now'], now)}"
-    yield f"states     {', '.join(found['states']) or 'none'}"
-    if found["fault"]:
-        yield f"fault      {found['fault']}"
+    if running and facts["now"]:
+        yield f"now        {_progress(facts['now'], now)}"
+    yield f"states     {', '.join(facts['states']) or 'none'}"
+    if facts["fault"]:
+        yield f"fault      {facts['fault']}"
     yield f"disk       {size(disk['states_bytes'])} in all states, {size(disk['free_bytes'])} free"
-    yield f"buckets    {size(disk['segments_bytes'])}; cleaned up: {moment(found['cleaned'], now)}"
-    yield f"inbox      {', '.join(f'{count} {kind}' for kind, count in sorted(found['inbox'].items())) or 'empty'}"
-    yield from (f"lease      {_claim(lease, now)}" for lease in found["leases"])
-    yield from (f"cycle      {_past(cycle, now)}" for cycle in found["cycles"])
+    yield f"buckets    {size(disk['segments_bytes'])}; cleaned up: {moment(facts['cleaned'], now)}"
+    yield f"inbox      {', '.join(f'{count} {kind}' for kind, count in sorted(facts['inbox'].items())) or 'empty'}"
+    yield from (f"lease      {_claim(lease, now)}" for lease in facts["leases"])
+    yield from (f"cycle      {_past(cycle, now)}" for cycle in facts["cycles"])
 
 
 def _who(running: dict[str, Any], now: int) -> str:
@@ -29,11 +29,11 @@ def _who(running: dict[str, Any], now: int) -> str:
     return f"{what}, since {moment(running['since'], now)}"
 
 
-def _progress(told: dict[str, Any], now: int) -> str:
-    text = f"{told['program']}, pid {told['pid']}, {told['phase']}, since {moment(int(told['since']), now)}"
-    if told.get("total"):
-        text += f": {told['done']} of {many(told['total'], told['unit'])} ({100 * told['done'] // told['total']} %)"
-    figures = ", ".join(f"{key} {value}" for key, value in told.get("figures", {}).items())
+def _progress(notice: dict[str, Any], now: int) -> str:
+    text = f"{notice['program']}, pid {notice['pid']}, {notice['phase']}, since {moment(int(notice['since']), now)}"
+    if notice.get("total"):
+        text += f": {notice['done']} of {many(notice['total'], notice['unit'])} ({100 * notice['done'] // notice['total']} %)"
+    figures = ", ".join(f"{key} {value}" for key, value in notice.get("figures", {}).items())
     return f"{text}; {figures}" if figures else text
 
 
@@ -45,6 +45,6 @@ def _claim(lease: dict[str, Any], now: int) -> str:
 
 
 def _past(cycle: dict[str, Any], now: int) -> str:
-    made = ", ".join(f"{step['step'].removeprefix('shep-')} {step['seconds']:.1f}" for step in cycle["steps"])
+    steps_text = ", ".join(f"{step['step'].removeprefix('shep-')} {step['seconds']:.1f}" for step in cycle["steps"])
     how = f", exit status {cycle['status']}" if cycle["status"] else ""
-    return f"{moment(cycle['start'], now)}, {cycle['seconds']:.1f} s{how}: {cycle['state']} ({made})"
+    return f"{moment(cycle['start'], now)}, {cycle['seconds']:.1f} s{how}: {cycle['state']} ({steps_text})"

@@ -35,7 +35,7 @@ FROM_0 = click.IntRange(min=0)
 @click.option("--port", type=PORT, default=0, help="On every address, for http and https.  [default: 0, any that is free]")
 @click.option("--tls-port", type=PORT, default=0, help="One more port on every address.  [default: 0, none]")
 @click.option("--dns", "dns_port", type=PORT, default=0, metavar="PORT", help="Answer DNS on 127.0.0.1.  [default: 0, no]")
-@click.option("--at", type=FROM_0, default=0, show_default=True, help="Version of the web to begin with.")
+@click.option("--at", "first_version", type=FROM_0, default=0, show_default=True, help="Version of the web to begin with.")
 @click.option("--processes", type=click.IntRange(1, 64), default=1, show_default=True, help="Serve with so many processes.")
 @click.option("--latency-ms", type=click.FloatRange(0, 60_000), default=0.0, show_default=True, help="Wait before answers.")
 @click.option("--prepare", is_flag=True, help="Make all pages before the first request, and keep them in memory.")
@@ -54,7 +54,7 @@ def command(
     port: int,
     tls_port: int,
     dns_port: int,
-    at: int,
+    first_version: int,
     processes: int,
     latency_ms: float,
     prepare: bool,
@@ -78,7 +78,7 @@ def command(
 
     spread = {"per_address": per_address, "cdn": cdn, "largest": largest}
     model = Model(seed, sites, base, **spread, plain=plain, zoo=zoo, one_address=one_address)
-    settings = ServerSettings(directory, port, tls_port, at, processes, latency_ms / 1000, prepare, dns_port)
+    settings = ServerSettings(directory, port, tls_port, first_version, processes, latency_ms / 1000, prepare, dns_port)
     # Steps of the wall clock must not look like impatience in the log.
     offset_s = time.time() - time.monotonic()
 

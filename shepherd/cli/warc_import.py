@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from shepherd.importing.gather import ImportFile
 
 PROGRAM: Final = "shep-import"
-MOST_TOLD: Final = 100  # bad records, and those left out, each; the rest is counted
+MOST_REPORTED: Final = 100  # bad records, and those left out, each; the rest is counted
 ROUND: Final = 1_000_000
 
 
@@ -71,8 +71,8 @@ def command(
         raise click.UsageError("give WARC files, or - for stdin")
     database, config = Database(options.db), options.config
     import_options = Options(config.merge.insert_weight if weight is None else weight, round_records, not no_links, options.jobs)
-    told = _Told(options.as_json)
-    importer = Importer(config, load_filter(config.filter_path), import_options, told, options.now)
+    reporter = _RecordReporter(options.as_json)
+    importer = Importer(config, load_filter(config.filter_path), import_options, reporter, options.now)
     with contextlib.ExitStack() as stack:
         if options.dry_run:
             state = stack.enter_context(database.reading(PROGRAM, clock_ms()))
@@ -88,14 +88,14 @@ def command(
             importer.rehearse(state, sources)
         else:
             importer.run(writer, sources, lambda: database.new_item_name(clock_ms()))
-    told.end()
+    reporter.end()
     _tell(importer.account.report(), options, importer.stopping)
     if strict and importer.account.bad_records:
         raise UsageError(f"{many(importer.account.bad_records, 'record')} could not be used, for the reasons above")
 
 
-class _Told:
-    """Says of bad records where they are; of those left out only with -v."""
+class _RecordReporter:
+    """Reports bad records with their places; those left out only with -v."""
 
     def __init__(self, as_json: bool) -> None:
         self._as_json, self._bad = as_json, 0
@@ -104,37 +104,37 @@ class _Told:
         self._bad += 1
         if self._as_json:
             common.emit_json({"bad": why, "file": common.escape(place.file), "offset": place.offset})
-        elif self._bad <= MOST_TOLD:
+        elif self._bad <= MOST_REPORTED:
             common.LOG.warning("%s at %d: %s", place.file, place.offset, why)
 
     def on_left_out(self, place: RecordPlace, why: str) -> None:
         common.LOG.debug("%s at %d: skipped: %s", place.file, place.offset, why)
 
     def end(self) -> None:
-        if self._bad > MOST_TOLD and not self._as_json:
-            common.LOG.warning("and %s more that cannot be used", many(self._bad - MOST_TOLD, "record"))
+        if self._bad > MOST_REPORTED and not self._as_json:
+            common.LOG.warning("and %s more that cannot be used", many(self._bad - MOST_REPORTED, "record"))
 
 
-class _Counted:
-    """A file that tells how much of it was read; what is read again is not told again."""
+class _CountingStream:
+    """A file that reports how much of it was read; what is read again is not counted again."""
 
     def __init__(self, stream: BufferedReader, tick: Callable[[int], object], seekable: bool) -> None:
         self._stream, self._tick, self._seekable = stream, tick, seekable
-        self._at = self._told = 0
+        self._offset = self._reported = 0
 
     def seekable(self) -> bool:
         return self._seekable
 
     def read(self, size: int) -> bytes:
         data = self._stream.read1(size)  # what is there: a pipe may be slow
-        self._at += len(data)
-        if self._at > self._told:
-            self._tick(self._at - self._told)
-            self._told = self._at
+        self._offset += len(data)
+        if self._offset > self._reported:
+            self._tick(self._offset - self._reported)
+            self._reported = self._offset
         return data
 
     def seek(self, offset: int) -> object:
-        self._at = offset
+        self._offset = offset
         return self._stream.seek(offset)
 
 
@@ -143,9 +143,9 @@ def _sources(files: tuple[str, ...], tick: Callable[[int], object]) -> list[Impo
     from shepherd.importing.gather import ImportFile
 
     @contextlib.contextmanager
-    def opened(file: str) -> Iterator[_Counted]:
+    def opened(file: str) -> Iterator[_CountingStream]:
         with open(sys.stdin.fileno() if file == STDIN else file, "rb", closefd=file != STDIN) as stream:
-            yield _Counted(stream, tick, seekable=file != STDIN and stream.seekable())
+            yield _CountingStream(stream, tick, seekable=file != STDIN and stream.seekable())
 
     return [ImportFile("stdin" if file == STDIN else os.path.basename(file), functools.partial(opened, file)) for file in files]
 
@@ -176,24 +176,25 @@ def _stopping(importer: Importer) -> Iterator[None]:
 
 
 def _tell(report: dict[str, Any], options: phase.PhaseOptions, stopped: bool) -> None:
-    taken = sum(report["taken"].values())
-    text = _words(report, taken, options.dry_run)
+    records_taken = sum(report["taken"].values())
+    text = _words(report, records_taken, options.dry_run)
     if options.as_json:
         common.emit_json({"program": PROGRAM, "dry_run": options.dry_run, "stopped": stopped, **report})
     elif options.dry_run:  # here this is the result, not a remark
         click.echo(f"{PROGRAM}: {text}")
-    elif taken:
+    elif records_taken:
         common.LOG.info("%s: %s", PROGRAM, text)
-    if not taken and not options.dry_run:
+    if not records_taken and not options.dry_run:
         raise NothingToDo(f"nothing new to import: {text}")
 
 
-def _words(report: dict[str, Any], taken: int, dry_run: bool) -> str:
+def _words(report: dict[str, Any], records_taken: int, dry_run: bool) -> str:
     parts = [f"{name} {count}" for part in ("taken", "left_out") for name, count in report[part].items() if count]
     parts += [f"{name} {report[name]}" for name in ("bad", "links") if report[name]]
-    made = f", state {report['states'][-1]}" if report["states"] else ""
+    state_text = f", state {report['states'][-1]}" if report["states"] else ""
     counts = f" ({', '.join(parts)})" if parts else ""
-    return f"{taken:,} of {many(sum(report['records'].values()), 'record')} {'would be ' * dry_run}taken in{made}{counts}"
+    records = many(sum(report["records"].values()), "record")
+    return f"{records_taken:,} of {records} {'would be ' * dry_run}taken in{state_text}{counts}"
 
 
 def main() -> None:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from shepherd.cli.dump import fields
-from shepherd.cli.dump.fields import Shown
+from shepherd.cli.dump.fields import DumpTable
 from shepherd.formats import kinds
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ NAME_WIDTH = 36
 SECRET = "(secret)"
 
 
-def control(state: State) -> Shown:
+def control(state: State) -> DumpTable:
     """Line by line; the key of the footprints is not for anybody's terminal or log."""
     from shepherd.store.disk import names
 
@@ -29,14 +29,14 @@ def control(state: State) -> Shown:
             key, _, value = line.partition(" ")
             yield [key, SECRET if key == "key" else value]
 
-    return Shown([fields.text("key", len("shepherd-control")), fields.text("value")], rows())
+    return DumpTable([fields.text("key", len("shepherd-control")), fields.text("value")], rows())
 
 
-def inbox(database: Database) -> Shown:
+def inbox(database: Database) -> DumpTable:
     """Every request and inserted URL, and every other item, and whether the furthest directory has taken it in already."""
     from shepherd.store.state.inbox import CONTRIB, REQUESTS
 
-    shown = [
+    columns = [
         fields.text("item", NAME_WIDTH),
         fields.number("line", 4),
         fields.text("taken", 5),
@@ -52,18 +52,18 @@ def inbox(database: Database) -> Shown:
 
     def rows() -> Iterator[list[Any]]:
         for item in database.inbox.all_items():
-            taken = "yes" if item.name in applied else "no"
+            is_taken = "yes" if item.name in applied else "no"
             if item.kind == CONTRIB:
                 for number, values in enumerate(_inserts(item, key), 1):
-                    yield [item.name, number, taken, *values]
+                    yield [item.name, number, is_taken, *values]
                 continue
             if item.kind != REQUESTS:
-                yield [item.name, 0, taken, item.kind, None, None, None, None]
+                yield [item.name, 0, is_taken, item.kind, None, None, None, None]
                 continue
             for number, line in _lines(item):
-                yield [item.name, number, taken, *_request(line)]
+                yield [item.name, number, is_taken, *_request(line)]
 
-    return Shown(shown, rows())
+    return DumpTable(columns, rows())
 
 
 def _inserts(item: InboxItem, key: bytes) -> Iterator[list[Any]]:
@@ -106,8 +106,8 @@ def _request(line: bytes) -> list[Any]:
     return [request.get(key) for key in ("op", "weight", "pinned", "by", "url")]
 
 
-def leases(database: Database, now: int) -> Shown:
-    shown = [
+def leases(database: Database, now: int) -> DumpTable:
+    columns = [
         fields.text("name", NAME_WIDTH),
         fields.number("state", 4),
         fields.of_kind("expires", kinds.TIME_S),
@@ -117,7 +117,7 @@ def leases(database: Database, now: int) -> Shown:
         fields.text("purpose"),
     ]
     rows = (
-        [one.name, one.state, one.expires, "yes" if one.holds(now) else "no", one.pid, one.owner, one.purpose]
-        for one in database.leases.all()
+        [lease.name, lease.state, lease.expires, "yes" if lease.holds(now) else "no", lease.pid, lease.owner, lease.purpose]
+        for lease in database.leases.all()
     )
-    return Shown(shown, rows)
+    return DumpTable(columns, rows)

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from shepherd.cli.dump import fields
-from shepherd.cli.dump.fields import Shown
+from shepherd.cli.dump.fields import DumpTable
 from shepherd.console import common
 from shepherd.errors import Corruption, NothingToDo, UsageError
 from shepherd.formats import kinds
@@ -31,10 +31,10 @@ _PLACE = re.compile(r"([0-9]{1,10}):([0-9]{1,10})")
 # --- all --------------------------------------------------------------------------------------------------------
 
 
-def buckets(state: State, site: str | None) -> Shown:
+def buckets(state: State, site: str | None) -> DumpTable:
     from shepherd.cli.dump.rows import site_rows
 
-    shown = [
+    columns = [
         fields.text("file", FILE_WIDTH),
         fields.of_kind("oid", kinds.OID),
         fields.Field("type", 4, hex, hex),
@@ -48,13 +48,13 @@ def buckets(state: State, site: str | None) -> Shown:
         fields.of_kind("flags", _bucket_flags()),
         fields.text("url"),
     ]
-    wanted = None if site is None else {state.sites["site"].value(row) for row in site_rows(state, site)}
+    sites = None if site is None else {state.sites["site"].value(row) for row in site_rows(state, site)}
 
     def rows() -> Iterator[list[Any]]:
-        for file, oid, header, url in _scanned(state, wanted):
+        for file, oid, header, url in _scanned(state, sites):
             yield [file, oid, header.type, header.codec, header.state, header.time_ms, *_sizes(header), *_prints(header), url]
 
-    return Shown(shown, rows())
+    return DumpTable(columns, rows())
 
 
 def _sizes(header: Header) -> tuple[int, int]:
@@ -154,20 +154,20 @@ def show(state: State, which: Sequence[str], body: str, urls: bool, as_json: boo
         _write(_body(state, oid, body))
         return
     head = state.objects.head(oid)
-    shown = {**_header(oid, head.header), **_attributes(state, head, urls)}
+    record = {**_header(oid, head.header), **_attributes(state, head, urls)}
     if not as_json:
-        fields.show(Shown([fields.text("field", len("redirect_target")), fields.value("value")], _lines(shown)), None, False)
+        fields.show(DumpTable([fields.text("field", len("redirect_target")), fields.value("value")], _lines(record)), None, False)
         return
     if body:
         import base64
 
-        shown["body_base64"] = base64.b64encode(_body(state, oid, body)).decode("ascii")
-    common.emit_json(shown)
+        record["body_base64"] = base64.b64encode(_body(state, oid, body)).decode("ascii")
+    common.emit_json(record)
 
 
-def _lines(shown: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+def _lines(record: dict[str, Any]) -> Iterator[tuple[str, Any]]:
     """A line for each value: headers and links have many."""
-    for key, value in shown.items():
+    for key, value in record.items():
         if key == "flags":
             value = ",".join(value) or None
         for line in value if isinstance(value, list) else [value]:
@@ -225,10 +225,10 @@ def _bucket_flags() -> ColumnKind:
 
 
 def _attributes(state: State, bucket: Bucket, urls: bool) -> dict[str, Any]:
-    """Attributes by name; a letter that nobody knows stays a letter."""
+    """Attributes by name; an unknown letter stays a letter."""
     from shepherd.formats.attributes import TABLE
 
-    named = {letter: one.name.lower().replace(" ", "_") for letter, one in TABLE.items()}
+    named = {letter: attribute.name.lower().replace(" ", "_") for letter, attribute in TABLE.items()}
     return {named.get(letter, letter): _attribute(state, letter, value, urls) for letter, value in bucket.attributes.items()}
 
 
@@ -253,5 +253,5 @@ def _attribute(state: State, letter: str, value: bytes, urls: bool) -> Any:
 def _link(state: State, norm: int, path: int, urls: bool) -> str:
     from shepherd.cli.dump.urls import Urls
 
-    found = Urls(state).of(norm, path, 0) if urls else None
-    return found if found is not None else f"{kinds.FOOTPRINT.text(norm)} {kinds.FOOTPRINT.text(path)}"
+    url = Urls(state).of(norm, path, 0) if urls else None
+    return url if url is not None else f"{kinds.FOOTPRINT.text(norm)} {kinds.FOOTPRINT.text(path)}"

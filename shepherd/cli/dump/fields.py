@@ -39,16 +39,16 @@ class Field:
 
 
 @dataclass(frozen=True)
-class Shown:
+class DumpTable:
     """Rows to be shown, each a value for each field."""
 
     fields: Sequence[Field]
     rows: Iterable[Sequence[Any]]
 
 
-def show(shown: Shown, limit: int | None, as_json: bool) -> None:
+def show(table: DumpTable, limit: int | None, as_json: bool) -> None:
     """Print rows while they come: aligned text under one header line, or JSON lines."""
-    fields, rows = shown.fields, islice(shown.rows, limit)
+    fields, rows = table.fields, islice(table.rows, limit)
     if as_json:
         for row in rows:
             common.emit_json({field.name: field.json(value) for field, value in zip(fields, row, strict=True)})
@@ -110,7 +110,7 @@ def text(name: str, width: int = 0) -> Field:
 def value(name: str, width: int = 0) -> Field:
     """Whatever stands in some JSON."""
 
-    def shown(value: Any) -> str:
+    def spell(value: Any) -> str:
         return NONE if value is None else common.escape(value if isinstance(value, str | bytes) else json.dumps(value))
 
-    return Field(name, width, shown, lambda value: common.escape(value) if isinstance(value, bytes) else value)
+    return Field(name, width, spell, lambda value: common.escape(value) if isinstance(value, bytes) else value)

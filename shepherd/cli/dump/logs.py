@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from shepherd.cli.dump import fields
-from shepherd.cli.dump.fields import Shown
+from shepherd.cli.dump.fields import DumpTable
 from shepherd.errors import Corruption, UsageError
 from shepherd.formats import kinds
 
@@ -31,7 +31,7 @@ Log = tuple[Path, int | None]  # a log and how much of it counts; None: all
 
 
 def logs_of(state: State, kind: str) -> Iterator[Log]:
-    """The sealed logs of a kind, and those of harvests. What is sound is read before damage is told of."""
+    """The sealed logs of a kind, and those of harvests. What is sound is read before damage is reported."""
     from shepherd.store.disk import names
     from shepherd.store.state import harvest
 
@@ -39,41 +39,41 @@ def logs_of(state: State, kind: str) -> Iterator[Log]:
     for number in state.numbered(kind):
         yield state.path / name_of(number), None
     for path in state.harvests():
-        found = harvest.inspect(path)
-        length = getattr(found.checkpoint, kind).length
+        contents = harvest.inspect(path)
+        length = getattr(contents.checkpoint, kind).length
         if length:
             yield path / kind, length
-        if found.damage:
-            raise Corruption(f"{found.damage}; shep-check prints the place, shep-recover goes back to what is sound", path)
+        if contents.damage:
+            raise Corruption(f"{contents.damage}; shep-check prints the place, shep-recover goes back to what is sound", path)
 
 
 # --- journal and plan -------------------------------------------------------------------------------------------
 
 
-def journal(state: State, site: str | None, results: Sequence[str], urls: bool) -> Shown:
+def journal(state: State, site: str | None, results: Sequence[str], urls: bool) -> DumpTable:
     from shepherd.cli.dump.urls import Urls
     from shepherd.formats import tables
     from shepherd.formats.frame import FrameKind
     from shepherd.store.disk import names
     from shepherd.store.state import logs
 
-    shown = _shown_names(tables.JOURNAL)
-    wanted = _wanted(state, site, "result", [tables.Result[name.upper()] for name in results])
+    field_names = _field_names(tables.JOURNAL)
+    allowed_values = _allowed_values(state, site, "result", [tables.Result[name.upper()] for name in results])
 
     def rows() -> Iterator[list[Any]]:
-        known = Urls(state) if urls else None
+        url_lookup = Urls(state) if urls else None
         for path, length in logs_of(state, names.JOURNAL):
             file = str(path.relative_to(state.path))
             for part in logs.records(path, FrameKind.JOURNAL, tables.JOURNAL, length):
-                for record in _steps(_matching(part, wanted)):
-                    more = [_asked_for(known, record, sealed=length is None)] if known else []
-                    yield [file, *(record[name] for name in shown), *more]
+                for record in _steps(_matching(part, allowed_values)):
+                    more = [_asked_for(url_lookup, record, sealed=length is None)] if url_lookup else []
+                    yield [file, *(record[name] for name in field_names), *more]
 
     last = [fields.text("url")] if urls else []
-    return Shown([fields.text("file", FILE_WIDTH), *fields.of_record("journal", tables.JOURNAL, shown), *last], rows())
+    return DumpTable([fields.text("file", FILE_WIDTH), *fields.of_record("journal", tables.JOURNAL, field_names), *last], rows())
 
 
-def plan(state: State, site: str | None, whys: Sequence[str], urls: bool) -> Shown:
+def plan(state: State, site: str | None, whys: Sequence[str], urls: bool) -> DumpTable:
     from shepherd.cli.dump.urls import Urls
     from shepherd.formats import tables
     from shepherd.formats.frame import FrameKind
@@ -83,37 +83,37 @@ def plan(state: State, site: str | None, whys: Sequence[str], urls: bool) -> Sho
     path = state.path / names.PLAN
     if names.PLAN not in state.control.files:
         raise UsageError(f"{state.name} has no plan: only a .reap directory has one, while its reap is under way")
-    shown = _shown_names(tables.PLAN)
-    wanted = _wanted(state, site, "why", [tables.Why[name.upper()] for name in whys])
+    field_names = _field_names(tables.PLAN)
+    allowed_values = _allowed_values(state, site, "why", [tables.Why[name.upper()] for name in whys])
 
     def rows() -> Iterator[list[Any]]:
-        known = Urls(state) if urls else None
+        url_lookup = Urls(state) if urls else None
         for part in logs.records(path, FrameKind.PLAN, tables.PLAN):
-            for record in _steps(_matching(part, wanted)):
-                more = known.of_oids([record["oid"]]) if known else []
-                yield [*(record[name] for name in shown), *more]
+            for record in _steps(_matching(part, allowed_values)):
+                more = url_lookup.of_oids([record["oid"]]) if url_lookup else []
+                yield [*(record[name] for name in field_names), *more]
 
-    return Shown([*fields.of_record("plan", tables.PLAN, shown), *([fields.text("url")] if urls else [])], rows())
+    return DumpTable([*fields.of_record("plan", tables.PLAN, field_names), *([fields.text("url")] if urls else [])], rows())
 
 
-def _shown_names(dtype: np.dtype[np.void]) -> list[str]:
+def _field_names(dtype: np.dtype[np.void]) -> list[str]:
     named = [name for name in dtype.names or () if not name.startswith("spare")]
     return [*(name for name in named if name != "flags"), "flags"]
 
 
-def _wanted(state: State, site: str | None, name: str, values: Sequence[int]) -> dict[str, list[int]]:
+def _allowed_values(state: State, site: str | None, name: str, values: Sequence[int]) -> dict[str, list[int]]:
     """The fields that are selected by, and the values that they may have."""
     from shepherd.cli.dump.rows import norm_of
 
-    wanted = {"norm": [norm_of(state, site)]} if site is not None else {}
-    return wanted | ({name: list(values)} if values else {})
+    allowed = {"norm": [norm_of(state, site)]} if site is not None else {}
+    return allowed | ({name: list(values)} if values else {})
 
 
-def _matching(part: Records, wanted: dict[str, list[int]]) -> Records:
+def _matching(part: Records, allowed_values: dict[str, list[int]]) -> Records:
     import numpy as np
 
     keep = np.ones(len(part), np.bool_)
-    for name, values in wanted.items():
+    for name, values in allowed_values.items():
         keep &= np.isin(part[name], np.array(values, part[name].dtype))
     return part if keep.all() else part[keep]
 
@@ -139,7 +139,7 @@ def _asked_for(urls: Urls, record: dict[str, Any], sealed: bool) -> str | None:
 # --- contributions ----------------------------------------------------------------------------------------------
 
 
-def contributions(state: State, site: str | None, urls: bool) -> Shown:
+def contributions(state: State, site: str | None, urls: bool) -> DumpTable:
     import numpy as np
 
     from shepherd.cli.dump.rows import norm_of
@@ -147,7 +147,7 @@ def contributions(state: State, site: str | None, urls: bool) -> Shown:
     from shepherd.store.disk import names
     from shepherd.store.state import logs
 
-    shown = [
+    columns = [
         fields.text("file", FILE_WIDTH),
         fields.number("ordinal", 4),
         *(fields.of_kind(name, kinds.FOOTPRINT) for name in ("norm", "path", "site")),
@@ -163,16 +163,16 @@ def contributions(state: State, site: str | None, urls: bool) -> Shown:
     norm = norm_of(state, site) if site is not None else None
 
     def rows() -> Iterator[list[Any]]:
-        known = Urls(state) if urls else None
+        url_lookup = Urls(state) if urls else None
         for path, length in logs_of(state, names.CONTRIB):
             file, first = str(path.relative_to(state.path)), 0
             for block in logs.blocks(path, length=length):
                 places = range(len(block)) if norm is None else np.flatnonzero(block.norm == np.uint64(norm)).tolist()
                 for place, url in zip(places, urls_of(block, places), strict=True):
-                    yield [file, first + place, *_contribution(block, place), url, *_parent(block, place, known)]
+                    yield [file, first + place, *_contribution(block, place), url, *_parent(block, place, url_lookup)]
                 first += len(block)
 
-    return Shown(shown, rows())
+    return DumpTable(columns, rows())
 
 
 def _contribution(block: Block, place: int) -> Iterator[int]:
@@ -190,7 +190,7 @@ def _parent(block: Block, place: int, urls: Urls | None) -> list[str | None]:
 # --- checkpoints ------------------------------------------------------------------------------------------------
 
 
-def checkpoints(state: State) -> Shown:
+def checkpoints(state: State) -> DumpTable:
     """Every checkpoint of every harvest, and whether its files still are as it says."""
     from shepherd.formats import frame
     from shepherd.formats.checkpoint import unpack_checkpoint
@@ -198,7 +198,7 @@ def checkpoints(state: State) -> Shown:
     from shepherd.store.disk import names
     from shepherd.store.state import logs
 
-    shown = [
+    columns = [
         fields.text("harvest", 12),
         fields.number("sequence", 4),
         fields.text("kind", len("checkpoint")),
@@ -213,13 +213,13 @@ def checkpoints(state: State) -> Shown:
     def rows() -> Iterator[list[Any]]:
         for path in state.harvests():
             log = path / names.CHECKPOINTS
-            for one in frame.frames(logs.mapped(log)) if log.exists() else ():
-                point = unpack_checkpoint(one.payload)
-                kind = "end" if one.kind == FrameKind.END else "checkpoint"
+            for record in frame.frames(logs.mapped(log)) if log.exists() else ():
+                point = unpack_checkpoint(record.payload)
+                kind = "end" if record.kind == FrameKind.END else "checkpoint"
                 sizes = [point.journal.length, point.contrib.length, len(point.segments), sum(s.length for s in point.segments)]
                 yield [path.name, point.sequence, kind, point.time_ms, *sizes, "yes" if _holds(path, point) else "no"]
 
-    return Shown(shown, rows())
+    return DumpTable(columns, rows())
 
 
 def _holds(path: Path, point: Checkpoint) -> bool:

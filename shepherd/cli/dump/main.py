@@ -19,7 +19,7 @@ from shepherd.errors import Corruption, UsageError
 from shepherd.formats import vocabulary
 
 if TYPE_CHECKING:
-    from shepherd.cli.dump.fields import Shown
+    from shepherd.cli.dump.fields import DumpTable
     from shepherd.store.state.directory import State
 
 R = TypeVar("R")
@@ -46,7 +46,7 @@ from_row = click.option("--row", "first", type=click.IntRange(0), default=0, met
 with_urls = click.option("-u", "--urls", is_flag=True, help="Resolve footprints to URLs.")
 
 
-def of_a_state(function: Callable[..., Shown]) -> Callable[..., None]:
+def of_a_state(function: Callable[..., DumpTable]) -> Callable[..., None]:
     """--db, --cf, --state, --limit and --json; the function gets the state and gives the rows."""
 
     @limited
@@ -86,10 +86,10 @@ def _open(db: Path, name: str | None) -> State:
     from shepherd.store.state.database import Database
 
     database = Database(db)
-    found = database.furthest().name if name is None else states.find(database, name)
-    if not found.closed:
-        return database.open(found)
-    lease = database.reading("shep-dump", time.time_ns() // 1_000_000, found.number)
+    state_name = database.furthest().name if name is None else states.find(database, name)
+    if not state_name.closed:
+        return database.open(state_name)
+    lease = database.reading("shep-dump", time.time_ns() // 1_000_000, state_name.number)
     return click.get_current_context().with_resource(lease)
 
 
@@ -102,7 +102,7 @@ def _open(db: Path, name: str | None) -> State:
 @from_row
 @with_urls
 @of_a_state
-def index(state: State, site: str | None, types: tuple[str, ...], first: int, urls: bool) -> Shown:
+def index(state: State, site: str | None, types: tuple[str, ...], first: int, urls: bool) -> DumpTable:
     """The index, row by row, in the order of footprints.
 
     \b
@@ -120,7 +120,7 @@ def index(state: State, site: str | None, types: tuple[str, ...], first: int, ur
 @one_site
 @from_row
 @of_a_state
-def sites(state: State, site: str | None, first: int) -> Shown:
+def sites(state: State, site: str | None, first: int) -> DumpTable:
     """The site table, with names, in the order of footprints.
 
     \b
@@ -136,7 +136,7 @@ def sites(state: State, site: str | None, first: int) -> Shown:
 @one_site
 @from_row
 @of_a_state
-def servers(state: State, site: str | None, first: int) -> Shown:
+def servers(state: State, site: str | None, first: int) -> DumpTable:
     """The server table: delays, back-off, next contact.
 
     \b
@@ -156,7 +156,7 @@ def servers(state: State, site: str | None, first: int) -> Shown:
 @click.option("--result", "results", multiple=True, type=click.Choice(RESULTS), help="Only with this result; may be repeated.")
 @with_urls
 @of_a_state
-def journal(state: State, site: str | None, results: tuple[str, ...], urls: bool) -> Shown:
+def journal(state: State, site: str | None, results: tuple[str, ...], urls: bool) -> DumpTable:
     """The journals: those that cork sealed, and those of harvests, up to their newest checkpoint.
 
     \b
@@ -173,7 +173,7 @@ def journal(state: State, site: str | None, results: tuple[str, ...], urls: bool
 @one_site
 @with_urls
 @of_a_state
-def contrib(state: State, site: str | None, urls: bool) -> Shown:
+def contrib(state: State, site: str | None, urls: bool) -> DumpTable:
     """The contributions that no merge has taken yet, with their URLs; -u adds the URL of the page that each was found on.
 
     \b
@@ -190,7 +190,7 @@ def contrib(state: State, site: str | None, urls: bool) -> Shown:
 @click.option("--why", "whys", multiple=True, type=click.Choice(WHYS), help="Only planned for this reason; may be repeated.")
 @with_urls
 @of_a_state
-def plan(state: State, site: str | None, whys: tuple[str, ...], urls: bool) -> Shown:
+def plan(state: State, site: str | None, whys: tuple[str, ...], urls: bool) -> DumpTable:
     """The plan of a .reap directory, best first.
 
     \b
@@ -204,7 +204,7 @@ def plan(state: State, site: str | None, whys: tuple[str, ...], urls: bool) -> S
 
 @command.command()
 @of_a_state
-def checkpoints(state: State) -> Shown:
+def checkpoints(state: State) -> DumpTable:
     """The checkpoints of each harvest of a .reap directory, and whether its files still are as they say.
 
     \b
@@ -222,7 +222,7 @@ def checkpoints(state: State) -> Shown:
 @command.command()
 @one_site
 @of_a_state
-def buckets(state: State, site: str | None) -> Shown:
+def buckets(state: State, site: str | None) -> DumpTable:
     """Every bucket of every segment, whether a row points at it or not.
 
     \b
@@ -262,7 +262,7 @@ def bucket(state: State, which: tuple[str, ...], body: str | None, urls: bool, a
 
 @command.command()
 @of_a_state
-def control(state: State) -> Shown:
+def control(state: State) -> DumpTable:
     """The control file: what the directory is, and every file in it. The key is not shown.
 
     \b

@@ -10,7 +10,7 @@ from itertools import count, islice
 from typing import TYPE_CHECKING, Any
 
 from shepherd.cli.dump import fields
-from shepherd.cli.dump.fields import Shown
+from shepherd.cli.dump.fields import DumpTable
 
 if TYPE_CHECKING:
     from shepherd.cli.dump.urls import Urls
@@ -21,37 +21,37 @@ if TYPE_CHECKING:
 STEP_ROWS = 4_096  # few, because every value becomes an object
 
 
-def index(state: State, site: str | None, types: Sequence[str], first: int, urls: bool) -> Shown:
+def index(state: State, site: str | None, types: Sequence[str], first: int, urls: bool) -> DumpTable:
     from shepherd.cli.dump.urls import Urls
     from shepherd.formats import tables
 
     names = _flags_last(tables.INDEX)
-    wanted = [int(tables.RowType[name.upper()]) for name in types]
-    chosen = _from(_rows_of(state, site), first)
-    found = _typed(state, chosen, wanted)
-    rows = _values(state.index, names, found)
+    type_numbers = [int(tables.RowType[name.upper()]) for name in types]
+    row_range = _from(_rows_of(state, site), first)
+    steps = _typed(state, row_range, type_numbers)
+    rows = _values(state.index, names, steps)
     last = [fields.text("url")] if urls else []
     if urls:
-        oids = (state.index["oid"][step.start : step.stop] for step in _steps(chosen))
+        oids = (state.index["oid"][step.start : step.stop] for step in _steps(row_range))
         rows = _with_urls(rows, 1 + names.index("oid"), Urls(state), oids)
-    return Shown([fields.number("row", 4), *fields.of_table("index", names), *last], rows)
+    return DumpTable([fields.number("row", 4), *fields.of_table("index", names), *last], rows)
 
 
-def sites(state: State, site: str | None, first: int) -> Shown:
+def sites(state: State, site: str | None, first: int) -> DumpTable:
     from shepherd.formats import tables
 
     names = [name for name in tables.SITES if name != "name"]
-    found = _steps(range(state.sites.rows)[first:]) if site is None else _chosen(site_rows(state, site), first)
-    rows = ([*row, state.site_name(row[0])] for row in _values(state.sites, names, found))
-    return Shown([fields.number("row", 4), *fields.of_table("sites", names), fields.text("name")], rows)
+    steps = _steps(range(state.sites.rows)[first:]) if site is None else _rows_from(site_rows(state, site), first)
+    rows = ([*row, state.site_name(row[0])] for row in _values(state.sites, names, steps))
+    return DumpTable([fields.number("row", 4), *fields.of_table("sites", names), fields.text("name")], rows)
 
 
-def servers(state: State, site: str | None, first: int) -> Shown:
+def servers(state: State, site: str | None, first: int) -> DumpTable:
     from shepherd.formats import tables
 
-    found = _steps(range(state.servers.rows)[first:]) if site is None else _chosen(_server_rows(state, site), first)
-    rows = _values(state.servers, list(tables.SERVERS), found)
-    return Shown([fields.number("row", 4), *fields.of_table("servers", tables.SERVERS)], rows)
+    steps = _steps(range(state.servers.rows)[first:]) if site is None else _rows_from(_server_rows(state, site), first)
+    rows = _values(state.servers, list(tables.SERVERS), steps)
+    return DumpTable([fields.number("row", 4), *fields.of_table("servers", tables.SERVERS)], rows)
 
 
 # --- which rows -------------------------------------------------------------------------------------------------
@@ -70,19 +70,19 @@ def site_rows(state: State, site: str) -> list[int]:
 
     from shepherd.store.state import lookup
 
-    known: set[int] = set()
+    footprints: set[int] = set()
     for rows in _steps(_rows_of(state, site)):
-        known.update(np.unique(state.index["site"][rows.start : rows.stop]).tolist())
-    found = (lookup.site_row(state, one) for one in sorted(known))
-    return [row for row in found if row is not None]
+        footprints.update(np.unique(state.index["site"][rows.start : rows.stop]).tolist())
+    candidates = (lookup.site_row(state, footprint) for footprint in sorted(footprints))
+    return [row for row in candidates if row is not None]
 
 
 def _server_rows(state: State, site: str) -> list[int]:
     from shepherd.store.state import lookup
 
     qkeys = sorted({state.sites["qkey"].value(row) for row in site_rows(state, site)})
-    found = (lookup.server_row(state, qkey) for qkey in qkeys)
-    return [row for row in found if row is not None]
+    candidates = (lookup.server_row(state, qkey) for qkey in qkeys)
+    return [row for row in candidates if row is not None]
 
 
 def _rows_of(state: State, site: str | None) -> range:
@@ -108,11 +108,11 @@ def _typed(state: State, rows: range, types: list[int]) -> Iterator[range | I64]
     for step in _steps(rows):
         if not types:
             yield step
-        elif len(found := np.flatnonzero(np.isin(state.index["type"][step.start : step.stop], types))):
-            yield found + step.start
+        elif len(offsets := np.flatnonzero(np.isin(state.index["type"][step.start : step.stop], types))):
+            yield offsets + step.start
 
 
-def _chosen(rows: Sequence[int], first: int) -> Iterator[I64]:
+def _rows_from(rows: Sequence[int], first: int) -> Iterator[I64]:
     import numpy as np
 
     yield np.array([row for row in rows if row >= first], np.int64)
@@ -125,9 +125,9 @@ def _flags_last(table: Mapping[str, str]) -> list[str]:
     return [*(name for name in table if name != "flags"), "flags"]
 
 
-def _values(table: Table, names: Sequence[str], found: Iterator[range | I64]) -> Iterator[list[Any]]:
+def _values(table: Table, names: Sequence[str], steps: Iterator[range | I64]) -> Iterator[list[Any]]:
     """Each row as its number and the values of its columns."""
-    for rows in found:
+    for rows in steps:
         part: dict[str, Array] = table.slice(rows.start, rows.stop, names) if isinstance(rows, range) else table.take(rows, names)
         numbers = rows if isinstance(rows, range) else rows.tolist()
         for row in zip(numbers, *(part[name].tolist() for name in names), strict=True):

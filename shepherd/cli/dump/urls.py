@@ -41,11 +41,13 @@ class Urls:
 
         from shepherd.formats import tables
 
-        wanted = sorted({oid for oid in oids if tables.CONTRIB_BIT <= oid < tables.NO_OID})
+        contrib_oids = sorted({oid for oid in oids if tables.CONTRIB_BIT <= oid < tables.NO_OID})
         if self._aside is not None:
-            contributed = self._aside.urls(wanted)
+            contributed = self._aside.urls(contrib_oids)
         else:
-            contributed = {wanted[at]: url for at, url in _contributed(self._state, np.array(wanted, np.uint64))}
+            contributed = {
+                contrib_oids[position]: url for position, url in _contributed(self._state, np.array(contrib_oids, np.uint64))
+            }
         return [self._stored(oid) if oid < tables.CONTRIB_BIT else contributed.get(oid) for oid in oids]
 
     def put_aside(self, oids: Iterable[U64]) -> None:
@@ -96,8 +98,8 @@ class _Aside:
         self._ends = np.zeros(len(self._oids), np.int64)
         self._file = tempfile.TemporaryFile()  # noqa: SIM115 closed with us
         weakref.finalize(self, self._file.close)
-        for at, url in _contributed(state, self._oids):
-            self._ends[at] = self._file.write(url.encode())
+        for position, url in _contributed(state, self._oids):
+            self._ends[position] = self._file.write(url.encode())
         np.cumsum(self._ends, out=self._ends)
         self._file.flush()
 
@@ -105,15 +107,15 @@ class _Aside:
         """Of those of the oids that are there, their URLs."""
         import numpy as np
 
-        found = {}
-        for at in np.flatnonzero(np.isin(self._oids, np.array(oids, np.uint64), assume_unique=True)).tolist():
-            start, end = int(self._ends[at - 1]) if at else 0, int(self._ends[at])
+        texts = {}
+        for position in np.flatnonzero(np.isin(self._oids, np.array(oids, np.uint64), assume_unique=True)).tolist():
+            start, end = int(self._ends[position - 1]) if position else 0, int(self._ends[position])
             if end > start:
-                found[int(self._oids[at])] = os.pread(self._file.fileno(), end - start, start).decode()
-        return found
+                texts[int(self._oids[position])] = os.pread(self._file.fileno(), end - start, start).decode()
+        return texts
 
 
-def _contributed(state: State, wanted: U64) -> Iterator[tuple[int, str]]:
+def _contributed(state: State, oids: U64) -> Iterator[tuple[int, str]]:
     """Which of some places in contrib, given in order, and its URL. Only blocks that have one of them are expanded."""
     import numpy as np
 
@@ -121,14 +123,14 @@ def _contributed(state: State, wanted: U64) -> Iterator[tuple[int, str]]:
     from shepherd.store.disk import names
     from shepherd.store.state import logs
 
-    for number in state.numbered(names.CONTRIB) if len(wanted) else ():
+    for number in state.numbered(names.CONTRIB) if len(oids) else ():
         first = tables.contrib_oid(number, 0)
-        for one in logs.read_frames(state.path / names.contrib(number)):
-            begin, end = np.searchsorted(wanted, np.array([first, first + one.records], np.uint64)).tolist()
+        for frame in logs.read_frames(state.path / names.contrib(number)):
+            begin, end = np.searchsorted(oids, np.array([first, first + frame.records], np.uint64)).tolist()
             if begin < end:
-                places = (oid - first for oid in wanted[begin:end].tolist())
-                yield from zip(range(begin, end), urls_of(contrib.decode(one.payload), places), strict=True)
-            first += one.records
+                places = (oid - first for oid in oids[begin:end].tolist())
+                yield from zip(range(begin, end), urls_of(contrib.decode(frame.payload), places), strict=True)
+            first += frame.records
 
 
 def urls_of(block: Block, places: Iterable[int]) -> Iterator[str]:

@@ -1,7 +1,7 @@
 """Which documents an export is of: the selectors of `shep list`, as what a reading of a state can be asked for.
 
-Part, best, section and weight are known of an older state, too, and so is the site: with these what is new can be told. All other
-selectors ask columns or URLs that nobody keeps of a state that is deleted.
+Part, best, section and weight are known of an older state, too, and so is the site: what is new can be chosen by these. All other
+selectors need columns or URLs, which are not kept of a deleted state.
 """
 
 from __future__ import annotations
@@ -56,15 +56,15 @@ def asks_columns(selection: Selection) -> bool:
 
 def words(choice: Choice, selection: Selection) -> dict[str, Any]:
     """What is exported, for a manifest and a cursor to remember."""
-    told = {
+    facts = {
         key: value
         for key, value in dataclasses.asdict(choice).items()
         if value not in (None, (), 0, False) and (key, value) != ("parts", 1)
     }
-    told["sections"] = list(choice.sections)
+    facts["sections"] = list(choice.sections)
     if selection.words() or selection.urls:
-        told["selectors"] = [*selection.words(), *(common.escape(url) for url in selection.urls[:20])]
-    return {key: value for key, value in told.items() if value != []}
+        facts["selectors"] = [*selection.words(), *(common.escape(url) for url in selection.urls[:20])]
+    return {key: value for key, value in facts.items() if value != []}
 
 
 def narrowed(selection: Selection) -> Narrowed:
@@ -75,7 +75,7 @@ def narrowed(selection: Selection) -> Narrowed:
 
 
 def marked(state: State, selection: Selection, cf: Path) -> Narrow:
-    """Exactly the rows that `shep list` would show; a URL that nobody knows is a UsageError before anything is written.
+    """Exactly the rows that `shep list` would show; an unknown URL is a UsageError before anything is written.
 
     Who names one row of a document by its URL means the document, whichever row stands for it.
     """
@@ -84,17 +84,17 @@ def marked(state: State, selection: Selection, cf: Path) -> Narrow:
     from shepherd.formats.tables import Flag
     from shepherd.store.state import lookup
 
-    wanted = np.zeros(state.index.rows, np.bool_)
-    with console_rows.choosing(state, selection, cf) as found:
-        for rows in found:
-            wanted[rows] = True
-    for row in np.flatnonzero(wanted).tolist() if selection.urls else ():
+    mask = np.zeros(state.index.rows, np.bool_)
+    with console_rows.choosing(state, selection, cf) as row_batches:
+        for rows in row_batches:
+            mask[rows] = True
+    for row in np.flatnonzero(mask).tolist() if selection.urls else ():
         if not state.index["flags"].value(row) & Flag.ROBOTS:  # these are of one site each
             same = lookup.rows_of(state, state.index["norm"].value(row), state.index["path"].value(row))
-            wanted[same.start : same.stop] = True
+            mask[same.start : same.stop] = True
 
     def narrow(of: State, rows: I64) -> I64:
-        return rows[wanted.take(rows)]
+        return rows[mask.take(rows)]
 
     return narrow
 

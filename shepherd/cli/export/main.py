@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from shepherd.cli.export import options as export_asked
+from shepherd.cli.export import options as export_options
 from shepherd.cli.export import run as export_run
-from shepherd.cli.export.options import Asked
+from shepherd.cli.export.options import ExportOptions
 from shepherd.config import Config
 from shepherd.console import common, remote, shared
 from shepherd.errors import UsageError
@@ -26,14 +26,14 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@export_asked.asking
+@export_options.export_options
 @remote.maybe_remote
 @shared.state_number
 @common.database
 @common.configured
 @common.jsonable
 @common.standard
-def command(asked: Asked, url: str | None, token: str | None, ca_file: Path | None, db: Path, config: Config) -> int:
+def command(options: ExportOptions, url: str | None, token: str | None, ca_file: Path | None, db: Path, config: Config) -> int:
     """Write the documents of a state, the newest by default, in a format that other programs read.
 
     Files get their names only when all are complete; PREFIX-STATE.json, the manifest, comes last. A damaged document is reported
@@ -51,34 +51,34 @@ def command(asked: Asked, url: str | None, token: str | None, ca_file: Path | No
     from shepherd.store.state.database import Database
 
     if url is not None:
-        export_asked.refuse_remote(asked, token)
-    export_asked.refuse(asked)
+        export_options.refuse_remote(options, token)
+    export_options.refuse(options)
     if url is not None:
-        from shepherd.cli.export import remote as export_afar
+        from shepherd.cli.export import remote as export_remote
 
-        return export_afar.run(url, token or "", ca_file, asked)
+        return export_remote.run(url, token or "", ca_file, options)
     if token is not None:
         raise UsageError("--token-file is for a server: name it by --from")
     database = Database(db)
-    if asked.wish.format == "parquet-urls":
+    if options.wish.format == "parquet-urls":
         from shepherd.cli.export import urls as export_urls
 
-        return export_urls.run(database, asked)
-    if asked.cursor is not None:
+        return export_urls.run(database, options)
+    if options.cursor is not None:
         from shepherd.cli.export import cursor as export_cursor
 
-        return export_cursor.run(database, asked, asked.cursor, every=asked.cursor in config.export.cursors)
-    return _from_here(database, asked)
+        return export_cursor.run(database, options, options.cursor, every=options.cursor in config.export.cursors)
+    return _from_here(database, options)
 
 
-def _from_here(database: Database, asked: Asked) -> int:
+def _from_here(database: Database, options: ExportOptions) -> int:
     with (
-        database.reading("shep-export", shared.clock_ms(), asked.number) as state,
-        _older(database, asked.since, state) as older,
+        database.reading("shep-export", shared.clock_ms(), options.number) as state,
+        _older(database, options.since, state) as older,
     ):
-        tell = export_run.Told()
-        source = export_run.local_source(asked, state, older, tell)
-        return export_run.status(export_run.export(source, asked, tell), asked.as_json)
+        on_damage = export_run.DamageReporter()
+        source = export_run.local_source(options, state, older, on_damage)
+        return export_run.status(export_run.export(source, options, on_damage), options.as_json)
 
 
 @contextlib.contextmanager

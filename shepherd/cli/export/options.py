@@ -28,7 +28,7 @@ STDOUT = "-"
 
 
 @dataclass(frozen=True)
-class Asked:
+class ExportOptions:
     """What the command line says, but for where the documents come from."""
 
     output: str
@@ -80,11 +80,11 @@ OPTIONS = (
 )
 
 
-def asking(function: Callable[..., R]) -> Callable[..., R]:
-    """All of that as `asked: Asked`, for a command that also has --cf, --state and --json."""
+def export_options(function: Callable[..., R]) -> Callable[..., R]:
+    """All of that as `options: ExportOptions`, for a command that also has --cf, --state and --json."""
 
     @functools.wraps(function)
-    def with_asked(
+    def with_options(
         *args: Any,
         selection: Selection,
         config: Config,
@@ -105,34 +105,34 @@ def asking(function: Callable[..., R]) -> Callable[..., R]:
         choice = export_choice.choice_of(selection, part, best, robots or all_of_it, redirects or all_of_it)
         wish = Wish(format_, split_bytes, bodies, cdxj, digest == "sha256")
         own = ("output", "prefix", "overwrite", "number", "since", "cursor", "past_damage", "dry_run", "as_json")
-        asked = Asked(
+        options = ExportOptions(
             selection=selection, choice=choice, wish=wish, cf=config.directory, **{name: kwargs.pop(name) for name in own}
         )
-        return function(*args, asked=asked, config=config, **kwargs)
+        return function(*args, options=options, config=config, **kwargs)
 
-    decorated: Callable[..., R] = with_asked
+    decorated: Callable[..., R] = with_options
     for option in reversed(OPTIONS):
         decorated = option(decorated)
     return selectors.selecting(decorated)
 
 
-def refuse(asked: Asked) -> None:
+def refuse(options: ExportOptions) -> None:
     """What makes no sense together."""
-    format_ = asked.wish.format
-    if asked.output == STDOUT and format_ not in INLINE:
+    format_ = options.wish.format
+    if options.output == STDOUT and format_ not in INLINE:
         raise UsageError(f"{format_} cannot go to stdout: give -o a directory")
-    if asked.output == STDOUT and asked.cursor is not None:
+    if options.output == STDOUT and options.cursor is not None:
         raise UsageError("what went to stdout may be lost, so a cursor cannot continue it: give -o a directory")
-    if asked.cursor is not None and asked.since is not None:
+    if options.cursor is not None and options.since is not None:
         raise UsageError("--cursor knows the state itself: leave out --since")
-    if asked.cursor is not None or asked.since is not None:
-        export_choice.refuse_columns(asked.selection)
-    if asked.wish.cdxj and format_ != "warc":
+    if options.cursor is not None or options.since is not None:
+        export_choice.refuse_columns(options.selection)
+    if options.wish.cdxj and format_ != "warc":
         raise UsageError("--cdxj is an index of WARC files")
-    if not asked.prefix or "/" in asked.prefix or asked.prefix.startswith(".") or not asked.prefix.isprintable():
-        raise UsageError(f"--prefix {shared.redact(asked.prefix)}: it must be the beginning of the name of a file")
+    if not options.prefix or "/" in options.prefix or options.prefix.startswith(".") or not options.prefix.isprintable():
+        raise UsageError(f"--prefix {shared.redact(options.prefix)}: it must be the beginning of the name of a file")
     if format_ == "parquet-urls" and (
-        asked.cursor is not None or asked.since is not None or asked.choice.parts > 1 or asked.choice.best
+        options.cursor is not None or options.since is not None or options.choice.parts > 1 or options.choice.best
     ):
         raise UsageError(
             "parquet-urls is of all rows that the selectors choose: --cursor, --since, --part and --best are of documents"
@@ -143,13 +143,13 @@ def refuse(asked: Asked) -> None:
         parquet.load()
 
 
-def refuse_remote(asked: Asked, token: str | None) -> None:
+def refuse_remote(options: ExportOptions, token: str | None) -> None:
     """What a server cannot be asked for."""
     if token is None:
         raise UsageError("--from needs --token-file, with the token that shep-serve token add printed there")
-    if asked.wish.format in ("parquet-urls", "buckets"):
-        raise UsageError(f"{asked.wish.format} describes the database itself: run shep-export there")
-    if export_choice.asks_columns(asked.selection):
+    if options.wish.format in ("parquet-urls", "buckets"):
+        raise UsageError(f"{options.wish.format} describes the database itself: run shep-export there")
+    if export_choice.asks_columns(options.selection):
         raise UsageError(
             "a server chooses by --site, --section, --weight, --part, --best and --since alone: for the other selectors run "
             "shep-export where the database is"

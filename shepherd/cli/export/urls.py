@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from shepherd.cli.export import run as export_run
-from shepherd.cli.export.options import Asked
+from shepherd.cli.export.options import ExportOptions
 from shepherd.console import common, shared
 from shepherd.console import rows as console_rows
 
@@ -16,47 +16,50 @@ if TYPE_CHECKING:
     from shepherd.store.state.database import Database
 
 
-def run(database: Database, asked: Asked) -> int:
+def run(database: Database, options: ExportOptions) -> int:
     from shepherd.export import parquet
     from shepherd.export.output import Output, Series
 
-    with database.reading("shep-export", shared.clock_ms(), asked.number) as state:
-        told = {
+    with database.reading("shep-export", shared.clock_ms(), options.number) as state:
+        facts = {
             "state": state.number,
             "since": None,
-            **asked.wish.manifest(),
-            "choice": {"selectors": asked.selection.words()},
+            **options.wish.manifest(),
+            "choice": {"selectors": options.selection.words()},
         }
         rows = 0
-        if asked.dry_run:
-            with console_rows.choosing(state, asked.selection, asked.cf) as found:
-                rows = sum(map(len, found))
-            return export_run.status(told | {"counts": {"rows": rows}}, asked.as_json)
-        output = Output(Path(asked.output), export_run.stem_of(asked, state.number) + "-urls", asked.overwrite)
-        sink = parquet.UrlsSink(Series(output.create, parquet.ENDING, asked.wish.split_bytes), export_run.Told())
+        if options.dry_run:
+            with console_rows.choosing(state, options.selection, options.cf) as row_batches:
+                rows = sum(map(len, row_batches))
+            return export_run.status(facts | {"counts": {"rows": rows}}, options.as_json)
+        output = Output(Path(options.output), export_run.stem_of(options, state.number) + "-urls", options.overwrite)
+        sink = parquet.UrlsSink(Series(output.create, parquet.ENDING, options.wish.split_bytes), export_run.DamageReporter())
         try:
-            with console_rows.choosing(state, asked.selection, asked.cf) as found, common.progress(None, "URLs", " rows") as bar:
-                for some in _together(found):
+            with (
+                console_rows.choosing(state, options.selection, options.cf) as row_batches,
+                common.progress(None, "URLs", " rows") as bar,
+            ):
+                for some in _together(row_batches):
                     sink.add(state, some)
                     rows += len(some)
                     bar.update(len(some))
             sink.finish()
             counts = {"rows": rows, "damaged": sink.damaged}
-            return export_run.status(output.commit(told | {"counts": counts}), asked.as_json)
+            return export_run.status(output.commit(facts | {"counts": counts}), options.as_json)
         except BaseException:
             output.abandon()
             raise
 
 
-def _together(found: Iterator[I64]) -> Iterator[I64]:
+def _together(row_batches: Iterator[I64]) -> Iterator[I64]:
     """Rows in groups that are worth writing."""
     import numpy as np
 
-    held: list[I64] = []
-    for rows in found:
-        held.append(rows)
-        if sum(map(len, held)) >= 1 << 16:
-            yield np.concatenate(held)
-            held = []
-    if any(map(len, held)):
-        yield np.concatenate(held)
+    group: list[I64] = []
+    for rows in row_batches:
+        group.append(rows)
+        if sum(map(len, group)) >= 1 << 16:
+            yield np.concatenate(group)
+            group = []
+    if any(map(len, group)):
+        yield np.concatenate(group)

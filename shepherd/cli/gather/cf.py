@@ -25,11 +25,11 @@ def source_root() -> Path:
 
 def user_directory() -> Path:
     """Where the user's own configuration is: SHEPHERD_CF, else cf/, else the defaults that came with the program."""
-    given = os.environ.get("SHEPHERD_CF")
-    if given:
-        if not Path(given).is_dir():
-            raise UsageError(f"SHEPHERD_CF={given}: not a directory")
-        return Path(given)
+    directory = os.environ.get("SHEPHERD_CF")
+    if directory:
+        if not Path(directory).is_dir():
+            raise UsageError(f"SHEPHERD_CF={directory}: not a directory")
+        return Path(directory)
     return Path("cf") if Path("cf").is_dir() else common.default_files()
 
 

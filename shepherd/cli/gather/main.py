@@ -27,14 +27,14 @@ MOST_MINUTES: Final = 525_600  # a year
 WHY: Final = "Written by gather for this database: your own settings, and what is left of the limits of the last run."
 
 
-def _minutes(_context: click.Context, _parameter: click.Parameter, given: float) -> float:
-    if not 0 < given <= MOST_MINUTES:  # so written, it refuses what is not a number, too
-        raise click.BadParameter(f"{given:g} is not more than 0 and at most {MOST_MINUTES:,}")
-    return given
+def _minutes(_context: click.Context, _parameter: click.Parameter, minutes: float) -> float:
+    if not 0 < minutes <= MOST_MINUTES:  # so written, it refuses what is not a number, too
+        raise click.BadParameter(f"{minutes:g} is not more than 0 and at most {MOST_MINUTES:,}")
+    return minutes
 
 
 @click.command()
-@click.argument("given", nargs=-1, metavar="[URL]...")
+@click.argument("url_texts", nargs=-1, metavar="[URL]...")
 @click.option(
     "--db", type=common.DIRECTORY, metavar="DIR", help="The database.  [default: $SHEPHERD_DB, else db; toy/db for the toy web]"
 )
@@ -64,7 +64,9 @@ def _minutes(_context: click.Context, _parameter: click.Parameter, given: float)
     "--contact", metavar="ADDRESS", help="Mail address or page by which webmasters reach you.  [default: identity.contact]"
 )
 @common.standard
-def command(given: tuple[str, ...], db: Path | None, pages: int | None, minutes: float, scope: str, contact: str | None) -> int:
+def command(
+    url_texts: tuple[str, ...], db: Path | None, pages: int | None, minutes: float, scope: str, contact: str | None
+) -> int:
     """Gather the sites of some URLs, and nothing else, up to a number of pages or minutes; or, without a URL, the toy web.
 
     It makes the database if there is none. If you run it again it continues where it stopped, and the sites of earlier runs are
@@ -81,9 +83,9 @@ def command(given: tuple[str, ...], db: Path | None, pages: int | None, minutes:
     """
     from shepherd.cli.gather import toy as gather_toy
 
-    if not given and (db is None or not gather_scope.read(db / OWN_CF)):
+    if not url_texts and (db is None or not gather_scope.read(db / OWN_CF)):
         return gather_toy.gather(db, pages, minutes * 60, contact)
-    return _gather(configuration.find_db(db), [_url(text) for text in given], scope, pages or PAGES, minutes * 60, contact)
+    return _gather(configuration.find_db(db), [_url(text) for text in url_texts], scope, pages or PAGES, minutes * 60, contact)
 
 
 def _url(text: str) -> Url:
@@ -95,7 +97,7 @@ def _url(text: str) -> Url:
         raise UsageError(f"{redact(text)}: {error}") from error
 
 
-def _gather(db: Path, found: list[Url], kind: str, pages: int, seconds: float, contact: str | None) -> int:
+def _gather(db: Path, urls: list[Url], kind: str, pages: int, seconds: float, contact: str | None) -> int:
     from shepherd.cli.gather.run import Gatherer, claim, create, finish, insert
     from shepherd.equiv import load_equiv
     from shepherd.filters import load_filter
@@ -104,12 +106,12 @@ def _gather(db: Path, found: list[Url], kind: str, pages: int, seconds: float, c
     lock = claim(db)
     user_cf, own_cf = gather_cf.user_directory(), db / OWN_CF
     user = configuration.load(user_cf)
-    load_filter(user.filter_path)  # what is wrong with it is told by its own line numbers
+    load_filter(user.filter_path)  # its faults are reported with its own line numbers
     equiv_text = load_equiv(user.equiv_path).text
-    scope = gather_scope.read(own_cf).with_sites((url.norm for url in found), kind)
+    scope = gather_scope.read(own_cf).with_sites((url.norm for url in urls), kind)
     contact = _contact(scope, user, contact or user.identity.contact or gather_cf.earlier_contact(own_cf))
     filter_text = scope.filter_text(cf_files.read_filter(user_cf))
-    hrefs = _accepted(found, filter_text, user_cf / cf_files.FILTER)
+    hrefs = _accepted(urls, filter_text, user_cf / cf_files.FILTER)
     settings = _settings(user_cf, user, contact)
     if lock is not None:
         _refuse_strangers(db, scope)
@@ -137,7 +139,9 @@ def _refuse_strangers(db: Path, scope: Scope) -> None:
     from shepherd.urls import norm_of
 
     with Database(db).reading("gather", clock_ms()) as state:
-        inside = {name for name in (one.decode() for one in state.site_names(0, state.sites.rows)) if scope.has(norm_of(name))}
+        inside = {
+            name for name in (raw_name.decode() for raw_name in state.site_names(0, state.sites.rows)) if scope.has(norm_of(name))
+        }
         norms = np.array([state.prints.norm(name) for name in sorted(inside)], np.uint64)
         rows = state.index.slice(0, state.index.rows, ("norm", "type", "flags"))
         pages = (rows["type"] != RowType.FORGOTTEN) & ((rows["flags"] & Flag.ROBOTS) == 0)
@@ -149,13 +153,13 @@ def _refuse_strangers(db: Path, scope: Scope) -> None:
         )
 
 
-def _contact(scope: Scope, user: Config, known: str) -> str:
+def _contact(scope: Scope, user: Config, contact: str) -> str:
     """Who answers for this gatherer; asked for before anything but loopback is gathered."""
-    if not known and not all(gather_cf.is_loopback(f"http://{norm}", user) for norm in scope.norms):
-        known = _ask_for_contact()
-    if fault := configuration.contact_fault(known):
-        raise UsageError(f"the contact address {known!r} {fault}")
-    return known
+    if not contact and not all(gather_cf.is_loopback(f"http://{norm}", user) for norm in scope.norms):
+        contact = _ask_for_contact()
+    if fault := configuration.contact_fault(contact):
+        raise UsageError(f"the contact address {contact!r} {fault}")
+    return contact
 
 
 def _ask_for_contact() -> str:
@@ -173,11 +177,11 @@ def _ask_for_contact() -> str:
     return answer
 
 
-def _accepted(found: list[Url], filter_text: str, source: Path) -> list[str]:
+def _accepted(urls: list[Url], filter_text: str, source: Path) -> list[str]:
     from shepherd.filters import parse_filter
 
     filters = parse_filter(filter_text, f"{source}, behind the scope of gather")
-    hrefs = [filters.strip(url.href) for url in found]
+    hrefs = [filters.strip(url.href) for url in urls]
     for href in hrefs:
         verdict = filters.judge(href)
         if not verdict.accepted:

@@ -1,8 +1,8 @@
 """Cycles until there is nothing more to do, or a limit is reached: the loop of `gather`, and what comes before and after it.
 
 Every cycle is a `shepherd cycle` of its own with a configuration that knows what is left of the limits, so neither a plan nor a
-reap goes beyond them; and whatever ends us, the next run goes on from the database alone. The lock is held from before the first
-write to the end, and passed on to every cycle: so no second run can come between.
+reap goes beyond them; and whatever ends us, the next run continues from the database alone. The lock is held from before the
+first write to the end, and passed on to every cycle: so no second run can come between.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Configure: TypeAlias = Callable[[int, int], Path]  # pages and seconds that are 
 
 MOST_ROUNDS: Final = 1_000
 NOTHING: Final = NothingToDo.exit_status
-TERMINATED: Final = 128 + signal.SIGTERM  # a child that was told to stop before it could listen
+TERMINATED: Final = 128 + signal.SIGTERM  # a child that got the signal before it could handle it
 
 
 @dataclass(frozen=True)
@@ -162,8 +162,8 @@ def insert(db: Path, hrefs: list[str], weight: int) -> None:
     database.inbox.drop(database.new_item_name(time.time_ns() // 1_000_000), (request | {"url": href} for href in hrefs))
 
 
-def finish(gatherer: Gatherer, ending: Ending, cf: Path, asked: str, refreshed: bool) -> int:
-    """Show what was gathered; the exit status. `asked` is a URL of this run."""
+def finish(gatherer: Gatherer, ending: Ending, cf: Path, url: str, refreshed: bool) -> int:
+    """Show what was gathered; the exit status. `url` is one of this run."""
     from shepherd.cli.gather import summary as gather_summary
     from shepherd.store.state.database import Database
 
@@ -171,7 +171,7 @@ def finish(gatherer: Gatherer, ending: Ending, cf: Path, asked: str, refreshed: 
     with Database(gatherer.db).reading("gather", time.time_ns() // 1_000_000) as state:
         summary = gather_summary.measure(state, load(cf))
     gather_summary.show(summary, ending.why, gatherer.requests, elapsed_s, refreshed)
-    gather_summary.show_next(summary, gatherer.db, cf, asked)
+    gather_summary.show_next(summary, gatherer.db, cf, url)
     return ending.status
 
 

@@ -26,12 +26,12 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Summary:
+class GatherSummary:
     state: int
     pages: int  # gathered, redirects and robots files not counted
     redirects: int
     sites: int  # normalised, with at least one of these pages
-    found: int  # URLs that links led to
+    urls_linked: int  # URLs that links led to
     unchanged: int  # pages whose last check found them as they were
     ungathered: int  # that could be asked for now
     blocked: int  # ungathered, too, but the site cannot be asked
@@ -58,7 +58,7 @@ def checked_since(state: State, start_s: int) -> int:
     return int(np.count_nonzero(_pages(state) & (_column(state, "checked") >= start_s)))
 
 
-def measure(state: State, config: Config) -> Summary:
+def measure(state: State, config: Config) -> GatherSummary:
     import numpy as np
 
     from shepherd.formats.tables import Flag, Reason, RowType, in_bucket
@@ -71,12 +71,12 @@ def measure(state: State, config: Config) -> Summary:
     failed = pages & (type_ == RowType.ERROR)
     queues_s, blocked = _queues(state, pages & (type_ == RowType.UNGATHERED), config)
     counts = np.bincount(reason[failed], minlength=256)
-    return Summary(
+    return GatherSummary(
         state=state.number,
         pages=int(np.count_nonzero(body)),
         redirects=int(np.count_nonzero(gathered & redirect)),
         sites=len(np.unique(norm[body])),
-        found=int(np.count_nonzero(pages & ((flags & Flag.INITIAL) == 0))),
+        urls_linked=int(np.count_nonzero(pages & ((flags & Flag.INITIAL) == 0))),
         unchanged=int(np.count_nonzero(body & (reason == Reason.UNCHANGED))),
         ungathered=int(np.count_nonzero(pages & (type_ == RowType.UNGATHERED))) - blocked,
         blocked=blocked,
@@ -105,10 +105,10 @@ def _best_url(state: State, rows: Bools) -> str:
     """The URL of the row with the highest weight, the first of them; nothing if there is none."""
     import numpy as np
 
-    found = np.flatnonzero(rows)
-    if not len(found):
+    candidates = np.flatnonzero(rows)
+    if not len(candidates):
         return ""
-    best = found[np.argmax(_column(state, "weight")[found])]
+    best = candidates[np.argmax(_column(state, "weight")[candidates])]
     return state.objects.head(state.index["oid"].value(int(best))).url
 
 
@@ -137,11 +137,11 @@ def _queues(state: State, waiting: Bools, config: Config) -> tuple[float, int]:
 # --- as text ----------------------------------------------------------------------------------------------------
 
 
-def show(summary: Summary, why: str, requests: int, elapsed_s: float, refreshed: bool) -> None:
+def show(summary: GatherSummary, why: str, requests: int, elapsed_s: float, refreshed: bool) -> None:
     """A few aligned lines on stdout."""
     pages, sites = many(summary.pages, "page"), many(summary.sites, "site")
     lines = [("gathered", f"{pages} of {sites}; redirects: {summary.redirects:,}")]
-    lines.append(("found", f"{many(summary.found, 'URL')} by links"))
+    lines.append(("found", f"{many(summary.urls_linked, 'URL')} by links"))
     errors = ", ".join(f"{count:,} {reason}" for reason, count in summary.errors.items())
     lines.append(("errors", errors or "none"))
     if summary.guarded:
@@ -150,8 +150,8 @@ def show(summary: Summary, why: str, requests: int, elapsed_s: float, refreshed:
     if refreshed:
         lines.append(("refresh", f"{summary.unchanged:,} of the pages had not changed: nothing was stored for them again"))
     lines.append(("stored", f"{size(summary.stored_bytes)} in state {summary.state}"))
-    asked = f"{many(requests, 'request')} in {elapsed_s:.1f} s, robots files included"
-    lines.append(("speed", f"{requests / max(elapsed_s, 0.001):,.1f} requests/s: {asked}"))
+    requests_text = f"{many(requests, 'request')} in {elapsed_s:.1f} s, robots files included"
+    lines.append(("speed", f"{requests / max(elapsed_s, 0.001):,.1f} requests/s: {requests_text}"))
     if summary.ungathered:
         rest = f"{many(summary.ungathered, 'page')}: at the delays of their servers about {span(math.ceil(summary.rest_s))}"
         lines.append(("to come", rest))
@@ -165,11 +165,11 @@ def show(summary: Summary, why: str, requests: int, elapsed_s: float, refreshed:
         click.echo(f"{name:<9} {common.escape(text)}")
 
 
-def show_next(summary: Summary, db: Path, cf: Path, asked: str) -> None:
+def show_next(summary: GatherSummary, db: Path, cf: Path, url: str) -> None:
     """Commands that work as they stand; a URL that was asked for can be explained even where nothing is known of it."""
     shep = _program("shep")
     where = ["--db", _near(db)]
-    commands = [[shep, "stats", *where], [shep, "explain", *where, "--cf", _near(cf), summary.failed or summary.example or asked]]
+    commands = [[shep, "stats", *where], [shep, "explain", *where, "--cf", _near(cf), summary.failed or summary.example or url]]
     if summary.example:
         commands.append([shep, "cat", *where, "--cf", _near(cf), summary.example])
     click.echo("\nTry next:")

@@ -28,10 +28,10 @@ def command(everything: bool, options: phase.PhaseOptions) -> None:
     """
     from shepherd.cycle.cleanup import drive as cleanup
 
-    phase.run("shep-cleanup", functools.partial(cleanup.run, everything=everything), options, _told)
+    phase.run("shep-cleanup", functools.partial(cleanup.run, everything=everything), options, _in_words)
 
 
-def _told(report: Mapping[str, Any]) -> Iterator[str]:
+def _in_words(report: Mapping[str, Any]) -> Iterator[str]:
     """What was done, how full the segments are, what older states hold, and how large documents are."""
     yield from (f"{what} {count}" for what, count in report["counts"].items() if count)
     if "bytes" in report:
@@ -41,8 +41,8 @@ def _told(report: Mapping[str, Any]) -> Iterator[str]:
     if pinned["bytes of older states"]:
         leased = pinned["bytes of leased states"]
         yield f"{pinned['bytes of older states']} bytes held by older states{f', {leased} of them by leases' if leased else ''}"
-    for section, told in report.get("averages", {}).items():
-        yield f"section {section}: {many(told['documents'], 'document')} of {told['stored bytes']} bytes"
+    for section, average in report.get("averages", {}).items():
+        yield f"section {section}: {many(average['documents'], 'document')} of {average['stored bytes']} bytes"
 
 
 def main() -> None:

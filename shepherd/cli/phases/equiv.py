@@ -57,16 +57,16 @@ def propose(options: phase.PhaseOptions) -> None:
 def _show(proposal: Proposal, as_json: bool) -> None:
     others = list(zip(proposal.names[1:], proposal.evidence, strict=True))
     if as_json:
-        common.emit_json({"names": list(proposal.names), "evidence": [_plain(name, one) for name, one in others]})
+        common.emit_json({"names": list(proposal.names), "evidence": [_plain(name, evidence) for name, evidence in others]})
         return
-    for name, one in others:
-        click.echo(common.escape(f"# {name}: {one}"))
+    for name, evidence in others:
+        click.echo(common.escape(f"# {name}: {evidence}"))
     click.echo(common.escape(" ".join(proposal.names)))
 
 
-def _plain(name: str, one: Evidence) -> dict[str, object]:
-    found = {"common": one.agreement.common, "equal": one.agreement.equal, "near": one.near}
-    return {"name": name, **found, "roots_equal": one.roots_equal, "redirect": one.redirect}
+def _plain(name: str, evidence: Evidence) -> dict[str, object]:
+    numbers = {"common": evidence.agreement.common, "equal": evidence.agreement.equal, "near": evidence.near}
+    return {"name": name, **numbers, "roots_equal": evidence.roots_equal, "redirect": evidence.redirect}
 
 
 def main() -> None:

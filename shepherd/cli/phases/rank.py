@@ -80,7 +80,7 @@ def command(
     directory = (
         inbox.directory if os.access(inbox.directory, os.W_OK) else None
     )  # beside the database is room; elsewhere who knows
-    how = How(damping, iterations, tolerance, limit)
+    rank_options = How(damping, iterations, tolerance, limit)
     with contextlib.ExitStack() as stack:
         draft = stack.enter_context(inbox.draft_feedback(item)) if item else None  # first: who may not write need not begin
         if draft:
@@ -88,70 +88,76 @@ def command(
         state = stack.enter_context(shared.reading(db, number))
         scratch = scratch_directory.without_lock(directory, shared.clock_ms())
         stack.callback(scratch.remove)
-        found = _rank(db, state, config, how, scratch.path, draft)
-        top = list(found.top(state, config.merge.insert_weight))
+        ranking = _rank(db, state, config, rank_options, scratch.path, draft)
+        top = list(ranking.top(state, config.merge.insert_weight))
     if as_json:
-        told = {"program": PROGRAM, "state": str(state.name), "dry_run": dry_run, "item": item, "report": _report(found, top)}
-        common.emit_json(told)
+        result = {"program": PROGRAM, "state": str(state.name), "dry_run": dry_run, "item": item, "report": _report(ranking, top)}
+        common.emit_json(result)
     elif dry_run:
-        for line in (f"{PROGRAM}: {_summary(state, found)}", "", *_spread(found), "", *_best(top)):
+        for line in (f"{PROGRAM}: {_summary(state, ranking)}", "", *_spread(ranking), "", *_best(top)):
             click.echo(line)
     else:
-        common.LOG.info("%s: %s, left in the inbox as %s", PROGRAM, _summary(state, found), item)
-    if found.change > tolerance:
-        common.LOG.warning("%s: the last of %s still moved %.1e of all rank", PROGRAM, many(found.turns, "turn"), found.change)
+        common.LOG.info("%s: %s, left in the inbox as %s", PROGRAM, _summary(state, ranking), item)
+    if ranking.change > tolerance:
+        common.LOG.warning(
+            "%s: the last of %s still moved %.1e of all rank", PROGRAM, many(ranking.turns, "turn"), ranking.change
+        )
 
 
-def _rank(db: Path, state: State, config: Config, how: How, scratch: Path, draft: Draft | None) -> Found:
+def _rank(db: Path, state: State, config: Config, rank_options: How, scratch: Path, draft: Draft | None) -> Found:
     """What was found. A draft is kept if something is in it."""
     from shepherd.cycle.rank import drive as rank
 
-    what = progress.ProgressJob(PROGRAM, str(state.name), state.index.rows, "row")
+    job = progress.ProgressJob(PROGRAM, str(state.name), state.index.rows, "row")
     holder = db if phase.inherited_lock() is not None else None  # a master that holds it has started us
-    with progress.reporting(holder, what) as work, common.progress(_turns(how), "turns", "turn") as bar:
+    with progress.reporting(holder, job) as work, common.progress(_turns(rank_options), "turns", "turn") as bar:
 
         def turned(change: float) -> None:
             bar.update(1)
             bar.set_postfix_str(f"{change:.1e} moved")
 
         if draft is None:
-            return rank.run(state, config, how, scratch, tick=work.update, turned=turned)
-        found = rank.run(state, config, how, scratch, draft.write, work.update, turned)
-    if not found.changed:
+            return rank.run(state, config, rank_options, scratch, tick=work.update, turned=turned)
+        ranking = rank.run(state, config, rank_options, scratch, draft.write, work.update, turned)
+    if not ranking.changed:
         raise NothingToDo(f"every document of state {state.name} has the weight of its rank already")
     draft.keep()
-    return found
+    return ranking
 
 
-def _turns(how: How) -> int:
+def _turns(rank_options: How) -> int:
     """How many turns are needed at most: each moves what the one before has moved, damped."""
-    enough = math.ceil(math.log(how.tolerance / 2) / math.log(how.damping)) if how.tolerance and how.damping else how.iterations
-    return max(1, min(how.iterations, enough))
+    if not (rank_options.tolerance and rank_options.damping):
+        return max(1, rank_options.iterations)
+    enough = math.ceil(math.log(rank_options.tolerance / 2) / math.log(rank_options.damping))
+    return max(1, min(rank_options.iterations, enough))
 
 
 # --- telling ----------------------------------------------------------------------------------------------------
 
 
-def _summary(state: State, found: Found) -> str:
-    seen = f"{many(found.documents, 'document')} and {many(found.links, 'link')} of state {state.name}"
-    return f"{seen}, {many(found.turns, 'turn')}, {many(found.changed, 'weight')} changed"
+def _summary(state: State, ranking: Found) -> str:
+    size_text = f"{many(ranking.documents, 'document')} and {many(ranking.links, 'link')} of state {state.name}"
+    return f"{size_text}, {many(ranking.turns, 'turn')}, {many(ranking.changed, 'weight')} changed"
 
 
-def _report(found: Found, top: list[dict[str, Any]]) -> dict[str, Any]:
+def _report(ranking: Found, top: list[dict[str, Any]]) -> dict[str, Any]:
     names = ("rows", "documents", "buckets", "links", "unknown", "dangling", "turns", "change", "changed")
-    return {name: getattr(found, name) for name in names} | {"weights": found.weights.tolist(), "top": top}
+    return {name: getattr(ranking, name) for name in names} | {"weights": ranking.weights.tolist(), "top": top}
 
 
-def _spread(found: Found) -> Iterator[str]:
+def _spread(ranking: Found) -> Iterator[str]:
     """Documents by weight, as `shep stats` shows them."""
-    width = (1 << 16) // len(found.weights)
-    counts = [(place * width, count) for place, count in enumerate(found.weights.tolist()) if count]
-    rows = [(f"{low:,}", f"{low + width - 1:,}", f"{count:,}", f"{100 * count / found.documents:.1f} %") for low, count in counts]
+    width = (1 << 16) // len(ranking.weights)
+    counts = [(place * width, count) for place, count in enumerate(ranking.weights.tolist()) if count]
+    rows = [
+        (f"{low:,}", f"{low + width - 1:,}", f"{count:,}", f"{100 * count / ranking.documents:.1f} %") for low, count in counts
+    ]
     yield from console_rows.table((">from", ">to", ">documents", ">share"), rows)
 
 
 def _best(top: list[dict[str, Any]]) -> Iterator[str]:
-    rows = [(f"{one['times_mean']:,.1f}", one["weight"], one["weight_now"], one["url"]) for one in top]
+    rows = [(f"{document['times_mean']:,.1f}", document["weight"], document["weight_now"], document["url"]) for document in top]
     yield from console_rows.table((">times the mean", ">weight", ">now", "URL"), rows)
 
 

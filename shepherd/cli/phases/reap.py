@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from shepherd.dispatch.statistics import Figures
 
 
-def _in_a_directory(_context: click.Context, _parameter: click.Parameter, given: Path | None) -> Path | None:
+def _in_a_directory(_context: click.Context, _parameter: click.Parameter, path: Path | None) -> Path | None:
     """A file that could not be made after the reap is better refused before it."""
-    if given is not None and not given.parent.is_dir():
-        raise click.BadParameter(f"{given.parent} is not a directory")
-    return given
+    if path is not None and not path.parent.is_dir():
+        raise click.BadParameter(f"{path.parent} is not a directory")
+    return path
 
 
 @click.command()
@@ -60,11 +60,11 @@ def command(db: Path, config: Config, seconds: float | None, table: Path | None,
     with Database(db).writing("shep-reap", phase.inherited_lock()) as writer, phase.timed(db, "shep-reap"):
         state = writer.furthest()
         path = reap.harvest_path(state)
-        what = progress.ProgressJob("shep-reap", str(state.name), len(state.plan()), "page")
+        job = progress.ProgressJob("shep-reap", str(state.name), len(state.plan()), "page")
         minutes = Minutes(db, str(state.name))
-        with progress.reporting(db, what, "reap", narrow=True) as work:
+        with progress.reporting(db, job, "reap", narrow=True) as work:
             limit_s = config.plan.reap_s if seconds is None else seconds
-            summary = reap.reap(state, path, config, limit_s, Watch(work, minutes))
+            summary = reap.reap(state, path, config, limit_s, ReapProgress(work, minutes))
         minutes.end(summary.figures)
         report = {"start": start, "state": str(state.name), **summary.report()}
         phase.append_line(db / "log" / logbook.REAPS, report)
@@ -78,7 +78,7 @@ def command(db: Path, config: Config, seconds: float | None, table: Path | None,
         raise NoSpace(f"{summary.full}; what was gathered is kept: shep-cork takes it in")
 
 
-class Watch:
+class ReapProgress:
     """Shows how far a reap is."""
 
     def __init__(self, work: Progress, minutes: Minutes | None = None) -> None:

@@ -28,17 +28,17 @@ LABEL, COUNT = "{:<52}", "  {:>14}"
 def option(function: Callable[..., R]) -> Callable[..., R]:
     """--versus DIR, read and checked, as `versus: Config | None`."""
 
-    def load(_context: click.Context, _parameter: click.Parameter, given: Path | None) -> Config | None:
-        if given is not None and not given.is_dir():
-            raise click.BadParameter(f"{given} is not a directory")
-        return None if given is None else configuration.load(given)
+    def load(_context: click.Context, _parameter: click.Parameter, path: Path | None) -> Config | None:
+        if path is not None and not path.is_dir():
+            raise click.BadParameter(f"{path} is not a directory")
+        return None if path is None else configuration.load(path)
 
     text = "With --dry-run: what --cf is compared with.  [default: $SHEPHERD_CF, else cf]"
     return click.option("--versus", type=common.DIRECTORY, callback=load, metavar="DIR", help=text)(function)
 
 
 def run(program: str, drive: Drive, options: phase.PhaseOptions, versus: Config | None) -> None:
-    """A phase; or rehearsals of it, by one configuration or by both, told as a table."""
+    """A phase; or dry runs of it, by one configuration or by both, printed as a table."""
     if not options.dry_run:
         if versus is not None:
             raise UsageError("--versus only compares, so it needs --dry-run")
@@ -48,11 +48,11 @@ def run(program: str, drive: Drive, options: phase.PhaseOptions, versus: Config 
     name, reports = _rehearsed(program, drive, options, [options.config, *([versus] if versus is not None else [])])
     table = _table(reports)
     if options.as_json:
-        told: dict[str, Any] = {"program": program, "state": name, "dry_run": True, "report": reports[0]}
+        comparison: dict[str, Any] = {"program": program, "state": name, "dry_run": True, "report": reports[0]}
         if versus is not None:
             difference = {label: counts[0] - counts[1] for label, counts in table.items()}
-            told |= {"versus": {"cf": versus.directory, "report": reports[1], "difference": difference}}
-        common.emit_json(told)
+            comparison |= {"versus": {"cf": versus.directory, "report": reports[1], "difference": difference}}
+        common.emit_json(comparison)
         return
     beside = f" by {options.config.directory}, beside {versus.directory}" if versus is not None else ""
     click.echo(f"{program}: would make {name}{beside}")
@@ -64,7 +64,7 @@ def run(program: str, drive: Drive, options: phase.PhaseOptions, versus: Config 
 
 
 def _present(config: Config) -> Config | None:
-    """What goes without --cf, where that is another one; one that cannot be read is no reason not to tell of the first."""
+    """The configuration without --cf, if it is another one; if it cannot be read, the first is shown alone."""
     directory = configuration.find_cf(None)
     if not directory.is_dir() or (config.directory.exists() and directory.samefile(config.directory)):
         return None
@@ -102,10 +102,10 @@ def _rehearsed(
 def _table(reports: list[dict[str, Any]]) -> dict[str, list[int]]:
     """Every number that a report has, under its name, beside those of the others; what belongs together stands together."""
     flat = [dict(_flat(report)) for report in reports]
-    labels = list(dict.fromkeys(label for one in flat for label in one))
+    labels = list(dict.fromkeys(label for flat_report in flat for label in flat_report))
     groups = list(dict.fromkeys(label.partition(": ")[0] for label in labels))
     labels.sort(key=lambda label: groups.index(label.partition(": ")[0]))
-    return {label: [one.get(label, 0) for one in flat] for label in labels}
+    return {label: [flat_report.get(label, 0) for flat_report in flat] for label in labels}
 
 
 def _flat(report: Mapping[str, Any], within: str = "") -> Iterator[tuple[str, int]]:

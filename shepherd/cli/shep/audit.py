@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from shepherd.store.state.database import Database
     from shepherd.store.state.directory import State
 
-SHOWN: Final = 10  # servers with the least to spare
+MOST_SERVERS: Final = 10  # servers with the least to spare
 STEP: Final = 1 << 20  # keys looked up at a time
 
 
@@ -62,22 +62,22 @@ def politeness(slack: int, limit: int, db: Path, config: Config, number: int | N
 
     with contextlib.ExitStack() as open_states:
         sources = list(_sources(Database(db), number, open_states))
-        with common.progress(3 * sum(one.records for one in sources), "audit", "record") as bar:
-            found = [_Read(one, one.read(config, bar.update)) for one in sources]
-            epochs = _epochs(found)
-            if not epochs:
+        with common.progress(3 * sum(source.records for source in sources), "audit", "record") as bar:
+            journals = [_Read(source, source.read(config, bar.update)) for source in sources]
+            groups = _epochs(journals)
+            if not groups:
                 raise NothingToDo("no journal that is kept has a contact with a server")
-            told = [_Told(part, _judge(part, slack, limit, bar.update)) for part in epochs]
+            epochs = [_Epoch(group, _judge(group, slack, limit, bar.update)) for group in groups]
         if as_json:
-            common.emit_json(_json(told, found))
+            common.emit_json(_json(epochs, journals))
         else:
-            for one in told:
-                _show(one, len(told) > 1)
-    count = sum(one.verdict.count for one in told)
+            for epoch in epochs:
+                _show(epoch, len(epochs) > 1)
+    count = sum(epoch.verdict.count for epoch in epochs)
     if count:
         raise Impolite(f"{shared.many(count, 'contact')} came too soon; shep-dump journal -u has their URLs")
-    contacts = sum(int(one.verdict.contacts.sum()) for one in told)
-    common.LOG.info("%s in %s: none came too soon", shared.many(contacts, "contact"), shared.many(len(found), "journal"))
+    contacts = sum(int(epoch.verdict.contacts.sum()) for epoch in epochs)
+    common.LOG.info("%s in %s: none came too soon", shared.many(contacts, "contact"), shared.many(len(journals), "journal"))
 
 
 @dataclass(frozen=True)
@@ -121,13 +121,13 @@ class _Source:
 
     def footprints(self, rows: set[int]) -> dict[int, str]:
         """Of the URLs of some records."""
-        found, first = {}, 0
+        texts, first = {}, 0
         for records in self.parts() if rows else ():
             for row in [row for row in rows if first <= row < first + len(records)]:
-                one = records[row - first]
-                found[row] = f"{kinds.FOOTPRINT.text(int(one['norm']))} {kinds.FOOTPRINT.text(int(one['path']))}"
+                record = records[row - first]
+                texts[row] = f"{kinds.FOOTPRINT.text(int(record['norm']))} {kinds.FOOTPRINT.text(int(record['path']))}"
             first += len(records)
-        return found
+        return texts
 
 
 @dataclass(frozen=True)
@@ -137,7 +137,7 @@ class _Read:
 
 
 @dataclass(frozen=True)
-class _Told:
+class _Epoch:
     journals: list[_Read]
     verdict: Verdict
 
@@ -146,8 +146,8 @@ class _Told:
         places = {place for fault in self.verdict.faults for place in (fault.before, fault.after)}
         return {
             (number, row): text
-            for number, one in enumerate(self.journals)
-            for row, text in one.source.footprints({row for journal, row in places if journal == number}).items()
+            for number, journal_read in enumerate(self.journals)
+            for row, text in journal_read.source.footprints({row for journal, row in places if journal == number}).items()
         }
 
 
@@ -177,38 +177,40 @@ def _sources(database: Database, number: int | None, open_states: contextlib.Exi
 def _of_state(state: State) -> Iterator[_Source]:
     from shepherd.store.disk import names
 
-    for one in state.numbered("journal"):
-        path = state.path / names.journal(one)
+    for journal_number in state.numbered("journal"):
+        path = state.path / names.journal(journal_number)
         yield _Source(f"state {state.number}", state, [(path, path.stat().st_size)])
 
 
-def _some(state: State, name: str, key: str, wanted: Any, columns: tuple[str, ...]) -> dict[str, Any]:
+def _some(state: State, name: str, key: str, keys: Any, columns: tuple[str, ...]) -> dict[str, Any]:
     """The rows of a table that a journal speaks of."""
     import numpy as np
 
     table = getattr(state, name)
-    known = table[key][0 : table.rows]
-    there = np.zeros(len(known), bool)
-    for first in range(0, len(wanted), STEP) if len(known) else ():
-        place = np.searchsorted(known, wanted[first : first + STEP])
-        there[np.minimum(place, len(known) - 1)] = True  # a neighbour of a key that is not there does no harm
+    table_keys = table[key][0 : table.rows]
+    there = np.zeros(len(table_keys), bool)
+    for first in range(0, len(keys), STEP) if len(table_keys) else ():
+        place = np.searchsorted(table_keys, keys[first : first + STEP])
+        there[np.minimum(place, len(table_keys) - 1)] = True  # a neighbour of a key that is not there does no harm
     rows = np.flatnonzero(there).astype(np.int64)
     return {column: table[column].take(rows) for column in columns}
 
 
-def _epochs(found: list[_Read]) -> list[list[_Read]]:
+def _epochs(journals: list[_Read]) -> list[list[_Read]]:
     """Journals that belong together: where one begins before an older one has ended, the clock was set back between them."""
     epochs: list[list[_Read]] = []
     last_ms = 0
-    for one in found:
-        contacts = one.journal.contacts
+    for journal_read in journals:
+        contacts = journal_read.journal.contacts
         if not len(contacts):
             continue
         if not epochs or int(contacts["start_ms"].min()) < last_ms:
             if epochs:
-                common.LOG.warning("%s begins before what came earlier has ended; it is judged by itself", one.source.name)
+                common.LOG.warning(
+                    "%s begins before what came earlier has ended; it is judged by itself", journal_read.source.name
+                )
             epochs.append([])
-        epochs[-1].append(one)
+        epochs[-1].append(journal_read)
         last_ms = int(contacts["end_ms"].max())
     return epochs
 
@@ -216,7 +218,7 @@ def _epochs(found: list[_Read]) -> list[list[_Read]]:
 def _judge(journals: list[_Read], slack_ms: int, limit: int, tick: Callable[[int], object]) -> Verdict:
     from shepherd.politeness import audit as politeness
 
-    return politeness.judge([one.journal for one in journals], slack_ms, limit, tick)
+    return politeness.judge([journal_read.journal for journal_read in journals], slack_ms, limit, tick)
 
 
 # --- telling ----------------------------------------------------------------------------------------------------
@@ -227,15 +229,15 @@ def _tightest(verdict: Verdict) -> list[dict[str, Any]]:
     import numpy as np
 
     more = np.flatnonzero(verdict.gap_ms != -1)
-    order = more[np.argsort(verdict.spare_ms[more], kind="stable")][:SHOWN]
+    order = more[np.argsort(verdict.spare_ms[more], kind="stable")][:MOST_SERVERS]
     return [
         {
-            "server": _name(int(verdict.key[at])),
-            "contacts": int(verdict.contacts[at]),
-            "smallest_gap_ms": int(verdict.gap_ms[at]),
-            "to_spare_ms": int(verdict.spare_ms[at]),
+            "server": _name(int(verdict.key[index])),
+            "contacts": int(verdict.contacts[index]),
+            "smallest_gap_ms": int(verdict.gap_ms[index]),
+            "to_spare_ms": int(verdict.spare_ms[index]),
         }
-        for at in order.tolist()
+        for index in order.tolist()
     ]
 
 
@@ -245,8 +247,8 @@ def _name(key: int) -> str:
     return f"group {kinds.GROUP.text(key)}" if key & GROUP_BIT else kinds.QUEUE_KEY.text(key)
 
 
-def _faults(told: _Told) -> list[dict[str, Any]]:
-    footprints = told.footprints()
+def _faults(epoch: _Epoch) -> list[dict[str, Any]]:
+    footprints = epoch.footprints()
     return [
         {
             "what": fault.what,
@@ -256,7 +258,7 @@ def _faults(told: _Told) -> list[dict[str, Any]]:
             "before": _contact(*fault.times[:2], footprints[fault.before]),
             "after": _contact(*fault.times[2:], footprints[fault.after]),
         }
-        for fault in told.verdict.faults
+        for fault in epoch.verdict.faults
     ]
 
 
@@ -264,28 +266,28 @@ def _contact(start_ms: int, end_ms: int, footprint: str) -> dict[str, Any]:
     return {"start": iso_ms(start_ms), "end": iso_ms(end_ms), "footprint": footprint}
 
 
-def _show(told: _Told, several: bool) -> None:
+def _show(epoch: _Epoch, several: bool) -> None:
     if several:
-        click.echo(f"{', '.join(one.source.name for one in told.journals)}:")
-    verdict = told.verdict
+        click.echo(f"{', '.join(journal_read.source.name for journal_read in epoch.journals)}:")
+    verdict = epoch.verdict
     click.echo(f"{shared.many(int(verdict.contacts.sum()), 'contact')} with {shared.many(len(verdict.key), 'server')}")
     for row in _tightest(verdict):
         spare = f"{row['to_spare_ms'] / 1000:.3f} s to spare"
         gap = f"smallest gap {row['smallest_gap_ms'] / 1000:.3f} s"
         click.echo(f"  {row['server']:<24}  {shared.many(row['contacts'], 'contact'):<16}  {gap}, {spare}")
-    for fault in _faults(told):
+    for fault in _faults(epoch):
         where = fault.get("server") or f"site {fault['site']}"
         click.echo(f"violation ({fault['what']}): {where}: {fault['gap_ms']} ms, where {fault['needed_ms']} ms were due")
         for name in ("before", "after"):
             click.echo(f"  {name:<6}  {fault[name]['start']} to {fault[name]['end']}  {fault[name]['footprint']}")
 
 
-def _json(told: list[_Told], found: list[_Read]) -> dict[str, Any]:
+def _json(epochs: list[_Epoch], journals: list[_Read]) -> dict[str, Any]:
     return {
-        "journals": [one.source.name for one in found],
-        "contacts": sum(int(one.verdict.contacts.sum()) for one in told),
-        "servers": sum(len(one.verdict.key) for one in told),
-        "tightest": [row for one in told for row in _tightest(one.verdict)],
-        "violation_count": sum(one.verdict.count for one in told),
-        "violations": [fault for one in told for fault in _faults(one)],
+        "journals": [journal_read.source.name for journal_read in journals],
+        "contacts": sum(int(epoch.verdict.contacts.sum()) for epoch in epochs),
+        "servers": sum(len(epoch.verdict.key) for epoch in epochs),
+        "tightest": [row for epoch in epochs for row in _tightest(epoch.verdict)],
+        "violation_count": sum(epoch.verdict.count for epoch in epochs),
+        "violations": [fault for epoch in epochs for fault in _faults(epoch)],
     }

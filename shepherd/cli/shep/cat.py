@@ -93,14 +93,14 @@ def _json(bucket: Bucket, what: str) -> dict[str, Any]:
     text = {
         name: bucket.attributes.get(letter) for name, letter in (("status_line", "S"), ("content_type", "T"), ("charset", "C"))
     }
-    shown: dict[str, Any] = {"url": bucket.url, "time": kinds.TIME_MS.json(bucket.header.time_ms), **text}
-    shown["digest"] = bucket.attributes.get("D", b"").hex() or None
-    shown["truncated"] = bucket.attributes.get("X")
+    record: dict[str, Any] = {"url": bucket.url, "time": kinds.TIME_MS.json(bucket.header.time_ms), **text}
+    record["digest"] = bucket.attributes.get("D", b"").hex() or None
+    record["truncated"] = bucket.attributes.get("X")
     if what == TEXT:
-        return shown | {"text": _readable(bucket)}
+        return record | {"text": _readable(bucket)}
     if what == HEADERS:
-        return shown | {"headers": [common.escape(line) for line in bucket.attributes.get("H", b"").splitlines() if line]}
-    return shown | {"body_base64": base64.b64encode(bucket.body()).decode("ascii")}
+        return record | {"headers": [common.escape(line) for line in bucket.attributes.get("H", b"").splitlines() if line]}
+    return record | {"body_base64": base64.b64encode(bucket.body()).decode("ascii")}
 
 
 def _print_headers(bucket: Bucket) -> None:
@@ -125,7 +125,7 @@ def _readable(bucket: Bucket) -> str:
 
 
 def _decoded(bucket: Bucket) -> str:
-    """The body as text; a charset that nobody knows is read as UTF-8."""
+    """The body as text; an unknown charset is read as UTF-8."""
     from shepherd.reaper.document.charset import codec_of
 
     codec = codec_of(bucket.attributes.get("C", b"utf-8").decode("ascii", "replace"))

@@ -30,5 +30,5 @@ def command(shell: str) -> None:
     kind = get_completion_class(shell)
     assert kind is not None
     for name in PROGRAMS:
-        asked = kind(click.Command(name), {}, name, completion.variable(name))
-        click.echo(asked.source_template % asked.source_vars())
+        shell_completion = kind(click.Command(name), {}, name, completion.variable(name))
+        click.echo(shell_completion.source_template % shell_completion.source_vars())

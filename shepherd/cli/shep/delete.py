@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from shepherd.cli.shep import edit_requests as changing
-from shepherd.cli.shep.edit_requests import FORGOTTEN, ROBOTS, Change, How
+from shepherd.cli.shep import edit_requests
+from shepherd.cli.shep.edit_requests import FORGOTTEN, ROBOTS, EditOptions, EditRequest
 from shepherd.console import common, selectors, shared
 from shepherd.console.selectors import Selection
 
@@ -19,15 +19,15 @@ if TYPE_CHECKING:
     from shepherd.store.state.lease import Lease
 
 FEW = 1_000  # rows that are looked for one by one
-PURGED = f"{changing.NEXT_CYCLE}, and their bytes erased by the next cleanup"
+PURGED = f"{edit_requests.NEXT_CYCLE}, and their bytes erased by the next cleanup"
 
 
 @click.command("delete")
 @selectors.selecting
 @click.option("--purge", is_flag=True, help="Erase every byte of them, and keep their URLs out for ever, known or not.")
-@click.option("--yes", is_flag=True, help=f"Do not ask before more than {changing.ASKED_FROM:,} URLs go that are not named.")
-@changing.changing
-def command(selection: Selection, purge: bool, yes: bool, how: How) -> None:
+@click.option("--yes", is_flag=True, help=f"Do not ask before more than {edit_requests.ASKED_FROM:,} URLs go that are not named.")
+@edit_requests.edit_options
+def command(selection: Selection, purge: bool, yes: bool, options: EditOptions) -> None:
     """Delete documents: their URLs become forgotten.
 
     It needs no lock, and takes effect at the start of the next cycle. A deleted URL may come back if a page still links to it
@@ -44,17 +44,17 @@ def command(selection: Selection, purge: bool, yes: bool, how: How) -> None:
     """
     spares = () if selection.by_url else (ROBOTS,)
     if purge:
-        held = _Held(how.db)
-        what = Change("delete", "purged", {"purge": True}, spares, asks=not yes, unknown_too=True, effect=PURGED)
+        copies = _LeasedCopies(options.db)
+        what = EditRequest("delete", "purged", {"purge": True}, spares, asks=not yes, unknown_too=True, effect=PURGED)
         try:
-            changing.change(selection, what, how, held.see)
+            edit_requests.change(selection, what, options, copies.see)
         finally:
-            held.tell(how)
+            copies.tell(options)
         return
-    changing.change(selection, Change("delete", "deleted", spares=(FORGOTTEN, *spares), asks=not yes), how)
+    edit_requests.change(selection, EditRequest("delete", "deleted", spares=(FORGOTTEN, *spares), asks=not yes), options)
 
 
-class _Held:
+class _LeasedCopies:
     """Counts how many of the documents are in states that somebody else holds."""
 
     def __init__(self, db: Path) -> None:
@@ -71,19 +71,19 @@ class _Held:
         for number in self._leases:
             self._counts[number] += _stored(self._database.closed(number), state, rows)
 
-    def tell(self, how: How) -> None:
+    def tell(self, options: EditOptions) -> None:
         for number, count in sorted(self._counts.items()):
             for lease in self._leases[number] if count else ():
-                told = {"state": number, "holds": count, "owner": lease.owner, "purpose": lease.purpose}
-                if how.as_json:
-                    common.emit_json(told | {"expires": shared.iso(lease.expires)})
+                record = {"state": number, "holds": count, "owner": lease.owner, "purpose": lease.purpose}
+                if options.as_json:
+                    common.emit_json(record | {"expires": shared.iso(lease.expires)})
                 else:
                     text = "state %d keeps %s of them while it is leased by %s for %s, until %s"
                     words = (shared.many(count, "document"), lease.owner, lease.purpose, shared.iso(lease.expires))
                     common.LOG.warning(text, number, *words)
 
 
-def _stored(held: State, state: State, rows: I64) -> int:
+def _stored(leased_state: State, state: State, rows: I64) -> int:
     """How many of the documents of some rows have a bucket in another state."""
     import numpy as np
 
@@ -93,9 +93,11 @@ def _stored(held: State, state: State, rows: I64) -> int:
 
     keys = tuple(state.index[name].take(rows) for name in ("norm", "path", "site"))
     if len(rows) <= FEW:
-        each = (lookup.row_of(held, *key) for key in zip(*(column.tolist() for column in keys), strict=True))
-        found = np.array([row for row in each if row is not None], np.int64)
+        each = (lookup.row_of(leased_state, *key) for key in zip(*(column.tolist() for column in keys), strict=True))
+        leased_rows = np.array([row for row in each if row is not None], np.int64)
     else:
-        found = find_rows(*(held.index[name][0 : held.index.rows] for name in ("norm", "path", "site")), *keys)
-        found = found[found >= 0]
-    return int(np.count_nonzero(in_bucket(held.index["oid"].take(found))))
+        leased_rows = find_rows(
+            *(leased_state.index[name][0 : leased_state.index.rows] for name in ("norm", "path", "site")), *keys
+        )
+        leased_rows = leased_rows[leased_rows >= 0]
+    return int(np.count_nonzero(in_bucket(leased_state.index["oid"].take(leased_rows))))

@@ -1,4 +1,4 @@
-"""shep diff: what became of the documents between two states, told while they are compared."""
+"""shep diff: how documents differ between two states, printed while they are compared."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 STEP_ROWS = 500_000
 WHATS = ("added", "forgotten", "changed", "moved", "refreshed", "type")  # as in readers/diff.py, in its order; a test compares
-SHOWN = ("type", "status", "weight", "reason", "gathered", "checked", "changed", "digest")
+COLUMNS = ("type", "status", "weight", "reason", "gathered", "checked", "changed", "digest")
 LINE = "{:<17}  {:<22}  {}\n"
 
 
@@ -66,19 +66,19 @@ def command(old: int, new: int, site: str | None, whats: tuple[str, ...], count:
             common.LOG.warning("url-equiv changed between these states: documents that got another class count as new")
         counts: Counter[str] = Counter()
         for part in states.parts(site):
-            lines = list(part.lines(_wanted(whats)))
+            lines = list(part.lines(_mask_of(whats)))
             for line in lines:
                 counts.update(line.what)
             if not count:
                 _show(states, lines, as_json)
-    told = {name: counts[name] for name in whats or WHATS}
+    totals = {name: counts[name] for name in whats or WHATS}
     if count and as_json:
-        common.emit_json({"old": old, "new": new} | told)
+        common.emit_json({"old": old, "new": new} | totals)
     elif not as_json:
-        click.echo(f"state {old} to {new}: {', '.join(f'{number:,} {name}' for name, number in told.items())}")
+        click.echo(f"state {old} to {new}: {', '.join(f'{number:,} {name}' for name, number in totals.items())}")
 
 
-def _wanted(whats: tuple[str, ...]) -> int:
+def _mask_of(whats: tuple[str, ...]) -> int:
     from shepherd.readers.diff import Difference
 
     return sum(int(Difference[name.upper()]) for name in set(whats or WHATS))
@@ -142,15 +142,15 @@ class _Part:
 
     old: int
     new: int
-    found: Differences
+    differences: Differences
 
-    def lines(self, wanted: int) -> Iterator[_Line]:
+    def lines(self, mask: int) -> Iterator[_Line]:
         from shepherd.readers.diff import Difference
 
-        found = self.found
-        for old, new, what in zip(found.old.tolist(), found.new.tolist(), found.what.tolist(), strict=True):
-            if what & wanted:
-                names = tuple(word(one) for one in Difference if what & wanted & one)
+        differences = self.differences
+        for old, new, what in zip(differences.old.tolist(), differences.new.tolist(), differences.what.tolist(), strict=True):
+            if what & mask:
+                names = tuple(word(flag) for flag in Difference if what & mask & flag)
                 yield _Line(names, self.old + old if old >= 0 else None, self.new + new if new >= 0 else None)
 
 
@@ -169,13 +169,13 @@ def _show(states: _Pair, lines: list[_Line], as_json: bool) -> None:
     old = _urls(states.old, [line.old if line.new is None or "moved" in line.what else None for line in lines])
     for line, url, before in zip(lines, new, old, strict=True):
         if as_json:
-            told: dict[str, Any] = {"what": line.what, "url": url if line.new is not None else before}
-            told |= {"from": before} if "moved" in line.what else {}
-            common.emit_json(told | {"old": _object(states.old, line.old), "new": _object(states.new, line.new)})
+            record: dict[str, Any] = {"what": line.what, "url": url if line.new is not None else before}
+            record |= {"from": before} if "moved" in line.what else {}
+            common.emit_json(record | {"old": _object(states.old, line.old), "new": _object(states.new, line.new)})
             continue
         types = " -> ".join(dict.fromkeys(filter(None, (_type(states.old, line.old), _type(states.new, line.new)))))
-        place = url or _gone(states.new, line.new) or before or _gone(states.old, line.old)
-        place += f" (from {before or _gone(states.old, line.old)})" if "moved" in line.what else ""
+        place = url or _place_without_text(states.new, line.new) or before or _place_without_text(states.old, line.old)
+        place += f" (from {before or _place_without_text(states.old, line.old)})" if "moved" in line.what else ""
         sys.stdout.write(LINE.format(",".join(line.what), types, common.escape(place)))
     sys.stdout.flush()
 
@@ -185,13 +185,13 @@ def _urls(state: State, rows: list[int | None]) -> list[str | None]:
 
     from shepherd.readers.search import urls_of
 
-    known = [row for row in rows if row is not None]
-    found = dict(zip(known, urls_of(state, np.array(known, np.int64)), strict=True))
-    texts = (found[row] if row is not None else None for row in rows)
+    known_rows = [row for row in rows if row is not None]
+    url_by_row = dict(zip(known_rows, urls_of(state, np.array(known_rows, np.int64)), strict=True))
+    texts = (url_by_row[row] if row is not None else None for row in rows)
     return [text.decode() if text is not None else None for text in texts]
 
 
-def _gone(state: State, row: int | None) -> str:
+def _place_without_text(state: State, row: int | None) -> str:
     """What is still known of a row without a text."""
     from shepherd.report.find import place_of
 
@@ -205,4 +205,4 @@ def _type(state: State, row: int | None) -> str:
 def _object(state: State, row: int | None) -> dict[str, Any] | None:
     from shepherd.formats.tables import KINDS
 
-    return None if row is None else kinds.row_as_json(KINDS["index"], {name: state.index[name].value(row) for name in SHOWN})
+    return None if row is None else kinds.row_as_json(KINDS["index"], {name: state.index[name].value(row) for name in COLUMNS})

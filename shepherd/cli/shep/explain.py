@@ -68,10 +68,10 @@ def command(
     if (url is None) == (prefix is None):
         raise click.UsageError("give a URL, or a prefix with --why-not")
     if prefix is not None:
-        from shepherd.cli.shep.whynot import tell
+        from shepherd.cli.shep.whynot import show
 
         with shared.reading(db, number) as state:
-            tell(state, prefix, as_json)
+            show(state, prefix, as_json)
         return
     assert url is not None
     from shepherd.report import explain
@@ -96,10 +96,10 @@ def _lines(story: UrlStory, now: int) -> Iterator[Line]:
     yield from _row(facts, now)
     yield from _filter(facts)
     yield from _robots(facts)
-    yield from (one.line() for one in story.standings)
+    yield from (entry.line() for entry in story.standings)
     yield from _site(facts, now)
     yield from _server(facts, now)
-    yield from (one.line() for one in story.cycles)
+    yield from (entry.line() for entry in story.cycles)
     if story.outlook:
         yield "if it came", story.outlook
     yield "verdict", story.verdict
@@ -136,10 +136,10 @@ def _row(facts: UrlFacts, now: int) -> Iterator[Line]:
 
 
 def _filter(facts: UrlFacts) -> Iterator[Line]:
-    judged = facts.verdict
-    line = f"line {judged.line}" if judged.line else "no line decides"
+    verdict = facts.verdict
+    line = f"line {verdict.line}" if verdict.line else "no line decides"
     pattern = f" ({facts.pattern})" if facts.pattern else ""
-    yield "filter", f"{'accepted' if judged.accepted else 'rejected'}: {facts.filter_path}, {line}: {judged.text}{pattern}"
+    yield "filter", f"{'accepted' if verdict.accepted else 'rejected'}: {facts.filter_path}, {line}: {verdict.text}{pattern}"
     if facts.section.line:
         of = facts.section
         yield "section", f"{kinds.SECTION.text(of.section)}: {facts.filter_path}, line {of.line}: {of.text}"
@@ -149,12 +149,12 @@ def _robots(facts: UrlFacts) -> Iterator[Line]:
     from shepherd.report.robots import file_lines
     from shepherd.urls import ROBOTS_PATH
 
-    judged = facts.robots
-    yield "robots.txt", ", ".join(file_lines(judged.file)) if judged.file is not None else f"{judged.site}{ROBOTS_PATH}"
-    for name, value in (("group", judged.group), ("line", judged.line)):
+    verdict = facts.robots
+    yield "robots.txt", ", ".join(file_lines(verdict.file)) if verdict.file is not None else f"{verdict.site}{ROBOTS_PATH}"
+    for name, value in (("group", verdict.group), ("line", verdict.line)):
         if value:
             yield f"its {name}", f"line {value[0]}: {value[1]}"
-    yield "it says", f"{judged.verdict} for {judged.agent}: {judged.why}"
+    yield "it says", f"{verdict.verdict} for {verdict.agent}: {verdict.why}"
 
 
 def _site(facts: UrlFacts, now: int) -> Iterator[Line]:

@@ -28,13 +28,13 @@ OWN_WAIT_S: Final = 60  # between robots.txt and the page, without --wait
 
 
 @click.command("fetch")
-@click.argument("given", metavar="URL")
+@click.argument("url_text", metavar="URL")
 @click.option("--wait", is_flag=True, help="Wait as long as politeness demands, instead of giving up.")
 @common.database
 @common.configured
 @common.jsonable
 @common.standard
-def command(given: str, wait: bool, db: Path, config: Config, as_json: bool) -> None:
+def command(url_text: str, wait: bool, db: Path, config: Config, as_json: bool) -> None:
     """Fetch one document; show its status, headers and timings, what robots.txt says, and the links that would be followed.
 
     It does what a reap does: the guard, robots.txt (the stored file if that is fresh; else it is fetched first), the server's
@@ -56,9 +56,9 @@ def command(given: str, wait: bool, db: Path, config: Config, as_json: bool) -> 
 
     filters = load_filter(config.filter_path)
     try:
-        url = urls.parse(filters.strip(shared.parse_given(given).href))
+        url = urls.parse(filters.strip(shared.parse_given(url_text).href))
     except BadUrl as error:
-        raise UsageError(f"{shared.redact(given)}: {error}") from None
+        raise UsageError(f"{shared.redact(url_text)}: {error}") from None
     story, learnt = _Errand(Database(db), config, filters, url, wait).run()
     from shepherd.cli.shep import fetch_show as shep_fetch_show
 

@@ -24,14 +24,14 @@ NO_CONTACT = "no contact address is set, so only loopback is asked: set contact 
 
 
 def show(story: Story, learnt: Learnt, filters: Filter, config: Config, as_json: bool) -> None:
-    """Print it, and end with the exit status that tells what came of it."""
-    judged = _robots(story, config)
+    """Print it, and end with the exit status of its outcome."""
+    robots_verdict = _robots(story, config)
     if as_json:
-        common.emit_json(_json(story, learnt, judged, filters))
+        common.emit_json(_json(story, learnt, robots_verdict, filters))
     else:
-        for label, text in _lines(story, learnt, judged, filters):
+        for label, text in _lines(story, learnt, robots_verdict, filters):
             click.echo(f"{label:<11}  {common.escape(text)}")
-    _end(story, judged, config)
+    _end(story, robots_verdict, config)
 
 
 def _is_loopback(site: str) -> bool:
@@ -43,7 +43,7 @@ def _is_loopback(site: str) -> bool:
         return host == "localhost"
 
 
-def _end(story: Story, judged: RobotsVerdict | None, config: Config) -> None:
+def _end(story: Story, robots_verdict: RobotsVerdict | None, config: Config) -> None:
     from shepherd.formats.tables import Reason, Result
 
     answer = story.answer
@@ -57,7 +57,7 @@ def _end(story: Story, judged: RobotsVerdict | None, config: Config) -> None:
     if answer is None:
         raise NothingToDo(f"{story.url.site}/robots.txt cannot be reached, so nothing of the site is fetched")
     if answer.result == Result.DENIED:
-        raise NothingToDo(f"{story.url.href} was not fetched: {judged.why if judged else 'robots.txt denies it'}")
+        raise NothingToDo(f"{story.url.href} was not fetched: {robots_verdict.why if robots_verdict else 'robots.txt denies it'}")
     if not answer.head:
         raise PeerLost(f"{story.url.href}: {reason_text(answer.reason)}")
 
@@ -82,18 +82,20 @@ def _robots(story: Story, config: Config) -> RobotsVerdict | None:
 # --- text -------------------------------------------------------------------------------------------------------
 
 
-def _lines(story: Story, learnt: Learnt, judged: RobotsVerdict | None, filters: Filter) -> Iterator[tuple[str, str]]:
+def _lines(story: Story, learnt: Learnt, robots_verdict: RobotsVerdict | None, filters: Filter) -> Iterator[tuple[str, str]]:
     yield "url", story.url.href
     verdict = filters.judge(story.url.href, story.place.server.qkey)
     if not verdict.accepted:
         yield "filter", f"rejected, so a cycle would not gather it: line {verdict.line}: {verdict.text}"
     yield "address", story.place.address or "none"
-    for one in learnt.robots:
-        yield "asked for", f"{one.url}: {_outcome(one)}, {_timings(one)}"
-    if judged is not None:
-        line = f": line {judged.line[0]}: {judged.line[1]}" if judged.line else f": {judged.why}"
-        checked = f", checked {judged.file['checked']}" if judged.file and "checked" in judged.file else ""
-        yield "robots.txt", f"{judged.verdict} ({story.rules.source if story.rules else ''}{checked}){line}"
+    for robots_answer in learnt.robots:
+        yield "asked for", f"{robots_answer.url}: {_outcome(robots_answer)}, {_timings(robots_answer)}"
+    if robots_verdict is not None:
+        line = f": line {robots_verdict.line[0]}: {robots_verdict.line[1]}" if robots_verdict.line else f": {robots_verdict.why}"
+        checked = (
+            f", checked {robots_verdict.file['checked']}" if robots_verdict.file and "checked" in robots_verdict.file else ""
+        )
+        yield "robots.txt", f"{robots_verdict.verdict} ({story.rules.source if story.rules else ''}{checked}){line}"
     if story.ready is not None:
         yield "delay", f"{story.ready.delay_ms / 1000:g} s from the end of this fetch"
     if story.answer is not None and story.answer.contacted:
@@ -137,7 +139,7 @@ def _head(answer: Answer) -> list[str]:
 # --- JSON -------------------------------------------------------------------------------------------------------
 
 
-def _json(story: Story, learnt: Learnt, judged: RobotsVerdict | None, filters: Filter) -> dict[str, Any]:
+def _json(story: Story, learnt: Learnt, robots_verdict: RobotsVerdict | None, filters: Filter) -> dict[str, Any]:
     from shepherd.report.robots import as_object
 
     verdict = filters.judge(story.url.href, story.place.server.qkey)
@@ -145,8 +147,8 @@ def _json(story: Story, learnt: Learnt, judged: RobotsVerdict | None, filters: F
         "url": story.url.href,
         "filter": {"accepted": verdict.accepted, "line": verdict.line, "text": verdict.text},
         "address": story.place.address or None,
-        "robots_requests": [_answer_json(one) for one in learnt.robots],
-        "robots": as_object(judged) if judged else None,
+        "robots_requests": [_answer_json(robots_answer) for robots_answer in learnt.robots],
+        "robots": as_object(robots_verdict) if robots_verdict else None,
         "delay_ms": story.ready.delay_ms if story.ready else None,
         "answer": _answer_json(story.answer) if story.answer else None,
         "reason": kinds.REASON.json(story.answer.reason if story.answer else story.place.reason),

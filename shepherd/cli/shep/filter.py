@@ -22,12 +22,12 @@ def command() -> None:
 
 
 @command.command("check")
-@click.argument("given", nargs=-1, required=True, metavar="URL...")
+@click.argument("url_texts", nargs=-1, required=True, metavar="URL...")
 @click.option("--address", metavar="ADDRESS", help="Judge as if this were the address of the sites.  [default: not known]")
 @common.configured
 @common.jsonable
 @common.standard
-def check(given: tuple[str, ...], address: str | None, config: Config, as_json: bool) -> None:
+def check(url_texts: tuple[str, ...], address: str | None, config: Config, as_json: bool) -> None:
     """Show what the filter does with each URL, and which lines decide.
 
     It prints the URL as given, parsed and stripped; whether it is accepted, by which line, and by which pattern of it; its
@@ -46,7 +46,7 @@ def check(given: tuple[str, ...], address: str | None, config: Config, as_json: 
     from shepherd.filters import load_filter
 
     check = _Check(load_filter(config.filter_path), config.filter_path, _qkey(address))
-    shared.each_given(given, as_json, lambda text: _show(check.of(text), as_json))
+    shared.each_given(url_texts, as_json, lambda text: _show(check.of(text), as_json))
 
 
 def _qkey(address: str | None) -> int:
@@ -72,32 +72,36 @@ class _Check:
         url = shared.parse_given(text)
         href = self.filter.strip(url.href)
         verdict = self.filter.judge(href, self.qkey)
-        told = {line.name: line for line in self.filter.set_lines(url.site, self.qkey)}
-        found: dict[str, Any] = {"given": text, "parsed": url.href, "stripped": href}
-        found["verdict"] = {
+        set_lines = {line.name: line for line in self.filter.set_lines(url.site, self.qkey)}
+        record: dict[str, Any] = {"given": text, "parsed": url.href, "stripped": href}
+        record["verdict"] = {
             "value": "accept" if verdict.accepted else "reject",
             "why": self.filter.why(href, self.qkey) or "no line matches",
             **self._place(verdict.line, verdict.text),
         }
         section = self.filter.section_of(href, self.qkey)
-        found["section"] = {"value": section_name(section.section), **self._place(section.line, section.text)}
-        group = told.pop("group", None)
+        record["section"] = {"value": section_name(section.section), **self._place(section.line, section.text)}
+        group = set_lines.pop("group", None)
         number = {"number": kinds.GROUP.json(group.value)} if group else {}
-        found["group"] = {"value": group.value_text, **number, **self._place(group.line, group.text)} if group else None
-        found["settings"] = {
-            name: {"value": line.value_text, **self._place(line.line, line.text)} for name, line in sorted(told.items())
+        record["group"] = {"value": group.value_text, **number, **self._place(group.line, group.text)} if group else None
+        record["settings"] = {
+            name: {"value": line.value_text, **self._place(line.line, line.text)} for name, line in sorted(set_lines.items())
         }
-        return found
+        return record
 
     def _place(self, line: int, text: str) -> dict[str, Any]:
         return {"file": self.path, "line": line, "text": text}
 
 
-def _show(found: dict[str, Any], as_json: bool) -> None:
+def _show(record: dict[str, Any], as_json: bool) -> None:
     if as_json:
-        common.emit_json(found)
+        common.emit_json(record)
         return
-    for name, value in {**found, **{f"set {name}": told for name, told in found["settings"].items()}, "settings": None}.items():
+    for name, value in {
+        **record,
+        **{f"set {name}": setting for name, setting in record["settings"].items()},
+        "settings": None,
+    }.items():
         if isinstance(value, dict):
             why = f" ({value['why']})" if "why" in value else ""
             value = f"{value['value']}{why}{_by(value)}"
@@ -106,7 +110,7 @@ def _show(found: dict[str, Any], as_json: bool) -> None:
     click.echo()
 
 
-def _by(told: dict[str, Any]) -> str:
-    if told["line"]:
-        return f": {told['file']}, line {told['line']}: {told['text']}"
-    return f": {told['text']}" if told["text"] else ""
+def _by(place: dict[str, Any]) -> str:
+    if place["line"]:
+        return f": {place['file']}, line {place['line']}: {place['text']}"
+    return f": {place['text']}" if place["text"] else ""

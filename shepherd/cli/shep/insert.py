@@ -33,7 +33,7 @@ REMEMBERED = 1_000_000  # URLs that are not written twice; a merge takes equal o
 
 
 @dataclass
-class _Counted:
+class _InsertCounts:
     """What became of the URLs so far."""
 
     total: int = 0
@@ -42,7 +42,7 @@ class _Counted:
 
 
 @click.command("insert")
-@click.argument("given", nargs=-1, metavar="[URL]...")
+@click.argument("url_texts", nargs=-1, metavar="[URL]...")
 @click.option(
     "-f", "--file", "files", multiple=True, type=FILE, metavar="FILE", help="Read URLs from this file, one a line; - is stdin."
 )
@@ -64,7 +64,7 @@ class _Counted:
 @common.jsonable
 @common.standard
 def command(
-    given: tuple[str, ...],
+    url_texts: tuple[str, ...],
     files: tuple[str, ...],
     sitemaps: tuple[str, ...],
     weight: int | None,
@@ -96,14 +96,14 @@ def command(
     from shepherd.store.state.database import Database
     from shepherd.store.state.inserts import InsertDraft
 
-    if not given and not files and not sitemaps:
+    if not url_texts and not files and not sitemaps:
         raise click.UsageError("give URLs, or a file of URLs with -f FILE, or a sitemap with --sitemap URL")
     by, filter_ = changelog.who(), load_filter(config.filter_path)
-    database, counted, kept = Database(db), _Counted(), False
+    database, counts, is_kept = Database(db), _InsertCounts(), False
     item = database.new_item_name(shared.clock_ms())
     weight = config.merge.insert_weight if weight is None else weight
     with _bar(files) as bar:
-        accepted = _accepted_ones(_all(given, files, sitemaps, bar), filter_, config, as_json, counted)
+        accepted = _accepted_ones(_all(url_texts, files, sitemaps, bar), filter_, config, as_json, counts)
         leaving = (
             contextlib.nullcontext() if dry_run else InsertDraft(database.inbox.directory, item, database.key(), filter_, by)
         )
@@ -111,16 +111,16 @@ def command(
             for site, href, is_sitemap in accepted:
                 if draft is not None:
                     draft.add(site, href, weight=weight, section=section, pinned=pinned or is_sitemap)
-            if not counted.total:
+            if not counts.total:
                 raise NothingToDo("no URL was given")
-            if counted.inserted and draft is not None:
+            if counts.inserted and draft is not None:
                 draft.keep()
-                kept = True
-    if kept:
+                is_kept = True
+    if is_kept:
         words = [word for url in sitemaps for word in ("--sitemap", url)]
         settings = {"weight": weight} | ({} if section is None else {"section": section}) | {"pinned": pinned}
-        changelog.note(db, "insert", settings, words, given, files, counted.inserted, item)
-    _tell(counted, item if kept else None, dry_run, as_json)
+        changelog.note(db, "insert", settings, words, url_texts, files, counts.inserted, item)
+    _tell(counts, item if is_kept else None, dry_run, as_json)
 
 
 def _bar(files: tuple[str, ...]) -> contextlib.AbstractContextManager[Bar]:
@@ -132,38 +132,40 @@ def _bar(files: tuple[str, ...]) -> contextlib.AbstractContextManager[Bar]:
     return common.progress(total, "shep insert", "B")
 
 
-def _all(given: tuple[str, ...], files: tuple[str, ...], sitemaps: tuple[str, ...], bar: Bar) -> Iterator[tuple[GivenUrl, bool]]:
+def _all(
+    url_texts: tuple[str, ...], files: tuple[str, ...], sitemaps: tuple[str, ...], bar: Bar
+) -> Iterator[tuple[GivenUrl, bool]]:
     """All URLs as they were given, and whether each is that of a sitemap."""
-    for url in given:
+    for url in url_texts:
         yield GivenUrl(url), False
     for file in files:
-        for one in shared.given_lines(file, bar.update):
-            yield one, False
+        for line in shared.given_lines(file, bar.update):
+            yield line, False
     for url in sitemaps:
         yield GivenUrl(url), True
 
 
 def _accepted_ones(
-    given: Iterator[tuple[GivenUrl, bool]], filter_: Filter, config: Config, as_json: bool, counted: _Counted
+    urls: Iterator[tuple[GivenUrl, bool]], filter_: Filter, config: Config, as_json: bool, counts: _InsertCounts
 ) -> Iterator[tuple[str, str, bool]]:
-    """The good ones, once each, with their sites; the others are told."""
-    seen: set[str] = set()
-    for one, is_sitemap in given:
-        counted.total += 1
+    """The good ones, once each, with their sites; the others are reported."""
+    hrefs_seen: set[str] = set()
+    for url, is_sitemap in urls:
+        counts.total += 1
         try:
-            site, href = _accepted(one.text, filter_, config.filter_path)
+            site, href = _accepted(url.text, filter_, config.filter_path)
         except BadUrl as error:
-            counted.refused += 1
+            counts.refused += 1
             if as_json:
-                common.emit_json({"refused": common.escape(shared.redact(one.text)), "where": one.where, "reason": str(error)})
+                common.emit_json({"refused": common.escape(shared.redact(url.text)), "where": url.where, "reason": str(error)})
             else:
-                common.LOG.warning("%s%s: %s", f"{one.where}: " if one.where else "", shared.redact(one.text), error)
+                common.LOG.warning("%s%s: %s", f"{url.where}: " if url.where else "", shared.redact(url.text), error)
             continue
-        if href not in seen:
-            if len(seen) >= REMEMBERED:
-                seen.clear()
-            seen.add(href)
-            counted.inserted += 1
+        if href not in hrefs_seen:
+            if len(hrefs_seen) >= REMEMBERED:
+                hrefs_seen.clear()
+            hrefs_seen.add(href)
+            counts.inserted += 1
             yield site, href, is_sitemap
 
 
@@ -178,14 +180,14 @@ def _accepted(text: str, filter_: Filter, source: Path) -> tuple[str, str]:
     return url.site, href
 
 
-def _tell(found: _Counted, item: str | None, dry_run: bool, as_json: bool) -> None:
-    count = found.inserted
+def _tell(counts: _InsertCounts, item: str | None, dry_run: bool, as_json: bool) -> None:
+    count = counts.inserted
     if as_json:
         effect = NEXT_CYCLE if item else None
-        common.emit_json({"inserted": count, "refused": found.refused, "item": item, "dry_run": dry_run, "takes_effect": effect})
+        common.emit_json({"inserted": count, "refused": counts.refused, "item": item, "dry_run": dry_run, "takes_effect": effect})
     elif dry_run:
         common.LOG.info("%s would be inserted; nothing was left in the inbox", shared.many(count, "URL"))
     elif count:
         common.LOG.info("%s inserted, to be taken in %s", shared.many(count, "URL"), NEXT_CYCLE)
-    if found.refused:
-        raise UsageError(f"{found.refused} of {shared.many(found.total, 'URL')} refused, for the reasons above")
+    if counts.refused:
+        raise UsageError(f"{counts.refused} of {shared.many(counts.total, 'URL')} refused, for the reasons above")

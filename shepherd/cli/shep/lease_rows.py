@@ -1,4 +1,4 @@
-"""Leases as `shep lock`, `shep unlock` and `shep states` tell of them: who holds which state, since when, and until when.
+"""Leases as `shep lock`, `shep unlock` and `shep states` show them: who holds which state, since when, and until when.
 
 A lock is a lease whose holder is a person, not a running program: its purpose begins with LOCK.
 """

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 SORTED_LIMIT = 100
 LINE = "{:<10}  {:>6}  {:>6}  {:<20}  {:<18}  {:>10}  {}\n"
 TITLES = ("type", "status", "weight", "checked", "reason", "size", "url")
-TOLD = ("type", "reason", "status", "weight", "size", "download_ms", "gathered", "checked", "changed", "flags")
-SHOWN = (*TOLD, "path", "site")
+JSON_COLUMNS = ("type", "reason", "status", "weight", "size", "download_ms", "gathered", "checked", "changed", "flags")
+COLUMNS = (*JSON_COLUMNS, "path", "site")
 
 
 @click.command("list")
@@ -60,16 +60,16 @@ def command(
       shep list --glob '*://*.example.org/*.pdf' --older 30d
       shep list --status 5xx --server 192.0.2.7 --json
     """
-    with shared.reading(db, number) as state, console_rows.choosing(state, selection, cf) as found:
+    with shared.reading(db, number) as state, console_rows.choosing(state, selection, cf) as row_batches:
         if sort:
-            found = iter([console_rows.largest(state, found, sort, limit or SORTED_LIMIT)])
-        shown = show_rows(state, _first(found, limit), as_json)
-    if not shown:
+            row_batches = iter([console_rows.largest(state, row_batches, sort, limit or SORTED_LIMIT)])
+        count = show_rows(state, _first(row_batches, limit), as_json)
+    if not count:
         common.LOG.info("no row matches")
 
 
-def _first(found: Iterable[I64], limit: int | None) -> Iterator[I64]:
-    for rows in found:
+def _first(row_batches: Iterable[I64], limit: int | None) -> Iterator[I64]:
+    for rows in row_batches:
         if limit is None:
             yield rows
             continue
@@ -79,24 +79,24 @@ def _first(found: Iterable[I64], limit: int | None) -> Iterator[I64]:
             return
 
 
-def show_rows(state: State, found: Iterator[I64], as_json: bool, timed: bool = False) -> int:
+def show_rows(state: State, row_batches: Iterator[I64], as_json: bool, timed: bool = False) -> int:
     """Rows as they come, `timed` with how long the download took before all else; how many they were."""
     from shepherd.readers import search
 
-    shown = 0
-    for rows in found:
-        columns = state.index.take(rows, SHOWN)
-        for url, *values in zip(search.urls_of(state, rows), *(columns[name].tolist() for name in SHOWN), strict=True):
-            if not shown and not as_json:
+    count = 0
+    for rows in row_batches:
+        columns = state.index.take(rows, COLUMNS)
+        for url, *values in zip(search.urls_of(state, rows), *(columns[name].tolist() for name in COLUMNS), strict=True):
+            if not count and not as_json:
                 sys.stdout.write(f"{'download':>10}  " * timed + LINE.format(*TITLES))
-            shown += 1
-            text, row = url.decode("ascii") if url is not None else None, dict(zip(SHOWN, values, strict=True))
+            count += 1
+            text, row = url.decode("ascii") if url is not None else None, dict(zip(COLUMNS, values, strict=True))
             if as_json:
                 common.emit_json(_object(text, row))
             else:
                 sys.stdout.write(f"{row['download_ms']:>7} ms  " * timed + _line(state, text, row))
         sys.stdout.flush()
-    return shown
+    return count
 
 
 def _line(state: State, url: str | None, values: dict[str, int]) -> str:
@@ -109,7 +109,7 @@ def _line(state: State, url: str | None, values: dict[str, int]) -> str:
 def _object(url: str | None, values: dict[str, int]) -> dict[str, Any]:
     from shepherd.formats.tables import KINDS
 
-    return {"url": url} | kinds.row_as_json(KINDS["index"], values, TOLD)
+    return {"url": url} | kinds.row_as_json(KINDS["index"], values, JSON_COLUMNS)
 
 
 def _place(state: State, values: dict[str, int]) -> str:

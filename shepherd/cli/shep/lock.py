@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from shepherd.cli.shep import change_log as changelog
-from shepherd.cli.shep import lease_rows as held
+from shepherd.cli.shep import lease_rows
 from shepherd.console import common, selector_words, shared
 from shepherd.console import rows as console_rows
 from shepherd.console.selectors import Parsed
@@ -68,23 +68,23 @@ def command(state: str | None, seconds: int, purpose: str, db: Path, as_json: bo
         return
     if state != NEWEST and not (state.isascii() and state.isdigit() and len(state) < 10):
         raise UsageError(f"{shared.redact(state)}: allowed is the number of a closed state, or `{NEWEST}`")
-    text = f"{held.LOCK}: {' '.join(purpose.split())}" if purpose.strip() else held.LOCK
+    text = f"{lease_rows.LOCK}: {' '.join(purpose.split())}" if purpose.strip() else lease_rows.LOCK
     lease = database.lease(None if state == NEWEST else int(state), changelog.who(), text, shared.clock_ms(), seconds)
     if as_json:
-        common.emit_json(held.as_object(lease, None))
+        common.emit_json(lease_rows.as_object(lease, None))
     else:
         until = shared.moment(lease.expires, int(time.time()))
         click.echo(f"state {lease.state} is held until {until}; `shep unlock {lease.name}` ends the lock")
 
 
 @click.command("unlock")
-@click.argument("given", nargs=-1, required=True, metavar="ID|STATE...")
+@click.argument("names", nargs=-1, required=True, metavar="ID|STATE...")
 @click.option("--force", is_flag=True, help="Also a lease whose program still reads, or may do so on another machine.")
 @common.database
 @common.unconfigured
 @common.jsonable
 @common.standard
-def unlock(given: tuple[str, ...], force: bool, db: Path, as_json: bool) -> None:
+def unlock(names: tuple[str, ...], force: bool, db: Path, as_json: bool) -> None:
     """Give back a lock: all locks of a state, by its number, or any lease by its ID.
 
     The next cycle may then delete the state. The lease of a running program ends only with --force. Exit status 4 if there is no
@@ -98,32 +98,32 @@ def unlock(given: tuple[str, ...], force: bool, db: Path, as_json: bool) -> None
     from shepherd.store.state.database import Database
 
     database = Database(db)
-    leases = [lease for one in given for lease in _meant(database, one, force)]
+    leases = [lease for name in names for lease in _leases_of(database, name, force)]
     for lease in dict.fromkeys(leases):
         with database.leases.locked():  # a server that is just renewing it for a client must not bring it back
             database.leases.remove(lease)
         if as_json:
-            common.emit_json(held.as_object(lease, None))
+            common.emit_json(lease_rows.as_object(lease, None))
         else:
             click.echo(common.escape(f"state {lease.state} is not held any more by {lease.owner} ({lease.purpose})"))
 
 
-def _meant(database: Database, given: str, force: bool) -> list[Lease]:
+def _leases_of(database: Database, name: str, force: bool) -> list[Lease]:
     leases = database.leases.all()
-    by_name = [lease for lease in leases if lease.name == given]
+    by_name = [lease for lease in leases if lease.name == name]
     if by_name:
         for lease in by_name:
-            if not force and not held.is_lock(lease) and not lease.is_abandoned:
+            if not force and not lease_rows.is_lock(lease) and not lease.is_abandoned:
                 what = common.escape(lease.purpose)
-                raise UsageError(f"{given}: {what} may still be reading; --force ends its lease anyway")
+                raise UsageError(f"{name}: {what} may still be reading; --force ends its lease anyway")
         return by_name
-    if not (given.isascii() and given.isdigit()):
-        raise NothingToDo(f"{shared.redact(given)}: no lease has this ID; `shep lock` lists all leases")
-    of_state = [lease for lease in leases if lease.state == int(given)]
-    locks = [lease for lease in of_state if held.is_lock(lease)]
+    if not (name.isascii() and name.isdigit()):
+        raise NothingToDo(f"{shared.redact(name)}: no lease has this ID; `shep lock` lists all leases")
+    of_state = [lease for lease in leases if lease.state == int(name)]
+    locks = [lease for lease in of_state if lease_rows.is_lock(lease)]
     if not locks:
         others = f"; name the leases of {shared.many(len(of_state), 'program')} by ID" if of_state else ""
-        raise NothingToDo(f"state {given} has no lock{others}")
+        raise NothingToDo(f"state {name} has no lock{others}")
     return locks
 
 
@@ -133,15 +133,15 @@ def _list(database: Database, as_json: bool) -> None:
     used = usage(database)
     closed = [name.number for name in database.states() if name.closed]
     now = int(time.time())
-    leases = held.valid(database, now)
-    for lease in held.orphaned(database, now):
+    leases = lease_rows.valid(database, now)
+    for lease in lease_rows.orphaned(database, now):
         what = common.escape(lease.purpose)
         common.LOG.info("state %d is not held any more by %s, pid %d: it has ended", lease.state, what, lease.pid)
-    found = [held.as_object(lease, pins(lease, used, closed[-1] if closed else None)) for lease in leases]
-    console_rows.show(found, TITLES, _row, as_json, "nobody holds a state")
+    rows = [lease_rows.as_object(lease, pins(lease, used, closed[-1] if closed else None)) for lease in leases]
+    console_rows.show(rows, TITLES, _row, as_json, "nobody holds a state")
 
 
-def _row(one: dict[str, Any]) -> tuple[Any, ...]:
-    pins = one["pinned_bytes"]
+def _row(row: dict[str, Any]) -> tuple[Any, ...]:
+    pins = row["pinned_bytes"]
     pinned = None if pins is None else shared.size(pins)
-    return one["state"], one["since"], one["until"], pinned, one["owner"], one["purpose"], one["id"]
+    return row["state"], row["since"], row["until"], pinned, row["owner"], row["purpose"], row["id"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from shepherd import __version__
-from shepherd.cli.shep import at as shep_at
+from shepherd.cli.shep import at_state as shep_at
 from shepherd.cli.shep import audit as shep_audit
 from shepherd.cli.shep import cat as shep_cat
 from shepherd.cli.shep import completion as shep_completion

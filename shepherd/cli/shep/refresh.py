@@ -7,16 +7,16 @@ from pathlib import Path
 
 import click
 
-from shepherd.cli.shep import edit_requests as changing
-from shepherd.cli.shep.edit_requests import ASLEEP, FORGOTTEN, ROBOTS, Change, How
+from shepherd.cli.shep import edit_requests
+from shepherd.cli.shep.edit_requests import ASLEEP, FORGOTTEN, ROBOTS, EditOptions, EditRequest
 from shepherd.console import selectors
 from shepherd.console.selectors import Selection
 
 
 @click.command("refresh")
 @selectors.selecting
-@changing.changing
-def command(selection: Selection, how: How) -> None:
+@edit_requests.edit_options
+def command(selection: Selection, options: EditOptions) -> None:
     """Fetch documents again, before they are due.
 
     It needs no lock. A running reap takes them up within seconds and fetches them next, as far as it can still ask their servers;
@@ -30,7 +30,7 @@ def command(selection: Selection, how: How) -> None:
       shep refresh --status 5xx --dry-run
     """
     spares = (FORGOTTEN, ROBOTS, ASLEEP)
-    changing.change(selection, Change("refresh", "refreshed", spares=spares, effect=_effect(how.db)), how)
+    edit_requests.change(selection, EditRequest("refresh", "refreshed", spares=spares, effect=_effect(options.db)), options)
 
 
 def _effect(db: Path) -> str:
@@ -39,10 +39,12 @@ def _effect(db: Path) -> str:
     from shepherd.store.disk import locks, names
     from shepherd.store.state.database import Database
 
-    held: list[bool | None] = []
+    locks_held: list[bool | None] = []
     with contextlib.suppress(ShepherdError, OSError):  # somebody is just making the next directory
         state = Database(db).furthest()
-        held = [locks.is_held(path / names.LOCK) for path in state.harvests()] if state.name.phase == "reap" else []
-    if True in held:
-        return f"within seconds by the reap that runs, or {changing.NEXT_CYCLE}"
-    return f"by the reap of {state.name} if it runs, or {changing.NEXT_CYCLE}" if None in held else changing.NEXT_CYCLE
+        locks_held = [locks.is_held(path / names.LOCK) for path in state.harvests()] if state.name.phase == "reap" else []
+    if True in locks_held:
+        return f"within seconds by the reap that runs, or {edit_requests.NEXT_CYCLE}"
+    if None in locks_held:
+        return f"by the reap of {state.name} if it runs, or {edit_requests.NEXT_CYCLE}"
+    return edit_requests.NEXT_CYCLE

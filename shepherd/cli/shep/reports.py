@@ -1,6 +1,6 @@
-"""shep reports: what past cycles, programs and operators did, as db/log tells it. No state is opened.
+"""shep reports: what past cycles, programs and operators did, by the logs in db/log. No state is opened.
 
-A log is a file that people may edit, rotate and join: what is not as it should be in a line is passed over or shown as it is.
+A log is a file that people may edit, rotate and join: what is not as it should be in a line is skipped or shown unchanged.
 """
 
 from __future__ import annotations
@@ -86,14 +86,14 @@ def command(
     log = Database(db).log_path
     since = float("-inf") if newer is None else now - newer
     if timings:
-        found = _newest(log / TIMINGS, lambda entry: reports.number(entry.get("start")), since, limit)
-        console_rows.show(found, TIMING_TITLES, _timing, as_json, "no program is on record")
+        entries = _newest(log / TIMINGS, lambda entry: reports.number(entry.get("start")), since, limit)
+        console_rows.show(entries, TIMING_TITLES, _timing, as_json, "no program is on record")
     elif changes:
-        found = _newest(log / changelog.CHANGES, lambda entry: reports.number(entry.get("time")), since, limit)
-        console_rows.show(found, CHANGE_TITLES, _change, as_json, "no change is on record")
+        entries = _newest(log / changelog.CHANGES, lambda entry: reports.number(entry.get("time")), since, limit)
+        console_rows.show(entries, CHANGE_TITLES, _change, as_json, "no change is on record")
     elif steps or named:
-        found = _last(_steps(log, since, {f"shep-{name}" for name in named}), limit)
-        console_rows.show(found, STEP_TITLES, _step, as_json, "no such step is on record")
+        entries = _last(_steps(log, since, {f"shep-{name}" for name in named}), limit)
+        console_rows.show(entries, STEP_TITLES, _step, as_json, "no such step is on record")
     else:
         console_rows.show(_last(reports.cycles(log, since), limit), CYCLE_TITLES, _cycle, as_json, "no cycle is on record")
 
@@ -122,39 +122,53 @@ def _steps(log: Path, since: float, names: set[str]) -> Iterator[Entry]:
 
 
 def _cycle(cycle: Entry) -> tuple[Any, ...]:
-    told = reports.figures(cycle)
-    ended = "" if told["status"] == 0 else f"{told['status']}"
+    figures = reports.figures(cycle)
+    ended = "" if figures["status"] == 0 else f"{figures['status']}"
     return (
-        _time(told["start"]),
-        _seconds(told["seconds"]),
-        told["state"],
-        _count(told["planned"]),
-        _count(told["pages"]),
-        _count(told["errors"]),
-        shared.size(told["wire_bytes"]),
-        _count(told["new"]),
-        _count(told["forgotten"]),
-        f"{ended}{' stopped' if told['stopped'] else ''}".strip() or None,
-        ", ".join(f"{name} {seconds:.1f}" for name, seconds in told["steps"]),
+        _time(figures["start"]),
+        _seconds(figures["seconds"]),
+        figures["state"],
+        _count(figures["planned"]),
+        _count(figures["pages"]),
+        _count(figures["errors"]),
+        shared.size(figures["wire_bytes"]),
+        _count(figures["new"]),
+        _count(figures["forgotten"]),
+        f"{ended}{' stopped' if figures['stopped'] else ''}".strip() or None,
+        ", ".join(f"{name} {seconds:.1f}" for name, seconds in figures["steps"]),
     )
 
 
 def _step(step: Entry) -> tuple[Any, ...]:
     report = step.get("report")
-    told = ", ".join(_counters(report)) if isinstance(report, dict) else ""
-    return _time(step["cycle"]), reports.short(step), _seconds(step.get("seconds")), step.get("status"), step.get("made"), told
+    counters_text = ", ".join(_counters(report)) if isinstance(report, dict) else ""
+    return (
+        _time(step["cycle"]),
+        reports.short(step),
+        _seconds(step.get("seconds")),
+        step.get("status"),
+        step.get("made"),
+        counters_text,
+    )
 
 
-def _timing(one: Entry) -> tuple[Any, ...]:
-    return _time(one.get("start")), one.get("program"), _seconds(one.get("wall_s")), _seconds(one.get("cpu_s"))
+def _timing(entry: Entry) -> tuple[Any, ...]:
+    return _time(entry.get("start")), entry.get("program"), _seconds(entry.get("wall_s")), _seconds(entry.get("cpu_s"))
 
 
-def _change(one: Entry) -> tuple[Any, ...]:
-    asked = one.get("set")
-    change = [str(one.get("op")), *(f"{name}={value}" for name, value in (asked.items() if isinstance(asked, dict) else ()))]
-    what = [*_texts(one.get("selectors")), *(f"--file {name}" for name in _texts(one.get("files"))), *_texts(one.get("urls"))]
-    count = f"{int(reports.number(one.get('count'))):,}"
-    return _time(one.get("time")), one.get("by"), " ".join(change), count, " ".join(what), one.get("item")
+def _change(entry: Entry) -> tuple[Any, ...]:
+    settings = entry.get("set")
+    change = [
+        str(entry.get("op")),
+        *(f"{name}={value}" for name, value in (settings.items() if isinstance(settings, dict) else ())),
+    ]
+    what = [
+        *_texts(entry.get("selectors")),
+        *(f"--file {name}" for name in _texts(entry.get("files"))),
+        *_texts(entry.get("urls")),
+    ]
+    count = f"{int(reports.number(entry.get('count'))):,}"
+    return _time(entry.get("time")), entry.get("by"), " ".join(change), count, " ".join(what), entry.get("item")
 
 
 def _count(count: int | None) -> str | None:
@@ -181,4 +195,4 @@ def _seconds(value: Any) -> str:
 
 
 def _texts(value: Any) -> list[str]:
-    return [str(one) for one in value] if isinstance(value, list) else []
+    return [str(item) for item in value] if isinstance(value, list) else []

@@ -20,14 +20,14 @@ FILE: Final = click.Path(exists=True, dir_okay=False, path_type=Path)
 MOST_SITEMAPS: Final = 20  # that are shown as text
 
 
-def _agent(_context: click.Context, _parameter: click.Parameter, given: str | None) -> str | None:
-    if given is not None and (fault := configuration.agent_fault(given)):
-        raise click.BadParameter(f"{given!r} {fault}")
-    return given
+def _agent(_context: click.Context, _parameter: click.Parameter, name: str | None) -> str | None:
+    if name is not None and (fault := configuration.agent_fault(name)):
+        raise click.BadParameter(f"{name!r} {fault}")
+    return name
 
 
 @click.command("robots")
-@click.argument("given", nargs=-1, required=True, metavar="URL...")
+@click.argument("url_texts", nargs=-1, required=True, metavar="URL...")
 @click.option("--file", "file", type=FILE, metavar="FILE", help="Judge by this file, not by those in the database.")
 @click.option("--agent", callback=_agent, metavar="NAME", help="Judge for this product token.  [default: identity.name]")
 @common.database
@@ -36,7 +36,7 @@ def _agent(_context: click.Context, _parameter: click.Parameter, given: str | No
 @common.jsonable
 @common.standard
 def command(
-    given: tuple[str, ...], file: Path | None, agent: str | None, db: Path, config: Config, number: int | None, as_json: bool
+    url_texts: tuple[str, ...], file: Path | None, agent: str | None, db: Path, config: Config, number: int | None, as_json: bool
 ) -> None:
     """Show whether robots.txt allows a URL, and which file, group and line decide.
 
@@ -58,13 +58,13 @@ def command(
     token = config.identity.name if agent is None else agent
     if file is not None:
         body = file.read_bytes()
-        shared.each_given(given, as_json, lambda text: _show(_by_file(text, file, body, token), as_json))
+        shared.each_given(url_texts, as_json, lambda text: _show(_by_file(text, file, body, token), as_json))
         return
     from shepherd.filters import load_filter
 
     filter_ = load_filter(config.filter_path)
     with shared.reading(db, number) as state:
-        shared.each_given(given, as_json, lambda text: _show(_by_state(text, state, filter_, token), as_json))
+        shared.each_given(url_texts, as_json, lambda text: _show(_by_state(text, state, filter_, token), as_json))
 
 
 def _by_file(text: str, file: Path, body: bytes, agent: str) -> RobotsVerdict:
@@ -88,22 +88,22 @@ def _by_state(text: str, state: State, filter_: Filter, agent: str) -> RobotsVer
 # --- telling ----------------------------------------------------------------------------------------------------
 
 
-def _show(judged: RobotsVerdict, as_json: bool) -> None:
+def _show(verdict: RobotsVerdict, as_json: bool) -> None:
     from shepherd.report.robots import as_object, file_lines
 
     if as_json:
-        common.emit_json(as_object(judged))
+        common.emit_json(as_object(verdict))
         return
-    more = len(judged.sitemaps) - MOST_SITEMAPS
-    pairs: list[tuple[str, str]] = [("url", judged.url), ("agent", judged.agent)]
-    if judged.file is not None:
-        pairs += [("file", ", ".join(file_lines(judged.file)))]
-    for name, value in (("group", judged.group), ("line", judged.line)):
+    more = len(verdict.sitemaps) - MOST_SITEMAPS
+    pairs: list[tuple[str, str]] = [("url", verdict.url), ("agent", verdict.agent)]
+    if verdict.file is not None:
+        pairs += [("file", ", ".join(file_lines(verdict.file)))]
+    for name, value in (("group", verdict.group), ("line", verdict.line)):
         pairs += [(name, f"line {value[0]}: {value[1]}")] if value else []
-    pairs += [("crawl delay", f"{judged.crawl_delay_s:g} s")] if judged.crawl_delay_s is not None else []
-    pairs += [("sitemap", one) for one in judged.sitemaps[:MOST_SITEMAPS]]
+    pairs += [("crawl delay", f"{verdict.crawl_delay_s:g} s")] if verdict.crawl_delay_s is not None else []
+    pairs += [("sitemap", sitemap) for sitemap in verdict.sitemaps[:MOST_SITEMAPS]]
     pairs += [("sitemap", f"and {more} more")] if more > 0 else []
-    pairs += [("verdict", f"{judged.verdict}: {judged.why}")]
+    pairs += [("verdict", f"{verdict.verdict}: {verdict.why}")]
     for label, text in pairs:
         click.echo(f"{label:<11}  {common.escape(text)}")
     click.echo()

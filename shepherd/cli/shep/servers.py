@@ -50,20 +50,20 @@ def command(
 
 
 def show(state: State, rows: I64, now: int, as_json: bool) -> None:
-    console_rows.show(as_objects(state, rows), TITLES, lambda one: _row(one, now), as_json, "no server matches")
+    console_rows.show(as_objects(state, rows), TITLES, lambda server: _row(server, now), as_json, "no server matches")
 
 
-def _row(one: dict[str, Any], now: int) -> tuple[Any, ...]:
+def _row(server: dict[str, Any], now: int) -> tuple[Any, ...]:
     from datetime import datetime
 
-    next_s = ceil(datetime.fromisoformat(one["next_contact"]).timestamp()) if one["next_contact"] else 0
-    left = next_s - now
+    next_s = ceil(datetime.fromisoformat(server["next_contact"]).timestamp()) if server["next_contact"] else 0
+    wait_s = next_s - now
     return (
-        *(f"{one[name]:,}" for name in ("sites", "pages", "fetches", "errors")),
-        f"{one['average_ms']:,} ms" if one["average_ms"] else None,
-        f"{one['delay_ms'] / 1_000:g} s",
-        f"x{1 << one['backoff']}" if one["backoff"] else None,
-        one["slots"] or 1,
-        f"in {shared.span(left)}" if left > 0 else "at once",
-        one["address"],
+        *(f"{server[name]:,}" for name in ("sites", "pages", "fetches", "errors")),
+        f"{server['average_ms']:,} ms" if server["average_ms"] else None,
+        f"{server['delay_ms'] / 1_000:g} s",
+        f"x{1 << server['backoff']}" if server["backoff"] else None,
+        server["slots"] or 1,
+        f"in {shared.span(wait_s)}" if wait_s > 0 else "at once",
+        server["address"],
     )

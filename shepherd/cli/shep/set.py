@@ -8,8 +8,8 @@ from typing import Any
 import click
 
 from shepherd import sections
-from shepherd.cli.shep import edit_requests as changing
-from shepherd.cli.shep.edit_requests import FORGOTTEN, ROBOTS, Change, How
+from shepherd.cli.shep import edit_requests
+from shepherd.cli.shep.edit_requests import FORGOTTEN, ROBOTS, EditOptions, EditRequest
 from shepherd.console import selectors
 from shepherd.console.selectors import Selection
 
@@ -19,8 +19,8 @@ TRUTHS = {"yes": True, "true": True, "1": True, "no": False, "false": False, "0"
 
 @click.command("set")
 @selectors.selecting
-@changing.changing
-def command(selection: Selection, how: How) -> None:
+@edit_requests.edit_options
+def command(selection: Selection, options: EditOptions) -> None:
     """Set weight=N, section=NAME, frequency=1, 2 or 4, or pinned=yes or no of documents.
 
     Write what to set among the URLs, and choose documents by URLs or options as in other commands. It needs no lock, and takes
@@ -33,12 +33,12 @@ def command(selection: Selection, how: How) -> None:
       shep set frequency=4 --site example.org
       shep set weight=100 --glob '*/print/*' --dry-run
     """
-    settings = dict(setting for one in selection.urls if (setting := read_setting(one)) is not None)
+    settings = dict(setting for text in selection.urls if (setting := read_setting(text)) is not None)
     if not settings:
         raise click.UsageError("say what to set: weight=N, section=NAME, frequency=1, 2 or 4, pinned=yes or no")
-    left = tuple(one for one in selection.urls if read_setting(one) is None)
-    what = Change("set", "set", settings, spares=(FORGOTTEN, ROBOTS))
-    changing.change(dataclasses.replace(selection, urls=left), what, how)
+    urls = tuple(text for text in selection.urls if read_setting(text) is None)
+    what = EditRequest("set", "set", settings, spares=(FORGOTTEN, ROBOTS))
+    edit_requests.change(dataclasses.replace(selection, urls=urls), what, options)
 
 
 def read_setting(text: str) -> tuple[str, Any] | None:

@@ -67,7 +67,7 @@ def command(
 
 
 def show(state: State, rows: I64, now: int, as_json: bool) -> None:
-    console_rows.show(_objects(state, rows), TITLES, lambda one: _row(one, now), as_json, "no site matches")
+    console_rows.show(_objects(state, rows), TITLES, lambda site: _row(site, now), as_json, "no site matches")
 
 
 def _objects(state: State, rows: I64) -> Iterator[dict[str, Any]]:
@@ -78,21 +78,21 @@ def _objects(state: State, rows: I64) -> Iterator[dict[str, Any]]:
         yield as_object(state, row) | {"types": {word(kind): int(pages[row][kind]) for kind in RowType}}
 
 
-def _row(one: dict[str, Any], now: int) -> tuple[Any, ...]:
+def _row(site: dict[str, Any], now: int) -> tuple[Any, ...]:
     from datetime import datetime
 
-    checked = one["robots_unreachable_since"] or one["robots_checked"]
+    checked = site["robots_unreachable_since"] or site["robots_checked"]
     age = shared.span(max(now - int(datetime.fromisoformat(checked).timestamp()), 0)) if checked else None
-    robots = one["robots"] + (f" {one['robots_status']}" if one["robots_status"] else "")
-    delay, average = one["server_delay_ms"], one["average_ms"]
+    robots = site["robots"] + (f" {site['robots_status']}" if site["robots_status"] else "")
+    delay, average = site["server_delay_ms"], site["average_ms"]
     return (
-        *(f"{count:,}" for count in one["types"].values()),
+        *(f"{count:,}" for count in site["types"].values()),
         robots,
         age,
         None if delay is None else f"{delay / 1_000:g} s",
         None if average is None else f"{average:,} ms",
-        one["address"],
-        one["site"],
+        site["address"],
+        site["site"],
     )
 
 

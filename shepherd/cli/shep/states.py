@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from shepherd import config as configuration
-from shepherd.cli.shep import lease_rows as held
+from shepherd.cli.shep import lease_rows
 from shepherd.console import common, shared
 from shepherd.console import rows as console_rows
 from shepherd.errors import Corruption, IoFailed, UsageError
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from shepherd.store.state.usage import Usage
 
 TITLES = ("state", "made", "from", ">rows", ">segments", ">journals", ">own", ">shared", "held by")
-LEFT = "being built or deleted, or left by a program that was killed"
+UNFINISHED_NOTE = "being built or deleted, or left by a program that was killed"
 
 
 @click.command("states")
@@ -48,16 +48,17 @@ def command(db: Path, cf: Path, as_json: bool) -> None:
 
     database = Database(db)
     used = usage(database)
-    found = list(_states(database, used, held.valid(database, int(time.time())), _cursors(database, cf)))
+    records = list(_states(database, used, lease_rows.valid(database, int(time.time())), _cursors(database, cf)))
     if as_json:
-        for one in found:
-            common.emit_json(one)
+        for record in records:
+            common.emit_json(record)
         return
-    for line in console_rows.table(TITLES, map(_row, found)):
+    for line in console_rows.table(TITLES, map(_row, records)):
         click.echo(line)
-    if not found:
+    if not records:
         click.echo(f"{database.states_path}: no state is there; copy one back from a mirror")
-    click.echo(f"{shared.size(sum(one.pinned for one in used.values()))} on the disk")  # each file by the newest that has it
+    total_bytes = sum(directory.pinned for directory in used.values())  # each file counts for the newest that has it
+    click.echo(f"{shared.size(total_bytes)} on the disk")
 
 
 def _cursors(database: Database, cf: Path) -> dict[str, int]:
@@ -77,25 +78,29 @@ def _states(
 
     for text, bytes_ in used.items():
         name = names.parse_state(text)
-        shown = {"state": text, "number": int(text.partition(".")[0]), "phase": name.phase if name else text.rpartition(".")[2]}
-        told = _told(database, name) if name else {"note": LEFT}
-        if told is None:
+        identity = {
+            "state": text,
+            "number": int(text.partition(".")[0]),
+            "phase": name.phase if name else text.rpartition(".")[2],
+        }
+        facts = _facts_of(database, name) if name else {"note": UNFINISHED_NOTE}
+        if facts is None:
             continue
         closed = name.number if name is not None and name.closed else 0  # nobody holds what is not
         yield (
-            shown
-            | told
+            identity
+            | facts
             | {
                 "own_bytes": bytes_.own,
                 "shared_bytes": bytes_.shared,
                 "pinned_bytes": bytes_.pinned,
-                "leases": [held.as_object(one, None) for one in leases if one.state == closed],
-                "cursors": [one for one, come in cursors.items() if come < closed],
+                "leases": [lease_rows.as_object(lease, None) for lease in leases if lease.state == closed],
+                "cursors": [cursor for cursor, number in cursors.items() if number < closed],
             }
         )
 
 
-def _told(database: Database, name: StateName) -> dict[str, Any] | None:
+def _facts_of(database: Database, name: StateName) -> dict[str, Any] | None:
     """What its control says; None if it has been deleted meanwhile."""
     try:
         state = database.open(name)
@@ -116,16 +121,16 @@ def _told(database: Database, name: StateName) -> dict[str, Any] | None:
     }
 
 
-def _row(one: dict[str, Any]) -> tuple[Any, ...]:
-    leases = [f"{lease['owner']} ({lease['purpose']}) until {lease['until']}" for lease in one["leases"]]
-    holders = ", ".join([*leases, *(f"cursor {name}" for name in one["cursors"])])
-    numbers = [None if one.get(name) is None else f"{one[name]:,}" for name in ("rows", "segments", "journals")]
+def _row(record: dict[str, Any]) -> tuple[Any, ...]:
+    leases = [f"{lease['owner']} ({lease['purpose']}) until {lease['until']}" for lease in record["leases"]]
+    holders = ", ".join([*leases, *(f"cursor {name}" for name in record["cursors"])])
+    numbers = [None if record.get(name) is None else f"{record[name]:,}" for name in ("rows", "segments", "journals")]
     return (
-        one["state"],
-        one.get("made"),
-        one.get("from"),
+        record["state"],
+        record.get("made"),
+        record.get("from"),
         *numbers,
-        shared.size(one["own_bytes"]),
-        shared.size(one["shared_bytes"]),
-        one.get("note") or holders,
+        shared.size(record["own_bytes"]),
+        shared.size(record["shared_bytes"]),
+        record.get("note") or holders,
     )

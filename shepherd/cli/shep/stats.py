@@ -60,17 +60,17 @@ def command(selection: Selection, db: Path, cf: Path, number: int | None, as_jso
       shep stats --type error --newer 7d --json
     """
     with shared.reading(db, number) as state, console_rows.choosing(state, selection, cf) as rows:
-        found: dict[str, Any] = {"state": state.number, "made": kinds.TIME_S.json(state.control.now)}
+        figures: dict[str, Any] = {"state": state.number, "made": kinds.TIME_S.json(state.control.now)}
         if console_rows.asks(selection):
-            found |= {"selectors": selection.words()} | _told(_counted(_chosen(state, rows), selection.now))
+            figures |= {"selectors": selection.words()} | _in_words(_count(_columns_of(state, rows), selection.now))
         else:
             with common.progress(state.index.rows, "counting", " rows") as bar:
-                found |= _told(_counted(_all(state, bar.update), selection.now))
-            found |= _others(state)
+                figures |= _in_words(_count(_all(state, bar.update), selection.now))
+            figures |= _others(state)
         if as_json:
-            common.emit_json(found)
+            common.emit_json(figures)
         else:
-            _show(found)
+            _show(figures)
 
 
 # --- counting ---------------------------------------------------------------------------------------------------
@@ -85,20 +85,20 @@ def _all(state: State, tick: Any) -> Iterator[Columns]:
         tick(stop - start)
 
 
-def _chosen(state: State, found: Iterator[I64]) -> Iterator[Columns]:
+def _columns_of(state: State, row_batches: Iterator[I64]) -> Iterator[Columns]:
     from shepherd.readers.stats import COLUMNS
 
-    for rows in found:
+    for rows in row_batches:
         yield state.index.take(rows, COLUMNS)
 
 
-def _counted(parts: Iterator[Columns], now: int) -> Counts:
+def _count(parts: Iterator[Columns], now: int) -> Counts:
     from shepherd.readers import stats
 
     return sum((stats.count(part, now, EDGES) for part in parts), start=stats.none(EDGES))
 
 
-def _told(counts: Counts) -> dict[str, Any]:
+def _in_words(counts: Counts) -> dict[str, Any]:
     """In the words of the vocabularies."""
     import numpy as np
 
@@ -165,29 +165,29 @@ def _others(state: State) -> dict[str, Any]:
 # --- showing ----------------------------------------------------------------------------------------------------
 
 
-def _show(found: dict[str, Any]) -> None:
+def _show(figures: dict[str, Any]) -> None:
     many = shared.many
-    click.echo(f"state {found['state']}, made {found['made'] or 'without a clock'}")
-    chosen = " chosen" if "selectors" in found else ""
-    pages, robots = many(found["pages"], "page"), many(found["robots_files"], "robots file")
-    click.echo(f"{many(found['rows'], 'row')}{chosen}: {pages} and {robots}")
-    if chosen:
-        click.echo(f"{shared.size(found['stored_bytes'])} stored")
+    click.echo(f"state {figures['state']}, made {figures['made'] or 'without a clock'}")
+    chosen_text = " chosen" if "selectors" in figures else ""
+    pages, robots = many(figures["pages"], "page"), many(figures["robots_files"], "robots file")
+    click.echo(f"{many(figures['rows'], 'row')}{chosen_text}: {pages} and {robots}")
+    if chosen_text:
+        click.echo(f"{shared.size(figures['stored_bytes'])} stored")
     else:
-        _show_others(found)
+        _show_others(figures)
     for key, title in TITLES.items():
-        for place, line in enumerate(bars(title, found[key])):
+        for place, line in enumerate(bars(title, figures[key])):
             click.echo(line if place else f"\n{line}")
 
 
-def _show_others(found: dict[str, Any]) -> None:
-    unasked, unreachable = found["sites_not_looked_up"], found["sites_robots_unreachable"]
-    nowhere = found["sites"] - found["sites_resolved"] - unasked
-    sites = shared.many(found["sites"], "site")
+def _show_others(figures: dict[str, Any]) -> None:
+    unasked, unreachable = figures["sites_not_looked_up"], figures["sites_robots_unreachable"]
+    nowhere = figures["sites"] - figures["sites_resolved"] - unasked
+    sites = shared.many(figures["sites"], "site")
     click.echo(f"{sites}: {unasked:,} not looked up yet, {nowhere:,} without an address that may be asked,")
     click.echo(f"  {unreachable:,} with an unreachable robots.txt")
-    click.echo(f"{shared.many(found['servers'], 'server')}: {found['servers_backing_off']:,} backing off")
-    click.echo(f"{shared.size(found['stored_bytes'])} stored, in {shared.size(found['segment_bytes'])} of segments")
+    click.echo(f"{shared.many(figures['servers'], 'server')}: {figures['servers_backing_off']:,} backing off")
+    click.echo(f"{shared.size(figures['stored_bytes'])} stored, in {shared.size(figures['segment_bytes'])} of segments")
 
 
 # --- counts as text: a label, a number, its share and a bar in each line, all within 80 columns -------------------

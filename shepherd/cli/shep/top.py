@@ -62,50 +62,50 @@ def command(selection: Selection, by: str, limit: int, db: Path, cf: Path, numbe
         if by in SERVERS:
             shep_servers.show(state, servers.largest(state, SERVERS[by], limit), int(time.time()), as_json)
             return
-        with console_rows.choosing(state, selection, cf) as found:
+        with console_rows.choosing(state, selection, cf) as row_batches:
             if by in PAGES:
-                best = console_rows.largest(state, _pages(state, found), PAGES[by], limit)
+                best = console_rows.largest(state, _pages(state, row_batches), PAGES[by], limit)
                 if not show_rows(state, iter([best]), as_json, timed=by == "download"):
                     common.LOG.info("no page is like that")
             else:
-                console_rows.show(_with_errors(state, found, limit), TITLES, _row, as_json, "no matching page is an error")
+                console_rows.show(_with_errors(state, row_batches, limit), TITLES, _row, as_json, "no matching page is an error")
 
 
-def _pages(state: State, found: Iterator[I64]) -> Iterator[I64]:
+def _pages(state: State, row_batches: Iterator[I64]) -> Iterator[I64]:
     from shepherd.arrays.keys import with_flag
     from shepherd.formats.tables import Flag
 
-    for rows in found:
+    for rows in row_batches:
         yield rows[~with_flag(state.index["flags"].take(rows), Flag.ROBOTS)]
 
 
 # --- sites with errors ------------------------------------------------------------------------------------------
 
 
-def _row(one: dict[str, Any]) -> tuple[Any, ...]:
-    share = one["errors"] / max(one["urls"], 1)
-    return f"{one['errors']:,}", f"{one['urls']:,}", f"{share:.1%}", one["mostly"], one["address"], one["site"]
+def _row(site: dict[str, Any]) -> tuple[Any, ...]:
+    share = site["errors"] / max(site["urls"], 1)
+    return f"{site['errors']:,}", f"{site['urls']:,}", f"{share:.1%}", site["mostly"], site["address"], site["site"]
 
 
-def _with_errors(state: State, found: Iterator[I64], limit: int) -> list[dict[str, Any]]:
+def _with_errors(state: State, row_batches: Iterator[I64], limit: int) -> list[dict[str, Any]]:
     from shepherd.arrays.site_types import ERROR_COLUMNS, Errors
     from shepherd.formats.tables import is_resolved
 
     sites, errors = state.sites["site"][0 : state.sites.rows], Errors()
     with common.progress(None, "counting", " rows") as bar:
-        for rows in found:
+        for rows in row_batches:
             errors = errors.with_more(sites, state.index.take(rows, ERROR_COLUMNS))
             bar.update(len(rows))
-    told = []
-    for one in errors.most(limit):
-        qkey = state.sites["qkey"].value(one.place)
-        told.append(
+    records = []
+    for site_errors in errors.most(limit):
+        qkey = state.sites["qkey"].value(site_errors.place)
+        records.append(
             {
-                "site": state.site_name(one.place),
-                "errors": one.errors,
-                "urls": state.sites["documents"].value(one.place),
-                "mostly": kinds.REASON.json(one.mostly),
+                "site": state.site_name(site_errors.place),
+                "errors": site_errors.errors,
+                "urls": state.sites["documents"].value(site_errors.place),
+                "mostly": kinds.REASON.json(site_errors.mostly),
                 "address": kinds.QUEUE_KEY.json(qkey) if is_resolved(qkey) else None,
             }
         )
-    return told
+    return records

@@ -1,4 +1,4 @@
-"""shep url: what becomes of a URL before anything is looked up."""
+"""shep url: a URL as it is parsed, normalised and footprinted, before anything is looked up."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 
 
 @click.command("url")
-@click.argument("given", nargs=-1, required=True, metavar="URL...")
+@click.argument("url_texts", nargs=-1, required=True, metavar="URL...")
 @click.option("--db", type=common.DIRECTORY, metavar="DIR", help="Also show the footprints under this database's key.")
 @common.configured
 @common.jsonable
 @common.standard
-def command(given: tuple[str, ...], db: Path | None, config: Config, as_json: bool) -> None:
+def command(url_texts: tuple[str, ...], db: Path | None, config: Config, as_json: bool) -> None:
     """Show each URL as given, as parsed, its site, path and normalised site.
 
     The normalised site is that of its class, shown with the line of url-equiv that decides. The footprint is that of the
@@ -39,7 +39,7 @@ def command(given: tuple[str, ...], db: Path | None, config: Config, as_json: bo
     from shepherd.equiv import load_equiv
 
     steps = _Steps(load_equiv(config.equiv_path), config.equiv_path, _of_database(db) if db is not None else None)
-    shared.each_given(given, as_json, lambda text: _show(steps.of(text), as_json))
+    shared.each_given(url_texts, as_json, lambda text: _show(steps.of(text), as_json))
 
 
 def _of_database(db: Path) -> Footprints:
@@ -59,8 +59,8 @@ class _Steps:
         norm = self.equiv.norm_of(url.site)
         line = self.equiv.line_of(norm)  # a representative stands in the line of its class
         steps: dict[str, Any] = {"given": text, "parsed": url.href, "site": url.site, "path": url.path, "normalised site": norm}
-        said = self.equiv.text.split("\n")[line - 1].strip() if line else ""
-        steps["equivalence"] = {"file": self.equiv_path, "line": line, "text": said} if line else None
+        line_text = self.equiv.text.split("\n")[line - 1].strip() if line else ""
+        steps["equivalence"] = {"file": self.equiv_path, "line": line, "text": line_text} if line else None
         if self.footprints is not None:
             halves = [kinds.FOOTPRINT.text(half) for half in self.footprints.of(url)]
             steps |= {"footprint": f"{halves[0]} {halves[1]}", "site footprint": halves[2]}

@@ -15,7 +15,7 @@ from shepherd import config, urls
 from shepherd.cli.gather import cf as gather_cf
 from shepherd.cli.gather import summary as gather_summary
 from shepherd.cli.gather.scope import ANY, SITE, SUBDOMAINS, Scope
-from shepherd.cli.gather.summary import Summary
+from shepherd.cli.gather.summary import GatherSummary
 from shepherd.console import cf_files
 from shepherd.filters import parse_filter
 from shepherd.store.disk import locks
@@ -279,8 +279,8 @@ def test_pages_of_other_sites_are_not_gathered_by_the_way(tmp_path: Path) -> Non
 
 # --- the summary ------------------------------------------------------------------------------------------------
 
-NOTHING = Summary(3, 0, 0, 0, 0, 0, 0, 0, 0, {"address refused by the guard": 1}, 1, 0, 0.0, "", "")
-ONE = Summary(3, 1, 0, 1, 1, 0, 1, 1, 1, {}, 0, 10, 10.0, "http://a.example/", "")
+NOTHING = GatherSummary(3, 0, 0, 0, 0, 0, 0, 0, 0, {"address refused by the guard": 1}, 1, 0, 0.0, "", "")
+ONE = GatherSummary(3, 1, 0, 1, 1, 0, 1, 1, 1, {}, 0, 10, 10.0, "http://a.example/", "")
 
 
 def test_one_is_not_many(capsys: pytest.CaptureFixture[str]) -> None:

@@ -23,7 +23,7 @@ from shepherd.dispatch.statistics import Figures
 before, total, pages, wire, errors, active = (int(text) for text in sys.argv[1:])
 with common.progress(total, "reap", "page", narrow=True) as bar:
     bar.start_t -= 36_000  # ten hours ago
-    watch = reap.Watch(Progress(bar, None))
+    watch = reap.ReapProgress(Progress(bar, None))
     watch.resumed(before)
     watch.settled(pages)
     watch.show(Figures(pages, wire, errors, active, 36_000.0))
