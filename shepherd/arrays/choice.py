@@ -1,7 +1,7 @@
 """Which rows an operator means: a mask over a few columns of the index.
 
-A row is chosen if every column that is asked about holds what is asked for. What no column can tell (the text of a URL) is
-decided elsewhere, of the rows that are chosen here.
+A row is chosen if every column that the choice names holds one of its values. What no column holds (the text of a URL) is decided
+elsewhere, of the rows that are chosen here.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from shepherd.formats.tables import INDEX, U64, Bools, Columns
 
 
 @dataclass(frozen=True)
-class Wanted:
+class RowChoice:
     """`values`: by column, whether each value that it can hold is wanted. `between`: by column the least and the most, both of
     them wanted. `without`: flags of which a wanted row has none. `sites`: sorted footprints of the wanted sites."""
 
@@ -34,21 +34,21 @@ class Wanted:
 
 def some_of(column: str, *parts: range) -> Bools:
     """For `Wanted.values` of a narrow column: the values in any of these ranges."""
-    found = np.zeros(1 << 8 * np.dtype(INDEX[column]).itemsize, np.bool_)
+    is_wanted = np.zeros(1 << 8 * np.dtype(INDEX[column]).itemsize, np.bool_)
     for part in parts:
-        found[part.start : part.stop] = True
-    return found
+        is_wanted[part.start : part.stop] = True
+    return is_wanted
 
 
-def mask(columns: Columns, rows: int, wanted: Wanted) -> Bools:
-    """Which of so many rows are wanted; `columns` has at least those that `wanted` names."""
+def mask(columns: Columns, rows: int, choice: RowChoice) -> Bools:
+    """Which of so many rows are wanted; `columns` has at least those that `choice` names."""
     keep = np.ones(rows, np.bool_)
-    for name, values in wanted.values.items():
+    for name, values in choice.values.items():
         keep &= values.take(columns[name])
-    for name, (least, most) in wanted.between.items():
+    for name, (least, most) in choice.between.items():
         keep &= (columns[name] >= least) & (columns[name] <= most)
-    if wanted.without:
-        keep &= (columns["flags"] & np.uint16(wanted.without)) == 0
-    if wanted.sites is not None:
-        keep &= find_sites(wanted.sites, columns["site"]) >= 0
+    if choice.without:
+        keep &= (columns["flags"] & np.uint16(choice.without)) == 0
+    if choice.sites is not None:
+        keep &= find_sites(choice.sites, columns["site"]) >= 0
     return keep

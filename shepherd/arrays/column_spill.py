@@ -52,14 +52,14 @@ class SpilledRows:
 
     def read_some(self, part: int, rows: int) -> Iterator[dict[str, Array]]:
         """The same, at least so many rows at a time: what was added together is never parted."""
-        held: list[_Sitting] = []
+        sittings: list[_Sitting] = []
         for sitting in self._sittings:
-            held.append(sitting)
-            if sum(int(s.cuts[part + 1] - s.cuts[part]) for s in held) >= rows:
-                yield self._read(part, held)
-                held = []
-        if held:
-            yield self._read(part, held)
+            sittings.append(sitting)
+            if sum(int(s.cuts[part + 1] - s.cuts[part]) for s in sittings) >= rows:
+                yield self._read(part, sittings)
+                sittings = []
+        if sittings:
+            yield self._read(part, sittings)
 
     def _read(self, part: int, sittings: Sequence[_Sitting]) -> dict[str, Array]:
         places = [(s.offsets, int(s.cuts[part]), int(s.cuts[part + 1])) for s in sittings]

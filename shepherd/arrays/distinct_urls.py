@@ -72,9 +72,9 @@ def find_known(index: Columns, urls: Columns, paths: Paths) -> tuple[I64, I64]:
     site = np.zeros_like(urls["site"])  # of all others norm and path say enough
     site[special] = urls["site"][special]
     place = lower_bound(index["norm"], index["path"], index["site"], urls["norm"], urls["path"], site)
-    known = equal_rows(place, (index["norm"], urls["norm"]), (index["path"], urls["path"]))
-    known[special] = equal_rows(place[special], *((index[name], urls[name][special]) for name in ("norm", "path", "site")))
-    return known, place
+    old_row = equal_rows(place, (index["norm"], urls["norm"]), (index["path"], urls["path"]))
+    old_row[special] = equal_rows(place[special], *((index[name], urls[name][special]) for name in ("norm", "path", "site")))
+    return old_row, place
 
 
 def update_known(columns: dict[str, Array], row: I64, urls: Columns, *, state: int) -> int:

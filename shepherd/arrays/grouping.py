@@ -19,12 +19,12 @@ class Grouping(Protocol):
     def spread(self, table: Array) -> Array:
         """The entry of a table by number, for every row."""
 
-    def at(self, rows: I64) -> Array:
+    def numbers_at(self, rows: I64) -> Array:
         """The numbers of some rows."""
 
 
 @dataclass(frozen=True)
-class By:
+class ByKey:
     """By what each row has: its site or its section."""
 
     number: Array  # the group of each site or section
@@ -33,7 +33,7 @@ class By:
     def spread(self, table: Array) -> Array:
         return table.take(self.number).take(self.which)
 
-    def at(self, rows: I64) -> Array:
+    def numbers_at(self, rows: I64) -> Array:
         return self.number.take(self.which.take(rows))
 
 
@@ -44,7 +44,7 @@ class OneGroup:
     def spread(self, table: Array) -> Array:
         return table[:1]
 
-    def at(self, rows: I64) -> Array:
+    def numbers_at(self, rows: I64) -> Array:
         return np.zeros(len(rows), np.int32)
 
 
@@ -61,7 +61,7 @@ def members(candidates: Bools, key: U16, first_row: int, grouping: Grouping, win
     else:
         inside = candidates & (key <= grouping.spread(best)) & (key >= grouping.spread(worst))
     rows = np.flatnonzero(inside)
-    group = grouping.at(rows)
+    group = grouping.numbers_at(rows)
     if group.min(initial=0) < 0:
         rows, group = rows.compress(group >= 0), group.compress(group >= 0)
     return rows, Members(rows + first_row, key.take(rows), group)
@@ -73,5 +73,5 @@ def behind(candidates: Bools, key: U16, first_row: int, grouping: Grouping, bars
     bar = grouping.spread(bar_key)
     result: Bools = candidates & (key < bar)
     ties = np.flatnonzero(candidates & (key == bar))
-    result[ties] = ties + first_row >= bar_row.take(grouping.at(ties))
+    result[ties] = ties + first_row >= bar_row.take(grouping.numbers_at(ties))
     return result

@@ -23,9 +23,9 @@ def lower_bound(norm: U64, path: U64, site: U64, qnorm: U64, qpath: U64, qsite: 
     open_ = np.flatnonzero(low < high)
     while len(open_):
         middle = (low[open_] + high[open_]) >> 1
-        at, wanted = path[middle], qpath[open_]
-        before = at < wanted
-        tied = np.flatnonzero(at == wanted)
+        middle_path, query_path = path[middle], qpath[open_]
+        before = middle_path < query_path
+        tied = np.flatnonzero(middle_path == query_path)
         before[tied] = site[middle[tied]] < qsite[open_[tied]]
         low[open_[before]] = middle[before] + 1
         after = ~before
@@ -49,12 +49,12 @@ def _by_one_number(norm: U64, path: U64, qnorm: U64, qpath: U64) -> tuple[I64, I
     bits = np.uint64((2 * len(norms)).bit_length())
     rank = np.cumsum(starts, dtype=np.uint64) * np.uint64(2) - np.uint64(1)
     rows = rank << np.uint64(64) - bits | path >> bits
-    at = np.searchsorted(norms, qnorm)
-    qrank = 2 * at + (norms[np.minimum(at, len(norms) - 1)] == qnorm)
+    norm_rank = np.searchsorted(norms, qnorm)
+    qrank = 2 * norm_rank + (norms[np.minimum(norm_rank, len(norms) - 1)] == qnorm)
     queries = qrank.astype(np.uint64) << np.uint64(64) - bits | qpath >> bits
     low = np.searchsorted(rows, queries).astype(np.int64)
-    high, met = low.copy(), np.flatnonzero(rows[np.minimum(low, len(rows) - 1)] == queries)
-    high[met] = np.searchsorted(rows, queries[met], side="right")
+    high, same_bits = low.copy(), np.flatnonzero(rows[np.minimum(low, len(rows) - 1)] == queries)
+    high[same_bits] = np.searchsorted(rows, queries[same_bits], side="right")
     return low, high
 
 
@@ -74,9 +74,9 @@ def find_servers(qkey: U64, queries: U64) -> I64:
     search needs in the cache, as if they were sorted, at a sixth of the price.
     """
     order = np.argsort((queries >> np.uint64(16)).astype(np.uint16), kind="stable")
-    found = np.empty(len(queries), np.int64)
-    found[order] = find_sites(qkey, queries.take(order))
-    return found
+    row = np.empty(len(queries), np.int64)
+    row[order] = find_sites(qkey, queries.take(order))
+    return row
 
 
 def equal_rows(row: I64, *pairs: tuple[U64, U64]) -> I64:
@@ -84,10 +84,10 @@ def equal_rows(row: I64, *pairs: tuple[U64, U64]) -> I64:
     last = len(pairs[0][0]) - 1
     if last < 0:
         return np.full(len(row), NOT_FOUND, np.int64)
-    at = np.minimum(row, last)  # what belongs behind the last row is not equal to it
+    place = np.minimum(row, last)  # what belongs behind the last row is not equal to it
     equal = np.ones(len(row), np.bool_)
     for keys, queries in pairs:
-        equal &= keys.take(at) == queries
+        equal &= keys.take(place) == queries
     return (row + 1) * equal - 1  # the row or -1: half the price of np.where
 
 
@@ -136,8 +136,8 @@ def stable_order(keys: U64) -> I64:
     packed = keys & ~low | np.arange(len(keys), dtype=np.uint64)
     packed.sort()
     order = (packed & low).astype(np.int64)
-    found = keys.take(order)
-    return np.argsort(keys, kind="stable") if (found[1:] < found[:-1]).any() else order
+    ordered = keys.take(order)
+    return np.argsort(keys, kind="stable") if (ordered[1:] < ordered[:-1]).any() else order
 
 
 def by_key(key: Array) -> I64:
@@ -188,18 +188,18 @@ def pick(records: Records, rows: I64 | Bools) -> Records:
     return plain.take(rows, axis=0).reshape(-1).view(records.dtype)
 
 
-def with_flag(flags: Array, wanted: int) -> Bools:
+def with_flag(flags: Array, mask: int) -> Bools:
     """True where any of the wanted flags is set."""
-    return np.asarray((flags & flags.dtype.type(wanted)) != 0)
+    return np.asarray((flags & flags.dtype.type(mask)) != 0)
 
 
 def site_counts(site: U64, index: Columns) -> tuple[I64, I64]:
     """How many rows of an index slice, and how many gathered ones, each site has; slices add up."""
     row = find_sites(site, index["site"])
-    known = row >= 0
-    gathered = known & (index["type"] == RowType.GATHERED) & ~with_flag(index["flags"], Flag.ROBOTS)
+    has_site = row >= 0
+    gathered = has_site & (index["type"] == RowType.GATHERED) & ~with_flag(index["flags"], Flag.ROBOTS)
     count = len(site)
     return (
-        np.bincount(row[known], minlength=count).astype(np.int64),
+        np.bincount(row[has_site], minlength=count).astype(np.int64),
         np.bincount(row[gathered], minlength=count).astype(np.int64),
     )

@@ -1,4 +1,4 @@
-"""The rows with the largest values, of many that come a partition at a time; no more of them are held than are asked for."""
+"""The rows with the largest values, of many that come a partition at a time; no more of them are in memory than are wanted."""
 
 from __future__ import annotations
 

@@ -29,23 +29,23 @@ class Lookup:
         """For each query its row, or -1."""
         if not len(self._keys):
             return np.full(len(queries), -1, np.int64)
-        row, left = self._starts.take((queries >> self._shift).astype(np.int64)), self._widest
-        while left:  # it is at `row`, or up to `left` rows behind it
-            half = (left + 1) // 2
+        row, width = self._starts.take((queries >> self._shift).astype(np.int64)), self._widest
+        while width:  # it is at `row`, or up to `width` rows behind it
+            half = (width + 1) // 2
             row += (self._keys.take(row + (half - 1), mode="clip") < queries) * half
-            left -= half
-        found: I64 = (row + 1) * (self._keys.take(row, mode="clip") == queries) - 1
-        return found
+            width -= half
+        row_or_minus_1: I64 = (row + 1) * (self._keys.take(row, mode="clip") == queries) - 1
+        return row_or_minus_1
 
 
 def ranges_of(splits: U64, keys: U64) -> Array:
-    """For each key how many of the sorted `splits` are not above it. Their leading bits tell that of nearly all keys."""
+    """For each key how many of the sorted `splits` are not above it. For nearly all keys their leading bits decide."""
     leading, rest = np.arange(1 << LEADING_BITS, dtype=np.uint64) << REST_BITS, (np.uint64(1) << REST_BITS) - np.uint64(1)
     narrow = np.min_scalar_type(len(splits))
     least = np.searchsorted(splits, leading, side="right").astype(narrow)
     most = np.searchsorted(splits, leading | rest, side="right").astype(narrow)
     upper = (keys >> REST_BITS).astype(np.int64)
-    found = least.take(upper)
+    range_ = least.take(upper)
     unsure = np.flatnonzero((least != most).take(upper))
-    found[unsure] = np.searchsorted(splits, keys.take(unsure), side="right")
-    return found
+    range_[unsure] = np.searchsorted(splits, keys.take(unsure), side="right")
+    return range_

@@ -12,7 +12,7 @@ from shepherd.formats.tables import I64, SACRED, Array, Bools, Columns, Flag, Re
 
 
 @dataclass(frozen=True)
-class Kept:
+class DocumentRows:
     """The rows that stay; and of those that inherit from equivalents which go: which they are, their new flags and weights."""
 
     row: I64
@@ -21,7 +21,7 @@ class Kept:
     weight: Array
 
 
-def drop_equivalents(index: Columns, keep: Bools, paths: Paths) -> Kept:
+def drop_equivalents(index: Columns, keep: Bools, paths: Paths) -> DocumentRows:
     """Of the rows in a mask, the best of each document, and what it inherits from those that go."""
     rows, starts = _equivalents(index, keep, paths)
     first = np.flatnonzero(starts)
@@ -29,11 +29,12 @@ def drop_equivalents(index: Columns, keep: Bools, paths: Paths) -> Kept:
     keep = keep.copy()
     keep[rows[~starts]] = False
     if not len(rows):
-        return Kept(np.flatnonzero(keep), heirs, index["flags"][heirs], index["weight"][heirs])
+        return DocumentRows(np.flatnonzero(keep), heirs, index["flags"][heirs], index["weight"][heirs])
     wishes = index["flags"][rows] & np.uint16(Flag.INITIAL | Flag.PINNED)
     flags = index["flags"][heirs] | np.bitwise_or.reduceat(wishes, first)
     order = np.argsort(heirs)
-    return Kept(np.flatnonzero(keep), heirs[order], flags[order], np.maximum.reduceat(index["weight"][rows], first)[order])
+    weights = np.maximum.reduceat(index["weight"][rows], first)
+    return DocumentRows(np.flatnonzero(keep), heirs[order], flags[order], weights[order])
 
 
 def _equivalents(index: Columns, keep: Bools, paths: Paths) -> tuple[I64, Bools]:
@@ -49,14 +50,14 @@ def _equivalents(index: Columns, keep: Bools, paths: Paths) -> tuple[I64, Bools]
         ~index["weight"][rows],
         ~with_flag(index["flags"][rows], SACRED),
         index["type"][rows] != RowType.GATHERED,
-        _not_asked_to_go(index, rows),
+        _rank_of_request(index, rows),
         np.cumsum(starts),
     )
     return rows[np.lexsort(worse)], starts
 
 
-def _not_asked_to_go(index: Columns, rows: I64) -> Array:
-    """0 for what an operator purged, 1 for what he deleted, 2 for all else: his word holds for the document."""
+def _rank_of_request(index: Columns, rows: I64) -> Array:
+    """0 for what an operator purged, 1 for what he deleted, 2 for all else: an operator decides for the document."""
     forgotten, reason = index["type"][rows] == RowType.FORGOTTEN, index["reason"][rows]
     return np.where(forgotten & (reason == Reason.PURGED), 0, np.where(forgotten & (reason == Reason.DELETED), 1, 2))
 

@@ -10,10 +10,10 @@ import numpy as np
 from shepherd.formats.tables import I64, U64
 from shepherd.store.state.columns import Table
 
-Tick: TypeAlias = Callable[[int], object]  # told how many rows are done
+Tick: TypeAlias = Callable[[int], object]  # gets how many rows are done
 
 
-def silent(_rows: int) -> None:
+def no_progress(_rows: int) -> None:
     """For a pass that the bar does not count: another one does, over the same rows."""
 
 
@@ -37,7 +37,7 @@ def whole_norms(index: Table, step: int) -> Iterator[tuple[int, int]]:
 
 
 def segment_groups(counts: I64, most: int) -> Iterator[tuple[int, int]]:
-    """Ranges of segments that have at most so many of what `counts` tells of each, or ranges of one segment that has more."""
+    """Ranges of segments that have at most so many of what `counts` tells of each, or a range of one segment that has more."""
     first, total = 0, 0
     for number, more in enumerate(counts.tolist()):
         if total and total + more > most:

@@ -145,8 +145,8 @@ def _exactly(pipe: int, size: int) -> bytearray:
     data = bytearray(size)
     view = memoryview(data)
     while view:
-        got = os.readv(pipe, [view])
-        if not got:
+        received_bytes = os.readv(pipe, [view])
+        if not received_bytes:
             raise ShepherdError("a worker process died; memory may be short: try --jobs 1, or a smaller store.partition_rows")
-        view = view[got:]
+        view = view[received_bytes:]
     return data

@@ -1,8 +1,8 @@
 """Which of several rows of one document stands for all of them: the representative.
 
 Root pages are kept for every site of a class, so one document may have several rows. Readers get one of them, and rank gives its
-rank to all. Both must mean the same one, and it must stay the same one for as long as it can: who keeps documents by footprint is
-told of another as of one document gone and another added. So it hangs on what the rows are, and on no weight.
+rank to all. Both must mean the same one, and it must stay the same one for as long as it can: a reader who keeps documents by
+footprint sees another one as one document gone and another added. So it depends on what the rows are, and on no weight.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ def representatives(index: Columns, rows: I64) -> I64:
     """
     starts = run_starts(index["norm"].take(rows), index["path"].take(rows))
     shared = np.flatnonzero(~(starts & run_ends(starts)))  # few
-    found, some, run = rows.copy(), rows[shared], np.cumsum(starts)[shared]
+    representative, some, run = rows.copy(), rows[shared], np.cumsum(starts)[shared]
     gathered = index["type"][some] == RowType.GATHERED
     worse = np.where(gathered, np.where(with_flag(index["flags"][some], Flag.REDIRECT), 1, 0), 2)
     order = np.lexsort((some, worse, run))
     first = run_starts(run[order])
-    found[shared[order]] = some[order][first][np.cumsum(first) - 1]
-    return found
+    representative[shared[order]] = some[order][first][np.cumsum(first) - 1]
+    return representative

@@ -45,10 +45,10 @@ class ScratchFile:
         view = raw(array)
         while view:
             with fsio.typed(self.path):
-                got = os.preadv(self._descriptor(), [view], offset)
-            if not got:
+                read_bytes = os.preadv(self._descriptor(), [view], offset)
+            if not read_bytes:
                 raise IoFailed(f"a temporary file ends at {offset}; run the same program again", self.path)
-            view, offset = view[got:], offset + got
+            view, offset = view[read_bytes:], offset + read_bytes
 
     def _descriptor(self) -> int:
         if self._fd < 0:

@@ -13,9 +13,9 @@ from shepherd.arrays.lookup import Lookup
 from shepherd.formats.tables import I64, U64, Bools
 
 
-def count_rows(site: U64, counted: Bools, marked: Bools) -> tuple[U64, I64, I64]:
+def count_rows(site: U64, counts: Bools, marked: Bools) -> tuple[U64, I64, I64]:
     """The sites of the counted rows, sorted; how many rows each has, and how many of these are marked, too."""
-    site, marked = site[counted], marked[counted]
+    site, marked = site[counts], marked[counts]
     starts = np.flatnonzero(run_starts(site))
     if not len(starts):
         return site, np.zeros(0, np.int64), np.zeros(0, np.int64)

@@ -14,7 +14,7 @@ from shepherd.formats.tables import I64, U64, Bools, Columns, Flag, RowType
 
 
 @dataclass(frozen=True)
-class Tally:
+class SiteTally:
     """Distinct sites, sorted, each with its norm, its rows, those of them that are gathered pages, and its robots files."""
 
     site: U64
@@ -27,16 +27,16 @@ class Tally:
         return len(self.site)
 
 
-def tally(*tables: Columns) -> Tally:
+def tally(*tables: Columns) -> SiteTally:
     """Of all rows of some tables with norm, site, type and flags."""
     runs = [_runs(rows) for rows in tables]
     site, norm, documents, gathered, robots = (np.concatenate(column) for column in zip(*runs, strict=True))
-    order = np.argsort(site)  # sums do not hang on the order of what is summed, so it need not be stable
+    order = np.argsort(site)  # sums do not depend on the order of what is summed, so it need not be stable
     start = np.flatnonzero(run_starts(site[order]))
     if not len(start):
-        return Tally(site, norm, documents, gathered, robots)
+        return SiteTally(site, norm, documents, gathered, robots)
     counts = (np.add.reduceat(count[order], start) for count in (documents, gathered, robots))
-    return Tally(site[order[start]], norm[order[start]], *counts)
+    return SiteTally(site[order[start]], norm[order[start]], *counts)
 
 
 def _runs(rows: Columns) -> tuple[U64, U64, I64, I64, I64]:

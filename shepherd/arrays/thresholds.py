@@ -26,16 +26,16 @@ NO_BAR = 1 << 62  # everything fits
 
 @dataclass(frozen=True)
 class Search:
-    """The first row of a group that does not fit is at `low` or less than 2^bits behind it; `left` is the room before it."""
+    """The first row of a group that does not fit is at `low` or less than 2^bits behind it; `room` is what fits before it."""
 
     low: I64
-    left: I64
+    room: I64
     crowded: Bools  # false: everything fits
     bits: int
     waiting: int = NO_BAR  # how many rows are there, in all groups; at first nobody knows
 
     @property
-    def done(self) -> bool:
+    def is_done(self) -> bool:
         return self.bits == 0 or not self.crowded.any()
 
     @property
@@ -60,7 +60,7 @@ class Search:
 
 
 @dataclass(frozen=True)
-class Tally:
+class CounterTally:
     """What the rows of one partition need, by counter: all of them, or only those that they touch, each once."""
 
     counter: Array | slice
@@ -114,7 +114,7 @@ def window(search: Search, bits: int) -> Window:
     return Window(best.astype(np.uint16), np.maximum(worst, 0).astype(np.uint16), first)
 
 
-def tally(search: Search, members: Members, bits: int) -> Tally:
+def tally(search: Search, members: Members, bits: int) -> CounterTally:
     """Count rows, or add up their amounts. The members may be more than those in the window, but not fewer."""
     group, amount = members.group, members.amount
     shift = search.bits - search.step
@@ -143,45 +143,45 @@ def collect(search: Search, members: Members, bits: int) -> I64:
 
 
 def finish(search: Search, collected: I64) -> Search:
-    """What all that `collect` has found tells: in each crowded group the first row behind as many as have room."""
+    """The bars by all that `collect` has found: in each crowded group the first row behind as many as have room."""
     ordered = np.sort(collected)
     groups = np.flatnonzero(search.crowded)
     first = np.searchsorted(ordered, groups << search.bits)
     low = search.low.copy()
-    low[groups] += ordered.take(first + search.left.take(groups)) & ((1 << search.bits) - 1)
-    return Search(low, np.zeros_like(search.left), search.crowded, 0, 0)
+    low[groups] += ordered.take(first + search.room.take(groups)) & ((1 << search.bits) - 1)
+    return Search(low, np.zeros_like(search.room), search.crowded, 0, 0)
 
 
-def _add_up(counter: I64, amount: I64 | None, counters: int) -> Tally:
+def _add_up(counter: I64, amount: I64 | None, counters: int) -> CounterTally:
     if counters <= 8 * len(counter):
         if amount is None:
             total = np.bincount(counter, minlength=counters)
         else:
             total = np.zeros(counters, np.int64)
             np.add.at(total, counter, amount)
-        return Tally(slice(None), total)
+        return CounterTally(slice(None), total)
     order = None if amount is None else np.argsort(counter, kind="stable")
     ordered = np.sort(counter.astype(np.uint32)) if order is None else counter[order]
     first = np.flatnonzero(run_starts(ordered))
     if order is None or amount is None:
-        return Tally(ordered[first], np.diff(np.append(first, len(ordered))))
-    return Tally(ordered[first], np.add.reduceat(amount[order], first) if len(first) else np.zeros(0, np.int64))
+        return CounterTally(ordered[first], np.diff(np.append(first, len(ordered))))
+    return CounterTally(ordered[first], np.add.reduceat(amount[order], first) if len(first) else np.zeros(0, np.int64))
 
 
 def narrow(search: Search, total: I64) -> Search:
     """What the tallies of all partitions, added up, leave to be found."""
     running = np.cumsum(total.reshape(len(search.low), -1), axis=1)
-    over = running > search.left[:, None]
+    over = running > search.room[:, None]
     crowded = search.crowded & over[:, -1]
     digit = np.argmax(over, axis=1)
     before = np.where(digit > 0, running[np.arange(len(digit)), digit - 1], 0)
     bits = search.bits - search.step
     low = np.where(crowded, search.low + (digit << bits), search.low)
     waiting = (running[np.arange(len(digit)), digit] - before) * crowded  # amounts, where rows need more than 1
-    return Search(low, np.where(crowded, search.left - before, search.left), crowded, bits, int(waiting.sum()))
+    return Search(low, np.where(crowded, search.room - before, search.room), crowded, bits, int(waiting.sum()))
 
 
-def wanted(search: Search, bits: int, start: I64, stop: I64) -> Bools:
+def must_be_read(search: Search, bits: int, start: I64, stop: I64) -> Bools:
     """Which of the partitions from row `start` to row `stop` hold rows that the next pass must look at."""
     if search.bits >= bits:
         return np.ones(len(start), np.bool_)

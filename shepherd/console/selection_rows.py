@@ -15,7 +15,7 @@ from shepherd.console.shared import GivenUrl
 from shepherd.errors import BadUrl, UsageError
 
 if TYPE_CHECKING:
-    from shepherd.arrays.choice import Wanted
+    from shepherd.arrays.choice import RowChoice
     from shepherd.console.selectors import Selection
     from shepherd.filters import Filter
     from shepherd.formats.tables import I64, U64
@@ -63,9 +63,9 @@ def selected_rows(
         yield from search.matching(state, pieces, counts, matches, bar.update)
 
 
-def _conditions(state: State, selection: Selection) -> Wanted:
+def _conditions(state: State, selection: Selection) -> RowChoice:
     """What the columns must hold."""
-    from shepherd.arrays.choice import Wanted, some_of
+    from shepherd.arrays.choice import RowChoice, some_of
     from shepherd.formats.tables import Reason, RowType
 
     allowed: dict[str, Sequence[int]] = {
@@ -82,7 +82,7 @@ def _conditions(state: State, selection: Selection) -> Wanted:
     if selection.older is not None or selection.newer is not None:  # what was never checked is neither old nor new
         most = common.LATEST_S if selection.older is None else selection.now - selection.older - 1
         between["checked"] = (max(selection.now - selection.newer, 1) if selection.newer is not None else 1, max(most, 0))
-    return Wanted(values, between, sites=None if selection.server is None else _sites_of(state, selection.server))
+    return RowChoice(values, between, sites=None if selection.server is None else _sites_of(state, selection.server))
 
 
 def _sites_of(state: State, server: int) -> U64:
@@ -99,7 +99,7 @@ def _sites_of(state: State, server: int) -> U64:
 # --- where rows can be at all -----------------------------------------------------------------------------------
 
 
-def _sources(state: State, selection: Selection, conditions: Wanted) -> list[range | I64]:
+def _sources(state: State, selection: Selection, conditions: RowChoice) -> list[range | I64]:
     """Ranges of rows, or rows, outside of which no row can be meant."""
     by_options = (_norms_of_site(state, selection), _norms_of_glob(state, selection))
     norms = [some for some in by_options if some is not None]
@@ -182,7 +182,7 @@ def _spans(state: State, norms: list[int]) -> list[range | I64]:
     return [np.concatenate([np.zeros(0, np.int64), *(np.arange(span.start, span.stop) for span in ranges)])]
 
 
-def _masked(state: State, source: range | I64, conditions: Wanted) -> Iterator[I64]:
+def _masked(state: State, source: range | I64, conditions: RowChoice) -> Iterator[I64]:
     """Those of the rows whose columns meet the conditions, a partition at a time."""
     import numpy as np
 

@@ -17,7 +17,7 @@ from typing import Final, Protocol
 
 import numpy as np
 
-from shepherd.arrays.partitions import silent
+from shepherd.arrays.partitions import no_progress
 from shepherd.config import Config
 from shepherd.cycle.common.norms import version_of
 from shepherd.cycle.common.turn import not_now
@@ -212,7 +212,7 @@ class Settling:
         return counts
 
     def _cork(self) -> State:
-        return cork.run(self._writer, self._config, self._now, silent, self._jobs)
+        return cork.run(self._writer, self._config, self._now, no_progress, self._jobs)
 
     def _must_be_taken(self, name: str, state: State) -> None:
         why = state.report().get("refused harvests", {}).get(name)
@@ -224,7 +224,7 @@ class Settling:
         state = self._writer.furthest()
         for phase in ORDER[ORDER.index(PHASES[state.name.phase]) :]:
             with contextlib.suppress(NothingToDo) if phase is equiv else contextlib.nullcontext():
-                state = phase.run(self._writer, self._config, self._now, silent, self._jobs)
+                state = phase.run(self._writer, self._config, self._now, no_progress, self._jobs)
         return state
 
 

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shepherd.arrays.choice import Wanted, mask, some_of
+from shepherd.arrays.choice import RowChoice, mask, some_of
 from shepherd.formats.tables import INDEX
 
 NARROW = ("type", "reason", "section", "status")
@@ -43,6 +43,6 @@ def test_mask_agrees_with_a_loop_over_rows(
         )
 
     known = None if sites is None else np.array(sorted(sites), np.uint64)
-    wanted = Wanted({name: some_of(name, *parts) for name, parts in values.items()}, between, without, known)
+    wanted = RowChoice({name: some_of(name, *parts) for name, parts in values.items()}, between, without, known)
     columns = {name: np.array([row[name] for row in table], INDEX[name]) for name in wanted.columns}
     assert mask(columns, len(table), wanted).tolist() == [is_wanted(row) for row in table]

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from shepherd.arrays import patch
 from shepherd.arrays.partitions import partitions
-from shepherd.arrays.patch import Added, Changes, Patch
+from shepherd.arrays.patch import AddedRows, Patch, TableChanges, TableRewriter
 from shepherd.formats.tables import SERVERS, empty
 from shepherd.store.disk.names import StateName
 from shepherd.store.state import database
@@ -44,8 +44,8 @@ def test_changed_and_added_rows_come_out_in_their_places(
         table = Table(directory, {"fetches": "<u4"}, writer.finish())
         rows = sorted(changed)
         sparse = Patch(np.array(rows, np.int64), {"fetches": np.array([changed[row] for row in rows], "<u4")})
-        new = Added(np.array([at for at, _ in added], np.int64), {"fetches": np.array([value for _, value in added], "<u4")})
-        changes = Changes(sparse, new)
+        new = AddedRows(np.array([at for at, _ in added], np.int64), {"fetches": np.array([value for _, value in added], "<u4")})
+        changes = TableChanges(sparse, new)
         found = [patch.values(table, changes, "fetches", a, b).tolist() for a, b in partitions(len(old), step)]
         kept = patch.only_changed(table, sparse)
     expected = [changed.get(row, value) for row, value in enumerate(old)]
@@ -103,8 +103,8 @@ def test_table_is_rewritten_while_its_changes_are_computed(
             assert linked == (not any(name in part for _, _, part in parts))
 
 
-def _put(builder: Builder, state: State, parts: list[tuple[int, int, dict[str, dict[int, int]]]], step: int) -> patch.Rewriting:
-    rewriting = patch.Rewriting(builder, "servers", state.servers, step)
+def _put(builder: Builder, state: State, parts: list[tuple[int, int, dict[str, dict[int, int]]]], step: int) -> TableRewriter:
+    rewriting = TableRewriter(builder, "servers", state.servers, step)
     for start, stop, changed in parts:
         rows = sorted({row for changes in changed.values() for row in changes})
         columns = {name: np.array([changes[row] for row in rows], "<u4") for name, changes in changed.items()}

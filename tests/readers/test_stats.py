@@ -76,9 +76,11 @@ ROW_OF_SITE = st.fixed_dictionaries(
 )
 
 
-@given(st.lists(st.lists(ROW_OF_SITE, max_size=12), max_size=4), st.integers(1, 3), st.sampled_from((1, 7, sitetypes.HELD)))
+@given(
+    st.lists(st.lists(ROW_OF_SITE, max_size=12), max_size=4), st.integers(1, 3), st.sampled_from((1, 7, sitetypes.UNCOUNTED_ROWS))
+)
 def test_errors_and_types_of_sites_are_those_of_a_loop(parts: list[list[dict[str, int]]], limit: int, held: int) -> None:
-    errors, types = sitetypes.Errors(held=held), np.zeros((len(SITES), sitetypes.TYPES), np.int64)
+    errors, types = sitetypes.Errors(uncounted_rows=held), np.zeros((len(SITES), sitetypes.TYPES), np.int64)
     for part in parts:
         columns = {name: np.array([row[name] for row in part], INDEX[name]) for name in sitetypes.ERROR_COLUMNS}
         errors, types = errors.with_more(SITES, columns), types + sitetypes.types_of_sites(SITES, columns)

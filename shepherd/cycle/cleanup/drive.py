@@ -16,7 +16,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from shepherd.arrays.partitions import Tick, partitions, silent
+from shepherd.arrays.partitions import Tick, no_progress, partitions
 from shepherd.config import Config
 from shepherd.cycle.cleanup import mark as cleanup_mark
 from shepherd.cycle.cleanup import rules as cleanup
@@ -73,7 +73,7 @@ def run(writer: Writer, config: Config, now: int, tick: Tick, jobs: int = 1, *, 
     filters = load_filter(config.filter_path)
     last = LastFullCleanup() if everything else last_full_cleanup(writer.database, state.control.cleaned)
     again = last.filter != filters.version
-    segment_survey = survey(state, _NONE, config.store.partition_rows, jobs, silent if again else tick)
+    segment_survey = survey(state, _NONE, config.store.partition_rows, jobs, no_progress if again else tick)
     tombs = find_tombs(state, segment_survey.deleted, jobs, last.unseen)
     judgement = judge(state, segment_survey, filters, config.store.partition_rows, jobs, tick) if again else None
     job = CleanupJob(writer, config, filters, now, jobs, tombs, judgement)

@@ -16,8 +16,8 @@ import numpy as np
 
 from shepherd.arrays import keys, patch
 from shepherd.arrays.distinct_urls import Paths, find_known
-from shepherd.arrays.partitions import Tick, partitions, silent
-from shepherd.arrays.patch import Added, Changes, Patch, Rewriting
+from shepherd.arrays.partitions import Tick, no_progress, partitions
+from shepherd.arrays.patch import AddedRows, Patch, TableChanges, TableRewriter
 from shepherd.arrays.pool import ordered, tasks
 from shepherd.config import Config
 from shepherd.cycle.common.turn import not_now
@@ -89,7 +89,7 @@ def _apply(
     if len(strange):
         index.discard()
         journal = cork.readdressed(journal, strange, site)
-        touched, effects, index = _settled(builder, state, sources, journal, config, silent, jobs)
+        touched, effects, index = _settled(builder, state, sources, journal, config, no_progress, jobs)
     index.finish()
     step = config.store.partition_rows
     sites = siteupdates.site_changes(state, touched)
@@ -100,14 +100,14 @@ def _apply(
 
 def _settled(
     builder: Builder, state: State, sources: Sequence[HarvestSource], journal: Records, config: Config, tick: Tick, jobs: int
-) -> tuple[TouchedSites, Effects, Rewriting]:
+) -> tuple[TouchedSites, Effects, TableRewriter]:
     """The sites that a journal speaks of as they will be, what its records did, and the index that they change."""
     url_of, opened = harvests.urls_of(sources)
     with opened:
         touched = siteupdates.touched_sites(state, journal, url_of, load_filter(config.filter_path))
     settled = cork.newest(journal)
     touched = touched.with_columns(contacts.apply_sites(touched.columns, journal, settled, config.politeness))
-    index = Rewriting(builder, "index", state.index, config.store.partition_rows)
+    index = TableRewriter(builder, "index", state.index, config.store.partition_rows)
     effects = _settle(index, state, settled, touched.columns, builder.name.number, config, tick, jobs)
     return siteupdates.with_counts(siteupdates.same_robots(touched, effects), effects), effects, index
 
@@ -143,7 +143,7 @@ class _Pass:
 
 
 def _settle(
-    written: Rewriting, state: State, settled: Records, sites: Columns, number: int, config: Config, tick: Tick, jobs: int
+    written: TableRewriter, state: State, settled: Records, sites: Columns, number: int, config: Config, tick: Tick, jobs: int
 ) -> Effects:
     """Settle and write the rows of the index: partitions that no record falls into are copied, if at all."""
     parts = [part for part in _parts(state, settled, config.store.partition_rows) if len(part.records)]
@@ -201,7 +201,7 @@ def _joined(all_effects: Sequence[Effects]) -> Effects:
 CLAIMING = ("qkey", "delay_ms", "crawl_delay_ms", "slots", "group")
 
 
-def server_changes(state: State, sites: Changes, journal: Records, config: Config) -> Changes:
+def server_changes(state: State, sites: TableChanges, journal: Records, config: Config) -> TableChanges:
     """Of the servers that a journal speaks of, or whose sites want something else now.
 
     `sites` are the changes of the site table: the delay of a server is the longest that one of its sites wants.
@@ -227,13 +227,13 @@ def server_changes(state: State, sites: Changes, journal: Records, config: Confi
     columns |= contacts.apply_contacts(columns, contact, config.politeness)
     changed = Patch(row[old], {name: columns[name][old] for name in contacts.SERVER_CHANGED})
     places = np.searchsorted(old_qkeys, touched[~old]).astype(np.int64)
-    added = Added(places, {name: values[~old] for name, values in columns.items()})
-    return Changes(patch.only_changed(state.servers, changed), added)
+    added = AddedRows(places, {name: values[~old] for name, values in columns.items()})
+    return TableChanges(patch.only_changed(state.servers, changed), added)
 
 
-def _claims(state: State, sites: Changes, config: Config) -> Claims:
+def _claims(state: State, sites: TableChanges, config: Config) -> Claims:
     """Of all sites, a partition at a time; a site that is new has no address yet."""
-    old_sites = Changes(sites.patch)
+    old_sites = TableChanges(sites.patch)
     parts = []
     for start, stop in partitions(state.sites.rows, config.store.partition_rows):
         columns = {name: patch.values(state.sites, old_sites, name, start, stop) for name in CLAIMING}

@@ -10,7 +10,7 @@ import numpy as np
 from shepherd.arrays import keys, patch
 from shepherd.arrays import site_counts as sitecounts
 from shepherd.arrays.partitions import partitions
-from shepherd.arrays.patch import Added, Changes, Patch
+from shepherd.arrays.patch import AddedRows, Patch, TableChanges
 from shepherd.cycle.common.site_table import settings_of, site_rows
 from shepherd.cycle.cork.rules import Effects
 from shepherd.errors import Corruption
@@ -102,18 +102,18 @@ def with_counts(touched: TouchedSites, effects: Effects) -> TouchedSites:
     )
 
 
-def site_changes(state: State, touched: TouchedSites) -> Changes:
+def site_changes(state: State, touched: TouchedSites) -> TableChanges:
     """Of the old rows the columns that differ, and the new rows in their places."""
     is_old = touched.is_old
     old = patch.only_changed(state.sites, Patch(touched.row[is_old], {n: touched.columns[n][is_old] for n in CHANGED}))
     if not len(touched.names):
-        return Changes(old)
+        return TableChanges(old)
     new = {**touched.new, **{name: values[~is_old] for name, values in touched.columns.items()}}
     places = np.searchsorted(state.sites["site"][0 : state.sites.rows], new["site"]).astype(np.int64)
-    return Changes(old, Added(places, new))
+    return TableChanges(old, AddedRows(places, new))
 
 
-def write_sites(builder: Builder, state: State, touched: TouchedSites, changes: Changes, step: int) -> None:
+def write_sites(builder: Builder, state: State, touched: TouchedSites, changes: TableChanges, step: int) -> None:
     if not len(touched.names):
         patch.write(builder, "sites", state.sites, changes, step)
         builder.keep([f"sites/{names.NAMES}"])
@@ -121,10 +121,10 @@ def write_sites(builder: Builder, state: State, touched: TouchedSites, changes: 
     lengths = np.array([len(name) for name in touched.names], np.uint64)
     places = changes.added.places
     ends = _old_ends(state, places) + np.cumsum(lengths)
-    new = Added(places, {**changes.added.columns, "name": ends})
+    new = AddedRows(places, {**changes.added.columns, "name": ends})
     writer = builder.table("sites")
     for start, stop in partitions(state.sites.rows, step):
-        columns = {n: patch.values(state.sites, Changes(changes.patch, new), n, start, stop) for n in SITES if n != "name"}
+        columns = {n: patch.values(state.sites, TableChanges(changes.patch, new), n, start, stop) for n in SITES if n != "name"}
         writer.append({**columns, "name": _shifted(state.sites, new, lengths, start, stop)})
     builder.finish_table(writer)
     builder.write_site_names(_spliced(state, places, touched.names, step))
@@ -137,7 +137,7 @@ def _old_ends(state: State, places: I64) -> U64:
     return ends
 
 
-def _shifted(table: Table, new: Added, lengths: U64, start: int, stop: int) -> Array:
+def _shifted(table: Table, new: AddedRows, lengths: U64, start: int, stop: int) -> Array:
     """The ends of names, each moved by the new names before it."""
     before = np.concatenate([np.zeros(1, np.uint64), np.cumsum(lengths)])
     moved = table["name"][start:stop] + before[np.searchsorted(new.places, np.arange(start, stop), side="right")]

@@ -17,7 +17,7 @@ import numpy as np
 from shepherd.arrays.distinct_urls import Paths, take
 from shepherd.arrays.keys import find_sites, lower_bound, run_starts, with_flag
 from shepherd.arrays.one_row import drop_equivalents, interleave
-from shepherd.arrays.tally import Tally, tally
+from shepherd.arrays.tally import SiteTally, tally
 from shepherd.formats.tables import I64, U64, Array, Bools, Columns, Flag, RowType
 
 KEY = ("norm", "path", "site")
@@ -28,8 +28,8 @@ class Rejoined:
     """The rows of a partition, the sites it had and has, and the buckets of the rows that others stand for now."""
 
     columns: Mapping[str, Array]
-    before: Tally
-    after: Tally
+    before: SiteTally
+    after: SiteTally
     joined: U64
 
 

@@ -17,8 +17,8 @@ import numpy as np
 
 from shepherd.arrays.distinct_urls import Paths, distinct_urls, find_known, new_rows, robots_rows, take, update_known
 from shepherd.arrays.keys import find_sites, lower_bound, with_flag
-from shepherd.arrays.one_row import Kept, drop_equivalents, interleave
-from shepherd.arrays.tally import Tally, tally
+from shepherd.arrays.one_row import DocumentRows, drop_equivalents, interleave
+from shepherd.arrays.tally import SiteTally, tally
 from shepherd.cycle.merge import edits
 from shepherd.formats.tables import I64, U64, Array, Bools, Columns, Flag, Reason, Records, RowType
 
@@ -32,7 +32,7 @@ class MergedRows:
     """The rows of a partition, their sites, and counts of what was merged."""
 
     columns: Mapping[str, Array]
-    sites: Tally
+    sites: SiteTally
     counts: Mapping[str, int]
 
 
@@ -91,11 +91,11 @@ def merge(
     return MergedRows(columns, tally(columns), counts)
 
 
-def _settled(sites: Tally) -> Tally:
+def _settled(sites: SiteTally) -> SiteTally:
     """The tally once each site has its one robots row, and those that have nothing else are gone."""
     stay = sites.documents > sites.robots
     documents = sites.documents + (sites.robots == 0)
-    return Tally(
+    return SiteTally(
         sites.site[stay], sites.norm[stay], documents[stay], sites.gathered[stay], np.ones(np.count_nonzero(stay), np.int64)
     )
 
@@ -106,7 +106,7 @@ def _robots_of(lonely: U64, rows: Columns) -> I64:
     return robots[find_sites(lonely, rows["site"][robots]) >= 0]
 
 
-def keep_rows(index: Columns, paths: Paths, *, max_retries: int) -> Kept:
+def keep_rows(index: Columns, paths: Paths, *, max_retries: int) -> DocumentRows:
     """Without forgotten rows, dead errors, and all but the best of equivalent rows.
 
     A row that an operator deleted stays, so that a link does not bring it back. A row that stands for dropped equivalents gets

@@ -16,7 +16,7 @@ import numpy as np
 
 from shepherd.arrays.column_spill import ColumnSpill
 from shepherd.arrays.largest import Largest
-from shepherd.arrays.partitions import Tick, silent, whole_norms
+from shepherd.arrays.partitions import Tick, no_progress, whole_norms
 from shepherd.arrays.scratch import Scratch
 from shepherd.arrays.spill import Spill
 from shepherd.config import Config
@@ -79,7 +79,7 @@ def run(
     how: How,
     scratch: Path,
     keep: Callable[[bytes], object] = lambda frame: None,
-    tick: Tick = silent,
+    tick: Tick = no_progress,
     turned: Callable[[float], object] = lambda change: None,
 ) -> Found:
     """Rank the documents of a state, with what is put aside in the directory `scratch`.

@@ -17,7 +17,7 @@ from shepherd.arrays import keys, patch
 from shepherd.arrays import site_counts as sitecounts
 from shepherd.arrays.lookup import Lookup
 from shepherd.arrays.partitions import Tick, partitions
-from shepherd.arrays.patch import Changes, Patch
+from shepherd.arrays.patch import Patch, TableChanges
 from shepherd.arrays.pool import ordered, tasks
 from shepherd.arrays.rows import counts_as_gathered
 from shepherd.arrays.scratch import put_aside
@@ -257,7 +257,7 @@ def _write_sites(builder: Builder, state: State, survey: Survey, config: Config,
         parts.append({"row": row + start, "gathered": gathered[row], **kept})
         reset += int(np.count_nonzero(old))
     columns = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
-    changes = Changes(patch.only_changed(state.sites, Patch(columns.pop("row"), columns)))
+    changes = TableChanges(patch.only_changed(state.sites, Patch(columns.pop("row"), columns)))
     patch.write(builder, "sites", state.sites, changes, step)
     builder.keep([f"sites/{names.NAMES}"])
     return reset
@@ -281,4 +281,4 @@ def _write_servers(builder: Builder, state: State, active: Array, step: int) -> 
         server = keys.find_servers(known, state.sites["qkey"][start:stop])
         np.add.at(documents, server[server >= 0], active[start:stop][server >= 0])
     changed = Patch(np.arange(len(known)), {"documents": documents.astype(SERVERS["documents"])})
-    patch.write(builder, "servers", state.servers, Changes(patch.only_changed(state.servers, changed)), step)
+    patch.write(builder, "servers", state.servers, TableChanges(patch.only_changed(state.servers, changed)), step)

@@ -14,10 +14,10 @@ import numpy as np
 
 from shepherd import config
 from shepherd.arrays import thresholds
-from shepherd.arrays.grouping import By, Grouping, OneGroup, behind, members
+from shepherd.arrays.grouping import ByKey, Grouping, OneGroup, behind, members
 from shepherd.arrays.pool import ordered, tasks
 from shepherd.arrays.spill import SealedSpill, Spill
-from shepherd.arrays.thresholds import Members, Search, Tally, Window
+from shepherd.arrays.thresholds import CounterTally, Members, Search, Window
 from shepherd.cycle.select import survey
 from shepherd.cycle.select.rules import Groups
 from shepherd.cycle.select.site_settings import SitesOf
@@ -92,9 +92,9 @@ class ByGroups:
 
     def __call__(self, state: State, rows: PlacedRows, part: int) -> Grouping:
         if not self.by_server:
-            return By(self.groups.number, state.index["section"][slice(*rows.ranges[part])])
+            return ByKey(self.groups.number, state.index["section"][slice(*rows.ranges[part])])
         surveyed = rows.surveyed(part)
-        return By(self.groups.number.take(surveyed.server), surveyed.site)
+        return ByKey(self.groups.number.take(surveyed.server), surveyed.site)
 
 
 def one_group(_state: State, _rows: PlacedRows, _part: int) -> Grouping:
@@ -172,9 +172,9 @@ class SelectPasses:
         """For each group the place of the first candidate that does not fit."""
         bits = self.rows.bits
         search = thresholds.begin(room, bits)
-        while not search.done:
+        while not search.is_done:
             shared = _SearchPass(self.rows, contest, search, thresholds.window(search, bits))
-            parts = np.flatnonzero(thresholds.wanted(search, bits, self._start, self._stop)).tolist()
+            parts = np.flatnonzero(thresholds.must_be_read(search, bits, self._start, self._stop)).tolist()
             if search.few and contest.cost is None:
                 numbers = list(ordered(tasks(_collect, self.state, shared, parts), self.jobs))
                 search = thresholds.finish(search, np.concatenate(numbers))
@@ -252,6 +252,6 @@ def _collect(state: State, shared: _SearchPass, part: int) -> I64:
     return thresholds.collect(shared.search, competing, shared.rows.bits)
 
 
-def _tally(state: State, shared: _SearchPass, part: int) -> Tally:
+def _tally(state: State, shared: _SearchPass, part: int) -> CounterTally:
     competing = shared.contest.members(state, shared.rows, part, shared.window)
     return thresholds.tally(shared.search, competing, shared.rows.bits)

@@ -214,7 +214,7 @@ def test_bars_are_exact_however_many_groups_share_the_memory(groups: int, rows: 
     place, room = bars.places(key, np.arange(rows), bits), np.full(groups, 7)
     room[1:2] = 1_000_000
     search = bars.begin(room, bits)
-    while not search.done:
+    while not search.is_done:
         total = np.zeros(search.counters, np.int64)
         found = bars.tally(search, bars.Members(np.arange(rows), key, group, amount), bits)
         total[found.counter] += found.amount
@@ -233,7 +233,7 @@ def test_collecting_the_last_rows_gives_the_bars_of_counting(groups: int) -> Non
     group, room = rng.integers(0, groups, rows), rng.integers(0, 2 * rows // groups, groups)
     everyone = bars.Members(np.arange(rows), key, group)
     counted, collected = [bars.begin(room, bits)], []
-    while not counted[-1].done:
+    while not counted[-1].is_done:
         now, total = counted[-1], np.zeros(counted[-1].counters, np.int64)
         if now.few:
             collected.append(bars.finish(now, bars.collect(now, everyone, bits)))
@@ -242,5 +242,5 @@ def test_collecting_the_last_rows_gives_the_bars_of_counting(groups: int) -> Non
         counted.append(bars.narrow(now, total))
     assert collected
     for one in collected:
-        assert one.done
+        assert one.is_done
         assert one.bars.tolist() == counted[-1].bars.tolist()
