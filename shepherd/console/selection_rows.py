@@ -123,14 +123,14 @@ def _rows_of_urls(state: State, selection: Selection, filter_: Filter | None, on
     first_rows = []
     for url in selection.given_urls():
         try:
-            sought = seek(state, filter_, url.text)
+            position = seek(state, filter_, url.text)
         except UsageError as error:
             on_unknown(url, str(error.__context__) if isinstance(error.__context__, BadUrl) else str(error))
             continue
-        rows = [row for row in sought.rows if not stored or state.index["oid"].value(row) < CONTRIB_BIT]
+        rows = [row for row in position.rows if not stored or state.index["oid"].value(row) < CONTRIB_BIT]
         if not rows:
             on_unknown(url, NOT_KNOWN)
-        elif site is None or sought.norm in site:
+        elif site is None or position.norm in site:
             first_rows.append(rows[0])
     return np.unique(np.array(first_rows, np.int64))
 

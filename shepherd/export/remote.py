@@ -10,7 +10,7 @@ from shepherd.client.document import WHAT
 from shepherd.errors import PeerRefused
 from shepherd.export.documents import DocumentFacts, Exported, GoneDocument, OnDamage
 from shepherd.readers.choice import Choice
-from shepherd.report.narrow import Narrowed
+from shepherd.report.narrow import Narrowing
 from shepherd.sections import section_name
 
 PURPOSE: Final = "shep-export"
@@ -22,7 +22,7 @@ class RemoteSource:
     since_now = 0  # only revisits need it, and these are not served
 
     def __init__(
-        self, server: Server, lease: ServerLease, choice: Choice, since: int | None, narrowed: Narrowed, on_damage: OnDamage
+        self, server: Server, lease: ServerLease, choice: Choice, since: int | None, narrowed: Narrowing, on_damage: OnDamage
     ) -> None:
         self._server, self._lease, self._on_damage = server, lease, on_damage
         self.damaged = 0

@@ -19,7 +19,7 @@ JOURNALS_S: Final = 0.1  # for looking through journals, which are not sorted by
 
 
 @dataclass(frozen=True)
-class Asking:
+class Asker:
     """Who asks, as others see it in the lease, and when. `now` is the time of the story, `now_ms` the start of the lease;
     journals are looked through for so many seconds of the clock, or to the end."""
 
@@ -44,17 +44,17 @@ class UrlStory:
     verdict: str
 
 
-def explain(database: Database, config: Config, url: str, asking: Asking, number: int | None = None) -> UrlStory:
+def explain(database: Database, config: Config, url: str, asker: Asker, number: int | None = None) -> UrlStory:
     """By a closed state, the newest by default; UsageError if this is no URL."""
     from shepherd.filters import load_filter
 
-    with database.reading(asking.purpose, asking.now_ms, number) as state:
+    with database.reading(asker.purpose, asker.now_ms, number) as state:
         url_facts = facts.collect(database, state, config, load_filter(config.filter_path), url)
         section = url_facts.row["section"] if url_facts.row is not None else url_facts.section.section
-        row = url_facts.sought.rows[0] if url_facts.sought.rows else None
-        stands = ranks.standings(state, config, url_facts.sought.norm, row, url_facts.server, section)
-    cycles = history.cycles(database, url_facts.sought, asking.purpose, asking.now_ms, asking.over())
-    sentences = verdict.outlook(url_facts, stands, asking.now), verdict.verdict(url_facts, config, asking.now)
+        row = url_facts.position.rows[0] if url_facts.position.rows else None
+        stands = ranks.standings(state, config, url_facts.position.norm, row, url_facts.server, section)
+    cycles = history.cycles(database, url_facts.position, asker.purpose, asker.now_ms, asker.over())
+    sentences = verdict.outlook(url_facts, stands, asker.now), verdict.verdict(url_facts, config, asker.now)
     return UrlStory(url_facts, stands, cycles, *sentences)
 
 
@@ -62,19 +62,19 @@ def as_object(story: UrlStory) -> dict[str, Any]:
     """As `shep explain --json` has it."""
     from shepherd.formats.tables import KINDS
 
-    url_facts, sought, filter_verdict = story.facts, story.facts.sought, story.facts.verdict
+    url_facts, position, filter_verdict = story.facts, story.facts.position, story.facts.verdict
     section, class_ = url_facts.section, url_facts.equivalence
     return {
-        "given": sought.text,
-        "rules": [vars(step) for step in steps(sought.text, sought.parsed)],
-        "normalised": sought.parsed.href,
+        "given": position.text,
+        "rules": [vars(step) for step in steps(position.text, position.parsed)],
+        "normalised": position.parsed.href,
         "strips": [{"parameter": name, "line": line.line, "text": line.text} for name, line in url_facts.strips],
-        "stripped": sought.stripped.href,
-        "site": sought.stripped.site,
-        "path": sought.stripped.path,
+        "stripped": position.stripped.href,
+        "site": position.stripped.site,
+        "path": position.stripped.path,
         "normalised_site": class_.norm,
         "equivalence": vars(class_) | {"next": class_.next or None},
-        "footprint": {name: kinds.FOOTPRINT.json(getattr(sought, name)) for name in ("norm", "path", "site")},
+        "footprint": {name: kinds.FOOTPRINT.json(getattr(position, name)) for name in ("norm", "path", "site")},
         "state": url_facts.state,
         "waiting": url_facts.waiting or None,
         "row": onerow.as_object(url_facts.row, url_facts.head) if url_facts.row is not None else None,

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from shepherd.errors import BadUrl, Corruption, IoFailed
-from shepherd.report.find import Sought, head_of, seek
+from shepherd.report.find import UrlPosition, head_of, seek
 from shepherd.report.one_row import Values, values
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ class UrlFacts:
     inbox, too), contrib, or nothing."""
 
     state: int
-    sought: Sought
+    position: UrlPosition
     strips: tuple[tuple[str, StripLine], ...]  # query parameters, and the lines that remove them
     equivalence: Equivalence
     verdict: Verdict
@@ -63,29 +63,29 @@ def collect(database: Database, state: State, config: Config, filter_: Filter, u
     from shepherd.report.robots import of_state
     from shepherd.store.state import lookup
 
-    sought = seek(state, filter_, url_text)
-    row_number = sought.rows[0] if sought.rows else None
+    position = seek(state, filter_, url_text)
+    row_number = position.rows[0] if position.rows else None
     row = values(state.index, row_number)
-    site_row = lookup.site_row(state, row["site"] if row else _site_of(state, sought))
+    site_row = lookup.site_row(state, row["site"] if row else _site_of(state, position))
     site = values(state.sites, site_row)
-    site_name = state.site_name(site_row) if site_row is not None else sought.stripped.site
+    site_name = state.site_name(site_row) if site_row is not None else position.stripped.site
     qkey = site["qkey"] if site is not None else 0
-    at_home = urls.parse(site_name + sought.stripped.path)  # on the site that it would be asked from
+    at_home = urls.parse(site_name + position.stripped.path)  # on the site that it would be asked from
     return UrlFacts(
         state=state.number,
-        sought=sought,
-        strips=tuple(_strips(filter_, sought.parsed.path)),
-        equivalence=_equivalence(state, config, sought),
-        verdict=filter_.judge(sought.stripped.href, qkey),
-        pattern=filter_.why(sought.stripped.href, qkey),
-        section=filter_.section_of(sought.stripped.href, qkey),
+        position=position,
+        strips=tuple(_strips(filter_, position.parsed.path)),
+        equivalence=_equivalence(state, config, position),
+        verdict=filter_.judge(position.stripped.href, qkey),
+        pattern=filter_.why(position.stripped.href, qkey),
+        section=filter_.section_of(position.stripped.href, qkey),
         filter_path=config.filter_path,
         row=row,
         head=head_of(state, row_number) if row_number is not None else None,
         site=site,
         site_name=site_name,
         server=values(state.servers, lookup.server_row(state, site["qkey"])) if site else None,
-        waiting="" if row_number is not None else _waiting(database, state, filter_, sought),
+        waiting="" if row_number is not None else _waiting(database, state, filter_, position),
         robots=of_state(at_home, state, filter_, config.identity.name),
     )
 
@@ -97,10 +97,10 @@ def _strips(filter_: Filter, path: str) -> Iterator[tuple[str, StripLine]]:
             yield parameter, line
 
 
-def _equivalence(state: State, config: Config, sought: Sought) -> Equivalence:
+def _equivalence(state: State, config: Config, position: UrlPosition) -> Equivalence:
     from shepherd.equiv import load_equiv
 
-    site = sought.stripped.site
+    site = position.stripped.site
     norm = state.equiv.norm_of(site)
     line = state.equiv.line_of(norm)  # a representative stands in the line of its class
     text = state.equiv.text.split("\n")[line - 1].strip() if line else ""
@@ -108,38 +108,38 @@ def _equivalence(state: State, config: Config, sought: Sought) -> Equivalence:
     return Equivalence(norm, line, text, config.equiv_path, coming if coming != norm else "")
 
 
-def _site_of(state: State, sought: Sought) -> int:
+def _site_of(state: State, position: UrlPosition) -> int:
     """The URL's own site if it is known, else an equivalent one, else its own all the same."""
     from shepherd.store.state import lookup
 
-    if lookup.site_row(state, sought.site) is not None:
-        return sought.site
-    equivalents = lookup.rows_of_norm(state, sought.norm)
-    return state.index["site"].value(equivalents.start) if equivalents else sought.site
+    if lookup.site_row(state, position.site) is not None:
+        return position.site
+    equivalents = lookup.rows_of_norm(state, position.norm)
+    return state.index["site"].value(equivalents.start) if equivalents else position.site
 
 
-def _waiting(database: Database, state: State, filter_: Filter, sought: Sought) -> str:
+def _waiting(database: Database, state: State, filter_: Filter, position: UrlPosition) -> str:
     """What waits for the next merge of a URL without a row. Read only if there is none, for then the answer depends on it."""
     import numpy as np
 
     operations = [
-        what for item in database.inbox.waiting(state.control.applied) for what in _operations(item, state, filter_, sought)
+        what for item in database.inbox.waiting(state.control.applied) for what in _operations(item, state, filter_, position)
     ]
     if operations:
         return "purge" if "purge" in operations else "inbox"  # a purge holds whatever else is asked
-    norm, path = np.uint64(sought.norm), np.uint64(sought.path)
+    norm, path = np.uint64(position.norm), np.uint64(position.path)
     for number in state.numbered("contrib"):
         if any(bool(((block.path == path) & (block.norm == norm)).any()) for block in state.contribs(number, with_texts=False)):
             return "contrib"
     return ""
 
 
-def _operations(item: InboxItem, state: State, filter_: Filter, sought: Sought) -> Iterator[str]:
+def _operations(item: InboxItem, state: State, filter_: Filter, position: UrlPosition) -> Iterator[str]:
     """The inserts and purges of this document; none where a merge has just taken the item, or will report its damage."""
     from shepherd.store.state.inbox import CONTRIB, is_closed_to_us
 
     try:
-        yield from _inserted(item, state, sought) if item.kind == CONTRIB else _requested(item, filter_, sought)
+        yield from _inserted(item, state, position) if item.kind == CONTRIB else _requested(item, filter_, position)
     except (FileNotFoundError, Corruption):
         return
     except IoFailed as error:
@@ -147,32 +147,32 @@ def _operations(item: InboxItem, state: State, filter_: Filter, sought: Sought) 
             raise
 
 
-def _inserted(item: InboxItem, state: State, sought: Sought) -> Iterator[str]:
+def _inserted(item: InboxItem, state: State, position: UrlPosition) -> Iterator[str]:
     from shepherd.formats.contribkeys import decode_keys
     from shepherd.store.state import inserts
     from shepherd.urls import Footprints
 
     prints = Footprints(state.control.key)  # blocks know no equivalences
-    footprints = [(prints.norm(url.site), prints.half(url.path)) for url in (sought.stripped, sought.parsed)]
+    footprints = [(prints.norm(url.site), prints.half(url.path)) for url in (position.stripped, position.parsed)]
     for frame in inserts.frames(item.path):
         block = decode_keys(frame.payload)
         if any(bool(((block.path == path) & (block.norm == norm)).any()) for norm, path in footprints):
             yield "insert"
 
 
-def _requested(item: InboxItem, filter_: Filter, sought: Sought) -> Iterator[str]:
+def _requested(item: InboxItem, filter_: Filter, position: UrlPosition) -> Iterator[str]:
     from shepherd import urls
     from shepherd.store.state.inbox import parse_request
 
     for _number, line in item.lines():
-        if sought.stripped.norm not in line:  # requests hold normalised URLs; this spares parsing all others
+        if position.stripped.norm not in line:  # requests hold normalised URLs; this spares parsing all others
             continue
         try:
             request = parse_request(line)
             url = urls.parse(filter_.strip(urls.parse(request["url"]).href))
         except (ValueError, BadUrl):
             continue  # the merge that takes it will report it
-        if (url.norm, url.path) == (sought.stripped.norm, sought.stripped.path):
+        if (url.norm, url.path) == (position.stripped.norm, position.stripped.path):
             if request["op"] == "insert":
                 yield "insert"
             elif request["op"] == "delete" and request.get("purge") is True:

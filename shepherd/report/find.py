@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Sought:
+class UrlPosition:
     """Where a URL stands. `rows` are those of the same document: on the URL's own site first, then gathered ones."""
 
     text: str
@@ -29,7 +29,7 @@ class Sought:
     rows: tuple[int, ...]
 
 
-def seek(state: State, filter_: Filter, text: str) -> Sought:
+def seek(state: State, filter_: Filter, text: str) -> UrlPosition:
     """Look a URL up; UsageError if it is not a URL. A row from before a strip line came into the filter is found as well."""
     from shepherd import urls
     from shepherd.store.state import lookup
@@ -43,8 +43,8 @@ def seek(state: State, filter_: Filter, text: str) -> Sought:
         norm, path, site = state.prints.of(url)
         rows = lookup.rows_of(state, norm, path)
         if rows:
-            return Sought(text, parsed, stripped, norm, path, site, _best_first(state, rows, site))
-    return Sought(text, parsed, stripped, *state.prints.of(stripped), ())
+            return UrlPosition(text, parsed, stripped, norm, path, site, _best_first(state, rows, site))
+    return UrlPosition(text, parsed, stripped, *state.prints.of(stripped), ())
 
 
 def _best_first(state: State, rows: range, site: int) -> tuple[int, ...]:

@@ -21,7 +21,7 @@ from shepherd.report.one_row import Line, Values
 
 if TYPE_CHECKING:
     from shepherd.formats.tables import Records
-    from shepherd.report.find import Sought
+    from shepherd.report.find import UrlPosition
     from shepherd.store.state.database import Database
     from shepherd.store.state.directory import State
 
@@ -108,54 +108,54 @@ class CycleEntry:
         }
 
 
-def cycles(database: Database, sought: Sought, purpose: str, now_ms: int, over: Over) -> list[CycleEntry]:
+def cycles(database: Database, position: UrlPosition, purpose: str, now_ms: int, over: Over) -> list[CycleEntry]:
     """Oldest first. A state that is deleted meanwhile is skipped."""
-    return list(reversed(list(_newest_first(database, sought, purpose, now_ms, over))))
+    return list(reversed(list(_newest_first(database, position, purpose, now_ms, over))))
 
 
-def _newest_first(database: Database, sought: Sought, purpose: str, now_ms: int, over: Over) -> Iterator[CycleEntry]:
+def _newest_first(database: Database, position: UrlPosition, purpose: str, now_ms: int, over: Over) -> Iterator[CycleEntry]:
     from shepherd.store.state import journals
 
     names = database.states()
     if names and names[-1].phase == "reap":
-        yield _of_reap(database.open(names[-1]), sought, over)
+        yield _of_reap(database.open(names[-1]), position, over)
     closed = [name.number for name in names if name.closed]
     for number in reversed(closed):
         try:
             with database.reading(purpose, now_ms, number) as state:
-                yield _of_state(state, sought, over)
+                yield _of_state(state, position, over)
         except UsageError:  # it has just been deleted
             continue
     for name in reversed(journals.numbers(database.log_path)):
         if name.number not in closed:
-            yield _of_journal(journals.opened(database.log_path, name), sought, over)
+            yield _of_journal(journals.opened(database.log_path, name), position, over)
 
 
-def _of_state(state: State, sought: Sought, over: Over) -> CycleEntry:
-    row, journal = _row(state, sought), bool(state.numbered("journal"))
-    fetches = _fetches(_journal(state), sought, over) if journal else None
+def _of_state(state: State, position: UrlPosition, over: Over) -> CycleEntry:
+    row, journal = _row(state, position), bool(state.numbered("journal"))
+    fetches = _fetches(_journal(state), position, over) if journal else None
     phase = state.report().get("phase", "")
     return CycleEntry(str(state.number), str(phase), state.control.now, row, fetches, journal=journal)
 
 
-def _of_journal(state: State, sought: Sought, over: Over) -> CycleEntry:
+def _of_journal(state: State, position: UrlPosition, over: Over) -> CycleEntry:
     """Of a deleted state only its journal is kept."""
-    fetches = _fetches(_journal(state), sought, over)
+    fetches = _fetches(_journal(state), position, over)
     return CycleEntry(str(state.number), "cork", state.control.now, None, fetches, indexed=False, journal=True)
 
 
-def _of_reap(state: State, sought: Sought, over: Over) -> CycleEntry:
-    row, planned = _row(state, sought), _planned(state, sought, over)
+def _of_reap(state: State, position: UrlPosition, over: Over) -> CycleEntry:
+    row, planned = _row(state, position), _planned(state, position, over)
     files = [of_harvest(path) for path in state.harvests()]
-    fetches = _fetches((part for path, length in files if length for part in _records(path, length)), sought, over)
+    fetches = _fetches((part for path, length in files if length for part in _records(path, length)), position, over)
     return CycleEntry(str(state.name), "plan", state.control.now, row, fetches, journal=True, planned=planned)
 
 
-def _row(state: State, sought: Sought) -> Values | None:
+def _row(state: State, position: UrlPosition) -> Values | None:
     """By the state's own equivalences, which may not be those of today."""
     from shepherd.store.state import lookup
 
-    for url in (sought.stripped, sought.parsed):
+    for url in (position.stripped, position.parsed):
         norm, path, site = state.prints.of(url)
         rows = lookup.rows_of(state, norm, path)
         if rows:
@@ -192,19 +192,19 @@ def _records(path: Path, length: int | None = None) -> Iterator[Records]:
     return logs.records(path, FrameKind.JOURNAL, JOURNAL, length)
 
 
-def _mine(sought: Sought) -> Callable[[Records], Any]:
+def _mine(position: UrlPosition) -> Callable[[Records], Any]:
     """Which records are of this document: by footprint; or by site, if another url-equiv had made its norm."""
     import numpy as np
 
-    norm, path, site = (np.uint64(half) for half in (sought.norm, sought.path, sought.site))
+    norm, path, site = (np.uint64(half) for half in (position.norm, position.path, position.site))
     return lambda part: (part["path"] == path) & ((part["norm"] == norm) | (part["site"] == site))
 
 
-def _fetches(parts: Iterable[Records], sought: Sought, over: Over) -> tuple[FetchRecord, ...] | None:
+def _fetches(parts: Iterable[Records], position: UrlPosition, over: Over) -> tuple[FetchRecord, ...] | None:
     """All of a journal, or None where time ran out: half of it would be half the truth."""
     from shepherd.formats.tables import Kind
 
-    fetches, mine = [], _mine(sought)
+    fetches, mine = [], _mine(position)
     for part in parts:
         if over():
             return None
@@ -218,7 +218,7 @@ def _fetch(record: Any) -> FetchRecord:
     return FetchRecord(*(int(record[field.name]) for field in dataclasses.fields(FetchRecord)))
 
 
-def _planned(state: State, sought: Sought, over: Over) -> str:
+def _planned(state: State, position: UrlPosition, over: Over) -> str:
     """Where the plan has it, in words."""
     import numpy as np
 
@@ -227,7 +227,7 @@ def _planned(state: State, sought: Sought, over: Over) -> str:
     from shepherd.store.disk import names
     from shepherd.store.state import logs
 
-    mine, before = _mine(sought), 0
+    mine, before = _mine(position), 0
     for part in logs.records(state.path / names.PLAN, FrameKind.PLAN, PLAN):
         if over():
             return "its plan was not looked through (--deep does)"

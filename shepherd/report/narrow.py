@@ -14,7 +14,7 @@ from shepherd.store.state.directory import State
 MOST_WEIGHT: Final = 65_535
 
 
-class Narrowed:
+class Narrowing:
     """The rows that are left of some. `site` is a host or URL, and stands for all sites that are the same to us."""
 
     def __init__(self, site: str | None, most_weight: int = MOST_WEIGHT) -> None:

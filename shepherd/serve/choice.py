@@ -9,7 +9,7 @@ from typing import Final
 from shepherd import sections
 from shepherd.errors import UsageError
 from shepherd.readers.choice import WEIGHTS, Choice, read_part
-from shepherd.report.narrow import Narrowed
+from shepherd.report.narrow import Narrowing
 from shepherd.serve.answers import Refused
 from shepherd.store.state import keys
 from shepherd.store.state.database import Database
@@ -26,9 +26,9 @@ def choice_of(parameters: Mapping[str, str]) -> Choice:
     return Choice(part, parts, best, weight, _sections(parameters), robots, redirects)
 
 
-def narrowed_of(parameters: Mapping[str, str]) -> Narrowed:
+def narrowed_of(parameters: Mapping[str, str]) -> Narrowing:
     """What else the documents are narrowed by."""
-    return Narrowed(parameters.get("site"), _weight(parameters, "most_weight", WEIGHTS - 1))
+    return Narrowing(parameters.get("site"), _weight(parameters, "most_weight", WEIGHTS - 1))
 
 
 def _weight(parameters: Mapping[str, str], name: str, default: int) -> int:

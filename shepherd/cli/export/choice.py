@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from shepherd.formats.tables import I64
     from shepherd.readers.choice import Choice
     from shepherd.readers.reading import Narrow
-    from shepherd.report.narrow import Narrowed
+    from shepherd.report.narrow import Narrowing
     from shepherd.store.state.directory import State
 
 BOTH = ("robots.txt files", "pages that only lead to another")
@@ -67,11 +67,11 @@ def words(choice: Choice, selection: Selection) -> dict[str, Any]:
     return {key: value for key, value in facts.items() if value != []}
 
 
-def narrowed(selection: Selection) -> Narrowed:
+def narrowed(selection: Selection) -> Narrowing:
     """Beyond what a choice says."""
-    from shepherd.report.narrow import MOST_WEIGHT, Narrowed
+    from shepherd.report.narrow import MOST_WEIGHT, Narrowing
 
-    return Narrowed(selection.site, selection.weights[1] if selection.weights else MOST_WEIGHT)
+    return Narrowing(selection.site, selection.weights[1] if selection.weights else MOST_WEIGHT)
 
 
 def marked(state: State, selection: Selection, cf: Path) -> Narrow:

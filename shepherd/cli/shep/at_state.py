@@ -34,16 +34,16 @@ def command(number: int, url: str, db: Path, config: Config, now: int, as_json: 
     from shepherd.report.find import head_of, seek
 
     with shared.reading(db, number) as state:
-        sought = seek(state, load_filter(config.filter_path), url)
-        if not sought.rows:
-            raise NothingToDo(f"state {number} does not know {sought.stripped.href}")
-        row, head = onerow.values(state.index, sought.rows[0]), head_of(state, sought.rows[0])
+        position = seek(state, load_filter(config.filter_path), url)
+        if not position.rows:
+            raise NothingToDo(f"state {number} does not know {position.stripped.href}")
+        row, head = onerow.values(state.index, position.rows[0]), head_of(state, position.rows[0])
         time_made = state.control.now
     assert row is not None
     if as_json:
         common.emit_json({"given": url, "state": number, "made": shared.iso(time_made)} | onerow.as_object(row, head))
         return
     type_text = f"{onerow.type_name(row)} (last changed in state {row['touched']})"
-    first = (("state", f"{number}, made {shared.moment(time_made, now)}"), ("url", head.url if head else sought.stripped.href))
+    first = (("state", f"{number}, made {shared.moment(time_made, now)}"), ("url", head.url if head else position.stripped.href))
     for label, text in (*first, ("known", type_text), *onerow.lines(row, head, now)):
         click.echo(f"{label:<12}  {common.escape(text)}")

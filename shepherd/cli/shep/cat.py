@@ -16,7 +16,7 @@ from shepherd.formats import kinds
 
 if TYPE_CHECKING:
     from shepherd.formats.bucket import Bucket
-    from shepherd.report.find import Sought
+    from shepherd.report.find import UrlPosition
     from shepherd.store.state.directory import State
 
 BODY, TEXT, HEADERS = "body", "text", "headers"
@@ -48,9 +48,9 @@ def command(url: str, what: str, db: Path, config: Config, number: int | None, a
     from shepherd.report.find import seek
 
     with shared.reading(db, number) as state:
-        sought = seek(state, load_filter(config.filter_path), url)
-        bucket = _stored(state, sought, what == HEADERS)
-    if bucket.url != sought.parsed.href:
+        position = seek(state, load_filter(config.filter_path), url)
+        bucket = _stored(state, position, what == HEADERS)
+    if bucket.url != position.parsed.href:
         common.LOG.info("stored as %s", bucket.url)
     if "X" in bucket.attributes:
         common.LOG.warning("the body was cut when it was gathered: %s", common.escape(bucket.attributes["X"]))
@@ -64,16 +64,16 @@ def command(url: str, what: str, db: Path, config: Config, number: int | None, a
         sys.stdout.buffer.write(_readable(bucket).encode("utf-8", "replace") if what == TEXT else bucket.body())
 
 
-def _stored(state: State, sought: Sought, headers: bool) -> Bucket:
+def _stored(state: State, position: UrlPosition, headers: bool) -> Bucket:
     """The first bucket of the document with something to show; NothingToDo says why there is none."""
     from shepherd.formats.bucket import BucketFlag
     from shepherd.report.find import head_of
 
-    hint = f"`shep explain {shlex.quote(sought.text)}` says more"
-    if not sought.rows:
-        raise NothingToDo(f"{sought.text} is not known; {hint}")
+    hint = f"`shep explain {shlex.quote(position.text)}` says more"
+    if not position.rows:
+        raise NothingToDo(f"{position.text} is not known; {hint}")
     target = b""
-    for row in sought.rows:
+    for row in position.rows:
         head = head_of(state, row)
         if head is None or head.header.flags & BucketFlag.TOMBSTONE:
             continue
@@ -83,8 +83,8 @@ def _stored(state: State, sought: Sought, headers: bool) -> Bucket:
         if headers and "S" in head.attributes:
             return head
     if target:
-        raise NothingToDo(f"{sought.text} is a redirect to {common.escape(target)} and has no body; {hint}")
-    raise NothingToDo(f"{sought.text} is known, but no document is stored for it; {hint}")
+        raise NothingToDo(f"{position.text} is a redirect to {common.escape(target)} and has no body; {hint}")
+    raise NothingToDo(f"{position.text} is known, but no document is stored for it; {hint}")
 
 
 def _json(bucket: Bucket, what: str) -> dict[str, Any]:

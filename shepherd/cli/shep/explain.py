@@ -78,8 +78,8 @@ def command(
     from shepherd.store.state.database import Database
 
     purpose, journals_s = click.get_current_context().command_path, float("inf") if deep else JOURNALS_S
-    asking = explain.Asking(purpose, now, shared.clock_ms(), time.monotonic, journals_s)
-    story = explain.explain(Database(db), config, url, asking, number)
+    asker = explain.Asker(purpose, now, shared.clock_ms(), time.monotonic, journals_s)
+    story = explain.explain(Database(db), config, url, asker, number)
     if as_json:
         common.emit_json(explain.as_object(story))
         return
@@ -108,20 +108,20 @@ def _lines(story: UrlStory, now: int) -> Iterator[Line]:
 def _spelling(facts: UrlFacts) -> Iterator[Line]:
     from shepherd.report.spelling import steps
 
-    sought, class_ = facts.sought, facts.equivalence
-    yield "given", sought.text
-    yield from (("by rule", f"{step.rule}: {step.text}") for step in steps(sought.text, sought.parsed))
-    yield "normalised", sought.parsed.href
+    position, class_ = facts.position, facts.equivalence
+    yield "given", position.text
+    yield from (("by rule", f"{step.rule}: {step.text}") for step in steps(position.text, position.parsed))
+    yield "normalised", position.parsed.href
     for parameter, line in facts.strips:
         yield "by filter", f"without {parameter}: {facts.filter_path}, line {line.line}: {line.text}"
     if facts.strips:
-        yield "stripped", sought.stripped.href
-    yield "site", sought.stripped.site
+        yield "stripped", position.stripped.href
+    yield "site", position.stripped.site
     by = f"{class_.path}, line {class_.line}: {class_.text}" if class_.line else "http and https, with and without www., are one"
     yield "class", f"{class_.norm}: {by}"
     if class_.next:
         yield "next class", f"{class_.next}: {class_.path} has changed, and the next shep-equiv goes by it"
-    yield "footprint", "{} {}, of the site {}".format(*map(kinds.FOOTPRINT.text, (sought.norm, sought.path, sought.site)))
+    yield "footprint", "{} {}, of the site {}".format(*map(kinds.FOOTPRINT.text, (position.norm, position.path, position.site)))
 
 
 def _row(facts: UrlFacts, now: int) -> Iterator[Line]:
@@ -130,7 +130,7 @@ def _row(facts: UrlFacts, now: int) -> Iterator[Line]:
         yield "known", f"no{WAITS.get(facts.waiting, '')} (state {facts.state})"
         return
     yield "known", f"{onerow.type_name(row)} (state {facts.state}, last changed in state {row['touched']})"
-    if head is not None and head.url != facts.sought.stripped.href:
+    if head is not None and head.url != facts.position.stripped.href:
         yield "stored as", head.url
     yield from onerow.lines(row, head, now)
 

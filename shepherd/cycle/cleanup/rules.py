@@ -203,13 +203,13 @@ class Thin:
 
 
 @dataclass(frozen=True)
-class Marked:
+class MarkedColumns:
     columns: Mapping[str, Array]
     ceases: Bools  # gathered rows that are gathered no more
     counts: Mapping[str, int]
 
 
-def mark(index: Columns, wishes: Wishes, squeeze: Bools, thin: Thin, *, state: int) -> Marked:
+def mark(index: Columns, wishes: Wishes, squeeze: Bools, thin: Thin, *, state: int) -> MarkedColumns:
     """The changed columns of one partition. A trimmed row without a thin bucket yet is left for another time."""
     fate = fates(index, wishes)
     columns = {name: index[name].copy() for name in CHANGED}
@@ -242,4 +242,4 @@ def mark(index: Columns, wishes: Wishes, squeeze: Bools, thin: Thin, *, state: i
         "bodies dropped for room": _count(pressed),
         "sections changed": _count(fate.moved),
     }
-    return Marked(columns, np.asarray(ceases), counts)
+    return MarkedColumns(columns, np.asarray(ceases), counts)

@@ -77,13 +77,15 @@ def find_tombs(state: State, rows: I64, jobs: int, unseen: int = 0) -> Tombs:
     first = unseen if (buried & ~deleted).all() else 0
     prints = Footprints(state.control.key)
     paths = Paths.of(prints)
-    sought = columns | {"oid": np.where(hollow, np.uint64(NO_OID), columns["oid"])}  # that one is one of those to be found
+    documents = columns | {"oid": np.where(hollow, np.uint64(NO_OID), columns["oid"])}  # that one is one of those to be found
     numbers = [number for number in state.segments() if number >= first]
-    matches = [_matches(state, sought, part, prints, paths) for part in _buckets(state, numbers, distinct(sought["path"]), jobs)]
+    matches = [
+        _matches(state, documents, part, prints, paths) for part in _buckets(state, numbers, distinct(documents["path"]), jobs)
+    ]
     match = np.concatenate([_no_rows(), *(match for match, _oid in matches)])
     oid = np.concatenate([np.zeros(0, np.uint64), *(oid for _match, oid in matches)])
     segment = (oid >> np.uint64(32)).astype(np.int64)
-    return Tombs(rows[hollow], rows[deleted], rows[match], segment, sought["reason"][match] == Reason.PURGED)
+    return Tombs(rows[hollow], rows[deleted], rows[match], segment, documents["reason"][match] == Reason.PURGED)
 
 
 def _tombstones(state: State, columns: dict[str, Array], unseen: int) -> tuple[Bools, Bools]:
@@ -115,16 +117,16 @@ def _of_paths(heads: Iterable[tuple[int, int, int]], paths: Array) -> Iterator[R
         yield part[find_sites(paths, np.ascontiguousarray(part["path"])) >= 0]
 
 
-def _matches(state: State, sought: dict[str, Array], buckets: Records, prints: Footprints, paths: Paths) -> tuple[I64, Array]:
-    """Pairs of a sought document and the oid of a bucket of it, tombstones of rows left out."""
-    key = sought["norm"], sought["path"], np.where(paths.special(sought["path"]), sought["site"], np.uint64(0))
+def _matches(state: State, documents: dict[str, Array], buckets: Records, prints: Footprints, paths: Paths) -> tuple[I64, Array]:
+    """Pairs of a document and the oid of a bucket of it, tombstones of rows left out."""
+    key = documents["norm"], documents["path"], np.where(paths.special(documents["path"]), documents["site"], np.uint64(0))
     order = sort_order(*key)
     path = np.ascontiguousarray(buckets["path"])
     own = np.where(paths.special(path), buckets["site"], np.uint64(0))
     norm = _norms(state, buckets, prints)
     place = find_rows(key[0][order], key[1][order], key[2][order], norm, path, own)
     match, oid = order[place[place >= 0]], buckets["oid"][place >= 0]
-    older = oid != sought["oid"][match]
+    older = oid != documents["oid"][match]
     return match[older], oid[older]
 
 

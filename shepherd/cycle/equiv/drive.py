@@ -21,7 +21,7 @@ from shepherd.config import Config
 from shepherd.cycle.common.norms import sites_named, version_of
 from shepherd.cycle.common.turn import not_now
 from shepherd.cycle.equiv import rules as phase
-from shepherd.cycle.equiv.rules import Rejoined
+from shepherd.cycle.equiv.rules import RejoinedRows
 from shepherd.equiv import Equiv, load_equiv
 from shepherd.errors import NothingToDo
 from shepherd.formats.tables import I64, SITES, U64, Array, Columns, in_bucket
@@ -140,7 +140,7 @@ def _write_index(
     return dict(counts), deltas, np.concatenate(joined)[:MOST_TOLD]
 
 
-def _partition(state: State, paths: Paths, part: tuple[tuple[int, int], I64, Columns]) -> Rejoined | None:
+def _partition(state: State, paths: Paths, part: tuple[tuple[int, int], I64, Columns]) -> RejoinedRows | None:
     """One range, the rows that leave it, and those that come to it. None where nothing changes."""
     (start, stop), leaving, coming = part
     if not len(leaving) and not len(coming["norm"]):
@@ -148,7 +148,7 @@ def _partition(state: State, paths: Paths, part: tuple[tuple[int, int], I64, Col
     return phase.rejoin(state.index.slice(start, stop), leaving - start, coming, paths, state=state.number)
 
 
-def _deltas(rejoined: Rejoined) -> list[Columns]:
+def _deltas(rejoined: RejoinedRows) -> list[Columns]:
     return [
         {"site": tally.site, **{name: sign * getattr(tally, name) for name in COUNTS}}
         for sign, tally in ((-1, rejoined.before), (1, rejoined.after))

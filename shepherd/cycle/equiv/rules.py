@@ -24,7 +24,7 @@ KEY = ("norm", "path", "site")
 
 
 @dataclass(frozen=True)
-class Rejoined:
+class RejoinedRows:
     """The rows of a partition, the sites it had and has, and the buckets of the rows that others stand for now."""
 
     columns: Mapping[str, Array]
@@ -33,7 +33,7 @@ class Rejoined:
     joined: U64
 
 
-def rejoin(index: Columns, leaving: I64, coming: Columns, paths: Paths, *, state: int) -> Rejoined:
+def rejoin(index: Columns, leaving: I64, coming: Columns, paths: Paths, *, state: int) -> RejoinedRows:
     """A partition of whole normalised sites without the rows `leaving`, and with rows, in order, that come from elsewhere."""
     stay = np.ones(len(index["norm"]), np.bool_)
     stay[leaving] = False
@@ -46,7 +46,7 @@ def rejoin(index: Columns, leaving: I64, coming: Columns, paths: Paths, *, state
     dropped = np.ones(len(columns["norm"]), np.bool_)
     dropped[survivors.row] = False
     rows_left = take(columns, survivors.row)
-    return Rejoined(rows_left, tally(index), tally(rows_left), columns["oid"][dropped])
+    return RejoinedRows(rows_left, tally(index), tally(rows_left), columns["oid"][dropped])
 
 
 # --- how alike two sites are --------------------------------------------------------------------------------------

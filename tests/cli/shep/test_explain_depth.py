@@ -151,11 +151,11 @@ def test_journals_of_deleted_states_are_read(history: Herd, shep: Run) -> None:
 
 
 def test_journal_that_there_was_no_time_for_is_marked(history: Herd) -> None:
-    sought = seek(history.store.closed(), parse_filter(""), "http://a.example/x")
-    found = cycles(history.store, sought, "test", 0, lambda: True)
+    position = seek(history.store.closed(), parse_filter(""), "http://a.example/x")
+    found = cycles(history.store, position, "test", 0, lambda: True)
     assert [one.as_object()["journal"] for one in found] == ["none", "none", "not looked through", "not looked through"]
     assert found[-1].line()[1].endswith("its journal was not looked through (--deep does)")
-    assert [len(one.fetches or ()) for one in cycles(history.store, sought, "test", 0, lambda: False)] == [0, 0, 1, 2]
+    assert [len(one.fetches or ()) for one in cycles(history.store, position, "test", 0, lambda: False)] == [0, 0, 1, 2]
 
 
 def test_reap_under_way(own_herd: Herd, shep: Run) -> None:
