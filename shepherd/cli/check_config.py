@@ -21,7 +21,7 @@ from shepherd.errors import UsageError
 @common.jsonable
 @common.standard
 def command(cf: Path, as_json: bool) -> None:
-    """Check the configuration: list mistakes, what differs from the defaults, and what you may want to reconsider.
+    """Check the configuration. It lists mistakes, what differs from the defaults, and what you may want to reconsider.
 
     It reads shepherd.toml, filter, url-equiv, and the files that shepherd.toml names. It changes nothing and contacts nobody.
     Exit status 2 if something is wrong: each message has the file and, where possible, the line.

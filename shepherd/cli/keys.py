@@ -53,7 +53,7 @@ def init(directory: Path, days: int) -> None:
 @click.option("--days", type=click.IntRange(1, 36_500), default=730, show_default=True, help="How long it is valid.")
 @common.standard
 def issue(directory: Path, role: str, name: str, hosts: tuple[str, ...], days: int) -> None:
-    """Make the key file NAME.pem for a dispatcher or a reaper, with the authority in DIRECTORY.
+    """Make the key file NAME.pem for a dispatcher or reaper. DIRECTORY has the authority.
 
     It is the only file that this dispatcher or reaper needs: copy it to its machine, readable by its user alone.
 
@@ -75,7 +75,7 @@ def issue(directory: Path, role: str, name: str, hosts: tuple[str, ...], days: i
 @common.jsonable
 @common.standard
 def show(files: tuple[Path, ...], as_json: bool) -> None:
-    """Show whose key files these are, how long they are valid, and of which authority.
+    """Show whose key files these are. It shows how long they are valid, too, and their authority.
 
     A file that is not a key file is reported, and the others are shown, with exit status 2 at the end.
 

@@ -33,7 +33,7 @@ command.add_command(check_config.command)
 @click.option("--seconds", type=click.IntRange(min=0), metavar="N", help="End the reap after N seconds.  [default: plan.reap_s]")
 @common.standard
 def cycle_command(db: Path, config: Config, seconds: int | None) -> int:
-    """Run one cycle and exit: feedback, plan, reap, cork, merge, equiv, select, record, and cleanup and rank if they are due.
+    """Run one cycle and exit. It runs feedback, plan, reap, cork, merge, equiv, select, record, and, if due, cleanup and rank.
 
     It first merges what was inserted. After a crash it continues from what is there. The first Ctrl-C or SIGTERM ends the running
     program in good order, and then the cycle; the second, or SIGQUIT, kills the program: the database is still intact. Exit
@@ -94,7 +94,7 @@ def run_command(db: Path, config: Config, log: Path | None, log_format: str | No
 @common.jsonable
 @common.standard
 def status_command(db: Path, count: int, as_json: bool) -> None:
-    """Show what runs and how far it is, the last cycles, states and disk, leases, and what waits in the inbox.
+    """Show what runs and how far it is. It also shows the last cycles, states and disk, leases, and what waits in the inbox.
 
     It needs no lock, and works while nothing runs. --json prints one object, whose fields docs/operations.md describes.
 

@@ -157,7 +157,7 @@ def servers(state: State, site: str | None, first: int) -> DumpTable:
 @with_urls
 @of_a_state
 def journal(state: State, site: str | None, results: tuple[str, ...], urls: bool) -> DumpTable:
-    """The journals: those that cork sealed, and those of harvests, up to their newest checkpoint.
+    """The journals of reaps. These are those that cork sealed, and those of harvests, up to their newest checkpoint.
 
     \b
     Examples:
@@ -174,7 +174,7 @@ def journal(state: State, site: str | None, results: tuple[str, ...], urls: bool
 @with_urls
 @of_a_state
 def contrib(state: State, site: str | None, urls: bool) -> DumpTable:
-    """The contributions that no merge has taken yet, with their URLs; -u adds the URL of the page that each was found on.
+    """The contributions that no merge has taken yet. -u adds the URL of the page on which each was found.
 
     \b
     Example:
@@ -205,7 +205,7 @@ def plan(state: State, site: str | None, whys: tuple[str, ...], urls: bool) -> D
 @command.command()
 @of_a_state
 def checkpoints(state: State) -> DumpTable:
-    """The checkpoints of each harvest of a .reap directory, and whether its files still are as they say.
+    """The checkpoints of each harvest of a .reap directory. Each says whether the files still agree with it.
 
     \b
     Example:
@@ -223,7 +223,7 @@ def checkpoints(state: State) -> DumpTable:
 @one_site
 @of_a_state
 def buckets(state: State, site: str | None) -> DumpTable:
-    """Every bucket of every segment, whether a row points at it or not.
+    """Every bucket of every segment. Buckets to which no row points are shown, too.
 
     \b
     Example:
@@ -263,7 +263,7 @@ def bucket(state: State, which: tuple[str, ...], body: str | None, urls: bool, a
 @command.command()
 @of_a_state
 def control(state: State) -> DumpTable:
-    """The control file: what the directory is, and every file in it. The key is not shown.
+    """The control file, with every file of the directory. The key is not shown.
 
     \b
     Example:
@@ -281,7 +281,7 @@ def control(state: State) -> DumpTable:
 @common.jsonable
 @common.standard
 def inbox(db: Path, limit: int | None, as_json: bool) -> None:
-    """The requests, inserted URLs, feedback and harvests in the inbox, and whether they are taken in already.
+    """What waits in the inbox: requests, inserted URLs, feedback and harvests. Each says whether it is taken in already.
 
     \b
     Example:
@@ -302,7 +302,7 @@ def inbox(db: Path, limit: int | None, as_json: bool) -> None:
 @common.jsonable
 @common.standard
 def leases(db: Path, now: int, limit: int | None, as_json: bool) -> None:
-    """Who reads which state, until when, and whether that still keeps the state from being deleted.
+    """Who reads which state, and until when. Each lease says whether it still keeps the state from being deleted.
 
     \b
     Example:

@@ -20,7 +20,7 @@ from shepherd.errors import NothingToDo
 @common.jsonable
 @common.standard
 def command(number: int, url: str, db: Path, config: Config, now: int, as_json: bool) -> None:
-    """Show what a closed state knows of a URL: its type, times, answer, digest, weight and reason.
+    """Show what a closed state knows of a URL. That is its type, times, answer, digest, weight and reason.
 
     The URL is normalised, stripped by the present filter, and looked up by its footprint; if the filter did not strip it then,
     the row is found, too. Exit status 4 if the state does not know the URL, 2 if there is no such state.

@@ -33,7 +33,7 @@ BODY, TEXT, HEADERS = "body", "text", "headers"
 @common.jsonable
 @common.standard
 def command(url: str, what: str, db: Path, config: Config, number: int | None, as_json: bool) -> None:
-    """Print the stored document of a URL, or of its equivalent under another scheme or with or without www.
+    """Print the stored document of a URL. A URL also means its equivalents, under another scheme or with or without www.
 
     A file or pipe gets the decoded body byte by byte; a terminal gets it as text, with control characters escaped. Exit status 4
     if nothing is stored, or, with --text, if it is not text.

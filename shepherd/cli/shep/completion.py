@@ -13,7 +13,8 @@ SHELLS = ("bash", "fish", "zsh")
 @click.argument("shell", type=click.Choice(SHELLS))
 @common.standard
 def command(shell: str) -> None:
-    """Print a script that lets your shell complete commands, options and their values, for every program of Shepherd.
+    """Print a script for your shell. With it the shell completes commands, options and their values, for every program of
+    Shepherd.
 
     It completes the programs by their names, in any directory: `shep` and `bin/shep` alike. For fish, write it to
     ~/.config/fish/completions/shep.fish.

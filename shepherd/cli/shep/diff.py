@@ -39,7 +39,7 @@ LINE = "{:<17}  {:<22}  {}\n"
 @common.jsonable
 @common.standard
 def command(old: int, new: int, site: str | None, whats: tuple[str, ...], count: bool, db: Path, as_json: bool) -> None:
-    """Compare two closed states, A and B, by their numbers in `shep states`.
+    """Compare two closed states. A and B are their numbers in `shep states`.
 
     \b
     added      known in B, but not in A

@@ -48,7 +48,7 @@ def command(
     now: int,
     as_json: bool,
 ) -> None:
-    """Explain why a URL is, or is not, gathered, even if it was never stored.
+    """Explain why a URL is, or is not, gathered. It need not be known.
 
     It goes step by step: as given, normalised rule by rule, stripped by which lines of the filter; its class of sites, by which
     line of url-equiv; its footprint; what is known of it; the filter line that decides; which version of robots.txt, and which

@@ -35,11 +35,12 @@ OWN_WAIT_S: Final = 60  # between robots.txt and the page, without --wait
 @common.jsonable
 @common.standard
 def command(url_text: str, wait: bool, db: Path, config: Config, as_json: bool) -> None:
-    """Fetch one document; show its status, headers and timings, what robots.txt says, and the links that would be followed.
+    """Fetch one document and show it, without storing it. The output has its status, headers and timings, what robots.txt says,
+    and the links that would be followed.
 
     It does what a reap does: the guard, robots.txt (the stored file if that is fresh; else it is fetched first), the server's
     delay and next contact. It takes the lock, so during a reap it exits with status 3. It leaves a note in the inbox, so that the
-    next reap does not ask the server too soon. It stores no document.
+    next reap does not ask the server too soon.
 
     If the server may not be asked yet, it exits with status 4, and prints from when on it may be; with --wait it waits, without
     the lock. Between robots.txt and the page it waits up to 60 seconds in any case. Exit status 4 also if robots.txt denies the

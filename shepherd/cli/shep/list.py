@@ -47,7 +47,7 @@ def command(
     number: int | None,
     as_json: bool,
 ) -> None:
-    """List known URLs: type, HTTP status, weight, time of the last check (UTC), reason, bytes stored, URL.
+    """List known URLs. Columns are type, HTTP status, weight, time of the last check (UTC), reason, bytes stored, URL.
 
     A row is listed if it meets all options. An unknown URL is reported, with exit status 2 at the end. Rows come in the order of
     their footprints, with --glob in the order of the disk: --glob reads the URL of every row that meets the other options, unless

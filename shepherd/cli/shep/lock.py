@@ -49,7 +49,8 @@ def _read_duration(text: str) -> int:
 @common.jsonable
 @common.standard
 def command(state: str | None, seconds: int, purpose: str, db: Path, as_json: bool) -> None:
-    """Keep a closed state, by its number or as `newest`: no cycle deletes it before the time is over or you say `shep unlock`.
+    """Keep a closed state, or list who keeps which. STATE is its number, or `newest`: no cycle deletes it before the time is over
+    or you say `shep unlock`.
 
     Without a STATE it lists who holds which state, since when and until when, and how many bytes that pins: those of files that
     no newer state has. The list includes programs that read; they give back their leases when they end.
@@ -85,7 +86,7 @@ def command(state: str | None, seconds: int, purpose: str, db: Path, as_json: bo
 @common.jsonable
 @common.standard
 def unlock(names: tuple[str, ...], force: bool, db: Path, as_json: bool) -> None:
-    """Give back a lock: all locks of a state, by its number, or any lease by its ID.
+    """Give back a lock. Name a state by its number to end all its locks, or any lease by its ID.
 
     The next cycle may then delete the state. The lease of a running program ends only with --force. Exit status 4 if there is no
     such lease.

@@ -67,8 +67,7 @@ def command(
     now: int,
     as_json: bool,
 ) -> None:
-    """Show the history of cycles: when, how long, what each step did; or the history of programs, or of changes. The newest is
-    last.
+    """Show the history of cycles, programs or changes. For each cycle: when, how long, what each step did. The newest is last.
 
     With --json it prints the lines of the logs unchanged; docs/operations.md describes their fields.
 

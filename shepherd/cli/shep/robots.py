@@ -38,7 +38,7 @@ def _agent(_context: click.Context, _parameter: click.Parameter, name: str | Non
 def command(
     url_texts: tuple[str, ...], file: Path | None, agent: str | None, db: Path, config: Config, number: int | None, as_json: bool
 ) -> None:
-    """Show whether robots.txt allows a URL, and which file, group and line decide.
+    """Show whether robots.txt allows a URL. The output says which file, group and line decide.
 
     The file is the stored one of the URL's own site: http and https, with and without www., each have their own. The output has
     its version (when it was last checked and stored, its status and digest), the User-agent line of the group that applies, the

@@ -33,7 +33,8 @@ TITLES: Final = (
 def command(
     addresses: tuple[int, ...], backing_off: bool, sort: str, limit: int, db: Path, number: int | None, as_json: bool
 ) -> None:
-    """List servers: sites and pages on them, contacts and how many failed, average download time, delay, next contact.
+    """List servers, with delays and failures. Columns are sites and pages on them, contacts and how many failed, average download
+    time, delay, next contact.
 
     A server is an address. `pages` are those gathered or to be gathered, as of the last shep-record; `delay` is the time between
     two fetches; `back-off` multiplies it since the server failed; `slots` is how many fetches it may have at a time.

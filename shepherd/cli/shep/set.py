@@ -21,11 +21,12 @@ TRUTHS = {"yes": True, "true": True, "1": True, "no": False, "false": False, "0"
 @selectors.selecting
 @edit_requests.edit_options
 def command(selection: Selection, options: EditOptions) -> None:
-    """Set weight=N, section=NAME, frequency=1, 2 or 4, or pinned=yes or no of documents.
+    """Set weight, section, frequency or pinning of documents. Write weight=N, section=NAME, frequency=1, 2 or 4, pinned=yes or
+    no.
 
-    Write what to set among the URLs, and choose documents by URLs or options as in other commands. It needs no lock, and takes
-    effect at the start of the next cycle. An indexer's feedback may change a weight again, and a reap the section and the
-    frequency. A pinned URL is exempt from all limits.
+    Write these among the URLs, and choose documents by URLs or options as in other commands. It needs no lock, and takes effect
+    at the start of the next cycle. An indexer's feedback may change a weight again, and a reap the section and the frequency. A
+    pinned URL is exempt from all limits.
 
     \b
     Examples:

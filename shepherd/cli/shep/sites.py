@@ -47,7 +47,8 @@ def command(
     number: int | None,
     as_json: bool,
 ) -> None:
-    """List sites: pages by type, what robots.txt answered and when, the delay of the server, average download time, address.
+    """List sites, with pages, robots.txt and delay. Columns are pages by type, what robots.txt answered and when, the delay of
+    the server, average download time, address.
 
     A site is scheme, host and port; a HOST means all its equivalent sites, whatever the scheme, with and without www. A site is
     listed if it meets all options. Robots files do not count as pages.

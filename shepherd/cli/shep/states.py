@@ -32,7 +32,7 @@ UNFINISHED_NOTE = "being built or deleted, or left by a program that was killed"
 @common.jsonable
 @common.standard
 def command(db: Path, cf: Path, as_json: bool) -> None:
-    """List every state, also unfinished ones, the furthest last: 12 is closed, 13.reap is being gathered.
+    """List every state, the furthest last. Unfinished ones have a suffix: 12 is closed, 13.reap is being gathered.
 
     `own` counts bytes of files that no other directory has, `shared` those that others have, too: they are on the disk once.
     `held by` lists the leases, which `shep lock` shows in full, and the cursors of export.cursors that have not exported the

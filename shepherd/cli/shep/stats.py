@@ -48,7 +48,7 @@ TITLES = {
 @common.jsonable
 @common.standard
 def command(selection: Selection, db: Path, cf: Path, number: int | None, as_json: bool) -> None:
-    """Count known URLs by type, HTTP status, reason, section, age and weight; and sites, servers and bytes.
+    """Count known URLs, sites, servers and bytes. URLs are counted by type, HTTP status, reason, section, age and weight.
 
     Robots files are counted separately and are in none of the tables. With selectors it counts only the rows that they choose.
     The names of reasons and sections are those that --reason and --section take.

@@ -46,7 +46,8 @@ TITLES: Final = (">errors", ">urls", ">share", "mostly", "address", "site")
 @common.jsonable
 @common.standard
 def command(selection: Selection, by: str, limit: int, db: Path, cf: Path, number: int | None, as_json: bool) -> None:
-    """Show the heaviest, largest or slowest pages, the slowest or failing servers, or the sites with most errors.
+    """Show the extreme pages, servers or sites. These are the heaviest, largest or slowest pages, the slowest or failing servers,
+    or the sites with most errors.
 
     Selectors choose pages and errors, without robots files; there are no selectors for servers.
 

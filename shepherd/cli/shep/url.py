@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 @common.jsonable
 @common.standard
 def command(url_texts: tuple[str, ...], db: Path | None, config: Config, as_json: bool) -> None:
-    """Show each URL as given, as parsed, its site, path and normalised site.
+    """Show how a URL is read. The output has the URL as given and as parsed, its site, path and normalised site.
 
     The normalised site is that of its class, shown with the line of url-equiv that decides. The footprint is that of the
     database: it follows the classes that its newest state was made with.

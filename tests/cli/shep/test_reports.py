@@ -123,7 +123,8 @@ def test_log_is_read_from_its_end(own_herd: Herd, shep: Run) -> None:
 
 
 @pytest.mark.parametrize(
-    ("args", "said"), [([], "no cycle"), (["--steps"], "no such step"), (["--timings"], "no program"), (["--changes"], "no change")]
+    ("args", "said"),
+    [([], "no cycle"), (["--steps"], "no such step"), (["--timings"], "no program"), (["--changes"], "no change")],
 )
 def test_new_database_has_no_history(herd: Herd, shep: Run, args: list[str], said: str) -> None:
     answer = shep(herd, "reports", *args)
