@@ -351,7 +351,7 @@ def test_starting_a_program_loads_nothing_heavy() -> None:
         (order, "shepherd.store.state.directory", "from ...report import find"),
         (libraries, "shepherd.reaper.fetch.fetcher", "import toyweb.run"),
         (order, "shepherd.novelty", ""),
-        (order, "shepherd.dispatch.reap", "from shepherd.cli import status"),
+        (order, "shepherd.dispatch.reap", "from shepherd.cli import check"),
         (walls, "shepherd.dispatch.outcome", "from shepherd.reaper.fetch.exchange import error_of"),
         (walls, "shepherd.dispatch.outcome", "def f():\n    from ..reaper import fetch"),
         (walls, "shepherd.reaper.process.worker", "from shepherd.dispatch import verify"),

@@ -4,27 +4,34 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Iterable, Iterator
+import re
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Self
+from typing import Final, Self
 
 import numpy as np
 from aiohttp import web
 
-from shepherd.errors import CHECK_LISTS, Corruption
+from shepherd import sections
+from shepherd.errors import CHECK_LISTS, Corruption, UsageError
 from shepherd.filters import load_filter
 from shepherd.formats import stream
 from shepherd.formats.tables import I64, split_oid
+from shepherd.readers.choice import WEIGHTS, Choice, read_part
 from shepherd.readers.reading import Batch, Reading
-from shepherd.serve import choice, leases, sender, single
+from shepherd.report.narrow import Narrowing
+from shepherd.serve import leases, sender, single
 from shepherd.serve.answers import Refused, answer
 from shepherd.serve.sender import FileSpans, Piece
 from shepherd.serve.service import Ask
 from shepherd.store.disk import fsio, names
 from shepherd.store.state import keys
+from shepherd.store.state.database import Database
 from shepherd.store.state.directory import State
 from shepherd.store.state.lease import Lease
 from shepherd.wire import api
+
+_NUMBER: Final = re.compile(r"[0-9]{1,15}")
 
 # --- handlers ---------------------------------------------------------------------------------------------------
 
@@ -34,7 +41,7 @@ async def pull(ask: Ask) -> web.StreamResponse:
     leased = await ask.work(_find, ask, parameters, keeps=not ask.is_head)
     ask.notes |= {"state": leased.state.number, "items": leased.reading.items, **parameters}
     response = _response(leased.state, leased.reading.items, leased.reading.gone_items, leased.reading.bucket_bytes)
-    pieces = _stream(leased.state, leased.reading.batches(choice.number(parameters, "after") or 0))
+    pieces = _stream(leased.state, leased.reading.batches(_number(parameters, "after") or 0))
     return await sender.send(ask, response, pieces, leases.Keeper(ask.service, ask.who, leased.lease))
 
 
@@ -65,6 +72,79 @@ def _response(state: State, items: int, gone_items: int, bucket_bytes: int) -> w
     return response
 
 
+# --- which documents a query means ------------------------------------------------------------------------------
+
+
+def _choice_of(parameters: Mapping[str, str]) -> Choice:
+    """The parameters as a choice, but for `since`; Refused says what is wrong with them."""
+    best, weight = _number(parameters, "best"), _weight(parameters, "weight", 0)
+    part, parts = _part(parameters)
+    robots, redirects = _flag(parameters, "robots"), _flag(parameters, "redirects")
+    return Choice(part, parts, best, weight, _sections(parameters), robots, redirects)
+
+
+def _narrowed_of(parameters: Mapping[str, str]) -> Narrowing:
+    """What else the documents are narrowed by."""
+    return Narrowing(parameters.get("site"), _weight(parameters, "most_weight", WEIGHTS - 1))
+
+
+def _weight(parameters: Mapping[str, str], name: str, default: int) -> int:
+    weight = _number(parameters, name)
+    if weight is not None and weight >= WEIGHTS:
+        raise Refused(400, f"`{name}` is from 0 to {WEIGHTS - 1}")
+    return default if weight is None else weight
+
+
+def _number(parameters: Mapping[str, str], name: str) -> int | None:
+    text = parameters.get(name)
+    if text is None:
+        return None
+    if not _NUMBER.fullmatch(text):
+        raise Refused(400, f"`{name}` is a number, not {text[:40]!r}")
+    return int(text)
+
+
+def _part(parameters: Mapping[str, str]) -> tuple[int, int]:
+    text = parameters.get("part", "1/1")
+    try:
+        return read_part(text)
+    except ValueError as error:
+        raise Refused(400, f"`part` {text[:40]!r}: {error}") from None
+
+
+def _sections(parameters: Mapping[str, str]) -> tuple[int, ...]:
+    try:
+        return (
+            tuple(sections.section_number(name) for name in parameters["section"].split(",")) if "section" in parameters else ()
+        )
+    except ValueError as error:
+        raise Refused(400, f"`section`: {error}") from None
+
+
+def _flag(parameters: Mapping[str, str], name: str) -> bool:
+    if parameters.get(name, "0") not in ("0", "1"):
+        raise Refused(400, f"`{name}` is 0 or 1")
+    return parameters.get(name) == "1"
+
+
+def _since_of(parameters: Mapping[str, str], database: Database, state: State) -> State | None:
+    """What is known of the state that the reader had before, which may be deleted since."""
+    since_number = _number(parameters, "since")
+    if since_number is None:
+        return None
+    if since_number > state.number:
+        raise Refused(
+            400, f"`since`: state {since_number} is newer than state {state.number}, which is leased; lease a newer one"
+        )
+    try:
+        since = keys.remembered(database, since_number)
+    except UsageError as error:
+        raise Refused(410, str(error)) from None
+    if since.control.key != state.control.key:
+        raise Refused(410, f"state {since_number} was made under another footprint key; read everything, and continue from there")
+    return since
+
+
 # --- in threads -------------------------------------------------------------------------------------------------
 
 
@@ -77,9 +157,9 @@ class _LeasedReading:
 
 def _find(ask: Ask, parameters: dict[str, str], keeps: bool = False) -> _LeasedReading:
     """What is to be read, already counted: the headers say how much it is."""
-    document_choice = choice.choice_of(parameters)
+    document_choice = _choice_of(parameters)
     lease, state = leases.opened(ask.service, ask.who, ask.request.match_info["lease"])
-    since, narrowed = choice.since_of(parameters, ask.service.database, state), choice.narrowed_of(parameters)
+    since, narrowed = _since_of(parameters, ask.service.database, state), _narrowed_of(parameters)
     reading = Reading(state, document_choice, since, narrow=narrowed or None)
     _ = reading.items
     if keeps:  # from now on the reader may come back and ask what is new since this state
