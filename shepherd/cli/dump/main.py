@@ -281,7 +281,7 @@ def control(state: State) -> DumpTable:
 @common.jsonable
 @common.standard
 def inbox(db: Path, limit: int | None, as_json: bool) -> None:
-    """What waits in the inbox: requests, inserted URLs, feedback and harvests. Each says whether it is taken in already.
+    """What waits in the inbox. Requests, inserted URLs, feedback and harvests, and whether each is taken in already.
 
     \b
     Example:
