@@ -240,10 +240,10 @@ def _token(value: bytes) -> bytes:
 
 
 def _pattern(value: bytes) -> str:
-    return _ESCAPE.sub(_escaped, value).decode("ascii")
+    return _ESCAPE.sub(_escape, value).decode("ascii")
 
 
-def _escaped(match: re.Match[bytes]) -> bytes:
+def _escape(match: re.Match[bytes]) -> bytes:
     text = match.group()
     return text.upper() if len(text) == 3 else b"%%%02X" % text[0]
 

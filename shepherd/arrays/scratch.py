@@ -44,7 +44,7 @@ class ScratchFile:
         """Read what stands at an offset into an array."""
         view = raw(array)
         while view:
-            with fsio.typed(self.path):
+            with fsio.typed_errors(self.path):
                 read_bytes = os.preadv(self._descriptor(), [view], offset)
             if not read_bytes:
                 raise IoFailed(f"a temporary file ends at {offset}; run the same program again", self.path)

@@ -38,17 +38,17 @@ def server(url: str, insecure: bool) -> str:
     except ValueError as error:  # as are those of requests and of idna
         raise UsageError(no_url(url, str(error))) from None
     if parts.scheme == "http" and not insecure and not _is_loopback(parts.hostname):
-        raise UsageError(f"{_redacted(url)}: the token would go there for all on the way to read; give it as https://HOST:PORT")
+        raise UsageError(f"{_redact(url)}: the token would go there for all on the way to read; give it as https://HOST:PORT")
     return base
 
 
 def no_url(url: str, why: str) -> str:
     """The message for a URL that is not a server's."""
     why = "" if any(mark in why for mark in "?#@") else f" ({why})"  # it may quote the URL, and that a token
-    return f"{_redacted(url)}: give the server as http://HOST:PORT or https://HOST:PORT{why}"
+    return f"{_redact(url)}: give the server as http://HOST:PORT or https://HOST:PORT{why}"
 
 
-def _redacted(url: str) -> str:
+def _redact(url: str) -> str:
     """Without what a token may be in."""
     return repr(re.sub(r"^(\w+://)?.*@", r"\1", re.split("[?#]", url)[0]))
 

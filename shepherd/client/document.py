@@ -46,9 +46,9 @@ class Document:
                 head = item.head()
                 _ = head.url
                 self._head = head
-            self.damage = self._named(error.what)
+            self.damage = self._with_its_name(error.what)
 
-    def _named(self, text: str) -> str:
+    def _with_its_name(self, text: str) -> str:
         """What is wrong, with what is known of whose it is."""
         return f"document {self.footprint} ({self._head.url if self._head else 'its URL cannot be read'}): {text}"
 
@@ -135,4 +135,4 @@ class Document:
         try:
             return bucket.body(limit)
         except Corruption as error:  # it checks, so it was written so
-            raise Corruption(self._named(str(error))) from error
+            raise Corruption(self._with_its_name(str(error))) from error

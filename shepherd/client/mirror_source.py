@@ -33,18 +33,18 @@ class MirrorSource:
 
     def states(self) -> list[int]:
         """The numbers of its closed states."""
-        with _typed(self.where):
+        with _typed_errors(self.where):
             return [state["state"] for state in self._server.states()["states"]]
 
     @contextlib.contextmanager
     def leased(self, number: int | None) -> Iterator[LeasedState]:
         """A closed state, the newest by default, for as long as the block runs."""
-        with _typed(self.where):
+        with _typed_errors(self.where):
             lease = self._server.lease(PURPOSE, number, LEASE_S)
         try:
             yield LeasedState(self._server, lease)
         finally:
-            with contextlib.suppress(PeerLost, PeerRefused), _typed(self.where):
+            with contextlib.suppress(PeerLost, PeerRefused), _typed_errors(self.where):
                 self._server.give_back(lease)  # else it ends by itself
 
 
@@ -59,7 +59,7 @@ class LeasedState:
     def read(self, path: str, offset: int) -> Iterator[bytes]:
         """A file from an offset on, as it comes."""
         where = f"{self._server.url}: {path}"
-        with _typed(where):
+        with _typed_errors(where):
             headers = {"Range": f"bytes={offset}-"} if offset else None
             answer = FileAnswer(self._server.open("GET", f"/v1/leases/{self._lease.name}/files/{quote(path)}", headers=headers))
             if answer.start != offset:
@@ -68,7 +68,7 @@ class LeasedState:
 
     def renew(self) -> None:
         """Hold it for another while."""
-        with _typed(self._server.url):
+        with _typed_errors(self._server.url):
             self._server.renew(self._lease)
 
 
@@ -85,7 +85,7 @@ def _fast_enough(where: str, parts: Iterator[bytes]) -> Iterator[bytes]:
 
 
 @contextlib.contextmanager
-def _typed(where: str) -> Iterator[None]:
+def _typed_errors(where: str) -> Iterator[None]:
     try:
         yield
     except (Busy, LeaseOver) as error:

@@ -147,7 +147,7 @@ class Server:
 
     def feedback(self, data: bytes | Iterable[bytes]) -> dict[str, Any]:
         """Upload feedback as docs/formats.md describes it; what came of it. It is sent once: a lost answer is PeerLost."""
-        outcome: dict[str, Any] = msgspec.to_builtins(_decoded(api.UploadAnswer, self._once("POST", "/v1/feedback", data=data)))
+        outcome: dict[str, Any] = msgspec.to_builtins(_decode(api.UploadAnswer, self._once("POST", "/v1/feedback", data=data)))
         return outcome
 
     # --- how
@@ -159,11 +159,11 @@ class Server:
         return self._again(lambda: self._once(method, path, parameters, headers=headers))
 
     def _get(self, kind: type[A], path: str, parameters: Mapping[str, object] | None = None, most_bytes: int = MOST_BYTES) -> A:
-        return self._again(lambda: _decoded(kind, self._once("GET", path, parameters), most_bytes))
+        return self._again(lambda: _decode(kind, self._once("GET", path, parameters), most_bytes))
 
     def _send(self, kind: type[A], method: str, path: str, body: msgspec.Struct | None = None) -> A:
         data = msgspec.json.encode(body) if body is not None else None
-        return self._again(lambda: _decoded(kind, self._once(method, path, data=data)))
+        return self._again(lambda: _decode(kind, self._once(method, path, data=data)))
 
     def _again(self, call: Callable[[], R]) -> R:
         patience = Patience(self.tries)
@@ -249,7 +249,7 @@ def _text(value: object) -> str:
     return "1" if value is True else str(value)
 
 
-def _decoded(kind: type[A], answer: requests.Response, most_bytes: int = MOST_BYTES) -> A:
+def _decode(kind: type[A], answer: requests.Response, most_bytes: int = MOST_BYTES) -> A:
     """What an answer says: the fields that we know, each of its type."""
     try:
         with answer:
@@ -265,7 +265,7 @@ def _decoded(kind: type[A], answer: requests.Response, most_bytes: int = MOST_BY
 
 def _refuse(url: str, answer: requests.Response) -> NoReturn:
     try:
-        text = _decoded(api.Refusal, answer).error[:2_000]
+        text = _decode(api.Refusal, answer).error[:2_000]
     except PeerRefused:
         text = "no reason is given; is this shep-serve?"
     message = f"{url} answers {answer.status_code}: {text}"

@@ -27,7 +27,7 @@ class SortedLines:
             self._spill()
 
     def _spill(self) -> None:
-        with fsio.typed(self._directory):
+        with fsio.typed_errors(self._directory):
             run = tempfile.TemporaryFile(dir=self._directory)  # noqa: SIM115 closed by close
             self._runs.append(run)
             run.writelines(sorted(self._lines))

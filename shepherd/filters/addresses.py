@@ -55,7 +55,7 @@ class Ranges:
         ranks = self._ranks_of(address.version, int(address))
         if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped:
             # The same machine in another spelling, and no way around a rule.
-            return joined(ranks, self._ranks_of(4, int(address.ipv4_mapped)))
+            return merge_ranks(ranks, self._ranks_of(4, int(address.ipv4_mapped)))
         return ranks
 
     def of_qkey(self, qkey: int) -> Ranks:
@@ -105,6 +105,6 @@ def _cut(networks: list[tuple[Network, int]]) -> tuple[list[int], list[Ranks]]:
     return bounds, pieces
 
 
-def joined(some: Ranks, others: Ranks) -> Ranks:
+def merge_ranks(some: Ranks, others: Ranks) -> Ranks:
     """The lines of both."""
     return tuple(sorted({*some, *others})) if some and others else some or others

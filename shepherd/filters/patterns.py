@@ -136,12 +136,12 @@ def _expression(pattern: Pattern) -> bytes:
     if pattern.kind == "regex":
         return pattern.text.encode()
     if pattern.kind == "prefix":
-        return rb"\A" + _escaped(pattern.text)
+        return rb"\A" + _escape(pattern.text)
     wild = {"*": b".*", "?": b"."}
-    return rb"\A" + b"".join(wild.get(part) or _escaped(part) for part in re.split(r"([*?])", pattern.text)) + rb"\z"
+    return rb"\A" + b"".join(wild.get(part) or _escape(part) for part in re.split(r"([*?])", pattern.text)) + rb"\z"
 
 
-def _escaped(text: str) -> bytes:
+def _escape(text: str) -> bytes:
     return bytes(re2.escape(text.encode()))
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from shepherd.filters.addresses import U64, Codes, Ranges, Ranks, joined
+from shepherd.filters.addresses import U64, Codes, Ranges, Ranks, merge_ranks
 from shepherd.filters.patterns import Pattern, SearchSet
 from shepherd.filters.settings import IGNORE_ROBOTS, SetLine, SiteSettings, settings_by
 from shepherd.filters.urlrules import host_of
@@ -48,7 +48,7 @@ class SiteRules:
 
     def set_lines(self, name: str, qkey: int = 0) -> list[SetLine]:
         """The lines that decide about `scheme://host[:port]`, at most one for each setting."""
-        return self._deciding(joined(self._by_name(name), self._ranges.of_qkey(qkey)))
+        return self._deciding(merge_ranks(self._by_name(name), self._ranges.of_qkey(qkey)))
 
     def classify(self, names: Iterable[bytes], qkeys: U64 | None = None) -> SiteClasses:
         """The settings of many sites; with `qkeys`, one for each name, also by the address ranges that hold those servers."""
@@ -63,7 +63,7 @@ class SiteRules:
             return SiteClasses(codes, [settings_by(self._deciding(ranks)) for ranks in by_name])
         servers, by_server = self._ranges.classes(qkeys)
         pairs, codes = np.unique(np.append(0, codes * len(by_server) + servers), return_inverse=True)
-        both = [joined(by_name[pair // len(by_server)], by_server[pair % len(by_server)]) for pair in pairs.tolist()]
+        both = [merge_ranks(by_name[pair // len(by_server)], by_server[pair % len(by_server)]) for pair in pairs.tolist()]
         return SiteClasses(codes[1:], [settings_by(self._deciding(ranks)) for ranks in both])
 
     def _by_name(self, name: str) -> Ranks:
@@ -71,10 +71,10 @@ class SiteRules:
         ranks = self._ranges.of_host(host)
         while host:
             if host in self._hosts:
-                ranks = joined(ranks, self._hosts[host])
+                ranks = merge_ranks(ranks, self._hosts[host])
             host = host.partition(".")[2]
         if self._rank_of_glob:
-            ranks = joined(ranks, tuple(sorted(self._rank_of_glob[position] for position in self._globs.positions(name))))
+            ranks = merge_ranks(ranks, tuple(sorted(self._rank_of_glob[position] for position in self._globs.positions(name))))
         return ranks
 
     def _deciding(self, ranks: Ranks) -> list[SetLine]:

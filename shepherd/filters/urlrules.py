@@ -81,13 +81,13 @@ class UrlRules:
         return min(self.ranges.of_qkey(qkey), default=self._no_match)
 
     def _by_length(self, href: str, rank: int) -> int:
-        return min(rank, _reached(self._lengths, len(href) - 1, rank))
+        return min(rank, _rank_reached(self._lengths, len(href) - 1, rank))
 
     def _by_components(self, parts: list[str], rank: int) -> int:
         components = [part for part in parts if part]
-        rank = min(rank, _reached(self._depths, len(components) - 1, rank))
+        rank = min(rank, _rank_reached(self._depths, len(components) - 1, rank))
         most = max(Counter(components).values(), default=0)
-        return min(rank, _reached(self._repeats, most, rank))
+        return min(rank, _rank_reached(self._repeats, most, rank))
 
     def _learn(self, site: str) -> int:
         """The lowest rank by host, remembered."""
@@ -130,6 +130,6 @@ def _counts(patterns: Sequence[Pattern], kind: str) -> dict[int, int]:
     return ranks
 
 
-def _reached(ranks: dict[int, int], count: int, otherwise: int) -> int:
+def _rank_reached(ranks: dict[int, int], count: int, otherwise: int) -> int:
     """The lowest rank of a line whose count is reached."""
     return min((rank for least, rank in ranks.items() if least <= count), default=otherwise)

@@ -48,10 +48,10 @@ def url_key(url: bytes) -> bytes:
 
 
 def _path(path: bytes) -> bytes:
-    path = _unquoted(path)
+    path = _unquote(path)
     if b"/." in path:
         path = _without_dots(path)
-    path = _quoted(_SLASHES.sub(b"/", path)).lower()
+    path = _quote(_SLASHES.sub(b"/", path)).lower()
     if b"aspx" in path:
         for pattern in _PATH_SESSIONS:
             if match := pattern.fullmatch(path):
@@ -73,7 +73,7 @@ def _without_dots(path: bytes) -> bytes:
 def _query(query: bytes | None) -> bytes:
     if not query:
         return b""
-    query = _quoted(_unquoted(query))
+    query = _quote(_unquote(query))
     for pattern in _QUERY_SESSIONS:
         if match := pattern.fullmatch(query):
             query = match[1] + (match[2] or b"")
@@ -83,7 +83,7 @@ def _query(query: bytes | None) -> bytes:
     return b"?" + query if query else b""
 
 
-def _unquoted(text: bytes) -> bytes:
+def _unquote(text: bytes) -> bytes:
     while b"%" in text:
         plain = unquote_to_bytes(text)
         if plain == text:
@@ -92,7 +92,7 @@ def _unquoted(text: bytes) -> bytes:
     return text
 
 
-def _quoted(text: bytes) -> bytes:
+def _quote(text: bytes) -> bytes:
     return quote_from_bytes(text, safe=_SAFE).encode("ascii")
 
 

@@ -32,7 +32,7 @@ def head(status_line: bytes, headers: bytes, body_bytes: int, coded: bool) -> He
         return None
     version, status, reason = match.groups()
     line = b"HTTP/%s %s%s" % (version if version in (b"1.0", b"1.1") else b"1.1", status, reason.rstrip())
-    lines = fitted(headers, body_bytes, coded)
+    lines = fit_headers(headers, body_bytes, coded)
     return Head(line + b"\r\n" + lines + b"\r\n", int(status), PROTOCOLS.get(version, b""))
 
 
@@ -46,7 +46,7 @@ def pairs(headers: bytes) -> list[tuple[str, str]]:
     return [(name.strip(_BLANKS), value.strip(_BLANKS)) for name, colon, value in parts if colon]
 
 
-def fitted(headers: bytes, body_bytes: int, coded: bool) -> bytes:
+def fit_headers(headers: bytes, body_bytes: int, coded: bool) -> bytes:
     """Header lines, each with CRLF: none is empty, and none says of the body what is not so."""
     text = headers.strip(b"\r\n")
     if not text:

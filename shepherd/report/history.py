@@ -128,7 +128,7 @@ def _newest_first(database: Database, position: UrlPosition, purpose: str, now_m
             continue
     for name in reversed(journals.numbers(database.log_path)):
         if name.number not in closed:
-            yield _of_journal(journals.opened(database.log_path, name), position, over)
+            yield _of_journal(journals.open_state(database.log_path, name), position, over)
 
 
 def _of_state(state: State, position: UrlPosition, over: Over) -> CycleEntry:

@@ -137,7 +137,7 @@ def _since_of(parameters: Mapping[str, str], database: Database, state: State) -
             400, f"`since`: state {since_number} is newer than state {state.number}, which is leased; lease a newer one"
         )
     try:
-        since = keys.remembered(database, since_number)
+        since = keys.state_or_keys(database, since_number)
     except UsageError as error:
         raise Refused(410, str(error)) from None
     if since.control.key != state.control.key:

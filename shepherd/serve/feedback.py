@@ -98,7 +98,7 @@ def _beginning(path: Path) -> bytes:
 
 def _records(path: Path) -> int:
     count = 0
-    for part in uploads.unpack(logs.mapped(path)):
+    for part in uploads.unpack(logs.map_file(path)):
         if np.any(part["flags"] & ~FLAGS):
             raise ValueError("a record has unknown flags")
         count += len(part)

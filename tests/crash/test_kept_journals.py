@@ -47,7 +47,7 @@ def _complaints(path: Path) -> Iterator[str]:
             yield f"the journal of {number} is lost"
     for name in kept:
         try:
-            state = journals.opened(found.log_path, name)
+            state = journals.open_state(found.log_path, name)
             if len(state.journal(name.number)) != name.number or state.servers.rows or state.sites["qkey"][0:0].size:
                 yield f"the journal of {name} is another one"
         except (ShepherdError, OSError) as error:

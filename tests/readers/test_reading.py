@@ -190,10 +190,10 @@ def test_keys_of_a_deleted_state_give_the_same_changes_until_they_are_pruned(tmp
         keys.keep(database, database.closed(2), 5)
         writer.prune(1, NOW)
     assert [name.number for name in database.states()] == [3]
-    assert expected and read(database.closed(3), Choice(), keys.remembered(database, 2)) == expected
+    assert expected and read(database.closed(3), Choice(), keys.state_or_keys(database, 2)) == expected
     keys.keep(database, database.closed(3), 1)
     with pytest.raises(UsageError, match="state 2 is not known any more"):
-        keys.remembered(database, 2)
+        keys.state_or_keys(database, 2)
 
 
 def test_redirect_that_was_gathered_again_is_a_change() -> None:

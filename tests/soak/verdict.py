@@ -67,7 +67,7 @@ def twice_settled(stage: Stage) -> Iterator[str]:
     """I10: no reap settles a record of its plan twice, whatever became of the reapers that had it."""
     database = stage.database
     states = [database.open(name) for name in database.states() if name.closed]
-    states += [journals.opened(database.log_path, name) for name in journals.numbers(database.log_path)]
+    states += [journals.open_state(database.log_path, name) for name in journals.numbers(database.log_path)]
     for state in states:
         for number in state.numbered(names.JOURNAL):
             yield from _twice(state, number)

@@ -213,7 +213,7 @@ def checkpoints(state: State) -> DumpTable:
     def rows() -> Iterator[list[Any]]:
         for path in state.harvests():
             log = path / names.CHECKPOINTS
-            for record in frame.frames(logs.mapped(log)) if log.exists() else ():
+            for record in frame.frames(logs.map_file(log)) if log.exists() else ():
                 point = unpack_checkpoint(record.payload)
                 kind = "end" if record.kind == FrameKind.END else "checkpoint"
                 sizes = [point.journal.length, point.contrib.length, len(point.segments), sum(s.length for s in point.segments)]

@@ -86,7 +86,9 @@ def _export(database: Database, options: ExportOptions, cursor: Cursor, number: 
 
     with database.reading("shep-export", shared.clock_ms(), number) as state:
         on_damage = export_run.DamageReporter()
-        source = export_run.local_source(options, state, cursors.opened(database, cursor) if cursor.state else None, on_damage)
+        source = export_run.local_source(
+            options, state, cursors.open_state(database, cursor) if cursor.state else None, on_damage
+        )
         status = export_run.status(export_run.export(source, options, on_damage, again=True), options.as_json)
         if status and not options.past_damage:
             raise Corruption(

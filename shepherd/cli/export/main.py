@@ -94,7 +94,7 @@ def _older(database: Database, number: int | None, state: State) -> Iterator[Sta
     with contextlib.ExitStack() as stack:
         with contextlib.suppress(UsageError):
             stack.enter_context(database.reading("shep-export", shared.clock_ms(), number))
-        yield keys.remembered(database, number)
+        yield keys.state_or_keys(database, number)
 
 
 def main() -> None:

@@ -161,7 +161,7 @@ def _sources(database: Database, number: int | None, open_states: contextlib.Exi
     closed = [name.number for name in database.states() if name.closed]
     for name in journals.numbers(database.log_path) if number is None else []:
         if name.number not in closed:  # else a prune was killed before it deleted the state
-            yield from _of_state(journals.opened(database.log_path, name))
+            yield from _of_state(journals.open_state(database.log_path, name))
     for state_number in closed if number is None else [number]:
         yield from _of_state(
             open_states.enter_context(database.reading("shep audit politeness", shared.clock_ms(), state_number))

@@ -140,7 +140,7 @@ def journal(sources: Sequence[HarvestSource], notes: Records | None = None) -> J
         parts = list(logs.records(source.path / names.JOURNAL, FrameKind.JOURNAL, JOURNAL))
         counts.append(sum(map(len, parts)))
         frames += parts
-    records, end = logs.joined(frames, JOURNAL), 0
+    records, end = logs.join_records(frames, JOURNAL), 0
     for source, count in zip(sources, counts, strict=True):
         part = records[end : end + count]
         end += count

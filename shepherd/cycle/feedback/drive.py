@@ -103,7 +103,7 @@ def _survey(items: list[InboxItem]) -> Uploads:
     found = Uploads()
     for item in items:
         try:
-            data = logs.mapped(item.path)
+            data = logs.map_file(item.path)
             if uploads.is_binary(data):
                 for _part in uploads.unpack(data):
                     pass
@@ -134,7 +134,7 @@ def _spill(state: State, found: Uploads, said: ColumnSpill, prints: Footprints, 
 
 
 def _parts(item: InboxItem, bad_lines: list[str], prints: Footprints, filters: Filter) -> Iterator[Records]:
-    data = logs.mapped(item.path)
+    data = logs.map_file(item.path)
     if uploads.is_binary(data):
         yield from uploads.unpack(data)
         return

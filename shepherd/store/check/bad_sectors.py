@@ -25,10 +25,10 @@ def past_bad_sectors(path: Path, faults: Iterable[Fault]) -> Iterator[Fault]:
         with fsio.reading(path):
             yield from faults
     except IoFailed as error:
-        yield from unread(path, error)
+        yield from unread_places(path, error)
 
 
-def unread(path: Path, error: IoFailed) -> Iterator[Fault]:
+def unread_places(path: Path, error: IoFailed) -> Iterator[Fault]:
     """Where a file (or, of a column, its block table) cannot be read, after an error that said that it cannot.
 
     What we may not read says nothing of the disk, so that error is the caller's.

@@ -15,15 +15,14 @@ from pathlib import Path
 
 from shepherd.errors import Corruption, IoFailed, OldFormat, RecoveryNeeded, ShepherdError, UsageError
 from shepherd.store.check import files as check_files
-from shepherd.store.check.bad_sectors import past_bad_sectors, unread
+from shepherd.store.check.bad_sectors import past_bad_sectors, unread_places
 from shepherd.store.check.claims import walk_claims
 from shepherd.store.check.faults import MOST_LISTED, Fault, fault_of
 from shepherd.store.check.files import Sound, Tick
 from shepherd.store.check.references import walk_references
 from shepherd.store.disk import fsio, names
 from shepherd.store.disk.names import StateName
-from shepherd.store.state import contact_notes as contactnotes
-from shepherd.store.state import inbox, inserts
+from shepherd.store.state import contact_notes, inbox, inserts
 from shepherd.store.state.database import Database
 from shepherd.store.state.directory import State
 
@@ -53,7 +52,7 @@ def walk(
             yield from faults
     yield from past_bad_sectors(database.states_path, (fault for state, fault in one_walk.claims() if state.path.exists()))
     if only is None:
-        yield from past_bad_sectors(database.inbox.directory, _waiting(database, quick))
+        yield from past_bad_sectors(database.inbox.directory, _waiting_items(database, quick))
 
 
 def _refuse_old(database: Database) -> Iterator[Fault]:
@@ -112,7 +111,7 @@ def _contributions(item: inbox.InboxItem, key: bytes) -> Iterator[Fault]:
             yield fault_of(item.path, error)
 
 
-def _waiting(database: Database, quick: bool) -> Iterator[Fault]:
+def _waiting_items(database: Database, quick: bool) -> Iterator[Fault]:
     """What waits in the inbox for a merge or a cork; of a harvest that has been taken, half may be removed already."""
     try:
         furthest = database.furthest()
@@ -125,7 +124,7 @@ def _waiting(database: Database, quick: bool) -> Iterator[Fault]:
         faults = list(check_files.walk_harvest(item.path, quick, ours=False))
         if item.path.exists():  # else a cork has taken it meanwhile
             yield from faults
-    for name, why in contactnotes.waiting(database.inbox, applied).refused.items():
+    for name, why in contact_notes.waiting(database.inbox, applied).refused.items():
         yield Fault(database.inbox.directory / f"{name}.{inbox.CONTACT}", None, why)
 
 
@@ -148,7 +147,7 @@ class _Walk:
             yield fault_of(path / names.CONTROL, error)
             return
         except IoFailed as error:
-            yield from unread(path / names.CONTROL, error)
+            yield from unread_places(path / names.CONTROL, error)
             return
         except OldFormat as error:  # a newer one passes: nothing is wrong with it, but it is not for us to judge
             yield Fault(path, None, f"{error.what}; {error.advice}", note=True)

@@ -39,7 +39,7 @@ def walk_claims(states: Sequence[State], tick: Callable[[int], object], most: in
     columns: list[_Column] = []
     for state in states:
         try:
-            columns += _opened(state, FaultLimiter(most))
+            columns += _columns_of(state, FaultLimiter(most))
             segments.add(state)
         except (Corruption, FileNotFoundError):
             if state.path.exists():
@@ -60,7 +60,7 @@ def walk_claims(states: Sequence[State], tick: Callable[[int], object], most: in
             yield from ((column.state, fault) for fault in column.limiter.rest())
 
 
-def _opened(state: State, limiter: FaultLimiter) -> list[_Column]:
+def _columns_of(state: State, limiter: FaultLimiter) -> list[_Column]:
     """The columns of oids, with all that is compared with buckets mapped: so it stays there, even if the state is deleted."""
     for name in ("oid", *_COMPARED):
         len(state.index[name])

@@ -20,7 +20,7 @@ from shepherd.formats.check import check64
 from shepherd.formats.checkpoint import Checkpoint, unpack_checkpoint
 from shepherd.formats.control import FileEntry
 from shepherd.formats.frame import FrameKind
-from shepherd.store.check.bad_sectors import past_bad_sectors, unread
+from shepherd.store.check.bad_sectors import past_bad_sectors, unread_places
 from shepherd.store.check.faults import Fault, fault_of
 from shepherd.store.disk import names
 from shepherd.store.state import harvest, logs
@@ -78,14 +78,14 @@ def walk_files(state: State, quick: bool, tick: Tick, sound: Sound, buckets: boo
 
     Without `buckets` the bytes of segments are not read.
     """
-    yield from past_bad_sectors(state.path, _unnamed(state))
+    yield from past_bad_sectors(state.path, _strange_files(state))
     for path, entry in state.control.files.items():
-        unread = not buckets and path.startswith(f"{names.OBJECTS}/")
-        yield from past_bad_sectors(state.path / path, _file(state, path, entry, quick or unread, sound))
+        without_bytes = not buckets and path.startswith(f"{names.OBJECTS}/")
+        yield from past_bad_sectors(state.path / path, _file(state, path, entry, quick or without_bytes, sound))
         tick(entry.length)
 
 
-def _unnamed(state: State) -> Iterator[Fault]:
+def _strange_files(state: State) -> Iterator[Fault]:
     files = state.control.files
     expected = {names.CONTROL, *files, *(p + names.CHECK for p in files if p.partition("/")[0] in tables.TABLES)}
     for path in _below(state.path):
@@ -115,8 +115,8 @@ def _bytes(state: State, path: str, entry: FileEntry, quick: bool, sound: Sound)
         faults = list(_column(state, path, quick or key in sound))
     elif quick:
         faults = list(_first_header(file, path))
-    elif key not in sound and check64(logs.mapped(file)) != entry.check:
-        faults = list(_damaged(file, path)) or [Fault(file, None, "the checksum of the file fails")]
+    elif key not in sound and check64(logs.map_file(file)) != entry.check:
+        faults = list(_faults_inside(file, path)) or [Fault(file, None, "the checksum of the file fails")]
     else:
         faults = []
     if not faults and not quick:
@@ -156,17 +156,17 @@ def _first_header(file: Path, path: str) -> Iterator[Fault]:
 # --- the records that are to blame ------------------------------------------------------------------------------
 
 
-def _damaged(file: Path, path: str) -> Iterator[Fault]:
+def _faults_inside(file: Path, path: str) -> Iterator[Fault]:
     """The file's checksum fails: each bucket or frame in it that does not check."""
     if path.startswith(f"{names.OBJECTS}/"):
-        yield from _damaged_buckets(file, len(logs.mapped(file)))
+        yield from _damaged_buckets(file, len(logs.map_file(file)))
     elif path not in TEXTS:
-        yield from _damaged_frames(file, len(logs.mapped(file)))
+        yield from _damaged_frames(file, len(logs.map_file(file)))
 
 
 def _damaged_buckets(file: Path, length: int) -> Iterator[Fault]:
     """Behind a damaged header or attribute the walk continues at the next bucket whose own check."""
-    data, offset = logs.mapped(file)[:length], 0
+    data, offset = logs.map_file(file)[:length], 0
     while offset < len(data):
         try:
             offset += bucket.parse(data, offset).header.length
@@ -180,7 +180,7 @@ def _damaged_buckets(file: Path, length: int) -> Iterator[Fault]:
 
 
 def _damaged_frames(file: Path, length: int) -> Iterator[Fault]:
-    data, offset = logs.mapped(file)[:length], 0
+    data, offset = logs.map_file(file)[:length], 0
     while offset < len(data):
         log_frame = frame.read_frame(data, offset)
         if log_frame is None:
@@ -242,7 +242,7 @@ def walk_harvest(path: Path, quick: bool, ours: bool = True) -> Iterator[Fault]:
         yield fault_of(path, error)
         return
     except IoFailed as error:
-        yield from unread(path / names.CHECKPOINTS, error)
+        yield from unread_places(path / names.CHECKPOINTS, error)
         return
     faults = list(_harvest_files(path, point, quick)) if point is not None else []
     yield from faults
@@ -255,7 +255,7 @@ def walk_harvest(path: Path, quick: bool, ours: bool = True) -> Iterator[Fault]:
 
 def _newest_point(log: Path) -> Checkpoint | None:
     """The last checkpoint that can be read, whether it holds or not."""
-    frames = list(frame.frames(logs.mapped(log))) if log.exists() else []
+    frames = list(frame.frames(logs.map_file(log))) if log.exists() else []
     return unpack_checkpoint(frames[-1].payload) if frames else None
 
 

@@ -94,7 +94,7 @@ def survey(database: Database, deep: bool = False, rebuilt: StateName | None = N
         else:
             spoilt.append((name, fault))
     standing = [name for name in remaining if name not in [name_gone for name_gone, _fault in spoilt]]
-    stray = stray or (_stranded(database, standing) if wreck is None else None)
+    stray = stray or (_stray_reap(database, standing) if wreck is None else None)
     newest = max((name for name in remaining if name.closed), key=lambda name: name.number, default=None)
     snapshots = [] if not deep else _damaged_snapshots(database, [n for n in remaining if n.closed and n is not newest])
     harvests = _harvests(database, standing[-1], deep) if standing and wreck is None and stray is None else []
@@ -148,7 +148,7 @@ def _fault(database: Database, name: StateName, deep: bool) -> Fault | None:
     return next((fault for fault in faults if not fault.note and not fault.path.is_relative_to(inside)), None)
 
 
-def _stranded(database: Database, states: list[StateName]) -> StateName | None:
+def _stray_reap(database: Database, states: list[StateName]) -> StateName | None:
     """A .reap whose damaged state has been made again by a recovery that was then killed."""
     furthest = database.open(states[-1])
     for name in states[:-1]:

@@ -72,7 +72,7 @@ def use(ops: Ops) -> Ops:
 
 
 @contextlib.contextmanager
-def typed(path: Path) -> Iterator[None]:
+def typed_errors(path: Path) -> Iterator[None]:
     """OSError becomes the error whose exit status says what happened."""
     try:
         yield
@@ -131,7 +131,7 @@ class AppendFile:
     def __init__(self, path: Path, length: int | None = None) -> None:
         """Create the file, or (with `length`, what a rollback left) go on with it."""
         self.path = path
-        with typed(path):
+        with typed_errors(path):
             self._fd = _ops.create(path) if length is None else os.open(path, os.O_WRONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
         status = os.fstat(self._fd)
         if status.st_nlink != 1 or not status.st_mode & 0o200 or status.st_size != (length or 0):
@@ -142,14 +142,14 @@ class AppendFile:
     def write(self, *parts: Bytes) -> None:
         data = memoryview(parts[0] if len(parts) == 1 else b"".join(parts)).cast("B")
         written = 0
-        with typed(self.path):
+        with typed_errors(self.path):
             while written < len(data):
                 written += _ops.write(self.path, self._fd, data[written:], self.length + written)
         self.length += len(data)
 
     def sync(self) -> None:
         """After this the bytes are durable. A disk that lost what it took is found out here, before anybody counts on it."""
-        with typed(self.path):
+        with typed_errors(self.path):
             _ops.sync(self.path, self._fd)
             size = os.fstat(self._fd).st_size
         if size != self.length:
@@ -157,12 +157,12 @@ class AppendFile:
 
     def hide(self) -> None:
         """Nobody but its owner may read it from now on."""
-        with typed(self.path):
+        with typed_errors(self.path):
             _ops.chmod(self.path, self._fd, 0o600)
 
     def seal(self) -> None:
         """Read-only and synced: from now on it may have more links."""
-        with typed(self.path):
+        with typed_errors(self.path):
             _ops.chmod(self.path, self._fd, 0o444)
         self.sync()
         self.close()
@@ -208,7 +208,7 @@ def swap_file(path: Path, data: Bytes) -> None:
         file.write(data)
     finally:
         file.close()
-    with typed(path):
+    with typed_errors(path):
         _ops.rename(beside, path)
 
 
@@ -225,7 +225,7 @@ def _write_synced(path: Path, data: Bytes, private: bool) -> None:
 
 def seal(path: Path) -> None:
     """Sync a file and make it read-only."""
-    with typed(path):
+    with typed_errors(path):
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         try:
             _ops.chmod(path, fd, 0o444)
@@ -240,7 +240,7 @@ def sync_file(path: Path) -> None:
 
 
 def _sync(path: Path, flags: int) -> None:
-    with typed(path):
+    with typed_errors(path):
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | flags)
         try:
             _ops.sync(path, fd)
@@ -250,7 +250,7 @@ def _sync(path: Path, flags: int) -> None:
 
 def truncate(path: Path, length: int) -> None:
     """Cut a file and sync it, if it is longer; a file that is shorter cannot be helped."""
-    with typed(path):
+    with typed_errors(path):
         fd = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
         try:
             size = os.fstat(fd).st_size
@@ -279,14 +279,14 @@ def sync_directory(path: Path) -> None:
 
 def add_directory(path: Path) -> None:
     """A new directory. Its parent still wants a sync."""
-    with typed(path):
+    with typed_errors(path):
         _ops.mkdir(path)
 
 
 def add_private_directory(path: Path) -> None:
     """The same, for its owner alone: whoever opens it before the mode is set finds nothing in it."""
     add_directory(path)
-    with typed(path):
+    with typed_errors(path):
         fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | os.O_NOFOLLOW)
         try:
             _ops.chmod(path, fd, 0o700)
@@ -303,14 +303,14 @@ def make_directory(path: Path) -> None:
 
 def rename(source: Path, target: Path) -> None:
     """The commit point of everything: after this returns, the new name is durable."""
-    with typed(target):
+    with typed_errors(target):
         _ops.rename(source, target)
     sync_directory(target.parent)
 
 
 def link(source: Path, target: Path) -> None:
     """A further name for a sealed file. The directory still wants a sync."""
-    with typed(target):
+    with typed_errors(target):
         try:
             sealed = not os.stat(source).st_mode & 0o222
         except FileNotFoundError:
@@ -322,13 +322,13 @@ def link(source: Path, target: Path) -> None:
 
 def unlink(path: Path) -> None:
     """Remove a name; one that is gone already is fine. The directory still wants a sync where that matters."""
-    with typed(path), contextlib.suppress(FileNotFoundError):
+    with typed_errors(path), contextlib.suppress(FileNotFoundError):
         _ops.unlink(path)
 
 
 def remove_tree(path: Path) -> None:
     """Remove a directory that is already out of sight (`.tmp`, `.gone`), whatever is in it."""
-    with typed(path):
+    with typed_errors(path):
         if path.is_symlink() or not path.is_dir():  # somebody else's doing; its name alone is ours
             _ops.unlink(path)
             return

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from shepherd.errors import IoFailed, Locked, UsageError
 from shepherd.store.disk import names
-from shepherd.store.disk.fsio import typed
+from shepherd.store.disk.fsio import typed_errors
 
 TEXT_BYTES = 200  # of the line in a lock file that says who holds it; always as many, so that nothing of an older one is left
 
@@ -46,7 +46,7 @@ def lock(path: Path, what: str, wait: bool = False) -> FileLock:
         raise Locked(f"{path} is held by {holder}; wait for it to end, or stop it") from None
     except OSError:
         os.close(fd)
-        with typed(path):
+        with typed_errors(path):
             raise
     if not _is_text(content):
         os.close(fd)
@@ -60,7 +60,7 @@ def lock(path: Path, what: str, wait: bool = False) -> FileLock:
 def _open(path: Path) -> int:
     """The file of a lock, made if it is not there. What a link leads to is not ours to write."""
     try:
-        with typed(path):
+        with typed_errors(path):
             fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
     except IoFailed as error:
         if isinstance(error.__cause__, OSError) and error.__cause__.errno == errno.ELOOP:

@@ -14,7 +14,7 @@ from typing import Final, Protocol
 from shepherd.errors import PeerLost
 from shepherd.formats.tables import U64
 from shepherd.store.mirror.file_transfer import FileTransfer
-from shepherd.store.mirror.manifest import RemoteFile, damaged
+from shepherd.store.mirror.manifest import RemoteFile, damage_at_source
 from shepherd.store.mirror.state_transfer import StateTransfer
 
 TRIES: Final = 3  # at one place of a file; after each but the last a pause that doubles
@@ -97,7 +97,7 @@ class Downloads:
         for part in self._parts(remote.paths[1], offset):
             data += part
             if len(data) > remote.table_bytes:
-                raise damaged(f"more than the {remote.table_bytes} bytes that it can have", remote.paths[1])
+                raise damage_at_source(f"more than the {remote.table_bytes} bytes that it can have", remote.paths[1])
 
     def _parts(self, path: str, offset: int) -> Iterator[bytes]:
         for part in self._source.read(path, offset):

@@ -87,7 +87,7 @@ def run(writer: Writer, server: StateServer, options: MirrorOptions, same_state:
         return MirrorResult(same_state, fresh=False)
     with _leased(server, None, database) as source:
         data = control_of(source)
-        control = _believed(data, source.number, server.where, database)
+        control = _judge_control(data, source.number, server.where, database)
         local_files = LocalFiles(database, options.verify)
         if source.number == _newest(database):
             missing = next((remote for remote in manifest.remote_files(control) if local_files.find(remote) is None), None)
@@ -124,7 +124,7 @@ def rehearse(database: Database | None, server: StateServer, adopt: bool = False
     if database is not None:
         _refuse_own(database, server, adopt, note=False)
     with _leased(server, None, database) as source:
-        control = _believed(control_of(source), source.number, server.where, database)
+        control = _judge_control(control_of(source), source.number, server.where, database)
     if database is not None and control.state == _newest(database):
         return MirrorResult(control.state, fresh=False, files=len(control.files))
     local_files = LocalFiles(database)
@@ -149,7 +149,9 @@ def control_of(source: StateSource) -> bytes:
     for part in source.read(names.CONTROL, 0):
         data += part
         if len(data) > manifest.MOST_CONTROL:
-            raise manifest.damaged(f"its control is longer than any: {manifest.MOST_CONTROL} bytes", f"state {source.number}")
+            raise manifest.damage_at_source(
+                f"its control is longer than any: {manifest.MOST_CONTROL} bytes", f"state {source.number}"
+            )
     return bytes(data)
 
 
@@ -182,7 +184,7 @@ def _refuse_own(database: Database, server: StateServer, adopt: bool, note: bool
             mirror_note.enter(database.path, name.number, ours, {state.number for state in database.states()})
 
 
-def _believed(data: bytes, number: int, where: str, database: Database | None) -> Control:
+def _judge_control(data: bytes, number: int, where: str, database: Database | None) -> Control:
     """The control of the source's newest state, if it is one that may follow ours."""
     control = manifest.judge(data, number, f"{where}: control of state {number}")
     newest = _newest(database) if database is not None else None

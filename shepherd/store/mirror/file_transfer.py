@@ -12,7 +12,7 @@ from pathlib import Path
 from shepherd.formats.check import BLOCK, Bytes, Checker, check64
 from shepherd.formats.tables import U64
 from shepherd.store.disk import fsio
-from shepherd.store.mirror.manifest import RemoteFile, damaged
+from shepherd.store.mirror.manifest import RemoteFile, damage_at_source
 
 
 class FileTransfer:
@@ -37,7 +37,7 @@ class FileTransfer:
 
     def write(self, data: Bytes) -> None:
         if self.length + len(data) > self._remote.entry.length:
-            raise damaged(f"more than the {self._remote.entry.length} bytes that control has", self._remote.path)
+            raise damage_at_source(f"more than the {self._remote.entry.length} bytes that control has", self._remote.path)
         assert self._file is not None
         if self._blocks is None:
             self._checker.update(data)
@@ -56,7 +56,7 @@ class FileTransfer:
         offset = self._file.length
         if check64(self._pending) != int(self._blocks[offset // BLOCK]):
             self._pending.clear()
-            raise damaged("the block that came does not check", self._remote.path, offset)
+            raise damage_at_source("the block that came does not check", self._remote.path, offset)
         self._file.write(self._pending)
         self._pending.clear()
 
@@ -70,7 +70,7 @@ class FileTransfer:
         if self._blocks is None and self._checker.value() != self._remote.entry.check:
             fsio.unlink(self._path)
             if not self._resumed:
-                raise damaged("what came does not have the check that control has", self._remote.path)
+                raise damage_at_source("what came does not have the check that control has", self._remote.path)
             self._start_over()
             return False
         self._file.seal()

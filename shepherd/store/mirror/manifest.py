@@ -63,7 +63,7 @@ def remote_files(control: Control) -> list[RemoteFile]:
     return [RemoteFile(path, entry) for path, entry in sorted(control.files.items())]
 
 
-def damaged(what: str, path: Place | None, offset: int | None = None) -> Corruption:
+def damage_at_source(what: str, path: Place | None, offset: int | None = None) -> Corruption:
     """Something that came is not what a sound source gives; shep-check would look for it in vain here."""
     return Corruption(what, path, offset, "nothing here is damaged: run shep-check at the source")
 
@@ -73,14 +73,14 @@ def judge(data: bytes, number: int, where: str) -> Control:
     try:
         control = parse_control(data, where)
     except Corruption as error:
-        raise damaged(error.what, error.path, error.offset) from error
+        raise damage_at_source(error.what, error.path, error.offset) from error
     except (OldFormat, UsageError) as error:
         raise PeerRefused(f"{error}; both ends of a mirror need the same version") from error
     if (control.phase, control.state) != (CLOSED, number):
-        raise damaged(f"says that it is {control.phase} {control.state}, not state {number}", where)
+        raise damage_at_source(f"says that it is {control.phase} {control.state}, not state {number}", where)
     complaint = next(_complaints(control), None)
     if complaint:
-        raise damaged(f"{complaint}; nothing was taken over", where)
+        raise damage_at_source(f"{complaint}; nothing was taken over", where)
     return control
 
 
@@ -99,5 +99,5 @@ def _complaints(control: Control) -> Iterator[str]:
             yield f"{remote.path}: {remote.entry.length} bytes is not a whole number of rows"
     if names.REPORT not in control.files:
         yield f"{names.REPORT} is missing"
-    claimed = State.claimed(Path(str(control.state)), control)
+    claimed = State.of_control(Path(str(control.state)), control)
     yield from (f"{fault.path.name}: {fault.what}" for fault in check_files.walk_control(claimed))

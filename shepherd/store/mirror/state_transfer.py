@@ -25,7 +25,7 @@ from shepherd.formats.tables import U64
 from shepherd.store.disk import fsio, names
 from shepherd.store.disk.names import StateName
 from shepherd.store.mirror.file_transfer import FileTransfer
-from shepherd.store.mirror.manifest import RemoteFile, damaged, remote_files
+from shepherd.store.mirror.manifest import RemoteFile, damage_at_source, remote_files
 from shepherd.store.state import logs
 from shepherd.store.state.columns import Column
 from shepherd.store.state.database import Database, Writer
@@ -181,7 +181,7 @@ class StateTransfer:
         """The block table of a column, as it came."""
         path = self.path / remote.paths[1]
         if len(data) != remote.table_bytes or check64(data) != remote.entry.check:
-            raise damaged("what came is not the block table that control has the check of", remote.paths[1])
+            raise damage_at_source("what came is not the block table that control has the check of", remote.paths[1])
         fsio.unlink(path)
         fsio.write_file(path, data)
         return np.frombuffer(data, "<u8")

@@ -96,13 +96,13 @@ def locked(logs: Path, name: str) -> locks.FileLock:
     return locks.lock(path / names.LOCK, "shep-export")
 
 
-def opened(database: Database, cursor: Cursor) -> State:
+def open_state(database: Database, cursor: Cursor) -> State:
     """The state of a cursor, or its keys."""
     name = StateName(cursor.state, CLOSED)
     shelf = _shelf(cursor.name)
     if name in shelf.numbers(database.log_path):
-        return shelf.opened(database.log_path, name)
-    return keys.remembered(database, cursor.state)
+        return shelf.open_state(database.log_path, name)
+    return keys.state_or_keys(database, cursor.state)
 
 
 def advance(database: Database, cursor: Cursor, state: State) -> None:

@@ -70,7 +70,7 @@ class State:
             raise Corruption(f"says that it is {self.control.phase} {self.control.state}", path / names.CONTROL)
 
     @classmethod
-    def claimed(cls, path: Path, control: Control) -> State:
+    def of_control(cls, path: Path, control: Control) -> State:
         """The state that a control describes, none of whose files need be there."""
         state = cls.__new__(cls)
         state.path, state.name, state.control = path, StateName(control.state, control.phase), control

@@ -64,13 +64,13 @@ def inspect(path: Path, deep: bool = False) -> HarvestStatus:
 
 def _broken(path: Path, point: Checkpoint, sound: Mapping[str, int]) -> str:
     """The first file that is not as the checkpoint says, or that is sound only up to a place before its mark; or nothing."""
-    for name, expected in _marked(point):
+    for name, expected in _files_of(point):
         if logs.mark(path / name, expected.length) != expected or sound.get(name, expected.length) < expected.length:
             return name
     return ""
 
 
-def _marked(point: Checkpoint) -> list[tuple[str, Mark]]:
+def _files_of(point: Checkpoint) -> list[tuple[str, Mark]]:
     """The files that a checkpoint names."""
     segments = [(names.local_segment(i + 1), mark) for i, mark in enumerate(point.segments)]
     return [(names.JOURNAL, point.journal), (names.CONTRIB, point.contrib), *segments]

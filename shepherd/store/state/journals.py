@@ -35,9 +35,9 @@ def numbers(logs: Path) -> list[StateName]:
     return SHELF.numbers(logs)
 
 
-def opened(logs: Path, name: StateName) -> State:
+def open_state(logs: Path, name: StateName) -> State:
     """One of `numbers`: only its journals, servers and SITE_COLUMNS can be read."""
-    return SHELF.opened(logs, name)
+    return SHELF.open_state(logs, name)
 
 
 def keep(logs: Path, state: State, most: int) -> None:

@@ -30,7 +30,7 @@ class Shelf:
         parsed = (names.parse_state(entry) for entry in os.listdir(root)) if fsio.is_directory(root) else ()
         return sorted((name for name in parsed if name is not None and name.closed), key=lambda name: name.order)
 
-    def opened(self, logs: Path, name: StateName) -> State:
+    def open_state(self, logs: Path, name: StateName) -> State:
         """One of `numbers`."""
         return State(logs / self.name / str(name))
 

@@ -49,11 +49,11 @@ def keep(database: Database, state: State, most: int) -> None:
         SHELF.trim(database.log_path, most)
 
 
-def remembered(database: Database, number: int) -> State:
+def state_or_keys(database: Database, number: int) -> State:
     """What is known of a state: the state itself, or its keys; UsageError where nothing is."""
     name = StateName(number, CLOSED)
     if name in database.states():
         return database.open(name)
     if name not in SHELF.numbers(database.log_path):
         raise UsageError(f"the content of state {number} is not known any more; read everything, and continue from there")
-    return SHELF.opened(database.log_path, name)
+    return SHELF.open_state(database.log_path, name)

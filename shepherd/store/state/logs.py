@@ -42,7 +42,7 @@ class LogWriter:
 
 
 @contextmanager
-def _opened(path: Path) -> Iterator[int]:
+def _open(path: Path) -> Iterator[int]:
     try:
         fd = fsio.open_to_read(path)
     except FileNotFoundError:
@@ -56,14 +56,14 @@ def _opened(path: Path) -> Iterator[int]:
 def entry_of(path: Path) -> FileEntry:
     """Length and checksum of a whole file, however large: read in pieces, because pages of a mapping count as memory."""
     checker, length = Checker(), 0
-    with _opened(path) as fd:
+    with _open(path) as fd:
         while data := fsio.read_at(path, fd, READ_BYTES, length):
             checker.update(data)
             length += len(data)
     return FileEntry(length, checker.value())
 
 
-def mapped(path: Path) -> memoryview:
+def map_file(path: Path) -> memoryview:
     """All bytes of a file, mapped and in memory: for what is not too large and is used at once."""
     try:
         file = Mapped(path)
@@ -74,7 +74,7 @@ def mapped(path: Path) -> memoryview:
 
 def read_frames(path: Path, length: int | None = None) -> Iterator[Frame]:
     """Every frame of a sealed log, or of the first `length` bytes of a growing one; what is not a frame is Corruption."""
-    with _opened(path) as fd:
+    with _open(path) as fd:
         size, end = os.fstat(fd).st_size if length is None else length, 0
         while end < size:
             start = end
@@ -88,7 +88,7 @@ def read_frames(path: Path, length: int | None = None) -> Iterator[Frame]:
 def frame_places(path: Path) -> list[tuple[int, int, int]]:
     """Where each frame of a sealed log begins and ends, and its records, by the headers alone; `frame_at` checks the rest."""
     places, end = [], 0
-    with _opened(path) as fd:
+    with _open(path) as fd:
         size = os.fstat(fd).st_size
         while end < size:
             head = fsio.read_at(path, fd, frame.HEADER.size, end)
@@ -102,7 +102,7 @@ def frame_places(path: Path) -> list[tuple[int, int, int]]:
 
 def frame_at(path: Path, start: int, end: int) -> Frame:
     """One frame of a sealed log, whose place is known."""
-    with _opened(path) as fd:
+    with _open(path) as fd:
         whole = frame.read_frame(fsio.read_at(path, fd, end - start, start), 0)
     if whole is None:
         raise Corruption("no whole frame begins here", path, start)
@@ -133,15 +133,15 @@ def records_of(log_frame: Frame, kind: FrameKind, dtype: np.dtype[np.void], path
 
 def blocks(path: Path, with_texts: bool = True, length: int | None = None) -> Iterator[Block]:
     """The blocks of a contrib log, or of its first `length` bytes."""
-    return _decoded(path, lambda payload: contrib.decode(payload, with_texts), length)
+    return _decode(path, lambda payload: contrib.decode(payload, with_texts), length)
 
 
 def block_keys(path: Path) -> Iterator[BlockKeys]:
     """The keys of the blocks of a sealed contrib log, without their texts."""
-    return _decoded(path, decode_keys, None)
+    return _decode(path, decode_keys, None)
 
 
-def _decoded(path: Path, decode: Callable[[Bytes], B], length: int | None) -> Iterator[B]:
+def _decode(path: Path, decode: Callable[[Bytes], B], length: int | None) -> Iterator[B]:
     for log_frame in read_frames(path, length):
         if log_frame.kind != FrameKind.CONTRIB:
             raise Corruption("not a contrib block", path, log_frame.offset)
@@ -153,10 +153,10 @@ def _decoded(path: Path, decode: Callable[[Bytes], B], length: int | None) -> It
 
 def read_records(path: Path, kind: FrameKind, dtype: np.dtype[np.void]) -> Records:
     """All records of a sealed log."""
-    return joined(list(records(path, kind, dtype)), dtype)
+    return join_records(list(records(path, kind, dtype)), dtype)
 
 
-def joined(parts: Sequence[Records], dtype: np.dtype[np.void]) -> Records:
+def join_records(parts: Sequence[Records], dtype: np.dtype[np.void]) -> Records:
     """Records end to end, copied as plain numbers: numpy would go through them field by field."""
     return np.concatenate([np.zeros(0, np.uint64), *(part.view(np.uint64) for part in parts)]).view(dtype)
 

@@ -108,7 +108,7 @@ class Objects:
             header = bucket.parse_header(data)
             return bucket.parse_behind(header, data if header.length <= len(data) else self._read(oid, header.length))
         except Corruption as error:
-            raise self._placed(oid, error) from None
+            raise self._with_place(oid, error) from None
 
     def head(self, oid: int) -> Bucket:
         """A bucket without its body."""
@@ -118,7 +118,7 @@ class Objects:
             need = bucket.HEADER_BYTES + header.attribute_bytes
             return bucket.parse_behind(header, data if need <= len(data) else self._read(oid, need), with_body=False)
         except Corruption as error:
-            raise self._placed(oid, error) from None
+            raise self._with_place(oid, error) from None
 
     def piece(self, segment: int, offset: int, length: int) -> bytes:
         """Some bytes of a segment, as they are: nothing in them is checked. Fewer at its end."""
@@ -137,7 +137,7 @@ class Objects:
             try:
                 header = bucket.parse_header(window, place)
             except Corruption as error:
-                raise self._placed(bucket_oid(segment, offset), error) from None
+                raise self._with_place(bucket_oid(segment, offset), error) from None
             if offset + header.length > size:
                 raise Corruption("the bucket runs over the end of its segment", path, offset)
             yield bucket_oid(segment, offset), header
@@ -171,7 +171,7 @@ class Objects:
                 bucket.parse_behind(header, window, offset)
                 offset += header.length
         except Corruption as error:
-            raise self._placed(first + offset, error) from None
+            raise self._with_place(first + offset, error) from None
         return offset
 
     def close(self) -> None:
@@ -184,7 +184,7 @@ class Objects:
         path, fd = self._files.get(segment) or self._open(segment)
         return fsio.read_at(path, fd, length, offset)
 
-    def _placed(self, oid: int, error: Corruption) -> Corruption:
+    def _with_place(self, oid: int, error: Corruption) -> Corruption:
         """What `bucket` says of the bytes it was given, said of the file they are from."""
         return Corruption(error.what, *self.place(oid))
 

@@ -34,7 +34,7 @@ class SegmentScan:
     def __init__(self, directory: Path, number: int) -> None:
         self.number = number
         self._objects = Objects(directory)
-        self._data = np.frombuffer(logs.mapped(directory / names.segment(number)), np.uint8)
+        self._data = np.frombuffer(logs.map_file(directory / names.segment(number)), np.uint8)
         self._headers = self._objects.scan(number)
         self._ahead = next(self._headers, None)
         self.end = bucket_oid(number, 0)  # of what has been read

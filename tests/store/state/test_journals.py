@@ -47,7 +47,7 @@ def test_journals_of_deleted_states_are_kept_the_newest_of_them(tmp_path: Path) 
     with found.writing("test") as writer:
         assert writer.prune(2, 99, 3) == [1, 2, 3, 4, 5]
     assert numbers(found) == [3, 4, 5]
-    state = journals.opened(found.log_path, StateName(4, CLOSED))
+    state = journals.open_state(found.log_path, StateName(4, CLOSED))
     assert len(state.journal(4)) == 4 and state.servers.rows == 0 and state.sites["group"][0:0].size == 0
     with found.writing("test") as writer:
         writer.prune(1, 99, 1)
