@@ -91,7 +91,7 @@ def shortages(needed: int, seed: str) -> list[int]:
     return [0, *sampling.sample(some, SAMPLE, seed)]
 
 
-@pytest.mark.parametrize("name", PHASES)
+@pytest.mark.parametrize("name", sampling.of_the_day(PHASES, 5, "phases on a full disk"))
 def test_phase_on_a_full_disk_says_so_and_works_once_there_is_room(room: Room, name: str, tally: Tally) -> None:
     argv = (f"shep-{name}", *NOW)
     room.put(name, lambda db: small.grow(db, name))

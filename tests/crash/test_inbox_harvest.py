@@ -13,6 +13,7 @@ from shepherd.store.check import check
 from shepherd.store.state.database import Database
 from tests.crash import small
 from tests.crash.workloads import FOREIGN, WORKLOADS
+from tests.support import sampling
 from tests.support.harvested import files
 
 BIN = Path(__file__).resolve().parents[2] / "bin"
@@ -42,7 +43,7 @@ def expected(stage: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str,
     return files(db / "state" / "000003")
 
 
-@pytest.mark.parametrize("point", [*BEFORE, *AFTER])
+@pytest.mark.parametrize("point", sampling.of_the_day([*BEFORE, *AFTER], 3, "killed cork"))
 def test_killed_cork_has_applied_the_harvest_once_or_not_at_all(
     stage: Path, expected: dict[str, bytes], tmp_path: Path, point: str
 ) -> None:

@@ -66,7 +66,7 @@ def test_phase_killed_after_its_commit_has_happened(before_each: dict[str, Farm]
         one.must("shep-check")
 
 
-@pytest.mark.parametrize("program", PHASES)
+@pytest.mark.parametrize("program", sampling.of_the_day(PHASES, 3, "cycle after a killed phase"))
 def test_next_cycle_carries_on_after_a_killed_phase(
     before_each: dict[str, Farm], program: str, crash_sweep: bool, tmp_path: Path
 ) -> None:

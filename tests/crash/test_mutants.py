@@ -90,7 +90,7 @@ def noticed(workload: Workload, mutant: Run, place: int, path: str, memory: Path
     return False if possible else None
 
 
-@pytest.mark.parametrize("name", FORGETFUL)
+@pytest.mark.parametrize("name", sampling.of_the_day(FORGETFUL, 6, "forgotten syncs"))
 def test_forgotten_sync_is_noticed(name: str, memory: Path, tally: Tally) -> None:
     workload = FORGETFUL[name]
     run = sweep.record(workload, memory)

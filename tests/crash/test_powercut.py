@@ -113,7 +113,7 @@ def chosen(kind: str, step: str, calls: int, everything: bool) -> list[tuple[int
     return points if calls <= SHORT else [(call, dice.choice(powercut.MODES)) for call in range(1, calls + 2)]
 
 
-@pytest.mark.parametrize("step", STEPS)
+@pytest.mark.parametrize("step", sampling.of_the_day(STEPS, 8, "steps of a power cut"))
 def test_power_cut_at_any_call_costs_nothing_that_was_acknowledged(
     socket: Socket, step: str, crash_sweep: bool, tally: Tally
 ) -> None:

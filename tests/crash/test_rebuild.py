@@ -17,6 +17,7 @@ from shepherd.store.check.recover import RecoveryStep
 from shepherd.store.disk import names
 from shepherd.store.state.database import Database
 from tests.crash.mending import NOW, copy, differing, flip, mend, mended, rows
+from tests.support import sampling
 
 INDEX_ONLY = {"weight", "flags", "reason"}  # what nobody else knows of rows that the older state does not have
 
@@ -24,7 +25,7 @@ INDEX_ONLY = {"weight", "flags", "reason"}  # what nobody else knows of rows tha
 # --- the index
 
 
-@pytest.mark.parametrize("name", INDEX)
+@pytest.mark.parametrize("name", sampling.of_the_day(INDEX, 8, "columns of the index"))
 def test_damaged_column_costs_only_what_it_alone_knew(name: str, db: Path) -> None:
     state = Database(db).closed()
     before = rows(state)
@@ -109,7 +110,7 @@ def test_deleted_document_stays_deleted_after_a_rebuild(db: Path) -> None:
 # --- sites, servers, control, logs
 
 
-@pytest.mark.parametrize("name", [*tables.SITES, names.NAMES])
+@pytest.mark.parametrize("name", sampling.of_the_day([*tables.SITES, names.NAMES], 10, "columns of the sites"))
 def test_damaged_site_column_costs_no_site(name: str, db: Path) -> None:
     state = Database(db).closed()
     before, sites = rows(state), sorted(state.site_names(0, state.sites.rows))

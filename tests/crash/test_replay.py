@@ -15,6 +15,7 @@ from tests.crash import sweep
 from tests.crash.replay import Distinct, cuts
 from tests.crash.tally import Tally
 from tests.crash.workloads import PHASES, WORKLOADS, Workload
+from tests.support import sampling
 
 Cutter: TypeAlias = Callable[[Workload, int, int], None]
 DISKS = 9  # by default, of one workload; or a quarter of them, if that is more
@@ -50,7 +51,7 @@ def test_power_cut_during_publish_leaves_the_old_state_or_the_new_one(cut_everyw
     cut_everywhere(WORKLOADS["publish"], 5, 8)
 
 
-@pytest.mark.parametrize("phase", PHASES)
+@pytest.mark.parametrize("phase", sampling.of_the_day(PHASES, 5, "power cut during a phase"))
 def test_power_cut_during_a_phase_leaves_what_was_before_it_or_what_it_makes(phase: str, cut_everywhere: Cutter) -> None:
     cut_everywhere(PHASES[phase], 9, 3)
 

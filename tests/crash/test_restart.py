@@ -20,12 +20,14 @@ from tests.crash.replay import Cut, Distinct, Run, Stage, cuts, cuts_after_kill,
 from tests.crash.sweep import disk_of
 from tests.crash.tally import Tally
 from tests.crash.workloads import WORKLOADS, carry_on
+from tests.support import sampling
 
 MOST_DISKS = 2  # by default, after one kill, the last one among them
 RESTARTS = 4  # by default, of one workload: the first and the last kill among them, with and without recover
 ALIKE = 10  # kills, in a full sweep, that differ only in what is out of sight
 KILLS = 3  # by default, evenly spread; beside these, every place at which a name or a length has changed and is not synced yet
 CUT_SHORT_STEP = {"publish": 6, "harvest": 30, "prune": 6, "inbox": 9, "recover": 7, "recover from damage": 3}
+REPEATABLE = [name for name, workload in WORKLOADS.items() if workload.repeatable]
 
 
 def kills(run: Run, every: bool) -> list[int]:
@@ -51,7 +53,7 @@ def around_the_end(run: Run) -> list[int]:
     return [last, last + 1]
 
 
-@pytest.mark.parametrize("name", WORKLOADS)
+@pytest.mark.parametrize("name", sampling.of_the_day(WORKLOADS, 7, "power cut after a kill"))
 def test_power_cut_after_a_kill_keeps_what_the_restarted_program_acknowledged(
     name: str, memory: Path, tally: Tally, crash_sweep: bool
 ) -> None:
@@ -75,7 +77,7 @@ def test_power_cut_after_a_kill_keeps_what_the_restarted_program_acknowledged(
     tally.close()
 
 
-@pytest.mark.parametrize("name", [name for name, workload in WORKLOADS.items() if workload.repeatable])
+@pytest.mark.parametrize("name", sampling.of_the_day(REPEATABLE, 5, "run again"))
 def test_operation_cut_short_by_a_power_cut_and_run_again_makes_the_same_states(
     name: str, memory: Path, tally: Tally, crash_sweep: bool
 ) -> None:
@@ -89,7 +91,7 @@ def test_operation_cut_short_by_a_power_cut_and_run_again_makes_the_same_states(
     tally.close()
 
 
-@pytest.mark.parametrize("name", CUT_SHORT_STEP)
+@pytest.mark.parametrize("name", sampling.of_the_day(CUT_SHORT_STEP, 3, "recover cut short"))
 def test_recover_cut_short_and_run_again_is_recover_run_once(name: str, memory: Path, tally: Tally, crash_sweep: bool) -> None:
     """I8, by kill and by power cut, on a sample of what a power cut during the workload leaves."""
     run = sweep.record(WORKLOADS[name], memory)

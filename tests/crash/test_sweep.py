@@ -13,7 +13,7 @@ from shepherd.store.disk import failpoints
 from tests.crash.farm import NOW, PHASES, Farm, contents, reference
 from tests.support import sampling
 
-SAMPLE = 2  # kills of a phase
+SAMPLE = 1  # kills of a phase
 DEEPEST = 40  # call of one kind that a sample begins with
 
 

@@ -9,6 +9,7 @@ import pytest
 
 from shepherd.store.check import check
 from tests.importing.crawl import ONE, Home, crawl, made
+from tests.support import sampling
 from tests.support.warcs import Warc
 
 POINTS = (
@@ -35,7 +36,7 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Home:
     return home
 
 
-@pytest.mark.parametrize("point", POINTS)
+@pytest.mark.parametrize("point", sampling.of_the_day(POINTS, 3, "killed import"))
 def test_killed_import_neither_loses_nor_doubles_anything(tmp_path: Path, undisturbed: Home, point: str) -> None:
     home = made(tmp_path)
     name = home.write(several().data)

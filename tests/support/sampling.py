@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import random
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final, TypeVar
 
 T = TypeVar("T")
@@ -37,6 +37,12 @@ def sample(points: Sequence[T], count: int, name: str, count_of_all: int = 0) ->
     if IS_SWEEP or wanted >= len(points):
         return list(points)
     return [points[n] for n in sorted(dice(name).sample(range(len(points)), wanted))]
+
+
+def of_the_day(cases: Iterable[T], count: int, name: str) -> list[T]:
+    """Some of the cases of one promise that is proved for each of them alike, others every day: all of them with --all."""
+    every = list(cases)
+    return sample(every, count, name, len(every))
 
 
 def step(sample_step: int, all_step: int = 0) -> int:

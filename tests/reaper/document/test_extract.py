@@ -343,7 +343,7 @@ for requisites in (False, True):
 """
 
 
-@pytest.mark.parametrize("name", HOSTILE)
+@pytest.mark.parametrize("name", sampling.of_the_day(HOSTILE, 10, "hostile html"))
 def test_hostile_html_fits_in_a_gigabyte_and_is_survived(name: str) -> None:
     """Asked for its links, and then for what it needs to be shown as well."""
     body = HOSTILE[name]().encode()
