@@ -16,8 +16,9 @@ from shepherd.store.disk import locks, names
 from shepherd.urls import qkey_of_address
 from tests.browser import chromium
 from tests.browser.chromium import Chromium
-from tests.support.herd import DAY, NOW, PAGES, SITES, Page, Site, make_herd
+from tests.support.herd import PAGES, SITES, Page, Site, make_herd
 from tests.support.serving import Serving, serving, token_of
+from tests.worlds import DAY, NOW
 
 MARKUP = "<img src=x onerror=alert(1)><script>document.title='owned'</script>"
 HOSTILE = Page(

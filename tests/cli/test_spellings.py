@@ -22,8 +22,9 @@ from shepherd.formats.tables import Deferred, Flag, JournalFlag, Kind, Reason, R
 from shepherd.formats.vocabulary import word
 from shepherd.store.disk import names
 from shepherd.store.disk.names import StateName
-from tests.support.herd import DAY, NOW, PAGES, Herd, Page, add_state, make_herd
+from tests.support.herd import PAGES, Herd, Page, add_state, make_herd
 from tests.support.reaped import GONE, START_MS, journal_record, plan_records, run
+from tests.worlds import DAY, NOW
 
 URL = "http://a.example/"
 BODY = next(page.body for page in PAGES if page.url == URL) or b""

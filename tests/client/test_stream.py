@@ -22,8 +22,9 @@ from shepherd.store.disk.names import StateName
 from shepherd.store.state.directory import State
 from shepherd.urls import parse
 from tests.client.cutting import cutting
-from tests.support.pasture import NOW, PRINTS, Sheep, fill, publish
+from tests.support.pasture import Sheep, fill, publish
 from tests.support.serving import Serving, flock, serving, token_of
+from tests.worlds import NOW, PRINTS
 
 
 def expected(state: State, choice: Choice) -> list[tuple[str, bytes]]:

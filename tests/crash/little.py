@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import socket
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +19,7 @@ from shepherd.formats import bucket, contrib, tables
 from shepherd.formats.contrib import Block
 from shepherd.formats.control import CLOSED
 from shepherd.formats.frame import FrameKind
-from shepherd.formats.tables import JOURNAL, NO_OID, Array, Reason, Result, RowType
+from shepherd.formats.tables import JOURNAL, Array, Reason, Result, RowType
 from shepherd.store.disk import fsio, names
 from shepherd.store.disk.names import StateName
 from shepherd.store.state import database, harvest
@@ -26,11 +27,9 @@ from shepherd.store.state.database import Database, Writer
 from shepherd.store.state.directory import Builder, State
 from shepherd.store.state.harvest import Harvest
 from shepherd.store.state.inserts import InsertDraft
-from shepherd.urls import Footprints, parse
+from shepherd.urls import parse
+from tests.worlds import KEY, NOW, PRINTS, write_world
 
-KEY = bytes(range(16))
-NOW = 1_790_000_000
-PRINTS = Footprints(KEY)
 SITES = ("http://a.example", "http://b.example")
 SEGMENT_BYTES = 700  # so that a few documents already fill a segment
 DEAD_PID = 4_194_305  # above any pid that Linux gives
@@ -123,25 +122,12 @@ def documents(state: State) -> dict[str, bytes]:
 
 
 def write_tables(builder: Builder, rows: Mapping[tuple[int, int, int], Place]) -> None:
-    """Index, sites and names for these documents; every other column says nothing."""
-    keys = sorted(rows)
-    index = tables.empty(tables.INDEX, len(keys))
-    for column, values in zip(("norm", "path", "site"), zip(*keys, strict=True), strict=False):
-        index[column][:] = values
-    for column in ("oid", "size", "digest"):
-        index[column][:] = [getattr(rows[key], column) for key in keys]
-    index["type"][:], index["reason"][:], index["frequency"][:] = RowType.GATHERED, Reason.GATHERED, 1
-    builder.write_table("index", index)
-    counts = {name: sum(key[2] == PRINTS.half(name) for key in keys) for name in SITES}
-    known = sorted((name for name in SITES if counts[name]), key=PRINTS.half)
-    sites = tables.empty(tables.SITES, len(known))
-    for row, name in enumerate(known):
-        norm, _, site = PRINTS.of(parse(f"{name}/"))
-        sites["norm"][row], sites["site"][row], sites["qkey"][row] = norm, site, tables.qkey_unresolved(site)
-        sites["documents"][row] = sites["gathered"][row] = counts[name]
-    sites["name"][:], sites["robots_oid"][:] = np.cumsum([len(name) for name in known]), NO_OID
-    builder.write_table("sites", sites)
-    builder.write_site_names(name.encode() for name in known)
+    """Index, sites and names for these documents, beside the servers that there are; every other column says nothing."""
+    said = {"type": RowType.GATHERED, "reason": Reason.GATHERED, "frequency": 1}
+    pages = [{"norm": norm, "path": path, "site": site} | vars(place) | said for (norm, path, site), place in rows.items()]
+    counts = Counter(page["site"] for page in pages)
+    sites = {name: dict.fromkeys(("documents", "gathered"), counts[PRINTS.half(name)]) for name in SITES}
+    write_world(builder, pages, {name: row for name, row in sites.items() if row["documents"]}, None)
 
 
 def successor(writer: Writer, phase: str = CLOSED, number: int | None = None, **control: object) -> Builder:

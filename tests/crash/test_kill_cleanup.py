@@ -22,7 +22,8 @@ from shepherd.store.state.database import Database
 from tests.crash.dying import killed_after
 from tests.crash.farm import contents
 from tests.support import pasture, sampling
-from tests.support.pasture import NOW, THIN, TOMBSTONE, Sheep
+from tests.support.pasture import THIN, TOMBSTONE, Sheep
+from tests.worlds import NOW
 
 SITE = "http://a.example"
 SAMPLE_STEP = 89

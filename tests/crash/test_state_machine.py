@@ -25,11 +25,12 @@ from shepherd.store.state.harvest import Harvest
 from shepherd.store.state.lease import Lease
 from shepherd.store.state.objects import Objects
 from tests.crash import disks, little, oracle
-from tests.crash.little import NOW, SEGMENT_BYTES
+from tests.crash.little import SEGMENT_BYTES
 from tests.crash.model import write_tree
 from tests.crash.oracle import Facts
 from tests.crash.record import recording
 from tests.crash.replay import Stage, out_of_sight, partial_losses
+from tests.worlds import NOW
 
 DOCUMENTS = st.lists(st.integers(0, 30), min_size=1, max_size=5, unique=True)
 

@@ -21,11 +21,12 @@ from shepherd.store.state.harvest import Harvest
 from shepherd.store.state.inbox import HARVEST as HARVEST_ITEM
 from shepherd.store.state.lease import Lease
 from tests.crash import little, small
-from tests.crash.little import NOW, SEGMENT_BYTES
+from tests.crash.little import SEGMENT_BYTES
 from tests.crash.oracle import recover_once
 from tests.crash.replay import Stage
 from tests.store.mirror.received import Folder, bring, way
 from tests.support import harvested
+from tests.worlds import KEY, NOW, PRINTS
 
 STATES = f"db/{names.STATES}"
 HARVEST = f"{STATES}/000003.reap/{names.HARVESTS}/reap"
@@ -75,7 +76,7 @@ def _nothing(path: Path) -> None:
 
 def _init(stage: Stage) -> None:
     if not (stage.path / "db" / names.STATES).is_dir():
-        database.create(stage.path / "db", little.KEY, NOW, 0)
+        database.create(stage.path / "db", KEY, NOW, 0)
     stage.settle()
 
 
@@ -118,7 +119,7 @@ def _gather(stage: Stage) -> None:
         stage.settle()
         known = {int(one) for one in written.journalled()["path"]}
         portions = (range(6, 9), range(9, 13), range(13, 15))
-        left = [[n for n in some if little.PRINTS.half(f"/{n}") not in known] for some in portions]
+        left = [[n for n in some if PRINTS.half(f"/{n}") not in known] for some in portions]
         for number, some in enumerate(left):
             little.gather(written, some[: len(some) // 2], 3)
             written._segments.flush()  # on disk, but nobody was told

@@ -22,7 +22,8 @@ from shepherd.store.state.directory import State
 from shepherd.store.state.inbox import Inbox
 from shepherd.urls import parse
 from tests.support import sampling
-from tests.support.herd import NOW, Herd, Page, make_herd
+from tests.support.herd import Herd, Page, make_herd
+from tests.worlds import NOW
 
 FATES = (
     (RowType.GATHERED, Reason.GATHERED, 0),

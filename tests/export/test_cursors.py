@@ -18,9 +18,10 @@ from shepherd.errors import Locked
 from shepherd.export.output import Output
 from shepherd.store.disk import locks, names
 from shepherd.store.state import cursors
-from tests.support.herd import DAY, NOW, Herd, Page, add_state, make_herd
+from tests.support.herd import Herd, Page, add_state, make_herd
 from tests.support.wares import WARES, export, lines, page
 from tests.support.wares import names as names_in
+from tests.worlds import DAY, NOW
 
 FIRST = list(WARES[:4])
 CHANGED = page(WARES[0].url, b"<p>second version</p>")

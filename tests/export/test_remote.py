@@ -10,9 +10,10 @@ import pytest
 
 from shepherd.formats.control import CLOSED
 from shepherd.store.disk.names import StateName
-from tests.support.pasture import NOW, fill, publish
+from tests.support.pasture import fill, publish
 from tests.support.programs import call
 from tests.support.serving import Serving, flock, serving, token_of
+from tests.worlds import NOW
 
 
 @pytest.fixture(scope="module")

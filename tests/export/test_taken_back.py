@@ -7,9 +7,10 @@ from pathlib import Path
 
 from shepherd.formats.tables import RowType
 from shepherd.store.state.database import Database
-from tests.support.herd import KEY, NOW, make_herd
+from tests.support.herd import make_herd
 from tests.support.programs import call_bytes
 from tests.support.wares import ROOT, WARES, export
+from tests.worlds import KEY, NOW
 
 # A resource is no answer of a server, and a page that says nothing is not kept by an import.
 TAKEN = [

@@ -18,8 +18,9 @@ from shepherd.serve.reap_rate import ReapSpeed
 from shepherd.serve.status import MOST_POINTS, StatusFigures
 from shepherd.store.state.lease import SERVED
 from shepherd.urls import qkey_of_address
-from tests.support.herd import NOW, PAGES, Herd, add_state, make_herd
+from tests.support.herd import PAGES, Herd, add_state, make_herd
 from tests.support.programs import call
+from tests.worlds import NOW
 
 SERVERS = {
     "qkey": [qkey_of_address(f"127.0.0.{n}") for n in range(1, 6)],

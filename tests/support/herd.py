@@ -19,15 +19,12 @@ from shepherd.formats.frame import pack_frame as frame
 from shepherd.formats.tables import Flag, Reason, RowType
 from shepherd.store.disk import names
 from shepherd.store.disk.names import StateName
-from shepherd.store.state import database
 from shepherd.store.state.database import Database
 from shepherd.store.state.directory import Builder
 from shepherd.urls import Footprints, Url, parse, qkey_of_address
+from tests.worlds import DAY, KEY, NOW, create, next_state, write_world
 
 ROOT = Path(__file__).resolve().parents[2]
-KEY = bytes(range(16))
-NOW = 1_790_000_000
-DAY = 86_400
 FILTER = "strip utm_*\nreject ext zip\nreject prefix http://a.example/private/\n"
 
 Run = Callable[..., "subprocess.CompletedProcess[bytes]"]
@@ -167,32 +164,18 @@ def _fill(
         oid = writer.append(data) if data else tables.NO_OID
         row = {"norm": norm, "path": path, "site": site, "oid": oid, "size": len(data), "touched": 2, "frequency": 1}
         rows.append(row | {"type": page.type, "reason": page.reason} | page.columns)
-        known = found.setdefault(
-            url.site, {"site": site, "norm": norm, "robots_oid": tables.NO_OID, "documents": 0, "gathered": 0}
-        )
+        known = found.setdefault(url.site, {"documents": 0, "gathered": 0})
         known["documents"] += 1
         known["gathered"] += page.type == RowType.GATHERED and not page.columns.get("flags", 0) & Flag.ROBOTS
-        known |= {"qkey": tables.qkey_unresolved(site)} | dict.fromkeys(("delay_ms", "soft_limit", "hard_limit"), tables.NO_LIMIT)
+        known |= dict.fromkeys(("delay_ms", "soft_limit", "hard_limit"), tables.NO_LIMIT)
         label = url.site.partition("://")[2].partition(".")[0]
         if page.columns.get("flags", 0) & Flag.ROBOTS and label in stored_robots:
             known |= {**stored_robots[label], "robots_oid": oid}
     for one in sites:
         found[one.name] |= one.columns
     builder.finish_segments(writer)
-    rows.sort(key=lambda row: (row["norm"], row["path"], row["site"]))
-    builder.write_table("index", _columns(tables.INDEX, rows))
-    by_site = sorted(found.items(), key=lambda item: item[1]["site"])
-    builder.write_site_names(name.encode() for name, _ in by_site)
-    ends = np.cumsum([len(name) for name, _ in by_site]).tolist()
-    builder.write_table(
-        "sites", _columns(tables.SITES, [row | {"name": end} for (_, row), end in zip(by_site, ends, strict=True)])
-    )
     servers = [dict(zip(known_servers, values, strict=True)) for values in zip(*known_servers.values(), strict=True)]
-    builder.write_table("servers", _columns(tables.SERVERS, servers))
-
-
-def _columns(table: dict[str, str], rows: Sequence[dict[str, int]]) -> dict[str, Any]:
-    return {name: np.array([row.get(name, 0) for row in rows], dtype) for name, dtype in table.items()}
+    write_world(builder, rows, found, servers)
 
 
 def _contributed(url: Url) -> Block:
@@ -213,17 +196,12 @@ def make_herd(
 ) -> Herd:
     """`stored_robots`: by the first label of a host, columns of a site that has the bucket of its robots page as its rules."""
     db, cf = directory / "db", directory / "cf"
-    cf.mkdir(parents=True)
-    (cf / "filter").write_text(FILTER)
-    database.create(db, KEY, NOW - DAY, 0)
-    with Database(db).writing("test") as writer:
-        builder = writer.build(writer.furthest(), StateName(2, "closed"), NOW)
+    with next_state(create(directory, FILTER, NOW - DAY)) as builder:
         _fill(builder, pages, sites, stored_robots or {}, servers)
         for number, link in enumerate(links, 1):
             waiting = contrib.encode(_contributed(parse(link)))
             builder.write(names.contrib(number), frame(FrameKind.CONTRIB, 1, waiting))
             builder.change(contribs=number + 1)
-        writer.publish(builder, {"phase": "test"})
     return Herd(db, cf, NOW)
 
 

@@ -10,23 +10,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
-
 from shepherd.config import Cleanup, Config, Store
 from shepherd.errors import NothingToDo
-from shepherd.formats import bucket, tables
-from shepherd.formats.control import CLOSED
-from shepherd.formats.tables import NO_LIMIT, NO_OID, Flag, Reason, RowType
+from shepherd.formats import bucket
+from shepherd.formats.tables import NO_OID, Flag, Reason, RowType
 from shepherd.store.check import check
-from shepherd.store.disk.names import StateName
-from shepherd.store.state import database
 from shepherd.store.state.database import Database
 from shepherd.store.state.directory import Builder, State
-from shepherd.urls import Footprints, parse
+from shepherd.urls import parse
+from tests.worlds import NOW, PRINTS, UNLIMITED, create, next_state, write_world
 
-KEY = bytes(range(16))
-NOW = 1_790_000_000
-PRINTS = Footprints(KEY)
 THIN, TOMBSTONE, NOTHING = "thin", "tombstone", "nothing"
 
 
@@ -56,15 +49,11 @@ def config(directory: Path, segment_bytes: int = 1500, step: int = 3, **keys: in
 
 def fill(path: Path, flock: Sequence[Sheep], segment_bytes: int = 1500, cleaned: int = 0, rule: str = "") -> Database:
     """The database path/db, with the flock in closed state 2, and the filter path/cf/filter."""
-    (path / "cf").mkdir(parents=True, exist_ok=True)
-    (path / "cf" / "filter").write_text(rule)
-    database.create(path / "db", KEY, NOW - 9, 0)
-    with Database(path / "db").writing("test") as writer:
-        builder = writer.build(writer.furthest(), StateName(2, CLOSED), NOW - 9)
+    db = create(path, rule)
+    with next_state(db, now=NOW - 9) as builder:
         builder.change(cleaned=cleaned)
         publish(builder, flock, segment_bytes)
-        writer.publish(builder, {"phase": "test"})
-    return Database(path / "db")
+    return db
 
 
 def publish(builder: Builder, flock: Sequence[Sheep], segment_bytes: int) -> None:
@@ -78,10 +67,7 @@ def publish(builder: Builder, flock: Sequence[Sheep], segment_bytes: int) -> Non
         oid = segments.append(data) if data else NO_OID
         rows += [_row(one, oid, len(data))] if one.row else []
     builder.finish_segments(segments)
-    rows.sort(key=lambda row: (row["norm"], row["path"], row["site"]))
-    builder.write_table("index", {n: np.array([row.get(n, 0) for row in rows], d) for n, d in tables.INDEX.items()})
-    _write_sites(builder, flock, rows)
-    builder.write_table("servers", tables.empty(tables.SERVERS))
+    write_world(builder, rows, _sites(flock, rows))
 
 
 def _current(one: Sheep) -> bytes:
@@ -115,22 +101,16 @@ def _row(one: Sheep, oid: int, size: int) -> dict[str, int]:
     return row
 
 
-def _write_sites(builder: Builder, flock: Sequence[Sheep], rows: Sequence[dict[str, int]]) -> None:
+def _sites(flock: Sequence[Sheep], rows: Sequence[dict[str, int]]) -> dict[str, dict[str, int]]:
     """Every site of a row; its robots file is the row's, if that has a body."""
-    known = {PRINTS.half(parse(one.url).site): parse(one.url).site for one in flock if one.row}
-    sites = tables.empty(tables.SITES, len(known))
-    for n, site in enumerate(sorted(known)):
-        mine = [row for row in rows if row["site"] == site]
+    sites = {}
+    for name in {parse(one.url).site for one in flock if one.row}:
+        mine = [row for row in rows if row["site"] == PRINTS.half(name)]
         robots = [row["oid"] for row in mine if row["flags"] & Flag.ROBOTS and row.get("digest")]
-        sites["site"][n], sites["norm"][n], sites["qkey"][n] = site, mine[0]["norm"], tables.qkey_unresolved(site)
-        sites["robots_oid"][n], sites["documents"][n] = robots[0] if robots else NO_OID, len(mine)
-        sites["gathered"][n] = sum(row["type"] == RowType.GATHERED and not row["flags"] & Flag.ROBOTS for row in mine)
-    for name in ("delay_ms", "soft_limit", "hard_limit", "fresh_limit"):
-        sites[name][:] = NO_LIMIT
-    texts = [known[site].encode() for site in sorted(known)]
-    sites["name"][:] = np.cumsum([len(text) for text in texts])
-    builder.write_table("sites", sites)
-    builder.write_site_names(texts)
+        gathered = sum(row["type"] == RowType.GATHERED and not row["flags"] & Flag.ROBOTS for row in mine)
+        counts = {"documents": len(mine), "gathered": gathered, "robots_oid": robots[0] if robots else NO_OID}
+        sites[name] = UNLIMITED | counts | {"norm": mine[0]["norm"]}
+    return sites
 
 
 # --- what came of it --------------------------------------------------------------------------------------------

@@ -16,8 +16,9 @@ from shepherd.store.state import lookup
 from shepherd.store.state.directory import Builder, State
 from shepherd.store.state.harvest import Harvest
 from shepherd.urls import Footprints, parse, qkey_of_address
-from tests.support.herd import KEY, NOW, Herd, _contributed
+from tests.support.herd import Herd, _contributed
 from tests.support.programs import call
+from tests.worlds import KEY, NOW
 
 PRINTS = Footprints(KEY)
 QKEY = qkey_of_address("127.0.0.7")

@@ -25,10 +25,11 @@ from shepherd.store.state.database import Database
 from shepherd.text import iso, iso_ms
 from shepherd.urls import parse
 from tests.crash import little, small
-from tests.support.herd import GREETING, KEY, NOW, ROOT, Herd, make_herd
+from tests.support.herd import GREETING, ROOT, Herd, make_herd
 from tests.support.reaped import GONE, NEW, PRINTS, START_MS, merge, refusal, row_of, run, start_reap
 from tests.support.sound import flip
 from tests.support.waiting import PATIENCE_S
+from tests.worlds import KEY, NOW
 
 COMMANDS = tuple(program.command.commands)
 

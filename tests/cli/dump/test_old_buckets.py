@@ -13,7 +13,8 @@ from shepherd.urls import Footprints, Url
 from tests.golden import segments
 from tests.golden.segments import Document
 from tests.support import herd as conftest
-from tests.support.herd import GREETING, NOW, PAGES, Herd, Page, Run, stdout_of
+from tests.support.herd import GREETING, PAGES, Herd, Page, Run, stdout_of
+from tests.worlds import NOW
 
 
 def digested(page: Page) -> Page:

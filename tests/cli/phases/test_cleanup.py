@@ -8,8 +8,9 @@ from pathlib import Path
 from shepherd.formats.tables import Reason, RowType
 from tests.crash.farm import contents
 from tests.support import pasture
-from tests.support.pasture import NOW, Sheep
+from tests.support.pasture import Sheep
 from tests.support.programs import call
+from tests.worlds import NOW
 
 
 def flock() -> list[Sheep]:

@@ -7,7 +7,8 @@ from pathlib import Path
 from shepherd.store.state.database import Database
 from tests.cli.phases.test_equiv import PAGES, cycle, declare, documents
 from tests.support import programs
-from tests.support.herd import NOW, make_herd
+from tests.support.herd import make_herd
+from tests.worlds import NOW
 
 
 def test_recover_keeps_the_equivalences_of_a_sound_state(tmp_path: Path) -> None:

@@ -10,8 +10,9 @@ import pytest
 
 from shepherd.formats.tables import Deferred
 from shepherd.store.state.database import Database
-from tests.support.herd import DAY, Herd, make_herd
+from tests.support.herd import Herd, make_herd
 from tests.support.reaped import refusal, row_of, run
+from tests.worlds import DAY
 
 LATER = 40 * DAY
 

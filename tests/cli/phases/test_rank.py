@@ -17,7 +17,8 @@ from shepherd.store.state.database import Database
 from shepherd.urls import parse
 from tests.cycle.rank.test_rank import herd_of, known, page
 from tests.support import harvested, programs
-from tests.support.herd import NOW, Herd
+from tests.support.herd import Herd
+from tests.worlds import NOW
 
 ROOT = Path(__file__).resolve().parents[3]
 HUB, LEAF, OTHER, KNOWN, ROBOTS = (f"http://a.example/{name}" for name in ("hub", "leaf", "other", "known", "robots.txt"))

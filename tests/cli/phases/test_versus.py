@@ -12,8 +12,9 @@ import pytest
 
 from shepherd.formats.tables import Flag, RowType
 from shepherd.store.state.database import Database
-from tests.support.herd import NOW, Herd, Page, make_herd
+from tests.support.herd import Herd, Page, make_herd
 from tests.support.programs import call
+from tests.worlds import NOW
 
 LATER = 40 * 86_400
 

@@ -11,9 +11,10 @@ from shepherd.formats.tables import Deferred, Flag, JournalFlag, Reason, Result,
 from shepherd.report.find import seek
 from shepherd.report.history import cycles
 from tests.support import reaped as reaping
-from tests.support.herd import DAY, GATHERED, NOW, Herd, Page, Run, Site, add_state, make_herd, objects, stdout_of
+from tests.support.herd import GATHERED, Herd, Page, Run, Site, add_state, make_herd, objects, stdout_of
 from tests.support.programs import call
 from tests.support.reaped import journal_record, start_reap
+from tests.worlds import DAY, NOW
 
 ASKED = {"robots_checked": NOW - DAY, "robots_next": NOW + DAY, "robots_status": 200}
 

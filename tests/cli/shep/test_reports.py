@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from shepherd.report import logbook
-from tests.support.herd import NOW, Herd, Run, objects, stdout_of
+from tests.support.herd import Herd, Run, objects, stdout_of
+from tests.worlds import NOW
 
 REAP = {
     "start": NOW,

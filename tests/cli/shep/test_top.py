@@ -10,8 +10,9 @@ import pytest
 
 from shepherd.formats.tables import Flag, Reason, RowType
 from shepherd.urls import qkey_of_address
-from tests.support.herd import DAY, GATHERED, NOW, PAGES, SITES, Herd, Page, Run, Site, make_herd, objects, stdout_of
+from tests.support.herd import GATHERED, PAGES, SITES, Herd, Page, Run, Site, make_herd, objects, stdout_of
 from tests.support.programs import call
+from tests.worlds import DAY, NOW
 
 FIRST, SECOND, THIRD = (qkey_of_address(f"127.0.0.{last}") for last in (7, 8, 9))
 NOISE = random.Random(1).randbytes(5_000)  # which no codec makes smaller

@@ -21,7 +21,8 @@ from shepherd.store.state.directory import State
 from shepherd.store.state.dry_run import DryRun
 from tests.crash.farm import contents
 from tests.support import pasture
-from tests.support.pasture import NOW, THIN, TOMBSTONE, Sheep
+from tests.support.pasture import THIN, TOMBSTONE, Sheep
+from tests.worlds import NOW
 
 SITE = "http://a.example"
 

@@ -19,7 +19,8 @@ from shepherd.formats.tables import INDEX, NO_OID, SACRED, Flag, Reason, RowType
 from shepherd.store.state.directory import State
 from tests.crash.farm import contents
 from tests.support import pasture, sampling
-from tests.support.pasture import NOTHING, NOW, THIN, TOMBSTONE, Sheep
+from tests.support.pasture import NOTHING, THIN, TOMBSTONE, Sheep
+from tests.worlds import NOW
 
 ASLEEP = (RowType.SLEEPING, Reason.BELOW_BAR)
 KINDS = (

@@ -23,7 +23,8 @@ from shepherd.formats.tables import Flag, Reason, RowType
 from shepherd.store.state import lookup
 from shepherd.store.state.directory import State
 from shepherd.urls import Footprints, parse
-from tests.support.herd import KEY, Herd, Page, make_herd
+from tests.support.herd import Herd, Page, make_herd
+from tests.worlds import KEY
 
 EXACT = How(tolerance=1e-12, iterations=1_000, top=1_000)
 PRINTS = Footprints(KEY)

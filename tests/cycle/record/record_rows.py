@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import hashlib
 import itertools
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
 from hypothesis import strategies as st
 
 from shepherd.filters import load_filter
@@ -20,16 +20,13 @@ from shepherd.formats.block_builder import BlockBuilder
 from shepherd.formats.frame import Frame, FrameKind
 from shepherd.formats.tables import NO_OID, REASON_TEXT, Flag, Reason, RowType, contrib_oid
 from shepherd.store.disk import names
-from shepherd.store.disk.names import StateName
-from shepherd.store.state import database
 from shepherd.store.state.database import Database
 from shepherd.store.state.directory import Builder
-from shepherd.urls import Footprints, Url, parse
+from shepherd.urls import Url, parse
 from tests.support.phase_rows import Row
+from tests.worlds import NOW, PRINTS, create, next_state, write_world
 
-KEY = bytes(range(16))
-NOW, STATE, BEFORE = 1_790_000_000, 2, 1
-PRINTS = Footprints(KEY)
+STATE, BEFORE = 2, 1
 THE_BODY = b"a body"
 RULE = "reject ext zip\n"
 SITES = ("http://a.example", "https://a.example", "http://b.example")
@@ -133,19 +130,14 @@ def homes(reset_s: int) -> st.SearchStrategy[list[Home]]:
 
 def pen(path: Path, flock: Sequence[Lamb], sites: Sequence[Home], servers: Sequence[int]) -> Database:
     """The database path/db, whose furthest directory is N.selected, and the filter path/cf/filter."""
-    (path / "cf").mkdir(parents=True)
-    (path / "cf" / "filter").write_text(RULE)
-    database.create(path / "db", KEY, NOW - 9, 0)
-    with Database(path / "db").writing("test") as writer:
-        builder = writer.build(writer.furthest(), StateName(STATE, "selected"), NOW - 9)
+    db = create(path, RULE)
+    with next_state(db, "selected", NOW - 9) as builder:
         places = _contributed(builder, flock, load_filter(path / "cf" / "filter").version)
-        _write_index(builder, flock, places)
-        _write_sites(builder, flock, sites)
-        columns = tables.empty(tables.SERVERS, len(servers))
-        columns["qkey"][:], columns["documents"][:] = servers, 7
-        builder.write_table("servers", columns)
-        writer.publish(builder, {"phase": "test"})
-    return Database(path / "db")
+        pages = _pages(builder, flock, places)
+        documents = Counter(one.site for one in flock)
+        known = {home.name: _site(home) | {"documents": documents[home.name]} for home in sites}
+        write_world(builder, pages, known, [{"qkey": qkey, "documents": 7} for qkey in servers])
+    return db
 
 
 def _contributed(builder: Builder, flock: Sequence[Lamb], version: int) -> dict[str, int]:
@@ -170,14 +162,13 @@ def _frames(urls: list[Url], version: int) -> Iterator[Frame]:
             yield Frame(0, 0, FrameKind.CONTRIB, len(block), memoryview(contrib.encode(block)))
 
 
-def _write_index(builder: Builder, flock: Sequence[Lamb], places: dict[str, int]) -> None:
+def _pages(builder: Builder, flock: Sequence[Lamb], places: dict[str, int]) -> list[Row]:
     segments, rows = builder.segment_writer(500), []
     for one in flock:
         data = _bucket(one)
         rows.append(row_of(one, segments.append(data) if data else places.get(one.url, NO_OID), len(data)))
     builder.finish_segments(segments)
-    rows.sort(key=lambda row: (row["norm"], row["path"], row["site"]))
-    builder.write_table("index", {n: np.array([row[n] for row in rows], d) for n, d in tables.INDEX.items()})
+    return rows
 
 
 def _bucket(one: Lamb) -> bytes:
@@ -204,15 +195,5 @@ def row_of(one: Lamb, oid: int, size: int) -> Row:
     return row | gathered | {"type": int(one.type), "reason": int(one.reason), "touched": one.touched}
 
 
-def _write_sites(builder: Builder, flock: Sequence[Lamb], homes: Sequence[Home]) -> None:
-    ordered = sorted(homes, key=lambda home: PRINTS.half(home.name))
-    sites = tables.empty(tables.SITES, len(ordered))
-    for n, home in enumerate(ordered):
-        norm, _path, site = PRINTS.of(parse(f"{home.name}/"))
-        sites["site"][n], sites["norm"][n], sites["qkey"][n], sites["robots_oid"][n] = site, norm, home.qkey, NO_OID
-        sites["qkey_checked"][n], sites["qkey_next"][n], sites["gathered"][n] = home.checked, home.next, home.gathered
-        sites["documents"][n] = sum(one.site == home.name for one in flock)
-    texts = [home.name.encode() for home in ordered]
-    sites["name"][:] = np.cumsum([len(text) for text in texts])
-    builder.write_table("sites", sites)
-    builder.write_site_names(texts)
+def _site(home: Home) -> Row:
+    return {"qkey": home.qkey, "qkey_checked": home.checked, "qkey_next": home.next, "gathered": home.gathered}

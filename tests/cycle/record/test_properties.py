@@ -24,7 +24,6 @@ from tests.cycle.record.record_rows import (
     CONTRIB,
     DEAD,
     NOTHING,
-    NOW,
     OLD_CONTRIB,
     SITES,
     STATE,
@@ -38,6 +37,7 @@ from tests.cycle.record.record_rows import (
 )
 from tests.support import sampling
 from tests.support.phase_rows import Row, key, rows_of
+from tests.worlds import NOW
 
 RESET_S = 1_000
 

@@ -23,10 +23,11 @@ from shepherd.store.state.database import Database
 from tests.crash.farm import contents
 from tests.store.mirror.received import advance, spoil
 from tests.support import sampling
-from tests.support.pasture import NOW, Sheep, clean, config, fill
+from tests.support.pasture import Sheep, clean, config, fill
 from tests.support.programs import call
 from tests.support.serving import ROOT, Serving, serving, token_of
 from tests.support.waiting import PATIENCE_S, wait_until
+from tests.worlds import NOW
 
 FLOCK = [Sheep(f"http://h{n % 3}.example/{n}", now=b"body %d " % n * 30, before=(b"old " * 90,)) for n in range(60)]
 LARGE = 5 << 20

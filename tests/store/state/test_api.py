@@ -23,8 +23,9 @@ from shepherd.store.state.directory import Builder, State
 from shepherd.store.state.documents import StoredDocument
 from shepherd.store.state.gathering import Gathering, Page
 from shepherd.store.state.harvest import Harvest
-from tests.support.herd import NOW, ROOT, Herd
+from tests.support.herd import ROOT, Herd
 from tests.support.waiting import PATIENCE_S
+from tests.worlds import NOW
 
 EXAMPLES = re.findall(
     r"```python\n(.*?)```\n\n```text\n(.*?)```", (ROOT / "docs" / "api.md").read_text(encoding="utf-8"), re.DOTALL

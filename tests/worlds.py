@@ -1,0 +1,86 @@
+"""The one way to make a database whose content a test describes: the rows of its sites, pages and servers become a state.
+
+`create` makes an empty database, `write_world` fills a directory that is being built. A row is a dictionary of columns: what it
+does not say is 0, or what the tables below give it. Most tests need no rows, but one of the helpers that know what a row means:
+
+| a test needs | helper |
+|---|---|
+| a state of any rows and buckets, and `shep` run on it | `tests/support/herd.py`: `Page`, `Site`, `make_herd` |
+| the same in the midst of a reap, or after a merge | `tests/support/reaped.py` |
+| documents with bodies of before, in small segments: cleanup, serve, mirror | `tests/support/pasture.py`: `Sheep`, `fill` |
+| documents of every kind that an export may meet | `tests/support/wares.py` |
+| harvests of a few lines, and the real phases over them | `tests/support/harvested.py`: `Page`, `reap`, `run` |
+| random rows of each table, for models of phases, without a database | `tests/support/phase_rows.py` |
+| one step after the other of a whole cycle, the same bytes every time, to be disturbed anywhere | `tests/crash/small.py` |
+| single operations of the store: documents by number, without phases | `tests/crash/little.py` |
+| what the real programs gather of a toy web | `tests/crash/farm.py` |
+| databases of older formats | `tests/golden` |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+
+from shepherd.formats import tables
+from shepherd.formats.tables import NO_LIMIT, NO_OID, Array
+from shepherd.store.disk.names import StateName
+from shepherd.store.state import database
+from shepherd.store.state.database import Database
+from shepherd.store.state.directory import Builder
+from shepherd.urls import Footprints, parse
+
+KEY: Final = bytes(range(16))
+NOW: Final = 1_790_000_000
+DAY: Final = 86_400
+PRINTS: Final = Footprints(KEY)
+UNLIMITED: Final = dict.fromkeys(("delay_ms", "soft_limit", "hard_limit", "fresh_limit"), NO_LIMIT)  # a site that no line names
+
+Row = Mapping[str, int]
+
+
+def create(home: Path, rules: str = "", made: int = NOW - 9) -> Database:
+    """The empty database home/db, and the filter home/cf/filter."""
+    (home / "cf").mkdir(parents=True, exist_ok=True)
+    (home / "cf" / "filter").write_text(rules)
+    database.create(home / "db", KEY, made, 0)
+    return Database(home / "db")
+
+
+@contextmanager
+def next_state(db: Database, phase: str = "closed", now: int = NOW) -> Iterator[Builder]:
+    """The directory after the furthest, to be filled; it is published at the end of the block."""
+    with db.writing("test") as writer:
+        parent = writer.furthest()
+        builder = writer.build(parent, StateName(parent.number + 1, phase), now)
+        yield builder
+        writer.publish(builder, {"phase": "test"})
+
+
+def write_world(builder: Builder, pages: Iterable[Row], sites: Mapping[str, Row], servers: Iterable[Row] | None = ()) -> None:
+    """All tables: the rows of pages in any order, those of sites by name, and of servers; None if those are there."""
+    ordered = sorted(pages, key=lambda row: (row["norm"], row["path"], row["site"]))
+    builder.write_table("index", columns(tables.INDEX, ordered))
+    names = sorted(sites, key=PRINTS.half)
+    ends = np.cumsum([len(name.encode()) for name in names]).tolist()
+    rows = [_of_site(name) | dict(sites[name]) | {"name": end} for name, end in zip(names, ends, strict=True)]
+    builder.write_table("sites", columns(tables.SITES, rows))
+    builder.write_site_names(name.encode() for name in names)
+    if servers is not None:
+        builder.write_table("servers", columns(tables.SERVERS, servers))
+
+
+def _of_site(name: str) -> dict[str, int]:
+    """A site of which nothing is known but its name."""
+    norm, _path, site = PRINTS.of(parse(f"{name}/"))
+    return {"norm": norm, "site": site, "qkey": tables.qkey_unresolved(site), "robots_oid": NO_OID}
+
+
+def columns(table: Mapping[str, str], rows: Iterable[Row]) -> dict[str, Array]:
+    """A table of these rows, in their order."""
+    every = list(rows)
+    return {name: np.array([row.get(name, 0) for row in every], dtype) for name, dtype in table.items()}
