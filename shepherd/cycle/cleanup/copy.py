@@ -7,37 +7,18 @@ checksum that says it is not.
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
 
 import numpy as np
 
-from shepherd.arrays.keys import find_sites
 from shepherd.arrays.pool import ordered, tasks
 from shepherd.cycle.cleanup import shakedown
 from shepherd.cycle.cleanup.rules import Thin
+from shepherd.cycle.common.bucket_moves import BucketMoves
 from shepherd.formats import bucket
-from shepherd.formats.tables import I64, U64
+from shepherd.formats.tables import I64
 from shepherd.readers.segments import Claims, Segment
 from shepherd.store.state.directory import State
 from shepherd.store.state.objects import SegmentWriter
-
-
-@dataclass(frozen=True)
-class BucketMoves:
-    """Where buckets were, ascending, and where they are."""
-
-    old: U64
-    new: U64
-
-    def follow(self, oids: U64) -> U64:
-        """These oids with those replaced that have moved; only those between the first and the last are searched."""
-        if not len(self.old):
-            return oids
-        followed = oids.copy()
-        rows = np.flatnonzero((oids >= self.old[0]) & (oids <= self.old[-1]))
-        place = find_sites(self.old, oids[rows])
-        followed[rows[place >= 0]] = self.new[place[place >= 0]]
-        return followed
 
 
 def copy_segments(state: State, numbers: I64, needed: Claims, segments: SegmentWriter, limit: int, jobs: int) -> BucketMoves:

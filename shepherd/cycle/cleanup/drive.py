@@ -21,12 +21,13 @@ from shepherd.config import Config
 from shepherd.cycle.cleanup import mark as cleanup_mark
 from shepherd.cycle.cleanup import rules as cleanup
 from shepherd.cycle.cleanup import shakedown
-from shepherd.cycle.cleanup.copy import BucketMoves, copy_segments
+from shepherd.cycle.cleanup.copy import copy_segments
 from shepherd.cycle.cleanup.judge import ROWS, FilterJudgement, judge
 from shepherd.cycle.cleanup.report import LastFullCleanup, averages, last_full_cleanup, pinned, remember
 from shepherd.cycle.cleanup.shakedown import Fill, SegmentChoice
 from shepherd.cycle.cleanup.survey import IndexWishes, SegmentSurvey, claims, survey
 from shepherd.cycle.cleanup.tombs import Tombs, find_tombs
+from shepherd.cycle.common.bucket_moves import BucketMoves
 from shepherd.cycle.common.turn import not_now
 from shepherd.errors import NoSpace, NothingToDo
 from shepherd.filters import Filter, load_filter

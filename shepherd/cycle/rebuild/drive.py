@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import Counter
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
 
@@ -20,10 +19,11 @@ from shepherd.arrays.distinct_urls import Paths
 from shepherd.arrays.keys import find_sites, with_flag
 from shepherd.arrays.partitions import Tick, even_borders
 from shepherd.config import Config
+from shepherd.cycle.common.bucket_moves import BucketMoves
 from shepherd.cycle.common.norms import version_of
 from shepherd.cycle.common.site_table import SiteCounter, Sites, keep_sites, write_sites
 from shepherd.cycle.rebuild import rules as rebuild
-from shepherd.cycle.rebuild.rules import Kept
+from shepherd.cycle.rebuild.rules import DamagedRows
 from shepherd.cycle.rebuild.sites import Census, restore_servers, restore_sites
 from shepherd.equiv import load_equiv
 from shepherd.errors import Corruption
@@ -47,18 +47,6 @@ SITTING_ROWS: Final = 1 << 18  # of facts, which are wide, held in memory before
 SPILLED: Final[dict[str, npt.DTypeLike]] = {"norm": "<u8", "fact": facts.FACT}
 MOST_RANGES: Final = 512
 KEYS: Final = rebuild.KEYS
-
-
-@dataclass(frozen=True)
-class Moved:
-    """Buckets that were copied out of damaged segments: where they were, ascending, and where they are."""
-
-    old: U64
-    new: U64
-
-    def follow(self, oids: U64) -> U64:
-        row = find_sites(self.old, oids)
-        return np.where(row >= 0, self.new[np.maximum(row, 0)], oids) if len(self.new) else oids
 
 
 def run(writer: Writer, wreck: Wreck, number: int, older: State | None, config: Config, now: int, tick: Tick) -> State:
@@ -95,7 +83,7 @@ def run(writer: Writer, wreck: Wreck, number: int, older: State | None, config: 
 
 def _take_segments(
     builder: Builder, wreck: Wreck, spill: ColumnSpill, census: Census, limit: int, counts: Counter[str], tick: Tick
-) -> Moved:
+) -> BucketMoves:
     """Every segment that is sound is linked; of the others every bucket that can be read is copied."""
     writer = builder.segment_writer(limit)
     old, new = [np.zeros(0, np.uint64)], [np.zeros(0, np.uint64)]
@@ -108,19 +96,19 @@ def _take_segments(
         linked = _link_segment(builder, wreck, path, data)
         counts["segments: damaged"] += int(not linked)
         for walk in facts.walk_segment(data, len(data)):
-            found = facts.facts_of(data, number, walk.offsets, census.norms)
+            bucket_facts = facts.facts_of(data, number, walk.offsets, census.norms)
             if not linked:
                 sound = facts.sound_bodies(data, walk.offsets)
-                old.append(np.ascontiguousarray(found["oid"]))
-                found = _copy_buckets(data, found, sound, writer)
-                new.append(np.ascontiguousarray(found["oid"]))
+                old.append(np.ascontiguousarray(bucket_facts["oid"]))
+                bucket_facts = _copy_buckets(data, bucket_facts, sound, writer)
+                new.append(np.ascontiguousarray(bucket_facts["oid"]))
                 counts["buckets: places where none can be read"] += len(walk.damage)
                 counts["buckets: without their damaged bodies"] += int(np.count_nonzero(~sound))
-            counts["buckets: read"] += len(found)
-            spill.add({"norm": np.ascontiguousarray(found["norm"]), "fact": found})
+            counts["buckets: read"] += len(bucket_facts)
+            spill.add({"norm": np.ascontiguousarray(bucket_facts["norm"]), "fact": bucket_facts})
         tick(len(data))
     builder.finish_segments(writer)
-    return Moved(np.concatenate(old), np.concatenate(new))
+    return BucketMoves(np.concatenate(old), np.concatenate(new))
 
 
 def _link_segment(builder: Builder, wreck: Wreck, path: str, data: salvage.Bytes) -> bool:
@@ -135,16 +123,18 @@ def _link_segment(builder: Builder, wreck: Wreck, path: str, data: salvage.Bytes
     return True
 
 
-def _copy_buckets(data: salvage.Bytes, found: Array, sound: Array, writer: SegmentWriter) -> Array:
+def _copy_buckets(data: salvage.Bytes, originals: Array, sound: Array, writer: SegmentWriter) -> Array:
     """The facts of the copies; of a bucket whose body is damaged only the URL is left."""
-    copies = found.copy()
-    for n, (oid, size, whole) in enumerate(zip(found["oid"].tolist(), found["size"].tolist(), sound.tolist(), strict=True)):
+    copies = originals.copy()
+    for n, (oid, size, whole) in enumerate(
+        zip(originals["oid"].tolist(), originals["size"].tolist(), sound.tolist(), strict=True)
+    ):
         offset = tables.split_oid(oid)[1]
         stored = data[offset : offset + size]
         if not whole:
-            one = bucket.parse(stored, with_body=False)
-            head = one.header
-            stored = bucket.thin(head.site, head.path, head.time_ms, head.state, one.url)
+            parsed = bucket.parse(stored, with_body=False)
+            head = parsed.header
+            stored = bucket.thin(head.site, head.path, head.time_ms, head.state, parsed.url)
             copies["flags"][n] = BucketFlag.THIN | facts.BODY_DAMAGED
             copies["digest"][n] = 0
         copies["oid"][n], copies["size"][n] = writer.append(stored), len(stored)
@@ -160,7 +150,7 @@ def _write_index(
     older: State | None,
     spilled: SpilledRows,
     borders: U64,
-    moved: Moved,
+    moved: BucketMoves,
     sites: Sites,
     paths: Paths,
     weight: int,
@@ -175,19 +165,21 @@ def _write_index(
     writer = builder.table("index")
     edges = [0, *borders.tolist(), 1 << 64]
     for part, (low, high) in enumerate(pairwise(edges)):
-        found = spilled.read(part)["fact"]
-        best = rebuild.newest(found, paths)
+        bucket_facts = spilled.read(part)["fact"]
+        best = rebuild.newest(bucket_facts, paths)
         if keys_whole:
             norm = columns["norm"].values()
             start, stop = _between(norm, low, high)
             slices = {name: column.slice(start, stop) for name, column in columns.items()}
-            kept = Kept({n: values for n, (values, _) in slices.items()}, {n: valid for n, (_, valid) in slices.items()})
+            damaged = DamagedRows(
+                {n: values for n, (values, _) in slices.items()}, {n: valid for n, (_, valid) in slices.items()}
+            )
         else:
-            kept = rebuild.as_kept(found, best)
-            counts["rows: by their buckets alone"] += len(kept.columns["norm"])
-        kept = Kept({**kept.columns, "oid": moved.follow(kept.columns["oid"])}, kept.valid)
-        known = _older_rows(older, low, high, moved)
-        restored = rebuild.restore(kept, found, best, known, paths, state=builder.name.number, weight=weight)
+            damaged = rebuild.rows_of_buckets(bucket_facts, best)
+            counts["rows: by their buckets alone"] += len(damaged.columns["norm"])
+        damaged = DamagedRows({**damaged.columns, "oid": moved.follow(damaged.columns["oid"])}, damaged.valid)
+        older_rows = _older_rows(older, low, high, moved)
+        restored = rebuild.restore(damaged, bucket_facts, best, older_rows, paths, state=builder.name.number, weight=weight)
         writer.append(restored.columns)
         counts.update(restored.counts)
         counter.add(restored.columns)
@@ -196,7 +188,7 @@ def _write_index(
     return _with_robots(sites, counter, np.concatenate(robots)), counter.documents > 0
 
 
-def _older_rows(older: State | None, low: int, high: int, moved: Moved) -> dict[str, Array]:
+def _older_rows(older: State | None, low: int, high: int, moved: BucketMoves) -> dict[str, Array]:
     if older is None:
         return tables.empty(INDEX)
     norm = older.index["norm"]
@@ -244,8 +236,8 @@ def _take_logs(builder: Builder, wreck: Wreck, counts: Counter[str]) -> None:
         if wreck.is_sound(path):
             builder.keep([path])
             continue
-        kept = builder.write_frames(path, wreck.frames(path))
-        counts[f"{path}: bytes kept of a damaged file"] = kept
+        bytes_written = builder.write_frames(path, wreck.frames(path))
+        counts[f"{path}: bytes kept of a damaged file"] = bytes_written
 
 
 def _take_equivalences(builder: Builder, wreck: Wreck, older: State | None, config: Config) -> None:

@@ -29,25 +29,25 @@ REAP = "reap"
 
 
 def recover(
-    writer: Writer, config: Config, now: int, deep: bool, tick: Tick, made: StateName | None = None
+    writer: Writer, config: Config, now: int, deep: bool, tick: Tick, rebuilt_name: StateName | None = None
 ) -> list[RecoveryStep]:
     """Mend all that can be mended; what was done, and what it cost. `made` has been made again just now."""
-    findings = survey(writer.database, deep, made)
+    findings = survey(writer.database, deep, rebuilt_name)
     steps = mend(writer, findings)
     if not findings.needs_rebuild:
         return steps
-    if made is not None and findings.wreck is not None and findings.wreck[0] == made:
-        raise Corruption(f"{made} was made and checked just now, and has a fault: {findings.wreck[1]}; use a mirror")
+    if rebuilt_name is not None and findings.wreck is not None and findings.wreck[0] == rebuilt_name:
+        raise Corruption(f"{rebuilt_name} was made and checked just now, and has a fault: {findings.wreck[1]}; use a mirror")
     number = writer.database.states()[-1].number + 1
     if findings.wreck is not None:
         state, step = _rebuild(writer, findings.wreck[0], number, config, now, tick)
         steps.append(step)
-        made, number = state.name, number + 1
+        rebuilt_name, number = state.name, number + 1
     if findings.stray is not None:
         steps += _carry_over(writer, findings.stray, number, now)
     if findings.wreck is not None:
         writer.drop_snapshots([findings.wreck[0]])
-    return steps + recover(writer, config, now, True, tick, made)  # older states may share what was damaged
+    return steps + recover(writer, config, now, True, tick, rebuilt_name)  # older states may share what was damaged
 
 
 def describe(findings: Findings) -> list[RecoveryStep]:
@@ -90,7 +90,7 @@ def _details(counts: dict[str, int]) -> tuple[str, ...]:
     for key, value in counts.items():
         what, _, how = key.partition(": ")
         grouped.setdefault(what, []).append(f"{value} {how}".rstrip())
-    return tuple(f"{what}: {', '.join(told)}" for what, told in sorted(grouped.items()))
+    return tuple(f"{what}: {', '.join(phrases)}" for what, phrases in sorted(grouped.items()))
 
 
 def _older(writer: Writer, closed: list[StateName]) -> State | None:

@@ -42,7 +42,7 @@ OF_INDEX: Final = ("flags", "weight", "section", "frequency", "retry", "deferred
 
 
 @dataclass(frozen=True)
-class Kept:
+class DamagedRows:
     """Rows of the damaged index: its columns, and for each column in which rows it may be believed."""
 
     columns: Columns
@@ -50,7 +50,7 @@ class Kept:
 
 
 @dataclass(frozen=True)
-class Restored:
+class RestoredRows:
     columns: dict[str, Array]
     counts: dict[str, int]  # what was taken from where, by column; and rows that are lost
 
@@ -68,48 +68,52 @@ def newest(facts: Array, paths: Paths) -> I64:
     return best[np.lexsort((site[best], path[best], norm[best]))]
 
 
-def as_kept(facts: Array, best: I64) -> Kept:
+def rows_of_buckets(facts: Array, best: I64) -> DamagedRows:
     """The rows that the buckets alone make: keys and nothing else."""
     columns = empty(INDEX, len(best)) | {name: np.ascontiguousarray(facts[name])[best] for name in KEYS}
     nowhere = np.zeros(len(best), np.bool_)
-    return Kept(columns, {name: nowhere for name in INDEX if name not in KEYS})
+    return DamagedRows(columns, {name: nowhere for name in INDEX if name not in KEYS})
 
 
-def restore(kept: Kept, facts: Array, best: I64, older: Columns, paths: Paths, *, state: int, weight: int) -> Restored:
+def restore(
+    damaged: DamagedRows, facts: Array, best: I64, older: Columns, paths: Paths, *, state: int, weight: int
+) -> RestoredRows:
     """One partition. `facts` are those of its buckets, `best` the `newest`, `older` the rows of the older state (maybe none)."""
-    keys = {name: kept.columns[name] for name in KEYS}
-    has_oid = kept.valid["oid"]
-    own = np.where(has_oid, _by_oid(facts, kept.columns["oid"]), NOT_FOUND)
-    bare = has_oid & ~in_bucket(kept.columns["oid"])  # a forgotten row, or one that never had a bucket
-    at = np.where((own >= 0) | bare, own, _by_document(facts, best, keys, paths))
-    same = (own >= 0) | (~has_oid & _looks_the_same(kept, facts, at))  # the row still has the bucket that it had
-    alive = (at >= 0) | bare
-    rows = _rows(take(keys, alive), facts, at[alive], paths, weight)
+    keys = {name: damaged.columns[name] for name in KEYS}
+    has_oid = damaged.valid["oid"]
+    own = np.where(has_oid, _by_oid(facts, damaged.columns["oid"]), NOT_FOUND)
+    bare = has_oid & ~in_bucket(damaged.columns["oid"])  # a forgotten row, or one that never had a bucket
+    fact_row = np.where((own >= 0) | bare, own, _by_document(facts, best, keys, paths))
+    same = (own >= 0) | (~has_oid & _looks_the_same(damaged, facts, fact_row))  # the row still has the bucket that it had
+    alive = (fact_row >= 0) | bare
+    rows = _rows(take(keys, alive), facts, fact_row[alive], paths, weight)
     counts: dict[str, int] = {"rows: lost with their buckets": int(np.count_nonzero(~alive))}
 
-    known = {name: mask[alive] for name, mask in kept.valid.items()}
+    valid = {name: mask[alive] for name, mask in damaged.valid.items()}
     for name in OF_BUCKET:
-        known[name] = known[name] & (same | bare)[alive]
-    values = take(kept.columns, alive)
+        valid[name] = valid[name] & (same | bare)[alive]
+    values = take(damaged.columns, alive)
     older_row = find_rows(*(older[name] for name in KEYS), *(rows[name] for name in KEYS))
     older_row = np.where(older_row >= 0, older_row, _moved(older, rows, paths))
     for name in (*OF_BUCKET, *OF_INDEX):
-        column, told = _filled(rows, name, values[name], known[name], older, older_row)
-        rows, counts = rows | {name: column}, counts | told
-    return Restored(_settle(rows, known, facts, at[alive], state), {name: count for name, count in counts.items() if count})
+        column, column_counts = _filled(rows, name, values[name], valid[name], older, older_row)
+        rows, counts = rows | {name: column}, counts | column_counts
+    return RestoredRows(
+        _settle(rows, valid, facts, fact_row[alive], state), {name: count for name, count in counts.items() if count}
+    )
 
 
-def _rows(keys: dict[str, Array], facts: Array, at: I64, paths: Paths, weight: int) -> dict[str, Array]:
+def _rows(keys: dict[str, Array], facts: Array, fact_row: I64, paths: Paths, weight: int) -> dict[str, Array]:
     """Rows by their buckets alone."""
-    rows = empty(INDEX, len(at)) | keys
-    known, fact = at >= 0, facts[np.maximum(at, 0)] if len(facts) else np.zeros(len(at), facts.dtype)
-    rows["oid"] = np.where(known, fact["oid"], np.uint64(NO_OID))
-    rows["site"] = np.where(known, fact["site"], rows["site"])  # an older bucket may be of the site it had moved from
+    rows = empty(INDEX, len(fact_row)) | keys
+    has_bucket, fact = fact_row >= 0, facts[np.maximum(fact_row, 0)] if len(facts) else np.zeros(len(fact_row), facts.dtype)
+    rows["oid"] = np.where(has_bucket, fact["oid"], np.uint64(NO_OID))
+    rows["site"] = np.where(has_bucket, fact["site"], rows["site"])  # an older bucket may be of the site it had moved from
     for name in ("digest", "status", "download_ms", "size"):
-        rows[name] = np.where(known, fact[name], 0).astype(INDEX[name])
+        rows[name] = np.where(has_bucket, fact[name], 0).astype(INDEX[name])
     flags, seconds = fact["flags"], np.clip(fact["time_ms"] // 1000, 0, 0xFFFFFFFF)
     thin, deleted = with_flag(flags, BucketFlag.THIN), with_flag(flags, BucketFlag.TOMBSTONE)
-    gathered = known & ~thin & ~deleted
+    gathered = has_bucket & ~thin & ~deleted
     for name in ("gathered", "checked", "changed"):
         rows[name] = np.where(gathered, seconds, 0).astype(np.uint32)
     redirect = gathered & with_flag(flags, REDIRECT)
@@ -118,8 +122,8 @@ def _rows(keys: dict[str, Array], facts: Array, at: I64, paths: Paths, weight: i
     for mask, type_, reason in (
         (gathered, RowType.GATHERED, Reason.GATHERED),
         (redirect, RowType.GATHERED, Reason.REDIRECT),
-        (deleted | ~known, RowType.FORGOTTEN, Reason.DELETED),
-        (known & with_flag(flags, PURGED), RowType.FORGOTTEN, Reason.PURGED),
+        (deleted | ~has_bucket, RowType.FORGOTTEN, Reason.DELETED),
+        (has_bucket & with_flag(flags, PURGED), RowType.FORGOTTEN, Reason.PURGED),
     ):
         rows["type"][mask], rows["reason"][mask] = type_, reason
     for mask, flag in (
@@ -134,21 +138,21 @@ def _rows(keys: dict[str, Array], facts: Array, at: I64, paths: Paths, weight: i
     return rows
 
 
-def _looks_the_same(kept: Kept, facts: Array, at: I64) -> Bools:
+def _looks_the_same(damaged: DamagedRows, facts: Array, fact_row: I64) -> Bools:
     """Whether a row whose oid is lost has size and digest of the bucket that was found for it."""
     if not len(facts):
-        return np.zeros(len(at), np.bool_)
-    place, alike = np.maximum(at, 0), at >= 0
+        return np.zeros(len(fact_row), np.bool_)
+    place, alike = np.maximum(fact_row, 0), fact_row >= 0
     for name in ("size", "digest"):
-        alike &= kept.valid[name] & (kept.columns[name] == facts[name][place])
+        alike &= damaged.valid[name] & (damaged.columns[name] == facts[name][place])
     return np.asarray(alike)
 
 
 def _by_oid(facts: Array, oids: U64) -> I64:
     """For each oid its fact, or -1."""
     order = np.argsort(facts["oid"], kind="stable")
-    found = find_sites(np.ascontiguousarray(facts["oid"][order]), oids)
-    return np.where(found >= 0, order[np.maximum(found, 0)] if len(order) else NOT_FOUND, NOT_FOUND)
+    place = find_sites(np.ascontiguousarray(facts["oid"][order]), oids)
+    return np.where(place >= 0, order[np.maximum(place, 0)] if len(order) else NOT_FOUND, NOT_FOUND)
 
 
 def _by_document(facts: Array, best: I64, keys: Columns, paths: Paths) -> I64:
@@ -156,53 +160,55 @@ def _by_document(facts: Array, best: I64, keys: Columns, paths: Paths) -> I64:
     norm, path, site = (np.ascontiguousarray(facts[name])[best] for name in KEYS)
     own = np.where(paths.special(path), site, np.uint64(0))
     order = np.lexsort((own, path, norm))
-    wanted = np.where(paths.special(keys["path"]), keys["site"], np.uint64(0))
-    found = find_rows(norm[order], path[order], own[order], keys["norm"], keys["path"], wanted)
-    return np.where(found >= 0, best[order][np.maximum(found, 0)] if len(best) else NOT_FOUND, NOT_FOUND)
+    row_site = np.where(paths.special(keys["path"]), keys["site"], np.uint64(0))
+    place = find_rows(norm[order], path[order], own[order], keys["norm"], keys["path"], row_site)
+    return np.where(place >= 0, best[order][np.maximum(place, 0)] if len(best) else NOT_FOUND, NOT_FOUND)
 
 
 def _moved(older: Columns, rows: Columns, paths: Paths) -> I64:
     """The older row of the same document on another site; a page may have moved since."""
     first = run_starts(older["norm"], older["path"])
-    at = np.flatnonzero(first & ~paths.special(older["path"]))
-    nowhere = np.zeros(len(at), np.uint64)
-    found = find_rows(older["norm"][at], older["path"][at], nowhere, rows["norm"], rows["path"], np.zeros_like(rows["path"]))
-    return np.where(found >= 0, at[np.maximum(found, 0)] if len(at) else NOT_FOUND, NOT_FOUND)
+    candidates = np.flatnonzero(first & ~paths.special(older["path"]))
+    nowhere = np.zeros(len(candidates), np.uint64)
+    place = find_rows(
+        older["norm"][candidates], older["path"][candidates], nowhere, rows["norm"], rows["path"], np.zeros_like(rows["path"])
+    )
+    return np.where(place >= 0, candidates[np.maximum(place, 0)] if len(candidates) else NOT_FOUND, NOT_FOUND)
 
 
 def _filled(
-    rows: Columns, name: str, values: Array, known: Bools, older: Columns, older_row: I64
+    rows: Columns, name: str, values: Array, valid: Bools, older: Columns, older_row: I64
 ) -> tuple[Array, dict[str, int]]:
     """One column by the order of the module's docstring, and how much of it had to be looked for elsewhere."""
-    column, usable = rows[name], np.zeros(len(known), np.bool_)
+    column, usable = rows[name], np.zeros(len(valid), np.bool_)
     if len(older["oid"]):
-        there, at = older_row >= 0, np.maximum(older_row, 0)
-        same_bucket = there & (older["oid"][at] == rows["oid"])
+        there, place = older_row >= 0, np.maximum(older_row, 0)
+        same_bucket = there & (older["oid"][place] == rows["oid"])
         usable = same_bucket if name in OF_BUCKET else there
-        taken = older[name][at]
+        older_values = older[name][place]
         if name == "flags":  # what a body says of itself belongs to that body
             mask = np.uint16(BODY_FLAGS)
-            taken = np.where(same_bucket, taken, (taken & ~mask) | (column & mask))
-        column = np.where(usable, taken, column)
-    column = np.where(known, values, column).astype(INDEX[name])
+            older_values = np.where(same_bucket, older_values, (older_values & ~mask) | (column & mask))
+        column = np.where(usable, older_values, column)
+    column = np.where(valid, values, column).astype(INDEX[name])
     else_ = "from buckets" if name in OF_BUCKET else "not known"
-    from_older, elsewhere = (int(np.count_nonzero(~known & mask)) for mask in (usable, ~usable))
+    from_older, elsewhere = (int(np.count_nonzero(~valid & mask)) for mask in (usable, ~usable))
     return column, {f"{name}: from the older state": from_older, f"{name}: {else_}": elsewhere}
 
 
-def _settle(rows: dict[str, Array], known: Mapping[str, Bools], facts: Array, at: I64, state: int) -> dict[str, Array]:
+def _settle(rows: dict[str, Array], valid: Mapping[str, Bools], facts: Array, fact_row: I64, state: int) -> dict[str, Array]:
     """Rows whose body is lost are to be gathered again, and every row that had to be restored was touched."""
     settled = dict(rows)
-    lost = np.zeros(len(at), np.bool_)
+    body_lost = np.zeros(len(fact_row), np.bool_)
     if len(facts):
-        lost = (at >= 0) & with_flag(facts["flags"][np.maximum(at, 0)], BODY_DAMAGED)
-    settled["size"] = np.where(lost, facts["size"][np.maximum(at, 0)], rows["size"]) if len(facts) else rows["size"]
+        body_lost = (fact_row >= 0) & with_flag(facts["flags"][np.maximum(fact_row, 0)], BODY_DAMAGED)
+    settled["size"] = np.where(body_lost, facts["size"][np.maximum(fact_row, 0)], rows["size"]) if len(facts) else rows["size"]
     for name in ("digest", "gathered", "changed"):
-        settled[name] = np.where(lost, 0, settled[name]).astype(INDEX[name])
-    again = lost & (settled["type"] == RowType.GATHERED)
+        settled[name] = np.where(body_lost, 0, settled[name]).astype(INDEX[name])
+    again = body_lost & (settled["type"] == RowType.GATHERED)
     settled["type"] = np.where(again, np.uint8(RowType.UNGATHERED), settled["type"])
     settled["reason"] = np.where(again, np.uint8(Reason.BODY_LOST), settled["reason"])
-    settled["flags"] = np.where(lost, settled["flags"] & np.uint16(0xFFFF ^ BODY_FLAGS), settled["flags"])
-    whole = np.logical_and.reduce([known[name] for name in (*OF_BUCKET, *OF_INDEX) if name != "touched"])
-    settled["touched"] = np.where(whole & ~lost & known["touched"], settled["touched"], np.uint32(state)).astype(np.uint32)
+    settled["flags"] = np.where(body_lost, settled["flags"] & np.uint16(0xFFFF ^ BODY_FLAGS), settled["flags"])
+    whole = np.logical_and.reduce([valid[name] for name in (*OF_BUCKET, *OF_INDEX) if name != "touched"])
+    settled["touched"] = np.where(whole & ~body_lost & valid["touched"], settled["touched"], np.uint32(state)).astype(np.uint32)
     return settled

@@ -37,21 +37,21 @@ def restore_sites(wreck: Wreck, older: State | None, filters: Filter, counts: Co
     cuts = [0, *keys["name"].astype(np.int64).tolist()]
     names = [text[a:b] for a, b in pairwise(cuts)]
     columns = site_rows(keys["site"], keys["norm"]) | {"name": keys["name"]}
-    at = find_sites(before.columns["site"], keys["site"])
+    place = find_sites(before.columns["site"], keys["site"])
     for name in SITES:
         if name not in keys:
-            columns[name] = _filled(f"sites/{name}", columns[name], loose[name], before.columns[name], at, counts)
+            columns[name] = _filled(f"sites/{name}", columns[name], loose[name], before.columns[name], place, counts)
     if not all(loose[name].is_whole() for name in FILTERED):
         columns |= settings_of(names, filters, columns["qkey"])
     return Sites(columns, names)
 
 
-def _filled(what: str, default: Array, loose: LooseColumn, older: Array, at: Array, counts: Counter[str]) -> Array:
+def _filled(what: str, default: Array, loose: LooseColumn, older: Array, place: Array, counts: Counter[str]) -> Array:
     values, valid = loose.slice(0, len(default))
-    there = at >= 0
+    there = place >= 0
     counts[f"{what}: from the older state"] = int(np.count_nonzero(~valid & there))
     counts[f"{what}: not known"] = int(np.count_nonzero(~valid & ~there))
-    from_older = np.where(there, older[np.maximum(at, 0)], default) if len(older) else default
+    from_older = np.where(there, older[np.maximum(place, 0)], default) if len(older) else default
     return np.where(valid, values, from_older).astype(default.dtype)
 
 
@@ -60,30 +60,34 @@ class Census:
 
     def __init__(self, sites: Sites, prints: Footprints) -> None:
         self._sites, self._prints = sites, prints
-        self._found: dict[int, tuple[int, bytes]] = {}
+        self._new_sites: dict[int, tuple[int, bytes]] = {}
 
     def norms(self, sites: U64, urls: list[bytes]) -> U64:
         row = find_sites(self._sites.columns["site"], sites)
-        known = self._sites.columns["norm"]
-        norms = np.where(row >= 0, known[np.maximum(row, 0)], np.uint64(0)) if len(known) else np.zeros(len(sites), np.uint64)
+        site_norms = self._sites.columns["norm"]
+        norms = (
+            np.where(row >= 0, site_norms[np.maximum(row, 0)], np.uint64(0))
+            if len(site_norms)
+            else np.zeros(len(sites), np.uint64)
+        )
         for n in np.flatnonzero(row < 0).tolist():
             norms[n] = self._learn(int(sites[n]), urls[n])
         return norms
 
     def _learn(self, site: int, url: bytes) -> int:
-        if site not in self._found:
+        if site not in self._new_sites:
             try:
                 name = parse(url.decode("ascii")).site
             except (BadUrl, UnicodeDecodeError) as error:
                 raise Corruption(f"a bucket of site {site:016x} checks, but its URL cannot be read: {error}") from error
-            self._found[site] = self._prints.half(norm_of(name)), name.encode("ascii")
-        return self._found[site][0]
+            self._new_sites[site] = self._prints.half(norm_of(name)), name.encode("ascii")
+        return self._new_sites[site][0]
 
     def table(self, filters: Filter) -> Sites:
         """The site table with what was found."""
-        site = np.array(list(self._found), np.uint64)
-        norm = np.array([norm for norm, _name in self._found.values()], np.uint64)
-        return add_sites(self._sites, site, norm, [name for _norm, name in self._found.values()], filters)
+        site = np.array(list(self._new_sites), np.uint64)
+        norm = np.array([norm for norm, _name in self._new_sites.values()], np.uint64)
+        return add_sites(self._sites, site, norm, [name for _norm, name in self._new_sites.values()], filters)
 
 
 def restore_servers(
@@ -93,18 +97,18 @@ def restore_servers(
     if wreck.own_control and all(column.is_whole() for column in loose.values()):
         builder.keep_table("servers")
         return
-    known: Columns = older.servers.slice(0, older.servers.rows) if older is not None else empty(SERVERS)
-    sure = np.zeros(len(known["qkey"]), np.bool_)
+    servers: Columns = older.servers.slice(0, older.servers.rows) if older is not None else empty(SERVERS)
+    sure = np.zeros(len(servers["qkey"]), np.bool_)
     if loose["qkey"].is_whole():
         qkey = loose["qkey"].values()
-        at, sure = find_sites(known["qkey"], qkey), loose["next_ms"].slice(0, len(qkey))[1]
+        place, sure = find_sites(servers["qkey"], qkey), loose["next_ms"].slice(0, len(qkey))[1]
         default = empty(SERVERS, len(qkey))
-        known = {n: _filled(f"servers/{n}", default[n], loose[n], known[n], at, counts) for n in SERVERS}
+        servers = {n: _filled(f"servers/{n}", default[n], loose[n], servers[n], place, counts) for n in SERVERS}
     else:
         counts["servers: from the older state"] = len(sure)
     nothing = np.zeros(0, JOURNAL)
-    columns = apply_servers(known, sites.columns, nothing, config.politeness)
-    row = find_sites(known["qkey"], columns["qkey"])
+    columns = apply_servers(servers, sites.columns, nothing, config.politeness)
+    row = find_sites(servers["qkey"], columns["qkey"])
     knows_when = (row >= 0) & sure[np.maximum(row, 0)] if len(sure) else np.zeros(len(row), np.bool_)
     waits_ms = delays.waits_ms(columns["delay_ms"], columns["backoff"])
     next_ms = np.where(knows_when, columns["next_ms"], np.maximum(columns["next_ms"], now * 1000 + waits_ms))
