@@ -8,22 +8,20 @@ One task, that of `run`, decides everything, a turn at a time: what has arrived,
 It alone calls the groups, which may be far away; what arrives meanwhile only queues for its next turn. So there are no locks, and
 a site does not change between the lease of its group and the request.
 
-`reap` drives it with a plan. Another program needs no plan: it makes a Dispatcher on any closed state (for its sites, servers and
-key), with a writer of its own (a `ledger.HarvestWriter`), groups that it may share with others, a clock and a fleet, whose
-reapers are told `reap.hello`; and has `run(seconds, stay=True)` run as a task. While that runs it calls `add` with URLs, awaits
-`checkpoint_soon()` where somebody waits until an answer is durable, and calls `stop`, then `end`. The writer's `journal` tells it
-what came of each URL. tests/dispatch/test_dispatcher.py does all this.
+`reap` drives it with a plan. Another program makes a Dispatcher on any closed state (for its sites, servers and key), with a
+writer of its own (a `ledger.HarvestWriter`), groups that it may share with others, a clock, a fleet, whose reapers are told
+`reap.hello`, and the sources of what it wants fetched (`source.py`); and has `run(seconds, stay=True)` run as a task. While that
+runs it awaits `checkpoint_soon()` where somebody waits until an answer is durable, and calls `stop`, then `end`.
+tests/dispatch/test_dispatcher.py does all this.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
-
-import numpy as np
 
 from shepherd.config import Config
 from shepherd.dispatch.admission import Admission
@@ -35,14 +33,13 @@ from shepherd.dispatch.items import Item, Items, ItemState, request
 from shepherd.dispatch.ledger import HarvestWriter, Ledger
 from shepherd.dispatch.outcome import Outcomes
 from shepherd.dispatch.reapers import Reaper
-from shepherd.dispatch.refreshes import Refreshes
-from shepherd.dispatch.resume import enter_plan
 from shepherd.dispatch.sites import Site, SiteBook, Stage
+from shepherd.dispatch.source import MOST_UNSETTLED, Desk, Source, SourceCounts
 from shepherd.dispatch.statistics import ReapStatistics
 from shepherd.dispatch.verify import PendingRequest, Verifier
 from shepherd.filters import Filter
 from shepherd.formats.journal import Entry
-from shepherd.formats.tables import NO_ROW, PLAN, Kind, Reason, Records
+from shepherd.formats.tables import NO_ROW, Kind, Reason
 from shepherd.politeness.groups.engine import Groups, Lease
 from shepherd.politeness.server_limits import ServerLimits
 from shepherd.rate import ReapLimits
@@ -54,7 +51,6 @@ from shepherd.wire import messages as wire
 LOG = logging.getLogger("shepherd.dispatch")
 TICK_MS: Final = 500
 SECOND_MS: Final = 1_000
-LOOK_MS: Final = 3_000  # from one look into the inbox to the next
 LOOK_UP_MS: Final = 60_000
 MOST_WORK_MS: Final = 300_000  # on a page, after the deadline of its exchange, waiting for others included
 LOOK_UP_BIT: Final = 1 << 62  # of tokens that are not leases
@@ -78,22 +74,17 @@ class Dispatcher:
         filters: Filter,
         fleet: Fleet,
         clock_ms: Callable[[], int],
-        *,
-        plan: Records | None = None,
-        watch: Callable[[int], object] = lambda answers: None,
-        resumed: Callable[[int], object] = lambda settled: None,
+        sources: Sequence[Source],
     ) -> None:
-        """`watch` is told how many more planned or added items are settled; `resumed`, at first, how many of the plan were."""
         now_ms = clock_ms()
-        self._harvest, self._groups, self._fleet, self._clock, self._watch = harvest, groups, fleet, clock_ms, watch
-        self._resumed = resumed
+        self._harvest, self._groups, self._fleet, self._clock = harvest, groups, fleet, clock_ms
         self.contributions = Contributions(harvest.contribute, filters.version)
         self.tally = ReapStatistics(now_ms)
-        self._ledger = Ledger(harvest, self.contributions, self._on_record, self._on_settled)
+        self._ledger = Ledger(harvest, self.contributions, self.tally.count, self._on_settled)
         self._prints = state.prints
-        self._plan = np.zeros(0, PLAN) if plan is None else plan
-        self._items = Items(state, self._plan)
-        self.refreshes = Refreshes(state, self._plan, filters)
+        self._items = Items(state)
+        self._sources = list(enumerate(sources, 1))
+        self._counts = [SourceCounts(0, 0)] * (len(self._sources) + 1)
         self._book = SiteBook(state, config.politeness, filters, now_ms // 1000)
         self._server_limits = ServerLimits(state.servers, state.control.unsure, now_ms, config.politeness.max_backoff)
         self._calls = GroupCalls(groups, self._items, self._server_limits, clock_ms)
@@ -118,12 +109,12 @@ class Dispatcher:
         self._resolved: list[tuple[LookUp, wire.Resolved, int]] = []  # look-ups that were answered, and by which reaper
         self._looking_up: dict[int, LookUp] = {}
         self._last_look_up = LOOK_UP_BIT
-        self._end_ms = self._point_ms = self._second_ms = self._look_ms = 0
+        self._end_ms = self._point_ms = self._second_ms = 0
         self._stay = False
         self._stopping = ""
         self._news = asyncio.Event()  # something has arrived since the turn began
         self._awaiting: list[asyncio.Future[None]] = []  # who wants a checkpoint
-        self.left = 0  # planned or added, but not reached
+        self.left = 0  # taken from the sources, but not reached
 
     # --- for those who drive it ---------------------------------------------------------------------------------------
 
@@ -132,16 +123,9 @@ class Dispatcher:
         self._stopping = self._stopping or why
         self._wake()
 
-    def add(self, url: str, *, priority: int = 0, weight: int = 0, source: int = 0) -> None:
-        """One more page to ask for, with its site's address and robots.txt first where they are not known; BadUrl if it is none.
-
-        Of several adds of one URL each is asked for. `source` is whose counter of the groups it counts in.
-        """
-        parsed = parse(url)
-        norm, path, site = self._prints.of(parsed)
-        item = Item(Kind.PAGE, norm, path, site, site, site, parsed.href, weight=weight, priority=priority, source=source)
-        self._admission.wait(self._items.add(item), self._book.enter(site, norm, parsed.site))
-        self._wake()
+    def counts(self, source: Source) -> SourceCounts:
+        """How far it is with what a source gave. What a plan entered at once is not counted as taken."""
+        return next(self._counts[number] for number, other in self._sources if other is source)
 
     def checkpoint_soon(self) -> Awaitable[None]:
         """Done when all that was answered up to now is durable. Any number may wait for the same checkpoint."""
@@ -176,6 +160,8 @@ class Dispatcher:
         self._fleet.check()
         if now >= self._end_ms and not self._stopping:
             self.stop("its time is over")
+        if not self._stopping:
+            self._take_items(now)
         self._take_resolved()
         await self._exchanges.handle()
         if now >= self._point_ms or awaiting:
@@ -186,7 +172,7 @@ class Dispatcher:
         return await self._why_done()
 
     async def _count_left(self) -> int:
-        """What was planned or added, but not reached."""
+        """What was taken from the sources, but not reached."""
         await self._calls.flush()
         waiting = sum(site.waiting for site in self._book.all())
         return (await self._groups.count()).queued + waiting - self._items.replaced
@@ -237,8 +223,8 @@ class Dispatcher:
         if self._harvest.resumed:
             self._server_limits.replay(journalled)
             self._ledger.resumed(self._clock())
-        self._resumed(enter_plan(self._book, self._items, self._plan, journalled))
-        self.refreshes.resumed(journalled)
+        for number, source in self._sources:
+            source.open(Desk(number, self._prints, self._wake, journalled, self._book, self._items))
         for count, site in enumerate(list(self._book.all())):
             self._admission.advance(site)
             if count % MOST_ENTRIES == 0:
@@ -249,29 +235,35 @@ class Dispatcher:
         await self._exchanges.expire(now)
         self._expire_look_ups(now)
         self.tally.sample(now, await self._groups.active())
-        if not self._stay and not self._stopping and now >= self._look_ms:
-            self._refresh(now)
 
-    def _refresh(self, now: int) -> None:
-        """Take up what operators want again since the last look. A site that cannot be asked in this reap is left to the next."""
-        items = self.refreshes.look(now)
-        self._look_ms = now + (SECOND_MS if self.refreshes.more else LOOK_MS)
-        for item in items:
-            site = self._book.get(item.site)
-            if site is None or site.stage == Stage.SHUT:
-                self.refreshes.left(item)
-                continue
-            if item.plan_row != NO_ROW:
-                self._items.move(item.plan_row, ItemState.REPLACED)
-            self._admission.wait(self._items.add(item), site)
+    def _take_items(self, now: int) -> None:
+        """What the sources have, unless they have given very much already."""
+        for number, source in self._sources:
+            taken, settled = self._counts[number]
+            for item in source.take(MOST_UNSETTLED - (taken - settled), now):
+                self._enter(number, source, item)
 
-    def _on_record(self, entry: Entry, name: str) -> None:
-        self.tally.count(entry, name)
-        self.refreshes.settled(entry)
+    def _enter(self, number: int, source: Source, item: Item) -> None:
+        site = self._book.get(item.site)
+        if site is None:
+            site = self._book.enter(item.site, item.norm, parse(item.url).site)
+        if site.stage == Stage.SHUT and source.takes_back(item):
+            return
+        if item.plan_row != NO_ROW:
+            self._items.move(item.plan_row, ItemState.REPLACED)
+        self._count(number, taken=1)
+        self._admission.wait(self._items.add(item._replace(source=number)), site)
 
-    def _on_settled(self, item: Item, _entry: Entry) -> None:
+    def _count(self, number: int, taken: int = 0, settled: int = 0) -> None:
+        counts = self._counts[number]
+        self._counts[number] = SourceCounts(counts.taken + taken, counts.settled + settled)
+
+    def _on_settled(self, item: Item, record: Entry) -> None:
         self._items.move(item.number, ItemState.SETTLED)
-        self._watch(1)
+        if item.source:
+            self._sources[item.source - 1][1].settled(item, record)
+        if item.number >= self._items.rows:
+            self._count(item.source, settled=1)
 
     async def _why_done(self) -> str:
         """Why there is nothing more to wait for, or "". What only a later reap could ask is not waited for."""
@@ -349,7 +341,8 @@ class Dispatcher:
             self._calls.return_lease(lease.token)
             self._admission.queue_again(item)
             return
-        self.refreshes.begun(item, now)
+        if item.source:
+            self._sources[item.source - 1][1].handed_out(item, now)
         reaper = self._fleet.for_server(site.qkey)
         messages: list[wire.Message] = []
         if item.kind == Kind.PAGE and reaper.number not in site.reapers_with_rules:

@@ -77,7 +77,8 @@ class Item(NamedTuple):
     alone: bool = False  # a worker has died at it
     again: bool = False  # this reap has a record of it already
     first_hop: bytes = b""  # the bucket of a robots.txt that redirected
-    source: int = 0  # who wants it, for the counters of the groups
+    source: int = 0  # by its number; 0 = the dispatcher itself, as for robots files
+    ticket: int = 0  # the source's own number for it
     number: int = NO_NUMBER
 
 
@@ -90,19 +91,27 @@ class Text(NamedTuple):
 
 
 class Items:
-    def __init__(self, state: State, plan: Records) -> None:
-        self._state, self._plan = state, memoryview(raw(np.ascontiguousarray(plan)))
-        self._rows = len(plan)
-        self._row_states = bytearray(len(plan))
+    def __init__(self, state: State) -> None:
+        self._state, self._plan = state, memoryview(b"")
+        self.rows = self._rows_source = 0
+        self._row_states = bytearray()
         self._own: dict[int, Item] = {}  # items that are no row of the plan, and rows of which more is known than the plan says
         self._own_states: dict[int, ItemState] = {}
-        self._next = len(plan)
+        self._next = 0
         self.replaced = 0  # that were not passed over yet
+
+    def enter_rows(self, plan: Records, source: int, settled: Bools) -> None:
+        """The rows of a plan, before anything else: their numbers are those of the items. Some were settled by an earlier run."""
+        assert not self._next, "there are items already"
+        self._plan, self._rows_source = memoryview(raw(np.ascontiguousarray(plan))), source
+        self.rows = self._next = len(plan)
+        self._row_states = bytearray(len(plan))
+        np.frombuffer(self._row_states, np.uint8)[settled] = ItemState.SETTLED
 
     # --- states -----------------------------------------------------------------------------------------------------
 
     def state(self, number: int) -> ItemState:
-        if number < self._rows:
+        if number < self.rows:
             return _STATES[self._row_states[number]]
         return self._own_states.get(number, ItemState.SETTLED)
 
@@ -110,7 +119,7 @@ class Items:
         """The one place where an item changes its state. One that is settled is forgotten."""
         before = self.state(number)
         assert to in MOVES[before], f"item {number} is {before.name} and cannot be {to.name}"
-        if number < self._rows:
+        if number < self.rows:
             self._row_states[number] = to
         else:
             self._own_states[number] = to
@@ -118,10 +127,6 @@ class Items:
         if to is ItemState.SETTLED:
             self._own.pop(number, None)
             self._own_states.pop(number, None)
-
-    def settle_rows(self, rows: Bools) -> None:
-        """Rows of the plan that an interrupted run has settled."""
-        np.frombuffer(self._row_states, np.uint8)[rows] = ItemState.SETTLED
 
     def pass_over(self, number: int) -> bool:
         """Whether another item stands for this one. It is found once: from then on it is settled."""
@@ -147,19 +152,20 @@ class Items:
         item = self._own.get(number)
         if item is not None:
             return item
-        if number >= self._rows:
+        if number >= self.rows:
             raise KeyError(number)
         row = _ROW.unpack_from(self._plan, number * _ROW.size)
         norm, path, site, _qkey, oid, digest, _row, priority, weight, _flags, kind, _why, section, _spare = row
         footprint = norm, path, site, site, site
-        return Item(_KINDS[kind], *footprint, "", oid, digest, weight, section, priority, plan_row=number, number=number)
+        item = Item(_KINDS[kind], *footprint, "", oid, digest, weight, section, priority, plan_row=number, number=number)
+        return item._replace(source=self._rows_source)
 
     def rank(self, number: int) -> tuple[int, int]:
         """Priority and source of a page, without the rest of it."""
         item = self._own.get(number)
         if item is not None:
             return item.priority, item.source
-        return _PRIORITY.unpack_from(self._plan, number * _ROW.size + _PRIORITY_AT)[0], 0
+        return _PRIORITY.unpack_from(self._plan, number * _ROW.size + _PRIORITY_AT)[0], self._rows_source
 
     def is_same_redirect(self, item: Item) -> bool:
         """Whether the row of a robots.txt that redirected already has a bucket with that very redirect."""

@@ -20,6 +20,8 @@ from shepherd.dispatch import reaper_sources as sources
 from shepherd.dispatch.disk_budget import DiskBudget
 from shepherd.dispatch.dispatcher import Dispatcher
 from shepherd.dispatch.fleet import Fleet
+from shepherd.dispatch.plan_source import PlanSource
+from shepherd.dispatch.refreshes import Refreshes
 from shepherd.dispatch.statistics import Figures
 from shepherd.errors import NoSpace, NothingToDo
 from shepherd.filters import Filter, load_filter
@@ -121,8 +123,9 @@ async def _reap(state: State, path: Path, config: Config, seconds: float, room: 
     clock, written = steady_clock_ms(), Harvest(path, config.store.segment_bytes)
     try:
         fleet = Fleet(sources.configured(config), sources.local(config.reap), config.reap.workers, greeting, clock)
-        told = {"watch": watch.settled, "resumed": watch.resumed}
-        dispatcher = Dispatcher(state, written, groups, config, filters, fleet, clock, plan=state.plan(), **told)
+        plan = PlanSource(state.plan(), watch.settled, watch.resumed)
+        refreshes = Refreshes(state, plan, filters)
+        dispatcher = Dispatcher(state, written, groups, config, filters, fleet, clock, [plan, refreshes])
         dispatcher.heed(contactnotes.beside(state))
         _listen(dispatcher)
         attending = asyncio.create_task(_attend(dispatcher, written, room, watch, clock))
@@ -137,7 +140,7 @@ async def _reap(state: State, path: Path, config: Config, seconds: float, room: 
     finally:
         written.close()
     links, full = dispatcher.contributions, room.full(written.stored_bytes)
-    tally, counts = dispatcher.tally, (dispatcher.left, written.stored_bytes, links.seen, links.kept, dispatcher.refreshes.count)
+    tally, counts = dispatcher.tally, (dispatcher.left, written.stored_bytes, links.seen, links.kept, refreshes.count)
     return Summary(why, full if why == full else "", *counts, tally.report(clock()), tally.servers())
 
 

@@ -20,10 +20,12 @@ from typing import Final
 import numpy as np
 
 from shepherd.dispatch.items import Item
+from shepherd.dispatch.plan_source import NEVER_BEGUN, PlanSource, begun_s_of
+from shepherd.dispatch.source import Desk, Source
 from shepherd.errors import BadUrl
 from shepherd.filters import Filter
 from shepherd.formats.journal import Entry
-from shepherd.formats.tables import CONTRIB_BIT, NO_ROW, U32, Flag, JournalFlag, Kind, Reason, Records, RowType
+from shepherd.formats.tables import CONTRIB_BIT, NO_ROW, U32, Flag, JournalFlag, Kind, Reason, RowType
 from shepherd.store.disk import names
 from shepherd.store.state import inbox, lookup
 from shepherd.store.state.directory import State
@@ -39,99 +41,106 @@ MOST: Final = 100_000  # pages that one reap takes up; the next plan has the oth
 MOST_BYTES: Final = 1 << 16  # of a line; more is no request of ours
 FRONT: Final = 0xFFFFFFFE  # as urgent as a page can be
 QUEUED: Final = 1  # instead of a time: wanted again, and not handed out yet
-SETTLED: Final = 2  # instead of a time: it was never handed out, and has its record all the same
+LOOK_MS: Final = 3_000  # from one look into the inbox to the next
+MORE_MS: Final = 1_000  # the same where lines wait
 GATHERABLE: Final = (RowType.UNGATHERED, RowType.GATHERED, RowType.ERROR)
 OF_ITEM: Final = ("oid", "digest", "weight", "section")
 
 
-class Refreshes:
-    def __init__(self, state: State, plan: Records, filters: Filter) -> None:
-        self._state, self._filters = state, filters
+class Refreshes(Source):
+    """An item with a `plan_row` takes the place of that row of the plan."""
+
+    def __init__(self, state: State, plan: PlanSource, filters: Filter) -> None:
+        self._state, self._plan, self._filters = state, plan, filters
         self._arrivals = Arrivals(state.path.parents[1] / names.INBOX, inbox.REQUESTS, state.control.applied)
-        self._planned: U32 = np.ascontiguousarray(plan["row"])
+        self._planned: U32 = np.ascontiguousarray(plan.rows["row"])
         self._order: U32 | None = None  # places in the plan, by row; made when first needed
-        self._begun = np.zeros(len(plan), np.uint32)  # the second in which each row of the plan was handed out; 0 = not yet
-        self._own: dict[tuple[int, int, int], int] = {}  # the same of rows that are not in the plan, or are asked for once more
+        # when rows were handed out that are not in the plan, or are fetched once more, in seconds
+        self._begun_s: dict[tuple[int, int, int], int] = {}
         self._unread: deque[inbox.InboxItem] = deque()
-        self._now = 0
+        self._now_s = 0
         self._lines = self._read()
         self._warned = False
+        self._next_look_ms = 0
         self.more = False  # lines wait that were not looked at yet
         self.count = 0
 
     # --- what this reap does ----------------------------------------------------------------------------------------
 
-    def resumed(self, journalled: Records) -> None:
-        """What an interrupted run of this reap has done."""
+    def open(self, desk: Desk) -> None:
+        """An interrupted run of this reap may have done some. Of those that took the place of a row the plan knows."""
+        journalled = desk.journalled
         pages = journalled[(journalled["kind"] == Kind.PAGE) & (journalled["flags"] & JournalFlag.HOP == 0)]
-        began = np.where(pages["flags"] & JournalFlag.CONTACTED, pages["start_ms"] // 1000, SETTLED)
-        planned = pages["plan_row"] < len(self._begun)
-        self._begun[pages["plan_row"][planned]] = began[planned]
-        for one, second in zip(pages[~planned], began[~planned].tolist(), strict=True):
-            self._own[int(one["norm"]), int(one["path"]), int(one["site"])] = second
+        others = pages[pages["plan_row"] >= len(self._planned)]
+        for record, begun_s in zip(others, begun_s_of(others).tolist(), strict=True):
+            self._begun_s[int(record["norm"]), int(record["path"]), int(record["site"])] = begun_s
 
-    def begun(self, item: Item, now_ms: int) -> None:
-        """An item was handed out."""
-        if item.plan_row < len(self._begun):
-            self._begun[item.plan_row] = now_ms // 1000
-        elif (key := (item.norm, item.path, item.planned_site)) in self._own:
-            self._own[key] = now_ms // 1000
+    def handed_out(self, item: Item, now_ms: int) -> None:
+        if item.plan_row != NO_ROW:
+            self._plan.handed_out(item, now_ms)
+        else:
+            self._begun_s[item.norm, item.path, item.planned_site] = now_ms // 1000
 
-    def settled(self, entry: Entry) -> None:
-        """A journal record was written, perhaps of what was never handed out."""
-        if entry.kind != Kind.PAGE:
-            return
-        if entry.plan_row < len(self._begun):
-            if self._begun[entry.plan_row] < SETTLED:
-                self._begun[entry.plan_row] = SETTLED
-        elif (key := (entry.norm, entry.path, entry.site)) in self._own:
-            self._own[key] = max(self._own[key], SETTLED)
+    def settled(self, item: Item, record: Entry) -> None:
+        if item.plan_row != NO_ROW:
+            self._plan.settled(item, record)
+        else:
+            key = item.norm, item.path, item.planned_site
+            self._begun_s[key] = max(self._begun_s[key], NEVER_BEGUN)
 
-    def left(self, item: Item) -> None:
-        """It cannot be asked for, after all: what the plan has stays where it is."""
+    def takes_back(self, item: Item) -> bool:
+        """It is left to the next reap: what the plan has stays where it is."""
         self.count -= 1
         if item.plan_row != NO_ROW:
-            self._begun[item.plan_row] = 0
+            self._plan.begun_s[item.plan_row] = 0
         else:
-            del self._own[item.norm, item.path, item.site]
+            del self._begun_s[item.norm, item.path, item.site]
+        return True
 
     # --- what is asked for ------------------------------------------------------------------------------------------
 
+    def take(self, most: int, now_ms: int) -> list[Item]:
+        """Every few seconds: what came into the inbox."""
+        if now_ms < self._next_look_ms or most < AT_ONCE:
+            return []
+        items = self.look(now_ms)
+        self._next_look_ms = now_ms + (MORE_MS if self.more else LOOK_MS)
+        return items
+
     def look(self, now_ms: int) -> list[Item]:
-        """Pages to be asked for, out of the next few lines of what came into the inbox. An item with a `plan_row` takes the place
-        of that row of the plan."""
-        self._now, self.more = now_ms // 1000, False
-        found: list[Item] = []
+        """Pages to be fetched, out of the next few lines of what came into the inbox."""
+        self._now_s, self.more = now_ms // 1000, False
+        items: list[Item] = []
         self._arrive()
         room, requests = AT_ONCE_BYTES, 0
-        while self.count < MOST and (told := next(self._lines)) is not None:
-            time, line = told
+        while self.count < MOST and (dated_line := next(self._lines)) is not None:
+            time_s, line = dated_line
             room -= LINE_BYTES + len(line) if line else ITEM_BYTES
             if b"refresh" in line:
                 requests += 1
-                item = self._item(time, line.decode("utf-8", "replace"))
-                found += [] if item is None else [item]
+                item = self._item(time_s, line.decode("utf-8", "replace"))
+                items += [] if item is None else [item]
                 self.count += item is not None
             if room <= 0 or requests >= AT_ONCE:
                 self.more = self.count < MOST
                 break
-        return found
+        return items
 
     def _arrive(self) -> None:
         try:
-            came = self._arrivals.new()
+            new_items = self._arrivals.new()
         except OSError as error:  # the merge needs the inbox, a reap does not
             if not self._warned:
                 LOG.warning("refresh requests cannot be read: %s", error)
             self._warned = True
             return
-        if came:
-            self._unread = deque(sorted((*self._unread, *came), key=lambda item: item.time_s))
+        if new_items:
+            self._unread = deque(sorted((*self._unread, *new_items), key=lambda item: item.time_s))
 
     def _read(self) -> Iterator[tuple[int, bytes] | None]:
         """Every line of every item, with its time; None where there is none yet. What cannot be read is for the merge to tell."""
         while True:
-            if not self._unread or self._unread[0].time_s >= self._now:
+            if not self._unread or self._unread[0].time_s >= self._now_s:
                 yield None
                 continue
             item = self._unread.popleft()
@@ -140,7 +149,7 @@ class Refreshes:
                 while line := file.readline(MOST_BYTES):
                     yield item.time_s, line
 
-    def _item(self, time: int, line: str) -> Item | None:
+    def _item(self, time_s: int, line: str) -> Item | None:
         try:
             request = parse_request(line)
             if request["op"] != "refresh":
@@ -151,11 +160,11 @@ class Refreshes:
             return None  # the merge tells
         norm, path, site = self._state.prints.of(url)
         rows = lookup.rows_of(self._state, norm, path)
-        known = self._state.index["site"]
-        best = sorted(rows, key=lambda row: known.value(row) != site)[:1]
-        return self._of_row(best[0], time) if best and (known.value(best[0]) == site or url.path not in OWN_PATHS) else None
+        sites = self._state.index["site"]
+        best = sorted(rows, key=lambda row: sites.value(row) != site)[:1]
+        return self._of_row(best[0], time_s) if best and (sites.value(best[0]) == site or url.path not in OWN_PATHS) else None
 
-    def _of_row(self, row: int, time: int) -> Item | None:
+    def _of_row(self, row: int, time_s: int) -> Item | None:
         """The page of a row, if it may be asked for, and was not since."""
         index = self._state.index
         gatherable = index["type"].value(row) in GATHERABLE and index["reason"].value(row) != Reason.ROBOTS_DENIED
@@ -163,14 +172,14 @@ class Refreshes:
             return None
         norm, path, site = key = (index["norm"].value(row), index["path"].value(row), index["site"].value(row))
         number = self._place(row)
-        planned, own = 0 if number == NO_ROW else int(self._begun[number]), self._own.get(key, 0)
-        if QUEUED in (planned, own) or max(planned, own, index["checked"].value(row)) > time:
+        planned, own = 0 if number == NO_ROW else int(self._plan.begun_s[number]), self._begun_s.get(key, 0)
+        if QUEUED in (planned, own) or max(planned, own, index["checked"].value(row)) > time_s:
             return None
         again = bool(planned or own)  # the reap has come to it: this is one more item, and not in the place of any
         if number == NO_ROW or again:
-            self._own[key], number = QUEUED, NO_ROW
+            self._begun_s[key], number = QUEUED, NO_ROW
         else:
-            self._begun[number] = QUEUED
+            self._plan.begun_s[number] = QUEUED
         oid, digest, weight, section = (index[name].value(row) for name in OF_ITEM)
         item = Item(Kind.PAGE, norm, path, site, site, site, "", oid, digest, weight, section, FRONT, plan_row=number)
         return item._replace(again=again)
@@ -179,8 +188,8 @@ class Refreshes:
         """Where in the plan a row stands, or NO_ROW."""
         if self._order is None:
             self._order = np.argsort(self._planned, kind="stable").astype(np.uint32)
-        at = int(np.searchsorted(self._planned, row, sorter=self._order))
-        if at == len(self._order):
+        position = int(np.searchsorted(self._planned, row, sorter=self._order))
+        if position == len(self._order):
             return NO_ROW
-        number = int(self._order[at])
+        number = int(self._order[position])
         return number if self._planned[number] == row else NO_ROW

@@ -12,8 +12,9 @@ from shepherd.dispatch.contribute import Contributions
 from shepherd.dispatch.group_calls import GroupCalls
 from shepherd.dispatch.items import Items, ItemState
 from shepherd.dispatch.ledger import Ledger
-from shepherd.dispatch.resume import enter_plan
+from shepherd.dispatch.plan_source import PlanSource
 from shepherd.dispatch.sites import SiteBook
+from shepherd.dispatch.source import Desk
 from shepherd.filters import load_filter
 from shepherd.formats.tables import JOURNAL, NO_OID, NO_ROW, JournalFlag, Kind, Reason, Records, Result
 from shepherd.politeness import contacts
@@ -36,11 +37,11 @@ def admission_of(state: State, harvest: Harvest, plan: Records, groups: OneByOne
     book = SiteBook(state, Politeness(), filters, small.NOW)
     server_limits = ServerLimits(state.servers, 0, NOW_MS, 8)
     contributions, prints = Contributions(harvest.contribute, filters.version), Footprints(state.control.key)
-    items = Items(state, plan)
+    items = Items(state)
     ledger = Ledger(harvest, contributions, lambda _record, _name: None, lambda item, _record: items.move(item.number, SETTLED))
     calls = GroupCalls(groups.engine, items, server_limits, lambda: NOW_MS)
     admission = Admission(book, items, calls, server_limits, ledger, prints, lambda: NOW_MS)
-    enter_plan(book, items, plan, np.zeros(0, JOURNAL))
+    PlanSource(plan).open(Desk(1, prints, lambda: None, np.zeros(0, JOURNAL), book, items))
     for site in book.all():
         admission.advance(site)
     return admission, book
@@ -126,5 +127,8 @@ def test_rows_that_an_interrupted_run_has_settled_are_counted_once(state: State)
     journalled["plan_row"] = [0, 0, 1, NO_ROW]
     journalled["flags"][2] = JournalFlag.HOP
     book = SiteBook(state, Politeness(), filters, small.NOW)
-    assert enter_plan(book, Items(state, plan), plan, journalled) == 1
+    resumed: list[int] = []
+    source = PlanSource(plan, on_resumed=resumed.append)
+    source.open(Desk(1, state.prints, lambda: None, journalled, book, Items(state)))
+    assert resumed == [1]
     assert sum(site.waiting + (site.robots_item >= 0) for site in book.all()) == len(plan) - 1

@@ -1,4 +1,4 @@
-"""The dispatcher as another program drives it: no plan, URLs added while it runs, real reapers and servers."""
+"""The dispatcher as another program drives it: no plan, a source of URLs, real reapers and servers."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import socket
 import time
+from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
@@ -23,9 +24,12 @@ from shepherd.dispatch import reap
 from shepherd.dispatch import reaper_sources as sources
 from shepherd.dispatch.dispatcher import Dispatcher
 from shepherd.dispatch.fleet import Fleet
+from shepherd.dispatch.items import Item
 from shepherd.dispatch.reapers import ReaperSource
+from shepherd.dispatch.source import Desk, Source, SourceCounts, page_of
 from shepherd.errors import BadUrl
 from shepherd.filters import parse_filter
+from shepherd.formats.journal import Entry
 from shepherd.formats.tables import JournalFlag, Kind, Reason, Records, Result
 from shepherd.politeness.groups.engine import Counts, Groups
 from shepherd.politeness.groups.memory import MemoryGroups
@@ -59,9 +63,33 @@ ROUTES: dict[str, Answer] = {
 }
 
 
+class Queue(Source):
+    """What another program writes: URLs that it is given while the dispatcher runs, and how each of them ended."""
+
+    def __init__(self) -> None:
+        self._items: deque[Item] = deque()
+        self.outcomes: list[tuple[int, str, int]] = []  # ticket, URL, status
+        self.is_open = False
+
+    def open(self, desk: Desk) -> None:
+        self._desk, self.is_open = desk, True
+
+    def put(self, url: str, ticket: int = 0, priority: int = 0) -> None:
+        self._items.append(page_of(url, self._desk.prints, priority=priority, ticket=ticket))
+        self._desk.wake()
+
+    def take(self, most: int, now_ms: int) -> list[Item]:
+        return [self._items.popleft() for _ in range(min(most, len(self._items)))]
+
+    def settled(self, item: Item, record: Entry) -> None:
+        self.outcomes.append((item.ticket, item.url, record.status))
+
+
 @dataclass
 class Driven:
     dispatcher: Dispatcher
+    source: Queue
+    other: Queue
     harvest: Harvest
     memory: MemoryGroups
     origins: list[Origin]
@@ -134,10 +162,13 @@ async def driven(
     groups = distance(memory)
     local = sources.local(config.reap)
     fleet = Fleet([local, beside] if beside else [], local, 1, reap.hello(state, config, filters), clock)
-    dispatcher = Dispatcher(state, harvest, groups, config, filters, fleet, clock)
+    source, other = Queue(), Queue()
+    dispatcher = Dispatcher(state, harvest, groups, config, filters, fleet, clock, [source, other])
     task = asyncio.create_task(dispatcher.run(60, stay=True))
+    while not source.is_open:
+        await asyncio.sleep(0.01)
     try:
-        yield Driven(dispatcher, harvest, memory, origins, task)
+        yield Driven(dispatcher, source, other, harvest, memory, origins, task)
         dispatcher.stop("asked to stop")
         assert await task == "asked to stop"
         dispatcher.end()
@@ -156,18 +187,23 @@ def gaps(found: list[tuple[str, float, float]]) -> list[float]:
     return [after[1] - before[2] for before, after in pairwise(found)]
 
 
-def test_urls_are_added_while_it_runs_and_durable_when_it_says_so(tmp_path: Path, origins: list[Origin]) -> None:
+def test_urls_of_a_source_are_durable_when_it_says_so(tmp_path: Path, origins: list[Origin]) -> None:
     async def drive() -> None:
         async with driven(tmp_path, origins) as one:
             with pytest.raises(BadUrl):
-                one.dispatcher.add("ftp://a.example/")
-            one.dispatcher.add("http://a.example/0", source=3)
+                one.source.put("ftp://a.example/")
+            one.source.put("http://a.example/0", ticket=7)
             assert (await one.settled(1))["status"].tolist() == [200]
-            one.dispatcher.add("http://a.example/1", source=3)
-            one.dispatcher.add("http://b.example/none", source=4)
+            assert one.source.outcomes == [(7, "http://a.example/0", 200)]
+            one.source.put("http://a.example/1", ticket=8)
+            one.other.put("http://b.example/none", ticket=7)
             pages = await one.settled(3)
             assert sorted(pages["status"].tolist()) == [200, 200, 404]
-            assert [await one.memory.count_source(n) for n in (3, 4)] == [Counts(0, 0)] * 2
+            assert one.source.outcomes[1:] == [(8, "http://a.example/1", 200)]
+            assert one.other.outcomes == [(7, "http://b.example/none", 404)]
+            assert one.dispatcher.counts(one.source) == SourceCounts(2, 2)
+            assert one.dispatcher.counts(one.other) == SourceCounts(1, 1)
+            assert [await one.memory.count_source(n) for n in range(3)] == [Counts(0, 0)] * 3
             assert one.dispatcher.contributions.seen == 2
 
     uvloop.run(drive())
@@ -179,7 +215,7 @@ def test_hosts_of_one_group_are_asked_as_one_server(tmp_path: Path, origins: lis
         async with driven(tmp_path, origins, "group farm host a.example b.example\n") as one:
             for host in HOSTS[:2]:
                 for number in range(3):
-                    one.dispatcher.add(f"http://{host}/{number}")
+                    one.source.put(f"http://{host}/{number}")
             await one.settled(6)
 
     uvloop.run(drive())
@@ -195,7 +231,7 @@ def test_hosts_of_one_address_range_are_asked_as_one_server(tmp_path: Path, orig
         ) as one:
             for host in HOSTS[:2]:
                 for number in range(2):
-                    one.dispatcher.add(f"http://{host}/{number}")
+                    one.source.put(f"http://{host}/{number}")
             await one.settled(4)
 
     uvloop.run(drive())
@@ -208,14 +244,14 @@ def test_hosts_of_one_address_range_are_asked_as_one_server(tmp_path: Path, orig
 def test_retry_after_of_one_host_delays_its_group(tmp_path: Path, origins: list[Origin]) -> None:
     async def drive() -> None:
         async with driven(tmp_path, origins, "group farm host a.example b.example\n") as one:
-            one.dispatcher.add("http://b.example/0")
-            one.dispatcher.add("http://c.example/0")
+            one.source.put("http://b.example/0")
+            one.source.put("http://c.example/0")
             await one.settled(2)
-            one.dispatcher.add("http://a.example/busy", priority=9)
+            one.source.put("http://a.example/busy", priority=9)
             while not any(span[0] == "a.example/busy" for span in spans(origins, "a.example")):
                 await asyncio.sleep(0.02)
-            one.dispatcher.add("http://b.example/1")
-            one.dispatcher.add("http://c.example/1")
+            one.source.put("http://b.example/1")
+            one.source.put("http://c.example/1")
             await one.settled(5)
 
     uvloop.run(drive())
@@ -229,7 +265,7 @@ def test_site_that_asks_for_patience_again_and_again_is_given_up(tmp_path: Path,
     async def drive() -> Records:
         async with driven(tmp_path, origins, f"set min_delay 0.01 host {HOSTS[2]}\n") as one:
             for number in range(8):
-                one.dispatcher.add(f"http://c.example/storm{number}")
+                one.source.put(f"http://c.example/storm{number}")
             return await one.settled(8)
 
     pages = uvloop.run(drive())
@@ -244,7 +280,7 @@ def test_limits_of_the_whole_reap_are_kept(tmp_path: Path, origins: list[Origin]
         async with driven(tmp_path, origins, "set min_delay 0 glob http*\n", Reap(pages_per_s=4, connections=1)) as one:
             for host in HOSTS:
                 for number in range(3):
-                    one.dispatcher.add(f"http://{host}/{number}")
+                    one.source.put(f"http://{host}/{number}")
             await one.settled(9)
 
     uvloop.run(drive())
@@ -259,7 +295,7 @@ def test_late_answer_is_dropped_and_its_page_asked_for_once_more(tmp_path: Path,
 
     async def drive() -> Records:
         async with driven(tmp_path, origins, lease_ms=1_000) as one:
-            one.dispatcher.add("http://b.example/slow")
+            one.source.put("http://b.example/slow")
             return await one.settled(1)
 
     pages = uvloop.run(drive())
@@ -275,7 +311,7 @@ def test_nothing_is_lost_nor_asked_twice_nor_too_soon(tmp_path: Path, origins: l
     async def drive() -> Records:
         async with driven(tmp_path, origins) as one:
             for url in urls:
-                one.dispatcher.add(url)
+                one.source.put(url)
                 await asyncio.sleep(0.01)
             return await one.settled(len(urls))
 
@@ -309,7 +345,7 @@ def test_reaper_cannot_fail_the_request_of_another(tmp_path: Path, origins: list
 
         server = await asyncio.start_unix_server(liar, tmp_path / "liar")
         async with driven(tmp_path, origins, beside=sources.UnixSource(UnixAddress(tmp_path / "liar"))) as one:
-            one.dispatcher.add("http://b.example/slow")
+            one.source.put("http://b.example/slow")
             pages = await one.settled(1)
         await over.wait()
         server.close()
@@ -324,7 +360,7 @@ def test_reaper_cannot_fail_the_request_of_another(tmp_path: Path, origins: list
 def test_reaper_extends_only_its_own_lease_and_up_to_a_limit(tmp_path: Path, origins: list[Origin]) -> None:
     async def drive() -> None:
         async with driven(tmp_path, origins) as one:
-            one.dispatcher.add("http://b.example/slow")
+            one.source.put("http://b.example/slow")
             while "b.example/slow" not in origins[1].urls():
                 await asyncio.sleep(0.01)
             [(token, asked)], [reaper] = one.dispatcher._exchanges._open.items(), one.dispatcher._fleet.up

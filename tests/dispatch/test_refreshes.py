@@ -11,12 +11,16 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from shepherd.config import Politeness
 from shepherd.dispatch import refreshes
-from shepherd.dispatch.items import Item
+from shepherd.dispatch.items import Item, Items
+from shepherd.dispatch.plan_source import PlanSource
 from shepherd.dispatch.refreshes import Refreshes
+from shepherd.dispatch.sites import SiteBook
+from shepherd.dispatch.source import Desk
 from shepherd.filters import parse_filter
 from shepherd.formats.journal import Entry
-from shepherd.formats.tables import JOURNAL, NO_ROW, PLAN, Flag, JournalFlag, Kind, Reason, RowType
+from shepherd.formats.tables import JOURNAL, NO_ROW, PLAN, Flag, JournalFlag, Kind, Reason, Records, RowType
 from shepherd.store.state import lookup
 from shepherd.store.state.directory import State
 from shepherd.store.state.inbox import Inbox
@@ -89,6 +93,15 @@ def planned_item(state: State, url: str, number: int) -> Item:
     return Item(Kind.PAGE, norm, path, site, site, site, plan_row=number)
 
 
+def refreshes_of(state: State, planned: list[str]) -> Refreshes:
+    return Refreshes(state, PlanSource(plan_of(state, planned)), STRIPPING)
+
+
+def desk_of(state: State, journalled: Records) -> Desk:
+    book = SiteBook(state, Politeness(), STRIPPING, NOW)
+    return Desk(1, state.prints, lambda: None, journalled, book, Items(state))
+
+
 def look(one: Refreshes, second: int = LATER) -> list[Item]:
     return one.look(second * 1000)
 
@@ -105,12 +118,12 @@ def test_requests_are_chosen_as_by_a_loop(state: State, data: st.DataObject) -> 
         st.lists(st.tuples(st.sampled_from(urls), st.sampled_from((NOW - 20, NOW, NOW + 20, LATER))), max_size=12), "asked"
     )
 
-    one = Refreshes(state, plan_of(state, planned), STRIPPING)
+    one = refreshes_of(state, planned)
     for url, second in begun.items():
         number = planned.index(url)
-        one.begun(planned_item(state, url, number), second * 1000)
+        one._plan.handed_out(planned_item(state, url, number), second * 1000)
         if data.draw(st.booleans(), "settled"):
-            one.settled(entry(state, url, number))
+            one._plan.settled(planned_item(state, url, number), entry(state, url, number))
     for url, second in asked:
         drop(state, second, refresh(url))
     found = [(state.objects.head(item.oid).url, item.plan_row, item.again) for item in look(one)]
@@ -131,18 +144,18 @@ def test_requests_are_chosen_as_by_a_loop(state: State, data: st.DataObject) -> 
 def test_request_of_a_page_that_is_being_fetched_waits_for_its_end(state: State) -> None:
     """What the server sends by then may be older than the request."""
     url = PAGES[0].url
-    one = Refreshes(state, plan_of(state, [url]), STRIPPING)
-    one.begun(planned_item(state, url, 0), NOW * 1000)
+    one = refreshes_of(state, [url])
+    one._plan.handed_out(planned_item(state, url, 0), NOW * 1000)
     drop(state, NOW - 1, refresh(url))
     assert look(one) == []  # it was not begun yet then
     drop(state, NOW, refresh(url))
     drop(state, NOW + 1, refresh(url))
     (item,) = look(one)
     assert (item.plan_row, item.again) == (NO_ROW, True)
-    one.settled(entry(state, url, 0))
+    one._plan.settled(planned_item(state, url, 0), entry(state, url, 0))
     drop(state, NOW + 2, refresh(url))
     assert look(one) == []  # it waits for its turn
-    one.begun(item, (NOW + 3) * 1000)
+    one.handed_out(item, (NOW + 3) * 1000)
     drop(state, NOW + 2, refresh(url))
     assert look(one) == []
     drop(state, NOW + 3, refresh(url))
@@ -152,7 +165,7 @@ def test_request_of_a_page_that_is_being_fetched_waits_for_its_end(state: State)
 def test_request_is_not_read_before_its_second_is_over(state: State) -> None:
     """Of what was fetched in the same second it would be unclear whether it came before or after."""
     url = PAGES[0].url
-    one = Refreshes(state, plan_of(state, []), STRIPPING)
+    one = refreshes_of(state, [])
     drop(state, NOW, refresh(url))
     assert look(one, NOW) == [] and not one.more
     assert len(look(one, NOW + 1)) == 1
@@ -161,21 +174,21 @@ def test_request_is_not_read_before_its_second_is_over(state: State) -> None:
 def test_page_that_was_given_up_with_its_site_can_be_refreshed(state: State) -> None:
     """It was never handed out, but is in no queue any more: it has no place that the refresh could take."""
     planned, other = PAGES[0].url, PAGES[4].url
-    one = Refreshes(state, plan_of(state, [planned]), STRIPPING)
-    one.settled(entry(state, planned, 0))
+    one = refreshes_of(state, [planned])
+    one._plan.settled(planned_item(state, planned, 0), entry(state, planned, 0))
     drop(state, NOW, refresh(planned), refresh(other))
     assert [(item.plan_row, item.again) for item in look(one)] == [(NO_ROW, True), (NO_ROW, False)]
-    one.settled(entry(state, other, NO_ROW))
+    one.settled(planned_item(state, other, NO_ROW), entry(state, other, NO_ROW))
     drop(state, NOW + 1, refresh(other))
     assert [item.again for item in look(one)] == [True]
 
 
 def test_page_of_a_site_that_is_shut_can_be_requested_again(state: State) -> None:
     planned, other = PAGES[0].url, PAGES[4].url
-    one = Refreshes(state, plan_of(state, [planned]), STRIPPING)
+    one = refreshes_of(state, [planned])
     drop(state, NOW, refresh(planned), refresh(other))
     for item in look(one):
-        one.left(item)
+        assert one.takes_back(item)
     assert one.count == 0
     drop(state, NOW + 1, refresh(planned), refresh(other))
     assert len(look(one)) == 2
@@ -183,11 +196,14 @@ def test_page_of_a_site_that_is_shut_can_be_requested_again(state: State) -> Non
 
 def test_request_that_an_interrupted_run_has_fulfilled_is_not_repeated(state: State) -> None:
     planned, other, dropped = PAGES[0].url, PAGES[4].url, PAGES[8].url
-    one = Refreshes(state, plan_of(state, [planned, dropped]), STRIPPING)
+    plan = PlanSource(plan_of(state, [planned, dropped]))
+    one = Refreshes(state, plan, STRIPPING)
     told = {"start_ms": NOW * 1000 + 5_000, "flags": int(JournalFlag.CONTACTED)}
     records = [entry(state, planned, 0, **told), entry(state, other, NO_ROW, **told)]
     records += [entry(state, dropped, 1, start_ms=told["start_ms"])]
-    one.resumed(np.frombuffer(b"".join(record.pack() for record in records), JOURNAL))
+    desk = desk_of(state, np.frombuffer(b"".join(record.pack() for record in records), JOURNAL))
+    plan.open(desk)
+    one.open(desk)
     drop(state, NOW, refresh(planned), refresh(other), refresh(dropped))
     assert [item.plan_row for item in look(one)] == [NO_ROW]  # the one that nobody was asked for
     drop(state, NOW + 6, refresh(planned), refresh(other))
@@ -209,7 +225,7 @@ def test_lines_that_ask_for_no_refresh_are_ignored(state: State) -> None:
     path.chmod(0o644)
     with path.open("ab") as file:
         file.write(b"nonsense\n[]\n\xff\n" + b"x" * 200_000 + b"\n")
-    one = Refreshes(state, plan_of(state, []), STRIPPING)
+    one = refreshes_of(state, [])
     assert look(one) == []
     drop(state, NOW, refresh(f"{url}?utm_source=x"), refresh("https://www.b.example/page"), refresh("http://www.b.example/"))
     assert [state.objects.head(item.oid).url for item in look(one)] == [url, "http://b.example/page", "http://www.b.example/"]
@@ -219,7 +235,7 @@ def test_many_requests_are_read_in_portions(state: State, monkeypatch: pytest.Mo
     monkeypatch.setattr(refreshes, "AT_ONCE", 3)
     monkeypatch.setattr(refreshes, "MOST", 7)
     urls = [page.url for page in PAGES[:12] if page.columns["checked"] < NOW + 10]
-    one = Refreshes(state, plan_of(state, []), STRIPPING)
+    one = refreshes_of(state, [])
     drop(state, NOW + 1, *map(refresh, urls[:5]))
     drop(state, NOW + 1, *map(refresh, urls[5:]))
     looks = [(len(look(one)), one.more) for _ in range(5)]
@@ -230,7 +246,7 @@ def test_many_lines_of_other_kinds_are_read_in_portions(state: State, monkeypatc
     monkeypatch.setattr(refreshes, "AT_ONCE_BYTES", 1_000)
     inserts: list[dict[str, object]] = [{"op": "insert", "url": f"http://a.example/new/{n}"} for n in range(50)]
     drop(state, NOW, *inserts, refresh(PAGES[0].url))
-    one = Refreshes(state, plan_of(state, []), STRIPPING)
+    one = refreshes_of(state, [])
     looks: list[int] = []
     while not looks or one.more:
         looks.append(len(look(one)))
@@ -239,7 +255,7 @@ def test_many_lines_of_other_kinds_are_read_in_portions(state: State, monkeypatc
 
 def test_item_that_waits_is_returned_once(state: State) -> None:
     """Every look sees what still waits, and what has come: items stay until a merge takes them."""
-    one = Refreshes(state, plan_of(state, []), STRIPPING)
+    one = refreshes_of(state, [])
     for n in range(0, 12, 4):
         drop(state, NOW, refresh(PAGES[n].url))
         assert [state.objects.head(item.oid).url for item in look(one)] == [PAGES[n].url]
@@ -247,7 +263,7 @@ def test_item_that_waits_is_returned_once(state: State) -> None:
 
 
 def test_inbox_that_is_gone_is_logged_once_and_does_not_end_the_reap(state: State, caplog: pytest.LogCaptureFixture) -> None:
-    one = Refreshes(state, plan_of(state, []), STRIPPING)
+    one = refreshes_of(state, [])
     inbox = state.path.parents[1] / "inbox"
     aside = inbox.rename(inbox.with_name("aside"))
     try:
