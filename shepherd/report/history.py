@@ -48,9 +48,10 @@ class FetchRecord:
         hops = f" after {words.many(self.hops, 'hop')}" if self.hops else ""
         result, reason = kinds.RESULT.text(self.result), kinds.REASON.text(self.reason)
         outcome = result if reason == result else f"{result} ({reason})"
-        status = f"status {kinds.STATUS.text(self.status)}, {self.download_ms} ms"
-        answer = status if self.flags & JournalFlag.CONTACTED else "nobody was asked"
-        return f"{outcome}{hops} at {kinds.TIME_MS.text(self.start_ms)}, {answer}{flags}"
+        when = kinds.TIME_MS.text(self.start_ms)
+        if not self.flags & JournalFlag.CONTACTED:
+            return f"not fetched: {outcome}{hops} at {when}, nobody was asked{flags}"
+        return f"fetched: {outcome}{hops} at {when}, status {kinds.STATUS.text(self.status)}, {self.download_ms} ms{flags}"
 
     def as_object(self) -> dict[str, Any]:
         from shepherd.formats.tables import KINDS
@@ -85,7 +86,7 @@ class CycleEntry:
         if self.planned:
             yield self.planned
         if self.fetches:
-            yield from (f"fetched: {fetch.text()}" for fetch in self.fetches)
+            yield from (fetch.text() for fetch in self.fetches)
         elif self.journal and self.fetches is None:
             yield "its journal was not looked through (--deep does)"
         elif self.journal and row is not None and row["deferred"]:

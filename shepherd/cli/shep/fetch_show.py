@@ -109,6 +109,8 @@ def _outcome(answer: Answer) -> str:
 
 def _timings(answer: Answer) -> str:
     total_ms = int(answer.record["download_ms"][0])
+    if not answer.record["status"][0]:
+        return f"ended after {total_ms} ms without a usable answer"
     return f"connected after {answer.connect_ms} ms, first byte after {answer.first_byte_ms} ms, done after {total_ms} ms"
 
 

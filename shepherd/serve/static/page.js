@@ -258,7 +258,7 @@ async function showServers() {
     ["contacts", "n", (one) => data(one.fetches)],
     ["errors", "n", (one) => data(one.errors)],
     ["average", "n", (one) => one.average_ms === null ? null : count(one.average_ms) + " ms"],
-  ], told.top, "No server is like that."));
+  ], told.top, "No server matches."));
 }
 
 async function showSites() {

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import json
+import re
 import signal
 import socket
 import subprocess
@@ -96,8 +97,9 @@ def test_page_that_robots_txt_denies_is_not_fetched(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("answer", "why"), [(reset, "connection failed"), (b"nonsense\r\n\r\n", "answer malformed")])
 def test_server_without_a_usable_answer(tmp_path: Path, answer: Answer, why: str) -> None:
     with fold(tmp_path, {"a.example/robots.txt": ok(b""), "a.example/0": answer}) as one:
-        _output, errors = fetch(one, "http://a.example/0", status=20)
+        output, errors = fetch(one, "http://a.example/0", status=20)
         assert why in errors
+        assert re.search(r"^timings +ended after \d+ ms without a usable answer$", output, re.MULTILINE)
 
 
 def test_address_that_the_guard_refuses_is_not_contacted(tmp_path: Path) -> None:
