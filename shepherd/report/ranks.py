@@ -82,7 +82,7 @@ def _in_site(state: State, config: Config, norm: int, row: int | None) -> Standi
     sites = _sites_of(state, index)
     ranking = survey.survey(index, sites, config.select, config.section_bonus)
     soft, hard, _fresh = (int(limit[0]) for limit in survey.site_limits(sites, np.array([norm], np.uint64), config.select))
-    competes = (ranking.place != np.uint8(Place.ROBOTS)) & (ranking.place != np.uint8(Place.GONE))
+    competes = (ranking.place != np.uint8(Place.ROBOTS)) & (ranking.place != np.uint8(Place.FORGOTTEN))
     ahead = ranking.place == np.uint8(Place.EXEMPT)
     scale = len(rows) / len(part)
     mine = row - part.start if row is not None else None

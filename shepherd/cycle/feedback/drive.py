@@ -22,7 +22,7 @@ from shepherd.arrays.pool import ordered, tasks
 from shepherd.config import Config
 from shepherd.cycle.common.turn import not_now
 from shepherd.cycle.feedback import rules as feedback
-from shepherd.cycle.feedback.rules import Heard
+from shepherd.cycle.feedback.rules import UpdatedRows
 from shepherd.errors import Corruption, IoFailed, NothingToDo
 from shepherd.filters import Filter, load_filter
 from shepherd.formats import feedback as uploads
@@ -37,16 +37,16 @@ from shepherd.store.state.directory import State
 from shepherd.store.state.inbox import InboxItem
 from shepherd.urls import Footprints, parse
 
-SAID: Final = {"norm": "<u8", "path": "<u8", "site": "<u8", "weight": "<u2", "flags": "<u2"}
+UPLOAD_COLUMNS: Final = {"norm": "<u8", "path": "<u8", "site": "<u8", "weight": "<u2", "flags": "<u2"}
 LINES: Final = 1 << 16  # of a text at a time
-MOST_TOLD: Final = 100
+MOST_LISTED: Final = 100
 
 
 @dataclass(frozen=True)
 class _Pass:
     """What the work on every partition needs."""
 
-    said: SpilledRows
+    rows: SpilledRows
     paths: Paths
     number: int  # of the state that is made
 
@@ -65,34 +65,34 @@ def run(writer: Writer, config: Config, now: int, tick: Tick, jobs: int = 1) -> 
     if not parent.name.closed:
         raise not_now(parent, "feedback needs a closed state")
     prints, filters = parent.prints, load_filter(config.filter_path)
-    found = _survey(writer.database.inbox.waiting(parent.control.applied, inbox.FEEDBACK))
-    if not found.good:
-        raise NothingToDo(f"no feedback waits{''.join(f'; {one}' for one in found.bad)}")
+    inbox_uploads = _survey(writer.database.inbox.waiting(parent.control.applied, inbox.FEEDBACK))
+    if not inbox_uploads.good:
+        raise NothingToDo(f"no feedback waits{''.join(f'; {fault}' for fault in inbox_uploads.bad)}")
     step = config.store.partition_rows
     borders = parent.index["norm"].take(np.array([start for start, _ in whole_norms(parent.index, step)][1:], np.int64))
     builder = writer.build(parent, StateName(parent.number + 1, CLOSED), now)
     try:
-        with ColumnSpill(builder.scratch, SAID, "norm", borders) as spill:
-            strangers = _spill(parent, found, spill, prints, filters)
+        with ColumnSpill(builder.scratch, UPLOAD_COLUMNS, "norm", borders) as spill:
+            strangers = _spill(parent, inbox_uploads, spill, prints, filters)
             cuts = rows_before(parent.index["norm"][0 : parent.index.rows], borders).tolist()
             shared = _Pass(spill.settle(), Paths.of(prints), builder.name.number)
             counts: Counter[str] = Counter({"of unknown URLs": strangers})
             index = builder.table("index", feedback.CHANGED)
             work = tasks(_partition, parent, shared, enumerate(pairwise(cuts)))
-            for heard in ordered(work, jobs):
-                index.append(heard.columns)
-                counts.update(heard.counts)
-                tick(len(heard.columns["weight"]))
+            for partition in ordered(work, jobs):
+                index.append(partition.columns)
+                counts.update(partition.counts)
+                tick(len(partition.columns["weight"]))
             builder.finish_table(index)
         builder.keep_table("index", feedback.CHANGED)
         for name in ("sites", "servers"):
             builder.keep_table(name)
         builder.keep_objects()
         builder.keep_logs(names.CONTRIB)
-        builder.change(applied=(*builder.control.applied, *(item.name for item in found.good)))
-        report: dict[str, object] = {"phase": "feedback", "uploads": len(found.good), **counts}
-        report |= {"bad uploads": len(found.bad), "bad lines": len(found.bad_lines)}
-        report["bad"] = [*found.bad, *found.bad_lines][:MOST_TOLD]
+        builder.change(applied=(*builder.control.applied, *(item.name for item in inbox_uploads.good)))
+        report: dict[str, object] = {"phase": "feedback", "uploads": len(inbox_uploads.good), **counts}
+        report |= {"bad uploads": len(inbox_uploads.bad), "bad lines": len(inbox_uploads.bad_lines)}
+        report["bad"] = [*inbox_uploads.bad, *inbox_uploads.bad_lines][:MOST_LISTED]
         return writer.publish(builder, report)
     finally:
         builder.close()
@@ -100,7 +100,7 @@ def run(writer: Writer, config: Config, now: int, tick: Tick, jobs: int = 1) -> 
 
 def _survey(items: list[InboxItem]) -> Uploads:
     """Which uploads are whole, before anything of them counts."""
-    found = Uploads()
+    inbox_uploads = Uploads()
     for item in items:
         try:
             data = logs.map_file(item.path)
@@ -110,26 +110,26 @@ def _survey(items: list[InboxItem]) -> Uploads:
         except IoFailed as error:
             if not inbox.is_closed_to_us(error):
                 raise
-            found.bad.append(f"{item.path}: {inbox.UNREADABLE}")
+            inbox_uploads.bad.append(f"{item.path}: {inbox.UNREADABLE}")
             continue
         except Corruption as error:
-            found.bad.append(f"{item.path} is damaged {error}: upload it again and remove this one")
+            inbox_uploads.bad.append(f"{item.path} is damaged {error}: upload it again and remove this one")
             continue
-        found.good.append(item)
-    return found
+        inbox_uploads.good.append(item)
+    return inbox_uploads
 
 
-def _spill(state: State, found: Uploads, said: ColumnSpill, prints: Footprints, filters: Filter) -> int:
-    """Put all that was said in the order of the index; how much of it is of sites that nobody knows."""
+def _spill(state: State, inbox_uploads: Uploads, spill: ColumnSpill, prints: Footprints, filters: Filter) -> int:
+    """Put all lines in the order of the index; how many of them are of unknown sites."""
     lookup, norm = Lookup(state.sites["site"][0 : state.sites.rows]), state.sites["norm"][0 : state.sites.rows]
     strangers = 0
-    for item in found.good:
-        for part in _parts(item, found.bad_lines, prints, filters):
+    for item in inbox_uploads.good:
+        for part in _parts(item, inbox_uploads.bad_lines, prints, filters):
             columns: dict[str, Array] = {name: np.ascontiguousarray(part[name]) for name in ("site", "path", "weight", "flags")}
             row = lookup.find(columns["site"])
-            known = np.flatnonzero(row >= 0)
-            strangers += len(row) - len(known)
-            said.add({name: column.take(known) for name, column in columns.items()} | {"norm": norm.take(row.take(known))})
+            rows = np.flatnonzero(row >= 0)
+            strangers += len(row) - len(rows)
+            spill.add({name: column.take(rows) for name, column in columns.items()} | {"norm": norm.take(row.take(rows))})
     return strangers
 
 
@@ -155,7 +155,7 @@ def _parts(item: InboxItem, bad_lines: list[str], prints: Footprints, filters: F
     yield np.array(records, FEEDBACK)
 
 
-def _partition(state: State, shared: _Pass, part: tuple[int, tuple[int, int]]) -> Heard:
+def _partition(state: State, shared: _Pass, part: tuple[int, tuple[int, int]]) -> UpdatedRows:
     number, rows = part
     index = state.index.slice(*rows, feedback.READ)
-    return feedback.apply(index, shared.said.read(number), shared.paths, state=shared.number)
+    return feedback.apply(index, shared.rows.read(number), shared.paths, state=shared.number)

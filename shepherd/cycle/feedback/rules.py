@@ -19,35 +19,35 @@ CHANGED: Final = ("weight", "flags", "touched")
 
 
 @dataclass(frozen=True)
-class Heard:
+class UpdatedRows:
     columns: Mapping[str, Array]
     counts: Mapping[str, int]
 
 
-def apply(index: Columns, said: Columns, paths: Paths, *, state: int) -> Heard:
-    """One partition. `said` has norm, path, site, weight and flags of feedback, in the order in which it was given.
+def apply(index: Columns, uploads: Columns, paths: Paths, *, state: int) -> UpdatedRows:
+    """One partition. `uploads` has norm, path, site, weight and flags of feedback, in the order in which it was given.
 
     Of two that speak of the same document the later one holds. Errors and what is forgotten have no rank.
     """
-    row, _place = find_known(index, said, paths)
-    known = row >= 0
-    heard = known.copy()
-    heard[known] = np.isin(index["type"][row[known]], IN_USE)
-    row = row[heard]
+    row, _place = find_known(index, uploads, paths)
+    has_row = row >= 0
+    applies = has_row.copy()
+    applies[has_row] = np.isin(index["type"][row[has_row]], IN_USE)
+    row = row[applies]
     columns = {name: index[name].copy() for name in CHANGED}
-    told, weight = said["flags"][heard], said["weight"][heard]
-    given = with_flag(told, FeedbackFlag.WEIGHT)
-    columns["weight"][row[given]] = weight[given]
-    about = with_flag(told, FeedbackFlag.UNREFERENCED | FeedbackFlag.REFERENCED)
-    lost = with_flag(told, FeedbackFlag.UNREFERENCED)[about]
-    flags = columns["flags"][row[about]] & np.uint16(0xFFFF ^ Flag.UNREFERENCED)
-    columns["flags"][row[about]] = flags | np.where(lost, np.uint16(Flag.UNREFERENCED), np.uint16(0))
+    upload_flags, weight = uploads["flags"][applies], uploads["weight"][applies]
+    has_weight = with_flag(upload_flags, FeedbackFlag.WEIGHT)
+    columns["weight"][row[has_weight]] = weight[has_weight]
+    has_reference = with_flag(upload_flags, FeedbackFlag.UNREFERENCED | FeedbackFlag.REFERENCED)
+    is_unreferenced = with_flag(upload_flags, FeedbackFlag.UNREFERENCED)[has_reference]
+    flags = columns["flags"][row[has_reference]] & np.uint16(0xFFFF ^ Flag.UNREFERENCED)
+    columns["flags"][row[has_reference]] = flags | np.where(is_unreferenced, np.uint16(Flag.UNREFERENCED), np.uint16(0))
     changed = (columns["weight"] != index["weight"]) | (columns["flags"] != index["flags"])
     columns["touched"][changed] = state
     counts = {
-        "heard": int(np.count_nonzero(heard)),
+        "heard": int(np.count_nonzero(applies)),
         "changed rows": int(np.count_nonzero(changed)),
-        "of errors or forgotten rows": int(np.count_nonzero(known & ~heard)),
-        "of unknown URLs": int(np.count_nonzero(~known)),
+        "of errors or forgotten rows": int(np.count_nonzero(has_row & ~applies)),
+        "of unknown URLs": int(np.count_nonzero(~has_row)),
     }
-    return Heard(columns, counts)
+    return UpdatedRows(columns, counts)

@@ -13,7 +13,7 @@ import numpy as np
 
 from shepherd import config
 from shepherd.arrays.lookup import Lookup
-from shepherd.cycle.plan.pool import Chosen
+from shepherd.cycle.plan.pool import PlannedRows
 from shepherd.cycle.plan.rules import CLASS_DUE, CLASS_FREQUENT, CLASS_OVERDUE, Due, Favours, due_rows, join
 from shepherd.formats.tables import I64, U8, Columns
 from shepherd.politeness.quota import Servers
@@ -43,18 +43,18 @@ def anticipated_rows(
     return Due(soon.row, soon.priority & BELOW_CLASS, soon.site_row)
 
 
-def room_left(servers: Servers, chosen: Chosen, contacts: I64) -> Servers:
-    """The servers with what is left of their quotas, and of the robots files that are still to be asked for."""
+def room_left(servers: Servers, planned: PlannedRows, contacts: I64) -> Servers:
+    """The servers with what is left of their quotas, and of the robots files that are still to be fetched."""
     needs = servers.needs_robots.copy()
-    needs[chosen.robots_site_row] = False
-    left = (servers.quota - contacts).astype(servers.quota.dtype)
-    return dataclasses.replace(servers, quota=left, needs_robots=needs)
+    needs[planned.robots_site_row] = False
+    quota_left = (servers.quota - contacts).astype(servers.quota.dtype)
+    return dataclasses.replace(servers, quota=quota_left, needs_robots=needs)
 
 
-def with_more(chosen: Chosen, more: Chosen) -> Chosen:
+def with_more(planned: PlannedRows, more: PlannedRows) -> PlannedRows:
     """The plan with what is anticipated behind it."""
-    return Chosen(
-        join([chosen.pages, more.pages]),
-        np.concatenate([chosen.robots_site_row, more.robots_site_row]),
-        np.concatenate([chosen.robots_priority, more.robots_priority]),
+    return PlannedRows(
+        join([planned.pages, more.pages]),
+        np.concatenate([planned.robots_site_row, more.robots_site_row]),
+        np.concatenate([planned.robots_priority, more.robots_priority]),
     )

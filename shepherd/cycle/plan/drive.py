@@ -17,7 +17,7 @@ from shepherd.cycle.plan import pool as planpool
 from shepherd.cycle.plan import records as planrecords
 from shepherd.cycle.plan import report as planreport
 from shepherd.cycle.plan import rules as plan
-from shepherd.cycle.plan.pool import Chosen, Marks, Pool
+from shepherd.cycle.plan.pool import Marks, PlannedRows, Pool
 from shepherd.cycle.plan.records import Places, RobotsFiles
 from shepherd.cycle.plan.rules import Due, Favours
 from shepherd.errors import NothingToDo
@@ -71,19 +71,19 @@ def run(writer: Writer, config: Config, now: int, tick: Tick, jobs: int = 1) -> 
     parent = writer.furthest()
     if not parent.name.closed:
         raise not_now(parent, "a plan needs a closed state")
-    given = _read(parent, config, now, jobs)
+    inputs = _read(parent, config, now, jobs)
     most = quota.most_contacts(config.plan, parent.control.speed)
-    chosen, marks = _choose(given, most, tick)
-    contacts = planpool.contacts_of(chosen, given.servers)
-    places = _places(given, chosen)
+    planned_rows, marks = _choose(inputs, most, tick)
+    contacts = planpool.contacts_of(planned_rows, inputs.servers)
+    places = _places(inputs, planned_rows)
     planned = planrecords.page_rows(places)
-    column = _Deferred(given.ranges, marks, planpool.verdicts(given.servers, contacts), planned)
+    column = _Deferred(inputs.ranges, marks, planpool.verdicts(inputs.servers, contacts), planned)
     counts, changed = column.counts(parent.index[COLUMN])
     room = most - int(contacts.sum())
-    if config.plan.anticipate and len(chosen.pages) and room > 0 and not counts[Deferred.PLAN_FULL]:
-        chosen = anticipate.with_more(chosen, _anticipated(given, chosen, contacts, marks, room))
-        contacts, places = planpool.contacts_of(chosen, given.servers), _places(given, chosen)
-    records = _records(given, places)
+    if config.plan.anticipate and len(planned_rows.pages) and room > 0 and not counts[Deferred.PLAN_FULL]:
+        planned_rows = anticipate.with_more(planned_rows, _anticipated(inputs, planned_rows, contacts, marks, room))
+        contacts, places = planpool.contacts_of(planned_rows, inputs.servers), _places(inputs, planned_rows)
+    records = _records(inputs, places)
     if not len(records):
         raise NothingToDo(_why_nothing(counts))
     builder = writer.build(parent, StateName(parent.number + 1, "reap"), now)
@@ -96,7 +96,7 @@ def run(writer: Writer, config: Config, now: int, tick: Tick, jobs: int = 1) -> 
         builder.keep_objects()
         builder.keep_logs(names.CONTRIB)
         builder.write_records(names.PLAN, FrameKind.PLAN, records)
-        return writer.publish(builder, planreport.report(records, contacts, counts, given.servers, config.plan, most))
+        return writer.publish(builder, planreport.report(records, contacts, counts, inputs.servers, config.plan, most))
     finally:
         builder.close()
 
@@ -125,22 +125,22 @@ def _due_of(state: State, shared: _Pass, part: Range) -> tuple[Due, Marks]:
     return due, Marks.of(due, first_row=start, rows=stop - start)
 
 
-def _choose(given: _Input, most: int, tick: Tick) -> tuple[Chosen, list[Marks]]:
+def _choose(inputs: _Input, most: int, tick: Tick) -> tuple[PlannedRows, list[Marks]]:
     pool, marks = Pool(), []
-    work = tasks(_due_of, given.state, given.shared, given.ranges)
-    for (start, stop), (due, mark) in zip(given.ranges, ordered(work, given.jobs), strict=True):
-        pool = planpool.add(pool, due, given.servers, most)
+    work = tasks(_due_of, inputs.state, inputs.shared, inputs.ranges)
+    for (start, stop), (due, mark) in zip(inputs.ranges, ordered(work, inputs.jobs), strict=True):
+        pool = planpool.add(pool, due, inputs.servers, most)
         marks.append(mark)
         tick(stop - start)
-    return planpool.choose(pool, given.servers, most), marks
+    return planpool.choose(pool, inputs.servers, most), marks
 
 
-def _anticipated(given: _Input, chosen: Chosen, contacts: I64, marks: list[Marks], room: int) -> Chosen:
+def _anticipated(inputs: _Input, planned_rows: PlannedRows, contacts: I64, marks: list[Marks], room: int) -> PlannedRows:
     """What would fall due next, as far as there is room: a second look at the index, if what is due has not filled the plan."""
-    servers = anticipate.room_left(given.servers, chosen, contacts)
+    servers = anticipate.room_left(inputs.servers, planned_rows, contacts)
     pool = Pool()
-    work = tasks(_soon_of, given.state, given.shared, zip(given.ranges, marks, strict=True))
-    for early in ordered(work, given.jobs):
+    work = tasks(_soon_of, inputs.state, inputs.shared, zip(inputs.ranges, marks, strict=True))
+    for early in ordered(work, inputs.jobs):
         pool = planpool.add(pool, early, servers, room)
     return planpool.choose(pool, servers, room)
 
@@ -154,10 +154,10 @@ def _soon_of(state: State, shared: _Pass, part: tuple[Range, Marks]) -> Due:
     )
 
 
-def _places(given: _Input, chosen: Chosen) -> Places:
-    files = planrecords.robots_files(given.shared.sites, chosen)
-    work = tasks(_robots_of, given.state, files, given.ranges)
-    return planrecords.places(plan.join(list(ordered(work, given.jobs))), chosen.pages)
+def _places(inputs: _Input, planned_rows: PlannedRows) -> Places:
+    files = planrecords.robots_files(inputs.shared.sites, planned_rows)
+    work = tasks(_robots_of, inputs.state, files, inputs.ranges)
+    return planrecords.places(plan.join(list(ordered(work, inputs.jobs))), planned_rows.pages)
 
 
 def _robots_of(state: State, files: RobotsFiles, part: Range) -> Due:
@@ -165,10 +165,10 @@ def _robots_of(state: State, files: RobotsFiles, part: Range) -> Due:
     return planrecords.find_robots(state.index.slice(*part, KEYS), files, robots_path=path, first_row=part[0])
 
 
-def _records(given: _Input, places: Places) -> Records:
-    parts = ((start, stop, planrecords.part_of(places, start, stop - start)) for start, stop in given.ranges)
-    work = tasks(_records_of, given.state, given.shared.sites, parts)
-    return planrecords.put_together(len(places.due), ordered(work, given.jobs))
+def _records(inputs: _Input, places: Places) -> Records:
+    parts = ((start, stop, planrecords.part_of(places, start, stop - start)) for start, stop in inputs.ranges)
+    work = tasks(_records_of, inputs.state, inputs.shared.sites, parts)
+    return planrecords.put_together(len(places.due), ordered(work, inputs.jobs))
 
 
 def _records_of(state: State, sites: Columns, part: tuple[int, int, Places]) -> tuple[I64, Records]:
@@ -189,12 +189,12 @@ class _Deferred:
         for (start, stop), mark in zip(self.ranges, self.marks, strict=True):
             yield planpool.deferred(mark, self.verdict, self.planned, first_row=start, rows=stop - start)
 
-    def counts(self, old: Column) -> tuple[I64, bool]:
+    def counts(self, old_column: Column) -> tuple[I64, bool]:
         """How many rows, by reason; and whether the column is no longer the old one."""
         total, changed = np.zeros(max(Deferred) + 1, np.int64), False
         for (start, stop), part in zip(self.ranges, self.parts(), strict=True):
-            total += [np.count_nonzero(part == np.uint8(one)) for one in range(len(total))]
-            changed = changed or not np.array_equal(old[start:stop], part)
+            total += [np.count_nonzero(part == np.uint8(reason)) for reason in range(len(total))]
+            changed = changed or not np.array_equal(old_column[start:stop], part)
         return total, changed
 
     def write(self, builder: Builder) -> None:

@@ -37,7 +37,7 @@ class Pool:
 
 
 @dataclass(frozen=True)
-class Chosen:
+class PlannedRows:
     """The plan's pages, best first, and the sites whose robots.txt is planned before them, with its priority."""
 
     pages: Due
@@ -90,7 +90,7 @@ def _best(due: Due, most: int) -> tuple[Due, int]:
     return due.take(above), int(bar)
 
 
-def choose(pool: Pool, servers: Servers, most: int) -> Chosen:
+def choose(pool: Pool, servers: Servers, most: int) -> PlannedRows:
     """The plan."""
     due = join(list(fold(pool, servers, most).parts))
     due = due.take(best_first(due.priority))
@@ -102,12 +102,12 @@ def choose(pool: Pool, servers: Servers, most: int) -> Chosen:
     page = (used == cost) & (total <= most)
     weight = due.priority.compress(robots) >> np.uint32(8) & np.uint32(0xFFFF)
     priority: U32 = np.uint32(CLASS_ROBOTS << 24) | weight << np.uint32(8)
-    return Chosen(due.take(page), due.site_row.compress(robots), priority)
+    return PlannedRows(due.take(page), due.site_row.compress(robots), priority)
 
 
-def contacts_of(chosen: Chosen, servers: Servers) -> I64:
+def contacts_of(planned: PlannedRows, servers: Servers) -> I64:
     """How many contacts of the plan each server has."""
-    site_row = np.concatenate([chosen.pages.site_row, chosen.robots_site_row])
+    site_row = np.concatenate([planned.pages.site_row, planned.robots_site_row])
     return np.bincount(servers.of_site.take(site_row), minlength=len(servers.quota))
 
 

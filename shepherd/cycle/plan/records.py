@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from shepherd.arrays.keys import by_key, find_rows
-from shepherd.cycle.plan.pool import Chosen, best_first
+from shepherd.cycle.plan.pool import PlannedRows, best_first
 from shepherd.cycle.plan.rules import CLASS_ROBOTS, WHY_OF_CLASS, Due, join
 from shepherd.formats.tables import I64, PLAN, U32, U64, Columns, Kind, Records
 
@@ -39,24 +39,24 @@ class Places:
     place: I64
 
 
-def robots_files(sites: Columns, chosen: Chosen) -> RobotsFiles:
-    norm = sites["norm"][chosen.robots_site_row]
+def robots_files(sites: Columns, planned: PlannedRows) -> RobotsFiles:
+    norm = sites["norm"][planned.robots_site_row]
     order = np.argsort(norm, kind="stable")
-    site_row = chosen.robots_site_row[order]
-    return RobotsFiles(norm[order], sites["site"][site_row], site_row, chosen.robots_priority[order])
+    site_row = planned.robots_site_row[order]
+    return RobotsFiles(norm[order], sites["site"][site_row], site_row, planned.robots_priority[order])
 
 
 def find_robots(index: Columns, robots: RobotsFiles, *, robots_path: int, first_row: int) -> Due:
-    """Those of the robots files whose row lies in this partition. A site that has no such row is asked without one."""
+    """Those of the robots files whose row lies in this partition. A site that has no such row gets its file without one."""
     norm = index["norm"]
     if not len(norm):
         return join([])
     here = slice(np.searchsorted(robots.norm, norm[0]), np.searchsorted(robots.norm, norm[-1], side="right"))
     paths = np.full(len(robots.norm[here]), robots_path, np.uint64)
     row = find_rows(norm, index["path"], index["site"], robots.norm[here], paths, robots.site[here])
-    found = row >= 0
-    rows = (row[found] + first_row).astype(np.uint32)
-    return Due(rows, robots.priority[here][found], robots.site_row[here][found])
+    has_row = row >= 0
+    rows = (row[has_row] + first_row).astype(np.uint32)
+    return Due(rows, robots.priority[here][has_row], robots.site_row[here][has_row])
 
 
 def places(robots: Due, pages: Due) -> Places:
@@ -82,14 +82,14 @@ def part_of(planned: Places, first_row: int, rows: int) -> Places:
 def records(index: Columns, sites: Columns, planned: Due, *, first_row: int) -> Records:
     """The records of these rows of one partition."""
     rows, class_ = planned.row.astype(np.int64) - first_row, planned.priority >> np.uint32(24)
-    made = np.zeros(len(rows), PLAN)
+    plan_records = np.zeros(len(rows), PLAN)
     for name in ("norm", "path", "site", "oid", "digest", "weight", "flags", "section"):
-        made[name] = index[name].take(rows)
-    made["row"], made["priority"] = planned.row, planned.priority
-    made["qkey"] = sites["qkey"].take(planned.site_row)
-    made["why"] = WHY_OF_CLASS.take(class_)
-    made["kind"] = KIND_OF_CLASS.take(class_)
-    return made
+        plan_records[name] = index[name].take(rows)
+    plan_records["row"], plan_records["priority"] = planned.row, planned.priority
+    plan_records["qkey"] = sites["qkey"].take(planned.site_row)
+    plan_records["why"] = WHY_OF_CLASS.take(class_)
+    plan_records["kind"] = KIND_OF_CLASS.take(class_)
+    return plan_records
 
 
 def put_together(count: int, parts: Iterable[tuple[I64, Records]]) -> Records:

@@ -9,7 +9,7 @@ from shepherd.formats.tables import I64, Deferred, Kind, Records, Why
 from shepherd.formats.vocabulary import word
 from shepherd.politeness.quota import Servers
 
-SHOWN = 10  # servers
+SERVERS_LISTED = 10
 
 
 def report(records: Records, contacts: I64, deferred: I64, servers: Servers, plan: config.Plan, most: int) -> dict[str, object]:
@@ -19,7 +19,7 @@ def report(records: Records, contacts: I64, deferred: I64, servers: Servers, pla
         "phase": "plan",
         "planned": len(records),
         "pages": int(np.count_nonzero(records["kind"] == Kind.PAGE)),
-        "planned_by": {word(one): int(why[one]) for one in Why if why[one]},
+        "planned_by": {word(reason): int(why[reason]) for reason in Why if why[reason]},
         "deferred": reasons(deferred),
         "room": most,
         **_servers(contacts, servers, plan),
@@ -28,7 +28,7 @@ def report(records: Records, contacts: I64, deferred: I64, servers: Servers, pla
 
 def reasons(deferred: I64) -> dict[str, int]:
     """In words, without those that do not occur."""
-    return {word(one): int(deferred[one]) for one in Deferred if one and deferred[one]}
+    return {word(reason): int(deferred[reason]) for reason in Deferred if reason and deferred[reason]}
 
 
 def _servers(contacts: I64, servers: Servers, plan: config.Plan) -> dict[str, object]:
@@ -41,7 +41,7 @@ def _servers(contacts: I64, servers: Servers, plan: config.Plan) -> dict[str, ob
     room_ms = plan.reap_s * 1000
     used_ms = np.minimum(-(-count * (timing.delay_ms + timing.avg_ms) // timing.slots), room_ms)
     # The latest first; those that end together by their number: the order of a whole sort, at the cost of ten.
-    latest = np.lexsort((number, -end_s))[:SHOWN]
+    latest = np.lexsort((number, -end_s))[:SERVERS_LISTED]
     return {
         "servers": len(number),
         "expected_s": int(end_s.max(initial=0)),

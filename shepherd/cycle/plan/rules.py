@@ -37,7 +37,7 @@ MIX = np.uint64(0x9E3779B97F4A7C15)  # an odd number with no pattern: its produc
 HALF = np.uint64(32)
 
 # As bytes: with a member of an enumeration numpy compares at a tenth of the speed.
-UNGATHERED, GATHERED, ERROR = (np.uint8(one) for one in (RowType.UNGATHERED, RowType.GATHERED, RowType.ERROR))
+UNGATHERED, GATHERED, ERROR = (np.uint8(type_) for type_ in (RowType.UNGATHERED, RowType.GATHERED, RowType.ERROR))
 ROBOTS_DENIED, ROBOTS_UNREACHABLE = np.uint8(Reason.ROBOTS_DENIED), np.uint8(Reason.ROBOTS_UNREACHABLE)
 
 WHY_OF_CLASS = np.full(CLASS_ROBOTS + 1, Why.ANTICIPATED, np.uint8)  # of class 0, see cycle/plan/anticipation
@@ -139,8 +139,8 @@ def due_rows(
     weight = part["weight"].take(keep).astype(np.int64)
     if favours.bonus:
         weight = np.clip(weight + sites["queue_bonus"].take(site_row.take(keep)), 0, MOST_WEIGHT)
-    known = part["checked"].take(keep) > 0
-    age = known * np.minimum(AGE_STEPS * seen_s.take(keep) // cycle_s.take(keep), 255)
+    was_checked = part["checked"].take(keep) > 0
+    age = was_checked * np.minimum(AGE_STEPS * seen_s.take(keep) // cycle_s.take(keep), 255)
     priority = class_.take(keep).astype(np.int64) << 24 | weight << 8 | age
     row = rows.take(keep) + first_row
     return Due(row.astype(np.uint32), priority.astype(np.uint32), site_row.take(keep).astype(np.uint32))

@@ -25,7 +25,7 @@ from shepherd.cycle.select import rules as select
 from shepherd.cycle.select import survey
 from shepherd.cycle.select.passes import ByGroups, Candidates, Contest, PlacedRows, SelectPasses, Totals
 from shepherd.cycle.select.placement import Place, mark
-from shepherd.cycle.select.rules import Groups, Selected
+from shepherd.cycle.select.rules import CrowdedGroups, SelectedRows
 from shepherd.cycle.select.server_capacity import ServerCapacities, server_limits
 from shepherd.cycle.select.site_settings import SitesOf
 from shepherd.errors import UsageError
@@ -64,10 +64,10 @@ def run(writer: Writer, config: Config, now: int, tick: Tick, jobs: int = 1, *, 
 
 
 def _brake(counts: dict[str, Any], config: Config) -> str:
-    lost, gathered = counts["gathered lost"], counts["gathered"]
+    lost_count, gathered = counts["gathered lost"], counts["gathered"]
     return (
-        f"{lost} of {gathered} gathered documents would be lost; [select] most_lost allows {config.select.most_lost} percent; "
-        "nothing was changed. Look at the limits and weights (shep-select --dry-run lists the reasons), or use --force"
+        f"{lost_count} of {gathered} gathered documents would be lost; [select] most_lost allows {config.select.most_lost} "
+        "percent; nothing was changed. Look at the limits and weights (shep-select --dry-run lists the reasons), or use --force"
     )
 
 
@@ -164,7 +164,7 @@ def _soft_limits(passes: SelectPasses, totals: Totals, limits: ServerCapacities,
         passes.settle(SoftLimit(_bars(passes, crowded_sections, False, staying), Place.SECTION_SOFT))
 
 
-def _bars(passes: SelectPasses, groups: Groups, by_server: bool, candidates: Candidates) -> GroupBars:
+def _bars(passes: SelectPasses, groups: CrowdedGroups, by_server: bool, candidates: Candidates) -> GroupBars:
     by_groups = ByGroups(groups, by_server)
     return GroupBars(by_groups, passes.find_bars(groups.room, Contest(candidates, by_groups)))
 
@@ -173,7 +173,7 @@ def _bars(passes: SelectPasses, groups: Groups, by_server: bool, candidates: Can
 
 
 @dataclass(frozen=True)
-class Verdict:
+class LastBars:
     """The last two bars: of gathering, with the reason of what is behind it, and of sleeping."""
 
     bar: int
@@ -194,7 +194,7 @@ class Verdict:
 class AsleepNow:
     """The rows that sleep once the bar of gathering is known."""
 
-    gathering_verdict: Verdict
+    gathering_verdict: LastBars
 
     def __call__(self, rows: PlacedRows, part: int) -> Bools:
         return place.sleeps(self.gathering_verdict.before_sleep(rows, part))
@@ -210,13 +210,13 @@ def _bytes_needed(state: State, rows: PlacedRows, part: int, which: I64) -> I64:
     return survey.cost(state.index.slice(*rows.ranges[part], survey.OF_COST), which, rows.settings)
 
 
-def _totals(passes: SelectPasses, totals: Totals, config: Config) -> Verdict:
+def _totals(passes: SelectPasses, totals: Totals, config: Config) -> LastBars:
     stay, sleep, exempt = totals.rows.tolist()
     room = select.most_gathered(config.select, config.plan, passes.state.control.speed) - exempt
-    verdict = Verdict(_one_bar(passes, room, Contest(staying)) if stay > room else NO_BAR, Place.BELOW_BAR)
+    verdict = LastBars(_one_bar(passes, room, Contest(staying)) if stay > room else NO_BAR, Place.BELOW_BAR)
     if config.select.space_bytes:
         bar = _one_bar(passes, config.select.space_bytes - totals.exempt_bytes, Contest(staying, cost=_bytes_needed))
-        verdict = Verdict(bar, Place.SPACE) if bar < verdict.bar else verdict
+        verdict = LastBars(bar, Place.SPACE) if bar < verdict.bar else verdict
     if stay + sleep <= config.select.sleeping:
         return verdict
     return replace(verdict, sleep_bar=_one_bar(passes, config.select.sleeping, Contest(AsleepNow(verdict))))
@@ -232,17 +232,17 @@ def _one_bar(passes: SelectPasses, room: int, contest: Contest) -> int:
 @dataclass(frozen=True)
 class _WritePass:
     rows: PlacedRows
-    verdict: Verdict
+    verdict: LastBars
     rehearsing: bool
 
 
-def _assign(state: State, shared: _WritePass, part: int) -> tuple[Selected, I64]:
+def _assign(state: State, shared: _WritePass, part: int) -> tuple[SelectedRows, I64]:
     index = state.index.slice(*shared.rows.ranges[part], select.READ)
     selected = select.assign(index, shared.verdict.places(shared.rows, part), state=state.number)
     return selected, select.became(index, selected) if shared.rehearsing else select.nothing_became()
 
 
-def _write(passes: SelectPasses, verdict: Verdict, builder: Builder, tick: Tick, rehearsing: bool) -> dict[str, Any]:
+def _write(passes: SelectPasses, verdict: LastBars, builder: Builder, tick: Tick, rehearsing: bool) -> dict[str, Any]:
     """A rehearsal also counts what each type becomes: otherwise the next state can be compared with the last."""
     counts, slept, forgotten, became = Counter[str](), Counter[str](), Counter[str](), select.nothing_became()
     ranges, shared = passes.rows.ranges, _WritePass(passes.rows, verdict, rehearsing)
@@ -256,5 +256,5 @@ def _write(passes: SelectPasses, verdict: Verdict, builder: Builder, tick: Tick,
         forgotten.update(selected.forgotten)
         tick(stop - start)
     builder.finish_table(table)
-    told = {**counts, "asleep by reason": dict(slept), "forgotten by reason": dict(forgotten)}
-    return told | (select.told_types(became) if rehearsing else {})
+    report = {**counts, "asleep by reason": dict(slept), "forgotten by reason": dict(forgotten)}
+    return report | (select.types_report(became) if rehearsing else {})

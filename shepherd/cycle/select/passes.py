@@ -19,9 +19,9 @@ from shepherd.arrays.pool import ordered, tasks
 from shepherd.arrays.spill import SealedSpill, Spill
 from shepherd.arrays.thresholds import CounterTally, Members, Search, Window
 from shepherd.cycle.select import survey
-from shepherd.cycle.select.rules import Groups
+from shepherd.cycle.select.rules import CrowdedGroups
 from shepherd.cycle.select.site_settings import SitesOf
-from shepherd.cycle.select.survey import SECTIONS, Counts, Surveyed
+from shepherd.cycle.select.survey import SECTIONS, LimitCounts, SurveyedRows
 from shepherd.formats.tables import I64, U8, Bools, Columns
 from shepherd.store.state.directory import State
 
@@ -30,7 +30,7 @@ Range = tuple[int, int]
 
 @dataclass(frozen=True)
 class Totals:
-    """survey.Counts of all partitions, and its three lines; the servers by row of their table, and one more for none."""
+    """survey.LimitCounts of all partitions, and its three lines; the servers by row of their table, and one more for none."""
 
     server: I64
     section: I64
@@ -41,7 +41,7 @@ class Totals:
     def nothing(servers: int) -> Totals:
         return Totals(np.zeros((3, servers + 1), np.int64), np.zeros((3, SECTIONS), np.int64), np.zeros(3, np.int64), 0)
 
-    def plus(self, parts: Iterable[Counts]) -> Totals:
+    def plus(self, parts: Iterable[LimitCounts]) -> Totals:
         server, section, rows, exempt_bytes = self.server.copy(), self.section.copy(), self.rows.copy(), self.exempt_bytes
         for counts in parts:
             for line, (which, count) in zip(server, counts.by_server, strict=True):
@@ -63,8 +63,8 @@ class PlacedRows:
     surveys: SealedSpill
     places: SealedSpill
 
-    def surveyed(self, part: int) -> Surveyed:
-        return Surveyed(**self.surveys[part])
+    def surveyed(self, part: int) -> SurveyedRows:
+        return SurveyedRows(**self.surveys[part])
 
     def place(self, part: int) -> U8:
         """Where the rows of a partition stand, after all that is settled."""
@@ -87,7 +87,7 @@ PlaceRule: TypeAlias = Callable[[State, PlacedRows, int], U8]
 class ByGroups:
     """The rows of a partition by their servers or sections."""
 
-    groups: Groups
+    groups: CrowdedGroups
     by_server: bool
 
     def __call__(self, state: State, rows: PlacedRows, part: int) -> Grouping:
@@ -143,8 +143,8 @@ class SelectPasses:
     def survey(self) -> Totals:
         """Go over all rows, and put the survey aside."""
         select, bonus = self._settings.select, self._settings.section_bonus
-        wanted = {"size": bool(select.space_bytes), "section": self._by_section or any(vars(bonus).values())}
-        columns = tuple(name for name in survey.OF_INDEX if wanted.get(name, True))
+        needs_column = {"size": bool(select.space_bytes), "section": self._by_section or any(vars(bonus).values())}
+        columns = tuple(name for name in survey.OF_INDEX if needs_column.get(name, True))
         shared = _SurveyPass(self._sites, columns, select, bonus, self._by_section)
         work = tasks(_survey_part, self.state, shared, enumerate(self._ranges))
         spill = self._new_spill()
@@ -186,7 +186,7 @@ class SelectPasses:
         return search.bars
 
 
-def _put_aside(spill: Spill, parts: Iterable[tuple[Columns, Counts]]) -> Iterator[Counts]:
+def _put_aside(spill: Spill, parts: Iterable[tuple[Columns, LimitCounts]]) -> Iterator[LimitCounts]:
     """The counts of the partitions, whose arrays are put aside as they come."""
     for arrays, counts in parts:
         spill.add(arrays)
@@ -205,7 +205,7 @@ class _SurveyPass:
     by_section: bool
 
 
-def _survey_part(state: State, shared: _SurveyPass, part: tuple[int, Range]) -> tuple[Columns, Counts]:
+def _survey_part(state: State, shared: _SurveyPass, part: tuple[int, Range]) -> tuple[Columns, LimitCounts]:
     number, rows = part
     index = state.index.slice(*rows, shared.columns)
     surveyed = survey.survey(index, shared.sites[number], shared.select, shared.bonus)
@@ -217,7 +217,7 @@ def _place_part(state: State, shared: tuple[PlacedRows, PlaceRule], part: int) -
     return rule(state, rows, part)
 
 
-def _place_hard(state: State, shared: tuple[PlacedRows, PlaceRule, bool], part: int) -> tuple[Columns, Counts]:
+def _place_hard(state: State, shared: tuple[PlacedRows, PlaceRule, bool], part: int) -> tuple[Columns, LimitCounts]:
     rows, rule, by_section = shared
     surveyed = rows.surveyed(part)
     place = _settle_sites(state, rows, part, surveyed, rule(state, rows, part))
@@ -225,17 +225,17 @@ def _place_hard(state: State, shared: tuple[PlacedRows, PlaceRule, bool], part: 
     return {"place": place}, survey.recount(section, surveyed, place)
 
 
-def _settle_sites(state: State, rows: PlacedRows, part: int, surveyed: Surveyed, struck: U8) -> U8:
+def _settle_sites(state: State, rows: PlacedRows, part: int, surveyed: SurveyedRows, hard_places: U8) -> U8:
     """The places after the soft limits of sites, where some rows that these had counted are struck."""
     norm = state.index["norm"][slice(*rows.ranges[part])]
-    unsettled = survey.unsettled(norm, surveyed.place, struck)
+    unsettled = survey.unsettled(norm, surveyed.place, hard_places)
     if not len(unsettled):
-        return struck
+        return hard_places
     index = state.index.slice(*rows.ranges[part], survey.OF_PLACES)
     some = {name: column.take(unsettled) for name, column in index.items()}
     key = surveyed.key.take(unsettled)
-    place = struck.copy()
-    place[unsettled] = survey.settle_again(some, rows.sites[part], key, struck.take(unsettled), rows.settings)
+    place = hard_places.copy()
+    place[unsettled] = survey.settle_again(some, rows.sites[part], key, hard_places.take(unsettled), rows.settings)
     return place
 
 

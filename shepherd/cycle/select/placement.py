@@ -1,4 +1,4 @@
-"""Where a row stands between the limits of select: one byte, which says what has struck it."""
+"""Where a row stands between the limits of select: one byte, which says which limit has rejected it."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from shepherd.formats.tables import U8, Bools
 
 
 class Place(IntEnum):
-    """Where a row stands. First those that no limit strikes, then those that sleep, then those that are forgotten."""
+    """Where a row stands. First the places that no limit gives, then those that sleep, then those that are forgotten."""
 
     STAY = 0
     EXEMPT = 1  # stays whatever its weight, and takes its room before all others
     ROBOTS = 2  # stays if another row of its site does, and takes no room
-    GONE = 3  # forgotten before
+    FORGOTTEN = 3  # forgotten before
     SITE_SOFT = 4
     FRESH = 5
     SERVER_SOFT = 6

@@ -1,8 +1,8 @@
 """Which rows are worth gathering, which are only remembered, which are forgotten.
 
-`survey` says what a row's own site leaves it, `bars` finds where the room of servers, sections and totals is full; here is how
-much room there is, and what becomes of the rows in the end. docs/cycle.md tells the order in which limits strike, and why
-a second select changes nothing.
+`survey` decides what a row's own site leaves it, `arrays/thresholds` finds where the room of servers, sections and totals is
+full; here is how much room there is, and which type and reason each row gets in the end. docs/cycle.md has the order in which
+limits strike, and why a second select changes nothing.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ REASON_OF[Place.SITE_EMPTY] = Reason.SITE_EMPTY
 
 TYPES = max(RowType) + 1
 
-ROBOTS, GONE = np.uint8(Place.ROBOTS), np.uint8(Place.GONE)
+ROBOTS, FORGOTTEN = np.uint8(Place.ROBOTS), np.uint8(Place.FORGOTTEN)
 TYPE_OF = np.zeros(len(Place), np.uint8)
 TYPE_OF[Place.SITE_SOFT : Place.BELOW_BAR + 1] = RowType.SLEEPING
 TYPE_OF[Place.SITE_HARD :] = RowType.FORGOTTEN
 
 
 @dataclass(frozen=True)
-class Groups:
+class CrowdedGroups:
     """The servers or the sections that hold more than they may."""
 
     number: Array  # by server or section: its number among them, or -1; one more entry at the end, for none
@@ -53,19 +53,19 @@ class Groups:
 
 
 @dataclass(frozen=True)
-class Selected:
+class SelectedRows:
     columns: Mapping[str, Array]
     counts: Mapping[str, int]
     slept: Mapping[str, int]  # by reason
     forgotten: Mapping[str, int]  # by reason
 
 
-def crowded(count: I64, limit: I64, exempt: I64) -> Groups:
+def crowded(count: I64, limit: I64, exempt: I64) -> CrowdedGroups:
     """Which groups have too many rows, and how many of those that are not exempt they may keep."""
     over = np.flatnonzero(count > limit)
     number = np.full(len(count) + 1, -1, np.min_scalar_type(-len(over) - 1))
     number[over] = np.arange(len(over))
-    return Groups(number, np.maximum(limit - exempt, 0)[over])
+    return CrowdedGroups(number, np.maximum(limit - exempt, 0)[over])
 
 
 def section_limits(sections: config.Sections, factor: int = 1) -> I64:
@@ -88,23 +88,23 @@ def keep_robots(place: U8, site: Array) -> U8:
     robots = np.flatnonzero(place == ROBOTS)
     if not len(robots):
         return place
-    others = (place != ROBOTS) & (place != GONE) & ~is_out(place)
+    others = (place != ROBOTS) & (place != FORGOTTEN) & ~is_out(place)
     first = np.flatnonzero(run_starts(site))  # neighbours are mostly of one site
-    kept = np.zeros(int(site.max()) + 1, np.bool_)
-    kept[site.take(first).compress(np.logical_or.reduceat(others, first))] = True
+    keeps_page = np.zeros(int(site.max()) + 1, np.bool_)
+    keeps_page[site.take(first).compress(np.logical_or.reduceat(others, first))] = True
     result = place.copy()
-    result[robots.compress(~kept.take(site.take(robots)))] = Place.SITE_EMPTY
+    result[robots.compress(~keeps_page.take(site.take(robots)))] = Place.SITE_EMPTY
     return result
 
 
-# --- what becomes of the rows -----------------------------------------------------------------------------------
+# --- the types of the rows -----------------------------------------------------------------------------------
 
 
-def assign(index: Columns, place: U8, *, state: int) -> Selected:
+def assign(index: Columns, place: U8, *, state: int) -> SelectedRows:
     """The columns that the places of the rows change."""
     awake, asleep, out = place <= ROBOTS, sleeps(place), is_out(place)
-    struck = asleep | out
-    spared = (~struck).view(np.uint8)
+    is_rejected = asleep | out
+    spared = (~is_rejected).view(np.uint8)
     type_ = TYPE_OF.take(place) + index["type"] * spared  # one of the two is 0: a choice of bytes, at half the price of np.where
     reason = REASON_OF.take(place) + index["reason"] * spared
     woken = np.flatnonzero(awake & (index["type"] == np.uint8(RowType.SLEEPING)))
@@ -118,15 +118,15 @@ def assign(index: Columns, place: U8, *, state: int) -> Selected:
         "forgotten": _count(out),
         "woken": len(woken),
         "gathered": _count(pages),
-        "gathered lost": _count(pages & struck),
+        "gathered lost": _count(pages & is_rejected),
     }
     by_place = {p: _count(place == np.uint8(p)) for p in Place if p >= Place.SITE_SOFT}
-    told = {p: {_text(p): count} for p, count in by_place.items() if count}
-    return Selected(
+    counts_by_place = {p: {_text(p): count} for p, count in by_place.items() if count}
+    return SelectedRows(
         {"type": type_, "reason": reason, "touched": touched},
         counts,
-        _joined(told, Place.SITE_SOFT, Place.BELOW_BAR),
-        _joined(told, Place.SITE_HARD, Place.SITE_EMPTY),
+        _joined(counts_by_place, Place.SITE_SOFT, Place.BELOW_BAR),
+        _joined(counts_by_place, Place.SITE_HARD, Place.SITE_EMPTY),
     )
 
 
@@ -141,7 +141,7 @@ def _waking(index: Columns, rows: I64) -> tuple[Array, Array]:
     )
 
 
-def became(index: Columns, selected: Selected) -> I64:
+def became(index: Columns, selected: SelectedRows) -> I64:
     """How many rows of each type get which."""
     pairs = index["type"].astype(np.int64) * TYPES + selected.columns["type"]
     return np.bincount(pairs, minlength=TYPES * TYPES).reshape(TYPES, TYPES)
@@ -151,13 +151,13 @@ def nothing_became() -> I64:
     return np.zeros((TYPES, TYPES), np.int64)
 
 
-def told_types(became: I64) -> dict[str, dict[str, int]]:
+def types_report(became: I64) -> dict[str, dict[str, int]]:
     """In words: how many rows there are of each type, how many there would be, and what changes."""
-    names = {one: word(one) for one in RowType}
+    names = {type_: word(type_) for type_ in RowType}
     changes = {f"{names[a]} -> {names[b]}": int(became[a, b]) for a in RowType for b in RowType if a != b and became[a, b]}
     return {
-        "types now": {names[one]: int(became[one].sum()) for one in RowType},
-        "types then": {names[one]: int(became[:, one].sum()) for one in RowType},
+        "types now": {names[type_]: int(became[type_].sum()) for type_ in RowType},
+        "types then": {names[type_]: int(became[:, type_].sum()) for type_ in RowType},
         "changes": changes,
     }
 
@@ -170,10 +170,10 @@ def _text(place: Place) -> str:
     return word(Reason(int(REASON_OF[place])))
 
 
-def _joined(told: Mapping[Place, Mapping[str, int]], first: Place, last: Place) -> dict[str, int]:
-    return {text: count for place in told if first <= place <= last for text, count in told[place].items()}
+def _joined(counts_by_place: Mapping[Place, Mapping[str, int]], first: Place, last: Place) -> dict[str, int]:
+    return {text: count for place in counts_by_place if first <= place <= last for text, count in counts_by_place[place].items()}
 
 
-def too_many_lost(lost: int, gathered: int, select: config.Select) -> bool:
+def too_many_lost(lost_count: int, gathered: int, select: config.Select) -> bool:
     """Whether the brake must stop: more than its share of the gathered documents would go, and more than a handful."""
-    return lost > select.most_lost_floor and lost * 100 > gathered * select.most_lost
+    return lost_count > select.most_lost_floor and lost_count * 100 > gathered * select.most_lost

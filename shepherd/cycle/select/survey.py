@@ -42,7 +42,7 @@ NEAR = 4  # sites of one norm that are looked at one by one
 
 
 @dataclass(frozen=True)
-class Surveyed:
+class SurveyedRows:
     """Of each row, and of each site that has rows in the partition."""
 
     key: U16  # the weight that is compared
@@ -52,10 +52,10 @@ class Surveyed:
 
 
 @dataclass(frozen=True)
-class Counts:
+class LimitCounts:
     """Rows that limits count, as three lines: those that stay, those that sleep, those that are exempt."""
 
-    by_server: Sequence[tuple[Array, I64]]  # servers, which may be told more than once, and how many rows they have
+    by_server: Sequence[tuple[Array, I64]]  # servers, each perhaps more than once, and how many rows they have
     section: I64
     rows: I64
     exempt_bytes: int
@@ -68,8 +68,8 @@ def was_gathered(index: Columns) -> Bools:
     """What we hold, or have followed: it costs nothing to keep. Whether it sleeps now makes no difference, so that select
     alone never changes the weight that it compares.
     """
-    told = (index["digest"] != 0) | with_flag(index["flags"], Flag.REDIRECT)
-    return np.asarray(told & (index["gathered"] > 0) & in_bucket(index["oid"]))
+    has_content = (index["digest"] != 0) | with_flag(index["flags"], Flag.REDIRECT)
+    return np.asarray(has_content & (index["gathered"] > 0) & in_bucket(index["oid"]))
 
 
 def keys(index: Columns, bonus: Array | int, select: config.Select, sections: config.SectionBonus) -> U16:
@@ -95,7 +95,7 @@ def cost(index: Columns, rows: I64 | Bools, select: config.Select) -> I64:
 # --- the survey -------------------------------------------------------------------------------------------------
 
 
-def survey(index: Columns, sites: Columns, select: config.Select, sections: config.SectionBonus) -> Surveyed:
+def survey(index: Columns, sites: Columns, select: config.Select, sections: config.SectionBonus) -> SurveyedRows:
     """`sites` are those of the partition, sorted by norm, with the settings that any site has."""
     new_norm = run_starts(index["norm"])
     new_site = new_norm | run_starts(index["site"])
@@ -111,7 +111,7 @@ def survey(index: Columns, sites: Columns, select: config.Select, sections: conf
     key = keys(index, bonus, select, sections)
     server = np.append(sites["server"], np.full(strange, NO_SERVER, np.int32))
     place = _places(index, sites, first, key, None, select)
-    return Surveyed(key, place, site, server)
+    return SurveyedRows(key, place, site, server)
 
 
 def _first_sites(norm: U64, queries: U64) -> I64:
@@ -120,35 +120,35 @@ def _first_sites(norm: U64, queries: U64) -> I64:
     return first if np.array_equal(norm.take(first), queries) else np.searchsorted(norm, queries).astype(np.int64)
 
 
-def _number_sites(known: U64, near: I64, site: U64) -> I64:
+def _number_sites(site_column: U64, near: I64, site: U64) -> I64:
     """The number of each site: its row among the known ones, or one behind these. Most are `near`, or a few rows further on."""
-    if not len(known):
+    if not len(site_column):
         return find_sites(distinct(site), site)
-    last = len(known) - 1
+    last = len(site_column) - 1
     row = np.minimum(near, last)
-    rest = np.flatnonzero(known.take(row) != site)
+    rest = np.flatnonzero(site_column.take(row) != site)
     for _ in range(NEAR - 1):
         row[rest] = np.minimum(row.take(rest) + 1, last)
-        rest = rest.compress(known.take(row.take(rest)) != site.take(rest))
+        rest = rest.compress(site_column.take(row.take(rest)) != site.take(rest))
     if len(rest):
-        by_site = np.argsort(known)
-        row[rest] = np.append(by_site, -1).take(find_sites(known.take(by_site), site.take(rest)))
+        by_site = np.argsort(site_column)
+        row[rest] = np.append(by_site, -1).take(find_sites(site_column.take(by_site), site.take(rest)))
     strange = np.flatnonzero(row < 0)
     if len(strange):
-        row[strange] = len(known) + find_sites(distinct(site.take(strange)), site.take(strange))
+        row[strange] = len(site_column) + find_sites(distinct(site.take(strange)), site.take(strange))
     return row
 
 
-def _places(index: Columns, sites: Columns, first: I64, key: U16, struck: U8 | None, select: config.Select) -> U8:
-    """`first` are the first rows of the norms. What was `struck` by a hard limit takes no room below the soft ones."""
+def _places(index: Columns, sites: Columns, first: I64, key: U16, hard_place: U8 | None, select: config.Select) -> U8:
+    """`first` are the first rows of the norms. What hard limits rejected (`hard_place`) takes no room below soft ones."""
     flags, type_ = index["flags"], index["type"]
     exempt, robots = with_flag(flags, EXEMPT), with_flag(flags, Flag.ROBOTS)
-    gone = type_ == np.uint8(RowType.FORGOTTEN)
-    place: U8 = np.maximum(mark(exempt, Place.EXEMPT) | mark(robots & ~exempt, Place.ROBOTS), mark(gone, Place.GONE))
+    is_forgotten = type_ == np.uint8(RowType.FORGOTTEN)
+    place: U8 = np.maximum(mark(exempt, Place.EXEMPT) | mark(robots & ~exempt, Place.ROBOTS), mark(is_forgotten, Place.FORGOTTEN))
     soft, hard, fresh = site_limits(sites, index["norm"].take(first), select)
     place[beyond(first, place <= EXEMPTED, exempt, key, hard)] = SITE_HARD
-    if struck is not None:
-        place = np.maximum(place, struck * is_out(struck))  # what is out is the largest
+    if hard_place is not None:
+        place = np.maximum(place, hard_place * is_out(hard_place))  # what is out is the largest
     place[beyond(first, place <= EXEMPTED, exempt, key, soft)] = SITE_SOFT
     slept = (type_ == np.uint8(RowType.SLEEPING)) & (index["reason"] == np.uint8(Reason.FRESH))
     new = in_contrib(index["oid"]) | slept
@@ -156,11 +156,11 @@ def _places(index: Columns, sites: Columns, first: I64, key: U16, struck: U8 | N
     return place
 
 
-def unsettled(norm: U64, place: U8, struck: U8) -> I64:
+def unsettled(norm: U64, place: U8, hard_place: U8) -> I64:
     """The rows of norms in which hard limits of servers and sections have struck rows that may have taken room below a soft
     limit of the site, while others were over that limit.
     """
-    freed, waiting = np.flatnonzero(is_out(struck) & ~is_out(place)), np.flatnonzero(over_soft(struck))
+    freed, waiting = np.flatnonzero(is_out(hard_place) & ~is_out(place)), np.flatnonzero(over_soft(hard_place))
     if not len(freed) or not len(waiting):
         return np.zeros(0, np.int64)
     number = np.cumsum(run_starts(norm))
@@ -169,9 +169,9 @@ def unsettled(norm: U64, place: U8, struck: U8) -> I64:
     return np.flatnonzero((both[0] & both[1]).take(number))
 
 
-def settle_again(index: Columns, sites: Columns, key: U16, struck: U8, select: config.Select) -> U8:
+def settle_again(index: Columns, sites: Columns, key: U16, hard_place: U8, select: config.Select) -> U8:
     """The places of unsettled rows, which `index` holds alone."""
-    return _places(index, sites, np.flatnonzero(run_starts(index["norm"])), key, struck, select)
+    return _places(index, sites, np.flatnonzero(run_starts(index["norm"])), key, hard_place, select)
 
 
 def site_limits(sites: Columns, norm: U64, select: config.Select) -> tuple[I64, I64, I64]:
@@ -184,10 +184,10 @@ def site_limits(sites: Columns, norm: U64, select: config.Select) -> tuple[I64, 
     hard = np.maximum(_or_default(sites, "hard_limit", select.site_hard), soft)
     fresh = _or_default(sites, "fresh_limit", select.fresh)
     first = np.flatnonzero(run_starts(sites["norm"]))
-    found = find_sites(sites["norm"][first], norm)
+    row = find_sites(sites["norm"][first], norm)
     limits = zip((soft, hard, fresh), defaults, strict=True)
     most = [np.append(np.maximum.reduceat(own, first) if len(first) else own, default) for own, default in limits]
-    return most[0][found], most[1][found], most[2][found]
+    return most[0][row], most[1][row], most[2][row]
 
 
 def _or_default(sites: Columns, name: str, default: int) -> I64:
@@ -199,7 +199,7 @@ def _or_default(sites: Columns, name: str, default: int) -> I64:
 
 def beyond(first: I64, members: Bools, ahead: Bools, key: U16, limit: I64) -> I64:
     """The members that do not fit into the limit of their group, in which those `ahead` come first, then the best, then the
-    first. Groups are consecutive rows, from `first` on. Those ahead are never told, but take their room.
+    first. Groups are consecutive rows, from `first` on. Those ahead are never among the result, but take their room.
     """
     size = np.diff(np.append(first, len(members)))
     large = np.flatnonzero(size > limit)
@@ -219,32 +219,32 @@ def beyond(first: I64, members: Bools, ahead: Bools, key: U16, limit: I64) -> I6
     return rows.compress(over & ~ahead.take(rows))
 
 
-def count(index: Columns, found: Surveyed, select: config.Select, by_section: bool) -> Counts:
+def count(index: Columns, surveyed: SurveyedRows, select: config.Select, by_section: bool) -> LimitCounts:
     """What must be known of all partitions together; without `by_section` no section has a limit."""
-    lines = (stays(found.place), sleeps(found.place), found.place == EXEMPTED)
-    by_server = _by_server(lines, found)
+    lines = (stays(surveyed.place), sleeps(surveyed.place), surveyed.place == EXEMPTED)
+    by_server = _by_server(lines, surveyed)
     section = np.zeros((len(lines), SECTIONS), np.int64)
     if by_section:
         section += np.stack([np.bincount(index["section"].compress(line), minlength=SECTIONS) for line in lines])
     rows = np.array([np.count_nonzero(line) for line in lines], np.int64)
     exempt_bytes = int(cost(index, lines[2], select).sum()) if select.space_bytes else 0
-    return Counts(by_server, section, rows, exempt_bytes)
+    return LimitCounts(by_server, section, rows, exempt_bytes)
 
 
-def _by_server(lines: Sequence[Bools], found: Surveyed) -> list[tuple[Array, I64]]:
+def _by_server(lines: Sequence[Bools], surveyed: SurveyedRows) -> list[tuple[Array, I64]]:
     """For each line the servers of the sites that have such rows, and how many each site has. No row is in two lines."""
-    line_of = sum((mark(line, number) for number, line in enumerate(lines, 1)), np.zeros(len(found.site), np.uint8))
-    which = found.site.astype(np.int64) << 2 | line_of  # so that one count does for all of them
-    counts = np.bincount(which, minlength=len(found.server) << 2).reshape(-1, 4)
+    line_of = sum((mark(line, number) for number, line in enumerate(lines, 1)), np.zeros(len(surveyed.site), np.uint8))
+    which = surveyed.site.astype(np.int64) << 2 | line_of  # so that one count does for all of them
+    counts = np.bincount(which, minlength=len(surveyed.server) << 2).reshape(-1, 4)
     by_line = [counts[:, number] for number in range(1, len(lines) + 1)]
-    return [(found.server.compress(count > 0), count.compress(count > 0)) for count in by_line]
+    return [(surveyed.server.compress(count > 0), count.compress(count > 0)) for count in by_line]
 
 
-def recount(section: U8 | None, found: Surveyed, place: U8) -> Counts:
+def recount(section: U8 | None, surveyed: SurveyedRows, place: U8) -> LimitCounts:
     """How the counts change when rows get new places; exempt ones stay what they are. None: no section has a limit."""
-    rows = np.flatnonzero(found.place != place)
-    server = found.server.take(found.site.take(rows))
-    before, after = found.place.take(rows), place.take(rows)
+    rows = np.flatnonzero(surveyed.place != place)
+    server = surveyed.server.take(surveyed.site.take(rows))
+    before, after = surveyed.place.take(rows), place.take(rows)
     by_server, by_section, total = [(server[:0], rows[:0])] * 3, np.zeros((3, SECTIONS), np.int64), np.zeros(3, np.int64)
     for line, are in enumerate((stays, sleeps)):
         change = are(after).astype(np.int64) - are(before)
@@ -253,4 +253,4 @@ def recount(section: U8 | None, found: Surveyed, place: U8) -> Counts:
         total[line] = change.sum()
         if section is not None:
             np.add.at(by_section[line], section.take(rows), change)
-    return Counts(by_server, by_section, total, 0)
+    return LimitCounts(by_server, by_section, total, 0)

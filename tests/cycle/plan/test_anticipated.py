@@ -68,7 +68,7 @@ def naive(world: World) -> list[tuple[int, int]]:
     return chosen
 
 
-def more_of(world: World, made: Made, cut: int) -> planpool.Chosen:
+def more_of(world: World, made: Made, cut: int) -> planpool.PlannedRows:
     sites, told = columns(SITES, world.sites), np.array(due_now(world), np.uint8)
     contacts = planpool.contacts_of(made.chosen, made.servers)
     servers, room = anticipate.room_left(made.servers, made.chosen, contacts), world.most - int(contacts.sum())

@@ -41,7 +41,7 @@ def worlds(draw: st.DrawFn) -> World:
 
 @dataclass(frozen=True)
 class Made:
-    chosen: planpool.Chosen
+    chosen: planpool.PlannedRows
     records: Records
     deferred: U8
     servers: Servers

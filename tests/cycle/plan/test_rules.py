@@ -11,7 +11,7 @@ from shepherd import config
 from shepherd.cycle.plan import pool as planpool
 from shepherd.cycle.plan import report as planreport
 from shepherd.cycle.plan import rules as plan
-from shepherd.cycle.plan.pool import Chosen
+from shepherd.cycle.plan.pool import PlannedRows
 from shepherd.formats.tables import (
     INDEX,
     NO_LIMIT,
@@ -67,7 +67,7 @@ def due(index: dict[str, Array], sites: dict[str, Array]) -> plan.Due:
     return plan.due_rows(index, sites, now_s=NOW_S, plan=CYCLE, first_row=0)
 
 
-def choose(index: dict[str, Array], sites: dict[str, Array], found: Servers, most: int = 100) -> tuple[Chosen, list[int]]:
+def choose(index: dict[str, Array], sites: dict[str, Array], found: Servers, most: int = 100) -> tuple[PlannedRows, list[int]]:
     """What is chosen, and the column `deferred`."""
     rows, first = len(index["norm"]), due(index, sites)
     chosen = planpool.choose(planpool.add(planpool.Pool(), first, found, most), found, most)
