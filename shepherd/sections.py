@@ -13,7 +13,7 @@ LAST: Final = 255
 
 
 class Section(IntEnum):
-    NONE = 0  # not told apart
+    NONE = 0  # of no known kind
     HTML = 1
     TEXT = 2
     PDF = 3

@@ -1,4 +1,4 @@
-"""What a disk does not give: each place of a file that cannot be read is a fault of its own, so that a check can go on behind it.
+"""What a disk does not give: each place of a file that cannot be read is a fault of its own. A check continues behind it.
 
 Invariant: nothing is concluded from a place that cannot be read. A fault made here is marked `unread`, and who mends stops at it.
 """

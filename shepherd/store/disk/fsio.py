@@ -129,7 +129,7 @@ class AppendFile:
     """A file being appended to. Bytes count only after `sync`; after `seal` nobody may write it again."""
 
     def __init__(self, path: Path, length: int | None = None) -> None:
-        """Create the file, or (with `length`, what a rollback left) go on with it."""
+        """Create the file, or (with `length`, what a rollback left) continue it."""
         self.path = path
         with typed_errors(path):
             self._fd = _ops.create(path) if length is None else os.open(path, os.O_WRONLY | os.O_CLOEXEC | os.O_NOFOLLOW)

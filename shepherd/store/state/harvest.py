@@ -124,7 +124,7 @@ def confirm_end(path: Path) -> None:
     """Make the end of a harvest durable before anything is built on it.
 
     Its dispatcher may have been killed between writing and syncing it. A power cut would then undo the end, but not what was done
-    because of it: a harvest that has not ended, with files that are sealed, can neither go on nor be taken.
+    because of it: a harvest that has not ended, with files that are sealed, can neither be continued nor be taken.
     """
     fsio.sync_file(path / names.CHECKPOINTS)
 
