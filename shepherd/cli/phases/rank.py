@@ -19,7 +19,7 @@ from shepherd.console.shared import many
 from shepherd.errors import NothingToDo
 
 if TYPE_CHECKING:
-    from shepherd.cycle.rank.drive import Found, How
+    from shepherd.cycle.rank.drive import RankOptions, RankResult
     from shepherd.store.state.directory import State
     from shepherd.store.state.inbox import Draft
 
@@ -72,7 +72,7 @@ def command(
     """
     machine.tune()
     signal.signal(signal.SIGTERM, phase.terminated)
-    from shepherd.cycle.rank.drive import How
+    from shepherd.cycle.rank.drive import RankOptions
     from shepherd.store.disk import scratch_directory
     from shepherd.store.state.database import Database
 
@@ -80,7 +80,7 @@ def command(
     directory = (
         inbox.directory if os.access(inbox.directory, os.W_OK) else None
     )  # beside the database is room; elsewhere who knows
-    rank_options = How(damping, iterations, tolerance, limit)
+    rank_options = RankOptions(damping, iterations, tolerance, limit)
     with contextlib.ExitStack() as stack:
         draft = stack.enter_context(inbox.draft_feedback(item)) if item else None  # first: who may not write need not begin
         if draft:
@@ -104,7 +104,7 @@ def command(
         )
 
 
-def _rank(db: Path, state: State, config: Config, rank_options: How, scratch: Path, draft: Draft | None) -> Found:
+def _rank(db: Path, state: State, config: Config, rank_options: RankOptions, scratch: Path, draft: Draft | None) -> RankResult:
     """What was found. A draft is kept if something is in it."""
     from shepherd.cycle.rank import drive as rank
 
@@ -117,7 +117,7 @@ def _rank(db: Path, state: State, config: Config, rank_options: How, scratch: Pa
             bar.set_postfix_str(f"{change:.1e} moved")
 
         if draft is None:
-            return rank.run(state, config, rank_options, scratch, tick=work.update, turned=turned)
+            return rank.run(state, config, rank_options, scratch, tick=work.update, on_turn=turned)
         ranking = rank.run(state, config, rank_options, scratch, draft.write, work.update, turned)
     if not ranking.changed:
         raise NothingToDo(f"every document of state {state.name} has the weight of its rank already")
@@ -125,7 +125,7 @@ def _rank(db: Path, state: State, config: Config, rank_options: How, scratch: Pa
     return ranking
 
 
-def _turns(rank_options: How) -> int:
+def _turns(rank_options: RankOptions) -> int:
     """How many turns are needed at most: each moves what the one before has moved, damped."""
     if not (rank_options.tolerance and rank_options.damping):
         return max(1, rank_options.iterations)
@@ -136,17 +136,17 @@ def _turns(rank_options: How) -> int:
 # --- telling ----------------------------------------------------------------------------------------------------
 
 
-def _summary(state: State, ranking: Found) -> str:
+def _summary(state: State, ranking: RankResult) -> str:
     size_text = f"{many(ranking.documents, 'document')} and {many(ranking.links, 'link')} of state {state.name}"
     return f"{size_text}, {many(ranking.turns, 'turn')}, {many(ranking.changed, 'weight')} changed"
 
 
-def _report(ranking: Found, top: list[dict[str, Any]]) -> dict[str, Any]:
+def _report(ranking: RankResult, top: list[dict[str, Any]]) -> dict[str, Any]:
     names = ("rows", "documents", "buckets", "links", "unknown", "dangling", "turns", "change", "changed")
     return {name: getattr(ranking, name) for name in names} | {"weights": ranking.weights.tolist(), "top": top}
 
 
-def _spread(ranking: Found) -> Iterator[str]:
+def _spread(ranking: RankResult) -> Iterator[str]:
     """Documents by weight, as `shep stats` shows them."""
     width = (1 << 16) // len(ranking.weights)
     counts = [(place * width, count) for place, count in enumerate(ranking.weights.tolist()) if count]

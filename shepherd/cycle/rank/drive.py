@@ -24,7 +24,7 @@ from shepherd.cycle.rank import graph as rank_graph
 from shepherd.cycle.rank import links as rank_links
 from shepherd.cycle.rank import rules as rank
 from shepherd.cycle.rank.graph import Graph
-from shepherd.cycle.rank.links import Links, Nodes
+from shepherd.cycle.rank.links import GraphNodes, LinkReader
 from shepherd.errors import NothingToDo
 from shepherd.filters import load_filter
 from shepherd.formats.feedback import FEEDBACK, FeedbackFlag
@@ -38,7 +38,7 @@ READ: Final = (*rank.READ, "site", "weight")
 
 
 @dataclass(frozen=True)
-class How:
+class RankOptions:
     """How ranks are computed."""
 
     damping: float = 0.85
@@ -48,8 +48,8 @@ class How:
 
 
 @dataclass
-class Found:
-    """What came of it."""
+class RankResult:
+    """Figures of one ranking."""
 
     rows: int
     documents: int
@@ -76,15 +76,15 @@ class Found:
 def run(
     state: State,
     config: Config,
-    how: How,
+    options: RankOptions,
     scratch: Path,
-    keep: Callable[[bytes], object] = lambda frame: None,
+    on_frame: Callable[[bytes], object] = lambda frame: None,
     tick: Tick = no_progress,
-    turned: Callable[[float], object] = lambda change: None,
-) -> Found:
+    on_turn: Callable[[float], object] = lambda change: None,
+) -> RankResult:
     """Rank the documents of a state, with what is put aside in the directory `scratch`.
 
-    `keep` gets the frames of feedback, `tick` rows of which the links are read, `turned` what each turn has moved.
+    `on_frame` gets the frames of feedback, `tick` rows of which the links are read, `on_turn` what each turn has moved.
     """
     with ExitStack() as stack:
         spill = stack.enter_context(Spill(scratch))
@@ -92,12 +92,12 @@ def run(
         documents = sum(int(np.count_nonzero(nodes.stands(*part))) for part in nodes.parts())
         if not documents:
             raise NothingToDo(f"state {state.name} has no document that could have a rank")
-        links = Links(state, nodes, load_filter(config.filter_path))
+        links = LinkReader(state, nodes, load_filter(config.filter_path))
         with ColumnSpill(scratch, rank_links.SPILLED, "norm", _borders(state, nodes)) as column_spill:
             tick(state.index.rows - links.buckets)  # of these nothing is read
             graph = rank_graph.build(state, nodes, links.spill(column_spill, tick), spill, scratch)
-        turns = _Turns(graph, nodes, documents, how, scratch)
-        found = Found(
+        turns = _Turns(graph, nodes, documents, options, scratch)
+        result = RankResult(
             rows=state.index.rows,
             documents=documents,
             buckets=links.buckets,
@@ -106,40 +106,40 @@ def run(
             dangling=documents - int(np.count_nonzero(graph.links)),
             turns=0,
             change=1.0,
-            best=Largest(how.top),
+            best=Largest(options.top),
         )
-        while found.turns < how.iterations and found.change > how.tolerance:
-            found.change = turns.turn()
-            found.turns += 1
-            turned(found.change)
+        while result.turns < options.iterations and result.change > options.tolerance:
+            result.change = turns.turn()
+            result.turns += 1
+            on_turn(result.change)
         for start, stop in nodes.parts():
             value = rank.ranks(turns.share[start:stop], graph.links[start:stop])
-            records = _records(state, start, stop, value, found, config.merge.insert_weight)
+            records = _records(state, start, stop, value, result, config.merge.insert_weight)
             if len(records):
-                keep(pack_frame(FrameKind.FEEDBACK, len(records), records.tobytes()))
-    return found
+                on_frame(pack_frame(FrameKind.FEEDBACK, len(records), records.tobytes()))
+    return result
 
 
-def _mark(state: State, step: int, scratch: Path) -> Nodes:
+def _mark(state: State, step: int, scratch: Path) -> GraphNodes:
     cuts = [0]
     with Scratch(scratch) as file:
         for start, stop in whole_norms(state.index, step):
             file.append(rank_links.mark(state.index.slice(start, stop, rank_links.READ)))
             cuts.append(stop)
         marks = np.frombuffer(file.mapped(), np.uint8) if file.length else np.zeros(0, np.uint8)
-    return Nodes(marks, np.array(cuts, np.int64))
+    return GraphNodes(marks, np.array(cuts, np.int64))
 
 
-def _borders(state: State, nodes: Nodes) -> U64:
+def _borders(state: State, nodes: GraphNodes) -> U64:
     return np.asarray(state.index["norm"].take(nodes.cuts[1:-1]))
 
 
 class _Turns:
     """The power iteration. `share` is of each row what one of its links passes on, or its rank where it has none."""
 
-    def __init__(self, graph: Graph, nodes: Nodes, documents: int, how: How, scratch: Path) -> None:
+    def __init__(self, graph: Graph, nodes: GraphNodes, documents: int, options: RankOptions, scratch: Path) -> None:
         self._graph, self._nodes, self._documents, self._scratch = graph, nodes, documents, scratch
-        self._damping = rank.damping_of(how.damping)
+        self._damping = rank.damping_of(options.damping)
         self.share, self._passed, _moved = self._round(lambda place, links: np.zeros(len(links), np.uint64), 0)
 
     def turn(self) -> float:
@@ -147,8 +147,8 @@ class _Turns:
         before = self.share
 
         def flow(place: int, _links: U16) -> U64:
-            found = self._graph.links_to[place]
-            return rank.flow_of(before, found["source"], found["arrivals"])
+            spilled = self._graph.links_to[place]
+            return rank.flow_of(before, spilled["source"], spilled["arrivals"])
 
         self.share, self._passed, moved = self._round(flow, self._passed, before)
         return moved / rank.WHOLE
@@ -167,20 +167,20 @@ class _Turns:
             return np.frombuffer(file.mapped(), np.uint64), more, moved
 
 
-def _records(state: State, start: int, stop: int, value: U64, found: Found, insert_weight: int) -> Records:
-    """What a partition's rows are told; what they are goes into `found`."""
+def _records(state: State, start: int, stop: int, value: U64, result: RankResult, insert_weight: int) -> Records:
+    """Feedback for the rows of a partition whose weight changes; figures of all of them go into `result`."""
     index = state.index.slice(start, stop, READ)
     stands = rank.standing(index)
     rows = np.flatnonzero(stands >= 0)
     own = rows[stands[rows] == rows]
-    weight = rank.weights(value[stands[rows]], found.documents, insert_weight)
-    new = rank.kept(weight, index["weight"][rows], index["flags"][rows])
-    found.weights += np.bincount(weight[stands[rows] == rows] >> WEIGHT_SHIFT, minlength=len(found.weights))
-    found.best = found.best.with_more(own + start, value[own])
-    told = new != index["weight"][rows]
-    records = np.zeros(np.count_nonzero(told), FEEDBACK)
+    weight = rank.weights(value[stands[rows]], result.documents, insert_weight)
+    new = rank.with_protected(weight, index["weight"][rows], index["flags"][rows])
+    result.weights += np.bincount(weight[stands[rows] == rows] >> WEIGHT_SHIFT, minlength=len(result.weights))
+    result.best = result.best.with_more(own + start, value[own])
+    differs = new != index["weight"][rows]
+    records = np.zeros(np.count_nonzero(differs), FEEDBACK)
     for name in ("site", "path"):
-        records[name] = index[name][rows[told]]
-    records["weight"], records["flags"] = new[told], FeedbackFlag.WEIGHT
-    found.changed += len(records)
+        records[name] = index[name][rows[differs]]
+    records["weight"], records["flags"] = new[differs], FeedbackFlag.WEIGHT
+    result.changed += len(records)
     return records

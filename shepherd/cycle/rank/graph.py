@@ -16,7 +16,7 @@ from shepherd.arrays.column_spill import SpilledRows
 from shepherd.arrays.scratch import Scratch, put_aside
 from shepherd.arrays.spill import SealedSpill, Spill
 from shepherd.cycle.rank import rules as rank
-from shepherd.cycle.rank.links import Nodes
+from shepherd.cycle.rank.links import GraphNodes
 from shepherd.formats.tables import U16, U32, U64, Array
 from shepherd.store.state.directory import State
 
@@ -35,7 +35,7 @@ class Graph:
         self.unknown = 0  # links that lead to nothing that has a rank
 
 
-def build(state: State, nodes: Nodes, links_in: SpilledRows, spill: Spill, scratch: Path) -> Graph:
+def build(state: State, nodes: GraphNodes, links_in: SpilledRows, spill: Spill, scratch: Path) -> Graph:
     """Put the links aside in `spill`; `links_in` are all links by the partition that they lead to."""
     graph, links = Graph(), np.zeros(state.index.rows, np.uint16)
     for part, (start, stop) in enumerate(nodes.parts()):
@@ -47,11 +47,11 @@ def build(state: State, nodes: Nodes, links_in: SpilledRows, spill: Spill, scrat
             for some in links_in.read_some(part, SOME_LINKS):
                 target = documents.find(some["norm"], some["path"])
                 graph.unknown += int(np.count_nonzero(target < 0))
-                found = rank.distinct_links(some["source"], target, start)
-                np.add.at(links, rank.sources_of(found), np.uint16(1))
-                arrivals += np.bincount(rank.targets_of(found), minlength=stop - start).astype(np.uint32)
-                file.append(found)
-                lengths.append(len(found))
+                distinct = rank.distinct_links(some["source"], target, start)
+                np.add.at(links, rank.sources_of(distinct), np.uint16(1))
+                arrivals += np.bincount(rank.targets_of(distinct), minlength=stop - start).astype(np.uint32)
+                file.append(distinct)
+                lengths.append(len(distinct))
             chunks = _chunks(file, lengths)
             for first, last in ranges(arrivals, MOST_LINKS):
                 source = rank.sources_of(_joined(chunks, first, last))

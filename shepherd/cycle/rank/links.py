@@ -36,7 +36,7 @@ _MOST_BYTES: Final = MAX_LINKS * _LINK_BYTES
 
 
 @dataclass(frozen=True)
-class Nodes:
+class GraphNodes:
     """Which rows stand for a document, and which of them have a bucket in which links may be."""
 
     marks: Array
@@ -56,10 +56,10 @@ def mark(index: dict[str, Array]) -> Array:
     return np.asarray((stands * np.uint8(STANDS)) | ((stands & full & in_bucket(index["oid"])) * np.uint8(SPEAKS)))
 
 
-class Links:
+class LinkReader:
     """Reads the links of the documents of a state."""
 
-    def __init__(self, state: State, nodes: Nodes, filters: Filter) -> None:
+    def __init__(self, state: State, nodes: GraphNodes, filters: Filter) -> None:
         self._state, self._nodes, self._filters = state, nodes, filters
         self._norms = norm_map(state.equiv, state.prints)
         self._counts = search.count(state, self._pieces)
@@ -81,17 +81,17 @@ class Links:
             yield np.flatnonzero(self._nodes.marks[start:stop] & SPEAKS) + start
 
     def _links(self, rows: I64, segment: Segment, part: Part) -> dict[str, Array]:
-        found = segment.contents(part, b"LEK")
+        attributes = segment.contents(part, b"LEK")
         flags = self._state.index["flags"].take(rows)
         moved = np.flatnonzero(with_flag(flags, Flag.REDIRECT))
         elsewhere = np.flatnonzero(with_flag(flags, Flag.ELSEWHERE) & ~with_flag(flags, Flag.REDIRECT))
-        here, norm, path = self._targets(moved, [found["E"][n] for n in moved.tolist()])
-        there, to_norm, to_path = self._targets(elsewhere, [found["K"][n] for n in elsewhere.tolist()])
-        known = self._is_known(rows[there], to_norm, to_path)
-        there, to_norm, to_path = there[known], to_norm[known], to_path[known]
+        here, norm, path = self._targets(moved, [attributes["E"][n] for n in moved.tolist()])
+        there, to_norm, to_path = self._targets(elsewhere, [attributes["K"][n] for n in elsewhere.tolist()])
+        is_known = self._is_known(rows[there], to_norm, to_path)
+        there, to_norm, to_path = there[is_known], to_norm[is_known], to_path[is_known]
         for n in (*moved.tolist(), *there.tolist()):
-            found["L"][n] = b""
-        texts = [text[:_MOST_BYTES] for text in found["L"]]
+            attributes["L"][n] = b""
+        texts = [text[:_MOST_BYTES] for text in attributes["L"]]
         counts = np.fromiter(map(len, texts), np.int64, len(texts)) // _LINK_BYTES
         if any(len(text) % _LINK_BYTES for text in texts):  # of no reaper of ours
             texts = [text[: count * _LINK_BYTES] for text, count in zip(texts, counts.tolist(), strict=True)]
@@ -104,21 +104,21 @@ class Links:
 
     def _targets(self, places: I64, texts: list[bytes]) -> tuple[I64, U64, U64]:
         """The footprints of URLs as the filter leaves them, of those that are URLs, and whose they are."""
-        found: list[tuple[int, int, int]] = []
+        targets: list[tuple[int, int, int]] = []
         for place, text in zip(places.tolist(), texts, strict=True):
             try:
                 url = parse(self._filters.strip(parse(text.decode("utf-8", "replace")).href))
             except BadUrl:
                 continue
-            found.append((place, *self._state.prints.of(url)[:2]))
-        columns = np.array(found, np.uint64).reshape(-1, 3)
+            targets.append((place, *self._state.prints.of(url)[:2]))
+        columns = np.array(targets, np.uint64).reshape(-1, 3)
         return columns[:, 0].astype(np.int64), columns[:, 1], columns[:, 2]
 
     def _is_known(self, rows: I64, norm: U64, path: U64) -> Bools:
         """Whether URLs are those of documents with a rank, and of others than these rows are."""
         here = self._state.index.take(rows, ("norm", "path"))
-        known: Bools = (here["norm"] != norm) | (here["path"] != path)
-        for n in np.flatnonzero(known).tolist():
-            found = lookup.rows_of(self._state, int(norm[n]), int(path[n]))
-            known[n] = bool((self._nodes.marks[found.start : found.stop] & STANDS).any())
-        return known
+        is_other: Bools = (here["norm"] != norm) | (here["path"] != path)
+        for n in np.flatnonzero(is_other).tolist():
+            rows_of_url = lookup.rows_of(self._state, int(norm[n]), int(path[n]))
+            is_other[n] = bool((self._nodes.marks[rows_of_url.start : rows_of_url.stop] & STANDS).any())
+        return is_other

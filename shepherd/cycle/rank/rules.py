@@ -30,7 +30,7 @@ DOUBLE: Final = 2_048  # what twice the rank adds to a weight
 INSERTED: Final = 4  # doublings above the mean that a rank has which weighs as much as what an operator inserts
 LEAST: Final = 1  # weight
 MOST: Final = 65_535
-KEPT: Final = int(Flag.INITIAL | Flag.PINNED)  # rows that lose no weight
+PROTECTED: Final = int(Flag.INITIAL | Flag.PINNED)  # rows that lose no weight
 _LOW: Final = np.uint64(0xFFFFFFFF)
 _HALF: Final = np.uint64(32)
 
@@ -41,13 +41,13 @@ _HALF: Final = np.uint64(32)
 def standing(index: Columns) -> I64:
     """For each row of a partition the one that stands for its document; -1 for rows that have no rank.
 
-    Robots files have none, nor have rows that hear no feedback. A partition holds whole normalised sites.
+    Robots files have none, nor have rows that take no feedback. A partition holds whole normalised sites.
     """
     ranked = np.isin(index["type"], IN_USE) & ~with_flag(index["flags"], Flag.ROBOTS)
     rows = np.flatnonzero(ranked)
-    found = np.full(len(ranked), -1, np.int64)
-    found[rows] = representatives(index, rows)
-    return found
+    standing_row = np.full(len(ranked), -1, np.int64)
+    standing_row[rows] = representatives(index, rows)
+    return standing_row
 
 
 class Documents:
@@ -61,11 +61,11 @@ class Documents:
 
     def find(self, norm: U64, path: U64) -> I64:
         """For each link the row that stands for its document, or -1."""
-        at = lower_bound(self._norm, self._path, self._same, norm, path, np.zeros(len(norm), np.uint64))
-        found = equal_rows(at, (self._norm, norm), (self._path, path))
-        known = found >= 0
-        found[known] = self._rows[found[known]]
-        return found
+        place = lower_bound(self._norm, self._path, self._same, norm, path, np.zeros(len(norm), np.uint64))
+        row = equal_rows(place, (self._norm, norm), (self._path, path))
+        has_row = row >= 0
+        row[has_row] = self._rows[row[has_row]]
+        return row
 
 
 def distinct_links(source: U32, target: I64, start: int) -> U64:
@@ -98,8 +98,8 @@ def damping_of(share: float) -> int:
 def damped(flow: U64, damping: int) -> U64:
     """The damped part, rounded down, without passing 64 bits on the way."""
     low, factor, bits = np.uint64((1 << DAMPING_BITS) - 1), np.uint64(damping), np.uint64(DAMPING_BITS)
-    found: U64 = (flow >> bits) * factor + ((flow & low) * factor >> bits)
-    return found
+    part: U64 = (flow >> bits) * factor + ((flow & low) * factor >> bits)
+    return part
 
 
 def start_over(passed: int, documents: int, damping: int) -> int:
@@ -169,6 +169,6 @@ def weights(rank: U64, documents: int, insert_weight: int) -> U16:
     return np.asarray(np.clip(weight, LEAST, MOST).astype(np.uint16))
 
 
-def kept(weight: U16, before: Array, flags: Array) -> U16:
+def with_protected(weight: U16, before: Array, flags: Array) -> U16:
     """The new weights; what an operator has inserted or pinned keeps at least what it has."""
-    return np.where(with_flag(flags, KEPT), np.maximum(weight, before), weight).astype(np.uint16)
+    return np.where(with_flag(flags, PROTECTED), np.maximum(weight, before), weight).astype(np.uint16)

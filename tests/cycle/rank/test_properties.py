@@ -120,4 +120,4 @@ def test_scale_moves_with_the_number_of_documents(documents: int) -> None:
 def test_what_an_operator_chose_keeps_its_weight() -> None:
     new, before = np.array([5, 5, 5, 9], np.uint16), np.array([7, 7, 7, 7], np.uint16)
     flags = np.array([0, Flag.INITIAL, Flag.PINNED, Flag.INITIAL], np.uint16)
-    assert rank.kept(new, before, flags).tolist() == [5, 7, 7, 9]
+    assert rank.with_protected(new, before, flags).tolist() == [5, 7, 7, 9]

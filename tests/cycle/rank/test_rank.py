@@ -15,7 +15,7 @@ import pytest
 from shepherd.config import Config, Store
 from shepherd.cycle.rank import drive as rank
 from shepherd.cycle.rank import graph as rank_graph
-from shepherd.cycle.rank.drive import Found, How
+from shepherd.cycle.rank.drive import RankOptions, RankResult
 from shepherd.cycle.rank.rules import WHOLE
 from shepherd.errors import Corruption, NothingToDo
 from shepherd.formats import feedback
@@ -26,7 +26,7 @@ from shepherd.urls import Footprints, parse
 from tests.support.herd import Herd, Page, make_herd
 from tests.worlds import KEY
 
-EXACT = How(tolerance=1e-12, iterations=1_000, top=1_000)
+EXACT = RankOptions(tolerance=1e-12, iterations=1_000, top=1_000)
 PRINTS = Footprints(KEY)
 
 
@@ -48,7 +48,9 @@ def herd_of(directory: Path, pages: Iterable[Page]) -> Herd:
     return make_herd(directory, tuple(pages), sites=(), links=())
 
 
-def ranked(herd: Herd, config: Config | None = None, how: How = EXACT) -> tuple[dict[str, float], Found, list[bytes]]:
+def ranked(
+    herd: Herd, config: Config | None = None, how: RankOptions = EXACT
+) -> tuple[dict[str, float], RankResult, list[bytes]]:
     """Ranks by URL, in parts of all; what was found, and the frames of feedback."""
     frames: list[bytes] = []
     state = herd.store.closed()
