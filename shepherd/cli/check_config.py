@@ -37,12 +37,12 @@ def command(cf: Path, as_json: bool) -> None:
     if as_json:
         common.emit_json({"cf": cf, "faults": complaints, "changed": dict(changed), "thoughts": thoughts})
     else:
-        _tell(cf, complaints, changed, thoughts)
+        _print_result(cf, complaints, changed, thoughts)
     if complaints:
         raise UsageError(f"{cf}: {many(len(complaints), 'fault')}, listed above; mend them before the next cycle")
 
 
-def _tell(cf: Path, complaints: list[str], changed: list[tuple[str, Any]], thoughts: list[str]) -> None:
+def _print_result(cf: Path, complaints: list[str], changed: list[tuple[str, Any]], thoughts: list[str]) -> None:
     for complaint in complaints:
         common.LOG.error("%s", complaint)
     if complaints:

@@ -82,13 +82,13 @@ def command(
 
     with HttpServer(url, token, ca=ca_file, tries=TRIES) as http:
         source = MirrorSource(http)
-        tell = _Teller(source.where, db, as_json)
+        on_result = _ResultPrinter(source.where, db, as_json)
         if dry_run:
-            tell(_rehearse(db, source, adopt), dry_run=True)
+            on_result(_rehearse(db, source, adopt), dry_run=True)
             return None
         signals = _Signals()
         way = _way(db, config, keep, jobs, limit_rate, signals)
-        return _mirror(db, source, replace(way, verify=verify, adopt=adopt), watch, signals, tell)
+        return _mirror(db, source, replace(way, verify=verify, adopt=adopt), watch, signals, on_result)
 
 
 def _rehearse(db: Path, source: StateServer, adopt: bool) -> MirrorResult:
@@ -98,7 +98,9 @@ def _rehearse(db: Path, source: StateServer, adopt: bool) -> MirrorResult:
     return mirror.rehearse(directories.open_existing(db), source, adopt)
 
 
-def _mirror(db: Path, source: StateServer, way: MirrorOptions, watch: float | None, signals: _Signals, tell: _Teller) -> int:
+def _mirror(
+    db: Path, source: StateServer, way: MirrorOptions, watch: float | None, signals: _Signals, on_result: _ResultPrinter
+) -> int:
     """The lock is held all the time: nobody can begin to gather in a standby that is still being written."""
     from shepherd.store.mirror import directory as directories
     from shepherd.store.mirror import drive as mirror
@@ -109,9 +111,9 @@ def _mirror(db: Path, source: StateServer, way: MirrorOptions, watch: float | No
     with directories.create(db).writing(NAME, tidy=False) as writer, phase.timed(db, NAME):
         try:
             if watch is not None:
-                _watch(writer, source, way, watch, signals, tell)
+                _watch(writer, source, way, watch, signals, on_result)
                 return 0
-            tell(mirror.run(writer, source, way))
+            on_result(mirror.run(writer, source, way))
             return 0
         except Stopped:
             common.LOG.warning("%s: stopped; what was received is kept, and the next run continues", NAME)
@@ -142,7 +144,9 @@ def _patience_s(error: Exception, every_s: float, failures: int) -> float:
     return wait_s
 
 
-def _watch(writer: Writer, source: StateServer, way: MirrorOptions, every_s: float, signals: _Signals, tell: _Teller) -> None:
+def _watch(
+    writer: Writer, source: StateServer, way: MirrorOptions, every_s: float, signals: _Signals, on_result: _ResultPrinter
+) -> None:
     """Until a signal. A source that is away is waited for; once a round has gone well, also one that refuses, and room."""
     from shepherd.store.mirror import drive as mirror
 
@@ -153,7 +157,7 @@ def _watch(writer: Writer, source: StateServer, way: MirrorOptions, every_s: flo
         try:
             result = mirror.run(writer, source, way, state_seen)
             if result.fresh or state_seen is None:
-                tell(result)
+                on_result(result)
             state_seen, failures = result.state, 0
         except (PeerLost, PeerRefused, NoSpace) as error:
             if state_seen is None and not isinstance(error, PeerLost):
@@ -211,8 +215,8 @@ class _Signals(Signals):
             os.kill(os.getpid(), number)
 
 
-class _Teller:
-    """Tells what a round has done."""
+class _ResultPrinter:
+    """Prints what a round has fetched."""
 
     def __init__(self, where: str, db: Path, as_json: bool) -> None:
         self._where, self._db, self._as_json = where, db, as_json

@@ -81,16 +81,16 @@ def _serve(db: Path, config: Config, where: str, log: Path | None, log_format: s
     def ready(port: int) -> None:
         url = _url(listen, port, bool(tls))
         click.echo(f"{url}#token={own}" if own else url)
-        events.tell("start", db=str(db), url=url, clients=len(tokens.clients))
+        events.log_event("start", db=str(db), url=url, clients=len(tokens.clients))
 
     def hung_up() -> None:
         try:
             handler.reopen()
         except OSError as error:
-            events.tell("reopen_failed", f"the log cannot be opened again: {error}", logging.WARNING)
+            events.log_event("reopen_failed", f"the log cannot be opened again: {error}", logging.WARNING)
 
     asyncio.run(server.serve(service, listen, tls, ready, hung_up))
-    events.tell("stop")
+    events.log_event("stop")
 
 
 def _url(listen: Listen, port: int, is_tls: bool) -> str:

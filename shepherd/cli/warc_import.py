@@ -89,7 +89,7 @@ def command(
         else:
             importer.run(writer, sources, lambda: database.new_item_name(clock_ms()))
     reporter.end()
-    _tell(importer.account.report(), options, importer.stopping)
+    _print_result(importer.account.report(), options, importer.stopping)
     if strict and importer.account.bad_records:
         raise UsageError(f"{many(importer.account.bad_records, 'record')} could not be used, for the reasons above")
 
@@ -175,7 +175,7 @@ def _stopping(importer: Importer) -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def _tell(report: dict[str, Any], options: phase.PhaseOptions, stopped: bool) -> None:
+def _print_result(report: dict[str, Any], options: phase.PhaseOptions, stopped: bool) -> None:
     records_taken = sum(report["taken"].values())
     text = _words(report, records_taken, options.dry_run)
     if options.as_json:

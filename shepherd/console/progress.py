@@ -87,7 +87,7 @@ class Progress:
     def update(self, more: int) -> None:
         self.bar.update(more)
         self._items_done += more
-        self._tell()
+        self._write_notice()
 
     def begin_at(self, items_done: int) -> None:
         """What an interrupted run has done is not counted in the speed."""
@@ -99,9 +99,9 @@ class Progress:
         """Further figures; on the bar there is room for few."""
         self._figures = figures
         self.bar.set_postfix_str(brief)
-        self._tell()
+        self._write_notice()
 
-    def _tell(self) -> None:
+    def _write_notice(self) -> None:
         if self._notice is not None:
             self._notice.write(self._items_done, self._figures)
 

@@ -77,7 +77,7 @@ class Attendant:
             preexec_fn=family.dying_with_us(),
         )
         self._began_s = time.monotonic()
-        events.tell("serve", program=PROGRAM, pid=self._child.pid, listen=self._settings.listen)
+        events.log_event("serve", program=PROGRAM, pid=self._child.pid, listen=self._settings.listen)
 
     def _ended(self, status: int) -> None:
         self._forget()
@@ -87,7 +87,7 @@ class Attendant:
         self._failures += 1
         self._next_s = time.monotonic() + wait_s
         exit_status = status if status >= 0 else 128 - status
-        events.tell("serve_ended", "", logging.WARNING, program=PROGRAM, status=exit_status, seconds=wait_s)
+        events.log_event("serve_ended", "", logging.WARNING, program=PROGRAM, status=exit_status, seconds=wait_s)
 
     def _forget(self) -> None:
         self._child = None
@@ -97,4 +97,4 @@ class Attendant:
 
 
 def _say(line: str) -> None:
-    events.tell("said", common.escape(line), program=PROGRAM)
+    events.log_event("said", common.escape(line), program=PROGRAM)

@@ -79,8 +79,8 @@ class Signals:
             preexec_fn=family.dying_with_us() if dies_with_us else None,
         ) as child:
             self._child = child
-            for _ in self.signals_received:  # a signal that came before there was a child to tell
-                self._tell(child)
+            for _ in self.signals_received:  # a signal that came before there was a child
+                self._send_signal(child)
             try:
                 status = _wait(child, on_second)
             finally:
@@ -108,9 +108,9 @@ class Signals:
         else:
             self.signals_received.append(number)
         if self._child is not None:
-            self._tell(self._child)
+            self._send_signal(self._child)
 
-    def _tell(self, child: subprocess.Popen[bytes]) -> None:
+    def _send_signal(self, child: subprocess.Popen[bytes]) -> None:
         if child.returncode is not None:
             return
         if self.killing():

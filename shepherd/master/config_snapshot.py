@@ -54,7 +54,7 @@ class ConfigSnapshot:
             cf_files.write(self._place, self._tree, self._filter, f"What runs goes by; a copy of {self._source}", self._equiv)
             directory = self._place
         except NoSpace as error:  # a daemon that may be about to make room must be able to start
-            events.tell("reload", f"{error}; programs read {self._source} themselves", logging.WARNING)
+            events.log_event("reload", f"{error}; programs read {self._source} themselves", logging.WARNING)
             directory = self._source
         self.config = configuration.load(directory)
 

@@ -89,25 +89,25 @@ class CycleRun:
         if self._signals.stopping():
             entry["stopped"] = signal.Signals(self._signals.signals_received[0]).name
         phase.append_line(self._database.log_path / logbook.CYCLES, entry)
-        self._tell(entry)
+        self._log_cycle(entry)
         if self.message and not self._signals.killing():
             self._complain(self.failed, status, self.message)
         return status
 
-    def _tell(self, entry: dict[str, Any]) -> None:
+    def _log_cycle(self, entry: dict[str, Any]) -> None:
         text = ""
         if entry["status"] == 0:
             timings = ", ".join(f"{s['step'].removeprefix('shep-')} {s['seconds']:.1f}" for s in self._steps if not s["status"])
             what = "stopped as asked" if self._signals.stopping() else "complete"
             text = f"cycle {what} after {entry['seconds']:.1f} s ({timings}): state {entry['state']}"
         steps = [s["step"].removeprefix("shep-") for s in self._steps]
-        events.tell("cycle", text, seconds=entry["seconds"], status=entry["status"], state=entry["state"], steps=steps)
+        events.log_event("cycle", text, seconds=entry["seconds"], status=entry["status"], state=entry["state"], steps=steps)
 
     def _complain(self, step: str, status: int, message: str) -> None:
         """Log it, and run the operator's own command for failures."""
-        events.tell("failed", message, logging.ERROR, step=step, status=status, said=self._last_line or None)
+        events.log_event("failed", message, logging.ERROR, step=step, status=status, said=self._last_line or None)
         if fault := self._hooks.on_error(step, status, f"{self._last_line}\n{message}" if self._last_line else message):
-            events.tell("hook_failed", fault, logging.WARNING, hook="on_error")
+            events.log_event("hook_failed", fault, logging.WARNING, hook="on_error")
 
     # --- steps
 
@@ -168,7 +168,7 @@ class CycleRun:
         except RecoveryNeeded as error:
             if RECOVER in steps_run or not self._config.master.recover:
                 raise
-            events.tell("mend", f"{error}; shep-recover is run", logging.WARNING)
+            events.log_event("mend", f"{error}; shep-recover is run", logging.WARNING)
             if self._mend(steps_run):
                 raise
         self._writer.tidy()
@@ -182,7 +182,7 @@ class CycleRun:
         if step is not None:
             return step
         if CLEANUP not in steps_run and (why := cleanup_due.due(self._database, self._config, int(time.time()), CLEANUP)):
-            events.tell("cleanup", f"a cleanup is due: {why}")
+            events.log_event("cleanup", f"a cleanup is due: {why}")
             return CLEANUP
         return RANK if RANK not in steps_run and self._is_rank_due() else None
 
@@ -209,7 +209,7 @@ class CycleRun:
             raise HookFailed(f"{fault}; {step} was not run")
         began_s = time.monotonic()
         common.LOG.debug("%s, from %s", step, name)
-        events.tell("begin", step=step, state=name)
+        events.log_event("begin", step=step, state=name)
         notice = progress.Notice(self._database.path, progress.ProgressJob(step, name), first_s=0)
         notice.write()  # until the program itself shows how far it is
         try:
@@ -221,11 +221,11 @@ class CycleRun:
         if step == REAP and (reap_report := phase.last_reap(self._database.path)).get("state") == name:
             output["report"] = reap_report
         self._steps.append(entry | output)
-        events.tell("step", step=step, status=status, seconds=entry["seconds"], made=output.get("made"))
+        events.log_event("step", step=step, status=status, seconds=entry["seconds"], made=output.get("made"))
         if step in (FEEDBACK, MERGE, CORK) and output:
-            _tell_refused(output["report"])
+            _log_refused(output["report"])
         if fault := self._hooks.after(step, output.get("made", name), status):
-            events.tell("hook_failed", fault, logging.WARNING, hook="after", step=step)
+            events.log_event("hook_failed", fault, logging.WARNING, hook="after", step=step)
         if step == CLEANUP:
             self._clean = self._signals.cleanup_requested = False
         return status
@@ -296,7 +296,7 @@ class CycleRun:
     def _killed(self, step: str) -> int:
         where = self._database.states()[-1]
         text = f"{step} was killed as asked; nothing that was acknowledged is lost: it continues from {where}"
-        events.tell("killed", text, logging.ERROR, step=step)
+        events.log_event("killed", text, logging.ERROR, step=step)
         return self._signals.exit_status
 
 
@@ -310,11 +310,11 @@ def _advice(status: int) -> str:
     }.get(status, "see to that")
 
 
-def _tell_refused(report: dict[str, Any]) -> None:
+def _log_refused(report: dict[str, Any]) -> None:
     """A quiet phase reports nothing of what it could not use: it is reported here."""
     for what, count, first in phase.refused(report):
         text = f"{many(count, what)} refused, the first: {redact(first)}"
-        events.tell("refused", text, logging.WARNING, what=what, count=count)
+        events.log_event("refused", text, logging.WARNING, what=what, count=count)
 
 
 def _since(began_s: float) -> float:

@@ -64,7 +64,7 @@ def _lock(database: Database, signals: Signals) -> FileLock | None:
         except Locked as error:
             if not locks.is_taker_gone(locks.text_of(path)):
                 raise
-            events.tell("wait", str(error), logging.WARNING)
+            events.log_event("wait", str(error), logging.WARNING)
             signals.pause(ORPHAN_S)
     return None
 
@@ -95,9 +95,9 @@ class Daemon:
         self._reread = False  # cf/ is to be read before the next cycle
 
     def run(self) -> int:
-        events.tell("start", pid=os.getpid(), db=str(self._database.path), cf=str(self._cf.config.directory))
+        events.log_event("start", pid=os.getpid(), db=str(self._database.path), cf=str(self._cf.config.directory))
         status = self._cycles()
-        events.tell("stop", status=status, signal=[int(number) for number in self._signals.signals_received] or None)
+        events.log_event("stop", status=status, signal=[int(number) for number in self._signals.signals_received] or None)
         return status
 
     def _cycles(self) -> int:
@@ -118,7 +118,7 @@ class Daemon:
             elif is_passing(status) and failures < master.retries:
                 wait_s = master.retry_s * 2**failures
                 failures += 1
-                events.tell("retry", "", logging.WARNING, status=status, failures=failures, seconds=wait_s)
+                events.log_event("retry", "", logging.WARNING, status=status, failures=failures, seconds=wait_s)
                 self._pause(wait_s, inbox=False)
             else:
                 return status
@@ -144,24 +144,24 @@ class Daemon:
         self._reread = False
         complaints = self._cf.read()
         for complaint in complaints:
-            events.tell("reload_failed", f"{complaint}; the old configuration stays", logging.WARNING)
+            events.log_event("reload_failed", f"{complaint}; the old configuration stays", logging.WARNING)
         if not complaints:
             self._handler.as_json = (self._log_format or self._cf.config.master.log_format) == "json"
-            events.tell("reload", cf=str(self._cf.config.directory))
+            events.log_event("reload", cf=str(self._cf.config.directory))
         return not complaints
 
     def _reopen(self) -> None:
         try:
             self._handler.reopen()
         except OSError as error:
-            events.tell("reopen_failed", f"the log cannot be opened again: {error}", logging.WARNING)
+            events.log_event("reopen_failed", f"the log cannot be opened again: {error}", logging.WARNING)
 
     def _pause(self, seconds: float, inbox: bool = True) -> None:
         """Until so long has passed, a signal comes, or (if `inbox`) something new is in the inbox."""
         until_s = time.monotonic() + seconds
         if seconds <= 0:
             return
-        events.tell("pause", seconds=round(seconds, 1))
+        events.log_event("pause", seconds=round(seconds, 1))
         notice = progress.Notice(self._database.path, progress.ProgressJob(NAME, "pause"), first_s=0)
         before = self._waiting()
         try:
@@ -172,7 +172,7 @@ class Daemon:
                 if self._signals.stopping() or self._signals.hung_up or self._signals.cleanup_requested:
                     return
                 if inbox and (new := self._waiting() - before):
-                    events.tell("wake", items=len(new))
+                    events.log_event("wake", items=len(new))
                     return
         finally:
             notice.remove()
@@ -183,4 +183,4 @@ class Daemon:
 
 
 def _log_line(step: str, line: str) -> None:
-    events.tell("said", common.escape(line), program=step)
+    events.log_event("said", common.escape(line), program=step)

@@ -23,7 +23,7 @@ MESSAGE: Final = "message"
 _PLAIN: Final = re.compile(r"[^\s\"=\\]+")
 
 
-def tell(event: str, text: str = "", level: int = logging.INFO, **fields: Any) -> None:
+def log_event(event: str, text: str = "", level: int = logging.INFO, **fields: Any) -> None:
     common.LOG.log(level, "%s", text, extra={"event": event, "fields": fields})
 
 

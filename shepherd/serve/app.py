@@ -12,7 +12,7 @@ from aiohttp import web
 from shepherd.errors import ConfigError, EquivError, FilterError, NoSpace, OldFormat, ShepherdError, UsageError
 from shepherd.serve.answers import Refused, adorn, refusal
 from shepherd.serve.connection import HttpConnection
-from shepherd.serve.log import tell, tell_request
+from shepherd.serve.log import log_event, log_request
 from shepherd.serve.routes import ROUTES, Handler, Route
 from shepherd.serve.service import JSON_BYTES, SERVICE, Ask, Service
 
@@ -71,7 +71,7 @@ def _around(hosts: frozenset[str] | None) -> Callable[..., Awaitable[web.StreamR
         bytes_sent = 0 if ask.is_head else bytes_sent
         name = ask.client.name if ask.client else None
         seconds, resource = time.monotonic() - began_s, request.match_info.route.resource
-        tell_request(request, name, response.status, bytes_sent, seconds, ask.notes)
+        log_request(request, name, response.status, bytes_sent, seconds, ask.notes)
         ask.service.metrics.answered(resource.canonical if resource else "none", response.status, bytes_sent, seconds)
         return response
 
@@ -124,15 +124,15 @@ async def _limited(ask: Ask, handler: Handler) -> web.StreamResponse:
 def _failure(error: Exception) -> Refused:
     """The answer to an error that is not the client's own: texts with paths of this machine are for the log alone."""
     if isinstance(error, OURS):
-        tell("failed", str(error), logging.ERROR)
+        log_event("failed", str(error), logging.ERROR)
         return Refused(500, "the server cannot use its configuration or its database; its operator finds the reason in the log")
     if isinstance(error, UsageError):
         return Refused(400, str(error))
     if isinstance(error, NoSpace):
-        tell("failed", str(error), logging.ERROR)
+        log_event("failed", str(error), logging.ERROR)
         return Refused(507, "the disk of the server is full; try again later")
     if isinstance(error, ShepherdError) or (isinstance(error, OSError) and not isinstance(error, ConnectionError)):
-        tell("failed", str(error), logging.ERROR)
+        log_event("failed", str(error), logging.ERROR)
         return Refused(500, "the server cannot read its database; its operator finds the reason in the log")
     logging.getLogger(__name__).error("a bug in the server", exc_info=error)
     return Refused(500, "a bug in the server; its operator finds the reason in the log")

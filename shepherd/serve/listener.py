@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from shepherd.addresses import Listen
-from shepherd.serve.log import tell
+from shepherd.serve.log import log_event
 
 FULL: Final = b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\nRetry-After: 1\r\nConnection: close\r\n\r\n"
 NETWORK_BITS: Final = 64  # of an IPv6 address: whoever has one has all that begin so
@@ -53,7 +53,7 @@ class ConnectionLimits:
             text = (
                 f"{who} has {self.connections[who]} connections, of {len(self)} in all: no more (serve.connections_per_address)"
             )
-            tell(
+            log_event(
                 "turned_away", text, logging.WARNING, peer=who, held=self.connections[who], all=len(self), count=self._not_logged
             )
             self._logged_s, self._not_logged = now_s, 0

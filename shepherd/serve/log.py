@@ -14,14 +14,14 @@ from aiohttp import web
 _LOG: Final = logging.getLogger(__name__)
 
 
-def tell(event: str, text: str = "", level: int = logging.INFO, **fields: Any) -> None:
+def log_event(event: str, text: str = "", level: int = logging.INFO, **fields: Any) -> None:
     """As in master/events.py: a program that writes structured lines writes the fields, too."""
     _LOG.log(level, "%s", text, extra={"event": event, "fields": fields})
 
 
-def tell_request(
+def log_request(
     request: web.Request, client: str | None, status: int, bytes_sent: int, seconds: float, notes: dict[str, Any]
 ) -> None:
     entry: dict[str, Any] = {"client": client, "peer": request.remote, "method": request.method}
     entry |= {"path": request.rel_url.raw_path, "status": status, "bytes": bytes_sent, "seconds": round(seconds, 4)}
-    tell("request", **(entry | notes))
+    log_event("request", **(entry | notes))

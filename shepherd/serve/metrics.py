@@ -21,7 +21,7 @@ from shepherd import __version__
 from shepherd.errors import ShepherdError
 from shepherd.report.reports import number
 from shepherd.serve.counters import DatabaseCounters
-from shepherd.serve.log import tell
+from shepherd.serve.log import log_event
 from shepherd.serve.status import StatusFigures
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
@@ -74,7 +74,7 @@ class _OfDatabase(Collector):
         try:
             status, cycles = self._figures.status(), self._figures.history(1, 1)["cycles"]
         except (ShepherdError, OSError) as error:
-            tell("failed", str(error), logging.ERROR)
+            log_event("failed", str(error), logging.ERROR)
             yield _fault(True)  # nothing else is known, and alarms depend on it
             return
         self._totals.look(status["now"])

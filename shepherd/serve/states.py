@@ -8,7 +8,7 @@ from aiohttp import web
 
 from shepherd.errors import Corruption, OldFormat
 from shepherd.serve.answers import answer
-from shepherd.serve.log import tell
+from shepherd.serve.log import log_event
 from shepherd.serve.service import Ask
 from shepherd.store.disk import names
 from shepherd.store.disk.names import StateName
@@ -37,7 +37,7 @@ def _row_if_sound(database: Database, name: StateName) -> api.ClosedState | None
     try:
         return _row(database.open(name))
     except (Corruption, OldFormat) as error:
-        tell("failed", f"state {name} is left out: {error}", logging.ERROR)
+        log_event("failed", f"state {name} is left out: {error}", logging.ERROR)
         return None
 
 

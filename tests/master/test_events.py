@@ -29,7 +29,7 @@ def logger() -> Iterator[None]:
 def test_bytes_of_the_web_do_not_break_a_line(tmp_path: Path) -> None:
     path = tmp_path / "log"
     events.structured(path, as_json=False)
-    events.tell("step", HOSTILE, logging.WARNING, step="shep-merge", seconds=1.5, made=None, steps=["a", "b"], odd=HOSTILE)
+    events.log_event("step", HOSTILE, logging.WARNING, step="shep-merge", seconds=1.5, made=None, steps=["a", "b"], odd=HOSTILE)
     [line] = path.read_text().splitlines()
     assert line.isprintable()
     words = dict(word.split("=", 1) for word in shlex.split(line.replace('\\"', "'")))
@@ -40,7 +40,7 @@ def test_bytes_of_the_web_do_not_break_a_line(tmp_path: Path) -> None:
 def test_line_of_json_is_the_event(tmp_path: Path) -> None:
     path = tmp_path / "log"
     events.structured(path, as_json=True)
-    events.tell("step", HOSTILE, status=0, steps=["a"], odd=HOSTILE)
+    events.log_event("step", HOSTILE, status=0, steps=["a"], odd=HOSTILE)
     common.LOG.info("of %s %d", "old", 3)
     first, second = (json.loads(line) for line in path.read_text().splitlines())
     assert {key: first[key] for key in ("event", "status", "steps", "odd", "text")} == {
@@ -56,24 +56,24 @@ def test_line_of_json_is_the_event(tmp_path: Path) -> None:
 def test_rotated_file_is_closed_and_a_new_one_written(tmp_path: Path) -> None:
     path = tmp_path / "log"
     handler = events.structured(path, as_json=False)
-    events.tell("first")
+    events.log_event("first")
     path.rename(tmp_path / "log.1")
-    events.tell("second")
+    events.log_event("second")
     handler.reopen()
-    events.tell("third")
+    events.log_event("third")
     assert "event=second" in (tmp_path / "log.1").read_text()
     assert path.read_text().count("\n") == 1 and "event=third" in path.read_text()
 
 
 def test_full_disk_behind_the_log_does_not_stop_the_cycle() -> None:
     events.structured(Path("/dev/full"), as_json=False)
-    events.tell("step")  # raises nothing
+    events.log_event("step")  # raises nothing
 
 
 def test_event_without_a_text_is_no_line_on_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     common.setup_logging(quiet=False, verbose=False)
-    events.tell("begin", step="shep-merge")
-    events.tell("cycle", "cycle complete")
+    events.log_event("begin", step="shep-merge")
+    events.log_event("cycle", "cycle complete")
     common.LOG.info("100 %")
     assert capsys.readouterr().err == "cycle complete\n100 %\n"
 

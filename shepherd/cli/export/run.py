@@ -77,7 +77,7 @@ def stem_of(options: ExportOptions, state: int) -> str:
 
 
 def status(manifest: dict[str, Any], as_json: bool) -> int:
-    """Tell what came of it; the exit status."""
+    """Print the counts and the files of an export; the exit status."""
     if as_json:
         common.emit_json(manifest)
     else:

@@ -49,7 +49,7 @@ def command(selection: Selection, purge: bool, yes: bool, options: EditOptions) 
         try:
             edit_requests.change(selection, what, options, copies.see)
         finally:
-            copies.tell(options)
+            copies.report_copies(options)
         return
     edit_requests.change(selection, EditRequest("delete", "deleted", spares=(FORGOTTEN, *spares), asks=not yes), options)
 
@@ -71,7 +71,7 @@ class _LeasedCopies:
         for number in self._leases:
             self._counts[number] += _stored(self._database.closed(number), state, rows)
 
-    def tell(self, options: EditOptions) -> None:
+    def report_copies(self, options: EditOptions) -> None:
         for number, count in sorted(self._counts.items()):
             for lease in self._leases[number] if count else ():
                 record = {"state": number, "holds": count, "owner": lease.owner, "purpose": lease.purpose}

@@ -106,7 +106,7 @@ def change(
     if is_kept:
         scope = (selection.words(), selection.urls, selection.files)
         changelog.note(options.db, what.op, what.settings, *scope, counts.count, item)
-    _tell(what, options, counts, item if is_kept else None)
+    _print_result(what, options, counts, item if is_kept else None)
 
 
 # --- rows and their URLs ----------------------------------------------------------------------------------------
@@ -177,7 +177,7 @@ def _agreed(selection: Selection, what: EditRequest, count: int) -> bool:
     return click.confirm(f"{shared.many(count, 'URL')} would be {what.past_tense}. Go on?", err=True)
 
 
-def _tell(what: EditRequest, options: EditOptions, counts: ChangeCounts, item: str | None) -> None:
+def _print_result(what: EditRequest, options: EditOptions, counts: ChangeCounts, item: str | None) -> None:
     left_out = {name: count for name, count in counts.left_out.items() if count}
     if options.as_json:
         record = {what.past_tense: counts.count, "unknown": counts.unknown, "refused": counts.bad, "left_out": left_out}

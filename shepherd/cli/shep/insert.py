@@ -120,7 +120,7 @@ def command(
         words = [word for url in sitemaps for word in ("--sitemap", url)]
         settings = {"weight": weight} | ({} if section is None else {"section": section}) | {"pinned": pinned}
         changelog.note(db, "insert", settings, words, url_texts, files, counts.inserted, item)
-    _tell(counts, item if is_kept else None, dry_run, as_json)
+    _print_result(counts, item if is_kept else None, dry_run, as_json)
 
 
 def _bar(files: tuple[str, ...]) -> contextlib.AbstractContextManager[Bar]:
@@ -180,7 +180,7 @@ def _accepted(text: str, filter_: Filter, source: Path) -> tuple[str, str]:
     return url.site, href
 
 
-def _tell(counts: _InsertCounts, item: str | None, dry_run: bool, as_json: bool) -> None:
+def _print_result(counts: _InsertCounts, item: str | None, dry_run: bool, as_json: bool) -> None:
     count = counts.inserted
     if as_json:
         effect = NEXT_CYCLE if item else None
