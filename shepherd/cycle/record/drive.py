@@ -26,7 +26,7 @@ from shepherd.cycle.common.turn import not_now
 from shepherd.cycle.record import rules as record
 from shepherd.cycle.record import thin_buckets as bodiless
 from shepherd.cycle.record.rules import Needs, Placed
-from shepherd.cycle.record.thin_buckets import Maker, Unit, Wanted
+from shepherd.cycle.record.thin_buckets import Maker, RowsToRecord, Unit
 from shepherd.filters import load_filter
 from shepherd.formats.control import CLOSED
 from shepherd.formats.tables import I64, NO_OID, SERVERS, U64, Array, RowType, in_contrib
@@ -43,22 +43,22 @@ Range = tuple[int, int]
 
 
 @dataclass(frozen=True)
-class Source:
+class UrlSource:
     """One of the three places where a URL stands: which rows, by what their places are ordered, and how they are read."""
 
     name: str
     key: str
     cell_bits: int  # rows are counted by ranges of keys, to know where to cut
-    units: Callable[[State, Wanted], list[Unit]]
+    units: Callable[[State, RowsToRecord], list[Unit]]
 
-    def rows(self, found: Needs) -> I64:
-        return np.flatnonzero(getattr(found, self.name))
+    def rows(self, needs: Needs) -> I64:
+        return np.flatnonzero(getattr(needs, self.name))
 
 
 SOURCES = (
-    Source("contrib", "oid", 20, bodiless.from_contrib),
-    Source("robots", "site", 56, bodiless.from_names),
-    Source("bucket", "oid", 24, lambda _state, wanted: bodiless.from_buckets(wanted)),
+    UrlSource("contrib", "oid", 20, bodiless.from_contrib),
+    UrlSource("robots", "site", 56, bodiless.from_names),
+    UrlSource("bucket", "oid", 24, lambda _state, rows_to_record: bodiless.from_buckets(rows_to_record)),
 )
 
 
@@ -102,63 +102,63 @@ def run(writer: Writer, config: Config, now: int, tick: Tick, jobs: int = 1) -> 
 
 
 def _survey(state: State, ranges: Sequence[Range], tick: Tick, jobs: int) -> Survey:
-    known = state.sites["site"][0 : state.sites.rows]
-    lookup = Lookup(known)
-    active, gathered = np.zeros(len(known), np.uint32), np.zeros(len(known), np.uint32)
+    site_column = state.sites["site"][0 : state.sites.rows]
+    lookup = Lookup(site_column)
+    active, gathered = np.zeros(len(site_column), np.uint32), np.zeros(len(site_column), np.uint32)
     cells: dict[str, Counter[int]] = {source.name: Counter() for source in SOURCES}
     given_up = 0
     for (start, stop), part in zip(ranges, ordered(tasks(_look, state, None, ranges), jobs), strict=True):
-        for name, counted in part.cells.items():
-            cells[name].update(counted)
+        for name, cell_counts in part.cells.items():
+            cells[name].update(cell_counts)
         row = lookup.find(part.site)
         active[row[row >= 0]] += part.active[row >= 0].astype(np.uint32)
         gathered[row[row >= 0]] += part.gathered[row >= 0].astype(np.uint32)
         given_up += part.given_up
         tick(stop - start)
-    return Survey(cells, given_up, known, active, gathered)
+    return Survey(cells, given_up, site_column, active, gathered)
 
 
 def _look(state: State, _shared: None, where: Range) -> Survey:
     _row, index = _candidates(state, where)
-    found = record.needs(index, state=state.number)
+    needs = record.needs(index, state=state.number)
     cells = {}
     for source in SOURCES:
-        cell, count = np.unique(index[source.key][source.rows(found)] >> np.uint64(source.cell_bits), return_counts=True)
+        cell, count = np.unique(index[source.key][source.rows(needs)] >> np.uint64(source.cell_bits), return_counts=True)
         cells[source.name] = Counter(dict(zip(cell.tolist(), count.tolist(), strict=True)))
-    useless = in_contrib(index["oid"]) & (index["type"] == RowType.FORGOTTEN) & ~found.contrib
+    useless = in_contrib(index["oid"]) & (index["type"] == RowType.FORGOTTEN) & ~needs.contrib
     whole = state.index.slice(*where, ("site", "type", "flags"))
-    counted = sitecounts.count_rows(whole["site"], record.is_active(whole), counts_as_gathered(whole))
-    return Survey(cells, int(np.count_nonzero(useless)), *counted)
+    site_counts = sitecounts.count_rows(whole["site"], record.is_active(whole), counts_as_gathered(whole))
+    return Survey(cells, int(np.count_nonzero(useless)), *site_counts)
 
 
 def _cuts(cells: Counter[int], bits: int) -> list[int]:
     """The keys between which there are about as many rows as a round may have."""
-    cuts, held = [0], 0
+    cuts, round_rows = [0], 0
     for cell in sorted(cells):
-        if held and held + cells[cell] > ROUND_ROWS:
+        if round_rows and round_rows + cells[cell] > ROUND_ROWS:
             cuts.append(cell << bits)
-            held = 0
-        held += cells[cell]
+            round_rows = 0
+        round_rows += cells[cell]
     return [*cuts, _SPACE] if cells else []
 
 
-def _wanted(state: State, ranges: Sequence[Range], source: Source, low: int, high: int) -> Wanted:
+def _rows_of_round(state: State, ranges: Sequence[Range], source: UrlSource, low: int, high: int) -> RowsToRecord:
     """The rows whose key is in the range, in its order; of equal keys, in the order of the index."""
-    parts = [_wanted_of(state, where, source, low, high) for where in ranges]
+    parts = [_rows_of_part(state, where, source, low, high) for where in ranges]
     row = np.concatenate([part.row for part in parts])
     oid, site = np.concatenate([part.oid for part in parts]), np.concatenate([part.site for part in parts])
     reason = np.concatenate([part.reason for part in parts])
     order = np.argsort(oid if source.key == "oid" else site, kind="stable")
-    return Wanted(row[order], oid[order], site[order], reason[order])
+    return RowsToRecord(row[order], oid[order], site[order], reason[order])
 
 
-def _wanted_of(state: State, where: Range, source: Source, low: int, high: int) -> Wanted:
+def _rows_of_part(state: State, where: Range, source: UrlSource, low: int, high: int) -> RowsToRecord:
     row, index = _candidates(state, where)
-    found = source.rows(record.needs(index, state=state.number))
-    key = index[source.key][found]
-    found = found[(key >= np.uint64(low)) & (key <= np.uint64(high - 1))]
+    chosen_rows = source.rows(record.needs(index, state=state.number))
+    key = index[source.key][chosen_rows]
+    chosen_rows = chosen_rows[(key >= np.uint64(low)) & (key <= np.uint64(high - 1))]
     reason = np.where(record.is_dead(index), index["reason"], np.uint8(0))
-    return Wanted(row[found] + where[0], index["oid"][found], index["site"][found], reason[found])
+    return RowsToRecord(row[chosen_rows] + where[0], index["oid"][chosen_rows], index["site"][chosen_rows], reason[chosen_rows])
 
 
 def _candidates(state: State, where: Range) -> tuple[I64, dict[str, Array]]:
@@ -177,9 +177,9 @@ def _rounds(
     """What was placed, sorted by row; of more than one round it is put aside, so that only one is in memory."""
     plan = [(s, *cut) for s in SOURCES for cut in pairwise(_cuts(survey.cells[s.name], s.cell_bits))]
     for source, low, high in plan:
-        wanted = _wanted(state, ranges, source, low, high)
-        work = tasks(_build, state, maker, source.units(state, wanted))
-        placed = _place(wanted, source, ordered(work, jobs), segments)
+        rows_to_record = _rows_of_round(state, ranges, source, low, high)
+        work = tasks(_build, state, maker, source.units(state, rows_to_record))
+        placed = _place(rows_to_record, source, ordered(work, jobs), segments)
         yield placed if len(plan) <= len(SOURCES) else _aside(builder, placed)
 
 
@@ -187,18 +187,18 @@ def _build(state: State, maker: Maker, unit: Unit) -> bodiless.Built:
     return unit.build(state, maker)
 
 
-def _place(wanted: Wanted, source: Source, built: Iterator[bodiless.Built], segments: SegmentWriter) -> Placed:
-    oids, sizes = np.full(len(wanted), NO_OID, np.uint64), np.zeros(len(wanted), np.uint32)
-    at = 0
-    for one in built:
-        there = at + np.flatnonzero(one.lengths)
-        oids[there] = segments.append_all(one.data, one.lengths[one.lengths > 0])
-        sizes[there] = one.lengths[one.lengths > 0]
-        at += len(one.lengths)
-    order = np.argsort(wanted.row, kind="stable")
+def _place(rows_to_record: RowsToRecord, source: UrlSource, built: Iterator[bodiless.Built], segments: SegmentWriter) -> Placed:
+    oids, sizes = np.full(len(rows_to_record), NO_OID, np.uint64), np.zeros(len(rows_to_record), np.uint32)
+    first = 0
+    for unit in built:
+        there = first + np.flatnonzero(unit.lengths)
+        oids[there] = segments.append_all(unit.data, unit.lengths[unit.lengths > 0])
+        sizes[there] = unit.lengths[unit.lengths > 0]
+        first += len(unit.lengths)
+    order = np.argsort(rows_to_record.row, kind="stable")
     if source.name == "bucket":  # a row without a new bucket has a tombstone, and keeps it
         order = order[sizes[order] > 0]
-    return Placed(wanted.row[order], oids[order], sizes[order], wanted.reason[order] != 0)
+    return Placed(rows_to_record.row[order], oids[order], sizes[order], rows_to_record.reason[order] != 0)
 
 
 def _aside(builder: Builder, placed: Placed) -> Placed:
@@ -253,8 +253,8 @@ def _write_sites(builder: Builder, state: State, survey: Survey, config: Config,
         old = record.too_old(sites, now_s=now, reset_s=reset_s)
         gathered = survey.gathered[start:stop]
         row = np.flatnonzero(old | (gathered != sites["gathered"]))
-        kept = {name: np.where(old[row], 0, sites[name][row]).astype(np.uint32) for name in ("qkey_checked", "qkey_next")}
-        parts.append({"row": row + start, "gathered": gathered[row], **kept})
+        addresses = {name: np.where(old[row], 0, sites[name][row]).astype(np.uint32) for name in ("qkey_checked", "qkey_next")}
+        parts.append({"row": row + start, "gathered": gathered[row], **addresses})
         reset += int(np.count_nonzero(old))
     columns = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
     changes = TableChanges(patch.only_changed(state.sites, Patch(columns.pop("row"), columns)))
@@ -275,10 +275,10 @@ def _without_refused(state: State, survey: Survey, rounds: Sequence[Placed]) -> 
 
 def _write_servers(builder: Builder, state: State, active: Array, step: int) -> None:
     """How many documents each server has to answer for: those of its sites, of which only those with an address have one."""
-    known = state.servers["qkey"][0 : state.servers.rows]
-    documents = np.zeros(len(known), np.int64)
+    qkeys = state.servers["qkey"][0 : state.servers.rows]
+    documents = np.zeros(len(qkeys), np.int64)
     for start, stop in partitions(state.sites.rows, step):
-        server = keys.find_servers(known, state.sites["qkey"][start:stop])
+        server = keys.find_servers(qkeys, state.sites["qkey"][start:stop])
         np.add.at(documents, server[server >= 0], active[start:stop][server >= 0])
-    changed = Patch(np.arange(len(known)), {"documents": documents.astype(SERVERS["documents"])})
+    changed = Patch(np.arange(len(qkeys)), {"documents": documents.astype(SERVERS["documents"])})
     patch.write(builder, "servers", state.servers, TableChanges(patch.only_changed(state.servers, changed)), step)

@@ -29,7 +29,7 @@ NAMES_BYTES = 1 << 22  # of site names in one unit
 
 
 @dataclass(frozen=True)
-class Wanted:
+class RowsToRecord:
     """Rows that need a bucket, in the order of their places; `reason` is why a row is dead, 0 where it is not."""
 
     row: I64
@@ -40,8 +40,8 @@ class Wanted:
     def __len__(self) -> int:
         return len(self.row)
 
-    def part(self, first: int, last: int) -> Wanted:
-        return Wanted(self.row[first:last], self.oid[first:last], self.site[first:last], self.reason[first:last])
+    def part(self, first: int, last: int) -> RowsToRecord:
+        return RowsToRecord(self.row[first:last], self.oid[first:last], self.site[first:last], self.reason[first:last])
 
 
 @dataclass(frozen=True)
@@ -61,12 +61,12 @@ class Maker:
     time_ms: int
     robots_path: int
 
-    def thin(self, wanted: Wanted, path: U64, site_names: Sequence[bytes], texts: Sequence[bytes]) -> list[bytes]:
-        made = pack_thin(wanted.site, path, self.time_ms, self.number, site_names, texts)
-        for at in np.flatnonzero(wanted.reason).tolist():
-            url = (site_names[at] + texts[at]).decode("ascii")
-            made[at] = self.tombstone(int(wanted.site[at]), int(path[at]), url, int(wanted.reason[at]))
-        return made
+    def thin(self, rows: RowsToRecord, path: U64, site_names: Sequence[bytes], texts: Sequence[bytes]) -> list[bytes]:
+        buckets = pack_thin(rows.site, path, self.time_ms, self.number, site_names, texts)
+        for place in np.flatnonzero(rows.reason).tolist():
+            url = (site_names[place] + texts[place]).decode("ascii")
+            buckets[place] = self.tombstone(int(rows.site[place]), int(path[place]), url, int(rows.reason[place]))
+        return buckets
 
     def tombstone(self, site: int, path: int, url: str, reason: int) -> bytes:
         return bucket.tombstone(site, path, self.time_ms, self.number, url, REASON_TEXT[Reason(reason)])
@@ -90,34 +90,34 @@ class FromContrib:
     """Some frames of a contrib file: where each begins and ends, its first oid, and the rows that point into it."""
 
     number: int
-    frames: Sequence[tuple[int, int, int, Wanted]]
+    frames: Sequence[tuple[int, int, int, RowsToRecord]]
 
     def build(self, state: State, maker: Maker) -> Built:
-        made: list[bytes] = []
+        buckets: list[bytes] = []
         path = state.path / names.contrib(self.number)
-        for start, end, first, wanted in self.frames:
+        for start, end, first, rows in self.frames:
             try:
-                made += _of_block(state, maker, logs.frame_at(path, start, end).payload, first, wanted)
+                buckets += _of_block(state, maker, logs.frame_at(path, start, end).payload, first, rows)
             except Corruption as error:
                 raise Corruption(error.what, path, start) from error
-        return _built(made)
+        return _built(buckets)
 
 
-def _of_block(state: State, maker: Maker, payload: memoryview, first: int, wanted: Wanted) -> list[bytes]:
-    at = (wanted.oid - np.uint64(first)).astype(np.int64)
-    block = contrib.decode(payload, only=at)
+def _of_block(state: State, maker: Maker, payload: memoryview, first: int, rows: RowsToRecord) -> list[bytes]:
+    number_in_block = (rows.oid - np.uint64(first)).astype(np.int64)
+    block = contrib.decode(payload, only=number_in_block)
     order = np.argsort(block.sites)
-    place = order[np.searchsorted(block.sites[order], block.site[at])]
+    place = order[np.searchsorted(block.sites[order], block.site[number_in_block])]
     site_names = [block.names[i] for i in place.tolist()]
     # A row that an equivalent's URL brought back keeps its own site.
-    for other in np.flatnonzero(block.site[at] != wanted.site).tolist():
-        site_names[other] = _site_name(state, int(wanted.site[other]))
-    made = maker.thin(wanted, block.path[at], site_names, block.texts)
+    for other in np.flatnonzero(block.site[number_in_block] != rows.site).tolist():
+        site_names[other] = _site_name(state, int(rows.site[other]))
+    buckets = maker.thin(rows, block.path[number_in_block], site_names, block.texts)
     if block.filter_version == maker.filters.version:
-        return made
-    clean, dead = maker.filters.clean, (wanted.reason != 0).tolist()
+        return buckets
+    clean, dead = maker.filters.clean, (rows.reason != 0).tolist()
     urls = ((name + text).decode("ascii") for name, text in zip(site_names, block.texts, strict=True))
-    return [one if gone or clean(url) is not None else b"" for one, url, gone in zip(made, urls, dead, strict=True)]
+    return [data if is_dead or clean(url) is not None else b"" for data, url, is_dead in zip(buckets, urls, dead, strict=True)]
 
 
 def _site_name(state: State, site: int) -> bytes:
@@ -127,27 +127,27 @@ def _site_name(state: State, site: int) -> bytes:
     return state.site_name(row).encode("ascii")
 
 
-def from_contrib(state: State, wanted: Wanted) -> list[Unit]:
-    """All rows of `wanted`, by the frames that they point into."""
+def from_contrib(state: State, rows: RowsToRecord) -> list[Unit]:
+    """All rows of `rows`, by the frames that they point into."""
     units: list[Unit] = []
-    seen = 0
+    rows_seen = 0
     for number in state.numbered(names.CONTRIB):
-        frames: list[tuple[int, int, int, Wanted]] = []
-        first, held = tables.contrib_oid(number, 0), 0
+        frames: list[tuple[int, int, int, RowsToRecord]] = []
+        first, unit_rows = tables.contrib_oid(number, 0), 0
         for start, end, records in logs.frame_places(state.path / names.contrib(number)):
-            low, high = np.searchsorted(wanted.oid, np.array([first, first + records], np.uint64)).tolist()
+            low, high = np.searchsorted(rows.oid, np.array([first, first + records], np.uint64)).tolist()
             if low < high:
-                frames.append((start, end, first, wanted.part(low, high)))
-                held += high - low
-            if held >= UNIT_ROWS:
+                frames.append((start, end, first, rows.part(low, high)))
+                unit_rows += high - low
+            if unit_rows >= UNIT_ROWS:
                 units.append(FromContrib(number, frames))
-                seen, held, frames = seen + held, 0, []
+                rows_seen, unit_rows, frames = rows_seen + unit_rows, 0, []
             first += records
         if frames:
             units.append(FromContrib(number, frames))
-            seen += held
-    if seen != len(wanted):
-        raise Corruption(f"{len(wanted) - seen} rows point at contributions that are not there", state.path)
+            rows_seen += unit_rows
+    if rows_seen != len(rows):
+        raise Corruption(f"{len(rows) - rows_seen} rows point at contributions that are not there", state.path)
     return units
 
 
@@ -158,23 +158,23 @@ def from_contrib(state: State, wanted: Wanted) -> list[Unit]:
 class FromNames:
     """Robots files, and the rows of their sites in the site table, in order."""
 
-    wanted: Wanted
+    rows: RowsToRecord
     site_row: I64
 
     def build(self, state: State, maker: Maker) -> Built:
         names = state.names_at(self.site_row).texts().tolist()
         path = np.full(len(names), maker.robots_path, np.uint64)
-        return _built(maker.thin(self.wanted, path, names, [ROBOTS_PATH.encode()] * len(names)))
+        return _built(maker.thin(self.rows, path, names, [ROBOTS_PATH.encode()] * len(names)))
 
 
-def from_names(state: State, wanted: Wanted) -> list[Unit]:
-    """`wanted` is sorted by site."""
-    row = find_sites(state.sites["site"][0 : state.sites.rows], wanted.site)
+def from_names(state: State, rows: RowsToRecord) -> list[Unit]:
+    """`rows` is sorted by site."""
+    row = find_sites(state.sites["site"][0 : state.sites.rows], rows.site)
     if len(row) and int(row.min()) < 0:
         raise Corruption("a robots row is of a site that is not in the site table", state.path)
     window = state.sites["name"].take(row) // np.uint64(NAMES_BYTES)
     cuts = np.flatnonzero(run_starts(window, np.arange(len(row)) // UNIT_ROWS)).tolist()
-    return [FromNames(wanted.part(a, b), row[a:b]) for a, b in zip(cuts, [*cuts[1:], len(row)], strict=True)]
+    return [FromNames(rows.part(a, b), row[a:b]) for a, b in zip(cuts, [*cuts[1:], len(row)], strict=True)]
 
 
 # --- what has a bucket, and was deleted ---------------------------------------------------------------------------
@@ -187,21 +187,21 @@ class FromBuckets:
     A cleanup looks for purged bytes when it meets a tombstone that is newer than the last one: so a purge has to leave one.
     """
 
-    wanted: Wanted
+    rows: RowsToRecord
 
     def build(self, state: State, maker: Maker) -> Built:
         return _built([self._buried(state, maker, oid, reason) for oid, reason in self._each()])
 
     def _each(self) -> Iterator[tuple[int, int]]:
-        return zip(self.wanted.oid.tolist(), self.wanted.reason.tolist(), strict=True)
+        return zip(self.rows.oid.tolist(), self.rows.reason.tolist(), strict=True)
 
     def _buried(self, state: State, maker: Maker, oid: int, reason: int) -> bytes:
-        found = state.objects.head(oid)
-        told = found.attributes.get("P") == REASON_TEXT[Reason(reason)].encode() or reason != Reason.PURGED
-        if found.header.flags & BucketFlag.TOMBSTONE and told:
+        stored = state.objects.head(oid)
+        says_so = stored.attributes.get("P") == REASON_TEXT[Reason(reason)].encode() or reason != Reason.PURGED
+        if stored.header.flags & BucketFlag.TOMBSTONE and says_so:
             return b""
-        return maker.tombstone(found.header.site, found.header.path, found.url, reason)
+        return maker.tombstone(stored.header.site, stored.header.path, stored.url, reason)
 
 
-def from_buckets(wanted: Wanted) -> list[Unit]:
-    return [FromBuckets(wanted.part(start, start + UNIT_ROWS)) for start in range(0, len(wanted), UNIT_ROWS)]
+def from_buckets(rows: RowsToRecord) -> list[Unit]:
+    return [FromBuckets(rows.part(start, start + UNIT_ROWS)) for start in range(0, len(rows), UNIT_ROWS)]

@@ -104,7 +104,7 @@ def test_jobs_partitions_units_and_rounds_do_not_change_the_state(
     monkeypatch.setattr(
         record,
         "SOURCES",
-        tuple(record.Source(s.name, s.key, 1 if s.key == "oid" else 60, s.units) for s in record.SOURCES),
+        tuple(record.UrlSource(s.name, s.key, 1 if s.key == "oid" else 60, s.units) for s in record.SOURCES),
     )
     assert twin(db, tmp_path / "4", partition_rows=7) == expected
 
@@ -231,7 +231,7 @@ def test_columns_that_nothing_changes_are_linked(tmp_path: Path) -> None:
 
 def test_row_that_points_beyond_its_contributions_is_corruption(db: Path) -> None:
     state = Database(db).furthest()
-    wanted = bodiless.Wanted(
+    wanted = bodiless.RowsToRecord(
         np.array([0]), np.array([contrib_oid(1, 10**6)], np.uint64), np.zeros(1, np.uint64), np.zeros(1, np.uint8)
     )
     with pytest.raises(Corruption, match="not there"):
