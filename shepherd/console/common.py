@@ -184,7 +184,7 @@ def run(command: click.Command) -> NoReturn:
     except OSError as error:
         status = _failed(name, _disk_error(error))
     except Exception as error:
-        status = _bug(name, error)
+        status = _fail(name, "interrupted", INTERRUPTED) if _is_of_interrupt(error) else _bug(name, error)
     _settle(sys.stdout)
     _settle(sys.stderr)
     sys.exit(status)
@@ -242,6 +242,13 @@ def _disk_error(error: OSError) -> ShepherdError:
         return NoSpace(f"no space is left{where} ({what}): make room and run the same command again")
     advice = {errno.EIO: "; look at the disk, then run shep-check", errno.EACCES: "; run this as the user whose database it is"}
     return IoFailed(f"the system reported an error{where}: {what}{advice.get(error.errno or 0, '')}")
+
+
+def _is_of_interrupt(error: BaseException | None) -> bool:
+    """Whether it was raised while an interrupt went its way: a loop that was interrupted in a callback cannot even be closed."""
+    while error is not None and not isinstance(error, KeyboardInterrupt):
+        error = error.__context__
+    return error is not None
 
 
 def _bug(name: str, error: Exception) -> int:

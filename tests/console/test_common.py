@@ -39,6 +39,14 @@ def command(code: str, db: Path, now: int, as_json: bool) -> None:
 common.run(command)
 """
 
+# As an event loop does that was interrupted in a callback: it runs for ever after, and so cannot be closed.
+INTERRUPTED_LOOP = """
+try:
+    raise KeyboardInterrupt
+finally:
+    raise RuntimeError('Cannot close a running event loop')
+"""
+
 
 @pytest.fixture(scope="module")
 def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -81,6 +89,7 @@ def call(program: Path, *arguments: str) -> tuple[int, str, str]:
         ),
         ("open('/no/such/file')", 13, "prog: the system reported an error at /no/such/file: No such file or directory\n"),
         ("raise KeyboardInterrupt", 130, "prog: interrupted\n"),
+        (INTERRUPTED_LOOP, 130, "prog: interrupted\n"),
         ("raise click.Abort", 130, "prog: interrupted\n"),
         ("1 / 0", 1, "prog: this is a bug, please report it: ZeroDivisionError: division by zero (-v shows the traceback)\n"),
         ("raise click.UsageError('which?')", 2, "prog: which? (see prog --help)\n"),
