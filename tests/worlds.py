@@ -5,15 +5,15 @@ does not say is 0, or what the tables below give it. Most tests need no rows, bu
 
 | a test needs | helper |
 |---|---|
-| a state of any rows and buckets, and `shep` run on it | `tests/support/herd.py`: `Page`, `Site`, `make_herd` |
-| the same in the midst of a reap, or after a merge | `tests/support/reaped.py` |
-| documents with bodies of before, in small segments: cleanup, serve, mirror | `tests/support/pasture.py`: `Sheep`, `fill` |
-| documents of every kind that an export may meet | `tests/support/wares.py` |
-| harvests of a few lines, and the real phases over them | `tests/support/harvested.py`: `Page`, `reap`, `run` |
-| random rows of each table, for models of phases, without a database | `tests/support/phase_rows.py` |
-| one step after the other of a whole cycle, the same bytes every time, to be disturbed anywhere | `tests/crash/small.py` |
-| single operations of the store: documents by number, without phases | `tests/crash/little.py` |
-| what the real programs gather of a toy web | `tests/crash/farm.py` |
+| a state of any rows and buckets, and `shep` run on it | `tests/support/page_states.py`: `Page`, `Site`, `make_herd` |
+| the same in the midst of a reap, or after a merge | `tests/support/unfinished_states.py` |
+| documents with earlier bodies, in small segments: cleanup, serve, mirror | `tests/support/segment_states.py`: `Sheep`, `fill` |
+| documents of every kind that an export may meet | `tests/support/export_pages.py` |
+| harvests of a few lines, and the real phases over them | `tests/support/harvests.py`: `Page`, `reap`, `run` |
+| random rows of each table, for models of phases, without a database | `tests/support/random_rows.py` |
+| one step after the other of a whole cycle, the same bytes every time, to be disturbed anywhere | `tests/crash/cycle_steps.py` |
+| single operations of the store: documents by number, without phases | `tests/crash/store_steps.py` |
+| what the real programs gather of a toy web | `tests/support/toy_farm.py` |
 | databases of older formats | `tests/golden` |
 """
 

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from tests.support.herd import ROOT
+from tests.support.page_states import ROOT
 from tests.support.waiting import PATIENCE_S
 
 

@@ -16,7 +16,7 @@ from shepherd.store.disk import locks, names
 from shepherd.urls import qkey_of_address
 from tests.browser import chromium
 from tests.browser.chromium import Chromium
-from tests.support.herd import PAGES, SITES, Page, Site, make_herd
+from tests.support.page_states import PAGES, SITES, Page, Site, make_herd
 from tests.support.serving import Serving, serving, token_of
 from tests.worlds import DAY, NOW
 

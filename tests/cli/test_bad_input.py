@@ -21,7 +21,7 @@ import pytest
 from shepherd.cli.__main__ import PROGRAMS
 from shepherd.formats.check import check64
 from shepherd.store.disk import fsio, locks
-from tests.support.herd import ROOT, Herd, make_herd
+from tests.support.page_states import ROOT, Herd, make_herd
 from tests.support.programs import call
 from tests.support.waiting import PATIENCE_S
 from tests.test_docs import commands

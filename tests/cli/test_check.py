@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.herd import ROOT, Herd
+from tests.support.page_states import ROOT, Herd
 from tests.support.programs import call
 from tests.support.sound import flip
 from tests.support.waiting import PATIENCE_S

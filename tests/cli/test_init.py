@@ -12,7 +12,7 @@ import pytest
 
 from shepherd.store.check import check
 from shepherd.store.state.database import Database
-from tests.support.herd import ROOT
+from tests.support.page_states import ROOT
 from tests.support.programs import call
 from tests.support.waiting import PATIENCE_S
 

@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.support.herd import ROOT
+from tests.support.page_states import ROOT
 from tests.support.waiting import PATIENCE_S
 
 

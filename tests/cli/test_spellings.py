@@ -22,8 +22,8 @@ from shepherd.formats.tables import Deferred, Flag, JournalFlag, Kind, Reason, R
 from shepherd.formats.vocabulary import word
 from shepherd.store.disk import names
 from shepherd.store.disk.names import StateName
-from tests.support.herd import PAGES, Herd, Page, add_state, make_herd
-from tests.support.reaped import GONE, START_MS, journal_record, plan_records, run
+from tests.support.page_states import PAGES, Herd, Page, add_state, make_herd
+from tests.support.unfinished_states import GONE, START_MS, journal_record, plan_records, run
 from tests.worlds import DAY, NOW
 
 URL = "http://a.example/"

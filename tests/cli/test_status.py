@@ -14,8 +14,8 @@ import pytest
 from shepherd.console.progress import Notice, ProgressJob
 from shepherd.report import logbook
 from shepherd.store.disk import locks, names
-from tests.support.herd import Herd
 from tests.support.killed import kill_reader
+from tests.support.page_states import Herd
 from tests.support.programs import call
 
 

@@ -13,7 +13,7 @@ from shepherd.client import Server
 from shepherd.client.server import MOST_BYTES
 from shepherd.errors import PeerRefused
 from tests.support.liar import Answer, endless, lying, send_answer
-from tests.support.pasture import fill
+from tests.support.segment_states import fill
 from tests.support.serving import flock
 
 STATE = {"state": 2, "made": 0, "urls": 1, "bucket_bytes": 0, "files": 0}

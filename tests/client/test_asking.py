@@ -13,7 +13,7 @@ from shepherd.client import pull
 from shepherd.errors import UsageError
 from shepherd.serve import routes
 from tests.client.test_stream import succeed
-from tests.support.pasture import fill
+from tests.support.segment_states import fill
 from tests.support.serving import Serving, flock, serving, token_of
 from tests.support.waiting import PATIENCE_S
 

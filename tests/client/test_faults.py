@@ -17,7 +17,7 @@ from shepherd.store.disk import names
 from shepherd.store.state.database import Database
 from tests.client.test_stream import succeed
 from tests.support.liar import lying, send_answer
-from tests.support.pasture import fill
+from tests.support.segment_states import fill
 from tests.support.serving import Serving, flock, serving, token_of
 from tests.support.waiting import PATIENCE_S, wait_until
 

@@ -22,7 +22,7 @@ from shepherd.store.disk.names import StateName
 from shepherd.store.state.directory import State
 from shepherd.urls import parse
 from tests.client.cutting import cutting
-from tests.support.pasture import Sheep, fill, publish
+from tests.support.segment_states import Sheep, fill, publish
 from tests.support.serving import Serving, flock, serving, token_of
 from tests.worlds import NOW, PRINTS
 

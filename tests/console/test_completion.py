@@ -7,7 +7,7 @@ import subprocess
 import pytest
 
 from shepherd.cli.__main__ import PROGRAMS
-from tests.support.herd import ROOT
+from tests.support.page_states import ROOT
 from tests.support.programs import call
 from tests.support.waiting import PATIENCE_S
 

@@ -16,7 +16,7 @@ from shepherd.console.selectors import Selection
 from shepherd.formats.tables import RowType
 from shepherd.readers import search
 from shepherd.urls import qkey_of_address
-from tests.support.herd import PAGES, Herd, Page, Run, Site, make_herd, objects, stdout_of
+from tests.support.page_states import PAGES, Herd, Page, Run, Site, make_herd, objects, stdout_of
 from tests.worlds import DAY, NOW
 
 WORDS = ("pear", "plum")

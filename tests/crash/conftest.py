@@ -11,8 +11,8 @@ import pytest
 from tests.crash import bench as benches
 from tests.crash import disks, mending
 from tests.crash.bench import Bench
-from tests.crash.farm import NOW, PHASES, Farm, farm
 from tests.crash.tally import Tally
+from tests.support.toy_farm import NOW, PHASES, Farm, farm
 
 
 @pytest.fixture(scope="module")

@@ -19,7 +19,7 @@ from shepherd.store.disk import names
 from shepherd.store.state import harvest
 from shepherd.store.state.database import Database
 from shepherd.store.state.inbox import HARVEST
-from tests.crash import small
+from tests.crash import cycle_steps
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ def facts(db: Path) -> Facts:
     inbox = sorted(item.path.read_bytes() for item in found.inbox.all_items() if item.kind != HARVEST)
     paths = found.furthest().harvests()
     ended = bool(paths) and all(harvest.inspect(path).ended for path in paths)
-    return Facts(states, inbox, small.documents(db), ended)
+    return Facts(states, inbox, cycle_steps.documents(db), ended)
 
 
 def _files(path: Path) -> dict[str, bytes]:
@@ -56,10 +56,10 @@ def judge(db: Path, before: Facts, after: Facts, acknowledged: int = 0, done: bo
     `acknowledged`: how many documents the step had called durable; `done`: whether it had ended.
     """
     try:
-        small.recovered(db, quick=True)  # no crash leaves more to do than a quick look finds
+        cycle_steps.recovered(db, quick=True)  # no crash leaves more to do than a quick look finds
         found = facts(db)
         complaints = [*_compare(found, before, after, acknowledged, done), *untidy(db)]
-        again = [step.what for step in small.recovered(db, quick=True)]
+        again = [step.what for step in cycle_steps.recovered(db, quick=True)]
         complaints += [f"a second recover does more: {what}" for what in again]
         if facts(db) != found:
             complaints.append("a second recover changes something")
@@ -80,7 +80,7 @@ def judge_contents(db: Path, after: dict[int, bytes]) -> list[str]:
     """Complaints about a database whose step does less at a time where the disk has less room: its states may be others than
     elsewhere, what is `after` it is not."""
     try:
-        small.recovered(db, quick=True)
+        cycle_steps.recovered(db, quick=True)
         lost = {path for path, body in after.items() if gathered(db).get(path) != body}
     except ShepherdError as error:
         return [f"recovery fails, status {error.exit_status}: {error}"]
@@ -105,7 +105,7 @@ def _compare_documents(found: Facts, before: Facts, after: Facts, acknowledged: 
         yield "a document is not as it was stored"
     if count < max(len(before.documents), acknowledged):
         yield f"{count} documents are left of {max(len(before.documents), acknowledged)} that were acknowledged"
-    if count % small.BATCH:
+    if count % cycle_steps.BATCH:
         yield f"{count} documents: no checkpoint was taken there"
     if done and (count, found.ended) != (len(after.documents), after.ended):
         yield "the harvest had ended, and is not as it was then"

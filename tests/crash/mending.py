@@ -17,8 +17,8 @@ from shepherd.store.check import check
 from shepherd.store.check.recover import RecoveryStep
 from shepherd.store.state.database import Database
 from shepherd.store.state.directory import State
-from tests.crash.farm import contents
 from tests.crash.test_upgrade import run_upgrade, unpack
+from tests.support.toy_farm import contents
 
 NOW = 1_900_000_000
 CONFIG = Config(directory=Path(__file__).resolve().parents[2] / "cf")

@@ -24,7 +24,7 @@ from typing import IO, NoReturn
 
 ROOT = Path(__file__).resolve().parents[2]
 GO = signal.SIGUSR1
-OURS = {"small": "tests.crash.small", "cut": "tests.crash.powercut"}
+OURS = {"small": "tests.crash.cycle_steps", "cut": "tests.crash.powercut"}
 PRELOADED = (
     "numpy.ma",  # numpy imports it when it needs it, which would be once in each child
     "multiprocessing.synchronize",

@@ -1,4 +1,4 @@
-"""Power cuts: a file system that is shut down, without a word to it, at a chosen call of a step of tests/crash/small.py.
+"""Power cuts: a file system that is shut down, without a word to it, at a chosen call of a step of tests/crash/cycle_steps.py.
 
 The calls that are counted are those of fsio.Ops. Before the chosen one the file system is shut down as if the power had gone:
 what was not synced is lost, and whatever the program does from then on fails. Modes:
@@ -22,7 +22,7 @@ from typing import Any
 
 from shepherd.store.disk import fsio
 from shepherd.store.disk.failpoints import OPS
-from tests.crash import disks, small
+from tests.crash import cycle_steps, disks
 
 MODES = ("plain", "flushed", "stirred", "during")
 LONGEST_S = 0.003
@@ -58,7 +58,7 @@ def calls_of(step: str, db: Path) -> int:
     numbers: list[int] = []
     before = fsio.use(counting(numbers.append, fsio.Ops()))
     try:
-        small.ALL[step](db, lambda _line: None)
+        cycle_steps.ALL[step](db, lambda _line: None)
     finally:
         fsio.use(before)
     return len(numbers)
@@ -100,7 +100,7 @@ def main() -> None:
     fsio.use(counting(meet, Careless() if mode == "careless" else fsio.Ops()))
     sys.argv = ["small", step]
     try:
-        small.main()
+        cycle_steps.main()
     except SystemExit as stop:
         if not stop.code:
             print("done", flush=True)

@@ -16,7 +16,7 @@ from shepherd.store.check import check
 from shepherd.store.check.check import Fault
 from shepherd.store.disk import names
 from shepherd.store.state.database import Database
-from tests.crash import disks, small
+from tests.crash import cycle_steps, disks
 from tests.crash.tally import Tally
 from tests.support import sampling
 
@@ -36,10 +36,10 @@ def db() -> Iterator[Path]:
     """Closed states, a .reap with a harvest that has ended, items of the inbox and a lease."""
     with disks.workplace() as home:
         path = home / "db"
-        small.grow(path, "cork")
-        small.STEPS["drop more"](path, lambda _line: None)
-        small.dropping(5, small.SEEDS)(path, lambda _line: None)
-        small.STEPS["lease"](path, lambda _line: None)
+        cycle_steps.grow(path, "cork")
+        cycle_steps.STEPS["drop more"](path, lambda _line: None)
+        cycle_steps.dropping(5, cycle_steps.SEEDS)(path, lambda _line: None)
+        cycle_steps.STEPS["lease"](path, lambda _line: None)
         assert sum(file.stat().st_size for file in files(path)) < MOST_BYTES
         assert list(check.walk(Database(path))) == []
         yield path

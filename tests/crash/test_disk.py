@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.crash.farm import NOW, Farm, contents, farm
+from tests.support.toy_farm import NOW, Farm, contents, farm
 
 
 @pytest.fixture(scope="module")

@@ -21,14 +21,14 @@ import pytest
 from shepherd.store.disk import names
 from shepherd.store.state.database import Database
 from shepherd.store.state.harvest import Harvest
-from tests.crash import disks, judge, small
-from tests.crash.farm import farm
+from tests.crash import cycle_steps, disks, judge
 from tests.crash.nursery import ROOT, Ended, Nursery, nursery
 from tests.crash.tally import Tally
 from tests.support import sampling
+from tests.support.toy_farm import farm
 from tests.support.waiting import wait_until
 
-NOW = ("--now", str(small.NOW))
+NOW = ("--now", str(cycle_steps.NOW))
 PHASES = ("merge", "equiv", "select", "record", "feedback", "plan", "cork", "cleanup")
 PAGE = 4096
 SAMPLE = 1  # of the shortages between nothing and enough
@@ -53,7 +53,7 @@ class Room:
         self.clear()
         made = self.shelf / name
         if not made.exists():
-            small.configure(made / "db")
+            cycle_steps.configure(made / "db")
             grow(made / "db")
         subprocess.run(["cp", "-a", f"{made}/.", self.disk], check=True)
 
@@ -94,15 +94,15 @@ def shortages(needed: int, seed: str) -> list[int]:
 @pytest.mark.parametrize("name", sampling.of_the_day(PHASES, 5, "phases on a full disk"))
 def test_phase_on_a_full_disk_says_so_and_works_once_there_is_room(room: Room, name: str, tally: Tally) -> None:
     argv = (f"shep-{name}", *NOW)
-    room.put(name, lambda db: small.grow(db, name))
+    room.put(name, lambda db: cycle_steps.grow(db, name))
     before = judge.facts(room.db)
     needed = needed_bytes(room, argv)
-    small.recovered(room.db)
+    cycle_steps.recovered(room.db)
     after, contents = judge.facts(room.db), judge.gathered(room.db)
     assert contents or name != "cleanup"
     full = 0
     for free in shortages(needed, name):
-        room.put(name, lambda db: small.grow(db, name))
+        room.put(name, lambda db: cycle_steps.grow(db, name))
         ballast = room.leave(free)
         ended = room.run(*argv)
         complaints = [] if ended.status == 0 else _one_sentence(ended, NO_SPACE)
@@ -143,7 +143,7 @@ def test_init_on_a_full_disk_says_so_and_works_once_there_is_room(room: Room, ta
 
 
 def test_insert_on_a_full_disk_says_so_and_works_once_there_is_room(room: Room) -> None:
-    room.put("merge", lambda db: small.grow(db, "merge"))
+    room.put("merge", lambda db: cycle_steps.grow(db, "merge"))
     before = judge.facts(room.db)
     many = [f"http://more.example/{number}" for number in range(2_000)]  # ext4 frees some blocks late: more than fits into those
     ballast = room.leave(0)
@@ -155,10 +155,10 @@ def test_insert_on_a_full_disk_says_so_and_works_once_there_is_room(room: Room) 
 
 
 def test_recover_needs_no_free_byte(room: Room, tally: Tally) -> None:
-    room.put("broken", small.break_down)
+    room.put("broken", cycle_steps.break_down)
     assert room.run("shep-recover").status == 0
     after = judge.facts(room.db)
-    room.put("broken", small.break_down)
+    room.put("broken", cycle_steps.break_down)
     room.leave(0)
     ended = room.run("shep-recover")
     complaints = [] if ended.status == 0 and ended.out.count("done:") == 4 else [f"it fails: {ended}"]
@@ -167,16 +167,16 @@ def test_recover_needs_no_free_byte(room: Room, tally: Tally) -> None:
 
 
 def test_harvest_on_a_full_disk_keeps_what_was_checkpointed(room: Room, crash_sweep: bool, tally: Tally) -> None:
-    room.put("harvest", lambda db: small.grow(db, "harvest"))
+    room.put("harvest", lambda db: cycle_steps.grow(db, "harvest"))
     before = judge.facts(room.db)
     assert room.run("small", "harvest").status == 0
     after = judge.facts(room.db)
     for free in range(0, 6 * PAGE, PAGE if crash_sweep else 2 * PAGE):
-        room.put("harvest", lambda db: small.grow(db, "harvest"))
+        room.put("harvest", lambda db: cycle_steps.grow(db, "harvest"))
         room.leave(free)
         ended = room.run("small", "harvest")
         complaints = [] if ended.status == 0 else _one_sentence(ended, NO_SPACE)
-        complaints += judge.judge(room.db, before, after, small.acknowledged(ended.out), ended.status == 0)
+        complaints += judge.judge(room.db, before, after, cycle_steps.acknowledged(ended.out), ended.status == 0)
         tally.point(f"harvest with {free} bytes free", complaints, vacuous=free == 0 and ended.status == 0)
     tally.close()
 
@@ -232,7 +232,7 @@ def test_reap_that_reaches_its_limit_ends_in_good_order_and_keeps_what_it_has(tm
 def test_file_that_may_not_grow_is_an_error_and_no_half_written_state(name: str) -> None:
     """RLIMIT_FSIZE: the write that crosses the limit is short, the next one fails."""
     with disks.workplace() as home:
-        small.grow(home / "db", name)
+        cycle_steps.grow(home / "db", name)
         before = judge.facts(home / "db")
         environment = {**os.environ, "SHEPHERD_DB": str(home / "db"), "SHEPHERD_CF": str(home / "cf")}
         limited = f"import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000)); {RUN}"
@@ -250,7 +250,7 @@ def test_file_that_may_not_grow_is_an_error_and_no_half_written_state(name: str)
 @contextlib.contextmanager
 def holding(db: Path) -> Iterator[int]:
     """A shep-merge that stands still before its commit; its pid."""
-    environment = {**os.environ, "SHEPHERD_DB": str(db), "SHEPHERD_CF": str(small.cf_of(db))}
+    environment = {**os.environ, "SHEPHERD_DB": str(db), "SHEPHERD_CF": str(cycle_steps.cf_of(db))}
     command = [sys.executable, "-m", "shepherd.cli", "shep-merge", *NOW]
     environment["SHEPHERD_FAIL"] = "rename:000002.tmp:1=pause"
     with subprocess.Popen(command, cwd=ROOT, env=environment) as process:
@@ -265,7 +265,7 @@ def holding(db: Path) -> Iterator[int]:
 def test_second_writer_learns_who_has_the_lock_and_harms_nothing(tmp_path: Path) -> None:
     with disks.workplace() as home, nursery(tmp_path) as children:
         db = home / "db"
-        small.grow(db, "merge")
+        cycle_steps.grow(db, "merge")
         environment = {"SHEPHERD_DB": str(db), "SHEPHERD_CF": str(home / "cf")}
         with holding(db) as pid:
             for program in (*(f"shep-{name}" for name in PHASES), "shep-reap", "shep-recover"):
@@ -282,8 +282,8 @@ def test_second_writer_learns_who_has_the_lock_and_harms_nothing(tmp_path: Path)
 def test_second_dispatcher_of_a_harvest_is_refused(tmp_path: Path) -> None:
     with disks.workplace() as home, nursery(tmp_path) as children:
         db = home / "db"
-        small.grow(db, "harvest on")
-        one = Harvest(small.harvest_path(Database(db).furthest()), 1 << 20)
+        cycle_steps.grow(db, "harvest on")
+        one = Harvest(cycle_steps.harvest_path(Database(db).furthest()), 1 << 20)
         ended = children.run("small", "harvest on", SHEPHERD_DB=str(db))
         one.close()
         assert ended.status == LOCKED

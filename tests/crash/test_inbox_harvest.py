@@ -11,10 +11,10 @@ import pytest
 
 from shepherd.store.check import check
 from shepherd.store.state.database import Database
-from tests.crash import small
+from tests.crash import cycle_steps
 from tests.crash.workloads import FOREIGN, WORKLOADS
 from tests.support import sampling
-from tests.support.harvested import files
+from tests.support.harvests import files
 
 BIN = Path(__file__).resolve().parents[2] / "bin"
 BEFORE = ("chmod:.harvest/seg.00000001", "link:000003.tmp/objects/00000002", "write:000003.tmp/control", "rename:000003.tmp")
@@ -22,7 +22,7 @@ AFTER = ("unlink:.harvest/checkpoints", "unlink:.harvest/seg.00000001", "rmdir:.
 
 
 def program(name: str, db: Path, fail: str = "") -> int:
-    options = ["--db", str(db), "--cf", str(small.cf_of(db)), "--now", str(small.NOW), "--quiet"]
+    options = ["--db", str(db), "--cf", str(cycle_steps.cf_of(db)), "--now", str(cycle_steps.NOW), "--quiet"]
     env = {**os.environ, "SHEPHERD_FAIL": fail}
     return subprocess.run([BIN / name, *options], env=env, capture_output=True, check=False).returncode
 

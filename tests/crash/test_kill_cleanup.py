@@ -20,9 +20,9 @@ from shepherd.formats.tables import Flag, Reason, RowType
 from shepherd.store.disk import names
 from shepherd.store.state.database import Database
 from tests.crash.dying import killed_after
-from tests.crash.farm import contents
-from tests.support import pasture, sampling
-from tests.support.pasture import THIN, TOMBSTONE, Sheep
+from tests.support import sampling, segment_states
+from tests.support.segment_states import THIN, TOMBSTONE, Sheep
+from tests.support.toy_farm import contents
 from tests.worlds import NOW
 
 SITE = "http://a.example"
@@ -61,35 +61,35 @@ class Fold:
 
 
 def settings(home: Path) -> Config:
-    return pasture.config(home / "cf", step=5, batch_bytes=900)
+    return segment_states.config(home / "cf", step=5, batch_bytes=900)
 
 
 @pytest.fixture(scope="module")
 def fold(tmp_path_factory: pytest.TempPathFactory) -> Fold:
     home = tmp_path_factory.mktemp("fold")
-    db = pasture.fill(home / "before", flock(), segment_bytes=900, rule="reject ext zip\n")
+    db = segment_states.fill(home / "before", flock(), segment_bytes=900, rule="reject ext zip\n")
     db.lease(2, "me", "test", NOW * 1000, 600)
-    before = {url: told for url, told in pasture.documents(db.closed()).items() if not url.endswith(".zip")}
+    before = {url: told for url, told in segment_states.documents(db.closed()).items() if not url.endswith(".zip")}
     shutil.copytree(home / "before", home / "after")
     undisturbed = Database(home / "after" / "db")
-    state = pasture.clean(undisturbed, settings(home / "after"))
+    state = segment_states.clean(undisturbed, settings(home / "after"))
     assert state is not None
     assert state.number > 5, "only many batches test what happens between them"
-    assert pasture.documents(state) == before
+    assert segment_states.documents(state) == before
     return Fold(home, before, contents(undisturbed.states_path))
 
 
 def judge(db: Database, fold: Fold, leased: dict[str, bytes]) -> None:
     """After a kill: readers find the same documents, before and after a recover, and in the leased state."""
-    closed = pasture.documents(db.closed())
+    closed = segment_states.documents(db.closed())
     assert {url: told for url, told in closed.items() if not url.endswith(".zip")} == fold.before
     assert contents(db.states_path / "000002") == leased
     with db.writing("test", tidy=False) as writer:
         recover.recover(writer, fold.config, NOW, False, lambda _bytes: None)
     assert [name for name in sorted(p.name for p in db.states_path.iterdir()) if names.is_leftover(name)] == []
-    assert pasture.faults(db) == []
+    assert segment_states.faults(db) == []
     assert all(name.closed for name in db.states())
-    assert {url: told for url, told in pasture.documents(db.closed()).items() if not url.endswith(".zip")} == fold.before
+    assert {url: told for url, told in segment_states.documents(db.closed()).items() if not url.endswith(".zip")} == fold.before
 
 
 @pytest.mark.parametrize("jobs", [1, 2])
@@ -116,7 +116,7 @@ def test_cleanup_killed_at_any_call_changes_no_document_and_continues_to_the_sam
 
 
 def cleaning(db: Database, config: Config, jobs: int) -> Callable[[], object]:
-    return lambda: pasture.clean(db, config, jobs=jobs)
+    return lambda: segment_states.clean(db, config, jobs=jobs)
 
 
 def test_recover_has_nothing_to_mend_between_two_batches(fold: Fold, tmp_path: Path) -> None:

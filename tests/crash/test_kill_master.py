@@ -14,9 +14,9 @@ import pytest
 
 from shepherd.report import logbook
 from shepherd.store.disk import locks, names
-from tests.crash.farm import Farm, farm
 from tests.crash.tally import Tally
 from tests.support.daemons import Daemon, running, settings
+from tests.support.toy_farm import Farm, farm
 from tests.support.waiting import PATIENCE_S, children
 
 pytestmark = pytest.mark.waits

@@ -10,8 +10,8 @@ import pytest
 
 from shepherd.store.disk import names
 from shepherd.store.state.inbox import CONTRIB, REQUESTS
-from tests.crash.farm import NOW, PHASES, Farm, contents, reference
 from tests.support import sampling
+from tests.support.toy_farm import NOW, PHASES, Farm, contents, reference
 
 # Before the commit: the phase has not happened. {tmp} is what it builds.
 BEFORE = ("mkdir:{tmp}", "write:{tmp}/control", "sync:{tmp}/control", "sync:{tmp}/index", "rename:{tmp}")

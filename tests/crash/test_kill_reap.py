@@ -18,11 +18,11 @@ from shepherd.formats.tables import Kind, Records, Result, RowType
 from shepherd.store.disk import names
 from shepherd.store.state import harvest, lookup
 from tests.crash import strace
-from tests.crash.farm import ROOT, Farm, farm
 from tests.crash.nursery import nursery
 from tests.crash.strace import Call
 from tests.crash.tally import Tally
 from tests.support import sampling
+from tests.support.toy_farm import ROOT, Farm, farm
 from tests.support.waiting import PATIENCE_S, descendants, wait_until, wait_until_gone
 
 

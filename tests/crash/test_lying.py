@@ -12,14 +12,14 @@ import pytest
 from shepherd.store.check import check
 from shepherd.store.disk import names
 from shepherd.store.state.database import Database
-from tests.crash import judge, small, strace
+from tests.crash import cycle_steps, judge, strace
 from tests.crash.bench import Bench
 from tests.crash.nursery import ROOT
 from tests.crash.tally import Tally
 from tests.support import sampling
 
 SAMPLE = 6
-NOW = ("--now", str(small.NOW))
+NOW = ("--now", str(cycle_steps.NOW))
 LIARS = [
     ("merge", ("shep-merge", *NOW)),
     ("record", ("shep-record", *NOW)),
@@ -30,7 +30,7 @@ LIARS = [
 
 @pytest.mark.parametrize(("before", "argv"), LIARS, ids=[before for before, _argv in LIARS])
 def test_write_that_never_reached_the_disk_is_noticed(bench: Bench, before: str, argv: tuple[str, ...], tally: Tally) -> None:
-    bench.prepare(lambda db: small.grow(db, before))
+    bench.prepare(lambda db: cycle_steps.grow(db, before))
     bench.reset()
     writes = [call for call in bench.trace(*argv) if call.syscall == "pwrite64" and call.of(bench.db)]
     writes = [call for call in writes if not call.paths[0].endswith(f"/{names.LOCK}")]  # its text only informs
@@ -44,7 +44,7 @@ def test_write_that_never_reached_the_disk_is_noticed(bench: Bench, before: str,
 
 def test_program_that_was_started_the_usual_way_is_killed_before_its_commit(bench: Bench) -> None:
     """The other tests fork their programs from one that has all imports; this one is what a user has."""
-    bench.prepare(lambda db: small.grow(db, "merge"))
+    bench.prepare(lambda db: cycle_steps.grow(db, "merge"))
     bench.reset()
     command = [sys.executable, "-B", "-m", "shepherd.cli", "shep-merge", *NOW]  # -B: or the compiler renames files, too
     tracer = ["strace", "-y", "-o", str(bench.home / "log"), "--inject=rename:signal=KILL:when=1"]

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from shepherd.store.disk import names
-from tests.crash import disks, judge, powercut, small
+from tests.crash import cycle_steps, disks, judge, powercut
 from tests.crash.judge import Facts
 from tests.crash.nursery import Ended, Nursery, nursery
 from tests.crash.tally import Tally
@@ -61,11 +61,11 @@ class Socket:
         for name in ("before", "after"):
             shutil.rmtree(self.home / name, ignore_errors=True)
         made = self.home / "before" / "db"
-        small.configure(made)
+        cycle_steps.configure(made)
         if step == "recover":
-            small.break_down(made)
+            cycle_steps.break_down(made)
         else:
-            small.grow(made, step)
+            cycle_steps.grow(made, step)
         subprocess.run(["cp", "-a", self.home / "before", self.home / "after"], check=True)
         return self.home / "after" / "db"
 
@@ -77,7 +77,7 @@ class Socket:
             return judge.facts(scratch), calls, judge.facts(scratch)
         before = judge.facts(scratch)
         calls = powercut.calls_of(step, scratch)
-        small.recovered(scratch)
+        cycle_steps.recovered(scratch)
         return before, calls, judge.facts(scratch)
 
     def reset(self) -> None:
@@ -122,7 +122,7 @@ def test_power_cut_at_any_call_costs_nothing_that_was_acknowledged(
         socket.reset()
         ended = socket.cut(step, call, mode)
         told, cut, _rest = ended.out.partition("cut\n")
-        complaints = judge.judge(socket.db, before, after, small.acknowledged(told), "done" in told.split())
+        complaints = judge.judge(socket.db, before, after, cycle_steps.acknowledged(told), "done" in told.split())
         tally.point(f"{mode} cut at call {call} of {calls} of {step}", complaints, vacuous=not cut)
     tally.close()
 
@@ -137,7 +137,7 @@ def test_power_cut_while_a_database_is_made_leaves_one_or_none(socket: Socket, c
         made = (socket.db / names.STATES).exists()
         complaints = ["it had been made, and is gone"] if "done" in told.split() and not made else []
         if not made:
-            small.begin(socket.db)
+            cycle_steps.begin(socket.db)
         tally.point(f"{mode} cut at call {call}", complaints + judge.untidy(socket.db), vacuous=not cut)
     tally.close()
 
@@ -148,4 +148,4 @@ def test_power_cut_reveals_a_program_that_does_not_sync(socket: Socket) -> None:
     socket.reset()
     ended = socket.cut("harvest", calls + 1, "careless")
     assert ended.out.split()[-2:] == ["done", "cut"]
-    assert judge.judge(socket.db, before, after, small.acknowledged(ended.out), done=True) != []
+    assert judge.judge(socket.db, before, after, cycle_steps.acknowledged(ended.out), done=True) != []

@@ -19,9 +19,9 @@ from shepherd.store.disk.names import StateName
 from shepherd.store.state import harvest
 from shepherd.store.state.database import Database, Writer
 from tests.crash.dying import killed_after
-from tests.crash.farm import contents
 from tests.crash.mending import NOW, copy, flip, mend, write
 from tests.support import sampling
+from tests.support.toy_farm import contents
 
 SAMPLE_STEP = 89
 

@@ -22,7 +22,7 @@ from shepherd.store.check import check
 from shepherd.store.disk import names
 from shepherd.store.state import logs
 from shepherd.store.state.columns import Column, ColumnWriter
-from tests.crash import disks, small
+from tests.crash import cycle_steps, disks
 from tests.crash.nursery import nursery
 from tests.crash.tally import Tally
 from tests.support import sampling
@@ -99,14 +99,14 @@ def test_check_continues_past_the_first_sector_that_fails(tmp_path: Path) -> Non
     """Every file behind the place where the disk ends is named, with the offset; and none is reported as damage to mend."""
     with disks.loop("ext4") as disk, nursery(tmp_path) as children:
         db, states = disk.path / "db", disk.path / "db" / names.STATES
-        small.grow(tmp_path / "db")
+        cycle_steps.grow(tmp_path / "db")
         copy_with_what_leads_first(tmp_path / "db", db)
         places = {path: place(path) for path in db.rglob("*") if path.is_dir() or path.stat().st_size}
         last = max(at for path, at in places.items() if leads(path))
         at = min(at for path, at in places.items() if at > last and path.is_relative_to(states))
         behind = {str(path) for path in places if places[path] >= at and path.is_relative_to(states)}
         with cut_off(disk, at):
-            ended = children.run("shep-check", "--json", SHEPHERD_DB=str(db), SHEPHERD_CF=str(small.cf_of(db)))
+            ended = children.run("shep-check", "--json", SHEPHERD_DB=str(db), SHEPHERD_CF=str(cycle_steps.cf_of(db)))
             with pytest.raises(IoFailed, match="cannot be read"):
                 list(check.walk_state(states / Path(min(behind)).relative_to(states).parts[0]))
         told = [json.loads(line) for line in ended.out.splitlines()]
@@ -121,12 +121,12 @@ def test_reader_that_meets_a_failing_sector_says_so(tmp_path: Path, program: tup
     met = 0
     with disks.loop("ext4") as disk, nursery(tmp_path) as children:
         db = disk.path / "db"
-        small.grow(db)
+        cycle_steps.grow(db)
         disks.run("sync", "--file-system", str(disk.path))
         files = sorted((place(file), file) for file in db.rglob("*") if file.is_file() and file.stat().st_size)
         for at, file in sampling.sample(files, SAMPLE, " ".join(program)):
             with cut_off(disk, at):
-                ended = children.run(*program, SHEPHERD_DB=str(db), SHEPHERD_CF=str(small.cf_of(db)))
+                ended = children.run(*program, SHEPHERD_DB=str(db), SHEPHERD_CF=str(cycle_steps.cf_of(db)))
             good = ended.status == 0 or (ended.status == 13 and str(db) in ended.err.splitlines()[-1])
             tally.point(file.relative_to(db), [] if good else [f"status {ended.status}: {ended.err}"])
             met += ended.status == 13

@@ -24,12 +24,12 @@ from shepherd.store.state.database import Database
 from shepherd.store.state.harvest import Harvest
 from shepherd.store.state.lease import Lease
 from shepherd.store.state.objects import Objects
-from tests.crash import disks, little, oracle
-from tests.crash.little import SEGMENT_BYTES
+from tests.crash import disks, oracle, store_steps
 from tests.crash.model import write_tree
 from tests.crash.oracle import Facts
 from tests.crash.record import recording
 from tests.crash.replay import Stage, out_of_sight, partial_losses
+from tests.crash.store_steps import SEGMENT_BYTES
 from tests.worlds import NOW
 
 DOCUMENTS = st.lists(st.integers(0, 30), min_size=1, max_size=5, unique=True)
@@ -57,7 +57,7 @@ class Dict:
 
 def read(db: Database) -> Dict:
     """The same through the store."""
-    closed = {name.number: little.documents(db.open(name)) for name in db.states() if name.closed}
+    closed = {name.number: store_steps.documents(db.open(name)) for name in db.states() if name.closed}
     furthest = db.furthest()
     reap, ended = None, False
     if furthest.name.phase == "reap":
@@ -87,7 +87,7 @@ class StoreAgainstDict(RuleBasedStateMachine):
         self.unsaid: dict[str, bytes] = {}  # gathered, and in no checkpoint yet
         path = next(self.places)
         path.mkdir()
-        little.create(path / "db")
+        store_steps.create(path / "db")
         self.begin(path, oracle.observe(path / "db"))
         self.sooner = self.now = Dict({1: {}})
         self.returned: set[str] = set()
@@ -124,7 +124,7 @@ class StoreAgainstDict(RuleBasedStateMachine):
     def publish(self, weight: int) -> None:
         started = self.calls
         with self.db.writing("test") as writer:
-            little.publish_changed(writer, weight)
+            store_steps.publish_changed(writer, weight)
         self.did(started, self.now.published(self.now.closed[self.now.newest]))
 
     @precondition(lambda self: self.now.reap is None)
@@ -132,8 +132,8 @@ class StoreAgainstDict(RuleBasedStateMachine):
     def publish_documents(self, numbers: list[int]) -> None:
         started = self.calls
         with self.db.writing("test") as writer:
-            little.publish_with(writer, numbers)
-        new = {little.url_of(number): little.body_of(number) for number in numbers}
+            store_steps.publish_with(writer, numbers)
+        new = {store_steps.url_of(number): store_steps.body_of(number) for number in numbers}
         self.did(started, self.now.published({**self.now.closed[self.now.newest], **new}))
 
     @precondition(lambda self: len(self.now.closed) > 2)
@@ -150,7 +150,7 @@ class StoreAgainstDict(RuleBasedStateMachine):
     def plan(self) -> None:
         started = self.calls
         with self.db.writing("test") as writer:
-            little.publish_plan(writer)
+            store_steps.publish_plan(writer)
         self.did(started, replace(self.now, reap={}))
 
     @precondition(lambda self: not self.now.ended)
@@ -161,8 +161,8 @@ class StoreAgainstDict(RuleBasedStateMachine):
             self.plan()
         if self.harvest is None:
             self.harvest = Harvest(self.db.furthest().path / names.HARVESTS / "reap", SEGMENT_BYTES)
-        little.gather(self.harvest, numbers, self.db.furthest().number, version)
-        self.unsaid |= {little.url_of(number): little.body_of(number, version) for number in numbers}
+        store_steps.gather(self.harvest, numbers, self.db.furthest().number, version)
+        self.unsaid |= {store_steps.url_of(number): store_steps.body_of(number, version) for number in numbers}
         if flush:
             self.harvest._segments.flush()
             self.harvest._flush_journal()
@@ -184,17 +184,17 @@ class StoreAgainstDict(RuleBasedStateMachine):
         assert self.now.reap is not None
         started = self.calls
         with self.db.writing("test") as writer:
-            little.cork(writer)
+            store_steps.cork(writer)
         self.did(started, self.now.published({**self.now.closed[self.now.newest], **self.now.reap}))
 
     # --- leases and the inbox
 
     @rule(data=st.data())
     def lease(self, data: st.DataObject) -> None:
-        started, name = self.calls, little.item_name(next(self.ordinals))
+        started, name = self.calls, store_steps.item_name(next(self.ordinals))
         number = data.draw(st.sampled_from(sorted(self.now.closed)))
         with self.db.leases.locked():
-            self.db.leases.write(Lease(name, number, "me", "test", little.DEAD_PID, NOW + 10))
+            self.db.leases.write(Lease(name, number, "me", "test", store_steps.DEAD_PID, NOW + 10))
         self.did(started, replace(self.now, leases={**self.now.leases, name: number}))
 
     @precondition(lambda self: self.now.leases)
@@ -207,14 +207,14 @@ class StoreAgainstDict(RuleBasedStateMachine):
 
     @rule()
     def drop(self) -> None:
-        started, name = self.calls, little.item_name(next(self.ordinals))
-        self.db.inbox.drop(name, [{"op": "insert", "url": little.url_of(1)}])
+        started, name = self.calls, store_steps.item_name(next(self.ordinals))
+        self.db.inbox.drop(name, [{"op": "insert", "url": store_steps.url_of(1)}])
         self.did(started, replace(self.now, items=self.now.items | {name}))
 
     @rule()
     def insert(self) -> None:
-        started, name = self.calls, little.item_name(next(self.ordinals))
-        little.insert(self.db, name, (1, 2))
+        started, name = self.calls, store_steps.item_name(next(self.ordinals))
+        store_steps.insert(self.db, name, (1, 2))
         self.did(started, replace(self.now, items=self.now.items | {name}))
 
     @precondition(lambda self: self.now.items and self.now.reap is None)
@@ -222,7 +222,7 @@ class StoreAgainstDict(RuleBasedStateMachine):
     def take(self) -> None:
         started = self.calls
         with self.db.writing("test") as writer:
-            little.publish_changed(writer, 1, applied=tuple(sorted(self.now.items)))
+            store_steps.publish_changed(writer, 1, applied=tuple(sorted(self.now.items)))
         taken = self.now.published(self.now.closed[self.now.newest])
         self.did(started, replace(taken, items=frozenset()))
 

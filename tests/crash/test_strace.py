@@ -14,7 +14,7 @@ import pytest
 
 from shepherd.store.disk import names
 from shepherd.store.state.database import Database
-from tests.crash import judge, small, strace
+from tests.crash import cycle_steps, judge, strace
 from tests.crash.bench import Bench
 from tests.crash.judge import Facts
 from tests.crash.judged import Judged, fingerprint
@@ -24,14 +24,14 @@ from tests.support import sampling
 
 SAMPLE, SAMPLE_OF_ALL = 3, 8
 PARTS = range(4 if sampling.IS_SWEEP else 1)  # of a full sweep, which takes many minutes
-NOW = ("--now", str(small.NOW))
+NOW = ("--now", str(cycle_steps.NOW))
 # What it does not take to do the work: the line in a lock file that says who holds it, and logs.
 NEEDLESS = (f"/{names.LOCK}", f"/{names.LOGS}", *(f"/{names.LOGS}/{log}.jsonl" for log in ("timings", "cleanups", "changes")))
 
 
 @dataclass(frozen=True)
 class Case:
-    """A program, and the step of tests/crash/small.py before which it is run."""
+    """A program, and the step of tests/crash/cycle_steps.py before which it is run."""
 
     before: str
     argv: tuple[str, ...]
@@ -70,13 +70,13 @@ def manners(point: Call, fault: str, outcome: Outcome) -> list[str]:
 def sweep(bench: Bench, argv: tuple[str, ...], before: Facts, everything: bool, part: int, tally: Tally) -> None:
     bench.reset()
     points = strace.points(bench.trace(*argv), bench.db)
-    small.recovered(bench.db)
+    cycle_steps.recovered(bench.db)
     after = judge.facts(bench.db)
-    judged, is_phase = Judged(), argv[0].removeprefix("shep-") in small.ALL
+    judged, is_phase = Judged(), argv[0].removeprefix("shep-") in cycle_steps.ALL
     for point, fault in chosen(points, everything, part):
         bench.reset()
         outcome = bench.strike(point, fault, *argv)
-        how = small.acknowledged(outcome.ended.out), outcome.ended.status == 0
+        how = cycle_steps.acknowledged(outcome.ended.out), outcome.ended.status == 0
 
         def ask(how: tuple[int, bool] = how) -> list[str]:
             found = judge.judge(bench.db, before, after, *how)
@@ -109,7 +109,7 @@ def test_call_on_a_file_without_a_name_is_recognised_in_another_run(tmp_path: Pa
 def test_program_struck_at_any_call_has_happened_or_not(
     bench: Bench, case: Case, part: int, crash_sweep: bool, tally: Tally
 ) -> None:
-    bench.prepare(lambda db: small.grow(db, case.before))
+    bench.prepare(lambda db: cycle_steps.grow(db, case.before))
     bench.reset()
     sweep(bench, case.argv, judge.facts(bench.db), crash_sweep, part, tally)
 
@@ -117,7 +117,7 @@ def test_program_struck_at_any_call_has_happened_or_not(
 def test_cleanup_stops_at_an_older_state_that_cannot_be_read(bench: Bench, tally: Tally) -> None:
     """It looks there for what leases pin: what it could not read must not count as nothing."""
     argv = ("shep-cleanup", *NOW)
-    bench.prepare(lambda db: small.grow(db, "cleanup"))
+    bench.prepare(lambda db: cycle_steps.grow(db, "cleanup"))
     bench.reset()
     older = f"{Database(bench.db).closed().path}/{names.CONTROL}"
     bench.reset()
@@ -133,9 +133,9 @@ def test_cleanup_stops_at_an_older_state_that_cannot_be_read(bench: Bench, tally
 
 @pytest.mark.parametrize("part", PARTS)
 def test_recover_struck_at_any_call_can_be_run_again(bench: Bench, part: int, crash_sweep: bool, tally: Tally) -> None:
-    bench.prepare(small.break_down)
+    bench.prepare(cycle_steps.break_down)
     bench.reset()
-    assert len(small.recovered(bench.db)) == 4
+    assert len(cycle_steps.recovered(bench.db)) == 4
     sweep(bench, ("shep-recover",), judge.facts(bench.db), crash_sweep, part, tally)
 
 
@@ -144,7 +144,7 @@ def test_recover_struck_at_any_call_can_be_run_again(bench: Bench, part: int, cr
 def test_reader_struck_at_any_call_says_so_and_harms_nothing(
     bench: Bench, case: Case, part: int, crash_sweep: bool, tally: Tally
 ) -> None:
-    bench.prepare(lambda db: small.grow(db, case.before))
+    bench.prepare(lambda db: cycle_steps.grow(db, case.before))
     bench.reset()
     before, pristine = judge.facts(bench.db), fingerprint(bench.db)
     for point, fault in chosen(strace.points(bench.trace(*case.argv), bench.db), crash_sweep, part):
@@ -165,7 +165,7 @@ def reads_without_a_lease(point: Call, fault: str, outcome: Outcome) -> bool:
 
 @pytest.mark.parametrize("part", PARTS)
 def test_init_struck_at_any_call_can_be_run_again(bench: Bench, part: int, crash_sweep: bool, tally: Tally) -> None:
-    bench.prepare(small.configure)
+    bench.prepare(cycle_steps.configure)
     points = strace.points(bench.trace("shep-init", *NOW), bench.db)
     judged = Judged()
     for point, fault in chosen(points, crash_sweep, part):

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from shepherd.store.disk import failpoints
-from tests.crash.farm import NOW, PHASES, Farm, contents, reference
 from tests.support import sampling
+from tests.support.toy_farm import NOW, PHASES, Farm, contents, reference
 
 SAMPLE = 1  # kills of a phase
 DEEPEST = 40  # call of one kind that a sample begins with

@@ -20,9 +20,9 @@ import pytest
 from shepherd.formats.tables import Kind
 from shepherd.wire import authority
 from shepherd.wire.tls import Role
-from tests.crash.farm import CF, ROOT, Farm, farm
 from tests.crash.test_kill_reap import checkpointed, start_reap, wait_for_checkpoints
 from tests.support.relay import Relay, relaying
+from tests.support.toy_farm import CF, ROOT, Farm, farm
 from tests.support.waiting import descendants, free_port, is_answering, wait_until, wait_until_gone
 from toyweb.model import canonical
 

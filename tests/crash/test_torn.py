@@ -19,7 +19,7 @@ from shepherd.store.check import check
 from shepherd.store.disk import names
 from shepherd.store.state import harvest
 from shepherd.store.state.database import Database
-from tests.crash import disks, small
+from tests.crash import cycle_steps, disks
 from tests.crash.tally import Tally
 from tests.support import sampling
 
@@ -36,7 +36,7 @@ class Torn:
 
     @property
     def path(self) -> Path:
-        return small.harvest_path(Database(self.db).furthest())
+        return cycle_steps.harvest_path(Database(self.db).furthest())
 
     def checkpoints(self) -> list[dict[str, bytes]]:
         """What the files are when rolled back to each checkpoint; the first is the one before any."""
@@ -63,9 +63,9 @@ def read(path: Path) -> dict[str, bytes]:
 def torn() -> Iterator[Torn]:
     with disks.workplace() as home:
         db = home / "db"
-        small.grow(db, "harvest")
-        small.harvesting(3, torn=True)(db, lambda _line: None)
-        found = read(small.harvest_path(Database(db).furthest()))
+        cycle_steps.grow(db, "harvest")
+        cycle_steps.harvesting(3, torn=True)(db, lambda _line: None)
+        found = read(cycle_steps.harvest_path(Database(db).furthest()))
         assert set(found) > {names.JOURNAL, names.CONTRIB, names.CHECKPOINTS, names.local_segment(2)}
         yield Torn(db, found)
 
@@ -79,7 +79,7 @@ def rolled_back(torn: Torn, expected: dict[str, bytes], damage: bool) -> list[st
     except RecoveryNeeded:
         refused = True
     if refused:
-        small.recovered(torn.db)
+        cycle_steps.recovered(torn.db)
     complaints = [] if refused == damage else ["damage was taken for a crash" if damage else "a crash was taken for damage"]
     if read(path) != expected:
         complaints.append("the files are not those of the checkpoint")
@@ -112,9 +112,9 @@ def test_zeros_and_noise_behind_a_file_are_cut_off(torn: Torn, name: str, tally:
 def test_frame_damaged_far_below_a_checkpoint_is_rolled_back_to_the_one_before_it(tally: Tally) -> None:
     """A checkpoint vouches for the tail of a file alone: the rest must be read."""
     with disks.workplace() as home:
-        small.grow(home / "db", "harvest")
-        small.harvesting(30)(home / "db", lambda _line: None)
-        path = small.harvest_path(Database(home / "db").furthest())
+        cycle_steps.grow(home / "db", "harvest")
+        cycle_steps.harvesting(30)(home / "db", lambda _line: None)
+        path = cycle_steps.harvest_path(Database(home / "db").furthest())
         torn = Torn(home / "db", read(path))
         whole = torn.files[names.JOURNAL]
         for at in (30, 500, len(whole) - 4200):
@@ -122,9 +122,9 @@ def test_frame_damaged_far_below_a_checkpoint_is_rolled_back_to_the_one_before_i
             torn.write(torn.files | {names.JOURNAL: damaged})
             assert harvest.inspect(path).damage == ""  # no reap would notice
             assert any(not fault.note for fault in check.walk(Database(torn.db)))
-            steps = small.recovered(torn.db)
+            steps = cycle_steps.recovered(torn.db)
             expected = [point for point in torn.checkpoints() if len(point[names.JOURNAL]) <= at][-1]
-            good = read(path) == expected and steps[0].loss and small.recovered(torn.db) == []
+            good = read(path) == expected and steps[0].loss and cycle_steps.recovered(torn.db) == []
             tally.point(f"bit at {at}", [] if good else [f"not the checkpoint before it: {steps}"])
             harvest.verify(path)
     tally.close()
@@ -133,11 +133,11 @@ def test_frame_damaged_far_below_a_checkpoint_is_rolled_back_to_the_one_before_i
 @pytest.mark.parametrize("missing", [(), (names.CONTRIB,), (names.JOURNAL, names.CONTRIB), (names.CHECKPOINTS, names.JOURNAL)])
 def test_harvest_killed_while_it_was_made_is_no_damage(missing: tuple[str, ...]) -> None:
     with disks.workplace() as home:
-        small.grow(home / "db", "harvest")
-        small.harvesting(0)(home / "db", lambda _line: None)
+        cycle_steps.grow(home / "db", "harvest")
+        cycle_steps.harvesting(0)(home / "db", lambda _line: None)
         for name in missing:
-            (small.harvest_path(Database(home / "db").furthest()) / name).unlink()
+            (cycle_steps.harvest_path(Database(home / "db").furthest()) / name).unlink()
         assert [fault for fault in check.walk(Database(home / "db")) if not fault.note] == []
-        small.recovered(home / "db")
-        small.harvesting(1)(home / "db", lambda _line: None)
-        assert len(small.documents(home / "db")) == small.BATCH
+        cycle_steps.recovered(home / "db")
+        cycle_steps.harvesting(1)(home / "db", lambda _line: None)
+        assert len(cycle_steps.documents(home / "db")) == cycle_steps.BATCH

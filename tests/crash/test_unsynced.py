@@ -9,7 +9,7 @@ from pathlib import Path
 
 from shepherd.dispatch import reap
 from shepherd.store.state.database import Database
-from tests.crash import little, sweep
+from tests.crash import store_steps, sweep
 from tests.crash.record import Recorder, recording
 from tests.crash.replay import Distinct, cuts_after_kill
 from tests.crash.workloads import WORKLOADS
@@ -52,9 +52,9 @@ def test_file_of_a_mirror_lasts_although_the_transfer_was_killed_when_it_had_sea
 
 
 def test_directory_of_all_harvests_is_durable_although_its_maker_was_killed(memory: Path) -> None:
-    db = little.create(memory / "db")
+    db = store_steps.create(memory / "db")
     with db.writing("test") as writer:
-        home = little.publish_plan(writer).parent
+        home = store_steps.publish_plan(writer).parent
     home.rmdir()
     home.mkdir()  # by a program that was killed before it synced anything
     with recording(Recorder(memory)) as recorder:

@@ -23,9 +23,9 @@ from shepherd.store.disk.names import StateName
 from shepherd.store.state import harvest
 from shepherd.store.state.database import Database
 from tests.crash.dying import killed_after
-from tests.crash.farm import contents
 from tests.support import sampling
 from tests.support.programs import call
+from tests.support.toy_farm import contents
 
 ROOT = Path(__file__).resolve().parents[2]
 GOLDEN = ROOT / "tests" / "golden"

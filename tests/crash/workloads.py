@@ -20,12 +20,12 @@ from shepherd.store.state.database import Database
 from shepherd.store.state.harvest import Harvest
 from shepherd.store.state.inbox import HARVEST as HARVEST_ITEM
 from shepherd.store.state.lease import Lease
-from tests.crash import little, small
-from tests.crash.little import SEGMENT_BYTES
+from tests.crash import cycle_steps, store_steps
 from tests.crash.oracle import recover_once
 from tests.crash.replay import Stage
+from tests.crash.store_steps import SEGMENT_BYTES
 from tests.store.mirror.received import Folder, bring, way
-from tests.support import harvested
+from tests.support import harvests
 from tests.worlds import KEY, NOW, PRINTS
 
 STATES = f"db/{names.STATES}"
@@ -59,11 +59,11 @@ def carry_on(workload: Workload, with_recover: bool) -> Callable[[Stage], None]:
 
 def _database(path: Path, states: int = 2) -> Database:
     """Closed states 1 (empty), 2 (six documents), 3 ... (the same with other weights)."""
-    db = little.create(path / "db")
+    db = store_steps.create(path / "db")
     with db.writing("test") as writer:
-        little.publish_with(writer, range(6))
+        store_steps.publish_with(writer, range(6))
         for weight in range(3, states + 1):
-            little.publish_changed(writer, weight)
+            store_steps.publish_changed(writer, weight)
     return db
 
 
@@ -91,13 +91,13 @@ def _publish(stage: Stage) -> None:
     """A state with new segments and columns; then one by way of an unfinished directory, with one column changed each time."""
     with Database(stage.path / "db").writing("test") as writer:
         if writer.furthest().number == 2:
-            little.publish_with(writer, range(6, 10))
+            store_steps.publish_with(writer, range(6, 10))
             stage.settle()
         if writer.furthest().number == 3:
-            little.publish_changed(writer, 40, "merged")
+            store_steps.publish_changed(writer, 40, "merged")
             stage.settle()
         if not writer.furthest().name.closed:
-            little.publish_changed(writer, 41, number=4)
+            store_steps.publish_changed(writer, 41, number=4)
             stage.settle()
 
 
@@ -107,7 +107,7 @@ def _publish(stage: Stage) -> None:
 def _planned(path: Path) -> None:
     with _database(path).writing("test") as writer:
         writer.prune(1, NOW)
-        little.publish_plan(writer)
+        store_steps.publish_plan(writer)
 
 
 def _gather(stage: Stage) -> None:
@@ -121,10 +121,10 @@ def _gather(stage: Stage) -> None:
         portions = (range(6, 9), range(9, 13), range(13, 15))
         left = [[n for n in some if PRINTS.half(f"/{n}") not in known] for some in portions]
         for number, some in enumerate(left):
-            little.gather(written, some[: len(some) // 2], 3)
+            store_steps.gather(written, some[: len(some) // 2], 3)
             written._segments.flush()  # on disk, but nobody was told
             written._flush_journal()
-            little.gather(written, some[len(some) // 2 :], 3)
+            store_steps.gather(written, some[len(some) // 2 :], 3)
             (written.end if number == len(left) - 1 else written.checkpoint)(NOW * 1000 + number)
             stage.settle()
     finally:
@@ -134,7 +134,7 @@ def _gather(stage: Stage) -> None:
 def _gathered(path: Path) -> None:
     _planned(path)
     written = Harvest(path / HARVEST, SEGMENT_BYTES)
-    little.gather(written, range(6, 12), 3)
+    store_steps.gather(written, range(6, 12), 3)
     written.end(NOW * 1000)
 
 
@@ -147,7 +147,7 @@ def _gather_and_cork(stage: Stage) -> None:
 def _cork(stage: Stage) -> None:
     with Database(stage.path / "db").writing("test") as writer:
         if not writer.furthest().name.closed:
-            little.cork(writer)
+            store_steps.cork(writer)
             stage.settle()
 
 
@@ -158,9 +158,9 @@ def _reap_killed(path: Path) -> None:
     """A harvest with a checkpoint and a tail behind it in every file, and a segment that no checkpoint names."""
     _planned(path)
     written = Harvest(path / HARVEST, ROOMY_BYTES)
-    little.gather(written, range(6, 9), 3)
+    store_steps.gather(written, range(6, 9), 3)
     written.checkpoint(NOW * 1000)
-    little.gather(written, range(9, 14), 3)
+    store_steps.gather(written, range(9, 14), 3)
     written._segments.flush()
     written._flush_journal()
     written.close()
@@ -175,7 +175,7 @@ def _all_killed(path: Path) -> None:
         (path / STATES / leftover / "index").mkdir(parents=True)
         (path / STATES / leftover / "index" / "norm").write_bytes(b"x" * 10)
     for place, suffix in ((names.INBOX, "req"), (names.LEASES, "lease")):
-        (path / "db" / place / f".{little.item_name(1)}.{suffix}.tmp").write_bytes(b"{")
+        (path / "db" / place / f".{store_steps.item_name(1)}.{suffix}.tmp").write_bytes(b"{")
 
 
 def _resume(stage: Stage) -> None:
@@ -193,7 +193,7 @@ def _damaged(path: Path) -> None:
     _planned(path)
     written = Harvest(path / HARVEST, ROOMY_BYTES)
     for first in (6, 9):
-        little.gather(written, range(first, first + 3), 3)
+        store_steps.gather(written, range(first, first + 3), 3)
         written.checkpoint(NOW * 1000)
     written.close()
     with (path / HARVEST / names.JOURNAL).open("r+b") as journal:
@@ -242,7 +242,7 @@ def _lease(stage: Stage) -> None:
 
 def _take(db: Database, ordinal: int, state: int, seconds: int) -> Lease:
     """As Database.lease does, but under the name of a process that has ended."""
-    lease = Lease(little.item_name(ordinal), state, "me", "test", little.DEAD_PID, NOW + seconds)
+    lease = Lease(store_steps.item_name(ordinal), state, "me", "test", store_steps.DEAD_PID, NOW + seconds)
     with db.leases.locked():
         db.leases.write(lease)
     return lease
@@ -254,29 +254,29 @@ def _inbox(stage: Stage) -> None:
     with db.writing("test") as writer:
         if writer.furthest().number == 2:
             for number in (1, 2):
-                db.inbox.drop(little.item_name(number), [{"op": "insert", "url": little.url_of(number)}] * number)
+                db.inbox.drop(store_steps.item_name(number), [{"op": "insert", "url": store_steps.url_of(number)}] * number)
                 stage.settle()
-            little.insert(db, little.item_name(3), range(3))
+            store_steps.insert(db, store_steps.item_name(3), range(3))
             stage.settle()
             taken = tuple(item.name for item in db.inbox.items())
-            little.publish_changed(writer, 30, "merged", applied=taken)
+            store_steps.publish_changed(writer, 30, "merged", applied=taken)
             stage.settle()
         if not writer.furthest().name.closed:
-            little.publish_changed(writer, 31, number=3)
+            store_steps.publish_changed(writer, 31, number=3)
             stage.settle()
         if writer.furthest().number == 3:
-            little.publish_changed(writer, 40)
+            store_steps.publish_changed(writer, 40)
             stage.settle()
 
 
-FOREIGN = small.ITEM.format(8)
+FOREIGN = cycle_steps.ITEM.format(8)
 
 
 def _with_source(path: Path) -> None:
     """A closed state, and a harvest from elsewhere beside the database."""
-    small.grow(path / "db", "plan")
-    pages = [harvested.Page(url, f"body of {url}" * 9) for url in small.SEEDS]
-    harvested.harvest(path / "source", pages, {"http://a.example/far": 7})
+    cycle_steps.grow(path / "db", "plan")
+    pages = [harvests.Page(url, f"body of {url}" * 9) for url in cycle_steps.SEEDS]
+    harvests.harvest(path / "source", pages, {"http://a.example/far": 7})
 
 
 def _foreign_harvest(stage: Stage) -> None:
@@ -287,7 +287,7 @@ def _foreign_harvest(stage: Stage) -> None:
         stage.settle()
     with db.writing("test") as writer:
         if writer.furthest().number == 2:
-            cork.run(writer, small.config(stage.path / "db"), NOW, lambda _rows: None)
+            cork.run(writer, cycle_steps.config(stage.path / "db"), NOW, lambda _rows: None)
             stage.settle()
 
 
@@ -296,12 +296,12 @@ def _foreign_harvest(stage: Stage) -> None:
 
 def _mirrored(path: Path) -> None:
     """A mirror with one state, whose source has gone on since: new segments and columns, and then an older state is gone."""
-    little.create(path / "source")
+    store_steps.create(path / "source")
     with Database(path / "source").writing("test") as writer:
-        little.publish_with(writer, range(6))
+        store_steps.publish_with(writer, range(6))
         bring(Folder(path / "source"), path / "db")
-        little.publish_with(writer, range(6, 10))
-        little.publish_changed(writer, 40)
+        store_steps.publish_with(writer, range(6, 10))
+        store_steps.publish_changed(writer, 40)
 
 
 def _mirror(stage: Stage) -> None:
@@ -333,11 +333,11 @@ WORKLOADS = {
 
 def _phase(step: str) -> Workload:
     def prepare(path: Path) -> None:
-        small.grow(path / "db", step)
+        cycle_steps.grow(path / "db", step)
 
     def play(stage: Stage) -> None:
         with suppress(NothingToDo):
-            small.ALL[step](stage.path / "db", lambda _line: stage.settle())
+            cycle_steps.ALL[step](stage.path / "db", lambda _line: stage.settle())
 
     return Workload(prepare, play)
 

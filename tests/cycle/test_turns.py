@@ -20,12 +20,12 @@ from shepherd.cycle.plan import drive as plan
 from shepherd.store.disk import names
 from shepherd.store.state.database import Database
 from shepherd.store.state.harvest import Harvest
-from tests.crash import small
-from tests.crash.farm import contents
-from tests.support import harvested
-from tests.support.harvested import begin, run
-from tests.support.herd import ROOT, Herd
+from tests.crash import cycle_steps
+from tests.support import harvests
+from tests.support.harvests import begin, run
+from tests.support.page_states import ROOT, Herd
 from tests.support.programs import call
+from tests.support.toy_farm import contents
 from tests.support.waiting import PATIENCE_S
 
 PROGRAMS = ("plan", "cork", "merge", "equiv", "select", "record", "cleanup", "feedback")
@@ -33,13 +33,13 @@ FOLLOWING = {"merge": "shep-equiv or shep-select comes next", "select": "shep-re
 
 
 def say(program: str, db: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return call(f"shep-{program}", "--db", str(db), "--cf", str(small.cf_of(db)), "--now", str(small.NOW), *arguments)
+    return call(f"shep-{program}", "--db", str(db), "--cf", str(cycle_steps.cf_of(db)), "--now", str(cycle_steps.NOW), *arguments)
 
 
 @pytest.mark.parametrize(("made", "takers"), [("merge", {"select"}), ("select", {"record"}), ("plan", set())])
 def test_program_out_of_its_turn_says_whose_turn_it_is(tmp_path: Path, made: str, takers: set[str]) -> None:
     db = begin(tmp_path / "db", ["http://a.example/"])
-    small.dropping(5, ("http://b.example/",))(db, lambda _line: None)
+    cycle_steps.dropping(5, ("http://b.example/",))(db, lambda _line: None)
     run(db, *{"merge": ("merge",), "select": ("merge", "select"), "plan": ("plan",)}[made])
     newest = str(Database(db).furthest().name)
     for program in PROGRAMS:
@@ -62,12 +62,12 @@ def test_first_bad_line_and_first_bad_upload_have_words_of_their_own(own_herd: H
 
 def test_unended_harvest_in_the_inbox_does_not_send_an_operator_to_shep_reap(tmp_path: Path) -> None:
     db = begin(tmp_path / "db", ["http://a.example/"])
-    harvest = Harvest(db / names.INBOX / f"{small.ITEM.format(3)}.harvest", 1 << 20)
-    harvest.checkpoint(small.NOW * 1000)
+    harvest = Harvest(db / names.INBOX / f"{cycle_steps.ITEM.format(3)}.harvest", 1 << 20)
+    harvest.checkpoint(cycle_steps.NOW * 1000)
     harvest.close()
     done = say("cork", db)
     assert done.returncode == 4  # nobody has damaged anything
-    assert f"no harvest can be taken in yet: {db / names.INBOX / small.ITEM.format(3)}.harvest: " in done.stderr
+    assert f"no harvest can be taken in yet: {db / names.INBOX / cycle_steps.ITEM.format(3)}.harvest: " in done.stderr
     assert "it has not ended: whoever left it must finish it" in done.stderr
     assert "shep-reap" not in done.stderr
     assert "it has not ended; no cork takes it in" in call("shep-check", "--db", str(db)).stdout
@@ -75,11 +75,11 @@ def test_unended_harvest_in_the_inbox_does_not_send_an_operator_to_shep_reap(tmp
 
 def test_damaged_harvest_behind_one_that_has_not_ended_is_corruption(tmp_path: Path) -> None:
     db = begin(tmp_path / "db", ["http://a.example/"])
-    harvest = Harvest(db / names.INBOX / f"{small.ITEM.format(3)}.harvest", 1 << 20)
-    harvest.checkpoint(small.NOW * 1000)
+    harvest = Harvest(db / names.INBOX / f"{cycle_steps.ITEM.format(3)}.harvest", 1 << 20)
+    harvest.checkpoint(cycle_steps.NOW * 1000)
     harvest.close()
-    source = harvested.harvest(tmp_path / "theirs", [harvested.Page("http://a.example/", "good")])
-    segment = Database(db).inbox.drop_harvest(small.ITEM.format(4), source) / "seg.00000001"
+    source = harvests.harvest(tmp_path / "theirs", [harvests.Page("http://a.example/", "good")])
+    segment = Database(db).inbox.drop_harvest(cycle_steps.ITEM.format(4), source) / "seg.00000001"
     segment.write_bytes(segment.read_bytes().replace(b"good", b"evil"))
     done = say("cork", db)
     assert done.returncode == 11
@@ -88,7 +88,7 @@ def test_damaged_harvest_behind_one_that_has_not_ended_is_corruption(tmp_path: P
 
 def test_plan_on_a_reap_that_has_ended_sends_an_operator_to_shep_cork(tmp_path: Path) -> None:
     db = begin(tmp_path / "db", ["http://a.example/"])
-    harvested.reap(db, ("reap", [harvested.Page("http://a.example/", "x")], {}))
+    harvests.reap(db, ("reap", [harvests.Page("http://a.example/", "x")], {}))
     done = say("plan", db)
     assert done.returncode == 4
     assert f"the newest state is {Database(db).furthest().name}: shep-cork comes next" in done.stderr
@@ -96,7 +96,7 @@ def test_plan_on_a_reap_that_has_ended_sends_an_operator_to_shep_cork(tmp_path: 
 
 def test_dry_run_on_a_closed_state_names_the_directory_that_would_be_made(tmp_path: Path) -> None:
     db = begin(tmp_path / "db", ["http://a.example/"])
-    (small.cf_of(db) / "url-equiv").write_text("a.example b.example\n")
+    (cycle_steps.cf_of(db) / "url-equiv").write_text("a.example b.example\n")
     assert str(Database(db).furthest().name) == "000002"
     for program, made in (("select", "000003.selected"), ("equiv", "000003.equiv")):
         assert f"would make {made}" in say(program, db, "--dry-run").stdout
@@ -104,10 +104,10 @@ def test_dry_run_on_a_closed_state_names_the_directory_that_would_be_made(tmp_pa
 
 def test_select_that_skips_equiv_warns(tmp_path: Path) -> None:
     db = begin(tmp_path / "db", ["http://a.example/"])
-    small.dropping(5, ("http://b.example/",))(db, lambda _line: None)
+    cycle_steps.dropping(5, ("http://b.example/",))(db, lambda _line: None)
     run(db, "merge")
     assert "shep-equiv" not in say("select", db, "--dry-run").stderr
-    (small.cf_of(db) / "url-equiv").write_text("a.example b.example\n")
+    (cycle_steps.cf_of(db) / "url-equiv").write_text("a.example b.example\n")
     done = say("select", db)
     assert done.returncode == 0
     assert "url-equiv has changed" in done.stderr and "shep-equiv" in done.stderr
@@ -115,7 +115,7 @@ def test_select_that_skips_equiv_warns(tmp_path: Path) -> None:
 
 def test_setting_of_another_kind_is_reported_in_plain_words(tmp_path: Path) -> None:
     db = begin(tmp_path / "db", ["http://a.example/"])
-    (small.cf_of(db) / "shepherd.toml").write_text('[plan]\nreap_s = "long"\n')
+    (cycle_steps.cf_of(db) / "shepherd.toml").write_text('[plan]\nreap_s = "long"\n')
     done = say("plan", db)
     assert done.returncode == 2
     assert "[plan] reap_s: must be a whole number, not 'long'" in done.stderr
@@ -133,10 +133,10 @@ def test_dry_run_needs_no_database_that_can_be_written(tmp_path: Path, monkeypat
         return really(path, flags, mode, **more)
 
     monkeypatch.setattr(os, "open", refuse)
-    config = Config(directory=small.cf_of(db))
+    config = Config(directory=cycle_steps.cf_of(db))
     told = io.StringIO()
     with contextlib.redirect_stdout(told):
-        phase.run("shep-plan", plan.run, phase.PhaseOptions(db, config, small.NOW, 1, dry_run=True, as_json=True))
+        phase.run("shep-plan", plan.run, phase.PhaseOptions(db, config, cycle_steps.NOW, 1, dry_run=True, as_json=True))
     monkeypatch.undo()
     signal.signal(signal.SIGTERM, signal.SIG_DFL)  # the phase has changed it
     assert json.loads(told.getvalue())["report"]["pages"] == 1
@@ -164,9 +164,9 @@ def test_missing_inbox_is_reported_as_damage(tmp_path: Path) -> None:
 def test_signal_leaves_nothing_half_made(tmp_path: Path, number: signal.Signals, status: int, word: str) -> None:
     """A merge says that it has begun to write, and sleeps. Before that its directory may be there, but is nobody's yet."""
     db = begin(tmp_path / "db", ["http://a.example/"])
-    small.dropping(5, ("http://b.example/",))(db, lambda _line: None)
+    cycle_steps.dropping(5, ("http://b.example/",))(db, lambda _line: None)
     program = subprocess.Popen(
-        [sys.executable, "-c", SLOW, "--db", str(db), "--cf", str(small.cf_of(db))],
+        [sys.executable, "-c", SLOW, "--db", str(db), "--cf", str(cycle_steps.cf_of(db))],
         env={**os.environ, "PYTHONPATH": str(ROOT)},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

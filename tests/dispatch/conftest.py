@@ -10,12 +10,12 @@ import pytest
 from shepherd.store.state.database import Database
 from shepherd.store.state.directory import State
 from shepherd.store.state.harvest import Harvest
-from tests.crash import small
+from tests.crash import cycle_steps
 
 
 @pytest.fixture
 def state(tmp_path: Path) -> State:
-    small.grow(tmp_path / "db", "harvest")
+    cycle_steps.grow(tmp_path / "db", "harvest")
     return Database(tmp_path / "db").furthest()
 
 

@@ -23,18 +23,18 @@ from shepherd.politeness.server_limits import ServerLimits
 from shepherd.store.state.directory import State
 from shepherd.store.state.harvest import Harvest
 from shepherd.urls import Footprints, qkey_of_address
-from tests.crash import small
+from tests.crash import cycle_steps
 from tests.support.groups import OneByOne, at_once
 
-NOW_MS = small.NOW * 1000
+NOW_MS = cycle_steps.NOW * 1000
 SETTLED = ItemState.SETTLED
 
 
 def admission_of(state: State, harvest: Harvest, plan: Records, groups: OneByOne | None = None) -> tuple[Admission, SiteBook]:
     """An admission before which all sites of a plan stand."""
-    filters = load_filter(Config(directory=small.cf_of(state.path.parents[1])).filter_path)
+    filters = load_filter(Config(directory=cycle_steps.cf_of(state.path.parents[1])).filter_path)
     groups = groups or OneByOne(MemoryGroups(lease_ms=1000, delay_ms=1000))
-    book = SiteBook(state, Politeness(), filters, small.NOW)
+    book = SiteBook(state, Politeness(), filters, cycle_steps.NOW)
     server_limits = ServerLimits(state.servers, 0, NOW_MS, 8)
     contributions, prints = Contributions(harvest.contribute, filters.version), Footprints(state.control.key)
     items = Items(state)
@@ -118,15 +118,15 @@ def test_site_without_an_address_counts_as_one_whose_robots_file_is_unreachable(
     journal["start_ms"] = journal["end_ms"] = NOW_MS
     columns = contacts.apply_sites(state.sites.slice(0, rows), journal, cork.newest(journal), Politeness())
     assert columns["robots_since"].tolist() == [0] * rows
-    assert (columns["qkey_next"] > small.NOW).all()
+    assert (columns["qkey_next"] > cycle_steps.NOW).all()
 
 
 def test_rows_that_an_interrupted_run_has_settled_are_counted_once(state: State) -> None:
-    plan, filters = state.plan(), load_filter(Config(directory=small.cf_of(state.path.parents[1])).filter_path)
+    plan, filters = state.plan(), load_filter(Config(directory=cycle_steps.cf_of(state.path.parents[1])).filter_path)
     journalled = np.zeros(4, JOURNAL)
     journalled["plan_row"] = [0, 0, 1, NO_ROW]
     journalled["flags"][2] = JournalFlag.HOP
-    book = SiteBook(state, Politeness(), filters, small.NOW)
+    book = SiteBook(state, Politeness(), filters, cycle_steps.NOW)
     resumed: list[int] = []
     source = PlanSource(plan, on_resumed=resumed.append)
     source.open(Desk(1, state.prints, lambda: None, journalled, book, Items(state)))

@@ -26,7 +26,7 @@ from shepherd.store.state.directory import State
 from shepherd.store.state.inbox import Inbox
 from shepherd.urls import parse
 from tests.support import sampling
-from tests.support.herd import Herd, Page, make_herd
+from tests.support.page_states import Herd, Page, make_herd
 from tests.worlds import NOW
 
 FATES = (

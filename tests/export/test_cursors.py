@@ -18,9 +18,9 @@ from shepherd.errors import Locked
 from shepherd.export.output import Output
 from shepherd.store.disk import locks, names
 from shepherd.store.state import cursors
-from tests.support.herd import Herd, Page, add_state, make_herd
-from tests.support.wares import WARES, export, lines, page
-from tests.support.wares import names as names_in
+from tests.support.export_pages import WARES, export, lines, page
+from tests.support.export_pages import names as names_in
+from tests.support.page_states import Herd, Page, add_state, make_herd
 from tests.worlds import DAY, NOW
 
 FIRST = list(WARES[:4])

@@ -20,8 +20,8 @@ from shepherd.errors import BadUrl
 from shepherd.export.safe_names import file_path
 from shepherd.formats import stream
 from shepherd.urls import parse
-from tests.support.herd import Herd, make_herd
-from tests.support.wares import LONG, READERS, ROOT, WARES, bodies, export, lines, names, page, reader
+from tests.support.export_pages import LONG, READERS, ROOT, WARES, bodies, export, lines, names, page, reader
+from tests.support.page_states import Herd, make_herd
 
 REDIRECT, ROBOTS = "https://a.example/moved", "https://a.example/robots.txt"
 

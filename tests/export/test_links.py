@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.crash.farm import contents
-from tests.support.herd import Herd, make_herd
+from tests.support.export_pages import WARES, export
+from tests.support.page_states import Herd, make_herd
 from tests.support.programs import call
-from tests.support.wares import WARES, export
+from tests.support.toy_farm import contents
 
 STEM = "shepherd-000002"
 FILE = f"{STEM}-00000.jsonl"

@@ -10,8 +10,8 @@ import pytest
 
 from shepherd.formats.control import CLOSED
 from shepherd.store.disk.names import StateName
-from tests.support.pasture import fill, publish
 from tests.support.programs import call
+from tests.support.segment_states import fill, publish
 from tests.support.serving import Serving, flock, serving, token_of
 from tests.worlds import NOW
 

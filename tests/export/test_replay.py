@@ -14,9 +14,9 @@ import pytest
 
 from shepherd.formats.cdxj import url_key
 from shepherd.urls import parse
-from tests.support.herd import Herd, make_herd
+from tests.support.export_pages import LONG, READERS, WARES, bodies, export, reader
+from tests.support.page_states import Herd, make_herd
 from tests.support.waiting import PATIENCE_S, is_answering, wait_until
-from tests.support.wares import LONG, READERS, WARES, bodies, export, reader
 
 KEYS = {
     "https://www.Example.org/": "org,example)/",

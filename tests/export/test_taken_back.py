@@ -7,9 +7,9 @@ from pathlib import Path
 
 from shepherd.formats.tables import RowType
 from shepherd.store.state.database import Database
-from tests.support.herd import make_herd
+from tests.support.export_pages import ROOT, WARES, export
+from tests.support.page_states import make_herd
 from tests.support.programs import call_bytes
-from tests.support.wares import ROOT, WARES, export
 from tests.worlds import KEY, NOW
 
 # A resource is no answer of a server, and a page that says nothing is not kept by an import.

@@ -12,8 +12,8 @@ from warcio.archiveiterator import ArchiveIterator as WarcioIterator
 
 from shepherd.formats import httphead, warc
 from shepherd.formats.bucket import Codec
-from tests.support.herd import Herd, add_state, make_herd
-from tests.support.wares import LONG, TEXT, WARES, bodies, export, manifest, names, page, warcio_check
+from tests.support.export_pages import LONG, TEXT, WARES, bodies, export, manifest, names, page, warcio_check
+from tests.support.page_states import Herd, add_state, make_herd
 from tests.worlds import DAY, NOW
 
 RECORDS = {"response": 12, "resource": 1, "request": 12, "metadata": 13, "warcinfo": 1}

@@ -24,7 +24,7 @@ from shepherd.store.state.lease import parse_lease
 from tests.fuzz import targets
 from tests.fuzz.targets import TARGETS, Target
 from tests.support import sampling
-from tests.support.samples import a_block
+from tests.support.contrib_blocks import a_block
 
 Edit: TypeAlias = Callable[[bytes], bytes]
 

@@ -14,7 +14,7 @@ from shepherd.formats.check import check64
 from shepherd.formats.checkpoint import Checkpoint, Mark, unpack_checkpoint
 from shepherd.formats.contrib import Block
 from shepherd.formats.frame import FrameKind
-from tests.support.samples import a_block
+from tests.support.contrib_blocks import a_block
 
 
 def test_record_widths_are_those_of_the_documentation() -> None:

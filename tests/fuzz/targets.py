@@ -34,7 +34,7 @@ from shepherd.urls import parse, qkey_of_address
 from shepherd.wire import messages as wire
 from tests.golden import segments
 from tests.support import inboxes
-from tests.support.samples import a_block
+from tests.support.contrib_blocks import a_block
 
 LIMIT = 1 << 16  # of decoded bodies
 ITEM = "1790000000000-host-77-1"

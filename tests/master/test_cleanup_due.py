@@ -16,7 +16,7 @@ from shepherd.master.cleanup_due import CleanupFacts, reason
 from shepherd.master.cycle_table import CLEANUP
 from shepherd.report import logbook
 from shepherd.store.state.database import Database
-from tests.crash import small
+from tests.crash import cycle_steps
 
 NOW = 1_800_000_000
 SETTINGS = Cleanup(size_bytes=1_000, garbage=20, every_s=1_000, pause_s=100)
@@ -50,12 +50,12 @@ def test_reason_that_is_switched_off_does_not_count() -> None:
 def test_garbage_is_measured_as_a_cleanup_frees_it(tmp_path: Path) -> None:
     """Pages that were gathered twice leave their first buckets behind; what a cleanup frees is what was foretold."""
     db = tmp_path / "db"
-    small.grow(db, "drop more")
-    config = small.config(db)
+    cycle_steps.grow(db, "drop more")
+    config = cycle_steps.config(db)
     for number in range(1, 4):
         with pytest.MonkeyPatch.context() as patched:
-            patched.setattr(small, "NOW", small.NOW + number * 100 * 86_400)
-            for step in (small.phase(plan.run), small.harvesting(2, end=True), small.phase(cork.run)):
+            patched.setattr(cycle_steps, "NOW", cycle_steps.NOW + number * 100 * 86_400)
+            for step in (cycle_steps.phase(plan.run), cycle_steps.harvesting(2, end=True), cycle_steps.phase(cork.run)):
                 step(db, lambda _line: None)
     facts = cleanup_due.measure(Database(db), config, NOW, 0)
     assert 0 < facts.needed < facts.size
@@ -68,7 +68,7 @@ def test_garbage_is_measured_as_a_cleanup_frees_it(tmp_path: Path) -> None:
 
 def test_first_cleanup_is_due_every_s_after_the_first_cycle(tmp_path: Path) -> None:
     db = tmp_path / "db"
-    small.grow(db, "plan")
+    cycle_steps.grow(db, "plan")
     config = Config(cleanup=Cleanup(every_s=1_000, pause_s=100))
 
     def due(now: int) -> str:

@@ -28,8 +28,8 @@ from shepherd.store.disk.names import StateName
 from shepherd.store.state import database
 from shepherd.store.state.database import Database
 from shepherd.store.state.harvest import Harvest
-from tests.support import harvested
-from tests.support.harvested import Page
+from tests.support import harvests
+from tests.support.harvests import Page
 from tests.support.programs import call
 from tests.support.waiting import PATIENCE_S, wait_until_heeded
 
@@ -104,7 +104,7 @@ def test_harvest_without_its_end_is_not_done(db: Path) -> None:
 
 def leave_harvest(db: Path, name: str, key: bytes = bytes(16)) -> None:
     """A harvest of one unknown page, and of a link on it."""
-    source = harvested.harvest(db.parent / name, [Page("http://a.example/x", "a body")], {"http://b.example/": 9}, key=key)
+    source = harvests.harvest(db.parent / name, [Page("http://a.example/x", "a body")], {"http://b.example/": 9}, key=key)
     Database(db).inbox.drop_harvest(name, source)
 
 

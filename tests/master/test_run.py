@@ -12,8 +12,8 @@ import pytest
 from shepherd.report import logbook
 from shepherd.store.disk import names
 from shepherd.store.state import harvest
-from tests.crash.farm import Farm, farm
 from tests.support.daemons import running, settings
+from tests.support.toy_farm import Farm, farm
 from tests.support.waiting import PATIENCE_S, wait_until
 
 

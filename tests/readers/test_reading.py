@@ -25,7 +25,7 @@ from shepherd.store.state import keys
 from shepherd.store.state.database import Database
 from shepherd.store.state.directory import State
 from shepherd.urls import parse
-from tests.support.pasture import Sheep, fill, publish
+from tests.support.segment_states import Sheep, fill, publish
 from tests.worlds import NOW
 
 Seen = dict[tuple[str, str], int]  # what by URL, with the name of what it is

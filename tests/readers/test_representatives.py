@@ -22,8 +22,8 @@ from shepherd.serve import single
 from shepherd.serve.answers import Refused
 from shepherd.store.disk.names import StateName
 from shepherd.store.state.directory import State
-from tests.support.pasture import Sheep, fill, publish
-from tests.support.phase_rows import ROOT_PATH, Row, columns, index_rows
+from tests.support.random_rows import ROOT_PATH, Row, columns, index_rows
+from tests.support.segment_states import Sheep, fill, publish
 from tests.worlds import NOW
 
 ALL = Choice(robots=True, redirects=True)

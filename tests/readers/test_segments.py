@@ -17,8 +17,8 @@ from shepherd.readers import segments as cleanup_read
 from shepherd.store.state.directory import State
 from tests.golden import segments
 from tests.golden.segments import Document
-from tests.support import pasture
-from tests.support.pasture import THIN, Sheep
+from tests.support import segment_states
+from tests.support.segment_states import THIN, Sheep
 
 WHOLE, FRONTS = 1 << 40, 0
 BODY = b"a line of wool\n" * 200
@@ -32,7 +32,7 @@ def judged(state: State) -> tuple[list[bool], list[int]]:
 def fill(path: Path) -> State:
     pages = [Sheep(f"http://a.example/{n}.{kind}", now=BODY) for n, kind in enumerate(("zip", "pdf", "html"))]
     flock = [*pages, Sheep("http://a.example/thin.zip", now=THIN), Sheep("http://a.example/empty", now=b"")]
-    return pasture.fill(path, flock, segment_bytes=100_000).closed()
+    return segment_states.fill(path, flock, segment_bytes=100_000).closed()
 
 
 def as_text(written: Callable[[Document], bytes]) -> Callable[[Sheep, bytes, int], bytes]:
@@ -48,7 +48,7 @@ def test_fronts_are_judged_like_whole_buckets(
     written: Callable[[Document], bytes] | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if written is not None:
-        monkeypatch.setattr(pasture, "_body", as_text(written))
+        monkeypatch.setattr(segment_states, "_body", as_text(written))
     state, told = fill(tmp_path), []
     for small in (WHOLE, FRONTS):
         monkeypatch.setattr(cleanup_read, "SMALL", small)

@@ -18,12 +18,12 @@ from shepherd.formats.feedback import FEEDBACK, FeedbackFlag
 from shepherd.formats.frame import FrameKind, pack_frame
 from shepherd.serve import routes
 from shepherd.store.disk import names
-from tests.support.pasture import fill
 from tests.support.programs import call
+from tests.support.segment_states import fill
 from tests.support.serving import TOKENS, Serving, flock, serving, token_of
 from tests.support.waiting import PATIENCE_S, wait_until
 
-SECRET = bytes(range(16)).hex()  # the footprint key of tests/support/pasture.py
+SECRET = bytes(range(16)).hex()  # the footprint key of tests/support/segment_states.py
 
 
 @pytest.fixture(scope="module")

@@ -11,9 +11,9 @@ import requests
 
 from shepherd.serve import tokens
 from shepherd.store.disk import locks, names
-from tests.crash.farm import farm
 from tests.support.daemons import running, settings
 from tests.support.serving import token_of
+from tests.support.toy_farm import farm
 from tests.support.waiting import PATIENCE_S, free_port, wait_until
 
 pytestmark = pytest.mark.waits

@@ -16,7 +16,7 @@ from shepherd.serve import limits
 from shepherd.serve.limits import ClientLimits, Rate
 from shepherd.serve.listener import network_of
 from tests.serve.test_tls import FILES, certify
-from tests.support.pasture import fill
+from tests.support.segment_states import fill
 from tests.support.serving import flock, serving
 from tests.support.waiting import PATIENCE_S, wait_until
 

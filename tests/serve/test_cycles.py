@@ -20,11 +20,11 @@ from shepherd.readers.choice import Choice
 from shepherd.serve import tokens
 from shepherd.store.state.database import Database
 from tests.client.test_stream import expected, raw
-from tests.crash.farm import ROOT, Farm, contents, farm
 from tests.serve.test_attended import answers
 from tests.support.daemons import Daemon, running, settings
 from tests.support.programs import call
 from tests.support.serving import serving, token_of
+from tests.support.toy_farm import ROOT, Farm, contents, farm
 from tests.support.waiting import PATIENCE_S, free_port, wait_until
 
 pytestmark = pytest.mark.waits

@@ -17,8 +17,8 @@ from shepherd.readers.reading import Reading
 from shepherd.store.disk import names
 from shepherd.store.state.directory import State
 from tests.support.liar import Answer, lying, send_answer
-from tests.support.pasture import fill
 from tests.support.programs import call
+from tests.support.segment_states import fill
 from tests.support.serving import Serving, flock, serving, token_of
 
 URL = "http://h3.example/24"

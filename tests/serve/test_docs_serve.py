@@ -10,7 +10,7 @@ from pathlib import Path
 
 from shepherd.serve import tokens
 from tests.client.test_stream import succeed
-from tests.support.pasture import Sheep, fill
+from tests.support.segment_states import Sheep, fill
 from tests.support.serving import ROOT, serving, token_of
 from tests.support.waiting import PATIENCE_S
 

@@ -18,7 +18,7 @@ from shepherd.serve.reap_rate import ReapSpeed
 from shepherd.serve.status import MOST_POINTS, StatusFigures
 from shepherd.store.state.lease import SERVED
 from shepherd.urls import qkey_of_address
-from tests.support.herd import PAGES, Herd, add_state, make_herd
+from tests.support.page_states import PAGES, Herd, add_state, make_herd
 from tests.support.programs import call
 from tests.worlds import NOW
 

@@ -11,12 +11,12 @@ from pathlib import Path
 
 from shepherd.serve import tokens
 from shepherd.urls import parse
-from tests.support.herd import Page, make_herd
+from tests.support.export_pages import page
 from tests.support.origin import Answer, ok
+from tests.support.page_states import Page, make_herd
 from tests.support.reaping import CF, Home, planned
 from tests.support.serving import ROOT, Serving, serving, token_of
 from tests.support.waiting import PATIENCE_S
-from tests.support.wares import page
 from tests.worlds import PRINTS
 
 HTML = "Content-Type: text/html; charset=iso-8859-2"

@@ -15,8 +15,8 @@ from shepherd.client.server import LeaseOver
 from shepherd.errors import PeerLost, PeerRefused
 from tests.client.test_stream import succeed
 from tests.support.killed import reader
-from tests.support.pasture import Sheep, fill
 from tests.support.programs import call
+from tests.support.segment_states import Sheep, fill
 from tests.support.serving import Serving, flock, serving, token_of
 from tests.support.waiting import wait_until
 

@@ -17,7 +17,7 @@ from shepherd.serve.counters import DatabaseCounters
 from shepherd.serve.metrics import Metrics
 from shepherd.serve.status import StatusFigures
 from shepherd.store.disk import locks, names
-from tests.support.herd import PAGES, Herd, make_herd
+from tests.support.page_states import PAGES, Herd, make_herd
 from tests.worlds import NOW
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -11,7 +11,7 @@ import pytest
 from shepherd.serve.openapi import document
 from shepherd.serve.page import FILES
 from shepherd.serve.routes import ROUTES
-from tests.support.herd import make_herd
+from tests.support.page_states import make_herd
 from tests.support.serving import Serving, serving
 
 DATA = ("/v1/status", "/v1/history", "/v1/servers", "/v1/sites", "/v1/explain?url=http://a.example/", "/metrics")

@@ -13,8 +13,8 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from shepherd.client import pull
 from shepherd.errors import PeerRefused
-from tests.support.pasture import fill
 from tests.support.programs import call
+from tests.support.segment_states import fill
 from tests.support.serving import flock, serving, token_of
 
 FILES = 'certificate = "server.crt"\nkey = "server.key"\n'

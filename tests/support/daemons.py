@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from tests.crash.farm import ROOT, Farm
+from tests.support.toy_farm import ROOT, Farm
 from tests.support.waiting import PATIENCE_S
 
 QUICK = "[master]\ncycle_s = 0\npause_s = 3600\nlook_s = 0.2\nretry_s = 0.1\n"

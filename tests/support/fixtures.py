@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 
 from tests.crash import disks
-from tests.crash.farm import gather_for_all
 from tests.support import shared
-from tests.support.herd import ROOT, Herd, Run, make_herd
-from tests.support.pasture import fill
+from tests.support.page_states import ROOT, Herd, Run, make_herd
 from tests.support.programs import call_bytes
+from tests.support.segment_states import fill
 from tests.support.serving import Serving, flock, serving
+from tests.support.toy_farm import gather_for_all
 
 
 @pytest.fixture(scope="session")
@@ -51,7 +51,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serving]:
 
 @pytest.fixture(scope="session")
 def gathered_farm(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Databases that have gathered the toy web of tests/crash/farm.py, made once in a run."""
+    """Databases that have gathered the toy web of tests/support/toy_farm.py, made once in a run."""
     return shared.once(shared.place_of_run(tmp_path_factory), "gathered_farm", gather_for_all)
 
 

@@ -18,7 +18,7 @@ import requests
 from shepherd.client import Server
 from shepherd.serve import tokens
 from shepherd.store.state.database import Database
-from tests.support.pasture import Sheep
+from tests.support.segment_states import Sheep
 from tests.support.waiting import PATIENCE_S
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -24,10 +24,10 @@ from shepherd.store.state import logs
 from shepherd.store.state.database import Database
 from shepherd.text import iso, iso_ms
 from shepherd.urls import parse
-from tests.crash import little, small
-from tests.support.herd import GREETING, ROOT, Herd, make_herd
-from tests.support.reaped import GONE, NEW, PRINTS, START_MS, merge, refusal, row_of, run, start_reap
+from tests.crash import cycle_steps, store_steps
+from tests.support.page_states import GREETING, ROOT, Herd, make_herd
 from tests.support.sound import flip
+from tests.support.unfinished_states import GONE, NEW, PRINTS, START_MS, merge, refusal, row_of, run, start_reap
 from tests.support.waiting import PATIENCE_S
 from tests.worlds import KEY, NOW
 
@@ -104,7 +104,7 @@ def test_index_of_a_merge_shows_urls_that_wait_in_contrib(merged: Herd) -> None:
 def test_contrib_is_not_read_again_for_every_step_of_rows(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step_rows: int
 ) -> None:
-    small.grow(tmp_path / "db", "select more")
+    cycle_steps.grow(tmp_path / "db", "select more")
     state, passes = Database(tmp_path / "db").furthest(), list[Path]()
     expected = [row[-1] for row in dump_rows.index(state, None, (), 0, urls=True).rows]
     assert sum("/linked/" in (url or "") for url in expected) > step_rows
@@ -175,10 +175,10 @@ def test_checkpoints_show_whether_they_are_valid(own_herd: Herd) -> None:
 
 
 def test_inbox_shows_each_inserted_url_and_who_left_it(own_herd: Herd) -> None:
-    name = little.item_name(1)
-    little.insert(own_herd.store, name, (1, 3))
+    name = store_steps.item_name(1)
+    store_steps.insert(own_herd.store, name, (1, 3))
     common = {"item": name, "taken": "no", "op": "insert", "weight": 40_000, "pinned": False, "by": "me"}
-    assert rows(own_herd, "inbox") == [common | {"line": n, "url": little.url_of(one)} for n, one in ((1, 1), (2, 3))]
+    assert rows(own_herd, "inbox") == [common | {"line": n, "url": store_steps.url_of(one)} for n, one in ((1, 1), (2, 3))]
 
 
 def test_inbox_shows_each_request_and_whether_it_is_applied(own_herd: Herd) -> None:

@@ -19,9 +19,9 @@ from shepherd.formats.tables import NO_OID
 from shepherd.store.disk.names import StateName
 from shepherd.store.state import database
 from shepherd.store.state.database import Database
-from tests.support.herd import ROOT, Herd, make_herd
-from tests.support.reaped import refusal, run, start_reap
+from tests.support.page_states import ROOT, Herd, make_herd
 from tests.support.sound import flip
+from tests.support.unfinished_states import refusal, run, start_reap
 from tests.support.waiting import PATIENCE_S
 from tests.worlds import KEY, NOW
 

@@ -12,8 +12,8 @@ from shepherd.store.check import check
 from shepherd.urls import Footprints, Url
 from tests.golden import segments
 from tests.golden.segments import Document
-from tests.support import herd as conftest
-from tests.support.herd import GREETING, PAGES, Herd, Page, Run, stdout_of
+from tests.support import page_states as conftest
+from tests.support.page_states import GREETING, PAGES, Herd, Page, Run, stdout_of
 from tests.worlds import NOW
 
 

@@ -6,10 +6,10 @@ import json
 from pathlib import Path
 
 from shepherd.formats.tables import Reason, RowType
-from tests.crash.farm import contents
-from tests.support import pasture
-from tests.support.pasture import Sheep
+from tests.support import segment_states
 from tests.support.programs import call
+from tests.support.segment_states import Sheep
+from tests.support.toy_farm import contents
 from tests.worlds import NOW
 
 
@@ -25,8 +25,8 @@ def place(path: Path) -> tuple[str, ...]:
 
 
 def test_dry_run_then_cleanup_then_nothing_to_do(tmp_path: Path) -> None:
-    db = pasture.fill(tmp_path, flock())
-    where, documents, found = place(tmp_path), pasture.documents(db.closed()), contents(tmp_path / "db" / "state")
+    db = segment_states.fill(tmp_path, flock())
+    where, documents, found = place(tmp_path), segment_states.documents(db.closed()), contents(tmp_path / "db" / "state")
     dry = call("shep-cleanup", *where, "--dry-run", "--json")
     told = json.loads(dry.stdout)
     assert (dry.returncode, told["dry_run"], told["report"]["counts"]["trimmed"]) == (0, True, 1)
@@ -35,7 +35,7 @@ def test_dry_run_then_cleanup_then_nothing_to_do(tmp_path: Path) -> None:
     report = json.loads(done.stdout)["report"]
     assert (done.returncode, report["needed percent"]) == (0, 100)
     assert report["averages"]["none"]["documents"] == 6
-    assert pasture.documents(db.closed()) == documents
+    assert segment_states.documents(db.closed()) == documents
     line = json.loads((tmp_path / "db" / "log" / "cleanups.jsonl").read_text())
     assert (line["cleaned"], line["trimmed"], line["state"]) == (NOW, 1, db.closed().number)
     again = call("shep-cleanup", *where)
@@ -46,7 +46,7 @@ def test_dry_run_then_cleanup_then_nothing_to_do(tmp_path: Path) -> None:
 
 
 def test_summary_of_a_cleanup_is_a_row_of_numbers(tmp_path: Path) -> None:
-    db = pasture.fill(tmp_path, flock())
+    db = segment_states.fill(tmp_path, flock())
     where = place(tmp_path)
     dry = call("shep-cleanup", *where, "--dry-run").stdout
     assert "trimmed 1" in dry and "section none: 6 documents of " in dry
@@ -59,7 +59,7 @@ def test_summary_of_a_cleanup_is_a_row_of_numbers(tmp_path: Path) -> None:
 
 
 def test_damaged_bucket_is_exit_status_11_with_its_place(tmp_path: Path) -> None:
-    db = pasture.fill(tmp_path, flock())
+    db = segment_states.fill(tmp_path, flock())
     where = place(tmp_path)
     oid = db.closed().index["oid"].value(0)
     path = db.closed().path / "objects" / f"{oid >> 32:08d}"
@@ -74,14 +74,14 @@ def test_damaged_bucket_is_exit_status_11_with_its_place(tmp_path: Path) -> None
 
 
 def test_cleanup_runs_beside_no_other_writer(tmp_path: Path) -> None:
-    db = pasture.fill(tmp_path, flock())
+    db = segment_states.fill(tmp_path, flock())
     with db.writing("test"):
         done = call("shep-cleanup", *place(tmp_path))
     assert done.returncode == 3
 
 
 def test_impossible_shares_are_refused(tmp_path: Path) -> None:
-    pasture.fill(tmp_path, flock())
+    segment_states.fill(tmp_path, flock())
     where = place(tmp_path)
     (tmp_path / "cf" / "shepherd.toml").write_text("[cleanup]\nsmall = 51\n")
     done = call("shep-cleanup", *where)

@@ -14,7 +14,7 @@ from shepherd.store.state import lookup
 from shepherd.store.state.database import Database
 from shepherd.urls import parse
 from tests.support import programs
-from tests.support.herd import Herd, Page, make_herd
+from tests.support.page_states import Herd, Page, make_herd
 from tests.worlds import NOW
 
 SAME = {"status": 200, "gathered": NOW - 9, "checked": NOW - 9, "weight": 9}

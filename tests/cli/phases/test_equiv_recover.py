@@ -7,7 +7,7 @@ from pathlib import Path
 from shepherd.store.state.database import Database
 from tests.cli.phases.test_equiv import PAGES, cycle, declare, documents
 from tests.support import programs
-from tests.support.herd import make_herd
+from tests.support.page_states import make_herd
 from tests.worlds import NOW
 
 

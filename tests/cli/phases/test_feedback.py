@@ -17,7 +17,7 @@ from shepherd.store.state import lookup
 from shepherd.store.state.database import Database
 from shepherd.urls import parse
 from tests.support import programs
-from tests.support.herd import Herd
+from tests.support.page_states import Herd
 from tests.worlds import NOW
 
 URLS = ("http://a.example/", "http://a.example/asleep", "http://a.example/new?x=1")

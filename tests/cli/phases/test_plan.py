@@ -10,8 +10,8 @@ import pytest
 
 from shepherd.formats.tables import Deferred
 from shepherd.store.state.database import Database
-from tests.support.herd import Herd, make_herd
-from tests.support.reaped import refusal, row_of, run
+from tests.support.page_states import Herd, make_herd
+from tests.support.unfinished_states import refusal, row_of, run
 from tests.worlds import DAY
 
 LATER = 40 * DAY

@@ -16,8 +16,8 @@ from shepherd.store.state import database, lookup
 from shepherd.store.state.database import Database
 from shepherd.urls import parse
 from tests.cycle.rank.test_rank import herd_of, known, page
-from tests.support import harvested, programs
-from tests.support.herd import Herd
+from tests.support import harvests, programs
+from tests.support.page_states import Herd
 from tests.worlds import NOW
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -136,8 +136,8 @@ def master(tmp_path: Path) -> Herd:
 
 def leave_harvest(db: Path, number: int) -> None:
     name = f"1790000000000-host-1-{number}"
-    pages = [harvested.Page("http://a.example/x", "a body")]
-    source = harvested.harvest(db.parent / name, pages, {f"http://b.example/{number}": 9}, key=bytes(16))
+    pages = [harvests.Page("http://a.example/x", "a body")]
+    source = harvests.harvest(db.parent / name, pages, {f"http://b.example/{number}": 9}, key=bytes(16))
     Database(db).inbox.drop_harvest(name, source)
 
 

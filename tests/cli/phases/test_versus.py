@@ -12,7 +12,7 @@ import pytest
 
 from shepherd.formats.tables import Flag, RowType
 from shepherd.store.state.database import Database
-from tests.support.herd import Herd, Page, make_herd
+from tests.support.page_states import Herd, Page, make_herd
 from tests.support.programs import call
 from tests.worlds import NOW
 

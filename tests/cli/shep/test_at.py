@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from shepherd.formats.tables import Reason, RowType
-from tests.support.herd import Herd, Page, Run, add_state, make_herd, objects, stdout_of
+from tests.support.page_states import Herd, Page, Run, add_state, make_herd, objects, stdout_of
 from tests.worlds import DAY, NOW
 
 BODY = b"as it was"

@@ -12,9 +12,9 @@ from shepherd.formats.tables import JournalFlag
 from shepherd.store.disk import fsio, names
 from shepherd.store.state.harvest import Harvest
 from tests.crash.test_politeness import Garden, garden, pages
-from tests.support.herd import Herd, Run, objects, stdout_of
 from tests.support.origin import Answer, ok
-from tests.support.reaped import GONE, NEW, START_MS, journal_record, start_reap
+from tests.support.page_states import Herd, Run, objects, stdout_of
+from tests.support.unfinished_states import GONE, NEW, START_MS, journal_record, start_reap
 from tests.support.waiting import PATIENCE_S
 
 pytestmark = pytest.mark.waits

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from shepherd.formats.tables import Reason, RowType
-from tests.support.herd import ROOT, Herd, Page, Run, make_herd, objects, stdout_of
+from tests.support.page_states import ROOT, Herd, Page, Run, make_herd, objects, stdout_of
 from tests.support.waiting import PATIENCE_S
 
 HTML = """<!DOCTYPE html><html><head><title>Wool &amp; hay</title><style>p { color: red }</style></head>

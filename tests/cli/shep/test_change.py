@@ -15,7 +15,7 @@ import pytest
 from shepherd.formats.tables import CONTRIB_BIT, Flag, Reason, RowType
 from shepherd.store.state.inbox import REQUESTS
 from tests.support import inboxes, programs
-from tests.support.herd import PAGES, ROOT, Herd, Page, Run, make_herd, objects, stdout_of
+from tests.support.page_states import PAGES, ROOT, Herd, Page, Run, make_herd, objects, stdout_of
 from tests.support.waiting import PATIENCE_S
 from tests.worlds import NOW
 

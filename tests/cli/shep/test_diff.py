@@ -10,7 +10,7 @@ from shepherd.cli.shep import diff as shep_diff
 from shepherd.cli.shep.diff import WHATS
 from shepherd.formats.tables import Flag, Reason, RowType
 from shepherd.readers.diff import Difference
-from tests.support.herd import Herd, Page, Run, add_state, make_herd, objects, stdout_of
+from tests.support.page_states import Herd, Page, Run, add_state, make_herd, objects, stdout_of
 from tests.worlds import DAY, NOW
 
 

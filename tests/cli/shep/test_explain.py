@@ -16,7 +16,7 @@ from shepherd.formats import tables
 from shepherd.formats.tables import Flag, Reason, RowType
 from shepherd.report.facts import collect
 from shepherd.report.verdict import SETTLED, due_at, verdict
-from tests.support.herd import Herd, Run, objects, stdout_of
+from tests.support.page_states import Herd, Run, objects, stdout_of
 
 DAY = 86_400
 HERE = Config(directory=Path())

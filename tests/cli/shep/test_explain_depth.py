@@ -10,10 +10,10 @@ from shepherd.filters import parse_filter
 from shepherd.formats.tables import Deferred, Flag, JournalFlag, Reason, Result, RowType
 from shepherd.report.find import seek
 from shepherd.report.history import cycles
-from tests.support import reaped as reaping
-from tests.support.herd import GATHERED, Herd, Page, Run, Site, add_state, make_herd, objects, stdout_of
+from tests.support import unfinished_states as reaping
+from tests.support.page_states import GATHERED, Herd, Page, Run, Site, add_state, make_herd, objects, stdout_of
 from tests.support.programs import call
-from tests.support.reaped import journal_record, start_reap
+from tests.support.unfinished_states import journal_record, start_reap
 from tests.worlds import DAY, NOW
 
 ASKED = {"robots_checked": NOW - DAY, "robots_next": NOW + DAY, "robots_status": 200}

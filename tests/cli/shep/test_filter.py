@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from shepherd.filters.settings import group_number
-from tests.support.herd import Herd, Run, objects, stdout_of
+from tests.support.page_states import Herd, Run, objects, stdout_of
 
 RULES = """# lines are counted from 1
 strip utm_* sid

@@ -14,7 +14,7 @@ import pytest
 
 from shepherd.console import shared as shep_shared
 from tests.support import inboxes
-from tests.support.herd import ROOT, Herd, Run, objects, stdout_of
+from tests.support.page_states import ROOT, Herd, Run, objects, stdout_of
 from tests.support.waiting import PATIENCE_S
 
 

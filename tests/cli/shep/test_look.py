@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from shepherd.cli.shep.stats import bars
-from tests.support.herd import Herd, Run, objects, stdout_of
+from tests.support.page_states import Herd, Run, objects, stdout_of
 
 # --- stats
 

@@ -10,8 +10,8 @@ import pytest
 
 from shepherd.store.disk.names import StateName
 from shepherd.store.state import cursors
-from tests.support.herd import PAGES, Herd, Run, add_state, objects, stdout_of
 from tests.support.killed import kill_reader, reader
+from tests.support.page_states import PAGES, Herd, Run, add_state, objects, stdout_of
 from tests.support.programs import call
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from shepherd.report import logbook
-from tests.support.herd import Herd, Run, objects, stdout_of
+from tests.support.page_states import Herd, Run, objects, stdout_of
 from tests.worlds import NOW
 
 REAP = {

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from shepherd.formats.tables import Flag, Reason, RowType
-from tests.support.herd import GATHERED, Herd, Page, Run, Site, make_herd, objects, stdout_of
+from tests.support.page_states import GATHERED, Herd, Page, Run, Site, make_herd, objects, stdout_of
 from tests.worlds import DAY, NOW
 
 ROBOTS = b"""# of a.example

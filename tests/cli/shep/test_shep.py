@@ -14,7 +14,7 @@ import pytest
 from shepherd.console import selector_words
 from shepherd.formats.tables import Reason, RowType
 from shepherd.store.check import check
-from tests.support.herd import GREETING, PAGES, ROOT, Herd, Run, objects, stdout_of
+from tests.support.page_states import GREETING, PAGES, ROOT, Herd, Run, objects, stdout_of
 from tests.support.waiting import PATIENCE_S
 from tests.worlds import KEY
 

@@ -10,7 +10,7 @@ import pytest
 
 from shepherd.formats.tables import Flag, Reason, RowType
 from shepherd.urls import qkey_of_address
-from tests.support.herd import GATHERED, PAGES, SITES, Herd, Page, Run, Site, make_herd, objects, stdout_of
+from tests.support.page_states import GATHERED, PAGES, SITES, Herd, Page, Run, Site, make_herd, objects, stdout_of
 from tests.support.programs import call
 from tests.worlds import DAY, NOW
 

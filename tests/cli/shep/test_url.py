@@ -8,7 +8,7 @@ import pytest
 
 from shepherd.equiv import load_equiv
 from shepherd.urls import Footprints, parse
-from tests.support.herd import Herd, Run, objects, stdout_of
+from tests.support.page_states import Herd, Run, objects, stdout_of
 from tests.worlds import KEY
 
 TABLE = "# mirrors\nb.example  a.example # since 2009\napart c.example\n"

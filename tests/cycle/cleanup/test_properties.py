@@ -17,9 +17,9 @@ from shepherd.cycle.cleanup.shakedown import Fill
 from shepherd.formats.bucket import BucketFlag
 from shepherd.formats.tables import INDEX, NO_OID, SACRED, Flag, Reason, RowType
 from shepherd.store.state.directory import State
-from tests.crash.farm import contents
-from tests.support import pasture, sampling
-from tests.support.pasture import NOTHING, THIN, TOMBSTONE, Sheep
+from tests.support import sampling, segment_states
+from tests.support.segment_states import NOTHING, THIN, TOMBSTONE, Sheep
+from tests.support.toy_farm import contents
 from tests.worlds import NOW
 
 ASLEEP = (RowType.SLEEPING, Reason.BELOW_BAR)
@@ -67,7 +67,7 @@ def expected(one: Sheep, pressed: bool, older: bool) -> tuple[int, int, object]:
 
 
 def actual(state: State, one: Sheep) -> tuple[int, int, object]:
-    row = pasture.rows(state)[one.key]
+    row = segment_states.rows(state)[one.key]
     if row["oid"] == NO_OID:
         assert row["size"] == row["digest"] == row["gathered"] == 0 or one.now == NOTHING
         return row["type"], row["reason"], NOTHING
@@ -104,28 +104,28 @@ def test_cleanup_agrees_with_its_model_row_by_row(
 ) -> None:
     home = Path(tempfile.mkdtemp(dir="/dev/shm" if Path("/dev/shm").is_dir() else None))
     try:
-        db = pasture.fill(home, flock, made_of, rule=RULE)
+        db = segment_states.fill(home, flock, made_of, rule=RULE)
         before = db.closed()
-        documents = pasture.documents(before)
-        needed = sum(used for _length, used in pasture.waste(before).values())
+        documents = segment_states.documents(before)
+        needed = sum(used for _length, used in segment_states.waste(before).values())
         limit = needed * over // 100 if over else 0
         keys = {"sparse": sparse, "small": small, "size_bytes": limit, "batch_bytes": batch_bytes}
-        config = pasture.config(home / "cf", segment_bytes, step, **keys)
-        state = pasture.clean(db, config) or before
-        pressed = {one.url for one in flock if pasture.rows(state)[one.key]["reason"] == Reason.SPACE}
+        config = segment_states.config(home / "cf", segment_bytes, step, **keys)
+        state = segment_states.clean(db, config) or before
+        pressed = {one.url for one in flock if segment_states.rows(state)[one.key]["reason"] == Reason.SPACE}
         for one in flock:
             assert actual(state, one) == expected(one, one.url in pressed, older_left(state, one)), one
         check_room(state, flock, pressed, limit)
         check_segments(state, config.cleanup, segment_bytes, batch_bytes)
-        assert pasture.faults(db) == []
+        assert segment_states.faults(db) == []
         purged = [one.url.encode() for one in flock if one.reason == Reason.PURGED]
         for url in purged:  # only its tombstone
             assert sum(path.read_bytes().count(url) for path in (state.path / "objects").iterdir()) == 1
         if not pressed:
             kept = {url: told for url, told in documents.items() if not url.endswith(".zip")}
-            assert pasture.documents(state) == kept
+            assert segment_states.documents(state) == kept
         left = contents(db.states_path)
-        assert pasture.clean(db, config, everything=True) is None
+        assert segment_states.clean(db, config, everything=True) is None
         assert contents(db.states_path) == left
     finally:
         shutil.rmtree(home)
@@ -149,12 +149,12 @@ def check_room(state: State, flock: list[Sheep], pressed: set[str], limit: int) 
     stay = [one.weight for one in could if one.url not in pressed]
     assert not pressed or not stay or min(stay) >= max(one.weight for one in could if one.url in pressed)
     if stay:
-        assert sum(used for _length, used in pasture.waste(state).values()) <= limit
+        assert sum(used for _length, used in segment_states.waste(state).values()) <= limit
 
 
 def check_segments(state: State, wanted: Cleanup, segment_bytes: int, batch_bytes: int) -> None:
     """No segment is left that is empty or sparse, nor two that are small; those too large for a batch apart."""
-    waste = pasture.waste(state)
+    waste = segment_states.waste(state)
     assert all(used > 0 for _length, used in waste.values())
     assert all(used * 100 >= length * wanted.sparse for length, used in waste.values())
     little = sorted(used for length, used in waste.values() if length * 100 < segment_bytes * wanted.small)

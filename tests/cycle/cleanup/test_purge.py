@@ -14,8 +14,8 @@ from shepherd.store.state import lookup
 from shepherd.store.state.database import Database
 from shepherd.store.state.directory import State
 from shepherd.urls import parse
-from tests.crash import small
-from tests.support.harvested import NOW, PRINTS, Page, begin, harvest, reap, run
+from tests.crash import cycle_steps
+from tests.support.harvests import NOW, PRINTS, Page, begin, harvest, reap, run
 
 URL = "http://a.example/secret"
 SECRET = "which nobody may keep"
@@ -27,13 +27,13 @@ RARELY = "[store]\nkeep_states = 1\n[cleanup]\nreserve_bytes = 0\nsparse = 1\nsm
 def clean(db: Path, now: int) -> State | None:
     with Database(db).writing("a test") as writer:
         try:
-            return cleanup.run(writer, load(small.cf_of(db)), now, lambda _rows: None)
+            return cleanup.run(writer, load(cycle_steps.cf_of(db)), now, lambda _rows: None)
         except NothingToDo:
             return None
 
 
 def ask(db: Path, number: int, **request: object) -> None:
-    Database(db).inbox.drop(small.ITEM.format(number), [{"url": URL} | request])
+    Database(db).inbox.drop(cycle_steps.ITEM.format(number), [{"url": URL} | request])
 
 
 def anew() -> list[Page]:
@@ -44,7 +44,7 @@ def anew() -> list[Page]:
 def bring(db: Path, number: int, *pages: Page, end: int) -> None:
     """Apply a harvest from elsewhere."""
     source = harvest(db.parent / f"source{number}", pages, end=end)
-    Database(db).inbox.drop_harvest(small.ITEM.format(number), source)
+    Database(db).inbox.drop_harvest(cycle_steps.ITEM.format(number), source)
     run(db, "cork", now=end)
 
 
@@ -61,7 +61,7 @@ def row_of(db: Path, url: str = URL) -> dict[str, int]:
 def purged(tmp_path: Path) -> Path:
     """A database in which the page was gathered, purged and erased, and nothing is left to clean."""
     db = begin(tmp_path / "db", [URL, *(page.url for page in OTHERS)])
-    (small.cf_of(db) / "shepherd.toml").write_text(RARELY)
+    (cycle_steps.cf_of(db) / "shepherd.toml").write_text(RARELY)
     reap(db, ("reap", [Page(URL, SECRET), *OTHERS], {}))
     run(db, "cork")
     assert holds(db, SECRET)
@@ -113,7 +113,7 @@ def test_purge_without_news_makes_no_cleanup_scan_everything(tmp_path: Path) -> 
 def test_purge_of_what_was_deleted_before_erases_its_bytes(tmp_path: Path) -> None:
     """The deletion has left a tombstone already, which cleanups have seen since."""
     db = begin(tmp_path / "db", [URL, *(page.url for page in OTHERS)])
-    (small.cf_of(db) / "shepherd.toml").write_text(RARELY)
+    (cycle_steps.cf_of(db) / "shepherd.toml").write_text(RARELY)
     reap(db, ("reap", [Page(URL, SECRET), *OTHERS], {}))
     run(db, "cork")
     ask(db, 2, op="delete")
@@ -176,6 +176,6 @@ def test_rebuild_keeps_what_was_purged_purged(tmp_path: Path) -> None:
     for path in (db / "state").glob("*/index/*"):
         path.unlink()
     with Database(db).writing("a test", tidy=False) as writer:
-        recover.recover(writer, load(small.cf_of(db)), NOW + 4 * DAY, True, lambda _count: None)
+        recover.recover(writer, load(cycle_steps.cf_of(db)), NOW + 4 * DAY, True, lambda _count: None)
     row = row_of(db)
     assert (row["type"], row["reason"]) == (RowType.FORGOTTEN, Reason.PURGED)

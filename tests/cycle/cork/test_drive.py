@@ -20,8 +20,8 @@ from shepherd.store.state.database import Database
 from shepherd.store.state.directory import State
 from shepherd.store.state.dry_run import DryRun
 from shepherd.store.state.harvest import Harvest
-from tests.support import harvested
-from tests.support.harvested import NOW, Page, begin, files, harvest, reap, rows, run
+from tests.support import harvests
+from tests.support.harvests import NOW, Page, begin, files, harvest, reap, rows, run
 
 A, ONE, B = "http://a.example/", "http://a.example/one", "http://b.example/two"
 ITEM = "1790000000000-elsewhere-7-{}"
@@ -99,7 +99,7 @@ def test_servers_agree_with_the_dense_computation(db: Path) -> None:
         before = {name: np.array(values) for name, values in parent.servers.slice(0, parent.servers.rows).items()}
         state = run(db, "cork", now=now, partition_rows=1)
         journal, sites = state.journal(state.numbered("journal")[0]), state.sites.slice(0, state.sites.rows)
-        expected = contacts.apply_servers(before, sites, journal, harvested.Config().politeness)
+        expected = contacts.apply_servers(before, sites, journal, harvests.Config().politeness)
         for name, values in expected.items():
             assert state.servers[name][0 : state.servers.rows].tolist() == values.tolist(), (turn, name)
         assert state.servers.rows > 0
@@ -156,7 +156,7 @@ def test_cork_of_cork_changes_nothing(db: Path, tmp_path: Path) -> None:
     once = run(db, "cork")
     drop(db, 2, source)
     twice = run(db, "cork")
-    for name in set(harvested.tables.INDEX) - {"touched"}:
+    for name in set(harvests.tables.INDEX) - {"touched"}:
         assert once.index[name][0:99].tolist() == twice.index[name][0:99].tolist(), name
     assert sound(db)
 
@@ -229,8 +229,8 @@ def test_harvest_with_a_bucket_without_a_valid_url_is_refused(db: Path, tmp_path
 
 def test_malformed_harvest_with_valid_checksums_is_refused(db: Path, tmp_path: Path) -> None:
     """A thin bucket with a body: no Shepherd writes one, but anybody can compute its checksum."""
-    url = harvested.parse(A)
-    _norm, path, site = harvested.PRINTS.of(url)
+    url = harvests.parse(A)
+    _norm, path, site = harvests.PRINTS.of(url)
     thin = bucket.BucketFlag.THIN
     attributes = [("U", url.href.encode())]
     data = bucket.pack(site=site, path=path, time_ms=3, state=1, attributes=attributes, body=b"x", flags=thin)
@@ -265,7 +265,7 @@ def test_dry_run_reports_what_cork_would_do_and_keeps_the_harvest(db: Path) -> N
     reap(db, ("reap", [Page(A, "a")], {}))
     before = files(db / "state")
     database = Database(db)
-    told = harvested.cork.run(DryRun(database, database.furthest()), harvested.Config(), NOW, lambda _rows: None)
+    told = harvests.cork.run(DryRun(database, database.furthest()), harvests.Config(), NOW, lambda _rows: None)
     assert files(db / "state") == before
     assert told.report() == run(db, "cork").report()
 

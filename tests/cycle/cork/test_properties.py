@@ -25,7 +25,7 @@ from shepherd.formats.tables import (
     bucket_oid,
 )
 from shepherd.politeness import contacts
-from tests.support.phase_rows import (
+from tests.support.random_rows import (
     ROBOTS_PATH,
     Row,
     columns,

@@ -22,8 +22,8 @@ from shepherd.store.state.database import Database
 from shepherd.store.state.directory import State
 from tests.crash.disks import workplace
 from tests.support import sampling
-from tests.support.harvested import NOW, Page, begin, harvest, run
-from tests.support.phase_rows import rows_of
+from tests.support.harvests import NOW, Page, begin, harvest, run
+from tests.support.random_rows import rows_of
 
 KNOWN = ("http://a.example/", "http://a.example/one", "http://b.example/two", "http://b.example/six")
 ROBOTS = tuple(f"http://{host}.example/robots.txt" for host in "ab")

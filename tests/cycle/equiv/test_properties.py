@@ -12,7 +12,7 @@ from shepherd.cycle.equiv.rules import rejoin
 from shepherd.equiv import parse_equiv
 from shepherd.formats.tables import INDEX, SACRED, Flag, Reason, RowType
 from shepherd.urls import Footprints, parse
-from tests.support.phase_rows import ROBOTS_PATH, ROOT_PATH, Row, columns, index_rows, key, rows_of
+from tests.support.random_rows import ROBOTS_PATH, ROOT_PATH, Row, columns, index_rows, key, rows_of
 
 PATHS = Paths(ROBOTS_PATH, ROOT_PATH)
 STATE = 9

@@ -9,7 +9,7 @@ from shepherd.arrays.distinct_urls import Paths
 from shepherd.cycle.feedback import rules as feedback
 from shepherd.formats.feedback import FeedbackFlag
 from shepherd.formats.tables import INDEX, Flag, RowType
-from tests.support.phase_rows import NORMS, PATHS, ROBOTS_PATH, ROOT_PATH, Row, columns, index_rows, key, rows_of, site_of
+from tests.support.random_rows import NORMS, PATHS, ROBOTS_PATH, ROOT_PATH, Row, columns, index_rows, key, rows_of, site_of
 
 SAID = {"norm": "<u8", "path": "<u8", "site": "<u8", "weight": "<u2", "flags": "<u2"}
 STATE = 9

@@ -27,7 +27,7 @@ from shepherd.formats.tables import (
     bucket_oid,
     contrib_oid,
 )
-from tests.support.phase_rows import (
+from tests.support.random_rows import (
     NORMS,
     PATHS,
     ROBOTS_PATH,

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from shepherd.config import MAX_RETRY_AFTER_S, Plan, Politeness
 from shepherd.formats.tables import NO_LIMIT, Deferred, Flag, Reason, RowType, Why
-from tests.support.phase_rows import Row
+from tests.support.random_rows import Row
 
 Server = tuple[str, int]
 

@@ -15,7 +15,7 @@ from shepherd.cycle.plan import rules as plan
 from shepherd.formats.tables import INDEX, SITES, Deferred, Flag, RowType, Why
 from tests.cycle.plan.naive_plan import World, classified, naive_plan, nowhere, server_of, waits
 from tests.cycle.plan.test_properties import NOW_S, PLAN, Made, make, worlds
-from tests.support.phase_rows import columns, index_rows
+from tests.support.random_rows import columns, index_rows
 
 EARLY = (30, 60)  # percent: with the second, what is nearly due is more than one and a half of the shorter cycles old
 

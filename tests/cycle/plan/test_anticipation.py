@@ -12,8 +12,8 @@ from shepherd.cycle.plan import drive as plan
 from shepherd.errors import NothingToDo
 from shepherd.formats.tables import Why
 from shepherd.store.state.database import Database
-from tests.crash import small
-from tests.support.harvested import NOW, Page, begin, reap, run
+from tests.crash import cycle_steps
+from tests.support.harvests import NOW, Page, begin, reap, run
 
 A, ONE, B = "http://a.example/", "http://a.example/one", "http://b.example/two"
 DAY = 86_400
@@ -29,7 +29,7 @@ def db(tmp_path: Path) -> Path:
 
 
 def planned(db: Path, days: int, jobs: int = 1, **settings: int) -> dict[str, Any]:
-    config = Config(directory=small.cf_of(db), plan=Plan(**settings))
+    config = Config(directory=cycle_steps.cf_of(db), plan=Plan(**settings))
     with Database(db).writing("a test") as writer:
         state = plan.run(writer, config, NOW + days * DAY, lambda _rows: None, jobs)
     assert sorted(state.plan()["priority"].tolist(), reverse=True) == state.plan()["priority"].tolist()

@@ -18,7 +18,7 @@ from shepherd.formats.tables import INDEX, SERVERS, SITES, U8, Deferred, Kind, R
 from shepherd.formats.vocabulary import word
 from shepherd.politeness.quota import Servers, most_contacts, servers_of
 from tests.cycle.plan.naive_plan import World, naive_plan, server_of
-from tests.support.phase_rows import ROBOTS_PATH, columns, index_rows, same_columns, server_rows, site_rows
+from tests.support.random_rows import ROBOTS_PATH, columns, index_rows, same_columns, server_rows, site_rows
 
 NOW_S = 100_000
 PLAN = config.Plan(reap_s=60, refresh_s=1_000, retry_s=200, max_retries=4, important_weight=3)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from shepherd.cycle.rank import rules as rank
 from shepherd.formats.tables import INDEX, Flag, RowType
-from tests.support.phase_rows import Row, columns, index_rows
+from tests.support.random_rows import Row, columns, index_rows
 
 HEARD = (RowType.SLEEPING, RowType.UNGATHERED, RowType.GATHERED)
 

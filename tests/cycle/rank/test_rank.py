@@ -23,7 +23,7 @@ from shepherd.formats.tables import Flag, Reason, RowType
 from shepherd.store.state import lookup
 from shepherd.store.state.directory import State
 from shepherd.urls import Footprints, parse
-from tests.support.herd import Herd, Page, make_herd
+from tests.support.page_states import Herd, Page, make_herd
 from tests.worlds import KEY
 
 EXACT = RankOptions(tolerance=1e-12, iterations=1_000, top=1_000)

@@ -23,7 +23,7 @@ from shepherd.store.disk import names
 from shepherd.store.state.database import Database
 from shepherd.store.state.directory import Builder
 from shepherd.urls import Url, parse
-from tests.support.phase_rows import Row
+from tests.support.random_rows import Row
 from tests.worlds import NOW, PRINTS, create, next_state, write_world
 
 STATE, BEFORE = 2, 1

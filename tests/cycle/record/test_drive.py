@@ -19,9 +19,9 @@ from shepherd.store.disk.names import StateName
 from shepherd.store.state.database import Database
 from shepherd.store.state.directory import State
 from shepherd.store.state.dry_run import DryRun
-from tests.crash import small
-from tests.support import harvested
-from tests.support.harvested import NOW, Page, begin, files, reap, rows, run
+from tests.crash import cycle_steps
+from tests.support import harvests
+from tests.support.harvests import NOW, Page, begin, files, reap, rows, run
 
 A, ONE, B = "http://a.example/", "http://a.example/one", "http://b.example/two"
 LINKS = {f"http://{host}.example/{path}": 100 + path for host in "acde" for path in range(9)}
@@ -46,7 +46,7 @@ def forget(db: Path, urls: dict[str, Reason]) -> None:
     state = Database(db).furthest()
     columns = {name: np.array(state.index[name][0 : state.index.rows]) for name in ("type", "reason", "touched")}
     for url, reason in urls.items():
-        key = harvested.PRINTS.of(harvested.parse(url))
+        key = harvests.PRINTS.of(harvests.parse(url))
         here = [tuple(state.index[name].value(row) for name in ("norm", "path", "site")) for row in range(state.index.rows)]
         row = here.index(key)
         columns["type"][row], columns["reason"][row], columns["touched"][row] = RowType.FORGOTTEN, reason, state.number
@@ -110,7 +110,7 @@ def test_jobs_partitions_units_and_rounds_do_not_change_the_state(
 
 
 def test_filter_that_changed_since_is_applied_again(db: Path) -> None:
-    (small.cf_of(db) / "filter").write_text("reject prefix http://c.example/3\nreject host d.example\n")
+    (cycle_steps.cf_of(db) / "filter").write_text("reject prefix http://c.example/3\nreject host d.example\n")
     state = run(db, "record")
     left = rows(state, "type")
     assert "http://c.example/3" not in left and "http://c.example/4" in left
@@ -143,7 +143,7 @@ def test_deleted_rows_get_a_tombstone_wherever_their_url_stood(db: Path) -> None
 
 def test_documents_of_a_server_are_counted(db: Path) -> None:
     """Gathered and ungathered ones of all its sites, without robots files and without what the filter refuses here."""
-    (small.cf_of(db) / "filter").write_text("reject prefix http://c.example/3\n")
+    (cycle_steps.cf_of(db) / "filter").write_text("reject prefix http://c.example/3\n")
     state = Database(db).furthest()
     qkeys = np.array(state.sites["qkey"][0 : state.sites.rows])
     texts = state.site_names(0, state.sites.rows)
@@ -157,14 +157,14 @@ def test_documents_of_a_server_are_counted(db: Path) -> None:
 
 def test_sleeping_url_that_the_filter_refuses_does_not_change_the_documents_of_its_server(db: Path) -> None:
     """It was never one of them, and a subtraction would go below zero."""
-    (small.cf_of(db) / "filter").write_text("reject prefix http://b.example/\nreject host c.example\n")
+    (cycle_steps.cf_of(db) / "filter").write_text("reject prefix http://b.example/\nreject host c.example\n")
     state = Database(db).furthest()
     texts, qkeys = state.site_names(0, state.sites.rows), np.array(state.sites["qkey"][0 : state.sites.rows])
     qkeys[:] = [qkey_unresolved(n) for n in range(len(qkeys))]
     qkeys[texts.index(b"http://c.example")] = state.servers["qkey"].value(0)
     publish_again(db, "sites", {"qkey": qkeys})
     types = np.array(state.index["type"][0 : state.index.rows])
-    types[state.index["site"][0 : state.index.rows] == np.uint64(harvested.PRINTS.half("http://c.example"))] = RowType.SLEEPING
+    types[state.index["site"][0 : state.index.rows] == np.uint64(harvests.PRINTS.half("http://c.example"))] = RowType.SLEEPING
     publish_again(db, "index", {"type": types})
     state = run(db, "record")
     assert state.report()["filtered"] == 9
@@ -175,7 +175,7 @@ def test_sleeping_url_that_the_filter_refuses_does_not_change_the_documents_of_i
 def test_what_is_buried_is_not_buried_again(db: Path) -> None:
     forget(db, {A: Reason.DELETED})
     first = rows(run(db, "record"), "oid")[A]
-    small.dropping(5, ("http://e.example/new",))(db, lambda _line: None)
+    cycle_steps.dropping(5, ("http://e.example/new",))(db, lambda _line: None)
     run(db, "merge", "select")
     forget(db, {A: Reason.DELETED})  # somebody has touched the row again
     state = run(db, "record")
@@ -186,7 +186,7 @@ def test_what_is_buried_is_not_buried_again(db: Path) -> None:
 def test_row_that_an_equivalent_brings_back_has_a_bucket_of_its_own_site(db: Path) -> None:
     forget(db, {"http://c.example/3": Reason.DELETED})
     run(db, "record")
-    small.dropping(5, ("https://c.example/3",))(db, lambda _line: None)
+    cycle_steps.dropping(5, ("https://c.example/3",))(db, lambda _line: None)
     state = run(db, "merge", "select", "record")
     assert rows(state, "type")["http://c.example/3"] == (RowType.UNGATHERED,)
     assert sound(db)
@@ -221,7 +221,7 @@ def test_failed_lookups_that_are_too_old_are_forgotten(tmp_path: Path) -> None:
 
 def test_columns_that_nothing_changes_are_linked(tmp_path: Path) -> None:
     db = begin(tmp_path / "db", (A,))
-    small.dropping(7, (A,))(db, lambda _line: None)
+    cycle_steps.dropping(7, (A,))(db, lambda _line: None)
     run(db, "merge", "select")
     parent = Database(db).furthest()
     before = {name: (parent.path / name).stat().st_ino for name in parent.control.files if "/" in name}
@@ -241,7 +241,9 @@ def test_row_that_points_beyond_its_contributions_is_corruption(db: Path) -> Non
 def test_dry_run_reports_what_record_would_do(db: Path) -> None:
     before = files(db / "state")
     database = Database(db)
-    told = record.run(DryRun(database, database.furthest()), harvested.Config(directory=small.cf_of(db)), NOW, lambda _rows: None)
+    told = record.run(
+        DryRun(database, database.furthest()), harvests.Config(directory=cycle_steps.cf_of(db)), NOW, lambda _rows: None
+    )
     assert files(db / "state") == before
     assert told.report() == run(db, "record").report()
 

@@ -36,7 +36,7 @@ from tests.cycle.record.record_rows import (
     pen,
 )
 from tests.support import sampling
-from tests.support.phase_rows import Row, key, rows_of
+from tests.support.random_rows import Row, key, rows_of
 from tests.worlds import NOW
 
 RESET_S = 1_000

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from shepherd.config import Config
 from shepherd.formats.tables import NO_LIMIT, NO_OID, Flag, Reason, RowType
 from shepherd.sections import Section
-from tests.support.phase_rows import Row
+from tests.support.random_rows import Row
 
 EXEMPT = Flag.INITIAL | Flag.PINNED | Flag.EQUIV
 ENDLESS = 10**15

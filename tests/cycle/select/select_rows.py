@@ -33,7 +33,7 @@ from shepherd.sections import Section
 from shepherd.store.disk.names import StateName
 from shepherd.store.state.database import Database, Writer
 from shepherd.store.state.directory import State
-from tests.support.phase_rows import ROBOTS_PATH, ROOT_PATH, Row, columns, key, rows_of, site_of
+from tests.support.random_rows import ROBOTS_PATH, ROOT_PATH, Row, columns, key, rows_of, site_of
 
 NORMS = [10, 11, 2**63 + 1]
 STATE = 9

@@ -12,7 +12,7 @@ from shepherd.formats.tables import Flag, Reason, RowType
 from tests.cycle.select.select_model import EXEMPT, Model
 from tests.cycle.select.select_rows import STATE, Sample, run, samples
 from tests.support import sampling
-from tests.support.phase_rows import Row
+from tests.support.random_rows import Row
 
 GroupOf = Callable[[int], int | None]
 

@@ -18,7 +18,7 @@ from shepherd.sections import NAMES as SECTION_NAMES
 from shepherd.sections import Section
 from shepherd.store.state.dry_run import DryRun
 from tests.cycle.select.select_rows import Sample, index_of, merged, run
-from tests.support.phase_rows import Row
+from tests.support.random_rows import Row
 
 HELD = {"digest": 7, "gathered": 9, "oid": 64, "type": RowType.GATHERED, "reason": Reason.GATHERED}
 SLEEPING, FORGOTTEN, UNGATHERED, GATHERED = RowType.SLEEPING, RowType.FORGOTTEN, RowType.UNGATHERED, RowType.GATHERED

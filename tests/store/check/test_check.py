@@ -24,7 +24,7 @@ from shepherd.store.state import database, segment_table
 from shepherd.store.state.database import Database
 from shepherd.store.state.directory import State
 from shepherd.urls import parse, qkey_of_address
-from tests.crash import little
+from tests.crash import store_steps
 from tests.support.sound import (
     BODY,
     KEY,
@@ -234,7 +234,7 @@ def test_strangers_in_inbox_and_lease_are_noted_and_our_own_names_are_not(db: Da
 
 
 def test_inserted_urls_in_the_inbox_are_read_whole(db: Database) -> None:
-    little.insert(db, little.item_name(1), range(3))
+    store_steps.insert(db, store_steps.item_name(1), range(3))
     assert list(check.walk(db)) == []
     (item,) = db.inbox.items()
     data = item.path.read_bytes()

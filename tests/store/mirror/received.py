@@ -11,7 +11,7 @@ from shepherd.store.disk.names import StateName
 from shepherd.store.mirror import directory as directories
 from shepherd.store.mirror import drive as mirror
 from shepherd.store.state.database import Database
-from tests.crash import little
+from tests.crash import store_steps
 
 PART = 1000  # bytes that come at a time
 Tamper = Callable[[str, int, bytes], bytes]  # what is sent in the place of a file's bytes from an offset on
@@ -95,7 +95,7 @@ def bring(server: mirror.StateServer, db: Path, how: mirror.MirrorOptions | None
 def advance(db: Path, weight: int) -> None:
     """The next closed state, of which one column is new."""
     with Database(db).writing("test") as writer:
-        little.publish_changed(writer, weight)
+        store_steps.publish_changed(writer, weight)
 
 
 def spoil(file: Path) -> None:

@@ -13,9 +13,9 @@ from shepherd.errors import Corruption, NoSpace, PeerLost, PeerRefused, Shepherd
 from shepherd.formats.check import check64
 from shepherd.formats.control import Control, FileEntry, parse_control
 from shepherd.store.state.database import Database
-from tests.crash.farm import contents
 from tests.store.mirror.received import Folder, Tamper, advance, bring, way
-from tests.support.pasture import Sheep, faults, fill
+from tests.support.segment_states import Sheep, faults, fill
+from tests.support.toy_farm import contents
 
 FLOCK = [Sheep(f"http://a.example/{n}", now=b"body %d" % n * 30, before=(b"old" * 50,)) for n in range(12)]
 

@@ -20,12 +20,12 @@ import pytest
 
 from shepherd.store.disk import failpoints
 from shepherd.store.state.database import Database
-from tests.crash.farm import contents
 from tests.store.mirror.received import advance, spoil
 from tests.support import sampling
-from tests.support.pasture import Sheep, clean, config, fill
 from tests.support.programs import call
+from tests.support.segment_states import Sheep, clean, config, fill
 from tests.support.serving import ROOT, Serving, serving, token_of
+from tests.support.toy_farm import contents
 from tests.support.waiting import PATIENCE_S, wait_until
 from tests.worlds import NOW
 

@@ -11,12 +11,12 @@ import pytest
 
 from shepherd.errors import Corruption, UsageError
 from shepherd.store.state.database import Database
-from tests.crash.farm import contents
 from tests.store.mirror.received import Folder, advance, bring, way
 from tests.store.mirror.test_mirror import arguments
-from tests.support.pasture import Sheep, faults, fill
 from tests.support.programs import call
+from tests.support.segment_states import Sheep, faults, fill
 from tests.support.serving import Serving, serving
+from tests.support.toy_farm import contents
 
 FLOCK = [Sheep(f"http://a.example/{n}", now=b"body %d" % n * 30) for n in range(8)]
 

@@ -14,12 +14,12 @@ from shepherd.store.check import check
 from shepherd.store.state.database import Database
 from tests.crash import disks
 from tests.crash.dying import killed_after
-from tests.crash.farm import contents
 from tests.store.mirror.received import Folder, advance, bring, spoil, way
 from tests.support import liar, sampling
 from tests.support.liar import Answer, lying, send_answer
-from tests.support.pasture import Sheep, faults, fill
 from tests.support.programs import call
+from tests.support.segment_states import Sheep, faults, fill
+from tests.support.toy_farm import contents
 
 FLOCK = [Sheep(f"http://a.example/{n}", now=b"body %d" % n * 30) for n in range(8)]
 SEGMENT = "objects/00000001"

@@ -23,7 +23,7 @@ from shepherd.store.state.directory import Builder, State
 from shepherd.store.state.documents import StoredDocument
 from shepherd.store.state.gathering import Gathering, Page
 from shepherd.store.state.harvest import Harvest
-from tests.support.herd import ROOT, Herd
+from tests.support.page_states import ROOT, Herd
 from tests.support.waiting import PATIENCE_S
 from tests.worlds import NOW
 

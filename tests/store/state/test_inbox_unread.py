@@ -14,10 +14,10 @@ from shepherd.errors import NothingToDo
 from shepherd.filters import parse_filter
 from shepherd.report.facts import collect
 from shepherd.store.state.database import Database
-from tests.crash import small
+from tests.crash import cycle_steps
 from tests.crash.disks import workplace
-from tests.support import harvested
-from tests.support.harvested import NOW, Page, begin, rows, run
+from tests.support import harvests
+from tests.support.harvests import NOW, Page, begin, rows, run
 
 A, B = "http://a.example/", "http://b.example/"
 NOBODY = 65_534
@@ -59,8 +59,8 @@ def as_somebody(db: Path, phase: Callable[[], object]) -> str:
 
 
 def test_request_that_may_not_be_read_does_not_stop_the_merge(db: Path) -> None:
-    small.dropping(5, (B,))(db, lambda _line: None)
-    small.dropping(6, ("http://c.example/",))(db, lambda _line: None)
+    cycle_steps.dropping(5, (B,))(db, lambda _line: None)
+    cycle_steps.dropping(6, ("http://c.example/",))(db, lambda _line: None)
     closed = Database(db).inbox.items()[0].path
     closed.chmod(0)
     assert as_somebody(db, lambda: run(db, "merge", "select", "record")) == "done"
@@ -73,8 +73,8 @@ def test_request_that_may_not_be_read_does_not_stop_the_merge(db: Path) -> None:
 
 
 def test_report_names_a_request_that_may_not_be_read(db: Path) -> None:
-    small.dropping(5, (B,))(db, lambda _line: None)
-    small.dropping(6, ("http://c.example/",))(db, lambda _line: None)
+    cycle_steps.dropping(5, (B,))(db, lambda _line: None)
+    cycle_steps.dropping(6, ("http://c.example/",))(db, lambda _line: None)
     closed = Database(db).inbox.items()[0].path
     closed.chmod(0)
     assert as_somebody(db, lambda: run(db, "merge")) == "done"
@@ -84,7 +84,7 @@ def test_report_names_a_request_that_may_not_be_read(db: Path) -> None:
 
 
 def test_request_that_may_not_be_read_is_nothing_to_do(db: Path) -> None:
-    small.dropping(5, (B,))(db, lambda _line: None)
+    cycle_steps.dropping(5, (B,))(db, lambda _line: None)
     closed = Database(db).inbox.items()[0].path
     closed.chmod(0)
     told = as_somebody(db, lambda: run(db, "merge"))
@@ -93,13 +93,13 @@ def test_request_that_may_not_be_read_is_nothing_to_do(db: Path) -> None:
 
 def test_upload_that_may_not_be_read_does_not_stop_feedback(db: Path) -> None:
     inbox = Database(db).inbox
-    closed = inbox.drop_feedback(small.ITEM.format(5), f"{A} 7\n".encode())
-    inbox.drop_feedback(small.ITEM.format(6), f"{A} 9\n".encode())
+    closed = inbox.drop_feedback(cycle_steps.ITEM.format(5), f"{A} 7\n".encode())
+    inbox.drop_feedback(cycle_steps.ITEM.format(6), f"{A} 9\n".encode())
     closed.chmod(0)
 
     def hear() -> None:
         with Database(db).writing("a test") as writer:
-            feedback.run(writer, harvested.Config(directory=small.cf_of(db)), NOW, lambda _rows: None)
+            feedback.run(writer, harvests.Config(directory=cycle_steps.cf_of(db)), NOW, lambda _rows: None)
 
     assert as_somebody(db, hear) == "done"
     state = Database(db).closed()
@@ -110,20 +110,20 @@ def test_upload_that_may_not_be_read_does_not_stop_feedback(db: Path) -> None:
 
 def test_harvest_that_may_not_be_read_does_not_stop_the_cork(db: Path) -> None:
     inbox = Database(db).inbox
-    closed = inbox.drop_harvest(small.ITEM.format(5), harvested.harvest(db.parent / "1", [Page(A, "closed")]))
+    closed = inbox.drop_harvest(cycle_steps.ITEM.format(5), harvests.harvest(db.parent / "1", [Page(A, "closed")]))
     closed.chmod(0)
     told = as_somebody(db, lambda: run(db, "cork"))
     assert told.startswith("nothing: ") and closed.name in told
-    inbox.drop_harvest(small.ITEM.format(6), harvested.harvest(db.parent / "2", [Page(A, "open")]))
+    inbox.drop_harvest(cycle_steps.ITEM.format(6), harvests.harvest(db.parent / "2", [Page(A, "open")]))
     assert as_somebody(db, lambda: run(db, "cork")) == "done"
     state = Database(db).closed()
     assert [one.body() for one in state.documents()] == [b"open"]
-    assert list(state.report()["refused harvests"]) == [small.ITEM.format(5)]
+    assert list(state.report()["refused harvests"]) == [cycle_steps.ITEM.format(5)]
     assert closed.exists()
 
 
 def test_explain_continues_past_a_request_that_it_may_not_read(db: Path) -> None:
-    small.dropping(5, (B,))(db, lambda _line: None)
+    cycle_steps.dropping(5, (B,))(db, lambda _line: None)
     Database(db).inbox.items()[0].path.chmod(0)
     found = Database(db)
     assert as_somebody(db, lambda: collect(found, found.closed(), Config(directory=Path()), parse_filter(""), B)) == "done"

@@ -17,8 +17,8 @@ from shepherd.store.state.inbox import CONTRIB, REQUESTS, InboxItem
 from shepherd.store.state.inserts import InsertDraft, Trailer
 from shepherd.urls import parse
 from tests.support import inboxes
-from tests.support.herd import ROOT
 from tests.support.inboxes import KEY, Taken
+from tests.support.page_states import ROOT
 
 FILTER = parse_filter("strip utm_*\nreject ext zip\nset section feed host b.example\n")
 URLS = ("http://a.example/", "https://www.a.example/x?y=1", "http://b.example/")

@@ -16,7 +16,7 @@ from shepherd.store.state import lookup
 from shepherd.store.state.directory import Builder, State
 from shepherd.store.state.harvest import Harvest
 from shepherd.urls import Footprints, parse, qkey_of_address
-from tests.support.herd import Herd, _contributed
+from tests.support.page_states import Herd, _contributed
 from tests.support.programs import call
 from tests.worlds import KEY, NOW
 

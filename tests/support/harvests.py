@@ -23,10 +23,10 @@ from shepherd.store.state.database import Database
 from shepherd.store.state.directory import State
 from shepherd.store.state.harvest import Harvest
 from shepherd.urls import Footprints, parse, qkey_of_address
-from tests.crash import small
+from tests.crash import cycle_steps
 
-NOW = small.NOW
-PRINTS = Footprints(small.KEY)
+NOW = cycle_steps.NOW
+PRINTS = Footprints(cycle_steps.KEY)
 __all__ = ["Config", "Store", "cork", "parse", "tables"]
 
 
@@ -47,12 +47,12 @@ class Page:
 
 
 def harvest(
-    path: Path, pages: Sequence[Page], links: Mapping[str, int] | None = None, end: int = NOW + 9, key: bytes = small.KEY
+    path: Path, pages: Sequence[Page], links: Mapping[str, int] | None = None, end: int = NOW + 9, key: bytes = cycle_steps.KEY
 ) -> Path:
     """A harvest that has ended, with these records in this order, and contributions of these weights."""
     if not path.parent.exists():
         fsio.make_directory(path.parent)
-    written, prints = Harvest(path, small.SEGMENT_BYTES), Footprints(key)
+    written, prints = Harvest(path, cycle_steps.SEGMENT_BYTES), Footprints(key)
     for page in pages:
         written.journal(_record(page, written, prints))
     if links:
@@ -91,7 +91,7 @@ PHASES = {"plan": plan.run, "cork": cork.run, "merge": merge.run, "select": sele
 
 def run(db: Path, *phases: str, now: int = NOW, jobs: int = 1, partition_rows: int = 500_000) -> State:
     """Run these phases; the state that the last one made."""
-    config = Config(directory=small.cf_of(db), store=Store(partition_rows=partition_rows))
+    config = Config(directory=cycle_steps.cf_of(db), store=Store(partition_rows=partition_rows))
     for phase in phases:
         with Database(db).writing("a test") as writer:
             state = PHASES[phase](writer, config, now, lambda _rows: None, jobs)
@@ -100,8 +100,8 @@ def run(db: Path, *phases: str, now: int = NOW, jobs: int = 1, partition_rows: i
 
 def begin(db: Path, urls: Sequence[str]) -> Path:
     """A database that knows these URLs, closed."""
-    small.begin(db)
-    small.dropping(1, tuple(urls))(db, lambda _line: None)
+    cycle_steps.begin(db)
+    cycle_steps.dropping(1, tuple(urls))(db, lambda _line: None)
     run(db, "merge", "select", "record")
     return db
 

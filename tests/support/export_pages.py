@@ -17,7 +17,7 @@ import zstandard
 
 from shepherd.formats.bucket import Codec
 from shepherd.formats.tables import Flag, Reason, RowType
-from tests.support.herd import GATHERED, Herd, Page
+from tests.support.page_states import GATHERED, Herd, Page
 from tests.support.programs import call_bytes
 from tests.support.waiting import PATIENCE_S
 

@@ -1,7 +1,7 @@
 """A small database and the steps that make it, without a network: what the crash tests disturb.
 
-A step is a function of the database's directory, and the same steps give the same bytes. `python -m tests.crash.small STEP` runs
-one as a process of its own, on SHEPHERD_DB, and prints what it has acknowledged, a line each.
+A step is a function of the database's directory, and the same steps give the same bytes. `python -m tests.crash.cycle_steps STEP`
+runs one as a process of its own, on SHEPHERD_DB, and prints what it has acknowledged, a line each.
 """
 
 from __future__ import annotations
