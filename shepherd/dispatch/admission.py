@@ -71,7 +71,7 @@ class Admission:
             self._queue(site, planned or [self._items.add(self._robots_item(site)).number], FIRST)
 
     def _waiting(self, site: Site) -> list[int]:
-        return [number for number in self._book.take_waiting(site) if not self._items.pass_over(number)]
+        return [number for number in self._book.take_waiting(site) if not self._items.skip_replaced(number)]
 
     def _queue(self, site: Site, numbers: list[int], least: int = 0, not_before_ms: int = 0) -> None:
         """Give items to the groups, with at least this priority; robots files come before all pages."""
@@ -176,7 +176,7 @@ class Admission:
                 self.fail(item, Result.SOFT, reason, site.qkey)
 
     def fail(self, item: Item, result: Result, reason: Reason, qkey: int, contacted: bool = False) -> None:
-        """An item that will not be asked for again in this reap. Without its robots.txt a site is shut."""
+        """An item that will not be fetched in this reap any more. Without its robots.txt a site is shut."""
         self._fail(item, result, reason, qkey, contacted)
         if item.kind == Kind.ROBOTS:
             self.robots_known(self.site(item.site), b"", 0)

@@ -34,8 +34,8 @@ class HotCache:
     def covers(self, site: U64, path: U64, weight: U16) -> Bools:
         """Which were put with at least this weight."""
         place = self._places(site, path)
-        known = (self._site[place] == site) & (self._path[place] == path)
-        return np.asarray(known & (self._weight[place] > weight))
+        is_known = (self._site[place] == site) & (self._path[place] == path)
+        return np.asarray(is_known & (self._weight[place] > weight))
 
     def put(self, site: U64, path: U64, weight: U16) -> None:
         place = self._places(site, path)
@@ -55,8 +55,8 @@ class Contributions:
         self._sites: dict[int, tuple[int, bytes]] = {}  # norm and name
         self._parents: list[tuple[U64, U64]] = []
         self._parent_count = 0
-        self.seen = 0
-        self.kept = 0
+        self.link_count = 0
+        self.new_link_count = 0
 
     def fresh(self, block: Block) -> I64:
         """The rows of a block that are not known to have been contributed, or that say when their document was modified."""
@@ -64,10 +64,10 @@ class Contributions:
 
     def add(self, block: Block, rows: I64, texts: list[bytes]) -> None:
         """Take the links of one page: those of `rows`, which `fresh` gave, with their texts."""
-        self.seen += len(block)
+        self.link_count += len(block)
         if not len(rows):
             return
-        self.kept += len(rows)
+        self.new_link_count += len(rows)
         columns = {name: getattr(block, name)[rows] for name in (*_KEYS, "parent")}
         columns["parent"] = columns["parent"] + np.uint32(self._parent_count)
         self._cache.put(columns["site"], columns["path"], columns["parent_weight"])
@@ -85,13 +85,13 @@ class Contributions:
             return
         columns = {name: np.concatenate([part[name] for part in self._parts]) for name in (*_KEYS, "parent")}
         sites = np.unique(columns["site"])
-        found = [self._sites[site] for site in sites.tolist()]
+        norms_and_names = [self._sites[site] for site in sites.tolist()]
         block = Block(
             **columns,
             texts=self._texts,
             sites=sites,
-            norms=np.array([norm for norm, _name in found], np.uint64),
-            names=[name for _norm, name in found],
+            norms=np.array([norm for norm, _name in norms_and_names], np.uint64),
+            names=[name for _norm, name in norms_and_names],
             parents_site=np.concatenate([site for site, _path in self._parents]),
             parents_path=np.concatenate([path for _site, path in self._parents]),
             filter_version=self._filter_version,

@@ -34,13 +34,13 @@ from shepherd.dispatch.ledger import HarvestWriter, Ledger
 from shepherd.dispatch.outcome import Outcomes
 from shepherd.dispatch.reapers import Reaper
 from shepherd.dispatch.sites import Site, SiteBook, Stage
-from shepherd.dispatch.source import MOST_UNSETTLED, Desk, Source, SourceCounts
+from shepherd.dispatch.source import MOST_UNSETTLED, SourceCounts, SourceDesk, WorkSource
 from shepherd.dispatch.statistics import ReapStatistics
 from shepherd.dispatch.verify import PendingRequest, Verifier
 from shepherd.filters import Filter
 from shepherd.formats.journal import Entry
 from shepherd.formats.tables import NO_ROW, Kind, Reason
-from shepherd.politeness.groups.engine import Groups, Lease
+from shepherd.politeness.groups.engine import FetchLease, Groups
 from shepherd.politeness.server_limits import ServerLimits
 from shepherd.rate import ReapLimits
 from shepherd.store.state.contact_notes import Notes
@@ -74,7 +74,7 @@ class Dispatcher:
         filters: Filter,
         fleet: Fleet,
         clock_ms: Callable[[], int],
-        sources: Sequence[Source],
+        sources: Sequence[WorkSource],
     ) -> None:
         now_ms = clock_ms()
         self._harvest, self._groups, self._fleet, self._clock = harvest, groups, fleet, clock_ms
@@ -114,7 +114,7 @@ class Dispatcher:
         self._stopping = ""
         self._news = asyncio.Event()  # something has arrived since the turn began
         self._awaiting: list[asyncio.Future[None]] = []  # who wants a checkpoint
-        self.left = 0  # taken from the sources, but not reached
+        self.items_left = 0  # taken from the sources, but not reached
 
     # --- for those who drive it ---------------------------------------------------------------------------------------
 
@@ -123,7 +123,7 @@ class Dispatcher:
         self._stopping = self._stopping or why
         self._wake()
 
-    def counts(self, source: Source) -> SourceCounts:
+    def counts(self, source: WorkSource) -> SourceCounts:
         """How far it is with what a source gave. What a plan entered at once is not counted as taken."""
         return next(self._counts[number] for number, other in self._sources if other is source)
 
@@ -144,7 +144,7 @@ class Dispatcher:
             self._end_ms, self._point_ms = now + round(seconds * 1000), now + self._checkpoint_ms
             while not (why := await self._turn()):
                 await self._sleep()
-            self.left = await self._count_left()
+            self.items_left = await self._count_left()
             return why
         except BaseException:
             for point in self._awaiting:
@@ -204,7 +204,7 @@ class Dispatcher:
     async def _connect(self, seconds: float) -> None:
         """Until a reaper is up; without one, until somebody wants a stop or the time is over. The reap's own time begins then."""
         loop = asyncio.get_running_loop()
-        starting = loop.create_task(self._fleet.start(Events(self._handle, self._lost, self._killed, self._wake)))
+        starting = loop.create_task(self._fleet.start(Events(self._on_message, self._on_lost, self._on_killed, self._wake)))
         starting.add_done_callback(lambda _: self._wake())
         alarm = loop.call_later(seconds, self.stop, "its time is over")
         try:
@@ -224,7 +224,7 @@ class Dispatcher:
             self._server_limits.replay(journalled)
             self._ledger.resumed(self._clock())
         for number, source in self._sources:
-            source.open(Desk(number, self._prints, self._wake, journalled, self._book, self._items))
+            source.open(SourceDesk(number, self._prints, self._wake, journalled, self._book, self._items))
         for count, site in enumerate(list(self._book.all())):
             self._admission.advance(site)
             if count % MOST_ENTRIES == 0:
@@ -239,11 +239,11 @@ class Dispatcher:
     def _take_items(self, now: int) -> None:
         """What the sources have, unless they have given very much already."""
         for number, source in self._sources:
-            taken, settled = self._counts[number]
-            for item in source.take(MOST_UNSETTLED - (taken - settled), now):
+            items, items_settled = self._counts[number]
+            for item in source.take(MOST_UNSETTLED - (items - items_settled), now):
                 self._enter(number, source, item)
 
-    def _enter(self, number: int, source: Source, item: Item) -> None:
+    def _enter(self, number: int, source: WorkSource, item: Item) -> None:
         site = self._book.get(item.site)
         if site is None:
             site = self._book.enter(item.site, item.norm, parse(item.url).site)
@@ -251,19 +251,19 @@ class Dispatcher:
             return
         if item.plan_row != NO_ROW:
             self._items.move(item.plan_row, ItemState.REPLACED)
-        self._count(number, taken=1)
+        self._count(number, more_items=1)
         self._admission.wait(self._items.add(item._replace(source=number)), site)
 
-    def _count(self, number: int, taken: int = 0, settled: int = 0) -> None:
+    def _count(self, number: int, more_items: int = 0, more_settled: int = 0) -> None:
         counts = self._counts[number]
-        self._counts[number] = SourceCounts(counts.taken + taken, counts.settled + settled)
+        self._counts[number] = SourceCounts(counts.items + more_items, counts.settled + more_settled)
 
     def _on_settled(self, item: Item, record: Entry) -> None:
         self._items.move(item.number, ItemState.SETTLED)
         if item.source:
             self._sources[item.source - 1][1].settled(item, record)
         if item.number >= self._items.rows:
-            self._count(item.source, settled=1)
+            self._count(item.source, more_settled=1)
 
     async def _why_done(self) -> str:
         """Why there is nothing more to wait for, or "". What only a later reap could ask is not waited for."""
@@ -278,12 +278,12 @@ class Dispatcher:
             return ""
         return "what is left must wait longer than the reap" if (await self._groups.count()).queued else "the plan is done"
 
-    def _lost(self, reaper: Reaper) -> None:
+    def _on_lost(self, reaper: Reaper) -> None:
         """What it was fetching stays leased, and so its servers stay busy, until the deadlines have passed; look-ups need not."""
         for token in reaper.outstanding & self._looking_up.keys():
             self._admission.to_look_up.append(self._looking_up.pop(token).site)
 
-    def _killed(self, home: str, tokens: frozenset[int]) -> None:
+    def _on_killed(self, home: str, tokens: frozenset[int]) -> None:
         """Workers have died at these pages, whose exchanges were over. Each is asked for once more, to be parsed alone."""
         for token in tokens:
             self._exchanges.on_death(token, home)
@@ -329,10 +329,10 @@ class Dispatcher:
         self._looking_up[self._last_look_up] = LookUp(site, now + LOOK_UP_MS)
         self._fleet.freest().ask(self._last_look_up, wire.Resolve(self._last_look_up, site.site, site.name))
 
-    def _send(self, lease: Lease, now: int) -> None:
+    def _send(self, lease: FetchLease, now: int) -> None:
         """Use a lease, or give it back if that cannot be done any more. `now` is when it was asked for."""
         item, site = self._items.get(lease.item), self._admission.site(lease.site)
-        if self._items.pass_over(lease.item):
+        if self._items.skip_replaced(lease.item):
             self._calls.return_lease(lease.token)
             return
         self._items.move(lease.item, ItemState.IN_FLIGHT)
@@ -364,7 +364,7 @@ class Dispatcher:
 
     # --- what arrives -------------------------------------------------------------------------------------------------
 
-    def _handle(self, reaper: Reaper, message: wire.Message) -> None:
+    def _on_message(self, reaper: Reaper, message: wire.Message) -> None:
         """Queue it for the next turn."""
         self._wake()
         if isinstance(message, wire.Working):

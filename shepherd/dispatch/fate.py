@@ -44,12 +44,12 @@ class Case(enum.Enum):
     WORKER_DIED_AGAIN = "a worker died at the page, alone with it"
 
 
-class Journal(enum.Enum):
+class RecordForm(enum.Enum):
     """How it is journalled."""
 
     RECORD = "its record"
     HOP = "a hop"  # a contact, if it was one, that settles nothing
-    LOST = "a hop with a contact"  # the server may have seen it
+    HOP_WITH_CONTACT = "a hop with a contact"  # the server may have seen it
     FAILURE = "its record, with a contact"  # likewise, and it is given up
 
 
@@ -86,31 +86,31 @@ class Lesson(enum.Enum):
 
 @dataclass(frozen=True)
 class Fate:
-    journal: Journal
+    journal: RecordForm
     item: Next
     site: Lesson = Lesson.NOTHING
     group: Release = Release.AS_ANSWERED
 
 
 FATES: Final[Mapping[Case, Fate]] = {
-    Case.OLD_CONNECTION: Fate(Journal.HOP, Next.AGAIN_FRESH),
-    Case.RULES_MISSING: Fate(Journal.HOP, Next.AGAIN, Lesson.RULES_TO_SEND),
-    Case.RULES_MISSING_AGAIN: Fate(Journal.RECORD, Next.SETTLED, Lesson.RULES_TO_SEND),
-    Case.ADDRESS_GONE: Fate(Journal.HOP, Next.AGAIN, Lesson.NEW_ADDRESS),
-    Case.TOO_LATE: Fate(Journal.HOP, Next.AGAIN),
-    Case.COME_BACK_SOON: Fate(Journal.HOP, Next.AGAIN_LATER),
-    Case.ROBOTS_LEADS_ON: Fate(Journal.HOP, Next.ELSEWHERE),
-    Case.ROBOTS_LEADS_NOWHERE: Fate(Journal.RECORD, Next.SETTLED, Lesson.NO_RULES),
-    Case.ROBOTS: Fate(Journal.RECORD, Next.SETTLED, Lesson.RULES),
-    Case.MOVE: Fate(Journal.HOP, Next.ELSEWHERE),
-    Case.MOVES_ON: Fate(Journal.RECORD, Next.SETTLED),
-    Case.PAGE: Fate(Journal.RECORD, Next.SETTLED, Lesson.HEALTH),
-    Case.NO_ANSWER: Fate(Journal.LOST, Next.AGAIN, group=Release.EXPIRED),
-    Case.NO_ANSWER_AGAIN: Fate(Journal.FAILURE, Next.SETTLED, Lesson.SHUT, Release.EXPIRED),
-    Case.BAD_ANSWER: Fate(Journal.LOST, Next.AGAIN, group=Release.AS_CONTACTED),
-    Case.BAD_ANSWER_AGAIN: Fate(Journal.FAILURE, Next.SETTLED, Lesson.SHUT, Release.AS_CONTACTED),
-    Case.WORKER_DIED: Fate(Journal.LOST, Next.AGAIN_ALONE, group=Release.AS_CONTACTED),
-    Case.WORKER_DIED_AGAIN: Fate(Journal.FAILURE, Next.SETTLED, Lesson.SHUT, Release.AS_CONTACTED),
+    Case.OLD_CONNECTION: Fate(RecordForm.HOP, Next.AGAIN_FRESH),
+    Case.RULES_MISSING: Fate(RecordForm.HOP, Next.AGAIN, Lesson.RULES_TO_SEND),
+    Case.RULES_MISSING_AGAIN: Fate(RecordForm.RECORD, Next.SETTLED, Lesson.RULES_TO_SEND),
+    Case.ADDRESS_GONE: Fate(RecordForm.HOP, Next.AGAIN, Lesson.NEW_ADDRESS),
+    Case.TOO_LATE: Fate(RecordForm.HOP, Next.AGAIN),
+    Case.COME_BACK_SOON: Fate(RecordForm.HOP, Next.AGAIN_LATER),
+    Case.ROBOTS_LEADS_ON: Fate(RecordForm.HOP, Next.ELSEWHERE),
+    Case.ROBOTS_LEADS_NOWHERE: Fate(RecordForm.RECORD, Next.SETTLED, Lesson.NO_RULES),
+    Case.ROBOTS: Fate(RecordForm.RECORD, Next.SETTLED, Lesson.RULES),
+    Case.MOVE: Fate(RecordForm.HOP, Next.ELSEWHERE),
+    Case.MOVES_ON: Fate(RecordForm.RECORD, Next.SETTLED),
+    Case.PAGE: Fate(RecordForm.RECORD, Next.SETTLED, Lesson.HEALTH),
+    Case.NO_ANSWER: Fate(RecordForm.HOP_WITH_CONTACT, Next.AGAIN, group=Release.EXPIRED),
+    Case.NO_ANSWER_AGAIN: Fate(RecordForm.FAILURE, Next.SETTLED, Lesson.SHUT, Release.EXPIRED),
+    Case.BAD_ANSWER: Fate(RecordForm.HOP_WITH_CONTACT, Next.AGAIN, group=Release.AS_CONTACTED),
+    Case.BAD_ANSWER_AGAIN: Fate(RecordForm.FAILURE, Next.SETTLED, Lesson.SHUT, Release.AS_CONTACTED),
+    Case.WORKER_DIED: Fate(RecordForm.HOP_WITH_CONTACT, Next.AGAIN_ALONE, group=Release.AS_CONTACTED),
+    Case.WORKER_DIED_AGAIN: Fate(RecordForm.FAILURE, Next.SETTLED, Lesson.SHUT, Release.AS_CONTACTED),
 }
 # With what a FAILURE is journalled.
 FAILURES: Final[Mapping[Case, tuple[Result, Reason]]] = {

@@ -1,4 +1,4 @@
-"""The dispatcher's connections to its reapers, kept up: who connects, who is up, and what becomes of a lost one.
+"""The dispatcher's connections to its reapers, kept up: who connects, who is up, and what follows when one is lost.
 
 Each reaper has a fixed number of places, one connection each. A place that is lost is connected again in the background, with a
 pause that doubles up to a bound, while the others go on; one whose worker leaves in good order gets a new connection at once, and
@@ -31,16 +31,16 @@ NUMBERS: Final = 1 << 16  # a connection's number has two bytes in the journal
 
 @dataclass(frozen=True)
 class Events:
-    """What the fleet tells its dispatcher."""
+    """What the fleet calls its dispatcher for."""
 
-    handle: Callable[[Reaper, wire.Message], None]  # what a reaper says
-    lost: Callable[[Reaper], None]  # it is gone, and what it was asked is not answered
-    killed: Callable[[str, frozenset[int]], None]  # workers of this source have died, it says, at the pages of these tokens
+    on_message: Callable[[Reaper, wire.Message], None]  # what a reaper says
+    on_lost: Callable[[Reaper], None]  # it is gone, and what it was asked is not answered
+    on_killed: Callable[[str, frozenset[int]], None]  # workers of this source have died, it says, at the pages of these tokens
     wake: Callable[[], object]  # a new one is up, or `check` has news
 
 
 @dataclass(eq=False)
-class Place:
+class ReaperPlace:
     """One connection that is wanted, and the one there is."""
 
     source: ReaperSource
@@ -60,7 +60,7 @@ class Fleet:
     ) -> None:
         self._sources, self._local, self._each, self._hello = list(sources), local, each, hello
         self._clock = clock_ms
-        self._places: list[Place] = []
+        self._places: list[ReaperPlace] = []
         self._log_throttle = LogThrottle()
         self._numbers = itertools.count()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -129,7 +129,7 @@ class Fleet:
     # --- upkeep -----------------------------------------------------------------------------------------------------
 
     def _want(self, source: ReaperSource) -> None:
-        places = [Place(source) for _ in range(self._each)]
+        places = [ReaperPlace(source) for _ in range(self._each)]
         self._places += places
         for place in places:
             self._spawn(self._keep(place))
@@ -137,9 +137,9 @@ class Fleet:
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(work)
         self._tasks.add(task)
-        task.add_done_callback(self._done)
+        task.add_done_callback(self._on_task_end)
 
-    def _done(self, task: asyncio.Task[None]) -> None:
+    def _on_task_end(self, task: asyncio.Task[None]) -> None:
         """What ends a task of ours, other than a lost connection, ends the reap: nobody else would hear of it."""
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
@@ -153,7 +153,7 @@ class Fleet:
         LOG.warning("none of the reapers can be reached: a local one takes their part until one can")
         self._want(self._local)
 
-    async def _keep(self, place: Place) -> None:
+    async def _keep(self, place: ReaperPlace) -> None:
         """Keep one place connected, for ever."""
         while True:
             await asyncio.sleep(place.pause_s())
@@ -165,11 +165,11 @@ class Fleet:
             empty: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._set(place, reaper)
             self._log_throttle.settled(place.source.name)
-            self._events.killed(reaper.home, reaper.killed)
+            self._events.on_killed(reaper.home, reaper.killed)
             self._spawn(self._attend(place, reaper, empty))
             await empty
 
-    async def _connect(self, place: Place) -> Reaper:
+    async def _connect(self, place: ReaperPlace) -> Reaper:
         peer = await place.source.connect()
         try:
             return await Reaper.greet(next(self._numbers) % NUMBERS, peer, self._hello, self._clock, place.source.name)
@@ -177,7 +177,7 @@ class Fleet:
             await peer.close()
             raise
 
-    def _failed(self, place: Place, error: PeerLost | PeerRefused) -> None:
+    def _failed(self, place: ReaperPlace, error: PeerLost | PeerRefused) -> None:
         place.failures, place.error = place.failures + 1, error
         if self._log_throttle.due(place.source.name, str(error), asyncio.get_running_loop().time()):
             LOG.warning("%s: %s; it is tried again and again", place.source.name, error)
@@ -185,7 +185,7 @@ class Fleet:
             self._fall_back()
         self._tell()
 
-    async def _attend(self, place: Place, reaper: Reaper, empty: asyncio.Future[None]) -> None:
+    async def _attend(self, place: ReaperPlace, reaper: Reaper, empty: asyncio.Future[None]) -> None:
         """Serve one connection to its end. The place is empty when the worker begins to leave, or is gone."""
 
         def leave() -> None:
@@ -194,24 +194,24 @@ class Fleet:
             self._vacate(place, reaper, empty)
 
         try:
-            await reaper.serve(self._events.handle, leave, self._events.killed)
+            await reaper.serve(self._events.on_message, leave, self._events.on_killed)
         except PeerLost as error:
             self._vacate(place, reaper, empty)
             place.error = error
             LOG.warning("%s: worker %d was lost: %s", place.source.name, reaper.number, error)
-            self._events.lost(reaper)
+            self._events.on_lost(reaper)
             await reaper.drop()
         if reaper in self._leaving:
             self._leaving.remove(reaper)
         self._tell()
 
-    def _vacate(self, place: Place, reaper: Reaper, empty: asyncio.Future[None]) -> None:
+    def _vacate(self, place: ReaperPlace, reaper: Reaper, empty: asyncio.Future[None]) -> None:
         if place.reaper is reaper:
             place.failures = 0 if reaper.answered else place.failures + 1
             self._set(place, None)
             empty.set_result(None)
 
-    def _set(self, place: Place, reaper: Reaper | None) -> None:
+    def _set(self, place: ReaperPlace, reaper: Reaper | None) -> None:
         place.reaper = reaper
         self.up = [place.reaper for place in self._places if place.reaper is not None]
         self._started = self._started or bool(self.up)

@@ -86,7 +86,7 @@ class GroupCalls:
             if drops:
                 dropped = await self._groups.drop_sites([drop.site for drop in drops])
                 for drop, numbers in zip(drops, dropped, strict=True):
-                    drop.on_dropped([number for number in numbers if not self._items.pass_over(number)])
+                    drop.on_dropped([number for number in numbers if not self._items.skip_replaced(number)])
             else:
                 await self._add(batch for batch in batches if isinstance(batch, _Batch))
 

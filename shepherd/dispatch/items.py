@@ -36,7 +36,7 @@ class ItemState(enum.IntEnum):
     WAITING = 0  # at its site, whose address or robots.txt is not known yet: the stage of the site says which
     QUEUED = 1  # with the groups
     IN_FLIGHT = 2  # under a lease
-    REPLACED = 3  # another item stands for it; it is passed over where it waits
+    REPLACED = 3  # another item stands for it; it is skipped where it waits
     SETTLED = 4  # it has its record of this reap
 
 
@@ -98,7 +98,7 @@ class Items:
         self._own: dict[int, Item] = {}  # items that are no row of the plan, and rows of which more is known than the plan says
         self._own_states: dict[int, ItemState] = {}
         self._next = 0
-        self.replaced = 0  # that were not passed over yet
+        self.replaced = 0  # that were not skipped yet
 
     def enter_rows(self, plan: Records, source: int, settled: Bools) -> None:
         """The rows of a plan, before anything else: their numbers are those of the items. Some were settled by an earlier run."""
@@ -128,7 +128,7 @@ class Items:
             self._own.pop(number, None)
             self._own_states.pop(number, None)
 
-    def pass_over(self, number: int) -> bool:
+    def skip_replaced(self, number: int) -> bool:
         """Whether another item stands for this one. It is found once: from then on it is settled."""
         if self.state(number) is not ItemState.REPLACED:
             return False

@@ -8,7 +8,7 @@ from typing import Final, Protocol
 from shepherd.dispatch.contribute import Contributions
 from shepherd.dispatch.items import Item
 from shepherd.dispatch.sites import Site
-from shepherd.dispatch.verify import Answer, Links
+from shepherd.dispatch.verify import Answer, NewLinks
 from shepherd.formats.check import Bytes
 from shepherd.formats.journal import Entry
 from shepherd.formats.tables import NO_OID, JournalFlag, Kind, Reason, Records, Result, qkey_unresolved
@@ -60,17 +60,17 @@ class Ledger:
         self._on_settled(item, record)
 
     def hop(self, item: Item, answer: Answer, name: str) -> None:
-        """A contact that settles nothing: what was asked for is asked for again, elsewhere."""
+        """A contact that settles nothing: its item is fetched again, or elsewhere."""
         record = answer.record
         self._write(item, record._replace(oid=NO_OID, stored_bytes=0, flags=record.flags | HOP), name)
         if answer.links is not None:
             self._take(answer.links)
 
-    def _take(self, links: Links) -> None:
+    def _take(self, links: NewLinks) -> None:
         self.contributions.add(links.block, links.rows, links.texts)
 
-    def lost(self, item: Item, qkey: int, now_ms: int) -> None:
-        """A request whose answer never came; the server may have seen it, and it is asked for again."""
+    def record_loss(self, item: Item, qkey: int, now_ms: int) -> None:
+        """A request whose answer never came; the server may have seen it, and it is fetched again."""
         self._write(item, _about(item, Result.SOFT, Reason.REAPER_LOST, qkey, now_ms, HOP | CONTACTED), "")
 
     def fail(self, item: Item, result: Result, reason: Reason, qkey: int, now_ms: int, contacted: bool) -> None:

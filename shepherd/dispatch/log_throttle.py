@@ -17,11 +17,11 @@ class LogThrottle:
 
     def due(self, name: str, why: str, now_s: float) -> bool:
         """Whether to say this now; if so, it counts as said."""
-        said = self._next.setdefault(name, {})
-        at_s, gap_s = said.get(why, (now_s, FIRST_GAP_S))
+        next_times = self._next.setdefault(name, {})
+        at_s, gap_s = next_times.get(why, (now_s, FIRST_GAP_S))
         if now_s < at_s:
             return False
-        said[why] = (now_s + gap_s, min(2 * gap_s, LONGEST_GAP_S))
+        next_times[why] = (now_s + gap_s, min(2 * gap_s, LONGEST_GAP_S))
         return True
 
     def settled(self, name: str) -> None:

@@ -1,4 +1,4 @@
-"""Carries out the fate of a request (read fate.py first): journals it, settles its item or asks for it again, and tells its site.
+"""Carries out the fate of a request (read fate.py first): journals it, settles its item or queues it again, and teaches its site.
 
 What more pages of a site would meet too, as connections that fail or a server that asks us to slow down again and again, drops
 the rest of the site for this reap.
@@ -12,7 +12,7 @@ from typing import Final
 
 from shepherd.dispatch import fate
 from shepherd.dispatch.admission import Admission
-from shepherd.dispatch.fate import FAILURES, FATES, Case, Journal, Lesson, Next, Redirect
+from shepherd.dispatch.fate import FAILURES, FATES, Case, Lesson, Next, RecordForm, Redirect
 from shepherd.dispatch.items import MAX_MOVES, MAX_ROBOTS_HOPS, Item, Items
 from shepherd.dispatch.ledger import Ledger
 from shepherd.dispatch.sites import Site, SiteBook, Stage
@@ -58,7 +58,7 @@ class Outcomes:
     def answered(self, item: Item, answer: Answer, case: Case) -> None:
         """Carry out the fate of a request with an answer that holds."""
         what, site = FATES[case], self._admission.site(item.contact)
-        if what.journal is Journal.HOP:
+        if what.journal is RecordForm.HOP:
             self._ledger.hop(item, answer, site.name)
         else:
             self._ledger.settle(item, self._final(item, answer, case), site.name)
@@ -74,8 +74,8 @@ class Outcomes:
     def unanswered(self, request: PendingRequest, case: Case) -> None:
         """Carry out the fate of a request without an answer that holds; the server may have seen it."""
         item, what = request.item, FATES[case]
-        if what.journal is Journal.LOST:
-            self._ledger.lost(item, request.qkey, self._clock())
+        if what.journal is RecordForm.HOP_WITH_CONTACT:
+            self._ledger.record_loss(item, request.qkey, self._clock())
             self._admission.queue_again(_next_try(item, what.item))
         else:
             self._admission.fail(item, *FAILURES[case], request.qkey, contacted=True)
@@ -91,7 +91,7 @@ class Outcomes:
         return self._as_redirect(item, answer) if item.first_hop else answer
 
     def _as_redirect(self, item: Item, answer: Answer) -> Answer:
-        """The row keeps the redirect, not what is behind it: that is asked for again in the next reap."""
+        """The row keeps the redirect, not what is behind it: that is fetched again in the next reap."""
         record = answer.record._replace(digest=0)
         if answer.result != Result.STORED:
             return replace(answer, record=record, bucket=b"")

@@ -13,7 +13,7 @@ import numpy as np
 
 from shepherd.dispatch.items import Item
 from shepherd.dispatch.sites import SiteBook, Stage, address_of
-from shepherd.dispatch.source import Desk, Source
+from shepherd.dispatch.source import SourceDesk, WorkSource
 from shepherd.errors import Corruption
 from shepherd.formats.journal import Entry
 from shepherd.formats.tables import JournalFlag, Kind, Records, Result
@@ -21,7 +21,7 @@ from shepherd.formats.tables import JournalFlag, Kind, Records, Result
 NEVER_BEGUN: Final = 2  # in `begun_s`: it was never handed out, and has its record all the same
 
 
-class PlanSource(Source):
+class PlanSource(WorkSource):
     def __init__(
         self,
         plan: Records,
@@ -32,17 +32,17 @@ class PlanSource(Source):
         self.rows, self._on_settled, self._on_resumed = plan, on_settled, on_resumed
         self.begun_s = np.zeros(len(plan), np.uint32)  # 0 = not yet
 
-    def open(self, desk: Desk) -> None:
+    def open(self, desk: SourceDesk) -> None:
         """Pages wait for their sites; a planned robots.txt is asked for even if the stored one is still good."""
         plan = self.rows
         settled = desk.journalled[np.flatnonzero(desk.journalled["flags"] & JournalFlag.HOP == 0)]
-        left = np.ones(len(plan), np.bool_)
-        done = settled["plan_row"]
-        left[done[done < len(plan)]] = False
-        desk.items.enter_rows(plan, desk.number, ~left)
-        pages = np.flatnonzero(left & (plan["kind"] == Kind.PAGE)).astype(np.uint32)
+        is_open = np.ones(len(plan), np.bool_)
+        done_rows = settled["plan_row"]
+        is_open[done_rows[done_rows < len(plan)]] = False
+        desk.items.enter_rows(plan, desk.number, ~is_open)
+        pages = np.flatnonzero(is_open & (plan["kind"] == Kind.PAGE)).astype(np.uint32)
         desk.book.enter_pages(pages, np.ascontiguousarray(plan["site"][pages]))
-        for number in np.flatnonzero(left & (plan["kind"] != Kind.PAGE)).tolist():
+        for number in np.flatnonzero(is_open & (plan["kind"] != Kind.PAGE)).tolist():
             site = desk.book.get(int(plan["site"][number]))
             if site is None:
                 raise Corruption(f"row {number} of the plan is of a site that is not in the site table")
@@ -51,7 +51,7 @@ class PlanSource(Source):
                 site.stage = Stage.NEW
         _replay(desk.book, settled)
         self._recall(settled)
-        self._on_resumed(len(plan) - int(np.count_nonzero(left)))
+        self._on_resumed(len(plan) - int(np.count_nonzero(is_open)))
 
     def _recall(self, settled: Records) -> None:
         pages = settled[(settled["kind"] == Kind.PAGE) & (settled["plan_row"] < len(self.begun_s))]
@@ -76,7 +76,7 @@ def begun_s_of(settled: Records) -> Records:
 
 
 def _replay(book: SiteBook, settled: Records) -> None:
-    """Addresses and crawl delays are taken over; robots files are asked for again."""
+    """Addresses and crawl delays are taken over; robots files are fetched again."""
     for record in settled[np.isin(settled["kind"], (Kind.QKEY, Kind.ROBOTS))]:
         site = book.get(int(record["site"]))
         if site is None:

@@ -43,7 +43,7 @@ LOG_S: Final = 60
 
 
 class Watch(Protocol):
-    """Who is told how far a reap is."""
+    """Who shows how far a reap is."""
 
     def resumed(self, settled: int) -> object:
         """An interrupted run of this reap had settled so many of the plan."""
@@ -59,7 +59,7 @@ class Watch(Protocol):
 class Summary:
     why: str
     full: str  # what was full, if that ended it
-    left: int  # planned, but not reached
+    items_left: int  # planned, but not reached
     stored_bytes: int
     links: int
     kept_links: int  # that were not contributed before in this reap
@@ -70,7 +70,7 @@ class Summary:
     def __str__(self) -> str:
         counts = ", ".join(f"{count} {name}" for name, count in self.tally["results"].items()) or "no answers"
         links = f"{self.links} links, {self.kept_links} of them for the first time"
-        return f"{self.why}: {counts}; {self.left} left; {links}; {self.stored_bytes} bytes stored"
+        return f"{self.why}: {counts}; {self.items_left} left; {links}; {self.stored_bytes} bytes stored"
 
     @property
     def figures(self) -> Figures:
@@ -84,7 +84,7 @@ class Summary:
         return {
             "why": self.why,
             **self.tally,
-            "left": self.left,
+            "left": self.items_left,
             "stored_bytes": self.stored_bytes,
             "links": self.links,
             "kept_links": self.kept_links,
@@ -140,7 +140,10 @@ async def _reap(state: State, path: Path, config: Config, seconds: float, room: 
     finally:
         written.close()
     links, full = dispatcher.contributions, room.full(written.stored_bytes)
-    tally, counts = dispatcher.tally, (dispatcher.left, written.stored_bytes, links.seen, links.kept, refreshes.count)
+    tally, counts = (
+        dispatcher.tally,
+        (dispatcher.items_left, written.stored_bytes, links.link_count, links.new_link_count, refreshes.count),
+    )
     return Summary(why, full if why == full else "", *counts, tally.report(clock()), tally.servers())
 
 

@@ -27,15 +27,15 @@ STARTS: Final = 3  # of a local reapd that is killed each time, before its conne
 
 def configured(config: Config) -> list[ReaperSource]:
     """The reapers of [reap]. Those on other machines need our key file."""
-    found: list[ReaperSource] = []
+    sources: list[ReaperSource] = []
     context: ssl.SSLContext | None = None
     for address in map(parse_address, config.reap.reapers):
         if isinstance(address, UnixAddress):
-            found.append(UnixSource(address))
+            sources.append(UnixSource(address))
         elif isinstance(address, TlsAddress):
             context = context or _context(config)
-            found.append(TlsSource(address, context))
-    return found
+            sources.append(TlsSource(address, context))
+    return sources
 
 
 def _context(config: Config) -> ssl.SSLContext:
@@ -157,13 +157,13 @@ class LocalReapd:
         loop = asyncio.get_running_loop()
         try:
             socket.send_fds(self._control, [b"+"], [connection.fileno()])
-            taken = await asyncio.wait_for(loop.sock_recv(self._control, 1), START_S)
+            reply = await asyncio.wait_for(loop.sock_recv(self._control, 1), START_S)
         except TimeoutError:
             process.kill()  # what it would say later belongs to no connection
             raise PeerLost(f"reapd took no connection within {START_S} s") from None
         except OSError:  # it has ended, and with it the other end of the socket
-            taken = b""
-        if not taken:
+            reply = b""
+        if not reply:
             status = process.wait(START_S)
             raise (_Killed if status < 0 else PeerLost)(f"reapd ended with status {status} before it took a connection")
 

@@ -3,7 +3,7 @@
 A page that an operator wants again is asked for in the reap that runs, ahead of what its server has queued, if its row may be
 gathered at all. The merge that takes the request later sees that the page was checked since, and lets it be.
 
-Invariant: a row is asked for again only if its last fetch, in the state or in this reap, did not begin after the request; and
+Invariant: a row is fetched again only if its last fetch, in the state or in this reap, did not begin after the request; and
 where the plan has the row too, and has not come to it yet, only one of the two is asked for. Stored times are in seconds: so a
 request is looked at when its second is over, and what is asked for then is seen to be later. What is read at once is bounded in
 bytes and requests: however many wait, nobody else does.
@@ -21,7 +21,7 @@ import numpy as np
 
 from shepherd.dispatch.items import Item
 from shepherd.dispatch.plan_source import NEVER_BEGUN, PlanSource, begun_s_of
-from shepherd.dispatch.source import Desk, Source
+from shepherd.dispatch.source import SourceDesk, WorkSource
 from shepherd.errors import BadUrl
 from shepherd.filters import Filter
 from shepherd.formats.journal import Entry
@@ -47,7 +47,7 @@ GATHERABLE: Final = (RowType.UNGATHERED, RowType.GATHERED, RowType.ERROR)
 OF_ITEM: Final = ("oid", "digest", "weight", "section")
 
 
-class Refreshes(Source):
+class Refreshes(WorkSource):
     """An item with a `plan_row` takes the place of that row of the plan."""
 
     def __init__(self, state: State, plan: PlanSource, filters: Filter) -> None:
@@ -67,7 +67,7 @@ class Refreshes(Source):
 
     # --- what this reap does ----------------------------------------------------------------------------------------
 
-    def open(self, desk: Desk) -> None:
+    def open(self, desk: SourceDesk) -> None:
         """An interrupted run of this reap may have done some. Of those that took the place of a row the plan knows."""
         journalled = desk.journalled
         pages = journalled[(journalled["kind"] == Kind.PAGE) & (journalled["flags"] & JournalFlag.HOP == 0)]
@@ -157,7 +157,7 @@ class Refreshes(Source):
             url = parse(request["url"], strict=True)
             url = url if request.get("exact") is True else parse(self._filters.strip(url.href))
         except (ValueError, BadUrl):
-            return None  # the merge tells
+            return None  # the merge reports it
         norm, path, site = self._state.prints.of(url)
         rows = lookup.rows_of(self._state, norm, path)
         sites = self._state.index["site"]

@@ -22,7 +22,7 @@ from shepherd.formats import bucket, contrib
 from shepherd.formats.bucket import Bucket
 from shepherd.formats.tables import CONTRIB_BIT, JOURNAL, JournalFlag, Kind, Reason, Records, Result
 from shepherd.politeness.delays import default_delay_ms, site_delay_ms
-from shepherd.politeness.manual import ManualContacts, Readiness, Server
+from shepherd.politeness.manual import Destination, ManualContacts, Readiness
 from shepherd.robots import ABSENT, MAX_BYTES
 from shepherd.store.state import lookup
 from shepherd.store.state.directory import State
@@ -41,7 +41,7 @@ class NotYet(Exception):
 
 
 @dataclass(frozen=True)
-class Rules:
+class RobotsTxt:
     """A robots.txt: how it is known, its status (0 = unreachable) and body."""
 
     source: str  # stored, asked for now, ignored
@@ -51,16 +51,16 @@ class Rules:
 
 
 @dataclass(frozen=True)
-class Place:
+class SitePlace:
     """Where a site is, or why nowhere."""
 
     address: str
-    server: Server
+    server: Destination
     reason: Reason
 
 
 @dataclass(frozen=True)
-class Answer:
+class ManualAnswer:
     """What came of one request."""
 
     url: str
@@ -91,9 +91,9 @@ class Answer:
 class Learnt:
     """What the attempts so far have brought, by site."""
 
-    rules: dict[str, Rules] = field(default_factory=dict)
+    rules: dict[str, RobotsTxt] = field(default_factory=dict)
     crawl_delay_ms: dict[str, int] = field(default_factory=dict)
-    robots: list[Answer] = field(default_factory=list)  # requests for robots files, hops included
+    robots: list[ManualAnswer] = field(default_factory=list)  # requests for robots files, hops included
     hop: tuple[str, int] | None = None  # where the robots.txt redirected to, and how often it has
 
 
@@ -102,10 +102,10 @@ class Story:
     """The whole of it. Without an answer nobody was asked for the page: there is no address, or robots.txt is unreachable."""
 
     url: Url
-    place: Place
-    rules: Rules | None
+    place: SitePlace
+    rules: RobotsTxt | None
     ready: Readiness | None
-    answer: Answer | None
+    answer: ManualAnswer | None
 
 
 class Single:
@@ -142,29 +142,29 @@ class Single:
 
     # --- what is known ----------------------------------------------------------------------------------------------
 
-    async def _place(self, site: str, learnt: Learnt) -> Place:
+    async def _place(self, site: str, learnt: Learnt) -> SitePlace:
         prints = self._state.prints
         token = next(self._tokens)
         await self._peer.send(wire.Resolve(token, prints.half(site), site))
-        found = await self._receive(token)
-        if not isinstance(found, wire.Resolved):
+        resolved = await self._receive(token)
+        if not isinstance(resolved, wire.Resolved):
             raise PeerLost("the reaper did not answer RESOLVE with RESOLVED")
-        if found.reason or not found.address or urls.qkey_of_address(found.address) != found.qkey:
-            reason = Reason.GUARD if found.reason == Reason.GUARD else Reason.NO_ADDRESS
-            return Place("", Server(0, 0, 0), reason)
-        told = self._filters.site_settings(site, found.qkey)
+        if resolved.reason or not resolved.address or urls.qkey_of_address(resolved.address) != resolved.qkey:
+            reason = Reason.GUARD if resolved.reason == Reason.GUARD else Reason.NO_ADDRESS
+            return SitePlace("", Destination(0, 0, 0), reason)
+        settings = self._filters.site_settings(site, resolved.qkey)
         row = lookup.site_row(self._state, prints.half(site))
         crawl_ms = learnt.crawl_delay_ms.get(site, self._state.sites["crawl_delay_ms"].value(row) if row is not None else 0)
-        wait_ms = site_delay_ms(told.delay_ms, crawl_ms, default_delay_ms(self._config.politeness))
-        group = self._state.sites["group"].value(row) if row is not None else told.group
-        return Place(found.address, Server(found.qkey, group, wait_ms, crawl_ms), Reason.NONE)
+        wait_ms = site_delay_ms(settings.delay_ms, crawl_ms, default_delay_ms(self._config.politeness))
+        group = self._state.sites["group"].value(row) if row is not None else settings.group
+        return SitePlace(resolved.address, Destination(resolved.qkey, group, wait_ms, crawl_ms), Reason.NONE)
 
-    def _known_rules(self, site: str, qkey: int, learnt: Learnt) -> Rules | None:
+    def _known_rules(self, site: str, qkey: int, learnt: Learnt) -> RobotsTxt | None:
         """What this call has learnt, or what is stored and still fresh. A stored redirect must be asked for again."""
         if site in learnt.rules:
             return learnt.rules[site]
         if self._filters.robots_ignored_by(site, qkey) is not None:
-            return Rules("ignored", ABSENT, b"")
+            return RobotsTxt("ignored", ABSENT, b"")
         row = lookup.site_row(self._state, self._state.prints.half(site))
         if row is None:
             return None
@@ -173,34 +173,38 @@ class Single:
             return None
         checked_s = values["robots_checked"]
         if not 200 <= values["robots_status"] < 300:
-            return Rules("stored", values["robots_status"], b"", checked_s)
+            return RobotsTxt("stored", values["robots_status"], b"", checked_s)
         if values["robots_oid"] >= CONTRIB_BIT:
             return None
         stored = self._state.objects.get(values["robots_oid"])
-        return None if "E" in stored.attributes else Rules("stored", values["robots_status"], stored.body(MAX_BYTES), checked_s)
+        return (
+            None if "E" in stored.attributes else RobotsTxt("stored", values["robots_status"], stored.body(MAX_BYTES), checked_s)
+        )
 
     # --- asking -----------------------------------------------------------------------------------------------------
 
-    async def _ask_for_rules(self, url: Url, learnt: Learnt) -> Rules:
+    async def _ask_for_rules(self, url: Url, learnt: Learnt) -> RobotsTxt:
         """Redirects are followed, each when its own server may be asked."""
         prints = self._state.prints.of(parse(f"{url.site}{ROBOTS_PATH}"))
         target, hops = learnt.hop or (f"{url.site}{ROBOTS_PATH}", 0)
         while True:
             place = await self._place(parse(target).site, learnt)
             if not place.address:
-                return Rules("asked for now", 0, b"")
+                return RobotsTxt("asked for now", 0, b"")
             answer = await self._fetch(target, Kind.ROBOTS, url.site, prints, place, hops)
             learnt.robots.append(answer)
             if answer.result != Result.REDIRECT:
                 learnt.crawl_delay_ms[url.site] = int(answer.record["crawl_delay_ms"][0])
-                return Rules("asked for now", answer.rules_status, answer.rules)
+                return RobotsTxt("asked for now", answer.rules_status, answer.rules)
             hops += 1
             if hops > MAX_ROBOTS_HOPS or not _is_url(answer.location):
-                return Rules("asked for now", ABSENT, b"")
+                return RobotsTxt("asked for now", ABSENT, b"")
             target = answer.location
             learnt.hop = target, hops
 
-    async def _fetch(self, url: str, kind: Kind, site: str, prints: tuple[int, int, int], place: Place, hops: int) -> Answer:
+    async def _fetch(
+        self, url: str, kind: Kind, site: str, prints: tuple[int, int, int], place: SitePlace, hops: int
+    ) -> ManualAnswer:
         ready = self._contacts.ready(place.server)
         if ready.at_ms > self._clock():
             raise NotYet(url, place.address, ready)
@@ -256,7 +260,7 @@ def _is_url(text: str) -> bool:
     return True
 
 
-def _checked(message: wire.FetchResult, url: str, prints: tuple[int, int, int]) -> Answer:
+def _checked(message: wire.FetchResult, url: str, prints: tuple[int, int, int]) -> ManualAnswer:
     """What a reaper says is believed as far as it can be checked."""
     if len(message.record) != JOURNAL.itemsize:
         raise Corruption(f"a journal record of {len(message.record)} bytes")
@@ -268,7 +272,7 @@ def _checked(message: wire.FetchResult, url: str, prints: tuple[int, int, int]) 
     if (int(record["norm"][0]), int(record["path"][0]), int(record["site"][0])) != prints:
         raise Corruption("the record is not about what was requested")
     links = contrib.decode(message.links) if message.links else None
-    return Answer(
+    return ManualAnswer(
         url=url,
         record=record,
         head=message.head,

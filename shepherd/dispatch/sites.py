@@ -94,8 +94,8 @@ class Site:
         return hops or []
 
     def take_robots(self) -> list[int]:
-        taken, self.robots_item = self.robots_item, -1
-        return [taken] if taken >= 0 else []
+        number, self.robots_item = self.robots_item, -1
+        return [number] if number >= 0 else []
 
     @property
     def wait_ms(self) -> int:
@@ -117,22 +117,22 @@ class SiteBook:
 
     def get(self, site: int) -> Site | None:
         """A site of the state, or one that was entered."""
-        found = self._sites.get(site)
-        if found is None:
+        entry = self._sites.get(site)
+        if entry is None:
             row = lookup.site_row(self._state, site)
             if row is None:
                 return None
-            (found,) = self._read(np.array([row], np.int64))
-            self._sites[site] = found
-        return found
+            (entry,) = self._read(np.array([row], np.int64))
+            self._sites[site] = entry
+        return entry
 
     def enter(self, site: int, norm: int, name: str) -> Site:
         """A site that is not in the state yet."""
-        found = self.get(site)
-        if found is None:
-            told = self._filters.site_settings(name)
-            found = self._sites[site] = Site(site, norm, name, group=told.group, delay_ms=self._delay_ms(told.delay_ms))
-        return found
+        entry = self.get(site)
+        if entry is None:
+            settings = self._filters.site_settings(name)
+            entry = self._sites[site] = Site(site, norm, name, group=settings.group, delay_ms=self._delay_ms(settings.delay_ms))
+        return entry
 
     def enter_pages(self, numbers: U32, sites: U64) -> None:
         """Rows of a plan, best first, and their sites: they wait there for it to open. 4 bytes a row."""
@@ -144,9 +144,11 @@ class SiteBook:
 
     def load(self, footprints: U64) -> list[Site]:
         """Many sites of the state at once, by ascending footprint."""
-        known = self._state.sites["site"][0 : self._state.sites.rows]
-        rows = np.searchsorted(known, footprints)
-        if len(footprints) and (not len(known) or (known[np.minimum(rows, len(known) - 1)] != footprints).any()):
+        all_footprints = self._state.sites["site"][0 : self._state.sites.rows]
+        rows = np.searchsorted(all_footprints, footprints)
+        if len(footprints) and (
+            not len(all_footprints) or (all_footprints[np.minimum(rows, len(all_footprints) - 1)] != footprints).any()
+        ):
             raise Corruption("the plan has a row of a site that is not in the site table")
         for start in range(0, len(rows), LOAD_STEP):
             for site in self._read(rows[start : start + LOAD_STEP]):
@@ -161,14 +163,14 @@ class SiteBook:
 
     def located(self, site: Site, qkey: int, address: str) -> None:
         """Its address is known: lines of the filter may speak of that, too."""
-        told = self._filters.site_settings(site.name, qkey)
-        site.qkey, site.address, site.group, site.delay_ms = qkey, address, told.group, self._delay_ms(told.delay_ms)
+        settings = self._filters.site_settings(site.name, qkey)
+        site.qkey, site.address, site.group, site.delay_ms = qkey, address, settings.group, self._delay_ms(settings.delay_ms)
 
     def _delay_ms(self, of_filter: int) -> int:
         return site_delay_ms(of_filter, 0, self._default_ms)
 
     def has_rules(self, site: Site) -> bool:
-        """Whether its stored robots.txt can be used. One that was only a redirect must be asked for again: its target may say
+        """Whether its stored robots.txt can be used. One that was only a redirect must be fetched again: its target may say
         something else."""
         if not 200 <= site.rules_status < 300 or site.rules:
             return True
@@ -197,7 +199,7 @@ class SiteBook:
         columns = (table[name].take(rows).tolist() for name in READ)
         for row, values in zip(rows.tolist(), zip(*columns, strict=True), strict=True):
             fields = dict(zip(READ, values, strict=True))
-            found = Site(
+            entry = Site(
                 fields["site"],
                 fields["norm"],
                 self._state.site_name(row),
@@ -206,18 +208,18 @@ class SiteBook:
                 delay_ms=self._delay_ms(fields["delay_ms"]),
                 crawl_delay_ms=fields["crawl_delay_ms"],
             )
-            if is_resolved(found.qkey) and fields["qkey_next"] > now_s:
-                found.address = address_of(found.qkey)
+            if is_resolved(entry.qkey) and fields["qkey_next"] > now_s:
+                entry.address = address_of(entry.qkey)
             if fields["robots_next"] > now_s:
-                if fields["robots_since"] and self.ignores_robots(found):
-                    found.rules_known, found.rules_status = True, ABSENT
+                if fields["robots_since"] and self.ignores_robots(entry):
+                    entry.rules_known, entry.rules_status = True, ABSENT
                 elif fields["robots_since"]:
-                    found.stage, found.reason = Stage.SHUT, Reason.ROBOTS_UNREACHABLE
+                    entry.stage, entry.reason = Stage.SHUT, Reason.ROBOTS_UNREACHABLE
                 elif fields["robots_checked"] and fields["robots_status"]:
-                    found.rules_known = True
-                    found.rules_status = fields["robots_status"]
-                    found.robots_oid = fields["robots_oid"]
-            yield found
+                    entry.rules_known = True
+                    entry.rules_status = fields["robots_status"]
+                    entry.robots_oid = fields["robots_oid"]
+            yield entry
 
 
 def address_of(qkey: int) -> str:

@@ -39,7 +39,7 @@ MOST_UNSETTLED: Final = 100_000  # items of one source that a dispatcher has in 
 
 
 @dataclass(frozen=True)
-class Desk:
+class SourceDesk:
     """What a dispatcher shows a source before it takes anything."""
 
     number: int  # of the source, for the counters of the groups; 0 is the dispatcher's own
@@ -51,16 +51,16 @@ class Desk:
 
 
 class SourceCounts(NamedTuple):
-    """Items that the dispatcher has taken from a source, and those of them that are settled."""
+    """Items that a source has given, and those of them that are settled."""
 
-    taken: int
+    items: int
     settled: int
 
 
-class Source(Protocol):
+class WorkSource(Protocol):
     """Derive from it: only `take` and `settled` must be written."""
 
-    def open(self, desk: Desk) -> None:
+    def open(self, desk: SourceDesk) -> None:
         """The run begins. Who has very much at once enters it here, in bulk."""
         return
 

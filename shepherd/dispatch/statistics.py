@@ -29,7 +29,7 @@ _ERRORS_PERCENT: Final = {"0": 0, "1-9": 9, "10-49": 49, "50-99": 99, "100": 0}
 
 
 @dataclass(slots=True)
-class Server:
+class ServerStatistics:
     contacts: int = 0
     errors: int = 0
     wire_bytes: int = 0
@@ -47,14 +47,14 @@ class Figures(NamedTuple):
     seconds: float
 
     def __str__(self) -> str:
-        rate, received = self.pages / self.seconds if self.seconds else 0.0, self.wire_bytes / MEGABYTE
-        return f"{self.pages} pages ({rate:.1f}/s), {received:.1f} MB, {self.errors} errors, {self.active} servers active"
+        rate, megabytes = self.pages / self.seconds if self.seconds else 0.0, self.wire_bytes / MEGABYTE
+        return f"{self.pages} pages ({rate:.1f}/s), {megabytes:.1f} MB, {self.errors} errors, {self.active} servers active"
 
     def short(self) -> str:
         """What a bar does not show by itself, in at most 28 columns."""
-        received = _brief(self.wire_bytes // MEGABYTE, ("MB", "GB", "TB", "PB"))
+        size = _brief(self.wire_bytes // MEGABYTE, ("MB", "GB", "TB", "PB"))
         errors, active = (_brief(count, ("", "k", "M", "G")) for count in (self.errors, self.active))
-        return f"{received}, {errors} err, {active} srv"
+        return f"{size}, {errors} err, {active} srv"
 
 
 def _brief(count: int, units: tuple[str, ...]) -> str:
@@ -71,7 +71,7 @@ class ReapStatistics:
         self.results: Counter[str] = Counter()
         self._status: Counter[int] = Counter()
         self._errors: Counter[str] = Counter()
-        self._servers: dict[int, Server] = {}
+        self._servers: dict[int, ServerStatistics] = {}
         self._pages = self._wire_bytes = 0
         self._active = self._most_active = 0
         self._active_ms = self._tail_ms = 0
@@ -89,7 +89,7 @@ class ReapStatistics:
             self._wire_bytes += record.wire_bytes
             server = self._servers.get(record.qkey)
             if server is None:
-                server = self._servers[record.qkey] = Server(name=name)
+                server = self._servers[record.qkey] = ServerStatistics(name=name)
             server.contacts += 1
             server.errors += failed
             server.wire_bytes += record.wire_bytes
@@ -136,32 +136,32 @@ class ReapStatistics:
 
     def servers(self) -> Iterator[dict[str, Any]]:
         """Every server that was contacted, by its queue key."""
-        return (_shown(*entry) for entry in sorted(self._servers.items()))
+        return (_as_object(*entry) for entry in sorted(self._servers.items()))
 
-    def _most(self, value: Callable[[Server], int]) -> list[dict[str, Any]]:
+    def _most(self, value: Callable[[ServerStatistics], int]) -> list[dict[str, Any]]:
         """Those with most of something; none that has nothing of it."""
         some = (entry for entry in self._servers.items() if value(entry[1]))
-        return [_shown(*entry) for entry in heapq.nsmallest(TOP, some, key=lambda entry: (-value(entry[1]), entry[0]))]
+        return [_as_object(*entry) for entry in heapq.nsmallest(TOP, some, key=lambda entry: (-value(entry[1]), entry[0]))]
 
-    def _classes(self, value: Callable[[Server], int], most: Mapping[str, int]) -> dict[str, int]:
+    def _classes(self, value: Callable[[ServerStatistics], int], most: Mapping[str, int]) -> dict[str, int]:
         """How many servers are in each class; an empty one is left out."""
         names, limits = list(most), list(most.values())[:-1]
         counts = Counter(bisect.bisect_left(limits, value(server)) for server in self._servers.values())
         return {names[place]: count for place, count in sorted(counts.items())}
 
 
-def _average_ms(server: Server) -> int:
+def _average_ms(server: ServerStatistics) -> int:
     return server.download_ms // max(server.contacts, 1)
 
 
-def _errors_percent(server: Server) -> int:
+def _errors_percent(server: ServerStatistics) -> int:
     """One error is not none, and one that went well is not all."""
     if not 0 < server.errors < server.contacts:
         return 100 if server.errors else 0
     return min(max(100 * server.errors // server.contacts, 1), 99)
 
 
-def _shown(qkey: int, server: Server) -> dict[str, Any]:
+def _as_object(qkey: int, server: ServerStatistics) -> dict[str, Any]:
     return {
         "server": show_qkey(qkey),
         "site": server.name,

@@ -31,8 +31,8 @@ SITE_CACHE: Final = 65_536
 
 _PATHS: Final = re.compile(rb"(?:/[\x21\x22\x24-\x7e]{0,1999}(?:\n(?!\Z)|\Z))*")  # ASCII, no blanks, no fragment; a line each
 _ODD: Final = re.compile(rb"""/\.|%2[eE]|[\\"<>`{}^|']""")  # where a path may not be as it would be serialised
-_RESULTS: Final = {int(one): one for one in Result if one not in (Result.RESOLVED, Result.UNRESOLVED)}
-_REASONS: Final = {int(one): one for one in Reason}
+_RESULTS: Final = {int(result): result for result in Result if result not in (Result.RESOLVED, Result.UNRESOLVED)}
+_REASONS: Final = {int(reason): reason for reason in Reason}
 _BODIES: Final = (Result.STORED, Result.REDIRECT)
 _ANSWERED: Final = (Result.STORED, Result.REDIRECT, Result.UNCHANGED)
 _FLAGS: Final = sum(JournalFlag) & ~int(JournalFlag.HOP)
@@ -55,7 +55,7 @@ class PendingRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class Links:
+class NewLinks:
     """Links that hold: the rows of the block that are new, and their texts."""
 
     block: Block  # without texts
@@ -69,7 +69,7 @@ class Answer:
 
     record: Entry
     bucket: bytes
-    links: Links | None
+    links: NewLinks | None
     location: str
     rules: bytes
     rules_status: int
@@ -144,23 +144,23 @@ class Verifier:
     def _check_bucket(self, data: bytes, record: Entry, request: PendingRequest, now_ms: int) -> None:
         if len(data) > self._most_bytes:
             raise Corruption(f"a bucket of {len(data)} bytes, where at most {self._most_bytes} are allowed")
-        found = bucket.parse(data)
-        header = found.header
+        parsed = bucket.parse(data)
+        header = parsed.header
         if header.length != len(data) or header.type in bucket.TEXT_TYPES:
             raise Corruption(f"a bucket of {len(data)} bytes that says {header.length}, or of an old type")
-        if (header.site, header.path) != (request.item.site, request.item.path) or found.url != request.url:
+        if (header.site, header.path) != (request.item.site, request.item.path) or parsed.url != request.url:
             raise Corruption("the bucket is not that of the request")
         if header.state != self._state or header.flags & bucket.BucketFlag.TOMBSTONE:
             raise Corruption(f"a bucket of state {header.state}, or a tombstone")
         if not request.sent_ms - MAX_SKEW_MS <= header.time_ms <= now_ms + MAX_SKEW_MS:
             raise Corruption(f"a bucket of another time ({header.time_ms} ms): look at the reaper's clock")
-        digest = found.attributes.get("D", b"")
+        digest = parsed.attributes.get("D", b"")
         if record.result == Result.STORED and (
             len(digest) != 32 or int.from_bytes(digest[:8], "little") != record.digest or header.plain_bytes != record.body_bytes
         ):
             raise Corruption("the bucket is not that of the record's document")
 
-    def _links(self, data: bytes, item: Item) -> Links:
+    def _links(self, data: bytes, item: Item) -> NewLinks:
         """Whatever is new among the links of a page: record puts name and path together without looking."""
         block = contrib.decode(data, with_texts=False)
         if len(block) > self._most_links or block.filter_version != self._filter_version:
@@ -176,12 +176,12 @@ class Verifier:
             norms[site] = norm
         rows = self._contributions.fresh(block)
         if not len(rows):
-            return Links(block, rows, [])
+            return NewLinks(block, rows, [])
         texts = contrib.texts_of(data, rows)
         self._check_paths(texts, block.path[rows].tobytes())
         if [norms[site] for site in block.site[rows].tolist()] != block.norm[rows].tolist():
             raise Corruption("a contribution with the normalised site of another")
-        return Links(block, rows, texts)
+        return NewLinks(block, rows, texts)
 
     def _check_paths(self, texts: list[bytes], halves: bytes) -> None:
         """All at once, because of many links few are odd and none is false; only then each by itself."""
@@ -201,8 +201,8 @@ class Verifier:
             raise Corruption(f"a contribution of the site {name[:200]!r}, which is none")
         if len(self._sites) >= SITE_CACHE:
             self._sites.clear()
-        found = self._sites[name] = self._prints.norm(url.site), self._prints.half(url.site)
-        return found
+        footprints = self._sites[name] = self._prints.norm(url.site), self._prints.half(url.site)
+        return footprints
 
 
 def _check_words(message: wire.FetchResult, item: Item) -> None:

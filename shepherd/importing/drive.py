@@ -64,7 +64,7 @@ class Importer:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             runner.run(gathering.run(feed, stored_bytes, lambda: self.stopping))
         self.account.new += round_.new
-        self.account.links += round_.links.seen
+        self.account.links += round_.links.link_count
 
 
 class _TakeBack:

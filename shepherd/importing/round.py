@@ -27,7 +27,7 @@ from shepherd.cycle.merge import drive as merge
 from shepherd.cycle.record import drive as record
 from shepherd.cycle.select import drive as select
 from shepherd.dispatch.contribute import Contributions
-from shepherd.dispatch.verify import Links
+from shepherd.dispatch.verify import NewLinks
 from shepherd.equiv import load_equiv
 from shepherd.errors import Corruption, NothingToDo, UsageError
 from shepherd.formats import contrib
@@ -121,7 +121,7 @@ class Round:
         )
         self._late += entry.pack()
 
-    def link(self, links: Links) -> None:
+    def link(self, links: NewLinks) -> None:
         self.links.add(links.block, links.rows, links.texts)
 
     def enter(self, page: WarcPage) -> None:

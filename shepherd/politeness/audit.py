@@ -19,15 +19,15 @@ import numpy as np
 
 from shepherd.arrays.keys import distinct
 from shepherd.formats.tables import I64, U64
-from shepherd.politeness.obligations import Held, Journal, SiteHeld, held, site_held
+from shepherd.politeness.obligations import Journal, Obligation, SiteObligation, group_obligations, site_obligations
 
-RACE_MS = 10_000  # with several slots, a request may be on its way while another one is told to stay away
+RACE_MS = 10_000  # with several slots, a request may be on its way while another one is asked to stay away
 PART: Final = 500_000  # contacts judged together, or as many as one group has
-SAMPLED: Final = 16  # one key of so many tells where to cut
+SAMPLED: Final = 16  # one key of so many says where to cut
 
 
 @dataclass(frozen=True)
-class Fault:
+class AuditFault:
     """Two contacts that are too close, as journal and row in it; and what was kept and had to be."""
 
     what: str  # overlap, delay, retry-after, site
@@ -40,38 +40,38 @@ class Fault:
 
 
 @dataclass(frozen=True)
-class Verdict:
+class AuditVerdict:
     key: U64  # groups that were contacted
     contacts: I64
     gap_ms: I64  # the smallest; -1 where there was no second contact
     spare_ms: I64  # by how much the tightest one was longer than it had to be
-    faults: Sequence[Fault]
+    faults: Sequence[AuditFault]
     count: int  # of all faults; `faults` has the first of them
 
 
-def judge(journals: Sequence[Journal], slack_ms: int, most: int, tick: Callable[[int], object], part: int = PART) -> Verdict:
+def judge(journals: Sequence[Journal], slack_ms: int, most: int, tick: Callable[[int], object], part: int = PART) -> AuditVerdict:
     """Compare what was kept with what had to be; of faults, the first `most` are told one by one.
 
-    `tick` is told of so many contacts each time: all of them twice, once for servers and once for sites.
+    `tick` gets how many contacts were judged: all of them twice, once for servers and once for sites.
     """
-    groups, faults, count = [], list[Fault](), 0
-    for places in _parts([one.group for one in journals], part):
-        found = _joined([held(number, journals[number], at) for number, at in places])
-        verdict = judge_groups(found, slack_ms, most - len(faults))
+    groups, faults, count = [], list[AuditFault](), 0
+    for places in _parts([entry.group for entry in journals], part):
+        obligations = _joined([group_obligations(number, journals[number], rows) for number, rows in places])
+        verdict = judge_groups(obligations, slack_ms, most - len(faults))
         groups.append(verdict)
         faults += verdict.faults
         count += verdict.count
-        tick(len(found.start))
-    for places in _parts([one.contacts["answered"] for one in journals], part):
-        asked = _joined_sites([site_held(number, journals[number], at) for number, at in places])
-        late, told = _judge_sites(asked, slack_ms, most - len(faults))
-        faults += told
+        tick(len(obligations.start))
+    for places in _parts([entry.contacts["answered"] for entry in journals], part):
+        of_sites = _joined_sites([site_obligations(number, journals[number], rows) for number, rows in places])
+        late, site_faults = _judge_sites(of_sites, slack_ms, most - len(faults))
+        faults += site_faults
         count += late
-        tick(sum(len(at) for _number, at in places))
+        tick(sum(len(rows) for _number, rows in places))
     key, contacts, gap_ms, spare_ms = (
-        np.concatenate([getattr(one, name) for one in groups]) for name in ("key", "contacts", "gap_ms", "spare_ms")
+        np.concatenate([getattr(entry, name) for entry in groups]) for name in ("key", "contacts", "gap_ms", "spare_ms")
     )
-    return Verdict(key, contacts, gap_ms, spare_ms, faults, count)
+    return AuditVerdict(key, contacts, gap_ms, spare_ms, faults, count)
 
 
 def _parts(keys: Sequence[U64], part: int) -> Iterator[list[tuple[int, I64]]]:
@@ -84,42 +84,42 @@ def _parts(keys: Sequence[U64], part: int) -> Iterator[list[tuple[int, I64]]]:
         yield [(journal, np.flatnonzero(of == number)) for journal, of in enumerate(number_of)]
 
 
-def _joined(found: Sequence[Held]) -> Held:
-    return Held(*(np.concatenate([getattr(one, name) for one in found]) for name in Held.__dataclass_fields__))
+def _joined(parts: Sequence[Obligation]) -> Obligation:
+    return Obligation(*(np.concatenate([getattr(part, name) for part in parts]) for name in Obligation.__dataclass_fields__))
 
 
-def _joined_sites(found: Sequence[SiteHeld]) -> SiteHeld:
-    return SiteHeld(*(np.concatenate([getattr(one, name) for one in found]) for name in SiteHeld.__dataclass_fields__))
+def _joined_sites(parts: Sequence[SiteObligation]) -> SiteObligation:
+    return SiteObligation(
+        *(np.concatenate([getattr(part, name) for part in parts]) for name in SiteObligation.__dataclass_fields__)
+    )
 
 
-def judge_groups(found: Held, slack_ms: int, most: int) -> Verdict:
-    keys = distinct(found.group)
-    number = np.searchsorted(keys, found.group).astype(np.int64)
+def judge_groups(owed: Obligation, slack_ms: int, most: int) -> AuditVerdict:
+    keys = distinct(owed.group)
+    number = np.searchsorted(keys, owed.group).astype(np.int64)
     slots = np.ones(len(keys), np.int64)
-    slots[number] = found.slots
-    ends = found.end + found.wait_ms
-    gap, spare, bad = _compare(number, len(keys), found.start, found.end, ends, slots, slack_ms)
-    pairs = _places(number, found.start, ends, bad[:most], slots)
-    faults = [
-        _fault("delay", found, int(found.group[after]), int(found.wait_ms[before]), before, after) for before, after in pairs
-    ]
-    late = _within_retry_after(found, number, slots, slack_ms)
+    slots[number] = owed.slots
+    ends = owed.end + owed.wait_ms
+    gap, spare, bad = _compare(number, len(keys), owed.start, owed.end, ends, slots, slack_ms)
+    pairs = _places(number, owed.start, ends, bad[:most], slots)
+    faults = [_fault("delay", owed, int(owed.group[after]), int(owed.wait_ms[before]), before, after) for before, after in pairs]
+    late = _within_retry_after(owed, number, slots, slack_ms)
     for before, after in late[: most - len(faults)]:
-        needed_ms = int(found.until[before] - found.end[before])
-        faults.append(_fault("retry-after", found, int(found.group[after]), needed_ms, before, after))
+        needed_ms = int(owed.until[before] - owed.end[before])
+        faults.append(_fault("retry-after", owed, int(owed.group[after]), needed_ms, before, after))
     contacts = np.bincount(number, minlength=len(keys)).astype(np.int64)
-    return Verdict(keys, contacts, gap, spare, faults, len(bad) + len(late))
+    return AuditVerdict(keys, contacts, gap, spare, faults, len(bad) + len(late))
 
 
-def _judge_sites(found: SiteHeld, slack_ms: int, most: int) -> tuple[int, list[Fault]]:
+def _judge_sites(owed: SiteObligation, slack_ms: int, most: int) -> tuple[int, list[AuditFault]]:
     """How many came too soon, and the first of them."""
-    keys = distinct(found.site)
-    number, ends = np.searchsorted(keys, found.site).astype(np.int64), found.end + found.wait_ms
+    keys = distinct(owed.site)
+    number, ends = np.searchsorted(keys, owed.site).astype(np.int64), owed.end + owed.wait_ms
     slots = np.ones(len(keys), np.int64)
-    _gap, _spare, bad = _compare(number, len(keys), found.start, found.end, ends, slots, slack_ms)
-    pairs = _places(number, found.start, ends, bad[:most], slots)
-    told = [_fault("site", found, int(found.site[after]), int(found.wait_ms[before]), before, after) for before, after in pairs]
-    return len(bad), told
+    _gap, _spare, bad = _compare(number, len(keys), owed.start, owed.end, ends, slots, slack_ms)
+    pairs = _places(number, owed.start, ends, bad[:most], slots)
+    faults = [_fault("site", owed, int(owed.site[after]), int(owed.wait_ms[before]), before, after) for before, after in pairs]
+    return len(bad), faults
 
 
 # --- what was kept --------------------------------------------------------------------------------------------------
@@ -137,14 +137,14 @@ def _compare(number: I64, count: int, start: I64, end: I64, until: I64, slots: I
     earlier = np.arange(len(start)) - slots[owner]
     there = earlier >= first[owner]
     earlier = np.maximum(earlier, 0)
-    kept, left = starts - ends[earlier], starts - waits[earlier]
+    gaps, spares = starts - ends[earlier], starts - waits[earlier]
     which = np.flatnonzero(there)
     smallest = np.full(count, np.iinfo(np.int64).max)
-    np.minimum.at(smallest, owner[which], kept[which])
-    np.minimum.at(spare, owner[which], left[which])
-    seen = sizes > slots
-    gap[seen] = smallest[seen]
-    return gap, np.where(seen, spare, 0), np.flatnonzero(there & (left < -slack_ms))
+    np.minimum.at(smallest, owner[which], gaps[which])
+    np.minimum.at(spare, owner[which], spares[which])
+    is_judged = sizes > slots
+    gap[is_judged] = smallest[is_judged]
+    return gap, np.where(is_judged, spare, 0), np.flatnonzero(there & (spares < -slack_ms))
 
 
 def _sorted(number: I64, times: I64) -> I64:
@@ -159,29 +159,29 @@ def _places(number: I64, start: I64, until: I64, bad: I64, slots: I64) -> list[t
     if not len(bad):
         return []
     by_start, by_wait = np.lexsort((start, number)), np.lexsort((until, number))
-    return [(int(by_wait[at - slots[number[by_start[at]]]]), int(by_start[at])) for at in bad.tolist()]
+    return [(int(by_wait[position - slots[number[by_start[position]]]]), int(by_start[position])) for position in bad.tolist()]
 
 
-def _within_retry_after(found: Held, number: I64, slots: I64, slack_ms: int) -> list[tuple[int, int]]:
+def _within_retry_after(owed: Obligation, number: I64, slots: I64, slack_ms: int) -> list[tuple[int, int]]:
     """Contacts that began while a Retry-After of their group held."""
-    told = np.flatnonzero(found.until > 0)
-    if not len(told):
+    asking = np.flatnonzero(owed.until > 0)
+    if not len(asking):
         return []
-    order = np.lexsort((found.start, number))
-    base = int(min(found.start.min(), found.end.min()))
-    bits = int(max(found.until.max(), found.start.max()) + RACE_MS - base + 1).bit_length()
-    keys = (number << bits | (found.start - base))[order]
-    of = number[told] << bits
-    race = np.where(slots[number[told]] > 1, RACE_MS, 0)
-    low = np.searchsorted(keys, of | (found.end[told] + race - base))
-    high = np.searchsorted(keys, of | np.maximum(found.until[told] - slack_ms - base, 0))
-    pairs = zip(told.tolist(), low.tolist(), high.tolist(), strict=True)
-    return [(one, int(order[at])) for one, first, last in pairs if last > first for at in range(first, last)]
+    order = np.lexsort((owed.start, number))
+    base = int(min(owed.start.min(), owed.end.min()))
+    bits = int(max(owed.until.max(), owed.start.max()) + RACE_MS - base + 1).bit_length()
+    keys = (number << bits | (owed.start - base))[order]
+    of = number[asking] << bits
+    race = np.where(slots[number[asking]] > 1, RACE_MS, 0)
+    low = np.searchsorted(keys, of | (owed.end[asking] + race - base))
+    high = np.searchsorted(keys, of | np.maximum(owed.until[asking] - slack_ms - base, 0))
+    pairs = zip(asking.tolist(), low.tolist(), high.tolist(), strict=True)
+    return [(asker, int(order[position])) for asker, first, last in pairs if last > first for position in range(first, last)]
 
 
-def _fault(what: str, found: Held | SiteHeld, key: int, needed_ms: int, before: int, after: int) -> Fault:
-    starts, ends = found.start[[before, after]].tolist(), found.end[[before, after]].tolist()
-    one, other = ((int(found.journal[at]), int(found.row[at])) for at in (before, after))
+def _fault(what: str, owed: Obligation | SiteObligation, key: int, needed_ms: int, before: int, after: int) -> AuditFault:
+    starts, ends = owed.start[[before, after]].tolist(), owed.end[[before, after]].tolist()
+    first, second = ((int(owed.journal[position]), int(owed.row[position])) for position in (before, after))
     gap_ms = starts[1] - ends[0]
     times = starts[0], ends[0], starts[1], ends[1]
-    return Fault("overlap" if gap_ms < 0 else what, key, one, other, times, gap_ms, needed_ms)
+    return AuditFault("overlap" if gap_ms < 0 else what, key, first, second, times, gap_ms, needed_ms)

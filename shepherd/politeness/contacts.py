@@ -1,4 +1,4 @@
-"""What a harvest tells of sites and servers: addresses, robots files, how fast they are, when they may be asked again.
+"""What a harvest says of sites and servers: addresses, robots files, how fast they are, when they may be asked again.
 
 The newest record settles an address and a robots file; averages, back-offs and next contacts look at every record, because each
 hop and each failed try was a contact too. Averages are integers, so that they are the same on any machine.
@@ -111,7 +111,7 @@ def _answered(records: Records) -> Bools:
 
 
 @dataclass(frozen=True)
-class Claims:
+class ServerClaims:
     """What the sites of some servers want, in no order.
 
     A delay: each queue key once for the default, and again for what differs. Slots and a group: only where the filter sets them.
@@ -127,7 +127,7 @@ class Claims:
     sites: I64
 
 
-def claims(sites: Columns, politeness: config.Politeness) -> Claims:
+def claims(sites: Columns, politeness: config.Politeness) -> ServerClaims:
     """The claims of some sites; slices of a table add up. Most want the default, so few lines are left of many."""
     resolved = np.flatnonzero(~unresolved(sites["qkey"]))
     default_ms = delays.default_delay_ms(politeness)
@@ -136,12 +136,18 @@ def claims(sites: Columns, politeness: config.Politeness) -> Claims:
     plain = distinct(qkey[~odd])
     delay_of_qkey = np.concatenate([np.full(len(plain), default_ms, np.int64), delay_ms[odd]])
     slots, group = sites["slots"][resolved], sites["group"][resolved]
-    told = (slots > 0) | (group > 0)
-    counted = _counted(qkey, np.ones(len(qkey), np.int64)) if politeness.sites_per_slot else _counted(qkey[:0], delay_ms[:0])
-    return Claims(np.concatenate([plain, qkey[odd]]), delay_of_qkey, qkey[told], slots[told], group[told], *counted)
+    is_set = (slots > 0) | (group > 0)
+    sites_by_qkey = (
+        _sites_by_qkey(qkey, np.ones(len(qkey), np.int64))
+        if politeness.sites_per_slot
+        else _sites_by_qkey(qkey[:0], delay_ms[:0])
+    )
+    return ServerClaims(
+        np.concatenate([plain, qkey[odd]]), delay_of_qkey, qkey[is_set], slots[is_set], group[is_set], *sites_by_qkey
+    )
 
 
-def _counted(qkey: U64, sites: I64) -> tuple[U64, I64]:
+def _sites_by_qkey(qkey: U64, sites: I64) -> tuple[U64, I64]:
     """Each queue key once, with the sum of its sites."""
     order = np.argsort(qkey, kind="stable")
     qkey = qkey[order]
@@ -149,7 +155,7 @@ def _counted(qkey: U64, sites: I64) -> tuple[U64, I64]:
     return qkey[starts], np.add.reduceat(sites[order], starts) if len(starts) else sites[:0]
 
 
-def join_claims(parts: Sequence[Claims], politeness: config.Politeness) -> Claims:
+def join_claims(parts: Sequence[ServerClaims], politeness: config.Politeness) -> ServerClaims:
     """The claims of several slices, those of the default again once for each queue key; both in its order, for who looks up."""
     qkey = np.concatenate([np.zeros(0, np.uint64), *(part.qkey for part in parts)])
     delay_ms = np.concatenate([np.zeros(0, np.int64), *(part.delay_ms for part in parts)])
@@ -160,17 +166,17 @@ def join_claims(parts: Sequence[Claims], politeness: config.Politeness) -> Claim
     set_qkey, slots, group = (np.concatenate([empty(SITES)[n], *(getattr(p, a) for p in parts)]) for n, a in SET)
     delay_of_qkey = np.concatenate([np.full(len(plain), default_ms, np.int64), delay_ms.take(odd)])
     many = np.concatenate([np.zeros(0, np.uint64), *(part.many_qkey for part in parts)])
-    counted = _counted(many, np.concatenate([np.zeros(0, np.int64), *(part.sites for part in parts)]))
-    return Claims(np.concatenate([plain, qkey.take(odd)]), delay_of_qkey, set_qkey, slots, group, *counted)
+    sites_by_qkey = _sites_by_qkey(many, np.concatenate([np.zeros(0, np.int64), *(part.sites for part in parts)]))
+    return ServerClaims(np.concatenate([plain, qkey.take(odd)]), delay_of_qkey, set_qkey, slots, group, *sites_by_qkey)
 
 
 def server_contacts(journal: Records) -> Records:
     """Those fields that `apply_contacts` needs of the contacts with a server whose address is known; a journal can be large."""
     rows = np.flatnonzero(contacts(journal) & (journal["kind"] != Kind.QKEY) & ~unresolved(_u64(journal["qkey"])))
-    found = np.empty(len(rows), CONTACT)
+    slim = np.empty(len(rows), CONTACT)
     for name in CONTACT.names or ():
-        found[name] = journal[name][rows]
-    return found
+        slim[name] = journal[name][rows]
+    return slim
 
 
 def new_servers(qkey: U64, politeness: config.Politeness) -> dict[str, Array]:
@@ -181,25 +187,25 @@ def new_servers(qkey: U64, politeness: config.Politeness) -> dict[str, Array]:
     return columns
 
 
-def server_delays(qkey: U64, old_ms: Array, claimed: Claims) -> Array:
+def server_delays(qkey: U64, old_ms: Array, claimed: ServerClaims) -> Array:
     """The delay of each server: the longest that one of its sites wants; as it was where it has none. Others may claim, too."""
     row = find_sites(qkey, claimed.qkey)
-    known = row >= 0
+    is_known = row >= 0
     delay_ms = np.full(len(old_ms), -1, np.int64)
-    np.maximum.at(delay_ms, row[known], claimed.delay_ms[known])
+    np.maximum.at(delay_ms, row[is_known], claimed.delay_ms[is_known])
     return np.where(delay_ms >= 0, np.minimum(delay_ms, MAX_U32), old_ms).astype(np.uint32)
 
 
-def settings(qkey: U64, claimed: Claims, politeness: config.Politeness) -> dict[str, Array]:
+def settings(qkey: U64, claimed: ServerClaims, politeness: config.Politeness) -> dict[str, Array]:
     """Slots and group of each server: the most that one of its sites is given.
 
     Where the filter says nothing of slots, one, and one more for each further `sites_per_slot` sites, as a CDN has them.
     """
     columns = {"slots": np.zeros(len(qkey), SERVERS["slots"]), "group": np.zeros(len(qkey), SERVERS["group"])}
     row = find_sites(qkey, claimed.set_qkey)
-    known = row >= 0
+    is_known = row >= 0
     for name in columns:
-        np.maximum.at(columns[name], row[known], getattr(claimed, name)[known])
+        np.maximum.at(columns[name], row[is_known], getattr(claimed, name)[is_known])
     slots = np.ones(len(qkey), np.int64)
     row = find_sites(qkey, claimed.many_qkey)
     slots[row[row >= 0]] = np.clip(claimed.sites[row >= 0] // max(politeness.sites_per_slot, 1), 1, max(politeness.most_slots, 1))

@@ -24,11 +24,20 @@ from shepherd.store.state import harvest, logs, lookup
 from shepherd.store.state.database import Database
 from shepherd.store.state.directory import State
 
-_KEPT: Final = ("status", "download_ms", "wire_bytes", "body_bytes", "result", "reason", "retry_after_s", "crawl_delay_ms")
+_FIELDS_OF_RECORD: Final = (
+    "status",
+    "download_ms",
+    "wire_bytes",
+    "body_bytes",
+    "result",
+    "reason",
+    "retry_after_s",
+    "crawl_delay_ms",
+)
 
 
 @dataclass(frozen=True)
-class Server:
+class Destination:
     """Where a request goes: a queue key, the group that the filter puts it into (0 = none), and how long its site asks for."""
 
     qkey: int
@@ -57,17 +66,17 @@ class ManualContacts:
 
     # --- when -------------------------------------------------------------------------------------------------------
 
-    def ready(self, server: Server) -> Readiness:
+    def ready(self, server: Destination) -> Readiness:
         now_ms, state = self._clock(), self._state
-        known: U64 = state.servers["qkey"][0 : state.servers.rows]
-        rows = self._rows(known, server)
+        known_qkeys: U64 = state.servers["qkey"][0 : state.servers.rows]
+        rows = self._rows(known_qkeys, server)
         notes = contactnotes.waiting(self._inbox, state.control.applied)
         group = self._group(server)
-        noted = notes.records["qkey"][notes.records["group"] == np.uint64(group)] if group else notes.records["qkey"][:0]
-        qkeys = np.unique(np.concatenate([known[rows], noted, np.array([server.qkey], np.uint64)]))
+        qkeys_of_notes = notes.records["qkey"][notes.records["group"] == np.uint64(group)] if group else notes.records["qkey"][:0]
+        qkeys = np.unique(np.concatenate([known_qkeys[rows], qkeys_of_notes, np.array([server.qkey], np.uint64)]))
         columns = contacts.new_servers(qkeys, self._politeness)
         for name in SERVERS:
-            columns[name][np.searchsorted(qkeys, known[rows])] = state.servers[name].take(rows)
+            columns[name][np.searchsorted(qkeys, known_qkeys[rows])] = state.servers[name].take(rows)
         records = self._records(qkeys, notes.records)
         crawl_ms = int(records["crawl_delay_ms"].max(initial=0))  # of robots files that no table has yet
         delay_ms = max(server.wait_ms, crawl_ms, int(columns["delay_ms"].max()) if len(rows) else 0)
@@ -78,34 +87,34 @@ class ManualContacts:
         unsure_ms = self._since_ms if cut_off else min(state.control.unsure, now_ms)
         return Readiness(delays.first_contact_ms(int(columns["next_ms"].max()), wait_ms, unsure_ms, now_ms), wait_ms, cut_off)
 
-    def _rows(self, known: U64, server: Server) -> I64:
+    def _rows(self, known_qkeys: U64, server: Destination) -> I64:
         """The servers whose contacts count: the one that is meant, and all of its group."""
-        same = known == np.uint64(server.qkey)
+        same = known_qkeys == np.uint64(server.qkey)
         group = self._group(server)
         if not group:
             return np.flatnonzero(same)
         groups: Array = self._state.servers["group"][0 : self._state.servers.rows]
         return np.flatnonzero(same | (groups == np.uint64(group)))
 
-    def _group(self, server: Server) -> int:
+    def _group(self, server: Destination) -> int:
         """The group of its site, else of its server; 0 = none."""
         row = lookup.server_row(self._state, server.qkey)
         return server.group or (self._state.servers["group"].value(row) if row is not None else 0)
 
     def _records(self, qkeys: U64, notes: Records) -> Records:
         """Records of these servers that the table of servers does not know of yet; notes of before a reap come first."""
-        found = [notes]
+        parts = [notes]
         for path in self._state.harvests():
             length = harvest.inspect(path).checkpoint.journal.length
             if length:
-                found += logs.records(path / names.JOURNAL, FrameKind.JOURNAL, JOURNAL, length)
-        kept = [records[np.isin(records["qkey"], qkeys)] for records in found]
-        joined = np.concatenate(kept)
+                parts += logs.records(path / names.JOURNAL, FrameKind.JOURNAL, JOURNAL, length)
+        of_servers = [records[np.isin(records["qkey"], qkeys)] for records in parts]
+        joined = np.concatenate(of_servers)
         return joined[np.argsort(joined["end_ms"], kind="stable")]
 
     # --- notes ------------------------------------------------------------------------------------------------------
 
-    def begin(self, server: Server, kind: Kind, prints: tuple[int, int, int]) -> Contact:
+    def begin(self, server: Destination, kind: Kind, prints: tuple[int, int, int]) -> Contact:
         """A contact is about to be made; from now on nobody asks the server until its deadline and delay have passed."""
         now_ms = self._clock()
         note = np.zeros(1, JOURNAL)
@@ -125,7 +134,7 @@ class ManualContacts:
             contactnotes.withdraw(self._inbox, contact.name)
             return
         note = contact.note.copy()
-        for name in _KEPT:
+        for name in _FIELDS_OF_RECORD:
             note[name] = record[name]
         crawl_ms = int(record["crawl_delay_ms"][0])
         note["retry_after_s"] = max(

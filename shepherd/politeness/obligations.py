@@ -46,7 +46,7 @@ class Span:
         names = _u64(rules["site"])
         return cls(names, np.searchsorted(names, sites), np.searchsorted(names, sites, "right"))
 
-    def at(self, rows: I64, site: U64) -> tuple[I64, I64]:
+    def ranges(self, rows: I64, site: U64) -> tuple[I64, I64]:
         """For sites whose rows are known or, where they are not (-1), by their names."""
         new = np.flatnonzero(rows < 0)
         if not len(self.first):
@@ -59,7 +59,7 @@ class Span:
 
 @dataclass(frozen=True)
 class Journal:
-    """What one journal tells, and what the tables of its state say of its sites and servers."""
+    """What one journal says, and what the tables of its state say of its sites and servers."""
 
     contacts: Records
     at_site: Array  # the row of each contact's site in `sites`, or -1
@@ -77,7 +77,7 @@ class Journal:
 
 
 @dataclass(frozen=True)
-class Held:
+class Obligation:
     """Contacts of a group, and what each obliged us to."""
 
     journal: I64  # by number
@@ -91,7 +91,7 @@ class Held:
 
 
 @dataclass(frozen=True)
-class SiteHeld:
+class SiteObligation:
     """The same for contacts of a site."""
 
     journal: I64
@@ -103,10 +103,10 @@ class SiteHeld:
 
 
 def slim(records: Records, first_row: int) -> tuple[Records, Records]:
-    """Of some records of a journal, from this row on: the contacts, and what tells of rules and addresses."""
+    """Of some records of a journal, from this row on: the contacts, and the records of rules and addresses."""
     kind, flags = records["kind"], records["flags"]
-    told = np.isin(kind, (Kind.PAGE, Kind.ROBOTS))
-    rows = np.flatnonzero(told & with_flag(flags, JournalFlag.CONTACTED) & ~unresolved(_u64(records["qkey"])))
+    is_fetch = np.isin(kind, (Kind.PAGE, Kind.ROBOTS))
+    rows = np.flatnonzero(is_fetch & with_flag(flags, JournalFlag.CONTACTED) & ~unresolved(_u64(records["qkey"])))
     contacts = np.zeros(len(rows), CONTACT)
     contacts["row"] = rows + first_row
     for name in ("qkey", "answered", "start_ms", "end_ms", "retry_after_s", "status", "hops", "kind", "result"):
@@ -121,10 +121,10 @@ def slim(records: Records, first_row: int) -> tuple[Records, Records]:
 def joined(parts: Iterable[tuple[Records, Records]], at_most: int) -> tuple[Records, Records]:
     """What `slim` gives for the parts of a journal of at most so many records, without holding it twice."""
     contacts, rules, count = np.empty(at_most, CONTACT), [np.zeros(0, RULE)], 0
-    for some, told in parts:
+    for some, part_rules in parts:
         contacts[count : count + len(some)] = some
         count += len(some)
-        rules.append(told)
+        rules.append(part_rules)
     return contacts[:count], np.concatenate(rules)
 
 
@@ -162,23 +162,23 @@ def journal(
     )
 
 
-def held(number: int, one: Journal, at: I64) -> Held:
+def group_obligations(number: int, journal: Journal, rows: I64) -> Obligation:
     """These contacts, which have all that the journal has of their groups."""
-    at = at[np.argsort(one.group[at], kind="stable")]  # what is looked up in order is found several times as fast
-    some, group = pick(one.contacts, at), one.group[at]
-    at_site, at_server = one.at_site[at].astype(np.int64), one.at_server[at].astype(np.int64)
+    rows = rows[np.argsort(journal.group[rows], kind="stable")]  # what is looked up in order is found several times as fast
+    some, group = pick(journal.contacts, rows), journal.group[rows]
+    at_site, at_server = journal.at_site[rows].astype(np.int64), journal.at_server[rows].astype(np.int64)
     site, end = _u64(some["answered"]), some["end_ms"].astype(np.int64)
-    slots = np.maximum(_or_zero(one.servers["slots"], at_server).astype(np.int64), 1)
-    own_ms, crawl_ms = _own_delay(one, at_site, at_server), _crawl(one, at_site, site, end)
-    since = _met(one, at_site, site)
+    slots = np.maximum(_or_zero(journal.servers["slots"], at_server).astype(np.int64), 1)
+    own_ms, crawl_ms = _own_delay(journal, at_site, at_server), _crawl(journal, at_site, site, end)
+    since = _known_since(journal, at_site, site)
     claims = [(group, since, own_ms), (group, np.maximum(since, end), crawl_ms)]
-    if one.before:
-        claims.append((group, np.zeros(len(at), np.int64), _recorded(one.servers, at_server)))
+    if journal.before:
+        claims.append((group, np.zeros(len(rows), np.int64), _recorded(journal.servers, at_server)))
     delay_ms = _running(claims, group, end)
-    level = _levels(group, end, some["result"], some["status"], one.max_backoff)
+    level = _levels(group, end, some["result"], some["status"], journal.max_backoff)
     retry_s = np.minimum(some["retry_after_s"].astype(np.int64), config.MAX_RETRY_AFTER_S)
-    return Held(
-        journal=np.full(len(at), number),
+    return Obligation(
+        journal=np.full(len(rows), number),
         row=some["row"].astype(np.int64),
         group=group,
         start=some["start_ms"].astype(np.int64),
@@ -189,26 +189,26 @@ def held(number: int, one: Journal, at: I64) -> Held:
     )
 
 
-def site_held(number: int, one: Journal, at: I64) -> SiteHeld:
+def site_obligations(number: int, journal: Journal, rows: I64) -> SiteObligation:
     """Of these contacts those that tell which site was asked, and that we know."""
-    at = at[np.argsort(one.contacts["answered"][at], kind="stable")]
-    some = pick(one.contacts, at)
-    at_site, at_server = one.at_site[at].astype(np.int64), one.at_server[at].astype(np.int64)
+    rows = rows[np.argsort(journal.contacts["answered"][rows], kind="stable")]
+    some = pick(journal.contacts, rows)
+    at_site, at_server = journal.at_site[rows].astype(np.int64), journal.at_server[rows].astype(np.int64)
     hop = (some["kind"] == Kind.ROBOTS) & (some["hops"] > 0)
     site, end = _u64(some["answered"]), some["end_ms"].astype(np.int64)
-    wait_ms = np.maximum(_own_delay(one, at_site, at_server), _crawl(one, at_site, site, end))
-    found = SiteHeld(
-        np.full(len(at), number), some["row"].astype(np.int64), site, some["start_ms"].astype(np.int64), end, wait_ms
+    wait_ms = np.maximum(_own_delay(journal, at_site, at_server), _crawl(journal, at_site, site, end))
+    obligations = SiteObligation(
+        np.full(len(rows), number), some["row"].astype(np.int64), site, some["start_ms"].astype(np.int64), end, wait_ms
     )
-    return select(found, np.flatnonzero(~hop & (at_site >= 0)))
+    return select(obligations, np.flatnonzero(~hop & (at_site >= 0)))
 
 
-def select(found: SiteHeld, at: I64) -> SiteHeld:
-    return SiteHeld(*(getattr(found, name)[at] for name in SiteHeld.__dataclass_fields__))
+def select(obligations: SiteObligation, rows: I64) -> SiteObligation:
+    return SiteObligation(*(getattr(obligations, name)[rows] for name in SiteObligation.__dataclass_fields__))
 
 
-def _recorded(servers: Columns, at: I64) -> I64:
-    return np.where(at >= 0, _or_zero(servers["delay_ms"], at), 0).astype(np.int64)
+def _recorded(servers: Columns, rows: I64) -> I64:
+    return np.where(rows >= 0, _or_zero(servers["delay_ms"], rows), 0).astype(np.int64)
 
 
 def _least_recorded(sites: Columns, servers: Columns, at_site: I64, at_server: I64, default_ms: int) -> int:
@@ -219,50 +219,52 @@ def _least_recorded(sites: Columns, servers: Columns, at_site: I64, at_server: I
     return int(recorded_ms[recorded_ms > 0].min(initial=default_ms))
 
 
-def _own_delay(one: Journal, at_site: I64, at_server: I64) -> I64:
+def _own_delay(journal: Journal, at_site: I64, at_server: I64) -> I64:
     """What the filter or the configuration asks for each contact's site."""
-    told = np.where(at_site >= 0, _or_zero(one.sites["delay_ms"], at_site), 0).astype(np.int64)
-    default_ms = np.minimum(one.default_ms, _recorded(one.servers, at_server))
-    return np.where(told == NO_LIMIT, default_ms, told)
+    asked_ms = np.where(at_site >= 0, _or_zero(journal.sites["delay_ms"], at_site), 0).astype(np.int64)
+    default_ms = np.minimum(journal.default_ms, _recorded(journal.servers, at_server))
+    return np.where(asked_ms == NO_LIMIT, default_ms, asked_ms)
 
 
-def _crawl(one: Journal, at_site: I64, site: U64, end: I64) -> I64:
+def _crawl(journal: Journal, at_site: I64, site: U64, end: I64) -> I64:
     """The Crawl-delay of each contact's site, once it has ended: by the last robots.txt until then, else as in the table."""
-    stored = np.where(at_site >= 0, _or_zero(one.sites["crawl_delay_ms"], at_site), 0).astype(np.int64)
-    robots, (first, last) = one.robots, one.robots_of.at(at_site, site)
+    stored = np.where(at_site >= 0, _or_zero(journal.sites["crawl_delay_ms"], at_site), 0).astype(np.int64)
+    robots, (first, last) = journal.robots, journal.robots_of.ranges(at_site, site)
     # Of a site's robots files, in order of time, the last that had ended; a step for each that any site has more of.
     place = first - 1
     for step in range(int((last - first).max(initial=0))):
-        at = np.flatnonzero(first + step < last)
-        place[at[robots["end_ms"][first[at] + step] <= end[at]]] += 1
+        later = np.flatnonzero(first + step < last)
+        place[later[robots["end_ms"][first[later] + step] <= end[later]]] += 1
     there = place >= first
     value = robots["crawl_delay_ms"][np.maximum(place, 0)].astype(np.int64) if len(robots) else stored
     return np.where(there, value, np.where(last > first, 0, stored))
 
 
-def _met(one: Journal, at_site: I64, site: U64) -> I64:
+def _known_since(journal: Journal, at_site: I64, site: U64) -> I64:
     """From when on a contact's site was known to be on its server: from its lookup in this reap, or all along."""
-    if not len(one.lookups):
+    if not len(journal.lookups):
         return np.zeros(len(site), np.int64)
-    first, last = one.lookups_of.at(at_site, site)
-    return np.where(last > first, one.lookups["end_ms"][np.minimum(first, len(one.lookups) - 1)], 0).astype(np.int64)
+    first, last = journal.lookups_of.ranges(at_site, site)
+    return np.where(last > first, journal.lookups["end_ms"][np.minimum(first, len(journal.lookups) - 1)], 0).astype(np.int64)
 
 
-def _running(claims: Sequence[tuple[U64, I64, I64]], group: U64, at: I64) -> I64:
+def _running(claims: Sequence[tuple[U64, I64, I64]], group: U64, moments: I64) -> I64:
     """The largest claim on each group that had been made by a moment."""
-    keys, base = distinct(group), int(at.min(initial=0)) - 1
+    keys, base = distinct(group), int(moments.min(initial=0)) - 1
     of = np.concatenate([np.searchsorted(keys, who) for who, _, _ in claims]).astype(np.int64)
-    since, at = np.maximum(np.concatenate([moment for _, moment, _ in claims]), base) - base, at - base
-    value = np.concatenate([wanted for _, _, wanted in claims])
-    bits = int(max(since.max(initial=0), at.max(initial=0)) + 1).bit_length()
+    since, moments = np.maximum(np.concatenate([moment for _, moment, _ in claims]), base) - base, moments - base
+    value = np.concatenate([claim for _, _, claim in claims])
+    bits = int(max(since.max(initial=0), moments.max(initial=0)) + 1).bit_length()
     order = np.argsort(of << bits | since, kind="stable")
     largest = np.maximum.accumulate(of[order] << 33 | value[order])  # a group's claims do not reach into the next one's
     number = np.searchsorted(keys, group).astype(np.int64)
-    place = np.searchsorted((of << bits | since)[order], number << bits | at, "right") - 1
-    if not len(at):
-        return at
-    found = largest[np.maximum(place, 0)]
-    return np.where((place >= 0) & (found >> 33 == number), found & ((1 << 33) - 1), 0)  # else nothing was claimed by then
+    place = np.searchsorted((of << bits | since)[order], number << bits | moments, "right") - 1
+    if not len(moments):
+        return moments
+    claims_made = largest[np.maximum(place, 0)]
+    return np.where(
+        (place >= 0) & (claims_made >> 33 == number), claims_made & ((1 << 33) - 1), 0
+    )  # else nothing was claimed by then
 
 
 def _levels(group: U64, end: I64, result: Array, status: Array, limit: int) -> I64:
@@ -286,8 +288,8 @@ def _fewest(group: U64, slots: I64) -> I64:
     return fewest[number]
 
 
-def _or_zero(column: Array, at: I64) -> Array:
-    return np.where(at >= 0, column[np.maximum(at, 0)], 0) if len(column) else np.zeros(len(at), column.dtype)
+def _or_zero(column: Array, rows: I64) -> Array:
+    return np.where(rows >= 0, column[np.maximum(rows, 0)], 0) if len(column) else np.zeros(len(rows), column.dtype)
 
 
 def _u64(column: Array) -> U64:

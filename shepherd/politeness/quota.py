@@ -66,12 +66,12 @@ class Servers:
 
     def name(self, number: int) -> str:
         """An address, a group or a site."""
-        names, known = self.timing.names, len(self.timing.table.delay_ms)
-        if number < known:
+        names, rows_in_table = self.timing.names, len(self.timing.table.delay_ms)
+        if number < rows_in_table:
             return show_qkey(int(self.timing.qkey[number]))
-        if number < known + len(names.address):
-            return show_qkey(int(names.address[number - known]))
-        number -= known + len(names.address)
+        if number < rows_in_table + len(names.address):
+            return show_qkey(int(names.address[number - rows_in_table]))
+        number -= rows_in_table + len(names.address)
         if number < len(names.group):
             return f"group {int(names.group[number]):016x}"
         return f"site {int(self.timing.sites['site'][names.own[number - len(names.group)]]):016x}"
@@ -92,18 +92,18 @@ class _Clockwork:
 
     def of(self, numbers: I64) -> Timing:
         """The timing of these servers."""
-        known, few = len(self.table.delay_ms), len(self.few.slots)
+        rows_in_table, few = len(self.table.delay_ms), len(self.few.slots)
         columns = [np.zeros(len(numbers), np.int64) for _ in range(4)]
-        in_table = np.flatnonzero(numbers < known)
-        in_few = np.flatnonzero((numbers >= known) & (numbers < known + few))
-        alone = np.flatnonzero(numbers >= known + few)
-        for at, found in (
+        in_table = np.flatnonzero(numbers < rows_in_table)
+        in_few = np.flatnonzero((numbers >= rows_in_table) & (numbers < rows_in_table + few))
+        alone = np.flatnonzero(numbers >= rows_in_table + few)
+        for positions, timing in (
             (in_table, self.table.timing(numbers[in_table], self.now_ms, self.unsure_ms)),
-            (in_few, self.few.take(numbers[in_few] - known)),
-            (alone, _of_sites(self, self.names.own[numbers[alone] - known - few])),
+            (in_few, self.few.take(numbers[in_few] - rows_in_table)),
+            (alone, _of_sites(self, self.names.own[numbers[alone] - rows_in_table - few])),
         ):
-            for column, values in zip(columns, (found.delay_ms, found.avg_ms, found.slots, found.start_ms), strict=True):
-                column[at] = values
+            for column, values in zip(columns, (timing.delay_ms, timing.avg_ms, timing.slots, timing.start_ms), strict=True):
+                column[positions] = values
         return Timing(*columns)
 
 
@@ -145,14 +145,14 @@ def servers_of(
     unsure_ms: int = 0,
 ) -> Servers:
     """`unsure_ms`: up to this moment a server may have been contacted without our knowing, so each waits its delay from it."""
-    known = len(servers["qkey"])
+    rows_in_table = len(servers["qkey"])
     of_site = _rows_of_addresses(servers["qkey"], sites["qkey"])
     fresh = np.flatnonzero((of_site < 0) & ~unresolved(sites["qkey"]))
     address = distinct(sites["qkey"][fresh])
-    of_site[fresh] = known + find_sites(address, sites["qkey"][fresh])
+    of_site[fresh] = rows_in_table + find_sites(address, sites["qkey"][fresh])
     grouped, group_of = _grouped(sites, servers, of_site)
     group = distinct(group_of)
-    number = known + len(address) + find_sites(group, group_of)
+    number = rows_in_table + len(address) + find_sites(group, group_of)
 
     alone = of_site < 0
     alone[grouped] = False
@@ -161,33 +161,33 @@ def servers_of(
     names, now_ms = Names(address, group, own), now_s * 1000
     table = _Table(*(servers[name] for name in ("delay_ms", "backoff", "avg_ms", "slots", "next_ms")))
     clockwork = _Clockwork(servers["qkey"], table, nobody, names, sites, politeness, now_ms, min(unsure_ms, now_ms))
-    of_fresh = _joined(len(address), of_site[fresh] - known, _of_sites(clockwork, fresh), np.zeros(len(fresh), np.bool_))
-    of_group = _joined(len(group), number - known - len(address), *_members(clockwork, of_site, grouped))
+    of_fresh = _joined(len(address), of_site[fresh] - rows_in_table, _of_sites(clockwork, fresh), np.zeros(len(fresh), np.bool_))
+    of_group = _joined(len(group), number - rows_in_table - len(address), *_members(clockwork, of_site, grouped))
     of_site[grouped] = number
-    of_site[own] = known + len(address) + len(group) + np.arange(len(own))
+    of_site[own] = rows_in_table + len(address) + len(group) + np.arange(len(own))
     few = Timing(*(np.concatenate(pair) for pair in zip(_columns(of_fresh), _columns(of_group), strict=True)))
     clockwork = _Clockwork(
         servers["qkey"], _with_busy_slots(table, of_site), few, names, sites, politeness, now_ms, clockwork.unsure_ms
     )
-    quota = _quotas(clockwork, known + len(few.slots) + len(own), min(plan.reap_s * 1000, LONGEST_MS))
+    quota = _quotas(clockwork, rows_in_table + len(few.slots) + len(own), min(plan.reap_s * 1000, LONGEST_MS))
     return Servers(of_site, *_site_facts(sites, quota, of_site, now_s), quota, clockwork)
 
 
 def _rows_of_addresses(qkey: U64, queries: U64) -> I32:
     """For each query its row of the servers table, or -1."""
-    found = np.empty(len(queries), np.int32)
+    server_rows = np.empty(len(queries), np.int32)
     for start in range(0, len(queries), STEP):
-        found[start : start + STEP] = find_servers(qkey, queries[start : start + STEP])
-    return found
+        server_rows[start : start + STEP] = find_servers(qkey, queries[start : start + STEP])
+    return server_rows
 
 
 def _grouped(sites: Columns, servers: Columns, of_site: I32) -> tuple[I64, U64]:
     """The sites that are in a group, by name or because their server is, and that group."""
     group = sites["group"]
     if servers["group"].any():
-        known = np.flatnonzero((of_site >= 0) & (of_site < len(servers["qkey"])) & (group == 0))
+        rows_known = np.flatnonzero((of_site >= 0) & (of_site < len(servers["qkey"])) & (group == 0))
         group = group.copy()
-        group[known] = servers["group"][of_site[known]]
+        group[rows_known] = servers["group"][of_site[rows_known]]
     rows = np.flatnonzero(group)
     return rows, group[rows]
 
@@ -205,22 +205,22 @@ def _of_sites(clockwork: _Clockwork, rows: I64) -> Timing:
 def _members(clockwork: _Clockwork, of_site: I32, rows: I64) -> tuple[Timing, Bools]:
     """What each site brings into its group: its own demands and those of its server. True where that has a row in the table."""
     own, server = _of_sites(clockwork, rows), of_site[rows].astype(np.int64)
-    known = (server >= 0) & (server < len(clockwork.table.delay_ms))
-    there = clockwork.table.timing(np.where(known, server, 0)[known], clockwork.now_ms, clockwork.unsure_ms)
+    is_in_table = (server >= 0) & (server < len(clockwork.table.delay_ms))
+    there = clockwork.table.timing(np.where(is_in_table, server, 0)[is_in_table], clockwork.now_ms, clockwork.unsure_ms)
     delay_ms, avg_ms, slots, start_ms = (column.copy() for column in _columns(own))
-    delay_ms[known] = np.maximum(delay_ms[known], there.delay_ms)
-    avg_ms[known], slots[known] = there.avg_ms, there.slots
-    start_ms[known] = np.maximum(start_ms[known], there.start_ms)
-    return Timing(delay_ms, avg_ms, slots, start_ms), known
+    delay_ms[is_in_table] = np.maximum(delay_ms[is_in_table], there.delay_ms)
+    avg_ms[is_in_table], slots[is_in_table] = there.avg_ms, there.slots
+    start_ms[is_in_table] = np.maximum(start_ms[is_in_table], there.start_ms)
+    return Timing(delay_ms, avg_ms, slots, start_ms), is_in_table
 
 
-def _joined(count: int, which: I64 | I32, members: Timing, known: Bools) -> Timing:
+def _joined(count: int, which: I64 | I32, members: Timing, is_in_table: Bools) -> Timing:
     """Of each of `count` servers: the slowest of what its members ask for; slots only where the table has some, else one."""
     columns = [np.zeros(count, np.int64) for _ in range(3)]
     for column, values in zip(columns, (members.delay_ms, members.avg_ms, members.start_ms), strict=True):
         np.maximum.at(column, which, values)
     slots = np.full(count, MOST_CONTACTS, np.int64)
-    np.minimum.at(slots, which[known], members.slots[known])
+    np.minimum.at(slots, which[is_in_table], members.slots[is_in_table])
     slots = np.minimum(np.where(slots == MOST_CONTACTS, 1, slots), np.bincount(which, minlength=count))
     return Timing(columns[0], columns[1], slots, columns[2])
 

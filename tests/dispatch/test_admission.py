@@ -14,7 +14,7 @@ from shepherd.dispatch.items import Items, ItemState
 from shepherd.dispatch.ledger import Ledger
 from shepherd.dispatch.plan_source import PlanSource
 from shepherd.dispatch.sites import SiteBook
-from shepherd.dispatch.source import Desk
+from shepherd.dispatch.source import SourceDesk
 from shepherd.filters import load_filter
 from shepherd.formats.tables import JOURNAL, NO_OID, NO_ROW, JournalFlag, Kind, Reason, Records, Result
 from shepherd.politeness import contacts
@@ -41,7 +41,7 @@ def admission_of(state: State, harvest: Harvest, plan: Records, groups: OneByOne
     ledger = Ledger(harvest, contributions, lambda _record, _name: None, lambda item, _record: items.move(item.number, SETTLED))
     calls = GroupCalls(groups.engine, items, server_limits, lambda: NOW_MS)
     admission = Admission(book, items, calls, server_limits, ledger, prints, lambda: NOW_MS)
-    PlanSource(plan).open(Desk(1, prints, lambda: None, np.zeros(0, JOURNAL), book, items))
+    PlanSource(plan).open(SourceDesk(1, prints, lambda: None, np.zeros(0, JOURNAL), book, items))
     for site in book.all():
         admission.advance(site)
     return admission, book
@@ -129,6 +129,6 @@ def test_rows_that_an_interrupted_run_has_settled_are_counted_once(state: State)
     book = SiteBook(state, Politeness(), filters, cycle_steps.NOW)
     resumed: list[int] = []
     source = PlanSource(plan, on_resumed=resumed.append)
-    source.open(Desk(1, state.prints, lambda: None, journalled, book, Items(state)))
+    source.open(SourceDesk(1, state.prints, lambda: None, journalled, book, Items(state)))
     assert resumed == [1]
     assert sum(site.waiting + (site.robots_item >= 0) for site in book.all()) == len(plan) - 1

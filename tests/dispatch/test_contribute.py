@@ -30,7 +30,7 @@ def weighing(weight: int) -> contrib.Block:
 def test_link_is_contributed_again_only_with_more_weight() -> None:
     contributions, written = collector()
     assert [take(contributions, weighing(w)) for w in (5, 5, 4, 6, 6, 0, 65_535, 65_535)] == [4, 0, 0, 4, 0, 0, 4, 0]
-    assert (contributions.seen, contributions.kept) == (32, 12)
+    assert (contributions.link_count, contributions.new_link_count) == (32, 12)
     contributions.flush()
     contributions.flush()
     assert [len(block) for block in written] == [12]

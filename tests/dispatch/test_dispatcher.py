@@ -26,12 +26,12 @@ from shepherd.dispatch.dispatcher import Dispatcher
 from shepherd.dispatch.fleet import Fleet
 from shepherd.dispatch.items import Item
 from shepherd.dispatch.reapers import ReaperSource
-from shepherd.dispatch.source import Desk, Source, SourceCounts, page_of
+from shepherd.dispatch.source import SourceCounts, SourceDesk, WorkSource, page_of
 from shepherd.errors import BadUrl
 from shepherd.filters import parse_filter
 from shepherd.formats.journal import Entry
 from shepherd.formats.tables import JournalFlag, Kind, Reason, Records, Result
-from shepherd.politeness.groups.engine import Counts, Groups
+from shepherd.politeness.groups.engine import Groups, QueueCounts
 from shepherd.politeness.groups.memory import MemoryGroups
 from shepherd.store.state.database import Database
 from shepherd.store.state.harvest import Harvest
@@ -63,7 +63,7 @@ ROUTES: dict[str, Answer] = {
 }
 
 
-class Queue(Source):
+class Queue(WorkSource):
     """What another program writes: URLs that it is given while the dispatcher runs, and how each of them ended."""
 
     def __init__(self) -> None:
@@ -71,7 +71,7 @@ class Queue(Source):
         self.outcomes: list[tuple[int, str, int]] = []  # ticket, URL, status
         self.is_open = False
 
-    def open(self, desk: Desk) -> None:
+    def open(self, desk: SourceDesk) -> None:
         self._desk, self.is_open = desk, True
 
     def put(self, url: str, ticket: int = 0, priority: int = 0) -> None:
@@ -172,7 +172,7 @@ async def driven(
         dispatcher.stop("asked to stop")
         assert await task == "asked to stop"
         dispatcher.end()
-        assert await groups.count() == Counts(0, 0)
+        assert await groups.count() == QueueCounts(0, 0)
     finally:
         task.cancel()
         harvest.close()
@@ -203,8 +203,8 @@ def test_urls_of_a_source_are_durable_when_it_says_so(tmp_path: Path, origins: l
             assert one.other.outcomes == [(7, "http://b.example/none", 404)]
             assert one.dispatcher.counts(one.source) == SourceCounts(2, 2)
             assert one.dispatcher.counts(one.other) == SourceCounts(1, 1)
-            assert [await one.memory.count_source(n) for n in range(3)] == [Counts(0, 0)] * 3
-            assert one.dispatcher.contributions.seen == 2
+            assert [await one.memory.count_source(n) for n in range(3)] == [QueueCounts(0, 0)] * 3
+            assert one.dispatcher.contributions.link_count == 2
 
     uvloop.run(drive())
     assert [span[0] for span in spans(origins, "a.example")] == ["a.example/robots.txt", "a.example/0", "a.example/1"]
@@ -364,14 +364,14 @@ def test_reaper_extends_only_its_own_lease_and_up_to_a_limit(tmp_path: Path, ori
             while "b.example/slow" not in origins[1].urls():
                 await asyncio.sleep(0.01)
             [(token, asked)], [reaper] = one.dispatcher._exchanges._open.items(), one.dispatcher._fleet.up
-            before_ms, latest_ms = one.memory._held[token].lease.expires_ms, asked.sent_ms + 60_000 + dispatch.MOST_WORK_MS
+            before_ms, latest_ms = one.memory._leases[token].lease.expires_ms, asked.sent_ms + 60_000 + dispatch.MOST_WORK_MS
             for unknown in (0, token + 1):
-                one.dispatcher._handle(reaper, wire.Working(unknown, 1_000_000))
+                one.dispatcher._on_message(reaper, wire.Working(unknown, 1_000_000))
             await one.dispatcher.checkpoint_soon()  # by then it has been handled
-            assert one.memory._held[token].lease.expires_ms == before_ms
-            one.dispatcher._handle(reaper, wire.Working(token, 0xFFFFFFFF))
+            assert one.memory._leases[token].lease.expires_ms == before_ms
+            one.dispatcher._on_message(reaper, wire.Working(token, 0xFFFFFFFF))
             await one.dispatcher.checkpoint_soon()
-            assert before_ms < one.memory._held[token].lease.expires_ms == latest_ms
+            assert before_ms < one.memory._leases[token].lease.expires_ms == latest_ms
             assert (await one.settled(1))["status"].tolist() == [200]
 
     uvloop.run(drive())

@@ -6,7 +6,18 @@ from pathlib import Path
 
 import pytest
 
-from shepherd.dispatch.fate import FAILURES, FATES, Case, Journal, Next, Redirect, at_a_dead_worker, case_of, refused, unanswered
+from shepherd.dispatch.fate import (
+    FAILURES,
+    FATES,
+    Case,
+    Next,
+    RecordForm,
+    Redirect,
+    at_a_dead_worker,
+    case_of,
+    refused,
+    unanswered,
+)
 from shepherd.dispatch.items import MOVES, Item, ItemState
 from shepherd.dispatch.verify import Answer
 from shepherd.formats.journal import Entry
@@ -99,8 +110,8 @@ def test_case_of_a_request_without_an_answer() -> None:
 def test_what_settles_has_a_record_and_what_does_not_is_a_hop() -> None:
     assert set(FATES) == set(Case)
     for case, fate in FATES.items():
-        assert (fate.item is Next.SETTLED) == (fate.journal in (Journal.RECORD, Journal.FAILURE)), case
-    assert set(FAILURES) == {case for case, fate in FATES.items() if fate.journal is Journal.FAILURE}
+        assert (fate.item is Next.SETTLED) == (fate.journal in (RecordForm.RECORD, RecordForm.FAILURE)), case
+    assert set(FAILURES) == {case for case, fate in FATES.items() if fate.journal is RecordForm.FAILURE}
 
 
 def rows_of(heading: str) -> list[list[str]]:

@@ -20,7 +20,7 @@ from msgspec import structs
 from shepherd.addresses import UnixAddress
 from shepherd.clock import steady_clock_ms
 from shepherd.dispatch import fleet
-from shepherd.dispatch.fleet import LONGEST_PAUSE_S, Events, Fleet, Place
+from shepherd.dispatch.fleet import LONGEST_PAUSE_S, Events, Fleet, ReaperPlace
 from shepherd.dispatch.reaper_sources import LocalReapd, UnixSource
 from shepherd.dispatch.reapers import MOST_CLOCK_PINGS, Reaper, ReaperSource
 from shepherd.errors import NoSpace, PeerLost, PeerRefused
@@ -309,7 +309,7 @@ def test_failure_of_the_dispatcher_itself_is_no_lost_reaper(tmp_path: Path) -> N
         with reapd(path):
             made = Fleet([source(path)], NoLocal(), 1, greeting(ORIGIN), steady_clock_ms())
             told = Crew(made)
-            await made.start(dataclasses.replace(told.events(), handle=full))
+            await made.start(dataclasses.replace(told.events(), on_message=full))
             told.ask(made.freest(), 1)
             with pytest.raises(NoSpace):
                 await told.until(lambda: False)
@@ -336,7 +336,7 @@ def test_local_reaper_that_cannot_be_started_is_an_error() -> None:
 
 
 def test_pause_before_the_next_attempt_doubles_up_to_a_bound() -> None:
-    pauses = [Place(NoLocal(), failures=failures).pause_s() for failures in range(12)]
+    pauses = [ReaperPlace(NoLocal(), failures=failures).pause_s() for failures in range(12)]
     assert pauses[:5] == [0.0, 0.1, 0.2, 0.4, 0.8]
     assert pauses[-1] == LONGEST_PAUSE_S
     assert sorted(pauses) == pauses

@@ -17,7 +17,7 @@ from shepherd.dispatch.items import Item, Items
 from shepherd.dispatch.plan_source import PlanSource
 from shepherd.dispatch.refreshes import Refreshes
 from shepherd.dispatch.sites import SiteBook
-from shepherd.dispatch.source import Desk
+from shepherd.dispatch.source import SourceDesk
 from shepherd.filters import parse_filter
 from shepherd.formats.journal import Entry
 from shepherd.formats.tables import JOURNAL, NO_ROW, PLAN, Flag, JournalFlag, Kind, Reason, Records, RowType
@@ -97,9 +97,9 @@ def refreshes_of(state: State, planned: list[str]) -> Refreshes:
     return Refreshes(state, PlanSource(plan_of(state, planned)), STRIPPING)
 
 
-def desk_of(state: State, journalled: Records) -> Desk:
+def desk_of(state: State, journalled: Records) -> SourceDesk:
     book = SiteBook(state, Politeness(), STRIPPING, NOW)
-    return Desk(1, state.prints, lambda: None, journalled, book, Items(state))
+    return SourceDesk(1, state.prints, lambda: None, journalled, book, Items(state))
 
 
 def look(one: Refreshes, second: int = LATER) -> list[Item]:

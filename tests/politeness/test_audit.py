@@ -14,8 +14,8 @@ from shepherd.formats import tables
 from shepherd.formats.tables import JOURNAL, NO_LIMIT, Columns, JournalFlag, Kind, Records, Result
 from shepherd.politeness import audit as politeness
 from shepherd.politeness import obligations as owed
-from shepherd.politeness.audit import Verdict
-from shepherd.politeness.obligations import Held
+from shepherd.politeness.audit import AuditVerdict
+from shepherd.politeness.obligations import Obligation
 from shepherd.urls import qkey_of_address
 from tests.support import sampling
 
@@ -47,12 +47,12 @@ def judged(
     before: bool = False,
     slack: int = 0,
     part: int = 100,
-) -> Verdict:
+) -> AuditVerdict:
     one = owed.journal(*owed.joined([owed.slim(journal, 0)], len(journal)), sites, servers, limits, before)
     return politeness.judge([one], slack, 10, lambda _: None, part)
 
 
-def audit(journal: Records, slots: int = 1, before: bool = False, **columns: dict[int, int]) -> Verdict:
+def audit(journal: Records, slots: int = 1, before: bool = False, **columns: dict[int, int]) -> AuditVerdict:
     """`columns`: of sites, by site: delay_ms, crawl_delay_ms, group."""
     site = np.array([1, 2, 3], np.uint64)
     sites: dict[str, Any] = {"site": site, "delay_ms": np.full(3, NO_LIMIT, np.uint32)}
@@ -77,7 +77,7 @@ def test_crawl_delay_in_a_later_table_is_no_raised_default() -> None:
         assert judged(journal, sites, servers, Politeness(delay_s=delay_s)).faults == []
 
 
-def whats(verdict: Verdict) -> list[str]:
+def whats(verdict: AuditVerdict) -> list[str]:
     return [fault.what for fault in verdict.faults]
 
 
@@ -160,7 +160,7 @@ def test_same_as_trying_to_place_every_contact_in_a_slot(spans: list[tuple[int, 
     start = np.array([span[1] for span in spans], np.int64)
     end = start + np.array([span[2] for span in spans], np.int64)
     nothing = np.zeros(count, np.int64)
-    found = Held(nothing, np.arange(count), group, start, end, full, nothing, np.full(count, slots))
+    found = Obligation(nothing, np.arange(count), group, start, end, full, nothing, np.full(count, slots))
     expected = False
     for key in set(group.tolist()):
         free = [-wait] * slots

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from shepherd.errors import ShepherdError
-from shepherd.politeness.groups.engine import MAX_ITEM, Counts, FetchEnd, Lease, QueueEntry
+from shepherd.politeness.groups.engine import MAX_ITEM, FetchEnd, FetchLease, QueueCounts, QueueEntry
 from shepherd.politeness.groups.memory import MemoryGroups
 from tests.support.groups import OneByOne, at_once
 
@@ -16,7 +16,7 @@ def groups() -> OneByOne:
     return OneByOne(MemoryGroups(lease_ms=LEASE, delay_ms=DELAY))
 
 
-def take(groups: OneByOne, now_ms: int) -> Lease:
+def take(groups: OneByOne, now_ms: int) -> FetchLease:
     lease = groups.next(now_ms)
     assert lease is not None
     return lease
@@ -128,7 +128,7 @@ def test_late_answer_with_an_old_token_is_refused(groups: OneByOne) -> None:
     assert groups.expire(LEASE) == [lease]
     assert not groups.release(lease.token, LEASE), "expired"
     assert not groups.extend(lease.token, 2 * LEASE)
-    assert groups.count() == Counts(0, 0)
+    assert groups.count() == QueueCounts(0, 0)
 
 
 def test_expired_lease_is_a_contact(groups: OneByOne) -> None:
@@ -165,10 +165,10 @@ def test_a_site_moves_with_its_queue_and_its_wait(groups: OneByOne) -> None:
     groups.add(3, 99, 70, 5, not_before_ms=50)
     lease = take(groups, 0)
     groups.move_site(70, 7)
-    assert (groups.count_group(99), groups.count_group(7)) == (Counts(0, 1), Counts(2, 0))
+    assert (groups.count_group(99), groups.count_group(7)) == (QueueCounts(0, 1), QueueCounts(2, 0))
     groups.release(lease.token, 10)
     groups.add(4, 99, 70, 9)
-    assert groups.count_group(7) == Counts(3, 0), "only move_site changes the group of a site"
+    assert groups.count_group(7) == QueueCounts(3, 0), "only move_site changes the group of a site"
     assert groups.next(9_999) is None
     moved = take(groups, 10_010)
     assert (moved.item, moved.group) == (4, 7)
@@ -182,7 +182,7 @@ def test_dropped_site_returns_all_but_what_is_in_flight(groups: OneByOne) -> Non
     lease = take(groups, 0)
     assert groups.drop_site(70) == [4, 3, 2]
     assert groups.drop_site(12345) == []
-    assert groups.count() == Counts(1, 1)
+    assert groups.count() == QueueCounts(1, 1)
     groups.release(lease.token, 0)
     assert take(groups, DELAY).item == 5
     assert groups.next(10 * DELAY) is None
@@ -192,17 +192,17 @@ def test_counters_by_source(groups: OneByOne) -> None:
     groups.add(1, 7, 70, 1, source=0)
     groups.add(2, 7, 70, 9, source=3)
     lease = take(groups, 0)
-    assert (groups.count_source(0), groups.count_source(3)) == (Counts(1, 0), Counts(0, 1))
+    assert (groups.count_source(0), groups.count_source(3)) == (QueueCounts(1, 0), QueueCounts(0, 1))
     groups.release(lease.token, 1)
-    assert groups.count_source(3) == Counts(0, 0)
-    assert groups.count_group(404) == Counts(0, 0)
+    assert groups.count_source(3) == QueueCounts(0, 0)
+    assert groups.count_group(404) == QueueCounts(0, 0)
 
 
 @pytest.mark.parametrize(("item", "priority", "source"), [(MAX_ITEM + 1, 0, 0), (-1, 0, 0), (0, 1 << 32, 0), (0, 0, 256)])
 def test_a_number_that_does_not_fit_is_refused_and_not_cut(groups: OneByOne, item: int, priority: int, source: int) -> None:
     with pytest.raises(ShepherdError, match="does not fit"):
         groups.add(item, 7, 70, priority, source=source)
-    assert groups.count() == Counts(0, 0)
+    assert groups.count() == QueueCounts(0, 0)
 
 
 def test_slot_that_was_removed_and_added_again_keeps_its_wait(groups: OneByOne) -> None:
@@ -239,4 +239,4 @@ def test_of_many_releases_each_is_judged_by_itself(groups: OneByOne) -> None:
 def test_of_entries_with_one_that_does_not_fit_none_is_queued(groups: OneByOne) -> None:
     with pytest.raises(ShepherdError, match="does not fit"):
         at_once(groups.engine.add_many([QueueEntry(1, 7, 70, 0), QueueEntry(MAX_ITEM + 1, 7, 70, 0)]))
-    assert groups.count() == Counts(0, 0)
+    assert groups.count() == QueueCounts(0, 0)

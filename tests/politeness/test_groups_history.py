@@ -13,7 +13,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from shepherd.politeness.groups.engine import Counts, Lease
+from shepherd.politeness.groups.engine import FetchLease, QueueCounts
 from shepherd.politeness.groups.memory import MemoryGroups
 from tests.support import sampling
 from tests.support.groups import OneByOne, at_once
@@ -30,7 +30,7 @@ GROUPS = st.sampled_from(sorted(DELAY_OF_GROUP))
 
 @dataclass
 class Fetch:
-    lease: Lease
+    lease: FetchLease
     source: int
     end_ms: int | None = None
 
@@ -85,7 +85,7 @@ class History(RuleBasedStateMachine):
             self.out[lease.token] = Fetch(lease, source)
             self.servers[lease.group].fetches.append(self.out[lease.token])
 
-    def judge(self, lease: Lease) -> None:
+    def judge(self, lease: FetchLease) -> None:
         server, delay_ms = self.servers[lease.group], DELAY_OF_GROUP[lease.group] << self.servers[lease.group].level
         near = [one for one in server.fetches if one.end_ms is None or one.end_ms + delay_ms > self.now_ms]
         assert len(near) < server.slots, "more at a time than slots, or a slot that did not wait"
@@ -147,11 +147,11 @@ class History(RuleBasedStateMachine):
 
     @invariant()
     def nothing_is_lost_and_nothing_served_twice(self) -> None:
-        assert self.engine.count() == Counts(len(self.queued), len(self.out))
+        assert self.engine.count() == QueueCounts(len(self.queued), len(self.out))
         assert all(count <= 1 for count in self.served.values())
         for source in range(3):
             queued = sum(of == source for _site, of in self.queued.values())
-            assert self.engine.count_source(source) == Counts(queued, sum(one.source == source for one in self.out.values()))
+            assert self.engine.count_source(source) == QueueCounts(queued, sum(one.source == source for one in self.out.values()))
 
     def teardown(self) -> None:
         """Everything comes out, and every counter is zero."""
@@ -166,12 +166,12 @@ class History(RuleBasedStateMachine):
                     self.ended(token, contacted=True)
             self.expire()
             self.now_ms += 500
-        assert self.engine.count() == Counts(0, 0), "something is stuck"
+        assert self.engine.count() == QueueCounts(0, 0), "something is stuck"
         assert set(range(1, self.items + 1)) == {item for item, count in self.served.items() if count == 1}
         for key in (*DELAY_OF_GROUP, WAITING_ROOM):
-            assert self.engine.count_group(key) == Counts(0, 0)
+            assert self.engine.count_group(key) == QueueCounts(0, 0)
         for source in range(3):
-            assert self.engine.count_source(source) == Counts(0, 0)
+            assert self.engine.count_source(source) == QueueCounts(0, 0)
 
 
 History.TestCase.settings = settings(max_examples=sampling.examples(150), stateful_step_count=60, deadline=None)

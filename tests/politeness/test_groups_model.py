@@ -8,7 +8,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from shepherd.politeness.groups.engine import Counts, FetchEnd, Lease, QueueEntry
+from shepherd.politeness.groups.engine import FetchEnd, FetchLease, QueueCounts, QueueEntry
 from shepherd.politeness.groups.memory import MemoryGroups
 from tests.support import sampling
 from tests.support.groups import OneByOne, at_once
@@ -170,7 +170,7 @@ class EngineAgainstModel(RuleBasedStateMachine):
         assert sorted(lease.token for lease in expired) == expected
         for lease in expired:
             out = self.give_back(lease.token, self.now_ms)
-            assert lease == Lease(lease.token, out.queued.item, out.group, out.queued.site, out.expires_ms)
+            assert lease == FetchLease(lease.token, out.queued.item, out.group, out.queued.site, out.expires_ms)
 
     @rule(group=GROUPS, delay_ms=DELAYS)
     def set_delay(self, group: int, delay_ms: int) -> None:
@@ -231,14 +231,16 @@ class EngineAgainstModel(RuleBasedStateMachine):
 
     @invariant()
     def counters_are_exact(self) -> None:
-        assert self.engine.count() == Counts(len(self.queue), len(self.out))
+        assert self.engine.count() == QueueCounts(len(self.queue), len(self.out))
         busy = {self.sites[entry.site].group for entry in self.queue} | {out.group for out in self.out.values()}
         assert self.engine.active() == len(busy)
         for key in range(3):
             queued = sum(self.sites[entry.site].group == key for entry in self.queue)
-            assert self.engine.count_group(key) == Counts(queued, sum(out.group == key for out in self.out.values()))
+            assert self.engine.count_group(key) == QueueCounts(queued, sum(out.group == key for out in self.out.values()))
             queued = sum(entry.source == key for entry in self.queue)
-            assert self.engine.count_source(key) == Counts(queued, sum(out.queued.source == key for out in self.out.values()))
+            assert self.engine.count_source(key) == QueueCounts(
+                queued, sum(out.queued.source == key for out in self.out.values())
+            )
 
     def teardown(self) -> None:
         """Whatever happened, what is queued comes out, once, and leaves nothing behind."""

@@ -7,7 +7,7 @@ import random
 from collections.abc import Coroutine, Sequence
 from typing import Any, TypeVar
 
-from shepherd.politeness.groups.engine import Change, Counts, Extension, FetchEnd, Groups, Lease, QueueEntry, Setting
+from shepherd.politeness.groups.engine import Change, Extension, FetchEnd, FetchLease, Groups, QueueCounts, QueueEntry, Setting
 
 T = TypeVar("T")
 PAUSES_S = (0, 0, 0.001, 0.002, 0.005)
@@ -33,7 +33,7 @@ class OneByOne:
     def add(self, item: int, group: int, site: int, priority: int, not_before_ms: int = 0, source: int = 0) -> None:
         at_once(self.engine.add_many([QueueEntry(item, group, site, priority, not_before_ms, source)]))
 
-    def next(self, now_ms: int) -> Lease | None:
+    def next(self, now_ms: int) -> FetchLease | None:
         return next(iter(at_once(self.engine.take(1, now_ms))), None)
 
     def next_time(self) -> int | None:
@@ -47,7 +47,7 @@ class OneByOne:
         (is_accepted,) = at_once(self.engine.release_many([FetchEnd(token, contacted, delay_ms)], now_ms))
         return is_accepted
 
-    def expire(self, now_ms: int) -> list[Lease]:
+    def expire(self, now_ms: int) -> list[FetchLease]:
         return at_once(self.engine.expire(now_ms))
 
     def set_delay(self, group: int, delay_ms: int) -> None:
@@ -75,13 +75,13 @@ class OneByOne:
         (items,) = at_once(self.engine.drop_sites([site]))
         return items
 
-    def count(self) -> Counts:
+    def count(self) -> QueueCounts:
         return at_once(self.engine.count())
 
-    def count_group(self, group: int) -> Counts:
+    def count_group(self, group: int) -> QueueCounts:
         return at_once(self.engine.count_group(group))
 
-    def count_source(self, source: int) -> Counts:
+    def count_source(self, source: int) -> QueueCounts:
         return at_once(self.engine.count_source(source))
 
     def active(self) -> int:
@@ -117,7 +117,7 @@ class FarGroups:
     async def add_many(self, entries: Sequence[QueueEntry]) -> None:
         await self._far(self._engine.add_many(entries))
 
-    async def take(self, most: int, now_ms: int) -> list[Lease]:
+    async def take(self, most: int, now_ms: int) -> list[FetchLease]:
         return await self._far(self._engine.take(most, now_ms))
 
     async def next_time(self) -> int | None:
@@ -129,19 +129,19 @@ class FarGroups:
     async def release_many(self, ends: Sequence[FetchEnd], now_ms: int) -> list[bool]:
         return await self._far(self._engine.release_many(ends, now_ms))
 
-    async def expire(self, now_ms: int) -> list[Lease]:
+    async def expire(self, now_ms: int) -> list[FetchLease]:
         return await self._far(self._engine.expire(now_ms))
 
     async def drop_sites(self, sites: Sequence[int]) -> list[list[int]]:
         return await self._far(self._engine.drop_sites(sites))
 
-    async def count(self) -> Counts:
+    async def count(self) -> QueueCounts:
         return await self._far(self._engine.count())
 
-    async def count_group(self, group: int) -> Counts:
+    async def count_group(self, group: int) -> QueueCounts:
         return await self._far(self._engine.count_group(group))
 
-    async def count_source(self, source: int) -> Counts:
+    async def count_source(self, source: int) -> QueueCounts:
         return await self._far(self._engine.count_source(source))
 
     async def active(self) -> int:

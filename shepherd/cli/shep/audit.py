@@ -18,7 +18,7 @@ from shepherd.text import iso_ms
 
 if TYPE_CHECKING:
     from shepherd.formats.tables import Records
-    from shepherd.politeness.audit import Verdict
+    from shepherd.politeness.audit import AuditVerdict
     from shepherd.politeness.obligations import Journal
     from shepherd.store.state.database import Database
     from shepherd.store.state.directory import State
@@ -139,7 +139,7 @@ class _Read:
 @dataclass(frozen=True)
 class _Epoch:
     journals: list[_Read]
-    verdict: Verdict
+    verdict: AuditVerdict
 
     def footprints(self) -> dict[tuple[int, int], str]:
         """Of the contacts that came too soon and of those they came too soon after, by journal and row."""
@@ -215,7 +215,7 @@ def _epochs(journals: list[_Read]) -> list[list[_Read]]:
     return epochs
 
 
-def _judge(journals: list[_Read], slack_ms: int, limit: int, tick: Callable[[int], object]) -> Verdict:
+def _judge(journals: list[_Read], slack_ms: int, limit: int, tick: Callable[[int], object]) -> AuditVerdict:
     from shepherd.politeness import audit as politeness
 
     return politeness.judge([journal_read.journal for journal_read in journals], slack_ms, limit, tick)
@@ -224,7 +224,7 @@ def _judge(journals: list[_Read], slack_ms: int, limit: int, tick: Callable[[int
 # --- telling ----------------------------------------------------------------------------------------------------
 
 
-def _tightest(verdict: Verdict) -> list[dict[str, Any]]:
+def _tightest(verdict: AuditVerdict) -> list[dict[str, Any]]:
     """The servers that were asked more than once, those with the least to spare first."""
     import numpy as np
 

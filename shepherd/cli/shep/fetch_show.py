@@ -16,7 +16,7 @@ from shepherd.formats import kinds
 from shepherd.formats.vocabulary import reason_text
 
 if TYPE_CHECKING:
-    from shepherd.dispatch.single import Answer, Learnt, Story
+    from shepherd.dispatch.single import Learnt, ManualAnswer, Story
     from shepherd.filters import Filter
     from shepherd.report.robots import RobotsVerdict
 
@@ -102,19 +102,19 @@ def _lines(story: Story, learnt: Learnt, robots_verdict: RobotsVerdict | None, f
         yield from _answer_lines(story.answer)
 
 
-def _outcome(answer: Answer) -> str:
+def _outcome(answer: ManualAnswer) -> str:
     status = int(answer.record["status"][0])
     return f"status {status}" if status else kinds.REASON.text(answer.reason)
 
 
-def _timings(answer: Answer) -> str:
+def _timings(answer: ManualAnswer) -> str:
     total_ms = int(answer.record["download_ms"][0])
     if not answer.record["status"][0]:
         return f"ended after {total_ms} ms without a usable answer"
     return f"connected after {answer.connect_ms} ms, first byte after {answer.first_byte_ms} ms, done after {total_ms} ms"
 
 
-def _answer_lines(answer: Answer) -> Iterator[tuple[str, str]]:
+def _answer_lines(answer: ManualAnswer) -> Iterator[tuple[str, str]]:
     status, *headers = _head(answer)
     yield "status", status or kinds.REASON.text(answer.reason)
     for header in headers:
@@ -132,7 +132,7 @@ def _answer_lines(answer: Answer) -> Iterator[tuple[str, str]]:
         yield "link", link
 
 
-def _head(answer: Answer) -> list[str]:
+def _head(answer: ManualAnswer) -> list[str]:
     """The status line, or nothing, and the headers, each on a line."""
     lines = [common.escape(line) for line in answer.head.split(b"\n")]
     return [lines[0].removesuffix("\\r"), *(line.removesuffix("\\r") for line in lines[1:] if line.removesuffix("\\r"))]
@@ -158,7 +158,7 @@ def _json(story: Story, learnt: Learnt, robots_verdict: RobotsVerdict | None, fi
     }
 
 
-def _answer_json(answer: Answer) -> dict[str, Any]:
+def _answer_json(answer: ManualAnswer) -> dict[str, Any]:
     from shepherd.formats.tables import KINDS
 
     status_line, *headers = _head(answer)

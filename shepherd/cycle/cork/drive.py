@@ -32,7 +32,7 @@ from shepherd.filters import load_filter
 from shepherd.formats.control import CLOSED
 from shepherd.formats.tables import JOURNAL, SERVERS, U64, Array, Columns, Records
 from shepherd.politeness import contacts
-from shepherd.politeness.contacts import Claims
+from shepherd.politeness.contacts import ServerClaims
 from shepherd.store.disk import names
 from shepherd.store.disk.names import StateName
 from shepherd.store.state import contact_notes as contactnotes
@@ -231,7 +231,7 @@ def server_changes(state: State, sites: TableChanges, journal: Records, config: 
     return TableChanges(patch.only_changed(state.servers, changed), added)
 
 
-def _claims(state: State, sites: TableChanges, config: Config) -> Claims:
+def _claims(state: State, sites: TableChanges, config: Config) -> ServerClaims:
     """Of all sites, a partition at a time; a site that is new has no address yet."""
     old_sites = TableChanges(sites.patch)
     parts = []

@@ -36,7 +36,7 @@ class QueueEntry(NamedTuple):
     source: int = 0
 
 
-class Lease(NamedTuple):
+class FetchLease(NamedTuple):
     """One item handed out: the group's slot and the site are busy until it is released or expires."""
 
     token: int
@@ -83,7 +83,7 @@ class Change(NamedTuple):
     value: int
 
 
-class Counts(NamedTuple):
+class QueueCounts(NamedTuple):
     """Items waiting to be handed out, and items handed out and not yet released."""
 
     queued: int
@@ -99,7 +99,7 @@ class Groups(Protocol):
     async def add_many(self, entries: Sequence[QueueEntry]) -> None:
         """Queue these items; a number that does not fit is a ShepherdError, and then none of them is queued."""
 
-    async def take(self, most: int, now_ms: int) -> list[Lease]:
+    async def take(self, most: int, now_ms: int) -> list[FetchLease]:
         """The best items (largest priority, then smallest item) of all sites that may be asked now, leased, best first.
 
         Fewer than `most` means that nothing more may be asked now.
@@ -114,7 +114,7 @@ class Groups(Protocol):
     async def release_many(self, ends: Sequence[FetchEnd], now_ms: int) -> list[bool]:
         """Which are accepted: of the others the token is unknown or its time has passed (then `expire` gives the lease back)."""
 
-    async def expire(self, now_ms: int) -> list[Lease]:
+    async def expire(self, now_ms: int) -> list[FetchLease]:
         """Leases whose time has passed: to be asked for every second or so.
 
         Their groups wait as after a contact; the items are the caller's to add again.
@@ -123,12 +123,12 @@ class Groups(Protocol):
     async def drop_sites(self, sites: Sequence[int]) -> list[list[int]]:
         """Forget the queues of sites after site-wide errors; the items of each, best first. What is in flight stays."""
 
-    async def count(self) -> Counts:
+    async def count(self) -> QueueCounts:
         """Of everything."""
 
-    async def count_group(self, group: int) -> Counts: ...
+    async def count_group(self, group: int) -> QueueCounts: ...
 
-    async def count_source(self, source: int) -> Counts: ...
+    async def count_source(self, source: int) -> QueueCounts: ...
 
     async def active(self) -> int:
         """How many groups have anything queued or in flight."""

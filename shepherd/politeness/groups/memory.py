@@ -22,14 +22,14 @@ from shepherd.politeness.groups.engine import (
     MAX_PRIORITY,
     MAX_SOURCE,
     Change,
-    Counts,
     Extension,
     FetchEnd,
-    Lease,
+    FetchLease,
+    QueueCounts,
     QueueEntry,
     Setting,
 )
-from shepherd.politeness.groups.queues import Nodes, SiteQueue
+from shepherd.politeness.groups.queues import QueueNodes, SiteQueue
 
 NEVER: Final = -(1 << 62)  # the end of a fetch that never was: any delay has passed since
 NONE: Final = -1
@@ -86,8 +86,8 @@ class _Site(SiteQueue):
         self.entry = NONE  # what it has in its group's candidates, or LOOK
 
 
-class _Held(NamedTuple):
-    lease: Lease
+class _LeaseRecord(NamedTuple):
+    lease: FetchLease
     source: int
     site: _Site
     group: _Group
@@ -107,10 +107,10 @@ class MemoryGroups:
         self._groups: list[_Group] = []
         self._sites: list[_Site] = []
         self._early_delays: dict[int, int] = {}  # of sites that have no item yet
-        self._nodes = Nodes()
+        self._nodes = QueueNodes()
         self._ready: list[int] = []
         self._waiting: list[int] = []
-        self._held: dict[int, _Held] = {}
+        self._leases: dict[int, _LeaseRecord] = {}
         self._last_token = 0
         self._now_ms = 0
         self._active = 0  # groups with anything queued or in flight
@@ -140,13 +140,13 @@ class MemoryGroups:
             if self._place_site(site):
                 self._place_group(site.group)
 
-    async def take(self, most: int, now_ms: int) -> list[Lease]:
+    async def take(self, most: int, now_ms: int) -> list[FetchLease]:
         self._now_ms = now_ms
         due = (now_ms + 1) << TIME_SHIFT
         waiting = self._waiting
         while waiting and waiting[0] < due:
             self._look(heappop(waiting))
-        leases: list[Lease] = []
+        leases: list[FetchLease] = []
         ready = self._ready
         while ready and len(leases) < most:
             entry = heappop(ready)
@@ -166,33 +166,33 @@ class MemoryGroups:
 
     def _release(self, end: FetchEnd, now_ms: int) -> bool:
         token, contacted, delay_ms = end
-        held = self._held.get(token)
-        if held is None or held.lease.expires_ms <= now_ms:
+        record = self._leases.get(token)
+        if record is None or record.lease.expires_ms <= now_ms:
             return False
         self._now_ms = now_ms
-        del self._held[token]
+        del self._leases[token]
         if delay_ms is not None:
-            held.group.hold_ms = max(held.group.hold_ms, now_ms + delay_ms)
-        self._give_back(held, now_ms if contacted else None)
+            record.group.hold_ms = max(record.group.hold_ms, now_ms + delay_ms)
+        self._give_back(record, now_ms if contacted else None)
         return True
 
     async def extend_many(self, extensions: Sequence[Extension]) -> list[bool]:
         return [self._extend(token, until_ms) for token, until_ms in extensions]
 
     def _extend(self, token: int, until_ms: int) -> bool:
-        held = self._held.get(token)
-        if held is None:
+        record = self._leases.get(token)
+        if record is None:
             return False
-        if until_ms > held.lease.expires_ms:
-            self._held[token] = held._replace(lease=held.lease._replace(expires_ms=until_ms))
+        if until_ms > record.lease.expires_ms:
+            self._leases[token] = record._replace(lease=record.lease._replace(expires_ms=until_ms))
         return True
 
-    async def expire(self, now_ms: int) -> list[Lease]:
-        expired = [held for held in self._held.values() if held.lease.expires_ms <= now_ms]
-        for held in expired:
-            del self._held[held.lease.token]
-            self._give_back(held, now_ms)
-        return [held.lease for held in expired]
+    async def expire(self, now_ms: int) -> list[FetchLease]:
+        expired = [record for record in self._leases.values() if record.lease.expires_ms <= now_ms]
+        for record in expired:
+            del self._leases[record.lease.token]
+            self._give_back(record, now_ms)
+        return [record.lease for record in expired]
 
     async def next_time(self) -> int | None:
         if self._ready:
@@ -262,15 +262,15 @@ class MemoryGroups:
 
     # --- counters ---------------------------------------------------------------------------------------------------
 
-    async def count(self) -> Counts:
-        return Counts(sum(self._queued), sum(self._in_flight))
+    async def count(self) -> QueueCounts:
+        return QueueCounts(sum(self._queued), sum(self._in_flight))
 
-    async def count_group(self, group: int) -> Counts:
-        found = self._group_of.get(group)
-        return Counts(0, 0) if found is None else Counts(found.queued, found.in_flight)
+    async def count_group(self, group: int) -> QueueCounts:
+        known_group = self._group_of.get(group)
+        return QueueCounts(0, 0) if known_group is None else QueueCounts(known_group.queued, known_group.in_flight)
 
-    async def count_source(self, source: int) -> Counts:
-        return Counts(self._queued[source], self._in_flight[source])
+    async def count_source(self, source: int) -> QueueCounts:
+        return QueueCounts(self._queued[source], self._in_flight[source])
 
     async def active(self) -> int:
         return self._active
@@ -359,7 +359,7 @@ class MemoryGroups:
             heappop(candidates)
         return None
 
-    def _serve(self, group: _Group, site: _Site) -> Lease:
+    def _serve(self, group: _Group, site: _Site) -> FetchLease:
         heappop(group.candidates)
         site.entry = NONE
         site.busy = True
@@ -373,18 +373,18 @@ class MemoryGroups:
         if group.free:
             self._place_group(group)
         self._last_token = token = self._last_token + 1
-        lease = Lease(token, key & MAX_ITEM, group.key, site.key, self._now_ms + self._lease_ms)
-        self._held[token] = _Held(lease, source, site, group, slot_end_ms)
+        lease = FetchLease(token, key & MAX_ITEM, group.key, site.key, self._now_ms + self._lease_ms)
+        self._leases[token] = _LeaseRecord(lease, source, site, group, slot_end_ms)
         return lease
 
-    def _give_back(self, held: _Held, end_ms: int | None) -> None:
+    def _give_back(self, record: _LeaseRecord, end_ms: int | None) -> None:
         """Free site and slot; `end_ms` None = nobody was contacted, so both are as they were before the lease."""
-        group, site = held.group, held.site
+        group, site = record.group, record.site
         group.in_flight -= 1
         if not group.in_flight and not group.queued:
             self._active -= 1
-        self._in_flight[held.source] -= 1
-        slot_end_ms = held.slot_end_ms if end_ms is None else end_ms
+        self._in_flight[record.source] -= 1
+        slot_end_ms = record.slot_end_ms if end_ms is None else end_ms
         group.free = tuple(sorted((*group.free, slot_end_ms))) if group.free else (slot_end_ms,)
         site.busy = False
         if end_ms is not None:

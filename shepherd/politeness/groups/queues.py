@@ -29,7 +29,7 @@ class SiteQueue:
         self.later: list[int] | None = None  # heap of not_before_ms << 32 | node
 
 
-class Nodes:
+class QueueNodes:
     """The nodes of all sites. A key is what an item is ordered by, smallest first, at most 64 bits."""
 
     def __init__(self) -> None:
