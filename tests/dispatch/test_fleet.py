@@ -246,8 +246,8 @@ def test_reaper_that_only_idles_is_not_lost(tmp_path: Path) -> None:
 
     async def work() -> None:
         with reapd(path):
-            async with crew([source(path)], silence_s=0.6) as one:
-                await asyncio.sleep(2.5)
+            async with crew([source(path)], silence_s=2.0) as one:
+                await asyncio.sleep(5)  # time for two silences
                 assert one.lost == []
 
     run(work())
