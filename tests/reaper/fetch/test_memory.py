@@ -125,11 +125,13 @@ def test_nothing_new_begins_while_the_memory_is_full_and_a_deadline_ends_the_wai
     with serve({"/x": half, "/y": ok(b"abc")}) as origin:
 
         async def run() -> list[tuple[Reason, bool]]:
-            fetcher = Fetcher(Guard(LOOPBACK), "shepherd/test", FetchLimits(memory_bytes=2 * MIB))
-            stuck = asyncio.ensure_future(fetcher.fetch(request(origin.port, timeout_s=1.5, body_bytes=8 * MIB)))
-            await asyncio.sleep(0.5)
+            memory = Memory(2 * MIB)
+            fetcher = Fetcher(Guard(LOOPBACK), "shepherd/test", FetchLimits(), memory=memory)
+            stuck = asyncio.ensure_future(fetcher.fetch(request(origin.port, timeout_s=3, body_bytes=8 * MIB)))
+            while memory.has_room and not stuck.done():
+                await asyncio.sleep(0.01)
             late = fetcher.fetch(request(origin.port, "/y", timeout_s=0.3))
-            patient = fetcher.fetch(request(origin.port, "/y", timeout_s=20))
+            patient = fetcher.fetch(request(origin.port, "/y", timeout_s=600))
             responses = await asyncio.gather(late, stuck, patient)
             fetcher.close()
             return [(response.reason, response.contacted) for response in responses]
