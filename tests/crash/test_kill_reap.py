@@ -25,6 +25,8 @@ from tests.support import sampling
 from tests.support.toy_farm import ROOT, Farm, farm
 from tests.support.waiting import PATIENCE_S, descendants, wait_until, wait_until_gone
 
+pytestmark = pytest.mark.waits
+
 
 @pytest.fixture(scope="module")
 def planned(tmp_path_factory: pytest.TempPathFactory, gathered_farm: Path) -> Iterator[Farm]:

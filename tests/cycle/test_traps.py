@@ -10,9 +10,13 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
 
+import pytest
+
 from tests.support.driver import HTML
 from tests.support.origin import Answer, ok, serve
 from tests.support.reaping import Home
+
+pytestmark = pytest.mark.waits
 
 HONEST = [f"honest{n}.example" for n in range(4)]
 PAGES = 12  # of each

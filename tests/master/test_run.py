@@ -16,6 +16,8 @@ from tests.support.daemons import running, settings
 from tests.support.toy_farm import Farm, farm
 from tests.support.waiting import PATIENCE_S, wait_until
 
+pytestmark = pytest.mark.waits
+
 
 @pytest.fixture(scope="module")
 def planned(tmp_path_factory: pytest.TempPathFactory, gathered_farm: Path) -> Iterator[Farm]:

@@ -23,6 +23,8 @@ from tests.support.segment_states import fill
 from tests.support.serving import TOKENS, Serving, flock, serving, token_of
 from tests.support.waiting import PATIENCE_S, wait_until
 
+pytestmark = pytest.mark.waits
+
 SECRET = bytes(range(16)).hex()  # the footprint key of tests/support/segment_states.py
 
 

@@ -9,6 +9,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from shepherd.serve import tokens
 from shepherd.urls import parse
 from tests.support.export_pages import page
@@ -18,6 +20,8 @@ from tests.support.reaping import CF, Home, planned
 from tests.support.serving import ROOT, Serving, serving, token_of
 from tests.support.waiting import PATIENCE_S
 from tests.worlds import PRINTS
+
+pytestmark = pytest.mark.waits
 
 HTML = "Content-Type: text/html; charset=iso-8859-2"
 PAGES = {

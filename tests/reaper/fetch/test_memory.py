@@ -25,6 +25,8 @@ from tests.support import driver
 from tests.support.origin import Answer, hang, ok, serve
 from tests.support.waiting import PATIENCE_S
 
+pytestmark = pytest.mark.waits
+
 MIB = 1 << 20
 
 

@@ -21,6 +21,8 @@ from tests.reaper.fetch.fetching import LOOPBACK, fetch_all, request
 from tests.support.origin import Answer, hang, ok, reset, serve
 from tests.support.waiting import PATIENCE_S
 
+pytestmark = pytest.mark.waits
+
 CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
 
 

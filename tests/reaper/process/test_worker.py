@@ -24,6 +24,8 @@ from tests.support.driver import HTML, LINKS, SITE, Dispatcher, Outcome, connect
 from tests.support.origin import Answer, Origin, hang, ok, reset, serve
 from tests.support.waiting import PATIENCE_S
 
+pytestmark = pytest.mark.waits
+
 
 def refused(
     rules: tuple[str, int] | None = ("", 200), hello: dict[str, Any] | None = None, **changes: Any
