@@ -51,7 +51,7 @@ class OneGroup:
 def members(candidates: Bools, key: U16, first_row: int, grouping: Grouping, window: Window) -> tuple[I64, Members]:
     """The candidates that are of a group and in its window: their rows in the partition, and what a tally needs of them.
 
-    Rows are told apart by weight before anything of them is copied: after the first pass only few are left.
+    Rows are chosen by weight before anything of them is copied: after the first pass only few are left.
     """
     best, worst = np.append(window.best, np.uint16(0)), np.append(window.worst, np.uint16(65_535))
     if window.all_weights:

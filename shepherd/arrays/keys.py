@@ -95,7 +95,7 @@ def sort_order(norm: U64, path: U64, *more: Array) -> I64:
     """The permutation that sorts by norm, path and what follows, stable.
 
     One number with the upper halves of norm and path is sorted first, which takes a third of the time of sorting by one column
-    after the other. It leaves few rows that are not told apart, and only these are sorted by all columns.
+    after the other. It leaves few rows in doubt, and only these are sorted by all columns.
     """
     if not len(norm):
         return np.zeros(0, np.int64)

@@ -37,7 +37,7 @@ def whole_norms(index: Table, step: int) -> Iterator[tuple[int, int]]:
 
 
 def segment_groups(counts: I64, most: int) -> Iterator[tuple[int, int]]:
-    """Ranges of segments that have at most so many of what `counts` tells of each, or a range of one segment that has more."""
+    """Ranges of segments, by their `counts`: each has at most so many, or is one segment that has more."""
     first, total = 0, 0
     for number, more in enumerate(counts.tolist()):
         if total and total + more > most:

@@ -32,7 +32,7 @@ class Search:
     room: I64
     crowded: Bools  # false: everything fits
     bits: int
-    waiting: int = NO_BAR  # how many rows are there, in all groups; at first nobody knows
+    waiting: int = NO_BAR  # how many rows are there, in all groups; not known at first
 
     @property
     def is_done(self) -> bool:

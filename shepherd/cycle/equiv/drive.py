@@ -32,7 +32,7 @@ from shepherd.store.state.database import Writer
 from shepherd.store.state.directory import Builder, State
 from shepherd.urls import Footprints, norm_of
 
-MOST_TOLD: Final = 100
+MOST_LISTED: Final = 100
 COUNTS: Final = ("documents", "gathered")
 
 
@@ -134,10 +134,10 @@ def _write_index(
             index.append(rejoined.columns)
             deltas += _deltas(rejoined)
             counts["joined documents"] += len(rejoined.joined)
-            joined.append(rejoined.joined[:MOST_TOLD])
+            joined.append(rejoined.joined[:MOST_LISTED])
         tick(stop - start)
     builder.finish_table(index)
-    return dict(counts), deltas, np.concatenate(joined)[:MOST_TOLD]
+    return dict(counts), deltas, np.concatenate(joined)[:MOST_LISTED]
 
 
 def _partition(state: State, paths: Paths, part: tuple[tuple[int, int], I64, Columns]) -> RejoinedRows | None:

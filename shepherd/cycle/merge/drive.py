@@ -25,7 +25,7 @@ from shepherd.cycle.common.norms import norm_map, version_of
 from shepherd.cycle.common.turn import not_now
 from shepherd.cycle.merge import rules as merge
 from shepherd.cycle.merge.contributions import CONTRIBUTED, NAMED, ContributionSpill
-from shepherd.cycle.merge.requests import MOST_TOLD
+from shepherd.cycle.merge.requests import MOST_LISTED
 from shepherd.cycle.merge.rules import MergedRows
 from shepherd.cycle.merge.sites import TALLIED, SiteMerge, write_sites
 from shepherd.cycle.merge.waiting import Waiting, survey
@@ -78,7 +78,7 @@ def run(writer: Writer, config: Config, now: int, tick: Tick, jobs: int = 1) -> 
         counts = _merge(builder, parent, waiting, filters, config, now, tick, jobs)
         bad = [*inbox_survey.refused, *waiting.faults.words(), *waiting.in_vain.words()]
         bad_count = len(inbox_survey.refused) + waiting.faults.count + waiting.in_vain.count
-        report = {"phase": "merge", **counts, "bad requests": bad_count, "bad": bad[:MOST_TOLD]}
+        report = {"phase": "merge", **counts, "bad requests": bad_count, "bad": bad[:MOST_LISTED]}
         return writer.publish(builder, report)
     finally:
         builder.close()

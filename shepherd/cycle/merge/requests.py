@@ -23,7 +23,7 @@ from shepherd.store.state.inbox import InboxItem, parse_request
 from shepherd.store.state.inserts import add_insert
 from shepherd.urls import Footprints, parse
 
-MOST_TOLD: Final = 100  # bad lines in a report
+MOST_LISTED: Final = 100  # bad lines in a report
 MOST_CHARACTERS: Final = 400  # of the reason of each
 EDITS_HELD: Final = 1 << 14
 MOST_U16: Final = 65_535
@@ -52,7 +52,7 @@ class Faults:
         self.count += 1
         text = text if len(text) <= MOST_CHARACTERS else f"{text[:MOST_CHARACTERS]}..."
         heapq.heappush(self._first, (-place, -self.count, text))
-        if len(self._first) > MOST_TOLD:
+        if len(self._first) > MOST_LISTED:
             heapq.heappop(self._first)
 
     def words(self) -> list[str]:

@@ -64,8 +64,8 @@ SOURCES = (
 
 @dataclass(frozen=True)
 class Survey:
-    """What a look at a partition, or at all of them, tells: how many rows need what; and of its sites the documents that are
-    gathered or to be, and those that are gathered."""
+    """Of a partition, or of all: how many rows need what; and by site the documents that are gathered or to be gathered, and
+    those that are gathered."""
 
     cells: dict[str, Counter[int]]
     given_up: int
