@@ -7,29 +7,30 @@ asked yet, `NotYet` says from when on it may be; what was learnt until then (`Le
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Final
 
-import numpy as np
+from msgspec.structs import replace
 
 from shepherd import urls
+from shepherd.clock import end_of
 from shepherd.config import Config
-from shepherd.dispatch.items import MAX_ROBOTS_HOPS
-from shepherd.errors import BadUrl, Corruption, PeerLost
+from shepherd.dispatch.contribute import Contributions, HotCache
+from shepherd.dispatch.items import MAX_ROBOTS_HOPS, Item, Text, request
+from shepherd.dispatch.sites import Site, SiteBook
+from shepherd.dispatch.verify import Answer, PendingRequest, Verifier
+from shepherd.errors import BadUrl, PeerLost
 from shepherd.filters import Filter
-from shepherd.formats import bucket, contrib
-from shepherd.formats.bucket import Bucket
-from shepherd.formats.tables import CONTRIB_BIT, JOURNAL, JournalFlag, Kind, Reason, Records, Result
-from shepherd.politeness.delays import default_delay_ms, site_delay_ms
+from shepherd.formats import bucket
+from shepherd.formats.check import Bytes
+from shepherd.formats.journal import Entry
+from shepherd.formats.tables import Kind, Reason, Result
 from shepherd.politeness.manual import Destination, ManualContacts, Readiness
 from shepherd.robots import ABSENT, MAX_BYTES
 from shepherd.store.state import lookup
 from shepherd.store.state.directory import State
 from shepherd.urls import ROBOTS_PATH, Url, parse
 from shepherd.wire import messages as wire
-
-START_BY_MS: Final = 10_000
 
 
 class NotYet(Exception):
@@ -61,30 +62,41 @@ class SitePlace:
 
 @dataclass(frozen=True)
 class ManualAnswer:
-    """What came of one request."""
+    """The outcome of one request: what the verifier believes, and what is only shown."""
 
     url: str
-    record: Records
+    answer: Answer
     head: bytes
-    bucket: Bucket | None
-    links: tuple[str, ...]
-    location: str
     connect_ms: int
     first_byte_ms: int
-    rules: bytes
-    rules_status: int
+
+    @property
+    def record(self) -> Entry:
+        return self.answer.record
 
     @property
     def contacted(self) -> bool:
-        return bool(int(self.record["flags"][0]) & JournalFlag.CONTACTED)
+        return self.answer.contacted
 
     @property
     def result(self) -> Result:
-        return Result(self.record["result"][0])
+        return self.answer.result
 
     @property
     def reason(self) -> Reason:
-        return Reason(self.record["reason"][0])
+        return self.answer.reason
+
+    def attributes(self) -> dict[str, bytes]:
+        """Of its bucket, if it has one."""
+        return bucket.parse(self.answer.bucket).attributes if self.answer.bucket else {}
+
+    def links(self) -> list[str]:
+        links = self.answer.links
+        if links is None:
+            return []
+        names = dict(zip(links.block.sites.tolist(), links.block.names, strict=True))
+        sites = links.block.site[links.rows].tolist()
+        return [(names[site] + text).decode("ascii") for site, text in zip(sites, links.texts, strict=True)]
 
 
 @dataclass
@@ -120,66 +132,61 @@ class Single:
         contacts: ManualContacts,
         clock_ms: Callable[[], int],
     ) -> None:
-        self._peer, self._state, self._config, self._filters = peer, state, config, filters
+        self._peer, self._state = peer, state
         self._contacts, self._clock = contacts, clock_ms
-        self._tokens = itertools.count(1)
+        self._tokens, self._timeout_ms = itertools.count(1), round(config.fetch.timeout_s * 1000)
+        self._book = SiteBook(state, config.politeness, filters, clock_ms() // 1000)
+        contributions = Contributions(_no_contributions, filters.version, HotCache(bits=1))
+        self._verifier = Verifier(state.control.key, state.number, filters.version, config.fetch, contributions)
 
     async def ask(self, url: Url, learnt: Learnt) -> Story:
         """Look the site up, read its robots.txt, ask for the page. NotYet where that must wait."""
-        place = await self._place(url.site, learnt)
+        place = await self._place(url, learnt)
         if not place.address:
             return Story(url, place, None, None, None)
-        rules = self._known_rules(url.site, place.server.qkey, learnt)
+        rules = self._known_rules(url, learnt)
         if rules is None:
             rules = learnt.rules[url.site] = await self._ask_for_rules(url, learnt)
-            place = await self._place(url.site, learnt)  # with the Crawl-delay that it asks for
+            place = await self._place(url, learnt)  # with the Crawl-delay that it asks for
         if not rules.status:
             return Story(url, place, rules, None, None)
         await self._peer.send(wire.Robots(self._state.prints.half(url.site), rules.status, rules.body[:MAX_BYTES]))
         ready = self._contacts.ready(place.server)
-        answer = await self._fetch(url.href, Kind.PAGE, url.site, self._state.prints.of(url), place, 0)
+        answer = await self._fetch(url.href, Kind.PAGE, self._state.prints.of(url), place, 0)
         return Story(url, place, rules, ready, answer)
 
     # --- what is known ----------------------------------------------------------------------------------------------
 
-    async def _place(self, site: str, learnt: Learnt) -> SitePlace:
-        prints = self._state.prints
-        token = next(self._tokens)
-        await self._peer.send(wire.Resolve(token, prints.half(site), site))
+    async def _place(self, url: Url, learnt: Learnt) -> SitePlace:
+        token, site = next(self._tokens), self._site(url)
+        await self._peer.send(wire.Resolve(token, site.site, site.name))
         resolved = await self._receive(token)
         if not isinstance(resolved, wire.Resolved):
             raise PeerLost("the reaper did not answer RESOLVE with RESOLVED")
         if resolved.reason or not resolved.address or urls.qkey_of_address(resolved.address) != resolved.qkey:
             reason = Reason.GUARD if resolved.reason == Reason.GUARD else Reason.NO_ADDRESS
             return SitePlace("", Destination(0, 0, 0), reason)
-        settings = self._filters.site_settings(site, resolved.qkey)
-        row = lookup.site_row(self._state, prints.half(site))
-        crawl_ms = learnt.crawl_delay_ms.get(site, self._state.sites["crawl_delay_ms"].value(row) if row is not None else 0)
-        wait_ms = site_delay_ms(settings.delay_ms, crawl_ms, default_delay_ms(self._config.politeness))
-        group = self._state.sites["group"].value(row) if row is not None else settings.group
-        return SitePlace(resolved.address, Destination(resolved.qkey, group, wait_ms, crawl_ms), Reason.NONE)
+        self._book.located(site, resolved.qkey, resolved.address)
+        site.crawl_delay_ms = learnt.crawl_delay_ms.get(site.name, site.crawl_delay_ms)
+        server = Destination(resolved.qkey, site.group, site.wait_ms, site.crawl_delay_ms)
+        return SitePlace(resolved.address, server, Reason.NONE)
 
-    def _known_rules(self, site: str, qkey: int, learnt: Learnt) -> RobotsTxt | None:
-        """What this call has learnt, or what is stored and still fresh. A stored redirect must be asked for again."""
-        if site in learnt.rules:
-            return learnt.rules[site]
-        if self._filters.robots_ignored_by(site, qkey) is not None:
+    def _site(self, url: Url) -> Site:
+        norm, _path, site = self._state.prints.of(url)
+        return self._book.enter(site, norm, url.site)
+
+    def _known_rules(self, url: Url, learnt: Learnt) -> RobotsTxt | None:
+        """What this call has learnt, or what is stored and still fresh."""
+        site = self._site(url)
+        if site.name in learnt.rules:
+            return learnt.rules[site.name]
+        if self._book.ignores_robots(site):
             return RobotsTxt("ignored", ABSENT, b"")
-        row = lookup.site_row(self._state, self._state.prints.half(site))
-        if row is None:
+        row = lookup.site_row(self._state, site.site)
+        if row is None or not site.rules_known or not self._book.has_rules(site):
             return None
-        values = {name: self._state.sites[name].value(row) for name in _ROBOTS}
-        if values["robots_next"] * 1000 <= self._clock() or values["robots_since"] or not values["robots_status"]:
-            return None
-        checked_s = values["robots_checked"]
-        if not 200 <= values["robots_status"] < 300:
-            return RobotsTxt("stored", values["robots_status"], b"", checked_s)
-        if values["robots_oid"] >= CONTRIB_BIT:
-            return None
-        stored = self._state.objects.get(values["robots_oid"])
-        return (
-            None if "E" in stored.attributes else RobotsTxt("stored", values["robots_status"], stored.body(MAX_BYTES), checked_s)
-        )
+        status, body = self._book.rules(site)
+        return RobotsTxt("stored", status, body[:MAX_BYTES], self._state.sites["robots_checked"].value(row))
 
     # --- asking -----------------------------------------------------------------------------------------------------
 
@@ -188,57 +195,37 @@ class Single:
         prints = self._state.prints.of(parse(f"{url.site}{ROBOTS_PATH}"))
         target, hops = learnt.hop or (f"{url.site}{ROBOTS_PATH}", 0)
         while True:
-            place = await self._place(parse(target).site, learnt)
+            place = await self._place(parse(target), learnt)
             if not place.address:
                 return RobotsTxt("asked for now", 0, b"")
-            answer = await self._fetch(target, Kind.ROBOTS, url.site, prints, place, hops)
+            answer = await self._fetch(target, Kind.ROBOTS, prints, place, hops)
             learnt.robots.append(answer)
             if answer.result != Result.REDIRECT:
-                learnt.crawl_delay_ms[url.site] = int(answer.record["crawl_delay_ms"][0])
-                return RobotsTxt("asked for now", answer.rules_status, answer.rules)
+                learnt.crawl_delay_ms[url.site] = answer.record.crawl_delay_ms
+                return RobotsTxt("asked for now", answer.answer.rules_status, answer.answer.rules)
             hops += 1
-            if hops > MAX_ROBOTS_HOPS or not _is_url(answer.location):
+            if hops > MAX_ROBOTS_HOPS or not _is_url(answer.answer.location):
                 return RobotsTxt("asked for now", ABSENT, b"")
-            target = answer.location
+            target = answer.answer.location
             learnt.hop = target, hops
 
-    async def _fetch(
-        self, url: str, kind: Kind, site: str, prints: tuple[int, int, int], place: SitePlace, hops: int
-    ) -> ManualAnswer:
+    async def _fetch(self, url: str, kind: Kind, prints: tuple[int, int, int], place: SitePlace, hops: int) -> ManualAnswer:
         ready = self._contacts.ready(place.server)
         if ready.at_ms > self._clock():
             raise NotYet(url, place.address, ready)
-        token, norm, path = next(self._tokens), prints[0], prints[1]
+        token, (norm, path, site) = next(self._tokens), prints
+        item = Item(kind, norm, path, site, site, site, url, hops=hops, alone=True)  # if it kills its parser, we hear of it
         contact = self._contacts.begin(place.server, kind, prints)
-        request = wire.Fetch(
-            token=token,
-            kind=kind,
-            url=url,
-            norm=norm,
-            path=path,
-            site=prints[2],
-            rules=self._state.prints.half(site),
-            qkey=place.server.qkey,
-            address=place.address,
-            weight=0,
-            section=0,
-            etag="",
-            modified="",
-            digest=0,
-            hops=hops,
-            reuse=False,
-            alone=True,  # if it kills its parser, we hear of it
-            start_by_ms=min(self._clock() + START_BY_MS, contact.deadline_ms),
-            deadline_ms=contact.deadline_ms,
-            head=True,
-        )
-        await self._peer.send(request)
+        start_ms = contact.deadline_ms - self._timeout_ms
+        pending = PendingRequest(item, place.server.qkey, place.server.group, url, start_ms)
+        fetch = request(item, Text(url, "", ""), self._site(parse(url)), token, start_ms, self._timeout_ms, reuse=False)
+        await self._peer.send(replace(fetch, head=True))
         message = await self._receive(token)
         if not isinstance(message, wire.FetchResult):
             raise PeerLost("the reaper did not answer FETCH with RESULT")
-        answer = _checked(message, url, prints)
-        self._contacts.end(contact, answer.record, answer.contacted)
-        return answer
+        answer = self._verifier.checked(message, pending, 0, end_of(self._clock()))
+        self._contacts.end(contact, answer.record)
+        return ManualAnswer(url, answer, message.head, message.connect_ms, message.first_byte_ms)
 
     async def _receive(self, token: int) -> wire.Resolved | wire.FetchResult:
         async for message in self._peer.messages():
@@ -249,9 +236,6 @@ class Single:
         raise PeerLost("the reaper closed its connection: what it fetched has killed it, or its memory was too small")
 
 
-_ROBOTS: Final = ("robots_next", "robots_since", "robots_status", "robots_checked", "robots_oid")
-
-
 def _is_url(text: str) -> bool:
     try:
         parse(text)
@@ -260,33 +244,5 @@ def _is_url(text: str) -> bool:
     return True
 
 
-def _checked(message: wire.FetchResult, url: str, prints: tuple[int, int, int]) -> ManualAnswer:
-    """What a reaper says is believed as far as it can be checked."""
-    if len(message.record) != JOURNAL.itemsize:
-        raise Corruption(f"a journal record of {len(message.record)} bytes")
-    record = np.frombuffer(message.record, JOURNAL).copy()
-    try:
-        Result(record["result"][0]), Reason(record["reason"][0])
-    except ValueError as error:
-        raise Corruption(f"a journal record with {error}") from error
-    if (int(record["norm"][0]), int(record["path"][0]), int(record["site"][0])) != prints:
-        raise Corruption("the record is not about what was requested")
-    links = contrib.decode(message.links) if message.links else None
-    return ManualAnswer(
-        url=url,
-        record=record,
-        head=message.head,
-        bucket=bucket.parse(message.bucket) if message.bucket else None,
-        links=tuple(_hrefs(links)) if links is not None else (),
-        location=message.location,
-        connect_ms=message.connect_ms,
-        first_byte_ms=message.first_byte_ms,
-        rules=message.rules,
-        rules_status=message.rules_status,
-    )
-
-
-def _hrefs(links: contrib.Block) -> Iterator[str]:
-    names = dict(zip(links.sites.tolist(), links.names, strict=True))
-    for site, text in zip(links.site.tolist(), links.texts, strict=True):
-        yield (names.get(site, b"") + text).decode("ascii", "backslashreplace")
+def _no_contributions(_records: int, _block: Bytes) -> None:
+    """Nothing is stored."""

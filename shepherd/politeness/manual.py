@@ -16,6 +16,7 @@ import numpy as np
 from shepherd.clock import end_of
 from shepherd.config import Config
 from shepherd.formats.frame import FrameKind
+from shepherd.formats.journal import Entry
 from shepherd.formats.tables import I64, JOURNAL, NO_OID, NO_ROW, SERVERS, U64, Array, Kind, Reason, Records, Result
 from shepherd.politeness import contacts, delays
 from shepherd.store.disk import names
@@ -128,18 +129,16 @@ class ManualContacts:
         contactnotes.leave(self._inbox, name, note)
         return Contact(name, note, now_ms + self._timeout_ms)
 
-    def end(self, contact: Contact, record: Records, contacted: bool) -> None:
+    def end(self, contact: Contact, record: Entry) -> None:
         """It has been answered: what really was takes the place of what could have been."""
-        if not contacted:
+        if not record.contacted:
             contactnotes.withdraw(self._inbox, contact.name)
             return
         note = contact.note.copy()
         for name in _FIELDS_OF_RECORD:
-            note[name] = record[name]
-        crawl_ms = int(record["crawl_delay_ms"][0])
-        note["retry_after_s"] = max(
-            int(record["retry_after_s"][0]), int(contact.note["retry_after_s"][0]), delays.as_retry_after_s(crawl_ms)
-        )
+            note[name] = getattr(record, name)
+        retry_s = max(record.retry_after_s, delays.as_retry_after_s(record.crawl_delay_ms))
+        note["retry_after_s"] = max(retry_s, int(contact.note["retry_after_s"][0]))
         note["end_ms"] = max(end_of(self._clock()), int(note["start_ms"][0]))
         contactnotes.leave(self._inbox, contact.name, note)
 

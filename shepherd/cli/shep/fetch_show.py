@@ -103,13 +103,13 @@ def _lines(story: Story, learnt: Learnt, robots_verdict: RobotsVerdict | None, f
 
 
 def _outcome(answer: ManualAnswer) -> str:
-    status = int(answer.record["status"][0])
+    status = answer.record.status
     return f"status {status}" if status else kinds.REASON.text(answer.reason)
 
 
 def _timings(answer: ManualAnswer) -> str:
-    total_ms = int(answer.record["download_ms"][0])
-    if not answer.record["status"][0]:
+    total_ms = answer.record.download_ms
+    if not answer.record.status:
         return f"ended after {total_ms} ms without a usable answer"
     return f"connected after {answer.connect_ms} ms, first byte after {answer.first_byte_ms} ms, done after {total_ms} ms"
 
@@ -120,15 +120,15 @@ def _answer_lines(answer: ManualAnswer) -> Iterator[tuple[str, str]]:
     for header in headers:
         yield "header", header
     yield "timings", _timings(answer)
-    record, attributes = answer.record, answer.bucket.attributes if answer.bucket else {}
-    yield "size", f"{int(record['wire_bytes'][0])} bytes received, {int(record['body_bytes'][0])} of body decoded"
+    record, attributes = answer.record, answer.attributes()
+    yield "size", f"{record.wire_bytes} bytes received, {record.body_bytes} of body decoded"
     for label, letter in (("type", "T"), ("charset", "C"), ("title", "t"), ("truncated", "X"), ("redirect to", "E")):
         if letter in attributes:
             yield label, common.escape(attributes[letter])
     if "D" in attributes:
         yield "digest", attributes["D"].hex()
     yield "outcome", kinds.REASON.text(answer.reason)
-    for link in answer.links:
+    for link in answer.links():
         yield "link", link
 
 
@@ -154,7 +154,7 @@ def _json(story: Story, learnt: Learnt, robots_verdict: RobotsVerdict | None, fi
         "delay_ms": story.ready.delay_ms if story.ready else None,
         "answer": _answer_json(story.answer) if story.answer else None,
         "reason": kinds.REASON.json(story.answer.reason if story.answer else story.place.reason),
-        "links": list(story.answer.links) if story.answer else [],
+        "links": story.answer.links() if story.answer else [],
     }
 
 
@@ -162,7 +162,7 @@ def _answer_json(answer: ManualAnswer) -> dict[str, Any]:
     from shepherd.formats.tables import KINDS
 
     status_line, *headers = _head(answer)
-    attributes = answer.bucket.attributes if answer.bucket else {}
+    attributes = answer.attributes()
     texts = {
         name: common.escape(attributes[letter]) if letter in attributes else None
         for name, letter in (("content_type", "T"), ("charset", "C"), ("title", "t"), ("truncated", "X"), ("redirect_to", "E"))
@@ -172,7 +172,7 @@ def _answer_json(answer: ManualAnswer) -> dict[str, Any]:
         "url": answer.url,
         "contacted": answer.contacted,
         "outcome": kinds.REASON.text(answer.reason),
-        **kinds.row_as_json(KINDS["journal"], {name: int(answer.record[name][0]) for name in numbers}),
+        **kinds.row_as_json(KINDS["journal"], {name: getattr(answer.record, name) for name in numbers}),
         "status_line": status_line,
         "headers": headers,
         "connect_ms": answer.connect_ms,
