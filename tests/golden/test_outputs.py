@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 import shlex
-import shutil
 import tarfile
 import tempfile
 from pathlib import Path
@@ -16,7 +15,6 @@ from pathlib import Path
 from tests.support.programs import call
 
 GOLDEN = Path(__file__).resolve().parent
-ROOT = GOLDEN.parents[1]
 EXPECTED = GOLDEN / "outputs.txt"
 NOW = "--now 1900000000"
 PAGE, ROBOTS, NEW = "http://site0.toy.example/", "http://site0.toy.example/robots.txt", "http://later.toy.example/"
@@ -77,7 +75,8 @@ def outputs(home: Path) -> str:
     """Every command, and what it printed with which exit status."""
     with tarfile.open(GOLDEN / "v2-closed.tar.xz") as archive:
         archive.extractall(home, filter="tar")
-    shutil.copytree(ROOT / "cf", home / "cf")
+    (home / "cf").mkdir()
+    (home / "cf" / "filter").write_text("default accept\n")  # its hash stands in control
     return "".join(_output(line, home) for line in (PHASES + READERS).split("\n") if line)
 
 
