@@ -17,7 +17,7 @@ from shepherd.store.disk import locks, names
 from tests.crash.tally import Tally
 from tests.support.daemons import Daemon, running, settings
 from tests.support.toy_farm import Farm, farm
-from tests.support.waiting import PATIENCE_S, children
+from tests.support.waiting import PATIENCE_S, children, wait_until
 
 pytestmark = pytest.mark.waits
 
@@ -88,13 +88,26 @@ def continued(one: Farm, cf: Path, number: int) -> list[str]:
     return wrong + torn
 
 
+def child_of(daemon: Daemon, program: str) -> int:
+    """The pid of this program, as soon as the master runs it: its event in the log may be read too late."""
+    found: list[int] = []
+
+    def is_found() -> bool:
+        with contextlib.suppress(OSError):  # it has just ended
+            every = children(daemon.process.pid)
+            found[:] = [pid for pid in every if program.encode() in Path(f"/proc/{pid}/cmdline").read_bytes()]
+        return bool(found)
+
+    wait_until(is_found)
+    return found[0]
+
+
 def test_next_master_waits_for_the_orphan_of_a_killed_one(grown: Farm, tmp_path: Path) -> None:
     """A batch program continues without its master: the next one waits for it, and status shows it."""
     one = grown.copy(tmp_path / "db")
     cf = settings(one, tmp_path / "cf")
     with running(one, cf) as daemon:
-        daemon.wait_for("begin", step="shep-plan")
-        [child] = children(daemon.process.pid)
+        child = child_of(daemon, "shep-plan")
         os.kill(child, signal.SIGSTOP)
         daemon.process.kill()
         daemon.process.wait()

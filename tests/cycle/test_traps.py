@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from hashlib import blake2b
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -22,7 +23,7 @@ HONEST = [f"honest{n}.example" for n in range(4)]
 PAGES = 12  # of each
 TRAPS = ("calendar.example", "sessions.example", "paths.example", "names.example")
 NAMES = 170  # of the last one, as far as anybody gets
-CYCLES = 5
+CYCLES, MOST_CYCLES = 5, 20  # on a slow machine its servers seem slow, and get fewer pages of each plan
 SITE_SOFT, SITE_HARD = 12, 15
 SERVER_PAGES = 50
 CF = """
@@ -93,13 +94,13 @@ def web(home: Path, limits: str) -> Iterator[Home]:
         yield Home(home, home / "db", [])
 
 
-def gather(made: Home, cycles: int) -> tuple[list[Cycle], int]:
-    """The plans, and how many honest pages were gathered in the end."""
+def gather(made: Home) -> list[Cycle]:
+    """Cycles until all honest pages are gathered; their plans."""
     made.must("shep-init", "-q")
     made.must("shep", "insert", *(f"http://{host}/page.html" for host in (*HONEST, *TRAPS)))
     found: list[Cycle] = []
     known: set[str] = set()
-    for _ in range(cycles):
+    while len(found) < CYCLES or (honest_pages(made) < len(HONEST) * PAGES and len(found) < MOST_CYCLES):
         for program in ("merge", "select", "record", "plan"):
             made.must(f"shep-{program}", "-q")
         rows = [json.loads(line) for line in made.must("shep-dump", "plan", "--json", "-u").splitlines()]
@@ -109,17 +110,23 @@ def gather(made: Home, cycles: int) -> tuple[list[Cycle], int]:
         known |= set(hosts)
         made.must("shep-reap", "-q")
         made.must("shep-cork", "-q")
+    return found
+
+
+def honest_pages(made: Home) -> int:
+    """How many are gathered."""
     gathered = [url for url, fate in made.fates().items() if fate[0] == "gathered"]
-    return found, sum(url.split("/")[2] in HONEST for url in gathered if not url.endswith("/robots.txt"))
+    return sum(url.split("/")[2] in HONEST for url in gathered if not url.endswith("/robots.txt"))
 
 
 def test_endless_sites_get_no_more_of_a_plan_than_their_limits_and_honest_ones_all_they_have(tmp_path: Path) -> None:
     with web(tmp_path, LIMITS) as made:
-        cycles, honest = gather(made, CYCLES)
+        cycles, honest = gather(made), honest_pages(made)
     for cycle in cycles:
         print(f"{cycle.planned} pages planned, {cycle.share:.0%} of them of traps: {cycle.trapped}; {cycle.strangers} new sites")
         assert all(cycle.trapped[trap] <= SITE_SOFT for trap in TRAPS[:3])
         assert cycle.trapped["names.example"] - cycle.strangers <= SERVER_PAGES
-    assert {trap for trap, pages in cycles[-1].trapped.items() if pages >= SITE_SOFT} == set(TRAPS), "no limit was reached"
-    assert cycles[-1].trapped["names.example"] < cycles[-2].trapped["names.example"], "no limit of a server was reached"
+    assert all(any(cycle.trapped[trap] >= SITE_SOFT for cycle in cycles) for trap in TRAPS), "no limit was reached"
+    names = [cycle.trapped["names.example"] for cycle in cycles]
+    assert any(after < before for before, after in pairwise(names)), "no limit of a server was reached"
     assert honest == len(HONEST) * PAGES
