@@ -15,7 +15,6 @@ from shepherd.cycle.common.turn import not_now
 from shepherd.cycle.plan import anticipation as anticipate
 from shepherd.cycle.plan import pool as planpool
 from shepherd.cycle.plan import records as planrecords
-from shepherd.cycle.plan import report as planreport
 from shepherd.cycle.plan import rules as plan
 from shepherd.cycle.plan.pool import Marks, PlannedRows, Pool
 from shepherd.cycle.plan.records import Places, RobotsFiles
@@ -96,7 +95,7 @@ def run(writer: Writer, config: Config, now: int, tick: Tick, jobs: int = 1) -> 
         builder.keep_objects()
         builder.keep_logs(names.CONTRIB)
         builder.write_records(names.PLAN, FrameKind.PLAN, records)
-        return writer.publish(builder, planreport.report(records, contacts, counts, inputs.servers, config.plan, most))
+        return writer.publish(builder, planrecords.report(records, contacts, counts, inputs.servers, config.plan, most))
     finally:
         builder.close()
 
@@ -205,5 +204,5 @@ class _Deferred:
 
 
 def _why_nothing(deferred: I64) -> str:
-    waiting = ", ".join(f"{count} {reason}" for reason, count in sorted(planreport.reasons(deferred).items()))
+    waiting = ", ".join(f"{count} {reason}" for reason, count in sorted(planrecords.reasons(deferred).items()))
     return f"nothing is due{f' ({waiting})' if waiting else ''}; insert URLs or come back later"

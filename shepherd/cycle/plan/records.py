@@ -1,4 +1,4 @@
-"""The records of the plan: what was chosen, with all that the dispatcher needs to know of each row.
+"""The plan as it is written: its records, with all that the dispatcher needs to know of each row, and its report.
 
 First the robots files are looked up in the index, partition by partition; then it is known which record stands where, and each
 partition's records are put into their places. A plan of some million records is never sorted or copied as such.
@@ -11,12 +11,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from shepherd import config
 from shepherd.arrays.keys import by_key, find_rows
 from shepherd.cycle.plan.pool import PlannedRows, best_first
 from shepherd.cycle.plan.rules import CLASS_ROBOTS, WHY_OF_CLASS, Due, join
-from shepherd.formats.tables import I64, PLAN, U32, U64, Columns, Kind, Records
+from shepherd.formats.tables import I64, PLAN, U32, U64, Columns, Deferred, Kind, Records, Why
+from shepherd.formats.vocabulary import word
+from shepherd.politeness.quota import Servers
 
 PLAIN = np.dtype((np.void, PLAN.itemsize))  # np.put moves it as one piece: three times as fast as indexing rows of words
+SERVERS_LISTED = 10
 KIND_OF_CLASS = np.full(CLASS_ROBOTS + 1, Kind.PAGE, np.uint8)
 KIND_OF_CLASS[CLASS_ROBOTS] = Kind.ROBOTS
 
@@ -99,3 +103,46 @@ def put_together(count: int, parts: Iterable[tuple[I64, Records]]) -> Records:
     for place, part in parts:
         np.put(plain, place, part.view(PLAIN))
     return plan
+
+
+# --- the report: when each server is done, and how much of their time is used, in whole numbers -------------------
+
+
+def report(records: Records, contacts: I64, deferred: I64, servers: Servers, plan: config.Plan, most: int) -> dict[str, object]:
+    """`contacts` is by server, `deferred` by reason; `most` is how many contacts the plan had room for."""
+    why = np.bincount(records["why"], minlength=max(Why) + 1)
+    return {
+        "phase": "plan",
+        "planned": len(records),
+        "pages": int(np.count_nonzero(records["kind"] == Kind.PAGE)),
+        "planned_by": {word(reason): int(why[reason]) for reason in Why if why[reason]},
+        "deferred": reasons(deferred),
+        "room": most,
+        **_servers(contacts, servers, plan),
+    }
+
+
+def reasons(deferred: I64) -> dict[str, int]:
+    """In words, without those that do not occur."""
+    return {word(reason): int(deferred[reason]) for reason in Deferred if reason and deferred[reason]}
+
+
+def _servers(contacts: I64, servers: Servers, plan: config.Plan) -> dict[str, object]:
+    """Each slot of a server makes its share of the contacts one after the other, and waits the delay between them."""
+    number = np.flatnonzero(contacts)
+    count, timing = contacts[number], servers.timing.of(number)
+    turns = -(-count // timing.slots)
+    end_ms = timing.start_ms + turns * timing.avg_ms + (turns - 1) * timing.delay_ms
+    end_s = -(-end_ms // 1000)
+    room_ms = plan.reap_s * 1000
+    used_ms = np.minimum(-(-count * (timing.delay_ms + timing.avg_ms) // timing.slots), room_ms)
+    # The latest first; those that end together by their number: the order of a whole sort, at the cost of ten.
+    latest = np.lexsort((number, -end_s))[:SERVERS_LISTED]
+    return {
+        "servers": len(number),
+        "expected_s": int(end_s.max(initial=0)),
+        "utilisation_permille": int(used_ms.sum()) * 1000 // max(len(number) * room_ms, 1),
+        "latest": [
+            {"server": servers.name(int(number[n])), "contacts": int(count[n]), "expected_s": int(end_s[n])} for n in latest
+        ],
+    }

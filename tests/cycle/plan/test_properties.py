@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from shepherd import config
 from shepherd.cycle.plan import pool as planpool
 from shepherd.cycle.plan import records as planrecords
-from shepherd.cycle.plan import report as planreport
 from shepherd.cycle.plan import rules as plan
 from shepherd.formats.tables import INDEX, SERVERS, SITES, U8, Deferred, Kind, Records, Why
 from shepherd.formats.vocabulary import word
@@ -157,7 +156,7 @@ def test_report_counts_what_was_planned_and_what_was_not(world: World) -> None:
     made, naive = make(world, 7), naive_plan(world)
     counts = np.bincount(made.deferred, minlength=max(Deferred) + 1)
     contacts = planpool.contacts_of(made.chosen, made.servers)
-    report = planreport.report(made.records, contacts, counts, made.servers, PLAN, world.most)
+    report = planrecords.report(made.records, contacts, counts, made.servers, PLAN, world.most)
     expected = Counter(word(Deferred(reason)) for reason in naive.deferred if reason)
     assert report["deferred"] == expected
     assert report["planned_by"] == Counter(word(Why(record["why"])) for record in made.records)

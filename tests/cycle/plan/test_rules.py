@@ -9,7 +9,7 @@ import pytest
 
 from shepherd import config
 from shepherd.cycle.plan import pool as planpool
-from shepherd.cycle.plan import report as planreport
+from shepherd.cycle.plan import records as planrecords
 from shepherd.cycle.plan import rules as plan
 from shepherd.cycle.plan.pool import PlannedRows
 from shepherd.formats.tables import (
@@ -316,7 +316,7 @@ def test_report_says_when_the_last_server_is_done() -> None:
     chosen, deferred = choose(index, sites, found)
     contacts = planpool.contacts_of(chosen, found)
     counts = np.bincount(deferred, minlength=max(Deferred) + 1)
-    report = planreport.report(np.zeros(0, PLAN), contacts, counts, found, CYCLE, 100)
+    report = planrecords.report(np.zeros(0, PLAN), contacts, counts, found, CYCLE, 100)
     assert (report["servers"], report["expected_s"]) == (12, 28)  # 5 + 1.5 for robots.txt + 20 + 1.5 for the page
     latest = report["latest"]
     assert isinstance(latest, list)
