@@ -1,7 +1,8 @@
 """The one way to make a database whose content a test describes: the rows of its sites, pages and servers become a state.
 
-`create` makes an empty database, `write_world` fills a directory that is being built. A row is a dictionary of columns: what it
-does not say is 0, or what the tables below give it. Most tests need no rows, but one of the helpers that know what a row means:
+`create` makes an empty database, `next_state` builds a directory of it, and `write_world` fills that. A row is a dictionary of
+columns: what it does not say is 0, but a site's footprints follow from its name. Most tests need no rows, but one of the helpers
+that know what rows mean:
 
 | a test needs | helper |
 |---|---|
