@@ -1,7 +1,7 @@
 """Arrays put aside in scratch files: read or mapped again they cost no private memory.
 
-They are written, never mapped, while they come: a full disk is then an error to be reported, where writing through a map would
-kill the process. A file is passed on to another process as its name; only the process that made it removes it.
+Arrays are appended with write(), never through a mapping: so a full disk is an error, and does not kill the process. A file is
+passed on to another process as its name; only the process that made it removes it.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""The phases of a cycle, a room each. rules.py decides, over arrays; drive.py brings it over the store (docs/cycle.md)."""
+"""The phases of a cycle, a room each. rules.py decides over arrays; drive.py reads and writes the state (docs/cycle.md)."""

@@ -1,13 +1,14 @@
-"""Where a dispatcher gets its work from: a plan, requests of operators, a door for other crawlers, a queue of another program.
+"""Where a dispatcher gets its work from: a plan, requests of operators, and what other programs will want fetched.
 
-A source makes items and hears of each exactly once how it ended. The dispatcher does everything between: address, robots.txt,
-politeness, another try, the harvest. A whole source, for a program that puts URLs into `source.urls`:
+A source makes items, and the dispatcher says of each exactly once how it ended, or that the source gets it back. The dispatcher
+does everything between: address, robots.txt, politeness, another try, the harvest. A whole source, for a program that puts URLs
+into `source.urls`, and gives the source to its Dispatcher:
 
-    class Queue(Source):
+    class UrlQueue(WorkSource):
         def __init__(self) -> None:
             self.urls: deque[str] = deque()
 
-        def open(self, desk: Desk) -> None:
+        def open(self, desk: SourceDesk) -> None:
             self._desk = desk
 
         def take(self, most: int, now_ms: int) -> list[Item]:
@@ -20,7 +21,8 @@ politeness, another try, the harvest. A whole source, for a program that puts UR
 All calls come from the dispatcher's task and must not wait: a source that asks somebody else does so in a task of its own, and
 keeps here what has come. It calls `desk.wake()` when there is something to take; else the next `take` is within half a second.
 `settled` says what the journal says; it is durable after the next checkpoint, for which `Dispatcher.checkpoint_soon` waits.
-What a source was not given back by `settled` when the run ends was not reached: whoever keeps the source gives it out again.
+What is neither settled nor taken back when the run ends was not reached: whoever keeps the source gives it out again. A run ends
+when no source has anything left, unless it was asked to stay (`Dispatcher.run`). tests/dispatch/test_dispatcher.py does all this.
 """
 
 from __future__ import annotations

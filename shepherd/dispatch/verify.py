@@ -1,4 +1,4 @@
-"""What a reaper sends is believed only as far as it can be checked: the lease, footprints, lengths, checksums, times.
+"""What a reaper sends is believed only as far as it can be checked: record, bucket, links, times.
 
 A reaper that lies can still say that a server answered what it did not; it can not make us write a record about another URL, a
 bucket or a link that is not what its footprint says, nor a time that lets a server be asked early or never again.

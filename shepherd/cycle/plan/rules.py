@@ -1,6 +1,6 @@
 """What is due, and how urgent: which rows the next reap should gather.
 
-`due_rows` looks at one partition. `planpool` chooses among what is due, `quota` says how much a server has time for.
+`due_rows` looks at one partition. `pool` chooses among what is due, `politeness/quota` says how much a server has time for.
 
 The priority of a row is one number: its class, then its weight, then its age; rows of equal priority stand in the order of their
 footprints, which is that of the index, so there are no ties. A page is due once in a refresh cycle, an important one or one that
