@@ -77,7 +77,7 @@ class Exchanges:
         self._outcomes, self._limits, self._fleet = outcomes, limits, fleet
         self._clock, self._is_ending = clock_ms, is_ending
         self._open: dict[int, PendingRequest] = {}  # by lease token
-        self._inbox: list[_Reply | _Death] = []
+        self._arrived: list[_Reply | _Death] = []
         self._extensions: list[Extension] = []
 
     def __len__(self) -> int:
@@ -93,11 +93,11 @@ class Exchanges:
     # --- what arrives -----------------------------------------------------------------------------------------------
 
     def on_reply(self, reaper: Reaper, message: wire.FetchResult) -> None:
-        self._inbox.append(_Reply(message, reaper.number))
+        self._arrived.append(_Reply(message, reaper.number))
 
     def on_death(self, token: int, home: str) -> None:
         """Its exchange was over. A reaper is believed only about what it was asked itself: others may still be at their pages."""
-        self._inbox.append(_Death(token, home))
+        self._arrived.append(_Death(token, home))
 
     def extend(self, token: int, until_ms: int) -> None:
         """Let its lease last until then."""
@@ -107,8 +107,8 @@ class Exchanges:
 
     async def handle(self) -> None:
         """All that has arrived."""
-        while self._inbox or self._extensions:
-            inbox, self._inbox = self._inbox, []
+        while self._arrived or self._extensions:
+            inbox, self._arrived = self._arrived, []
             extensions, self._extensions = self._extensions, []
             if extensions:
                 await self._groups.extend_many(extensions)

@@ -24,9 +24,9 @@ from shepherd.arrays.scratch import put_aside
 from shepherd.config import Config
 from shepherd.cycle.common.turn import not_now
 from shepherd.cycle.record import rules as record
-from shepherd.cycle.record import thin_buckets as bodiless
+from shepherd.cycle.record import thin_buckets
 from shepherd.cycle.record.rules import Needs, Placed
-from shepherd.cycle.record.thin_buckets import Maker, RowsToRecord, Unit
+from shepherd.cycle.record.thin_buckets import BucketMaker, BucketUnit, RowsToRecord
 from shepherd.filters import load_filter
 from shepherd.formats.control import CLOSED
 from shepherd.formats.tables import I64, NO_OID, SERVERS, U64, Array, RowType, in_contrib
@@ -49,16 +49,16 @@ class UrlSource:
     name: str
     key: str
     cell_bits: int  # rows are counted by ranges of keys, to know where to cut
-    units: Callable[[State, RowsToRecord], list[Unit]]
+    units: Callable[[State, RowsToRecord], list[BucketUnit]]
 
     def rows(self, needs: Needs) -> I64:
         return np.flatnonzero(getattr(needs, self.name))
 
 
 SOURCES = (
-    UrlSource("contrib", "oid", 20, bodiless.from_contrib),
-    UrlSource("robots", "site", 56, bodiless.from_names),
-    UrlSource("bucket", "oid", 24, lambda _state, rows_to_record: bodiless.from_buckets(rows_to_record)),
+    UrlSource("contrib", "oid", 20, thin_buckets.from_contrib),
+    UrlSource("robots", "site", 56, thin_buckets.from_names),
+    UrlSource("bucket", "oid", 24, lambda _state, rows_to_record: thin_buckets.from_buckets(rows_to_record)),
 )
 
 
@@ -79,7 +79,7 @@ def run(writer: Writer, config: Config, now: int, tick: Tick, jobs: int = 1) -> 
     if state.name.phase != "selected":
         raise not_now(state, "nothing has been selected")
     filters = load_filter(config.filter_path)
-    maker = Maker(filters, state.number, now * 1000, Footprints(state.control.key).robots)
+    maker = BucketMaker(filters, state.number, now * 1000, Footprints(state.control.key).robots)
     ranges = list(partitions(state.index.rows, config.store.partition_rows))
     builder = writer.build(state, StateName(state.number, CLOSED), now)
     try:
@@ -172,7 +172,13 @@ def _candidates(state: State, where: Range) -> tuple[I64, dict[str, Array]]:
 
 
 def _rounds(
-    builder: Builder, state: State, maker: Maker, ranges: Sequence[Range], survey: Survey, segments: SegmentWriter, jobs: int
+    builder: Builder,
+    state: State,
+    maker: BucketMaker,
+    ranges: Sequence[Range],
+    survey: Survey,
+    segments: SegmentWriter,
+    jobs: int,
 ) -> Iterator[Placed]:
     """What was placed, sorted by row; of more than one round it is put aside, so that only one is in memory."""
     plan = [(s, *cut) for s in SOURCES for cut in pairwise(_cuts(survey.cells[s.name], s.cell_bits))]
@@ -183,11 +189,13 @@ def _rounds(
         yield placed if len(plan) <= len(SOURCES) else _aside(builder, placed)
 
 
-def _build(state: State, maker: Maker, unit: Unit) -> bodiless.Built:
+def _build(state: State, maker: BucketMaker, unit: BucketUnit) -> thin_buckets.BuiltBuckets:
     return unit.build(state, maker)
 
 
-def _place(rows_to_record: RowsToRecord, source: UrlSource, built: Iterator[bodiless.Built], segments: SegmentWriter) -> Placed:
+def _place(
+    rows_to_record: RowsToRecord, source: UrlSource, built: Iterator[thin_buckets.BuiltBuckets], segments: SegmentWriter
+) -> Placed:
     oids, sizes = np.full(len(rows_to_record), NO_OID, np.uint64), np.zeros(len(rows_to_record), np.uint32)
     first = 0
     for unit in built:

@@ -1,7 +1,8 @@
 """Buckets without a body for many rows: thin ones for new URLs and robots files, tombstones for what was deleted.
 
 Rows are taken in the order in which their URLs stand on disk, so each contrib file, the names of the sites and the segments are
-read once, front to back. A Unit is a piece of that work; a worker makes its buckets, and the one writer gives them their places.
+read once, front to back. A BucketUnit is a piece of that work; a worker makes its buckets, and the one writer gives them their
+places.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ class RowsToRecord:
 
 
 @dataclass(frozen=True)
-class Built:
+class BuiltBuckets:
     """Buckets end to end, and the length of each; 0 where a row gets none."""
 
     data: bytes
@@ -53,7 +54,7 @@ class Built:
 
 
 @dataclass(frozen=True)
-class Maker:
+class BucketMaker:
     """What all buckets of one state have in common."""
 
     filters: Filter
@@ -72,14 +73,14 @@ class Maker:
         return bucket.tombstone(site, path, self.time_ms, self.number, url, REASON_TEXT[Reason(reason)])
 
 
-class Unit(Protocol):
+class BucketUnit(Protocol):
     """Some rows that need a bucket, and where their URLs stand: plain data."""
 
-    def build(self, state: State, maker: Maker) -> Built: ...
+    def build(self, state: State, maker: BucketMaker) -> BuiltBuckets: ...
 
 
-def _built(buckets: Sequence[bytes]) -> Built:
-    return Built(b"".join(buckets), np.fromiter(map(len, buckets), np.int64, len(buckets)))
+def _built(buckets: Sequence[bytes]) -> BuiltBuckets:
+    return BuiltBuckets(b"".join(buckets), np.fromiter(map(len, buckets), np.int64, len(buckets)))
 
 
 # --- URLs that stand in contrib ---------------------------------------------------------------------------------
@@ -92,7 +93,7 @@ class FromContrib:
     number: int
     frames: Sequence[tuple[int, int, int, RowsToRecord]]
 
-    def build(self, state: State, maker: Maker) -> Built:
+    def build(self, state: State, maker: BucketMaker) -> BuiltBuckets:
         buckets: list[bytes] = []
         path = state.path / names.contrib(self.number)
         for start, end, first, rows in self.frames:
@@ -103,7 +104,7 @@ class FromContrib:
         return _built(buckets)
 
 
-def _of_block(state: State, maker: Maker, payload: memoryview, first: int, rows: RowsToRecord) -> list[bytes]:
+def _of_block(state: State, maker: BucketMaker, payload: memoryview, first: int, rows: RowsToRecord) -> list[bytes]:
     number_in_block = (rows.oid - np.uint64(first)).astype(np.int64)
     block = contrib.decode(payload, only=number_in_block)
     order = np.argsort(block.sites)
@@ -127,9 +128,9 @@ def _site_name(state: State, site: int) -> bytes:
     return state.site_name(row).encode("ascii")
 
 
-def from_contrib(state: State, rows: RowsToRecord) -> list[Unit]:
+def from_contrib(state: State, rows: RowsToRecord) -> list[BucketUnit]:
     """All rows of `rows`, by the frames that they point into."""
-    units: list[Unit] = []
+    units: list[BucketUnit] = []
     rows_seen = 0
     for number in state.numbered(names.CONTRIB):
         frames: list[tuple[int, int, int, RowsToRecord]] = []
@@ -161,13 +162,13 @@ class FromNames:
     rows: RowsToRecord
     site_row: I64
 
-    def build(self, state: State, maker: Maker) -> Built:
+    def build(self, state: State, maker: BucketMaker) -> BuiltBuckets:
         names = state.names_at(self.site_row).texts().tolist()
         path = np.full(len(names), maker.robots_path, np.uint64)
         return _built(maker.thin(self.rows, path, names, [ROBOTS_PATH.encode()] * len(names)))
 
 
-def from_names(state: State, rows: RowsToRecord) -> list[Unit]:
+def from_names(state: State, rows: RowsToRecord) -> list[BucketUnit]:
     """`rows` is sorted by site."""
     row = find_sites(state.sites["site"][0 : state.sites.rows], rows.site)
     if len(row) and int(row.min()) < 0:
@@ -189,13 +190,13 @@ class FromBuckets:
 
     rows: RowsToRecord
 
-    def build(self, state: State, maker: Maker) -> Built:
+    def build(self, state: State, maker: BucketMaker) -> BuiltBuckets:
         return _built([self._buried(state, maker, oid, reason) for oid, reason in self._each()])
 
     def _each(self) -> Iterator[tuple[int, int]]:
         return zip(self.rows.oid.tolist(), self.rows.reason.tolist(), strict=True)
 
-    def _buried(self, state: State, maker: Maker, oid: int, reason: int) -> bytes:
+    def _buried(self, state: State, maker: BucketMaker, oid: int, reason: int) -> bytes:
         stored = state.objects.head(oid)
         says_so = stored.attributes.get("P") == REASON_TEXT[Reason(reason)].encode() or reason != Reason.PURGED
         if stored.header.flags & BucketFlag.TOMBSTONE and says_so:
@@ -203,5 +204,5 @@ class FromBuckets:
         return maker.tombstone(stored.header.site, stored.header.path, stored.url, reason)
 
 
-def from_buckets(rows: RowsToRecord) -> list[Unit]:
+def from_buckets(rows: RowsToRecord) -> list[BucketUnit]:
     return [FromBuckets(rows.part(start, start + UNIT_ROWS)) for start in range(0, len(rows), UNIT_ROWS)]

@@ -84,12 +84,12 @@ class Worker:
     def __init__(self, peer: wire.Peer, hello: wire.Hello, limits: WorkerLimits, slot: WorkerSlot | None) -> None:
         if hello.version != wire.VERSION:
             raise PeerLost(f"the dispatcher speaks version {hello.version} of the protocol, this reaper version {wire.VERSION}")
-        self._peer, self._terms, self._slot = peer, limits, slot
-        self._deaths_reported = 0  # that we have told of
+        self._peer, self._worker_limits, self._slot = peer, limits, slot
+        self._deaths_reported = 0  # that the dispatcher knows of
         settings = from_wire(hello.settings)
-        self._limits = settings.limits
+        self._fetch_limits = settings.limits
         self._static = _static(hello.static)
-        self._context = _context(hello, self._limits, settings.compress)
+        self._context = _context(hello, self._fetch_limits, settings.compress)
         try:
             self._guard = Guard(tuple(hello.allow), hello.anonymous)
         except ConfigError as error:
@@ -97,18 +97,18 @@ class Worker:
         if slot is not None:
             if not slot.serve(hello.session, limits.workers):
                 raise PeerLost(f"all {limits.workers} workers of this reaper are busy")
-            confine.limit_files(self._limits.in_flight)
-        self._memory = Memory(self._limits.memory_bytes)
+            confine.limit_files(self._fetch_limits.in_flight)
+        self._memory = Memory(self._fetch_limits.memory_bytes)
         self._resolver = Resolver(self._guard, self._static, hosts=settings.hosts, nameservers=settings.nameservers)
         self._fetcher = Fetcher(
             self._guard,
             hello.agent,
-            self._limits,
+            self._fetch_limits,
             authorities=settings.authorities or limits.authorities,
             proxy=settings.proxy,
             memory=self._memory,
         )
-        self._parser = Parser(self._context, self._limits.decoded_bytes, limits.parse_s, slot, self._send)
+        self._parser = Parser(self._context, self._fetch_limits.decoded_bytes, limits.parse_s, slot, self._send)
         self._clock = AgreedClock(steady_clock_ms())
         self._silence_s = hello.silence_ms / 1000
         self._rules = RulesCache()
@@ -122,7 +122,7 @@ class Worker:
         roll_task = asyncio.create_task(self._roll_cpu_limit())
         try:
             self._clock.ask()
-            await self._peer.send(wire.Welcome(wire.VERSION, os.getpid(), self._limits.in_flight, self._new_killers()))
+            await self._peer.send(wire.Welcome(wire.VERSION, os.getpid(), self._fetch_limits.in_flight, self._new_killers()))
             async for message in self._peer.messages():
                 self._handle(message)
         finally:
@@ -136,7 +136,7 @@ class Worker:
     async def _roll_cpu_limit(self) -> None:
         """Keep the limit ahead while the event loop turns; a worker that is stuck reaches it, even if nobody watches."""
         while self._slot is not None:  # else the process is not ours to limit
-            confine.allow_cpu(self._terms.parse_s + SPARE_CPU_S)
+            confine.allow_cpu(self._worker_limits.parse_s + SPARE_CPU_S)
             await asyncio.sleep(ROLL_S)
 
     def _handle(self, message: wire.Message) -> None:
@@ -164,9 +164,9 @@ class Worker:
         self._clock.ask()  # by sending it back
 
     def _begin(self, work: Coroutine[Any, Any, None]) -> None:
-        if len(self._unanswered) >= self._limits.in_flight:
+        if len(self._unanswered) >= self._fetch_limits.in_flight:
             work.close()
-            raise PeerLost(f"the dispatcher has more than its {self._limits.in_flight} credits outstanding")
+            raise PeerLost(f"the dispatcher has more than its {self._fetch_limits.in_flight} credits outstanding")
         self._unanswered.add(self._spawn(work))
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
@@ -187,7 +187,7 @@ class Worker:
             self._unanswered.discard(task)
         self._answer_count += 1
         await self._send(message)
-        if self._answer_count == self._terms.recycle:
+        if self._answer_count == self._worker_limits.recycle:
             await self._leave(f"it has answered {self._answer_count} requests")
 
     async def _send(self, message: wire.Message) -> None:
@@ -223,7 +223,7 @@ class Worker:
 
         async def result(hold: Hold) -> wire.FetchResult:
             hold.resize(len(recorded.http))
-            exchange = recording.exchange_of(recorded, fetch, self._limits)
+            exchange = recording.exchange_of(recorded, fetch, self._fetch_limits)
             return await self._parser.page(exchange) if recorded.kind == Kind.PAGE else self._parser.robots(exchange)[0].result
 
         await self._answer_once(fetch, result)
@@ -243,7 +243,7 @@ class Worker:
             await self._answer(result)
 
     async def _result(self, fetch: wire.Fetch, hold: Hold) -> wire.FetchResult:
-        limit_s = min(self._limits.timeout_s, (fetch.deadline_ms - self._clock()) / 1000)
+        limit_s = min(self._fetch_limits.timeout_s, (fetch.deadline_ms - self._clock()) / 1000)
         deadline = asyncio.get_running_loop().time() + limit_s  # of everything, looking up the name included
         try:
             async with asyncio.timeout_at(deadline):
@@ -262,7 +262,7 @@ class Worker:
                 address=fetch.address,
                 port=self._port(fetch.url),
                 timeout_s=deadline - asyncio.get_running_loop().time(),
-                body_bytes=self._limits.body_bytes if page else robots.MAX_BYTES,
+                body_bytes=self._fetch_limits.body_bytes if page else robots.MAX_BYTES,
                 # A robots file is always read whole: its rules must be at hand, whatever this worker has forgotten.
                 etag=fetch.etag if page else "",
                 modified=fetch.modified if page else "",
