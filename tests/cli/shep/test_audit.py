@@ -20,6 +20,7 @@ from tests.support.waiting import PATIENCE_S
 pytestmark = pytest.mark.waits
 
 CONTACTED = int(JournalFlag.CONTACTED)
+CLOCKS_MS = 20  # the clocks of two reapers agree about as well, however long their first exchanges took on a busy machine
 
 
 def audit(one: Garden, *args: str, status: int = 0) -> dict[str, Any]:
@@ -44,8 +45,8 @@ def test_reaps_and_a_fetch_between_them_pass(tmp_path: Path) -> None:
         found = audit(one)
         assert (found["contacts"], found["servers"], found["violation_count"]) == (len(one.origin.spans), 1, 0)
         (server,) = found["tightest"]
-        assert server["server"] == "127.0.4.1" and server["to_spare_ms"] >= -20
-        assert server["smallest_gap_ms"] <= min(one.origin.gaps_s()) * 1000 + 1  # what the origin saw is no closer
+        assert server["server"] == "127.0.4.1" and server["to_spare_ms"] >= -CLOCKS_MS
+        assert server["smallest_gap_ms"] <= min(one.origin.gaps_s()) * 1000 + CLOCKS_MS  # what the origin saw is no closer
 
 
 def sin(herd: Herd, *contacts: bytes) -> None:
