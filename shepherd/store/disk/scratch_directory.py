@@ -14,11 +14,13 @@ import os
 import socket
 import tempfile
 from pathlib import Path
+from typing import Final
 
 from shepherd.errors import ShepherdError
 from shepherd.store.disk import fsio, locks, names
 
 _COUNTER = itertools.count(1)  # of this process
+_OWN_NAMES: Final[set[str]] = set()  # of directories that this process has, or had
 
 
 class ScratchDirectory:
@@ -49,16 +51,28 @@ def without_lock(parent: Path | None, time_ms: int) -> ScratchDirectory:
         parent = Path(tempfile.gettempdir())
         _remove_leftovers(parent)
     item = names.item(time_ms, socket.gethostname(), os.getpid(), next(_COUNTER))
-    return ScratchDirectory(parent / names.scratch_beside(item), is_private=True)
+    name = names.scratch_beside(item)
+    _OWN_NAMES.add(name)
+    return ScratchDirectory(parent / name, is_private=True)
 
 
 def _remove_leftovers(parent: Path) -> None:
     """Remove our own directories whose programs have ended: others have theirs there, too."""
-    for entry in sorted(os.listdir(parent)):
+    entries: list[str] = []
+    with contextlib.suppress(OSError):  # room there can be had also where nobody may look
+        entries = sorted(os.listdir(parent))
+    for entry in entries:
         maker = names.parse_half_item(entry)
-        if maker is None or not entry.endswith(names.SCRATCH_TMP) or not locks.is_gone(*maker):
+        if maker is None or not entry.endswith(names.SCRATCH_TMP) or not _is_leftover(entry, *maker):
             continue
         path = parent / entry
         with contextlib.suppress(ShepherdError, OSError):
             if os.lstat(path).st_uid == os.geteuid():
                 fsio.remove_tree(path)
+
+
+def _is_leftover(name: str, host: str, pid: int) -> bool:
+    """Whether its program has ended. In a container, one that was killed may have had the number that we have now."""
+    if pid == os.getpid() and locks.is_own_host(host):
+        return name not in _OWN_NAMES
+    return locks.is_gone(host, pid)

@@ -45,9 +45,36 @@ def test_leftovers_in_the_temporary_directory_go_when_somebody_needs_room_there(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    host, live = socket.gethostname(), f".1790000000000-{socket.gethostname()}-{os.getpid()}-1.scratch.tmp"
-    for name in (f".1790000000000-{host}-{DEAD}-1.scratch.tmp", f".1790000000000-elsewhere-{DEAD}-1.scratch.tmp", live, "other"):
+    host, live = socket.gethostname(), f".1790000000000-{socket.gethostname()}-{os.getppid()}-1.scratch.tmp"
+    ours_before = f".1700000000000-{host}-{os.getpid()}-1.scratch.tmp"  # of another container's process of our number
+    for name in (
+        ours_before,
+        f".1790000000000-{host}-{DEAD}-1.scratch.tmp",
+        f".1790000000000-elsewhere-{DEAD}-1.scratch.tmp",
+        live,
+        "other",
+    ):
         (tmp_path / name).mkdir()
         (tmp_path / name / "00000001").write_text("x")
     scratch_directory.without_lock(None, 1_790_000_000_000)
     assert sorted(os.listdir(tmp_path)) == sorted([f".1790000000000-elsewhere-{DEAD}-1.scratch.tmp", live, "other"])
+
+
+def test_own_directories_stay_while_another_is_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    first = scratch_directory.without_lock(None, 1_790_000_000_000)
+    (first.path / "file").write_text("x")
+    scratch_directory.without_lock(None, 1_790_000_000_000)
+    assert (first.path / "file").exists()
+    first.remove()
+
+
+def test_temporary_directory_that_nobody_may_list_serves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(_path: object) -> list[str]:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(os, "listdir", refuse)  # root may list anything
+    directory = scratch_directory.without_lock(None, 1_790_000_000_000)
+    assert directory.path.is_dir()
+    directory.remove()
