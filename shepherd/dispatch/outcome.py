@@ -64,6 +64,8 @@ class Outcomes:
             self._ledger.settle(item, self._final(item, answer, case), site.name)
         if what.site is Lesson.RULES_TO_SEND:
             site.reapers_with_rules -= {answer.record.reaper}
+        elif what.site is Lesson.NEW_ADDRESS and site.address:  # first: its item waits for the new one
+            self._admission.look_up_again(site)
         if what.item is Next.ELSEWHERE:
             self._send_on(item, answer)
         elif what.item is not Next.SETTLED:
@@ -118,8 +120,6 @@ class Outcomes:
             self._learn_rules(
                 self._admission.site(item.site), answer, ABSENT if lesson is Lesson.NO_RULES else answer.rules_status
             )
-        elif lesson is Lesson.NEW_ADDRESS and site.address:
-            self._admission.look_up_again(site)
         elif lesson is Lesson.HEALTH:
             self._judge_health(site, answer)
 

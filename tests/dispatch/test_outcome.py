@@ -79,3 +79,26 @@ def test_dropped_pages_of_a_site_are_reported_only_if_there_are_any(
         assert settles(outcomes, page(site), failed)
         flush(admission)
     assert "are not fetched" not in caplog.text
+
+
+def test_robots_file_whose_address_is_gone_is_asked_for_once(state: State, harvest: Harvest) -> None:
+    """The new address may be known before the groups give the item out again."""
+    groups = OneByOne(MemoryGroups(lease_ms=100_000, delay_ms=1000))
+    admission, book = admission_of(state, harvest, state.plan(), groups)
+    outcomes = Outcomes(book, admission._items, admission, admission._ledger, Footprints(state.control.key), lambda: NOW_MS)
+    site = next(one for one in book.all() if one.waiting and one.robots_item >= 0)
+    admission.looked_up(site, "127.0.0.7", qkey_of_address("127.0.0.7"), Reason.NONE, 60, 0)
+    flush(admission)
+    lease = groups.next(NOW_MS)
+    assert lease is not None
+    robots = admission._items.get(lease.item)
+    admission._items.move(lease.item, ItemState.IN_FLIGHT)
+    groups.release(lease.token, NOW_MS, contacted=False)
+    gone = answer(site, Result.SOFT, Reason.NO_ADDRESS)
+    outcomes.answered(robots, gone, outcomes.case_of(robots, gone, is_ending=False))
+    flush(admission)
+    admission.looked_up(site, "127.0.0.8", qkey_of_address("127.0.0.8"), Reason.NONE, 60, 0)
+    flush(admission)
+    assert groups.count_group(site.queue).queued == groups.count().queued == 1
+    lease = groups.next(NOW_MS)
+    assert lease is not None and lease.item == robots.number
