@@ -15,11 +15,10 @@ from typing import Final
 from shepherd.dispatch.group_calls import GroupCalls
 from shepherd.dispatch.items import Item, Items, ItemState
 from shepherd.dispatch.ledger import Ledger
-from shepherd.dispatch.sites import Site, SiteBook, Stage
+from shepherd.dispatch.sites import NOBODY, Site, SiteBook, Stage
 from shepherd.formats.tables import Kind, Reason, Result
 from shepherd.politeness.groups.engine import MAX_PRIORITY
 from shepherd.politeness.server_limits import ServerLimits
-from shepherd.robots import ABSENT
 from shepherd.urls import ROBOTS_PATH, Footprints, qkey_of_address
 
 LOG = logging.getLogger("shepherd.dispatch")
@@ -118,8 +117,8 @@ class Admission:
             self._items.move(item.number, ItemState.WAITING)
 
     def look_up_again(self, site: Site) -> None:
-        """Its address is not what it was."""
-        site.address, site.stage = "", Stage.NEW
+        """Its address is not what it was. Lines of the filter may have its pages judged otherwise at the new one."""
+        site.address, site.stage, site.reapers_with_rules = "", Stage.NEW, NOBODY
         self.advance(site)
 
     # --- what is learnt about a site --------------------------------------------------------------------------------
@@ -144,11 +143,10 @@ class Admission:
 
     def robots_known(self, site: Site, rules: bytes, status: int) -> None:
         """What its robots.txt says; status 0 = it cannot be reached, so nothing is gathered, unless the filter ignores that."""
-        if not status and self._book.ignores_robots(site):
-            status = ABSENT
         site.rules_known, site.rules, site.rules_status, site.robots_item = True, rules, status, -1
-        site.stage = Stage.OPEN if status else Stage.SHUT
-        site.reason = Reason.NONE if status else Reason.ROBOTS_UNREACHABLE
+        is_open = status or self._book.ignores_robots(site)
+        site.stage = Stage.OPEN if is_open else Stage.SHUT
+        site.reason = Reason.NONE if is_open else Reason.ROBOTS_UNREACHABLE
         self.advance(site)
 
     # --- what cannot be asked for -----------------------------------------------------------------------------------

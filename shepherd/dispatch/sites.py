@@ -61,7 +61,7 @@ class Site:
     crawl_delay_ms: int = 0
     rules_known: bool = False
     rules: bytes = b""
-    rules_status: int = 0
+    rules_status: int = 0  # 0 = none: not known yet, or it cannot be reached
     robots_oid: int = NO_OID  # of a stored robots.txt that is still fresh
     reapers_with_rules: frozenset[int] = NOBODY  # reapers that have its rules
     first: int = 0  # its pages of the plan that wait for it to open: a part of the book's order
@@ -170,8 +170,13 @@ class SiteBook:
         return site_delay_ms(of_filter, 0, self._default_ms)
 
     def has_rules(self, site: Site) -> bool:
-        """Whether its stored robots.txt can be used. One that was only a redirect must be fetched again: its target may say
-        something else."""
+        """Whether what is known of its robots.txt can be used.
+
+        A stored one that was only a redirect must be fetched again: its target may say something else. So must one that could
+        not be reached, which was to be ignored at another address only.
+        """
+        if not site.rules_status:
+            return self.ignores_robots(site)
         if not 200 <= site.rules_status < 300 or site.rules:
             return True
         return site.robots_oid < CONTRIB_BIT and "E" not in self._state.objects.head(site.robots_oid).attributes
@@ -212,7 +217,7 @@ class SiteBook:
                 entry.address = address_of(entry.qkey)
             if fields["robots_next"] > now_s:
                 if fields["robots_since"] and self.ignores_robots(entry):
-                    entry.rules_known, entry.rules_status = True, ABSENT
+                    entry.rules_known = True
                 elif fields["robots_since"]:
                     entry.stage, entry.reason = Stage.SHUT, Reason.ROBOTS_UNREACHABLE
                 elif fields["robots_checked"] and fields["robots_status"]:

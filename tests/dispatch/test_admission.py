@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -10,16 +12,17 @@ from shepherd.cycle.cork import rules as cork
 from shepherd.dispatch.admission import Admission
 from shepherd.dispatch.contribute import Contributions
 from shepherd.dispatch.group_calls import GroupCalls
-from shepherd.dispatch.items import Items, ItemState
+from shepherd.dispatch.items import Item, Items, ItemState
 from shepherd.dispatch.ledger import Ledger
 from shepherd.dispatch.plan_source import PlanSource
-from shepherd.dispatch.sites import SiteBook
+from shepherd.dispatch.sites import Site, SiteBook, Stage
 from shepherd.dispatch.source import SourceDesk
-from shepherd.filters import load_filter
+from shepherd.filters import load_filter, parse_filter
 from shepherd.formats.tables import JOURNAL, NO_OID, NO_ROW, JournalFlag, Kind, Reason, Records, Result
 from shepherd.politeness import contacts
 from shepherd.politeness.groups.memory import MemoryGroups
 from shepherd.politeness.server_limits import ServerLimits
+from shepherd.robots import ABSENT
 from shepherd.store.state.directory import State
 from shepherd.store.state.harvest import Harvest
 from shepherd.urls import Footprints, qkey_of_address
@@ -30,9 +33,12 @@ NOW_MS = cycle_steps.NOW * 1000
 SETTLED = ItemState.SETTLED
 
 
-def admission_of(state: State, harvest: Harvest, plan: Records, groups: OneByOne | None = None) -> tuple[Admission, SiteBook]:
+def admission_of(
+    state: State, harvest: Harvest, plan: Records, groups: OneByOne | None = None, filter_text: str = ""
+) -> tuple[Admission, SiteBook]:
     """An admission before which all sites of a plan stand."""
     filters = load_filter(Config(directory=cycle_steps.cf_of(state.path.parents[1])).filter_path)
+    filters = parse_filter(filter_text) if filter_text else filters
     groups = groups or OneByOne(MemoryGroups(lease_ms=1000, delay_ms=1000))
     book = SiteBook(state, Politeness(), filters, cycle_steps.NOW)
     server_limits = ServerLimits(state.servers, 0, NOW_MS, 8)
@@ -106,6 +112,56 @@ def test_pages_of_a_site_that_loses_its_address_are_settled(state: State, harves
     assert sorted(pages["plan_row"].tolist()) == np.flatnonzero(plan["kind"] == Kind.PAGE).tolist()
     assert {*pages["reason"].tolist()} == {Reason.NO_ADDRESS}
     assert groups.count().queued == 0
+
+
+IGNORED_RANGE = "set robots ignore address 127.0.0.0/24\n"
+
+
+class SitesWith:
+    """A site table, but in some columns every row has the same."""
+
+    def __init__(self, table: Any, values: dict[str, int]) -> None:
+        self._table, self._values, self.rows = table, values, table.rows
+
+    def __getitem__(self, name: str) -> Any:
+        return np.full(self.rows, self._values[name], np.uint64) if name in self._values else self._table[name]
+
+
+def locate(admission: Admission, site: Site, address: str) -> None:
+    admission.looked_up(site, address, qkey_of_address(address), Reason.NONE, 60, 0)
+
+
+def test_unreachable_robots_file_is_ignored_only_at_the_address_that_a_line_names(state: State, harvest: Harvest) -> None:
+    """Elsewhere it is asked for again."""
+    admission, book = admission_of(state, harvest, state.plan(), filter_text=IGNORED_RANGE)
+    site = next(one for one in book.all() if one.waiting)
+    locate(admission, site, "127.0.0.7")
+    admission.robots_known(site, b"", 0)
+    flush(admission)
+    assert (site.stage, book.rules(site)[0]) == (Stage.OPEN, ABSENT)
+    site.reapers_with_rules = frozenset({1})
+    admission.look_up_again(site)
+    site.park(admission._items.add(Item(Kind.PAGE, site.norm, 5, site.site, site.site, site.site, f"{site.name}/x")).number)
+    locate(admission, site, "127.0.9.7")
+    assert (site.stage, book.rules(site)[0]) == (Stage.ASKING, 0)
+    assert not site.reapers_with_rules, "they have others than those that hold here"
+    admission.robots_known(site, b"", 0)
+    assert (site.stage, site.reason) == (Stage.SHUT, Reason.ROBOTS_UNREACHABLE)
+
+
+def test_stored_unreachable_robots_file_is_ignored_only_at_the_address_that_a_line_names(
+    state: State, harvest: Harvest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The state has an address that the line names, but it has to be looked up again."""
+    stored = {"qkey": qkey_of_address("127.0.0.7"), "qkey_next": 0, "robots_since": 1, "robots_next": cycle_steps.NOW + 1000}
+    monkeypatch.setattr(state, "sites", SitesWith(state.sites, stored))
+    plan = state.plan()
+    admission, book = admission_of(state, harvest, plan[plan["kind"] == Kind.PAGE], filter_text=IGNORED_RANGE)
+    one, other = [site for site in book.all() if site.waiting][:2]
+    locate(admission, one, "127.0.0.7")
+    assert one.stage is Stage.OPEN
+    locate(admission, other, "127.0.9.7")
+    assert other.stage is Stage.ASKING
 
 
 def test_site_without_an_address_counts_as_one_whose_robots_file_is_unreachable(state: State) -> None:
