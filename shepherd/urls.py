@@ -13,7 +13,7 @@ import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Final, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import can_ada
 import mmh3
@@ -35,12 +35,17 @@ SITE_CACHE: Final = 65_536  # sites whose footprints are remembered: about 20 MB
 _CHECK_SEED: Final = 0x5348
 _KIND_IPV4: Final = 0x04
 _KIND_IPV6: Final = 0x06
+_SLASH, _QUESTION = b"/?"
 _SCHEMES: Final = ("http://", "https://")
 _PAST_SCHEME: Final = 8  # the host has at least one byte, so the first slash from here on begins the path under both schemes
 
 # Bytes that stay as they are in the path and in the query (`?` begins it, `#` begins what is cut off). Wider is possible, this is
 # what nearly all links are made of. `%` is not among them, because `%2e` is a dot.
 _PLAIN: Final = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~!$&()*+,;=:@/?#"
+
+# Bytes of a path and query that parsing leaves as they are, and where it may not do so.
+_PATH_BYTES: Final = bytes(range(0x21, 0x7F)).translate(None, b"""\\"#<>`{}^|'""")
+_ODD: Final = re.compile(rb"""/\.|%2[eE]|\?\Z|[^\x21-\x7e]|[\\"#<>`{}^|']""")
 
 _CONTROL_OR_BLANK: Final = re.compile(r"[\x00-\x20\x7f-\x9f\s]")
 _SCHEME: Final = re.compile(r"([a-z][a-z0-9+.-]*):", re.IGNORECASE)
@@ -84,6 +89,31 @@ def norm_of(site: str) -> str:
     if host.startswith("www.") and "." in host[4:]:
         return host[4:]
     return host
+
+
+def is_site(name: bytes) -> bool:
+    """Whether this is `scheme://host[:port]` as parsing spells it."""
+    try:
+        return parse(name.decode("ascii")).site.encode() == name
+    except (UnicodeDecodeError, BadUrl):
+        return False
+
+
+def are_paths(together: bytes, lengths: npt.NDArray[Any]) -> bool:
+    """Whether these texts, one behind the other, are each the path and query of a URL as parsing spells it.
+
+    They are looked at all at once, because of many few are odd and none is false; only then each by itself.
+    """
+    if not len(lengths):
+        return not together
+    data, ends = np.frombuffer(together, np.uint8), np.cumsum(lengths, dtype=np.int64)
+    starts = ends - lengths
+    if ends[-1] != len(data) or not lengths.all() or lengths.max() > MAX_URL_BYTES or (data[starts] != _SLASH).any():
+        return False
+    is_odd = any(dot in together for dot in (b"/.", b"%2e", b"%2E")) or together.translate(None, _PATH_BYTES)
+    if not is_odd and not (data[ends - 1] == _QUESTION).any():
+        return True
+    return all(_is_path(together[a:b]) for a, b in zip(starts.tolist(), ends.tolist(), strict=True))
 
 
 def qkey_of_address(address: str) -> int:
@@ -270,6 +300,16 @@ def _url(href: str) -> Url:
     if len(href) > MAX_URL_BYTES:
         raise BadUrl(f"{len(href):,} bytes long; at most {MAX_URL_BYTES:,} are allowed")
     return Url(href, site, href[len(site) :], norm_of(site))
+
+
+def _is_path(text: bytes) -> bool:
+    """Whether a text that begins with a slash is what parsing makes of it."""
+    if not _ODD.search(text):
+        return True
+    try:
+        return parse(f"http://a{text.decode('ascii')}").path.encode() == text
+    except (UnicodeDecodeError, BadUrl):
+        return False
 
 
 def _without_empty_query(href: str) -> str:

@@ -6,7 +6,6 @@ bucket or a link that is not what its footprint says, nor a time that lets a ser
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from typing import Final
 
@@ -16,7 +15,7 @@ from shepherd import robots, urls
 from shepherd.config import DAY_S, FetchLimits
 from shepherd.dispatch.contribute import Contributions
 from shepherd.dispatch.items import Item
-from shepherd.errors import BadUrl, Corruption
+from shepherd.errors import Corruption
 from shepherd.formats import bucket, contrib, journal
 from shepherd.formats.contrib import Block
 from shepherd.formats.journal import Entry
@@ -29,8 +28,6 @@ MOST_LINKS: Final = 50_000  # of a sitemap
 ATTRIBUTE_BYTES: Final = 1 << 20
 SITE_CACHE: Final = 65_536
 
-_PATHS: Final = re.compile(rb"(?:/[\x21\x22\x24-\x7e]{0,1999}(?:\n(?!\Z)|\Z))*")  # ASCII, no blanks, no fragment; a line each
-_ODD: Final = re.compile(rb"""/\.|%2[eE]|[\\"<>`{}^|']""")  # where a path may not be as it would be serialised
 _RESULTS: Final = {int(result): result for result in Result if result not in (Result.RESOLVED, Result.UNRESOLVED)}
 _REASONS: Final = {int(reason): reason for reason in Reason}
 _BODIES: Final = (Result.STORED, Result.REDIRECT)
@@ -184,24 +181,20 @@ class Verifier:
         return NewLinks(block, rows, texts)
 
     def _check_paths(self, texts: list[bytes], halves: bytes) -> None:
-        """All at once, because of many links few are odd and none is false; only then each by itself."""
-        together = b"\n".join(texts)
-        if not all(texts) or not _PATHS.fullmatch(together) or (_ODD.search(together) and not all(map(_is_normal, texts))):
+        together = b"".join(texts)
+        if not urls.are_paths(together, np.fromiter(map(len, texts), np.int64, len(texts))):
             raise Corruption(f"contributions of paths that are none: {together[:200]!r}")
         if self._prints.halves(texts) != halves:
             raise Corruption(f"contributions of paths with the footprints of others: {together[:200]!r}")
 
     def _learn(self, name: bytes) -> tuple[int, int]:
         """Norm and site of a name, from now on remembered."""
-        try:
-            url = urls.parse(name.decode("ascii"))
-        except (UnicodeDecodeError, BadUrl):
-            url = None
-        if url is None or url.site.encode() != name:
+        if not urls.is_site(name):
             raise Corruption(f"a contribution of the site {name[:200]!r}, which is none")
         if len(self._sites) >= SITE_CACHE:
             self._sites.clear()
-        footprints = self._sites[name] = self._prints.norm(url.site), self._prints.half(url.site)
+        site = name.decode()
+        footprints = self._sites[name] = self._prints.norm(site), self._prints.half(site)
         return footprints
 
 
@@ -212,11 +205,3 @@ def _check_words(message: wire.FetchResult, item: Item) -> None:
         raise Corruption("rules that were not requested")
     if len(message.location) > urls.MAX_URL_BYTES:
         raise Corruption(f"a redirect to {len(message.location)} characters")
-
-
-def _is_normal(text: bytes) -> bool:
-    """Whether a path and query is what parsing makes of it."""
-    try:
-        return urls.parse(f"http://a{text.decode('ascii')}").path.encode() == text
-    except BadUrl:
-        return False

@@ -146,9 +146,14 @@ def filter_version(payload: Bytes) -> int:
 
 def texts_of(payload: Bytes, only: I64) -> list[bytes]:
     """The texts of some records of a block that was decoded without; most readers want few of them."""
+    return _split(*joined_texts(payload), only)
+
+
+def joined_texts(payload: Bytes) -> tuple[memoryview, U16]:
+    """All texts of a block that was decoded without, one behind the other, and their lengths."""
     n, _m, _k, squeezed, plain_bytes, stored_bytes, _version = HEAD.unpack_from(payload, 0)
     lengths = np.frombuffer(payload, "<u2", n, HEAD.size + n * _BEFORE_LENGTHS)
-    return _split(_expand(memoryview(payload)[len(payload) - stored_bytes :], squeezed, plain_bytes), lengths, only)
+    return _expand(memoryview(payload)[len(payload) - stored_bytes :], squeezed, plain_bytes), lengths
 
 
 def _expand(stored: memoryview, squeezed: int, plain_bytes: int) -> memoryview:

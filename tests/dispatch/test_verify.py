@@ -134,7 +134,7 @@ def test_contribution_of_an_empty_path_is_corruption() -> None:
         checked(a_result(links=contrib.encode(forged)))
 
 
-@pytest.mark.parametrize("text", [b"/a/../b", b"/./b", b"/%2e%2E/b", b"/a\\b", b'/"', b"/a?<c>"])
+@pytest.mark.parametrize("text", [b"/a/../b", b"/./b", b"/%2e%2E/b", b"/a\\b", b'/"', b"/a?<c>", b"/a\n/b", b"/a?", b"/a#b"])
 def test_contribution_of_a_path_that_is_not_normalised_is_corruption(text: bytes) -> None:
     """Its footprint is right: whoever has the key can make any."""
     block = a_block()

@@ -198,10 +198,14 @@ class Waiting:
         blocks = BlockBuilder(self._prints, self._filters.version)
         weights, flags, sections = block.parent_weight.tolist(), block.flags.tolist(), block.section.tolist()
         for row, url in _urls(frame.payload, np.arange(len(block))):
-            href = self._filters.clean(url)
+            try:
+                href = self._filters.clean(url)
+                why = rejection(self._filters, url) if href is None else ""
+            except ValueError:
+                href, why = None, f"{url} is not a URL"
             if href is None:
                 place = int(places[row])
-                self.faults.add(place, f"{item.path.name} URL {line_of(place)}: {rejection(self._filters, url)}")
+                self.faults.add(place, f"{item.path.name} URL {line_of(place)}: {why}")
                 continue
             site = url[: len(url) - len(block.texts[row])]
             section = sections[row] if flags[row] & ContribFlag.OWN_SECTION else self._filters.section_of(href).section

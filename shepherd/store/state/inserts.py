@@ -7,8 +7,9 @@ so a file that was cut off is never taken for a whole one.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Final
 
@@ -23,9 +24,11 @@ from shepherd.formats.frame import Frame, FrameKind, pack_frame
 from shepherd.formats.vocabulary import ContribFlag
 from shepherd.store.state import logs
 from shepherd.store.state.inbox import CONTRIB, Draft
-from shepherd.urls import Footprints
+from shepherd.urls import SITE_CACHE, Footprints, are_paths, is_site
 
 MOST_TRAILER_BYTES: Final = 1 << 16
+_FLAGS: Final = ContribFlag.INSERTED | ContribFlag.PINNED | ContribFlag.HTTPS | ContribFlag.OWN_WEIGHT | ContribFlag.OWN_SECTION
+_OTHER_FLAGS: Final = np.uint16(0xFFFF & ~int(_FLAGS))
 
 
 def add_insert(
@@ -94,6 +97,7 @@ def _unpack_trailer(frame: Frame) -> Trailer:
 def inspect(path: Path, key: bytes) -> Trailer:
     """The trailer of an item that is sound from front to end, and made under this key; Corruption says what is not."""
     prints, trailer, urls = Footprints(key), None, 0
+    norm = lru_cache(SITE_CACHE)(partial(_norm, prints))  # most sites of a block are those of the block before
     for frame in logs.read_frames(path):
         try:
             if trailer is not None:
@@ -101,7 +105,7 @@ def inspect(path: Path, key: bytes) -> Trailer:
             if frame.kind == FrameKind.TRAILER:
                 trailer = _unpack_trailer(frame)
             elif frame.kind == FrameKind.CONTRIB:
-                urls += _inspect_block(frame.payload, prints)
+                urls += _inspect_block(frame.payload, prints, norm)
             else:
                 raise Corruption("neither a contrib block nor a trailer")
         except Corruption as error:
@@ -112,18 +116,26 @@ def inspect(path: Path, key: bytes) -> Trailer:
     return trailer
 
 
-def _inspect_block(payload: Bytes, prints: Footprints) -> int:
-    """How many records it has. Names are all looked at, of the paths only the first: a foreign key shows in any of them."""
-    first = np.zeros(1, np.int64)
+def _norm(prints: Footprints, name: bytes) -> int:
+    """The footprint of the normalised site, if this is the name of a site."""
+    if not is_site(name):
+        raise Corruption(f"a URL of the site {name[:200]!r}, which is none")
+    return prints.norm(name.decode())
+
+
+def _inspect_block(payload: Bytes, prints: Footprints, norm: Callable[[bytes], int]) -> int:
+    """How many records it has. Of the footprints of paths only the first is looked at: a foreign key shows in any of them."""
     block = contrib.decode(payload, with_texts=False)
     if not len(block):
         return 0
-    path = contrib.texts_of(payload, first)
-    sites = [name.decode("ascii") for name in block.names]
-    if any("://" not in site for site in sites):
-        raise Corruption("the name of a site that is none")
-    norms = np.fromiter(map(prints.norm, sites), np.uint64, len(sites))
-    sound = prints.halves(block.names) == block.sites.tobytes() and prints.halves(path) == block.path[:1].tobytes()
+    norms = np.fromiter(map(norm, block.names), np.uint64, len(block.names))
+    text, lengths = contrib.joined_texts(payload)
+    if not are_paths(bytes(text), lengths):
+        raise Corruption("a URL with a path that is none")
+    if (block.flags & _OTHER_FLAGS).any():
+        raise Corruption("a URL with flags that an inserted one does not have")
+    first = bytes(text[: lengths[0]])
+    sound = prints.halves(block.names) == block.sites.tobytes() and prints.halves([first]) == block.path[:1].tobytes()
     if not sound or not np.array_equal(norms, block.norms):
         raise Corruption("footprints of another key: it was made for another database")
     order = np.argsort(block.sites)

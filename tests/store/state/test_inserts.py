@@ -10,12 +10,14 @@ import pytest
 
 from shepherd.errors import Corruption
 from shepherd.filters import Filter, parse_filter
-from shepherd.formats.block_builder import BLOCK_URLS
+from shepherd.formats import contrib
+from shepherd.formats.block_builder import BLOCK_URLS, BlockBuilder
 from shepherd.formats.frame import FrameKind, pack_frame
+from shepherd.formats.vocabulary import ContribFlag
 from shepherd.store.state import inserts
 from shepherd.store.state.inbox import CONTRIB, REQUESTS, InboxItem
 from shepherd.store.state.inserts import InsertDraft, Trailer
-from shepherd.urls import parse
+from shepherd.urls import Footprints, parse
 from tests.support import inboxes
 from tests.support.inboxes import KEY, Taken
 from tests.support.page_states import ROOT
@@ -160,3 +162,55 @@ def test_item_of_another_database_is_not_taken(tmp_path: Path) -> None:
     item = leave(tmp_path, URLS, key=bytes(16))
     (told,) = inboxes.take([item], FILTER).bad
     assert "another database" in told
+
+
+INSERTED = int(ContribFlag.INSERTED | ContribFlag.OWN_WEIGHT)
+ILL = (
+    *(("://", "/x", INSERTED), ("http://", "/x", INSERTED), ("x://a", "/x", INSERTED), ("http://[", "/x", INSERTED)),
+    *(("http://a b", "/x", INSERTED), ("http://a.example/", "/x", INSERTED), ("http://A.example", "/x", INSERTED)),
+    *(
+        ("http://a.example", path, INSERTED)
+        for path in ("", "x", "/\n", "/a\n/b", "/x?", "/x#y", "/a/../b", "/%2e", "/<", "/" * 2001)
+    ),
+    *(("http://a.example", "/x", flags) for flags in (0xFFFF, INSERTED | int(ContribFlag.CANONICAL), INSERTED | 1 << 15)),
+)
+
+
+def leave_ill(home: Path, site: str, path: str, flags: int, version: int) -> InboxItem:
+    """An item whose checksums and footprints are right, with a good URL before another."""
+    blocks = BlockBuilder(Footprints(KEY), version)
+    blocks.add("http://good.example", "/a", 7, 0, INSERTED)
+    blocks.add(site, path, 7, 0, flags)
+    block = blocks.block()
+    item = home / f"{name(1)}.{CONTRIB}"
+    item.write_bytes(pack_frame(FrameKind.CONTRIB, 2, contrib.encode(block)) + inserts.pack_trailer(Trailer(2, "me")))
+    return InboxItem(name(1), item, CONTRIB)
+
+
+@pytest.mark.parametrize("version", [FILTER.version, 1])
+@pytest.mark.parametrize(("site", "path", "flags"), ILL)
+def test_item_with_what_is_no_url_is_reported_and_the_others_are_taken(
+    tmp_path: Path, site: str, path: str, flags: int, version: int
+) -> None:
+    taken = inboxes.take([leave_ill(tmp_path, site, path, flags, version), leave(tmp_path, ["http://c.example/"], 2)], FILTER)
+    assert taken.urls == ["http://c.example/"]
+    (told,) = taken.bad
+    assert told.startswith(f"{name(1)}.contrib at 0: a URL") and told.endswith("insert its URLs again, and remove it")
+
+
+def test_odd_paths_in_their_normalised_spelling_are_sound(tmp_path: Path) -> None:
+    urls = (
+        "http://a.example/.well-known/x",
+        "http://a.example//x?'",
+        "http://a.example/a|b?c{d}??",
+        "http://[::1]:81/%20%2F?/../x",
+    )
+    spelt = [parse(url).href for url in urls]
+    assert inboxes.take([leave(tmp_path, spelt)], FILTER).urls == spelt
+
+
+def test_url_that_the_filter_cannot_read_is_a_fault_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An item that was altered after it was found sound."""
+    monkeypatch.setattr(inserts, "is_site", lambda name: True)
+    taken = inboxes.take([leave_ill(tmp_path, "http://[", "/x", INSERTED, 1)], FILTER)
+    assert (taken.urls, taken.bad) == (["http://good.example/a"], [f"{name(1)}.contrib URL 2: http://[/x is not a URL"])
