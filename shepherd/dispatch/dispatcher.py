@@ -37,6 +37,7 @@ from shepherd.dispatch.sites import Site, SiteBook, Stage
 from shepherd.dispatch.source import MOST_UNSETTLED, SourceCounts, SourceDesk, WorkSource
 from shepherd.dispatch.statistics import ReapStatistics
 from shepherd.dispatch.verify import PendingRequest, Verifier
+from shepherd.dispatch.waiters import Waiter, Waiters
 from shepherd.filters import Filter
 from shepherd.formats.journal import Entry
 from shepherd.formats.tables import NO_ROW, Kind, Reason
@@ -113,7 +114,7 @@ class Dispatcher:
         self._stay = False
         self._stopping = ""
         self._news = asyncio.Event()  # something has arrived since the turn began
-        self._awaiting: list[asyncio.Future[None]] = []  # who wants a checkpoint
+        self._waiters = Waiters()
         self.items_left = 0  # taken from the sources, but not reached
 
     # --- for those who drive it ---------------------------------------------------------------------------------------
@@ -128,15 +129,23 @@ class Dispatcher:
         return next(self._counts[number] for number, other in self._sources if other is source)
 
     def checkpoint_soon(self) -> Awaitable[None]:
-        """Done when all that was answered up to now is durable. Any number may wait for the same checkpoint."""
-        point = asyncio.get_running_loop().create_future()
-        self._awaiting.append(point)
+        """Done when all that was answered up to now is durable; cancelled when `run` or `end` fails, because it may never be.
+
+        Any number may wait for the same checkpoint.
+        """
         self._wake()
-        return point
+        return self._waiters.add()
 
     async def run(self, seconds: float, *, stay: bool = False) -> str:
         """Work until all is done (or, with `stay`, wait for more), the time is over or `stop` is called; why it ended."""
         self._stay = stay
+        try:
+            return await self._run(seconds)
+        except BaseException:
+            self._waiters.fail()
+            raise
+
+    async def _run(self, seconds: float) -> str:
         try:
             await self._connect(seconds)
             await self._load()
@@ -146,17 +155,13 @@ class Dispatcher:
                 await self._sleep()
             self.items_left = await self._count_left()
             return why
-        except BaseException:
-            for point in self._awaiting:
-                point.cancel()
-            raise
         finally:
             await self._fleet.close()
 
     async def _turn(self) -> str:
         """Take in what has arrived, hand out what may be asked; why there is nothing more to do, or ""."""
         self._news.clear()
-        now, awaiting = self._clock(), list(self._awaiting)
+        now, awaiting = self._clock(), self._waiters.now()
         self._fleet.check()
         if now >= self._end_ms and not self._stopping:
             self.stop("its time is over")
@@ -177,23 +182,21 @@ class Dispatcher:
         waiting = sum(site.waiting for site in self._book.all())
         return (await self._groups.count()).queued + waiting - self._items.replaced
 
-    def _checkpoint(self, awaiting: list[asyncio.Future[None]]) -> None:
+    def _checkpoint(self, awaiting: list[Waiter]) -> None:
         """Make all durable that was handled; `awaiting` are those who asked before it was."""
         self.contributions.flush()
         self._harvest.checkpoint(self._clock())
         self._point_ms = self._clock() + self._checkpoint_ms
-        self._durable(awaiting)
+        self._waiters.release(awaiting)
 
     def end(self) -> None:
-        self.contributions.flush()
-        self._harvest.end(self._clock())
-        self._durable(list(self._awaiting))
-
-    def _durable(self, awaiting: list[asyncio.Future[None]]) -> None:
-        for point in awaiting:
-            self._awaiting.remove(point)
-            if not point.done():
-                point.set_result(None)
+        try:
+            self.contributions.flush()
+            self._harvest.end(self._clock())
+        except BaseException:
+            self._waiters.fail()
+            raise
+        self._waiters.end()
 
     def heed(self, notes: Notes) -> None:
         """Servers that were asked outside any reap wait their delay, too; to be told before it runs."""

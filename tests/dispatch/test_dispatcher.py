@@ -7,7 +7,7 @@ import contextlib
 import socket
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -27,11 +27,11 @@ from shepherd.dispatch.fleet import Fleet
 from shepherd.dispatch.items import Item
 from shepherd.dispatch.reapers import ReaperSource
 from shepherd.dispatch.source import SourceCounts, SourceDesk, WorkSource, page_of
-from shepherd.errors import BadUrl
+from shepherd.errors import BadUrl, PeerLost
 from shepherd.filters import parse_filter
 from shepherd.formats.journal import Entry
 from shepherd.formats.tables import JournalFlag, Kind, Reason, Records, Result
-from shepherd.politeness.groups.engine import Groups, QueueCounts
+from shepherd.politeness.groups.engine import FetchEnd, Groups, QueueCounts
 from shepherd.politeness.groups.memory import MemoryGroups
 from shepherd.store.state.database import Database
 from shepherd.store.state.harvest import Harvest
@@ -373,5 +373,60 @@ def test_reaper_extends_only_its_own_lease_and_up_to_a_limit(tmp_path: Path, ori
             await one.dispatcher.checkpoint_soon()
             assert before_ms < one.memory._leases[token].lease.expires_ms == latest_ms
             assert (await one.settled(1))["status"].tolist() == [200]
+
+    uvloop.run(drive())
+
+
+async def checkpoint(one: Driven) -> None:
+    """Fails where it would be waited for in vain."""
+    await asyncio.wait_for(one.dispatcher.checkpoint_soon(), PATIENCE_S)
+
+
+def test_checkpoint_after_the_end_is_at_once(tmp_path: Path, origins: list[Origin]) -> None:
+    async def drive() -> None:
+        async with driven(tmp_path, origins) as one:
+            pass
+        await checkpoint(one)
+
+    uvloop.run(drive())
+
+
+def test_checkpoint_of_a_run_that_has_failed_is_cancelled(
+    tmp_path: Path, origins: list[Origin], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def release_many(ends: Sequence[FetchEnd], now_ms: int) -> list[bool]:
+        raise PeerLost("the engine is lost")
+
+    async def drive() -> None:
+        async with driven(tmp_path, origins) as one:
+            monkeypatch.setattr(one.memory, "release_many", release_many)
+            one.source.put("http://a.example/0")
+            await asyncio.wait([one.task], timeout=PATIENCE_S)
+            with pytest.raises(asyncio.CancelledError):
+                await checkpoint(one)
+
+    with pytest.raises(PeerLost):
+        uvloop.run(drive())
+
+
+def test_checkpoint_is_cancelled_when_the_end_fails(
+    tmp_path: Path, origins: list[Origin], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def end(time_ms: int) -> None:
+        raise OSError("no space")
+
+    async def drive() -> None:
+        async with driven(tmp_path, origins) as one:
+            one.dispatcher.stop("asked to stop")
+            await one.task
+            with monkeypatch.context() as patch:
+                patch.setattr(one.harvest, "end", end)
+                before = asyncio.ensure_future(checkpoint(one))
+                await asyncio.sleep(0)
+                with pytest.raises(OSError, match="no space"):
+                    one.dispatcher.end()
+                for waiting in (before, checkpoint(one)):
+                    with pytest.raises(asyncio.CancelledError):
+                        await waiting
 
     uvloop.run(drive())
