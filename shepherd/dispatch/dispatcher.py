@@ -9,9 +9,9 @@ It alone calls the groups, which may be far away; what arrives meanwhile only qu
 a site does not change between the lease of its group and the request.
 
 `reap` drives it with a plan. Another program makes a Dispatcher on any closed state (for its sites, servers and key), with a
-writer of its own (a `ledger.HarvestWriter`), groups that it may share with others, a clock, a fleet, whose reapers are told
-`reap.hello`, and the sources of what it wants fetched (`source.py`); and has `run(seconds, stay=True)` run as a task. While that
-runs it awaits `checkpoint_soon()` where somebody waits until an answer is durable, and calls `stop`, then `end`.
+writer of its own (a `ledger.HarvestWriter`), groups of its own, a clock, a fleet, whose reapers are told `reap.hello`, and the
+sources of what it wants fetched (`source.py`); and has `run(seconds, stay=True)` run as a task. While that runs it awaits
+`checkpoint_soon()` where somebody waits until an answer is durable, and calls `stop`, then `end`.
 tests/dispatch/test_dispatcher.py does all this.
 """
 
