@@ -1,11 +1,11 @@
-"""Group engines under test: one item a call for tests that think so, and one that is far away."""
+"""Group engines under test: one item a call for tests that think so, one that is far away, and one that is watched."""
 
 from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Coroutine, Sequence
-from typing import Any, TypeVar
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from typing import Any, NamedTuple, TypeVar
 
 from shepherd.politeness.groups.engine import Change, Extension, FetchEnd, FetchLease, Groups, QueueCounts, QueueEntry, Setting
 
@@ -146,3 +146,66 @@ class FarGroups:
 
     async def active(self) -> int:
         return await self._far(self._engine.active())
+
+
+class LogEntry(NamedTuple):
+    call: str
+    content: Any  # a change, an entry of the queue, a lease or its end
+
+
+class WatchedGroups(FarGroups):
+    """A far engine that writes down, in order, what it is told and what it gives.
+
+    What is to happen while a call is under way a test sets as `on_take` or `on_release`: that is awaited once, when the engine
+    has carried out the next call that leases or releases anything, and before its caller hears of it. Releases of the leases in
+    `late` are refused, as of leases whose time has passed; the next `expire` gives these back.
+    """
+
+    def __init__(self, engine: Groups, seed: int) -> None:
+        super().__init__(engine, seed)
+        self.log: list[LogEntry] = []
+        self.on_take: Callable[[], Awaitable[None]] | None = None
+        self.on_release: Callable[[], Awaitable[None]] | None = None
+        self.late: set[int] = set()  # tokens
+        self._leases: dict[int, FetchLease] = {}
+        self._refused: list[FetchLease] = []
+
+    def logged(self, call: str) -> list[Any]:
+        return [entry.content for entry in self.log if entry.call == call]
+
+    def _note(self, call: str, contents: Sequence[object]) -> None:
+        self.log += [LogEntry(call, content) for content in contents]
+
+    async def change(self, changes: Sequence[Change]) -> None:
+        self._note("change", changes)
+        await super().change(changes)
+
+    async def add_many(self, entries: Sequence[QueueEntry]) -> None:
+        self._note("add", entries)
+        await super().add_many(entries)
+
+    async def take(self, most: int, now_ms: int) -> list[FetchLease]:
+        leases = await super().take(most, now_ms)
+        self._note("take", leases)
+        self._leases.update((lease.token, lease) for lease in leases)
+        if leases and self.on_take:
+            hook, self.on_take = self.on_take, None
+            await hook()
+        return leases
+
+    async def release_many(self, ends: Sequence[FetchEnd], now_ms: int) -> list[bool]:
+        self._note("release", ends)
+        in_time = [end for end in ends if end.token not in self.late]
+        self._refused += [self._leases[end.token] for end in ends if end.token in self.late]
+        accepted = dict(zip(in_time, await super().release_many(in_time, now_ms), strict=True))
+        if self.on_release:
+            hook, self.on_release = self.on_release, None
+            await hook()
+        return [accepted.get(end, False) for end in ends]
+
+    async def expire(self, now_ms: int) -> list[FetchLease]:
+        over, self._refused = self._refused, []
+        await super().release_many([FetchEnd(lease.token) for lease in over], now_ms)
+        leases = over + await super().expire(now_ms)
+        self._note("expire", leases)
+        return leases
