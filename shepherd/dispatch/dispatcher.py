@@ -248,6 +248,8 @@ class Dispatcher:
 
     def _enter(self, number: int, source: WorkSource, item: Item) -> None:
         site = self._book.get(item.site)
+        if site is None and not item.url and source.takes_back(item):  # a row of a site that the state does not know
+            return
         if site is None:
             site = self._book.enter(item.site, item.norm, parse(item.url).site)
         if site.stage == Stage.SHUT and source.takes_back(item):

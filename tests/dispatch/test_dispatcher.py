@@ -430,3 +430,25 @@ def test_checkpoint_is_cancelled_when_the_end_fails(
                         await waiting
 
     uvloop.run(drive())
+
+
+def test_row_of_an_unknown_site_goes_back_to_its_source(
+    tmp_path: Path, origins: list[Origin], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has no URL of its own, from which the site could be entered."""
+    returned: list[Item] = []
+
+    def take_back(item: Item) -> bool:
+        returned.append(item)
+        return True
+
+    async def drive() -> None:
+        async with driven(tmp_path, origins) as one:
+            monkeypatch.setattr(one.source, "takes_back", take_back)
+            one.source._items.append(Item(Kind.PAGE, 1, 2, 3, 3, 3))
+            one.source.put("http://a.example/0")
+            await asyncio.wait([asyncio.ensure_future(one.settled(1)), one.task], return_when=asyncio.FIRST_COMPLETED)
+            assert [item.site for item in returned] == [3]
+            assert [url for _ticket, url, _status in one.source.outcomes] == ["http://a.example/0"]
+
+    uvloop.run(drive())
