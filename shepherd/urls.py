@@ -37,7 +37,7 @@ _KIND_IPV4: Final = 0x04
 _KIND_IPV6: Final = 0x06
 _SLASH, _QUESTION = b"/?"
 _SCHEMES: Final = ("http://", "https://")
-_PAST_SCHEME: Final = 8  # the host has at least one byte, so the first slash from here on begins the path under both schemes
+PAST_SCHEME: Final = 8  # the host has at least one byte, so the first slash from here on begins the path under both schemes
 
 # Bytes that stay as they are in the path and in the query (`?` begins it, `#` begins what is cut off). Wider is possible, this is
 # what nearly all links are made of. `%` is not among them, because `%2e` is a dot.
@@ -187,7 +187,7 @@ class Footprints:
 
     def _learn(self, href: str) -> _Site | None:
         """The site of an href, from now on remembered; None if it is not one that we would gather."""
-        name = href[: href.find("/", _PAST_SCHEME)]
+        name = href[: href.find("/", PAST_SCHEME)]
         if not href.startswith(_SCHEMES) or "@" in name:
             return None
         if len(self._sites) >= SITE_CACHE:
@@ -219,7 +219,7 @@ def batch(base: str, raw_links: Iterable[str], footprints: Footprints, transform
     """
     base_url = _base(base)
     find_site = footprints._sites.get
-    base_site = find_site(base_url.href[: base_url.href.find("/", _PAST_SCHEME)]) or footprints._learn(base_url.href)
+    base_site = find_site(base_url.href[: base_url.href.find("/", PAST_SCHEME)]) or footprints._learn(base_url.href)
     site_of_href: dict[str, _Site] = {}
     for link in dict.fromkeys(raw_links):
         # A link of plain bytes without dot segments, on this site or one we know, is its own normal form, and most links are
@@ -229,7 +229,7 @@ def batch(base: str, raw_links: Iterable[str], footprints: Footprints, transform
             if link[:1] == "/":
                 if link[:2] != "//" and base_site:
                     site, href = base_site, base_site.name + link
-            elif (slash := link.find("/", _PAST_SCHEME)) > 0:
+            elif (slash := link.find("/", PAST_SCHEME)) > 0:
                 site, href = find_site(link[:slash]), link
         if site is None:
             try:
@@ -238,7 +238,7 @@ def batch(base: str, raw_links: Iterable[str], footprints: Footprints, transform
                 continue
             except TypeError:  # a lone surrogate
                 href = _join_scalar_values(base_url, link)
-            site = find_site(href[: href.find("/", _PAST_SCHEME)]) or footprints._learn(href)
+            site = find_site(href[: href.find("/", PAST_SCHEME)]) or footprints._learn(href)
             if site is None:
                 continue
         if "#" in href:
@@ -294,7 +294,7 @@ def _url(href: str) -> Url:
     href = _without_empty_query(href.partition("#")[0])
     if not href.startswith(_SCHEMES):
         raise BadUrl(_other_scheme(href.partition(":")[0]))
-    site = href[: href.index("/", _PAST_SCHEME)]
+    site = href[: href.index("/", PAST_SCHEME)]
     if "@" in site:
         raise BadUrl("userinfo before the host; leave out the name and password")
     if len(href) > MAX_URL_BYTES:

@@ -14,7 +14,8 @@ from shepherd.filters.addresses import U64
 from shepherd.filters.patterns import Pattern
 from shepherd.filters.settings import IGNORE_ROBOTS, SetLine, SiteSettings, settings_by
 from shepherd.filters.siterules import SiteClasses, SiteRules
-from shepherd.filters.urlrules import PAST_SCHEME, SITE_CACHE, UrlRules
+from shepherd.filters.urlrules import SITE_CACHE, UrlRules
+from shepherd.urls import PAST_SCHEME
 
 Bools: TypeAlias = npt.NDArray[np.bool_]
 

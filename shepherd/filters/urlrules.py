@@ -12,8 +12,8 @@ from typing import Final
 
 from shepherd.filters.addresses import Ranges, is_literal
 from shepherd.filters.patterns import MOST_COUNT, SEARCHED, Pattern, SearchSet
+from shepherd.urls import PAST_SCHEME
 
-PAST_SCHEME: Final = 8  # where to look for the slash that begins the path
 SITE_CACHE: Final = 65_536
 
 

@@ -10,6 +10,7 @@ import click
 
 from shepherd.cli.shep import change_log as changelog
 from shepherd.cli.shep import lease_rows
+from shepherd.config import DAY_S
 from shepherd.console import common, selector_words, shared
 from shepherd.console import rows as console_rows
 from shepherd.console.selectors import Parsed
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
 
 NEWEST: Final = "newest"
 TITLES: Final = (">state", "since", "until", ">pins", "by", "purpose", "id")
-DAY_S: Final = 86_400
 LONGEST_S: Final = 3_650 * DAY_S
 
 

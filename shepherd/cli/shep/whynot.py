@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from shepherd.store.state.directory import State
 
 STEP_ROWS = 1 << 20
-PAST_SCHEME = 8  # the first slash from here on begins the path of a URL
 EXAMPLES = 3
 Kind = tuple[int, int, int]  # type, reason and why the last plan left it out
 
@@ -78,6 +77,7 @@ def _under(state: State, start: int, stop: int, path: str) -> tuple[I64, int]:
     import numpy as np
 
     from shepherd.readers.search import urls_of
+    from shepherd.urls import PAST_SCHEME
 
     rows = np.arange(start, stop, dtype=np.int64)
     if path == "/":

@@ -19,7 +19,7 @@ from shepherd.formats.tables import I64, U64, Array, Bools, Records, bucket_oid
 from shepherd.store.disk import names
 from shepherd.store.state import logs
 from shepherd.store.state.objects import Objects
-from shepherd.urls import Footprints
+from shepherd.urls import PAST_SCHEME, Footprints
 
 BUCKETS: Final = 1 << 18  # of one part
 _BUCKET: Final = np.dtype(
@@ -90,7 +90,7 @@ class SegmentPart:
                 url = self._data[begin : begin + size].tobytes()
             else:
                 url = self._objects.head(oid).attributes.get("U", b"")
-            slash = url.find(b"/", 8)  # behind http:// or https:// and one byte of the host
+            slash = url.find(b"/", PAST_SCHEME)
             name = url[:slash]
             if name not in halves:
                 halves[name] = prints.half(name.decode("ascii", "replace"))
