@@ -10,7 +10,8 @@ is a row of the plan or of the dispatcher's own table; its text is read at hand-
 Every call may suspend, so each carries many: what a turn of the dispatcher's loop has to say costs one round trip a kind of call,
 however much it is. Who calls waits for one call before it makes the next. So calls arrive in their order, and a delay that was
 set before an item was added holds for it. A call is carried out once and whole, or raises, and then the engine is lost. `now_ms`
-comes from the caller and must not go back; a lease that took long to arrive is as old as the call that asked for it.
+comes from the caller. An end is rounded up, so a `take` may name the millisecond before it, and must not give a group whose wait
+ends only then; else it does not go back. A lease that took long to arrive is as old as the call that asked for it.
 `shepherd.politeness.groups.memory` is the implementation for one dispatcher.
 """
 
