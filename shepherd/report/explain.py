@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -15,24 +14,17 @@ if TYPE_CHECKING:
     from shepherd.config import Config
     from shepherd.store.state.database import Database
 
-JOURNALS_S: Final = 0.1  # for looking through journals, which are not sorted by URL, where nobody wants to wait
+JOURNAL_BYTES: Final = 64 << 20  # that are looked through where nobody wants to wait: journals are not sorted by URL
 
 
 @dataclass(frozen=True)
 class Asker:
-    """Who asks, as others see it in the lease, and when. `now` is the time of the story, `now_ms` the start of the lease;
-    journals are looked through for so many seconds of the clock, or to the end."""
+    """Who asks, as others see it in the lease, and when. `now` is the time of the story, `now_ms` the start of the lease."""
 
     purpose: str
     now: int
     now_ms: int
-    clock_s: Callable[[], float]
-    journals_s: float = JOURNALS_S
-
-    def over(self) -> history.Over:
-        """Says from now on whether that time has passed."""
-        end_s = self.clock_s() + self.journals_s
-        return lambda: self.clock_s() >= end_s
+    journal_bytes: float = JOURNAL_BYTES
 
 
 @dataclass(frozen=True)
@@ -53,7 +45,7 @@ def explain(database: Database, config: Config, url: str, asker: Asker, number: 
         section = url_facts.row["section"] if url_facts.row is not None else url_facts.section.section
         row = url_facts.position.rows[0] if url_facts.position.rows else None
         stands = ranks.standings(state, config, url_facts.position.norm, row, url_facts.server, section)
-    cycles = history.cycles(database, url_facts.position, asker.purpose, asker.now_ms, asker.over())
+    cycles = history.cycles(database, url_facts.position, asker.purpose, asker.now_ms, history.ReadBudget(asker.journal_bytes))
     sentences = verdict.outlook(url_facts, stands, asker.now), verdict.verdict(url_facts, config, asker.now)
     return UrlStory(url_facts, stands, cycles, *sentences)
 

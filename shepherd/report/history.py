@@ -1,17 +1,17 @@
 """The outcome of each cycle on record for one URL: planned or left out, fetched with which result, kept or dropped.
 
 Read are the rows of all closed states, the journals of states and of those that were deleted (db/log), and the plan and harvests
-of a reap under way. Journals are not sorted by URL: they are looked through from the newest on until time is `over`, and what was
-not looked through is marked as such.
+of a reap under way. Journals are not sorted by URL: they are looked through from the newest on, as far as a budget of bytes goes,
+and what was not looked through is marked as such. So the same database always gives the same story, on a slow machine, too.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from shepherd import text as words
 from shepherd.errors import Corruption, UsageError
@@ -25,7 +25,21 @@ if TYPE_CHECKING:
     from shepherd.store.state.database import Database
     from shepherd.store.state.directory import State
 
-Over = Callable[[], bool]  # whether no more time is to be spent
+SMALL_BYTES: Final = 1 << 20  # a journal up to this size is always looked through
+
+
+class ReadBudget:
+    """How much of the journals, and of a plan, is looked through where nobody wants to wait."""
+
+    def __init__(self, most_bytes: float) -> None:
+        self._left = most_bytes
+
+    def take(self, length: int) -> bool:
+        """Whether so many bytes may be read: all of a file or nothing, for half of it would be half the truth."""
+        if length > max(self._left, SMALL_BYTES):
+            return False
+        self._left -= length
+        return True
 
 
 @dataclass(frozen=True)
@@ -109,46 +123,47 @@ class CycleEntry:
         }
 
 
-def cycles(database: Database, position: UrlPosition, purpose: str, now_ms: int, over: Over) -> list[CycleEntry]:
+def cycles(database: Database, position: UrlPosition, purpose: str, now_ms: int, budget: ReadBudget) -> list[CycleEntry]:
     """Oldest first. A state that is deleted meanwhile is skipped."""
-    return list(reversed(list(_newest_first(database, position, purpose, now_ms, over))))
+    return list(reversed(list(_newest_first(database, position, purpose, now_ms, budget))))
 
 
-def _newest_first(database: Database, position: UrlPosition, purpose: str, now_ms: int, over: Over) -> Iterator[CycleEntry]:
+def _newest_first(
+    database: Database, position: UrlPosition, purpose: str, now_ms: int, budget: ReadBudget
+) -> Iterator[CycleEntry]:
     from shepherd.store.state import journals
 
     names = database.states()
     if names and names[-1].phase == "reap":
-        yield _of_reap(database.open(names[-1]), position, over)
+        yield _of_reap(database.open(names[-1]), position, budget)
     closed = [name.number for name in names if name.closed]
     for number in reversed(closed):
         try:
             with database.reading(purpose, now_ms, number) as state:
-                yield _of_state(state, position, over)
+                yield _of_state(state, position, budget)
         except UsageError:  # it has just been deleted
             continue
     for name in reversed(journals.numbers(database.log_path)):
         if name.number not in closed:
-            yield _of_journal(journals.open_state(database.log_path, name), position, over)
+            yield _of_journal(journals.open_state(database.log_path, name), position, budget)
 
 
-def _of_state(state: State, position: UrlPosition, over: Over) -> CycleEntry:
+def _of_state(state: State, position: UrlPosition, budget: ReadBudget) -> CycleEntry:
     row, journal = _row(state, position), bool(state.numbered("journal"))
-    fetches = _fetches(_journal(state), position, over) if journal else None
+    fetches = _fetches(_journal(state), position, budget) if journal else None
     phase = state.report().get("phase", "")
     return CycleEntry(str(state.number), str(phase), state.control.now, row, fetches, journal=journal)
 
 
-def _of_journal(state: State, position: UrlPosition, over: Over) -> CycleEntry:
+def _of_journal(state: State, position: UrlPosition, budget: ReadBudget) -> CycleEntry:
     """Of a deleted state only its journal is kept."""
-    fetches = _fetches(_journal(state), position, over)
+    fetches = _fetches(_journal(state), position, budget)
     return CycleEntry(str(state.number), "cork", state.control.now, None, fetches, indexed=False, journal=True)
 
 
-def _of_reap(state: State, position: UrlPosition, over: Over) -> CycleEntry:
-    row, planned = _row(state, position), _planned(state, position, over)
-    files = [of_harvest(path) for path in state.harvests()]
-    fetches = _fetches((part for path, length in files if length for part in _records(path, length)), position, over)
+def _of_reap(state: State, position: UrlPosition, budget: ReadBudget) -> CycleEntry:
+    row, planned = _row(state, position), _planned(state, position, budget)
+    fetches = _fetches([of_harvest(path) for path in state.harvests()], position, budget)
     return CycleEntry(str(state.name), "plan", state.control.now, row, fetches, journal=True, planned=planned)
 
 
@@ -167,11 +182,12 @@ def _row(state: State, position: UrlPosition) -> Values | None:
 # --- looking through --------------------------------------------------------------------------------------------
 
 
-def _journal(state: State) -> Iterator[Records]:
+def _journal(state: State) -> list[tuple[Path, int]]:
+    """Its journals, and how long each is."""
     from shepherd.store.disk import names
 
-    for number in state.numbered("journal"):
-        yield from _records(state.path / names.journal(number))
+    paths = [state.path / names.journal(number) for number in state.numbered("journal")]
+    return [(path, path.stat().st_size) for path in paths]
 
 
 def of_harvest(path: Path) -> tuple[Path, int]:
@@ -185,7 +201,7 @@ def of_harvest(path: Path) -> tuple[Path, int]:
     return path / names.JOURNAL, harvest_status.checkpoint.journal.length
 
 
-def _records(path: Path, length: int | None = None) -> Iterator[Records]:
+def _records(path: Path, length: int) -> Iterator[Records]:
     from shepherd.formats.frame import FrameKind
     from shepherd.formats.tables import JOURNAL
     from shepherd.store.state import logs
@@ -201,14 +217,14 @@ def _mine(position: UrlPosition) -> Callable[[Records], Any]:
     return lambda part: (part["path"] == path) & ((part["norm"] == norm) | (part["site"] == site))
 
 
-def _fetches(parts: Iterable[Records], position: UrlPosition, over: Over) -> tuple[FetchRecord, ...] | None:
-    """All of a journal, or None where time ran out: half of it would be half the truth."""
+def _fetches(files: Sequence[tuple[Path, int]], position: UrlPosition, budget: ReadBudget) -> tuple[FetchRecord, ...] | None:
+    """All that the journals of one state say, or None where they are too long."""
     from shepherd.formats.tables import Kind
 
     fetches, mine = [], _mine(position)
-    for part in parts:
-        if over():
-            return None
+    if not budget.take(sum(length for _path, length in files)):
+        return None
+    for part in (part for path, length in files if length for part in _records(path, length)):
         if len(part):
             hits = part[mine(part)]
             fetches += [_fetch(record) for record in hits if record["kind"] in (Kind.PAGE, Kind.ROBOTS)]
@@ -219,7 +235,7 @@ def _fetch(record: Any) -> FetchRecord:
     return FetchRecord(*(int(record[field.name]) for field in dataclasses.fields(FetchRecord)))
 
 
-def _planned(state: State, position: UrlPosition, over: Over) -> str:
+def _planned(state: State, position: UrlPosition, budget: ReadBudget) -> str:
     """Where the plan has it, in words."""
     import numpy as np
 
@@ -228,10 +244,10 @@ def _planned(state: State, position: UrlPosition, over: Over) -> str:
     from shepherd.store.disk import names
     from shepherd.store.state import logs
 
-    mine, before = _mine(position), 0
-    for part in logs.records(state.path / names.PLAN, FrameKind.PLAN, PLAN):
-        if over():
-            return "its plan was not looked through (--deep does)"
+    path, mine, before = state.path / names.PLAN, _mine(position), 0
+    if not budget.take(path.stat().st_size):
+        return "its plan was not looked through (--deep does)"
+    for part in logs.records(path, FrameKind.PLAN, PLAN):
         hits = np.flatnonzero(mine(part)).tolist()
         if hits:
             record = part[hits[0]]

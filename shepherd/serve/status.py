@@ -101,7 +101,7 @@ class StatusFigures:
     def explain(self, url: str) -> dict[str, Any]:
         """The whole story of one URL; UsageError if it is none. Paths are shown without their directories on this machine."""
         now = self._now()
-        asker = explain.Asker(PURPOSE, int(now), round(now * 1_000), time.monotonic)
+        asker = explain.Asker(PURPOSE, int(now), round(now * 1_000))
         story = explain.as_object(explain.explain(self._database, self._config, url, asker))
         story["filter"]["file"] = self._config.filter_path.name
         story["equivalence"]["path"] = self._config.equiv_path.name

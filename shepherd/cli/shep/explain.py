@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,7 +12,7 @@ from shepherd.config import Config
 from shepherd.console import common, shared
 from shepherd.formats import kinds
 from shepherd.report import one_row as onerow
-from shepherd.report.explain import JOURNALS_S
+from shepherd.report.explain import JOURNAL_BYTES
 from shepherd.report.one_row import Line
 
 if TYPE_CHECKING:
@@ -31,7 +30,7 @@ WAITS = {
 @click.command("explain")
 @click.argument("url", metavar="[URL]", required=False)
 @click.option("--why-not", "prefix", metavar="PREFIX", help="Instead count all URLs under this URL prefix by reason.")
-@click.option("--deep", is_flag=True, help=f"Search all journals, not only for {JOURNALS_S:g} s.")
+@click.option("--deep", is_flag=True, help=f"Search all journals, not only the newest {JOURNAL_BYTES >> 20} MiB of them.")
 @common.database
 @common.configured
 @shared.state_number
@@ -77,8 +76,8 @@ def command(
     from shepherd.report import explain
     from shepherd.store.state.database import Database
 
-    purpose, journals_s = click.get_current_context().command_path, float("inf") if deep else JOURNALS_S
-    asker = explain.Asker(purpose, now, shared.clock_ms(), time.monotonic, journals_s)
+    purpose, journal_bytes = click.get_current_context().command_path, float("inf") if deep else JOURNAL_BYTES
+    asker = explain.Asker(purpose, now, shared.clock_ms(), journal_bytes)
     story = explain.explain(Database(db), config, url, asker, number)
     if as_json:
         common.emit_json(explain.as_object(story))

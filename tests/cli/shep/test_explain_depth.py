@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from shepherd.filters import parse_filter
-from shepherd.formats.tables import Deferred, Flag, JournalFlag, Reason, Result, RowType
+from shepherd.formats.tables import JOURNAL, Deferred, Flag, JournalFlag, Reason, Result, RowType
 from shepherd.report.find import seek
-from shepherd.report.history import cycles
+from shepherd.report.history import SMALL_BYTES, ReadBudget, cycles
 from tests.support import unfinished_states as reaping
 from tests.support.page_states import GATHERED, Herd, Page, Run, Site, add_state, make_herd, objects, stdout_of
 from tests.support.programs import call
@@ -151,12 +151,22 @@ def test_journals_of_deleted_states_are_read(history: Herd, shep: Run) -> None:
     assert [one["result"] for one in found["cycles"][0]["fetches"]] == ["stored"]
 
 
-def test_journal_that_there_was_no_time_for_is_marked(history: Herd) -> None:
+def test_small_journals_are_looked_through_whatever_the_budget(history: Herd) -> None:
     position = seek(history.store.closed(), parse_filter(""), "http://a.example/x")
-    found = cycles(history.store, position, "test", 0, lambda: True)
-    assert [one.as_object()["journal"] for one in found] == ["none", "none", "not looked through", "not looked through"]
+    found = cycles(history.store, position, "test", 0, ReadBudget(0))
+    assert [len(one.fetches or ()) for one in found] == [0, 0, 1, 2]
+
+
+def test_journal_beyond_the_budget_is_marked_and_older_small_ones_are_not(history: Herd) -> None:
+    other = journal_record("http://a.example/y", status=200, flags=JournalFlag.CONTACTED)
+    records = SMALL_BYTES // JOURNAL.itemsize + 1
+    add_state(history, (Page("http://a.example/x"),), journal=[other] * records)
+    position = seek(history.store.closed(), parse_filter(""), "http://a.example/x")
+    found = cycles(history.store, position, "test", 0, ReadBudget(SMALL_BYTES))
+    assert [one.as_object()["journal"] for one in found][2:] == ["looked through", "looked through", "not looked through"]
     assert found[-1].line()[1].endswith("its journal was not looked through (--deep does)")
-    assert [len(one.fetches or ()) for one in cycles(history.store, position, "test", 0, lambda: False)] == [0, 0, 1, 2]
+    (whole,) = cycles(history.store, position, "test", 0, ReadBudget(float("inf")))[-1:]
+    assert whole.fetches == ()
 
 
 def test_reap_under_way(own_herd: Herd, shep: Run) -> None:
