@@ -24,8 +24,9 @@ def judge(case: Case) -> Verdict:
     connection.register("sites", columns(case.before, "sites", ("site", "norm")))
     connection.execute("""create table told as select s.norm, t.path, t.own, arg_max(t.weight, t.n) as weight,
         arg_max(t.flags, t.n) as flags from said t join sites s using (site) group by all""")
-    connection.execute("""create table heard as select k.n, k.type in (1, 2, 3) and t.flags is not null as hears,
-        case when hears and t.flags & 1 <> 0 then t.weight else k.weight end as weight,
+    connection.execute("""create table heard as select k.n,
+        (k.type in (1, 2, 3) or (k.type = 4 and t.flags & 6 <> 0)) and t.flags is not null as hears,
+        case when hears and t.flags & 1 <> 0 and k.type <> 4 then t.weight else k.weight end as weight,
         case when hears and t.flags & 6 <> 0 then (k.flags & ~32::usmallint) | (case when t.flags & 2 <> 0 then 32 else 0 end)
             else k.flags end as flags, k.weight as old_weight, k.flags as old_flags, k.touched, t.flags is not null as spoken
         from known k left join told t on k.norm = t.norm and k.path = t.path and k.own = t.own""")

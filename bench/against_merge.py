@@ -74,7 +74,8 @@ def _rows(connection: duckdb.DuckDBPyConnection, case: Case) -> None:
         """create table best as select norm, path, own, max(weight) as weight,
         arg_min({'site': site, 'oid': oid, 'section': section},
             {'a': -weight, 'b': flags & 16 = 0, 'c': site, 'd': oid}) as one from urls group by norm, path, own""",
-        """create table both_ as select k.n, k.norm, k.path, k.site, k.type, k.flags, k.weight as old_weight,
+        """create table both_ as select k.n, k.norm, k.path, k.site, k.type,
+        case when b.norm is null then k.flags else k.flags & 65503 end as flags, k.weight as old_weight,
         case when k.type not in (3, 5) then greatest(k.weight, b.weight) else k.weight end as weight,
         null::ubigint as oid, null::utinyint as section
         from alive k left join best b on k.norm = b.norm and k.path = b.path and k.own = b.own""",

@@ -12,6 +12,7 @@ from shepherd.sections import Section
 CHANGED = ("type", "reason", "touched")
 READ = ("norm", "site", "oid", "digest", "type", "reason", "flags", "weight", "section", "gathered", "touched")
 BEST = "p.exempt desc, p.key desc, p.n"  # those that no limit strikes take their room first
+UNREFERENCED = "k.flags & 32 <> 0 and k.flags & 23 = 0 and (k.type = 4 or (k.type in (1, 2) and k.digest = 0))"
 IN_CONTRIB = f"k.oid >= {1 << 63} and k.oid <> {NO_OID}"
 ENDLESS = 1 << 60
 
@@ -65,7 +66,7 @@ def _pages(connection: duckdb.DuckDBPyConnection, case: Case) -> None:
         ({IN_CONTRIB}) or (k.type = 1 and k.reason = {Reason.FRESH}) as fresh
         from known k left join sites s using (site)
         left join (select qkey, case "group" when 0 then qkey else "group" end as server from servers) v on v.qkey = s.qkey
-        where k.type <> 5 and not (k.flags & 1 <> 0 and k.flags & 22 = 0)""")
+        where k.type <> 5 and not (k.flags & 1 <> 0 and k.flags & 22 = 0) and not ({UNREFERENCED})""")
 
 
 def _strike(connection: duckdb.DuckDBPyConnection, case: Case) -> None:
@@ -113,6 +114,7 @@ def _totals(connection: duckdb.DuckDBPyConnection, case: Case) -> None:
     connection.execute(f"""insert into struck select k.n, {int(Reason.SITE_EMPTY)}, true from known k
         anti join (select p.site from page p anti join (from struck where gone) s on p.n = s.n) kept on k.site = kept.site
         where k.type <> 5 and k.flags & 1 <> 0 and k.flags & 22 = 0""")
+    connection.execute(f"insert into struck select n, {int(Reason.UNREFERENCED)}, true from known k where {UNREFERENCED}")
 
 
 def _result(case: Case) -> str:

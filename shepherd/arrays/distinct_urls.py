@@ -95,7 +95,7 @@ def update_known(columns: dict[str, Array], row: I64, urls: Columns, *, state: i
     wishes |= np.where(inserted & with_flag(urls["flags"], ContribFlag.PINNED), np.uint16(Flag.PINNED), np.uint16(0))
     modified = (type_ == RowType.GATHERED) & (urls["lastmod"] > columns["checked"][row]) & ~with_flag(old_flags, Flag.ROBOTS)
     wishes |= np.where(modified, np.uint16(Flag.MODIFIED), np.uint16(0))
-    flags = old_flags | wishes
+    flags = old_flags & np.uint16(0xFFFF ^ Flag.UNREFERENCED) | wishes  # whatever names it refers to it
     forgotten = inserted & (type_ == RowType.FORGOTTEN)
     revived = forgotten | (inserted & (type_ == RowType.ERROR))
 

@@ -38,6 +38,7 @@ class Control:
     contribs: int  # next free contrib and journal number
     speed: int = 0  # fetches in 1,000 s that earlier reaps have managed; 0 = not known
     cleaned: int = 0  # when a cleanup last went over everything, in seconds; 0 = never
+    selection: int = 0  # check64 of the limits that the last select went by; see cycle/common/limits
     applied: tuple[str, ...] = ()
     files: dict[str, FileEntry] = field(default_factory=dict)
 
@@ -56,6 +57,7 @@ class Control:
             f"contribs {self.contribs}",
             f"speed {self.speed}",
             f"cleaned {self.cleaned}",
+            f"selection {self.selection:016x}",
             *(f"applied {name}" for name in sorted(self.applied)),
             *(f"file {path} {entry.length} {entry.check:016x}" for path, entry in sorted(self.files.items())),
         ]
@@ -124,6 +126,7 @@ def _read(text: str) -> Control:
         contribs=_count(single["contribs"]),
         speed=_count(single.get("speed", "0")),  # version 2 has neither this
         cleaned=_count(single.get("cleaned", "0")),  # nor this
+        selection=_check(single.get("selection", "0" * 16)),  # nor this, nor has the first of version 3
         applied=tuple(applied),
         files=files,
     )

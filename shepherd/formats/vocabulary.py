@@ -100,6 +100,7 @@ class Reason(IntEnum):
     TLS = 41
     LOOKUP = 42
     PARSER = 43
+    UNREFERENCED = 44
 
 
 # What the words mean, for sentences and, as they were written, for tombstones. A table or a field has the word.
@@ -142,6 +143,7 @@ REASON_TEXT: Final[dict[Reason, str]] = {
     Reason.TLS: "certificate or TLS version refused",
     Reason.LOOKUP: "name servers do not answer",
     Reason.PARSER: "kills its parser",
+    Reason.UNREFERENCED: "nothing links to it any more",
 }
 
 

@@ -40,6 +40,7 @@ class CyclePosition:
     has_requests: bool = False  # requests in the inbox, a filter or a url-equiv that has changed
     feedback: bool = False  # an indexer's uploads wait
     harvests: bool = False  # harvests from elsewhere wait
+    unselected: bool = False  # weights, or limits of [select], are others than those that the last select went by
     unequal: bool = False  # the norms are not by the url-equiv that cf/ has now
     cleanup_requested: bool = False  # somebody wants a cleanup now
     full: str = ""  # why a reap could store nothing, in words
@@ -73,12 +74,17 @@ def next_step(position: CyclePosition, steps_run: Sequence[str], rounds: int = 1
 
 
 def _before_cork(position: CyclePosition, steps_run: Sequence[str]) -> str | None:
-    """What was inserted is merged first, and once: requests that keep coming cannot hold the cycle up."""
+    """What was inserted is merged first, and once: requests that keep coming cannot hold the cycle up.
+
+    Where nothing is due, harvests from elsewhere take the place of a reap; and a select that is wanted does not wait for one.
+    """
     if position.waiting and MERGE not in steps_run:
         return MERGE
     if PLAN not in steps_run:
         return FEEDBACK if position.feedback and FEEDBACK not in steps_run else PLAN
-    return CORK if position.harvests else None  # nothing is due: harvests from elsewhere take the place of a reap
+    if position.harvests:
+        return CORK
+    return MERGE if position.unselected and MERGE not in steps_run else None
 
 
 def _after_cork(position: CyclePosition, steps_run: Sequence[str], rounds: int) -> str | None:
@@ -88,7 +94,7 @@ def _after_cork(position: CyclePosition, steps_run: Sequence[str], rounds: int) 
         return None
     if steps_run.count(CORK) < rounds and PLAN not in since and not position.has_requests:
         return PLAN
-    return MERGE if position.waiting else None
+    return MERGE if position.waiting or position.unselected else None
 
 
 def _ready(position: CyclePosition) -> bool:
@@ -136,6 +142,7 @@ def is_passing(status: int) -> bool:
 
 def look(database: Database, config: Config, cleanup_requested: bool = False) -> CyclePosition:
     """What stands there now. For the holder of the lock: nobody else changes it meanwhile."""
+    from shepherd.cycle.common.limits import wants_select
     from shepherd.cycle.common.norms import version_of
     from shepherd.dispatch.disk_budget import DiskBudget
     from shepherd.equiv import load_equiv
@@ -155,6 +162,7 @@ def look(database: Database, config: Config, cleanup_requested: bool = False) ->
         has_requests=has_requests,
         feedback=bool(database.inbox.waiting(state.control.applied, inbox.FEEDBACK)),
         harvests=bool(database.inbox.waiting(state.control.applied, inbox.HARVEST)),
+        unselected=wants_select(state.control, config),
         unequal=unequal,
         cleanup_requested=cleanup_requested,
         full=DiskBudget(state, config.reap).full(0),

@@ -32,13 +32,13 @@ class ReadBudget:
     """How much of the journals, and of a plan, is looked through where nobody wants to wait."""
 
     def __init__(self, most_bytes: float) -> None:
-        self._left = most_bytes
+        self._bytes = most_bytes
 
     def take(self, length: int) -> bool:
         """Whether so many bytes may be read: all of a file or nothing, for half of it would be half the truth."""
-        if length > max(self._left, SMALL_BYTES):
+        if length > max(self._bytes, SMALL_BYTES):
             return False
-        self._left -= length
+        self._bytes -= length
         return True
 
 

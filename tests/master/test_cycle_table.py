@@ -159,6 +159,15 @@ def test_plan_reap_and_cork_are_repeated_before_a_merge() -> None:
     assert rounds(USUAL[REAP], USUAL, 2) == [CORK, *one, MERGE, SELECT, RECORD]
 
 
+def test_changed_weights_or_limits_are_selected_by_also_if_nothing_is_due() -> None:
+    quiet = CyclePosition("3", "closed", unselected=True)
+    selected = USUAL | {PLAN: quiet, FEEDBACK: quiet}
+    assert walk(quiet, selected) == [PLAN, MERGE, SELECT, RECORD]
+    assert walk(CyclePosition("2", "closed", feedback=True), selected) == [FEEDBACK, PLAN, MERGE, SELECT, RECORD]
+    assert walk(quiet, USUAL | {CORK: quiet}) == [PLAN, REAP, CORK, MERGE, SELECT, RECORD]  # a reap that contributed nothing
+    assert walk(quiet, {PLAN: quiet, MERGE: quiet}) == [PLAN, MERGE]
+
+
 def test_round_in_which_nothing_is_due_is_the_last() -> None:
     corked, found, done = USUAL[CORK], CLOSED, list[str]()
     while (step := next_step(found, done, 5)) is not None:

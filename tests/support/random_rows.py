@@ -44,7 +44,7 @@ def key(row: Mapping[str, int]) -> tuple[int, int, int]:
 def index_row(draw: st.DrawFn, now_s: int = 100_000) -> Row:
     norm, path = draw(NORMS), draw(PATHS)
     type_ = draw(st.sampled_from(list(RowType)))
-    some = (Flag.INITIAL, Flag.PINNED, Flag.REFRESH, Flag.REDIRECT, Flag.MODIFIED)
+    some = (Flag.INITIAL, Flag.PINNED, Flag.REFRESH, Flag.REDIRECT, Flag.MODIFIED, Flag.UNREFERENCED)
     flags = draw(st.sampled_from([0, 0, 0, *map(int, some)]))
     if path == ROBOTS_PATH:
         flags |= Flag.ROBOTS

@@ -20,6 +20,7 @@ from shepherd.arrays.lookup import Lookup
 from shepherd.arrays.partitions import Tick, rows_before, whole_norms
 from shepherd.arrays.pool import ordered, tasks
 from shepherd.config import Config
+from shepherd.cycle.common.limits import OUTDATED
 from shepherd.cycle.common.turn import not_now
 from shepherd.cycle.feedback import rules as feedback
 from shepherd.cycle.feedback.rules import UpdatedRows
@@ -89,7 +90,8 @@ def run(writer: Writer, config: Config, now: int, tick: Tick, jobs: int = 1) -> 
             builder.keep_table(name)
         builder.keep_objects()
         builder.keep_logs(names.CONTRIB)
-        builder.change(applied=(*builder.control.applied, *(item.name for item in inbox_uploads.good)))
+        applied = (*builder.control.applied, *(item.name for item in inbox_uploads.good))
+        builder.change(applied=applied, selection=OUTDATED)
         report: dict[str, object] = {"phase": "feedback", "uploads": len(inbox_uploads.good), **counts}
         report |= {"bad uploads": len(inbox_uploads.bad), "bad lines": len(inbox_uploads.bad_lines)}
         report["bad"] = [*inbox_uploads.bad, *inbox_uploads.bad_lines][:MOST_LISTED]

@@ -21,6 +21,7 @@ from shepherd.arrays.distinct_urls import Paths, take
 from shepherd.arrays.partitions import Tick, even_borders, rows_before, whole_norms
 from shepherd.arrays.pool import ordered, tasks
 from shepherd.config import Config
+from shepherd.cycle.common.limits import wants_select
 from shepherd.cycle.common.norms import norm_map, version_of
 from shepherd.cycle.common.turn import not_now
 from shepherd.cycle.merge import rules as merge
@@ -63,9 +64,10 @@ def run(writer: Writer, config: Config, now: int, tick: Tick, jobs: int = 1) -> 
     inbox_survey = survey(writer.database.inbox.waiting(parent.control.applied), key)
     filters = load_filter(config.filter_path)
     same = parent.control.filter == filters.version and parent.control.equiv == version_of(load_equiv(config.equiv_path))
+    same &= not wants_select(parent.control, config)
     if same and not inbox_survey.items and not parent.numbered(names.CONTRIB):
         closed = "".join(f"; {why}" for why in inbox_survey.refused[:1])
-        raise NothingToDo(f"no requests and no contributions wait, and filter and url-equiv are the same{closed}")
+        raise NothingToDo(f"no requests and no contributions wait; weights, limits, filter and url-equiv are the same{closed}")
     prints = Footprints(key)
     norms, paths = norm_map(parent.equiv, prints), Paths.of(prints)
     waiting = Waiting(inbox_survey, filters, config, prints, norms, paths)

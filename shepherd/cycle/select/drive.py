@@ -19,6 +19,7 @@ from shepherd.arrays.pool import ordered, tasks
 from shepherd.arrays.spill import Spill
 from shepherd.arrays.thresholds import NO_BAR
 from shepherd.config import Config
+from shepherd.cycle.common.limits import limits_version
 from shepherd.cycle.common.turn import not_now
 from shepherd.cycle.select import placement as place
 from shepherd.cycle.select import rules as select
@@ -53,6 +54,7 @@ def run(writer: Writer, config: Config, now: int, tick: Tick, jobs: int = 1, *, 
                 builder.keep_table(name)
         builder.keep_objects()
         builder.keep_logs(names.CONTRIB)
+        builder.change(selection=limits_version(config))
         report = {"phase": "select", **counts}
         if select.too_many_lost(counts["gathered lost"], counts["gathered"], config.select) and not force:
             if not writer.is_dry_run:

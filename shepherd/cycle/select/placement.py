@@ -1,4 +1,4 @@
-"""Where a row stands between the limits of select: one byte, which says which limit has rejected it."""
+"""Where a row stands between the limits of select: one byte, which says what has rejected it."""
 
 from __future__ import annotations
 
@@ -27,6 +27,7 @@ class Place(IntEnum):
     SECTION_HARD = 12
     BELOW_SLEEP = 13
     SITE_EMPTY = 14  # a robots file without a page to ask it for
+    UNREFERENCED = 15  # nothing links to it any more, and it has no content that would be worth keeping
 
 
 # Numpy takes a member of an enumeration for a 64-bit number, and compares bytes with it at a tenth of the speed: hence these.

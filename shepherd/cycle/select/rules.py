@@ -31,7 +31,7 @@ REASON_OF[[Place.SERVER_SOFT, Place.SERVER_HARD]] = Reason.SERVER_SOFT, Reason.S
 REASON_OF[[Place.SECTION_SOFT, Place.SECTION_HARD]] = Reason.SECTION_SOFT, Reason.SECTION_HARD
 REASON_OF[[Place.FRESH, Place.SPACE]] = Reason.FRESH, Reason.SPACE
 REASON_OF[[Place.BELOW_BAR, Place.BELOW_SLEEP]] = Reason.BELOW_BAR, Reason.BELOW_SLEEP
-REASON_OF[Place.SITE_EMPTY] = Reason.SITE_EMPTY
+REASON_OF[[Place.SITE_EMPTY, Place.UNREFERENCED]] = Reason.SITE_EMPTY, Reason.UNREFERENCED
 
 TYPES = max(RowType) + 1
 
@@ -126,7 +126,7 @@ def assign(index: Columns, place: U8, *, state: int) -> SelectedRows:
         {"type": type_, "reason": reason, "touched": touched},
         counts,
         _joined(counts_by_place, Place.SITE_SOFT, Place.BELOW_BAR),
-        _joined(counts_by_place, Place.SITE_HARD, Place.SITE_EMPTY),
+        _joined(counts_by_place, Place.SITE_HARD, Place.UNREFERENCED),
     )
 
 

@@ -30,10 +30,11 @@ from shepherd.formats.tables import (
     in_bucket,
     in_contrib,
 )
+from shepherd.formats.vocabulary import SACRED
 from shepherd.sections import NAMES as SECTION_NAMES
 
 OF_INDEX = ("norm", "site", "oid", "digest", "type", "reason", "flags", "weight", "section", "gathered", "size")
-OF_PLACES = ("norm", "oid", "type", "reason", "flags")
+OF_PLACES = ("norm", "oid", "digest", "type", "reason", "flags")
 OF_COST = ("digest", "flags", "gathered", "oid", "size")
 SETTINGS = {"soft_limit": NO_LIMIT, "hard_limit": NO_LIMIT, "fresh_limit": NO_LIMIT, "select_bonus": 0}  # with what no site says
 EXEMPT = int(Flag.INITIAL | Flag.PINNED | Flag.EQUIV)
@@ -145,6 +146,7 @@ def _places(index: Columns, sites: Columns, first: I64, key: U16, hard_place: U8
     exempt, robots = with_flag(flags, EXEMPT), with_flag(flags, Flag.ROBOTS)
     is_forgotten = type_ == np.uint8(RowType.FORGOTTEN)
     place: U8 = np.maximum(mark(exempt, Place.EXEMPT) | mark(robots & ~exempt, Place.ROBOTS), mark(is_forgotten, Place.FORGOTTEN))
+    place[_unreferenced(index)] = Place.UNREFERENCED
     soft, hard, fresh = site_limits(sites, index["norm"].take(first), select)
     place[beyond(first, place <= EXEMPTED, exempt, key, hard)] = SITE_HARD
     if hard_place is not None:
@@ -154,6 +156,14 @@ def _places(index: Columns, sites: Columns, first: I64, key: U16, hard_place: U8
     new = in_contrib(index["oid"]) | slept
     place[beyond(first, (place <= EXEMPTED) & new, exempt, key, fresh)] = FRESH
     return place
+
+
+def _unreferenced(index: Columns) -> I64:
+    """Pages that nothing links to any more, of which there is no content, or by now only an error."""
+    rows = np.flatnonzero(with_flag(index["flags"], Flag.UNREFERENCED) & ~with_flag(index["flags"], SACRED))
+    type_, digest = index["type"].take(rows), index["digest"].take(rows)
+    open_ = np.isin(type_, (RowType.UNGATHERED, RowType.SLEEPING)) & (digest == 0)
+    return rows.compress(open_ | (type_ == RowType.ERROR))
 
 
 def unsettled(norm: U64, place: U8, hard_place: U8) -> I64:

@@ -23,6 +23,9 @@ def feedback_rows(draw: st.DrawFn) -> Row:
     return {"norm": norm, "path": draw(PATHS), "site": site, "weight": draw(st.integers(0, 65_535)), "flags": flags}
 
 
+REFERENCES = FeedbackFlag.UNREFERENCED | FeedbackFlag.REFERENCED
+
+
 def document(row: Row) -> tuple[int, ...]:
     return key(row) if row["path"] in (ROBOTS_PATH, ROOT_PATH) else (row["norm"], row["path"])
 
@@ -37,10 +40,10 @@ def test_feedback_agrees_with_a_dictionary(index: list[Row], said: list[Row]) ->
         row = by_document.get(document(one))
         if row is None:
             unknown += 1
-        elif row["type"] in (RowType.ERROR, RowType.FORGOTTEN):
+        elif row["type"] == RowType.FORGOTTEN or (row["type"] == RowType.ERROR and not one["flags"] & REFERENCES):
             deaf += 1
         else:
-            if one["flags"] & FeedbackFlag.WEIGHT:
+            if one["flags"] & FeedbackFlag.WEIGHT and row["type"] != RowType.ERROR:
                 row["weight"] = one["weight"]
             if one["flags"] & FeedbackFlag.UNREFERENCED:
                 row["flags"] |= Flag.UNREFERENCED

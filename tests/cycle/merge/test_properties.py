@@ -126,7 +126,7 @@ def naive_merge(index: list[Row], contributed: list[Row]) -> list[Row]:
             old = dict(row)
             if inserted or row["type"] not in (RowType.GATHERED, RowType.FORGOTTEN):
                 row["weight"] = max(row["weight"], weight)
-            row["flags"] |= wishes
+            row["flags"] = row["flags"] & ~Flag.UNREFERENCED | wishes
             newest = max(one["lastmod"] for one in same)
             if row["type"] == RowType.GATHERED and not row["flags"] & Flag.ROBOTS and newest > row["checked"]:
                 row["flags"] |= Flag.MODIFIED

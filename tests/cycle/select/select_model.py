@@ -21,7 +21,8 @@ class Model:
         self.living = [n for n, row in enumerate(index) if row["type"] != RowType.FORGOTTEN]
         self.exempt = {n for n in self.living if index[n]["flags"] & EXEMPT}
         self.robots = {n for n in self.living if index[n]["flags"] & Flag.ROBOTS} - self.exempt
-        pages = [n for n in self.living if n not in self.robots]
+        self.unreferenced = {n for n in self.living if self.is_unreferenced(n)} - self.exempt - self.robots
+        pages = [n for n in self.living if n not in self.robots | self.unreferenced]
         self.best_first = sorted(pages, key=lambda n: (n not in self.exempt, -self.key(n), n))
         self.reason: dict[int, Reason] = {}  # of what sleeps or goes
         self.out: set[int] = set()
@@ -31,6 +32,12 @@ class Model:
     def has_body(self, n: int) -> bool:
         row = self.index[n]
         return bool((row["digest"] or row["flags"] & Flag.REDIRECT) and row["gathered"] and row["oid"] < 2**63)
+
+    def is_unreferenced(self, n: int) -> bool:
+        """Nothing links to it, and it is an error, or has no content and never had any."""
+        row = self.index[n]
+        worthless = row["type"] == RowType.ERROR or (row["type"] != RowType.GATHERED and not row["digest"])
+        return bool(row["flags"] & Flag.UNREFERENCED) and worthless
 
     def key(self, n: int) -> int:
         row = self.index[n]
@@ -120,8 +127,8 @@ class Model:
         self.sleep()
         kept = {index[n]["site"] for n in self.best_first if n not in self.out}
         lonely = {n for n in self.robots if index[n]["site"] not in kept}
-        self.out |= lonely
-        self.reason |= dict.fromkeys(lonely, Reason.SITE_EMPTY)
+        self.out |= lonely | self.unreferenced
+        self.reason |= dict.fromkeys(lonely, Reason.SITE_EMPTY) | dict.fromkeys(self.unreferenced, Reason.UNREFERENCED)
 
     def most(self) -> int:
         select, cycle_s = self.config.select, self.config.plan.refresh_s

@@ -72,7 +72,7 @@ def _sample(fresh_before: bool, size: int, seed: int) -> Sample:
 def _row(draw: Random, reasons: list[Reason]) -> Row:
     norm, type_ = draw.choice(NORMS), draw.choice(list(RowType))
     path = draw.choice([*range(1, 12), 2**63, 2**64 - 1])
-    flags = draw.choice([0] * 8 + [Flag.INITIAL, Flag.PINNED, Flag.REFRESH, Flag.REDIRECT])
+    flags = draw.choice([0] * 8 + [Flag.INITIAL, Flag.PINNED, Flag.REFRESH, Flag.REDIRECT, Flag.UNREFERENCED])
     flags |= Flag.ROBOTS if path == ROBOTS_PATH else Flag.EQUIV if path == ROOT_PATH else 0
     body = type_ == RowType.GATHERED or draw.randrange(2)
     new = type_ in (RowType.UNGATHERED, RowType.SLEEPING) and draw.randrange(2)

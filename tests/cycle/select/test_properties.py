@@ -102,7 +102,7 @@ def test_no_better_row_goes_for_a_worse_of_its_site_server_or_section(sample: Sa
         Reason.BELOW_BAR: lambda n: 0,
         Reason.SPACE: lambda n: 0,
     }
-    common = [n for n in model.living if n not in model.exempt | model.robots]
+    common = [n for n in model.living if n not in model.exempt | model.robots | model.unreferenced]
     struck = [n for n in common if rank(after[n]) and after[n]["reason"] in groups]
     for n in struck:
         group_of = groups[Reason(after[n]["reason"])]
@@ -123,4 +123,4 @@ def test_every_limit_strikes_in_the_samples() -> None:
 
     look()
     softs = {Reason.SITE_SOFT, Reason.SERVER_SOFT, Reason.SECTION_SOFT, Reason.FRESH, Reason.SPACE, Reason.BELOW_BAR}
-    assert all(seen[reason] > 5 for reason in softs | HARD | {Reason.BELOW_SLEEP}), seen
+    assert all(seen[reason] > 5 for reason in softs | HARD | {Reason.BELOW_SLEEP, Reason.UNREFERENCED}), seen

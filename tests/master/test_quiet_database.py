@@ -1,0 +1,100 @@
+"""Cycles over a database in which no page is due: what operators and indexers change takes effect all the same."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from shepherd.errors import NothingToDo
+from shepherd.formats.tables import Flag, Reason, RowType
+from shepherd.store.state import lookup
+from shepherd.store.state.database import Database
+from shepherd.urls import parse
+from tests.support.page_states import GATHERED, Herd, Page, make_herd
+from tests.support.programs import call
+
+BEST, SECOND, ERROR = (f"http://a.example/{name}" for name in ("best", "second", "error"))
+
+
+@pytest.fixture
+def quiet(tmp_path: Path) -> Herd:
+    pages = [
+        Page(BEST, RowType.GATHERED, Reason.GATHERED, b"best", columns=GATHERED | {"weight": 50, "digest": 1}),
+        Page(SECOND, RowType.GATHERED, Reason.GATHERED, b"second", columns=GATHERED | {"weight": 40, "digest": 2}),
+        Page(ERROR, RowType.ERROR, Reason.CLIENT_ERROR, columns={"status": 404, "retry": 1, "checked": GATHERED["checked"]}),
+    ]
+    herd = make_herd(tmp_path, pages, (), ())
+    settings(herd, "")
+    (herd.cf / "filter").write_text("reject ext zip\n")  # another one: so a first cycle merges and selects
+    assert cycle(herd) == 0
+    return herd
+
+
+def settings(herd: Herd, select: str) -> None:
+    """Nothing is due, and no cleanup."""
+    lines = ("[plan]", "refresh_s = 1000000000", "retry_s = 1000000000", "[cleanup]", "garbage = 0", "every_s = 0", "[select]")
+    (herd.cf / "shepherd.toml").write_text("\n".join((*lines, select, "")))
+
+
+def cycle(herd: Herd) -> int:
+    done = call("shepherd", "cycle", "--db", str(herd.db), "--cf", str(herd.cf))
+    assert done.returncode in (0, NothingToDo.exit_status), done.stderr
+    return done.returncode
+
+
+def row(herd: Herd, url: str) -> dict[str, int]:
+    state = Database(herd.db).furthest()
+    (at,) = lookup.rows_of(state, *state.prints.of(parse(url))[:2])
+    return {name: state.index[name].value(at) for name in ("type", "reason", "flags")}
+
+
+def type_of(herd: Herd, url: str) -> tuple[RowType, Reason]:
+    found = row(herd, url)
+    return RowType(found["type"]), Reason(found["reason"])
+
+
+def feedback(herd: Herd, *lines: str) -> None:
+    number = len(Database(herd.db).states())
+    herd.store.inbox.drop_feedback(f"1790000000000-host-77-{number}", "\n".join(lines).encode())
+
+
+def test_nothing_is_done_where_nothing_has_changed(quiet: Herd) -> None:
+    assert cycle(quiet) == NothingToDo.exit_status
+
+
+def test_changed_limits_take_effect_at_the_next_cycle(quiet: Herd) -> None:
+    settings(quiet, "gathered = 1")
+    assert cycle(quiet) == 0
+    assert type_of(quiet, BEST)[0] == RowType.GATHERED
+    assert type_of(quiet, SECOND) == (RowType.SLEEPING, Reason.BELOW_BAR)
+    assert cycle(quiet) == NothingToDo.exit_status
+    settings(quiet, "gathered = 9")
+    assert cycle(quiet) == 0
+    assert type_of(quiet, SECOND)[0] == RowType.GATHERED
+
+
+def test_new_weights_take_effect_in_the_cycle_that_takes_them(quiet: Herd) -> None:
+    settings(quiet, "gathered = 1")
+    cycle(quiet)
+    feedback(quiet, f"{SECOND} 60")
+    assert cycle(quiet) == 0
+    assert type_of(quiet, SECOND)[0] == RowType.GATHERED
+    assert type_of(quiet, BEST) == (RowType.SLEEPING, Reason.BELOW_BAR)
+    assert cycle(quiet) == NothingToDo.exit_status
+
+
+def test_error_that_nothing_links_to_any_more_is_forgotten(quiet: Herd) -> None:
+    feedback(quiet, f"{ERROR} - unreferenced", f"{BEST} - unreferenced")
+    assert cycle(quiet) == 0
+    assert type_of(quiet, ERROR) == (RowType.FORGOTTEN, Reason.UNREFERENCED)
+    assert type_of(quiet, BEST)[0] == RowType.GATHERED  # its content is worth keeping
+
+
+def test_page_that_is_linked_to_again_is_referenced(quiet: Herd) -> None:
+    feedback(quiet, f"{BEST} - unreferenced")
+    cycle(quiet)
+    assert row(quiet, BEST)["flags"] & Flag.UNREFERENCED
+    assert call("shep", "insert", "--db", str(quiet.db), "--cf", str(quiet.cf), BEST).returncode == 0
+    cycle(quiet)
+    assert not row(quiet, BEST)["flags"] & Flag.UNREFERENCED
