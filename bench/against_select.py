@@ -103,7 +103,7 @@ def _totals(connection: duckdb.DuckDBPyConnection, case: Case) -> None:
     most = select.gathered
     if speed and case.config.plan.refresh_s and select.optimism:
         most = min(most, max(speed * case.config.plan.refresh_s * select.optimism // 100_000, 1))
-    if select.space_bytes:
+    if select.space_bytes or case.config.cleanup.size_bytes:
         raise SystemExit("bench/against: the limit of space is not judged here")
     connection.execute(f"""insert into struck select n, {int(Reason.BELOW_BAR)}, false from (
         select p.n, row_number() over (order by key desc, p.n) as place from page p anti join struck s on p.n = s.n

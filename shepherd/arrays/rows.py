@@ -11,6 +11,7 @@ from shepherd.formats.tables import U32, Bools, Columns, Flag, Records, RowType,
 
 OF_BODY: Final = ("digest", "gathered", "oid")  # what `has_body` looks at
 BODY_FLAGS: Final = int(Flag.REDIRECT | Flag.TRUNCATED | Flag.NOINDEX | Flag.ELSEWHERE)  # flags that go with the body
+THIN_BYTES: Final = 160  # of a thin bucket, about; how much a body frees is known only once its URL has been read
 IN_USE: Final = (RowType.SLEEPING, RowType.UNGATHERED, RowType.GATHERED)  # rows whose weights count
 
 

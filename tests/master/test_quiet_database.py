@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from pathlib import Path
 
 import pytest
@@ -98,3 +99,25 @@ def test_page_that_is_linked_to_again_is_referenced(quiet: Herd) -> None:
     assert call("shep", "insert", "--db", str(quiet.db), "--cf", str(quiet.cf), BEST).returncode == 0
     cycle(quiet)
     assert not row(quiet, BEST)["flags"] & Flag.UNREFERENCED
+
+
+def test_bodies_that_a_cleanup_has_dropped_are_not_gathered_again(tmp_path: Path) -> None:
+    """An estimate far below what pages take must not let them in: they would be dropped again."""
+    urls = [f"http://a.example/{number}" for number in range(12)]
+    bodies = [random.Random(url).randbytes(1_000) for url in urls]
+    pages = [
+        Page(url, RowType.GATHERED, Reason.GATHERED, body, columns=GATHERED | {"weight": 50 + n, "digest": n + 1})
+        for n, (url, body) in enumerate(zip(urls, bodies, strict=True))
+    ]
+    herd = make_herd(tmp_path, pages, (), ())
+    lines = ("[plan]", "refresh_s = 1000000000", "[cleanup]", "size_bytes = 6500", "[select]", "average_bytes = 10")
+    (herd.cf / "shepherd.toml").write_text("\n".join((*lines, "")))
+    kept = []
+    for sleeping in (100, 200, 300):  # each time another limit, so that each cycle selects
+        (herd.cf / "shepherd.toml").write_text("\n".join((*lines, f"sleeping = {sleeping}", "")))
+        cycle(herd)
+        done = call("shep-cleanup", "--db", str(herd.db), "--cf", str(herd.cf))
+        assert done.returncode in (0, NothingToDo.exit_status), done.stderr
+        kept.append([url for url in urls if type_of(herd, url)[0] == RowType.GATHERED])
+        assert not [url for url in urls if type_of(herd, url)[0] == RowType.UNGATHERED]
+    assert kept[0] == kept[1] == kept[2] and 4 <= len(kept[0]) <= 6

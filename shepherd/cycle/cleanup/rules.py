@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from shepherd.arrays.keys import with_flag
-from shepherd.arrays.rows import BODY_FLAGS, has_body
+from shepherd.arrays.rows import BODY_FLAGS, THIN_BYTES, has_body
 from shepherd.formats.tables import (
     I64,
     NO_OID,
@@ -31,7 +31,6 @@ from shepherd.formats.tables import (
 
 WEIGHTS = 65_536
 SECTIONS = 256
-THIN_BYTES = 160  # of a thin bucket, about; how much a body frees is known only once its URL has been read
 READ = ("oid", "digest", "type", "reason", "flags", "weight", "section", "gathered", "size")
 CHANGED = ("oid", "digest", "type", "reason", "flags", "section", "gathered", "changed", "touched", "size")
 

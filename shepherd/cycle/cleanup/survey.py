@@ -13,6 +13,7 @@ import numpy as np
 from shepherd.arrays.keys import distinct, find_sites, with_flag
 from shepherd.arrays.partitions import Tick, partitions
 from shepherd.arrays.pool import ordered, tasks
+from shepherd.arrays.rows import THIN_BYTES
 from shepherd.cycle.cleanup import rules as cleanup
 from shepherd.cycle.cleanup.rules import Look, Wishes
 from shepherd.cycle.cleanup.shakedown import Fill
@@ -63,7 +64,7 @@ class SegmentSurvey:
     @property
     def needed(self) -> int:
         """All bytes that are needed, with the thin buckets that trimmed rows will get."""
-        return int(self.fill.bytes.sum()) + self.look.trims * cleanup.THIN_BYTES
+        return int(self.fill.bytes.sum()) + self.look.trims * THIN_BYTES
 
 
 def survey(state: State, wishes: IndexWishes, step: int, jobs: int, tick: Tick = lambda rows: None) -> SegmentSurvey:

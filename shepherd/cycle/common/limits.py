@@ -16,7 +16,7 @@ OUTDATED: Final = 2**64 - 1  # weights have changed since
 
 
 def limits_version(config: Config) -> int:
-    limits = (config.select, config.sections, config.section_bonus, config.plan.refresh_s)
+    limits = (config.select, config.sections, config.section_bonus, config.plan.refresh_s, config.cleanup.size_bytes)
     return check64(repr(limits).encode())
 
 

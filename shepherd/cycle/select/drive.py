@@ -216,12 +216,20 @@ def _totals(passes: SelectPasses, totals: Totals, config: Config) -> LastBars:
     stay, sleep, exempt = totals.rows.tolist()
     room = select.most_gathered(config.select, config.plan, passes.state.control.speed) - exempt
     verdict = LastBars(_one_bar(passes, room, Contest(staying)) if stay > room else NO_BAR, Place.BELOW_BAR)
-    if config.select.space_bytes:
-        bar = _one_bar(passes, config.select.space_bytes - totals.exempt_bytes, Contest(staying, cost=_bytes_needed))
+    if select.has_space_limit(config):
+        bar = _one_bar(passes, _room_for_bodies(totals, config), Contest(staying, cost=_bytes_needed))
         verdict = LastBars(bar, Place.SPACE) if bar < verdict.bar else verdict
     if stay + sleep <= config.select.sleeping:
         return verdict
     return replace(verdict, sleep_bar=_one_bar(passes, config.select.sleeping, Contest(AsleepNow(verdict))))
+
+
+def _room_for_bodies(totals: Totals, config: Config) -> int:
+    """What a cleanup would drop is not gathered first: its limit counts here, too, for all that needs room."""
+    bodies, segments = config.select.space_bytes, config.cleanup.size_bytes
+    rooms = [bodies - totals.bytes_.exempt] if bodies else []
+    rooms += [segments - totals.bytes_.exempt - totals.bytes_.aside] if segments else []
+    return min(rooms)
 
 
 def _one_bar(passes: SelectPasses, room: int, contest: Contest) -> int:

@@ -19,9 +19,9 @@ from shepherd.arrays.pool import ordered, tasks
 from shepherd.arrays.spill import SealedSpill, Spill
 from shepherd.arrays.thresholds import CounterTally, Members, Search, Window
 from shepherd.cycle.select import survey
-from shepherd.cycle.select.rules import CrowdedGroups
+from shepherd.cycle.select.rules import CrowdedGroups, has_space_limit
 from shepherd.cycle.select.site_settings import SitesOf
-from shepherd.cycle.select.survey import SECTIONS, LimitCounts, SurveyedRows
+from shepherd.cycle.select.survey import SECTIONS, LimitCounts, SpaceCounts, SurveyedRows
 from shepherd.formats.tables import I64, U8, Bools, Columns
 from shepherd.store.state.directory import State
 
@@ -35,21 +35,22 @@ class Totals:
     server: I64
     section: I64
     rows: I64
-    exempt_bytes: int
+    bytes_: SpaceCounts
 
     @staticmethod
     def nothing(servers: int) -> Totals:
-        return Totals(np.zeros((3, servers + 1), np.int64), np.zeros((3, SECTIONS), np.int64), np.zeros(3, np.int64), 0)
+        lines = np.zeros((3, servers + 1), np.int64), np.zeros((3, SECTIONS), np.int64), np.zeros(3, np.int64)
+        return Totals(*lines, SpaceCounts())
 
     def plus(self, parts: Iterable[LimitCounts]) -> Totals:
-        server, section, rows, exempt_bytes = self.server.copy(), self.section.copy(), self.rows.copy(), self.exempt_bytes
+        server, section, rows, bytes_ = self.server.copy(), self.section.copy(), self.rows.copy(), self.bytes_
         for counts in parts:
             for line, (which, count) in zip(server, counts.by_server, strict=True):
                 np.add.at(line, which, count)
             section += counts.section
             rows += counts.rows
-            exempt_bytes += counts.exempt_bytes
-        return Totals(server, section, rows, exempt_bytes)
+            bytes_ = bytes_.plus(counts.bytes_)
+        return Totals(server, section, rows, bytes_)
 
 
 @dataclass(frozen=True)
@@ -143,14 +144,17 @@ class SelectPasses:
     def survey(self) -> Totals:
         """Go over all rows, and put the survey aside."""
         select, bonus = self._settings.select, self._settings.section_bonus
-        needs_column = {"size": bool(select.space_bytes), "section": self._by_section or any(vars(bonus).values())}
+        by_space = has_space_limit(self._settings)
+        needs_column = {"size": by_space, "section": self._by_section or any(vars(bonus).values())}
         columns = tuple(name for name in survey.OF_INDEX if needs_column.get(name, True))
-        shared = _SurveyPass(self._sites, columns, select, bonus, self._by_section)
+        shared = _SurveyPass(self._sites, columns, select, bonus, self._by_section, by_space)
         work = tasks(_survey_part, self.state, shared, enumerate(self._ranges))
         spill = self._new_spill()
         totals = Totals.nothing(self.state.servers.rows).plus(_put_aside(spill, ordered(work, self.jobs)))
         surveys, bits = spill.seal(), thresholds.row_bits(self.state.index.rows)
-        self._rows = PlacedRows(self._ranges, bits, select, self._sites, surveys, surveys)
+        # An estimate below what pages take would let in what a cleanup then drops, again and again.
+        estimate = max(select.average_bytes, totals.bytes_.mean)
+        self._rows = PlacedRows(self._ranges, bits, replace(select, average_bytes=estimate), self._sites, surveys, surveys)
         return totals
 
     def settle(self, rule: PlaceRule) -> None:
@@ -203,13 +207,15 @@ class _SurveyPass:
     select: config.Select
     bonus: config.SectionBonus
     by_section: bool
+    by_space: bool
 
 
 def _survey_part(state: State, shared: _SurveyPass, part: tuple[int, Range]) -> tuple[Columns, LimitCounts]:
     number, rows = part
     index = state.index.slice(*rows, shared.columns)
     surveyed = survey.survey(index, shared.sites[number], shared.select, shared.bonus)
-    return vars(surveyed), survey.count(index, surveyed, shared.select, shared.by_section)
+    bytes_ = survey.space_counts(index, surveyed, shared.select) if shared.by_space else SpaceCounts()
+    return vars(surveyed), survey.count(index, surveyed, shared.by_section, bytes_)
 
 
 def _place_part(state: State, shared: tuple[PlacedRows, PlaceRule], part: int) -> U8:

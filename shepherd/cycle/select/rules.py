@@ -83,6 +83,10 @@ def most_gathered(select: config.Select, plan: config.Plan, speed: int) -> int:
     return min(select.gathered, max(speed * min(plan.refresh_s, LONGEST_CYCLE_S) * select.optimism // 100_000, 1))
 
 
+def has_space_limit(settings: config.Config) -> bool:
+    return bool(settings.select.space_bytes or settings.cleanup.size_bytes)
+
+
 def keep_robots(place: U8, site: Array) -> U8:
     """The robots file of a site that keeps nothing else goes, too."""
     robots = np.flatnonzero(place == ROBOTS)

@@ -13,7 +13,19 @@ import numpy as np
 
 from shepherd import config
 from shepherd.arrays.keys import by_key, distinct, find_sites, run_ranks, run_starts, with_flag
-from shepherd.cycle.select.placement import EXEMPTED, FRESH, SITE_HARD, SITE_SOFT, Place, is_out, mark, over_soft, sleeps, stays
+from shepherd.arrays.rows import THIN_BYTES
+from shepherd.cycle.select.placement import (
+    EXEMPTED,
+    FRESH,
+    SITE_HARD,
+    SITE_SOFT,
+    Place,
+    is_out,
+    mark,
+    over_soft,
+    sleeps,
+    stays,
+)
 from shepherd.cycle.select.server_capacity import NO_SERVER
 from shepherd.formats.tables import (
     I64,
@@ -53,13 +65,30 @@ class SurveyedRows:
 
 
 @dataclass(frozen=True)
+class SpaceCounts:
+    """Bytes that are taken whatever select decides: by exempt pages, and by all that is no page's body; and what bodies take."""
+
+    exempt: int = 0
+    aside: int = 0  # robots files, and the thin buckets that pages have without a body
+    gathered: int = 0
+    pages: int = 0  # that are gathered
+
+    def plus(self, other: SpaceCounts) -> SpaceCounts:
+        return SpaceCounts(*(mine + theirs for mine, theirs in zip(vars(self).values(), vars(other).values(), strict=True)))
+
+    @property
+    def mean(self) -> int:
+        return -(-self.gathered // max(self.pages, 1))
+
+
+@dataclass(frozen=True)
 class LimitCounts:
     """Rows that limits count, as three lines: those that stay, those that sleep, those that are exempt."""
 
     by_server: Sequence[tuple[Array, I64]]  # servers, each perhaps more than once, and how many rows they have
     section: I64
     rows: I64
-    exempt_bytes: int
+    bytes_: SpaceCounts
 
 
 # --- keys -------------------------------------------------------------------------------------------------------
@@ -229,7 +258,7 @@ def beyond(first: I64, members: Bools, ahead: Bools, key: U16, limit: I64) -> I6
     return rows.compress(over & ~ahead.take(rows))
 
 
-def count(index: Columns, surveyed: SurveyedRows, select: config.Select, by_section: bool) -> LimitCounts:
+def count(index: Columns, surveyed: SurveyedRows, by_section: bool, bytes_: SpaceCounts) -> LimitCounts:
     """What must be known of all partitions together; without `by_section` no section has a limit."""
     lines = (stays(surveyed.place), sleeps(surveyed.place), surveyed.place == EXEMPTED)
     by_server = _by_server(lines, surveyed)
@@ -237,8 +266,17 @@ def count(index: Columns, surveyed: SurveyedRows, select: config.Select, by_sect
     if by_section:
         section += np.stack([np.bincount(index["section"].compress(line), minlength=SECTIONS) for line in lines])
     rows = np.array([np.count_nonzero(line) for line in lines], np.int64)
-    exempt_bytes = int(cost(index, lines[2], select).sum()) if select.space_bytes else 0
-    return LimitCounts(by_server, section, rows, exempt_bytes)
+    return LimitCounts(by_server, section, rows, bytes_)
+
+
+def space_counts(index: Columns, surveyed: SurveyedRows, select: config.Select) -> SpaceCounts:
+    """What is forgotten takes its bytes until the next merge: so a second select counts as the first one."""
+    exempt, robots, gathered = with_flag(index["flags"], EXEMPT), with_flag(index["flags"], Flag.ROBOTS), was_gathered(index)
+    is_aside, is_page = in_bucket(index["oid"]) & ~exempt & (robots | ~gathered), gathered & ~robots
+    thin_bytes = int(np.count_nonzero(is_page & ~exempt)) * THIN_BYTES  # of those that may come to sleep
+    exempt_bytes = int(cost(index, np.flatnonzero(surveyed.place == EXEMPTED), select).sum())
+    aside, bodies = (int(index["size"][rows].sum(dtype=np.int64)) for rows in (is_aside, is_page))
+    return SpaceCounts(exempt_bytes, aside + thin_bytes, bodies, int(np.count_nonzero(is_page)))
 
 
 def _by_server(lines: Sequence[Bools], surveyed: SurveyedRows) -> list[tuple[Array, I64]]:
@@ -263,4 +301,4 @@ def recount(section: U8 | None, surveyed: SurveyedRows, place: U8) -> LimitCount
         total[line] = change.sum()
         if section is not None:
             np.add.at(by_section[line], section.take(rows), change)
-    return LimitCounts(by_server, by_section, total, 0)
+    return LimitCounts(by_server, by_section, total, SpaceCounts())

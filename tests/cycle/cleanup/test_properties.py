@@ -10,6 +10,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from shepherd.arrays.rows import THIN_BYTES
 from shepherd.config import Cleanup
 from shepherd.cycle.cleanup import rules as cleanup
 from shepherd.cycle.cleanup import shakedown
@@ -216,5 +217,5 @@ def test_bodies_that_make_room_are_the_least_and_no_more_than_needed(
         if freed >= excess:
             break
         least.append(row)
-        freed += weights[row][1] - cleanup.THIN_BYTES
+        freed += weights[row][1] - THIN_BYTES
     assert gone == sorted(least)

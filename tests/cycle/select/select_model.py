@@ -11,6 +11,7 @@ from tests.support.random_rows import Row
 
 EXEMPT = Flag.INITIAL | Flag.PINNED | Flag.EQUIV
 ENDLESS = 10**15
+THIN = 160  # bytes of a bucket without a body, about
 
 
 class Model:
@@ -49,6 +50,17 @@ class Model:
 
     def cost(self, n: int) -> int:
         return self.index[n]["size"] if self.has_body(n) else self.config.select.average_bytes
+
+    def need(self, n: int) -> int:
+        """The cost of a page that is not gathered yet is not below the mean of those that are."""
+        sizes = [row["size"] for at, row in enumerate(self.index) if self.has_body(at) and not row["flags"] & Flag.ROBOTS]
+        mean = -(-sum(sizes) // max(len(sizes), 1))
+        return self.cost(n) if self.has_body(n) else max(self.cost(n), mean)
+
+    def aside(self) -> int:
+        """Bytes of robots files, and of the thin buckets of all other pages, those that are forgotten included."""
+        rows = [(n, row) for n, row in enumerate(self.index) if row["oid"] < 2**63 and not row["flags"] & EXEMPT]
+        return sum(THIN if self.has_body(n) and not row["flags"] & Flag.ROBOTS else row["size"] for n, row in rows)
 
     def is_new(self, n: int) -> bool:
         row = self.index[n]
@@ -142,10 +154,13 @@ class Model:
         common = [n for n in self.staying() if n not in self.exempt]
         fits = min(max(self.most() - len(self.exempt), 0), len(common))
         reason = Reason.BELOW_BAR
-        if select.space_bytes:
-            room, space = max(select.space_bytes - sum(map(self.cost, self.exempt)), 0), 0
-            while space < len(common) and self.cost(common[space]) <= room:
-                room -= self.cost(common[space])
+        exempt, segments = sum(map(self.cost, self.exempt)), self.config.cleanup.size_bytes
+        rooms = [select.space_bytes - exempt] if select.space_bytes else []
+        rooms += [segments - exempt - self.aside()] if segments else []
+        if rooms:
+            room, space = max(min(rooms), 0), 0
+            while space < len(common) and self.need(common[space]) <= room:
+                room -= self.need(common[space])
                 space += 1
             fits, reason = (space, Reason.SPACE) if space < fits else (fits, reason)
         self.reason |= dict.fromkeys(common[fits:], reason)

@@ -139,6 +139,7 @@ def _config(draw: Random) -> Config:
         select=limits,
         sections=config.Sections(html=draw.choice(FEW), pdf=draw.choice(FEW)),
         section_bonus=config.SectionBonus(html=draw.choice([0, 0, 1, 65_535])),
+        cleanup=config.Cleanup(size_bytes=draw.choice([0, 0, 0, 400, 2_000])),
         store=config.Store(partition_rows=draw.choice([1, 3, 1_000])),
     )
 
