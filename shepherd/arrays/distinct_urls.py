@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from shepherd.arrays.keys import equal_rows, lower_bound, run_ends, run_starts, sort_order, with_flag
+from shepherd.arrays.keys import equal_rows, find_sites, lower_bound, run_ends, run_starts, sort_order, with_flag
 from shepherd.formats.tables import I64, INDEX, NO_OID, U64, Array, Bools, Columns, ContribFlag, Flag, Reason, RowType, empty
 from shepherd.urls import Footprints
 
@@ -31,12 +31,12 @@ def take(columns: Columns, rows: I64 | Bools) -> dict[str, Array]:
     return {name: column.take(places) for name, column in columns.items()}
 
 
-def distinct_urls(contributed: Columns, paths: Paths) -> dict[str, Array]:
+def distinct_urls(contributed: Columns, paths: Paths, firsts: U64) -> dict[str, Array]:
     """One contribution per document, in order: the site of the best one, the best weight, the newest time, all wishes."""
     own_site = np.where(paths.special(contributed["path"]), contributed["site"], np.uint64(0))
     order = sort_order(contributed["norm"], contributed["path"], own_site)
     starts = run_starts(*(column.take(order) for column in (contributed["norm"], contributed["path"], own_site)))
-    order = _best_of_runs_first(contributed, order, starts)
+    order = _best_of_runs_first(contributed, order, starts, firsts)
     ordered = take(contributed, order)
     first = np.flatnonzero(starts)
     best = take(ordered, first)
@@ -48,8 +48,11 @@ def distinct_urls(contributed: Columns, paths: Paths) -> dict[str, Array]:
     return best
 
 
-def _best_of_runs_first(contributed: Columns, order: I64, starts: Bools) -> I64:
-    """Inserted first, then by weight, https, site, place; most runs are of one row, and only the others are sorted."""
+def _best_of_runs_first(contributed: Columns, order: I64, starts: Bools, firsts: U64) -> I64:
+    """Inserted first, then of a site that stands for its class, then by weight, https, site, place.
+
+    Most runs are of one row, and only the others are sorted.
+    """
     shared = np.flatnonzero(~(starts & run_ends(starts)))
     rows = order[shared]
     flags = contributed["flags"][rows]
@@ -58,6 +61,7 @@ def _best_of_runs_first(contributed: Columns, order: I64, starts: Bools) -> I64:
         contributed["site"][rows],
         ~with_flag(flags, ContribFlag.HTTPS),
         ~contributed["weight"][rows],
+        find_sites(firsts, contributed["site"][rows]) < 0,
         ~with_flag(flags, ContribFlag.INSERTED),
         np.cumsum(starts)[shared],
     )

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from shepherd.arrays.distinct_urls import Paths
-from shepherd.arrays.keys import run_ends, run_starts, with_flag
-from shepherd.formats.tables import I64, SACRED, Array, Bools, Columns, Flag, Reason, RowType
+from shepherd.arrays.keys import find_sites, run_ends, run_starts, with_flag
+from shepherd.formats.tables import I64, SACRED, U64, Array, Bools, Columns, Flag, Reason, RowType
 
 
 @dataclass(frozen=True)
@@ -21,9 +21,12 @@ class DocumentRows:
     weight: Array
 
 
-def drop_equivalents(index: Columns, keep: Bools, paths: Paths) -> DocumentRows:
-    """Of the rows in a mask, the best of each document, and what it inherits from those that go."""
-    rows, starts = _equivalents(index, keep, paths)
+def drop_equivalents(index: Columns, keep: Bools, paths: Paths, firsts: U64) -> DocumentRows:
+    """Of the rows in a mask, the best of each document, and what it inherits from those that go.
+
+    `firsts` are the sites that stand for their class. A row of one is better than others, but not than what is gathered.
+    """
+    rows, starts = _equivalents(index, keep, paths, firsts)
     first = np.flatnonzero(starts)
     heirs = rows[first]
     keep = keep.copy()
@@ -37,7 +40,7 @@ def drop_equivalents(index: Columns, keep: Bools, paths: Paths) -> DocumentRows:
     return DocumentRows(np.flatnonzero(keep), heirs[order], flags[order], weights[order])
 
 
-def _equivalents(index: Columns, keep: Bools, paths: Paths) -> tuple[I64, Bools]:
+def _equivalents(index: Columns, keep: Bools, paths: Paths, firsts: U64) -> tuple[I64, Bools]:
     """The kept rows that share norm and path with another one, run after run, the best of each run first."""
     starts = run_starts(index["norm"], index["path"])
     rows = np.flatnonzero(~(starts & run_ends(starts)))  # few, of which some do not count
@@ -49,6 +52,7 @@ def _equivalents(index: Columns, keep: Bools, paths: Paths) -> tuple[I64, Bools]
         index["site"][rows],
         ~index["weight"][rows],
         ~with_flag(index["flags"][rows], SACRED),
+        find_sites(firsts, index["site"][rows]) < 0,
         index["type"][rows] != RowType.GATHERED,
         _rank_of_request(index, rows),
         np.cumsum(starts),

@@ -65,7 +65,7 @@ def test_documents_that_share_the_upper_halves_of_their_keys_stay_distinct() -> 
     contributed |= {"oid": contrib_oid(1, 0) + np.arange(ROWS, dtype=np.uint64)}
     contributed |= {"section": np.zeros(ROWS, np.uint8), "flags": np.zeros(ROWS, np.uint16), "lastmod": np.zeros(ROWS, np.uint32)}
     merged = merge.merge(
-        index, contributed, np.zeros(0, EDIT), nothing_known, Paths(ROBOTS, ROOT), state=2, max_retries=4
+        index, contributed, np.zeros(0, EDIT), nothing_known, Paths(ROBOTS, ROOT), np.zeros(0, np.uint64), state=2, max_retries=4
     ).columns
     pages = merged["path"] != ROBOTS
     found = list(zip(merged["norm"][pages].tolist(), merged["path"][pages].tolist(), strict=True))

@@ -36,6 +36,9 @@ def rows_of(table: Columns) -> list[Row]:
     return [dict(zip(names, values, strict=True)) for values in zip(*(table[name].tolist() for name in names), strict=True)]
 
 
+FIRSTS = np.array([site_of(10, 1), site_of(11, 1)], np.uint64)  # sites that stand for their class, in models that know of any
+
+
 def key(row: Mapping[str, int]) -> tuple[int, int, int]:
     return row["norm"], row["path"], row["site"]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 
@@ -11,6 +12,8 @@ from shepherd.arrays.keys import find_sites
 from shepherd.equiv import Equiv
 from shepherd.formats.tables import U64
 from shepherd.urls import Footprints
+
+SPELLINGS: Final = tuple((scheme, prefix) for scheme in ("http", "https") for prefix in ("", "www."))
 
 
 @dataclass(frozen=True)
@@ -21,6 +24,7 @@ class NormMap:
     norm_to: U64
     site: U64
     site_to: U64
+    firsts: U64  # sites, sorted, of the names that stand for their class
 
     def apply(self, norm: U64, site: U64) -> U64:
         """The norms of some rows, given by the implicit rule, as the classes have them."""
@@ -42,7 +46,15 @@ def norm_map(equiv: Equiv, prints: Footprints) -> NormMap:
     """The table as footprints. Names in it stand for http and https, with and without www., as the implicit rule has it."""
     norms = {prints.half(name): prints.half(first) for name, first in equiv.members().items() if name != first}
     sites = {prints.half(f"{scheme}://{name}"): prints.half(name) for name in equiv.kept_apart() for scheme in ("http", "https")}
-    return NormMap(*_sorted(norms), *_sorted(sites))
+    return NormMap(*_sorted(norms), *_sorted(sites), first_sites(equiv, prints))
+
+
+def first_sites(equiv: Equiv, prints: Footprints) -> U64:
+    """The sites whose documents are to stand for those of their class, sorted: those of the first name of each line."""
+    names = set(equiv.members().values())
+    return np.array(
+        sorted(prints.half(f"{scheme}://{prefix}{name}") for name in names for scheme, prefix in SPELLINGS), np.uint64
+    )
 
 
 def version_of(equiv: Equiv) -> int:
@@ -53,7 +65,7 @@ def version_of(equiv: Equiv) -> int:
 def sites_named(equiv: Equiv) -> set[str]:
     """Every site that a table may say something of."""
     names = {*equiv.members(), *equiv.kept_apart(), *(name.removeprefix("www.") for name in equiv.kept_apart())}
-    return {f"{scheme}://{prefix}{name}" for name in names for scheme in ("http", "https") for prefix in ("", "www.")}
+    return {f"{scheme}://{prefix}{name}" for name in names for scheme, prefix in SPELLINGS}
 
 
 def _sorted(mapping: Mapping[int, int]) -> tuple[U64, U64]:

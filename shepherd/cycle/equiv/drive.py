@@ -18,7 +18,7 @@ from shepherd.arrays.keys import find_sites, sort_order
 from shepherd.arrays.partitions import Tick, partitions, whole_norms
 from shepherd.arrays.pool import ordered, tasks
 from shepherd.config import Config
-from shepherd.cycle.common.norms import sites_named, version_of
+from shepherd.cycle.common.norms import first_sites, sites_named, version_of
 from shepherd.cycle.common.turn import not_now
 from shepherd.cycle.equiv import rules as phase
 from shepherd.cycle.equiv.rules import RejoinedRows
@@ -44,7 +44,7 @@ class Changed:
     row: I64
     old: U64
     new: U64
-    split: int  # of these, sites that are on their own again
+    apart: tuple[str, ...]  # of these, the names of those that are on their own again
 
 
 @dataclass(frozen=True)
@@ -72,13 +72,16 @@ def run(writer: Writer, config: Config, now: int, tick: Tick, jobs: int = 1) -> 
         builder.keep_table("servers")
         builder.keep_logs(names.CONTRIB)
         moving = _moving(state, changed)
-        counts, deltas, joined = _write_index(builder, state, moving, config.store.partition_rows, tick, jobs)
+        firsts = first_sites(table, state.prints)
+        counts, deltas, joined = _write_index(builder, state, moving, firsts, config.store.partition_rows, tick, jobs)
         _write_sites(builder, state, changed, deltas, config.store.partition_rows)
-        report: dict[str, object] = {"phase": "equiv", "sites": len(changed.site), "split sites": changed.split, **counts}
+        report: dict[str, object] = {"phase": "equiv", "sites": len(changed.site), "split sites": len(changed.apart), **counts}
         report["joined"] = _urls(state, joined)
-        if changed.split:
+        if changed.apart:
+            report["apart"] = sorted(changed.apart)[:MOST_LISTED]
             report["note"] = (
-                "rows that were dropped when their sites were joined do not come back: their pages must be found again"
+                "pages of these sites that were dropped as the same as others do not come back by themselves: "
+                "`shep insert` them, or wait until a link names them"
             )
         return writer.publish(builder, report)
     finally:
@@ -96,8 +99,8 @@ def _changed_sites(state: State, table: Equiv) -> Changed:
     old = state.sites["norm"].take(row[there])
     alone = np.array([prints.half(norm_of(named[n][1])) for n in there.tolist()], np.uint64)
     differs = old != new
-    split = int(np.count_nonzero(differs & (new == alone)))
-    return Changed(site[there[differs]], row[there[differs]], old[differs], new[differs], split)
+    apart = tuple(named[n][1] for n in there[differs & (new == alone)].tolist())
+    return Changed(site[there[differs]], row[there[differs]], old[differs], new[differs], apart)
 
 
 def _moving(state: State, changed: Changed) -> Moving:
@@ -114,7 +117,7 @@ def _moving(state: State, changed: Changed) -> Moving:
 
 
 def _write_index(
-    builder: Builder, state: State, moving: Moving, step: int, tick: Tick, jobs: int
+    builder: Builder, state: State, moving: Moving, firsts: U64, step: int, tick: Tick, jobs: int
 ) -> tuple[dict[str, int], list[Columns], U64]:
     """Counts; how the numbers of rows of sites change; and buckets of rows that others stand for now."""
     ranges = list(whole_norms(state.index, step))
@@ -122,7 +125,7 @@ def _write_index(
     leaving = np.split(moving.row, np.searchsorted(moving.row, starts))
     cuts = [0, *np.searchsorted(moving.columns["norm"], state.index["norm"].take(starts)).tolist(), len(moving.row)]
     coming = [{name: column[a:b] for name, column in moving.columns.items()} for a, b in pairwise(cuts)]
-    work = tasks(_partition, state, Paths.of(state.prints), zip(ranges, leaving, coming, strict=True))
+    work = tasks(_partition, state, (Paths.of(state.prints), firsts), zip(ranges, leaving, coming, strict=True))
     counts: Counter[str] = Counter({"moved rows": len(moving.row)})
     deltas: list[Columns] = []
     joined = [np.zeros(0, np.uint64)]
@@ -140,12 +143,12 @@ def _write_index(
     return dict(counts), deltas, np.concatenate(joined)[:MOST_LISTED]
 
 
-def _partition(state: State, paths: Paths, part: tuple[tuple[int, int], I64, Columns]) -> RejoinedRows | None:
+def _partition(state: State, shared: tuple[Paths, U64], part: tuple[tuple[int, int], I64, Columns]) -> RejoinedRows | None:
     """One range, the rows that leave it, and those that come to it. None where nothing changes."""
     (start, stop), leaving, coming = part
     if not len(leaving) and not len(coming["norm"]):
         return None
-    return phase.rejoin(state.index.slice(start, stop), leaving - start, coming, paths, state=state.number)
+    return phase.rejoin(state.index.slice(start, stop), leaving - start, coming, *shared, state=state.number)
 
 
 def _deltas(rejoined: RejoinedRows) -> list[Columns]:

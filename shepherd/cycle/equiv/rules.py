@@ -33,14 +33,14 @@ class RejoinedRows:
     joined: U64
 
 
-def rejoin(index: Columns, leaving: I64, coming: Columns, paths: Paths, *, state: int) -> RejoinedRows:
+def rejoin(index: Columns, leaving: I64, coming: Columns, paths: Paths, firsts: U64, *, state: int) -> RejoinedRows:
     """A partition of whole normalised sites without the rows `leaving`, and with rows, in order, that come from elsewhere."""
     stay = np.ones(len(index["norm"]), np.bool_)
     stay[leaving] = False
     rows = np.flatnonzero(stay)
     before = lower_bound(*(index[name][rows] for name in KEY), *(coming[name] for name in KEY))
     columns = interleave(index, rows, coming, before)
-    survivors = drop_equivalents(columns, np.ones(len(columns["norm"]), np.bool_), paths)
+    survivors = drop_equivalents(columns, np.ones(len(columns["norm"]), np.bool_), paths, firsts)
     columns["flags"][survivors.heir], columns["weight"][survivors.heir] = survivors.flags, survivors.weight
     columns["touched"][survivors.heir] = state
     dropped = np.ones(len(columns["norm"]), np.bool_)

@@ -42,6 +42,7 @@ def merge(
     edit_records: Records,
     robots_facts: Callable[[U64], Columns],
     paths: Paths,
+    firsts: U64,
     *,
     state: int,
     max_retries: int,
@@ -51,9 +52,9 @@ def merge(
     `edit_records` stand in their order; `robots_facts` says what is known of the robots files of sites that have no row for
     theirs.
     """
-    survivors = keep_rows(index, paths, max_retries=max_retries)
+    survivors = keep_rows(index, paths, firsts, max_retries=max_retries)
     keys = {name: index[name].take(survivors.row) for name in TALLIED}
-    urls = distinct_urls(contributed, paths)
+    urls = distinct_urls(contributed, paths, firsts)
     old_row, before = find_known(keys, urls, paths)
     linked = new_rows(take(urls, old_row < 0), paths, state=state) | {"before": before[old_row < 0]}
     sites = tally(keys, linked)
@@ -106,13 +107,13 @@ def _robots_of(lonely: U64, rows: Columns) -> I64:
     return robots[find_sites(lonely, rows["site"][robots]) >= 0]
 
 
-def keep_rows(index: Columns, paths: Paths, *, max_retries: int) -> DocumentRows:
+def keep_rows(index: Columns, paths: Paths, firsts: U64, *, max_retries: int) -> DocumentRows:
     """Without forgotten rows, dead errors, and all but the best of equivalent rows.
 
     A row that an operator deleted stays, so that a link does not bring it back. A row that stands for dropped equivalents gets
     the best weight of them, and is initial or pinned if one of them was.
     """
-    return drop_equivalents(index, _alive(index, max_retries), paths)
+    return drop_equivalents(index, _alive(index, max_retries), paths, firsts)
 
 
 def _alive(index: Columns, max_retries: int) -> Bools:

@@ -12,7 +12,7 @@ from shepherd.cycle.equiv.rules import rejoin
 from shepherd.equiv import parse_equiv
 from shepherd.formats.tables import INDEX, SACRED, Flag, Reason, RowType
 from shepherd.urls import Footprints, parse
-from tests.support.random_rows import ROBOTS_PATH, ROOT_PATH, Row, columns, index_rows, key, rows_of
+from tests.support.random_rows import FIRSTS, ROBOTS_PATH, ROOT_PATH, Row, columns, index_rows, key, rows_of
 
 PATHS = Paths(ROBOTS_PATH, ROOT_PATH)
 STATE = 9
@@ -33,7 +33,10 @@ def naive(rows: list[Row]) -> list[Row]:
     for name in {document(row) for row in rows}:
         same = sorted(
             (row for row in rows if document(row) == name),
-            key=lambda row: (rank(row), row["type"] != RowType.GATHERED, not row["flags"] & SACRED, -row["weight"], row["site"]),
+            key=lambda row: (
+                *(rank(row), row["type"] != RowType.GATHERED, row["site"] not in FIRSTS.tolist()),
+                *(not row["flags"] & SACRED, -row["weight"], row["site"]),
+            ),
         )
         best = dict(same[0])
         if len(same) > 1:
@@ -51,7 +54,7 @@ def test_joined_sites_agree_with_a_dictionary(index: list[Row], move: tuple[int,
     old, new = move
     moved = sorted((row | {"norm": new, "touched": STATE} for row in index if row["norm"] == old), key=key)
     gone = np.array([n for n, row in enumerate(index) if row["norm"] == old], np.int64)
-    result = rejoin(columns(INDEX, index), gone, columns(INDEX, moved), PATHS, state=STATE)
+    result = rejoin(columns(INDEX, index), gone, columns(INDEX, moved), PATHS, FIRSTS, state=STATE)
     expected = naive([row for row in index if row["norm"] != old] + moved)
     assert rows_of(result.columns) == expected
     assert len(result.joined) == len(index) - len(expected)

@@ -28,6 +28,7 @@ from shepherd.formats.tables import (
     contrib_oid,
 )
 from tests.support.random_rows import (
+    FIRSTS,
     NORMS,
     PATHS,
     ROBOTS_PATH,
@@ -96,8 +97,8 @@ def naive_merge(index: list[Row], contributed: list[Row]) -> list[Row]:
         same = [row for row in alive if document(row) == name]
         same.sort(
             key=lambda row: (
-                *(rank(row), row["type"] != RowType.GATHERED, not row["flags"] & SACRED),
-                *(-row["weight"], row["site"]),
+                *(rank(row), row["type"] != RowType.GATHERED, row["site"] not in FIRSTS.tolist()),
+                *(not row["flags"] & SACRED, -row["weight"], row["site"]),
             )
         )
         best = dict(same[0])
@@ -111,8 +112,8 @@ def naive_merge(index: list[Row], contributed: list[Row]) -> list[Row]:
         same = [row for row in contributed if document(row) == name]
         same.sort(
             key=lambda row: (
-                *(not row["flags"] & ContribFlag.INSERTED, -row["weight"], not row["flags"] & ContribFlag.HTTPS),
-                *(row["site"], row["oid"]),
+                *(not row["flags"] & ContribFlag.INSERTED, row["site"] not in FIRSTS.tolist(), -row["weight"]),
+                *(not row["flags"] & ContribFlag.HTTPS, row["site"], row["oid"]),
             )
         )
         weight = max(row["weight"] for row in same)
@@ -190,6 +191,7 @@ def merged_of(index: list[Row], contributed: list[Row], asked: Records = NO_EDIT
         asked,
         robots_facts,
         SPECIAL,
+        FIRSTS,
         state=STATE,
         max_retries=MAX_RETRIES,
     )
@@ -232,7 +234,7 @@ def test_rows_are_in_order_and_a_document_has_one(index: list[Row], contributed:
     before = columns(INDEX, index)
     copy = {name: column.copy() for name, column in before.items()}
     new = columns(CONTRIB, contributed)
-    merged = merge.merge(before, new, NO_EDITS, robots_facts, SPECIAL, state=STATE, max_retries=MAX_RETRIES)
+    merged = merge.merge(before, new, NO_EDITS, robots_facts, SPECIAL, FIRSTS, state=STATE, max_retries=MAX_RETRIES)
     rows = rows_of(dict(merged.columns))
     assert [key(row) for row in rows] == sorted({key(row) for row in rows})
     assert len({document(row) for row in rows}) == len(rows)
