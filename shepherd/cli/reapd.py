@@ -52,14 +52,33 @@ DEFAULT = WorkerLimits()
     metavar="SECONDS",
     help="Kill a process that works on one page for longer than this.",
 )
+@click.option(
+    "--allow",
+    multiple=True,
+    metavar="RANGE",
+    help="Addresses that dispatchers may allow although they are not global, as in 10.1.0.0/16; may be repeated."
+    "  [default: none for tls:, else all]",
+)
+@click.option(
+    "--refuse", multiple=True, metavar="RANGE", help="Addresses that are never contacted, whatever is allowed; may be repeated."
+)
 @common.standard
 def command(
-    address: str, workers: int | None, key_file: Path | None, user: str, recycle: int, memory_bytes: int, parse_s: float
+    address: str,
+    workers: int | None,
+    key_file: Path | None,
+    user: str,
+    recycle: int,
+    memory_bytes: int,
+    parse_s: float,
+    allow: tuple[str, ...],
+    refuse: tuple[str, ...],
 ) -> None:
     """Serve dispatchers: resolve names, fetch pages, judge robots.txt, parse.
 
     Each connection gets a worker process of its own. A unix socket is for this user alone; its file stays when reapd ends,
-    and the next one there replaces it. Over TLS each end must show a key of the same authority.
+    and the next one there replaces it. Over TLS each end must show a key of the same authority. This machine's own addresses are
+    contacted only if a range allows each of them by itself, as in 10.1.0.7/32; loopback may be part of a wider one.
 
     \b
     Examples:
@@ -69,6 +88,7 @@ def command(
     import datetime
 
     from shepherd import addresses
+    from shepherd.reaper.fetch.guard import ReaperRules, networks
     from shepherd.reaper.process import reapd
     from shepherd.wire import tls
 
@@ -79,7 +99,10 @@ def command(
     keys = tls.read_keys(key_file, tls.Role.REAPER, now) if key_file else None
     if keys and (warning := tls.warning(keys, now)):
         common.LOG.warning("%s", warning)
-    terms = WorkerLimits(workers or os.cpu_count() or 1, recycle, memory_bytes, parse_s)
+    # A socket of this user is another program of this user, which could contact anybody itself.
+    trusted = not isinstance(place, addresses.TlsAddress) and not allow
+    rules = ReaperRules(networks(refuse, "--refuse"), None if trusted else networks(allow, "--allow"))
+    terms = WorkerLimits(workers or os.cpu_count() or 1, recycle, memory_bytes, parse_s, rules=rules)
     reapd.main(place, terms, keys, user)
 
 

@@ -81,7 +81,7 @@ def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
     authority.issue(home / "keys", Role.DISPATCHER, "main", [], 5, now)
     authority.issue(home / "keys", Role.REAPER, "far", ["127.0.0.1"], 5, now)
     plain, behind = Reapd(f"unix:{home}/plain"), Reapd(f"unix:{home}/behind")
-    far = Reapd(f"tls:127.0.0.1:{free_port()}", ("--keys", str(home / "keys" / "far.pem")))
+    far = Reapd(f"tls:127.0.0.1:{free_port()}", ("--keys", str(home / "keys" / "far.pem"), "--allow", "127.0.0.0/8"))
     with contextlib.ExitStack() as stack:
         one = stack.enter_context(farm(home / "farm"))
         for reapd in (plain, behind, far):

@@ -178,6 +178,8 @@ def over_tls(home: Path, name: str) -> Iterator[tuple[subprocess.Popen[bytes], s
         "-q",
         "--keys",
         f"keys/{name}.pem",
+        "--allow",
+        "127.0.0.0/8",
     ]
     environment = {**os.environ, "PYTHONPATH": os.getcwd()}
     process = subprocess.Popen(command, cwd=home, stdin=subprocess.DEVNULL, env=environment)

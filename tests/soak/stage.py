@@ -201,7 +201,7 @@ def stage() -> Iterator[Stage]:
             return Daemon(name, [sys.executable, "-m", "shepherd.cli", *words], environment, home / log)
 
         places = [f"unix:{home}/first", f"unix:{home}/second", f"tls:127.0.0.1:{free_port()}"]
-        keys = [(), (), ("--keys", str(home / "keys" / "far.pem"))]
+        keys = [(), (), ("--keys", str(home / "keys" / "far.pem"), "--allow", "127.0.0.0/8")]
         reapers = [
             daemon(place, "reapd.log", "reapd", "--listen", place, "--workers", "2", *more)
             for place, more in zip(places, keys, strict=True)

@@ -101,7 +101,7 @@ def hang(connection: socket.socket) -> None:
 def serve(
     routes: dict[str, Answer], tls: ssl.SSLContext | None = None, address: str = "127.0.0.1", port: int = 0
 ) -> Iterator[Origin]:
-    listener = socket.create_server((address, port))
+    listener = socket.create_server((address, port), family=socket.AF_INET6 if ":" in address else socket.AF_INET)
     origin = Origin(listener.getsockname()[1], routes)
 
     def accept() -> None:

@@ -10,72 +10,30 @@ import socket
 import ssl
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from shepherd import config
-from shepherd.addresses import TlsAddress
 from shepherd.clock import steady_clock_ms
 from shepherd.dispatch import reaper_sources as sources
 from shepherd.dispatch.reapers import Reaper
 from shepherd.errors import ConfigError, PeerLost, PeerRefused, UsageError
-from shepherd.formats.tables import Reason, Result
 from shepherd.wire import authority, tls
 from shepherd.wire import messages as wire
 from shepherd.wire.tls import Role
-from tests.support.driver import HTML, LINKS, fetch_once, greeting, run
-from tests.support.origin import Origin, ok, serve
-from tests.support.waiting import PATIENCE_S, free_port, wait_until
+from tests.support.driver import greeting, run
+from tests.support.origin import Origin
+from tests.support.tls_reapd import NOW, Reapd, client, make_keys, running, serves
+from tests.support.waiting import PATIENCE_S, wait_until
 
-NOW = datetime.datetime.now(datetime.UTC)
 DAY = datetime.timedelta(days=1)
-
-
-@dataclass(frozen=True)
-class Reapd:
-    process: subprocess.Popen[str]
-    port: int
-    log: Path
-
-    @property
-    def address(self) -> TlsAddress:
-        return TlsAddress("127.0.0.1", self.port)
-
-    def dropped(self) -> list[str]:
-        return [line for line in self.log.read_text().splitlines() if line.startswith("connection dropped")]
-
-
-@contextlib.contextmanager
-def running(keys: Path, log: Path, *options: str) -> Iterator[Reapd]:
-    port = free_port()
-    command = [sys.executable, "-m", "shepherd.cli", "reapd", "--listen", f"tls:127.0.0.1:{port}", "--keys", str(keys), *options]
-    with log.open("w") as out:
-        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stderr=out, text=True)
-    try:
-        wait_until(lambda: "listening" in log.read_text() or process.poll() is not None)
-        yield Reapd(process, port, log)
-    finally:
-        process.kill()
-        process.wait()
 
 
 @pytest.fixture(scope="module")
 def keys(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An authority with a key for each role, and a stranger's."""
-    home = tmp_path_factory.mktemp("keys")
-    for place in ("ours", "theirs"):
-        authority.make_authority(home / place, 10, NOW)
-        authority.issue(home / place, Role.DISPATCHER, "main", [], 5, NOW)
-        authority.issue(home / place, Role.REAPER, "reaper", ["localhost", "127.0.0.1"], 5, NOW)
-    authority.issue(home / "ours", Role.REAPER, "elsewhere", ["192.0.2.1"], 5, NOW)
-    return home
-
-
-def client(path: Path, role: Role = Role.DISPATCHER, *, at: datetime.datetime = NOW) -> ssl.SSLContext:
-    return tls.read_keys(path, role, at).client()
+    return make_keys(tmp_path_factory.mktemp("keys"))
 
 
 async def greet(reapd: Reapd, context: ssl.SSLContext, origin: Origin) -> Reaper:
@@ -85,18 +43,6 @@ async def greet(reapd: Reapd, context: ssl.SSLContext, origin: Origin) -> Reaper
     except BaseException:
         await peer.close()
         raise
-
-
-def serves(reapd: Reapd, keys: Path) -> bool:
-    """Whether a dispatcher with a good key has a page fetched."""
-    with serve({"/x": ok(LINKS, HTML)}) as origin:
-
-        async def one() -> bool:
-            peer = await tls.connect(reapd.address, client(keys / "ours/main.pem"))
-            outcome = await fetch_once(peer, origin)
-            return outcome.verdict == (Result.STORED, Reason.GATHERED)
-
-        return run(one())
 
 
 def test_dispatcher_with_a_key_of_the_same_authority_is_served(keys: Path, tmp_path: Path) -> None:

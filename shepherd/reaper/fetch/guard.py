@@ -1,8 +1,9 @@
 """Which addresses may be contacted: the one judge, consulted when a name is resolved and again when a socket opens.
 
-The address decides, never the string it came from. Invariant: an address is allowed only if it is plain, global unicast, or
-inside a range that the operator allows. Forms that carry another address (mapped, 6to4, NAT64, Teredo, ISATAP) are refused
-whatever they carry, because what they reach depends on someone else's gateway; to allow one, its own range must be named.
+The address decides, never the string it came from. Invariant: an address is allowed only if it is plain, global unicast and not
+this machine's own, or inside a range that the operator allows; and never if the reaper's own operator refuses it. Forms that
+carry another address (mapped, 6to4, NAT64, Teredo, ISATAP) are refused whatever they carry, because what they reach depends on
+someone else's gateway; to allow one, its own range must be named.
 
 `ipaddress.is_global` is not used: it calls multicast, site-local, 6to4 and NAT64 forms of loopback global.
 """
@@ -10,11 +11,13 @@ whatever they carry, because what they reach depends on someone else's gateway; 
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
 from typing import Final, TypeAlias
 
 from shepherd.errors import ConfigError
+from shepherd.reaper.fetch.machine import is_own
 
 Address: TypeAlias = IPv4Address | IPv6Address
 Network: TypeAlias = IPv4Network | IPv6Network
@@ -73,14 +76,32 @@ _ISATAP: Final = (0x00005EFE, 0x02005EFE)  # upper half of the interface identif
 MAX_VERDICTS: Final = 10_000  # verdicts that are remembered: each address is judged several times on its way
 
 
+@dataclass(frozen=True)
+class ReaperRules:
+    """What the operator of a reaper says of addresses; no message of a dispatcher changes it."""
+
+    refuse: tuple[Network, ...] = ()  # whatever anybody allows
+    allow: tuple[Network, ...] | None = None  # that dispatchers may allow; None = all that they like
+
+
+TRUSTING: Final = ReaperRules()  # for dispatchers of the same user
+
+
 class Guard:
-    """Says which addresses may be contacted; `allow` is the operator's list of ranges that may, although they are not global.
+    """Says which addresses may be contacted; `allow` is the dispatcher's list of ranges that may, although they are not global.
 
     An anonymous reap, without a contact address, may contact only this machine.
     """
 
-    def __init__(self, allow: Iterable[str], anonymous: bool = False) -> None:
-        self._allow: tuple[Network, ...] = tuple(_network(text) for text in allow)
+    def __init__(
+        self,
+        allow: Iterable[str],
+        anonymous: bool = False,
+        rules: ReaperRules = TRUSTING,
+        is_own: Callable[[str], bool] = is_own,
+    ) -> None:
+        self._allow = networks(allow, "[network] allow")
+        self._rules, self._is_own = rules, is_own
         self.is_anonymous = anonymous
         self._verdicts: dict[str, str | None] = {}
 
@@ -94,24 +115,76 @@ class Guard:
             self._verdicts[address] = self._judge(address)
             return self._verdicts[address]
 
+    def refuses_helper(self, address: str) -> str | None:
+        """Why this must not be the address of a proxy or name server of the dispatcher's, or None if it may be.
+
+        Whoever names one of these wants to have it asked, so the dispatcher's `allow` does not matter.
+        """
+        parsed = ipaddress.ip_address(address)
+        reason = self._refused_here(parsed)
+        if not reason and self._rules.allow is not None and not _is_in(parsed, self._rules.allow):
+            reason = self._not_global(parsed)
+        return f"{address} is {reason}" if reason else None
+
+    def not_allowed_here(self) -> list[str]:
+        """What the dispatcher allows and the reaper's operator does not."""
+        rules = self._rules.allow
+        return [] if rules is None else [str(network) for network in self._allow if not any(map(_holder_of(network), rules))]
+
     def _judge(self, address: str) -> str | None:
         try:
             parsed = ipaddress.ip_address(address)
         except ValueError:
             return f"{address!r} is not an address"
-        if self.is_anonymous and not parsed.is_loopback:
-            return f"{address} is somebody else's, and no contact address is set"
-        if any(parsed in network for network in self._allow):
-            return None
-        reason = _refused_v4(parsed) if isinstance(parsed, IPv4Address) else _refused_v6(parsed)
+        reason = self._reason(parsed)
         return f"{address} is {reason}" if reason else None
 
+    def _reason(self, address: Address) -> str:
+        """Why not, in words that follow `is`."""
+        if reason := self._refused_here(address):
+            return reason
+        if self.is_anonymous and not address.is_loopback:
+            return "somebody else's, and no contact address is set"
+        lifting = self._allow if self._rules.allow is None else self._rules.allow
+        if not _is_in(address, self._allow) or not _is_in(address, lifting):
+            return self._not_global(address)
+        # A range as wide as a network is not meant for what runs beside the reaper: such an address is named alone.
+        if address.is_loopback or any(address in network for network in lifting if network.num_addresses == 1):
+            return ""
+        return self._own(address)
 
-def _network(text: str) -> Network:
+    def _refused_here(self, address: Address) -> str:
+        inner = _embedded(address) if isinstance(address, IPv6Address) else None
+        is_refused = _is_in(address, self._rules.refuse) or (inner is not None and _is_in(inner, self._rules.refuse))
+        return "refused by this reaper's operator" if is_refused else ""
+
+    def _not_global(self, address: Address) -> str:
+        reason = _refused_v4(address) if isinstance(address, IPv4Address) else _refused_v6(address)
+        return reason or self._own(address)
+
+    def _own(self, address: Address) -> str:
+        return "this machine's own" if self._is_own(str(address)) else ""
+
+
+def networks(texts: Iterable[str], where: str) -> tuple[Network, ...]:
+    """Address ranges as somebody has written them there."""
+    return tuple(_network(text, where) for text in texts)
+
+
+def _is_in(address: Address, ranges: tuple[Network, ...]) -> bool:
+    return any(address in network for network in ranges)
+
+
+def _holder_of(network: Network) -> Callable[[Network], bool]:
+    """Whether a range has all of this one."""
+    return lambda other: network.version == other.version and network.subnet_of(other)  # type: ignore[arg-type]
+
+
+def _network(text: str, where: str) -> Network:
     try:
         return ipaddress.ip_network(text)
     except ValueError as error:
-        raise ConfigError(f"[network] allow: {text!r} is not an address range: {error}") from error
+        raise ConfigError(f"{where}: {text!r} is not an address range: {error}") from error
 
 
 def _refused_v4(address: IPv4Address) -> str:

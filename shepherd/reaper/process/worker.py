@@ -18,18 +18,15 @@ from typing import Any, Final
 
 from shepherd import robots, urls
 from shepherd.clock import AgreedClock, end_of, steady_clock_ms
-from shepherd.config import FetchLimits
-from shepherd.errors import BadUrl, ConfigError, FilterError, PeerLost, PeerRefused
-from shepherd.filters import parse_filter
+from shepherd.errors import BadUrl, PeerLost, PeerRefused
 from shepherd.formats.tables import Kind, Reason, Result, qkey_unresolved
 from shepherd.reaper.document import recording
 from shepherd.reaper.document.robots_rules import RulesCache
-from shepherd.reaper.fetch.exchange import Context, Exchange, ExtractOptions, without_exchange
+from shepherd.reaper.fetch.exchange import Exchange, without_exchange
 from shepherd.reaper.fetch.fetcher import Fetcher, Request
-from shepherd.reaper.fetch.guard import Guard
 from shepherd.reaper.fetch.memory import Hold, Memory
 from shepherd.reaper.fetch.resolver import Resolver
-from shepherd.reaper.process import confine
+from shepherd.reaper.process import confine, greeting
 from shepherd.reaper.process.limits import WorkerLimits
 from shepherd.reaper.process.parsing import Parser
 from shepherd.reaper.process.shared import WorkerSlot
@@ -88,12 +85,9 @@ class Worker:
         self._deaths_reported = 0  # that the dispatcher knows of
         settings = from_wire(hello.settings)
         self._fetch_limits = settings.limits
-        self._static = _static(hello.static)
-        self._context = _context(hello, self._fetch_limits, settings.compress)
-        try:
-            self._guard = Guard(tuple(hello.allow), hello.anonymous)
-        except ConfigError as error:
-            raise PeerLost(f"the dispatcher allows something that is not an address range: {error}") from error
+        self._static = greeting.static_of(hello)
+        self._context = greeting.context_of(hello, self._fetch_limits, settings.compress)
+        self._guard = greeting.guard_of(hello, settings, limits.rules)
         if slot is not None:
             if not slot.serve(hello.session, limits.workers):
                 raise PeerLost(f"all {limits.workers} workers of this reaper are busy")
@@ -316,26 +310,3 @@ def _split(site: str) -> tuple[str, str, int | None]:
     if colon and port.isdigit():
         return scheme, host.strip("[]"), int(port)
     return scheme, rest.strip("[]"), None
-
-
-def _context(hello: wire.Hello, limits: FetchLimits, compress: str) -> Context:
-    try:
-        filter_ = parse_filter(hello.filter)
-    except FilterError as error:
-        raise PeerLost(f"the dispatcher's filter cannot be read: {error}") from error
-    if filter_.version != hello.filter_version:
-        raise PeerLost("the dispatcher's filter is not the version it says")
-    footprints = urls.Footprints(hello.key)
-    options = ExtractOptions(limits.links_per_page, hello.robots_agent, limits.requisites)
-    return Context(hello.state, footprints, filter_, options, compress)
-
-
-def _static(hello_static: dict[str, Any]) -> dict[str, tuple[str, int]]:
-    table: dict[str, tuple[str, int]] = {}
-    for host, place in hello_static.items():
-        match place:
-            case [str(address), int(port)] if 0 < port < 65536:
-                table[host] = address, port
-            case _:
-                raise PeerLost(f"the dispatcher's static table has no address and port for {host!r}")
-    return table

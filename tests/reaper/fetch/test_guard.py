@@ -8,6 +8,7 @@ import pytest
 
 from shepherd.errors import ConfigError
 from shepherd.reaper.fetch.guard import Guard
+from shepherd.reaper.fetch.machine import is_own
 
 REFUSED = [
     "0.0.0.0", "0.1.2.3", "0.255.255.255",
@@ -88,6 +89,12 @@ def test_the_reason_names_the_address_inside() -> None:
     assert Guard([]).refuses("2002:7f00:1::") == "2002:7f00:1:: is 6to4, for 127.0.0.1"
     assert Guard([]).refuses("::ffff:10.0.0.1") == "::ffff:10.0.0.1 is IPv4-mapped, for 10.0.0.1"
     assert Guard([]).refuses("64:ff9b::7f00:1") == "64:ff9b::7f00:1 is NAT64, for 127.0.0.1"
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1", "::ffff:127.0.0.1", "::ffff:7f00:1"])
+def test_own_address_is_known_in_every_spelling(address: str) -> None:
+    assert is_own(address)
+    assert not is_own("8.8.8.8") and not is_own("::ffff:8.8.8.8")
 
 
 def test_a_mistyped_range_is_a_configuration_error() -> None:
