@@ -11,6 +11,7 @@ from shepherd.errors import UsageError
 
 FORMS: Final = "unix:PATH or tls:HOST:PORT"
 LOOPBACK: Final = "127.0.0.1"
+NETWORK_BITS: Final = 64  # of an IPv6 address: whoever has one has all that begin so
 
 
 @dataclass(frozen=True)
@@ -64,6 +65,14 @@ Address: TypeAlias = UnixAddress | TlsAddress | Descriptor
 
 def _with_port(host: str, port: int) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def network_of(address: str) -> str:
+    """Who an address stands for."""
+    parsed = ipaddress.ip_address(address.partition("%")[0])
+    if parsed.version == 4:
+        return str(parsed)
+    return str(ipaddress.ip_network((int(parsed), NETWORK_BITS), strict=False)) if not parsed.is_loopback else str(parsed)
 
 
 def parse_address(text: str) -> Address:

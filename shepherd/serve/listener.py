@@ -7,7 +7,6 @@ the socket that accepts it, and subtracted when its own socket is closed, whoeve
 from __future__ import annotations
 
 import contextlib
-import ipaddress
 import logging
 import socket
 import time
@@ -16,11 +15,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from shepherd.addresses import Listen
+from shepherd.addresses import Listen, network_of
 from shepherd.serve.log import log_event
 
 FULL: Final = b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\nRetry-After: 1\r\nConnection: close\r\n\r\n"
-NETWORK_BITS: Final = 64  # of an IPv6 address: whoever has one has all that begin so
 LOG_EVERY_S: Final = 60.0  # between two lines of the log about refused connections
 
 
@@ -110,11 +108,3 @@ def open_listeners(listen: Listen, limits: ConnectionLimits, answer: bytes, back
             listener.close()
         raise
     return listeners
-
-
-def network_of(address: str) -> str:
-    """Who an address stands for."""
-    parsed = ipaddress.ip_address(address.partition("%")[0])
-    if parsed.version == 4:
-        return str(parsed)
-    return str(ipaddress.ip_network((int(parsed), NETWORK_BITS), strict=False)) if not parsed.is_loopback else str(parsed)

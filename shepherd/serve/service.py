@@ -20,10 +20,10 @@ import msgspec
 from aiohttp import ClientPayloadError, web
 from aiohttp.http_exceptions import PayloadEncodingError
 
+from shepherd.addresses import network_of
 from shepherd.config import Config, Serve
 from shepherd.serve.answers import Refused
 from shepherd.serve.limits import Allowance, ClientLimits
-from shepherd.serve.listener import network_of
 from shepherd.serve.metrics import Metrics
 from shepherd.serve.status import StatusFigures
 from shepherd.serve.tokens import Client, Tokens

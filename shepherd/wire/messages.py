@@ -32,7 +32,8 @@ LIMIT_AFTER_WELCOME: Final = 128 * 1024 * 1024
 MOST_TEXT: Final = 1 << 16  # characters of what is said to a log, or has no bound of its own
 MOST_KILLED: Final = 4096  # tokens in a WELCOME or a PING
 _BUFFER: Final = 1 << 20  # a stream stops reading at twice this; most results then come in one piece
-HANDSHAKE_S: Final = 10.0  # for TLS
+HANDSHAKE_S: Final = 10.0  # for TLS, to a reaper
+ARRIVAL_S: Final = 5.0  # for TLS, to whoever comes: two answers of the other end
 CLOSE_S: Final = 5.0  # for what is still to be sent when a connection is closed
 LOOKS: Final = 5  # at a connection, before silence counts
 _LENGTH: Final = struct.Struct("<I")
@@ -352,7 +353,7 @@ async def peer_on(connect: Callable[[Factory], Awaitable[tuple[asyncio.BaseTrans
 async def adopt(connection: socket.socket, tls: ssl.SSLContext | None = None) -> Peer:
     """A peer on a connected socket, which it then owns; with TLS, we are its server. OSError if there is no agreeing on TLS."""
     loop = asyncio.get_running_loop()
-    handshake_s = HANDSHAKE_S if tls else None
+    handshake_s = ARRIVAL_S if tls else None
     return await peer_on(
         lambda protocol: loop.connect_accepted_socket(protocol, connection, ssl=tls, ssl_handshake_timeout=handshake_s)
     )

@@ -11,10 +11,10 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from shepherd.addresses import network_of
 from shepherd.config import Serve
 from shepherd.serve import limits
 from shepherd.serve.limits import ClientLimits, Rate
-from shepherd.serve.listener import network_of
 from tests.serve.test_tls import FILES, certify
 from tests.support.segment_states import fill
 from tests.support.serving import flock, serving

@@ -20,13 +20,15 @@ from shepherd.clock import steady_clock_ms
 from shepherd.dispatch import reaper_sources as sources
 from shepherd.dispatch.reapers import Reaper
 from shepherd.errors import ConfigError, PeerLost, PeerRefused, UsageError
+from shepherd.reaper.process.reapd import LINES
+from shepherd.reaper.process.seats import SEATS
 from shepherd.wire import authority, tls
 from shepherd.wire import messages as wire
 from shepherd.wire.tls import Role
 from tests.support.driver import greeting, run
-from tests.support.origin import Origin
+from tests.support.origin import Origin, serve
 from tests.support.tls_reapd import NOW, Reapd, client, make_keys, running, serves
-from tests.support.waiting import PATIENCE_S, wait_until
+from tests.support.waiting import PATIENCE_S, children, wait_until
 
 DAY = datetime.timedelta(days=1)
 
@@ -166,11 +168,37 @@ def test_connection_beyond_the_most_workers_is_refused_with_the_reason(keys: Pat
         run(work())
 
 
-def test_silent_strangers_do_not_keep_a_dispatcher_out(keys: Path, tmp_path: Path) -> None:
-    with running(keys / "ours/reaper.pem", tmp_path / "log") as reapd, contextlib.ExitStack() as stack:
-        silent = [stack.enter_context(socket.create_connection(("127.0.0.1", reapd.port))) for _ in range(12)]
-        assert serves(reapd, keys)
-        assert len(silent) == 12
+async def stay(port: int, address: str, opened: list[int]) -> None:
+    """A stranger who says nothing, and comes again whenever it is sent away."""
+    while True:
+        with contextlib.suppress(OSError):
+            reader, writer = await asyncio.open_connection("127.0.0.1", port, local_addr=(address, 0))
+            opened.append(port)
+            with contextlib.closing(writer):
+                await reader.read()
+        await asyncio.sleep(0.02)
+
+
+def test_silent_strangers_keep_no_dispatcher_out_and_fill_no_log(keys: Path, tmp_path: Path) -> None:
+    """They hold more connections than there are seats, from several addresses, and come again as often as they are sent away."""
+    count = 3 * SEATS
+    with running(keys / "ours/reaper.pem", tmp_path / "log", "--workers", "2") as reapd, serve({}) as origin:
+
+        async def work() -> None:
+            opened: list[int] = []
+            strangers = [asyncio.create_task(stay(reapd.port, f"127.0.7.{n % 5 + 1}", opened)) for n in range(count)]
+            while len(opened) < 2 * count:  # so all seats are taken, and they are sent away
+                await asyncio.sleep(0.01)
+            dispatchers = [await greet(reapd, client(keys / "ours/main.pem"), origin) for _ in range(2)]
+            assert len(children(reapd.process.pid)) <= SEATS + 2
+            for task in strangers:
+                task.cancel()
+            await asyncio.gather(*strangers, return_exceptions=True)
+            for dispatcher in dispatchers:
+                await dispatcher.close()
+
+        run(work())
+        assert len(reapd.dropped()) <= LINES + 5  # and one more a minute
 
 
 def test_private_key_that_others_can_read_is_refused_with_what_to_do(keys: Path, tmp_path: Path) -> None:

@@ -29,16 +29,19 @@ import certifi
 import uvloop
 
 from shepherd import family
-from shepherd.addresses import Address, Descriptor, TlsAddress
+from shepherd.addresses import Address, Descriptor, TlsAddress, network_of
 from shepherd.errors import IoFailed, UsageError
+from shepherd.rate import TokenBucket
 from shepherd.reaper.process import confine, worker
 from shepherd.reaper.process.limits import WorkerLimits
 from shepherd.reaper.process.listener import Listener, open_listener
+from shepherd.reaper.process.seats import SEATS, Arrival, Seats
 from shepherd.reaper.process.shared import SlotStage, WorkerSlot, WorkerTable
 from shepherd.wire.tls import Keys
 
 LOG = logging.getLogger("shepherd.reapd")
-ARRIVING: Final = 16  # connections that have not said HELLO, beside those that are served
+LINES: Final = 10  # about strangers in the log at once, and then one a minute: they come as often as they like
+LINES_A_S: Final = 1 / 60
 LOOK_S: Final = 1.0  # how often the watchdog looks
 # Imported elsewhere when first needed, so that other programs start fast; here before the first fork, so that workers do.
 PRELOADED: Final = ("aiodns", "brotli", "cchardet", "isal.igzip_lib", "isal.isal_zlib", "selectolax.lexbor", "zstandard")
@@ -49,7 +52,10 @@ class ReaperServer:
 
     def __init__(self, listener: Listener, limits: WorkerLimits, tls: ssl.SSLContext | None = None) -> None:
         self._listener, self._limits, self._tls = listener, limits, tls
-        self._table = WorkerTable(2 * limits.workers + ARRIVING)
+        self._table = WorkerTable(2 * limits.workers + SEATS)
+        self._seats = Seats()
+        self._lines = TokenBucket(LINES_A_S, time.monotonic() * 1000, LINES)
+        self._not_logged = 0
         self._workers: dict[int, WorkerSlot] = {}
         self._wedged: set[int] = set()
         self._stopping = False
@@ -86,7 +92,7 @@ class ReaperServer:
 
     def _accept(self) -> None:
         try:
-            connection, _ = self._listener.accept()
+            connection, address = self._listener.accept()
         except (BlockingIOError, ConnectionAbortedError):
             return
         except EOFError:
@@ -94,20 +100,48 @@ class ReaperServer:
             return
         except OSError as error:
             raise IoFailed(f"no connection can be accepted any more: {error}") from error
+        who = network_of(address[0]) if isinstance(address, tuple) else ""  # on a unix socket it is one of ours
         with connection:
-            slot = self._free_slot()
+            slot = self._free_slot(who)
             if slot is not None:
-                self._fork(connection, slot)
+                self._fork(connection, slot, who)
 
-    def _free_slot(self) -> WorkerSlot | None:
-        """A free slot, if there is one. Connections without a HELLO are limited, so that strangers do not keep others out."""
-        arriving = sum(slot.stage == SlotStage.ARRIVED for slot in self._workers.values())
-        slot = self._table.take() if arriving < ARRIVING else None
+    def _free_slot(self, who: str) -> WorkerSlot | None:
+        """A free slot, if there is one. Connections that may be anybody's have few seats: one may have to go for this one."""
+        for pid in self._seats.pids():
+            if self._workers[pid].stage != SlotStage.ARRIVED:
+                self._seats.remove(pid)
+        if self._seats.is_full():
+            loser = self._seats.loser(who, time.monotonic())
+            if loser is None:
+                self._log_stranger(who, f"{len(self._seats)} others have not shown a key or said HELLO yet")
+                return None
+            self._end_arrival(loser)
+        slot = self._table.take()
         if slot is None:
-            LOG.warning("connection dropped: %d have come and not said HELLO", arriving)
+            self._log_stranger(who, "there are too many")
         return slot
 
-    def _fork(self, connection: socket.socket, slot: WorkerSlot) -> None:
+    def _end_arrival(self, arrival: Arrival) -> None:
+        self._log_stranger(arrival.who, "it has shown no key and not said HELLO, and others are waiting")
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(arrival.pid, signal.SIGKILL)
+        os.waitpid(arrival.pid, 0)
+        self._seats.remove(arrival.pid)
+        self._workers.pop(arrival.pid).free()
+
+    def _log_stranger(self, who: str, why: str) -> None:
+        """Somebody could not stay, or did not want to, of whom nothing is known."""
+        now_ms = time.monotonic() * 1000
+        if self._lines.missing(now_ms):
+            self._not_logged += 1
+            return
+        self._lines.take(now_ms)
+        more = f"; {self._not_logged} more since the last such line" if self._not_logged else ""
+        LOG.warning("connection dropped: %s%s%s", f"{who}: " if who else "", why, more)
+        self._not_logged = 0
+
+    def _fork(self, connection: socket.socket, slot: WorkerSlot, who: str) -> None:
         parent = os.getpid()
         try:
             pid = os.fork()
@@ -118,7 +152,7 @@ class ReaperServer:
         if pid == 0:
             self._become_worker(connection, slot, parent)
         self._workers[pid] = slot
-        LOG.info("worker %d serves a new connection", pid)
+        self._seats.add(pid, who, time.monotonic())
 
     def _become_worker(self, connection: socket.socket, slot: WorkerSlot, parent: int) -> None:
         """In the child; never returns."""
@@ -158,12 +192,15 @@ class ReaperServer:
             if not pid_ended:
                 continue
             del self._workers[pid]
+            arrival = self._seats.remove(pid)
             self._wedged.discard(pid)
             code = os.waitstatus_to_exitcode(status)
             if code and slot.token:
                 LOG.warning("worker %d ended with status %d at the page of token %d", pid, code, slot.token)
                 self._table.died(slot.session, slot.token)
-            else:
+            elif slot.why and arrival is not None:
+                self._log_stranger(arrival.who, slot.why)
+            elif slot.session or code:
                 LOG.info("worker %d ended with status %d", pid, code)
             slot.free()
 

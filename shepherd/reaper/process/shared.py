@@ -18,7 +18,9 @@ from typing import Final
 
 from shepherd.wire.messages import MOST_KILLED
 
-_SLOT: Final = struct.Struct("<QQQQ")  # stage, session, token of the page at hand (0 = none), since when
+MAX_WHY: Final = 160  # bytes
+_SLOT: Final = struct.Struct(f"<QQQQ{MAX_WHY}s")  # stage, session, token of the page at hand (0 = none), since when, why it ends
+_WHY_OFFSET: Final = 32
 _WORD: Final = struct.Struct("<Q")
 _DEATH: Final = struct.Struct("<QQ")  # session, token
 MAX_DEATHS: Final = MOST_KILLED  # one message can have them all
@@ -27,9 +29,10 @@ _OFFSETS: Final = {"stage": 0, "session": 8, "token": 16, "since_ns": 24}
 
 class SlotStage(IntEnum):
     FREE = 0
-    ARRIVED = 1  # has not said HELLO
-    SERVING = 2
-    LEAVING = 3  # takes no new work, so it does not count
+    ARRIVED = 1  # may be anybody
+    WITH_KEY = 2  # has shown a key of ours, but not said HELLO
+    SERVING = 3
+    LEAVING = 4  # takes no new work, so it does not count
 
 
 class WorkerTable:
@@ -92,6 +95,14 @@ class WorkerTable:
     def write(self, number: int, field: str, value: int) -> None:
         _WORD.pack_into(self._memory, number * _SLOT.size + _OFFSETS[field], value)
 
+    def read_why(self, number: int) -> str:
+        start = number * _SLOT.size + _WHY_OFFSET
+        return self._memory[start : start + MAX_WHY].rstrip(b"\0").decode(errors="replace")
+
+    def write_why(self, number: int, why: str) -> None:
+        start = number * _SLOT.size + _WHY_OFFSET
+        self._memory[start : start + MAX_WHY] = why.encode()[:MAX_WHY].ljust(MAX_WHY, b"\0")
+
 
 class WorkerSlot:
     def __init__(self, table: WorkerTable, number: int) -> None:
@@ -118,6 +129,15 @@ class WorkerSlot:
     def since_ns(self) -> int:
         return self._table.read(self._number, "since_ns")
 
+    @property
+    def why(self) -> str:
+        """Why it ended before it was known who was there."""
+        return self._table.read_why(self._number)
+
+    def give_up(self, why: str) -> None:
+        """End without knowing who was there."""
+        self._table.write_why(self._number, why)
+
     def serve(self, session: int, max_serving: int) -> bool:
         """Begin to serve, if fewer than `max_serving` do; returns whether it does."""
         with self._table.alone():
@@ -143,4 +163,5 @@ class WorkerSlot:
             self.set(token=0)
 
     def free(self) -> None:
+        self._table.write_why(self._number, "")
         self.set(token=0, session=0, since_ns=0, stage=SlotStage.FREE)

@@ -29,13 +29,13 @@ from shepherd.reaper.fetch.resolver import Resolver
 from shepherd.reaper.process import confine, greeting
 from shepherd.reaper.process.limits import WorkerLimits
 from shepherd.reaper.process.parsing import Parser
-from shepherd.reaper.process.shared import WorkerSlot
+from shepherd.reaper.process.shared import SlotStage, WorkerSlot
 from shepherd.wire import messages as wire
 from shepherd.wire import tls
 from shepherd.wire.settings import from_wire
 
 LOG = logging.getLogger("shepherd.reapd")
-HELLO_S: Final = 30.0
+HELLO_S: Final = 10.0
 CLOCK_WARNING_MS: Final = 2_000  # a larger difference between clocks is logged
 SPARE_CPU_S: Final = 5.0  # beside the longest at one page: the watchdog, which knows the page's time, comes first
 ROLL_S: Final = 1.0  # how often the limit of CPU time is moved ahead
@@ -54,12 +54,15 @@ async def serve(
     try:
         peer = await wire.adopt(connection, tls_context)
     except OSError as error:
-        LOG.warning("connection dropped: no agreement on TLS: %s", error)
+        if slot is not None:
+            slot.give_up(f"no agreement on TLS: {error}")  # for the parent to log: strangers are many
         return
     why = ""
     try:
         if tls_context is not None:
             LOG.info("dispatcher %r is here", tls.peer_name(peer.certificate, tls.Role.DISPATCHER))
+            if slot is not None:
+                slot.set(stage=SlotStage.WITH_KEY)
         async with asyncio.timeout(HELLO_S):
             hello = await peer.receive()
         if isinstance(hello, wire.Hello):
@@ -91,6 +94,7 @@ class Worker:
         if slot is not None:
             if not slot.serve(hello.session, limits.workers):
                 raise PeerLost(f"all {limits.workers} workers of this reaper are busy")
+            LOG.info("worker %d serves a new connection", os.getpid())
             confine.limit_files(self._fetch_limits.in_flight)
         self._memory = Memory(self._fetch_limits.memory_bytes)
         self._resolver = Resolver(self._guard, self._static, hosts=settings.hosts, nameservers=settings.nameservers)
