@@ -53,7 +53,7 @@ class ScratchFile:
     def _descriptor(self) -> int:
         if self._fd < 0:
             try:
-                self._fd = fsio.open_to_read(self.path)
+                self._fd = fsio.open_regular(self.path)
             except FileNotFoundError:
                 raise IoFailed("a temporary file is gone; run the same program again", self.path) from None
             self._closing = weakref.finalize(self, os.close, self._fd)

@@ -208,7 +208,7 @@ class _Segments:
             self._close()
             path = self._directory / names.segment(segment)
             try:
-                self._fd = fsio.open_to_read(path)
+                self._fd = fsio.open_regular(path)
             except FileNotFoundError:
                 raise Corruption("the segment is missing", path, advice=CHECK_LISTS) from None
             self._number = segment

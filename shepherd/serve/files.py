@@ -114,7 +114,7 @@ def _find(ask: Ask, path: str) -> tuple[Lease, StateFileEntry]:
 def _open(path: Path, length: int) -> BinaryIO:
     """Open, and as long as control says."""
     try:
-        file = open(fsio.open_to_read(path), "rb", buffering=0)  # noqa: SIM115 - who sends it closes it
+        file = open(fsio.open_regular(path), "rb", buffering=0)  # noqa: SIM115 - who sends it closes it
     except FileNotFoundError:
         raise Corruption("the file is missing", path, advice=CHECK_LISTS) from None
     if file.seek(0, 2) != length:

@@ -42,7 +42,7 @@ def unread_places(path: Path, error: IoFailed) -> Iterator[Fault]:
 def _places(file: Path) -> Iterator[Fault]:
     """Every stretch of a file that the disk does not give."""
     try:
-        fd = fsio.open_to_read(file)
+        fd = fsio.open_regular(file)
     except (OSError, IoFailed):
         return
     try:

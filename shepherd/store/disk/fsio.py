@@ -16,7 +16,9 @@ import errno
 import os
 import stat
 from collections.abc import Iterator
+from io import BufferedReader
 from pathlib import Path
+from typing import Final
 
 from shepherd.errors import CHECK_LISTS, Corruption, IoFailed, NoSpace
 from shepherd.formats.check import Bytes
@@ -102,10 +104,60 @@ def _unreadable(path: Path, error: OSError) -> IoFailed:
     return IoFailed(f"it cannot be read ({error.strerror}); look at the disk before you continue", path)
 
 
-def open_to_read(path: Path) -> int:
-    """A descriptor for `read_at`."""
+class NotAFile(FileNotFoundError):
+    """In the place of a file stands something else: whoever knows what it means that the file is missing knows enough."""
+
+
+def open_regular(path: Path) -> int:
+    """A descriptor for `read_at`: the only way in which files of a database are opened to be read.
+
+    Nothing is waited for, and no link is followed: a pipe, a socket, a device, a directory or a link is NotAFile, and so is a
+    file below something that is no directory.
+    """
     with reading(path):
-        return os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+        try:
+            fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY)
+        except FileNotFoundError:
+            raise
+        except OSError as error:
+            _refuse_other_kind(path, _mode(path))
+            raise error
+        try:
+            _refuse_other_kind(path, os.fstat(fd).st_mode)
+        except BaseException:
+            os.close(fd)
+            raise
+        return fd
+
+
+def open_stream(path: Path) -> BufferedReader:
+    """The same for who reads a file line by line, or piece by piece."""
+    return open(open_regular(path), "rb")
+
+
+def _mode(path: Path) -> int:
+    """Of what stands there; 0 where what is above it is no directory."""
+    try:
+        return os.lstat(path).st_mode
+    except NotADirectoryError:
+        return 0
+
+
+def _refuse_other_kind(path: Path, mode: int) -> None:
+    if stat.S_ISREG(mode):
+        return
+    what = next((words for is_kind, words in _KINDS if is_kind(mode)), "nothing, because what is above it is no directory")
+    raise NotAFile(errno.ENOENT, f"{what}, where a file belongs", str(path))
+
+
+_KINDS: Final = (
+    (stat.S_ISLNK, "a link"),
+    (stat.S_ISDIR, "a directory"),
+    (stat.S_ISFIFO, "a pipe"),
+    (stat.S_ISSOCK, "a socket"),
+    (stat.S_ISCHR, "a device"),
+    (stat.S_ISBLK, "a device"),
+)
 
 
 def read_at(path: Path, fd: int, length: int, offset: int) -> bytes:
@@ -118,8 +170,8 @@ def read_at(path: Path, fd: int, length: int, offset: int) -> bytes:
 
 def read_file(path: Path) -> bytes:
     """A whole small file."""
-    with reading(path):
-        return path.read_bytes()
+    with open_stream(path) as file, reading(path):
+        return file.read()
 
 
 # --- files ------------------------------------------------------------------------------------------------------

@@ -24,7 +24,7 @@ class Mapped:
     def __init__(self, path: Path) -> None:
         """FileNotFoundError passes: the caller knows what that means."""
         self.path = path
-        fd = fsio.open_to_read(path)
+        fd = fsio.open_regular(path)
         try:
             with fsio.reading(path):
                 self.length = os.fstat(fd).st_size
@@ -52,7 +52,7 @@ class Mapped:
         return self.view[start:stop]
 
     def _read(self, start: int, stop: int) -> None:
-        fd = fsio.open_to_read(self.path)
+        fd = fsio.open_regular(self.path)
         try:
             for offset in range(start, stop, _STEP):
                 fsio.read_at(self.path, fd, min(_STEP, stop - offset), offset)

@@ -86,7 +86,7 @@ class FileTransfer:
     def _take_over(self) -> int:
         """How much of what is there is good, or may be; the rest is cut off. Sealed, it is good as a whole or not at all."""
         try:
-            fd = fsio.open_to_read(self._path)
+            fd = fsio.open_regular(self._path)
         except FileNotFoundError:
             return 0
         try:

@@ -44,7 +44,7 @@ class LogWriter:
 @contextmanager
 def _open(path: Path) -> Iterator[int]:
     try:
-        fd = fsio.open_to_read(path)
+        fd = fsio.open_regular(path)
     except FileNotFoundError:
         raise Corruption("the file is missing", path) from None
     try:

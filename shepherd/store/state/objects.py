@@ -197,7 +197,7 @@ class Objects:
         """Path and descriptor of a segment that is not open yet; of too many the one that was opened first is closed."""
         path = self._directory / self._name_of(segment)
         try:
-            file = self._files[segment] = path, fsio.open_to_read(path)
+            file = self._files[segment] = path, fsio.open_regular(path)
         except FileNotFoundError:
             raise Corruption("the segment is missing", path, advice=CHECK_LISTS) from None
         while len(self._files) > self._keep_open:
