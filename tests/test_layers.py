@@ -75,7 +75,7 @@ WITH_FILES = (
 IMPURE_IMPORTS = {"os", "pathlib", "shutil", "tempfile", "glob", "subprocess", "socket", "time", "datetime"}
 LEVEL = {room: level for level, rooms in enumerate(LAYERS) for room in rooms.split()}
 
-DISK_MODULE = "store.disk.fsio"
+DISK_MODULES = "store.disk.fsio store.disk.ops"  # the calls, and the rules by which they are made
 DISK_OS = {
     "rename", "renames", "replace", "link", "symlink", "unlink", "remove", "rmdir", "removedirs",
     "truncate", "ftruncate", "fsync", "fdatasync", "sync",
@@ -83,6 +83,15 @@ DISK_OS = {
 DISK_SHUTIL = {"rmtree", "move"}
 # Methods of paths and files, with the most positional arguments they take: what takes more is a function of fsio.
 DISK_METHODS = {"unlink": 0, "rmdir": 0, "rename": 1, "replace": 1, "hardlink_to": 1, "symlink_to": 1, "truncate": 1}
+
+# Who reads the files of a database; what is mapped is opened by fsio, too. Some read what anybody has left in the inbox.
+OPENERS = "store.* arrays.* readers.* politeness.* cycle.* report.*"
+WITH_OTHERS_FILES = "store.state.inbox cycle.merge.waiting"
+OPEN_FUNCTIONS = {
+    "os.open", "os.popen", "io.open", "io.FileIO", "io.open_code",
+    "numpy.memmap", "numpy.load", "numpy.fromfile", "numpy.loadtxt", "numpy.genfromtxt", "numpy.lib.format.open_memmap",
+}  # fmt: skip
+OPEN_METHODS = {"read_bytes", "read_text", "write_bytes", "write_text"}
 
 EDGE = "clock config.* wire.* reaper.* dispatch.* importing.* serve.* client.* console.* master.* cli.*"
 EDGE_IMPORTS = {"random", "secrets", "uuid"}
@@ -227,7 +236,7 @@ def purity(module: Module) -> Iterator[str]:
 
 
 def disk(module: Module) -> Iterator[str]:
-    if module.local == DISK_MODULE:
+    if matches(module.local, DISK_MODULES):
         return
     for line, full in module.uses:
         library, _, name = full.partition(".")
@@ -243,6 +252,23 @@ def disk(module: Module) -> Iterator[str]:
         keywords = {keyword.arg for keyword in node.keywords} - {"missing_ok", "target", "size"}
         if name in DISK_METHODS and len(node.args) <= DISK_METHODS[name] and not keywords:
             yield f"{module.name}:{node.lineno}: .{name}() belongs into fsio"
+
+
+def opening(module: Module) -> Iterator[str]:
+    """Files of a database are opened by fsio alone: whatever else opens them waits for pipes and follows links."""
+    if not matches(module.local, OPENERS) or matches(module.local, f"{DISK_MODULES} {WITH_OTHERS_FILES}"):
+        return
+    for line, full in module.uses:
+        if full in OPEN_FUNCTIONS:
+            yield f"{module.name}:{line}: {full} opens a file: fsio.open_regular and open_stream do that"
+    for node in ast.walk(module.tree):
+        if not isinstance(node, ast.Call):
+            continue
+        name = node.func.attr if isinstance(node.func, ast.Attribute) else ""
+        is_mode = not node.args or (isinstance(node.args[0], ast.Constant) and isinstance(node.args[0].value, str))
+        is_builtin = isinstance(node.func, ast.Name) and node.func.id == "open"
+        if is_builtin or name in OPEN_METHODS or (name == "open" and is_mode):
+            yield f"{module.name}:{node.lineno}: {name or 'open'}() opens a file: fsio.open_regular and open_stream do that"
 
 
 def edge(module: Module) -> Iterator[str]:
@@ -303,7 +329,7 @@ def tree() -> list[Module]:
     return found
 
 
-@pytest.mark.parametrize("rule", [order, walls, libraries, purity, disk, edge, slow, length])
+@pytest.mark.parametrize("rule", [order, walls, libraries, purity, disk, opening, edge, slow, length])
 def test_rule_holds_of_every_module(rule: Rule) -> None:
     complaints = [complaint for module in tree() for complaint in rule(module)]
     assert not complaints, "\n".join(complaints)
@@ -386,6 +412,14 @@ def test_starting_a_program_loads_nothing_heavy() -> None:
         (disk, "shepherd.cli.gather.main", "Path(a).rmdir()"),
         (disk, "shepherd.cli.gather.main", "from pathlib import Path\nPath(a).unlink()"),
         (disk, "shepherd.reaper.process.reapd", "self.file.truncate(0)"),
+        (opening, "shepherd.store.state.logs", "path.open('rb')"),
+        (opening, "shepherd.store.state.logs", "(a / b).open()"),
+        (opening, "shepherd.store.check.files", "open(path, 'rb')"),
+        (opening, "shepherd.store.mirror.drive", "path.read_bytes()"),
+        (opening, "shepherd.readers.reading", "(a / b).read_text('ascii')"),
+        (opening, "shepherd.arrays.scratch", "import os\nos.open(path, os.O_RDONLY)"),
+        (opening, "shepherd.store.state.columns", "import numpy as np\nnp.memmap(path)"),
+        (opening, "shepherd.cycle.cork.harvests", "from numpy import fromfile\nfromfile(path)"),
         (edge, "shepherd.store.state.directory", "import time\nnow = time.time()"),
         (edge, "shepherd.store.state.directory", "from time import monotonic\nmonotonic()"),
         (edge, "shepherd.arrays.pool", "import datetime\ndatetime.datetime.now()"),
@@ -435,6 +469,9 @@ def test_rule_catches(rule: Rule, name: str, source: str) -> None:
         (disk, "shepherd.store.state.directory", "text.replace('a', 'b')\nnames.remove(x)\nself.disk.unlink(path)"),
         (disk, "shepherd.store.state.directory", "import dataclasses\ndataclasses.replace(x, a=1)"),
         (disk, "shepherd.store.state.directory", "from dataclasses import replace\nreplace(x, a=1)"),
+        (opening, "shepherd.store.disk.fsio", "import os\nos.open(path, os.O_RDONLY)"),
+        (opening, "shepherd.cli.gather.scope", "path.read_text('ascii')"),
+        (opening, "shepherd.report.history", "database.open(name)\nself.open(states[0])\nfsio.open_stream(path)"),
         (edge, "shepherd.dispatch.dispatcher", "import time\ntime.time()"),
         (edge, "shepherd.config", "import os\nos.environ['A']"),
         (edge, "shepherd.store.state.directory", "import os\nos.getpid()\ntime = 3\nprint(time)"),

@@ -32,20 +32,25 @@ def command(db: Path, config: Config, dry_run: bool, deep: bool, now: int, as_js
       shep-recover --deep
     """
     from shepherd.cycle.rebuild import recover
-    from shepherd.store.check import check
+    from shepherd.store.check import check, places
     from shepherd.store.check.recover import survey
     from shepherd.store.state.database import Database
 
     database = Database(db)
-    with common.progress(check.size(database), "recover", "B") as bar:
-        if dry_run:
+    if dry_run:
+        steps = places.describe(db)
+        with common.progress(check.size(database), "recover", "B"):
             findings = survey(database, deep)
-            steps = recover.describe(findings) or (recover.describe(survey(database, deep=True)) if not deep else [])
-        else:
-            with database.writing("shep-recover", phase.inherited_lock(), tidy=False) as writer:
-                steps = recover.recover(writer, config, now, deep, bar.update)
-                if not steps and not deep:
-                    steps = recover.recover(writer, config, now, True, bar.update)
+            steps += recover.describe(findings) or (recover.describe(survey(database, deep=True)) if not deep else [])
+    else:
+        steps = places.clear_lock(db)
+        with database.writing("shep-recover", phase.inherited_lock(), tidy=False) as writer:
+            steps += places.clear(writer)
+            with common.progress(check.size(database), "recover", "B") as bar:
+                mended = recover.recover(writer, config, now, deep, bar.update)
+                if not mended and not deep:
+                    mended = recover.recover(writer, config, now, True, bar.update)
+            steps += mended
     for step in steps:
         if as_json:
             common.emit_json({"done": not dry_run, "what": step.what, "lost": step.loss, "details": step.details})

@@ -22,6 +22,7 @@ from shepherd.console import common, machine, progress
 from shepherd.console.shared import clock_ms, many, redact
 from shepherd.errors import IoFailed, Locked, UsageError
 from shepherd.report import logbook
+from shepherd.store.disk import fsio
 
 if TYPE_CHECKING:
     from shepherd.store.state.database import Database, Writer
@@ -58,30 +59,31 @@ def timed(db: Path, program: str) -> Iterator[None]:
         "cpu_s": round(sum(u.ru_utime + u.ru_stime for u in used), 3),
     }
     try:
-        with open(
-            db / "log" / "timings.jsonl", "a", opener=lambda path, flags: os.open(path, flags | os.O_NOFOLLOW, 0o644)
-        ) as file:
-            file.write(json.dumps(line) + "\n")
+        with fsio.open_to_append(db / "log" / "timings.jsonl") as file:
+            file.write(json.dumps(line).encode() + b"\n")
     except OSError as error:
         common.LOG.warning("the timing could not be logged: %s", error)
 
 
 def append_line(path: Path, entry: Mapping[str, Any]) -> None:
-    """One more line of a log; a line that a crash cut short stays a line of its own."""
-    path.parent.mkdir(exist_ok=True)
-    with path.open("ab+") as file:
-        end = file.seek(0, 2)
-        file.seek(max(end - 1, 0))
-        torn = file.read(1) not in (b"", b"\n")
-        file.write(b"\n" * torn + json.dumps(entry).encode() + b"\n")
+    """One more line of a log; a line that a crash cut short stays a line of its own. What is no log costs only the line."""
+    try:
+        path.parent.mkdir(exist_ok=True)
+        with fsio.open_to_append(path) as file:
+            end = file.seek(0, 2)
+            file.seek(max(end - 1, 0))
+            torn = file.read(1) not in (b"", b"\n")
+            file.write(b"\n" * torn + json.dumps(entry).encode() + b"\n")
+    except (FileExistsError, FileNotFoundError) as error:
+        common.LOG.warning("a line of the log is lost: %s; shep-recover moves aside what is no log", error)
 
 
 def last_reap(db: Path) -> dict[str, Any]:
     """The last line in the log of reaps; empty if there is none."""
     try:
-        lines = (db / "log" / logbook.REAPS).read_bytes().splitlines()
+        lines = fsio.read_file(db / "log" / logbook.REAPS).splitlines()
         report = json.loads(lines[-1])
-    except (OSError, ValueError, IndexError):
+    except (OSError, IoFailed, ValueError, IndexError):
         return {}
     return report if isinstance(report, dict) else {}
 

@@ -8,6 +8,9 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
+from shepherd.errors import IoFailed
+from shepherd.store.disk import fsio
+
 CYCLES: Final = "cycles.jsonl"
 NOW: Final = "now.json"
 MINUTES: Final = "minutes.jsonl"
@@ -26,8 +29,8 @@ def cycles(log: Path) -> list[dict[str, Any]]:
 def now(log: Path) -> dict[str, Any]:
     """What is being done, by the last notice; empty where nothing runs, or where that is unknown."""
     try:
-        return next(objects([(log / NOW).read_bytes()]), {})
-    except OSError:
+        return next(objects([fsio.read_file(log / NOW)]), {})
+    except (OSError, IoFailed):
         return {}
 
 
@@ -40,7 +43,7 @@ def minutes(log: Path, since: float) -> list[dict[str, Any]]:
 def newest_first(path: Path) -> Iterator[dict[str, Any]]:
     """Every object of a log, the newest first; nothing where there is no log. What is not asked for is not read."""
     try:
-        with path.open("rb") as file:
+        with fsio.open_stream(path) as file:
             start, cut = file.seek(0, 2), b""
             while start:
                 stop, start = start, max(start - TAIL_BYTES, 0)
@@ -70,11 +73,11 @@ def _is_figure(value: Any) -> bool:
 def _tail(path: Path) -> list[bytes]:
     """The lines of the last MiB of a log, without one that is cut; none where there is no log."""
     try:
-        with path.open("rb") as file:
+        with fsio.open_stream(path) as file:
             size = file.seek(0, 2)
             file.seek(max(size - TAIL_BYTES, 0))
             lines = file.read().split(b"\n")
-    except OSError:
+    except (OSError, IoFailed):
         return []
     return lines[1:] if size > TAIL_BYTES else lines
 
@@ -97,9 +100,9 @@ def is_cycle(entry: dict[str, Any]) -> bool:
 def first_start(log: Path) -> int:
     """When the oldest cycle in the log began; 0 if there is none."""
     try:
-        with (log / CYCLES).open("rb") as file:
+        with fsio.open_stream(log / CYCLES) as file:
             entries = _read([file.readline(HEAD_BYTES)])
-    except OSError:
+    except (OSError, IoFailed):
         return 0
     return int(entries[0]["start"]) if entries else 0
 

@@ -13,8 +13,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
+from shepherd.errors import IoFailed
 from shepherd.report import logbook
 from shepherd.report.reports import number
+from shepherd.store.disk import fsio
 
 LIVE: Final = ("pages", "wire_bytes")
 MOST_BYTES: Final = 1 << 24  # read at a time
@@ -85,10 +87,10 @@ class Follower:
         if size == self._offset:
             return
         try:
-            with self._path.open("rb") as file:
+            with fsio.open_stream(self._path) as file:
                 file.seek(self._offset)
                 data = file.read(MOST_BYTES)
-        except OSError:
+        except (OSError, IoFailed):
             return
         whole = data.rfind(b"\n") + 1  # a line that is being written comes next time
         self._offset += whole

@@ -1,6 +1,6 @@
 """Power cuts: a file system that is shut down, without a word to it, at a chosen call of a step of tests/crash/cycle_steps.py.
 
-The calls that are counted are those of fsio.Ops. Before the chosen one the file system is shut down as if the power had gone:
+The calls that are counted are those of Ops. Before the chosen one the file system is shut down as if the power had gone:
 what was not synced is lost, and whatever the program does from then on fails. Modes:
 
 plain    the journal is dropped
@@ -22,20 +22,21 @@ from typing import Any
 
 from shepherd.store.disk import fsio
 from shepherd.store.disk.failpoints import OPS
+from shepherd.store.disk.ops import Ops
 from tests.crash import cycle_steps, disks
 
 MODES = ("plain", "flushed", "stirred", "during")
 LONGEST_S = 0.003
 
 
-class Careless(fsio.Ops):
+class Careless(Ops):
     """Calls of a program that does not sync."""
 
     def sync(self, path: Path, fd: int) -> None:
         pass
 
 
-def counting(meet: Callable[[int], object], ops: fsio.Ops) -> fsio.Ops:
+def counting(meet: Callable[[int], object], ops: Ops) -> Ops:
     """These calls; `meet` gets the number of each before it is made."""
     seen = 0
 
@@ -56,7 +57,7 @@ def counting(meet: Callable[[int], object], ops: fsio.Ops) -> fsio.Ops:
 def calls_of(step: str, db: Path) -> int:
     """How many calls a step makes when nothing disturbs it."""
     numbers: list[int] = []
-    before = fsio.use(counting(numbers.append, fsio.Ops()))
+    before = fsio.use(counting(numbers.append, Ops()))
     try:
         cycle_steps.ALL[step](db, lambda _line: None)
     finally:
@@ -97,7 +98,7 @@ def main() -> None:
             struck.set()
             cut_now(disk, mode, number)
 
-    fsio.use(counting(meet, Careless() if mode == "careless" else fsio.Ops()))
+    fsio.use(counting(meet, Careless() if mode == "careless" else Ops()))
     sys.argv = ["small", step]
     try:
         cycle_steps.main()

@@ -1,6 +1,6 @@
 """Records the calls that change a file system, as they happen: the raw material of the power cuts in replay.py.
 
-`Recorder` is an `fsio.Ops` that performs each call and notes it. Lock files are made behind its back: they say who holds a lock,
+`Recorder` is an `ops.Ops` that performs each call and notes it. Lock files are made behind its back: they say who holds a lock,
 and neither they nor their names have to survive anything, so they are left out here and wherever this is used.
 """
 
@@ -15,6 +15,7 @@ from typing import TypeVar
 
 from shepherd.formats.check import Bytes
 from shepherd.store.disk import fsio, names
+from shepherd.store.disk import ops as disk_ops
 
 
 @dataclass(frozen=True)
@@ -33,7 +34,7 @@ class Call:
         return f"{self.op} {self.path}{' -> ' + self.target if self.target else ''} ({self.site})"
 
 
-class Recorder(fsio.Ops):
+class Recorder(disk_ops.Ops):
     """The real calls, and a log of those below `root`."""
 
     def __init__(self, root: Path) -> None:
@@ -110,7 +111,7 @@ def _site() -> str:
     return frame.f_code.co_qualname
 
 
-Ops = TypeVar("Ops", bound=fsio.Ops)
+Ops = TypeVar("Ops", bound=disk_ops.Ops)
 
 
 @contextmanager

@@ -19,6 +19,7 @@ from hypothesis.stateful import RuleBasedStateMachine, precondition, rule, run_s
 
 from shepherd.formats.tables import in_bucket
 from shepherd.store.disk import fsio, names
+from shepherd.store.disk.ops import Ops
 from shepherd.store.state import harvest
 from shepherd.store.state.database import Database
 from shepherd.store.state.harvest import Harvest
@@ -98,7 +99,7 @@ class StoreAgainstDict(RuleBasedStateMachine):
         self.started = self.ended = 0
 
     def teardown(self) -> None:
-        fsio.use(fsio.Ops())
+        fsio.use(Ops())
         self.let_go()
         self.exits.close()
 
@@ -242,7 +243,7 @@ class StoreAgainstDict(RuleBasedStateMachine):
         path, old = next(self.places), self.stage.path
         self.let_go()
         write_tree(tree, path)
-        with recording(fsio.Ops()):
+        with recording(Ops()):
             assert oracle.judge(path / "db", *run.around(run.era(position))) == []
             found = read(Database(path / "db"))
         self.compare(found, self.sooner if position < self.ended else self.now)

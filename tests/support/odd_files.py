@@ -1,12 +1,15 @@
-"""What may stand in the place of a file and is none."""
+"""What may stand in the place of a file and is none; and files that the system does not open."""
 
 from __future__ import annotations
 
+import errno
 import os
 import socket
 import stat
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
+
+import pytest
 
 ODD_KINDS: Final = ("a pipe", "a socket", "a device", "a directory", "a link", "a link to a file")
 
@@ -28,6 +31,18 @@ def put(path: Path, kind: str) -> None:
         path.symlink_to("nowhere")
     else:
         path.symlink_to("/etc/passwd")
+
+
+def fail_to_open(monkeypatch: pytest.MonkeyPatch, path: Path, code: int = errno.EIO) -> None:
+    """From now on this process cannot open the file."""
+    opened = os.open
+
+    def fail(place: Any, *arguments: Any, **keywords: Any) -> int:
+        if str(place) == str(path):
+            raise OSError(code, os.strerror(code), str(path))
+        return opened(place, *arguments, **keywords)
+
+    monkeypatch.setattr(os, "open", fail)
 
 
 def _put_socket(path: Path) -> None:

@@ -22,10 +22,10 @@ SECRET = "(secret)"
 
 def control(state: State) -> DumpTable:
     """Line by line; the key of the footprints is not for anybody's terminal or log."""
-    from shepherd.store.disk import names
+    from shepherd.store.disk import fsio, names
 
     def rows() -> Iterator[list[str]]:
-        for line in (state.path / names.CONTROL).read_text("ascii").splitlines():
+        for line in fsio.read_file(state.path / names.CONTROL).decode("ascii").splitlines():
             key, _, value = line.partition(" ")
             yield [key, SECRET if key == "key" else value]
 

@@ -15,7 +15,7 @@ from shepherd.cycle.cleanup.rules import Look
 from shepherd.errors import IoFailed, ShepherdError
 from shepherd.formats.tables import I64
 from shepherd.sections import section_name
-from shepherd.store.disk import names
+from shepherd.store.disk import fsio, names
 from shepherd.store.disk.names import StateName
 from shepherd.store.state import cursors
 from shepherd.store.state.database import Database
@@ -86,11 +86,11 @@ class LastFullCleanup:
 def last_full_cleanup(database: Database, cleaned: int) -> LastFullCleanup:
     """The log may be deleted at any time. Its lines are of this chain of states only if they name the same last cleanup."""
     try:
-        lines = (database.log_path / LOG_FILE).read_text(encoding="utf-8").splitlines()
+        lines = fsio.read_file(database.log_path / LOG_FILE).decode().splitlines()
         entries = [json.loads(line) for line in lines if line.strip()]
         last = next((entry for entry in reversed(entries) if entry["cleaned"] == cleaned), None)
         return LastFullCleanup() if last is None else LastFullCleanup(int(last["filter"], 16), int(last.get("unseen", 0)))
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, IoFailed, ValueError, KeyError, TypeError):
         return LastFullCleanup()
 
 
@@ -98,7 +98,7 @@ def remember(database: Database, state: StateName, cleaned: int, last: LastFullC
     """Append a line: up to this cleanup everything has been seen."""
     line = {"state": state.number, "cleaned": cleaned, "filter": f"{last.filter:016x}", "unseen": last.unseen, **totals}
     try:
-        with (database.log_path / LOG_FILE).open("a", encoding="utf-8") as file:
-            file.write(json.dumps(line, sort_keys=True) + "\n")
+        with fsio.open_to_append(database.log_path / LOG_FILE) as file:
+            file.write(json.dumps(line, sort_keys=True).encode() + b"\n")
     except OSError as error:
         _LOG.warning("the cleanup could not be logged: %s; the next one looks at everything again", error)

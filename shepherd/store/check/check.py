@@ -15,6 +15,7 @@ from pathlib import Path
 
 from shepherd.errors import Corruption, IoFailed, OldFormat, RecoveryNeeded, ShepherdError, UsageError
 from shepherd.store.check import files as check_files
+from shepherd.store.check import odd_files
 from shepherd.store.check.bad_sectors import past_bad_sectors, unread_places
 from shepherd.store.check.claims import walk_claims
 from shepherd.store.check.faults import MOST_LISTED, Fault, fault_of
@@ -178,8 +179,13 @@ def _strangers(database: Database) -> Iterator[Fault]:
             yield Fault(path, None, "left by a killed program; the next one removes it", note=True)
         elif names.parse_state(entry) is None:
             yield Fault(path, None, "not a name of ours; left alone", note=True)
-        elif path.is_file():
-            yield Fault(path, None, "a file, where a state is a directory; move it away", note=True)
+    for odd in odd_files.survey(database.path):
+        inside = odd.place.startswith(f"{names.STATES}/") and odd.place.count("/") > 1  # which the walk lists
+        if not inside:
+            what = f"{odd.what}, where a {odd.proper} belongs; shep-recover moves it aside"
+            yield Fault(database.path / odd.place, None, what, note=odd.place.startswith(f"{names.LOGS}/"))
+    for entry in sorted(os.listdir(database.path / names.ASIDE)) if (database.path / names.ASIDE).is_dir() else ():
+        yield Fault(database.path / names.ASIDE / entry, None, "moved here by shep-recover; look at it, and remove it", note=True)
     readable = {f"{lease.name}.lease" for lease in database.leases.all()}
     takeable = {item.path.name for item in database.inbox.all_items()} if database.inbox.directory.is_dir() else set()
     for directory, suffixes in ((database.inbox.directory, inbox.KINDS), (database.leases.directory, ("lease",))):

@@ -22,7 +22,7 @@ from shepherd.formats.control import FileEntry
 from shepherd.formats.frame import FrameKind
 from shepherd.store.check.bad_sectors import past_bad_sectors, unread_places
 from shepherd.store.check.faults import Fault, fault_of
-from shepherd.store.disk import names
+from shepherd.store.disk import fsio, kinds, names
 from shepherd.store.state import harvest, logs
 from shepherd.store.state.columns import Column
 from shepherd.store.state.directory import State
@@ -98,8 +98,9 @@ def _file(state: State, path: str, entry: FileEntry, quick: bool, sound: Sound) 
     file = state.path / path
     if not names.known_in_state(path):
         yield Fault(file, None, "control names a file that no state has")
-    elif not file.exists():
-        yield Fault(file, None, "missing")
+    elif not file.is_file() or file.is_symlink():
+        odd = kinds.odd_file(file)
+        yield Fault(file, None, f"missing: {odd} is in its place" if odd else "missing")
     elif file.stat().st_size != entry.length:
         yield Fault(file, min(file.stat().st_size, entry.length), f"{file.stat().st_size} bytes instead of {entry.length}")
     else:
@@ -139,7 +140,7 @@ def _column(state: State, path: str, skip: bool) -> Iterator[Fault]:
 
 def _first_header(file: Path, path: str) -> Iterator[Fault]:
     """Whether a segment or log begins like one: all of it that a quick look reads."""
-    with file.open("rb") as stream:
+    with fsio.open_stream(file) as stream:
         head = stream.read(max(bucket.HEADER_BYTES, frame.HEADER.size))
     if not head or path in TEXTS:
         return
@@ -255,7 +256,9 @@ def walk_harvest(path: Path, quick: bool, ours: bool = True) -> Iterator[Fault]:
 
 def _newest_point(log: Path) -> Checkpoint | None:
     """The last checkpoint that can be read, whether it holds or not."""
-    frames = list(frame.frames(logs.map_file(log))) if log.exists() else []
+    if kinds.odd_file(log) or not log.exists():
+        return None
+    frames = list(frame.frames(logs.map_file(log)))
     return unpack_checkpoint(frames[-1].payload) if frames else None
 
 
@@ -267,8 +270,11 @@ def _harvest_files(path: Path, point: Checkpoint, quick: bool) -> Iterator[Fault
 
 
 def _harvest_file(file: Path, length: int, point: Checkpoint, quick: bool) -> Iterator[Fault]:
-    have = file.stat().st_size if file.exists() else 0
-    if have < length:
+    odd = kinds.odd_file(file)
+    have = file.stat().st_size if file.exists() and not odd else 0
+    if odd:
+        yield Fault(file, None, f"missing: {odd} is in its place")
+    elif have < length:
         yield Fault(file, have, f"{have} bytes, but {length} were durable at checkpoint {point.sequence}")
     elif not quick and names.parse_local_segment(file.name) is not None:
         yield from _damaged_buckets(file, length)

@@ -14,7 +14,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from shepherd.errors import Corruption, IoFailed, UsageError
+from shepherd.errors import Corruption, UsageError
 from shepherd.formats import frame, tables
 from shepherd.formats.check import BLOCK, check64, raw
 from shepherd.formats.control import Control, FileEntry, parse_control
@@ -149,10 +149,6 @@ def _control(path: Path) -> Control | None:
         return parse_control(fsio.read_file(path / names.CONTROL), str(path))
     except (FileNotFoundError, Corruption, UsageError):
         return None
-    except IoFailed as error:
-        if isinstance(error.__cause__, NotADirectoryError | IsADirectoryError):
-            return None  # somebody else's doing
-        raise
 
 
 def map_file(path: Path) -> Bytes | None:

@@ -1,6 +1,6 @@
 """Failpoints: SHEPHERD_FAIL="op:name:ordinal=fault" makes the ordinal-th call of `op` on a path that ends in `name` fail.
 
-op: one of the methods of fsio.Ops; fault: kill eio enospc short pause. For tests of what is left when a call fails.
+op: one of the methods of ops.Ops; fault: kill eio enospc short pause. For tests of what is left when a call fails.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pathlib import Path
 
 from shepherd.errors import UsageError
 from shepherd.formats.check import Bytes
-from shepherd.store.disk.fsio import Ops
+from shepherd.store.disk.ops import Ops
 
 OPS = tuple(name for name in vars(Ops) if not name.startswith("_"))
 FAULTS = ("kill", "eio", "enospc", "short", "pause")

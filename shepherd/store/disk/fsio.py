@@ -5,8 +5,8 @@ The rules, each learnt from a power cut on a real file system:
 - a failed sync is final: it is never retried, because the kernel may then claim success for bytes it has dropped;
 - bytes are written only into files with one link and a write bit; a file is sealed (synced, 0444) before its second link.
 
-The calls themselves are methods of `Ops`. `use` puts another object in their place: one that fails where a failpoint says so
-(failpoints.py), or one that records them, so that a test can make every disk that a power cut might have left.
+The calls themselves are methods of `Ops` (ops.py). `use` puts another object in their place: one that fails where a failpoint
+says so (failpoints.py), or one that records them, so that a test can make every disk that a power cut might have left.
 """
 
 from __future__ import annotations
@@ -18,50 +18,14 @@ import stat
 from collections.abc import Iterator
 from io import BufferedReader
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, BinaryIO
 
 from shepherd.errors import CHECK_LISTS, Corruption, IoFailed, NoSpace
-from shepherd.formats.check import Bytes
+from shepherd.store.disk import kinds
+from shepherd.store.disk.ops import Ops
 
-# --- system calls -----------------------------------------------------------------------------------------------
-
-
-class Ops:
-    """The system calls that change a file system, one each; a path comes along where the call itself needs none."""
-
-    def create(self, path: Path) -> int:
-        """A new file; its descriptor."""
-        return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
-
-    def write(self, path: Path, fd: int, data: Bytes, offset: int) -> int:
-        """How many of the bytes were written."""
-        return os.pwrite(fd, data, offset)
-
-    def truncate(self, path: Path, fd: int, length: int) -> None:
-        os.ftruncate(fd, length)
-
-    def chmod(self, path: Path, fd: int, mode: int) -> None:
-        os.fchmod(fd, mode)
-
-    def sync(self, path: Path, fd: int) -> None:
-        """Of a file or a directory."""
-        os.fsync(fd)
-
-    def mkdir(self, path: Path) -> None:
-        os.mkdir(path)
-
-    def rename(self, source: Path, target: Path) -> None:
-        os.rename(source, target)
-
-    def link(self, source: Path, target: Path) -> None:
-        os.link(source, target)
-
-    def unlink(self, path: Path) -> None:
-        os.unlink(path)
-
-    def rmdir(self, path: Path) -> None:
-        os.rmdir(path)
-
+if TYPE_CHECKING:
+    from shepherd.formats.check import Bytes
 
 _ops = Ops()
 
@@ -91,21 +55,22 @@ def typed_errors(path: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def reading(path: Path) -> Iterator[None]:
-    """OSError becomes IoFailed that names the file. A missing file is no failure of the disk: the caller knows what it means."""
+    """OSError becomes IoFailed that names the file. A missing file is no failure of the disk: the caller knows what it means.
+
+    So is one below something that is no directory.
+    """
     try:
         yield
     except FileNotFoundError:
         raise
+    except NotADirectoryError:
+        raise kinds.NotAFile(path, 0) from None
     except OSError as error:
         raise _unreadable(path, error) from error
 
 
 def _unreadable(path: Path, error: OSError) -> IoFailed:
     return IoFailed(f"it cannot be read ({error.strerror}); look at the disk before you continue", path)
-
-
-class NotAFile(FileNotFoundError):
-    """In the place of a file stands something else: whoever knows what it means that the file is missing knows enough."""
 
 
 def open_regular(path: Path) -> int:
@@ -115,19 +80,7 @@ def open_regular(path: Path) -> int:
     file below something that is no directory.
     """
     with reading(path):
-        try:
-            fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY)
-        except FileNotFoundError:
-            raise
-        except OSError as error:
-            _refuse_other_kind(path, _mode(path))
-            raise error
-        try:
-            _refuse_other_kind(path, os.fstat(fd).st_mode)
-        except BaseException:
-            os.close(fd)
-            raise
-        return fd
+        return _open_file(path, os.O_RDONLY)
 
 
 def open_stream(path: Path) -> BufferedReader:
@@ -135,29 +88,22 @@ def open_stream(path: Path) -> BufferedReader:
     return open(open_regular(path), "rb")
 
 
-def _mode(path: Path) -> int:
-    """Of what stands there; 0 where what is above it is no directory."""
+def _open_file(path: Path, flags: int) -> int:
+    """Whatever stands there is not waited for: a pipe would be, for ever."""
     try:
-        return os.lstat(path).st_mode
-    except NotADirectoryError:
-        return 0
-
-
-def _refuse_other_kind(path: Path, mode: int) -> None:
-    if stat.S_ISREG(mode):
-        return
-    what = next((words for is_kind, words in _KINDS if is_kind(mode)), "nothing, because what is above it is no directory")
-    raise NotAFile(errno.ENOENT, f"{what}, where a file belongs", str(path))
-
-
-_KINDS: Final = (
-    (stat.S_ISLNK, "a link"),
-    (stat.S_ISDIR, "a directory"),
-    (stat.S_ISFIFO, "a pipe"),
-    (stat.S_ISSOCK, "a socket"),
-    (stat.S_ISCHR, "a device"),
-    (stat.S_ISBLK, "a device"),
-)
+        fd = os.open(path, flags | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY, 0o644)
+    except FileNotFoundError:
+        raise
+    except OSError:
+        mode = kinds.mode_at(path)
+        if not stat.S_ISREG(mode):
+            raise kinds.NotAFile(path, mode) from None
+        raise
+    mode = os.fstat(fd).st_mode
+    if not stat.S_ISREG(mode):
+        os.close(fd)
+        raise kinds.NotAFile(path, mode)
+    return fd
 
 
 def read_at(path: Path, fd: int, length: int, offset: int) -> bytes:
@@ -225,6 +171,16 @@ class AppendFile:
             self._fd = -1
 
 
+def open_to_write(path: Path) -> int:
+    """A descriptor of what counts in no state and is never synced, made if it is not there: a lock. OSError says why not."""
+    return _open_file(path, os.O_RDWR | os.O_CREAT)
+
+
+def open_to_append(path: Path) -> BinaryIO:
+    """The same for a log of lines."""
+    return open(_open_file(path, os.O_RDWR | os.O_CREAT | os.O_APPEND), "a+b", buffering=0)
+
+
 def write_file(path: Path, data: Bytes) -> None:
     """A whole new file, sealed. Its directory still wants a sync."""
     file = AppendFile(path)
@@ -286,6 +242,22 @@ def seal(path: Path) -> None:
             os.close(fd)
 
 
+def restore_mode(path: Path, mode: int) -> None:
+    """Give a file or directory the mode that it must have. One that is closed even to its owner is opened first."""
+    with typed_errors(path):
+        flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+        try:
+            fd = os.open(path, flags)
+        except PermissionError:
+            os.chmod(path, mode)
+            fd = os.open(path, flags)
+        try:
+            _ops.chmod(path, fd, mode)
+            _ops.sync(path, fd)
+        finally:
+            os.close(fd)
+
+
 def sync_file(path: Path) -> None:
     """Make durable what somebody else has written."""
     _sync(path, os.O_NOFOLLOW)
@@ -320,9 +292,15 @@ def truncate(path: Path, length: int) -> None:
 
 def is_directory(path: Path) -> bool:
     """A directory, and no link to one: what a link leads to may be anybody's."""
-    with reading(path), contextlib.suppress(FileNotFoundError, NotADirectoryError):
+    with reading(path), contextlib.suppress(FileNotFoundError):
         return stat.S_ISDIR(os.lstat(path).st_mode)
     return False
+
+
+def open_directory(path: Path) -> int:
+    """A descriptor of a directory."""
+    with typed_errors(path):
+        return os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
 
 
 def sync_directory(path: Path) -> None:
@@ -363,11 +341,10 @@ def rename(source: Path, target: Path) -> None:
 def link(source: Path, target: Path) -> None:
     """A further name for a sealed file. The directory still wants a sync."""
     with typed_errors(target):
-        try:
-            sealed = not os.stat(source).st_mode & 0o222
-        except FileNotFoundError:
-            raise Corruption("the file is missing", source, advice=CHECK_LISTS) from None
-        if not sealed:
+        mode = kinds.mode_at(source)
+        if not stat.S_ISREG(mode):
+            raise Corruption("the file is missing", source, advice=CHECK_LISTS)
+        if mode & 0o222:
             raise Corruption("asked to link a file that is not sealed", source)
         _ops.link(source, target)
 

@@ -7,19 +7,22 @@ directory that others write, too: only what is empty or has the text of a lock i
 from __future__ import annotations
 
 import contextlib
-import errno
 import fcntl
 import os
 import re
 import socket
-import stat
+from collections.abc import Iterator
 from pathlib import Path
 
 from shepherd.errors import IoFailed, Locked, UsageError
-from shepherd.store.disk import names
+from shepherd.store.disk import fsio, kinds, names
 from shepherd.store.disk.fsio import typed_errors
 
 TEXT_BYTES = 200  # of the line in a lock file that says who holds it; always as many, so that nothing of an older one is left
+
+
+class OddLock(UsageError):
+    """What stands in the place of a lock is no file; of what a database has, shep-recover moves it aside."""
 
 
 class FileLock:
@@ -57,19 +60,28 @@ def lock(path: Path, what: str, wait: bool = False) -> FileLock:
     return FileLock(fd, path)
 
 
+@contextlib.contextmanager
+def turn(directory: Path) -> Iterator[None]:
+    """Alone with a directory for a moment, without any file in it; in good faith on file systems that do not lock one."""
+    fd = fsio.open_directory(directory)
+    try:
+        with contextlib.suppress(OSError):
+            fcntl.flock(fd, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(fd)
+
+
 def _open(path: Path) -> int:
     """The file of a lock, made if it is not there. What a link leads to is not ours to write."""
     try:
         with typed_errors(path):
-            fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
+            return fsio.open_to_write(path)
     except IoFailed as error:
-        if isinstance(error.__cause__, OSError) and error.__cause__.errno == errno.ELOOP:
-            raise UsageError(f"{path}: a link, where the file of a lock belongs; remove it and run this again") from error
+        if isinstance(error.__cause__, kinds.NotAFile):
+            what = kinds.odd_file(path) or "something else"
+            raise OddLock(f"{path}: {what}, where the file of a lock belongs; move it away and run this again") from error
         raise
-    if not stat.S_ISREG(os.fstat(fd).st_mode):
-        os.close(fd)
-        raise UsageError(f"{path}: not a lock, and not even a file; move it away and run this again")
-    return fd
 
 
 def _is_text(data: bytes) -> bool:
@@ -80,8 +92,9 @@ def _is_text(data: bytes) -> bool:
 def text_of(path: Path) -> str:
     """What the last one who took a lock has written into its file."""
     try:
-        return path.read_bytes()[:TEXT_BYTES].decode("utf-8", "replace").strip()
-    except OSError:
+        with fsio.open_stream(path) as file:
+            return file.read(TEXT_BYTES).decode("utf-8", "replace").strip()
+    except (OSError, IoFailed):
         return ""
 
 
@@ -109,10 +122,10 @@ def is_taker_gone(text: str) -> bool:
 def is_held(path: Path) -> bool | None:
     """Whether anybody holds a lock, found out without touching it; None where the system does not say."""
     try:
-        status, table = os.lstat(path), Path("/proc/locks").read_text()
+        status, table = os.lstat(path), fsio.read_file(Path("/proc/locks")).decode()
     except FileNotFoundError:
         return None if path.exists() else False
-    except OSError:
+    except (OSError, IoFailed):
         return None
     place = f"{os.major(status.st_dev):02x}:{os.minor(status.st_dev):02x}:{status.st_ino}"
     return any("FLOCK" in line.split() and place in line.split() for line in table.splitlines())

@@ -19,7 +19,8 @@ LEASES: Final = "lease"
 LOGS: Final = "log"
 OWN_CF: Final = "cf"
 MIRROR: Final = "mirror"  # which states came from elsewhere
-TOP: Final = (LOCK, STATES, INBOX, LEASES, LOGS, OWN_CF, MIRROR, "README.md")
+ASIDE: Final = "aside"  # what stood where files belong
+TOP: Final = (LOCK, STATES, INBOX, LEASES, LOGS, OWN_CF, MIRROR, ASIDE, "README.md")
 
 CONTROL: Final = "control"
 REPORT: Final = "report.json"

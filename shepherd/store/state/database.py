@@ -31,10 +31,10 @@ from shepherd.store.disk import fsio, locks, names
 from shepherd.store.disk.names import StateName
 from shepherd.store.disk.probe import PREFIX as PROBES
 from shepherd.store.disk.probe import probe
-from shepherd.store.state import cursors, journals, mirror_note
+from shepherd.store.state import cursors, journals, mirror_note, seals
 from shepherd.store.state.directory import Builder, Parent, State
 from shepherd.store.state.inbox import Inbox
-from shepherd.store.state.lease import Lease, Leases
+from shepherd.store.state.lease import Lease, Leases, OddLeaseLock
 
 READ_LEASE_S = 86_400  # of a program that reads; it gives the lease back when it ends
 # Where a lease cannot be written a reader reads without one: ENOENT is a copy without its empty directories.
@@ -162,19 +162,22 @@ class Database:
         try:
             owner = f"{os.getuid()}@{socket.gethostname()}"
             return self.lease(number, owner, purpose, now_ms, READ_LEASE_S, processes.own())
+        except OddLeaseLock as error:
+            self._tell_unleased(str(error))
+            return None
         except (IoFailed, NoSpace) as error:
             cause = error.__cause__
             if not isinstance(cause, OSError) or cause.errno not in UNLEASABLE:
                 raise
-            self._tell_unleased(cause)
+            self._tell_unleased(f"{self.leases.directory}: {cause.strerror}")
             return None
 
-    def _tell_unleased(self, cause: OSError) -> None:
+    def _tell_unleased(self, why: str) -> None:
         """Once, however many states are read."""
         where = self.leases.directory
         if where not in _UNLEASED:
             _UNLEASED.add(where)
-            _LOG.warning("%s: %s, so this reads without a lease; a cycle may delete the state meanwhile", where, cause.strerror)
+            _LOG.warning("%s, so this reads without a lease; a cycle may delete the state meanwhile", why)
 
     # --- the writer
 
@@ -213,6 +216,7 @@ class Writer:
 
     def tidy(self) -> list[str]:
         """Remove what killed programs left: directories half built, half deleted, or already superseded."""
+        self.restore_seals()
         removed = self.remove_leftovers()
         for name in self.database.states()[:-1]:
             if not name.closed:
@@ -223,6 +227,13 @@ class Writer:
         if closed:
             self.database.inbox.remove(self.database.open(closed[-1]).control.applied)
         return removed
+
+    def restore_seals(self) -> list[seals.BrokenSeal]:
+        """Give files and directories the modes that they lost when the database was copied; which these were."""
+        restored = seals.restore(self.database.path)
+        if restored:
+            _LOG.warning("%s and %d more: modes restored, which a copy may lose", restored[0].path, len(restored) - 1)
+        return restored
 
     def remove_leftovers(self, but: str = "") -> list[str]:
         """Remove what is half built or half deleted, whatever its format; `but` is a directory that somebody still needs."""

@@ -45,9 +45,10 @@ def inspect(path: Path, deep: bool = False) -> HarvestStatus:
     """
     log = path / names.CHECKPOINTS
     status, damage, end = HarvestStatus(_EMPTY, 0, False), "", 0
-    if not log.exists():
+    try:
+        data = fsio.read_file(log)
+    except FileNotFoundError:
         return status
-    data = fsio.read_file(log)
     sound = _sound_bytes(path) if deep else {}
     for record in frame.frames(data):
         end = record.end
@@ -254,7 +255,7 @@ def copy(source: Path, target: Path) -> None:
     for path in sorted(source.iterdir()):
         if path.name == names.LOCK:
             continue
-        with path.open("rb") as read:
+        with fsio.open_stream(path) as read:
             written = fsio.AppendFile(target / path.name)
             try:
                 while data := read.read(COPY_BYTES):

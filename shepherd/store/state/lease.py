@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from shepherd import processes
+from shepherd.errors import RecoveryNeeded
 from shepherd.store.disk import fsio, locks, names
 
 SERVED = "shep-serve: "  # so the purpose of a lease begins that a server has taken for one of its clients
@@ -59,13 +60,20 @@ class Lease:
         return self.expires > now and not self.is_orphaned
 
 
+class OddLeaseLock(RecoveryNeeded):
+    """Nobody can take or judge a lease, because something else stands in the place of their lock."""
+
+
 class Leases:
     def __init__(self, directory: Path) -> None:
         self.directory = directory
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
-        lock = locks.lock(self.directory / names.LOCK, "a reader or deleter", wait=True)
+        try:
+            lock = locks.lock(self.directory / names.LOCK, "a reader or deleter", wait=True)
+        except locks.OddLock as error:
+            raise OddLeaseLock(f"{error}, or run shep-recover, which does so") from error
         try:
             yield
         finally:
@@ -73,7 +81,7 @@ class Leases:
 
     def all(self) -> list[Lease]:
         """Every lease. What does not read as one is not ours: a lease is put in place whole. A disk that fails is an error."""
-        leases = (_read(path) for path in sorted(self.directory.glob("*.lease")) if not path.is_dir())
+        leases = (_read(path) for path in sorted(self.directory.glob("*.lease")))
         return [lease for lease in leases if lease is not None]
 
     def find(self, name: str) -> Lease | None:

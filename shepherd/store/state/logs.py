@@ -164,7 +164,7 @@ def join_records(parts: Sequence[Records], dtype: np.dtype[np.void]) -> Records:
 def mark(path: Path, length: int) -> Mark | None:
     """The mark of a file's first `length` bytes, or None where it is shorter than that."""
     try:
-        with fsio.reading(path), path.open("rb") as file:
+        with fsio.open_stream(path) as file, fsio.reading(path):
             file.seek(max(0, length - TAIL))
             tail = file.read(min(length, TAIL))
     except FileNotFoundError:

@@ -16,6 +16,7 @@ from shepherd.store.state import database
 from shepherd.store.state.database import Database
 from shepherd.store.state.directory import State
 from shepherd.store.state.harvest import Harvest
+from tests.support.odd_files import fail_to_open
 from tests.support.sound import KEY, NOW, content, contrib_file, flip, journal_file, publish
 
 SEGMENT = "objects/00000001"
@@ -219,13 +220,12 @@ def test_file_shorter_than_its_checkpoint_says_is_named(
     ]
 
 
-def test_size_of_an_unreadable_state_is_an_error(db: Database, state: State) -> None:
+def test_size_of_an_unreadable_state_is_an_error(db: Database, state: State, monkeypatch: pytest.MonkeyPatch) -> None:
     """shep-recover asks for it first, and must not continue."""
     control = state.path / "control"
-    control.unlink()
-    control.mkdir()
+    fail_to_open(monkeypatch, control)
     with pytest.raises(IoFailed, match="control: it cannot be read"):
         check.size(db)
     told = [(fault.path, fault.unread) for fault in check.walk(db) if not fault.note]
     # Which harvests still wait is in control as well: of the inbox nothing can be said either.
-    assert told == [(db.path / "state", True), (control, True), (db.path / "inbox", True)]
+    assert told == [(control, True), (control, True), (db.path / "inbox", True)]

@@ -24,7 +24,7 @@ def precious(tmp_path: Path) -> Path:
 def test_lock_that_is_a_link_is_refused_unwritten(tmp_path: Path, precious: Path, wait: bool) -> None:
     path = tmp_path / "lock"
     path.symlink_to(precious)
-    with pytest.raises(UsageError, match=r"lock: a link, .* remove it"):
+    with pytest.raises(UsageError, match=r"lock: a link, .* move it away"):
         locks.lock(path, "test", wait)
     assert precious.read_bytes() == PRECIOUS and path.is_symlink()
 
@@ -47,7 +47,7 @@ def test_foreign_file_is_not_overwritten_by_a_lock(tmp_path: Path, precious: Pat
 
 def test_pipe_in_the_place_of_a_lock_is_refused(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "lock")
-    with pytest.raises(UsageError, match="not a lock"):
+    with pytest.raises(UsageError, match="a pipe, where the file of a lock belongs"):
         locks.lock(tmp_path / "lock", "test")
 
 

@@ -12,7 +12,7 @@ import pytest
 from shepherd.errors import IoFailed
 from shepherd.store.disk import fsio
 from shepherd.store.disk.mapped import Mapped
-from tests.support.odd_files import ODD_KINDS, put
+from tests.support.odd_files import ODD_KINDS, fail_to_open, put
 
 
 @pytest.mark.parametrize("read", [fsio.open_regular, fsio.open_stream, fsio.read_file, Mapped])
@@ -46,10 +46,7 @@ def test_file_that_we_may_not_read_is_not_missing(tmp_path: Path, monkeypatch: p
     path = tmp_path / "column"
     path.write_bytes(b"a")
 
-    def refuse(*_arguments: object) -> int:
-        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
-
-    monkeypatch.setattr(os, "open", refuse)
+    fail_to_open(monkeypatch, path, errno.EACCES)
     with pytest.raises(IoFailed, match="Permission denied"):
         fsio.open_regular(path)
 

@@ -23,6 +23,7 @@ from shepherd.store.state.columns import Column, ColumnWriter
 from shepherd.store.state.database import Database
 from shepherd.store.state.harvest import Harvest
 from shepherd.store.state.objects import Objects, SegmentWriter
+from tests.support.odd_files import fail_to_open
 
 KEY = bytes(range(16))
 NOW = 1_790_000_000
@@ -307,8 +308,10 @@ def test_half_dropped_item_is_removed_only_if_its_program_has_ended(db: Database
     assert len(list(db.leases.directory.glob(".*.tmp"))) == 2
 
 
-def test_unreadable_lease_keeps_every_state(db: Database) -> None:
-    (db.leases.directory / "1790000000000-host-7-1.lease").symlink_to("1790000000000-host-7-1.lease")  # no read gets through
+def test_unreadable_lease_keeps_every_state(db: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    unreadable = db.leases.directory / "1790000000000-host-7-1.lease"
+    unreadable.touch()
+    fail_to_open(monkeypatch, unreadable)
     with db.writing("test") as writer, pytest.raises(IoFailed, match="lease: it cannot be read"):
         writer.prune(1, NOW)
 
