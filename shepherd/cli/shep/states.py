@@ -34,7 +34,8 @@ UNFINISHED_NOTE = "being built or deleted, or left by a program that was killed"
 def command(db: Path, cf: Path, as_json: bool) -> None:
     """List every state, the furthest last. Unfinished ones have a suffix: 12 is closed, 13.reap is being gathered.
 
-    `own` counts bytes of files that no other directory has, `shared` those that others have, too: they are on the disk once.
+    `own` counts bytes of files that no other directory has, `shared` those that others have, too: they are on the disk once. A
+    copy that lost its hard links has them in each state; the last line then says what that costs.
     `held by` lists the leases, which `shep lock` shows in full, and the cursors of export.cursors that have not exported the
     state.
 
@@ -44,11 +45,12 @@ def command(db: Path, cf: Path, as_json: bool) -> None:
       shep states --json | jq 'select(.leases != [] or .cursors != [])'
     """
     from shepherd.store.state.database import Database
-    from shepherd.store.state.usage import usage
+    from shepherd.store.state.usage import copied, usage
 
     database = Database(db)
-    used = usage(database)
+    used, copies = usage(database), copied(database)
     records = list(_states(database, used, lease_rows.valid(database, int(time.time())), _cursors(database, cf)))
+    records = [record | {"copied_bytes": copies.get(record["state"], 0)} for record in records]
     if as_json:
         for record in records:
             common.emit_json(record)
@@ -59,6 +61,11 @@ def command(db: Path, cf: Path, as_json: bool) -> None:
         click.echo(f"{database.states_path}: no state is there; copy one back from a mirror")
     total_bytes = sum(directory.pinned for directory in used.values())  # each file counts for the newest that has it
     click.echo(f"{shared.size(total_bytes)} on the disk")
+    if copies_bytes := sum(copies.values()):
+        click.echo(
+            f"{shared.size(copies_bytes)} of it are there more than once: a copy of the database lost its hard links; "
+            "they go with the older states"
+        )
 
 
 def _cursors(database: Database, cf: Path) -> dict[str, int]:

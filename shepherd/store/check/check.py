@@ -23,7 +23,7 @@ from shepherd.store.check.files import Sound, Tick
 from shepherd.store.check.references import walk_references
 from shepherd.store.disk import fsio, names
 from shepherd.store.disk.names import StateName
-from shepherd.store.state import contact_notes, inbox, inserts
+from shepherd.store.state import contact_notes, inbox, inserts, seals
 from shepherd.store.state.database import Database
 from shepherd.store.state.directory import State
 
@@ -39,6 +39,7 @@ def walk(
 ) -> Iterator[Fault]:
     """Every fault of the whole database, or of one state; beyond `most` of a kind in a table, one stands for the rest."""
     if only is None:
+        yield from _modes(database)
         yield from past_bad_sectors(database.states_path, _refuse_old(database))
         yield from past_bad_sectors(database.path, _strangers(database))
     one_walk = _Walk(quick, tick, most=most)
@@ -165,6 +166,16 @@ class _Walk:
 
     def claims(self) -> Iterator[tuple[State, Fault]]:
         return walk_claims(self._whole, self._tick, self._most)
+
+
+def _modes(database: Database) -> Iterator[Fault]:
+    """Wrong modes: after a copy that of every file is, so one stands for all. What its owner cannot read is a fault."""
+    wrong = list(seals.broken(database.path))
+    for what in (seals.UNSEALED, seals.CLOSED_TO_OWNER):
+        paths = [seal.path for seal in wrong if seal.what == what]
+        if paths:
+            others = f" ({len(paths) - 1:,} more files and directories are like this)" if len(paths) > 1 else ""
+            yield Fault(paths[0], None, what + others, note=what == seals.UNSEALED, count=len(paths))
 
 
 def _strangers(database: Database) -> Iterator[Fault]:

@@ -70,6 +70,10 @@ def reading(path: Path) -> Iterator[None]:
 
 
 def _unreadable(path: Path, error: OSError) -> IoFailed:
+    if error.errno in (errno.EACCES, errno.EPERM):
+        return IoFailed(
+            f"it cannot be read ({error.strerror}): run as its owner; a mode that was lost shep-recover restores", path
+        )
     return IoFailed(f"it cannot be read ({error.strerror}); look at the disk before you continue", path)
 
 

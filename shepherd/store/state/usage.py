@@ -5,12 +5,14 @@ Invariant: reads names and lengths only, never contents; what vanishes meanwhile
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from shepherd.formats.control import CLOSED
+from shepherd.errors import Corruption, IoFailed, UsageError
+from shepherd.formats.control import CLOSED, FileEntry
 from shepherd.store.disk import names
 from shepherd.store.disk.names import StateName
 from shepherd.store.state.database import Database
@@ -40,6 +42,23 @@ def usage(database: Database) -> dict[str, Usage]:
         many |= newest.keys() & files.keys()
         newest |= dict.fromkeys(files, name)
     return {name: _usage(name, files, newest, many) for name, files in files_of.items()}
+
+
+def copied(database: Database) -> dict[str, int]:
+    """By state, bytes of files that another one before it has, too, and not by a hard link: what a copy without them costs."""
+    inodes_of: dict[tuple[str, FileEntry], set[_File]] = {}
+    bytes_of = dict.fromkeys(map(str, database.states()), 0)
+    for name in database.states():
+        with contextlib.suppress(Corruption, UsageError, IoFailed):
+            state = database.open(name)
+            for path, entry in state.control.files.items():
+                with contextlib.suppress(OSError):
+                    status = os.lstat(state.path / path)
+                    inodes = inodes_of.setdefault((path, entry), set())
+                    inode = status.st_dev, status.st_ino
+                    bytes_of[str(name)] += status.st_size if inodes and inode not in inodes else 0
+                    inodes.add(inode)
+    return bytes_of
 
 
 def pins(lease: Lease, used: Mapping[str, Usage], newest: int | None) -> int | None:
