@@ -30,6 +30,7 @@ from shepherd.store.disk import names
 from shepherd.store.state import inbox, lookup
 from shepherd.store.state.directory import State
 from shepherd.store.state.inbox import Arrivals, parse_request
+from shepherd.store.state.inbox_files import RefusedItem, item_pieces
 from shepherd.urls import OWN_PATHS, parse
 
 LOG = logging.getLogger("shepherd.reap")
@@ -145,8 +146,8 @@ class Refreshes(WorkSource):
                 continue
             item = self._unread.popleft()
             yield item.time_s, b""
-            with contextlib.suppress(OSError), item.path.open("rb") as file:
-                while line := file.readline(MOST_BYTES):
+            with contextlib.suppress(RefusedItem):
+                for line in item_pieces(item.path, MOST_BYTES):
                     yield item.time_s, line
 
     def _item(self, time_s: int, line: str) -> Item | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from enum import IntFlag
 from typing import Final
 
@@ -11,7 +11,7 @@ import numpy as np
 
 from shepherd.errors import BadUrl, Corruption
 from shepherd.formats.check import Bytes
-from shepherd.formats.frame import MAGIC, FrameKind, frames
+from shepherd.formats.frame import MAGIC, Frame, FrameKind
 from shepherd.formats.tables import Records
 
 FEEDBACK: Final = np.dtype([("site", "<u8"), ("path", "<u8"), ("weight", "<u2"), ("flags", "<u2"), ("spare", "<u4")])
@@ -34,16 +34,11 @@ def is_binary(data: Bytes) -> bool:
     return bytes(data[: len(MAGIC)]) == MAGIC
 
 
-def unpack(data: Bytes) -> Iterator[Records]:
-    """The records of each frame of a binary upload; Corruption, with the offset, where it is not one from front to end."""
-    end = 0
-    for frame in frames(data):
-        if frame.kind != FrameKind.FEEDBACK or len(frame.payload) != frame.records * FEEDBACK.itemsize:
-            raise Corruption("not a frame of feedback", offset=frame.offset)
-        yield np.frombuffer(frame.payload, FEEDBACK)
-        end = frame.end
-    if end != len(data):
-        raise Corruption("no whole frame begins here", offset=end)
+def unpack(frame: Frame) -> Records:
+    """The records of a frame of a binary upload; Corruption, with the offset, if it is not one."""
+    if frame.kind != FrameKind.FEEDBACK or len(frame.payload) != frame.records * FEEDBACK.itemsize:
+        raise Corruption("not a frame of feedback", offset=frame.offset)
+    return np.frombuffer(frame.payload, FEEDBACK)
 
 
 def parse_line(line: str, footprint: Callable[[str], tuple[int, int]]) -> tuple[int, int, int, int]:

@@ -5,12 +5,13 @@ A fact is a value of a column under the column's name, so that JSON and docs/for
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from shepherd.errors import BadUrl, Corruption, IoFailed
+from shepherd.errors import BadUrl, Corruption
 from shepherd.report.find import UrlPosition, head_of, seek
 from shepherd.report.one_row import Values, values
 
@@ -135,16 +136,11 @@ def _waiting(database: Database, state: State, filter_: Filter, position: UrlPos
 
 
 def _operations(item: InboxItem, state: State, filter_: Filter, position: UrlPosition) -> Iterator[str]:
-    """The inserts and purges of this document; none where a merge has just taken the item, or will report its damage."""
-    from shepherd.store.state.inbox import CONTRIB, is_closed_to_us
+    """The inserts and purges of this document; none of an item that cannot be read: the merge reports it."""
+    from shepherd.store.state.inbox import CONTRIB
 
-    try:
+    with contextlib.suppress(Corruption):
         yield from _inserted(item, state, position) if item.kind == CONTRIB else _requested(item, filter_, position)
-    except (FileNotFoundError, Corruption):
-        return
-    except IoFailed as error:
-        if not is_closed_to_us(error):
-            raise
 
 
 def _inserted(item: InboxItem, state: State, position: UrlPosition) -> Iterator[str]:

@@ -20,8 +20,9 @@ from shepherd.formats.frame import MAGIC
 from shepherd.serve import lines
 from shepherd.serve.answers import Refused, answer
 from shepherd.serve.service import Ask, Service
-from shepherd.store.state import logs
+from shepherd.store.disk import fsio
 from shepherd.store.state.inbox import FEEDBACK, Draft
+from shepherd.store.state.inbox_files import item_frames, open_item
 from shepherd.wire import api
 
 WRITE_BYTES: Final = 1 << 20
@@ -92,13 +93,13 @@ def _judge(path: Path) -> int:
 
 
 def _beginning(path: Path) -> bytes:
-    with path.open("rb") as file:
-        return file.read(len(MAGIC))
+    with open_item(path) as fd:
+        return fsio.read_at(path, fd, len(MAGIC), 0)
 
 
 def _records(path: Path) -> int:
     count = 0
-    for part in uploads.unpack(logs.map_file(path)):
+    for part in map(uploads.unpack, item_frames(path)):
         if np.any(part["flags"] & ~FLAGS):
             raise ValueError("a record has unknown flags")
         count += len(part)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from shepherd.formats import feedback as uploads
-from shepherd.store.disk import fsio
+from shepherd.store.state.inbox_files import open_item
 from shepherd.urls import parse
 
 LINE_BYTES: Final = 4_096
@@ -26,17 +26,16 @@ PLAIN: Final = re.compile(rb"(?:(?:[0-9a-f]{32}|%b) %b(?: (?:un)?referenced)?\n)
 def judge(path: Path) -> int:
     """How many lines say something; ValueError names the first that cannot be read."""
     count = number = 0
-    with fsio.reading(path):
-        for block in _blocks(path):
-            end = 0
-            while end < len(block):
-                begin, end = end, _after_plain(block, end)
-                plain = block.count(b"\n", begin, end)
-                count, number = count + plain, number + plain
-                if end < len(block):
-                    begin, end = end, block.find(b"\n", end) + 1 or len(block)
-                    number += 1
-                    count += _says_something(block[begin:end], number)
+    for block in _blocks(path):
+        end = 0
+        while end < len(block):
+            begin, end = end, _after_plain(block, end)
+            plain = block.count(b"\n", begin, end)
+            count, number = count + plain, number + plain
+            if end < len(block):
+                begin, end = end, block.find(b"\n", end) + 1 or len(block)
+                number += 1
+                count += _says_something(block[begin:end], number)
     if not count:
         raise ValueError("it is empty")
     return count
@@ -44,7 +43,7 @@ def judge(path: Path) -> int:
 
 def _blocks(path: Path) -> Iterator[bytes]:
     """Whole lines, but for one that is too long."""
-    with path.open("rb") as file:
+    with open_item(path) as fd, open(fd, "rb", closefd=False) as file:
         while block := file.read(BLOCK_BYTES):
             yield block if block.endswith(b"\n") else block + file.readline(LINE_BYTES)
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from shepherd.cli.dump import fields
 from shepherd.cli.dump.fields import DumpTable
+from shepherd.errors import Corruption
 from shepherd.formats import kinds
 
 if TYPE_CHECKING:
@@ -67,12 +67,12 @@ def inbox(database: Database) -> DumpTable:
 
 
 def _inserts(item: InboxItem, key: bytes) -> Iterator[list[Any]]:
-    """op, weight, pinned, by and url of each URL of an item of contributions; of one that a merge takes away meanwhile: none."""
+    """op, weight, pinned, by and url of each URL of an item of contributions; at its damage, why it cannot be read."""
     from shepherd.formats import contrib
     from shepherd.formats.vocabulary import ContribFlag
     from shepherd.store.state import inserts
 
-    with contextlib.suppress(FileNotFoundError):
+    try:
         by = inserts.inspect(item.path, key).by
         for frame in inserts.frames(item.path):
             block = contrib.decode(frame.payload)
@@ -81,18 +81,21 @@ def _inserts(item: InboxItem, key: bytes) -> Iterator[list[Any]]:
             for weight, flags, site, text in zip(*columns, strict=True):
                 op = "insert" if flags & ContribFlag.INSERTED else "contrib"
                 yield [op, weight, bool(flags & ContribFlag.PINNED), by, names[site] + text]
+    except Corruption as error:
+        yield ["bad", None, None, None, error.what]
 
 
 def _lines(item: InboxItem) -> Iterator[tuple[int, bytes]]:
-    """Of an item that a merge takes away meanwhile: none."""
+    """Of an item that cannot be read: why."""
+    from shepherd.store.state.inbox import MOST_LINE_BYTES
+    from shepherd.store.state.inbox_files import item_lines
+
     try:
-        stream = item.path.open("rb")
-    except FileNotFoundError:
-        return
-    with stream:
-        for number, line in enumerate(stream, 1):
+        for number, line in enumerate(item_lines(item.path, MOST_LINE_BYTES), 1):
             if line.strip():
                 yield number, line.rstrip(b"\r\n")
+    except Corruption as error:
+        yield 0, error.what.encode()
 
 
 def _request(line: bytes) -> list[Any]:

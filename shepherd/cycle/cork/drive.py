@@ -46,7 +46,7 @@ READ = ("norm", "path", *cork.CHANGED)
 
 def run(writer: Writer, config: Config, now: int, tick: Tick, jobs: int = 1) -> State:
     state = writer.furthest()
-    sources, refused = _harvests(writer, state)
+    sources, refused = _harvests(writer, state, now)
     notes = contactnotes.waiting(writer.database.inbox, state.control.applied)
     journal = harvests.journal(sources, notes.records)
     number = state.number + 1 if state.name.closed else state.number
@@ -64,9 +64,10 @@ def run(writer: Writer, config: Config, now: int, tick: Tick, jobs: int = 1) -> 
         return writer.publish(builder, report | {name: what for name, what in extras.items() if what})
     finally:
         builder.close()
+        harvests.clear_copies(sources)
 
 
-def _harvests(writer: Writer, state: State) -> tuple[list[HarvestSource], dict[str, str]]:
+def _harvests(writer: Writer, state: State, now: int) -> tuple[list[HarvestSource], dict[str, str]]:
     if state.name.phase not in ("reap", CLOSED):
         raise not_now(state, "nothing has been reaped")
     items = writer.database.inbox.waiting(state.control.applied, HARVEST)
@@ -75,7 +76,8 @@ def _harvests(writer: Writer, state: State) -> tuple[list[HarvestSource], dict[s
     own = harvests.own(state.harvests())
     if not own and not state.name.closed:
         raise NothingToDo(f"{state.name} has no harvest yet; run shep-reap")
-    foreign, refused = harvests.foreign(items, Footprints(state.control.key))
+    new_name = None if writer.is_dry_run else lambda: writer.database.new_item_name(now * 1000)
+    foreign, refused = harvests.foreign(items, Footprints(state.control.key), new_name)
     if not own and not foreign:
         raise harvests.nothing_taken(writer.database.inbox.directory, refused)
     return harvests.number_segments([*own, *foreign], state.control.segments), refused

@@ -8,23 +8,25 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeAlias
 
 import numpy as np
 
-from shepherd.errors import BadUrl, Corruption, IoFailed, NothingToDo, RecoveryNeeded, ShepherdError
+from shepherd.errors import BadUrl, Corruption, NothingToDo, RecoveryNeeded, ShepherdError
 from shepherd.formats import tables
 from shepherd.formats.frame import FrameKind
 from shepherd.formats.tables import JOURNAL, U64, Array, Kind, Records, in_bucket
-from shepherd.store.disk import fsio, names
-from shepherd.store.state import harvest, logs
+from shepherd.store.disk import names
+from shepherd.store.state import harvest, inbox, logs
 from shepherd.store.state.directory import Builder
-from shepherd.store.state.inbox import HARVEST, UNREADABLE, InboxItem, is_closed_to_us
+from shepherd.store.state.inbox import HARVEST, InboxItem
+from shepherd.store.state.inbox_files import MOST_HELD_BYTES, UNREADABLE, inspect_harvest, item_errors
 from shepherd.store.state.objects import Objects
 from shepherd.urls import Footprints, parse
 
+NewName: TypeAlias = Callable[[], str]
 UNENDED: Final = "it has not ended: whoever left it must finish it and leave it again"
 
 
@@ -36,6 +38,7 @@ class HarvestSource:
     status: harvest.HarvestStatus
     item: str  # its name in the inbox, or nothing
     first_segment: int = 0
+    is_copy: bool = False  # that is removed once it was taken in
 
     @property
     def segments(self) -> int:
@@ -52,17 +55,14 @@ def own(paths: Sequence[Path]) -> list[HarvestSource]:
     return [_inspected(path, "") for path in paths]
 
 
-def foreign(items: Sequence[InboxItem], prints: Footprints) -> tuple[list[HarvestSource], dict[str, str]]:
-    """Those of the inbox that can be taken, and why the others cannot."""
+def foreign(
+    items: Sequence[InboxItem], prints: Footprints, new_name: NewName | None = None
+) -> tuple[list[HarvestSource], dict[str, str]]:
+    """Those of the inbox that can be taken, and why the others cannot. `new_name` is for copies, without which none is made."""
     sources, refused = [], {}
     for item in items:
         try:
-            with fsio.reading(item.path):
-                sources.append(_foreign_source(item, prints))
-        except IoFailed as error:
-            if not is_closed_to_us(error):
-                raise
-            refused[item.name] = UNREADABLE
+            sources.append(_foreign_source(item, prints, new_name))
         except RecoveryNeeded:
             refused[item.name] = UNENDED
         except Corruption as error:
@@ -72,19 +72,40 @@ def foreign(items: Sequence[InboxItem], prints: Footprints) -> tuple[list[Harves
     return sources, refused
 
 
-def _foreign_source(item: InboxItem, prints: Footprints) -> HarvestSource:
-    source = _inspected(item.path, item.name)
-    _must_be_ours(item.path, source.status, prints)
-    for records in logs.records(item.path / names.JOURNAL, FrameKind.JOURNAL, JOURNAL):
-        _must_point_inside(item.path, records["oid"], source.segments)
+def clear_copies(sources: Sequence[HarvestSource]) -> None:
+    for source in sources:
+        if source.is_copy:
+            inbox.clear(source.path)
+
+
+def _foreign_source(item: InboxItem, prints: Footprints, new_name: NewName | None) -> HarvestSource:
+    """Whoever owns a file can change it, whatever its mode is: so what others own is copied, and the copy is what is taken in."""
+    with item_errors(item.path):
+        is_own = inspect_harvest(item.path)
+        source = _verified(item.path, item.name, prints)
+        if is_own or new_name is None:
+            return source
+        copy = inbox.copy_harvest(item, new_name())
+        try:
+            return replace(_verified(copy, item.name, prints), is_copy=True)
+        except BaseException:
+            inbox.clear(copy)
+            raise
+
+
+def _verified(path: Path, item: str, prints: Footprints) -> HarvestSource:
+    source = _inspected(path, item)
+    _must_be_ours(path, source.status, prints)
+    for records in logs.records(path / names.JOURNAL, FrameKind.JOURNAL, JOURNAL, most=MOST_HELD_BYTES):
+        _must_point_inside(path, records["oid"], source.segments)
     return source
 
 
-def nothing_taken(inbox: Path, refused: Mapping[str, str]) -> ShepherdError:
+def nothing_taken(directory: Path, refused: Mapping[str, str]) -> ShepherdError:
     """What to say where nothing can be taken in: that something is damaged; or, if nothing is, what waits and for what."""
     damaged = [(name, why) for name, why in refused.items() if why not in (UNENDED, UNREADABLE)]
     name, why = damaged[0] if damaged else next(iter(refused.items()))
-    place = f"{inbox / name}.{HARVEST}: {why}"
+    place = f"{directory / name}.{HARVEST}: {why}"
     if damaged:
         return Corruption(f"{place}; move it away")
     return NothingToDo(f"no harvest can be taken in yet: {place}{f' (and {len(refused) - 1} more)' if len(refused) > 1 else ''}")
@@ -119,7 +140,7 @@ def number_segments(sources: Sequence[HarvestSource], first: int) -> list[Harves
     """Oldest end first, their segments numbered on from `first`."""
     ordered = []
     for source in sorted(sources, key=lambda source: source.order):
-        ordered.append(HarvestSource(source.path, source.status, source.item, first))
+        ordered.append(replace(source, first_segment=first))
         first += source.segments
     return ordered
 

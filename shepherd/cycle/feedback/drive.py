@@ -24,18 +24,20 @@ from shepherd.cycle.common.limits import OUTDATED
 from shepherd.cycle.common.turn import not_now
 from shepherd.cycle.feedback import rules as feedback
 from shepherd.cycle.feedback.rules import UpdatedRows
-from shepherd.errors import Corruption, IoFailed, NothingToDo
+from shepherd.errors import Corruption, NothingToDo
 from shepherd.filters import Filter, load_filter
 from shepherd.formats import feedback as uploads
 from shepherd.formats.control import CLOSED
 from shepherd.formats.feedback import FEEDBACK
+from shepherd.formats.frame import MAGIC
 from shepherd.formats.tables import Array, Records
-from shepherd.store.disk import names
+from shepherd.store.disk import fsio, names
 from shepherd.store.disk.names import StateName
-from shepherd.store.state import inbox, logs
+from shepherd.store.state import inbox
 from shepherd.store.state.database import Writer
 from shepherd.store.state.directory import State
 from shepherd.store.state.inbox import InboxItem
+from shepherd.store.state.inbox_files import RefusedItem, item_frames, open_item
 from shepherd.urls import Footprints, parse
 
 UPLOAD_COLUMNS: Final = {"norm": "<u8", "path": "<u8", "site": "<u8", "weight": "<u2", "flags": "<u2"}
@@ -105,20 +107,27 @@ def _survey(items: list[InboxItem]) -> Uploads:
     inbox_uploads = Uploads()
     for item in items:
         try:
-            data = logs.map_file(item.path)
-            if uploads.is_binary(data):
-                for _part in uploads.unpack(data):
-                    pass
-        except IoFailed as error:
-            if not inbox.is_closed_to_us(error):
-                raise
-            inbox_uploads.bad.append(f"{item.path}: {inbox.UNREADABLE}")
+            for _part in _parts(item) if _is_binary(item) else item.lines():
+                pass
+        except RefusedItem as error:
+            inbox_uploads.bad.append(f"{item.path}: {error.what}")
             continue
         except Corruption as error:
-            inbox_uploads.bad.append(f"{item.path} is damaged {error}: upload it again and remove this one")
+            place = "" if error.offset is None else f" at {error.offset}"
+            inbox_uploads.bad.append(f"{item.path} is damaged{place}: {error.what}; upload it again and remove this one")
             continue
         inbox_uploads.good.append(item)
     return inbox_uploads
+
+
+def _is_binary(item: InboxItem) -> bool:
+    with open_item(item.path) as fd:
+        return uploads.is_binary(fsio.read_at(item.path, fd, len(MAGIC), 0))
+
+
+def _parts(item: InboxItem) -> Iterator[Records]:
+    """The records of a binary upload, a frame at a time."""
+    return map(uploads.unpack, item_frames(item.path))
 
 
 def _spill(state: State, inbox_uploads: Uploads, spill: ColumnSpill, prints: Footprints, filters: Filter) -> int:
@@ -126,7 +135,7 @@ def _spill(state: State, inbox_uploads: Uploads, spill: ColumnSpill, prints: Foo
     lookup, norm = Lookup(state.sites["site"][0 : state.sites.rows]), state.sites["norm"][0 : state.sites.rows]
     strangers = 0
     for item in inbox_uploads.good:
-        for part in _parts(item, inbox_uploads.bad_lines, prints, filters):
+        for part in _good_parts(item, inbox_uploads, prints, filters):
             columns: dict[str, Array] = {name: np.ascontiguousarray(part[name]) for name in ("site", "path", "weight", "flags")}
             row = lookup.find(columns["site"])
             rows = np.flatnonzero(row >= 0)
@@ -135,12 +144,15 @@ def _spill(state: State, inbox_uploads: Uploads, spill: ColumnSpill, prints: Foo
     return strangers
 
 
-def _parts(item: InboxItem, bad_lines: list[str], prints: Footprints, filters: Filter) -> Iterator[Records]:
-    data = logs.map_file(item.path)
-    if uploads.is_binary(data):
-        yield from uploads.unpack(data)
-        return
+def _good_parts(item: InboxItem, inbox_uploads: Uploads, prints: Footprints, filters: Filter) -> Iterator[Records]:
+    """Of an item that somebody has changed since it was found whole, what could be read."""
+    try:
+        yield from _parts(item) if _is_binary(item) else _parts_of_text(item, inbox_uploads.bad_lines, prints, filters)
+    except Corruption as error:
+        inbox_uploads.bad_lines.append(f"{item.path.name} was changed while it was read: {error.what}")
 
+
+def _parts_of_text(item: InboxItem, bad_lines: list[str], prints: Footprints, filters: Filter) -> Iterator[Records]:
     def footprint(text: str) -> tuple[int, int]:
         url = parse(filters.strip(parse(text, strict=True).href))
         return prints.half(url.site), prints.half(url.path)

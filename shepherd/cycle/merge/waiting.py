@@ -7,6 +7,7 @@ first, as records; then the inserts go by block by block, and of each block are 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,16 +18,16 @@ from shepherd.config import Config
 from shepherd.cycle.common.norms import NormMap
 from shepherd.cycle.merge.edits import Op
 from shepherd.cycle.merge.requests import EditList, Edits, Faults, RequestLines, line_of, place_of, rejection
-from shepherd.errors import Corruption, IoFailed
+from shepherd.errors import Corruption
 from shepherd.filters import Filter
 from shepherd.formats import contrib
 from shepherd.formats.block_builder import BlockBuilder
 from shepherd.formats.contribkeys import BlockKeys, decode_keys
 from shepherd.formats.frame import Frame, FrameKind
 from shepherd.formats.tables import I64, U64, Array, Bools, Columns, ContribFlag, Records
-from shepherd.store.disk import fsio
 from shepherd.store.state import inserts
-from shepherd.store.state.inbox import CONTRIB, UNREADABLE, InboxItem, is_closed_to_us
+from shepherd.store.state.inbox import CONTRIB, InboxItem
+from shepherd.store.state.inbox_files import RefusedItem
 from shepherd.urls import Footprints
 
 KEY = ("norm", "path", "site")
@@ -42,19 +43,17 @@ class InboxSurvey:
 
 
 def survey(items: Sequence[InboxItem], key: bytes) -> InboxSurvey:
-    """An item that we may not read waits until we may; one that is damaged, until somebody has looked at it."""
+    """An item that cannot be read waits until it can; one that is damaged, until somebody has looked at it."""
     good, urls, refused = [], 0, []
     for item in items:
         try:
             if item.kind == CONTRIB:
                 urls += inserts.inspect(item.path, key).urls
             else:
-                with fsio.reading(item.path), item.path.open("rb"):
+                for _line in item.lines():
                     pass
-        except IoFailed as error:
-            if not is_closed_to_us(error):
-                raise
-            refused.append(f"{item.path.name}: {UNREADABLE}")
+        except RefusedItem as error:
+            refused.append(f"{item.path.name}: {error.what}")
             continue
         except Corruption as error:
             damage = Corruption(error.what, item.path.name, error.offset, error.advice)
@@ -132,7 +131,8 @@ class Waiting:
         edits, purges, inserted = EditList(self._prints), BlockBuilder(self._prints, self._filters.version), 0
         for order, item in enumerate(self._items, 1):
             if item.kind != CONTRIB:
-                inserted += self._lines.read_edits(order, item, edits, purges)
+                with self._changing(order, item):
+                    inserted += self._lines.read_edits(order, item, edits, purges)
             if purges.is_full:
                 self._purges.append(_frame(purges))
         if len(purges):
@@ -151,13 +151,15 @@ class Waiting:
                 if places:
                     yield self._judge_block(_frame(blocks), places)
                     places = []
-                yield from self._of_frames(order, item)
+                with self._changing(order, item):
+                    yield from self._of_frames(order, item)
                 continue
-            for place in self._lines.read_inserts(order, item, blocks):
-                places.append(place)
-                if blocks.is_full:
-                    yield self._judge_block(_frame(blocks), places)
-                    places = []
+            with self._changing(order, item):
+                for place in self._lines.read_inserts(order, item, blocks):
+                    places.append(place)
+                    if blocks.is_full:
+                        yield self._judge_block(_frame(blocks), places)
+                        places = []
         if places:
             yield self._judge_block(_frame(blocks), places)
         for frame in self._purges:
@@ -178,6 +180,14 @@ class Waiting:
             self.in_vain.add(int(request_places[row]), f"{url} is not inserted: another request purges it")
         self.inserted += int(np.count_nonzero(holds))
         return ContribBlock(frame, block, np.flatnonzero(holds))
+
+    @contextmanager
+    def _changing(self, order: int, item: InboxItem) -> Iterator[None]:
+        """Of an item that somebody changes after it was found whole, what could be read until then counts."""
+        try:
+            yield
+        except Corruption as error:
+            self.faults.add(place_of(order, 0), f"{item.path.name} was changed while it was read: {error.what}")
 
     def _of_frames(self, order: int, item: InboxItem) -> Iterator[ContribBlock]:
         """An item of contributions: its blocks as they are, unless the filter has changed since."""

@@ -26,6 +26,7 @@ from shepherd.store.disk.names import StateName
 from shepherd.store.state import contact_notes, inbox, inserts, seals
 from shepherd.store.state.database import Database
 from shepherd.store.state.directory import State
+from shepherd.store.state.inbox_files import RefusedItem, inspect_harvest, open_item
 
 __all__ = ["MOST_LISTED", "Fault", "size", "walk", "walk_state", "walk_tables"]
 
@@ -104,30 +105,36 @@ def _paths(database: Database, only: StateName | None) -> Iterable[Path]:
     return [path for path in paths if not path.is_file()]
 
 
-def _contributions(item: inbox.InboxItem, key: bytes) -> Iterator[Fault]:
-    """Inserted URLs that no merge has taken yet."""
+def _waiting_item(item: inbox.InboxItem, quick: bool, key: bytes) -> Iterator[Fault]:
+    """Contributions and harvests are read whole. What cannot be read at all harms nothing: it is not taken in."""
     try:
-        inserts.inspect(item.path, key)
+        if item.kind == inbox.HARVEST:
+            inspect_harvest(item.path)
+            yield from check_files.walk_harvest(item.path, quick, ours=False)
+        elif item.kind == inbox.CONTRIB and not quick:
+            inserts.inspect(item.path, key)
+        elif item.kind == inbox.CONTACT:
+            contact_notes.read(item)
+        else:
+            with open_item(item.path):
+                pass
+    except RefusedItem as error:
+        yield Fault(item.path, None, f"{error.what}; it is not taken in", note=True)
     except Corruption as error:
-        if item.path.exists():  # else a merge has taken it meanwhile
-            yield fault_of(item.path, error)
+        yield fault_of(item.path, error)
 
 
 def _waiting_items(database: Database, quick: bool) -> Iterator[Fault]:
-    """What waits in the inbox for a merge or a cork; of a harvest that has been taken, half may be removed already."""
+    """What waits in the inbox; of a harvest that has been taken, half may be removed already."""
     try:
         furthest = database.furthest()
     except (Corruption, UsageError, RecoveryNeeded):
         return  # the walk has listed it
     applied = furthest.control.applied
-    for item in () if quick else database.inbox.waiting(applied, inbox.CONTRIB):
-        yield from past_bad_sectors(item.path, _contributions(item, furthest.control.key))
-    for item in database.inbox.waiting(applied, inbox.HARVEST):
-        faults = list(check_files.walk_harvest(item.path, quick, ours=False))
-        if item.path.exists():  # else a cork has taken it meanwhile
+    for item in database.inbox.waiting(applied, *inbox.KINDS):
+        faults = list(past_bad_sectors(item.path, _waiting_item(item, quick, furthest.control.key)))
+        if os.path.lexists(item.path):  # else a merge or a cork has taken it meanwhile
             yield from faults
-    for name, why in contact_notes.waiting(database.inbox, applied).refused.items():
-        yield Fault(database.inbox.directory / f"{name}.{inbox.CONTACT}", None, why)
 
 
 class _Walk:
@@ -198,7 +205,6 @@ def _strangers(database: Database) -> Iterator[Fault]:
     for entry in sorted(os.listdir(database.path / names.ASIDE)) if (database.path / names.ASIDE).is_dir() else ():
         yield Fault(database.path / names.ASIDE / entry, None, "moved here by shep-recover; look at it, and remove it", note=True)
     readable = {f"{lease.name}.lease" for lease in database.leases.all()}
-    takeable = {item.path.name for item in database.inbox.all_items()} if database.inbox.directory.is_dir() else set()
     for directory, suffixes in ((database.inbox.directory, inbox.KINDS), (database.leases.directory, ("lease",))):
         for entry in sorted(os.listdir(directory)) if directory.is_dir() else ():
             item = names.parse_item(entry)
@@ -206,7 +212,5 @@ def _strangers(database: Database) -> Iterator[Fault]:
                 continue
             if item is None or item[1] not in suffixes:
                 yield Fault(directory / entry, None, "not a name of ours; left alone", note=True)
-            elif item[1] in inbox.KINDS and entry not in takeable and os.path.lexists(directory / entry):
-                yield Fault(directory / entry, None, "not a file, or of a harvest not a directory; it is not taken in", note=True)
             elif item[1] == "lease" and entry not in readable and (directory / entry).exists():
                 yield Fault(directory / entry, None, "cannot be read as a lease; it holds nothing", note=True)

@@ -236,10 +236,12 @@ def _write_synced(path: Path, data: Bytes, private: bool) -> None:
 
 
 def seal(path: Path) -> None:
-    """Sync a file and make it read-only."""
+    """Sync a file and make it read-only; what a link leads to may be anybody's, and is left alone."""
     with typed_errors(path):
-        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
         try:
+            if not stat.S_ISREG(os.fstat(fd).st_mode):
+                raise Corruption("asked to seal what is not a file", path)
             _ops.chmod(path, fd, 0o444)
             _ops.sync(path, fd)
         finally:

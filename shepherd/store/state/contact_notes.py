@@ -10,17 +10,20 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 import numpy as np
 
-from shepherd.errors import Corruption, IoFailed
+from shepherd.errors import Corruption
 from shepherd.formats.frame import FrameKind, pack_frame
 from shepherd.formats.tables import JOURNAL, NO_OID, JournalFlag, Kind, Records, is_resolved
 from shepherd.store.disk import fsio, names
 from shepherd.store.state import logs
 from shepherd.store.state.directory import State
-from shepherd.store.state.inbox import CONTACT, UNREADABLE, Inbox, InboxItem, is_closed_to_us
+from shepherd.store.state.inbox import CONTACT, Inbox, InboxItem
+from shepherd.store.state.inbox_files import item_frames
 
+MOST_BYTES: Final = 1 << 12  # of a note, which is one frame of one record
 CONTACTED = int(JournalFlag.CONTACTED | JournalFlag.HOP)
 
 
@@ -52,14 +55,10 @@ def waiting(inbox: Inbox, applied: Iterable[str]) -> Notes:
     parts, items, refused = [np.zeros(0, JOURNAL)], [], {}
     for item in inbox.waiting(applied, CONTACT):
         try:
-            parts.append(_read(item))
+            parts.append(read(item))
             items.append(item.name)
         except Corruption as error:
             refused[item.name] = error.what
-        except IoFailed as error:
-            if not is_closed_to_us(error):
-                raise
-            refused[item.name] = UNREADABLE
     return Notes(np.concatenate(parts), tuple(items), refused)
 
 
@@ -72,12 +71,12 @@ def _path(inbox: Inbox, name: str) -> Path:
     return inbox.directory / f"{name}.{CONTACT}"
 
 
-def _read(item: InboxItem) -> Records:
-    if item.path.is_symlink():
-        raise Corruption("a link, where a note is a file", item.path)
-    records = logs.read_records(item.path, FrameKind.JOURNAL, JOURNAL)
-    if len(records) != 1:
-        raise Corruption(f"{len(records)} records, where a note has one", item.path)
+def read(item: InboxItem) -> Records:
+    """The record of a note; Corruption says why it is none."""
+    parts = [logs.records_of(frame, FrameKind.JOURNAL, JOURNAL, item.path) for frame in item_frames(item.path, MOST_BYTES)]
+    if len(parts) != 1 or len(parts[0]) != 1:
+        raise Corruption(f"{sum(map(len, parts))} records, where a note has one", item.path)
+    (records,) = parts
     flags, kind = int(records["flags"][0]), int(records["kind"][0])
     if flags & CONTACTED != CONTACTED or kind not in (Kind.PAGE, Kind.ROBOTS) or not is_resolved(int(records["qkey"][0])):
         raise Corruption("not the record of a contact that settles nothing", item.path)

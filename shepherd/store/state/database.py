@@ -33,7 +33,7 @@ from shepherd.store.disk.probe import PREFIX as PROBES
 from shepherd.store.disk.probe import probe
 from shepherd.store.state import cursors, journals, mirror_note, seals
 from shepherd.store.state.directory import Builder, Parent, State
-from shepherd.store.state.inbox import Inbox
+from shepherd.store.state.inbox import Inbox, clear
 from shepherd.store.state.lease import Lease, Leases, OddLeaseLock
 
 READ_LEASE_S = 86_400  # of a program that reads; it gives the lease back when it ends
@@ -247,7 +247,7 @@ class Writer:
                 fsio.remove_tree(root / entry)
                 removed.append(entry)
         for path in self.database.half_dropped():
-            fsio.remove_tree(path)
+            clear(path)
             removed.append(f"{path.parent.name}/{path.name}")
         return removed
 

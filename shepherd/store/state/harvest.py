@@ -16,10 +16,11 @@ from shepherd.errors import Corruption, RecoveryNeeded
 from shepherd.formats import frame
 from shepherd.formats.check import Bytes
 from shepherd.formats.checkpoint import Checkpoint, Mark, unpack_checkpoint
-from shepherd.formats.frame import FrameKind
+from shepherd.formats.frame import MAX_PAYLOAD, FrameKind
 from shepherd.formats.tables import JOURNAL, Records, split_oid
 from shepherd.store.disk import fsio, locks, names
 from shepherd.store.state import logs
+from shepherd.store.state.inbox_files import MOST_HELD_BYTES
 from shepherd.store.state.objects import Objects, SegmentWriter
 
 _EMPTY = Checkpoint(0, 0, Mark(0, 0), Mark(0, 0), ())
@@ -279,10 +280,11 @@ def verify(path: Path, foreign: bool = False) -> None:
     if not point.sequence:  # nothing was promised: a harvest that was killed while it was made may lack files
         return
     try:
-        for _frame in logs.read_frames(path / names.JOURNAL, point.journal.length):
+        most = MOST_HELD_BYTES if foreign else MAX_PAYLOAD
+        for _frame in logs.read_frames(path / names.JOURNAL, point.journal.length, most):
             pass
         read = logs.blocks if foreign else logs.read_frames
-        for _block in read(path / names.CONTRIB, length=point.contrib.length):
+        for _block in read(path / names.CONTRIB, length=point.contrib.length, most=most):
             pass
         for number, segment in enumerate(point.segments, 1):
             objects.verify(number, segment.length, shapes=foreign)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import logging
 import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -18,7 +19,8 @@ from typing import Any, Final, Self
 from shepherd.errors import Corruption, IoFailed, NoSpace, UsageError
 from shepherd.formats.check import Bytes
 from shepherd.store.disk import fsio, names
-from shepherd.store.state import harvest
+from shepherd.store.state import harvest, inbox_files
+from shepherd.store.state.inbox_files import RefusedItem
 
 REQUESTS: Final = "req"
 CONTRIB: Final = "contrib"  # inserted URLs: store/state/inserts.py
@@ -29,7 +31,6 @@ KINDS: Final = (REQUESTS, CONTRIB, FEEDBACK, HARVEST, CONTACT)
 FOR_MERGE: Final = (REQUESTS, CONTRIB)
 HELD_BYTES: Final = 1 << 20
 MOST_LINE_BYTES: Final = 1 << 20  # what is behind them in a line is not read
-UNREADABLE: Final = "this user may not read it; it waits until somebody changes its mode or owner, or removes it"
 
 
 @dataclass(frozen=True)
@@ -44,23 +45,14 @@ class InboxItem:
         return int(self.name.partition("-")[0]) // 1000
 
     def lines(self) -> Iterator[tuple[int, str]]:
-        """Line number and text of each line that is not blank; only one of them is in memory."""
-        with fsio.reading(self.path), self.path.open("rb") as file:
-            number = 0
-            while line := file.readline(MOST_LINE_BYTES):
-                number += 1
-                text = line.decode("utf-8", "replace").removesuffix("\n")
-                while line and not line.endswith(b"\n"):
-                    line = file.readline(MOST_LINE_BYTES)
-                if text.strip():
-                    yield number, text
+        """Line number and text of each line that is not blank, one at a time; RefusedItem if it cannot be read."""
+        for number, line in enumerate(inbox_files.item_lines(self.path, MOST_LINE_BYTES), 1):
+            text = line.decode("utf-8", "replace").removesuffix("\n")
+            if text.strip():
+                yield number, text
 
 
-def is_closed_to_us(error: IoFailed) -> bool:
-    """Whether an item cannot be read because we may not: that is between its owner and us, and says nothing of the disk."""
-    return isinstance(error.__cause__, PermissionError)
-
-
+_LOG = logging.getLogger(__name__)
 OPS: Final = ("insert", "delete", "refresh", "set")
 
 
@@ -205,13 +197,13 @@ class Inbox:
         return [item for item in self.all_items() if item.kind in (kinds or FOR_MERGE)]
 
     def all_items(self) -> list[InboxItem]:
-        """Complete items of every kind, oldest first."""
+        """Whatever has the name of an item, oldest first. What stands there is found by whoever opens it (inbox_files.py)."""
         items = []
         if not self.directory.is_dir():
             raise Corruption("the directory is missing, and what waited there; make it again with mkdir", self.directory)
         for path in sorted(self.directory.iterdir()):
             item = names.parse_item(path.name)
-            if item is not None and item[1] in KINDS and _is_whole(path, item[1]):
+            if item is not None and item[1] in KINDS:
                 items.append(InboxItem(item[0], path, item[1]))
         return items
 
@@ -227,25 +219,39 @@ class Inbox:
             for entry in entries:
                 if entry.name.endswith((f".{kind}", f".{kind}.tmp")):
                     with contextlib.suppress(FileNotFoundError):
-                        total += entry.stat().st_size
+                        total += entry.stat(follow_symlinks=False).st_size
         return total
 
     def remove(self, applied: Iterable[str]) -> None:
-        """Remove items that a published state names."""
+        """Remove items that a published state names; one that we may not remove is not taken again, as long as it is there."""
         names_taken = set(applied)
         for item in self.all_items():
-            if item.name in names_taken and item.kind == HARVEST:
-                fsio.remove_tree(item.path)
-            elif item.name in names_taken:
-                fsio.unlink(item.path)
+            if item.name in names_taken:
+                clear(item.path)
         fsio.sync_directory(self.directory)
 
 
-def _is_whole(path: Path, kind: str) -> bool:
-    """Whether it can be read as its kind is: a pipe would be waited for, a link to nowhere stop the phase."""
-    if kind == HARVEST:
-        return path.is_dir()
-    return path.is_file() and not (kind == CONTRIB and path.is_symlink())
+def copy_harvest(item: InboxItem, name: str) -> Path:
+    """A copy that belongs to us, under a name of ours: if we are killed, whoever takes the lock next removes it."""
+    copy = item.path.with_name(f".{name}.{HARVEST}.tmp")
+    try:
+        harvest.copy(item.path, copy)
+    except BaseException as error:
+        clear(copy)
+        if isinstance(error, NoSpace):
+            raise RefusedItem("it belongs to somebody else, and there is no space for a copy; free some", item.path) from error
+        raise
+    return copy
+
+
+def clear(path: Path) -> None:
+    """Remove what somebody has left, whatever stands there; what is not ours to remove is reported, and stays."""
+    try:
+        fsio.remove_tree(path)
+    except IoFailed as error:
+        if not isinstance(error.__cause__, PermissionError | FileNotFoundError):
+            raise
+        _LOG.warning("%s: cannot be removed by this user, and stays: remove it yourself", path)
 
 
 class Arrivals:
@@ -261,7 +267,7 @@ class Arrivals:
         items = []
         for name in there - self._names:
             item = names.parse_item(name)
-            if item is not None and item[1] == self._kind and (self._directory / name).is_file():
+            if item is not None and item[1] == self._kind:
                 items.append(InboxItem(item[0], self._directory / name, self._kind))
         self._names = there
         return sorted(items, key=lambda item: item.name)

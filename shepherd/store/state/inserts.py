@@ -22,8 +22,8 @@ from shepherd.formats.block_builder import BlockBuilder
 from shepherd.formats.check import Bytes
 from shepherd.formats.frame import Frame, FrameKind, pack_frame
 from shepherd.formats.vocabulary import ContribFlag
-from shepherd.store.state import logs
 from shepherd.store.state.inbox import CONTRIB, Draft
+from shepherd.store.state.inbox_files import item_frames
 from shepherd.urls import SITE_CACHE, Footprints, are_paths, is_site
 
 MOST_TRAILER_BYTES: Final = 1 << 16
@@ -98,7 +98,7 @@ def inspect(path: Path, key: bytes) -> Trailer:
     """The trailer of an item that is sound from front to end, and made under this key; Corruption says what is not."""
     prints, trailer, urls = Footprints(key), None, 0
     norm = lru_cache(SITE_CACHE)(partial(_norm, prints))  # most sites of a block are those of the block before
-    for frame in logs.read_frames(path):
+    for frame in item_frames(path):
         try:
             if trailer is not None:
                 raise Corruption("something after the trailer")
@@ -146,4 +146,4 @@ def _inspect_block(payload: Bytes, prints: Footprints, norm: Callable[[bytes], i
 
 def frames(path: Path) -> Iterator[Frame]:
     """The contrib frames of an item that was inspected."""
-    return (frame for frame in logs.read_frames(path) if frame.kind == FrameKind.CONTRIB)
+    return (frame for frame in item_frames(path) if frame.kind == FrameKind.CONTRIB)

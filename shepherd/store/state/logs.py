@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Final, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -25,6 +25,7 @@ from shepherd.store.disk.mapped import Mapped
 
 READ_BYTES: Final = 1 << 22
 B = TypeVar("B")
+Opener: TypeAlias = Callable[[Path], AbstractContextManager[int]]
 
 
 class LogWriter:
@@ -72,13 +73,18 @@ def map_file(path: Path) -> memoryview:
     return file.touch(0, file.length)
 
 
-def read_frames(path: Path, length: int | None = None) -> Iterator[Frame]:
-    """Every frame of a sealed log, or of the first `length` bytes of a growing one; what is not a frame is Corruption."""
-    with _open(path) as fd:
+def read_frames(
+    path: Path, length: int | None = None, most: int = frame.MAX_PAYLOAD, open_log: Opener = _open
+) -> Iterator[Frame]:
+    """Every frame of a sealed log, or of the first `length` bytes of a growing one; what is not a frame is Corruption.
+
+    No frame of more than `most` bytes is held: of a log from elsewhere, whatever its headers say.
+    """
+    with open_log(path) as fd:
         size, end = os.fstat(fd).st_size if length is None else length, 0
         while end < size:
             start = end
-            for part in frame.frames(_window(path, fd, start, size)):
+            for part in frame.frames(_window(path, fd, start, size, most)):
                 end = start + part.end
                 yield replace(part, offset=start + part.offset, end=end)
             if end == start:
@@ -109,18 +115,23 @@ def frame_at(path: Path, start: int, end: int) -> Frame:
     return replace(whole, offset=start, end=end)
 
 
-def _window(path: Path, fd: int, start: int, size: int) -> bytes:
+def _window(path: Path, fd: int, start: int, size: int, most: int) -> bytes:
     """Bytes from `start` on, with the whole of the frame that begins there."""
     data = fsio.read_at(path, fd, min(READ_BYTES, size - start), start)
-    if len(data) < frame.HEADER.size:
+    if len(data) < frame.HEADER.size or not data.startswith(frame.MAGIC):
         return data
-    whole = frame.HEADER.size + int(frame.HEADER.unpack_from(data)[1])
+    payload = int(frame.HEADER.unpack_from(data)[1])
+    if payload > most:
+        raise Corruption(f"a frame of {payload} bytes, where one has at most {most}", path, start)
+    whole = frame.HEADER.size + payload
     return data if whole <= len(data) else fsio.read_at(path, fd, min(whole, size - start), start)
 
 
-def records(path: Path, kind: FrameKind, dtype: np.dtype[np.void], length: int | None = None) -> Iterator[Records]:
+def records(
+    path: Path, kind: FrameKind, dtype: np.dtype[np.void], length: int | None = None, most: int = frame.MAX_PAYLOAD
+) -> Iterator[Records]:
     """The fixed-width records of each frame of a log, or of its first `length` bytes."""
-    for log_frame in read_frames(path, length):
+    for log_frame in read_frames(path, length, most):
         yield records_of(log_frame, kind, dtype, path)
 
 
@@ -131,9 +142,9 @@ def records_of(log_frame: Frame, kind: FrameKind, dtype: np.dtype[np.void], path
     return np.frombuffer(log_frame.payload, dtype)
 
 
-def blocks(path: Path, with_texts: bool = True, length: int | None = None) -> Iterator[Block]:
+def blocks(path: Path, with_texts: bool = True, length: int | None = None, most: int = frame.MAX_PAYLOAD) -> Iterator[Block]:
     """The blocks of a contrib log, or of its first `length` bytes."""
-    return _decode(path, lambda payload: contrib.decode(payload, with_texts), length)
+    return _decode(path, lambda payload: contrib.decode(payload, with_texts), length, most)
 
 
 def block_keys(path: Path) -> Iterator[BlockKeys]:
@@ -141,8 +152,8 @@ def block_keys(path: Path) -> Iterator[BlockKeys]:
     return _decode(path, decode_keys, None)
 
 
-def _decode(path: Path, decode: Callable[[Bytes], B], length: int | None) -> Iterator[B]:
-    for log_frame in read_frames(path, length):
+def _decode(path: Path, decode: Callable[[Bytes], B], length: int | None, most: int = frame.MAX_PAYLOAD) -> Iterator[B]:
+    for log_frame in read_frames(path, length, most):
         if log_frame.kind != FrameKind.CONTRIB:
             raise Corruption("not a contrib block", path, log_frame.offset)
         try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ from shepherd.formats.tables import Flag
 from shepherd.store.check import check
 from shepherd.store.state import lookup
 from shepherd.store.state.database import Database
+from shepherd.store.state.inbox_files import item_frames
 from shepherd.urls import parse
 from tests.support import programs
 from tests.support.page_states import Herd
@@ -118,10 +120,12 @@ def test_dry_run_and_jobs_report_the_same(own_herd: Herd) -> None:
     assert made["report"] == json.loads(told[0])["report"]
 
 
-def test_decoder_returns_what_was_written_and_refuses_a_cut_frame() -> None:
-    data = frame((1, 2, 3, 1, 0))
-    (records,) = feedback.unpack(data)
+def test_reading_returns_what_was_written_and_refuses_a_cut_frame(tmp_path: Path) -> None:
+    data, path = frame((1, 2, 3, 1, 0)), tmp_path / "upload"
+    path.write_bytes(data)
+    (records,) = map(feedback.unpack, item_frames(path))
     assert records.tolist() == [(1, 2, 3, 1, 0)]
     for cut in range(1, len(data)):
+        path.write_bytes(data[:cut])
         with pytest.raises(Corruption):
-            list(feedback.unpack(data[:cut]))
+            list(item_frames(path))

@@ -19,6 +19,7 @@ from shepherd.cycle.rank.drive import RankOptions, RankResult
 from shepherd.cycle.rank.rules import WHOLE
 from shepherd.errors import Corruption, NothingToDo
 from shepherd.formats import feedback
+from shepherd.formats.frame import frames as frames_of
 from shepherd.formats.tables import Flag, Reason, RowType
 from shepherd.store.state import lookup
 from shepherd.store.state.directory import State
@@ -67,7 +68,7 @@ def weights_by_url(herd: Herd, frames: list[bytes]) -> dict[str, int]:
 
 
 def _weights_by_url(state: State, frames: list[bytes]) -> Iterator[tuple[str, int]]:
-    for record in (one for frame in frames for part in feedback.unpack(frame) for one in part):
+    for record in (one for data in frames for part in frames_of(data) for one in feedback.unpack(part)):
         site = lookup.site_row(state, int(record["site"]))
         assert site is not None
         row = lookup.row_of(state, state.sites["norm"].value(site), int(record["path"]), int(record["site"]))
@@ -104,7 +105,7 @@ def test_partitions_do_not_change_the_feedback(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setattr(rank_graph, "SOME_LINKS", 1)
     parts = ranked(herd, Config(store=Store(partition_rows=9)))[2]
     assert len(parts) == 3
-    records = [np.concatenate(list(feedback.unpack(data))).tolist() for data in (whole, b"".join(parts))]
+    records = [np.concatenate([feedback.unpack(part) for part in frames_of(data)]).tolist() for data in (whole, b"".join(parts))]
     assert records[0] == records[1]
     assert whole == b"".join(ranked(herd)[2])
 

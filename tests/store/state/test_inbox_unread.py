@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from shepherd.config import Config
 from shepherd.cycle.feedback import drive as feedback
-from shepherd.errors import NothingToDo
 from shepherd.filters import parse_filter
 from shepherd.report.facts import collect
 from shepherd.store.state.database import Database
@@ -18,9 +16,9 @@ from tests.crash import cycle_steps
 from tests.crash.disks import workplace
 from tests.support import harvests
 from tests.support.harvests import NOW, Page, begin, rows, run
+from tests.support.somebody import as_somebody
 
 A, B = "http://a.example/", "http://b.example/"
-NOBODY = 65_534
 
 
 @pytest.fixture
@@ -28,34 +26,6 @@ def db() -> Iterator[Path]:
     with workplace() as home:
         home.chmod(0o755)  # so that another user gets to what is in it
         yield begin(home / "db", (A,))
-
-
-def as_somebody(db: Path, phase: Callable[[], object]) -> str:
-    """Run it as a user who is not root, whom no mode keeps out; the database is that user's. What it said."""
-    if os.getuid() == 0:
-        for path in (db.parent, *db.parent.rglob("*")):
-            os.chown(path, NOBODY, NOBODY, follow_symlinks=False)
-    reader, writer = os.pipe()
-    child = os.fork()
-    if not child:
-        try:
-            if os.getuid() == 0:
-                os.setgroups([])
-                os.setgid(NOBODY)
-                os.setuid(NOBODY)
-            phase()
-            os.write(writer, b"done")
-        except NothingToDo as error:
-            os.write(writer, f"nothing: {error}".encode())
-        except BaseException as error:
-            os.write(writer, repr(error).encode())
-        finally:
-            os._exit(0)
-    os.close(writer)
-    with os.fdopen(reader, "rb") as told:
-        text = told.read().decode()
-    os.waitpid(child, 0)
-    return text
 
 
 def test_request_that_may_not_be_read_does_not_stop_the_merge(db: Path) -> None:
