@@ -41,6 +41,11 @@ def refusal(refused: Refused) -> web.Response:
 
 
 async def adorn(_request: web.Request, response: web.StreamResponse) -> None:
+    """As a signal of aiohttp, which is sent for what a route has answered."""
+    adorn_now(response)
+
+
+def adorn_now(response: web.StreamResponse) -> None:
     """The headers of every answer."""
     response.headers["Server"] = "shepherd"
     for name, value in HEADERS.items():

@@ -11,8 +11,8 @@ from aiohttp import web
 
 from shepherd.errors import ConfigError, EquivError, FilterError, NoSpace, OldFormat, ShepherdError, UsageError
 from shepherd.serve.answers import Refused, adorn, refusal
-from shepherd.serve.connection import HttpConnection
-from shepherd.serve.log import log_event, log_request
+from shepherd.serve.connection import ANSWERED, HttpConnection
+from shepherd.serve.log import EventThrottle, log_bug, log_event, request_fields
 from shepherd.serve.routes import ROUTES, Handler, Route
 from shepherd.serve.service import JSON_BYTES, SERVICE, Ask, Service
 
@@ -47,35 +47,45 @@ def make(service: Service, hosts: frozenset[str] | None) -> web.Application:
 
 
 def _around(hosts: frozenset[str] | None) -> Callable[..., Awaitable[web.StreamResponse]]:
+    refusals = EventThrottle()  # requests of strangers, and those that are one too many: their number is not ours to bound
+
     @web.middleware
     async def around(request: web.Request, handler: Callable[..., Awaitable[web.StreamResponse]]) -> web.StreamResponse:
         began_s = time.monotonic()
         ask = request[ASK] = Ask(request.app[SERVICE], request)
-        if isinstance(request.protocol, HttpConnection):
-            request.protocol.on_request()
         try:
-            if hosts is not None and _without_port(request.host) not in hosts:
-                # A page that a browser has from elsewhere may have had its name point here since it was loaded.
-                raise Refused(421, "this server is not called so")
-            response = await handler(request)
+            ask.client = ask.service.tokens.find(_bearer_token(request))
+            if isinstance(request.protocol, HttpConnection):
+                request.protocol.on_request(ask.client.name if ask.client else None)
+            response = await _limited(ask, hosts, handler)
         except Refused as error:
             response = refusal(error)
         except web.HTTPException as error:
             allowed = {"Allow": error.headers["Allow"]} if "Allow" in error.headers else {}
             response = refusal(Refused(error.status, error.reason, allowed))
         except Exception as error:
-            response = refusal(_failure(error))
+            response = refusal(_failure(error, ask))
         bytes_sent = (
             ask.bytes_sent if ask.bytes_sent is not None else getattr(response, "body_length", 0) or response.content_length or 0
         )
         bytes_sent = 0 if ask.is_head else bytes_sent
         name = ask.client.name if ask.client else None
         seconds, resource = time.monotonic() - began_s, request.match_info.route.resource
-        log_request(request, name, response.status, bytes_sent, seconds, ask.notes)
+        fields = request_fields(request, name, response.status, bytes_sent, seconds, ask.notes)
+        if ask.client is None or response.status == 429:
+            refusals.log("request", **fields)
+        else:
+            log_event("request", **fields)
         ask.service.metrics.answered(resource.canonical if resource else "none", response.status, bytes_sent, seconds)
+        request[ANSWERED] = True
         return response
 
     return around
+
+
+def _bearer_token(request: web.Request) -> str:
+    kind, _, token = request.headers.get("Authorization", "").partition(" ")
+    return token.strip() if kind.lower() == "bearer" else ""
 
 
 def _guarded(route: Route) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
@@ -83,17 +93,14 @@ def _guarded(route: Route) -> Callable[[web.Request], Awaitable[web.StreamRespon
 
     async def guarded(request: web.Request) -> web.StreamResponse:
         ask: Ask = request[ASK]
-        kind, _, token = request.headers.get("Authorization", "").partition(" ")
-        bearer_token = token.strip() if kind.lower() == "bearer" else ""
-        ask.client = ask.service.tokens.find(bearer_token)
         ask.parameter_names = names
-        return await _limited(ask, _permitted(route, ask, bool(bearer_token)))
+        return await _permitted(route, ask, bool(_bearer_token(request)))(ask)
 
     return guarded
 
 
 def _permitted(route: Route, ask: Ask, has_token: bool) -> Handler:
-    """The handler for this client. Refusals count against its limits, too."""
+    """The handler for this client."""
     in_query = not QUERIED.isdisjoint(ask.request.query)
     if not in_query and (not route.roles or (ask.client and any(ask.client.may(role) for role in route.roles))):
         return route.handler
@@ -108,20 +115,25 @@ def _permitted(route: Route, ask: Ask, has_token: bool) -> Handler:
     return refuse
 
 
-async def _limited(ask: Ask, handler: Handler) -> web.StreamResponse:
+async def _limited(
+    ask: Ask, hosts: frozenset[str] | None, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
+) -> web.StreamResponse:
+    """Its answer, within the limits of whoever asks. What is refused, or leads nowhere, counts as well."""
+    ask.count()
+    if hosts is not None and _without_port(ask.request.host) not in hosts:
+        # A page that a browser has from elsewhere may have had its name point here since it was loaded.
+        raise Refused(421, "this server is not called so")
     allowance, most = ask.allowance, ask.service.settings.connections_per_client
-    if wait_s := allowance.requests.try_take():
-        raise Refused(429, "too many requests in a second (serve.requests_per_s)", {"Retry-After": f"{int(wait_s) + 1}"})
     if allowance.under_way >= most:
         raise Refused(429, f"{most} requests are under way already (serve.connections_per_client)", {"Retry-After": "1"})
     allowance.under_way += 1
     try:
-        return await handler(ask)
+        return await handler(ask.request)
     finally:
         allowance.under_way -= 1
 
 
-def _failure(error: Exception) -> Refused:
+def _failure(error: Exception, ask: Ask) -> Refused:
     """The answer to an error that is not the client's own: texts with paths of this machine are for the log alone."""
     if isinstance(error, OURS):
         log_event("failed", str(error), logging.ERROR)
@@ -134,7 +146,10 @@ def _failure(error: Exception) -> Refused:
     if isinstance(error, ShepherdError) or (isinstance(error, OSError) and not isinstance(error, ConnectionError)):
         log_event("failed", str(error), logging.ERROR)
         return Refused(500, "the server cannot read its database; its operator finds the reason in the log")
-    logging.getLogger(__name__).error("a bug in the server", exc_info=error)
+    if ask.client is None:
+        log_bug(error)
+    else:
+        logging.getLogger(__name__).error("a bug in the server", exc_info=error)
     return Refused(500, "a bug in the server; its operator finds the reason in the log")
 
 

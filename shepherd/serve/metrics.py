@@ -45,6 +45,9 @@ class Metrics:
         self._turned_away = Counter(
             "shepherd_serve_turned_away", "Connections refused, for there were too many.", registry=self._registry
         )
+        self._displaced = Counter(
+            "shepherd_serve_displaced", "Idle connections closed, for others wanted their seats.", registry=self._registry
+        )
 
     def answered(self, route: str, status: int, bytes_sent: int, seconds: float) -> None:
         """A request was answered. `route` is as it stands in the list of routes."""
@@ -55,6 +58,10 @@ class Metrics:
     def turned_away(self) -> None:
         """A connection was refused, for there are too many."""
         self._turned_away.inc()
+
+    def displaced(self) -> None:
+        """An idle connection was closed, for another wanted its seat."""
+        self._displaced.inc()
 
     def exposed(self) -> bytes:
         """What Prometheus reads. Looks at the database, so it is called in a thread."""

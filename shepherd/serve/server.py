@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import signal
 import ssl
 from collections.abc import Callable
@@ -17,19 +16,20 @@ from shepherd.config import Config
 from shepherd.errors import IoFailed, UsageError
 from shepherd.serve import app
 from shepherd.serve.connection import IDLE_S, Full, HttpConnection
-from shepherd.serve.listener import FULL, ConnectionLimits, open_listeners
+from shepherd.serve.listener import FULL, open_listeners
+from shepherd.serve.log import EventThrottle, log_bug
+from shepherd.serve.seats import Seats
 from shepherd.serve.service import Service
 
 SHUTDOWN_S: Final = 5.0  # for requests under way; transfers are cut at once, and clients resume them
 HANDSHAKE_S: Final = 10.0
 BACKLOG: Final = 32  # connections beyond the limit that still get a refusal
-FIRST_S: Final = 10.0  # most that a connection may take to bring its first request
+STRANGER_S: Final = 10.0  # most that a connection may take to bring a request with a known token, from its last one on
 SETTINGS: Final = {
     "keepalive_timeout": IDLE_S,
     "lingering_time": 2.0,
     "auto_decompress": False,
     "access_log": None,
-    "logger": logging.getLogger("shepherd.serve.http"),
 }
 
 
@@ -56,20 +56,24 @@ async def serve(
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, _stop_softly, loop, stop)
     loop.add_signal_handler(signal.SIGHUP, on_hang_up)
+    loop.set_exception_handler(lambda _loop, context: log_bug(context.get("exception")))
     runner = web.AppRunner(app.make(service, _names(listen)), shutdown_timeout=SHUTDOWN_S, access_log=None)
     await runner.setup()
     server = runner.server
     assert server is not None
 
     settings = service.settings
-    limits = ConnectionLimits(settings.connections + BACKLOG, settings.connections_per_address, service.metrics.turned_away)
+    broken_requests = EventThrottle()
+    metrics, stranger_s = service.metrics, min(settings.stall_s, STRANGER_S)
+    seats = Seats(settings.connections, settings.connections_per_address, BACKLOG, metrics.turned_away, metrics.displaced)
 
     def connect() -> asyncio.Protocol:
-        full = len(limits) > settings.connections
-        return Full() if full else HttpConnection(server, loop, min(settings.stall_s, FIRST_S), **SETTINGS)
+        if seats.is_overfull:
+            return Full()
+        return HttpConnection(server, loop, service, seats, stranger_s, broken_requests, **SETTINGS)
 
     try:
-        listeners = open_listeners(listen, limits, b"" if tls else FULL, BACKLOG)
+        listeners = open_listeners(listen, seats, b"" if tls else FULL, BACKLOG)
     except OSError as error:
         await runner.cleanup()
         raise IoFailed(f"{listen}: cannot listen there: {error.strerror or error}; choose another with --listen") from error

@@ -115,6 +115,11 @@ class Ask:
             return self.service.limits.of_stranger(network_of(self.request.remote or ""))
         return self.service.limits.of(self.client.name)
 
+    def count(self) -> None:
+        """Count it against the limit of requests of whoever sends it; Refused if there are too many."""
+        if wait_s := self.allowance.requests.try_take():
+            raise Refused(429, "too many requests in a second (serve.requests_per_s)", {"Retry-After": f"{int(wait_s) + 1}"})
+
     async def work(self, function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
         return await self.service.work(function, *args, **kwargs)
 
@@ -134,7 +139,7 @@ class Ask:
         try:
             yield
         except (ConnectionError, ClientPayloadError, web.RequestPayloadError, PayloadEncodingError) as error:
-            self.notes["cut"] = str(error) or type(error).__name__
+            self.notes["cut"] = type(error).__name__  # its text may have what the client sent
             raise Refused(400, "the request broke off; nothing was taken, send it again") from None
 
     async def body(self, kind: type[B]) -> B:

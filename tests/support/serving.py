@@ -48,6 +48,10 @@ class Serving:
     def events(self) -> list[dict[str, Any]]:
         return [json.loads(line) for line in (self.home / "log").read_text().splitlines()]
 
+    def errors(self) -> bytes:
+        """What it has written to stderr."""
+        return (self.home / "stderr").read_bytes()
+
     def end(self, number: signal.Signals = signal.SIGTERM) -> int:
         self.process.send_signal(number)
         return self.process.wait(PATIENCE_S)
@@ -73,11 +77,12 @@ def serving(home: Path, settings: str = "", listen: str = "127.0.0.1:0", ca: Pat
     command = [sys.executable, "-m", "shepherd.cli", "shep-serve", "--db", str(home / "db"), "--cf", str(home / "cf")]
     command += ["--listen", listen, "--log", str(home / "log"), "--log-format", "json"]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    process = subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True)
+    with (home / "stderr").open("wb") as errors:
+        process = subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=errors, text=True)
     assert process.stdout is not None
     try:
         url = process.stdout.readline().strip().rstrip("/")
-        assert url, "it did not start"
+        assert url, f"it did not start: {(home / 'stderr').read_text()}"
         yield Serving(home, url, process, ca)
     finally:
         if process.poll() is None:
