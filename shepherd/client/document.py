@@ -16,6 +16,7 @@ from shepherd.formats.bucket import Bucket
 from shepherd.formats.stream import COLUMNS, StreamItem
 
 BODY_BYTES: Final = 1 << 28  # most that a body may be decoded to
+MOST_PLAIN: Final = 1 << 27  # bytes that a body may have decoded: no page has more than 100 MiB (fetch.decoded_bytes)
 WHAT: Final = ("present", "added", "changed", "gone")
 _WHAT_GONE: Final = 3
 _LINK: Final = Struct("<QQ")
@@ -40,6 +41,8 @@ class Document:
         try:
             bucket = item.bucket()
             _ = bucket.url
+            if bucket.header.plain_bytes > MOST_PLAIN:
+                raise Corruption(f"its body would have {bucket.header.plain_bytes:,} bytes, which no page has")
             self._bucket = self._head = bucket
         except Corruption as error:
             with contextlib.suppress(Corruption):

@@ -30,6 +30,7 @@ from shepherd.formats.stream import StreamItem
 
 Damaged: TypeAlias = Literal["raise", "give"]
 CHUNK: Final = 1 << 20
+MOST_BUCKET: Final = 1 << 27  # bytes: a body has at most 100 MiB (fetch.body_bytes), and beside it attributes
 LEASE_S: Final = 3_600
 LINES: Final = 1 << 16  # bytes of feedback that are sent at a time
 
@@ -202,7 +203,7 @@ def _items(answer: requests.Response) -> Iterator[StreamItem]:
     if answer.headers.get("Content-Type") != stream.MEDIA_TYPE:
         raise _Broken("this is not a stream of documents")
     try:
-        yield from stream.items(_Reader(answer).read)
+        yield from stream.items(_Reader(answer).read, MOST_BUCKET)
     except Corruption as error:
         raise _Broken(str(error)) from error
 

@@ -27,8 +27,13 @@ A = TypeVar("A", bound=msgspec.Struct)
 CONNECT_S: Final = 10.0
 READ_S: Final = 120.0  # a server that counts a large choice says nothing for a while
 LONGEST_S: Final = 30.0  # between two tries
-MOST_BYTES: Final = 1 << 24  # of an answer
-MOST_FILES_BYTES: Final = 1 << 26  # of a list of files, which is a hundred bytes for each
+ANSWER_S: Final = 300.0  # for an answer in JSON to come whole, however it drips
+PART: Final = 1 << 16
+MOST_BYTES: Final = 1 << 16  # of an answer, where nothing else is said: what is decoded takes some dozen times as much memory
+MOST_OF: Final[Mapping[type[msgspec.Struct], int]] = {
+    api.ClosedStates: 1 << 20,  # a hundred bytes for each
+    api.StateFiles: 1 << 24,  # the same
+}
 _NO_ANSWER: Final = (requests.ConnectionError, requests.Timeout, requests.exceptions.ChunkedEncodingError)
 _BROKEN: Final = (urllib3.exceptions.HTTPError, OSError)  # of an answer whose body comes
 _BUSY: Final = (429, 503)
@@ -134,7 +139,7 @@ class Server:
 
     def files(self, lease: ServerLease) -> list[ServerFile]:
         """The files of the leased state."""
-        answer = self._get(api.StateFiles, f"/v1/leases/{lease.name}/files", most_bytes=MOST_FILES_BYTES)
+        answer = self._get(api.StateFiles, f"/v1/leases/{lease.name}/files")
         return [ServerFile(file.path, file.length, int(file.check, 16)) for file in answer.files]
 
     def file(self, lease: ServerLease, path: str, start: int = 0, tag: str = "", have: str = "") -> FileAnswer:
@@ -158,8 +163,8 @@ class Server:
         """An answer whose body is still to come; a busy server is asked again."""
         return self._again(lambda: self._once(method, path, parameters, headers=headers))
 
-    def _get(self, kind: type[A], path: str, parameters: Mapping[str, object] | None = None, most_bytes: int = MOST_BYTES) -> A:
-        return self._again(lambda: _decode(kind, self._once("GET", path, parameters), most_bytes))
+    def _get(self, kind: type[A], path: str, parameters: Mapping[str, object] | None = None) -> A:
+        return self._again(lambda: _decode(kind, self._once("GET", path, parameters)))
 
     def _send(self, kind: type[A], method: str, path: str, body: msgspec.Struct | None = None) -> A:
         data = msgspec.json.encode(body) if body is not None else None
@@ -249,18 +254,28 @@ def _text(value: object) -> str:
     return "1" if value is True else str(value)
 
 
-def _decode(kind: type[A], answer: requests.Response, most_bytes: int = MOST_BYTES) -> A:
+def _decode(kind: type[A], answer: requests.Response) -> A:
     """What an answer says: the fields that we know, each of its type."""
     try:
         with answer:
-            data = answer.raw.read(most_bytes + 1)
-        if len(data) > most_bytes:
-            raise PeerRefused(f"{answer.url}: this is not an answer of shep-serve: it has more than {most_bytes:,} bytes")
+            data = _read(answer, MOST_OF.get(kind, MOST_BYTES))
         return msgspec.json.decode(data, type=kind)
     except _BROKEN as error:
         raise PeerLost(f"{answer.url}: the connection broke off: {error}") from error
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise PeerRefused(f"{answer.url}: this is not an answer of shep-serve: {error}") from error
+
+
+def _read(answer: requests.Response, most_bytes: int) -> bytes:
+    """The body of an answer, if it has at most so many bytes."""
+    data, end_s = bytearray(), time.monotonic() + ANSWER_S
+    while part := answer.raw.read1(PART):
+        data += part
+        if len(data) > most_bytes:
+            raise PeerRefused(f"{answer.url}: this is not an answer of shep-serve: it has more than {most_bytes:,} bytes")
+        if time.monotonic() > end_s:
+            raise PeerLost(f"{answer.url}: the answer has not come whole in {ANSWER_S:.0f} s")
+    return bytes(data)
 
 
 def _refuse(url: str, answer: requests.Response) -> NoReturn:

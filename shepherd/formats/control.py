@@ -16,9 +16,13 @@ _TITLE: Final = "shepherd-control"
 _FIRST_LINE: Final = re.compile(rb"shepherd-control ([1-9][0-9]{0,8})\n")
 _COUNT: Final = re.compile(r"[0-9]{1,18}")  # all of them fit into 64 bits
 _CHECK: Final = re.compile(r"[0-9a-f]{16}")
+_LINE: Final = re.compile(r"[^\n]+")
+_SINGLE: Final = frozenset(
+    ("phase", "state", "parent", "now", "key", "filter", "equiv", "unsure", "segments", "contribs", "speed", "cleaned")
+)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class FileEntry:
     length: int
     check: int
@@ -102,14 +106,14 @@ def _read(text: str) -> Control:
     single: dict[str, str] = {}
     applied: list[str] = []
     files: dict[str, FileEntry] = {}
-    for line in text.splitlines():
-        key, _, value = line.partition(" ")
+    for line in _LINE.finditer(text):  # one at a time: a control may come from a stranger, and be nothing but lines
+        key, _, value = line[0].partition(" ")
         if key == "file":
             path, length, check = value.rsplit(" ", 2)
             files[path] = FileEntry(_count(length), _check(check))
         elif key == "applied":
             applied.append(value)
-        else:
+        elif key in _SINGLE:
             single[key] = value
     if single["phase"] not in PHASES:
         raise ValueError(f"unknown phase {single['phase']!r}")

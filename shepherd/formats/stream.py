@@ -80,11 +80,14 @@ class StreamItem:
         return document
 
 
-def items(read: Read) -> Iterator[StreamItem]:
-    """Every row of a stream with its bucket. It ends after the last frame; a stream that ends before it is Corruption."""
+def items(read: Read, most_bucket: int = MAX_BUCKET) -> Iterator[StreamItem]:
+    """Every row of a stream with its bucket. It ends after the last frame; a stream that ends before it is Corruption.
+
+    `most_bucket` is for whoever reads from a stranger: a longer one is not taken in.
+    """
     count, total = 0, 0
     while True:
-        kind, payload = _frame(read)
+        kind, payload = _frame(read, most_bucket)
         if kind == FrameKind.STREAM_END:
             if payload != np.array([(count, total)], END_RECORD).tobytes():
                 raise Corruption("stream: its end names another number of rows or bytes than came")
@@ -97,7 +100,7 @@ def items(read: Read) -> Iterator[StreamItem]:
             yield StreamItem(row, data)
 
 
-def _frame(read: Read) -> tuple[FrameKind, bytes]:
+def _frame(read: Read, most_bucket: int) -> tuple[FrameKind, bytes]:
     head = _exactly(read, frame.HEADER.size)
     magic, length, kind, _zero, records, _check = frame.HEADER.unpack(head)
     size = {FrameKind.ROWS: ROW.itemsize, FrameKind.STREAM_END: END_RECORD.itemsize}.get(kind)
@@ -107,17 +110,19 @@ def _frame(read: Read) -> tuple[FrameKind, bytes]:
     if checked is None:
         raise Corruption("stream: a frame is damaged")
     payload = bytes(checked.payload)
-    if kind == FrameKind.ROWS and int(np.frombuffer(payload, ROW)["length"].max()) > MAX_BUCKET:
-        raise Corruption("stream: a bucket that is longer than any can be")
+    if kind == FrameKind.ROWS and int(np.frombuffer(payload, ROW)["length"].max()) > most_bucket:
+        raise Corruption(f"stream: a bucket of more than {most_bucket:,} bytes")
     return FrameKind(kind), payload
 
 
 def _exactly(read: Read, length: int) -> bytes:
-    parts, missing = [], length
-    while missing:
-        part = read(missing)
-        if not part:
-            raise Corruption("stream: it ends too early")
-        parts.append(part)
-        missing -= len(part)
-    return parts[0] if len(parts) == 1 else b"".join(parts)
+    part = read(length)
+    if len(part) == length:
+        return part
+    data = bytearray(part)  # grows with what comes, and not with what a row claims
+    while part and len(data) < length:
+        part = read(length - len(data))
+        data += part
+    if len(data) < length:
+        raise Corruption("stream: it ends too early")
+    return bytes(data)

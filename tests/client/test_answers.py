@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from shepherd.client import Server
-from shepherd.client.server import MOST_BYTES
+from shepherd.client.server import MOST_OF
 from shepherd.errors import PeerRefused
+from shepherd.wire import api
 from tests.support.liar import Answer, endless, lying, send_answer
 from tests.support.segment_states import fill
 from tests.support.serving import flock
@@ -79,5 +80,5 @@ def test_answer_that_does_not_fit_is_refused_by_name(
 
 
 def test_answer_without_an_end_is_refused(db: Path) -> None:
-    with pytest.raises(PeerRefused, match=f"more than {MOST_BYTES:,} bytes"):
+    with pytest.raises(PeerRefused, match=f"more than {MOST_OF[api.ClosedStates]:,} bytes"):
         asked(db, "/v1/states", endless, Server.states)

@@ -66,7 +66,7 @@ def lying(db: Path, lies: dict[str, Answer]) -> Iterator[Liar]:
             asked.append(f"{self.command} {self.path}")
             self.rfile.read(int(self.headers.get("Content-Length", 0)))
             with contextlib.suppress(OSError):
-                _answer(self, db, next((lie for end, lie in lies.items() if self.path.endswith(end)), None))
+                _answer(self, db, next((lie for end, lie in lies.items() if self.path.partition("?")[0].endswith(end)), None))
 
         do_GET = do_POST = do_PUT = do_DELETE = answer
 

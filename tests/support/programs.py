@@ -38,6 +38,13 @@ def call(program: str, *arguments: str, cwd: Path = ROOT, **environment: str) ->
     return subprocess.CompletedProcess(done.args, done.returncode, done.stdout.decode(), done.stderr.decode())
 
 
+def peak_of(program: str, *arguments: str) -> tuple[subprocess.CompletedProcess[str], int]:
+    """The same, and by how many bytes its memory grew, at the most, beyond what it has imported."""
+    with tempfile.NamedTemporaryFile() as peak:
+        done = call(program, *arguments, SHEPHERD_TEST_PEAK=peak.name)
+        return done, int(Path(peak.name).read_text())
+
+
 def call_bytes(argv: list[str], cwd: Path, environment: dict[str, str], stdin: bytes = b"") -> subprocess.CompletedProcess[bytes]:
     """The same with the whole environment, and with bytes for what is no text."""
     with tempfile.TemporaryFile() as given, tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
@@ -127,6 +134,7 @@ def _become(request: dict[str, Any]) -> None:
     os.chdir(request["cwd"])
     os.environ.clear()
     os.environ |= request["env"]
+    peak_path, rss_bytes = os.environ.pop("SHEPHERD_TEST_PEAK", ""), _memory("VmRSS")
     sys.argv = request["argv"]
     module, _, function = PROGRAMS[sys.argv[0]].partition(":")
     status = 1
@@ -137,7 +145,14 @@ def _become(request: dict[str, Any]) -> None:
     finally:
         sys.stdout.flush()
         sys.stderr.flush()
+        if peak_path:
+            Path(peak_path).write_text(str(_memory("VmHWM") - rss_bytes))
         os._exit(status)
+
+
+def _memory(name: str) -> int:
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(name))
 
 
 if __name__ == "__main__":

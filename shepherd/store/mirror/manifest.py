@@ -22,12 +22,12 @@ from shepherd.store.check import files as check_files
 from shepherd.store.disk import names
 from shepherd.store.state.directory import State
 
-MOST_CONTROL: Final = 1 << 26  # bytes: half a million files
+MOST_CONTROL: Final = 1 << 23  # bytes: 150,000 files, of which a segment may have a gigabyte
 MOST_NAME: Final = 64  # characters of a path in a state; those of ours have half as many
 _MOST_ITEM: Final = 300
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class RemoteFile:
     """One file of the state, as control has it. A column brings its block table, which control has only the check of."""
 
