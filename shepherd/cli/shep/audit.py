@@ -158,14 +158,14 @@ def _sources(database: Database, number: int | None, open_states: contextlib.Exi
     """Oldest first. A state is held by a lease until the end: what came too soon is looked up in it."""
     from shepherd.store.state import journals
 
-    closed = [name.number for name in database.states() if name.closed]
-    for name in journals.numbers(database.log_path) if number is None else []:
-        if name.number not in closed:  # else a prune was killed before it deleted the state
-            yield from _of_state(journals.open_state(database.log_path, name))
-    for state_number in closed if number is None else [number]:
-        yield from _of_state(
-            open_states.enter_context(database.reading("shep audit politeness", shared.clock_ms(), state_number))
-        )
+    closed = {name.number for name in database.states() if name.closed} if number is None else {number}
+    kept_names = {name.number: name for name in journals.numbers(database.log_path)} if number is None else {}
+    for state_number in sorted({*kept_names, *closed}):  # an old state that somebody leases stands among them
+        if state_number in closed:  # also where a prune was killed after it had kept the journal
+            state = open_states.enter_context(database.reading("shep audit politeness", shared.clock_ms(), state_number))
+        else:
+            state = journals.open_state(database.log_path, kept_names[state_number])
+        yield from _of_state(state)
     furthest = database.furthest()
     if number is None and furthest.name.phase == "reap":
         from shepherd.report.history import of_harvest

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from pathlib import Path
 from typing import Any
@@ -10,10 +11,13 @@ import pytest
 
 from shepherd.formats.tables import JournalFlag
 from shepherd.store.disk import fsio, names
+from shepherd.store.state.database import Database
 from shepherd.store.state.harvest import Harvest
 from tests.crash.test_politeness import Garden, garden, pages
+from tests.support.harvests import NOW, Page, begin, reap, run
 from tests.support.origin import Answer, ok
 from tests.support.page_states import Herd, Run, objects, stdout_of
+from tests.support.programs import call
 from tests.support.unfinished_states import GONE, NEW, START_MS, journal_record, start_reap
 from tests.support.waiting import PATIENCE_S
 
@@ -86,3 +90,20 @@ def test_contact_that_keeps_its_distance_is_no_violation(own_herd: Herd, shep: R
 def test_help_says_that_all_closed_states_are_read(own_herd: Herd, shep: Run) -> None:
     text = " ".join(stdout_of(shep(own_herd, "audit", "politeness", "--help")).split())
     assert "[default: all closed states]" in text and "the newest" not in text
+
+
+def test_old_state_beside_newer_kept_journals_stands_in_its_place(tmp_path: Path) -> None:
+    """A reader leases the oldest state, and the one after it is deleted: no clock was set back."""
+    db = begin(tmp_path / "db", ("http://a.example/",))
+    with contextlib.ExitStack() as leases:
+        for cycle in range(3):
+            now = NOW + cycle * 40 * 86_400
+            reap(db, ("reap", [Page("http://a.example/", at=now + 1)], {}), end=now + 9, now=now)
+            state = run(db, "cork", now=now)
+            if not cycle:
+                leases.enter_context(Database(db).reading("a reader", now * 1000, state.number))
+        with Database(db).writing("a test") as writer:
+            assert len(writer.prune(1, NOW, keep_journals=9)) > 1
+        found = call("shep", "audit", "politeness", "--json", "--db", str(db), "--cf", str(db.parent / "cf"))
+    assert found.returncode == 0 and "judged by itself" not in found.stderr, found.stderr
+    assert json.loads(found.stdout)["contacts"] == 3
