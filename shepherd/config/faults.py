@@ -13,7 +13,7 @@ from shepherd.config.settings import DAY_S, MOST, Config
 from shepherd.errors import UsageError
 
 MAX_DELAY_S: Final = 30 * DAY_S  # delays are kept as 32 bits of milliseconds, and double with each failure
-MAX_RETRY_AFTER_S: Final = DAY_S  # what a Retry-After may ask for, and the longest that a stored time may let a server wait
+MAX_RETRY_AFTER_S: Final = DAY_S  # what a Retry-After may ask for
 MAX_BODY_BYTES: Final = 100 << 20  # an answer and its links must fit into one message of the protocol
 MAX_IN_FLIGHT: Final = 10_000
 MAX_WEIGHT: Final = 65_535
@@ -49,6 +49,7 @@ class ValueRange(NamedTuple):
 RANGES: Final[dict[tuple[str, str], ValueRange]] = {
     ("politeness", "delay_s"): ValueRange(0, MAX_DELAY_S, " seconds, which is 30 days"),
     ("politeness", "max_backoff"): ValueRange(0, 20, ", because the delay doubles with each step"),
+    ("politeness", "neighbours_s"): ValueRange(0, DAY_S, " seconds, which is a day"),
     ("politeness", "most_slots"): ValueRange(0, 65_535),
     ("plan", "anticipate"): ValueRange(0, 90, " percent of a cycle"),
     ("plan", "important_weight"): ValueRange(0, MAX_WEIGHT, ", as all weights"),

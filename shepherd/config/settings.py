@@ -24,6 +24,7 @@ class Politeness:
 
     delay_s: float = 10.0
     max_backoff: int = 6  # the delay doubles at most this many times after failures
+    neighbours_s: int = 60  # what one site may ask of the others on its server, at most; of itself it may ask more
     sites_per_slot: int = 500  # an address with so many sites more is asked by one more at a time, as a CDN's; 0 = never
     most_slots: int = 20  # that an address gets so
     robots_ttl_s: int = DAY_S

@@ -50,7 +50,7 @@ class Admission:
 
     def advance(self, site: Site) -> None:
         if site.address:
-            site.queue = self._server_limits.attach_site(site.site, site.qkey, site.group, site.wait_ms)
+            site.queue = self._server_limits.attach_site(site.site, site.qkey, site.group, site.delay_ms, site.crawl_delay_ms)
             self._queue(site, site.take_hops(), FIRST)
         if site.stage == Stage.SHUT:
             self._give_up(site)

@@ -43,6 +43,7 @@ from shepherd.formats.journal import Entry
 from shepherd.formats.tables import NO_ROW, Kind, Reason
 from shepherd.politeness.groups.engine import FetchLease, Groups
 from shepherd.politeness.server_limits import ServerLimits
+from shepherd.politeness.site_pauses import site_pauses
 from shepherd.rate import ReapLimits
 from shepherd.store.state.contact_notes import Notes
 from shepherd.store.state.directory import State
@@ -87,7 +88,8 @@ class Dispatcher:
         self._sources = list(enumerate(sources, 1))
         self._counts = [SourceCounts(0, 0)] * (len(self._sources) + 1)
         self._book = SiteBook(state, config.politeness, filters, now_ms // 1000)
-        self._server_limits = ServerLimits(state.servers, state.control.unsure, now_ms, config.politeness.max_backoff)
+        pauses, names = site_pauses(state, now_ms), self._book.name_of
+        self._server_limits = ServerLimits(state.servers, pauses, state.control.unsure, now_ms, config.politeness, names)
         self._calls = GroupCalls(groups, self._items, self._server_limits, clock_ms)
         self._admission = Admission(
             self._book, self._items, self._calls, self._server_limits, self._ledger, self._prints, clock_ms

@@ -130,7 +130,7 @@ class Exchanges:
         except (Corruption, BadUrl) as error:
             LOG.warning("reaper %d sent an answer that does not hold: %s", event.reaper, error)
             return _Conclusion(request, FetchEnd(event.token), case=fate.refused(request.item))
-        delay_ms = self._server_limits.after_answer(request.group, answer.record)
+        delay_ms = self._server_limits.after_answer(request.group, request.item.contact, answer.record)
         return _Conclusion(request, FetchEnd(event.token, answer.contacted, delay_ms), answer)
 
     async def _release(self, ends: list[_Conclusion]) -> None:

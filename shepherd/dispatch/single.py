@@ -168,7 +168,7 @@ class Single:
             return SitePlace("", Destination(0, 0, 0), reason)
         self._book.located(site, resolved.qkey, resolved.address)
         site.crawl_delay_ms = learnt.crawl_delay_ms.get(site.name, site.crawl_delay_ms)
-        server = Destination(resolved.qkey, site.group, site.wait_ms, site.crawl_delay_ms)
+        server = Destination(resolved.qkey, site.group, site.delay_ms, site.crawl_delay_ms, site.site)
         return SitePlace(resolved.address, server, Reason.NONE)
 
     def _site(self, url: Url) -> Site:

@@ -126,6 +126,11 @@ class SiteBook:
             self._sites[site] = entry
         return entry
 
+    def name_of(self, site: int) -> str:
+        """ "" for one that is not known."""
+        entry = self.get(site)
+        return entry.name if entry is not None else ""
+
     def enter(self, site: int, norm: int, name: str) -> Site:
         """A site that is not in the state yet."""
         entry = self.get(site)

@@ -130,7 +130,7 @@ def _read(text: str) -> Control:
         contribs=_count(single["contribs"]),
         speed=_count(single.get("speed", "0")),  # version 2 has neither this
         cleaned=_count(single.get("cleaned", "0")),  # nor this
-        selection=_check(single.get("selection", "0" * 16)),  # nor this, nor has the first of version 3
+        selection=_check(single.get("selection", "0" * 16)),  # nor has version 3 this
         applied=tuple(applied),
         files=files,
     )

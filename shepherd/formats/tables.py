@@ -48,7 +48,7 @@ Array: TypeAlias = npt.NDArray[Any]
 Columns: TypeAlias = Mapping[str, Array]  # some columns of a table, equally long
 Oid = TypeVar("Oid", int, I64)
 
-FORMAT_VERSION: Final = 3
+FORMAT_VERSION: Final = 4
 
 
 class _Column(NamedTuple):
@@ -110,6 +110,8 @@ _SITES: Final = (
     _Column("refresh_boost", "u1", kinds.COUNT),
     _Column("section", "u1", kinds.SECTION),
     _Column("policy", "<u2", kinds.NUMBER),
+    _Column("pause_s", "<u4", kinds.SECONDS),
+    _Column("pause_end", "<u4", kinds.TIME_S),
 )
 
 _SERVERS: Final = (

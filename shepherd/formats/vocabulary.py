@@ -156,6 +156,7 @@ class Deferred(IntEnum):
     SERVER_WAITS = 3
     SERVER_QUOTA = 4
     PLAN_FULL = 5
+    SITE_WAITS = 6
 
 
 DEFERRED_TEXT: Final[dict[Deferred, str]] = {
@@ -165,6 +166,7 @@ DEFERRED_TEXT: Final[dict[Deferred, str]] = {
     Deferred.SERVER_WAITS: "server waits beyond the reap",
     Deferred.SERVER_QUOTA: "over the server's quota",
     Deferred.PLAN_FULL: "over the limit of the plan",
+    Deferred.SITE_WAITS: "left alone, as its site asked",
 }
 
 

@@ -101,7 +101,7 @@ def judge_groups(owed: Obligation, slack_ms: int, most: int) -> AuditVerdict:
     slots[number] = owed.slots
     ends = owed.end + owed.wait_ms
     gap, spare, bad = _compare(number, len(keys), owed.start, owed.end, ends, slots, slack_ms)
-    pairs = _places(number, owed.start, ends, bad[:most], slots)
+    pairs = _places(number, owed.start, ends, bad[:most])
     faults = [_fault("delay", owed, int(owed.group[after]), int(owed.wait_ms[before]), before, after) for before, after in pairs]
     late = _within_retry_after(owed, number, slots, slack_ms)
     for before, after in late[: most - len(faults)]:
@@ -117,7 +117,7 @@ def _judge_sites(owed: SiteObligation, slack_ms: int, most: int) -> tuple[int, l
     number, ends = np.searchsorted(keys, owed.site).astype(np.int64), owed.end + owed.wait_ms
     slots = np.ones(len(keys), np.int64)
     _gap, _spare, bad = _compare(number, len(keys), owed.start, owed.end, ends, slots, slack_ms)
-    pairs = _places(number, owed.start, ends, bad[:most], slots)
+    pairs = _places(number, owed.start, ends, bad[:most])
     faults = [_fault("site", owed, int(owed.site[after]), int(owed.wait_ms[before]), before, after) for before, after in pairs]
     return len(bad), faults
 
@@ -154,16 +154,21 @@ def _sorted(number: I64, times: I64) -> I64:
     return (np.sort(number << bits | (times - base)) & ((1 << bits) - 1)) + base
 
 
-def _places(number: I64, start: I64, until: I64, bad: I64, slots: I64) -> list[tuple[int, int]]:
-    """Of starts that came too soon, the contact itself and the one whose wait it cut short."""
+def _places(number: I64, start: I64, until: I64, bad: I64) -> list[tuple[int, int]]:
+    """Of starts that came too soon, the contact itself and, of those that began before it, the one with the longest wait."""
     if not len(bad):
         return []
-    by_start, by_wait = np.lexsort((start, number)), np.lexsort((until, number))
-    return [(int(by_wait[position - slots[number[by_start[position]]]]), int(by_start[position])) for position in bad.tolist()]
+    by_start = np.lexsort((start, number))
+    first = np.searchsorted(number[by_start], number[by_start[bad]])
+    earlier = (by_start[low:position] for low, position in zip(first.tolist(), bad.tolist(), strict=True))
+    return [
+        (int(others[np.argmax(until[others])]), int(by_start[position]))
+        for others, position in zip(earlier, bad.tolist(), strict=True)
+    ]
 
 
 def _within_retry_after(owed: Obligation, number: I64, slots: I64, slack_ms: int) -> list[tuple[int, int]]:
-    """Contacts that began while a Retry-After of their group held."""
+    """Contacts that began while a Retry-After of their group held. One too short for the clock does not follow itself."""
     asking = np.flatnonzero(owed.until > 0)
     if not len(asking):
         return []
@@ -176,7 +181,8 @@ def _within_retry_after(owed: Obligation, number: I64, slots: I64, slack_ms: int
     low = np.searchsorted(keys, of | (owed.end[asking] + race - base))
     high = np.searchsorted(keys, of | np.maximum(owed.until[asking] - slack_ms - base, 0))
     pairs = zip(asking.tolist(), low.tolist(), high.tolist(), strict=True)
-    return [(asker, int(order[position])) for asker, first, last in pairs if last > first for position in range(first, last)]
+    all_pairs = ((asker, int(order[position])) for asker, first, last in pairs for position in range(first, last))
+    return [(asker, late) for asker, late in all_pairs if late != asker]
 
 
 def _fault(what: str, owed: Obligation | SiteObligation, key: int, needed_ms: int, before: int, after: int) -> AuditFault:

@@ -35,13 +35,14 @@ from shepherd.formats.tables import (
 )
 from shepherd.politeness import delays
 from shepherd.politeness.quota import unresolved
+from shepherd.politeness.tenants import Owners, common_demands, one_owner
 
 MAX_U32 = 0xFFFFFFFF
 
 
 SITE_CHANGED = (
     *("qkey", "robots_oid", "avg_ms", "qkey_checked", "qkey_next", "robots_checked", "robots_next"),
-    *("robots_since", "robots_status", "crawl_delay_ms", "moves"),
+    *("robots_since", "robots_status", "crawl_delay_ms", "moves", "pause_s", "pause_end"),
 )
 SERVER_CHANGED = ("next_ms", "delay_ms", "avg_ms", "fetches", "errors", "backoff", "slots", "group")
 CONTACT = np.dtype([(n, JOURNAL[n]) for n in ("qkey", "end_ms", "download_ms", "retry_after_s", "status", "result")])
@@ -61,7 +62,22 @@ def apply_sites(sites: Columns, journal: Records, settled: Records, politeness: 
     moved = (settled["kind"] == Kind.PAGE) & (settled["oid"] != NO_OID) & (settled["answered"] != settled["site"])
     from_ = lookup.find(_u64(settled["site"][moved]))
     columns["moves"] = _add(sites["moves"], from_[from_ >= 0])
+    _pauses(columns, lookup, journal, delays.neighbours_ms(politeness))
     return columns
+
+
+def _pauses(columns: dict[str, Array], lookup: Lookup, journal: Records, bound_ms: int) -> None:
+    """What sites asked for themselves. A wait that binds their server in full is known from that."""
+    row = lookup.find(_u64(journal["answered"]))
+    which = np.flatnonzero((row >= 0) & contacts(journal) & (journal["kind"] != Kind.QKEY))
+    row, some = row[which], pick(journal, which)
+    crawl_ms = columns["crawl_delay_ms"][row].astype(np.int64)
+    asked_ms = np.maximum(delays.retry_afters_ms(some["retry_after_s"]), np.where(crawl_ms > bound_ms, crawl_ms, 0))
+    pause_s = -(-asked_ms // 1000)
+    end = np.minimum(-(-some["end_ms"] // 1000) + pause_s, MAX_U32)
+    order = np.argsort(end, kind="stable")  # of several the last one is assigned
+    order = order[(pause_s[order] > 0) & (end[order] > columns["pause_end"][row[order]])]
+    columns["pause_s"][row[order]], columns["pause_end"][row[order]] = pause_s[order], end[order]
 
 
 def _addresses(
@@ -115,7 +131,8 @@ class ServerClaims:
     """What the sites of some servers want, in no order.
 
     A delay: each queue key once for the default, and again for what differs. Slots and a group: only where the filter sets them.
-    And how many sites each has, where that may give it slots.
+    And how many sites each has, where that may give it slots. A Crawl-delay is in `delay_ms` as far as one site may ask for it;
+    longer ones are in `slow_*`, with the owners of the sites.
     """
 
     qkey: U64
@@ -125,13 +142,17 @@ class ServerClaims:
     group: U64
     many_qkey: U64
     sites: I64
+    slow_qkey: U64
+    slow_owner: U64
+    slow_ms: I64
 
 
-def claims(sites: Columns, politeness: config.Politeness) -> ServerClaims:
+def claims(sites: Columns, politeness: config.Politeness, owners: Owners = one_owner) -> ServerClaims:
     """The claims of some sites; slices of a table add up. Most want the default, so few lines are left of many."""
     resolved = np.flatnonzero(~unresolved(sites["qkey"]))
-    default_ms = delays.default_delay_ms(politeness)
-    qkey, delay_ms = sites["qkey"][resolved], delays.site_delays_ms(sites, default_ms)[resolved]
+    default_ms, bound_ms = delays.default_delay_ms(politeness), delays.neighbours_ms(politeness)
+    qkey, delay_ms = sites["qkey"][resolved], delays.server_delays_ms(sites, default_ms, bound_ms)[resolved]
+    slow = resolved[sites["crawl_delay_ms"][resolved] > bound_ms]
     odd = delay_ms != default_ms
     plain = distinct(qkey[~odd])
     delay_of_qkey = np.concatenate([np.full(len(plain), default_ms, np.int64), delay_ms[odd]])
@@ -143,7 +164,15 @@ def claims(sites: Columns, politeness: config.Politeness) -> ServerClaims:
         else _sites_by_qkey(qkey[:0], delay_ms[:0])
     )
     return ServerClaims(
-        np.concatenate([plain, qkey[odd]]), delay_of_qkey, qkey[is_set], slots[is_set], group[is_set], *sites_by_qkey
+        np.concatenate([plain, qkey[odd]]),
+        delay_of_qkey,
+        qkey[is_set],
+        slots[is_set],
+        group[is_set],
+        *sites_by_qkey,
+        sites["qkey"][slow],
+        owners(slow),
+        sites["crawl_delay_ms"][slow].astype(np.int64),
     )
 
 
@@ -167,7 +196,15 @@ def join_claims(parts: Sequence[ServerClaims], politeness: config.Politeness) ->
     delay_of_qkey = np.concatenate([np.full(len(plain), default_ms, np.int64), delay_ms.take(odd)])
     many = np.concatenate([np.zeros(0, np.uint64), *(part.many_qkey for part in parts)])
     sites_by_qkey = _sites_by_qkey(many, np.concatenate([np.zeros(0, np.int64), *(part.sites for part in parts)]))
-    return ServerClaims(np.concatenate([plain, qkey.take(odd)]), delay_of_qkey, set_qkey, slots, group, *sites_by_qkey)
+    slow = (
+        np.concatenate([empty_column, *(getattr(part, name) for part in parts)])
+        for name, empty_column in (
+            ("slow_qkey", np.zeros(0, np.uint64)),
+            ("slow_owner", np.zeros(0, np.uint64)),
+            ("slow_ms", np.zeros(0, np.int64)),
+        )
+    )
+    return ServerClaims(np.concatenate([plain, qkey.take(odd)]), delay_of_qkey, set_qkey, slots, group, *sites_by_qkey, *slow)
 
 
 def server_contacts(journal: Records) -> Records:
@@ -188,11 +225,17 @@ def new_servers(qkey: U64, politeness: config.Politeness) -> dict[str, Array]:
 
 
 def server_delays(qkey: U64, old_ms: Array, claimed: ServerClaims) -> Array:
-    """The delay of each server: the longest that one of its sites wants; as it was where it has none. Others may claim, too."""
+    """The delay of each server: the longest that one of its sites may ask of all, or that those of two owners ask for.
+
+    As it was where it has no site. Others may claim, too.
+    """
     row = find_sites(qkey, claimed.qkey)
     is_known = row >= 0
     delay_ms = np.full(len(old_ms), -1, np.int64)
     np.maximum.at(delay_ms, row[is_known], claimed.delay_ms[is_known])
+    common_qkey, common_ms = common_demands(claimed.slow_qkey, claimed.slow_owner, claimed.slow_ms)
+    row = find_sites(qkey, common_qkey)
+    np.maximum.at(delay_ms, row[row >= 0], common_ms[row >= 0])
     return np.where(delay_ms >= 0, np.minimum(delay_ms, MAX_U32), old_ms).astype(np.uint32)
 
 
@@ -225,7 +268,9 @@ def apply_contacts(servers: Columns, contact: Records, politeness: config.Polite
         "backoff": delays.next_levels(servers["backoff"], row, slow_down, politeness.max_backoff),
     }
     waits_ms = delays.waits_ms(servers["delay_ms"], columns["backoff"])
-    columns["next_ms"] = delays.next_contacts_ms(servers["next_ms"], waits_ms, row, contact["end_ms"], contact["retry_after_s"])
+    columns["next_ms"] = delays.next_contacts_ms(
+        servers["next_ms"], waits_ms, row, contact["end_ms"], contact["retry_after_s"], delays.neighbours_ms(politeness)
+    )
     return columns
 
 

@@ -4,7 +4,8 @@ The one owner of these rules. A rule that is needed both for one server and for 
 a function of numbers, for dispatchers, and as one of columns, for the phases. Tests hold the two equal. Only the audit
 (`politeness/audit` and `obligations`) computes the same anew, on purpose: it must find what is wrong here.
 
-A wait is the delay, doubled for each step of the back-off. It begins when a contact ends.
+A wait is the delay, doubled for each step of the back-off. It begins when a contact ends. A pause is what a site has asked for
+itself: by a Retry-After, or by a Crawl-delay that is longer than what it may ask of its neighbours (`tenants`).
 """
 
 from __future__ import annotations
@@ -36,6 +37,17 @@ def site_delay_ms(filter_delay_ms: int, crawl_delay_ms: int, default_ms: int) ->
 def site_delays_ms(sites: Columns, default_ms: int) -> I64:
     filter_delay_ms = np.where(sites["delay_ms"] == NO_LIMIT, default_ms, sites["delay_ms"].astype(np.int64))
     return np.maximum(filter_delay_ms, sites["crawl_delay_ms"].astype(np.int64))
+
+
+def neighbours_ms(politeness: Politeness) -> int:
+    """What a site may ask of its neighbours on a server, at most."""
+    return politeness.neighbours_s * 1000
+
+
+def server_delays_ms(sites: Columns, default_ms: int, bound_ms: int) -> I64:
+    """What each site asks of its server: as of itself, but a Crawl-delay no longer than the bound."""
+    crawl_delay_ms = np.minimum(sites["crawl_delay_ms"].astype(np.int64), bound_ms)
+    return site_delays_ms({"delay_ms": sites["delay_ms"], "crawl_delay_ms": crawl_delay_ms}, default_ms)
 
 
 def may_reuse(delay_ms: int) -> bool:
@@ -84,7 +96,7 @@ def waits_ms(delay_ms: Array, level: Array) -> I64:
 
 
 def retry_after_ms(retry_after_s: int) -> int:
-    """What a server asked for, as far as anybody may ask: it must not shut out its neighbours for years."""
+    """What a site asked for itself, as far as anybody may ask: a day."""
     return min(retry_after_s, MAX_RETRY_AFTER_S) * 1000
 
 
@@ -97,33 +109,39 @@ def as_retry_after_s(crawl_delay_ms: int) -> int:
     return min(-(-crawl_delay_ms // 1000), MAX_RETRY_AFTER_S)
 
 
+def pauses_ms(pause_s: Array, pause_end_s: Array, now_ms: int) -> I64:
+    """Until when sites are left alone: no longer than they asked for, counted from now, whatever a clock once showed."""
+    return np.minimum(pause_end_s.astype(np.int64) * 1000, now_ms + pause_s.astype(np.int64) * 1000)
+
+
 # --- the next contact -----------------------------------------------------------------------------------------------
 
 
-def next_contacts_ms(next_ms: I64, waits_ms: I64, row: I64, end_ms: Array, retry_after_s: Array) -> I64:
+def next_contacts_ms(next_ms: I64, waits_ms: I64, row: I64, end_ms: Array, retry_after_s: Array, bound_ms: int) -> I64:
     """From when on each server may be asked after all contacts of a journal; one without any keeps its `next_ms`."""
     never = np.iinfo(np.int64).min
     last_ms, asked_ms = np.full(len(next_ms), never, np.int64), np.full(len(next_ms), never, np.int64)
     np.maximum.at(last_ms, row, end_ms)
     asking = np.flatnonzero(retry_after_s)
-    np.maximum.at(asked_ms, row[asking], end_ms[asking] + retry_afters_ms(retry_after_s[asking]))
+    np.maximum.at(asked_ms, row[asking], end_ms[asking] + np.minimum(retry_afters_ms(retry_after_s[asking]), bound_ms))
     has_contact = last_ms != never
     return np.where(has_contact, np.maximum(np.where(has_contact, last_ms, 0) + waits_ms, asked_ms), next_ms)
 
 
-def credible_ms(next_ms: int, wait_ms: int, now_ms: int) -> int:
+def credible_ms(next_ms: int, wait_ms: int, bound_ms: int, now_ms: int) -> int:
     """A stored time, but no later than the longest wait from now: a clock that was once ahead must not keep a server waiting."""
-    return min(next_ms, now_ms + max(wait_ms, MAX_RETRY_AFTER_S * 1000))
+    return min(next_ms, now_ms + max(wait_ms, bound_ms))
 
 
-def credibles_ms(next_ms: I64, waits_ms: I64, now_ms: int) -> I64:
-    return np.asarray(np.minimum(next_ms, now_ms + np.maximum(waits_ms, MAX_RETRY_AFTER_S * 1000)))
+def credibles_ms(next_ms: I64, waits_ms: I64, bound_ms: int, now_ms: int) -> I64:
+    return np.asarray(np.minimum(next_ms, now_ms + np.maximum(waits_ms, bound_ms)))
 
 
-def first_contact_ms(next_ms: int, wait_ms: int, unsure_ms: int, now_ms: int) -> int:
+def first_contact_ms(next_ms: int, wait_ms: int, bound_ms: int, unsure_ms: int, now_ms: int) -> int:
     """When a server may be asked first. Until `unsure_ms` (0 = never) somebody may have asked it without a record of that."""
-    return max(credible_ms(next_ms, wait_ms, now_ms), unsure_ms + wait_ms if unsure_ms else 0)
+    return max(credible_ms(next_ms, wait_ms, bound_ms, now_ms), unsure_ms + wait_ms if unsure_ms else 0)
 
 
-def first_contacts_ms(next_ms: I64, waits_ms: I64, unsure_ms: int, now_ms: int) -> I64:
-    return np.maximum(credibles_ms(next_ms, waits_ms, now_ms), unsure_ms + waits_ms if unsure_ms else 0)
+def first_contacts_ms(next_ms: I64, waits_ms: I64, bound_ms: int, unsure_ms: int, now_ms: int) -> I64:
+    first_ms = credibles_ms(next_ms, waits_ms, bound_ms, now_ms)
+    return np.maximum(first_ms, unsure_ms + waits_ms if unsure_ms else 0)

@@ -39,12 +39,18 @@ _FIELDS_OF_RECORD: Final = (
 
 @dataclass(frozen=True)
 class Destination:
-    """Where a request goes: a queue key, the group that the filter puts it into (0 = none), and how long its site asks for."""
+    """Where a request goes: a queue key, the group that the filter puts it into (0 = none), and what holds for its site."""
 
     qkey: int
     group: int
-    wait_ms: int
+    delay_ms: int
     crawl_delay_ms: int = 0
+    site: int = 0
+
+    @property
+    def wait_ms(self) -> int:
+        """What the site asks for itself."""
+        return max(self.delay_ms, self.crawl_delay_ms)
 
 
 @dataclass(frozen=True)
@@ -79,14 +85,29 @@ class ManualContacts:
         for name in SERVERS:
             columns[name][np.searchsorted(qkeys, known_qkeys[rows])] = state.servers[name].take(rows)
         records = self._records(qkeys, notes.records)
-        crawl_ms = int(records["crawl_delay_ms"].max(initial=0))  # of robots files that no table has yet
-        delay_ms = max(server.wait_ms, crawl_ms, int(columns["delay_ms"].max()) if len(rows) else 0)
+        bound_ms = delays.neighbours_ms(self._politeness)
+        crawl_ms = min(int(records["crawl_delay_ms"].max(initial=0)), bound_ms)  # of robots files that no table has yet
+        asked_ms = max(server.delay_ms, min(server.crawl_delay_ms, bound_ms), crawl_ms)
+        delay_ms = max(asked_ms, int(columns["delay_ms"].max()) if len(rows) else 0)
         columns["delay_ms"][:] = delay_ms
         cut_off = bool(notes.refused) or any(not harvest.inspect(path).ended for path in state.harvests())
         columns |= contacts.apply_contacts(columns, contacts.server_contacts(records), self._politeness)
         wait_ms = delays.wait_ms(delay_ms, int(columns["backoff"].max()))
         unsure_ms = self._since_ms if cut_off else min(state.control.unsure, now_ms)
-        return Readiness(delays.first_contact_ms(int(columns["next_ms"].max()), wait_ms, unsure_ms, now_ms), wait_ms, cut_off)
+        next_ms = delays.first_contact_ms(int(columns["next_ms"].max()), wait_ms, bound_ms, unsure_ms, now_ms)
+        own_ms = self._end_of_pause_ms(server, records, unsure_ms, now_ms)
+        return Readiness(max(next_ms, own_ms), max(wait_ms, server.wait_ms), cut_off)
+
+    def _end_of_pause_ms(self, server: Destination, records: Records, unsure_ms: int, now_ms: int) -> int:
+        """Until when the site itself is left alone, by the table and by what no table has yet."""
+        pauses = [unsure_ms + server.wait_ms if unsure_ms else 0]
+        row = lookup.site_row(self._state, server.site)
+        if row is not None:
+            pause_s, pause_end = (self._state.sites[name].take(np.array([row])) for name in ("pause_s", "pause_end"))
+            pauses += delays.pauses_ms(pause_s, pause_end, now_ms).tolist()
+        own = records[(records["answered"] == np.uint64(server.site)) & contacts.contacts(records)]
+        pauses += (own["end_ms"] + np.maximum(delays.retry_afters_ms(own["retry_after_s"]), server.wait_ms)).tolist()
+        return max(pauses)
 
     def _rows(self, known_qkeys: U64, server: Destination) -> I64:
         """The servers whose contacts count: the one that is meant, and all of its group."""

@@ -1,10 +1,12 @@
 """What each contact of a journal obliged us to: how long its server and its site had to be left alone after it.
 
 The delay that held is what was known when a contact ended: the filter's or the default one, a Crawl-delay from the robots.txt
-that brought it on, doubled for each failure in a row; and a Retry-After holds the whole group. Where a table cannot tell what was
-known, the shorter delay counts. The rules of `politeness/delays` are computed anew here, on purpose: an audit that used the same
-functions would share their faults. Of a journal only what is needed for this is kept (`Journal`), and it is worked out for some
-contacts at a time: for all of a group together, because their delays depend on each other, or for all of a site.
+that brought it on, doubled for each failure in a row. A Crawl-delay and a Retry-After hold their site in full, and its group as
+far as one site may ask. Where a table cannot tell what was known, the shorter delay counts; and as kept tables have no names,
+that sites of two owners ask for more does not count. The rules of `politeness/delays` are computed anew here, on purpose: an
+audit that used the same functions would share their faults. Of a journal only what is needed for this is kept (`Journal`), and it
+is worked out for some contacts at a time: for all of a group together, because their delays depend on each other, or for all of a
+site.
 """
 
 from __future__ import annotations
@@ -72,6 +74,7 @@ class Journal:
     servers: Columns
     group: U64  # of each contact
     default_ms: int  # at most; of sites that the filter does not speak of
+    bound_ms: int  # what one site may ask of its group
     max_backoff: int
     before: bool  # the tables are from before the reap, else as cork leaves them
 
@@ -86,7 +89,7 @@ class Obligation:
     start: I64
     end: I64
     wait_ms: I64
-    until: I64  # what a Retry-After asked for; 0 = nothing
+    until: I64  # what a Retry-After asks of a group; 0 = nothing
     slots: I64
 
 
@@ -157,6 +160,7 @@ def journal(
         servers=servers,
         group=group,
         default_ms=default_ms,
+        bound_ms=politeness.neighbours_s * 1000,
         max_backoff=politeness.max_backoff,
         before=before,
     )
@@ -171,12 +175,12 @@ def group_obligations(number: int, journal: Journal, rows: I64) -> Obligation:
     slots = np.maximum(_or_zero(journal.servers["slots"], at_server).astype(np.int64), 1)
     own_ms, crawl_ms = _own_delay(journal, at_site, at_server), _crawl(journal, at_site, site, end)
     since = _known_since(journal, at_site, site)
-    claims = [(group, since, own_ms), (group, np.maximum(since, end), crawl_ms)]
+    claims = [(group, since, own_ms), (group, np.maximum(since, end), np.minimum(crawl_ms, journal.bound_ms))]
     if journal.before:
         claims.append((group, np.zeros(len(rows), np.int64), _recorded(journal.servers, at_server)))
     delay_ms = _running(claims, group, end)
     level = _levels(group, end, some["result"], some["status"], journal.max_backoff)
-    retry_s = np.minimum(some["retry_after_s"].astype(np.int64), config.MAX_RETRY_AFTER_S)
+    retry_ms = np.minimum(_retry_ms(some), journal.bound_ms)
     return Obligation(
         journal=np.full(len(rows), number),
         row=some["row"].astype(np.int64),
@@ -184,7 +188,7 @@ def group_obligations(number: int, journal: Journal, rows: I64) -> Obligation:
         start=some["start_ms"].astype(np.int64),
         end=end,
         wait_ms=delay_ms << level,
-        until=np.where(retry_s > 0, end + retry_s * 1000, 0),
+        until=np.where(retry_ms > 0, end + retry_ms, 0),
         slots=_fewest(group, slots),
     )
 
@@ -196,7 +200,8 @@ def site_obligations(number: int, journal: Journal, rows: I64) -> SiteObligation
     at_site, at_server = journal.at_site[rows].astype(np.int64), journal.at_server[rows].astype(np.int64)
     hop = (some["kind"] == Kind.ROBOTS) & (some["hops"] > 0)
     site, end = _u64(some["answered"]), some["end_ms"].astype(np.int64)
-    wait_ms = np.maximum(_own_delay(journal, at_site, at_server), _crawl(journal, at_site, site, end))
+    asked_ms = np.maximum(_crawl(journal, at_site, site, end), _retry_ms(some))
+    wait_ms = np.maximum(_own_delay(journal, at_site, at_server), asked_ms)
     obligations = SiteObligation(
         np.full(len(rows), number), some["row"].astype(np.int64), site, some["start_ms"].astype(np.int64), end, wait_ms
     )
@@ -205,6 +210,10 @@ def site_obligations(number: int, journal: Journal, rows: I64) -> SiteObligation
 
 def select(obligations: SiteObligation, rows: I64) -> SiteObligation:
     return SiteObligation(*(getattr(obligations, name)[rows] for name in SiteObligation.__dataclass_fields__))
+
+
+def _retry_ms(some: Records) -> I64:
+    return np.minimum(some["retry_after_s"].astype(np.int64), config.MAX_RETRY_AFTER_S) * 1000
 
 
 def _recorded(servers: Columns, rows: I64) -> I64:

@@ -9,7 +9,7 @@ sites without an address. There may be as many of these as sites, so only what p
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -17,8 +17,9 @@ import numpy.typing as npt
 from shepherd import config
 from shepherd.arrays.keys import distinct, find_servers, find_sites
 from shepherd.filters import ignore_robots
-from shepherd.formats.tables import I64, QKEY_NONE, U8, U64, Bools, Columns, Deferred, show_qkey
+from shepherd.formats.tables import I64, QKEY_NONE, U8, U32, U64, Bools, Columns, Deferred, show_qkey
 from shepherd.politeness import delays
+from shepherd.politeness.tenants import Owners, PausedSites, common_demands, one_owner
 
 STEP = 500_000  # sites or servers looked at together
 LONGEST_MS = 1 << 46  # of a reap, so that slots times it fit into 64 bits
@@ -55,13 +56,16 @@ class Names:
 class Servers:
     """By row of the sites table: its server, whether robots.txt must be asked first, and why it cannot be asked at all.
 
-    `quota` is by server.
+    `quota` is by server. A site that asks for longer waits than its server has a quota of its own besides: its pages must not
+    take the time of its neighbours, and then not be asked for.
     """
 
     of_site: I32
     needs_robots: Bools
     shut: U8  # a Deferred; 0 = open
     quota: I32
+    slow_site: U32  # rows of the sites with a quota of their own, in order
+    slow_quota: I32
     timing: _Clockwork
 
     def name(self, number: int) -> str:
@@ -89,6 +93,12 @@ class _Clockwork:
     politeness: config.Politeness
     now_ms: int
     unsure_ms: int
+    quiet: I64  # servers that sites of two owners want left alone, in order
+    quiet_ms: I64  # and how long
+
+    @property
+    def bound_ms(self) -> int:
+        return delays.neighbours_ms(self.politeness)
 
     def of(self, numbers: I64) -> Timing:
         """The timing of these servers."""
@@ -98,12 +108,15 @@ class _Clockwork:
         in_few = np.flatnonzero((numbers >= rows_in_table) & (numbers < rows_in_table + few))
         alone = np.flatnonzero(numbers >= rows_in_table + few)
         for positions, timing in (
-            (in_table, self.table.timing(numbers[in_table], self.now_ms, self.unsure_ms)),
+            (in_table, self.table.timing(numbers[in_table], self)),
             (in_few, self.few.take(numbers[in_few] - rows_in_table)),
             (alone, _of_sites(self, self.names.own[numbers[alone] - rows_in_table - few])),
         ):
             for column, values in zip(columns, (timing.delay_ms, timing.avg_ms, timing.slots, timing.start_ms), strict=True):
                 column[positions] = values
+        if len(self.quiet):
+            place = np.minimum(np.searchsorted(self.quiet, numbers), len(self.quiet) - 1)
+            columns[3] = np.maximum(columns[3], np.where(self.quiet[place] == numbers, self.quiet_ms[place], 0))
         return Timing(*columns)
 
 
@@ -117,9 +130,10 @@ class _Table:
     slots: npt.NDArray[np.uint16]
     next_ms: I64
 
-    def timing(self, rows: I64, now_ms: int, unsure_ms: int) -> Timing:
-        waits_ms = delays.waits_ms(self.delay_ms[rows], self.backoff[rows])
-        next_ms = delays.first_contacts_ms(np.maximum(self.next_ms[rows], 0), waits_ms, unsure_ms, now_ms)
+    def timing(self, rows: I64, clockwork: _Clockwork) -> Timing:
+        waits_ms, now_ms = delays.waits_ms(self.delay_ms[rows], self.backoff[rows]), clockwork.now_ms
+        stored_ms = np.maximum(self.next_ms[rows], 0)
+        next_ms = delays.first_contacts_ms(stored_ms, waits_ms, clockwork.bound_ms, clockwork.unsure_ms, now_ms)
         slots = np.maximum(self.slots[rows], 1).astype(np.int64)
         return Timing(waits_ms, self.avg_ms[rows].astype(np.int64), slots, np.maximum(next_ms - now_ms, 0))
 
@@ -143,8 +157,12 @@ def servers_of(
     plan: config.Plan,
     politeness: config.Politeness,
     unsure_ms: int = 0,
+    owners: Owners = one_owner,
 ) -> Servers:
-    """`unsure_ms`: up to this moment a server may have been contacted without our knowing, so each waits its delay from it."""
+    """`unsure_ms`: up to this moment a server may have been contacted without our knowing, so each waits its delay from it.
+
+    `owners` gives those of some rows of `sites`.
+    """
     rows_in_table = len(servers["qkey"])
     of_site = _rows_of_addresses(servers["qkey"], sites["qkey"])
     fresh = np.flatnonzero((of_site < 0) & ~unresolved(sites["qkey"]))
@@ -160,17 +178,36 @@ def servers_of(
     nobody = Timing(*(np.zeros(0, np.int64) for _ in range(4)))
     names, now_ms = Names(address, group, own), now_s * 1000
     table = _Table(*(servers[name] for name in ("delay_ms", "backoff", "avg_ms", "slots", "next_ms")))
-    clockwork = _Clockwork(servers["qkey"], table, nobody, names, sites, politeness, now_ms, min(unsure_ms, now_ms))
-    of_fresh = _joined(len(address), of_site[fresh] - rows_in_table, _of_sites(clockwork, fresh), np.zeros(len(fresh), np.bool_))
+    nothing = np.zeros(0, np.int64)
+    clockwork = _Clockwork(
+        servers["qkey"], table, nobody, names, sites, politeness, now_ms, min(unsure_ms, now_ms), nothing, nothing
+    )
+    of_fresh = _joined(
+        len(address), of_site[fresh] - rows_in_table, _of_neighbours(clockwork, fresh), np.zeros(len(fresh), np.bool_)
+    )
     of_group = _joined(len(group), number - rows_in_table - len(address), *_members(clockwork, of_site, grouped))
     of_site[grouped] = number
     of_site[own] = rows_in_table + len(address) + len(group) + np.arange(len(own))
     few = Timing(*(np.concatenate(pair) for pair in zip(_columns(of_fresh), _columns(of_group), strict=True)))
-    clockwork = _Clockwork(
-        servers["qkey"], _with_busy_slots(table, of_site), few, names, sites, politeness, now_ms, clockwork.unsure_ms
+    pauses = PausedSites.of(sites, now_ms)
+    quiet, until_ms = common_demands(of_site[pauses.rows].astype(np.uint64), owners(pauses.rows), pauses.until_ms)
+    clockwork = replace(
+        clockwork, table=_with_busy_slots(table, of_site), few=few, quiet=quiet.astype(np.int64), quiet_ms=until_ms - now_ms
     )
-    quota = _quotas(clockwork, rows_in_table + len(few.slots) + len(own), min(plan.reap_s * 1000, LONGEST_MS))
-    return Servers(of_site, *_site_facts(sites, quota, of_site, now_s), quota, clockwork)
+    reap_ms = min(plan.reap_s * 1000, LONGEST_MS)
+    quota = _quotas(clockwork, rows_in_table + len(few.slots) + len(own), reap_ms)
+    needs_robots, shut = _site_facts(sites, quota, of_site, now_s)
+    asleep = pauses.rows[pauses.until_ms - now_ms >= reap_ms]
+    shut[asleep] = np.where(shut[asleep] == Deferred.NOT, np.uint8(Deferred.SITE_WAITS), shut[asleep])
+    return Servers(of_site, needs_robots, shut, quota, *_slow_sites(clockwork, reap_ms), clockwork)
+
+
+def _slow_sites(clockwork: _Clockwork, reap_ms: int) -> tuple[U32, I32]:
+    """The sites that ask for more than may be asked of their neighbours, and how many contacts fit for each."""
+    rows = np.flatnonzero(clockwork.sites["crawl_delay_ms"] > clockwork.bound_ms)
+    timing = _of_sites(clockwork, rows)
+    fit = (reap_ms - np.minimum(timing.start_ms, reap_ms)) // np.maximum(timing.delay_ms + timing.avg_ms, 1)
+    return rows.astype(np.uint32), np.clip(fit, 1, MOST_CONTACTS).astype(np.int32)
 
 
 def _rows_of_addresses(qkey: U64, queries: U64) -> I32:
@@ -197,16 +234,23 @@ def _of_sites(clockwork: _Clockwork, rows: I64) -> Timing:
     sites = {name: clockwork.sites[name][rows] for name in ("delay_ms", "crawl_delay_ms", "avg_ms")}
     delay_ms = delays.site_delays_ms(sites, delays.default_delay_ms(clockwork.politeness))
     never_asked = np.zeros(len(rows), np.int64)
-    next_ms = delays.first_contacts_ms(never_asked, delay_ms, clockwork.unsure_ms, clockwork.now_ms)
+    next_ms = delays.first_contacts_ms(never_asked, delay_ms, clockwork.bound_ms, clockwork.unsure_ms, clockwork.now_ms)
     start_ms = np.maximum(next_ms - clockwork.now_ms, 0)
     return Timing(delay_ms, sites["avg_ms"].astype(np.int64), np.ones(len(rows), np.int64), start_ms)
 
 
+def _of_neighbours(clockwork: _Clockwork, rows: I64) -> Timing:
+    """The same of sites that share a server: as much as each may ask of it."""
+    sites = {name: clockwork.sites[name] for name in ("delay_ms", "avg_ms")}
+    crawl_delay_ms = np.minimum(clockwork.sites["crawl_delay_ms"], clockwork.bound_ms)
+    return _of_sites(replace(clockwork, sites={**sites, "crawl_delay_ms": crawl_delay_ms}), rows)
+
+
 def _members(clockwork: _Clockwork, of_site: I32, rows: I64) -> tuple[Timing, Bools]:
     """What each site brings into its group: its own demands and those of its server. True where that has a row in the table."""
-    own, server = _of_sites(clockwork, rows), of_site[rows].astype(np.int64)
+    own, server = _of_neighbours(clockwork, rows), of_site[rows].astype(np.int64)
     is_in_table = (server >= 0) & (server < len(clockwork.table.delay_ms))
-    there = clockwork.table.timing(np.where(is_in_table, server, 0)[is_in_table], clockwork.now_ms, clockwork.unsure_ms)
+    there = clockwork.table.timing(np.where(is_in_table, server, 0)[is_in_table], clockwork)
     delay_ms, avg_ms, slots, start_ms = (column.copy() for column in _columns(own))
     delay_ms[is_in_table] = np.maximum(delay_ms[is_in_table], there.delay_ms)
     avg_ms[is_in_table], slots[is_in_table] = there.avg_ms, there.slots

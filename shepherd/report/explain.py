@@ -82,6 +82,7 @@ def as_object(story: UrlStory) -> dict[str, Any]:
         "standings": [standing.as_object() for standing in story.standings],
         "site_row": _site_object(url_facts),
         "server": url_facts.server and kinds.row_as_json(KINDS["servers"], url_facts.server),
+        "asks": url_facts.asks,
         "cycles": [cycle.as_object() for cycle in story.cycles],
         "outlook": story.outlook or None,
         "verdict": story.verdict,

@@ -9,11 +9,12 @@ import contextlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from shepherd.errors import BadUrl, Corruption
 from shepherd.report.find import UrlPosition, head_of, seek
 from shepherd.report.one_row import Values, values
+from shepherd.report.servers import asks_of
 
 if TYPE_CHECKING:
     from shepherd.config import Config
@@ -43,6 +44,7 @@ class UrlFacts:
     site: Values | None
     site_name: str
     server: Values | None
+    asks: dict[str, Any] | None  # of the server: the site that asks for most patience (report/servers)
     waiting: str
     robots: RobotsVerdict
 
@@ -86,6 +88,7 @@ def collect(database: Database, state: State, config: Config, filter_: Filter, u
         site=site,
         site_name=site_name,
         server=values(state.servers, lookup.server_row(state, site["qkey"])) if site else None,
+        asks=asks_of(state, [qkey]).get(qkey),
         waiting="" if row_number is not None else _waiting(database, state, filter_, position),
         robots=of_state(at_home, state, filter_, config.identity.name),
     )

@@ -60,8 +60,35 @@ def _sites(state: State) -> I64:
     return counts
 
 
+def asks_of(state: State, qkeys: list[int]) -> dict[int, dict[str, Any]]:
+    """For each of these servers that one of its sites asks for patience: the site that asks for most, and what it asks for.
+
+    `until` is given where it asked to be left alone until a time that had not come when the state was closed.
+    """
+    import numpy as np
+
+    asks: dict[int, tuple[int, int, int]] = {}
+    for start in range(0, state.sites.rows if qkeys else 0, STEP_ROWS):
+        stop = min(start + STEP_ROWS, state.sites.rows)
+        part = state.sites.slice(start, stop, ("qkey", "crawl_delay_ms", "pause_end"))
+        until = np.where(part["pause_end"] > state.control.now, part["pause_end"], 0)
+        asking = (until > 0) | (part["crawl_delay_ms"] > 0)
+        for row in np.flatnonzero(asking & np.isin(part["qkey"], np.array(qkeys, np.uint64))).tolist():
+            qkey, ask = int(part["qkey"][row]), (int(until[row]), int(part["crawl_delay_ms"][row]), start + row)
+            asks[qkey] = max(ask, asks.get(qkey, ask))
+    return {
+        qkey: {
+            "site": state.site_name(row),
+            "crawl_delay_ms": kinds.KNOWN_MS.json(crawl_delay_ms),
+            "until": kinds.TIME_S.json(until_s),
+        }
+        for qkey, (until_s, crawl_delay_ms, row) in asks.items()
+    }
+
+
 def as_objects(state: State, rows: I64) -> Iterator[dict[str, Any]]:
     sites = _sites(state) if len(rows) else rows
+    asks = asks_of(state, state.servers["qkey"].take(rows).tolist())
     for row in rows.tolist():
         server = values(state.servers, row)
         assert server is not None
@@ -77,6 +104,7 @@ def as_objects(state: State, rows: I64) -> Iterator[dict[str, Any]]:
             "slots": server["slots"],
             "group": kinds.GROUP.json(server["group"]),
             "next_contact": kinds.TIME_MS.json(server["next_ms"]),
+            "asks": asks.get(server["qkey"]),
         }
 
 

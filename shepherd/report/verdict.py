@@ -180,6 +180,8 @@ def _obstacle(facts: UrlFacts, now: int) -> str:
     if site is not None and site["robots_since"] and site["robots_next"] > now and not ignores_robots(site["policy"]):
         since, again = iso(site["robots_since"]), iso(site["robots_next"])
         return f"its site's robots.txt has been unreachable since {since}; it is fetched again from {again} on"
+    if site is not None and min(site["pause_end"], now + site["pause_s"]) > now:
+        return f"its site asked to be left alone until {iso(min(site['pause_end'], now + site['pause_s']))}"
     if server is not None and server["next_ms"] > now * 1_000:
         return f"its server may be asked from {iso(-(-server['next_ms'] // 1_000))} on"
     return "the next plan can take it"

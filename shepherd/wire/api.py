@@ -210,6 +210,12 @@ class DelayRange(Struct, frozen=True):
     backing_off: int
 
 
+class ServerAsk(Struct, frozen=True):
+    site: str
+    crawl_delay_ms: int | None
+    until: Annotated[str | None, Meta(description="It asked to be left alone until then.")]
+
+
 class ServerRow(Struct, frozen=True):
     address: str
     sites: int
@@ -222,6 +228,7 @@ class ServerRow(Struct, frozen=True):
     slots: int
     group: str | None
     next_contact: str | None
+    asks: Annotated[ServerAsk | None, Meta(description="The site that asks for most patience.")]
 
 
 class ServersAnswer(Struct, frozen=True):

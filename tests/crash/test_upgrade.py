@@ -29,7 +29,7 @@ from tests.support.toy_farm import contents
 
 ROOT = Path(__file__).resolve().parents[2]
 GOLDEN = ROOT / "tests" / "golden"
-NAMES = tuple(f"v{version}-{phase}" for version in (1, 2) for phase in ("closed", "merged", "reap"))
+NAMES = tuple(f"v{version}-{phase}" for version in (1, 2, 3) for phase in ("closed", "merged", "reap"))
 SPELLINGS = {"never": "-", "found by a link": "link"}  # of older versions, and what they are today
 NOW = 1_900_000_000
 SAMPLE_STEP = 41
@@ -71,7 +71,7 @@ def test_new_columns_have_their_defaults(tmp_path: Path) -> None:
     run_upgrade(db)
     state = Database(db).closed()
     assert state.sites.rows and state.servers.rows
-    for path, default in (upgrade.ADDED[2] | upgrade.ADDED[3]).items():
+    for path, default in {path: value for added in upgrade.ADDED.values() for path, value in added.items()}.items():
         table, _, name = path.partition("/")
         column = {"index": state.index, "sites": state.sites, "servers": state.servers}[table][name]
         assert np.array_equal(column[0 : len(column)], np.full(len(column), default, tables.TABLES[table][name])), path

@@ -38,22 +38,22 @@ def test_control_reads_back() -> None:
 
 @pytest.mark.parametrize("digit", b"012456789")
 def test_damaged_version_digit_is_damage_and_no_other_version(digit: int) -> None:
-    data = WHOLE.pack().replace(b"shepherd-control 3", b"shepherd-control " + bytes([digit]))
+    data = WHOLE.pack().replace(b"shepherd-control 4", b"shepherd-control " + bytes([digit]))
     with pytest.raises(Corruption, match="damaged or cut off"):
         parse_control(data, "control")
 
 
 def test_other_version_under_a_valid_check_is_named() -> None:
     with pytest.raises(UsageError, match="use a newer Shepherd"):
-        parse_control(altered("shepherd-control 3", "shepherd-control 4"), "control")
+        parse_control(altered("shepherd-control 4", "shepherd-control 5"), "control")
     with pytest.raises(OldFormat):
-        parse_control(altered("shepherd-control 3", "shepherd-control 1"), "control")
+        parse_control(altered("shepherd-control 4", "shepherd-control 1"), "control")
 
 
 @pytest.mark.parametrize("first", ["shepherd-control 0", "shepherd-control x", "shepherd 3"])
 def test_control_without_a_version_is_corruption(first: str) -> None:
     with pytest.raises(Corruption, match="no version"):
-        parse_control(altered("shepherd-control 3", first), "control")
+        parse_control(altered("shepherd-control 4", first), "control")
 
 
 @pytest.mark.parametrize("number", ["-3", "+3", "1_0", "0x3", "", "3.0", "9" * 19])

@@ -218,3 +218,35 @@ def test_delay_of_one_server_is_not_demanded_of_a_new_one() -> None:
     lookups = [contact(4000, 5000, site=site, **late) for site in (2, 3)]
     journal = records(contact(0, 10), contact(0, 10, site=2, qkey=OTHER), contact(500, 510, site=3, qkey=OTHER), *lookups)
     assert QKEY < OTHER and audit(journal).faults == []
+
+
+def test_what_one_site_asks_for_binds_it_in_full_and_its_neighbours_up_to_the_bound() -> None:
+    robots = contact(0, 10, kind=Kind.ROBOTS, crawl_delay_ms=600_000)
+    own, other = contact(60_010, 60_020), contact(60_010, 60_020, site=2)
+    assert whats(audit(records(robots, own))) == ["site"]
+    assert audit(records(robots, other)).count == 0
+    assert whats(audit(records(robots, contact(60_009, 60_020, site=2)))) == ["delay"]
+
+
+def test_retry_after_binds_its_site_in_full_and_its_neighbours_up_to_the_bound() -> None:
+    busy = contact(0, 10, status=429, result=Result.SOFT, retry_after_s=3_600)
+    assert whats(audit(records(busy, contact(60_010, 60_020)))) == ["site"]
+    assert audit(records(busy, contact(3_600_010, 3_600_020))).count == 0
+    assert audit(records(busy, contact(60_010, 60_020, site=2))).count == 0
+    assert whats(audit(records(busy, contact(60_009, 60_020, site=2)))) == ["retry-after"]
+
+
+def test_exchange_too_short_for_the_clock_is_not_accused_of_following_itself() -> None:
+    busy = contact(10, 10, status=503, result=Result.SOFT, retry_after_s=30)
+    assert audit(records(busy)).count == 0
+    verdict = audit(records(busy, contact(5_000, 5_010, site=2)))
+    assert [(fault.before, fault.after) for fault in verdict.faults] == [((0, 0), (0, 1))]
+
+
+def test_contact_that_came_too_soon_is_shown_with_the_longest_wait_before_it() -> None:
+    """Its own wait may end before that of the other."""
+    long = contact(0, 10, site=2, kind=Kind.ROBOTS, crawl_delay_ms=50_000)
+    lookups = [contact(0, 0, site=site, kind=Kind.QKEY, result=Result.RESOLVED, flags=0) for site in (1, 2)]
+    verdict = audit(records(*lookups, long, contact(500, 510)), crawl_delay_ms={1: 0, 2: 50_000})
+    assert [fault.before != fault.after for fault in verdict.faults] == [True] * verdict.count and verdict.count
+    assert verdict.faults[0].before == (0, 2) and verdict.faults[0].after == (0, 3)

@@ -38,6 +38,7 @@ class ModelGroup:
 class ModelSite:
     group: int
     delay_ms: int = DELAY
+    hold_ms: int = 0
     end_ms: int = LONG_AGO
     busy: bool = False
 
@@ -68,6 +69,7 @@ class EngineAgainstModel(RuleBasedStateMachine):
         self.groups: dict[int, ModelGroup] = {}
         self.sites: dict[int, ModelSite] = {}
         self.site_delays: dict[int, int] = {}
+        self.site_holds: dict[int, int] = {}
         self.queue: list[Queued] = []
         self.out: dict[int, Out] = {}
         self.old_tokens: list[int] = []
@@ -88,7 +90,7 @@ class EngineAgainstModel(RuleBasedStateMachine):
             not_before_ms = self.now_ms + wait if wait else 0
             entries.append(QueueEntry(self.items, group, site, priority, not_before_ms, source))
             if site not in self.sites:
-                self.sites[site] = ModelSite(group, self.site_delays.get(site, DELAY))
+                self.sites[site] = ModelSite(group, self.site_delays.get(site, DELAY), self.site_holds.get(site, 0))
             self.group(self.sites[site].group)
             self.queue.append(Queued(self.items, site, priority, not_before_ms, source))
         at_once(self.engine.engine.add_many(entries))
@@ -100,7 +102,7 @@ class EngineAgainstModel(RuleBasedStateMachine):
             for site in [self.sites[queued.site]]
             if queued.not_before_ms <= self.now_ms
             and not site.busy
-            and site.end_ms + site.delay_ms <= self.now_ms
+            and max(site.end_ms + site.delay_ms, site.hold_ms) <= self.now_ms
             and self.group(site.group).ready(self.now_ms)
         ]
         return min(eligible, key=lambda queued: (-queued.priority, queued.item), default=None)
@@ -195,6 +197,13 @@ class EngineAgainstModel(RuleBasedStateMachine):
     def hold(self, group: int, wait: int) -> None:
         self.engine.hold(group, self.now_ms + wait)
         self.group(group).hold_ms = max(self.group(group).hold_ms, self.now_ms + wait)
+
+    @rule(site=SITES, wait=st.integers(0, 400))
+    def hold_site(self, site: int, wait: int) -> None:
+        self.engine.hold_site(site, self.now_ms + wait)
+        self.site_holds[site] = max(self.site_holds.get(site, 0), self.now_ms + wait)
+        if site in self.sites:
+            self.sites[site].hold_ms = self.site_holds[site]
 
     @rule(group=GROUPS, level=st.integers(0, 3))
     def back_off(self, group: int, level: int) -> None:

@@ -62,6 +62,9 @@ class OneByOne:
     def hold(self, group: int, until_ms: int) -> None:
         self._change(Setting.HOLD, group, until_ms)
 
+    def hold_site(self, site: int, until_ms: int) -> None:
+        self._change(Setting.HOLD_OF_SITE, site, until_ms)
+
     def back_off(self, group: int, level: int) -> None:
         self._change(Setting.BACK_OFF, group, level)
 

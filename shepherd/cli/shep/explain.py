@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from shepherd.cli.shep.servers import asked_by
 from shepherd.config import Config
 from shepherd.console import common, shared
 from shepherd.formats import kinds
@@ -170,6 +171,8 @@ def _site(facts: UrlFacts, now: int) -> Iterator[Line]:
         yield "set", ", ".join(limits) + " by the filter"
     if site["crawl_delay_ms"]:
         yield "crawl delay", f"{site['crawl_delay_ms']} ms by its robots.txt"
+    if site["pause_end"] > now:
+        yield "pause", f"it asked to be left alone for {site['pause_s']} s, until {shared.moment(site['pause_end'], now)}"
     yield "queue key", f"{kinds.QUEUE_KEY.text(site['qkey'])}, looked up {shared.moment(site['qkey_checked'], now)}"
 
 
@@ -185,4 +188,6 @@ def _server(facts: UrlFacts, now: int) -> Iterator[Line]:
         f"{shared.many(server['fetches'], 'contact')}, {server['errors']} failed",
     )
     ready = server["next_ms"] <= now * 1_000
+    if facts.asks:
+        yield "asked by", asked_by(facts.asks)
     yield "next contact", "at any time" if ready else f"not before {shared.moment(-(-server['next_ms'] // 1_000), now)}"

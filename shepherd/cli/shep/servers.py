@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 LIMIT: Final = 50
 TITLES: Final = (
-    ">sites", ">pages", ">fetches", ">errors", ">average", ">delay", ">back-off", ">slots", "next contact", "address",
+    ">sites", ">pages", ">fetches", ">errors", ">average", ">delay", ">back-off", ">slots", "next contact", "address", "asked by",
 )  # fmt: skip
 
 
@@ -34,7 +34,7 @@ def command(
     addresses: tuple[int, ...], backing_off: bool, sort: str, limit: int, db: Path, number: int | None, as_json: bool
 ) -> None:
     """List servers, with delays and failures. Columns are sites and pages on them, contacts and how many failed, average download
-    time, delay, next contact.
+    time, delay, next contact, and the site that asks the server for most patience.
 
     A server is an address. `pages` are those gathered or to be gathered, as of the last shep-record; `delay` is the time between
     two fetches; `back-off` multiplies it since the server failed; `slots` is how many fetches it may have at a time.
@@ -67,4 +67,11 @@ def _row(server: dict[str, Any], now: int) -> tuple[Any, ...]:
         server["slots"] or 1,
         f"in {shared.span(wait_s)}" if wait_s > 0 else "at once",
         server["address"],
+        asked_by(server["asks"]) if server["asks"] else None,
     )
+
+
+def asked_by(ask: dict[str, Any]) -> str:
+    """The site that asks for most patience, and for what."""
+    wish = f"until {ask['until']}" if ask["until"] else f"{ask['crawl_delay_ms'] / 1_000:g} s between fetches"
+    return f"{ask['site']}, {wish}"

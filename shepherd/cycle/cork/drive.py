@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -33,6 +34,7 @@ from shepherd.formats.control import CLOSED
 from shepherd.formats.tables import JOURNAL, SERVERS, U64, Array, Columns, Records
 from shepherd.politeness import contacts
 from shepherd.politeness.contacts import ServerClaims
+from shepherd.politeness.site_pauses import owners_in
 from shepherd.store.disk import names
 from shepherd.store.disk.names import StateName
 from shepherd.store.state import contact_notes as contactnotes
@@ -235,11 +237,11 @@ def server_changes(state: State, sites: TableChanges, journal: Records, config: 
 
 def _claims(state: State, sites: TableChanges, config: Config) -> ServerClaims:
     """Of all sites, a partition at a time; a site that is new has no address yet."""
-    old_sites = TableChanges(sites.patch)
+    old_sites, owners = TableChanges(sites.patch), owners_in(state)
     parts = []
     for start, stop in partitions(state.sites.rows, config.store.partition_rows):
         columns = {name: patch.values(state.sites, old_sites, name, start, stop) for name in CLAIMING}
-        parts.append(contacts.claims(columns, config.politeness))
+        parts.append(contacts.claims(columns, config.politeness, partial(owners, start)))
     return contacts.join_claims(parts, config.politeness)
 
 

@@ -58,7 +58,8 @@ def touched_sites(state: State, journal: Records, url_of: Callable[[int], str], 
     new_norm = np.array([state.prints.norm(url.site) for url in named], np.uint64)
     new = site_rows(new_site, new_norm) | settings_of(new_names, filters)
 
-    site = keys.distinct(np.concatenate([np.ascontiguousarray(journal["site"]), answered]))
+    asking = np.ascontiguousarray(journal["answered"][journal["retry_after_s"] > 0])  # wherever the page was to be
+    site = keys.distinct(np.concatenate([np.ascontiguousarray(journal["site"]), answered, asking]))
     row = keys.find_sites(old_sites, site)
     is_new = keys.find_sites(new_site, site) >= 0
     there = (row >= 0) | is_new

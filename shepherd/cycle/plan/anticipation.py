@@ -44,11 +44,13 @@ def anticipated_rows(
 
 
 def room_left(servers: Servers, planned: PlannedRows, contacts: I64) -> Servers:
-    """The servers with what is left of their quotas, and of the robots files that are still to be fetched."""
+    """The servers and slow sites with what is left of their quotas, and of the robots files that are still to be fetched."""
     needs = servers.needs_robots.copy()
     needs[planned.robots_site_row] = False
     quota_left = (servers.quota - contacts).astype(servers.quota.dtype)
-    return dataclasses.replace(servers, quota=quota_left, needs_robots=needs)
+    pages = np.bincount(planned.pages.site_row, minlength=len(servers.of_site))[servers.slow_site]
+    slow_left = np.maximum(servers.slow_quota - pages, 0).astype(servers.slow_quota.dtype)
+    return dataclasses.replace(servers, quota=quota_left, slow_quota=slow_left, needs_robots=needs)
 
 
 def with_more(planned: PlannedRows, more: PlannedRows) -> PlannedRows:

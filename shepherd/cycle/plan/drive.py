@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -25,6 +26,7 @@ from shepherd.formats.frame import FrameKind
 from shepherd.formats.tables import I64, U8, Columns, Deferred, Records
 from shepherd.politeness import quota
 from shepherd.politeness.quota import Servers
+from shepherd.politeness.site_pauses import owners_in
 from shepherd.store.disk import names
 from shepherd.store.disk.names import StateName
 from shepherd.store.state.columns import Column
@@ -38,7 +40,7 @@ WRITTEN = (*KEYS, "oid", "digest", "weight", "flags", "section")
 COLUMN = "deferred"
 OF_SITES = (
     *("site", "norm", "qkey", "qkey_next", "robots_checked", "robots_next", "robots_since", "delay_ms", "crawl_delay_ms"),
-    *("policy", "avg_ms", "group", "queue_bonus", "refresh_boost"),
+    *("policy", "avg_ms", "group", "queue_bonus", "refresh_boost", "pause_s", "pause_end"),
 )
 
 Range = tuple[int, int]
@@ -109,6 +111,7 @@ def _read(state: State, config: Config, now: int, jobs: int) -> _Input:
         plan=config.plan,
         politeness=config.politeness,
         unsure_ms=state.control.unsure,
+        owners=partial(owners_in(state), 0),
     )
     ranges = list(partitions(state.index.rows, config.store.partition_rows))
     shared = _Pass(sites, Favours.of(sites), Lookup(sites["site"]), config.plan, now)

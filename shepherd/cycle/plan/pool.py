@@ -59,7 +59,7 @@ def add(pool: Pool, due: Due, servers: Servers, most: int, limit: int = LEAST_RO
 
 def fold(pool: Pool, servers: Servers, most: int) -> Pool:
     """Without the rows that cannot be planned: at most `most` are left."""
-    due = join(list(pool.parts))
+    due = _within_slow_sites(join(list(pool.parts)), servers)
     server = servers.of_site.take(due.site_row)
     full = np.bincount(server, minlength=len(servers.quota)) > servers.quota
     crowded = np.flatnonzero(full.take(server))
@@ -78,6 +78,20 @@ def fold(pool: Pool, servers: Servers, most: int) -> Pool:
     if len(due) > most:
         due, bar = _best(due, most)
     return Pool((due,), bar, bars)
+
+
+def _within_slow_sites(due: Due, servers: Servers) -> Due:
+    """Of sites with a quota of their own the best rows, as many as it has."""
+    if not len(servers.slow_site):
+        return due
+    place = np.minimum(np.searchsorted(servers.slow_site, due.site_row), len(servers.slow_site) - 1)
+    slow = np.flatnonzero(servers.slow_site[place] == due.site_row)
+    slow = slow.take(best_first(due.priority.take(slow)))
+    slow = slow.take(by_key(due.site_row.take(slow)))
+    rank = run_ranks(run_starts(due.site_row.take(slow)))
+    fits = np.ones(len(due), np.bool_)
+    fits[slow.compress(rank >= servers.slow_quota.take(place.take(slow)))] = False
+    return due.take(fits)
 
 
 def _best(due: Due, most: int) -> tuple[Due, int]:
@@ -112,9 +126,10 @@ def contacts_of(planned: PlannedRows, servers: Servers) -> I64:
 
 
 def verdicts(servers: Servers, contacts: I64) -> U8:
-    """For each site: why a row of it is left out although it is due. A full server would be full in a larger plan too."""
+    """For each site: why a row of it is left out although it is due. Full servers and slow sites would be so in larger plans."""
     full = contacts >= servers.quota
     reason = np.where(full, np.uint8(Deferred.SERVER_QUOTA), np.uint8(Deferred.PLAN_FULL)).take(servers.of_site)
+    reason[servers.slow_site] = Deferred.SITE_WAITS
     return np.where(servers.shut > 0, servers.shut, reason)
 
 

@@ -50,7 +50,7 @@ class FetchLease(NamedTuple):
 class FetchEnd(NamedTuple):
     """The end of a fetch.
 
-    Where nobody was contacted no delay is due. `delay_ms` lets the whole group wait at least that long: a Retry-After.
+    Where nobody was contacted no delay is due. `delay_ms` lets the whole group wait at least that long, as a Retry-After does.
     """
 
     token: int
@@ -74,6 +74,7 @@ class Setting(enum.IntEnum):
     BACK_OFF = 3  # multiply the group's delay by 2 to the power of this; 0 ends it
     DELAY_OF_SITE = 4  # the site waits this long, in ms
     GROUP_OF_SITE = 5  # put the site and its queue into this group; what is in flight ends in the old one
+    HOLD_OF_SITE = 6  # as HOLD, of one site
 
 
 class Change(NamedTuple):

@@ -2,7 +2,7 @@
 
 Read `shepherd.politeness.groups.engine` first, then `queues`. Three kinds of heap, all lazy: an entry is only a hint to look, and
 is dropped when it is no longer the one that its site or group remembers.
-  `_Group.candidates`  sites of the group with something to give, best first; the site's own delay is judged when it comes up
+  `_Group.candidates`  sites of the group with something to give, best first; its own delay and hold are judged when it comes up
   `_ready`             groups whose slot, delay and hold allow a fetch, by their best candidate
   `_waiting`           times at which a group or a site must be looked at again
 Invariant: a site that has something to give is busy, or a candidate of its group, or has a look scheduled; a group that has a
@@ -107,6 +107,7 @@ class MemoryGroups:
         self._groups: list[_Group] = []
         self._sites: list[_Site] = []
         self._early_delays: dict[int, int] = {}  # of sites that have no item yet
+        self._site_holds: dict[int, int] = {}  # of the few sites that asked for one
         self._nodes = QueueNodes()
         self._ready: list[int] = []
         self._waiting: list[int] = []
@@ -207,6 +208,8 @@ class MemoryGroups:
                 self._move_site(key, value)
             elif setting == Setting.DELAY_OF_SITE:
                 self._set_site_delay(key, value)
+            elif setting == Setting.HOLD_OF_SITE:
+                self._site_holds[key] = max(value, self._site_holds.get(key, NEVER))  # judged when it comes up
             else:
                 self._set(self._group(key), setting, value)
 
@@ -351,7 +354,7 @@ class MemoryGroups:
             entry = candidates[0]
             site = self._sites[entry & NUMBER_MASK]
             if site.entry == entry and site.group is group:
-                wake_ms = site.end_ms + site.delay_ms
+                wake_ms = max(site.end_ms + site.delay_ms, self._site_holds.get(site.key, NEVER))
                 if wake_ms <= self._now_ms:
                     return site
                 site.entry = LOOK

@@ -42,6 +42,7 @@ ADDED: Final[dict[int, dict[str, int]]] = {
         "servers/documents": 0,
     },
     3: {"index/deferred": 0},
+    4: {"sites/pause_s": 0, "sites/pause_end": 0},
 }
 
 

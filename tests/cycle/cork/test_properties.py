@@ -41,6 +41,7 @@ from tests.support.random_rows import (
 NOW_S, STATE = 100_000, 9
 PLAN = config.Plan(refresh_s=1_000, max_retries=4)
 POLITENESS = config.Politeness(delay_s=10.0, max_backoff=3, robots_give_up_s=5_000)
+BOUND_S = POLITENESS.neighbours_s
 FAILED = (Result.SOFT, Result.HARD, Result.SITE, Result.CONNECTION)
 PAGE_RESULTS = [Result.STORED, Result.UNCHANGED, Result.REDIRECT, Result.DENIED, *FAILED]
 REASONS = [Reason.SERVER_ERROR, Reason.CONNECTION, Reason.ROBOTS_UNREACHABLE, Reason.DEADLINE, Reason.CLIENT_ERROR]
@@ -248,6 +249,14 @@ def naive_sites(sites: list[Row], records: list[Row]) -> list[Row]:
                 row["robots_oid"] = record["oid"] if stored else NO_OID
         elif record["oid"] != NO_OID and record["answered"] != record["site"]:
             row["moves"] += 1
+    for record in records:
+        row = rows.get(record["answered"], {})
+        if row and is_contact(record):
+            crawl_s = -(-row["crawl_delay_ms"] // 1000) if row["crawl_delay_ms"] > BOUND_S * 1000 else 0
+            asked_s = max(min(record["retry_after_s"], 86_400), crawl_s)
+            end = -(-record["end_ms"] // 1000) + asked_s
+            if asked_s and end > row["pause_end"]:
+                row.update(pause_s=asked_s, pause_end=end)
     for row in rows.values():
         row["avg_ms"] = naive_average(row["avg_ms"], [record for record in records if record["site"] == row["site"]])
     return [rows[site] for site in sorted(rows)]
@@ -273,7 +282,10 @@ def naive_servers(servers: list[Row], sites: list[Row], records: list[Row]) -> l
         rows.setdefault(qkey, dict.fromkeys(SERVERS, 0) | {"qkey": qkey, "delay_ms": 10_000, "slots": 1})
     for qkey, row in rows.items():
         own = [site for site in sites if site["qkey"] == qkey]
-        delays = [max(10_000 if site["delay_ms"] == NO_LIMIT else site["delay_ms"], site["crawl_delay_ms"]) for site in own]
+        delays = [
+            max(10_000 if site["delay_ms"] == NO_LIMIT else site["delay_ms"], min(site["crawl_delay_ms"], BOUND_S * 1000))
+            for site in own
+        ]
         row["delay_ms"] = max(delays, default=row["delay_ms"])
         row["slots"] = max([1, *(site["slots"] for site in own)])
         row["group"] = max([0, *(site["group"] for site in own)])
@@ -285,7 +297,9 @@ def naive_servers(servers: list[Row], sites: list[Row], records: list[Row]) -> l
         row["backoff"] = min(row["backoff"], POLITENESS.max_backoff)
         row["avg_ms"] = naive_average(row["avg_ms"], mine)
         if mine:
-            asked = [record["end_ms"] + record["retry_after_s"] * 1000 for record in mine if record["retry_after_s"]]
+            asked = [
+                record["end_ms"] + min(record["retry_after_s"], BOUND_S) * 1000 for record in mine if record["retry_after_s"]
+            ]
             row["next_ms"] = max(max(record["end_ms"] for record in mine) + (row["delay_ms"] << row["backoff"]), *asked, 0)
     return [rows[qkey] for qkey in sorted(rows)]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import dataclass
 
-from shepherd.config import MAX_RETRY_AFTER_S, Plan, Politeness
+from shepherd.config import Plan, Politeness
 from shepherd.formats.tables import NO_LIMIT, Deferred, Flag, Reason, RowType, Why
 from tests.support.random_rows import Row
 
@@ -41,13 +41,18 @@ def naive_plan(world: World) -> Naive:
     for number, row in enumerate(world.index):
         site = by_site[row["site"]]
         if (found := classified(row, site, world)) is not None:
-            deferred[number] = waits(site, quota[server_of(site, world)], world.now_s)
+            deferred[number] = waits(site, quota[server_of(site, world)], world)
             if not deferred[number]:
                 due.append((-found[0], number, found[1], site))
+    pages: dict[int, int] = defaultdict(int)
     contacts: dict[Server, int] = defaultdict(int)
     total, asked, chosen, left = 0, set(), [], []
     for negated, number, why, site in sorted(due, key=lambda entry: entry[:2]):
         server, priority = server_of(site, world), -negated
+        pages[site["site"]] += 1
+        if pages[site["site"]] > most_of_a_site(site, world):
+            left.append((number, site))
+            continue
         stale = site["robots_checked"] == 0 or site["robots_next"] <= world.now_s or nowhere(site)
         wanted = [(number, priority, why)]
         if stale and site["site"] not in asked:
@@ -59,9 +64,12 @@ def naive_plan(world: World) -> Naive:
                 chosen.append((*one, site["site"]))
                 asked.add(site["site"])
             elif one[0] >= 0:
-                left.append((number, server))
-    for number, server in left:
+                left.append((number, site))
+    for number, site in left:
+        server = server_of(site, world)
         deferred[number] = Deferred.SERVER_QUOTA if contacts[server] == quota[server] else Deferred.PLAN_FULL
+        if is_slow(site, world):
+            deferred[number] = Deferred.SITE_WAITS
     return Naive(sorted(chosen, key=lambda entry: (-entry[1], entry[0], entry[3])), deferred, contacts, quota)
 
 
@@ -103,12 +111,30 @@ def classified(row: Row, site: Row, world: World) -> tuple[int, Why] | None:
     return None
 
 
-def waits(site: Row, quota: int, now_s: int) -> int:
+def waits(site: Row, quota: int, world: World) -> int:
+    now_s = world.now_s
     if nowhere(site) and site["qkey_next"] > now_s:
         return Deferred.NO_ADDRESS
     if site["robots_since"] and site["robots_next"] > now_s:
         return Deferred.ROBOTS_UNREACHABLE
-    return Deferred.NOT if quota else Deferred.SERVER_WAITS
+    if not quota:
+        return Deferred.SERVER_WAITS
+    paused_s = min(site["pause_end"] - now_s, site["pause_s"])
+    return Deferred.SITE_WAITS if paused_s >= world.plan.reap_s else Deferred.NOT
+
+
+def is_slow(site: Row, world: World) -> bool:
+    return site["crawl_delay_ms"] > world.politeness.neighbours_s * 1000
+
+
+def most_of_a_site(site: Row, world: World) -> int:
+    """Pages of a site that asks for more than its neighbours need to heed; of any other, all."""
+    if not is_slow(site, world):
+        return len(world.index)
+    default = round(world.politeness.delay_s * 1000)
+    delay = max(default if site["delay_ms"] == NO_LIMIT else site["delay_ms"], site["crawl_delay_ms"])
+    start = max(min(world.unsure_ms, world.now_s * 1000) + delay - world.now_s * 1000, 0) if world.unsure_ms else 0
+    return max((world.plan.reap_s * 1000 - start) // (delay + site["avg_ms"]), 1)
 
 
 def nowhere(site: Row) -> bool:
@@ -140,12 +166,13 @@ def _quota(server: Server, sites: list[Row], world: World) -> int:
         delays.append(delay)
         averages.append(row["avg_ms"])
         slots.append(max(row["slots"], 1))
-        starts.append(min(row["next_ms"] - now_ms, max(delay, MAX_RETRY_AFTER_S * 1000)))
+        starts.append(min(row["next_ms"] - now_ms, max(delay, world.politeness.neighbours_s * 1000)))
         starts.append(unsure_ms + delay - now_ms)
     asking = [site for site in world.sites if server == ("address", site["qkey"])] or sites  # grouped or not, they are there
     for site in asking if server[0] != "address" or not known else []:  # the table knows better
         delay = round(world.politeness.delay_s * 1000) if site["delay_ms"] == NO_LIMIT else site["delay_ms"]
-        delay = max(delay, site["crawl_delay_ms"])
+        bound = world.politeness.neighbours_s * 1000
+        delay = max(delay, site["crawl_delay_ms"] if server[0] == "site" else min(site["crawl_delay_ms"], bound))
         delays.append(delay)
         starts.append(unsure_ms + delay - now_ms)
         if all(row["qkey"] != site["qkey"] for row in known):

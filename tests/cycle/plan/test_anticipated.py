@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 
 import numpy as np
@@ -13,7 +14,7 @@ from shepherd.cycle.plan import anticipation as anticipate
 from shepherd.cycle.plan import pool as planpool
 from shepherd.cycle.plan import rules as plan
 from shepherd.formats.tables import INDEX, SITES, Deferred, Flag, RowType, Why
-from tests.cycle.plan.naive_plan import World, classified, naive_plan, nowhere, server_of, waits
+from tests.cycle.plan.naive_plan import World, classified, most_of_a_site, naive_plan, nowhere, server_of, waits
 from tests.cycle.plan.test_properties import NOW_S, PLAN, Made, make, worlds
 from tests.support.random_rows import columns, index_rows
 
@@ -52,12 +53,16 @@ def naive(world: World) -> list[tuple[int, int]]:
     for number, row in enumerate(world.index):
         site = by_site[row["site"]]
         early = classified(row, site, shorter)
-        open_ = not waits(site, due.quota[server_of(site, world)], world.now_s)
+        open_ = not waits(site, due.quota[server_of(site, world)], world)
         if early is not None and early[1] in (Why.DUE, Why.OVERDUE) and not told[number] and open_:
             found.append((-(early[0] & 0xFFFFFF), number, site))
     chosen = []
+    pages = Counter(site for row, _priority, _why, site in due.chosen if row >= 0)
     for negated, number, site in sorted(found, key=lambda entry: entry[:2]):
         server = server_of(site, world)
+        pages[site["site"]] += 1
+        if pages[site["site"]] > most_of_a_site(site, world):
+            continue
         stale = site["robots_checked"] == 0 or site["robots_next"] <= world.now_s or nowhere(site)
         for what in ["robots"] * (stale and site["site"] not in asked) + ["page"]:
             if contacts.get(server, 0) < due.quota[server] and room > 0:

@@ -84,11 +84,45 @@ def whys(index: dict[str, Array], sites: dict[str, Array]) -> list[Why]:
 # --- servers
 
 
-def test_a_crawl_delay_of_a_day_is_one_page_a_day_and_not_a_dropped_host() -> None:
-    sites = make_sites(crawl_delay_ms=DAY_S * 1000)
+@pytest.mark.parametrize(("asked_in", "reason"), [("delay_ms", Deferred.SERVER_QUOTA), ("crawl_delay_ms", Deferred.SITE_WAITS)])
+def test_a_delay_of_a_day_is_one_page_a_day_and_not_a_dropped_host(asked_in: str, reason: Deferred) -> None:
+    sites = make_sites(**{asked_in: DAY_S * 1000})
     chosen, deferred = choose(make_index(5), sites, servers(sites))
     assert len(chosen.pages) == 1
-    assert deferred == [Deferred.NOT] + 4 * [Deferred.SERVER_QUOTA]
+    assert deferred == [Deferred.NOT] + 4 * [reason]
+
+
+@pytest.mark.parametrize("limit", [0, 1_000])
+def test_a_site_with_a_long_crawl_delay_takes_no_time_of_its_neighbours(limit: int) -> None:
+    """Its pages are the best of the server, and could not be asked for in this reap."""
+    sites = make_sites(2)
+    sites["crawl_delay_ms"][0] = 4_000_000_000
+    index = make_index(800)
+    index["site"][:400], index["weight"][:400], index["weight"][400:] = sites["site"][0], 60_000, 1_000
+    index["site"][400:] = sites["site"][1]
+    found, pool = servers(sites, make_server()), planpool.Pool()
+    for part in np.array_split(np.arange(800), 4):
+        rows = plan.due_rows({n: c[part] for n, c in index.items()}, sites, now_s=NOW_S, plan=CYCLE, first_row=int(part[0]))
+        pool = planpool.add(pool, rows, found, 1_000, limit)
+    of_site = np.bincount(planpool.choose(pool, found, 1_000).pages.site_row, minlength=2)
+    assert of_site.tolist() == [1, found.quota[0] - 1] and found.quota[0] == 360
+
+
+def test_a_paused_site_waits_and_its_neighbours_do_not() -> None:
+    sites = make_sites(2)
+    sites["pause_s"][0], sites["pause_end"][0] = 7_200, NOW_S + 3_600
+    found = servers(sites, make_server())
+    assert found.shut.tolist() == [Deferred.SITE_WAITS, Deferred.NOT] and found.quota[0] == 360
+    sites["pause_end"][0] = NOW_S + 3_599
+    assert servers(sites, make_server()).shut.tolist() == 2 * [Deferred.NOT]
+
+
+def test_a_pause_that_sites_of_two_owners_ask_for_holds_their_server() -> None:
+    sites = make_sites(3)
+    sites["pause_s"][:], sites["pause_end"][:] = 1_800, (NOW_S + 1_800, NOW_S + 900, 0)
+    for owners, quota in (([1, 1, 2], 360), ([1, 2, 2], 270)):
+        of_rows = np.array(owners, np.uint64)
+        assert servers(sites, make_server(), owners=of_rows.take).quota[0] == quota
 
 
 @pytest.mark.parametrize(("wait_s", "planned"), [(0, 1), (3_599, 1), (3_600, 0), (DAY_S, 0)])
@@ -99,7 +133,7 @@ def test_a_page_a_day_is_planned_in_the_reap_in_which_its_server_is_ready(wait_s
 
 
 def test_a_server_that_waits_beyond_the_reap_gets_nothing() -> None:
-    sites, table = make_sites(), make_server(next_ms=(NOW_S + 3_600) * 1000)
+    sites, table = make_sites(), make_server(delay_ms=3_600_000, next_ms=(NOW_S + 3_600) * 1000)
     chosen, deferred = choose(make_index(5), sites, servers(sites, table))
     assert len(chosen.pages) == len(chosen.robots_site_row) == 0
     assert deferred == 5 * [Deferred.SERVER_WAITS]
@@ -107,12 +141,12 @@ def test_a_server_that_waits_beyond_the_reap_gets_nothing() -> None:
 
 def test_a_server_that_waits_half_of_the_reap_gets_half_as_much() -> None:
     sites = make_sites()
-    assert servers(sites, make_server()).quota[0] == 360
-    assert servers(sites, make_server(next_ms=(NOW_S + 1_800) * 1000)).quota[0] == 180
+    for wait_s, quota in ((0, 2), (1_800, 1)):
+        assert servers(sites, make_server(delay_ms=1_800_000, next_ms=(NOW_S + wait_s) * 1000)).quota[0] == quota
 
 
 def test_after_a_reap_that_was_cut_off_every_server_waits_its_delay_first() -> None:
-    day = make_sites(crawl_delay_ms=DAY_S * 1000)
+    day = make_sites(delay_ms=DAY_S * 1000)
     for unsure_s, quota in ((NOW_S - DAY_S, 1), (NOW_S - 10, 0), (NOW_S + DAY_S, 0)):
         assert servers(day, unsure_ms=unsure_s * 1000).quota.tolist() == [quota]
 
@@ -171,7 +205,7 @@ def test_robots_file_of_a_site_without_queue_key_is_planned_too() -> None:
 
 
 def test_the_last_contact_of_a_quota_goes_to_the_robots_file() -> None:
-    sites = make_sites(robots_checked=0, crawl_delay_ms=DAY_S * 1000)
+    sites = make_sites(robots_checked=0, delay_ms=DAY_S * 1000)
     chosen, deferred = choose(make_index(5), sites, servers(sites))
     assert (len(chosen.robots_site_row), len(chosen.pages)) == (1, 0)
     assert deferred == 5 * [Deferred.SERVER_QUOTA]

@@ -44,7 +44,7 @@ def replacing(path: str, change: Callable[[bytes], bytes]) -> Tamper:
 
 
 def other_version(data: bytes) -> bytes:
-    text = data.rpartition(b"check ")[0].replace(b"shepherd-control 3", b"shepherd-control 4")
+    text = data.rpartition(b"check ")[0].replace(b"shepherd-control 4", b"shepherd-control 5")
     return text + f"check {check64(text):016x}\n".encode()
 
 

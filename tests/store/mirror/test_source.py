@@ -82,7 +82,7 @@ LIES: dict[str, tuple[str, Answer, int]] = {
     "an error that steers": ("/v1/leases", lambda h: send_answer(h, b'{"error": "\\u001b[2J"}', 403), REFUSED),
     "endless control": ("files/control", liar.endless, CORRUPT),
     "control in another coding": ("files/control", squeezed, CORRUPT),
-    "control cut off": ("files/control", lambda h: send_answer(h, b"shepherd-control 3\n"), CORRUPT),
+    "control cut off": ("files/control", lambda h: send_answer(h, b"shepherd-control 4\n"), CORRUPT),
     "control that is not there": ("files/control", lambda h: send_answer(h, b'{"error": "no"}', 404), REFUSED),
     "endless column": ("files/index/weight", liar.endless, CORRUPT),
     "endless block table": ("files/index/weight.check", liar.endless, CORRUPT),

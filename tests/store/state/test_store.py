@@ -358,9 +358,9 @@ def test_damaged_control_is_noticed_at_every_byte(db: Database) -> None:
 def test_newer_format_version_is_refused_by_name(db: Database) -> None:
     path = db.states_path / "000001" / "control"
     path.chmod(0o644)
-    body = path.read_bytes().replace(b"shepherd-control 3\n", b"shepherd-control 4\n").rpartition(b"check ")[0]
+    body = path.read_bytes().replace(b"shepherd-control 4\n", b"shepherd-control 5\n").rpartition(b"check ")[0]
     path.write_bytes(body + f"check {check64(body):016x}\n".encode())
-    with pytest.raises(UsageError, match="format version 4"):
+    with pytest.raises(UsageError, match="format version 5"):
         db.furthest()
 
 

@@ -1,0 +1,90 @@
+"""What a site may ask of its neighbours, the other sites of its server; and which sites have asked to be left alone.
+
+A Crawl-delay or a Retry-After binds the site that says it, in full. Its neighbours it binds for `politeness.neighbours_s` at
+most. For longer they are bound by what sites of two owners say: whoever has one name on a server must not silence all others.
+
+The owner of a site is told by its name: the last two labels of its host, or all of an address. Nobody owns two such names without
+having registered two; where names are registered below more labels, as under co.uk, several owners count as one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from shepherd.arrays.keys import run_ends, run_starts
+from shepherd.formats.check import check64
+from shepherd.formats.tables import I64, U64, Columns
+from shepherd.politeness.delays import pauses_ms
+
+Owners = Callable[[I64], U64]  # of some rows of the site table
+
+
+def owner_of(site: str) -> str:
+    """Of `scheme://host[:port]`."""
+    host = site.partition("://")[2]
+    if host.startswith("["):
+        return host.partition("]")[0] + "]"
+    labels = host.partition(":")[0].split(".")
+    return ".".join(labels if labels[-1].isdigit() else labels[-2:])  # no name ends in a number: that is an address
+
+
+def owner_number(site: str) -> int:
+    """The same as a number, for arrays."""
+    return check64(owner_of(site).encode())
+
+
+def one_owner(rows: I64) -> U64:
+    """Where names are not known, all count as one."""
+    return np.zeros(len(rows), np.uint64)
+
+
+# --- what two owners agree on ---------------------------------------------------------------------------------------
+
+
+class Accord:
+    """What the sites of one server or group ask for, in any order: the largest that two owners both have asked for."""
+
+    __slots__ = ("_largest",)
+
+    def __init__(self) -> None:
+        self._largest: dict[str, int] = {}
+
+    def add(self, owner: str, value: int) -> None:
+        self._largest[owner] = max(value, self._largest.get(owner, 0))
+
+    @property
+    def value(self) -> int:
+        """0 = they do not agree on anything."""
+        return sorted(self._largest.values())[-2] if len(self._largest) > 1 else 0
+
+
+def common_demands(keys: U64, owners: U64, values: I64) -> tuple[U64, I64]:
+    """The same for many at once: the keys about which two owners agree, each once and in order, and on what."""
+    order = np.lexsort((values, owners, keys))
+    keys, owners, values = keys[order], owners[order], values[order]
+    largest = run_ends(run_starts(keys, owners))  # of each owner
+    keys, values = keys[largest], values[largest]
+    order = np.lexsort((values, keys))
+    keys, values = keys[order], values[order]
+    last = np.flatnonzero(run_ends(run_starts(keys)))
+    second = last[(last > 0) & (keys[last - 1] == keys[last])] - 1
+    return keys[second], values[second]
+
+
+# --- who has asked to be left alone ---------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class PausedSites:
+    """The rows of the sites that may not be asked yet, because they said so; and until when."""
+
+    rows: I64
+    until_ms: I64
+
+    @classmethod
+    def of(cls, sites: Columns, now_ms: int) -> PausedSites:
+        rows = np.flatnonzero(sites["pause_end"].astype(np.int64) * 1000 > now_ms)
+        return cls(rows, pauses_ms(sites["pause_s"][rows], sites["pause_end"][rows], now_ms))
