@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import re
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
+from re import Match
 from typing import Final
 
-_W3C: Final = re.compile(
-    r"(\d{4})(?:-(\d\d?)(?:-(\d\d?)(?:[T ](\d\d):(\d\d)(?::(\d\d)(?:[.,]\d+)?)?\s?(Z|[+-]\d\d:?\d\d)?)?)?)?", re.IGNORECASE
-)
+from shepherd.expressions import TextForm
+
 _U32_MAX: Final = 0xFFFFFFFF
 
 
 def seconds_of(text: str) -> int:
     """Seconds since 1970; 0 where the text is no time, or one that has no place there. Without a zone it is UTC."""
     text = text.strip()[:64]
-    if match := _W3C.fullmatch(text):
+    if match := TextForm.W3C_DATE.fullmatch(text):
         try:
             seconds: float | None = _w3c(match).timestamp()
         except (ValueError, OverflowError):
@@ -35,7 +34,7 @@ def http_seconds(text: str) -> float | None:
         return None
 
 
-def _w3c(match: re.Match[str]) -> datetime:
+def _w3c(match: Match[str]) -> datetime:
     year, month, day, hour, minute, second = (int(part) if part else None for part in match.groups()[:6])
     when = datetime(year or 0, month or 1, day or 1, hour or 0, minute or 0, min(second or 0, 59), tzinfo=UTC)
     zone = match.group(7) or "Z"

@@ -6,14 +6,12 @@ wrong, or at the end where one is missing.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import ClassVar, Final, Self
+from typing import ClassVar, Self
 
 from shepherd.errors import UsageError
-
-_COMMENT: Final = re.compile(r"(?:^|\s)#.*")
+from shepherd.expressions import TextForm
 
 
 @dataclass(frozen=True)
@@ -32,8 +30,8 @@ class WordLine:
     def cut(cls, text: str, source: str) -> Iterator[Self]:
         """All lines of a file but blank ones and comments."""
         for number, raw in enumerate(text.split("\n"), 1):
-            content = _COMMENT.sub("", raw).rstrip()
-            words = list(re.finditer(r"\S+", content))
+            content = TextForm.COMMENT.sub("", raw).rstrip()
+            words = list(TextForm.WORD.finditer(content))
             if words:
                 columns = (*(word.start() + 1 for word in words), len(content) + 1)
                 yield cls(source, number, content.strip(), tuple(word[0] for word in words), columns)

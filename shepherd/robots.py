@@ -9,10 +9,12 @@ Percent-encodings are compared as they are written, but for the case of their di
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from re import Match
 from typing import Final, NamedTuple
+
+from shepherd.expressions import RobotsForm
 
 MAX_BYTES: Final = 500 * 1024
 ABSENT: Final = 404  # what a robots.txt counts as whose redirects lead nowhere, or never end
@@ -26,10 +28,6 @@ _DISALLOW: Final = frozenset((b"disallow", b"dissallow", b"dissalow", b"disalow"
 _SITEMAP: Final = frozenset((b"sitemap", b"site-map"))
 _CRAWL_DELAY: Final = frozenset((b"crawl-delay", b"crawldelay", b"crawl delay"))
 
-_LINE_END: Final = re.compile(rb"\r\n|\r|\n")
-_TOKEN: Final = re.compile(rb"[A-Za-z0-9_.-]*")
-_ESCAPE: Final = re.compile(rb"%[0-9A-Fa-f]{2}|[\x80-\xff]")
-_PATH_ESCAPE: Final = re.compile(r"%[0-9A-Fa-f]{2}")
 _INDEX_PAGE: Final = "/index.html"
 
 
@@ -75,7 +73,7 @@ class Rules:
         return line.allow, line.number, text.decode("utf-8", "replace").strip()
 
     def _decisive(self, path: str) -> _Line | None:
-        path = _PATH_ESCAPE.sub(_upper, path) if "%" in path else path
+        path = RobotsForm.PATH_ESCAPE.sub(_upper, path) if "%" in path else path
         path = path if path.startswith("/") else "/" + path
         best, best_length = None, 0
         for length in self._lengths:
@@ -217,7 +215,7 @@ def _lines(body: bytes) -> Iterator[tuple[int, bytes]]:
         if body[:1] != bytes((mark,)):
             break
         body = body[1:]
-    for number, line in enumerate(_LINE_END.split(body), start=1):
+    for number, line in enumerate(RobotsForm.LINE_END.split(body), start=1):
         yield number, line[:MAX_LINE_BYTES]
 
 
@@ -235,20 +233,20 @@ def _field(line: bytes) -> tuple[bytes, bytes]:
 
 def _token(value: bytes) -> bytes:
     """The product token that a User-agent line begins with."""
-    match = _TOKEN.match(value)
+    match = RobotsForm.TOKEN.match(value)
     return match.group().lower() if match else b""
 
 
 def _pattern(value: bytes) -> str:
-    return _ESCAPE.sub(_escape, value).decode("ascii")
+    return RobotsForm.ESCAPE.sub(_escape, value).decode("ascii")
 
 
-def _escape(match: re.Match[bytes]) -> bytes:
+def _escape(match: Match[bytes]) -> bytes:
     text = match.group()
     return text.upper() if len(text) == 3 else b"%%%02X" % text[0]
 
 
-def _upper(match: re.Match[str]) -> str:
+def _upper(match: Match[str]) -> str:
     return match.group().upper()
 
 

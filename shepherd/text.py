@@ -5,13 +5,13 @@ Whatever comes from the web or from an operator goes through `escape` before it 
 
 from __future__ import annotations
 
-import re
 import unicodedata
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from shepherd.errors import BadUrl, Corruption, IoFailed, ShepherdError
+from shepherd.expressions import TextForm
 
 if TYPE_CHECKING:
     from shepherd.urls import Url
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 LATEST_S: Final = 2**32 - 1  # times are kept in 32 bits
 LATEST_MS: Final = 253_402_300_799_999  # the end of the year 9999: no calendar goes further
 MOST_SHOWN: Final = 200  # characters of a line that is refused
-_PASSWORD: Final = re.compile(r"^(\s*+(?:[a-z][a-z0-9+.-]*:)?[/\\]*+[^/\\?#@:]*+):(?!\d*+[/\\?#]).*@", re.IGNORECASE | re.DOTALL)
 _AGE_UNITS: Final = ((2 * 86_400, 86_400, "days"), (2 * 3_600, 3_600, "h"), (120, 60, "min"), (0, 1, "s"))
 
 
@@ -105,7 +104,10 @@ def parse_given(text: str) -> Url:
 
 def redact(text: str) -> str:
     """A refused text as it may stand in a message or a log: without a password, and cut where it is long."""
-    text = _PASSWORD.sub(r"\1:...@", text)
+    user = TextForm.USER.match(text)
+    end = text.rfind("@", user.end()) if user else -1
+    if user and end >= 0:
+        text = f"{user[1]}:...{text[end:]}"
     return text if len(text) <= MOST_SHOWN else f"{text[:MOST_SHOWN]}..."
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import ipaddress
-import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property
@@ -21,6 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from shepherd.errors import BadUrl
+from shepherd.expressions import UrlForm
 
 U64: TypeAlias = npt.NDArray[np.uint64]
 Transform: TypeAlias = Callable[[str], str | None]
@@ -45,11 +45,6 @@ _PLAIN: Final = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789
 
 # Bytes of a path and query that parsing leaves as they are, and where it may not do so.
 _PATH_BYTES: Final = bytes(range(0x21, 0x7F)).translate(None, b"""\\"#<>`{}^|'""")
-_ODD: Final = re.compile(rb"""/\.|%2[eE]|\?\Z|[^\x21-\x7e]|[\\"#<>`{}^|']""")
-
-_CONTROL_OR_BLANK: Final = re.compile(r"[\x00-\x20\x7f-\x9f\s]")
-_SCHEME: Final = re.compile(r"([a-z][a-z0-9+.-]*):", re.IGNORECASE)
-_EMPTY_HOST: Final = re.compile(r"https?:[/\\]*(?:[:?#]|$|[^/\\?#]*@(?:[:/\\?#]|$))", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -67,7 +62,7 @@ def parse(text: str, *, strict: bool = False) -> Url:
 
     `strict` is for what an operator types or inserts: a control character or blank is then an error, not a thing to strip.
     """
-    if strict and (match := _CONTROL_OR_BLANK.search(text)):
+    if strict and (match := UrlForm.CONTROL_OR_BLANK.search(text)):
         raise BadUrl(f"control character or blank at column {match.start() + 1}; write it percent-encoded or leave it out")
     try:
         return _url(can_ada.parse(_scalar_values(text)).href)
@@ -304,7 +299,7 @@ def _url(href: str) -> Url:
 
 def _is_path(text: bytes) -> bool:
     """Whether a text that begins with a slash is what parsing makes of it."""
-    if not _ODD.search(text):
+    if not UrlForm.ODD.search(text):
         return True
     try:
         return parse(f"http://a{text.decode('ascii')}").path.encode() == text
@@ -324,13 +319,14 @@ def _other_scheme(name: str) -> str:
 
 def _why_unparsable(text: str, base: str = "") -> str:
     """can_ada says only that it failed; this says where a person should look."""
-    match = _SCHEME.match(text.strip())
+    match = UrlForm.SCHEME.match(text.strip())
     if not match and not base:
         return "not an absolute URL; it must begin with http:// or https://"
     if not match and not base.startswith(_SCHEMES):
         return "a relative link, but the base URL is not http or https"
     if match and match[1].lower() not in ("http", "https"):
         return _other_scheme(match[1].lower())
-    if _EMPTY_HOST.match(text.strip()):
+    authority = UrlForm.AUTHORITY.match(text.strip())
+    if authority and authority[1].rpartition("@")[2].partition(":")[0] == "":
         return "empty host"
     return "the host or port is not valid"

@@ -7,24 +7,11 @@ their length. What they make of wild markup may be wild, too.
 from __future__ import annotations
 
 import html
-import re
 from typing import Final
 
-MARKUP: Final = ("text/html", "application/xhtml+xml", "application/xml", "text/xml", "")  # older buckets do not say
+from shepherd.expressions import Readable
 
-_UNSEEN: Final = re.compile(
-    r"<(script|style|template|noscript)\b.*?(?:</\1|\Z)[^>]*+>?|<!--.*?(?:-->|\Z)", re.IGNORECASE | re.DOTALL
-)
-_BLOCK: Final = re.compile(
-    r"</?(?:address|article|aside|blockquote|body|br|dd|details|div|dl|dt|fieldset|figcaption|figure|footer|form|frame|h[1-6]"
-    r"|head|header|hr|li|main|nav|ol|option|p|pre|section|summary|table|title|tr|ul)\b[^>]*+>?",
-    re.IGNORECASE,
-)
-_CELL: Final = re.compile(r"</?(?:td|th)\b[^>]*+>?", re.IGNORECASE)
-_TAG: Final = re.compile(r"<[a-z/!?][^>]*+>?", re.IGNORECASE)
-# Such a number stands for no character, and int() takes no 5,000 digits.
-_OVERLONG: Final = re.compile(r"&#(?:[0-9]{10}[0-9]*+|[xX][0-9a-fA-F]{9}[0-9a-fA-F]*+);?")
-_BLANKS: Final = re.compile(r"\s+")
+MARKUP: Final = ("text/html", "application/xhtml+xml", "application/xml", "text/xml", "")  # older buckets do not say
 
 
 def is_text(content_type: str) -> bool:
@@ -37,6 +24,9 @@ def readable(text: str, content_type: str) -> str:
     kind = content_type.partition(";")[0].strip().lower()
     if kind not in MARKUP and not kind.endswith("+xml"):
         return text
-    visible_text = _TAG.sub("", _CELL.sub(" ", _BLOCK.sub("\0", _BLANKS.sub(" ", _UNSEEN.sub(" ", text.replace("\0", " "))))))
-    lines = (_BLANKS.sub(" ", html.unescape(_OVERLONG.sub("\ufffd", line))).strip() for line in visible_text.split("\0"))
+    text = Readable.UNSEEN.sub(" ", text.replace("\0", " "))
+    text = Readable.BLOCK.sub("\0", Readable.BLANKS.sub(" ", text))
+    text = Readable.TAG.sub("", Readable.CELL.sub(" ", text))
+    numbers, blanks = Readable.OVERLONG, Readable.BLANKS
+    lines = (blanks.sub(" ", html.unescape(numbers.sub("\ufffd", line))).strip() for line in text.split("\0"))
     return "".join(f"{line}\n" for line in lines if line)

@@ -9,18 +9,17 @@ from what it then looks like.
 from __future__ import annotations
 
 import hashlib
-import re
 from typing import Final
+
+from shepherd.expressions import UrlForm
 
 MOST_BYTES: Final = 100  # of one name, where a file system has room for 255
 MOST_PATH: Final = 1_000
-_URL: Final = re.compile(r"(https?)://(\[[^]/?#]*\]|[^]/:?#[]+)(?::([0-9]+))?(/[^?#]*)(\?[^#]*)?")
-_UNSAFE: Final = re.compile(r"%(?!20|[89A-Fa-f][0-9A-Fa-f])|[^A-Za-z0-9._%+=@-]")
 
 
 def file_path(url: str, html: bool) -> str:
     """The path of a URL's file, with slashes, relative to the directory of the export."""
-    url_parts = _URL.fullmatch(url) if url.isascii() and " " not in url else None
+    url_parts = UrlForm.NORMAL.fullmatch(url) if url.isascii() and " " not in url else None
     if url_parts is None:  # not as parse() makes it: a peer may send anything
         return f"odd/{_hash(url)}~"
     scheme, host, port, path, query = url_parts.groups()
@@ -52,7 +51,7 @@ def _file(segment: str, query: str, html: bool) -> str:
 
 
 def _escaped(segment: str) -> str:
-    name = _UNSAFE.sub(lambda character: f"%{ord(character[0]):02X}", segment)
+    name = UrlForm.UNSAFE.sub(lambda character: f"%{ord(character[0]):02X}", segment)
     return "%2E" + name[1:] if name.startswith(".") else name
 
 

@@ -6,7 +6,6 @@ is a hash of the capture, so it is known without looking it up. What has no stat
 
 from __future__ import annotations
 
-import re
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -19,6 +18,7 @@ from shepherd.export.documents import Exported
 from shepherd.export.lines import footprint_of
 from shepherd.export.output import Series, Written
 from shepherd.export.sorting import SortedLines
+from shepherd.expressions import MessageHead
 from shepherd.formats import cdxj, httphead, kinds, warc
 from shepherd.formats.bucket import BucketFlag, Codec
 from shepherd.formats.warc import Digests
@@ -28,9 +28,6 @@ from shepherd.sections import section_name
 PACKED_BY_SERVER: Final = frozenset((Codec.GZIP_SENT, Codec.BR_SENT, Codec.ZSTD_SENT, Codec.DEFLATE_SENT))
 ENDING: Final = ".warc.gz"
 _CAPTURE: Final = struct.Struct("<QQqI")
-_TYPE: Final = re.compile(rb"^content-type[ \t]*:[ \t]*([^;\s]*)", re.IGNORECASE | re.MULTILINE)
-_PLACE: Final = re.compile(rb"https?://([^/?#]*)(/[^#]*)?")
-_LINE_ENDS: Final = re.compile(rb"[\r\n\0]+")
 _ID: Final = b"WARC-Record-ID: %s\r\n"
 _COMMON: Final = b"WARC-Date: %s\r\nWARC-Target-URI: %s\r\nWARC-Warcinfo-ID: %s\r\n"
 _BESIDE: Final = b"WARC-Concurrent-To: %s\r\n"
@@ -107,7 +104,7 @@ class WarcSink:
 
     def _records(self, document: Exported) -> Iterator[WarcRecord]:
         header, url = document.bucket.header, document.bucket.attributes["U"]
-        if _LINE_ENDS.search(url):
+        if MessageHead.LINE_ENDS.search(url):
             raise Corruption(f"the URL {url!r} has line ends in it")
         # What was looked at again has its old bucket, unless the same came once more and was stored once more.
         if document.facts.what == Novelty.CHECKED and header.time_ms <= self._since_now * 1_000 + 999:
@@ -129,7 +126,7 @@ class WarcSink:
         body = bucket.stored if is_packed else document.body()
         headers = attributes.get("H", b"")
         if not headers and "E" in attributes:  # of a redirect only the target is kept
-            headers = b"Location: " + _LINE_ENDS.sub(b" ", attributes["E"])
+            headers = b"Location: " + MessageHead.LINE_ENDS.sub(b" ", attributes["E"])
         return _Payload(
             httphead.head(attributes.get("S", b""), headers, len(body), is_packed), body, self._digests.of(body), is_packed
         )
@@ -157,7 +154,7 @@ class WarcSink:
             facts |= {"mime": type_.decode("ascii", "replace"), "digest": payload.digest.decode()}
             headers = b"".join(lines) + _BLOCK % (payload.digest, type_)
             return WarcRecord(warc.record(b"resource", headers, payload.body), header.time_ms, facts)
-        if content_type := _TYPE.search(head.data):
+        if content_type := MessageHead.CONTENT_TYPE.search(head.data):
             facts["mime"] = content_type[1].decode("latin-1")
         facts |= {"status": f"{head.status:03d}", "digest": payload.digest.decode()}
         hasher = self._digests.hash(head.data)
@@ -168,7 +165,7 @@ class WarcSink:
 
     def _request(self, url: bytes, capture: bytes, response: bytes, common: bytes) -> WarcRecord:
         """Method, target and host are known of every fetch; what else was sent is not kept, and not made up."""
-        place = _PLACE.match(url)
+        place = MessageHead.PLACE.match(url)
         host, target = place.groups() if place is not None else (b"", b"/")
         block = b"GET %s HTTP/1.1\r\nHost: %s\r\n\r\n" % (target or b"/", host)
         own, beside = _ID % warc.record_id(b"request", capture), _BESIDE % response
@@ -206,7 +203,7 @@ _section = lru_cache(section_name)
 
 
 def _clean(text: bytes) -> bytes:
-    return _LINE_ENDS.sub(b" ", text).strip()
+    return MessageHead.LINE_ENDS.sub(b" ", text).strip()
 
 
 def _known_fields(document: Exported) -> list[tuple[str, str]]:

@@ -11,6 +11,8 @@ import re
 from typing import Final
 from urllib.parse import quote_from_bytes, unquote_to_bytes
 
+from shepherd.urls import MAX_URL_BYTES
+
 _URL: Final = re.compile(rb"(https?)://(\[[^\]]*\]|[^/:?#]*)(?::([0-9]+))?([^?#]*)(?:\?([^#]*))?")
 _PORTS: Final = {b"http": b"80", b"https": b"443"}
 _SAFE: Final = "!\"$&'()*+,-./:;<=>?@[\\]^_`{|}~"
@@ -33,8 +35,8 @@ _QUERY_SESSIONS: Final = tuple(
 
 
 def url_key(url: bytes) -> bytes:
-    """The key of a normalised URL."""
-    match = _URL.match(url)
+    """The key of a normalised URL. One that is longer than any of ours is its own: what takes sessions out is not linear."""
+    match = _URL.match(url) if len(url) <= MAX_URL_BYTES else None
     if match is None:
         return url
     scheme, host, port, path, query = match.groups()

@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, field
 from typing import Final
 
 from shepherd.errors import Corruption, OldFormat, UsageError
+from shepherd.expressions import StoredForm
 from shepherd.formats.check import check64
 from shepherd.formats.tables import FORMAT_VERSION
 
 CLOSED: Final = "closed"
 PHASES: Final = ("reap", "merged", "equiv", "selected", CLOSED)
 _TITLE: Final = "shepherd-control"
-_FIRST_LINE: Final = re.compile(rb"shepherd-control ([1-9][0-9]{0,8})\n")
-_COUNT: Final = re.compile(r"[0-9]{1,18}")  # all of them fit into 64 bits
-_CHECK: Final = re.compile(r"[0-9a-f]{16}")
-_LINE: Final = re.compile(r"[^\n]+")
 _SINGLE: Final = frozenset(
-    ("phase", "state", "parent", "now", "key", "filter", "equiv", "unsure", "segments", "contribs", "speed", "cleaned")
+    (
+        *("phase", "state", "parent", "now", "key", "filter", "equiv", "unsure", "segments", "contribs", "speed", "cleaned"),
+        "selection",
+    )
 )
 
 
@@ -71,7 +70,7 @@ class Control:
 
 def version_of(data: bytes) -> int:
     """The format version that a control claims; 0 where it is no control."""
-    match = _FIRST_LINE.match(data)
+    match = StoredForm.CONTROL_TITLE.match(data)
     return int(match[1]) if match else 0
 
 
@@ -106,7 +105,7 @@ def _read(text: str) -> Control:
     single: dict[str, str] = {}
     applied: list[str] = []
     files: dict[str, FileEntry] = {}
-    for line in _LINE.finditer(text):  # one at a time: a control may come from a stranger, and be nothing but lines
+    for line in StoredForm.LINE.finditer(text):  # one at a time: a control may come from a stranger, and be nothing but lines
         key, _, value = line[0].partition(" ")
         if key == "file":
             path, length, check = value.rsplit(" ", 2)
@@ -138,12 +137,12 @@ def _read(text: str) -> Control:
 
 def _count(text: str) -> int:
     """A number as `pack` writes it. int() would take signs, blanks and underscores as well."""
-    if not _COUNT.fullmatch(text):
+    if not StoredForm.COUNT.fullmatch(text):
         raise ValueError(f"{text!r} is not a number")
     return int(text)
 
 
 def _check(text: str) -> int:
-    if not _CHECK.fullmatch(text):
+    if not StoredForm.CHECK.fullmatch(text):
         raise ValueError(f"{text!r} is not a check64")
     return int(text, 16)

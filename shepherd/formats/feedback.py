@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from enum import IntFlag
 from typing import Final
@@ -10,6 +9,7 @@ from typing import Final
 import numpy as np
 
 from shepherd.errors import BadUrl, Corruption
+from shepherd.expressions import StoredForm
 from shepherd.formats.check import Bytes
 from shepherd.formats.frame import MAGIC, Frame, FrameKind
 from shepherd.formats.tables import Records
@@ -24,8 +24,6 @@ class FeedbackFlag(IntFlag):
 
 
 NAMES: Final = {"unreferenced": FeedbackFlag.UNREFERENCED, "referenced": FeedbackFlag.REFERENCED}
-_FOOTPRINT: Final = re.compile(r"([0-9a-f]{16})([0-9a-f]{16})")
-_WEIGHT: Final = re.compile(r"[0-9]{1,5}")
 MOST_WEIGHT: Final = 65_535
 
 
@@ -49,7 +47,7 @@ def parse_line(line: str, footprint: Callable[[str], tuple[int, int]]) -> tuple[
     words = line.split()
     if len(words) < 2:
         raise ValueError("expected a URL or footprint, a weight or -, and flags")
-    match = _FOOTPRINT.fullmatch(words[0])
+    match = StoredForm.FOOTPRINT.fullmatch(words[0])
     try:
         site, path = (int(match[1], 16), int(match[2], 16)) if match else footprint(words[0])
     except BadUrl as error:
@@ -63,6 +61,6 @@ def parse_line(line: str, footprint: Callable[[str], tuple[int, int]]) -> tuple[
         if not flags:
             raise ValueError("neither a weight nor a flag")
         return site, path, 0, flags
-    if not _WEIGHT.fullmatch(words[1]) or int(words[1]) > MOST_WEIGHT:
+    if not StoredForm.WEIGHT.fullmatch(words[1]) or int(words[1]) > MOST_WEIGHT:
         raise ValueError(f"weight {words[1]!r} is not from 0 to {MOST_WEIGHT}")
     return site, path, int(words[1]), flags | FeedbackFlag.WEIGHT

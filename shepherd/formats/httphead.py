@@ -6,17 +6,14 @@ unpack what is not packed, or wait for bytes that never come: such a header is k
 
 from __future__ import annotations
 
-import re
+from re import Match
 from typing import Final, NamedTuple
+
+from shepherd.expressions import MessageHead
 
 ORIGINAL: Final = b"X-Archive-Orig-"
 PROTOCOLS: Final = {b"2": b"h2", b"2.0": b"h2", b"3": b"h3", b"3.0": b"h3"}  # as WARC-Protocol names what is no text on the wire
-_STATUS: Final = re.compile(rb"HTTP/([0-9](?:\.[0-9])?)[ \t]+([0-9]{3})(?![0-9])([^\r\n\0]*)")
-# A line end first, which is quickly found; so the text begins with one.
-_BODY_HEADER: Final = re.compile(rb"\n(transfer-encoding|content-encoding|content-length)([ \t]*:[ \t]*)([^\n]*)", re.IGNORECASE)
-_BARE: Final = re.compile(rb"(?<!\r)\n")
 _BLANKS: Final = " \t\r\v\f"
-_BLANK: Final = re.compile(rb"(?:\r?\n){2,}")
 
 
 class Head(NamedTuple):
@@ -27,7 +24,7 @@ class Head(NamedTuple):
 
 def head(status_line: bytes, headers: bytes, body_bytes: int, coded: bool) -> Head | None:
     """The head before a body of so many bytes, which is `coded` as Content-Encoding says, or not; None without a status."""
-    match = _STATUS.match(status_line)
+    match = MessageHead.STATUS.match(status_line)
     if match is None:
         return None
     version, status, reason = match.groups()
@@ -52,11 +49,11 @@ def fit_headers(headers: bytes, body_bytes: int, coded: bool) -> bytes:
     if not text:
         return b""
     if text.count(b"\n") != text.count(b"\r\n"):
-        text = _BARE.sub(b"\r\n", text)
+        text = MessageHead.BARE_END.sub(b"\r\n", text)
     if b"\r\n\r\n" in text:
-        text = _BLANK.sub(b"\r\n", text)
+        text = MessageHead.BLANK.sub(b"\r\n", text)
 
-    def fit(match: re.Match[bytes]) -> bytes:
+    def fit(match: Match[bytes]) -> bytes:
         name, colon, value = match.groups()
         kind, plain = name.lower(), value.strip()
         if kind == b"content-length":
@@ -65,4 +62,4 @@ def fit_headers(headers: bytes, body_bytes: int, coded: bool) -> bytes:
             holds = kind == b"content-encoding" and (coded or plain.lower() in (b"", b"identity"))
         return match[0] if holds else b"\n" + ORIGINAL + name + colon + value
 
-    return _BODY_HEADER.sub(fit, b"\n" + text)[1:] + b"\r\n"
+    return MessageHead.BODY_HEADER.sub(fit, b"\n" + text)[1:] + b"\r\n"

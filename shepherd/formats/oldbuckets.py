@@ -6,15 +6,12 @@ list of them. What is wrong with a text is a ValueError that says what: the call
 
 from __future__ import annotations
 
-import re
 from typing import Final
 
+from shepherd.expressions import StoredForm
 from shepherd.formats.attributes import HEX, NUMBER, TABLE, Attribute
 
 MAX_LINES: Final = 1 << 20  # bytes of attribute lines
-_BODY_LINE: Final = re.compile(rb"^[Bb]", re.MULTILINE)
-_HEX: Final = re.compile(rb"(?:[0-9a-f]{2})*")
-_NUMBER: Final = re.compile(rb"0|[1-9][0-9]{0,19}")
 
 
 def read_v30(text: bytes) -> dict[str, bytes]:
@@ -26,7 +23,7 @@ def read_v30(text: bytes) -> dict[str, bytes]:
 
 def read_v2(text: bytes, with_body: bool) -> tuple[dict[str, bytes], bytes]:
     """The attributes and the body of a v2 bucket; without the body, its lines are not looked at."""
-    first = _BODY_LINE.search(text)
+    first = StoredForm.BODY_LINE.search(text)
     start = first.start() if first else len(text)
     return _read_lines(text[:start]), _read_body(text[start:]) if with_body else b""
 
@@ -75,10 +72,10 @@ def _contents(kind: Attribute | None, text: bytes) -> bytes:
         return text
     if kind.form == HEX:
         size = len(text) // 2
-        if not _HEX.fullmatch(text) or size % kind.unit or not kind.unit <= size <= kind.unit * kind.most:
+        if not StoredForm.HEX.fullmatch(text) or size % kind.unit or not kind.unit <= size <= kind.unit * kind.most:
             raise ValueError(f"the {kind.name} is not spelt in hex, or has another length")
         return bytes.fromhex(text.decode("ascii"))
-    number = int(text) if _NUMBER.fullmatch(text) else 1 << 64
+    number = int(text) if StoredForm.NUMBER.fullmatch(text) else 1 << 64
     if number >= 1 << (8 * kind.unit):
         raise ValueError(f"the {kind.name} is not a number of {kind.unit} bytes")
     return number.to_bytes(kind.unit, "little")

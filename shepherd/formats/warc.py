@@ -9,7 +9,6 @@ from __future__ import annotations
 import base64
 import binascii
 import hashlib
-import re
 import struct
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -18,6 +17,8 @@ from typing import Any, Final
 
 import numpy as np
 from isal import isal_zlib
+
+from shepherd.expressions import MessageHead
 
 LEVEL: Final = 2  # of ISA-L: as small as zlib's 6, in a seventh of its time
 TRUNCATED: Final = {b"length": b"length", b"expansion": b"length", b"incomplete": b"disconnect", b"time": b"time",
@@ -28,7 +29,6 @@ HTTP_RESPONSE: Final = b"application/http; msgtype=response"
 HTTP_REQUEST: Final = b"application/http; msgtype=request"
 FIELDS: Final = b"application/warc-fields"
 _NAMESPACE: Final = bytes.fromhex("8d0f7d3b6a5c4c1e9f4b2a7760e5c3d1")  # of our ids, as RFC 4122 has it for version 5
-_UNPRINTABLE: Final = re.compile(r"[\x00-\x1f\x7f\x85\u2028\u2029]+")
 _DAY_S: Final = 86_400
 _BEYOND_S: Final = 253_402_300_799  # the end of the year 9999, which has no five digits
 
@@ -138,7 +138,8 @@ def _head(kind: bytes, headers: bytes, length: int) -> bytes:
 
 def fields(pairs: Iterable[tuple[str, str]]) -> bytes:
     """A block of `name: value` lines; whatever would end a line early is a blank."""
-    lines = [f"{name}: {value if value.isprintable() else _UNPRINTABLE.sub(' ', value)}\r\n" for name, value in pairs if value]
+    unprintable = MessageHead.UNPRINTABLE
+    lines = [f"{name}: {value if value.isprintable() else unprintable.sub(' ', value)}\r\n" for name, value in pairs if value]
     return "".join(lines).encode("utf-8", "replace")
 
 

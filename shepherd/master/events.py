@@ -10,17 +10,16 @@ import contextlib
 import json
 import logging
 import os
-import re
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
 from shepherd.console import common
+from shepherd.expressions import TextForm
 from shepherd.text import iso_ms
 
 MESSAGE: Final = "message"
-_PLAIN: Final = re.compile(r"[^\s\"=\\]+")
 
 
 def log_event(event: str, text: str = "", level: int = logging.INFO, **fields: Any) -> None:
@@ -45,7 +44,7 @@ def _value(value: Any) -> str:
     if isinstance(value, list):
         value = ",".join(map(str, value))
     text = common.escape(value) if isinstance(value, str) else json.dumps(value, default=str)
-    return text if _PLAIN.fullmatch(text) else json.dumps(value if isinstance(value, str) else text)
+    return text if TextForm.UNQUOTED.fullmatch(text) else json.dumps(value if isinstance(value, str) else text)
 
 
 class Handler(logging.Handler):

@@ -7,7 +7,6 @@ All functions look at slices of the index that begin and end with whole norms.
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final
@@ -16,6 +15,7 @@ import numpy as np
 
 from shepherd.arrays.keys import find_rows, with_flag
 from shepherd.arrays.representatives import representatives
+from shepherd.expressions import UrlForm
 from shepherd.formats.tables import I64, U8, U16, Columns, Flag, RowType
 
 KEYS: Final = ("norm", "path", "site")
@@ -23,7 +23,6 @@ READ: Final = (*KEYS, "type", "flags", "weight", "section")  # by which a choice
 COMPARED: Final = (*READ, "digest", "gathered")  # and by which two are compared
 WEIGHTS: Final = 1 << 16
 MOST_PARTS: Final = 65_536
-_PART: Final = re.compile(r"([0-9]{1,6})/([0-9]{1,6})")
 
 
 class Novelty(IntEnum):
@@ -59,7 +58,7 @@ class Choice:
 
 def read_part(text: str) -> tuple[int, int]:
     """`2/8`, the second of eight, as a choice has it; ValueError says how to write it."""
-    match = _PART.fullmatch(text)
+    match = UrlForm.SHARD.fullmatch(text)
     part, parts = (int(match[1]), int(match[2])) if match else (0, 0)
     if not 1 <= part <= parts <= MOST_PARTS:
         raise ValueError(f"give it as I/N, from 1/N to N/N, with N at most {MOST_PARTS}")

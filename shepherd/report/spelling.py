@@ -6,20 +6,15 @@ that would break this is skipped, so that the story is always the one of what wa
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from shepherd.errors import BadUrl
+from shepherd.expressions import UrlForm
 
 if TYPE_CHECKING:
     from shepherd.urls import Url
-
-_PARTS: Final = re.compile(r"([^:/?#]+:)([/\\]*)([^/\\?#]*)([^?#]*)(\?[^#]*)?(#.*)?", re.DOTALL)
-_PORT: Final = re.compile(r":([0-9]*)$")
-_DOT: Final = re.compile(r"\.|%2e", re.IGNORECASE)
-_ADDRESS: Final = re.compile(r"[0-9.]+|\[.*\]")
 
 
 @dataclass(frozen=True)
@@ -50,7 +45,7 @@ def steps(text: str, parsed: Url) -> list[SpellingStep]:
     """The rules that lead from `text` to `parsed`; none where it was written so."""
     steps_taken, spelling = [], text
     for rule, change in RULES:
-        match = _PARTS.fullmatch(spelling)
+        match = UrlForm.PARTS.fullmatch(spelling)
         if match is None:
             break
         after = change(_Parts(*(part or "" for part in match.groups())), parsed).text
@@ -81,11 +76,11 @@ def _lower(parts: _Parts, _url: Url) -> _Parts:
 
 
 def _name(parts: _Parts, url: Url) -> _Parts:
-    return replace(parts, authority=_host(url) + _port(parts)) if not _ADDRESS.fullmatch(_host(url)) else parts
+    return replace(parts, authority=_host(url) + _port(parts)) if not UrlForm.ADDRESS.fullmatch(_host(url)) else parts
 
 
 def _address(parts: _Parts, url: Url) -> _Parts:
-    return replace(parts, authority=_host(url) + _port(parts)) if _ADDRESS.fullmatch(_host(url)) else parts
+    return replace(parts, authority=_host(url) + _port(parts)) if UrlForm.ADDRESS.fullmatch(_host(url)) else parts
 
 
 def _without_port(parts: _Parts, url: Url) -> _Parts:
@@ -113,7 +108,7 @@ def _resolved(segments: list[str]) -> Iterator[str]:
     resolved: list[str] = []
     last = len(segments) - 1
     for n, segment in enumerate(segments):
-        plain = _DOT.sub(".", segment) if len(segment) <= len("%2e%2e") else segment
+        plain = UrlForm.DOT.sub(".", segment) if len(segment) <= len("%2e%2e") else segment
         if plain in (".", ".."):
             resolved = resolved[:-1] if plain == ".." else resolved
             resolved += [""] if n == last else []
@@ -128,11 +123,11 @@ def _encoded(parts: _Parts, url: Url) -> _Parts:
 
 
 def _host(url: Url) -> str:
-    return _PORT.sub("", url.site.partition("://")[2])
+    return UrlForm.PORT.sub("", url.site.partition("://")[2])
 
 
 def _port(parts: _Parts) -> str:
-    match = _PORT.search(parts.authority)
+    match = UrlForm.PORT.search(parts.authority)
     return match[0] if match else ""
 
 

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import itertools
 import os
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Final, Self
+from typing import Self
 
 import numpy as np
 from aiohttp import web
 
 from shepherd import sections
 from shepherd.errors import CHECK_LISTS, Corruption, UsageError
+from shepherd.expressions import StoredForm
 from shepherd.filters import load_filter
 from shepherd.formats import stream
 from shepherd.formats.tables import I64, split_oid
@@ -30,8 +30,6 @@ from shepherd.store.state.database import Database
 from shepherd.store.state.directory import State
 from shepherd.store.state.lease import Lease
 from shepherd.wire import api
-
-_NUMBER: Final = re.compile(r"[0-9]{1,15}")
 
 # --- handlers ---------------------------------------------------------------------------------------------------
 
@@ -99,7 +97,7 @@ def _number(parameters: Mapping[str, str], name: str) -> int | None:
     text = parameters.get(name)
     if text is None:
         return None
-    if not _NUMBER.fullmatch(text):
+    if not StoredForm.LENGTH.fullmatch(text):
         raise Refused(400, f"`{name}` is a number, not {text[:40]!r}")
     return int(text)
 

@@ -7,16 +7,16 @@ its entity tag is what control says of it, and a transfer that broke off goes on
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import BinaryIO, Final
+from typing import BinaryIO
 
 from aiohttp import web
 
 from shepherd.errors import CHECK_LISTS, Corruption
+from shepherd.expressions import StoredForm
 from shepherd.formats.check import BLOCK, check64
 from shepherd.formats.control import CLOSED
 from shepherd.formats.tables import TABLES
@@ -30,8 +30,6 @@ from shepherd.store.state.database import Database
 from shepherd.store.state.directory import State
 from shepherd.store.state.lease import Lease
 from shepherd.wire import api
-
-_RANGE: Final = re.compile(r"bytes=([0-9]{0,18})-([0-9]{0,18})")
 
 
 @dataclass(frozen=True)
@@ -138,7 +136,7 @@ def _is_listed(tag: str, condition: str) -> bool:
 
 def _range(text: str, condition: str, entry: StateFileEntry) -> tuple[int, int]:
     """The bytes to send. What is no single range, or is of another file than the condition names, gets the whole."""
-    match = _RANGE.fullmatch(text)
+    match = StoredForm.BYTE_RANGE.fullmatch(text)
     if match is None or match[0] == "bytes=-" or condition != entry.tag:
         return 0, entry.length
     first, last = match[1], match[2]

@@ -5,22 +5,17 @@ The pattern is narrower than the parser: what it knows, the parser takes. A prop
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
+from shepherd.expressions import StoredForm
 from shepherd.formats import feedback as uploads
 from shepherd.store.state.inbox_files import open_item
 from shepherd.urls import parse
 
 LINE_BYTES: Final = 4_096
 BLOCK_BYTES: Final = 1 << 18  # at a time: nobody else gets a turn while a pattern is matched
-_LABEL: Final = rb"[a-z0-9]{1,20}+(?:-[a-z0-9]{1,20}+){0,2}+"
-_HOST: Final = rb"(?:%b\.){0,8}+[a-z]{1,20}+(?::[1-9][0-9]{0,3}+)?+" % _LABEL
-_URL: Final = rb"https?+://%b/[A-Za-z0-9._~!$&()+*,;=:@/?%%-]{0,1500}+" % _HOST
-_WEIGHT: Final = rb"(?:[1-5][0-9]{4}|6[0-4][0-9]{3}|[0-9]{1,4}+)"
-PLAIN: Final = re.compile(rb"(?:(?:[0-9a-f]{32}|%b) %b(?: (?:un)?referenced)?\n)*+" % (_URL, _WEIGHT))
 
 
 def judge(path: Path) -> int:
@@ -49,7 +44,7 @@ def _blocks(path: Path) -> Iterator[bytes]:
 
 
 def _after_plain(block: bytes, begin: int) -> int:
-    match = PLAIN.match(block, begin)
+    match = StoredForm.FEEDBACK_LINES.match(block, begin)
     assert match, "it matches nothing at all, too"
     return match.end()
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from typing import Final
 
 import numpy as np
 
 from shepherd.errors import BadUrl
+from shepherd.expressions import StoredForm
 from shepherd.filters import Filter
 from shepherd.formats import stream
 from shepherd.formats.tables import I64
@@ -21,7 +21,6 @@ from shepherd.urls import parse
 
 ANY: Final = Choice(robots=True, redirects=True)
 NONE: Final = np.zeros(0, np.int64)
-_FOOTPRINT: Final = re.compile(r"([0-9a-f]{16})([0-9a-f]{16})")
 
 
 def by_url(state: State, filter_: Filter, url_text: str) -> Batch:
@@ -36,7 +35,7 @@ def by_url(state: State, filter_: Filter, url_text: str) -> Batch:
 
 
 def by_footprint(state: State, footprint_text: str) -> Batch:
-    match = _FOOTPRINT.fullmatch(footprint_text)
+    match = StoredForm.FOOTPRINT.fullmatch(footprint_text)
     if match is None:
         raise Refused(400, "`footprint` is 32 hexadecimal digits: site, then path")
     site, path = int(match[1], 16), int(match[2], 16)

@@ -9,11 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from shepherd.expressions import StoredForm
 from shepherd.formats import feedback as uploads
 from shepherd.serve import lines
 
 # The same without possessive quantifiers, of which hypothesis knows nothing: it finds no other texts.
-TEXTS = st.from_regex(re.compile(re.sub(r"([}?*])[+]", r"\1", lines.PLAIN.pattern.decode())), fullmatch=True)
+TEXTS = st.from_regex(re.compile(re.sub(r"([}?*])[+]", r"\1", StoredForm.FEEDBACK_LINES.pattern.decode())), fullmatch=True)
 
 
 @given(TEXTS)

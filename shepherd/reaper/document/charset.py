@@ -6,8 +6,9 @@ Invariant: a charset is always one of the names below, each of which Python can 
 
 from __future__ import annotations
 
-import re
 from typing import Final
+
+from shepherd.expressions import Beginning, HeaderForm
 
 DEFAULT: Final = "windows-1252"
 _META_BYTES: Final = 1024  # the web's rule for how far a declaration is looked for
@@ -73,9 +74,6 @@ _CHARSETS: Final[dict[str, tuple[str, str]]] = {
 }
 _NAMES: Final[dict[str, str]] = {label: name for name, (_, labels) in _CHARSETS.items() for label in (name, *labels.split())}
 _MARKS: Final = ((b"\xef\xbb\xbf", "utf-8"), (b"\xff\xfe", "utf-16le"), (b"\xfe\xff", "utf-16be"))
-_META: Final = re.compile(rb"""<meta\s[^>]{0,500}?charset\s{0,9}=\s{0,9}["']?\s{0,9}([a-z0-9_:.-]{1,40})""", re.IGNORECASE)
-_XML: Final = re.compile(rb"""\s*<\?xml\s[^>]{0,200}?encoding\s{0,9}=\s{0,9}["']([a-z0-9_:.-]{1,40})""", re.IGNORECASE)
-_HEADER: Final = re.compile(r"""charset\s*+=\s*+["']?\s*+([^\s"';,]++)""", re.IGNORECASE)
 _HEADER_CHARACTERS: Final = 1_000  # of a Content-Type that are looked at; an honest one has 50
 
 
@@ -84,11 +82,11 @@ def find_charset(body: bytes, content_type: str) -> str:
     for mark, name in _MARKS:
         if body.startswith(mark):
             return name
-    header = _HEADER.search(content_type[:_HEADER_CHARACTERS])
+    header = HeaderForm.CHARSET.search(content_type[:_HEADER_CHARACTERS])
     if header and (name_found := _name_of_label(header.group(1))):
         return name_found
     beginning = body[:_META_BYTES]
-    declared = _META.search(beginning) or _XML.match(beginning)
+    declared = Beginning.META.search(beginning) or Beginning.XML.match(beginning)
     if declared and (name_found := _name_of_label(declared.group(1).decode("ascii"))):
         # The declaration was read as ASCII, so it cannot be UTF-16, whatever it says.
         return "utf-8" if name_found.startswith("utf-16") else name_found

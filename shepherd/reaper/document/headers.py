@@ -5,19 +5,16 @@ Nothing raises, whatever a server sends. One function reads the words of X-Robot
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from shepherd.dates import http_seconds
+from shepherd.expressions import HeaderForm
 
 MAX_LANGUAGE: Final = 35  # characters, as BCP 47 advises
 
 _VALUED: Final = ("unavailable_after", "max-snippet", "max-image-preview", "max-video-preview")
-_LINK: Final = re.compile(r"<([^<>]{1,4096})>((?:\s*+;\s*+[a-zA-Z*]{1,20}\s*+(?:=\s*+(?:\"[^\"]{0,500}\"|[^\s\",;]{0,500}))?)*+)")
-_REL: Final = re.compile(r";\s*rel\s*=\s*(?:\"([^\"]*)\"|([^\s\",;]+))", re.IGNORECASE)
-_LANGUAGE: Final = re.compile(r"[a-zA-Z]{2,8}(?:[-_][a-zA-Z0-9]{1,8})*+")
 
 
 @dataclass(frozen=True)
@@ -57,8 +54,8 @@ def robots_wishes(text: str, agent: str) -> frozenset[str]:
 def canonical_of(links: Sequence[str]) -> str:
     """The target of the first Link header with rel=canonical (RFC 8288, RFC 6596)."""
     for header in links:
-        for link in _LINK.finditer(header):
-            relation = _REL.search(link.group(2))
+        for link in HeaderForm.LINK.finditer(header):
+            relation = HeaderForm.REL.search(link.group(2))
             if relation and "canonical" in (relation.group(1) or relation.group(2)).lower().split():
                 return link.group(1).strip()
     return ""
@@ -66,7 +63,7 @@ def canonical_of(links: Sequence[str]) -> str:
 
 def language_of(text: str) -> str:
     """The first language that a list names, as BCP 47 spells it, in lower case; "" where it names none."""
-    tag = _LANGUAGE.match(text.strip())
+    tag = HeaderForm.LANGUAGE.match(text.strip())
     return tag.group().replace("_", "-").lower() if tag and tag.end() <= MAX_LANGUAGE else ""
 
 

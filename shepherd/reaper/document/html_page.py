@@ -7,12 +7,12 @@ as the page wrote them.
 from __future__ import annotations
 
 import contextlib
-import re
 from collections.abc import Callable
 from typing import Final
 
 from shepherd import urls
 from shepherd.errors import BadUrl
+from shepherd.expressions import Markup, UrlForm
 from shepherd.reaper.document import requisites
 from shepherd.reaper.document import visible_text as text
 from shepherd.reaper.document.headers import HeaderFacts, language_of, robots_wishes
@@ -22,8 +22,6 @@ MAX_TITLE: Final = 500
 MAX_LINK: Final = 4_096  # characters; a URL has at most 2,000 bytes, but blanks and dots may be dropped from it
 MAX_TREE_TEXT: Final = 4 * 1024 * 1024  # bytes of a page whose text is taken from its tree
 
-_SCHEME: Final = re.compile(r"([a-zA-Z][a-zA-Z0-9+.-]*):")
-_REFRESH: Final = re.compile(r"""\s*[\d.]+\s*[;,\s]\s*(?:url\s*=\s*)?(?:"([^"]*)|'([^']*)|(.*))""", re.IGNORECASE | re.DOTALL)
 _UNFOLLOWED: Final = frozenset(("nofollow", "ugc", "sponsored"))  # others wrote it, or paid for it
 _MAX_REQUISITES: Final = 10_000  # requisites of a page at most
 
@@ -138,7 +136,7 @@ class HtmlPage:
             self.wishes |= robots_wishes(content, self._agent)
         directive = (attributes.get("http-equiv") or "").strip().lower()
         if directive == "refresh" and not self.refresh and len(content) <= 2 * MAX_LINK:
-            refresh = _REFRESH.match(content)
+            refresh = Markup.REFRESH.match(content)
             self.refresh = next((part.strip() for part in refresh.groups() if part is not None), "") if refresh else ""
             self._add_link(self.refresh)
         elif directive == "content-language" and not self.language:
@@ -167,7 +165,7 @@ def followed_href(href: str) -> str:
         return ""
     if ":" not in href or href.startswith(("https://", "http://", "/")):
         return href
-    scheme = _SCHEME.match(href)
+    scheme = UrlForm.SCHEME.match(href)
     return href if scheme is None or scheme.group(1).lower() in ("http", "https") else ""
 
 

@@ -6,11 +6,11 @@ undone, or with the content coding undone too, under the same headers: the bytes
 
 from __future__ import annotations
 
-import re
 from typing import Final
 
 from shepherd import robots
 from shepherd.config import FetchLimits
+from shepherd.expressions import MessageHead
 from shepherd.formats import coding
 from shepherd.formats.tables import Kind, Reason
 from shepherd.reaper.fetch.exchange import Exchange
@@ -18,9 +18,6 @@ from shepherd.reaper.fetch.response import Response
 from shepherd.wire import messages as wire
 
 INCOMPLETE: Final = "incomplete"  # the word for a message that ends inside a chunk
-_HEAD_END: Final = re.compile(rb"\n\r?\n")
-_STATUS: Final = re.compile(rb"HTTP/[0-9](?:\.[0-9])? +([1-9][0-9]{2})(?:[ \t].*)?")
-_CHUNK: Final = re.compile(rb"([0-9A-Fa-f]{1,8})[ \t]*(?:;[^\r\n]*)?\r?\n")
 _LONGEST_CHUNK_LINE: Final = 1_024
 _MAGIC: Final = {"gzip": b"\x1f\x8b", "x-gzip": b"\x1f\x8b", "zstd": b"\x28\xb5\x2f\xfd"}
 _TRIAL_BYTES: Final = 1 << 16
@@ -91,12 +88,12 @@ def _split(http: bytes, max_head_bytes: int) -> tuple[int, bytes, bytes, bytes]:
     """Status, status line, headers with their line ends, and body; interim answers (1xx) before it are skipped."""
     position = 0
     while True:
-        end = _HEAD_END.search(http, position, position + max_head_bytes)
+        end = MessageHead.END.search(http, position, position + max_head_bytes)
         if end is None and len(http) - position > max_head_bytes:
             raise ValueError(f"no end of the headers within {max_head_bytes} bytes")
         head = http[position : end.start() + 1 if end else len(http)]
         line, _, headers = head.partition(b"\n")
-        status_match = _STATUS.fullmatch(line.rstrip(b"\r"))
+        status_match = MessageHead.RECORDED_STATUS.fullmatch(line.rstrip(b"\r"))
         if status_match is None:
             raise ValueError("no status line")
         status, body = int(status_match[1]), http[end.end() :] if end else b""
@@ -110,7 +107,7 @@ def without_chunks(body: bytes) -> tuple[bytes, bool]:
     parts: list[bytes] = []
     position = 0
     while True:
-        chunk = _CHUNK.match(body, position, position + _LONGEST_CHUNK_LINE)
+        chunk = MessageHead.CHUNK.match(body, position, position + _LONGEST_CHUNK_LINE)
         if chunk is None:
             return (b"".join(parts), False) if parts else (body, True)
         size, position = int(chunk[1], 16), chunk.end()

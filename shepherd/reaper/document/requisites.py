@@ -5,9 +5,11 @@ The strings are as written. Invariant: every expression takes one linear pass.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
+from re import Match
 from typing import Final
+
+from shepherd.expressions import StyleSheet
 
 MAX_CSS: Final = 4 * 1024 * 1024  # characters of a style sheet that are read
 
@@ -30,15 +32,6 @@ _SRCSETS: Final = {"img": "srcset", "source": "srcset", "link": "imagesrcset"}
 _RELATIONS: Final = frozenset(("stylesheet", "icon", "apple-touch-icon", "mask-icon", "manifest", "preload", "modulepreload"))
 REQUIRING: Final = frozenset((*_SOURCES, *_SRCSETS, "style"))  # tags that may need something
 
-_COMMENT: Final = re.compile(r"/\*.*?(?:\*/|\Z)", re.DOTALL)
-_BARE: Final = r"""(?:[^\s"'()\\]|\\[0-9a-fA-F]{1,6}\s?|\\.)*+"""
-_CSS: Final = re.compile(
-    rf"""url\(\s*+(?:"([^"\n]*+)"|'([^'\n]*+)'|({_BARE}))|@import\s++(?:"([^"\n]*+)"|'([^'\n]*+)')""", re.IGNORECASE
-)
-_ESCAPE: Final = re.compile(r"\\(?:([0-9a-fA-F]{1,6})\s?|(.))", re.DOTALL)
-_CANDIDATE: Final = re.compile(r"[\s,]*+([^\s]++)")
-_DESCRIPTORS: Final = re.compile(r"(?:[^,(]|\([^)]*+(?:\)|\Z))*+")
-
 
 def of_tag(name: str, attributes: dict[str, str | None], text: str) -> Iterator[str]:
     """The URLs that a start tag needs; `text` is that of a style element."""
@@ -58,9 +51,9 @@ def of_tag(name: str, attributes: dict[str, str | None], text: str) -> Iterator[
 def of_srcset(text: str) -> Iterator[str]:
     """The URLs of a list of candidates, each with its width or density."""
     position = 0
-    while candidate := _CANDIDATE.match(text, position):
+    while candidate := StyleSheet.CANDIDATE.match(text, position):
         url, position = candidate.group(1), candidate.end()
-        if not url.endswith(",") and (descriptors := _DESCRIPTORS.match(text, position)):
+        if not url.endswith(",") and (descriptors := StyleSheet.DESCRIPTORS.match(text, position)):
             position = descriptors.end()
         yield url.rstrip(",")
 
@@ -69,12 +62,14 @@ def of_css(text: str) -> Iterator[str]:
     """The URLs of url() and @import."""
     if "(" not in text and "@" not in text:  # as most style attributes are
         return
-    for reference in _CSS.finditer(_COMMENT.sub(" ", text[:MAX_CSS])):
+    for reference in StyleSheet.URL.finditer(StyleSheet.COMMENT.sub(" ", text[:MAX_CSS])):
+        if reference.group().endswith("\n"):
+            continue  # a string that its line breaks off is no URL
         url = next(part for part in (*reference.groups(), "") if part is not None)
-        yield _ESCAPE.sub(_unescape, url) if "\\" in url else url
+        yield StyleSheet.ESCAPE.sub(_unescape, url) if "\\" in url else url
 
 
-def _unescape(escape: re.Match[str]) -> str:
+def _unescape(escape: Match[str]) -> str:
     digits, literal = escape.groups()
     if digits is None:
         return literal if literal != "\n" else ""

@@ -9,13 +9,15 @@ take time linear in the page, whatever its bytes.
 from __future__ import annotations
 
 import html
-import re
 from collections.abc import Iterator
 from html.entities import html5
 from itertools import islice
+from re import Match, Pattern
 from typing import Final, NamedTuple
 
 import numpy as np
+
+from shepherd.expressions import Markup, RawEnd
 
 MAX_TAGS: Final = 200_000
 MAX_VALUE_BYTES: Final = 8_192  # of an attribute; longer ones are left out, no URL is that long
@@ -27,27 +29,11 @@ _TAME_CLONES: Final = 300_000  # elements that reopening unclosed formatting tag
 _TAME_BYTES: Final = 128 * 1024  # so few bytes hold 33,000 attributes of different names at most: 1.6 s if one tag has them all
 _CROWDED: Final = 500  # attributes of a tag
 _CROWDED_BYTES: Final = 2 * _CROWDED  # a tag of fewer bytes is not crowded
-_MOST_WALKS: Final = 4  # times the bytes of a page that its tags may have together, where one seems to stand inside another
-
-_SPACE: Final = rb"[\t\n\f\r /]"
-_ATTRIBUTE_GROUPS: Final = re.compile(  # an attribute: name, then its value in double quotes, in single ones, or bare
-    rb"""[\t\n\f\r /]*+(=?[^\t\n\f\r />=]++|=)"""
-    rb"""(?:[\t\n\f\r ]*+=[\t\n\f\r ]*+(?:"([^"]*+)(?:"|\Z)|'([^']*+)(?:'|\Z)|([^\t\n\f\r >"'][^\t\n\f\r >]*+))?)?"""
-)
-_ATTRIBUTE: Final = re.sub(rb"\((?!\?)", rb"(?:", _ATTRIBUTE_GROUPS.pattern)  # the same without groups
-_NEXT: Final = re.compile(rb"<(?:!--|[!?]|/?[A-Za-z]|/)")
-_TAG: Final = re.compile(rb"<(/?)([A-Za-z][^\t\n\f\r />]*+)((?:" + _ATTRIBUTE + rb")*+)" + _SPACE + rb"*+>")
-_OPEN_TAG: Final = re.compile(rb"<[A-Za-z]")
-_WHOLE_TAG: Final = re.compile(rb"<[A-Za-z][^\t\n\f\r />]*+(?:" + _ATTRIBUTE + rb")*+")
-_LONG_TAG: Final = re.compile(rb"<[A-Za-z][^>]{4096}")
-# b, big, code, em, font, i, nobr, s, small, strike, strong, tt, u, and some that are none: a first letter rules most tags out
-_FORMATTING: Final = re.compile(rb"<[bcefinstu](?:|ig|ode|m|ont|obr|mall|trike|trong|t)[\t\n\f\r /]")
-_COMMENT_END: Final = re.compile(rb"--!?>")
-_RAW_END: Final = {
-    name: re.compile(rb"</%s[\t\n\f\r />]" % name.encode(), re.IGNORECASE)
+_RAW_END: Final[dict[str, Pattern[bytes]]] = {
+    name: getattr(RawEnd, name.upper())
     for name in ("script", "style", "textarea", "title", "xmp", "iframe", "noembed", "noframes")
 }
-_REFERENCE: Final = re.compile(r"&(?:#[0-9]{1,9};?|#[xX][0-9a-fA-F]{1,9};?|([A-Za-z][A-Za-z0-9]{1,40}(?:;|(?![=A-Za-z0-9]))))")
+_MOST_WALKS: Final = 4  # times the bytes of a page that its tags may have together, where one seems to stand inside another
 
 
 class Tag(NamedTuple):
@@ -63,10 +49,10 @@ def is_tame(page: bytes) -> bool:
         return False
     if tags * tags > 4 * _TAME_CLONES:  # below that, no split into openings and paragraphs makes more
         # Without attributes a formatting tag is reopened three times at most, and `a` closes the one before it.
-        openings = len(_FORMATTING.findall(page.lower()))
+        openings = len(Markup.FORMATTING.findall(page.lower()))
         if openings * tags > _TAME_CLONES:
             return False
-    if len(page) > _TAME_BYTES or _LONG_TAG.search(page):
+    if len(page) > _TAME_BYTES or Markup.LONG_TAG.search(page):
         return not _is_crowded(page)
     return True
 
@@ -78,14 +64,14 @@ def _is_crowded(page: bytes) -> bool:
     page whose walks do counts as crowded, so that all of them together stay linear.
     """
     bytes_left = _MOST_WALKS * len(page)
-    for opening in _OPEN_TAG.finditer(page):
-        tag = _WHOLE_TAG.match(page, opening.start())
+    for opening in Markup.OPEN_TAG.finditer(page):
+        tag = Markup.WHOLE_TAG.match(page, opening.start())
         assert tag is not None  # it matches the two bytes of any opening
         size = tag.end() - tag.start()
         if size <= _CROWDED_BYTES:
             continue
         bytes_left -= size
-        attributes = islice(_ATTRIBUTE_GROUPS.finditer(page, tag.start() + 1, tag.end()), _CROWDED + 1)
+        attributes = islice(Markup.ATTRIBUTE.finditer(page, tag.start() + 1, tag.end()), _CROWDED + 1)
         if bytes_left < 0 or sum(1 for _ in attributes) > _CROWDED:
             return True
     return False
@@ -94,12 +80,12 @@ def _is_crowded(page: bytes) -> bool:
 def scan_tags(page: bytes, all_tags: bool = False) -> Iterator[Tag]:
     """The start tags of a page (UTF-8), those in LINK_TAGS or all, in order. Comments, scripts and the like are skipped."""
     position = tag_count = in_svg = 0
-    while tag_count < MAX_TAGS and (opening := _NEXT.search(page, position)):
+    while tag_count < MAX_TAGS and (opening := Markup.NEXT.search(page, position)):
         tag_count += 1
         if not opening.group()[-1:].isalpha():
             position = _past_comment(page, opening)
             continue
-        tag = _TAG.match(page, opening.start())
+        tag = Markup.TAG.match(page, opening.start())
         if tag is None:
             return  # the page ends inside this tag
         position = tag.end()
@@ -122,20 +108,20 @@ def scan_tags(page: bytes, all_tags: bool = False) -> Iterator[Tag]:
         position = end
 
 
-def _past_comment(page: bytes, opening: re.Match[bytes]) -> int:
+def _past_comment(page: bytes, opening: Match[bytes]) -> int:
     """Where a comment ends, or a declaration or a stray `</`, which end at the next `>`."""
     if opening.group() != b"<!--":
         end = page.find(b">", opening.end())
         return end + 1 if end >= 0 else len(page)
     if page.startswith((b">", b"->"), opening.end()):
         return opening.end() + 1
-    closing = _COMMENT_END.search(page, opening.end())
+    closing = Markup.COMMENT_END.search(page, opening.end())
     return closing.end() if closing else len(page)
 
 
 def _attributes(source: bytes) -> dict[str, str | None]:
     attributes: dict[str, str | None] = {}
-    for attribute in _ATTRIBUTE_GROUPS.finditer(source):
+    for attribute in Markup.ATTRIBUTE.finditer(source):
         name, double, single, bare = attribute.groups()
         value = next((value for value in (double, single, bare) if value is not None), None)
         if len(name) > 40 or (value is not None and len(value) > MAX_VALUE_BYTES):
@@ -148,9 +134,9 @@ def _attributes(source: bytes) -> dict[str, str | None]:
 
 def _decode_references(value: bytes) -> str:
     text = value.decode("utf-8", "replace")
-    return _REFERENCE.sub(_character_of, text) if "&" in text else text
+    return Markup.REFERENCE.sub(_character_of, text) if "&" in text else text
 
 
-def _character_of(reference: re.Match[str]) -> str:
+def _character_of(reference: Match[str]) -> str:
     name = reference.group(1)
     return html.unescape(reference.group()) if name is None else html5.get(name, reference.group())

@@ -7,13 +7,13 @@ that its size never matters.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final
 from xml.parsers import expat
 
 from shepherd.dates import seconds_of
+from shepherd.expressions import Markup
 from shepherd.reaper.document.sniff import FEED_ROOTS, SITEMAP_ROOTS, root_element
 
 MAX_URLS: Final = 50_000
@@ -25,7 +25,6 @@ MAX_URL: Final = 4_096
 
 _STEP: Final = 64 * 1024
 _PEEK: Final = 4 * 1024
-_LINE: Final = re.compile(rb"\s*https?://[^\s<>\"]{1,4096}\s*", re.IGNORECASE)
 _TIMES: Final = ("lastmod", "updated", "published", "pubdate", "date", "modified")
 _FOLLOWED: Final = ("alternate", "related", "via", "first", "previous", "next", "last")
 _ENTRIES: Final = ("url", "sitemap", "item", "entry")  # what a time belongs to
@@ -55,14 +54,14 @@ def is_url_list(body: bytes) -> bool:
     """Whether a text is a sitemap of one URL a line: all of its first lines are URLs and nothing else."""
     lines = body[:_PEEK].removeprefix(b"\xef\xbb\xbf").splitlines()
     lines = [line for line in (lines if len(body) <= _PEEK else lines[:-1]) if line.strip()]
-    return bool(lines) and all(_LINE.fullmatch(line) for line in lines)
+    return bool(lines) and all(Markup.LISTED_URL.fullmatch(line) for line in lines)
 
 
 def read_list(body: bytes) -> Listing:
     """The URLs of a sitemap of one URL a line."""
     listing = Listing()
     for line in body.removeprefix(b"\xef\xbb\xbf")[:MAX_BYTES].splitlines():
-        if _LINE.fullmatch(line):
+        if Markup.LISTED_URL.fullmatch(line):
             listing.urls.setdefault(line.strip().decode("utf-8", "replace"), 0)
             if len(listing.urls) == MAX_URLS:
                 listing.why = f"more than {MAX_URLS:,} URLs"

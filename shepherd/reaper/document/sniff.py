@@ -7,8 +7,9 @@ length of a body.
 
 from __future__ import annotations
 
-import re
 from typing import Final
+
+from shepherd.expressions import Beginning, HeaderForm
 
 HTML: Final = "text/html"
 XHTML: Final = "application/xhtml+xml"
@@ -32,13 +33,6 @@ _UNSPECIFIC: Final = (
     "binary/octet-stream",
     "application/force-download",
 )
-_MIME: Final = re.compile(r"\s*([a-zA-Z0-9!#$&^_.+*-]{1,64}/[a-zA-Z0-9!#$&^_.+*-]{1,64})")
-_HTML_START: Final = re.compile(
-    rb"<(?:!doctype html|!--|(?:html|head|script|iframe|h1|div|font|table|a|style|title|b|body|br|p|meta|link)[\s/>])",
-    re.IGNORECASE,
-)
-_PROLOGUE: Final = re.compile(rb"(?:\s++|<\?.*?\?>|<!--.*?-->|<!DOCTYPE[^>\[]*+>)*+", re.DOTALL | re.IGNORECASE)
-_ROOT: Final = re.compile(rb"<([A-Za-z_][A-Za-z0-9_.-]*+)(?::([A-Za-z_][A-Za-z0-9_.-]*+))?[\s/>]")
 _ROOTS: Final = {"html": XHTML, "rss": RSS, "rdf": RSS, "feed": ATOM}
 FEED_ROOTS: Final = ("rss", "rdf", "feed")
 SITEMAP_ROOTS: Final = ("urlset", "sitemapindex")
@@ -106,13 +100,12 @@ _ZIPPED: Final = (  # by the names of the first entries
     (b"ppt/", "application/vnd.openxmlformats-officedocument.presentationml.presentation"),
     (b"[Content_Types].xml", "application/vnd.openxmlformats-officedocument"),
 )
-_BINARY: Final = re.compile(rb"[\x00-\x08\x0b\x0e-\x1a\x1c-\x1f]")
 _UTF16: Final = ((b"\xff\xfe", "utf-16-le"), (b"\xfe\xff", "utf-16-be"))
 
 
 def media_type(header: str) -> str:
     """The type that a Content-Type header declares, in lower case and without parameters; "" where it declares none."""
-    declared = _MIME.match(header)
+    declared = HeaderForm.MEDIA_TYPE.match(header)
     return declared.group(1).lower() if declared else ""
 
 
@@ -128,7 +121,7 @@ def content_type(body: bytes, header: str) -> str:
     if magic_type := _by_magic(beginning):
         return magic_type
     if declared == PLAIN:
-        return UNKNOWN if _BINARY.search(beginning) else PLAIN
+        return UNKNOWN if Beginning.BINARY.search(beginning) else PLAIN
     root = root_element(beginning)
     if is_xml(declared) or (declared == HTML and root in FEED_ROOTS):
         return _ROOTS.get(root, declared)
@@ -139,14 +132,14 @@ def sniff(body: bytes) -> str:
     """The type of a body whose header says nothing."""
     beginning = _beginning(body)
     text = beginning.lstrip()
-    if _HTML_START.match(text):
+    if Beginning.HTML.match(text):
         return HTML
     if magic_type := _by_magic(beginning) or _by_magic(text):
         return magic_type
     root = root_element(text)
     if text.startswith(b"<?xml") or root in (*_ROOTS, *SITEMAP_ROOTS):
         return _ROOTS.get(root, XML)
-    return UNKNOWN if _BINARY.search(beginning) else PLAIN
+    return UNKNOWN if Beginning.BINARY.search(beginning) else PLAIN
 
 
 def is_xml(media: str) -> bool:
@@ -156,8 +149,8 @@ def is_xml(media: str) -> bool:
 def root_element(body: bytes) -> str:
     """The name of the first element, without its prefix and in lower case; "" if the first bytes do not show it."""
     beginning = _beginning(body)
-    start = _PROLOGUE.match(beginning)
-    root = _ROOT.match(beginning, start.end() if start else 0)
+    start = Beginning.PROLOGUE.match(beginning)
+    root = Beginning.ROOT.match(beginning, start.end() if start else 0)
     return (root.group(2) or root.group(1)).decode("ascii").lower() if root else ""
 
 
@@ -165,7 +158,7 @@ def _by_magic(beginning: bytes) -> str:
     if beginning[:1] in (b"<", b"\n"):  # as most pages do, and nothing below
         return ""
     for offset, magic, magic_type in _MAGIC:
-        if beginning.startswith(magic, offset) and (magic not in _WEAK or _BINARY.search(beginning, 0, 64)):
+        if beginning.startswith(magic, offset) and (magic not in _WEAK or Beginning.BINARY.search(beginning, 0, 64)):
             return _zipped(beginning) if magic == b"PK\3\4" else magic_type
     return ""
 

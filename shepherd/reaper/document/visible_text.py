@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any, Final
 
-MAX_PAGE: Final = 1024 * 1024  # bytes of a page that are read where there is no tree
+from shepherd.expressions import Markup
 
-_HIDDEN: Final = re.compile(
-    rb"<(?:script|style)\b.*?(?:</(?:script|style)|\Z)|<!--.*?(?:-->|\Z)|<[^>]*+(?:>|\Z)", re.IGNORECASE | re.DOTALL
-)
+MAX_PAGE: Final = 1024 * 1024  # bytes of a page that are read where there is no tree
 
 
 def text_of_tree(body: Any, hidden: list[str]) -> bytes:
@@ -32,4 +29,4 @@ def text_of_tree(body: Any, hidden: list[str]) -> bytes:
 
 def text_of_tags(page: bytes) -> bytes:
     """The visible text, roughly, of a page for which a tree would be too expensive."""
-    return _HIDDEN.sub(b" ", page[:MAX_PAGE])
+    return Markup.HIDDEN.sub(b" ", page[:MAX_PAGE])
