@@ -36,7 +36,7 @@ def test_control_reads_back() -> None:
     assert parse_control(WHOLE.pack(), "control") == WHOLE
 
 
-@pytest.mark.parametrize("digit", b"012456789")
+@pytest.mark.parametrize("digit", b"012356789")
 def test_damaged_version_digit_is_damage_and_no_other_version(digit: int) -> None:
     data = WHOLE.pack().replace(b"shepherd-control 4", b"shepherd-control " + bytes([digit]))
     with pytest.raises(Corruption, match="damaged or cut off"):

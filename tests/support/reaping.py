@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from shepherd.reaper.process.shared import SLOT_BYTES
 from tests.support.origin import Answer, Origin, serve
 from tests.support.programs import call
 from tests.support.waiting import is_answering, is_listening, wait_until
@@ -168,7 +169,7 @@ class BoardView:
     def busy(self) -> bool:
         """Whether any worker has a page at hand."""
         seats = 2 * self._workers + 16
-        return any(self._memory[at + 16 : at + 24] != bytes(8) for at in range(0, 32 * seats, 32))
+        return any(self._memory[at + 16 : at + 24] != bytes(8) for at in range(0, SLOT_BYTES * seats, SLOT_BYTES))
 
 
 def _boards_of(pid: int) -> Iterator[mmap.mmap]:

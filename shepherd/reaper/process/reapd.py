@@ -35,7 +35,7 @@ from shepherd.rate import TokenBucket
 from shepherd.reaper.process import confine, worker
 from shepherd.reaper.process.limits import WorkerLimits
 from shepherd.reaper.process.listener import Listener, open_listener
-from shepherd.reaper.process.seats import SEATS, Arrival, Seats
+from shepherd.reaper.process.seats import SEATS, Arrival, ArrivalSeats
 from shepherd.reaper.process.shared import SlotStage, WorkerSlot, WorkerTable
 from shepherd.wire.tls import Keys
 
@@ -53,7 +53,7 @@ class ReaperServer:
     def __init__(self, listener: Listener, limits: WorkerLimits, tls: ssl.SSLContext | None = None) -> None:
         self._listener, self._limits, self._tls = listener, limits, tls
         self._table = WorkerTable(2 * limits.workers + SEATS)
-        self._seats = Seats()
+        self._seats = ArrivalSeats()
         self._lines = TokenBucket(LINES_A_S, time.monotonic() * 1000, LINES)
         self._not_logged = 0
         self._workers: dict[int, WorkerSlot] = {}

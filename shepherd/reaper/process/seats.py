@@ -22,7 +22,7 @@ class Arrival:
     since_s: float
 
 
-class Seats:
+class ArrivalSeats:
     """Who has which."""
 
     def __init__(self, count: int = SEATS) -> None:

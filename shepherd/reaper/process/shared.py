@@ -21,6 +21,7 @@ from shepherd.wire.messages import MOST_KILLED
 MAX_WHY: Final = 160  # bytes
 _SLOT: Final = struct.Struct(f"<QQQQ{MAX_WHY}s")  # stage, session, token of the page at hand (0 = none), since when, why it ends
 _WHY_OFFSET: Final = 32
+SLOT_BYTES: Final = _SLOT.size
 _WORD: Final = struct.Struct("<Q")
 _DEATH: Final = struct.Struct("<QQ")  # session, token
 MAX_DEATHS: Final = MOST_KILLED  # one message can have them all

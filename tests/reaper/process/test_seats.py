@@ -5,12 +5,12 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shepherd.reaper.process.seats import SEATS, SECURE_S, Seats
+from shepherd.reaper.process.seats import SEATS, SECURE_S, ArrivalSeats
 
 
-def full_of(owners: list[str]) -> Seats:
+def full_of(owners: list[str]) -> ArrivalSeats:
     """One arrival a second, from these addresses in turn."""
-    seats = Seats()
+    seats = ArrivalSeats()
     for pid in range(SEATS):
         seats.add(pid, owners[pid % len(owners)], float(pid))
     assert seats.is_full()
@@ -30,7 +30,7 @@ def test_oldest_of_all_goes_where_each_has_one() -> None:
 
 
 def test_newcomer_does_not_drive_out_its_own_burst() -> None:
-    seats = Seats()
+    seats = ArrivalSeats()
     for pid in range(SEATS):
         seats.add(pid, "burst", 100.0)
     assert seats.loser("burst", 100.0 + SECURE_S / 2) is None
@@ -41,7 +41,7 @@ def test_newcomer_does_not_drive_out_its_own_burst() -> None:
 
 @given(st.lists(st.sampled_from([f"stranger {number}" for number in range(SEATS - 1)]), max_size=200))
 def test_only_seat_of_an_address_is_kept_against_strangers_from_fewer_addresses_than_seats(newcomers: list[str]) -> None:
-    seats = Seats()
+    seats = ArrivalSeats()
     seats.add(0, "honest", 0.0)
     for pid, who in enumerate(newcomers, 1):
         if seats.is_full():
