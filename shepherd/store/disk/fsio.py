@@ -361,15 +361,35 @@ def unlink(path: Path) -> None:
         _ops.unlink(path)
 
 
-def remove_tree(path: Path) -> None:
-    """Remove a directory that is already out of sight (`.tmp`, `.gone`), whatever is in it."""
+def remove_tree(path: Path) -> bool:
+    """Remove a directory that is already out of sight (`.tmp`, `.gone`), whatever is in it; whether it is gone.
+
+    NFS and FUSE hide a file that somebody has open or mapped instead of deleting it, and keep its directory for as long. That
+    is then left to whoever next removes what killed programs left.
+    """
     with typed_errors(path):
         if path.is_symlink() or not path.is_dir():  # somebody else's doing; its name alone is ours
             _ops.unlink(path)
-            return
+            return True
         for entry in sorted(os.scandir(path), key=lambda entry: entry.name):  # in an order that a test can repeat
             if entry.is_dir(follow_symlinks=False):
                 remove_tree(Path(entry.path))
             else:
-                _ops.unlink(Path(entry.path))
-        _ops.rmdir(path)
+                with contextlib.suppress(*([OSError] if kinds.is_hidden_file(entry.name) else [])):  # NFS: it is busy
+                    _ops.unlink(Path(entry.path))
+        try:
+            _ops.rmdir(path)
+        except OSError as error:
+            if error.errno not in (errno.ENOTEMPTY, errno.EEXIST, errno.EBUSY) or not _is_held(path):
+                raise
+            return False
+    return True
+
+
+def _is_held(directory: Path) -> bool:
+    """Whether all that is left in it are files that are deleted and still open, and directories of such files."""
+    entries = list(os.scandir(directory))
+    return bool(entries) and all(
+        _is_held(Path(entry.path)) if entry.is_dir(follow_symlinks=False) else kinds.is_hidden_file(entry.name)
+        for entry in entries
+    )

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import stat
 from pathlib import Path
 from typing import Final
@@ -19,6 +20,9 @@ _KINDS: Final = (
     (stat.S_ISFIFO, "a pipe"),
     (stat.S_ISSOCK, "a socket"),
 )
+
+
+_HIDDEN: Final = re.compile(r"\.nfs[0-9a-f]{16,}|\.fuse_hidden[0-9a-f]+")
 
 
 class NotAFile(FileNotFoundError):
@@ -42,6 +46,11 @@ def mode_at(path: Path) -> int:
         return os.lstat(path).st_mode
     except (FileNotFoundError, NotADirectoryError):
         return 0
+
+
+def is_hidden_file(name: str) -> bool:
+    """What NFS or FUSE makes of a file that is deleted while somebody has it open."""
+    return bool(_HIDDEN.fullmatch(name))
 
 
 def odd_file(path: Path) -> str:
