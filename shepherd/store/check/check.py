@@ -21,6 +21,7 @@ from shepherd.store.check.claims import walk_claims
 from shepherd.store.check.faults import MOST_LISTED, Fault, fault_of
 from shepherd.store.check.files import Sound, Tick
 from shepherd.store.check.references import walk_references
+from shepherd.store.check.shelves import walk_shelves
 from shepherd.store.disk import fsio, names
 from shepherd.store.disk.names import StateName
 from shepherd.store.state import contact_notes, inbox, inserts, seals
@@ -55,6 +56,7 @@ def walk(
             yield from faults
     yield from past_bad_sectors(database.states_path, (fault for state, fault in one_walk.claims() if state.path.exists()))
     if only is None:
+        yield from past_bad_sectors(database.log_path, one_walk.shelves(database.log_path))
         yield from past_bad_sectors(database.inbox.directory, _waiting_items(database, quick))
 
 
@@ -170,6 +172,10 @@ class _Walk:
         yield from faults
         harvests = (check_files.walk_harvest(harvest_path, self._quick) for harvest_path in state.harvests())
         yield from past_bad_sectors(path, chain.from_iterable(harvests))
+
+    def shelves(self, logs: Path) -> Iterator[Fault]:
+        """What is kept of deleted states."""
+        return walk_shelves(logs, self._quick, self._sound)
 
     def claims(self) -> Iterator[tuple[State, Fault]]:
         return walk_claims(self._whole, self._tick, self._most)

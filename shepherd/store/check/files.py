@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import mmap
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Final, TypeAlias, cast
 
@@ -81,7 +81,7 @@ def walk_files(state: State, quick: bool, tick: Tick, sound: Sound, buckets: boo
     yield from past_bad_sectors(state.path, _strange_files(state))
     for path, entry in state.control.files.items():
         without_bytes = not buckets and path.startswith(f"{names.OBJECTS}/")
-        yield from past_bad_sectors(state.path / path, _file(state, path, entry, quick or without_bytes, sound))
+        yield from past_bad_sectors(state.path / path, walk_file(state, path, entry, quick or without_bytes, sound))
         tick(entry.length)
 
 
@@ -94,7 +94,8 @@ def _strange_files(state: State) -> Iterator[Fault]:
             yield Fault(path, None, "not named in control")
 
 
-def _file(state: State, path: str, entry: FileEntry, quick: bool, sound: Sound) -> Iterator[Fault]:
+def walk_file(state: State, path: str, entry: FileEntry, quick: bool, sound: Sound) -> Iterator[Fault]:
+    """One file that control names."""
     file = state.path / path
     if not names.known_in_state(path):
         yield Fault(file, None, "control names a file that no state has")
@@ -214,9 +215,9 @@ def _next(data: memoryview, magic: bytes, offset: int, begins: Callable[[memoryv
 # --- logs and harvests ------------------------------------------------------------------------------------------
 
 
-def walk_logs(state: State) -> Iterator[Fault]:
-    """Plan and journals are of whole records, contributions of blocks that expand."""
-    for path in state.control.files:
+def walk_logs(state: State, paths: Iterable[str] | None = None) -> Iterator[Fault]:
+    """Plan and journals are of whole records, contributions of blocks that expand; of all files, or of these."""
+    for path in state.control.files if paths is None else paths:
         numbered = names.parse_numbered(path)
         if path == names.PLAN:
             yield from _read(state.path / path, logs.records(state.path / path, FrameKind.PLAN, tables.PLAN))
