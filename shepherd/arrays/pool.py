@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any, Final, Generic, NoReturn, TypeVar
 from weakref import WeakValueDictionary
 
+from shepherd import shortage
 from shepherd.errors import ShepherdError
 from shepherd.family import die_with
 from shepherd.store.state.directory import State
@@ -78,16 +79,37 @@ def ordered(work: Sequence[Task[S, P, R]], jobs: int) -> Iterator[R]:
         for task in work:
             yield task.run()
         return
+    kills = shortage.kills()
     workers = [_start(work[first::jobs]) for first in range(jobs)]
     try:
         for n in range(len(work)):
-            yield _receive(workers[n % jobs][1])
+            try:
+                yield _receive(workers[n % jobs][1])
+            except _PipeEnd:
+                raise _death_of(*workers.pop(n % jobs), kills) from None
     finally:
         for pid, pipe in workers:
-            os.close(pipe)
-            with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
-            os.waitpid(pid, 0)
+            _end(pid, pipe)
+
+
+class _PipeEnd(Exception):
+    """A worker has ended in the midst of its work."""
+
+
+def _end(pid: int, pipe: int) -> None:
+    os.close(pipe)
+    with suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGKILL)
+    os.waitpid(pid, 0)
+
+
+def _death_of(pid: int, pipe: int, kills: int) -> ShepherdError:
+    """What to say of a worker that has closed its pipe in the midst of its work."""
+    os.close(pipe)
+    status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    if status != -signal.SIGKILL:
+        return ShepherdError(f"a worker process died with exit status {status}; this is a bug: try --jobs 1, and report it")
+    return ShepherdError(f"a worker process was killed, {shortage.reason(kills)}; {shortage.SMALLER}")
 
 
 def _start(work: Sequence[Task[S, P, R]]) -> tuple[int, int]:
@@ -147,6 +169,6 @@ def _exactly(pipe: int, size: int) -> bytearray:
     while view:
         received_bytes = os.readv(pipe, [view])
         if not received_bytes:
-            raise ShepherdError("a worker process died; memory may be short: try --jobs 1, or a smaller store.partition_rows")
+            raise _PipeEnd
         view = view[received_bytes:]
     return data

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
+from shepherd import shortage
 from shepherd.config import Config
 from shepherd.console import common, phase, progress
 from shepherd.console.shared import many, redact
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
 
 NOTHING: Final = NothingToDo.exit_status
 TERMINATED: Final = 128 + signal.SIGTERM
+SIGKILLED: Final = 128 + signal.SIGKILL
 CUT_SHORT: Final = (REAP, RANK)  # they last, and can end at once
 
 
@@ -70,6 +72,7 @@ class CycleRun:
         self._steps: list[dict[str, Any]] = []  # for the log
         self._clean = False  # a cleanup could make room
         self._last_line = ""  # the last line of the last program
+        self._kills = 0  # for want of memory, before the last program began
         environment = {
             "SHEPHERD_DB": str(self._database.path.absolute()),
             "SHEPHERD_CF": str(options.config.directory.absolute()),
@@ -149,7 +152,7 @@ class CycleRun:
             if move is Move.STOP:
                 return self._stop(step, status, position_after)
             if step == RANK and status not in (0, NOTHING):
-                how = f"{step} ended with exit status {status}; {_advice(status)}: the cycle continues without its weights"
+                how = f"{step} {self._end_of(step, status)}: the cycle continues without its weights"
                 self._complain(step, status, how)
             if move is not Move.CONTINUE and step != REAP:
                 steps_run.pop()  # it runs once more
@@ -207,7 +210,7 @@ class CycleRun:
                 return HookFailed.exit_status
             self.failed, self._last_line = step, ""
             raise HookFailed(f"{fault}; {step} was not run")
-        began_s = time.monotonic()
+        began_s, self._kills = time.monotonic(), shortage.kills()
         common.LOG.debug("%s, from %s", step, name)
         events.log_event("begin", step=step, state=name)
         notice = progress.Notice(self._database.path, progress.ProgressJob(step, name), first_s=0)
@@ -286,12 +289,18 @@ class CycleRun:
     # --- endings
 
     def _stop(self, step: str, status: int, position: CyclePosition) -> int:
-        how = f"ended with exit status {status}" if status else "said that it was done, but nothing has changed: this is a bug"
         self.failed = step
-        self.message = (
-            f"{step} {how}; {_advice(status)}, then run `{self._options.name}` again: it continues from {position.name}"
-        )
+        how = f"{self._end_of(step, status)}, then run `{self._options.name}` again"
+        self.message = f"{step} {how}: it continues from {position.name}"
         return status or ShepherdError.exit_status
+
+    def _end_of(self, step: str, status: int) -> str:
+        """How a program ended that nobody asked to end, and what to do about it."""
+        if status == SIGKILLED:
+            memory = "give it more memory" if step == REAP else shortage.SMALLER
+            return f"was killed (exit status {status}), {shortage.reason(self._kills)}; {memory}"
+        how = f"ended with exit status {status}" if status else "said that it was done, but nothing has changed: this is a bug"
+        return f"{how}; {_advice(status)}"
 
     def _killed(self, step: str) -> int:
         where = self._database.states()[-1]
@@ -307,6 +316,7 @@ def _advice(status: int) -> str:
         11: "see docs/recovery.md for what shep-recover --deep does",
         12: "make room: end leases that nobody needs, lower store.keep_states, or give the database a larger disk",
         13: "look at the disk, then run shep-check",
+        14: "raise the limit that it names",
     }.get(status, "see to that")
 
 

@@ -197,6 +197,15 @@ def test_failed_program_stops_the_cycle_with_its_status(db: Path) -> None:
     assert (line["status"], line["state"], line["steps"][-1]["step"]) == (done.returncode, "000002.merged", SELECT)
 
 
+def test_merge_that_is_killed_for_memory_says_what_to_set(db: Path) -> None:
+    """Whoever is killed cannot say why: its parent does."""
+    Database(db).inbox.drop("1790000000000-host-1-1", [{"op": "insert", "url": "http://a.example/"}])
+    done = call("shepherd", "cycle", "--db", str(db), SHEPHERD_FAIL="create:000002.tmp/control:1=kill")
+    assert done.returncode == 137
+    assert "shep-merge was killed (exit status 137), most likely because memory ran short" in done.stderr
+    assert "lower store.partition_rows" in done.stderr and "continues from 000001" in done.stderr
+
+
 def test_program_that_changes_nothing_stops_the_cycle(db: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """`true` says that it was done."""
     build(db, "merged")

@@ -16,7 +16,7 @@ from typing import Any
 ALWAYS = {0, 4}  # done, nothing to do
 NO_SPACE = 12
 SIGNALS = {128 + 9, 128 + 15}  # killed by us, or told to stop before it could listen
-WORKER = "a worker process died"  # which was killed by us, too
+WORKER = "a worker process was killed"  # which was killed by us, too
 LOSS = "Traceback (most recent call last)"
 
 
