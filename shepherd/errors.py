@@ -14,6 +14,7 @@
     ├── Corruption          11   a checksum fails or a file is missing
     ├── NoSpace             12   the disk is full
     ├── IoFailed            13   the disk failed
+    ├── TooFewDescriptors   14   the system opens no more files for us
     ├── PeerLost            20   a reaper or server went away
     ├── PeerRefused         21   a reaper or server would not have us
     └── Impolite            30   a server was asked sooner than its delay
@@ -24,6 +25,8 @@ docs/reference.md shows each docstring: what the status means, and what to do.
 
 from __future__ import annotations
 
+import errno
+import resource
 from os import PathLike
 from typing import ClassVar, Final, TypeAlias
 
@@ -142,6 +145,27 @@ class IoFailed(PlacedError):
     """
 
     exit_status = 13
+
+
+class TooFewDescriptors(ShepherdError):
+    """The system opens no more files for this program, or for any.
+
+    Raise the limit that the message names, then run the same command again. Nothing is wrong with the disk or the database.
+    """
+
+    exit_status = 14
+
+
+def too_few_descriptors(error: OSError) -> TooFewDescriptors | None:
+    """What to say of an error of the system that is one of those."""
+    if error.errno == errno.EMFILE:
+        most = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+        return TooFewDescriptors(
+            f"this program may have {most} files open and needs more; raise ulimit -n, or LimitNOFILE= of a service"
+        )
+    if error.errno == errno.ENFILE:
+        return TooFewDescriptors("the system has as many files open as it may; raise its fs.file-max, or stop other programs")
+    return None
 
 
 class PeerLost(ShepherdError):

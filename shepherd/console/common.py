@@ -36,7 +36,7 @@ import shepherd
 from shepherd import __version__
 from shepherd import config as configuration
 from shepherd.console import completion
-from shepherd.errors import IoFailed, NoSpace, NothingToDo, ShepherdError
+from shepherd.errors import IoFailed, NoSpace, NothingToDo, ShepherdError, too_few_descriptors
 from shepherd.text import LATEST_S as LATEST_S
 from shepherd.text import escape as escape
 from shepherd.text import plain
@@ -240,6 +240,8 @@ def _disk_error(error: OSError) -> ShepherdError:
     where = f" at {os.fsdecode(error.filename)}" if isinstance(error.filename, str | bytes) else ""
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return NoSpace(f"no space is left{where} ({what}): make room and run the same command again")
+    if (too_few := too_few_descriptors(error)) is not None:
+        return too_few
     advice = {errno.EIO: "; look at the disk, then run shep-check", errno.EACCES: "; run this as the user whose database it is"}
     return IoFailed(f"the system reported an error{where}: {what}{advice.get(error.errno or 0, '')}")
 

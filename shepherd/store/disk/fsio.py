@@ -20,7 +20,7 @@ from io import BufferedReader
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
-from shepherd.errors import CHECK_LISTS, Corruption, IoFailed, NoSpace
+from shepherd.errors import CHECK_LISTS, Corruption, IoFailed, NoSpace, ShepherdError, too_few_descriptors
 from shepherd.store.disk import kinds
 from shepherd.store.disk.ops import Ops
 
@@ -45,6 +45,8 @@ def typed_errors(path: Path) -> Iterator[None]:
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             raise NoSpace(f"{path}: no space left; free some and run the same program again: nothing was lost") from error
+        if (too_few := too_few_descriptors(error)) is not None:
+            raise too_few from error
         if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
             raise IoFailed(f"{error.strerror}; nothing was changed: run as a user who may write there", path) from error
         raise IoFailed(f"{error.strerror}; the last state is intact, look at the disk before you continue", path) from error
@@ -69,7 +71,9 @@ def reading(path: Path) -> Iterator[None]:
         raise _unreadable(path, error) from error
 
 
-def _unreadable(path: Path, error: OSError) -> IoFailed:
+def _unreadable(path: Path, error: OSError) -> ShepherdError:
+    if (too_few := too_few_descriptors(error)) is not None:
+        return too_few
     if error.errno in (errno.EACCES, errno.EPERM):
         return IoFailed(
             f"it cannot be read ({error.strerror}): run as its owner; a mode that was lost shep-recover restores", path
@@ -98,9 +102,9 @@ def _open_file(path: Path, flags: int) -> int:
         fd = os.open(path, flags | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY, 0o644)
     except FileNotFoundError:
         raise
-    except OSError:
+    except OSError as error:
         mode = kinds.mode_at(path)
-        if not stat.S_ISREG(mode):
+        if error.errno == errno.ENOTDIR or (mode and not stat.S_ISREG(mode)):
             raise kinds.NotAFile(path, mode) from None
         raise
     mode = os.fstat(fd).st_mode
