@@ -30,7 +30,9 @@ if TYPE_CHECKING:
 NAME: Final = "shep-mirror"
 MOST_JOBS: Final = 8
 LEAST_RATE: Final = 10_000  # what is slower looks like a source that stands still
-TRIES: Final = 4  # of a request
+TRIES: Final = 4  # of a request, as long as the source has never answered
+LATER_TRIES: Final = 8  # it may be restarted: over half a minute
+LOOK_S: Final = 0.2  # how often a pause looks for a signal
 LONGEST_S: Final = 600.0  # between two looks at a source that is away
 
 
@@ -80,13 +82,14 @@ def command(
     from shepherd.client.mirror_source import MirrorSource
     from shepherd.client.server import Server as HttpServer
 
-    with HttpServer(url, token, ca=ca_file, tries=TRIES) as http:
+    signals = None if dry_run else _Signals()
+    pause = _pause_until_stopped(signals) if signals else time.sleep
+    with HttpServer(url, token, ca=ca_file, tries=TRIES, later_tries=LATER_TRIES, pause=pause) as http:
         source = MirrorSource(http)
         on_result = _ResultPrinter(source.where, db, as_json)
-        if dry_run:
+        if signals is None:
             on_result(_rehearse(db, source, adopt), dry_run=True)
             return None
-        signals = _Signals()
         way = _way(db, config, keep, jobs, limit_rate, signals)
         return _mirror(db, source, replace(way, verify=verify, adopt=adopt), watch, signals, on_result)
 
@@ -123,12 +126,15 @@ def _mirror(
 def _has_answered(source: StateServer, watch: float | None, signals: _Signals) -> bool:
     """Nothing is made here before the source has given a control that may be believed; False where a signal came first."""
     from shepherd.store.mirror import drive as mirror
+    from shepherd.store.mirror.downloads import Stopped
 
     failures = 0
     while not signals.stopping():
         try:
             mirror.rehearse(None, source)
             return True
+        except Stopped:
+            return False
         except PeerLost as error:
             if watch is None:
                 raise
@@ -188,6 +194,20 @@ def _way(db: Path, config: Config, keep: int | None, jobs: int, rate: int | None
         pace=_Pace(rate) if rate else lambda _count: None,
         progress=progress_bar,
     )
+
+
+def _pause_until_stopped(signals: _Signals) -> Callable[[float], None]:
+    """A sleep, in any thread, that ends with Stopped when a signal comes."""
+    from shepherd.store.mirror.downloads import Stopped
+
+    def pause(seconds: float) -> None:
+        end_s = time.monotonic() + seconds
+        while (left_s := end_s - time.monotonic()) > 0:
+            if signals.stopping():
+                raise Stopped
+            time.sleep(min(left_s, LOOK_S))
+
+    return pause
 
 
 class _Pace:

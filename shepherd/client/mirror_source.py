@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import Final
 from urllib.parse import quote
 
-from shepherd.client.server import Busy, FileAnswer, LeaseOver, Server, ServerLease
+from shepherd.client.server import FileAnswer, LeaseOver, Server, ServerLease
 from shepherd.errors import PeerLost, PeerRefused, UsageError
 
 PART: Final = 1 << 18
@@ -88,7 +88,7 @@ def _fast_enough(where: str, parts: Iterator[bytes]) -> Iterator[bytes]:
 def _typed_errors(where: str) -> Iterator[None]:
     try:
         yield
-    except (Busy, LeaseOver) as error:
+    except LeaseOver as error:
         raise PeerLost(f"{error}; {_ON}") from error
     except UsageError as error:
         raise PeerRefused(str(error)) from error

@@ -23,7 +23,7 @@ import urllib3
 from tqdm import tqdm
 
 from shepherd.client.document import Document
-from shepherd.client.server import Patience, Server, ServerLease, number
+from shepherd.client.server import Server, ServerLease, number
 from shepherd.errors import Corruption, PeerLost, UsageError
 from shepherd.formats import stream
 from shepherd.formats.stream import StreamItem
@@ -131,7 +131,7 @@ class Pull:
             yield from self._all(lease, bar)
 
     def _all(self, lease: ServerLease, bar: tqdm[Any]) -> Iterator[Document]:
-        patience, broken, renewed_s = Patience(self._server.tries), -1, time.monotonic()
+        patience, broken, renewed_s = self._server.patience(), -1, time.monotonic()
         while True:
             try:
                 for document, length in self._some(lease, bar):
@@ -153,7 +153,7 @@ class Pull:
     def _some(self, lease: ServerLease, bar: tqdm[Any]) -> Iterator[tuple[Document, int]]:
         """Over one connection, from where we are."""
         query = self._choice | ({"after": self._position} if self._position else {})
-        with self._server.open("GET", f"/v1/leases/{lease.name}/documents", query) as answer:
+        with self._server.open_once("GET", f"/v1/leases/{lease.name}/documents", query) as answer:
             self.items, self.bucket_bytes = (number(answer.headers.get(f"Shepherd-{name}", "0")) for name in ("Items", "Bytes"))
             bar.total = self.bucket_bytes
             for item in _items(answer):

@@ -1,6 +1,7 @@
 """One server, call by call. Nothing of the environment counts: no proxy, no netrc, no other authorities than asked for.
 
-Only a connection that is lost, or that does not come about, is tried again. No error has the token in it.
+What may pass is tried again: a connection that is lost or does not come about, a server that is busy, or about to end. No error
+has the token in it.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ MOST_OF: Final[Mapping[type[msgspec.Struct], int]] = {
 }
 _NO_ANSWER: Final = (requests.ConnectionError, requests.Timeout, requests.exceptions.ChunkedEncodingError)
 _BROKEN: Final = (urllib3.exceptions.HTTPError, OSError)  # of an answer whose body comes
-_BUSY: Final = (429, 503)
+_BUSY: Final = (429, 502, 503, 504)  # 502 and 504 are what a proxy says of a server that is away
 
 
 @dataclass(frozen=True)
@@ -57,28 +58,41 @@ class ServerFile:
 class Patience:
     """Whether and when to try again: so many times in a row without any success."""
 
-    def __init__(self, tries: int) -> None:
-        self._tries, self._failed = tries, 0
+    def __init__(self, tries: Callable[[], int], pause: Callable[[float], object] = time.sleep) -> None:
+        self._tries, self._pause, self._failed = tries, pause, 0
 
     def success(self) -> None:
         self._failed = 0
 
-    def wait(self, error: Exception, at_least_s: float = 0.0) -> None:
-        """Sleep before the next try; after the last one, the error."""
+    def wait(self, error: PeerLost) -> None:
+        """Sleep before the next try, as long as the server asked for; after the last one, the error."""
+        at_least_s = error.seconds if isinstance(error, Busy) else 0.0
         self._failed += 1
-        if self._failed >= self._tries:
+        if self._failed >= self._tries():
             raise error
-        time.sleep(min(max(0.1 * 2**self._failed, at_least_s), LONGEST_S))
+        self._pause(min(max(0.1 * 2**self._failed, at_least_s), LONGEST_S))
 
 
 class Server:
     """`ca` is a file of authorities for https, instead of those that come with Python's certifi.
 
-    With `insecure` the token goes also over http to another machine, where something else encrypts.
+    With `insecure` the token goes also over http to another machine, where something else encrypts. `tries` says how often in a
+    row it is asked before it is given up; one that has answered before is asked `later_tries` times, for it may be restarted.
     """
 
-    def __init__(self, url: str, token: str, *, ca: Path | None = None, tries: int = 10, insecure: bool = False) -> None:
-        self.url, self.tries = credentials.server(url, insecure), tries
+    def __init__(
+        self,
+        url: str,
+        token: str,
+        *,
+        ca: Path | None = None,
+        tries: int = 10,
+        later_tries: int | None = None,
+        insecure: bool = False,
+        pause: Callable[[float], object] = time.sleep,
+    ) -> None:
+        self.url, self.tries, self._later_tries = credentials.server(url, insecure), tries, later_tries
+        self._pause, self._has_answered = pause, False
         token = credentials.token(token)
         if ca:
             credentials.refuse_authorities(ca)
@@ -130,6 +144,13 @@ class Server:
             with contextlib.suppress(PeerLost):  # then it ends by itself
                 self.give_back(lease)
 
+    def patience(self) -> Patience:
+        """For what one wants of this server."""
+        return Patience(self._most_tries, self._pause)
+
+    def _most_tries(self) -> int:
+        return self._later_tries if self._later_tries is not None and self._has_answered else self.tries
+
     def count(self, lease: ServerLease, **choice: object) -> dict[str, int]:
         """`items`, `gone` and `bucket_bytes` of a choice, as `pull` takes it."""
         counts: dict[str, int] = msgspec.to_builtins(self._get(api.DocumentCount, f"/v1/leases/{lease.name}/count", choice))
@@ -161,7 +182,13 @@ class Server:
         self, method: str, path: str, parameters: Mapping[str, object] | None = None, headers: Mapping[str, str] | None = None
     ) -> requests.Response:
         """An answer whose body is still to come; a busy server is asked again."""
-        return self._again(lambda: self._once(method, path, parameters, headers=headers))
+        return self._again(lambda: self.open_once(method, path, parameters, headers))
+
+    def open_once(
+        self, method: str, path: str, parameters: Mapping[str, object] | None = None, headers: Mapping[str, str] | None = None
+    ) -> requests.Response:
+        """The same, for whoever asks again himself."""
+        return self._once(method, path, parameters, headers=headers)
 
     def _get(self, kind: type[A], path: str, parameters: Mapping[str, object] | None = None) -> A:
         return self._again(lambda: _decode(kind, self._once("GET", path, parameters)))
@@ -171,12 +198,10 @@ class Server:
         return self._again(lambda: _decode(kind, self._once(method, path, data=data)))
 
     def _again(self, call: Callable[[], R]) -> R:
-        patience = Patience(self.tries)
+        patience = self.patience()
         while True:
             try:
                 return call()
-            except Busy as error:
-                patience.wait(error, error.seconds)
             except PeerLost as error:
                 patience.wait(error)
 
@@ -197,20 +222,22 @@ class Server:
         except requests.exceptions.SSLError as error:
             raise PeerRefused(f"{self.url}: no agreement on TLS: {error}") from error
         except _NO_ANSWER as error:
-            raise PeerLost(f"{self.url}: the server does not answer: {error}; is shep-serve running there?") from error
+            advice = "is shep-serve running there? Run the same command again when it is"
+            raise PeerLost(f"{self.url}: the server does not answer: {error}; {advice}") from error
         except requests.exceptions.InvalidURL as error:
             raise UsageError(credentials.no_url(self.url, str(error))) from None
         except requests.RequestException as error:  # its text may have headers in it
             raise UsageError(f"{self.url}: a request that cannot be sent: {type(error).__name__}") from None
         except OSError as error:
             raise IoFailed(f"{self.url}: it cannot be asked: {error}") from error
+        self._has_answered = True
         if answer.status_code >= 300 and answer.status_code != 304:
             _refuse(self.url, answer)
         return answer
 
 
-class Busy(PeerRefused):
-    """The server asks for patience."""
+class Busy(PeerLost):
+    """The server asks for patience: it has too much to do, or is about to end."""
 
     def __init__(self, text: str, seconds: float) -> None:
         super().__init__(text)
@@ -286,7 +313,7 @@ def _refuse(url: str, answer: requests.Response) -> NoReturn:
     message = f"{url} answers {answer.status_code}: {text}"
     if answer.status_code in _BUSY:
         seconds = answer.headers.get("Retry-After", "")
-        raise Busy(message, float(seconds) if seconds.isdecimal() else 1.0)
+        raise Busy(f"{message}; run the same command again later", float(seconds) if seconds.isdecimal() else 1.0)
     if answer.status_code in (400, 404, 413, 415, 416):
         raise UsageError(message)
     raise (LeaseOver if answer.status_code == 410 else PeerRefused)(message)

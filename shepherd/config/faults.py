@@ -87,6 +87,7 @@ RANGES: Final[dict[tuple[str, str], ValueRange]] = {
     ("serve", "connections_per_address"): ValueRange(0, 10_000),
     ("serve", "connections_per_client"): ValueRange(1, 10_000),
     ("serve", "stall_s"): ValueRange(0.1, 3_600, " seconds"),
+    ("serve", "drain_s"): ValueRange(0, 3_600, " seconds"),
 }
 
 

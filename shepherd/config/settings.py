@@ -230,6 +230,7 @@ class Serve:
     feedback_bytes: int = 1 << 30  # largest upload
     feedback_waiting_bytes: int = 4 << 30  # of uploads that no cycle has taken yet
     stall_s: float = 30.0  # a reader that takes nothing for so long, or an upload that brings nothing, is dropped
+    drain_s: float = 5.0  # when it is to end, so long it lets requests under way finish
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ PROGRAM: Final = "shep-serve"
 FIRST_S: Final = 1.0  # before it is started again; doubled with each further time
 LONGEST_S: Final = 600.0
 STEADY_S: Final = 60.0  # one that ran for so long has not failed at once
-END_S: Final = 10.0
+END_S: Final = 10.0  # beyond serve.drain_s
 
 
 class Attendant:
@@ -58,7 +58,7 @@ class Attendant:
             return
         self._child.terminate()
         try:
-            self._child.wait(END_S)
+            self._child.wait(self._settings.drain_s + END_S)
         except subprocess.TimeoutExpired:
             self._child.kill()
             self._child.wait()

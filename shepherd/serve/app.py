@@ -12,6 +12,7 @@ from aiohttp import web
 from shepherd.errors import ConfigError, EquivError, FilterError, NoSpace, OldFormat, ShepherdError, UsageError
 from shepherd.serve.answers import Refused, adorn, refusal
 from shepherd.serve.connection import ANSWERED, HttpConnection
+from shepherd.serve.drain import LEAVING
 from shepherd.serve.log import EventThrottle, log_bug, log_event, request_fields
 from shepherd.serve.routes import ROUTES, Handler, Route
 from shepherd.serve.service import JSON_BYTES, SERVICE, Ask, Service
@@ -65,6 +66,8 @@ def _around(hosts: frozenset[str] | None) -> Callable[..., Awaitable[web.StreamR
             response = refusal(Refused(error.status, error.reason, allowed))
         except Exception as error:
             response = refusal(_failure(error, ask))
+        if ask.service.drain.is_on():
+            response.force_close()
         bytes_sent = (
             ask.bytes_sent if ask.bytes_sent is not None else getattr(response, "body_length", 0) or response.content_length or 0
         )
@@ -120,6 +123,8 @@ async def _limited(
 ) -> web.StreamResponse:
     """Its answer, within the limits of whoever asks. What is refused, or leads nowhere, counts as well."""
     ask.count()
+    if ask.service.drain.is_on():
+        raise LEAVING
     if hosts is not None and _without_port(ask.request.host) not in hosts:
         # A page that a browser has from elsewhere may have had its name point here since it was loaded.
         raise Refused(421, "this server is not called so")

@@ -64,12 +64,14 @@ class HttpConnection(web.RequestHandler):
     def on_request(self, client: str | None) -> None:
         """A request has come: of a client, which from now on has time, or of a stranger."""
         self._seats.on_request(self._seat, client)
+        self._service.drain.enter(self)
         self._stop_waiting()
         if client is None:
             self._wait_for_token()
 
     def connection_lost(self, exc: BaseException | None) -> None:
         self._stop_waiting()
+        self._service.drain.leave(self)
         super().connection_lost(exc)
 
     def _wait_for_token(self) -> None:
@@ -106,6 +108,7 @@ class HttpConnection(web.RequestHandler):
             return await super().finish_response(request, resp, start_time)
         finally:
             self._seats.on_answer(self._seat)
+            self._service.drain.leave(self)
 
     def _broken(self, request: web.BaseRequest, kind: str) -> web.StreamResponse:
         """It counts as any request of this address does. `kind` is a name of aiohttp's for what is wrong."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Self
 
@@ -39,7 +39,7 @@ async def pull(ask: Ask) -> web.StreamResponse:
     leased = await ask.work(_find, ask, parameters, keeps=not ask.is_head)
     ask.notes |= {"state": leased.state.number, "items": leased.reading.items, **parameters}
     response = _response(leased.state, leased.reading.items, leased.reading.gone_items, leased.reading.bucket_bytes)
-    pieces = _stream(leased.state, leased.reading.batches(_number(parameters, "after") or 0))
+    pieces = _stream(leased.state, leased.reading.batches(_number(parameters, "after") or 0), ask.service.drain.is_on)
     return await sender.send(ask, response, pieces, leases.Keeper(ask.service, ask.who, leased.lease))
 
 
@@ -58,7 +58,9 @@ async def pull_one(ask: Ask) -> web.StreamResponse:
     lease, state, batch = await ask.work(_find_one, ask, parameters)
     ask.notes |= {"state": state.number, **parameters}
     response = _response(state, 1, 0, int(batch.rows["length"].sum()))
-    return await sender.send(ask, response, _stream(state, [batch]), leases.Keeper(ask.service, ask.who, lease))
+    return await sender.send(
+        ask, response, _stream(state, [batch], ask.service.drain.is_on), leases.Keeper(ask.service, ask.who, lease)
+    )
 
 
 def _response(state: State, items: int, gone_items: int, bucket_bytes: int) -> web.StreamResponse:
@@ -172,10 +174,13 @@ def _find_one(ask: Ask, parameters: dict[str, str]) -> tuple[Lease, State, Batch
     return lease, state, single.by_footprint(state, parameters["footprint"])
 
 
-def _stream(state: State, batches: Iterable[Batch]) -> Iterator[Piece]:
+def _stream(state: State, batches: Iterable[Batch], is_ending: Callable[[], bool]) -> Iterator[Piece]:
+    """The frames of these batches. Where the server is to end it stops before one: the reader has all that came whole."""
     items, total = 0, 0
     with _Segments(state) as segments:
         for batch in batches:
+            if is_ending():
+                return
             yield stream.rows_frame(batch.rows)
             lengths = batch.rows["length"].astype(np.int64)
             yield from segments.spans(batch.oid.astype(np.int64), lengths)

@@ -17,11 +17,11 @@ from shepherd.errors import IoFailed, UsageError
 from shepherd.serve import app
 from shepherd.serve.connection import IDLE_S, Full, HttpConnection
 from shepherd.serve.listener import FULL, open_listeners
-from shepherd.serve.log import EventThrottle, log_bug
+from shepherd.serve.log import EventThrottle, log_bug, log_event
 from shepherd.serve.seats import Seats
 from shepherd.serve.service import Service
 
-SHUTDOWN_S: Final = 5.0  # for requests under way; transfers are cut at once, and clients resume them
+SHUTDOWN_S: Final = 1.0  # for handlers to see that their sockets are shut, when serve.drain_s is over
 HANDSHAKE_S: Final = 10.0
 BACKLOG: Final = 32  # connections beyond the limit that still get a refusal
 STRANGER_S: Final = 10.0  # most that a connection may take to bring a request with a known token, from its last one on
@@ -86,6 +86,8 @@ async def serve(
     await stop.wait()
     for server_socket in listening:
         server_socket.close()
+    log_event("drain", under_way=len(service.drain))
+    await service.drain.run(settings.drain_s)
     service.close()
     await runner.cleanup()
 

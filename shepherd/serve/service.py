@@ -23,6 +23,7 @@ from aiohttp.http_exceptions import PayloadEncodingError
 from shepherd.addresses import network_of
 from shepherd.config import Config, Serve
 from shepherd.serve.answers import Refused
+from shepherd.serve.drain import LEAVING, Drain
 from shepherd.serve.limits import Allowance, ClientLimits
 from shepherd.serve.metrics import Metrics
 from shepherd.serve.status import StatusFigures
@@ -45,11 +46,13 @@ class Service:
         self.limits = ClientLimits(config.serve)
         self.figures = StatusFigures(database, config)
         self.metrics = Metrics(self.figures, database.log_path)
+        self.drain = Drain()
         self.explaining = 0  # URLs, at the moment
         self.seconds_of: dict[str, int] = {}  # how long each lease was asked for; unknown for those of an earlier run
         self.taking = threading.Lock()  # held while a lease is taken: so that their limits count those of other threads
         self._threads = ThreadPoolExecutor(config.serve.connections + SPARE_THREADS, "serve")
         self._sockets: set[socket.socket] = set()
+        self._is_closed = False
 
     @property
     def settings(self) -> Serve:
@@ -64,7 +67,9 @@ class Service:
         return time.time_ns() // 1_000_000
 
     async def work(self, function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
-        """Call it in a thread."""
+        """Call it in a thread; Refused where there are none any more."""
+        if self._is_closed:
+            raise LEAVING
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._threads, partial(function, *args, **kwargs))
 
@@ -79,6 +84,7 @@ class Service:
 
     def close(self) -> None:
         """End what threads are sending; they find their sockets shut."""
+        self._is_closed = True
         for connection in list(self._sockets):
             with contextlib.suppress(OSError):
                 connection.shutdown(socket.SHUT_RDWR)
