@@ -12,13 +12,12 @@ from collections.abc import Iterator
 from typing import Final
 from urllib.parse import quote
 
+from shepherd.client import heartbeat
 from shepherd.client.server import FileAnswer, LeaseOver, Server, ServerLease
 from shepherd.errors import PeerLost, PeerRefused, UsageError
 
 PART: Final = 1 << 18
-PURPOSE: Final = "shep-mirror"
-LEASE_S: Final = 3_600  # renewed while files come; so long a mirror that vanished keeps a state alive
-RENEW_S: Final = 300.0  # how often, at the least
+PROGRAM: Final = "shep-mirror"
 LOOK_S: Final = 60.0  # how often the speed of a file is looked at
 SLOWEST: Final = 16 << 10  # bytes that must come in that time
 _ON: Final = "run the same command again: it continues"
@@ -39,13 +38,10 @@ class MirrorSource:
     @contextlib.contextmanager
     def leased(self, number: int | None) -> Iterator[LeasedState]:
         """A closed state, the newest by default, for as long as the block runs."""
-        with _typed_errors(self.where):
-            lease = self._server.lease(PURPOSE, number, LEASE_S)
-        try:
+        with contextlib.ExitStack() as stack:
+            with _typed_errors(self.where):
+                lease = stack.enter_context(heartbeat.held(self._server, PROGRAM, number))
             yield LeasedState(self._server, lease)
-        finally:
-            with contextlib.suppress(PeerLost, PeerRefused), _typed_errors(self.where):
-                self._server.give_back(lease)  # else it ends by itself
 
 
 class LeasedState:
@@ -54,7 +50,6 @@ class LeasedState:
     def __init__(self, server: Server, lease: ServerLease) -> None:
         self._server, self._lease = server, lease
         self.number, self.lease = lease.state, lease.name
-        self.renew_s = min(RENEW_S, lease.seconds / 3)
 
     def read(self, path: str, offset: int) -> Iterator[bytes]:
         """A file from an offset on, as it comes."""
@@ -65,11 +60,6 @@ class LeasedState:
             if answer.start != offset:
                 raise PeerRefused(f"{where}: asked for what comes after {offset} bytes, it sends what comes after {answer.start}")
             yield from _fast_enough(where, answer.chunks(PART))
-
-    def renew(self) -> None:
-        """Hold it for another while."""
-        with _typed_errors(self._server.url):
-            self._server.renew(self._lease)
 
 
 def _fast_enough(where: str, parts: Iterator[bytes]) -> Iterator[bytes]:

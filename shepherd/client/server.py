@@ -129,6 +129,11 @@ class Server:
         longer = self._send(api.LeaseAnswer, "PUT", f"/v1/leases/{lease.name}", api.RenewalRequest(requested_s))
         return replace(lease, expires=longer.expires, seconds=min(requested_s, lease.seconds))
 
+    def renew_once(self, lease: ServerLease) -> None:
+        """As long as it was granted for, without another try: for whoever renews by the clock."""
+        data = msgspec.json.encode(api.RenewalRequest(lease.seconds))
+        _decode(api.LeaseAnswer, self._once("PUT", f"/v1/leases/{lease.name}", data=data))
+
     def give_back(self, lease: ServerLease) -> None:
         """One that is over already is fine."""
         with contextlib.suppress(LeaseOver):

@@ -13,7 +13,7 @@ from shepherd.readers.choice import Choice
 from shepherd.report.narrow import Narrowing
 from shepherd.sections import section_name
 
-PURPOSE: Final = "shep-export"
+PROGRAM: Final = "shep-export"
 
 
 class RemoteSource:
@@ -32,7 +32,7 @@ class RemoteSource:
         self.items, self.bucket_bytes, self.gone_items = counts["items"], counts["bucket_bytes"], counts["gone"]
 
     def documents(self) -> Iterator[Exported | GoneDocument]:
-        for document in Pull(self._server, self._parameters, PURPOSE, None, self._lease, progress=False, damaged="give"):
+        for document in Pull(self._server, self._parameters, PROGRAM, None, self._lease, progress=False, damaged="give"):
             if document.damage:
                 self.damaged += 1
                 self._on_damage(f"{self._server.url}: {document.damage}")

@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import contextlib
 import os
+import socket
+import subprocess
+import sys
 import time
 from functools import partial
 from pathlib import Path
 
 import pytest
 
-from shepherd.client import pull
+from shepherd.client import heartbeat, pull
 from shepherd.client.server import LeaseOver
 from shepherd.errors import PeerLost, PeerRefused
 from tests.client.test_stream import succeed
 from tests.support.killed import reader
 from tests.support.programs import call
 from tests.support.segment_states import Sheep, fill
-from tests.support.serving import Serving, flock, serving, token_of
+from tests.support.serving import ROOT, Serving, flock, serving, token_of
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.waits
@@ -169,3 +172,38 @@ def test_reader_that_takes_nothing_is_cut_off(tmp_path: Path) -> None:
         wait_until(lambda: any("took nothing" in event.get("cut", "") for event in served.events()), "it is not dropped")
         stuck.close()
         assert len(list(pull(served.url, token_of("reader"), lease=lease))) == 200
+
+
+# --- the leases of programs --------------------------------------------------------------------------------------------
+
+
+def test_program_renews_its_lease_whatever_it_is_doing(tmp_path: Path) -> None:
+    """Nothing is transferred meanwhile."""
+    fill(tmp_path, flock(3))
+    with serving(tmp_path, "lease_s = 9\n") as served, served.as_client("mirror") as server:
+        with heartbeat.held(server, "shep-mirror") as held:
+            (first,) = served.database.leases.all()
+            assert held.name == first.name
+            wait_until(lambda: served.database.leases.all()[0].expires > first.expires, "it is not renewed")
+            shown = call("shep", "states", "--db", str(tmp_path / "db"), "--cf", str(tmp_path / "cf")).stdout
+            assert f"mirror (shep-serve: shep-mirror on {socket.gethostname()}, pid {os.getpid()}) until" in shown
+        assert served.database.leases.all() == []
+
+
+@pytest.mark.parametrize("program", ["shep-mirror", "shep-export"])
+def test_killed_program_lets_go_of_its_state_soon(tmp_path: Path, program: str) -> None:
+    fill(tmp_path, flock(300))
+    with serving(tmp_path, "bytes_per_s = 2000\n") as served:
+        (tmp_path / "token").write_text(token_of("boss"))
+        (tmp_path / "token").chmod(0o600)
+        words = [program, "--from", served.url, "--token-file", str(tmp_path / "token"), "--cf", str(tmp_path / "cf")]
+        place = (
+            ["--db", str(tmp_path / "mirror")] if program == "shep-mirror" else ["--format", "jsonl", "-o", str(tmp_path / "out")]
+        )
+        command = [sys.executable, "-m", "shepherd.cli", *words, *place]
+        with subprocess.Popen(command, env={**os.environ, "PYTHONPATH": str(ROOT)}, stderr=subprocess.DEVNULL) as process:
+            wait_until(lambda: any(event.get("status") == 201 for event in served.events()))
+            process.kill()
+        (lease,) = served.database.leases.all()
+        assert f"{program} on " in lease.purpose and lease.expires - time.time() <= heartbeat.LEASE_S
+        assert served.database.leases.states_in_use(int(time.time()) + heartbeat.LEASE_S + 1) == set()

@@ -32,9 +32,10 @@ def run(url: str, token: str, ca_file: Path | None, options: ExportOptions) -> i
 
 
 def _export(server: Server, options: ExportOptions, since: int | None, again: bool = False) -> int:
-    from shepherd.export.remote import PURPOSE, RemoteSource
+    from shepherd.client import heartbeat
+    from shepherd.export.remote import PROGRAM, RemoteSource
 
-    with server.leased(PURPOSE, options.number) as lease:
+    with heartbeat.held(server, PROGRAM, options.number) as lease:
         if again and lease.state <= (since or 0):
             raise NothingToDo(f"nothing is new since state {since}, which the cursor {options.cursor} has reached")
         on_damage = export_run.DamageReporter()

@@ -94,7 +94,7 @@ def unlock(names: tuple[str, ...], force: bool, db: Path, as_json: bool) -> None
     \b
     Examples:
       shep unlock 12
-      shep lock --json | jq -r 'select(.purpose == "shep-mirror") | .id' | xargs -r shep unlock
+      shep lock --json | jq -r 'select(.purpose | contains("shep-mirror")) | .id' | xargs -r shep unlock
     """
     from shepherd.store.state.database import Database
 

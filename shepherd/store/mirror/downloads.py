@@ -26,15 +26,10 @@ class Stopped(Exception):
 
 
 class FileSource(Protocol):
-    """Where files come from."""
-
-    renew_s: float  # how often it is to be renewed
+    """Where files come from. It keeps the state from being deleted there."""
 
     def read(self, path: str, offset: int) -> Iterator[bytes]:
         """The file from an offset on, in small parts. PeerLost where it breaks off."""
-
-    def renew(self) -> None:
-        """Keep the state from being deleted there."""
 
 
 class Downloads:
@@ -62,11 +57,9 @@ class Downloads:
             running = {pool.submit(self._fetch, remote) for remote in remote_files}
             try:
                 while running:
-                    ended, running = wait(running, self._source.renew_s, FIRST_EXCEPTION)
+                    ended, running = wait(running, return_when=FIRST_EXCEPTION)
                     for download in ended:
                         download.result()
-                    if running:
-                        self._source.renew()
             finally:
                 self._halted = True
                 for download in running:

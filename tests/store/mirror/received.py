@@ -62,11 +62,7 @@ class Leased:
     def read(self, path: str, offset: int) -> Iterator[bytes]:
         return self._folder.give(self._path / path, path, offset)
 
-    renew_s = 300.0
     lease = "0000000000001-folder-1-1"
-
-    def renew(self) -> None:
-        pass
 
 
 def way(keep: int = 2, verify: bool = False, adopt: bool = False) -> mirror.MirrorOptions:
