@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from typing import Final
+
+FIRST_PAUSE_S: Final = 0.001
+LONGEST_PAUSE_S: Final = 0.05
 
 
 def steady_clock_ms() -> Callable[[], int]:
@@ -36,6 +40,17 @@ class AgreedClock:
         lead_ms = their_ms - self._asked_ms
         self._lead_ms = lead_ms if self._lead_ms is None else min(lead_ms, self._lead_ms)
         return max(0, -lead_ms) + min(0, self._ours() - their_ms)
+
+
+def tries(limit_s: float) -> Iterator[float]:
+    """For something that is tried until it works: how many seconds it took so far, with pauses between, that grow. One try is
+    always made, and one more when the time is over."""
+    began_s, pause_s, passed_s = time.monotonic(), FIRST_PAUSE_S, 0.0
+    yield passed_s
+    while passed_s < limit_s:
+        time.sleep(min(pause_s, limit_s - passed_s))
+        pause_s, passed_s = min(2 * pause_s, LONGEST_PAUSE_S), time.monotonic() - began_s
+        yield passed_s
 
 
 def end_of(now_ms: int) -> int:

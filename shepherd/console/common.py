@@ -36,7 +36,7 @@ import shepherd
 from shepherd import __version__
 from shepherd import config as configuration
 from shepherd.console import completion
-from shepherd.errors import IoFailed, NoSpace, NothingToDo, ShepherdError, too_few_descriptors
+from shepherd.errors import IoFailed, NoSpace, NothingToDo, ShepherdError, UsageError, too_few_descriptors
 from shepherd.text import LATEST_S as LATEST_S
 from shepherd.text import escape as escape
 from shepherd.text import plain
@@ -53,6 +53,8 @@ DIRECTORY = click.Path(file_okay=False, path_type=Path)
 CF_DEFAULT = "[default: $SHEPHERD_CF, else cf]"
 ALL_OF_CF = f"The directory of shepherd.toml, filter and url-equiv.  {CF_DEFAULT}"
 
+LOCK_WAIT = "SHEPHERD_LOCK_WAIT_S"  # how long a program waits for the lock of the leases
+MOST_LOCK_WAIT_S = 86_400
 USAGE = 2
 BROKEN_PIPE = 141  # what a shell shows for a program that died of SIGPIPE
 INTERRUPTED = 130  # and of SIGINT
@@ -171,6 +173,7 @@ def run(command: click.Command) -> NoReturn:
     _open_streams()
     try:
         _set_failpoint(os.environ.get("SHEPHERD_FAIL", ""))
+        _set_lock_wait(os.environ.get(LOCK_WAIT, ""))
         status = _invoke(command, name)
         sys.stdout.flush()  # a full disk behind a redirection shows here or not at all
     except BrokenPipeError:
@@ -196,6 +199,19 @@ def _set_failpoint(spec: str) -> None:
         from shepherd.store.disk import failpoints, fsio
 
         fsio.use(failpoints.FailingOps(failpoints.parse_failpoint(spec)))
+
+
+def _set_lock_wait(text: str) -> None:
+    if text:
+        from shepherd.store.disk import locks
+
+        try:
+            seconds = float(text)
+        except ValueError:
+            seconds = -1.0
+        if not 0 <= seconds <= MOST_LOCK_WAIT_S:
+            raise UsageError(f"{LOCK_WAIT}={escape(text)}: allowed is a number of seconds from 0 to {MOST_LOCK_WAIT_S}")
+        locks.wait_at_most(seconds)
 
 
 def _invoke(command: click.Command, name: str) -> int:

@@ -9,7 +9,7 @@ from typing import Final
 
 from aiohttp import web
 
-from shepherd.errors import ConfigError, EquivError, FilterError, NoSpace, OldFormat, ShepherdError, UsageError
+from shepherd.errors import ConfigError, EquivError, FilterError, Locked, NoSpace, OldFormat, ShepherdError, UsageError
 from shepherd.serve.answers import Refused, adorn, refusal
 from shepherd.serve.connection import ANSWERED, HttpConnection
 from shepherd.serve.drain import LEAVING
@@ -145,6 +145,9 @@ def _failure(error: Exception, ask: Ask) -> Refused:
         return Refused(500, "the server cannot use its configuration or its database; its operator finds the reason in the log")
     if isinstance(error, UsageError):
         return Refused(400, str(error))
+    if isinstance(error, Locked):
+        log_event("failed", str(error), logging.ERROR)
+        return Refused(503, "another program keeps the leases locked; ask again later", {"Retry-After": "10"})
     if isinstance(error, NoSpace):
         log_event("failed", str(error), logging.ERROR)
         return Refused(507, "the disk of the server is full; try again later")

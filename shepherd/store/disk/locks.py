@@ -1,23 +1,33 @@
 """Locks: one writer of states, one dispatcher of a harvest, one reader or deleter at the leases.
 
-An flock lasts as long as its descriptor, so it can be passed on, and a killed program leaves none behind. A lock may lie in a
-directory that others write, too: only what is empty or has the text of a lock is written.
+An flock lasts as long as its descriptor, so it can be passed on, and a killed program leaves none behind. A stopped one keeps it:
+so nobody waits in silence, nor for ever. A lock may lie in a directory that others write, too: only what is empty or has the text
+of a lock is written.
 """
 
 from __future__ import annotations
 
 import contextlib
 import fcntl
+import logging
 import os
 import re
 import socket
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Final
 
+from shepherd import clock
 from shepherd.errors import IoFailed, Locked, UsageError
 from shepherd.store.disk import fsio, kinds, names
 from shepherd.store.disk.fsio import typed_errors
+from shepherd.text import escape, iso_ms
 
+_LOG: Final = logging.getLogger(__name__)
+REPORT_S: Final = 2.0  # who waits for longer says for whom
+WAIT_S: Final = 60.0  # who waits for longer gives up, unless `wait_at_most` has said otherwise
+_PROGRAM: Final = re.compile(r"shep[a-z-]*|gather|reapd")
+_STATE: Final = 0  # in /proc/PID/stat, of the fields behind the name, which ends with the last bracket
 TEXT_BYTES = 200  # of the line in a lock file that says who holds it; always as many, so that nothing of an older one is left
 
 
@@ -37,16 +47,23 @@ class FileLock:
             self.fd = -1
 
 
+_wait_limits_s = [WAIT_S]
+
+
+def wait_at_most(seconds: float) -> None:
+    """From now on, in this process: who waits for a lock gives up after so long."""
+    _wait_limits_s[:] = [seconds]
+
+
 def lock(path: Path, what: str, wait: bool = False) -> FileLock:
     """Take the lock or raise Locked, naming the holder. Children do not inherit it unless it is passed on."""
     fd = _open(path)
     try:
-        fcntl.flock(fd, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+        _take(fd, path, _wait_limits_s[0] if wait else 0.0)
         content = os.pread(fd, TEXT_BYTES + 1, 0)
-    except BlockingIOError:
-        holder = _holder(os.pread(fd, TEXT_BYTES, 0).decode("utf-8", "replace").strip())
+    except Locked:
         os.close(fd)
-        raise Locked(f"{path} is held by {holder}; wait for it to end, or stop it") from None
+        raise
     except OSError:
         os.close(fd)
         with typed_errors(path):
@@ -66,10 +83,24 @@ def turn(directory: Path) -> Iterator[None]:
     fd = fsio.open_directory(directory)
     try:
         with contextlib.suppress(OSError):
-            fcntl.flock(fd, fcntl.LOCK_EX)
+            _take(fd, directory, _wait_limits_s[0])
         yield
     finally:
         os.close(fd)
+
+
+def _take(fd: int, path: Path, limit_s: float) -> None:
+    is_reported = False
+    for waited_s in clock.tries(limit_s):
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return
+        except BlockingIOError:
+            if waited_s >= REPORT_S and not is_reported:
+                _LOG.warning("%s is held by %s; waiting for it, at most %.0f s", path, _holder(fd), limit_s)
+                is_reported = True
+    in_vain = f", and did not come free in {limit_s:.0f} s" if limit_s else ""
+    raise Locked(f"{path} is held by {_holder(fd)}{in_vain}; wait for it to end, or stop it")
 
 
 def _open(path: Path) -> int:
@@ -98,20 +129,45 @@ def text_of(path: Path) -> str:
         return ""
 
 
-def _holder(text: str) -> str:
-    """Who holds a lock by what stands in its file: the one who took it, or one that it has passed it on to."""
+def _holder(fd: int) -> str:
+    """Who holds a lock by what stands in its file: the one who took it, or one that it has passed it on to; and since when."""
+    try:
+        text = escape(os.pread(fd, TEXT_BYTES, 0).decode("utf-8", "replace").strip("\0 \n"))
+    except IsADirectoryError:  # which has no text
+        text = ""
     if is_taker_gone(text):
         return f"a program that {text} has started (that process itself has ended)"
-    return text or "another program"
+    since = iso_ms(os.fstat(fd).st_mtime_ns // 1_000_000)  # it was written when the lock was taken
+    return f"{text}{_process_facts(_pid_here(text))}, since {since}" if text else "another program"
+
+
+def _pid_here(text: str) -> int | None:
+    """The process that a text of a lock file names, if it is of this host."""
+    match = re.search(r", pid ([0-9]{1,10}) on (.+)", text)
+    return int(match[1]) if match and match[2] == socket.gethostname() else None
+
+
+def _process_facts(pid: int | None) -> str:
+    """Which program that is, and whether somebody has stopped it; nothing where the system does not say."""
+    if pid is None:
+        return ""
+    try:
+        words = Path(f"/proc/{pid}/cmdline").read_text(errors="replace").split("\0")
+        state = Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()[_STATE]
+    except (OSError, IndexError):
+        return ""
+    programs = [name for word in words[:4] if _PROGRAM.fullmatch(name := os.path.basename(word))]
+    facts = [*programs[-1:], *([f"stopped by a signal: kill -CONT {pid} continues it"] if state in "Tt" else [])]
+    return f" ({'; '.join(facts)})" if facts else ""
 
 
 def is_taker_gone(text: str) -> bool:
     """Whether the process that this text of a lock file names ran on this host and has ended."""
-    match = re.search(r", pid ([0-9]{1,10}) on (.+)", text)
-    if match is None or match[2] != socket.gethostname():
+    pid = _pid_here(text)
+    if pid is None:
         return False
     try:
-        os.kill(int(match[1]), 0)
+        os.kill(pid, 0)
     except ProcessLookupError:
         return True
     except (OSError, OverflowError):
