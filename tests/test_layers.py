@@ -23,7 +23,10 @@ MOST_LINES = 400
 
 # --- the table ----------------------------------------------------------------------------------------------------
 # What all may use lies in shepherd/ itself, and is the room `base`.
-BASE = "addresses clock dates domains equiv errors expressions family lines processes rate robots secrets sections shortage text urls"
+BASE = (
+    "addresses clock dates domains equiv errors expressions family lines processes"
+    " rate robots secrets sections shortage text urls"
+)
 # Rooms, lowest first. A module imports from rooms of its own line, or of lines above it.
 LAYERS: tuple[str, ...] = (
     "base",

@@ -138,6 +138,8 @@ class Reap:
     pages_per_s: float = 0.0  # of all reapers together, as the next two; 0 = no limit
     bytes_per_s: int = 0  # as received
     connections: int = 0  # at a time
+    lookups_per_s: float = 100.0  # names that name servers are asked for; 0 = no limit
+    lookups_per_domain: int = 1_000  # new names below one registrable domain, in a reap; 0 = no limit
     size_bytes: int = 0  # of all segments of the state with what the reap adds; 0 = no limit
     reserve_bytes: int = 128 * 1024 * 1024  # of the disk that a reap leaves free
 

@@ -7,7 +7,6 @@ where that cannot be, say so for each of them. Whoever learns something about a 
 from __future__ import annotations
 
 import logging
-from collections import deque
 from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Final
@@ -40,13 +39,18 @@ class Admission:
         self._book, self._items, self._calls, self._server_limits, self._ledger = book, items, calls, server_limits, ledger
         self._robots_path = prints.robots
         self._clock = clock_ms
-        self.to_look_up: deque[Site] = deque()
+        self.to_look_up: list[Site] = []
 
     def site(self, footprint: int) -> Site:
         """A site that is in the book: something was entered for it."""
         site = self._book.get(footprint)
         assert site is not None
         return site
+
+    def take_wanted(self) -> list[Site]:
+        """The sites whose address is wanted, since this was asked last."""
+        sites, self.to_look_up = self.to_look_up, []
+        return sites
 
     def advance(self, site: Site) -> None:
         if site.address:

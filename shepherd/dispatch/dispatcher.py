@@ -20,7 +20,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from shepherd.config import Config
@@ -31,9 +30,10 @@ from shepherd.dispatch.fleet import Events, Fleet
 from shepherd.dispatch.group_calls import MOST_ENTRIES, GroupCalls
 from shepherd.dispatch.items import Item, Items, ItemState, request
 from shepherd.dispatch.ledger import HarvestWriter, Ledger
+from shepherd.dispatch.look_ups import LookUps
 from shepherd.dispatch.outcome import Outcomes
 from shepherd.dispatch.reapers import Reaper
-from shepherd.dispatch.sites import Site, SiteBook, Stage
+from shepherd.dispatch.sites import SiteBook, Stage
 from shepherd.dispatch.source import MOST_UNSETTLED, SourceCounts, SourceDesk, WorkSource
 from shepherd.dispatch.statistics import ReapStatistics
 from shepherd.dispatch.verify import PendingRequest, Verifier
@@ -53,17 +53,7 @@ from shepherd.wire import messages as wire
 LOG = logging.getLogger("shepherd.dispatch")
 TICK_MS: Final = 500
 SECOND_MS: Final = 1_000
-LOOK_UP_MS: Final = 60_000
 MOST_WORK_MS: Final = 300_000  # on a page, after the deadline of its exchange, waiting for others included
-LOOK_UP_BIT: Final = 1 << 62  # of tokens that are not leases
-
-
-@dataclass(frozen=True, slots=True)
-class LookUp:
-    """A look-up under way; nobody is contacted for it, so it has no lease."""
-
-    site: Site
-    deadline_ms: int
 
 
 class Dispatcher:
@@ -109,9 +99,8 @@ class Dispatcher:
             clock_ms,
             lambda: bool(self._stopping),
         )
-        self._resolved: list[tuple[LookUp, wire.Resolved, int]] = []  # look-ups that were answered, and by which reaper
-        self._looking_up: dict[int, LookUp] = {}
-        self._last_look_up = LOOK_UP_BIT
+        self._resolved: list[tuple[wire.Resolved, int]] = []  # look-ups that were answered, and by which reaper
+        self._look_ups = LookUps(config.reap.lookups_per_s, config.reap.lookups_per_domain, fleet.needs_dns, now_ms)
         self._end_ms = self._point_ms = self._second_ms = 0
         self._stay = False
         self._stopping = ""
@@ -274,11 +263,11 @@ class Dispatcher:
 
     async def _why_done(self) -> str:
         """Why there is nothing more to wait for, or "". What only a later reap could ask is not waited for."""
-        if len(self._exchanges) or self._resolved or (self._looking_up and not self._stopping):
+        if len(self._exchanges) or self._resolved or (self._look_ups.under_way and not self._stopping):
             return ""
         if self._stopping:
             return self._stopping
-        if self._admission.to_look_up or self._stay:
+        if self._admission.to_look_up or self._look_ups.waiting or self._stay:
             return ""
         ready_ms = await self._groups.next_time()
         if self._news.is_set() or (ready_ms is not None and ready_ms <= self._end_ms):
@@ -287,8 +276,7 @@ class Dispatcher:
 
     def _on_lost(self, reaper: Reaper) -> None:
         """What it was fetching stays leased, and so its servers stay busy, until the deadlines have passed; look-ups need not."""
-        for token in reaper.outstanding & self._looking_up.keys():
-            self._admission.to_look_up.append(self._looking_up.pop(token).site)
+        self._look_ups.reaper_lost(reaper.outstanding)
 
     def _on_killed(self, home: str, tokens: frozenset[int]) -> None:
         """Workers have died at these pages, whose exchanges were over. Each is asked for once more, to be parsed alone."""
@@ -306,6 +294,8 @@ class Dispatcher:
             ready, now = await self._groups.next_time(), self._clock()
             if ready is not None:
                 wait_ms = min(TICK_MS, max(1, ready - now, self._limits.wait_ms(now)))
+            if self._fleet.free > 0 and (look_up_ms := self._look_ups.wait_ms(now)) is not None:
+                wait_ms = min(wait_ms, max(1, look_up_ms))
         alarm = asyncio.get_running_loop().call_later(wait_ms / 1000, self._wake)
         await self._news.wait()
         alarm.cancel()
@@ -320,9 +310,8 @@ class Dispatcher:
         """Tell the groups what was learnt, and send what they give for it."""
         while True:
             await self._calls.flush()
-            while self._admission.to_look_up and self._fleet.free > 0 and not self._stopping:
-                self._look_up(self._admission.to_look_up.popleft(), self._clock())
             now = self._clock()
+            self._ask_for_addresses(now)
             most = min(self._room(), self._limits.affordable(now))
             leases = await self._groups.take(most, now) if most > 0 else []
             for lease in leases:
@@ -331,10 +320,15 @@ class Dispatcher:
                 await self._calls.flush()  # of leases that could not be used
                 return
 
-    def _look_up(self, site: Site, now: int) -> None:
-        self._last_look_up += 1
-        self._looking_up[self._last_look_up] = LookUp(site, now + LOOK_UP_MS)
-        self._fleet.freest().ask(self._last_look_up, wire.Resolve(self._last_look_up, site.site, site.name))
+    def _ask_for_addresses(self, now: int) -> None:
+        self._look_ups.add(self._admission.take_wanted())
+        while (free := self._fleet.free) > 0 and not self._stopping:
+            for token, site in (begun := self._look_ups.take(free, now)):
+                self._fleet.freest().ask(token, wire.Resolve(token, site.site, site.name))
+            for site in (refused := self._look_ups.take_refused()):
+                self._admission.looked_up(site, "", 0, Reason.LOOK_UPS, 0, 0)
+            if not begun and not refused:
+                return
 
     def _send(self, lease: FetchLease, now: int) -> None:
         """Use a lease, or give it back if that cannot be done any more. `now` is when it was asked for."""
@@ -365,9 +359,9 @@ class Dispatcher:
 
     def _expire_look_ups(self, now: int) -> None:
         """Look-ups that nobody answered in time."""
-        for token in [token for token, look_up in self._looking_up.items() if look_up.deadline_ms <= now]:
+        for token, site in self._look_ups.expire(now):
             self._fleet.forget(token)
-            self._admission.not_looked_up(self._looking_up.pop(token).site)
+            self._admission.not_looked_up(site)
 
     # --- what arrives -------------------------------------------------------------------------------------------------
 
@@ -380,8 +374,8 @@ class Dispatcher:
             LOG.warning("reaper %d sent a %s that was not requested", reaper.number, type(message).__name__)
         elif isinstance(message, wire.FetchResult):
             self._exchanges.on_reply(reaper, message)
-        elif message.token in self._looking_up:
-            self._resolved.append((self._looking_up.pop(message.token), message, reaper.number))
+        else:
+            self._resolved.append((message, reaper.number))
 
     def _wait_on(self, reaper: Reaper, message: wire.Working) -> None:
         """Its server has answered, and stays busy until we know what; but no reaper can keep it so for ever."""
@@ -392,6 +386,9 @@ class Dispatcher:
 
     def _take_resolved(self) -> None:
         resolved, self._resolved = self._resolved, []
-        for look_up, message, reaper in resolved:
+        for message, reaper in resolved:
+            site = self._look_ups.answered(message.token, has_address=message.reason in (Reason.NONE, Reason.GUARD))
+            if site is None:
+                continue
             reason = Reason(message.reason) if message.reason in (Reason.NONE, Reason.GUARD, Reason.LOOKUP) else Reason.NO_ADDRESS
-            self._admission.looked_up(look_up.site, message.address, message.qkey, reason, message.valid_s, reaper)
+            self._admission.looked_up(site, message.address, message.qkey, reason, message.valid_s, reaper)

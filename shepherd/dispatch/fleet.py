@@ -21,6 +21,7 @@ from shepherd.dispatch.log_throttle import LogThrottle
 from shepherd.dispatch.reapers import Reaper, ReaperSource
 from shepherd.errors import PeerLost, PeerRefused
 from shepherd.wire import messages as wire
+from shepherd.wire.hosts import needs_dns
 
 LOG = logging.getLogger("shepherd.dispatch")
 GIVE_UP_S: Final = 60.0  # without any reaper, and the reap ends
@@ -104,6 +105,11 @@ class Fleet:
             await reaper.close()
         for source in {*self._sources, self._local}:
             source.stop()
+
+    def needs_dns(self, host: str) -> bool:
+        """Whether a reaper must ask name servers for this host, by the tables that it has of us."""
+        hosts = self._hello.settings.get("hosts")
+        return needs_dns(host, self._hello.static, hosts if isinstance(hosts, dict) else ())
 
     # --- who is up --------------------------------------------------------------------------------------------------
 

@@ -101,6 +101,7 @@ class Reason(IntEnum):
     LOOKUP = 42
     PARSER = 43
     UNREFERENCED = 44
+    LOOK_UPS = 45
 
 
 # What the words mean, for sentences and, as they were written, for tombstones. A table or a field has the word.
@@ -144,6 +145,7 @@ REASON_TEXT: Final[dict[Reason, str]] = {
     Reason.LOOKUP: "name servers do not answer",
     Reason.PARSER: "kills its parser",
     Reason.UNREFERENCED: "nothing links to it any more",
+    Reason.LOOK_UPS: "too many names of its domain to look up",
 }
 
 

@@ -47,6 +47,7 @@ SITE_CHANGED = (
 SERVER_CHANGED = ("next_ms", "delay_ms", "avg_ms", "fetches", "errors", "backoff", "slots", "group")
 CONTACT = np.dtype([(n, JOURNAL[n]) for n in ("qkey", "end_ms", "download_ms", "retry_after_s", "status", "result")])
 SET = (("qkey", "set_qkey"), ("slots", "slots"), ("group", "group"))
+WITHOUT_ADDRESS = (Reason.GUARD, Reason.NO_ADDRESS, Reason.LOOKUP, Reason.LOOK_UPS)
 SPEED_CONTACTS, SPEED_MS = 10, 10_000  # a reap of fewer contacts, or a shorter one, says nothing of what we can do
 
 
@@ -95,7 +96,7 @@ def _addresses(
 
 
 def _robots(columns: dict[str, Array], sites: Columns, lookup: Lookup, records: Records, politeness: config.Politeness) -> None:
-    nowhere = np.isin(records["reason"], (Reason.GUARD, Reason.NO_ADDRESS, Reason.LOOKUP)) & (records["hops"] == 0)
+    nowhere = np.isin(records["reason"], WITHOUT_ADDRESS) & (records["hops"] == 0)
     records = records[~nowhere | with_flag(records["flags"], JournalFlag.CONTACTED)]  # its address says enough of such a site
     row = lookup.find(_u64(records["site"]))
     records, row = pick(records, row >= 0), row[row >= 0]

@@ -176,7 +176,8 @@ def _obstacle(facts: UrlFacts, now: int) -> str:
         return f"the stored robots.txt{line} denies it"
     if site is not None and not is_resolved(site["qkey"]) and site["qkey_next"] > now:
         again = iso(site["qkey_next"])
-        return f"its site's name does not resolve, or the guard refuses its address; that is looked up again from {again} on"
+        why = "its site's name does not resolve, the guard refuses its address, or its domain has too many names to look up"
+        return f"{why}; that is looked up again from {again} on"
     if site is not None and site["robots_since"] and site["robots_next"] > now and not ignores_robots(site["policy"]):
         since, again = iso(site["robots_since"]), iso(site["robots_next"])
         return f"its site's robots.txt has been unreachable since {since}; it is fetched again from {again} on"

@@ -7,7 +7,7 @@ The system's own /etc/hosts plays no part: many reapers must find the same.
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from pathlib import Path
 
 from shepherd.errors import ConfigError
@@ -36,6 +36,24 @@ def read_hosts(path: Path) -> dict[str, tuple[str, ...]]:
         for host in (word.lower().removesuffix(".") for word in words[1:]):
             table[host] = tuple(dict.fromkeys((*table.get(host, ()), address)))
     return table
+
+
+def needs_dns(host: str, static: Container[str], hosts: Container[str]) -> bool:
+    """Whether name servers must be asked where this host is: no table has it, and it is neither this machine nor an address."""
+    return not (host in static or host.removesuffix(".") in hosts or is_localhost(host) or is_address(host))
+
+
+def host_of(site_name: str) -> str:
+    """The host of `scheme://host[:port]`, an IPv6 address without its brackets."""
+    rest = site_name.partition("://")[2]
+    if rest.startswith("["):
+        return rest[1 : rest.index("]")]
+    return rest.partition(":")[0]
+
+
+def is_localhost(host: str) -> bool:
+    """Whether RFC 6761 reserves the name for this machine, so that it must not be looked up."""
+    return host.removesuffix(".") == "localhost" or host.removesuffix(".").endswith(".localhost")
 
 
 def is_address(text: str) -> bool:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import ipaddress
+import queue
 import struct
-from collections.abc import AsyncIterator
+import threading
+from collections.abc import AsyncIterator, Iterator
 
 A, CNAME, AAAA = 1, 5, 28
 SERVFAIL, NXDOMAIN, REFUSED = 2, 3, 5
@@ -50,6 +52,27 @@ class Dns(asyncio.DatagramProtocol):
 
     def queries(self, name: str) -> int:
         return sum(asked == name for asked, _ in self.asked)
+
+
+@contextlib.contextmanager
+def dns_beside(zone: dict[str, list[Record]]) -> Iterator[tuple[Dns, str]]:
+    """The server in a thread of its own, for programs that run meanwhile."""
+    place: queue.SimpleQueue[tuple[Dns, str]] = queue.SimpleQueue()
+    loop, over = asyncio.new_event_loop(), asyncio.Event()
+
+    async def work() -> None:
+        async with serve_dns(zone) as served:
+            place.put(served)
+            await over.wait()
+
+    thread = threading.Thread(target=loop.run_until_complete, args=(work(),))
+    thread.start()
+    try:
+        yield place.get()
+    finally:
+        loop.call_soon_threadsafe(over.set)
+        thread.join()
+        loop.close()
 
 
 @contextlib.asynccontextmanager

@@ -151,7 +151,7 @@ def _settles(index: Columns, records: Records, row: I64, sites: Columns, politen
     settles[silent] = (since > 0) & (end[silent] - since >= politeness.robots_give_up_s)
 
     contacted = with_flag(records["flags"], JournalFlag.CONTACTED)
-    never_begun = (result == Result.SOFT) & (records["reason"] == Reason.DEADLINE) & ~contacted
+    never_begun = (result == Result.SOFT) & np.isin(records["reason"], (Reason.DEADLINE, Reason.LOOK_UPS)) & ~contacted
     type_, reason = index["type"].take(row), index["reason"].take(row)
     asked_to_go = (type_ == RowType.FORGOTTEN) & np.isin(reason, (Reason.DELETED, Reason.PURGED))
     taken_away = asked_to_go & (records["kind"] == Kind.PAGE)  # by an operator: no late harvest brings it back

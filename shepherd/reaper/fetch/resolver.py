@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final
 from shepherd.formats.tables import Reason
 from shepherd.reaper.fetch.guard import Guard
 from shepherd.urls import qkey_of_address
-from shepherd.wire.hosts import is_address
+from shepherd.wire.hosts import host_of, is_address, is_localhost
 
 if TYPE_CHECKING:
     import aiodns
@@ -52,6 +52,7 @@ class _Lookup:
     addresses: tuple[str, ...]
     reason: Reason
     ttl_s: int = MAX_TTL_S
+    is_unknown: bool = False  # there is no such name, for no kind of address
 
 
 @dataclass(frozen=True)
@@ -89,7 +90,7 @@ class Resolver:
 
     async def resolve(self, site_name: str) -> SiteAddress:
         """The address of `scheme://host[:port]`."""
-        host = _host(site_name)
+        host = host_of(site_name)
         port = self._static[host][1] if host in self._static else None
         lookup = self._without_dns(host)
         if lookup is None:
@@ -105,7 +106,7 @@ class Resolver:
 
     async def still(self, site_name: str, address: str) -> Reason:
         """Reason.NONE if `address` is still among those of the site, else why it is not: NO_ADDRESS if it has moved."""
-        host = _host(site_name)
+        host = host_of(site_name)
         lookup = self._without_dns(host) or (await self._lookup(host)).lookup
         if address in lookup.addresses:
             return Reason.NONE
@@ -126,7 +127,7 @@ class Resolver:
             return self._judge([self._static[host][0]], MAX_TTL_S)
         if (places := self._hosts.get(host.removesuffix("."))) is not None:
             return self._judge(places, MAX_TTL_S)
-        if _is_localhost(host):
+        if is_localhost(host):
             return self._judge([LOOPBACK], MAX_TTL_S)
         return self._judge([host], MAX_TTL_S) if is_address(host) else None
 
@@ -166,7 +167,7 @@ class Resolver:
         A failed lookup does not mean "no IPv4": the site would change its queue key, and be contacted in two groups at a time.
         """
         first = await self._query(host, "A")
-        if first.addresses or not self._ipv6 or first.reason == Reason.LOOKUP:
+        if first.addresses or first.is_unknown or not self._ipv6 or first.reason == Reason.LOOKUP:
             return first
         second = await self._query(host, "AAAA")
         return first if first.reason == Reason.GUARD and not second.addresses else second
@@ -180,8 +181,9 @@ class Resolver:
             async with self._slots:
                 result = await self._channel().query_dns(host, kind)
         except aiodns.error.DNSError as error:
-            nowhere = error.args[0] in (errno.ARES_ENOTFOUND, errno.ARES_ENODATA, errno.ARES_EBADNAME)
-            return _Lookup((), Reason.NO_ADDRESS if nowhere else Reason.LOOKUP)
+            code = error.args[0]
+            nowhere = code in (errno.ARES_ENOTFOUND, errno.ARES_ENODATA, errno.ARES_EBADNAME)
+            return _Lookup((), Reason.NO_ADDRESS if nowhere else Reason.LOOKUP, is_unknown=code == errno.ARES_ENOTFOUND)
         except UnicodeError:  # a name that no DNS packet can carry
             return _Lookup((), Reason.NO_ADDRESS)
         addresses, ttl_s = _follow(result.answer, host)
@@ -237,16 +239,3 @@ def has_ipv6_route() -> bool:
 
 def _fold(name: str) -> str:
     return name.lower().removesuffix(".")
-
-
-def _host(site_name: str) -> str:
-    """The host of `scheme://host[:port]`, an IPv6 address without its brackets."""
-    rest = site_name.partition("://")[2]
-    if rest.startswith("["):
-        return rest[1 : rest.index("]")]
-    return rest.partition(":")[0]
-
-
-def _is_localhost(host: str) -> bool:
-    """Whether RFC 6761 reserves the name for this machine, so that it must not be looked up."""
-    return host.removesuffix(".") == "localhost" or host.removesuffix(".").endswith(".localhost")

@@ -243,6 +243,15 @@ def test_the_static_table_comes_first_and_other_names_go_to_dns() -> None:
     run(test, allow=("127.0.0.0/8",), static=static)
 
 
+def test_name_that_does_not_exist_is_asked_for_once_and_one_without_ipv4_twice() -> None:
+    async def test(resolver: Resolver, dns: Dns, clock: Clock) -> None:
+        assert await resolver.resolve("http://missing.example") == none(Reason.NO_ADDRESS)
+        assert await resolver.resolve("http://empty.example") == none(Reason.NO_ADDRESS)
+        assert (dns.queries("missing.example"), dns.queries("empty.example")) == (1, 2)
+
+    run(test, ipv6=True)
+
+
 def test_a_hosts_file_comes_before_dns_and_the_static_table_before_it() -> None:
     hosts = {"one.example": ("127.0.0.9", "127.0.0.8"), "two.example": ("10.0.0.1",), "six.example": ("::1",)}
 
