@@ -120,6 +120,14 @@ def qkey_of_address(address: str) -> int:
     return _KIND_IPV6 << 56 | low & (1 << 56) - 1
 
 
+def is_address_of(text: str, qkey: int) -> bool:
+    """Whether it is the address with this queue key, as it is spelt here: without a scope, which could be any text."""
+    try:
+        return qkey_of_address(text) == qkey and str(ipaddress.ip_address(text)) == text and "%" not in text
+    except ValueError:
+        return False
+
+
 class _Site(NamedTuple):
     name: str
     norm_digest: bytes

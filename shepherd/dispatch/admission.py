@@ -18,7 +18,7 @@ from shepherd.dispatch.sites import NOBODY, Site, SiteBook, Stage
 from shepherd.formats.tables import Kind, Reason, Result
 from shepherd.politeness.groups.engine import MAX_PRIORITY
 from shepherd.politeness.server_limits import ServerLimits
-from shepherd.urls import ROBOTS_PATH, Footprints, qkey_of_address
+from shepherd.urls import ROBOTS_PATH, Footprints, is_address_of
 
 LOG = logging.getLogger("shepherd.dispatch")
 FIRST: Final = MAX_PRIORITY  # of robots files; the groups' calls give no page as much
@@ -129,7 +129,7 @@ class Admission:
 
     def looked_up(self, site: Site, address: str, qkey: int, reason: Reason, valid_s: int, reaper: int) -> None:
         """Where it is, or that it is nowhere. A queue key that is not that of the address is as good as none."""
-        if reason == Reason.NONE and address and qkey_of_address(address) == qkey:
+        if reason == Reason.NONE and is_address_of(address, qkey):
             self._book.located(site, qkey, address)
         else:
             reason = reason or Reason.NO_ADDRESS

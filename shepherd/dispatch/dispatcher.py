@@ -36,7 +36,7 @@ from shepherd.dispatch.reapers import Reaper
 from shepherd.dispatch.sites import SiteBook, Stage
 from shepherd.dispatch.source import MOST_UNSETTLED, SourceCounts, SourceDesk, WorkSource
 from shepherd.dispatch.statistics import ReapStatistics
-from shepherd.dispatch.verify import PendingRequest, Verifier
+from shepherd.dispatch.verify import MAX_VALID_S, PendingRequest, Verifier
 from shepherd.dispatch.waiters import Waiter, Waiters
 from shepherd.filters import Filter
 from shepherd.formats.journal import Entry
@@ -371,7 +371,7 @@ class Dispatcher:
         if isinstance(message, wire.Working):
             self._wait_on(reaper, message)
         elif not isinstance(message, wire.Resolved | wire.FetchResult) or not reaper.is_answer(message.token):
-            LOG.warning("reaper %d sent a %s that was not requested", reaper.number, type(message).__name__)
+            reaper.report_unrequested(message)
         elif isinstance(message, wire.FetchResult):
             self._exchanges.on_reply(reaper, message)
         else:
@@ -391,4 +391,5 @@ class Dispatcher:
             if site is None:
                 continue
             reason = Reason(message.reason) if message.reason in (Reason.NONE, Reason.GUARD, Reason.LOOKUP) else Reason.NO_ADDRESS
-            self._admission.looked_up(site, message.address, message.qkey, reason, message.valid_s, reaper)
+            valid_s = min(message.valid_s, MAX_VALID_S)
+            self._admission.looked_up(site, message.address, message.qkey, reason, valid_s, reaper)

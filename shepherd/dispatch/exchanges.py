@@ -35,7 +35,7 @@ class _Reply:
     """What a reaper has answered."""
 
     message: wire.FetchResult
-    reaper: int
+    reaper: Reaper
 
     @property
     def token(self) -> int:
@@ -78,7 +78,8 @@ class Exchanges:
         self._clock, self._is_ending = clock_ms, is_ending
         self._open: dict[int, PendingRequest] = {}  # by lease token
         self._arrived: list[_Reply | _Death] = []
-        self._extensions: list[Extension] = []
+        self._deaths: set[_Death] = set()  # among what has arrived
+        self._extensions: dict[int, Extension] = {}  # by lease token
 
     def __len__(self) -> int:
         return len(self._open)
@@ -93,15 +94,19 @@ class Exchanges:
     # --- what arrives -----------------------------------------------------------------------------------------------
 
     def on_reply(self, reaper: Reaper, message: wire.FetchResult) -> None:
-        self._arrived.append(_Reply(message, reaper.number))
+        reaper.hold(message.size)
+        self._arrived.append(_Reply(message, reaper))
 
     def on_death(self, token: int, home: str) -> None:
         """Its exchange was over. A reaper is believed only about what it was asked itself: others may still be at their pages."""
-        self._arrived.append(_Death(token, home))
+        death = _Death(token, home)
+        if token in self._open and death not in self._deaths:  # however often it is said, it is kept once
+            self._deaths.add(death)
+            self._arrived.append(death)
 
     def extend(self, token: int, until_ms: int) -> None:
         """Let its lease last until then."""
-        self._extensions.append(Extension(token, until_ms))
+        self._extensions[token] = Extension(token, until_ms)
 
     # --- what is made of it -----------------------------------------------------------------------------------------
 
@@ -109,12 +114,16 @@ class Exchanges:
         """All that has arrived."""
         while self._arrived or self._extensions:
             inbox, self._arrived = self._arrived, []
-            extensions, self._extensions = self._extensions, []
+            extensions, self._extensions = list(self._extensions.values()), {}
+            self._deaths.clear()
             if extensions:
                 await self._groups.extend_many(extensions)
             ends = [end for event in inbox if (end := self._conclude(event)) is not None]
             if ends:
                 await self._release(ends)
+            for event in inbox:
+                if isinstance(event, _Reply):
+                    event.reaper.release(event.message.size)
 
     def _conclude(self, event: _Reply | _Death) -> _Conclusion | None:
         """Take a request out of the open ones, if it is among them: else it is over already."""
@@ -126,9 +135,9 @@ class Exchanges:
             LOG.warning("%s: a worker of %s died at this page", request.url, event.home)
             return _Conclusion(request, FetchEnd(event.token), case=fate.at_a_dead_worker(request.item))
         try:
-            answer = self._verifier.checked(event.message, request, event.reaper, end_of(self._clock()))
+            answer = self._verifier.checked(event.message, request, event.reaper.number, end_of(self._clock()))
         except (Corruption, BadUrl) as error:
-            LOG.warning("reaper %d sent an answer that does not hold: %s", event.reaper, error)
+            LOG.warning("reaper %d sent an answer that does not hold: %s", event.reaper.number, error)
             return _Conclusion(request, FetchEnd(event.token), case=fate.refused(request.item))
         delay_ms = self._server_limits.after_answer(request.group, request.item.contact, answer.record)
         return _Conclusion(request, FetchEnd(event.token, answer.contacted, delay_ms), answer)

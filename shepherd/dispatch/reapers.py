@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import logging
 import ssl
 from collections import deque
 from collections.abc import Callable
@@ -15,10 +16,12 @@ from typing import Final, Protocol
 from shepherd.errors import PeerLost, PeerRefused
 from shepherd.wire import messages as wire
 
+LOG = logging.getLogger("shepherd.dispatch")
 GREETING_S: Final = 30.0
 PINGS: Final = 3  # in the time after which silence counts
 QUICK_MS: Final = 100  # in which a PING is sent back where nothing delays it
 MOST_CLOCK_PINGS: Final = 6
+MOST_HELD_BYTES: Final = 64 * 1024 * 1024  # of answers of one connection that nobody has worked on yet
 
 
 class ReaperSource(Protocol):
@@ -49,6 +52,10 @@ class Reaper:
         self._queue: asyncio.Queue[wire.Message] = asyncio.Queue()
         self._held_back: deque[tuple[int, list[wire.Message]]] = deque()
         self._unanswered: set[int] = set()
+        self._unrequested = 0  # messages
+        self._held_bytes = 0
+        self._has_room = asyncio.Event()
+        self._has_room.set()
 
     @classmethod
     async def greet(cls, number: int, peer: wire.Peer, hello: wire.Hello, clock_ms: Callable[[], int], home: str = "") -> Reaper:
@@ -112,6 +119,26 @@ class Reaper:
         self._unanswered.discard(token)
         self._held_back = deque(entry for entry in self._held_back if entry[0] != token)
 
+    def report_unrequested(self, message: wire.Message) -> None:
+        """A message that nobody asked for; a reaper that sends nothing else must not fill the log."""
+        self._unrequested += 1
+        if self._unrequested.bit_count() == 1:
+            LOG.warning(
+                "reaper %d sent a %s that was not requested, %d so far", self.number, type(message).__name__, self._unrequested
+            )
+
+    def hold(self, size: int) -> None:
+        """An answer of so many bytes waits for the dispatcher; while too many do, nothing more is read from this reaper."""
+        self._held_bytes += size
+        if self._held_bytes > MOST_HELD_BYTES:
+            self._has_room.clear()
+
+    def release(self, size: int) -> None:
+        """One that was held has been worked on."""
+        self._held_bytes -= size
+        if self._held_bytes <= MOST_HELD_BYTES:
+            self._has_room.set()
+
     def _send_on(self) -> None:
         while self._held_back and len(self._unanswered) < self._credits:
             token, messages = self._held_back.popleft()
@@ -143,6 +170,7 @@ class Reaper:
                 if self.leaving and not self.outstanding:
                     await self._peer.close("thank you")
                     return
+                await self._has_room.wait()
             raise PeerLost("it closed its connection")
         finally:
             for task in tasks:

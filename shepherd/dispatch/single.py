@@ -163,7 +163,7 @@ class Single:
         resolved = await self._receive(token)
         if not isinstance(resolved, wire.Resolved):
             raise PeerLost("the reaper did not answer RESOLVE with RESOLVED")
-        if resolved.reason or not resolved.address or urls.qkey_of_address(resolved.address) != resolved.qkey:
+        if resolved.reason or not urls.is_address_of(resolved.address, resolved.qkey):
             reason = Reason.GUARD if resolved.reason == Reason.GUARD else Reason.NO_ADDRESS
             return SitePlace("", Destination(0, 0, 0), reason)
         self._book.located(site, resolved.qkey, resolved.address)

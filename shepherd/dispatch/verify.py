@@ -13,6 +13,7 @@ import numpy as np
 
 from shepherd import robots, urls
 from shepherd.config import DAY_S, FetchLimits
+from shepherd.dispatch.attribute_judges import BucketClaim, check_attributes, is_normalised
 from shepherd.dispatch.contribute import Contributions
 from shepherd.dispatch.items import Item
 from shepherd.errors import Corruption
@@ -33,6 +34,8 @@ _REASONS: Final = {int(reason): reason for reason in Reason}
 _BODIES: Final = (Result.STORED, Result.REDIRECT)
 _ANSWERED: Final = (Result.STORED, Result.REDIRECT, Result.UNCHANGED)
 _FLAGS: Final = sum(JournalFlag) & ~int(JournalFlag.HOP)
+_TRUNCATED: Final = int(bucket.BucketFlag.TRUNCATED)
+_BUCKET_FLAGS: Final = _TRUNCATED  # that a reaper may set
 _STALE: Final = int(JournalFlag.STALE)
 _OPERATOR_FLAGS: Final = ContribFlag.INSERTED | ContribFlag.PINNED | ContribFlag.OWN_WEIGHT | ContribFlag.OWN_SECTION
 _LINK_FLAGS: Final = sum(ContribFlag) & ~int(_OPERATOR_FLAGS)
@@ -49,6 +52,7 @@ class PendingRequest:
     url: str
     sent_ms: int
     home: str = ""  # the reaper, whichever of its workers has it
+    provenance: str = ""  # of an answer that somebody has kept
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +101,7 @@ class Verifier:
         self._prints = urls.Footprints(key)  # without equivalences: a reaper does not know them
         self._state, self._filter_version, self._contributions = state, filter_version, contributions
         self._most_links = max(limits.links_per_page, MOST_LINKS) + 16
+        self._header_bytes = limits.header_bytes
         self._most_bytes = max(limits.body_bytes, limits.decoded_bytes) + limits.header_bytes + ATTRIBUTE_BYTES
         self._sites: dict[bytes, tuple[int, int]] = {}  # norm and site, by name
 
@@ -111,7 +116,7 @@ class Verifier:
             raise Corruption(f"a result {record.result} with a bucket of {len(message.bucket)} bytes")
         if message.bucket:
             self._check_bucket(message.bucket, record, request, now_ms)
-        _check_words(message, item)
+        self._check_words(message, record, item)
         links = self._links(message.links, item) if message.links else None
         start_ms = min(max(record.start_ms, request.sent_ms), now_ms)
         record = record._replace(  # what we asked, of whom and when is for us to say
@@ -147,15 +152,30 @@ class Verifier:
             raise Corruption(f"a bucket of {len(data)} bytes that says {header.length}, or of an old type")
         if (header.site, header.path) != (request.item.site, request.item.path) or parsed.url != request.url:
             raise Corruption("the bucket is not that of the request")
-        if header.state != self._state or header.flags & bucket.BucketFlag.TOMBSTONE:
-            raise Corruption(f"a bucket of state {header.state}, or a tombstone")
+        if header.state != self._state or header.flags & ~_BUCKET_FLAGS:
+            raise Corruption(f"a bucket of state {header.state} with flags {header.flags}")
+        claim = BucketClaim(request.url, request.qkey, request.provenance, self._header_bytes, record.digest)
+        check_attributes(parsed.attributes, claim)
+        if bool(header.flags & _TRUNCATED) != ("X" in parsed.attributes):
+            raise Corruption("a bucket that does not say why it is cut, or that it is")
         if not request.sent_ms - MAX_SKEW_MS <= header.time_ms <= now_ms + MAX_SKEW_MS:
             raise Corruption(f"a bucket of another time ({header.time_ms} ms): look at the reaper's clock")
-        digest = parsed.attributes.get("D", b"")
-        if record.result == Result.STORED and (
-            len(digest) != 32 or int.from_bytes(digest[:8], "little") != record.digest or header.plain_bytes != record.body_bytes
-        ):
+        if record.result == Result.STORED and ("D" not in parsed.attributes or header.plain_bytes != record.body_bytes):
             raise Corruption("the bucket is not that of the record's document")
+        if (record.result == Result.REDIRECT) != ("E" in parsed.attributes) or (
+            record.result == Result.REDIRECT and header.plain_bytes
+        ):
+            raise Corruption("a redirect that leads nowhere, or has a body; or a document that redirects")
+
+    def _check_words(self, message: wire.FetchResult, record: Entry, item: Item) -> None:
+        if len(message.rules) > robots.MAX_BYTES or message.rules_status > 999:
+            raise Corruption(f"rules of {len(message.rules)} bytes with status {message.rules_status}")
+        if item.kind != Kind.ROBOTS and (message.rules or message.rules_status):
+            raise Corruption("rules that were not requested")
+        if len(message.head) > 2 * self._header_bytes:
+            raise Corruption(f"a head of {len(message.head)} bytes")
+        if message.location and (record.result != Result.REDIRECT or not is_normalised(message.location)):
+            raise Corruption(f"a redirect to {message.location[:200]!r}")
 
     def _links(self, data: bytes, item: Item) -> NewLinks:
         """Whatever is new among the links of a page: record puts name and path together without looking."""
@@ -196,12 +216,3 @@ class Verifier:
         site = name.decode()
         footprints = self._sites[name] = self._prints.norm(site), self._prints.half(site)
         return footprints
-
-
-def _check_words(message: wire.FetchResult, item: Item) -> None:
-    if len(message.rules) > robots.MAX_BYTES or message.rules_status > 999:
-        raise Corruption(f"rules of {len(message.rules)} bytes with status {message.rules_status}")
-    if item.kind != Kind.ROBOTS and (message.rules or message.rules_status):
-        raise Corruption("rules that were not requested")
-    if len(message.location) > urls.MAX_URL_BYTES:
-        raise Corruption(f"a redirect to {len(message.location)} characters")

@@ -165,7 +165,7 @@ class RoundGathering:
             return
         page = job.page
         item = Item(page.kind, page.norm, page.path, page.site, page.site, page.site, page.url.href, weight=page.weight)
-        pending = PendingRequest(item, page.qkey, 0, page.url.href, page.time_ms)
+        pending = PendingRequest(item, page.qkey, 0, page.url.href, page.time_ms, provenance=_provenance(job))
         try:
             answer = self._verifier.checked(result, pending, 0, page.time_ms)
         except Corruption as error:
@@ -216,6 +216,10 @@ async def _room_for_one(under: set[asyncio.Task[None]], most: int) -> set[asynci
     return under
 
 
+def _provenance(job: ParseJob) -> str:
+    return f"WARC file {job.place.file}"[:300]
+
+
 def _request(job: ParseJob) -> wire.Recorded:
     page = job.page
     return wire.Recorded(
@@ -232,6 +236,6 @@ def _request(job: ParseJob) -> wire.Recorded:
         time_ms=page.time_ms,
         http=job.record.block,
         cut=page.cut,
-        provenance=f"WARC file {job.place.file}"[:300],
+        provenance=_provenance(job),
         alone=False,
     )

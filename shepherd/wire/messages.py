@@ -151,6 +151,11 @@ class FetchResult(Struct, frozen=True, gc=False):
     connect_ms: U32  # until the connection stood, before TLS; 0 for a kept one
     first_byte_ms: U32
 
+    @property
+    def size(self) -> int:
+        """How many bytes it takes, about."""
+        return len(self.bucket) + len(self.links) + len(self.rules) + len(self.head)
+
 
 class Recorded(Struct, frozen=True, gc=False):
     """An answer that somebody has kept, to be worked on as if it had just come; it is answered with a RESULT."""

@@ -78,6 +78,15 @@ def test_planned_rows_of_a_site_without_an_address_are_settled(
     assert {*settled["reason"].tolist()} == {reason}
 
 
+@pytest.mark.parametrize("address", ["junk", "192.0.2.7\n", "fe80::1%\n", "x" * 65_536, "192.0.2.8"])
+def test_address_that_is_none_shuts_its_site(state: State, harvest: Harvest, address: str) -> None:
+    """A reaper that was taken over answers so; the reap goes on without the site."""
+    admission, book = admission_of(state, harvest, state.plan())
+    for site in book.all():
+        admission.looked_up(site, address, qkey_of_address("192.0.2.7"), Reason.NONE, 60, 0)
+        assert (site.stage, site.reason, site.address) == (Stage.SHUT, Reason.NO_ADDRESS, "")
+
+
 def test_robots_file_that_was_handed_out_is_not_settled_by_a_lookup(state: State, harvest: Harvest) -> None:
     plan, groups = state.plan(), OneByOne(MemoryGroups(lease_ms=1000, delay_ms=1000))
     admission, book = admission_of(state, harvest, plan[plan["kind"] == Kind.ROBOTS], groups)

@@ -19,11 +19,13 @@ _SENT_CODECS: Final = {
     "zstd": Codec.ZSTD_SENT,
     "deflate": Codec.DEFLATE_SENT,
 }
+_NO_LINE_ENDS: Final = str.maketrans("\r\n\0", "   ")
 
 
 def redirect_bucket(context: Context, exchange: Exchange, target: str) -> bytes:
-    """The bucket of a redirect, wherever it leads."""
-    return bucket_of(context, exchange, [("E", target.encode("utf-8", "replace")[: urls.MAX_URL_BYTES])], None)
+    """The bucket of a redirect, wherever it leads; what a server said in place of a URL is kept as one line."""
+    line = target.translate(_NO_LINE_ENDS).encode("utf-8", "replace")[: urls.MAX_URL_BYTES]
+    return bucket_of(context, exchange, [("E", line)], None)
 
 
 def bucket_of(context: Context, exchange: Exchange, attributes: list[tuple[str, bytes]], body: Body | None) -> bytes:
