@@ -79,7 +79,7 @@ def test_planned_rows_of_a_site_without_an_address_are_settled(
 
 
 @pytest.mark.parametrize("address", ["junk", "192.0.2.7\n", "fe80::1%\n", "x" * 65_536, "192.0.2.8"])
-def test_address_that_is_none_shuts_its_site(state: State, harvest: Harvest, address: str) -> None:
+def test_false_address_shuts_its_site(state: State, harvest: Harvest, address: str) -> None:
     """A reaper that was taken over answers so; the reap goes on without the site."""
     admission, book = admission_of(state, harvest, state.plan())
     for site in book.all():
