@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 PROGRAM: Final = "shep-import"
 MOST_REPORTED: Final = 100  # bad records, and those left out, each; the rest is counted
+MOST_NAMED: Final = 5  # files that were given up
 ROUND: Final = 1_000_000
 
 
@@ -53,8 +54,9 @@ def command(
     Links become new URLs, which the next cycle takes in. Nobody is contacted.
 
     It takes the lock, and makes closed states. A record that cannot be read or used is reported with file and offset, and
-    skipped. If it is killed, run the same command again: it continues. The first Ctrl-C or SIGTERM takes in what has been read,
-    the second ends at once. Exit status 4 if there was nothing new.
+    skipped. A file in which too much is damaged is given up; when the others are taken in, the exit status is 2. If it is
+    killed, run the same command again: it continues. The first Ctrl-C or SIGTERM takes in what has been read, the second ends
+    at once. Exit status 4 if there was nothing new.
 
     \b
     Examples:
@@ -184,6 +186,11 @@ def _print_result(report: dict[str, Any], options: phase.PhaseOptions, stopped: 
         click.echo(f"{PROGRAM}: {text}")
     elif records_taken:
         common.LOG.info("%s: %s", PROGRAM, text)
+    if given_up := report["given_up"]:
+        raise UsageError(
+            f"{many(len(given_up), 'file')} not read to the end, because too much is damaged: {', '.join(given_up[:MOST_NAMED])}"
+            f"{', ...' * (len(given_up) > MOST_NAMED)}; get {'it' if len(given_up) == 1 else 'them'} anew"
+        )
     if not records_taken and not options.dry_run:
         raise NothingToDo(f"nothing new to import: {text}")
 

@@ -32,6 +32,7 @@ class Account:
     reasons: Counter[str] = field(default_factory=Counter)  # of those left out
     settled: Counter[str] = field(default_factory=Counter)  # what cork made of those taken
     bad_records: int = 0
+    given_up: list[str] = field(default_factory=list)  # files that were not read to their ends
     new: int = 0  # URLs that had no row
     links: int = 0
     states: list[str] = field(default_factory=list)  # that were made, the last of each round
@@ -50,6 +51,7 @@ class Account:
             "taken": dict(self.taken_by_kind),
             "left_out": dict(self.reasons),
             "bad": self.bad_records,
+            "given_up": self.given_up,
             "new": self.new,
             "links": self.links,
             "settled": {name: count for name, count in self.settled.items() if count},

@@ -139,6 +139,8 @@ class RoundGathering:
         place, account = feed.place(record.offset), self._account
         if isinstance(record, Damage):
             account.refuse(place, record.why)
+            if record.is_last:
+                account.given_up.append(place.file)
             return None
         account.records[record.type or "without a type"] += 1
         if record.type not in warcfile.DOCUMENT_TYPES:

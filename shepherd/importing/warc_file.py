@@ -3,7 +3,10 @@
 A record is given only when all of it was read: its header parsed (by warcio), its block as long as it says, with the digest that
 it names, and the end of its gzip member checked. Damage is reported with its offset, and reading continues at the next place
 where a record begins. The container is read here and not by warcio, which takes a gzip member that breaks off for the end of its
-record, and reads lines of any length into memory. Invariant: of a record at most `most` bytes of the block are held.
+record, and reads lines of any length into memory.
+
+Invariants: of a record at most `most` bytes of the block are held; and what is read in vain is at most a multiple of the file, so
+that a file made of beginnings ends in time like any other: after that it is given up.
 """
 
 from __future__ import annotations
@@ -23,18 +26,26 @@ from warcio.statusandheaders import StatusAndHeadersParser, StatusAndHeadersPars
 
 PIECE: Final = 1 << 16
 MOST_HEADER: Final = 1 << 16
+MOST_VAIN: Final = 8  # times the bytes of a file that may be read in vain, looking for records
+SPARE_VAIN: Final = 1 << 24  # bytes that may be so in every file: a single damaged record may be large
+EACH_VAIN: Final = 1 << 10  # bytes that a place counts at least where no record is
 BEHIND: Final = 1 << 18  # bytes of a stream that cannot go back: a broken member may have taken in the begin of the next
 _GZIP: Final = b"\x1f\x8b\x08"
 _WARC: Final = b"WARC/"
 _BLANK: Final = b"\r\n"
 _AFTER: Final = b"\r\n\r\n"
 _PROBE: Final = 1 << 14  # bytes in which the begin of a record shows, if one is there
+_LOOK: Final = 1 << 11  # bytes that are looked at first; more is copied only where it is needed
 DOCUMENT_TYPES: Final = ("response", "revisit")  # of all others nobody needs the block
 _PARSER: Final = StatusAndHeadersParser(ArcWarcRecordLoader.WARC_TYPES)
 
 
 class Broken(Exception):
-    """Why there is no record."""
+    """Why there is no record. `vain_bytes` were looked at beside those that were taken from the file."""
+
+    def __init__(self, why: str, vain_bytes: int = 0) -> None:
+        super().__init__(why)
+        self.vain_bytes = vain_bytes
 
 
 @dataclass(frozen=True)
@@ -54,6 +65,11 @@ class Record:
 class Damage:
     offset: int
     why: str
+    is_last: bool = False  # the rest of the file is not read
+
+
+class GivenUp(Exception):
+    """Too much of a file was read in vain."""
 
 
 class Stream(Protocol):
@@ -67,8 +83,8 @@ class Stream(Protocol):
 class ByteSource(Protocol):
     """Bytes that records are read from: the file itself, or what a gzip member holds."""
 
-    def peek(self, size: int) -> bytes:
-        """The next bytes, at least so many if there are; they stay."""
+    def peek(self, size: int, most: int = _LOOK) -> bytes:
+        """The next bytes, at least `size` if there are, and at most `most`; they stay."""
 
     def skip(self, size: int) -> None:
         """Be done with bytes that were looked at."""
@@ -81,12 +97,20 @@ class FileBytes:
         self._stream, self._buffer, self._from = stream, b"", 0
         self._behind = 0 if stream.seekable() else BEHIND
         self.offset = 0
+        self._furthest = self._vain_bytes = 0
 
-    def peek(self, size: int) -> bytes:
+    def peek(self, size: int, most: int = _LOOK) -> bytes:
         while len(self._buffer) - self._from < size and (more := self._stream.read(PIECE)):
             dropped = max(0, self._from - self._behind)
             self._buffer, self._from = self._buffer[dropped:] + more, self._from - dropped
-        return self._buffer[self._from :]
+        self._furthest = max(self._furthest, self.offset + len(self._buffer) - self._from)
+        return self._buffer[self._from : self._from + max(size, most)]
+
+    def count_vain(self, size: int) -> None:
+        """Count bytes that were read, and of which nothing came."""
+        self._vain_bytes += max(size, EACH_VAIN)
+        if self._vain_bytes > MOST_VAIN * self._furthest + SPARE_VAIN:
+            raise GivenUp(f"its rest is not read: {self._vain_bytes:,} bytes were read where no whole record is")
 
     def skip(self, size: int) -> None:
         self._from += size
@@ -107,17 +131,19 @@ class GzipMember:
     def __init__(self, file: FileBytes) -> None:
         self._file, self._inflate = file, isal_zlib.decompressobj(wbits=31)
         self._buffer, self._from = b"", 0
+        self.taken_bytes = 0
 
-    def peek(self, size: int) -> bytes:
+    def peek(self, size: int, most: int = _LOOK) -> bytes:
         while len(self._buffer) - self._from < size and not self._inflate.eof:
             self._buffer, self._from = self._buffer[self._from :] + self._more(), 0
-        return self._buffer[self._from :]
+        return self._buffer[self._from : self._from + max(size, most)]
 
     def skip(self, size: int) -> None:
         self._from += size
+        self.taken_bytes += size
 
     def _more(self) -> bytes:
-        packed = self._file.peek(1)[:PIECE]
+        packed = self._file.peek(1, PIECE)
         try:
             plain = self._inflate.decompress(packed, PIECE)
         except isal_zlib.error as error:  # type: ignore[misc]  # its stub calls the class an instance
@@ -144,18 +170,26 @@ def records(stream: Stream, most: int) -> Iterator[Record | Damage]:
             else:
                 yield _record(file, start, most)
         except Broken as error:
-            file.go_behind(start)
-            _find_next(file)
+            try:
+                file.count_vain(file.offset - start + error.vain_bytes)
+                file.go_behind(start)
+                _find_next(file)
+            except GivenUp as why:
+                yield Damage(start, f"{error}; {why}", is_last=True)
+                return
             yield Damage(start, f"{error}; read on at {file.offset}")
 
 
 def _in_member(file: FileBytes, start: int, most: int) -> Iterator[Record]:
     """One record, as it should be; or several, as where a whole file was packed at once: then all have the same offset."""
-    member = GzipMember(file)
-    if not _ends(member):
-        yield _record(member, start, most)
+    member, sound_bytes = GzipMember(file), 0
+    try:
         while not _ends(member):
             yield _record(member, start, most)
+            sound_bytes = member.taken_bytes
+    except Broken as error:
+        error.vain_bytes += member.taken_bytes - sound_bytes
+        raise
 
 
 def _ends(source: ByteSource) -> bool:
@@ -194,10 +228,10 @@ def _headers(source: ByteSource) -> dict[str, str]:
     size = 0
     while not (size := _head_size(head)):
         if len(head) > MOST_HEADER:
-            raise Broken(f"a header of more than {MOST_HEADER} bytes")
-        before, head = len(head), source.peek(len(head) + 1)
+            raise Broken(f"a header of more than {MOST_HEADER} bytes", len(head))
+        before, head = len(head), source.peek(len(head) + 1, 2 * len(head))
         if len(head) == before:
-            raise Broken("it ends inside its header")
+            raise Broken("it ends inside its header", before)
     source.skip(size)
     try:
         parsed = _PARSER.parse(io.BytesIO(head[:size]))
@@ -219,7 +253,7 @@ def _block(source: ByteSource, length: int, most: int, digest: str) -> bytes:
     parts: list[bytes] = []
     taken_bytes, rest_bytes = 0, length
     while rest_bytes:
-        part = source.peek(1)[:rest_bytes]
+        part = source.peek(1, PIECE)[:rest_bytes]
         if not part:
             raise Broken(f"it ends {rest_bytes} bytes before its block does")
         source.skip(len(part))
@@ -256,7 +290,7 @@ def _hasher(digest: str) -> tuple[_Hash | None, bytes]:
 
 def _find_next(file: FileBytes) -> None:
     """Go to the next place where a record begins, or to the end."""
-    while ahead := file.peek(_PROBE):
+    while ahead := file.peek(_PROBE, _PROBE):
         places = [position for magic in (_GZIP, _WARC) if (position := ahead.find(magic)) >= 0]
         if not places:
             file.skip(max(len(ahead) - len(_WARC) + 1, 1))
@@ -264,6 +298,7 @@ def _find_next(file: FileBytes) -> None:
         file.skip(min(places))
         if _begins(file.peek(_PROBE)):
             return
+        file.count_vain(_PROBE)
         file.skip(1)
 
 

@@ -237,6 +237,15 @@ def test_strict_import_fails_on_bad_records(home: Home) -> None:
     assert "\x1b" not in said
 
 
+def test_file_of_beginnings_is_given_up_and_the_others_are_taken_in(home: Home) -> None:
+    hostile_file = home.write(b"WARC/1.0\r\nContent-Length: 99999999999999\r\n\r\n" * 50_000, "hostile.warc")
+    warc = Warc()
+    warc.response(ONE)
+    said = home.run(hostile_file, home.write(warc.data), status=2)
+    assert "1 file not read to the end, because too much is damaged: hostile.warc; get it anew" in said
+    assert home.document(ONE).body() == PAGE
+
+
 def test_what_is_no_warc_file_makes_no_state(home: Home) -> None:
     for data in (b"", b"\0" * 100_000, b"PK\3\4 no WARC file", crawl().data[:300]):
         home.run(home.write(data), status=4)

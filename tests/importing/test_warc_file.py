@@ -11,7 +11,8 @@ from collections.abc import Callable
 
 import pytest
 
-from shepherd.importing.warc_file import Damage, Record, Stream, records
+from shepherd.importing import warc_file
+from shepherd.importing.warc_file import MOST_VAIN, SPARE_VAIN, Damage, Record, Stream, records
 from tests.support.warcs import HTML, PAGE, Warc
 
 MOST = 1 << 20
@@ -197,3 +198,49 @@ def test_random_damage_neither_raises_nor_makes_records_up(packed: bool) -> None
             data[at : at + rng.randrange(9)] = rng.randbytes(rng.randrange(9))
         found = {one.block for one in read(bytes(data)) if isinstance(one, Record)}
         assert not packed or found <= blocks
+
+
+class Counting(io.BytesIO):
+    """Counts the bytes that are read, also those that are read again."""
+
+    count = 0
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        data = super().read(size)
+        self.count += len(data)
+        return data
+
+
+@pytest.mark.parametrize(
+    "unit",
+    [
+        b"WARC/1.0\r\nContent-Length: 99999999999999\r\n\r\n",
+        b"WARC/1.0",
+        b"WARC/1.0\r\n",
+        b"\x1f\x8b\x08",
+        b"\x1f\x8b\x08\0\0\0\0\0\0\x03",
+    ],
+)
+def test_file_of_beginnings_is_given_up(unit: bytes) -> None:
+    """Read to the end from each of them it would be 36 GB, and of a file of 1 GB a thousand times that."""
+    stream = Counting(unit * ((1 << 21) // len(unit)))
+    found = list(records(stream, MOST))
+    *before, last = found
+    assert isinstance(last, Damage) and last.is_last and "its rest is not read" in last.why
+    assert all(isinstance(one, Damage) and not one.is_last for one in before)
+    size = stream.getbuffer().nbytes
+    assert stream.count <= (MOST_VAIN + 2) * size + SPARE_VAIN
+
+
+@pytest.mark.parametrize("packed", [True, False])
+def test_file_of_small_damaged_records_is_read_to_its_end(packed: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each is read, found not to have its digest, and looked through for the next."""
+    sound = Warc(packed=False)
+    sound.response("http://a.example/", b"the body")
+    damaged = sound.data.replace(b"the body", b"THE BODY")
+    record = gzip.compress(damaged) if packed else damaged
+    monkeypatch.setattr(warc_file, "SPARE_VAIN", 0)
+    count = 300
+    found = read(record * count)
+    assert len(damage(found)) == count
+    assert not any(one.is_last for one in found if isinstance(one, Damage))
