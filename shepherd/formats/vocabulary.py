@@ -216,6 +216,7 @@ class JournalFlag(IntFlag):
     ELSEWHERE = 16
     HOP = 32
     STALE = 64
+    COSTLY = 128
 
 
 class Why(IntEnum):

@@ -22,3 +22,7 @@ def test_record_without_a_contact_is_not_called_a_fetch() -> None:
     assert "; not fetched: denied (robots-denied) at 1970-01-01T00:00:01.000Z, nobody was asked" in phrases(
         Result.DENIED, Reason.ROBOTS_DENIED, 0
     )
+
+
+def test_page_that_cost_its_parser_much_is_called_costly() -> None:
+    assert phrases(Result.STORED, Reason.GATHERED, JournalFlag.CONTACTED | JournalFlag.COSTLY).endswith("7 ms, costly")

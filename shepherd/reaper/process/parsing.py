@@ -15,10 +15,12 @@ from collections.abc import Callable, Coroutine
 from contextlib import AbstractContextManager
 from typing import Any, Final
 
+from msgspec.structs import replace
+
 from shepherd import robots
 from shepherd.errors import PeerLost
-from shepherd.formats import coding
-from shepherd.formats.tables import Reason
+from shepherd.formats import coding, journal
+from shepherd.formats.tables import JournalFlag, Reason
 from shepherd.reaper.document.page import bodiless_result, page_result
 from shepherd.reaper.document.robots_rules import RobotsAnswer, robots_file
 from shepherd.reaper.fetch.exchange import Body, Context, Exchange, has_body, unusable
@@ -28,6 +30,7 @@ from shepherd.wire import messages as wire
 
 LOG = logging.getLogger("shepherd.reapd")
 INLINE_BYTES: Final = 1 << 20  # a body larger than this is decoded and parsed in a child
+COSTLY_S: Final = 1.0  # of CPU for a page, which takes a millisecond: its record says so
 WORKING_INTERVAL_S: Final = 10.0  # how often
 Send = Callable[[wire.Message], Coroutine[Any, Any, None]]  # to the dispatcher
 INCOMPLETE: Final = "incomplete"  # a compressed body that the server ended too early
@@ -45,9 +48,10 @@ class Parser:
         limit = min(self._decoded_bytes, INLINE_BYTES)
         if not exchange.fetch.alone and len(exchange.response.body) < limit:
             with self._slot_in_use(exchange):
+                start_s = time.process_time()
                 body = _decode(exchange, limit)
                 if body is None or len(body.data) < limit:
-                    return self._page_of(exchange, body)
+                    return _with_cost(self._page_of(exchange, body), time.process_time() - start_s)
         reporting = asyncio.create_task(self._report_working(exchange.fetch.token))
         try:
             async with self._large:
@@ -75,7 +79,9 @@ class Parser:
 
     def _payload(self, exchange: Exchange) -> bytes:
         """In the child."""
-        return wire.payload(self._page_of(exchange, _decode(exchange, self._decoded_bytes)))
+        start_s = time.process_time()
+        result = self._page_of(exchange, _decode(exchange, self._decoded_bytes))
+        return wire.payload(_with_cost(result, time.process_time() - start_s))
 
     def _page_of(self, exchange: Exchange, body: Body | None) -> wire.FetchResult:
         return unusable(exchange, Reason.DECODING) if body is None else page_result(self._context, exchange, body)
@@ -90,6 +96,14 @@ class Parser:
 
     def _slot_in_use(self, exchange: Exchange) -> AbstractContextManager[None]:
         return self._slot.parsing(exchange.fetch.token, time.monotonic_ns()) if self._slot else contextlib.nullcontext()
+
+
+def _with_cost(result: wire.FetchResult, cpu_s: float) -> wire.FetchResult:
+    """The result, marked where the page has cost much."""
+    if cpu_s < COSTLY_S:
+        return result
+    record = journal.unpack(result.record)
+    return replace(result, record=record._replace(flags=record.flags | JournalFlag.COSTLY).pack())
 
 
 def _decode(exchange: Exchange, limit: int) -> Body | None:

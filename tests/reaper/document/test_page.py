@@ -339,3 +339,17 @@ def test_document_is_counted_in_its_section() -> None:
     by_line = gather(ok(LINKS, HTML), hello=hello, section=40)
     assert by_line.record["section"] == Section.FEED
     assert by_line.links.section.tolist() == [Section.FEED, Section.NONE]
+
+
+def parsed_at(threshold_s: float, body: bytes, monkeypatch: pytest.MonkeyPatch) -> JournalFlag:
+    monkeypatch.setattr(parsing, "COSTLY_S", threshold_s)
+    outcome = gather(ok(body, HTML))
+    assert outcome.verdict == (Result.STORED, Reason.GATHERED)
+    return outcome.flags
+
+
+@pytest.mark.parametrize("size", [100, parsing.INLINE_BYTES + 1], ids=["in the worker", "in a child"])
+def test_record_says_that_a_page_has_cost_much(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    body = b"x" * size
+    assert parsed_at(0.0, body, monkeypatch) == JournalFlag.CONTACTED | JournalFlag.COSTLY
+    assert parsed_at(1e9, body, monkeypatch) == JournalFlag.CONTACTED
