@@ -168,6 +168,7 @@ class Markup:
         rb"|<[^>]*+>?+",
         re.IGNORECASE,
     )
+    LINE = Expression(rb"[^\r\n]++")
     LISTED_URL = Expression(rb"\s*+https?://[^\s<>\"]{1,4096}+\s*+", re.IGNORECASE)  # a line of a list: sitemap.py
 
 

@@ -1,14 +1,15 @@
 """What a document says: its type and charset, its links and title, and its wishes towards robots.
 
-Invariant: whatever the bytes, the cost is bounded (see scan.py and sitemap.py), nothing raises, and the strings are as the
-document wrote them: joining and normalising URLs is urls.py's. HTML, feeds, sitemaps and, where requisites are wanted, style
-sheets have links; nothing else has.
+Invariant: whatever the bytes, time and memory are bounded (see MAX_TEXT, scan.py and sitemap.py), nothing raises, and the strings
+are as the document wrote them: joining and normalising URLs is urls.py's. HTML, feeds, sitemaps and, where requisites are wanted,
+style sheets have links; nothing else has.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Final
 
 from shepherd.reaper.document import json_feed, requisites, sitemap, sniff
 from shepherd.reaper.document.charset import as_utf8, find_charset
@@ -17,6 +18,8 @@ from shepherd.reaper.document.html_page import MAX_TITLE, HtmlPage, followed_hre
 from shepherd.reaper.document.simhash import simhash
 from shepherd.reaper.document.visible_text import MAX_PAGE
 from shepherd.reaper.fetch.exchange import ExtractOptions
+
+MAX_TEXT: Final = 16 * 1024 * 1024  # bytes of a text that are read: as characters they may take four times that
 
 
 @dataclass(frozen=True)
@@ -62,6 +65,7 @@ def extract(body: bytes, header_facts: HeaderFacts, base: str, options: ExtractO
 
 
 def _html(body: bytes, content_type: str, header_facts: HeaderFacts, base: str, options: ExtractOptions) -> PageFacts:
+    body = body[:MAX_TEXT]
     charset = find_charset(body, header_facts.content_type)
     page = HtmlPage(base, options.links, options.agent, header_facts, options.requisites)
     page.read(as_utf8(body, charset))
@@ -96,6 +100,7 @@ def _listing_of(body: bytes, content_type: str) -> sitemap.Listing | None:
 
 
 def _other(body: bytes, content_type: str, header_facts: HeaderFacts, base: str, options: ExtractOptions) -> PageFacts:
+    body = body[:MAX_TEXT]
     charset = find_charset(body, header_facts.content_type) if content_type.startswith("text/") else ""
     requisite_hrefs: dict[str, None] = {}
     if content_type == sniff.CSS and options.requisites:

@@ -20,7 +20,6 @@ from shepherd.reaper.document.scan import is_tame, scan_tags
 
 MAX_TITLE: Final = 500
 MAX_LINK: Final = 4_096  # characters; a URL has at most 2,000 bytes, but blanks and dots may be dropped from it
-MAX_TREE_TEXT: Final = 4 * 1024 * 1024  # bytes of a page whose text is taken from its tree
 
 _UNFOLLOWED: Final = frozenset(("nofollow", "ugc", "sponsored"))  # others wrote it, or paid for it
 _MAX_REQUISITES: Final = 10_000  # requisites of a page at most
@@ -84,7 +83,7 @@ class HtmlPage:
                 hidden.append(node.text())
             if with_requisites:
                 self._add_requisites(name or "", node.attributes, node.text() if name == "style" else "")
-        self.text = text.text_of_tree(tree.body, hidden or []) if len(page) <= MAX_TREE_TEXT else text.text_of_tags(page)
+        self.text = text.text_of_tree(tree.body, hidden or [])
 
     def _read_tags(self, page: bytes) -> None:
         with_requisites = self._with_requisites

@@ -24,6 +24,7 @@ MAX_VALUE_BYTES: Final = 8_192  # of an attribute; longer ones are left out, no 
 LINK_TAGS: Final = frozenset(("a", "area", "base", "frame", "html", "iframe", "link", "meta", "title"))
 
 _OPENING: Final = ord("<")
+_TAME_PAGE: Final = 4 * 1024 * 1024  # bytes; lexbor notes an error of some 20 bytes for every NUL, and keeps all text
 _TAME_TAGS: Final = 10_000
 _TAME_CLONES: Final = 300_000  # elements that reopening unclosed formatting tags can make, about 350 bytes each
 _TAME_BYTES: Final = 128 * 1024  # so few bytes hold 33,000 attributes of different names at most: 1.6 s if one tag has them all
@@ -44,6 +45,8 @@ class Tag(NamedTuple):
 
 def is_tame(page: bytes) -> bool:
     """Whether a tree of this page (UTF-8) is cheap to build."""
+    if len(page) > _TAME_PAGE:
+        return False
     tags = int(np.count_nonzero(np.frombuffer(page, np.uint8) == _OPENING))  # a quarter of the time of page.count
     if tags > _TAME_TAGS:
         return False

@@ -60,9 +60,10 @@ def is_url_list(body: bytes) -> bool:
 def read_list(body: bytes) -> Listing:
     """The URLs of a sitemap of one URL a line."""
     listing = Listing()
-    for line in body.removeprefix(b"\xef\xbb\xbf")[:MAX_BYTES].splitlines():
-        if Markup.LISTED_URL.fullmatch(line):
-            listing.urls.setdefault(line.strip().decode("utf-8", "replace"), 0)
+    start = 3 if body.startswith(b"\xef\xbb\xbf") else 0
+    for line in Markup.LINE.finditer(body, start, MAX_BYTES):  # one at a time: a list of millions of lines would be a bomb
+        if Markup.LISTED_URL.fullmatch(line.group()):
+            listing.urls.setdefault(line.group().strip().decode("utf-8", "replace"), 0)
             if len(listing.urls) == MAX_URLS:
                 listing.why = f"more than {MAX_URLS:,} URLs"
                 break
