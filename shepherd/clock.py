@@ -4,16 +4,51 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from typing import Final
+from pathlib import Path
+from typing import Final, NamedTuple
 
 FIRST_PAUSE_S: Final = 0.001
 LONGEST_PAUSE_S: Final = 0.05
+BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
+SAMPLES: Final = 5
+UNSTEADY_MS: Final = 50  # two readings of a clock that nobody has set may differ by this much
 
 
 def steady_clock_ms() -> Callable[[], int]:
     """The wall clock as it is now, plus the time that passes from here on, in whole milliseconds that have passed."""
     offset_ns = time.time_ns() - time.monotonic_ns()
     return lambda: (time.monotonic_ns() + offset_ns) // 1_000_000
+
+
+class ClockReading(NamedTuple):
+    """How far the wall clock is ahead of the time since a boot: it stays so until somebody sets the clock."""
+
+    boot: str
+    lead_ms: int
+
+    def set_by_ms(self, earlier: ClockReading | None) -> int:
+        """By how much the clock was set since; 0 = not at all, or nobody can tell."""
+        if earlier is None or earlier.boot != self.boot:
+            return 0
+        step_ms = self.lead_ms - earlier.lead_ms
+        return step_ms if abs(step_ms) > UNSTEADY_MS else 0
+
+
+def read_clock() -> ClockReading:
+    """The best of some tries: a process may be put aside between looking at the one clock and at the other."""
+    tries = []
+    for _ in range(SAMPLES):
+        before_ns, wall_ns, after_ns = _since_boot_ns(), time.time_ns(), _since_boot_ns()
+        tries.append((after_ns - before_ns, wall_ns - before_ns))
+    try:
+        boot = BOOT_ID.read_text().strip()
+    except OSError:
+        boot = ""
+    return ClockReading(boot, min(tries)[1] // 1_000_000)
+
+
+def _since_boot_ns() -> int:
+    return time.clock_gettime_ns(time.CLOCK_BOOTTIME)
 
 
 class AgreedClock:

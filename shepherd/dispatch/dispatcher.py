@@ -78,7 +78,7 @@ class Dispatcher:
         self._sources = list(enumerate(sources, 1))
         self._counts = [SourceCounts(0, 0)] * (len(self._sources) + 1)
         self._book = SiteBook(state, config.politeness, filters, now_ms // 1000)
-        pauses, names = site_pauses(state, now_ms), self._book.name_of
+        pauses, names = site_pauses(state, now_ms, config.politeness), self._book.name_of
         self._server_limits = ServerLimits(state.servers, pauses, state.control.unsure, now_ms, config.politeness, names)
         self._calls = GroupCalls(groups, self._items, self._server_limits, clock_ms)
         self._admission = Admission(
@@ -102,8 +102,7 @@ class Dispatcher:
         self._resolved: list[tuple[wire.Resolved, int]] = []  # look-ups that were answered, and by which reaper
         self._look_ups = LookUps(config.reap.lookups_per_s, config.reap.lookups_per_domain, fleet.needs_dns, now_ms)
         self._end_ms = self._point_ms = self._second_ms = 0
-        self._stay = False
-        self._stopping = ""
+        self._stay, self._stopping, self._times_known = False, "", True
         self._news = asyncio.Event()  # something has arrived since the turn began
         self._waiters = Waiters()
         self.items_left = 0  # taken from the sources, but not reached
@@ -193,6 +192,10 @@ class Dispatcher:
         """Servers that were asked outside any reap wait their delay, too; to be told before it runs."""
         self._server_limits.add_manual_contacts(notes)
 
+    def forget_times(self) -> None:
+        """Nobody knows how long ago servers were asked: the clock was set. To be told before it runs."""
+        self._times_known = False
+
     # --- the run ------------------------------------------------------------------------------------------------------
 
     async def _connect(self, seconds: float) -> None:
@@ -214,7 +217,7 @@ class Dispatcher:
 
     async def _load(self) -> None:
         journalled = self._harvest.journalled()
-        if self._harvest.resumed:
+        if self._harvest.resumed or not self._times_known:
             self._server_limits.replay(journalled)
             self._ledger.resumed(self._clock())
         for number, source in self._sources:

@@ -14,7 +14,7 @@ from typing import Any, Final, Protocol
 
 import uvloop
 
-from shepherd.clock import steady_clock_ms
+from shepherd.clock import read_clock, steady_clock_ms
 from shepherd.config import Config
 from shepherd.dispatch import reaper_sources as sources
 from shepherd.dispatch.disk_budget import DiskBudget
@@ -28,8 +28,8 @@ from shepherd.filters import Filter, load_filter
 from shepherd.politeness.delays import default_delay_ms
 from shepherd.politeness.groups.memory import MemoryGroups
 from shepherd.store.disk import fsio, names
+from shepherd.store.state import clock_note, harvest
 from shepherd.store.state import contact_notes as contactnotes
-from shepherd.store.state import harvest
 from shepherd.store.state.directory import State
 from shepherd.store.state.harvest import Harvest
 from shepherd.wire import messages as wire
@@ -116,17 +116,23 @@ def reap(state: State, path: Path, config: Config, seconds: float, watch: Watch)
 async def _reap(state: State, path: Path, config: Config, seconds: float, room: DiskBudget, watch: Watch) -> Summary:
     if not config.identity.contact:
         LOG.warning("no contact address is set, so only loopback is asked: set contact in [identity] of shepherd.toml")
-    filters = load_filter(config.filter_path)
+    filters, logs = load_filter(config.filter_path), state.path.parents[1] / names.LOGS
     greeting = hello(state, config, filters)
     lease_ms = round(config.fetch.timeout_s * 1000) + GRACE_MS
     groups = MemoryGroups(lease_ms=lease_ms, delay_ms=default_delay_ms(config.politeness))
-    clock, written = steady_clock_ms(), Harvest(path, config.store.segment_bytes)
+    reading, clock, written = read_clock(), steady_clock_ms(), Harvest(path, config.store.segment_bytes)
     try:
         fleet = Fleet(sources.configured(config), sources.local(config.reap), config.reap.workers, greeting, clock)
         plan = PlanSource(state.plan(), watch.settled, watch.resumed)
         refreshes = Refreshes(state, plan, filters)
         dispatcher = Dispatcher(state, written, groups, config, filters, fleet, clock, [plan, refreshes])
         dispatcher.heed(contactnotes.beside(state))
+        if set_by_ms := reading.set_by_ms(clock_note.read_note(logs)):
+            LOG.warning(
+                "the clock was set by %+.1f s since the last reap: every server waits its full delay first", set_by_ms / 1000
+            )
+            dispatcher.forget_times()
+        clock_note.write_note(logs, reading)
         _listen(dispatcher)
         attending = asyncio.create_task(_attend(dispatcher, written, room, watch, clock))
         attending.add_done_callback(lambda _: dispatcher.stop("the disk is not watched any more"))

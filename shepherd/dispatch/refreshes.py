@@ -26,6 +26,7 @@ from shepherd.errors import BadUrl
 from shepherd.filters import Filter
 from shepherd.formats.journal import Entry
 from shepherd.formats.tables import CONTRIB_BIT, NO_ROW, U32, Flag, JournalFlag, Kind, Reason, RowType
+from shepherd.politeness.delays import AHEAD_S
 from shepherd.store.disk import names
 from shepherd.store.state import inbox, lookup
 from shepherd.store.state.directory import State
@@ -174,7 +175,7 @@ class Refreshes(WorkSource):
         norm, path, site = key = (index["norm"].value(row), index["path"].value(row), index["site"].value(row))
         number = self._place(row)
         planned, own = 0 if number == NO_ROW else int(self._plan.begun_s[number]), self._begun_s.get(key, 0)
-        if QUEUED in (planned, own) or max(planned, own, index["checked"].value(row)) > time_s:
+        if QUEUED in (planned, own) or max(planned, own, self._checked_s(row)) > time_s:
             return None
         again = bool(planned or own)  # the reap has come to it: this is one more item, and not in the place of any
         if number == NO_ROW or again:
@@ -184,6 +185,11 @@ class Refreshes(WorkSource):
         oid, digest, weight, section = (index[name].value(row) for name in OF_ITEM)
         item = Item(Kind.PAGE, norm, path, site, site, site, "", oid, digest, weight, section, FRONT, plan_row=number)
         return item._replace(again=again)
+
+    def _checked_s(self, row: int) -> int:
+        """When it was last fetched; what a wrong clock has put ahead of now does not count."""
+        checked_s = self._state.index["checked"].value(row)
+        return checked_s if checked_s <= self._now_s + AHEAD_S else 0
 
     def _place(self, row: int) -> int:
         """Where in the plan a row stands, or NO_ROW."""

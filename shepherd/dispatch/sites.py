@@ -20,7 +20,7 @@ from shepherd.config import Politeness
 from shepherd.errors import Corruption
 from shepherd.filters import Filter
 from shepherd.formats.tables import CONTRIB_BIT, I64, NO_OID, QKEY_IPV4, U32, U64, Reason, is_resolved
-from shepherd.politeness.delays import default_delay_ms, site_delay_ms
+from shepherd.politeness.delays import default_delay_ms, is_to_come, longest_lookup_s, longest_robots_s, site_delay_ms
 from shepherd.robots import ABSENT
 from shepherd.store.state import lookup
 from shepherd.store.state.directory import State
@@ -108,6 +108,7 @@ class SiteBook:
     def __init__(self, state: State, politeness: Politeness, filters: Filter, now_s: int) -> None:
         self._state, self._filters, self._now_s = state, filters, now_s
         self._default_ms = default_delay_ms(politeness)
+        self._lookup_s, self._robots_s = longest_lookup_s(politeness), longest_robots_s(politeness)
         self._sites: dict[int, Site] = {}
         self._reported: set[int] = set()  # whose robots.txt is ignored, as the log says
         self._order: U32 = np.zeros(0, np.uint32)
@@ -218,9 +219,9 @@ class SiteBook:
                 delay_ms=self._delay_ms(fields["delay_ms"]),
                 crawl_delay_ms=fields["crawl_delay_ms"],
             )
-            if is_resolved(entry.qkey) and fields["qkey_next"] > now_s:
+            if is_resolved(entry.qkey) and is_to_come(fields["qkey_next"], now_s, self._lookup_s):
                 entry.address = address_of(entry.qkey)
-            if fields["robots_next"] > now_s:
+            if is_to_come(fields["robots_next"], now_s, self._robots_s):
                 if fields["robots_since"] and self.ignores_robots(entry):
                     entry.rules_known = True
                 elif fields["robots_since"]:

@@ -45,7 +45,8 @@ SITE_CHANGED = (
     *("robots_since", "robots_status", "crawl_delay_ms", "moves", "pause_s", "pause_end"),
 )
 SERVER_CHANGED = ("next_ms", "delay_ms", "avg_ms", "fetches", "errors", "backoff", "slots", "group")
-CONTACT = np.dtype([(n, JOURNAL[n]) for n in ("qkey", "end_ms", "download_ms", "retry_after_s", "status", "result")])
+CONTACT = np.dtype([(n, JOURNAL[n]) for n in ("qkey", "end_ms", "download_ms", "status", "result")])
+WAITING = ("next_ms", "delay_ms", "backoff")
 SET = (("qkey", "set_qkey"), ("slots", "slots"), ("group", "group"))
 WITHOUT_ADDRESS = (Reason.GUARD, Reason.NO_ADDRESS, Reason.LOOKUP, Reason.LOOK_UPS)
 SPEED_CONTACTS, SPEED_MS = 10, 10_000  # a reap of fewer contacts, or a shorter one, says nothing of what we can do
@@ -269,10 +270,28 @@ def apply_contacts(servers: Columns, contact: Records, politeness: config.Polite
         "backoff": delays.next_levels(servers["backoff"], row, slow_down, politeness.max_backoff),
     }
     waits_ms = delays.waits_ms(servers["delay_ms"], columns["backoff"])
-    columns["next_ms"] = delays.next_contacts_ms(
-        servers["next_ms"], waits_ms, row, contact["end_ms"], contact["retry_after_s"], delays.neighbours_ms(politeness)
-    )
+    columns["next_ms"] = delays.next_contacts_ms(servers["next_ms"], waits_ms, row, contact["end_ms"])
     return columns
+
+
+def believable_next_ms(servers: Columns, since_s: int) -> I64:
+    """When each server may be asked, where all that is stored was known at a moment: no later than its wait from then."""
+    waits_ms = delays.waits_ms(servers["delay_ms"], servers["backoff"])
+    credible_ms = delays.credibles_ms(servers["next_ms"], waits_ms, since_s * 1000)
+    is_ahead = credible_ms + delays.AHEAD_S * 1000 < servers["next_ms"]
+    return np.where(is_ahead, credible_ms, servers["next_ms"])
+
+
+def believable_sites(sites: Columns, since_s: int) -> dict[str, Array]:
+    """Likewise what sites were asked for, and what they asked for themselves."""
+    end = np.minimum(sites["pause_end"].astype(np.int64), since_s + sites["pause_s"].astype(np.int64))
+    is_ahead = end + delays.AHEAD_S < sites["pause_end"]
+    return {
+        "pause_end": np.where(is_ahead, end, sites["pause_end"]).astype(SITES["pause_end"]),
+        "qkey_checked": delays.believable_s(sites["qkey_checked"], since_s),
+        "robots_checked": delays.believable_s(sites["robots_checked"], since_s),
+        "robots_since": np.minimum(sites["robots_since"], since_s + delays.AHEAD_S).astype(SITES["robots_since"]),
+    }
 
 
 def apply_servers(servers: Columns, sites: Columns, journal: Records, politeness: config.Politeness) -> dict[str, Array]:

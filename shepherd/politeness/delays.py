@@ -14,10 +14,11 @@ from typing import Final
 
 import numpy as np
 
-from shepherd.config import MAX_RETRY_AFTER_S, Politeness
+from shepherd.config import DAY_S, MAX_RETRY_AFTER_S, Politeness
 from shepherd.formats.tables import I64, NO_LIMIT, U8, Array, Bools, Columns, Result
 
 SLOW_DOWN: Final = (429, 503)
+AHEAD_S: Final = 60  # a moment that is said to have been, and is this much ahead, was written when a clock was wrong
 REUSE_DELAY_MS: Final = 2_000  # a kept connection may be resent on silently by libcurl: only where that is harmless
 
 
@@ -114,34 +115,61 @@ def pauses_ms(pause_s: Array, pause_end_s: Array, now_ms: int) -> I64:
     return np.minimum(pause_end_s.astype(np.int64) * 1000, now_ms + pause_s.astype(np.int64) * 1000)
 
 
+# --- clocks that were wrong -----------------------------------------------------------------------------------------
+
+
+def is_to_come(next_s: int, now_s: int, longest_s: int) -> bool:
+    """Whether a stored moment is yet to come. One that is further ahead than anybody could have put it is over."""
+    return now_s < next_s <= now_s + longest_s + AHEAD_S
+
+
+def are_to_come(next_s: Array, now_s: int, longest_s: int) -> Bools:
+    return np.asarray((next_s > now_s) & (next_s.astype(np.int64) <= now_s + longest_s + AHEAD_S))
+
+
+def believable_s(moment_s: Array, now_s: int) -> Array:
+    """When something was done; what is said to have been done in the future counts as never done."""
+    return np.where(moment_s.astype(np.int64) > now_s + AHEAD_S, 0, moment_s).astype(moment_s.dtype)
+
+
+def longest_robots_s(politeness: Politeness) -> int:
+    """How far ahead a robots.txt may be put off."""
+    return max(politeness.robots_ttl_s, politeness.robots_retry_s)
+
+
+def longest_lookup_s(politeness: Politeness) -> int:
+    """How far ahead a look-up may be put off: by us, or by name servers, which are believed for a day."""
+    return max(politeness.qkey_ttl_s, politeness.qkey_retry_s, DAY_S)
+
+
 # --- the next contact -----------------------------------------------------------------------------------------------
 
 
-def next_contacts_ms(next_ms: I64, waits_ms: I64, row: I64, end_ms: Array, retry_after_s: Array, bound_ms: int) -> I64:
-    """From when on each server may be asked after all contacts of a journal; one without any keeps its `next_ms`."""
+def next_contacts_ms(next_ms: I64, waits_ms: I64, row: I64, end_ms: Array) -> I64:
+    """From when on each server may be asked after all contacts of a journal; one without any keeps its `next_ms`.
+
+    What its sites asked for besides stands with them: as pauses.
+    """
     never = np.iinfo(np.int64).min
-    last_ms, asked_ms = np.full(len(next_ms), never, np.int64), np.full(len(next_ms), never, np.int64)
+    last_ms = np.full(len(next_ms), never, np.int64)
     np.maximum.at(last_ms, row, end_ms)
-    asking = np.flatnonzero(retry_after_s)
-    np.maximum.at(asked_ms, row[asking], end_ms[asking] + np.minimum(retry_afters_ms(retry_after_s[asking]), bound_ms))
     has_contact = last_ms != never
-    return np.where(has_contact, np.maximum(np.where(has_contact, last_ms, 0) + waits_ms, asked_ms), next_ms)
+    return np.where(has_contact, np.where(has_contact, last_ms, 0) + waits_ms, next_ms)
 
 
-def credible_ms(next_ms: int, wait_ms: int, bound_ms: int, now_ms: int) -> int:
-    """A stored time, but no later than the longest wait from now: a clock that was once ahead must not keep a server waiting."""
-    return min(next_ms, now_ms + max(wait_ms, bound_ms))
+def credible_ms(next_ms: int, wait_ms: int, now_ms: int) -> int:
+    """A stored time, but no later than a wait from now: a clock that was once ahead must not keep a server waiting."""
+    return min(next_ms, now_ms + wait_ms)
 
 
-def credibles_ms(next_ms: I64, waits_ms: I64, bound_ms: int, now_ms: int) -> I64:
-    return np.asarray(np.minimum(next_ms, now_ms + np.maximum(waits_ms, bound_ms)))
+def credibles_ms(next_ms: I64, waits_ms: I64, now_ms: int) -> I64:
+    return np.asarray(np.minimum(next_ms, now_ms + waits_ms))
 
 
-def first_contact_ms(next_ms: int, wait_ms: int, bound_ms: int, unsure_ms: int, now_ms: int) -> int:
+def first_contact_ms(next_ms: int, wait_ms: int, unsure_ms: int, now_ms: int) -> int:
     """When a server may be asked first. Until `unsure_ms` (0 = never) somebody may have asked it without a record of that."""
-    return max(credible_ms(next_ms, wait_ms, bound_ms, now_ms), unsure_ms + wait_ms if unsure_ms else 0)
+    return max(credible_ms(next_ms, wait_ms, now_ms), unsure_ms + wait_ms if unsure_ms else 0)
 
 
-def first_contacts_ms(next_ms: I64, waits_ms: I64, bound_ms: int, unsure_ms: int, now_ms: int) -> I64:
-    first_ms = credibles_ms(next_ms, waits_ms, bound_ms, now_ms)
-    return np.maximum(first_ms, unsure_ms + waits_ms if unsure_ms else 0)
+def first_contacts_ms(next_ms: I64, waits_ms: I64, unsure_ms: int, now_ms: int) -> I64:
+    return np.maximum(credibles_ms(next_ms, waits_ms, now_ms), unsure_ms + waits_ms if unsure_ms else 0)

@@ -13,15 +13,17 @@ from typing import Final
 
 import numpy as np
 
-from shepherd.clock import end_of
+from shepherd.clock import ClockReading, end_of
 from shepherd.config import Config
 from shepherd.formats.frame import FrameKind
 from shepherd.formats.journal import Entry
 from shepherd.formats.tables import I64, JOURNAL, NO_OID, NO_ROW, SERVERS, U64, Array, Kind, Reason, Records, Result
 from shepherd.politeness import contacts, delays
+from shepherd.politeness.site_pauses import site_pauses
+from shepherd.politeness.tenants import Accord
 from shepherd.store.disk import names
+from shepherd.store.state import clock_note, harvest, logs, lookup
 from shepherd.store.state import contact_notes as contactnotes
-from shepherd.store.state import harvest, logs, lookup
 from shepherd.store.state.database import Database
 from shepherd.store.state.directory import State
 
@@ -65,10 +67,13 @@ class Readiness:
 class ManualContacts:
     """Made by whoever holds the lock, when it has been taken."""
 
-    def __init__(self, database: Database, state: State, config: Config, clock_ms: Callable[[], int]) -> None:
+    def __init__(
+        self, database: Database, state: State, config: Config, clock_ms: Callable[[], int], reading: ClockReading
+    ) -> None:
         self._inbox, self._state, self._politeness, self._clock = database.inbox, state, config.politeness, clock_ms
         self._new_name = database.new_item_name
         self._since_ms = clock_ms()  # nobody else has asked anyone from here on
+        self._clock_set = bool(reading.set_by_ms(clock_note.read_note(database.log_path)))
         self._timeout_ms = round(config.fetch.timeout_s * 1000)
 
     # --- when -------------------------------------------------------------------------------------------------------
@@ -90,13 +95,24 @@ class ManualContacts:
         asked_ms = max(server.delay_ms, min(server.crawl_delay_ms, bound_ms), crawl_ms)
         delay_ms = max(asked_ms, int(columns["delay_ms"].max()) if len(rows) else 0)
         columns["delay_ms"][:] = delay_ms
-        cut_off = bool(notes.refused) or any(not harvest.inspect(path).ended for path in state.harvests())
+        cut_off = self._clock_set or bool(notes.refused) or any(not harvest.inspect(path).ended for path in state.harvests())
         columns |= contacts.apply_contacts(columns, contacts.server_contacts(records), self._politeness)
         wait_ms = delays.wait_ms(delay_ms, int(columns["backoff"].max()))
         unsure_ms = self._since_ms if cut_off else min(state.control.unsure, now_ms)
-        next_ms = delays.first_contact_ms(int(columns["next_ms"].max()), wait_ms, bound_ms, unsure_ms, now_ms)
+        next_ms = delays.first_contact_ms(int(columns["next_ms"].max()), wait_ms, unsure_ms, now_ms)
+        asking = records[contacts.contacts(records) & (records["retry_after_s"] > 0)]
+        asked_until_ms = asking["end_ms"] + np.minimum(delays.retry_afters_ms(asking["retry_after_s"]), bound_ms)
         own_ms = self._end_of_pause_ms(server, records, unsure_ms, now_ms)
-        return Readiness(max(next_ms, own_ms), max(wait_ms, server.wait_ms), cut_off)
+        first_ms = max(next_ms, own_ms, *asked_until_ms.tolist(), *self._pauses_ms(qkeys, now_ms))
+        return Readiness(first_ms, max(wait_ms, server.wait_ms), cut_off)
+
+    def _pauses_ms(self, qkeys: U64, now_ms: int) -> list[int]:
+        """Until when servers are left alone because a site of theirs has asked for it, or sites of two owners have."""
+        pauses = [pause for pause in site_pauses(self._state, now_ms, self._politeness) if pause.qkey in qkeys.tolist()]
+        demands = Accord()
+        for pause in pauses:
+            demands.add(pause.owner, pause.until_ms)
+        return [demands.value, *(pause.shared_ms for pause in pauses)]
 
     def _end_of_pause_ms(self, server: Destination, records: Records, unsure_ms: int, now_ms: int) -> int:
         """Until when the site itself is left alone, by the table and by what no table has yet."""

@@ -93,7 +93,7 @@ class _Clockwork:
     politeness: config.Politeness
     now_ms: int
     unsure_ms: int
-    quiet: I64  # servers that sites of two owners want left alone, in order
+    quiet: I64  # servers that are left alone because their sites asked for it, in order
     quiet_ms: I64  # and how long
 
     @property
@@ -133,7 +133,7 @@ class _Table:
     def timing(self, rows: I64, clockwork: _Clockwork) -> Timing:
         waits_ms, now_ms = delays.waits_ms(self.delay_ms[rows], self.backoff[rows]), clockwork.now_ms
         stored_ms = np.maximum(self.next_ms[rows], 0)
-        next_ms = delays.first_contacts_ms(stored_ms, waits_ms, clockwork.bound_ms, clockwork.unsure_ms, now_ms)
+        next_ms = delays.first_contacts_ms(stored_ms, waits_ms, clockwork.unsure_ms, now_ms)
         slots = np.maximum(self.slots[rows], 1).astype(np.int64)
         return Timing(waits_ms, self.avg_ms[rows].astype(np.int64), slots, np.maximum(next_ms - now_ms, 0))
 
@@ -189,17 +189,31 @@ def servers_of(
     of_site[grouped] = number
     of_site[own] = rows_in_table + len(address) + len(group) + np.arange(len(own))
     few = Timing(*(np.concatenate(pair) for pair in zip(_columns(of_fresh), _columns(of_group), strict=True)))
-    pauses = PausedSites.of(sites, now_ms)
-    quiet, until_ms = common_demands(of_site[pauses.rows].astype(np.uint64), owners(pauses.rows), pauses.until_ms)
-    clockwork = replace(
-        clockwork, table=_with_busy_slots(table, of_site), few=few, quiet=quiet.astype(np.int64), quiet_ms=until_ms - now_ms
-    )
+    pauses = PausedSites.of(sites, now_ms, clockwork.bound_ms)
+    server = of_site[pauses.rows].astype(np.int64)
+    common = common_demands(server.astype(np.uint64), owners(pauses.rows), pauses.until_ms)
+    quiet, place = np.unique(np.concatenate([server, common[0].astype(np.int64)]), return_inverse=True)
+    until_ms = np.full(len(quiet), now_ms)
+    np.maximum.at(until_ms, place, np.concatenate([pauses.shared_ms, common[1]]))
+    clockwork = replace(clockwork, table=_with_busy_slots(table, of_site), few=few, quiet=quiet, quiet_ms=until_ms - now_ms)
     reap_ms = min(plan.reap_s * 1000, LONGEST_MS)
     quota = _quotas(clockwork, rows_in_table + len(few.slots) + len(own), reap_ms)
-    needs_robots, shut = _site_facts(sites, quota, of_site, now_s)
-    asleep = pauses.rows[pauses.until_ms - now_ms >= reap_ms]
+    quota[_waits_anew(clockwork, unsure_ms, len(quota)) & (quota == 0)] = 1
+    needs_robots, shut = _site_facts(sites, quota, of_site, now_s, politeness)
+    asleep = pauses.rows[(pauses.until_ms - now_ms >= reap_ms) & ~pauses.anew]
     shut[asleep] = np.where(shut[asleep] == Deferred.NOT, np.uint8(Deferred.SITE_WAITS), shut[asleep])
     return Servers(of_site, needs_robots, shut, quota, *_slow_sites(clockwork, reap_ms), clockwork)
+
+
+def _waits_anew(clockwork: _Clockwork, unsure_ms: int, count: int) -> Bools:
+    """Servers that a wrong clock has put off: they wait from now on. They are planned all the same, however long that is,
+    because only what a reap leads to can write down when it began."""
+    now_ms, table = clockwork.now_ms, clockwork.table
+    anew = np.full(count, unsure_ms > now_ms + delays.AHEAD_S * 1000)
+    waits_ms = delays.waits_ms(table.delay_ms, table.backoff)
+    credible_ms = delays.credibles_ms(table.next_ms, waits_ms, now_ms)
+    anew[: len(table.next_ms)] |= credible_ms + delays.AHEAD_S * 1000 < table.next_ms
+    return anew
 
 
 def _slow_sites(clockwork: _Clockwork, reap_ms: int) -> tuple[U32, I32]:
@@ -234,7 +248,7 @@ def _of_sites(clockwork: _Clockwork, rows: I64) -> Timing:
     sites = {name: clockwork.sites[name][rows] for name in ("delay_ms", "crawl_delay_ms", "avg_ms")}
     delay_ms = delays.site_delays_ms(sites, delays.default_delay_ms(clockwork.politeness))
     never_asked = np.zeros(len(rows), np.int64)
-    next_ms = delays.first_contacts_ms(never_asked, delay_ms, clockwork.bound_ms, clockwork.unsure_ms, clockwork.now_ms)
+    next_ms = delays.first_contacts_ms(never_asked, delay_ms, clockwork.unsure_ms, clockwork.now_ms)
     start_ms = np.maximum(next_ms - clockwork.now_ms, 0)
     return Timing(delay_ms, sites["avg_ms"].astype(np.int64), np.ones(len(rows), np.int64), start_ms)
 
@@ -294,17 +308,18 @@ def _quotas(clockwork: _Clockwork, count: int, reap_ms: int) -> I32:
     return quota
 
 
-def _site_facts(sites: Columns, quota: I32, of_site: I32, now_s: int) -> tuple[Bools, U8]:
+def _site_facts(sites: Columns, quota: I32, of_site: I32, now_s: int, politeness: config.Politeness) -> tuple[Bools, U8]:
     """Which sites need their robots.txt first, and which cannot be asked in this reap: the first reason that holds."""
     needs, shut = np.zeros(len(of_site), np.bool_), np.zeros(len(of_site), np.uint8)
     for start in range(0, len(of_site), STEP):
         part = slice(start, start + STEP)
         nowhere = unresolved(sites["qkey"][part])
-        again = sites["robots_next"][part] <= now_s
+        again = ~delays.are_to_come(sites["robots_next"][part], now_s, delays.longest_robots_s(politeness))
         needs[part] = (sites["robots_checked"][part] == 0) | again | nowhere
         reason = np.where(quota[of_site[part]] == 0, np.uint8(Deferred.SERVER_WAITS), np.uint8(Deferred.NOT))
         silent = (sites["robots_since"][part] > 0) & ~ignore_robots(sites["policy"][part])
         reason[silent & ~again] = Deferred.ROBOTS_UNREACHABLE
-        reason[nowhere & (sites["qkey_next"][part] > now_s)] = Deferred.NO_ADDRESS
+        later = delays.are_to_come(sites["qkey_next"][part], now_s, delays.longest_lookup_s(politeness))
+        reason[nowhere & later] = Deferred.NO_ADDRESS
         shut[part] = reason
     return needs, shut

@@ -59,7 +59,9 @@ class ServerLimits:
         self._asked_ms: dict[int, int] = {}  # when a group, or a server, was last asked by hand
         self._hold_of_site: dict[int, int] = {}
         for pause in pauses:
-            self._pause(pause.site, pause.group or self._group_of_server(pause.qkey) or pause.qkey, pause.owner, pause.until_ms)
+            group = pause.group or self._group_of_server(pause.qkey) or pause.qkey
+            self._pause(pause.site, group, pause.owner, pause.until_ms)
+            self._hold_of_server[group] = max(pause.shared_ms, self._hold_of_server.get(group, 0))
 
     def take_changes(self) -> list[Change]:
         """What the engine has not been told yet, in order."""
@@ -165,7 +167,7 @@ class ServerLimits:
         self._change(Setting.SLOTS, group, self._slots[group])
         self._raise(group, int(backoff.max()))
         self._set(group, max(self._delay_ms[group], int(delay_ms.max())))
-        self._hold(group, delays.credible_ms(int(next_ms.max()), self._wait_ms(group), self._bound_ms, self._start_ms))
+        self._hold(group, delays.credible_ms(int(next_ms.max()), self._wait_ms(group), self._start_ms))
 
     def _apply_replay(self, group: int, qkey: int) -> None:
         self._asked_ms[group] = max(self._asked_ms.get(group, 0), self._asked_ms.get(qkey, 0))

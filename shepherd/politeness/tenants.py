@@ -16,8 +16,8 @@ import numpy as np
 
 from shepherd.arrays.keys import run_ends, run_starts
 from shepherd.formats.check import check64
-from shepherd.formats.tables import I64, U64, Columns
-from shepherd.politeness.delays import pauses_ms
+from shepherd.formats.tables import I64, U64, Bools, Columns
+from shepherd.politeness.delays import AHEAD_S, pauses_ms
 
 Owners = Callable[[I64], U64]  # of some rows of the site table
 
@@ -79,12 +79,17 @@ def common_demands(keys: U64, owners: U64, values: I64) -> tuple[U64, I64]:
 
 @dataclass(frozen=True)
 class PausedSites:
-    """The rows of the sites that may not be asked yet, because they said so; and until when."""
+    """The rows of the sites that may not be asked yet, because they said so; until when, and until when their neighbours."""
 
     rows: I64
     until_ms: I64
+    shared_ms: I64
+    anew: Bools  # a wrong clock has put them off: they wait from now on
 
     @classmethod
-    def of(cls, sites: Columns, now_ms: int) -> PausedSites:
+    def of(cls, sites: Columns, now_ms: int, bound_ms: int) -> PausedSites:
         rows = np.flatnonzero(sites["pause_end"].astype(np.int64) * 1000 > now_ms)
-        return cls(rows, pauses_ms(sites["pause_s"][rows], sites["pause_end"][rows], now_ms))
+        pause_s, stored_s = sites["pause_s"][rows], sites["pause_end"][rows]
+        until_ms, asked_ms = pauses_ms(pause_s, stored_s, now_ms), pause_s.astype(np.int64) * 1000
+        shared_ms = until_ms - asked_ms + np.minimum(asked_ms, bound_ms)  # counted from when they said so
+        return cls(rows, until_ms, shared_ms, until_ms + AHEAD_S * 1000 < stored_s.astype(np.int64) * 1000)

@@ -45,8 +45,14 @@ class UrlFacts:
     site_name: str
     server: Values | None
     asks: dict[str, Any] | None  # of the server: the site that asks for most patience (report/servers)
+    longest_wait_ms: int  # that the server can have been given, from now on
     waiting: str
     robots: RobotsVerdict
+
+    def next_contact_ms(self, now: int) -> int:
+        """When its server may be asked, 0 = at any time. A clock that was wrong may have stored a later moment."""
+        stored_ms = self.server["next_ms"] if self.server is not None else 0
+        return min(stored_ms, now * 1000 + self.longest_wait_ms) if stored_ms > now * 1000 else 0
 
 
 @dataclass(frozen=True)
@@ -63,6 +69,7 @@ class Equivalence:
 
 def collect(database: Database, state: State, config: Config, filter_: Filter, url_text: str) -> UrlFacts:
     from shepherd import urls
+    from shepherd.politeness.delays import wait_ms
     from shepherd.report.robots import of_state
     from shepherd.store.state import lookup
 
@@ -73,6 +80,7 @@ def collect(database: Database, state: State, config: Config, filter_: Filter, u
     site = values(state.sites, site_row)
     site_name = state.site_name(site_row) if site_row is not None else position.stripped.site
     qkey = site["qkey"] if site is not None else 0
+    server = values(state.servers, lookup.server_row(state, qkey)) if site else None
     at_home = urls.parse(site_name + position.stripped.path)  # on the site that it would be asked from
     return UrlFacts(
         state=state.number,
@@ -87,8 +95,9 @@ def collect(database: Database, state: State, config: Config, filter_: Filter, u
         head=head_of(state, row_number) if row_number is not None else None,
         site=site,
         site_name=site_name,
-        server=values(state.servers, lookup.server_row(state, site["qkey"])) if site else None,
+        server=server,
         asks=asks_of(state, [qkey]).get(qkey),
+        longest_wait_ms=wait_ms(server["delay_ms"], server["backoff"]) if server else 0,
         waiting="" if row_number is not None else _waiting(database, state, filter_, position),
         robots=of_state(at_home, state, filter_, config.identity.name),
     )

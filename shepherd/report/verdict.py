@@ -152,8 +152,9 @@ def _known_row(facts: UrlFacts, row: Values, plan: Plan, now: int) -> str:
 
 def _next(facts: UrlFacts, row: Values, plan: Plan, now: int) -> str:
     from shepherd.formats.tables import Flag
+    from shepherd.politeness.delays import AHEAD_S
 
-    due = due_at(row, facts.site, plan)
+    due = due_at({**row, "checked": row["checked"] if row["checked"] <= now + AHEAD_S else 0}, facts.site, plan)
     if due is None:
         return f"plan.max_retries allows {plan.max_retries}, so it is not tried again"
     if due > now and _refused_by_robots(row):
@@ -170,7 +171,7 @@ def _obstacle(facts: UrlFacts, now: int) -> str:
     from shepherd.filters import ignores_robots
     from shepherd.formats.tables import is_resolved
 
-    site, server = facts.site, facts.server
+    site = facts.site
     if facts.row is not None and facts.robots.verdict == "denied" and not (site and site["robots_since"]):
         line = f", line {facts.robots.line[0]}," if facts.robots.line else ""
         return f"the stored robots.txt{line} denies it"
@@ -183,8 +184,8 @@ def _obstacle(facts: UrlFacts, now: int) -> str:
         return f"its site's robots.txt has been unreachable since {since}; it is fetched again from {again} on"
     if site is not None and min(site["pause_end"], now + site["pause_s"]) > now:
         return f"its site asked to be left alone until {iso(min(site['pause_end'], now + site['pause_s']))}"
-    if server is not None and server["next_ms"] > now * 1_000:
-        return f"its server may be asked from {iso(-(-server['next_ms'] // 1_000))} on"
+    if next_ms := facts.next_contact_ms(now):
+        return f"its server may be asked from {iso(-(-next_ms // 1_000))} on"
     return "the next plan can take it"
 
 

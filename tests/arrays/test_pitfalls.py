@@ -65,7 +65,10 @@ def test_documents_that_share_the_upper_halves_of_their_keys_stay_distinct() -> 
     contributed |= {"oid": contrib_oid(1, 0) + np.arange(ROWS, dtype=np.uint64)}
     contributed |= {"section": np.zeros(ROWS, np.uint8), "flags": np.zeros(ROWS, np.uint16), "lastmod": np.zeros(ROWS, np.uint32)}
     merged = merge.merge(
-        index, contributed, np.zeros(0, EDIT), nothing_known, Paths(ROBOTS, ROOT), np.zeros(0, np.uint64), state=2, max_retries=4
+        *(index, contributed, np.zeros(0, EDIT), nothing_known, Paths(ROBOTS, ROOT), np.zeros(0, np.uint64)),
+        state=2,
+        now_s=NOW_S,
+        max_retries=4,
     ).columns
     pages = merged["path"] != ROBOTS
     found = list(zip(merged["norm"][pages].tolist(), merged["path"][pages].tolist(), strict=True))
@@ -139,5 +142,5 @@ def test_records_are_not_taken_row_by_row() -> None:
     index = empty(INDEX, 36)
     index["norm"][:] = index["site"][:] = np.repeat(np.arange(1, 10), 4)
     index["path"][:] = np.tile(np.arange(10, 14), 9)
-    corked = cork.apply_index(index, settled, sites, state=2, plan=Plan(), politeness=Politeness())
+    corked = cork.apply_index(index, settled, sites, state=2, now_s=NOW_S, plan=Plan(), politeness=Politeness())
     assert len(corked.rows) > 0

@@ -48,8 +48,8 @@ def test_back_off_over_a_journal(levels: list[int], contacts: list[tuple[int, in
     assert delays.next_levels(np.array(levels, np.uint8), row, slow_down, most).tolist() == after
 
 
-@given(st.lists(SERVER), TIMES_MS, st.integers(0, 1 << 46), st.integers(0, 86_400_000))
-def test_wait_and_first_contact(servers: list[tuple[int, int, int]], now_ms: int, unsure_ms: int, bound_ms: int) -> None:
+@given(st.lists(SERVER), TIMES_MS, st.integers(0, 1 << 46))
+def test_wait_and_first_contact(servers: list[tuple[int, int, int]], now_ms: int, unsure_ms: int) -> None:
     table = empty(SERVERS, len(servers))
     for n, name in enumerate(("next_ms", "delay_ms", "backoff")):
         table[name] = np.array([server[n] for server in servers], SERVERS[name])
@@ -57,11 +57,11 @@ def test_wait_and_first_contact(servers: list[tuple[int, int, int]], now_ms: int
     waits_ms = delays.waits_ms(table["delay_ms"], table["backoff"])
     assert waits_ms.tolist() == waits
     pairs = [(server[0], wait) for server, wait in zip(servers, waits, strict=True)]
-    credible = delays.credibles_ms(table["next_ms"], waits_ms, bound_ms, now_ms)
-    assert credible.tolist() == [delays.credible_ms(*pair, bound_ms, now_ms) for pair in pairs]
+    credible = delays.credibles_ms(table["next_ms"], waits_ms, now_ms)
+    assert credible.tolist() == [delays.credible_ms(*pair, now_ms) for pair in pairs]
     for unsure in (0, unsure_ms):
-        first = delays.first_contacts_ms(table["next_ms"], waits_ms, bound_ms, unsure, now_ms)
-        assert first.tolist() == [delays.first_contact_ms(*pair, bound_ms, unsure, now_ms) for pair in pairs]
+        first = delays.first_contacts_ms(table["next_ms"], waits_ms, unsure, now_ms)
+        assert first.tolist() == [delays.first_contact_ms(*pair, unsure, now_ms) for pair in pairs]
 
 
 @given(st.lists(RETRY_AFTERS_S))
@@ -69,30 +69,18 @@ def test_retry_after(seconds: list[int]) -> None:
     assert delays.retry_afters_ms(np.array(seconds, np.uint32)).tolist() == [delays.retry_after_ms(one) for one in seconds]
 
 
-@given(st.lists(SERVER, min_size=4, max_size=4), st.lists(CONTACT), st.integers(0, 86_400_000))
-def test_next_contact_after_a_journal(
-    servers: list[tuple[int, int, int]], contacts: list[tuple[int, int, int, int]], bound_ms: int
-) -> None:
+@given(st.lists(SERVER, min_size=4, max_size=4), st.lists(CONTACT))
+def test_next_contact_after_a_journal(servers: list[tuple[int, int, int]], contacts: list[tuple[int, int, int, int]]) -> None:
     waits = [delays.wait_ms(delay_ms, level) for _next_ms, delay_ms, level in servers]
     wanted = [
-        max(
-            (
-                end_ms + max(waits[n], min(delays.retry_after_ms(retry_s), bound_ms))
-                for server, end_ms, retry_s, _ in contacts
-                if server == n
-            ),
-            default=next_ms,
-        )
+        max((end_ms + waits[n] for server, end_ms, _retry_s, _ in contacts if server == n), default=next_ms)
         for n, (next_ms, _delay_ms, _level) in enumerate(servers)
     ]
     row = np.array([contact[0] for contact in contacts], np.int64)
     records = np.zeros(len(contacts), JOURNAL)
-    records["end_ms"], records["retry_after_s"] = ([contact[n] for contact in contacts] for n in (1, 2))
+    records["end_ms"] = np.array([contact[1] for contact in contacts], np.int64)
     next_ms = np.array([server[0] for server in servers], np.int64)
-    found = delays.next_contacts_ms(
-        next_ms, np.array(waits, np.int64), row, records["end_ms"], records["retry_after_s"], bound_ms
-    )
-    assert found.tolist() == wanted
+    assert delays.next_contacts_ms(next_ms, np.array(waits, np.int64), row, records["end_ms"]).tolist() == wanted
 
 
 def test_retry_after_is_limited() -> None:

@@ -18,6 +18,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 from functools import cache
 from pathlib import Path
 from typing import IO, Any
@@ -33,7 +34,7 @@ _TURN = threading.Lock()
 
 
 def call(program: str, *arguments: str, cwd: Path = ROOT, **environment: str) -> subprocess.CompletedProcess[str]:
-    """Run a program to its end, with our environment and what is given on top of it."""
+    """Run a program to its end, with our environment and what is given on top; CLOCK_AHEAD_S sets its wall clock wrong."""
     done = call_bytes([program, *arguments], cwd, {**os.environ, "PYTHONPATH": str(ROOT), **environment})
     return subprocess.CompletedProcess(done.args, done.returncode, done.stdout.decode(), done.stderr.decode())
 
@@ -135,6 +136,7 @@ def _become(request: dict[str, Any]) -> None:
     os.environ.clear()
     os.environ |= request["env"]
     peak_path, rss_bytes = os.environ.pop("SHEPHERD_TEST_PEAK", ""), _memory("VmRSS")
+    _set_clock(int(os.environ.get("CLOCK_AHEAD_S", "0")))
     sys.argv = request["argv"]
     module, _, function = PROGRAMS[sys.argv[0]].partition(":")
     status = 1
@@ -153,6 +155,13 @@ def _become(request: dict[str, Any]) -> None:
 def _memory(name: str) -> int:
     lines = Path("/proc/self/status").read_text().splitlines()
     return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(name))
+
+
+def _set_clock(ahead_s: int) -> None:
+    """As if somebody had set it: the time since the boot goes on as ever."""
+    wall_s, wall_ns = time.time, time.time_ns
+    time.time = lambda: wall_s() + ahead_s
+    time.time_ns = lambda: wall_ns() + ahead_s * 1_000_000_000
 
 
 if __name__ == "__main__":

@@ -187,7 +187,7 @@ def _server(facts: UrlFacts, now: int) -> Iterator[Line]:
         f"delay {server['delay_ms']} ms{backoff}, {shared.many(server['documents'], 'document')}, "
         f"{shared.many(server['fetches'], 'contact')}, {server['errors']} failed",
     )
-    ready = server["next_ms"] <= now * 1_000
+    next_ms = facts.next_contact_ms(now)
     if facts.asks:
         yield "asked by", asked_by(facts.asks)
-    yield "next contact", "at any time" if ready else f"not before {shared.moment(-(-server['next_ms'] // 1_000), now)}"
+    yield "next contact", f"not before {shared.moment(-(-next_ms // 1_000), now)}" if next_ms else "at any time"

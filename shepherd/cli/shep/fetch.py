@@ -93,12 +93,12 @@ class _Errand:
 
         import uvloop
 
-        from shepherd.clock import steady_clock_ms
+        from shepherd.clock import read_clock, steady_clock_ms
         from shepherd.dispatch.single import NotYet
         from shepherd.politeness.manual import ManualContacts
 
         state, clock = writer.furthest(), steady_clock_ms()
-        contacts = ManualContacts(self.database, state, self.config, clock)
+        contacts = ManualContacts(self.database, state, self.config, clock, read_clock())
         while True:
             with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
                 try:
@@ -113,7 +113,11 @@ class _Errand:
         left_s = max(later.ready.at_ms / 1000 - time.time(), 0.01)
         if not self.wait and not (learnt.robots and left_s <= OWN_WAIT_S):
             when = shared.moment(math.ceil(later.ready.at_ms / 1000), int(time.time()))
-            unsure = "; a reap was cut off, so it is unknown when it was last asked" if later.ready.unsure else ""
+            unsure = (
+                "; a reap was cut off, or the clock was set, so it is unknown when it was last asked"
+                if later.ready.unsure
+                else ""
+            )
             raise NothingToDo(
                 f"{later.address}, the server of {later.url}, may be asked from {when} on{unsure}: ask again then, or give --wait"
             )

@@ -51,6 +51,7 @@ def run(writer: Writer, config: Config, now: int, tick: Tick, jobs: int = 1) -> 
     sources, refused = _harvests(writer, state, now)
     notes = contactnotes.waiting(writer.database.inbox, state.control.applied)
     journal = harvests.journal(sources, notes.records)
+    since = min(state.control.now, now)  # what is stored is from before this, and what it says of later times from a wrong clock
     number = state.number + 1 if state.name.closed else state.number
     builder = writer.build(state, StateName(number, CLOSED), now)
     try:
@@ -59,7 +60,7 @@ def run(writer: Writer, config: Config, now: int, tick: Tick, jobs: int = 1) -> 
         harvests.adopt(builder, sources, journal.records)
         builder.change(applied=(*builder.control.applied, *notes.items))
         builder.change(speed=contacts.speed(state.control.speed, keys.pick(journal.records, journal.own)))
-        counts = _apply(builder, state, sources, journal.records, config, tick, jobs)
+        counts = _apply(builder, state, sources, harvests.believable(journal.records, now), since, config, tick, jobs)
         report: dict[str, Any] = {"phase": "cork", "harvests": len(sources), "journal": len(journal.records), "settled": counts}
         report |= outcomes(journal.records)
         extras = {"contact notes": len(notes.items), "refused notes": notes.refused, "refused harvests": refused}
@@ -86,33 +87,47 @@ def _harvests(writer: Writer, state: State, now: int) -> tuple[list[HarvestSourc
 
 
 def _apply(
-    builder: Builder, state: State, sources: Sequence[HarvestSource], journal: Records, config: Config, tick: Tick, jobs: int
+    builder: Builder,
+    state: State,
+    sources: Sequence[HarvestSource],
+    journal: Records,
+    since: int,
+    config: Config,
+    tick: Tick,
+    jobs: int,
 ) -> dict[str, int]:
-    touched, effects, index = _settled(builder, state, sources, journal, config, tick, jobs)
+    touched, effects, index = _settled(builder, state, sources, journal, since, config, tick, jobs)
     strange, site = _moved(state, effects.strange)
     if len(strange):
         index.discard()
         journal = cork.readdressed(journal, strange, site)
-        touched, effects, index = _settled(builder, state, sources, journal, config, no_progress, jobs)
+        touched, effects, index = _settled(builder, state, sources, journal, since, config, no_progress, jobs)
     index.finish()
     step = config.store.partition_rows
     sites = siteupdates.site_changes(state, touched)
     siteupdates.write_sites(builder, state, touched, sites, step)
-    patch.write(builder, "servers", state.servers, server_changes(state, sites, journal, config), step)
+    patch.write(builder, "servers", state.servers, server_changes(state, sites, journal, since, config), step)
     return {name: count for name, count in effects.counts.items() if count}
 
 
 def _settled(
-    builder: Builder, state: State, sources: Sequence[HarvestSource], journal: Records, config: Config, tick: Tick, jobs: int
+    builder: Builder,
+    state: State,
+    sources: Sequence[HarvestSource],
+    journal: Records,
+    since: int,
+    config: Config,
+    tick: Tick,
+    jobs: int,
 ) -> tuple[TouchedSites, Effects, TableRewriter]:
     """The sites that a journal speaks of as they will be, what its records did, and the index that they change."""
     url_of, opened = harvests.urls_of(sources)
     with opened:
-        touched = siteupdates.touched_sites(state, journal, url_of, load_filter(config.filter_path))
+        touched = siteupdates.touched_sites(state, journal, since, url_of, load_filter(config.filter_path))
     settled = cork.newest(journal)
     touched = touched.with_columns(contacts.apply_sites(touched.columns, journal, settled, config.politeness))
     index = TableRewriter(builder, "index", state.index, config.store.partition_rows)
-    effects = _settle(index, state, settled, touched.columns, builder.name.number, config, tick, jobs)
+    effects = _settle(index, state, settled, touched.columns, builder.name.number, builder.control.now, config, tick, jobs)
     return siteupdates.with_counts(siteupdates.same_robots(touched, effects), effects), effects, index
 
 
@@ -143,16 +158,25 @@ class _Pass:
 
     sites: Columns
     number: int  # of the state that is made
+    now: int
     config: Config
 
 
 def _settle(
-    written: TableRewriter, state: State, settled: Records, sites: Columns, number: int, config: Config, tick: Tick, jobs: int
+    written: TableRewriter,
+    state: State,
+    settled: Records,
+    sites: Columns,
+    number: int,
+    now: int,
+    config: Config,
+    tick: Tick,
+    jobs: int,
 ) -> Effects:
     """Settle and write the rows of the index: partitions that no record falls into are copied, if at all."""
     parts = [part for part in _parts(state, settled, config.store.partition_rows) if len(part.records)]
     effects, rows_done = [], 0
-    work = tasks(_apply_part, state, _Pass(sites, number, config), parts)
+    work = tasks(_apply_part, state, _Pass(sites, number, now, config), parts)
     for part, corked in zip(parts, ordered(work, jobs), strict=True):
         changed = {name: corked.columns[name] for name in cork.CHANGED if name in corked.changed}
         written.put(part.start, part.stop, Patch(corked.rows + part.start, changed))
@@ -166,7 +190,13 @@ def _settle(
 def _apply_part(state: State, shared: _Pass, part: PartRecords) -> SettledRows:
     index, config = state.index.slice(part.start, part.stop, READ), shared.config
     return cork.apply_index(
-        index, part.records, shared.sites, state=shared.number, plan=config.plan, politeness=config.politeness
+        index,
+        part.records,
+        shared.sites,
+        state=shared.number,
+        now_s=shared.now,
+        plan=config.plan,
+        politeness=config.politeness,
     )
 
 
@@ -205,8 +235,8 @@ def _joined(all_effects: Sequence[Effects]) -> Effects:
 CLAIMING = ("qkey", "delay_ms", "crawl_delay_ms", "slots", "group")
 
 
-def server_changes(state: State, sites: TableChanges, journal: Records, config: Config) -> TableChanges:
-    """Of the servers that a journal speaks of, or whose sites want something else now.
+def server_changes(state: State, sites: TableChanges, journal: Records, since: int, config: Config) -> TableChanges:
+    """Of the servers that a journal speaks of, whose sites want something else now, or that a wrong clock has put off.
 
     `sites` are the changes of the site table: the delay of a server is the longest that one of its sites wants.
     """
@@ -219,6 +249,8 @@ def server_changes(state: State, sites: TableChanges, journal: Records, config: 
     differs = contacts.server_delays(old_qkeys, old_ms, claimed) != old_ms
     for name, values in contacts.settings(old_qkeys, claimed, config.politeness).items():
         differs |= values != state.servers[name][0 : state.servers.rows]
+    next_ms = contacts.believable_next_ms(state.servers.slice(0, state.servers.rows, contacts.WAITING), since)
+    differs |= next_ms != state.servers["next_ms"][0 : state.servers.rows]
     other = old_qkeys[np.flatnonzero(differs)]
     touched = keys.distinct(np.concatenate([qkeys, new, other]))
     row = keys.find_sites(old_qkeys, touched)
@@ -226,6 +258,7 @@ def server_changes(state: State, sites: TableChanges, journal: Records, config: 
     columns = contacts.new_servers(touched, config.politeness)
     for name in SERVERS:
         columns[name][old] = state.servers[name].take(row[old])
+    columns["next_ms"][old] = next_ms[row[old]]
     columns["delay_ms"] = contacts.server_delays(touched, columns["delay_ms"], claimed)
     columns |= contacts.settings(touched, claimed, config.politeness)
     columns |= contacts.apply_contacts(columns, contact, config.politeness)

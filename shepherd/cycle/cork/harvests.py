@@ -18,6 +18,7 @@ from shepherd.errors import BadUrl, Corruption, NothingToDo, RecoveryNeeded, She
 from shepherd.formats import tables
 from shepherd.formats.frame import FrameKind
 from shepherd.formats.tables import JOURNAL, U64, Array, Kind, Records, in_bucket
+from shepherd.politeness.delays import AHEAD_S
 from shepherd.store.disk import names
 from shepherd.store.state import harvest, inbox, logs
 from shepherd.store.state.directory import Builder
@@ -178,6 +179,16 @@ def journal(sources: Sequence[HarvestSource], notes: Records | None = None) -> J
     return JoinedJournal(np.concatenate([before, records, after]), np.concatenate(flags))
 
 
+def believable(records: Records, now: int) -> Records:
+    """As they count for the tables: what ended in the future was recorded when a clock was wrong, and has ended by now."""
+    ahead = np.flatnonzero(records["end_ms"] > (now + AHEAD_S) * 1000)
+    if not len(ahead):
+        return records
+    records = records.copy()
+    records["end_ms"][ahead] = now * 1000
+    return records
+
+
 def _must_point_inside(path: Path, oid: U64, segments: int) -> None:
     segment = oid[in_bucket(oid)] >> np.uint64(32)
     if len(segment) and not 1 <= int(segment.min()) <= int(segment.max()) <= segments:
@@ -197,7 +208,8 @@ def adopt(builder: Builder, sources: Sequence[HarvestSource], records: Records) 
             builder.adopt(names.contrib(number), source.path / names.CONTRIB)
         number += 1
     resumed = records["end_ms"][records["kind"] == Kind.RESUMED]
-    unsure = max([builder.control.unsure, *resumed.tolist()])
+    now_ms = (builder.control.now + AHEAD_S) * 1000
+    unsure = min(max(builder.control.unsure, *resumed.tolist(), 0), now_ms)
     items = (source.item for source in sources if source.item)
     builder.change(segments=segments, contribs=number, unsure=unsure, applied=(*builder.control.applied, *items))
 

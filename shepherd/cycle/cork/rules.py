@@ -35,6 +35,7 @@ from shepherd.formats.tables import (
     RowType,
 )
 from shepherd.formats.vocabulary import word
+from shepherd.politeness.delays import believable_s
 
 MAX_FREQUENCY = 4
 UNMOVABLE = int(Flag.ROBOTS | Flag.EQUIV)  # (norm, path) does not distinguish these, so their site must stay
@@ -88,12 +89,13 @@ def readdressed(journal: Records, strange: Records, site: U64) -> Records:
 
 
 def apply_index(
-    index: Columns, records: Records, sites: Columns, *, state: int, plan: config.Plan, politeness: config.Politeness
+    index: Columns, records: Records, sites: Columns, *, state: int, now_s: int, plan: config.Plan, politeness: config.Politeness
 ) -> SettledRows:
     """Settle the rows of one partition by those records of `newest` that fall into it.
 
     `sites` has at least the sites of the records, as `apply_sites` left them.
     """
+    index = {**index, "checked": believable_s(index["checked"], now_s)}
     records = pick(records, (records["kind"] == Kind.PAGE) | (records["kind"] == Kind.ROBOTS))
     key = tuple(np.ascontiguousarray(records[name]) for name in ("norm", "path", "site"))
     row = find_rows(index["norm"], index["path"], index["site"], *key)

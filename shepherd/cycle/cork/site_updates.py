@@ -17,6 +17,7 @@ from shepherd.errors import Corruption
 from shepherd.filters import Filter
 from shepherd.formats.tables import I64, SITES, U64, Array, Bools, Columns, Kind, Records, in_bucket
 from shepherd.politeness import contacts
+from shepherd.politeness.tenants import PausedSites
 from shepherd.store.disk import names
 from shepherd.store.state.columns import Table
 from shepherd.store.state.directory import Builder, State
@@ -44,8 +45,11 @@ class TouchedSites:
         return np.asarray(self.row >= 0)
 
 
-def touched_sites(state: State, journal: Records, url_of: Callable[[int], str], filters: Filter) -> TouchedSites:
-    """Those of the records, and those that pages moved to: the name of a new one stands in the bucket of a page that did."""
+def touched_sites(state: State, journal: Records, since: int, url_of: Callable[[int], str], filters: Filter) -> TouchedSites:
+    """Those of the records, and those that pages moved to: the name of a new one stands in the bucket of a page that did.
+
+    And those that a wrong clock has put off: nothing that is stored was said later than `since`.
+    """
     old_sites = state.sites["site"][0 : state.sites.rows]
     moved = (journal["answered"] != journal["site"]) & (journal["kind"] == Kind.PAGE) & in_bucket(journal["oid"])
     answered = np.ascontiguousarray(journal["answered"][moved])
@@ -59,7 +63,9 @@ def touched_sites(state: State, journal: Records, url_of: Callable[[int], str], 
     new = site_rows(new_site, new_norm) | settings_of(new_names, filters)
 
     asking = np.ascontiguousarray(journal["answered"][journal["retry_after_s"] > 0])  # wherever the page was to be
-    site = keys.distinct(np.concatenate([np.ascontiguousarray(journal["site"]), answered, asking]))
+    pauses = PausedSites.of(state.sites.slice(0, state.sites.rows, ("pause_s", "pause_end")), since * 1000, 0)
+    put_off = old_sites[pauses.rows[pauses.anew]]
+    site = keys.distinct(np.concatenate([np.ascontiguousarray(journal["site"]), answered, asking, put_off]))
     row = keys.find_sites(old_sites, site)
     is_new = keys.find_sites(new_site, site) >= 0
     there = (row >= 0) | is_new
@@ -69,6 +75,7 @@ def touched_sites(state: State, journal: Records, url_of: Callable[[int], str], 
         columns[name] = np.empty(len(row), SITES[name])
         columns[name][~is_new] = state.sites[name].take(row[~is_new])
         columns[name][is_new] = new[name]
+    columns |= contacts.believable_sites(columns, since)
     return TouchedSites(row, columns, new, new_names)
 
 

@@ -54,6 +54,7 @@ class _Pass:
     paths: Paths
     firsts: U64  # the sites that stand for their class
     number: int  # of the state that is made
+    now: int
     max_retries: int
 
 
@@ -98,9 +99,8 @@ def _merge(
         intake = ContributionSpill(parent, waiting.norms, config.merge.weight_gap, urls, named, now)
         _take_in(intake, builder, parent, waiting)
         edits = waiting.edits
-        shared = _Pass(
-            urls.settle(), intake.refused, waiting.paths, waiting.norms.firsts, builder.name.number, config.plan.max_retries
-        )
+        sites = intake.refused, waiting.paths, waiting.norms.firsts
+        shared = _Pass(urls.settle(), *sites, builder.name.number, now, config.plan.max_retries)
         ranges = pairwise(rows_before(parent.index["norm"][0 : parent.index.rows], norm_borders).tolist())
         work = tasks(_partition, parent, shared, zip(count(), ranges, _cut(edits, norm_borders)))
         counts: Counter[str] = Counter()
@@ -125,7 +125,10 @@ def _partition(parent: State, shared: _Pass, part: tuple[int, Range, Records]) -
         contributed = take(contributed, keys.find_sites(shared.refused, contributed["site"]) < 0)
     facts = partial(_robots_facts, parent)
     return merge.merge(
-        old, contributed, edits, facts, shared.paths, shared.firsts, state=shared.number, max_retries=shared.max_retries
+        *(old, contributed, edits, facts, shared.paths, shared.firsts),
+        state=shared.number,
+        now_s=shared.now,
+        max_retries=shared.max_retries,
     )
 
 

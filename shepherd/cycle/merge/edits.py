@@ -12,6 +12,7 @@ from typing import Final
 import numpy as np
 
 from shepherd.formats.tables import Array, Flag, Reason, Records, RowType, in_contrib
+from shepherd.politeness.delays import believable_s
 
 EDIT: Final = np.dtype(
     [("norm", "<u8"), ("path", "<u8"), ("site", "<u8"), ("time", "<u4"), ("value", "<u2"), ("op", "u1"), ("spare", "u1")]
@@ -33,7 +34,7 @@ VALUES: Final = {Op.WEIGHT: "weight", Op.SECTION: "section", Op.FREQUENCY: "freq
 IN_VAIN: Final = {Reason.DELETED: "requests of deleted URLs", Reason.PURGED: "requests of purged URLs"}
 
 
-def apply(columns: dict[str, Array], row: Array, edits: Records, *, state: int) -> dict[str, int]:
+def apply(columns: dict[str, Array], row: Array, edits: Records, *, state: int, now_s: int) -> dict[str, int]:
     """Carry out edits of rows (-1: not known) in columns that are the caller's own; how many there were of each kind.
 
     What is taken away, before or now, gets no other edit: a flag on it would only show when it came back.
@@ -52,7 +53,7 @@ def apply(columns: dict[str, Array], row: Array, edits: Records, *, state: int) 
     edits, row = edits[~is_forgotten], row[~is_forgotten]
     for op in Op:
         mine = edits["op"] == op
-        _change(columns, op, row[mine], edits[mine])
+        _change(columns, op, row[mine], edits[mine], now_s)
     columns["touched"][row] = state
     return counts | {what: int(np.count_nonzero(mask)) for what, mask in masks.items()}
 
@@ -66,9 +67,10 @@ def _take_away(columns: dict[str, Array], op: Op, row: Array, state: int) -> Non
     columns["touched"][row] = state
 
 
-def _change(columns: dict[str, Array], op: Op, row: Array, edits: Records) -> None:
+def _change(columns: dict[str, Array], op: Op, row: Array, edits: Records, now_s: int) -> None:
     if op == Op.REFRESH:
-        row = row[columns["checked"][row] <= edits["time"]]  # what was checked in a later second has had its refresh
+        checked = believable_s(columns["checked"][row], now_s)
+        row = row[checked <= edits["time"]]  # what was checked in a later second has had its refresh
         columns["flags"][row] |= np.uint16(Flag.REFRESH)
     elif op == Op.PINNED:
         pinned = np.where(edits["value"] > 0, np.uint16(Flag.PINNED), np.uint16(0))

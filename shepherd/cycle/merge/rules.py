@@ -45,6 +45,7 @@ def merge(
     firsts: U64,
     *,
     state: int,
+    now_s: int,
     max_retries: int,
 ) -> MergedRows:
     """One partition. `contributed` has norm, path, site, oid, lastmod, weight, section, flags, in any order.
@@ -88,7 +89,7 @@ def merge(
     if not len(edit_records):
         return MergedRows(columns, _settled(sites), counts)
     edited_row, _place = find_known(columns, {name: np.ascontiguousarray(edit_records[name]) for name in KEY}, paths)
-    counts |= edits.apply(columns, edited_row, edit_records, state=state)
+    counts |= edits.apply(columns, edited_row, edit_records, state=state, now_s=now_s)
     return MergedRows(columns, tally(columns), counts)
 
 

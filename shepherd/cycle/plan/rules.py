@@ -20,6 +20,7 @@ from shepherd.arrays.keys import run_starts, with_flag
 from shepherd.arrays.lookup import Lookup
 from shepherd.filters import ignore_robots
 from shepherd.formats.tables import I64, U8, U16, U32, U64, Bools, Columns, Flag, Reason, RowType, Why
+from shepherd.politeness.delays import believable_s
 
 CLASS_ROBOTS = 15
 CLASS_FORCED = 7
@@ -165,7 +166,7 @@ def _ripe(index: Columns, now_s: int, plan: config.Plan, most_boost: int) -> I64
     modified = with_flag(flags, Flag.MODIFIED)
     if modified.any():
         times[modified.take(rows)] = MOST_TIMES
-    page[rows] = index["checked"].take(rows) <= since.take(times)
+    page[rows] = believable_s(index["checked"].take(rows), now_s) <= since.take(times)
     return np.flatnonzero(page)
 
 
@@ -187,8 +188,8 @@ def _fortunes(part: Columns, plan: config.Plan) -> tuple[Bools, Bools, Bools]:
 
 
 def _age(checked: U32, now_s: int) -> I64:
-    """Of what was checked in the future: none."""
-    return np.asarray(np.maximum(now_s - checked.astype(np.int64), 0), np.int64)
+    """Of what was checked in the future none; far in the future, a clock was wrong, and it was never checked."""
+    return np.asarray(np.maximum(now_s - believable_s(checked, now_s).astype(np.int64), 0), np.int64)
 
 
 def _times(frequency: U8, weight: U16, plan: config.Plan) -> I64:

@@ -18,6 +18,7 @@ INBOX: Final = "inbox"
 LEASES: Final = "lease"
 LOGS: Final = "log"
 OWN_CF: Final = "cf"
+CLOCK: Final = "clock"  # in the logs
 MIRROR: Final = "mirror"  # which states came from elsewhere
 ASIDE: Final = "aside"  # what stood where files belong
 TOP: Final = (LOCK, STATES, INBOX, LEASES, LOGS, OWN_CF, MIRROR, ASIDE, "README.md")

@@ -180,7 +180,10 @@ def adapt(row: Row, end: int, differs: bool) -> None:
 
 def run(index: list[Row], journal: Records, sites: list[Row]) -> list[Row]:
     part = columns(INDEX, index)
-    corked = cork.apply_index(part, cork.newest(journal), columns(SITES, sites), state=STATE, plan=PLAN, politeness=POLITENESS)
+    known = columns(SITES, sites)
+    corked = cork.apply_index(
+        part, cork.newest(journal), known, state=STATE, now_s=NOW_S + 9_000, plan=PLAN, politeness=POLITENESS
+    )
     new = {name: column.copy() for name, column in part.items()}
     for name, values in corked.columns.items():
         new[name][corked.rows] = values
@@ -297,10 +300,7 @@ def naive_servers(servers: list[Row], sites: list[Row], records: list[Row]) -> l
         row["backoff"] = min(row["backoff"], POLITENESS.max_backoff)
         row["avg_ms"] = naive_average(row["avg_ms"], mine)
         if mine:
-            asked = [
-                record["end_ms"] + min(record["retry_after_s"], BOUND_S) * 1000 for record in mine if record["retry_after_s"]
-            ]
-            row["next_ms"] = max(max(record["end_ms"] for record in mine) + (row["delay_ms"] << row["backoff"]), *asked, 0)
+            row["next_ms"] = max(record["end_ms"] for record in mine) + (row["delay_ms"] << row["backoff"])
     return [rows[qkey] for qkey in sorted(rows)]
 
 

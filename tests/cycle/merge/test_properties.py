@@ -193,6 +193,7 @@ def merged_of(index: list[Row], contributed: list[Row], asked: Records = NO_EDIT
         SPECIAL,
         FIRSTS,
         state=STATE,
+        now_s=9_999,
         max_retries=MAX_RETRIES,
     )
 
@@ -234,7 +235,8 @@ def test_rows_are_in_order_and_a_document_has_one(index: list[Row], contributed:
     before = columns(INDEX, index)
     copy = {name: column.copy() for name, column in before.items()}
     new = columns(CONTRIB, contributed)
-    merged = merge.merge(before, new, NO_EDITS, robots_facts, SPECIAL, FIRSTS, state=STATE, max_retries=MAX_RETRIES)
+    special = SPECIAL, FIRSTS
+    merged = merge.merge(before, new, NO_EDITS, robots_facts, *special, state=STATE, now_s=9_999, max_retries=MAX_RETRIES)
     rows = rows_of(dict(merged.columns))
     assert [key(row) for row in rows] == sorted({key(row) for row in rows})
     assert len({document(row) for row in rows}) == len(rows)

@@ -119,8 +119,9 @@ def waits(site: Row, quota: int, world: World) -> int:
         return Deferred.ROBOTS_UNREACHABLE
     if not quota:
         return Deferred.SERVER_WAITS
+    anew = site["pause_end"] > now_s + site["pause_s"] + 60
     paused_s = min(site["pause_end"] - now_s, site["pause_s"])
-    return Deferred.SITE_WAITS if paused_s >= world.plan.reap_s else Deferred.NOT
+    return Deferred.SITE_WAITS if paused_s >= world.plan.reap_s and not anew else Deferred.NOT
 
 
 def is_slow(site: Row, world: World) -> bool:
@@ -166,8 +167,11 @@ def _quota(server: Server, sites: list[Row], world: World) -> int:
         delays.append(delay)
         averages.append(row["avg_ms"])
         slots.append(max(row["slots"], 1))
-        starts.append(min(row["next_ms"] - now_ms, max(delay, world.politeness.neighbours_s * 1000)))
+        starts.append(min(row["next_ms"] - now_ms, delay))
         starts.append(unsure_ms + delay - now_ms)
+    for site in sites:
+        asked_s = min(site["pause_end"] - site["pause_s"], world.now_s) + min(site["pause_s"], world.politeness.neighbours_s)
+        starts.append(asked_s * 1000 - now_ms if site["pause_end"] > world.now_s else 0)
     asking = [site for site in world.sites if server == ("address", site["qkey"])] or sites  # grouped or not, they are there
     for site in asking if server[0] != "address" or not known else []:  # the table knows better
         delay = round(world.politeness.delay_s * 1000) if site["delay_ms"] == NO_LIMIT else site["delay_ms"]
@@ -178,7 +182,10 @@ def _quota(server: Server, sites: list[Row], world: World) -> int:
         if all(row["qkey"] != site["qkey"] for row in known):
             averages.append(site["avg_ms"])
     room_ms = world.plan.reap_s * 1000 - max(starts)
-    if room_ms <= 0:
-        return 0
+    if room_ms <= 0:  # a wait that a wrong clock has stored begins anew, and a plan lets it begin
+        anew = server[0] == "address" and any(
+            row["next_ms"] > now_ms + (row["delay_ms"] << row["backoff"]) + 60_000 for row in known
+        )
+        return int(anew or world.unsure_ms > now_ms + 60_000)
     most = min(min(slots, default=1), len(sites))
     return max(room_ms * most // max(max(delays) + max(averages), 1), 1)
