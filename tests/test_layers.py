@@ -73,7 +73,7 @@ WITH_FILES = (
     " cycle.select.passes cycle.select.site_settings cycle.record.thin_buckets"
     " cycle.cork.harvests cycle.cork.site_updates"
     " cycle.cleanup.copy cycle.cleanup.judge cycle.cleanup.mark cycle.cleanup.report cycle.cleanup.survey cycle.cleanup.tombs"
-    " cycle.rank.graph cycle.rank.links cycle.rebuild.recover cycle.rebuild.sites"
+    " cycle.rank.graph cycle.rank.links cycle.rebuild.buckets cycle.rebuild.recover cycle.rebuild.sites"
 )
 IMPURE_IMPORTS = {"os", "pathlib", "shutil", "tempfile", "glob", "subprocess", "socket", "time", "datetime"}
 LEVEL = {room: level for level, rooms in enumerate(LAYERS) for room in rooms.split()}

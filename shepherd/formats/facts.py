@@ -18,6 +18,7 @@ from shepherd.formats import bucket, layout
 from shepherd.formats.attributes import TABLE, pack_records
 from shepherd.formats.check import SEED, check64
 from shepherd.formats.tables import I64, REASON_TEXT, U64, Array, Bools, Reason, bucket_oid
+from shepherd.urls import PAST_SCHEME
 
 FACT: Final = np.dtype(
     [
@@ -137,6 +138,22 @@ def sound_bodies(data: mmap.mmap | bytes, offsets: I64) -> Bools:
         end = offset + header.length
         sound[n] = check64(view[end - header.body_bytes : end]) == header.body_check
     return sound
+
+
+def own_names(data: mmap.mmap | bytes, offsets: I64, half: Callable[[str], int]) -> Bools:
+    """Which of these buckets have the footprint of the URL in them. `half` is the footprint of a site, and of a path."""
+    view, halves = memoryview(data), dict[bytes, int]()
+    own = np.zeros(len(offsets), np.bool_)
+    for n, offset in enumerate(offsets.tolist()):
+        head = bucket.parse(view, offset, with_body=False)
+        url = head.attributes.get("U", b"")
+        slash = url.find(b"/", PAST_SCHEME)
+        name = url[: max(slash, 0)]
+        if name not in halves:
+            halves[name] = half(name.decode("ascii", "replace"))
+        path = half(url[slash:].decode("ascii", "replace"))
+        own[n] = slash > 0 and (halves[name], path) == (head.header.site, head.header.path)
+    return own
 
 
 def find_attributes(data: Array, start: I64, end: I64, letters: bytes) -> dict[str, tuple[I64, I64]]:

@@ -191,7 +191,7 @@ def recovered(db: Path, quick: bool = False) -> list[Mended]:
     """What shep-recover does: a quick look, and if that finds nothing, one at every byte."""
     with Database(db).writing("a test", tidy=False) as writer:
         for deep in (False,) if quick else (False, True):
-            if steps := recover.recover(writer, config(db), NOW, deep, lambda _bytes: None):
+            if steps := recover.recover(writer, recover.Recovery(config(db), NOW, lambda _bytes: None), deep):
                 return steps
     return []
 

@@ -12,9 +12,13 @@ from shepherd.cycle.merge import drive as merge
 from shepherd.cycle.rebuild import recover
 from shepherd.cycle.record import drive as record
 from shepherd.cycle.select import drive as select
+from shepherd.formats import bucket, tables
+from shepherd.formats.frame import FrameKind
 from shepherd.formats.tables import INDEX, Array
 from shepherd.store.check import check
 from shepherd.store.check.recover import RecoveryStep
+from shepherd.store.disk import names
+from shepherd.store.state import harvest
 from shepherd.store.state.database import Database
 from shepherd.store.state.directory import State
 from tests.crash.test_upgrade import run_upgrade, unpack
@@ -51,9 +55,29 @@ def copy(db: Path, to: Path) -> Path:
     return to
 
 
+def reap(db: Path) -> Path:
+    """The same database with a reap under way on state 9: two pages are planned, and there is one checkpoint."""
+    database = Database(db)
+    with database.writing("test") as writer:
+        parent = writer.furthest()
+        builder = writer.build(parent, names.StateName(10, "reap"), NOW)
+        builder.keep(p for p in parent.control.files if p != names.REPORT)
+        builder.write_records(names.PLAN, FrameKind.PLAN, np.zeros(2, tables.PLAN))
+        path = writer.publish(builder, {"phase": "plan"}).path / names.HARVESTS
+        path.mkdir()
+    written = harvest.Harvest(path / "reap", 1 << 20)
+    stored = bucket.thin(1, 2, 3, 10, "http://a.example/")
+    record_ = np.zeros(1, tables.JOURNAL)
+    record_["oid"] = written.store(stored)
+    written.journal(record_.tobytes())
+    written.checkpoint(NOW * 1000)
+    written.close()
+    return db
+
+
 def mend(db: Path, deep: bool = True) -> list[RecoveryStep]:
     with Database(db).writing("test", tidy=False) as writer:
-        return recover.recover(writer, CONFIG, NOW, deep, lambda count: None)
+        return recover.recover(writer, recover.Recovery(CONFIG, NOW, lambda count: None), deep)
 
 
 def mended(db: Path) -> tuple[State, str]:

@@ -85,7 +85,7 @@ def judge(db: Database, fold: Fold, leased: dict[str, bytes]) -> None:
     assert {url: told for url, told in closed.items() if not url.endswith(".zip")} == fold.before
     assert contents(db.states_path / "000002") == leased
     with db.writing("test", tidy=False) as writer:
-        recover.recover(writer, fold.config, NOW, False, lambda _bytes: None)
+        recover.recover(writer, recover.Recovery(fold.config, NOW, lambda _bytes: None), False)
     assert [name for name in sorted(p.name for p in db.states_path.iterdir()) if names.is_leftover(name)] == []
     assert segment_states.faults(db) == []
     assert all(name.closed for name in db.states())
@@ -130,7 +130,7 @@ def test_recover_has_nothing_to_mend_between_two_batches(fold: Fold, tmp_path: P
         shutil.copytree(fold.home / "before", tmp_path / "one")
         assert killed_after(calls, cleaning(db, settings(tmp_path / "one"), 1))
     with db.writing("test") as writer:  # which removes N.tmp
-        assert recover.recover(writer, fold.config, NOW, True, lambda _bytes: None) == []
+        assert recover.recover(writer, recover.Recovery(fold.config, NOW, lambda _bytes: None), True) == []
 
 
 def test_cleanup_that_is_done_has_nothing_to_do(fold: Fold, tmp_path: Path) -> None:

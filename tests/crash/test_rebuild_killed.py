@@ -7,19 +7,15 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from shepherd.errors import Corruption
-from shepherd.formats import bucket, tables
-from shepherd.formats.frame import FrameKind
 from shepherd.store.check import check
-from shepherd.store.disk import names
 from shepherd.store.disk.names import StateName
 from shepherd.store.state import harvest
 from shepherd.store.state.database import Database, Writer
 from tests.crash.dying import killed_after
-from tests.crash.mending import NOW, copy, flip, mend, write
+from tests.crash.mending import NOW, copy, flip, mend, reap, write
 from tests.support import sampling
 from tests.support.toy_farm import contents
 
@@ -29,23 +25,7 @@ SAMPLE_STEP = 89
 @pytest.fixture
 def reaping(base: Path, tmp_path: Path) -> Iterator[Path]:
     """A reap under way on state 9, with one checkpoint."""
-    db = copy(base, tmp_path / "db")
-    database = Database(db)
-    with database.writing("test") as writer:
-        parent = writer.furthest()
-        builder = writer.build(parent, names.StateName(10, "reap"), NOW)
-        builder.keep(p for p in parent.control.files if p != names.REPORT)
-        builder.write_records(names.PLAN, FrameKind.PLAN, np.zeros(0, tables.PLAN))
-        path = writer.publish(builder, {"phase": "plan"}).path / names.HARVESTS
-        path.mkdir()
-    written = harvest.Harvest(path / "reap", 1 << 20)
-    stored = bucket.thin(1, 2, 3, 10, "http://a.example/")
-    record_ = np.zeros(1, tables.JOURNAL)
-    record_["oid"] = written.store(stored)
-    written.journal(record_.tobytes())
-    written.checkpoint(NOW * 1000)
-    written.close()
-    yield db
+    yield reap(copy(base, tmp_path / "db"))
 
 
 def test_harvest_survives_the_state_it_stands_on(reaping: Path) -> None:

@@ -99,8 +99,8 @@ def _merge(
         intake = ContributionSpill(parent, waiting.norms, config.merge.weight_gap, urls, named, now)
         _take_in(intake, builder, parent, waiting)
         edits = waiting.edits
-        sites = intake.refused, waiting.paths, waiting.norms.firsts
-        shared = _Pass(urls.settle(), *sites, builder.name.number, now, config.plan.max_retries)
+        of_sites = intake.refused, waiting.paths, waiting.norms.firsts
+        shared = _Pass(urls.settle(), *of_sites, builder.name.number, now, config.plan.max_retries)
         ranges = pairwise(rows_before(parent.index["norm"][0 : parent.index.rows], norm_borders).tolist())
         work = tasks(_partition, parent, shared, zip(count(), ranges, _cut(edits, norm_borders)))
         counts: Counter[str] = Counter()

@@ -6,9 +6,11 @@ range, and the index is made range by range.
 
 from __future__ import annotations
 
+import contextlib
 from bisect import bisect_left
 from collections import Counter
 from itertools import pairwise
+from pathlib import Path
 from typing import Final
 
 import numpy as np
@@ -23,23 +25,22 @@ from shepherd.cycle.common.bucket_moves import BucketMoves
 from shepherd.cycle.common.norms import version_of
 from shepherd.cycle.common.site_table import SiteCounter, Sites, keep_sites, write_sites
 from shepherd.cycle.rebuild import rules as rebuild
+from shepherd.cycle.rebuild.buckets import BucketCopier
 from shepherd.cycle.rebuild.rules import DamagedRows
 from shepherd.cycle.rebuild.sites import Census, restore_servers, restore_sites
-from shepherd.equiv import load_equiv
-from shepherd.errors import Corruption
+from shepherd.equiv import load_equiv, parse_equiv
+from shepherd.errors import Corruption, EquivError
 from shepherd.filters import load_filter
-from shepherd.formats import bucket, facts, tables
-from shepherd.formats.bucket import BucketFlag
+from shepherd.formats import facts, tables
 from shepherd.formats.control import CLOSED
 from shepherd.formats.tables import INDEX, U64, Array, Flag, RowType
-from shepherd.store.check import salvage
+from shepherd.store.check import check, salvage
 from shepherd.store.check.recover import REBUILT
 from shepherd.store.check.salvage import Wreck
-from shepherd.store.disk import names
+from shepherd.store.disk import fsio, names
 from shepherd.store.disk.names import StateName
 from shepherd.store.state.database import Writer
 from shepherd.store.state.directory import Builder, State
-from shepherd.store.state.objects import SegmentWriter
 from shepherd.urls import Footprints
 
 RANGE_ROWS: Final = 250_000
@@ -73,7 +74,7 @@ def run(writer: Writer, wreck: Wreck, number: int, older: State | None, config: 
         _take_equivalences(builder, wreck, older, config)
         builder.change(filter=filters.version, unsure=now * 1000)
         report = {"phase": REBUILT, "from": str(wreck.name), "older": str(older.name) if older is not None else "-"}
-        return writer.publish(builder, report | {"counts": {key: value for key, value in counts.items() if value}})
+        return writer.publish(builder, report | {"counts": {key: value for key, value in counts.items() if value}}, _prove)
     finally:
         builder.close()
 
@@ -84,61 +85,51 @@ def run(writer: Writer, wreck: Wreck, number: int, older: State | None, config: 
 def _take_segments(
     builder: Builder, wreck: Wreck, spill: ColumnSpill, census: Census, limit: int, counts: Counter[str], tick: Tick
 ) -> BucketMoves:
-    """Every segment that is sound is linked; of the others every bucket that can be read is copied."""
-    writer = builder.segment_writer(limit)
-    old, new = [np.zeros(0, np.uint64)], [np.zeros(0, np.uint64)]
+    """Every segment that is sound is linked; of the others every bucket that can be read in any of their copies is copied."""
+    copier = BucketCopier(builder.segment_writer(limit))
     for number in wreck.segments():
         path = f"{names.OBJECTS}/{names.segment(number)}"
-        data = salvage.map_file(wreck.path / path)
-        if data is None:
-            counts["segments: missing"] += 1
-            continue
-        linked = _link_segment(builder, wreck, path, data)
-        counts["segments: damaged"] += int(not linked)
-        for walk in facts.walk_segment(data, len(data)):
-            bucket_facts = facts.facts_of(data, number, walk.offsets, census.norms)
-            if not linked:
-                sound = facts.sound_bodies(data, walk.offsets)
-                old.append(np.ascontiguousarray(bucket_facts["oid"]))
-                bucket_facts = _copy_buckets(data, bucket_facts, sound, writer)
-                new.append(np.ascontiguousarray(bucket_facts["oid"]))
-                counts["buckets: places where none can be read"] += len(walk.damage)
-                counts["buckets: without their damaged bodies"] += int(np.count_nonzero(~sound))
-            counts["buckets: read"] += len(bucket_facts)
-            spill.add({"norm": np.ascontiguousarray(bucket_facts["norm"]), "fact": bucket_facts})
-        tick(len(data))
-    builder.finish_segments(writer)
-    return BucketMoves(np.concatenate(old), np.concatenate(new))
+        linked = next((place for place in wreck.segment_copies(number) if _link_segment(builder, wreck, path, place)), None)
+        copies = wreck.segment_copies(number) if linked is None else [linked]
+        counts["segments: missing"] += int(not copies)
+        counts["segments: damaged"] += int(bool(copies) and linked is None)
+        for place in copies:
+            data = salvage.map_file(place) or b""
+            for walk in facts.walk_segment(data, len(data)):
+                own = facts.own_names(data, walk.offsets, census.half)
+                counts["buckets: under a false name"] += int(np.count_nonzero(~own))
+                counts["buckets: places where none can be read"] += 0 if linked else len(walk.damage)
+                bucket_facts = facts.facts_of(data, number, walk.offsets[own], census.norms)
+                if linked is None:
+                    bucket_facts = copier.take(data, bucket_facts)
+                _spill(spill, bucket_facts, counts)
+            tick(len(data))
+        _spill(spill, copier.bodiless(), counts)
+    builder.finish_segments(copier.segments)
+    counts["buckets: without their damaged bodies"] = copier.bodies_lost
+    return copier.moves()
 
 
-def _link_segment(builder: Builder, wreck: Wreck, path: str, data: salvage.Bytes) -> bool:
+def _spill(spill: ColumnSpill, bucket_facts: Array, counts: Counter[str]) -> None:
+    counts["buckets: read"] += len(bucket_facts)
+    spill.add({"norm": np.ascontiguousarray(bucket_facts["norm"]), "fact": bucket_facts})
+
+
+def _link_segment(builder: Builder, wreck: Wreck, path: str, place: Path) -> bool:
     """Take a segment over as it is, if nothing is wrong with it; without control its buckets must vouch for themselves."""
-    if wreck.is_sound(path):
-        builder.keep([path])
-        return True
-    walks = facts.walk_segment(data, len(data))
-    if wreck.own_control or any(walk.damage or not facts.sound_bodies(data, walk.offsets).all() for walk in walks):
+    if wreck.own_control:
+        if place == wreck.path / path and wreck.is_sound(path):
+            builder.keep([path])
+            return True
         return False
-    builder.adopt(path, wreck.path / path)
+    if not place.is_relative_to(wreck.path.parent):  # of a mirror, which may be on another disk
+        return False
+    data = salvage.map_file(place)
+    walks = facts.walk_segment(data, len(data)) if data is not None else ()
+    if data is None or any(walk.damage or not facts.sound_bodies(data, walk.offsets).all() for walk in walks):
+        return False
+    builder.adopt(path, place)
     return True
-
-
-def _copy_buckets(data: salvage.Bytes, originals: Array, sound: Array, writer: SegmentWriter) -> Array:
-    """The facts of the copies; of a bucket whose body is damaged only the URL is left."""
-    copies = originals.copy()
-    for n, (oid, size, whole) in enumerate(
-        zip(originals["oid"].tolist(), originals["size"].tolist(), sound.tolist(), strict=True)
-    ):
-        offset = tables.split_oid(oid)[1]
-        stored = data[offset : offset + size]
-        if not whole:
-            parsed = bucket.parse(stored, with_body=False)
-            head = parsed.header
-            stored = bucket.thin(head.site, head.path, head.time_ms, head.state, parsed.url)
-            copies["flags"][n] = BucketFlag.THIN | facts.BODY_DAMAGED
-            copies["digest"][n] = 0
-        copies["oid"][n], copies["size"][n] = writer.append(stored), len(stored)
-    return copies
 
 
 # --- index ------------------------------------------------------------------------------------------------------
@@ -240,12 +231,24 @@ def _take_logs(builder: Builder, wreck: Wreck, counts: Counter[str]) -> None:
         counts[f"{path}: bytes kept of a damaged file"] = bytes_written
 
 
+def _prove(state: State) -> None:
+    """Read all that was built, before it gets its name: what does not hold together must never be published."""
+    fault = next((fault for fault in check.walk_built(state) if not fault.note), None)
+    if fault is not None:
+        raise Corruption(
+            f"what was made of {state.control.parent} does not hold together, so it was not published: {fault}; "
+            "everything stands as before, name a mirror with --mirror"
+        )
+
+
 def _take_equivalences(builder: Builder, wreck: Wreck, older: State | None, config: Config) -> None:
     """The table that made the norms: from the wreck, from the older state, or from cf/, wherever it is still the same."""
     version = wreck.control.equiv
     if not version or wreck.is_sound(names.EQUIV):
         return  # what is sound is kept when the state is published
     tables_ = [load_equiv(config.equiv_path)] + ([older.equiv] if older is not None and older.control.equiv == version else [])
+    with contextlib.suppress(Corruption, EquivError, UnicodeDecodeError, FileNotFoundError):
+        tables_.append(parse_equiv(fsio.read_file(wreck.path / names.EQUIV).decode()))
     same = next((table for table in tables_ if version_of(table) == version), None)
     if same is None:
         raise Corruption(

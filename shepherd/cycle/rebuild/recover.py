@@ -7,6 +7,10 @@ with the old one's harvest and an empty plan. Only when both are published do th
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, TypeAlias
 
 import numpy as np
 
@@ -15,73 +19,107 @@ from shepherd.config import Config
 from shepherd.cycle.rebuild import drive as rebuild
 from shepherd.errors import Corruption
 from shepherd.formats import tables
+from shepherd.formats.control import CLOSED, Control
 from shepherd.formats.frame import FrameKind
 from shepherd.store.check import check, salvage
+from shepherd.store.check.copies import has_bytes
 from shepherd.store.check.recover import Findings, RecoveryStep, mend, survey
 from shepherd.store.check.salvage import Wreck
 from shepherd.store.disk import names
 from shepherd.store.disk.names import StateName
 from shepherd.store.state import harvest
-from shepherd.store.state.database import Writer
+from shepherd.store.state.database import Database, Writer
 from shepherd.store.state.directory import State
+from shepherd.store.state.dry_run import DryRun
 
-REAP = "reap"
+REAP: Final = "reap"
+UNFETCHED: Final = "what was planned and not yet fetched"
+
+Announce: TypeAlias = Callable[[Sequence[RecoveryStep]], object]
 
 
-def recover(
-    writer: Writer, config: Config, now: int, deep: bool, tick: Tick, rebuilt_name: StateName | None = None
-) -> list[RecoveryStep]:
-    """Mend all that can be mended; what was done, and what it cost. `made` has been made again just now."""
-    findings = survey(writer.database, deep, rebuilt_name)
+@dataclass(frozen=True)
+class Recovery:
+    """What one recovery works with. In `mirrors` what is lost here is looked for; `announce` hears what is about to be done."""
+
+    config: Config
+    now: int
+    tick: Tick
+    mirrors: Sequence[Database] = ()
+    announce: Announce = lambda steps: None
+
+
+def recover(writer: Writer, run: Recovery, deep: bool, proved: StateName | None = None) -> list[RecoveryStep]:
+    """Mend all that can be mended; what was done, and what it cost. `proved` has been made again just now."""
+    findings = survey(writer.database, deep, proved, run.mirrors)
+    if findings.replacements or findings.needs_rebuild:
+        run.announce(describe(writer.database, findings, dataclasses.replace(run, tick=lambda _bytes: None)))
     steps = mend(writer, findings)
+    if findings.replacements:
+        return steps + recover(writer, run, True, proved)
     if not findings.needs_rebuild:
         return steps
-    if rebuilt_name is not None and findings.wreck is not None and findings.wreck[0] == rebuilt_name:
-        raise Corruption(f"{rebuilt_name} was made and checked just now, and has a fault: {findings.wreck[1]}; use a mirror")
+    if proved is not None and findings.wreck is not None and findings.wreck[0] == proved:
+        raise Corruption(f"{proved} was made and checked just now, and has a fault: {findings.wreck[1]}; use a mirror")
     number = writer.database.states()[-1].number + 1
     if findings.wreck is not None:
-        state, step = _rebuild(writer, findings.wreck[0], number, config, now, tick)
-        steps.append(step)
-        rebuilt_name, number = state.name, number + 1
+        name = findings.wreck[0]
+        state = _rebuild(writer, name, number, run)
+        steps.append(_rebuilt(state, name))
+        proved, number = state.name, number + 1
     if findings.stray is not None:
-        steps += _carry_over(writer, findings.stray, number, now)
+        steps += _carry_over(writer, findings.stray, number, run.now)
     if findings.wreck is not None:
         writer.drop_snapshots([findings.wreck[0]])
-    return steps + recover(writer, config, now, True, tick, rebuilt_name)  # older states may share what was damaged
+    return steps + recover(writer, run, True, proved)  # older states may share what was damaged
 
 
-def describe(findings: Findings) -> list[RecoveryStep]:
-    """What `recover` would do."""
+def describe(database: Database, findings: Findings, run: Recovery) -> list[RecoveryStep]:
+    """What `recover` would do. What a rebuild would find, and what it would lose, is counted by one that writes nothing."""
     steps = findings.steps()
     if findings.wreck is not None:
         name, fault = findings.wreck
-        steps.append(RecoveryStep(f"make a new state from what is left of {name}: {fault}", "shown when it is done"))
+        wreck = State.of_control(database.states_path / str(name), _control(database, name))
+        state = _rebuild(DryRun(database, wreck), name, database.states()[-1].number + 1, run)
+        step = _rebuilt(state, name)
+        steps.append(dataclasses.replace(step, what=f"make {step.what.removeprefix('made ')}: {fault}"))
     if findings.stray is not None:
-        steps.append(
-            RecoveryStep(f"carry the harvest of {findings.stray} over to the new state", "what was planned and not yet fetched")
-        )
+        steps.append(RecoveryStep(f"carry the harvest of {findings.stray} over to the new state", UNFETCHED))
     return steps
 
 
-def _rebuild(writer: Writer, name: StateName, number: int, config: Config, now: int, tick: Tick) -> tuple[State, RecoveryStep]:
-    """The new state is checked but for its buckets: every byte of them was read a moment ago, and the rows are made of them."""
+def _rebuild(writer: Writer, name: StateName, number: int, run: Recovery) -> State:
+    """The new state. It is read whole before it is published."""
     database = writer.database
-    others = [other for other in reversed(database.states()) if other != name]
-    borrowed = salvage.any_control([database.states_path / str(other) for other in others])
-    own = salvage.any_control([database.states_path / str(name)])
-    if borrowed is None and own is None:
+    wreck = Wreck(database.states_path / str(name), _control(database, name), _elsewhere(database, name, run.mirrors))
+    closed = [other for other in reversed(database.states()) if other.closed and other.number < name.number]
+    return rebuild.run(writer, wreck, number, _older(writer, closed), run.config, run.now, run.tick)
+
+
+def _rebuilt(state: State, name: StateName) -> RecoveryStep:
+    report = state.report()
+    helped = f" and of {report['older']}" if report["older"] != "-" else ""
+    return RecoveryStep(f"made {state.name} from what is left of {name}{helped}", details=_details(report["counts"]))
+
+
+def _control(database: Database, name: StateName) -> Control:
+    """The control of a state, or of the one that knows most of it: what was made from it, then closed states, newest first."""
+    own = salvage.own_control(database.states_path / str(name))
+    if own is not None:
+        return own
+    others = [salvage.own_control(database.states_path / str(other)) for other in reversed(database.states()) if other != name]
+    controls = [control for control in others if control is not None]
+    heirs = [control for control in controls if control.parent == str(name)]
+    closed = [control for control in controls if control.phase == CLOSED]
+    if not controls:
         raise Corruption("no control file can be read, and the key is lost with them; use a mirror", database.states_path)
-    wreck = Wreck(database.states_path / str(name), own or borrowed)  # type: ignore[arg-type]  # one of them is there
-    older = _older(writer, [other for other in others if other.closed and other.number < name.number])
-    state = rebuild.run(writer, wreck, number, older, config, now, tick)
-    fault = next((fault for fault in check.walk_tables(state.path) if not fault.note), None)
-    if fault is not None:
-        raise Corruption(
-            f"{state.name} was made from what is left of {name}, but it does not hold together: {fault}; use a mirror"
-        )
-    helped = f" and of {older.name}" if older is not None else ""
-    what = f"made {state.name} from what is left of {name}{helped}"
-    return state, RecoveryStep(what, details=_details(state.report()["counts"]))
+    return [*heirs, *closed, *controls][0]
+
+
+def _elsewhere(database: Database, name: StateName, mirrors: Sequence[Database]) -> list[Path]:
+    """All other directories that may have segments of a state."""
+    own = [database.states_path / str(other) for other in reversed(database.states()) if other != name]
+    return own + [mirror.states_path / str(other) for mirror in mirrors for other in reversed(mirror.states())]
 
 
 def _details(counts: dict[str, int]) -> tuple[str, ...]:
@@ -104,16 +142,21 @@ def _older(writer: Writer, closed: list[StateName]) -> State | None:
 
 
 def _carry_over(writer: Writer, stray: StateName, number: int, now: int) -> list[RecoveryStep]:
-    """The harvest of a damaged .reap under a new one: what was fetched stays, what was still planned is planned again."""
+    """The harvest of a .reap under a new one. Its plan stays if it is whole and the index is to the byte what it was made of;
+    else what was still planned is planned again."""
     old = writer.database.states_path / str(stray)
     closed = writer.database.closed()
     for path in sorted((old / names.HARVESTS).iterdir()):
         if names.is_harvest(path.name):
             harvest.rollback(path, accept_loss=True)
     builder = writer.build(closed, StateName(number, REAP), now)
+    kept_plan = _is_plan_of(old, closed)
     try:
         builder.keep(path for path in closed.control.files if path != names.REPORT)
-        builder.write_records(names.PLAN, FrameKind.PLAN, np.zeros(0, tables.PLAN))
+        if kept_plan:
+            builder.adopt(names.PLAN, old / names.PLAN)
+        else:
+            builder.write_records(names.PLAN, FrameKind.PLAN, np.zeros(0, tables.PLAN))
         for path in sorted((old / names.HARVESTS).iterdir()):
             if names.is_harvest(path.name):
                 harvest.copy(path, builder.path / names.HARVESTS / path.name)
@@ -122,4 +165,13 @@ def _carry_over(writer: Writer, stray: StateName, number: int, now: int) -> list
     finally:
         builder.close()
     writer.delete(stray)
-    return [RecoveryStep(f"carried the harvest of {stray} over to {builder.name}", "what was planned and not yet fetched")]
+    return [RecoveryStep(f"carried the harvest of {stray} over to {builder.name}", "" if kept_plan else UNFETCHED)]
+
+
+def _is_plan_of(reap: Path, closed: State) -> bool:
+    """Whether the plan of a .reap is whole, and says of a state what it said of the one that it was made from."""
+    control = salvage.own_control(reap)
+    if control is None or names.PLAN not in control.files or not has_bytes(reap, names.PLAN, control.files[names.PLAN]):
+        return False
+    index = [path for path in closed.control.files if path.startswith("index/") and not path.endswith("/touched")]
+    return all(control.files.get(path) == closed.control.files[path] for path in index)

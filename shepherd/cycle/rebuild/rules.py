@@ -82,16 +82,18 @@ def restore(
     keys = {name: damaged.columns[name] for name in KEYS}
     has_oid = damaged.valid["oid"]
     own = np.where(has_oid, _by_oid(facts, damaged.columns["oid"]), NOT_FOUND)
+    own = np.where(_agrees(damaged, facts, own), own, NOT_FOUND)
     bare = has_oid & ~in_bucket(damaged.columns["oid"])  # a forgotten row, or one that never had a bucket
     fact_row = np.where((own >= 0) | bare, own, _by_document(facts, best, keys, paths))
-    same = (own >= 0) | (~has_oid & _looks_the_same(damaged, facts, fact_row))  # the row still has the bucket that it had
+    # The row still has the bucket that it had, maybe at another place.
+    same = (own >= 0) | (~bare & _looks_the_same(damaged, facts, fact_row))
     alive = (fact_row >= 0) | bare
     rows = _rows(take(keys, alive), facts, fact_row[alive], paths, weight)
     counts: dict[str, int] = {"rows: lost with their buckets": int(np.count_nonzero(~alive))}
 
     valid = {name: mask[alive] for name, mask in damaged.valid.items()}
     for name in OF_BUCKET:
-        valid[name] = valid[name] & (same | bare)[alive]
+        valid[name] = valid[name] & ((own >= 0) | bare if name == "oid" else same | bare)[alive]
     values = take(damaged.columns, alive)
     older_row = find_rows(*(older[name] for name in KEYS), *(rows[name] for name in KEYS))
     older_row = np.where(older_row >= 0, older_row, _moved(older, rows, paths))
@@ -136,6 +138,21 @@ def _rows(keys: dict[str, Array], facts: Array, fact_row: I64, paths: Paths, wei
     rows["weight"][:] = weight
     rows["frequency"][:] = 1
     return rows
+
+
+def _agrees(damaged: DamagedRows, facts: Array, fact_row: I64) -> Bools:
+    """Whether the bucket at a row's oid is the row's: of its document, and with its size and digest, as far as these are known.
+
+    It is not where somebody has put another segment in the place of the right one.
+    """
+    if not len(facts):
+        return np.zeros(len(fact_row), np.bool_)
+    columns, valid, fact = damaged.columns, damaged.valid, facts[np.maximum(fact_row, 0)]
+    agrees = (fact["path"] == columns["path"]) & (fact["site"] == columns["site"])
+    whole = ~with_flag(fact["flags"], BODY_DAMAGED)
+    agrees &= ~(whole & valid["size"]) | (fact["size"] == columns["size"])
+    agrees &= ~(whole & valid["digest"] & (columns["digest"] != 0)) | (fact["digest"] == columns["digest"])
+    return np.asarray(agrees)
 
 
 def _looks_the_same(damaged: DamagedRows, facts: Array, fact_row: I64) -> Bools:

@@ -60,6 +60,7 @@ class Census:
 
     def __init__(self, sites: Sites, prints: Footprints) -> None:
         self._sites, self._prints = sites, prints
+        self.half = prints.half
         self._new_sites: dict[int, tuple[int, bytes]] = {}
 
     def norms(self, sites: U64, urls: list[bytes]) -> U64:

@@ -29,7 +29,7 @@ from shepherd.store.state.database import Database
 from shepherd.store.state.directory import State
 from shepherd.store.state.inbox_files import RefusedItem, inspect_harvest, open_item
 
-__all__ = ["MOST_LISTED", "Fault", "size", "walk", "walk_state", "walk_tables"]
+__all__ = ["MOST_LISTED", "Fault", "faults_of", "size", "walk", "walk_built", "walk_tables"]
 
 
 def walk(
@@ -71,18 +71,34 @@ def _refuse_old(database: Database) -> Iterator[Fault]:
     yield from ()
 
 
-def walk_state(path: Path, quick: bool = False, tick: Tick = lambda n: None) -> Iterator[Fault]:
-    """Every fault of one finished directory, for those who act on it: that the disk does not give something is an error."""
-    one_walk = _Walk(quick, tick)
-    for fault in one_walk.state(path):
-        if fault.unread:
-            raise IoFailed(f"{fault.what}; look at the disk before you continue", fault.path, fault.offset)
-        yield fault
+def faults_of(paths: Iterable[Path], quick: bool = False, tick: Tick = lambda n: None) -> dict[Path, list[Fault]]:
+    """The faults of each of these finished directories, for those who act on them: that the disk does not give something is an
+    error, and notes are left out."""
+    one_walk, faults = _Walk(quick, tick), dict[Path, list[Fault]]()
+    for path in paths:
+        try:
+            faults[path] = [fault for fault in one_walk.state(path) if not fault.note]
+        except FileNotFoundError:
+            if path.exists():
+                raise
+            faults[path] = []  # it was superseded and deleted while we looked
+        for fault in faults[path]:
+            if fault.unread:
+                raise IoFailed(f"{fault.what}; look at the disk before you continue", fault.path, fault.offset)
+    for state, fault in one_walk.claims():
+        faults[state.path].append(fault)
+    return faults
+
+
+def walk_built(state: State) -> Iterator[Fault]:
+    """Every fault of a directory that is whole, but has not got its name yet."""
+    one_walk = _Walk(quick=False, tick=lambda n: None)
+    yield from one_walk.files(state)
     yield from (fault for _state, fault in one_walk.claims())
 
 
 def walk_tables(path: Path) -> Iterator[Fault]:
-    """Every fault of one finished directory but those of its buckets: for whoever does not read them, or has just done so."""
+    """Every fault of one finished directory but those of its buckets: for whoever does not read them."""
     return _Walk(quick=False, tick=lambda n: None, buckets=False).state(path)
 
 
@@ -163,15 +179,19 @@ class _Walk:
         except OldFormat as error:  # a newer one passes: nothing is wrong with it, but it is not for us to judge
             yield Fault(path, None, f"{error.what}; {error.advice}", note=True)
             return
+        yield from self.files(state)
+        harvests = (check_files.walk_harvest(harvest_path, self._quick) for harvest_path in state.harvests())
+        yield from past_bad_sectors(path, chain.from_iterable(harvests))
+
+    def files(self, state: State) -> Iterator[Fault]:
+        """The files that its control names, and what they say of each other."""
         files = check_files.walk_files(state, self._quick, self._tick, self._sound, self._buckets)
         faults = [*check_files.walk_control(state), *files]
         if not faults and not self._quick:  # what references say is worth looking at only where every byte is as written
-            faults = [*past_bad_sectors(path, check_files.walk_logs(state))]
-            faults += past_bad_sectors(path, walk_references(state, self._most))
+            faults = [*past_bad_sectors(state.path, check_files.walk_logs(state))]
+            faults += past_bad_sectors(state.path, walk_references(state, self._most))
             self._whole.append(state)
         yield from faults
-        harvests = (check_files.walk_harvest(harvest_path, self._quick) for harvest_path in state.harvests())
-        yield from past_bad_sectors(path, chain.from_iterable(harvests))
 
     def shelves(self, logs: Path) -> Iterator[Fault]:
         """What is kept of deleted states."""
@@ -201,6 +221,8 @@ def _strangers(database: Database) -> Iterator[Fault]:
         path = database.states_path / entry
         if names.is_leftover(entry):
             yield Fault(path, None, "left by a killed program; the next one removes it", note=True)
+        elif names.parse_staged(entry) is not None:
+            yield Fault(path, None, "left by a killed shep-recover; the next one needs it", note=True)
         elif names.parse_state(entry) is None:
             yield Fault(path, None, "not a name of ours; left alone", note=True)
     for odd in odd_files.survey(database.path):

@@ -239,7 +239,7 @@ def _read(path: Path, parts: Iterator[object]) -> Iterator[Fault]:
 def walk_harvest(path: Path, quick: bool, ours: bool = True) -> Iterator[Fault]:
     """What a checkpoint called durable is there and whole; what came after it may be torn. Only `ours` are ever continued."""
     try:
-        status, point = harvest.inspect(path), _newest_point(path / names.CHECKPOINTS)
+        status, point = harvest.inspect(path), newest_point(path / names.CHECKPOINTS)
     except Corruption as error:
         yield fault_of(path, error)
         return
@@ -255,7 +255,7 @@ def walk_harvest(path: Path, quick: bool, ours: bool = True) -> Iterator[Fault]:
         yield Fault(path, None, what if ours else "it has not ended; no cork takes it in", note=True)
 
 
-def _newest_point(log: Path) -> Checkpoint | None:
+def newest_point(log: Path) -> Checkpoint | None:
     """The last checkpoint that can be read, whether it holds or not."""
     if kinds.odd_file(log) or not log.exists():
         return None

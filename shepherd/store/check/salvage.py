@@ -5,10 +5,12 @@ Nothing here raises on damage, and nothing is written: cycle/rebuild/drive makes
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import mmap
 import os
-from collections.abc import Callable, Iterator
+import stat
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TypeAlias
 
@@ -68,23 +70,37 @@ class LooseColumn:
 class Wreck:
     """A finished directory with damage somewhere."""
 
-    def __init__(self, path: Path, borrowed: Control) -> None:
-        """`borrowed` is the control of another directory of the same database, in case this one has lost its own."""
+    def __init__(self, path: Path, borrowed: Control, elsewhere: Sequence[Path] = ()) -> None:
+        """`borrowed` is the control of another directory of the same database, in case this one has lost its own; `elsewhere`
+        are further directories that may have its segments."""
         name = names.parse_state(path.name)
         assert name is not None
-        self.path, self.name = path, name
-        own = _control(path)
+        self.path, self.name, self._elsewhere = path, name, elsewhere
+        own = own_control(path)
         self.own_control = own is not None
         if own is not None:
             self.control = own
-        else:
-            self.control = dataclasses.replace(borrowed, files={}, segments=self._next_segment(), contribs=self._next_log())
+        else:  # what another directory has taken from the inbox is not what this one has
+            free = max(self._next_segment(), borrowed.segments), max(self._next_log(), borrowed.contribs)
+            self.control = dataclasses.replace(borrowed, applied=(), files={}, segments=free[0], contribs=free[1])
 
     def segments(self) -> list[int]:
         """The segments that it has, or should have."""
         expected = (names.parse_segment(p.partition("/")[2]) for p in self.control.files if p.startswith(f"{names.OBJECTS}/"))
-        there = map(names.parse_segment, _list(self.path / names.OBJECTS))
+        places = [self.path] if self.own_control else [self.path, *self._elsewhere]
+        there = (names.parse_segment(entry) for place in places for entry in _list(place / names.OBJECTS))
         return sorted({number for number in (*expected, *there) if number is not None})
+
+    def segment_copies(self, number: int) -> list[Path]:
+        """Every file that is there of a segment, its own first. A number is given once, so they were the same."""
+        paths = [place / names.OBJECTS / names.segment(number) for place in (self.path, *self._elsewhere)]
+        files: dict[tuple[int, int], Path] = {}
+        for path in paths:
+            with contextlib.suppress(OSError):
+                status = path.lstat()
+                if stat.S_ISREG(status.st_mode):
+                    files.setdefault((status.st_dev, status.st_ino), path)
+        return list(files.values())
 
     def logs(self) -> list[str]:
         """Its contrib and journal files."""
@@ -134,19 +150,13 @@ class Wreck:
         return 1 + max((n[1] for n in map(names.parse_numbered, _list(self.path)) if n is not None), default=0)
 
 
-def any_control(directories: list[Path], is_wanted: Callable[[Control], bool] = lambda control: True) -> Control | None:
-    """The control of the first of some directories that has a sound one."""
-    for path in directories:
-        control = _control(path)
-        if control is not None and is_wanted(control):
-            return control
-    return None
-
-
-def _control(path: Path) -> Control | None:
-    """The control of a directory, if it has a sound one. Of a disk that fails nothing is concluded: that is an error."""
+def own_control(path: Path) -> Control | None:
+    """The control of a directory, if it has a sound one that is its own. Of a disk that fails nothing is concluded: that is an
+    error."""
+    name = names.parse_state(path.name)
     try:
-        return parse_control(fsio.read_file(path / names.CONTROL), str(path))
+        control = parse_control(fsio.read_file(path / names.CONTROL), str(path))
+        return control if name is not None and (control.state, control.phase) == (name.number, name.phase) else None
     except (FileNotFoundError, Corruption, UsageError):
         return None
 

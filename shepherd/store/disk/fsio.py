@@ -27,6 +27,7 @@ from shepherd.store.disk.ops import Ops
 if TYPE_CHECKING:
     from shepherd.formats.check import Bytes
 
+COPY_BYTES = 1 << 22
 _ops = Ops()
 
 
@@ -197,6 +198,21 @@ def write_file(path: Path, data: Bytes) -> None:
         file.seal()
     finally:
         file.close()
+
+
+def copy_file(source: Path, target: Path, appendable: bool = False) -> None:
+    """A new file with the bytes of another one, sealed, or to be appended to. Its directory still wants a sync."""
+    file = AppendFile(target)
+    fd = -1
+    try:
+        fd = open_regular(source)
+        while data := read_at(source, fd, COPY_BYTES, file.length):
+            file.write(data)
+        file.sync() if appendable else file.seal()
+    finally:
+        file.close()
+        if fd >= 0:
+            os.close(fd)
 
 
 def replace_file(path: Path, data: Bytes, private: bool = False) -> None:

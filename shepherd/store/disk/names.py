@@ -40,6 +40,7 @@ _SUFFIXES: Final = "|".join(p for p in PHASES if p != CLOSED)
 _STATE: Final = re.compile(rf"([0-9]{{6,}})(?:\.({_SUFFIXES}))?")
 _TMP: Final = re.compile(r"[0-9]{6,}\.tmp")
 _SCRATCH: Final = re.compile(r"[0-9]{6,}\.scratch")
+_STAGED: Final = re.compile(r"repair\.([0-9]{8,})")
 _NUMBERED: Final = re.compile(r"(contrib|journal)\.([0-9]{8,})")
 _SEGMENT: Final = re.compile(r"[0-9]{8,}")
 _LOCAL_SEGMENT: Final = re.compile(r"seg\.([0-9]{8,})")
@@ -107,6 +108,16 @@ def is_leftover(name: str) -> bool:
 
 def gone_state(name: StateName) -> str:
     return f"{name}.gone"
+
+
+def staged(number: int) -> str:
+    """A sound copy of a damaged file, on its way into that file's place. No leftover: it may be the only one."""
+    return f"repair.{number:08d}"
+
+
+def parse_staged(name: str) -> int | None:
+    match = _STAGED.fullmatch(name)
+    return int(match[1]) if match else None
 
 
 def segment(number: int) -> str:

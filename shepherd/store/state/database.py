@@ -19,7 +19,7 @@ import itertools
 import logging
 import os
 import socket
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +31,7 @@ from shepherd.store.disk import fsio, locks, names
 from shepherd.store.disk.names import StateName
 from shepherd.store.disk.probe import PREFIX as PROBES
 from shepherd.store.disk.probe import probe
-from shepherd.store.state import cursors, journals, mirror_note, seals
+from shepherd.store.state import cursors, journals, last_copies, mirror_note, seals
 from shepherd.store.state.directory import Builder, Parent, State
 from shepherd.store.state.inbox import Inbox, clear
 from shepherd.store.state.lease import Lease, Leases, OddLeaseLock
@@ -269,9 +269,9 @@ class Writer:
     def _builder(self, name: StateName, control: Control, parent: Parent) -> Builder:
         return Builder(self.database.states_path, name, control, parent)
 
-    def publish(self, builder: Builder, report: dict[str, Any]) -> State:
-        """Commit, then remove what the commit made superfluous."""
-        state = builder.publish(report)
+    def publish(self, builder: Builder, report: dict[str, Any], prove: Callable[[State], None] | None = None) -> State:
+        """Commit, then remove what the commit made superfluous. `prove` raises if what was built must not be published."""
+        state = builder.publish(report, prove)
         if builder.parent is not None and not builder.parent.name.closed:
             self.delete(builder.parent.name)
         if state.name.closed:  # until then the requests are still needed: an unfinished directory may be lost and made again
@@ -279,15 +279,16 @@ class Writer:
         return state
 
     def prune(self, keep: int, now: int, keep_journals: int = 0, unexported: Collection[str] = ()) -> list[int]:
-        """Delete closed states beyond the newest `keep`, but for leased ones and those that the cursors of these names have not
-        exported; so many of their journals stay for audits."""
+        """Delete closed states beyond the newest `keep`, but for leased ones, those that the cursors of these names have not
+        exported, and those with the last copy of what another state has lost; so many of their journals stay for audits."""
         deleted = []
         with self.database.leases.locked():
             self.database.leases.remove_over(now)
             states_in_use = self.database.leases.states_in_use(now) | cursors.behind(self.database, unexported)
             closed = [n for n in self.database.states() if n.closed]
-            for name in closed[: -max(keep, 1)]:
-                if name.number not in states_in_use:
+            doomed = [name for name in closed[: -max(keep, 1)] if name.number not in states_in_use]
+            for name in doomed:
+                if self._is_spare(name, doomed):
                     self._keep_journal(name, keep_journals)
                     fsio.rename(self.database.states_path / str(name), self.database.states_path / names.gone_state(name))
                     deleted.append(name)
@@ -295,13 +296,30 @@ class Writer:
             fsio.remove_tree(self.database.states_path / names.gone_state(name))
         return [name.number for name in deleted]
 
+    def _is_spare(self, name: StateName, doomed: Collection[StateName]) -> bool:
+        """Whether all that a state has is also in those that stay, as far as these want it."""
+        staying: list[State] = []
+        try:
+            for other in self.database.states():
+                with contextlib.suppress(UsageError):  # of another format
+                    staying += [self.database.open(other)] if other not in doomed else []
+            missing_file = last_copies.needed_by(self.database.states_path / str(name), staying)
+        except Corruption as error:
+            _LOG.warning("%s; no older state is deleted until shep-recover has mended that", error)
+            return False
+        if missing_file is not None:
+            _LOG.warning(
+                "%s: lost, but state %s still has it, and stays; run shep-recover, which puts it back", missing_file, name
+            )
+        return missing_file is None
+
     def _keep_journal(self, name: StateName, most: int) -> None:
         """A state that cannot be opened has no journal to keep: it is to go all the same."""
         with contextlib.suppress(Corruption, UsageError):
             journals.keep(self.database.log_path, self.database.open(name), most)
 
     def drop_snapshots(self, closed: list[StateName]) -> None:
-        """Delete some closed states, but none that is leased, and not the newest."""
+        """Delete some closed states with damage, but none that is leased, and not the newest."""
         with self.database.leases.locked():
             leased = {lease.state for lease in self.database.leases.all() if not lease.is_orphaned}
             newest = self.database.closed().name

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -329,14 +329,16 @@ class Builder:
 
     # --- the commit
 
-    def publish(self, report: dict[str, Any]) -> State:
-        """Sync everything, then the one rename that makes it so."""
+    def publish(self, report: dict[str, Any], prove: Callable[[State], None] | None = None) -> State:
+        """Sync everything, then the one rename that makes it so. `prove` sees it before, and raises if it must not be."""
         self._scratch.remove()
         if self.parent is not None and self.control.equiv == self.parent.control.equiv and names.EQUIV not in self._files:
             self.keep(path for path in self.parent.control.files if path == names.EQUIV)
         self.write(names.REPORT, json.dumps(report, sort_keys=True, indent=1).encode() + b"\n")
         self.change(files=self._files)
         fsio.write_file(self.path / names.CONTROL, self.control.pack())
+        if prove is not None:
+            prove(State.of_control(self.path, self.control))
         return commit(self.path, self.root / str(self.name))
 
     def close(self) -> None:

@@ -6,7 +6,7 @@ as it comes; only the counters and the report stay.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -47,7 +47,7 @@ class DryRun(Writer):
     def _builder(self, name: StateName, control: Control, parent: Parent) -> Builder:
         return DryRunBuilder(name, control, parent)
 
-    def publish(self, builder: Builder, report: dict[str, Any]) -> State:
+    def publish(self, builder: Builder, report: dict[str, Any], prove: Callable[[State], None] | None = None) -> State:
         return DryRunState(builder.name, report)
 
 

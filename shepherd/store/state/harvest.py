@@ -24,7 +24,6 @@ from shepherd.store.state.inbox_files import MOST_HELD_BYTES
 from shepherd.store.state.objects import Objects, SegmentWriter
 
 _EMPTY = Checkpoint(0, 0, Mark(0, 0), Mark(0, 0), ())
-COPY_BYTES = 1 << 22
 JOURNAL_FLUSH = 4096  # records per frame, at most
 
 
@@ -53,7 +52,10 @@ def inspect(path: Path, deep: bool = False) -> HarvestStatus:
     sound = _sound_bytes(path) if deep else {}
     for record in frame.frames(data):
         end = record.end
-        point = unpack_checkpoint(record.payload)
+        point = _point_of(record)
+        if point is None:
+            damage = f"{names.CHECKPOINTS} is damaged at {record.offset}"
+            continue
         broken = _broken(path, point, sound)
         if broken:
             damage = f"{broken} is not as checkpoint {point.sequence} says"
@@ -64,15 +66,23 @@ def inspect(path: Path, deep: bool = False) -> HarvestStatus:
     return replace(status, damage=damage)
 
 
+def _point_of(record: frame.Frame) -> Checkpoint | None:
+    """None where the frame is of another log."""
+    try:
+        return unpack_checkpoint(record.payload) if record.kind in (FrameKind.CHECKPOINT, FrameKind.END) else None
+    except Corruption:
+        return None
+
+
 def _broken(path: Path, point: Checkpoint, sound: Mapping[str, int]) -> str:
     """The first file that is not as the checkpoint says, or that is sound only up to a place before its mark; or nothing."""
-    for name, expected in _files_of(point):
+    for name, expected in files_of(point):
         if logs.mark(path / name, expected.length) != expected or sound.get(name, expected.length) < expected.length:
             return name
     return ""
 
 
-def _files_of(point: Checkpoint) -> list[tuple[str, Mark]]:
+def files_of(point: Checkpoint) -> list[tuple[str, Mark]]:
     """The files that a checkpoint names."""
     segments = [(names.local_segment(i + 1), mark) for i, mark in enumerate(point.segments)]
     return [(names.JOURNAL, point.journal), (names.CONTRIB, point.contrib), *segments]
@@ -256,14 +266,7 @@ def copy(source: Path, target: Path) -> None:
     for path in sorted(source.iterdir()):
         if path.name == names.LOCK:
             continue
-        with fsio.open_stream(path) as read:
-            written = fsio.AppendFile(target / path.name)
-            try:
-                while data := read.read(COPY_BYTES):
-                    written.write(data)
-                written.sync()
-            finally:
-                written.close()
+        fsio.copy_file(path, target / path.name, appendable=True)
     fsio.sync_directory(target)
     fsio.sync_directory(target.parent)
 

@@ -176,6 +176,6 @@ def test_rebuild_keeps_what_was_purged_purged(tmp_path: Path) -> None:
     for path in (db / "state").glob("*/index/*"):
         path.unlink()
     with Database(db).writing("a test", tidy=False) as writer:
-        recover.recover(writer, load(cycle_steps.cf_of(db)), NOW + 4 * DAY, True, lambda _count: None)
+        recover.recover(writer, recover.Recovery(load(cycle_steps.cf_of(db)), NOW + 4 * DAY, lambda _count: None), True)
     row = row_of(db)
     assert (row["type"], row["reason"]) == (RowType.FORGOTTEN, Reason.PURGED)

@@ -261,7 +261,8 @@ def test_pipe_broken_link_and_directory_in_the_inbox_are_noted(db: Database) -> 
 def test_file_in_place_of_a_state_is_noted(db: Database) -> None:
     (db.states_path / "000007").write_text("not a state")
     assert [(fault.path.name, fault.note) for fault in faults(db)] == [("000007", True)]
-    assert not any(fault.note for fault in check.walk_state(db.states_path / "000007"))
+    (fault,) = check.faults_of([db.states_path / "000007"])[db.states_path / "000007"]
+    assert "a file, where a state is a directory" in fault.what
 
 
 # --- files that states share
