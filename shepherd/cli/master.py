@@ -107,7 +107,10 @@ def status_command(db: Path, count: int, as_json: bool) -> None:
       shepherd status --json | jq .now
     """
     from shepherd.report.status import find
+    from shepherd.store.state.database import Database
 
+    if Database(db).is_open_to_others:
+        common.LOG.warning("%s: every user of this machine may read it, and the secret key in it; close it with chmod o-rwx", db)
     facts = find(db, int(time.time()), count)
     if as_json:
         common.emit_json(facts)

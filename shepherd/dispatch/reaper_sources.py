@@ -16,9 +16,9 @@ from shepherd import family
 from shepherd.addresses import TlsAddress, UnixAddress, parse_address
 from shepherd.config import FILE, Config, Reap
 from shepherd.dispatch.reapers import ReaperSource
-from shepherd.errors import ConfigError, PeerLost, UsageError
+from shepherd.errors import ConfigError, PeerLost, PeerRefused, UsageError
 from shepherd.wire import messages as wire
-from shepherd.wire import tls
+from shepherd.wire import tls, unix_user
 
 LOG = logging.getLogger("shepherd.dispatch")
 START_S: Final = 20
@@ -69,12 +69,22 @@ class UnixSource:
         self.name = str(address)
 
     async def connect(self) -> wire.Peer:
-        loop = asyncio.get_running_loop()
-        path = os.fspath(self._address.path)
+        """A connection to a reapd of ours or of root's: in HELLO stands what nobody else may know."""
+        connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        connection.setblocking(False)
         try:
-            return await wire.peer_on(lambda protocol: loop.create_unix_connection(protocol, path))
+            await asyncio.get_running_loop().sock_connect(connection, os.fspath(self._address.path))
+            user = unix_user.user_of_peer(connection)
+            if not unix_user.is_trusted(user, os.geteuid()):
+                who = unix_user.name_of(user)
+                raise PeerRefused(f"user {who} listens there, and was sent nothing; run both ends as one user, or reapd as root")
+            return await wire.adopt(connection)
         except OSError as error:
+            connection.close()
             raise PeerLost(f"no reaper answers: {error.strerror or error}; is reapd running there?") from error
+        except BaseException:
+            connection.close()
+            raise
 
     def stop(self) -> None:
         pass

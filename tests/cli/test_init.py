@@ -35,6 +35,37 @@ def contents(path: Path) -> dict[str, bytes]:
     return {str(p.relative_to(path)): p.read_bytes() if p.is_file() else b"" for p in sorted(path.rglob("*"))}
 
 
+def modes(path: Path) -> int:
+    return path.stat().st_mode & 0o777
+
+
+def test_new_database_is_for_its_owner_alone(tmp_path: Path) -> None:
+    before = os.umask(0o022)
+    try:
+        assert init(tmp_path, "--db", "a/b/db").returncode == 0
+    finally:
+        os.umask(before)
+    assert [modes(tmp_path / "a"), modes(tmp_path / "a/b"), modes(tmp_path / "a/b/db")] == [0o755, 0o755, 0o700]
+
+
+def test_directory_that_is_there_keeps_its_group_and_is_closed_to_others(tmp_path: Path) -> None:
+    (tmp_path / "db").mkdir()
+    (tmp_path / "db").chmod(0o775)
+    assert init(tmp_path).returncode == 0
+    assert modes(tmp_path / "db") == 0o770
+    (tmp_path / "db").chmod(0o750)
+    assert "every user" not in call("shepherd", "status", cwd=tmp_path).stderr
+
+
+def test_database_that_others_may_read_is_reported(tmp_path: Path) -> None:
+    assert init(tmp_path).returncode == 0
+    for mode in (0o755, 0o711):
+        (tmp_path / "db").chmod(mode)
+        done = call("shepherd", "status", cwd=tmp_path)
+        assert done.returncode == 0 and "chmod o-rwx" in done.stderr
+    assert modes(tmp_path / "db") == 0o711
+
+
 def test_new_database_is_empty_and_sound(tmp_path: Path) -> None:
     done = init(tmp_path)
     assert done.returncode == 0, done

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import fcntl
+import logging
 import os
 import socket
 import stat
@@ -19,7 +20,9 @@ from typing import Final, TypeAlias
 from shepherd.addresses import Address, Descriptor, TlsAddress, UnixAddress
 from shepherd.errors import Locked, UsageError
 from shepherd.store.disk import fsio
+from shepherd.wire import unix_user
 
+LOG = logging.getLogger("shepherd.reapd")
 BACKLOG: Final = 64
 
 
@@ -50,7 +53,32 @@ class InheritedListener:
         self._socket.close()
 
 
-Listener: TypeAlias = socket.socket | InheritedListener
+class UnixListener:
+    """A socket at a path, for dispatchers of the user that opened it, or of root: others are hung up on."""
+
+    def __init__(self, listening: socket.socket) -> None:
+        self._socket, self._user = listening, os.geteuid()  # soon we are another
+
+    def fileno(self) -> int:
+        return self._socket.fileno()
+
+    def setblocking(self, flag: bool) -> None:
+        self._socket.setblocking(flag)
+
+    def accept(self) -> tuple[socket.socket, object]:
+        connection, address = self._socket.accept()
+        user = unix_user.user_of_peer(connection)
+        if unix_user.is_trusted(user, self._user):
+            return connection, address
+        connection.close()
+        LOG.info("connection dropped: it is of user %s", unix_user.name_of(user))
+        raise ConnectionAbortedError
+
+    def close(self) -> None:
+        self._socket.close()
+
+
+Listener: TypeAlias = socket.socket | InheritedListener | UnixListener
 
 
 def open_listener(address: Address) -> Listener:
@@ -58,7 +86,7 @@ def open_listener(address: Address) -> Listener:
         case Descriptor():
             return InheritedListener(address.number)
         case UnixAddress():
-            return listen_at_path(address.path)
+            return UnixListener(listen_at_path(address.path))
         case TlsAddress():
             return _listen_tcp(address)
 

@@ -350,6 +350,19 @@ def add_private_directory(path: Path) -> None:
             os.close(fd)
 
 
+def close_to_others(path: Path) -> None:
+    """Nobody may look into a directory but its owner and its group; who does not own it can only leave it as it is."""
+    with typed_errors(path):
+        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            mode = stat.S_IMODE(os.fstat(fd).st_mode)
+            if mode & 0o007:
+                with contextlib.suppress(PermissionError):
+                    _ops.chmod(path, fd, mode & ~0o007)
+        finally:
+            os.close(fd)
+
+
 def make_directory(path: Path) -> None:
     """A directory, and its name durable; also one that is there already: who made it may have been killed before the sync."""
     if not path.is_dir():

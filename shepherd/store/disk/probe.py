@@ -45,7 +45,7 @@ def _make(path: Path) -> list[Path]:
         missing = [directory for directory in above if not directory.exists()]
         deepest = above[len(missing)]
         for directory in reversed(missing):
-            fsio.add_directory(directory)
+            (fsio.add_private_directory if directory == above[0] else fsio.add_directory)(directory)
         for old in path.glob(f"{PREFIX}*"):
             fsio.remove_tree(old)
         # Perhaps a killed init made the deepest, and its name is not durable yet.

@@ -35,6 +35,7 @@ def create(path: Path) -> Database:
     database = open_existing(path)
     if database is None:
         probe(path)
+        fsio.close_to_others(path)
         for directory in (names.INBOX, names.LEASES, names.LOGS, names.STATES):
             fsio.make_directory(path / directory)
         database = Database(path)

@@ -65,6 +65,11 @@ class Database:
         return cls(path)
 
     @property
+    def is_open_to_others(self) -> bool:
+        """Whether any user of the machine may read it, and so the secret key of the footprints."""
+        return bool(self.path.stat().st_mode & 0o005)
+
+    @property
     def states_path(self) -> Path:
         return self.path / names.STATES
 
@@ -359,6 +364,7 @@ def create(path: Path, key: bytes, now: int, filter_version: int) -> State:
     building = path / f".{names.STATES}.tmp"
     refuse_foreign(path)
     probe(path)
+    fsio.close_to_others(path)  # before the key is in it
     if building.exists():
         fsio.remove_tree(building)
     for directory in (names.INBOX, names.LEASES, names.LOGS):

@@ -19,6 +19,7 @@ import pytest
 
 from shepherd.addresses import UnixAddress
 from shepherd.dispatch.reaper_sources import UnixSource
+from shepherd.store.state.database import Database
 from tests.support.driver import HTML, fetch_once, run
 from tests.support.origin import ok, serve
 from tests.support.reaping import ROOT
@@ -47,6 +48,7 @@ ATTEMPTS = {
     "read the passwords of the system": "open('/etc/shadow').read()",
     "read a key file": "open(HOME + '/key').read()",
     "read the database": "os.listdir(HOME + '/db')",
+    "read the secret key of the database": "open(HOME + '/db/state/000001/control').read()",
     "write into a directory of the operator's": "open(HOME + '/open/x', 'w')",
     "remove a file of the operator's": "os.unlink(HOME + '/open/file')",
     "replace the socket of the reapd": "os.unlink(HOME + '/reapd')",
@@ -96,8 +98,8 @@ def taken_over(path: Path) -> Iterator[None]:
 def furnish(home: Path) -> None:
     """What there is of an operator's: some of it may be looked at, none of it changed."""
     home.chmod(0o755)
-    for directory, mode in (("db", 0o700), ("open", 0o755)):
-        (home / directory).mkdir(mode=mode)
+    Database.create(home / "db", bytes(16), 1_790_000_000)
+    (home / "open").mkdir(mode=0o755)
     for name, mode in (("key", 0o600), ("open/file", 0o644)):
         (home / name).write_text("x")
         (home / name).chmod(mode)
