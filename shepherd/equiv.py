@@ -76,30 +76,40 @@ def load_equiv(path: Path) -> Equiv:
 
 
 def parse_equiv(text: str, source: str = "url-equiv") -> Equiv:
-    """Read the text of a file; EquivError says where in `source` it is wrong and why."""
+    """Read the text of a file; EquivError says where in `source` its lines are wrong, and why."""
     representatives: dict[str, str] = {}
     lines: dict[str, int] = {}
+    faults: list[str] = []
     for line in _Line.cut(text, source):
-        apart = line.words[0] == APART
-        names = [_name(line, n) for n in range(int(apart), len(line.words))]
-        if len(names) < (1 if apart else 2):
-            raise line.error(len(line.words), "the line ends here; allowed is another name")
-        for n, name in enumerate(names, int(apart)):
-            if name in lines:
-                raise line.error(n, _why_twice(name, line.number, lines[name], apart, name in representatives))
-            lines[name] = line.number
-            if not apart:
-                representatives[name] = names[0]
-            elif _without_www(_WWW + name) != name:
-                raise line.error(n, f"{name} and {_WWW}{name} are not taken for one anyway; leave it out")
-            else:
-                lines[_WWW + name] = line.number
+        try:
+            _read_line(line, representatives, lines)
+        except EquivError as error:
+            faults += error.faults
+    if faults:
+        raise EquivError(*faults)
     version = mmh3.hash64(text.encode(), _CHECK_SEED, signed=False)[0]
     return Equiv(text, version, MappingProxyType(representatives), MappingProxyType(lines))
 
 
 class _Line(WordLine):
     fault = EquivError
+
+
+def _read_line(line: _Line, representatives: dict[str, str], lines: dict[str, int]) -> None:
+    apart = line.words[0] == APART
+    names = [_name(line, n) for n in range(int(apart), len(line.words))]
+    if len(names) < (1 if apart else 2):
+        raise line.error(len(line.words), "the line ends here; allowed is another name")
+    for n, name in enumerate(names, int(apart)):
+        if name in lines:
+            raise line.error(n, _why_twice(name, line.number, lines[name], apart, name in representatives))
+        lines[name] = line.number
+        if not apart:
+            representatives[name] = names[0]
+        elif _without_www(_WWW + name) != name:
+            raise line.error(n, f"{name} and {_WWW}{name} are not taken for one anyway; leave it out")
+        else:
+            lines[_WWW + name] = line.number
 
 
 def _name(line: _Line, n: int) -> str:

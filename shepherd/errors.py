@@ -3,9 +3,10 @@
     ShepherdError            1   a bug if it is not one of those below
     ├── UsageError           2   a bad argument, URL, configuration, filter or equivalence line
     │   ├── BadUrl
-    │   ├── ConfigError
-    │   ├── EquivError
-    │   ├── FilterError
+    │   ├── FileFaults           in files that an operator writes
+    │   │   ├── ConfigError
+    │   │   ├── EquivError
+    │   │   └── FilterError
     │   └── OldFormat            shep-upgrade will bring it up to date
     ├── Locked               3   another program is writing
     ├── NothingToDo          4   not a failure: this step has no work
@@ -68,15 +69,27 @@ class BadUrl(UsageError):
     """A URL we refuse; the message is the reason alone."""
 
 
-class ConfigError(UsageError):
+class FileFaults(UsageError):
+    """All that is wrong in a file that an operator writes, a sentence each; as a text the first of them."""
+
+    def __init__(self, *faults: str) -> None:
+        super().__init__(*faults)
+        self.faults: Final = faults
+
+    def __str__(self) -> str:
+        others = len(self.faults) - 1
+        return self.faults[0] + (f" (and {others} more: shepherd check-config lists all)" if others else "")
+
+
+class ConfigError(FileFaults):
     """A configuration key that is unknown, mistyped or impossible; names file and key."""
 
 
-class EquivError(UsageError):
+class EquivError(FileFaults):
     """A line of url-equiv that cannot be read, or that contradicts another; names file, line and column."""
 
 
-class FilterError(UsageError):
+class FilterError(FileFaults):
     """A filter line that cannot be read; names file, line and column."""
 
 

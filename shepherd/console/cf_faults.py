@@ -8,7 +8,7 @@ from pathlib import Path
 
 from shepherd import config as configuration
 from shepherd.config import Config
-from shepherd.errors import ConfigError, ShepherdError
+from shepherd.errors import ConfigError, FileFaults, ShepherdError
 
 
 def examine(cf: Path) -> tuple[Config, list[str]]:
@@ -22,6 +22,8 @@ def _faults(config: Config, named: bool) -> Iterator[str]:
     for read in _readings(config, named):
         try:
             read()
+        except FileFaults as error:
+            yield from error.faults
         except ShepherdError as error:
             yield str(error)
 

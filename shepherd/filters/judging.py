@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from shepherd.filters.addresses import U64
 from shepherd.filters.patterns import Pattern
+from shepherd.filters.scope import Scope
 from shepherd.filters.settings import IGNORE_ROBOTS, SetLine, SiteSettings, settings_by
 from shepherd.filters.siterules import SiteClasses, SiteRules
 from shepherd.filters.urlrules import SITE_CACHE, UrlRules
@@ -24,11 +25,17 @@ _CHECK_SEED: Final = 0x5348
 
 @dataclass(frozen=True)
 class Verdict:
-    """Whether a URL is gathered, and by which line; line 0 is the default."""
+    """Whether a URL is gathered, and by which line; line 0 is the default, or that no `only` line has the URL."""
 
     accepted: bool
     line: int
     text: str
+    is_outside: bool = False  # of the scope
+
+
+OUTSIDE: Final = Verdict(
+    False, 0, "outside the scope: no `only` line has it", is_outside=True
+)  # of rank 0, before that of any line
 
 
 @dataclass(frozen=True)
@@ -56,7 +63,8 @@ class StripLine:
 class FilterDraft:
     """What the lines read so far say. The rank of a pattern is the position of its line in the list beside it."""
 
-    verdicts: list[Verdict] = field(default_factory=list)
+    verdicts: list[Verdict] = field(default_factory=lambda: [OUTSIDE])
+    scope: list[Pattern] = field(default_factory=list)
     rules: list[Pattern] = field(default_factory=list)
     sections: list[SectionLine] = field(default_factory=list)
     section_rules: list[Pattern] = field(default_factory=list)
@@ -77,7 +85,9 @@ class Filter:
         self.version: Final[int] = mmh3.hash64(text.encode(), _CHECK_SEED, signed=False)[0]
         self._verdicts = [*draft.verdicts, draft.default or Verdict(True, 0, "default accept")]
         self._patterns = tuple(draft.rules)
-        self._rules = UrlRules(draft.rules, len(draft.verdicts))
+        self.scope: Final = Scope(draft.scope) if draft.scope else None
+        self.has_default: Final = draft.default is not None
+        self._rules = UrlRules(draft.rules, len(draft.verdicts), self.scope)
         self._sections = [*draft.sections, SectionLine(0, 0, "")]
         self._section_rules = UrlRules(draft.section_rules, len(draft.sections))
         self._site_rules = SiteRules(draft.setters, draft.site_rules)
@@ -95,6 +105,11 @@ class Filter:
         from shepherd.filters.reading import filter_of  # which makes filters
 
         return filter_of, (self.text,)
+
+    @property
+    def is_bounded(self) -> bool:
+        """Whether somebody has said where gathering ends: by `only` lines, or on purpose that it has no end."""
+        return self.scope is not None or self.has_default
 
     # --- URLs
 

@@ -13,10 +13,11 @@ from shepherd.errors import FilterError
 from shepherd.filters import patterns as kinds
 from shepherd.filters.judging import Filter, FilterDraft, SectionLine, StripLine, Verdict
 from shepherd.filters.patterns import Pattern, normal_pattern
+from shepherd.filters.scope import SCOPE_KINDS, normal_scope
 from shepherd.filters.settings import SET_NAMES, SETTINGS, SetLine, read_value
 from shepherd.lines import WordLine
 
-VERBS = ("accept", "reject", "default", "strip", "set", "group", "section")
+VERBS = ("only", "accept", "reject", "default", "strip", "set", "group", "section")
 
 
 def load_filter(path: Path) -> Filter:
@@ -31,10 +32,16 @@ def load_filter(path: Path) -> Filter:
 
 
 def parse_filter(text: str, source: str = "filter") -> Filter:
-    """Read the text of a filter; FilterError says where in `source` it is wrong and what is allowed there."""
+    """Read the text of a filter; FilterError says where in `source` its lines are wrong, and what is allowed there."""
     draft = FilterDraft()
+    faults: list[str] = []
     for line in Line.cut(text, source):
-        _read_line(line, draft)
+        try:
+            _read_line(line, draft)
+        except FilterError as error:
+            faults += error.faults
+    if faults:
+        raise FilterError(*faults)
     try:
         return Filter(text, draft)
     except re2.error:
@@ -50,7 +57,9 @@ def filter_of(text: str) -> Filter:
 
 def _read_line(line: Line, draft: FilterDraft) -> None:
     verb = line.choice(0, VERBS)
-    if verb in ("accept", "reject"):
+    if verb == "only":
+        draft.scope += _read_patterns(line, 1, SCOPE_KINDS, 0)
+    elif verb in ("accept", "reject"):
         draft.rules += _read_patterns(line, 1, kinds.URL_KINDS, len(draft.verdicts))
         draft.verdicts.append(Verdict(verb == "accept", line.number, line.text))
     elif verb == "default":
@@ -97,7 +106,8 @@ def _read_patterns(line: Line, n: int, allowed: tuple[str, ...], rank: int) -> l
     patterns = []
     for m, word in enumerate(line.words[n + 1 :], n + 1):
         try:
-            patterns.append(Pattern(kind, normal_pattern(kind, word), rank))
+            text = normal_scope(kind, word) if allowed is SCOPE_KINDS else normal_pattern(kind, word)
+            patterns.append(Pattern(kind, text, rank))
         except ValueError as error:
             raise line.error(m, f"{word!r} {error}") from None
     return patterns

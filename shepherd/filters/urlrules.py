@@ -12,17 +12,22 @@ from typing import Final
 
 from shepherd.filters.addresses import Ranges, is_literal
 from shepherd.filters.patterns import MOST_COUNT, SEARCHED, Pattern, SearchSet
+from shepherd.filters.scope import Scope, begins_with_one
 from shepherd.urls import PAST_SCHEME
 
 SITE_CACHE: Final = 65_536
+OUTSIDE: Final = 0  # the rank of what lies outside the scope
 
 
 class UrlRules:
     """Finds the lowest rank among the patterns that match an href."""
 
-    def __init__(self, patterns: Sequence[Pattern], no_match: int) -> None:
-        """`patterns` in ascending rank; `no_match` is the rank to return if none matches, higher than all others."""
+    def __init__(self, patterns: Sequence[Pattern], no_match: int, scope: Scope | None = None) -> None:
+        """`patterns` in ascending rank; `no_match` is the rank to return if none matches, higher than all others. Where there is
+        a scope, what lies outside has the rank 0, which no pattern may have."""
         self._no_match = no_match
+        self._scope = scope
+        self._paths_of_site: dict[str, tuple[str, ...]] = {}  # of sites that lie in the scope with a part of their paths
         self._hosts = _first_ranks(patterns, "host")
         self._lengths, self._depths, self._repeats = (_counts(patterns, kind) for kind in ("length", "depth", "repeats"))
         self.ranges: Final = Ranges([pattern for pattern in patterns if pattern.kind == "address"])
@@ -43,11 +48,14 @@ class UrlRules:
         doubled = {ext.rpartition(".")[2] for ext in exts if "." in ext}  # the gz of tar.gz
         ranks = [*ranks, self._no_match]
         first_searched, match = ranks[0], search.match
+        paths_of_site = self._paths_of_site
 
         def first(href: str) -> int:
             slash = href.find("/", PAST_SCHEME)
             site = href[:slash]
             rank = rank_of_site[site] if site in rank_of_site else learn(site)
+            if site in paths_of_site and not begins_with_one(href[slash:], paths_of_site[site]):
+                return OUTSIDE
             if len(href) > shortest:
                 rank = by_length(href, rank)
             if by_path:
@@ -91,14 +99,21 @@ class UrlRules:
 
     def _learn(self, site: str) -> int:
         """The lowest rank by host, remembered."""
+        if len(self._rank_of_site) >= SITE_CACHE:
+            self._rank_of_site.clear()
+            self._paths_of_site.clear()
+        paths = self._scope.paths_at(site) if self._scope else None
+        if paths == ():
+            self._rank_of_site[site] = OUTSIDE
+            return OUTSIDE
+        if paths is not None:
+            self._paths_of_site[site] = paths
         host = host_of(site)
         hosts, rank = self._hosts, min(self.ranges.of_host(host), default=self._no_match) if is_literal(host) else self._no_match
         while host:
             if host in hosts and hosts[host] < rank:
                 rank = hosts[host]
             host = host.partition(".")[2]
-        if len(self._rank_of_site) >= SITE_CACHE:
-            self._rank_of_site.clear()
         self._rank_of_site[site] = rank
         return rank
 

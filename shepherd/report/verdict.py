@@ -190,10 +190,16 @@ def _obstacle(facts: UrlFacts, now: int) -> str:
 
 
 def _contradiction(facts: UrlFacts) -> str:
-    return "" if facts.verdict.accepted else f" But {_filter_line(facts)} rejects it now, so the next shep-cleanup forgets it."
+    return (
+        ""
+        if facts.verdict.accepted
+        else f" But {_filter_line(facts)} rejects it now, so no plan takes it, and the next shep-cleanup forgets it."
+    )
 
 
 def _filter_line(facts: UrlFacts) -> str:
+    if facts.verdict.is_outside:
+        return f"the scope of {facts.filter_path}, where no `only` line has it,"
     return f"line {facts.verdict.line} of {facts.filter_path}" if facts.verdict.line else f"the default of {facts.filter_path}"
 
 
