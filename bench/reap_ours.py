@@ -52,7 +52,7 @@ def reap(directory: Path, urls: list[str], *, workers: int = 1, in_flight: int =
     db, cf = directory / "db", directory / "cf"
     cf.mkdir(parents=True)
     (cf / "shepherd.toml").write_text(_SETTINGS.format(in_flight=in_flight, workers=workers, memory_bytes=memory_bytes))
-    (cf / "filter").write_text("")
+    (cf / "filter").write_text("default accept\n")
     (cf / "url-equiv").write_text("")
     listed = directory / "urls"
     listed.write_text("\n".join(urls) + "\n")

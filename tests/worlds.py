@@ -27,6 +27,7 @@ from typing import Final
 
 import numpy as np
 
+from shepherd.filters import parse_filter
 from shepherd.formats import tables
 from shepherd.formats.tables import NO_LIMIT, NO_OID, Array
 from shepherd.store.disk.names import StateName
@@ -35,6 +36,7 @@ from shepherd.store.state.database import Database
 from shepherd.store.state.directory import Builder
 from shepherd.urls import Footprints, parse
 
+ROOT: Final = Path(__file__).resolve().parents[1]
 KEY: Final = bytes(range(16))
 NOW: Final = 1_790_000_000
 DAY: Final = 86_400
@@ -47,9 +49,14 @@ Row = Mapping[str, int]
 def create(home: Path, rules: str = "", made: int = NOW - 9) -> Database:
     """The empty database home/db, and the filter home/cf/filter."""
     (home / "cf").mkdir(parents=True, exist_ok=True)
-    (home / "cf" / "filter").write_text(rules)
+    (home / "cf" / "filter").write_text(rules if parse_filter(rules).is_bounded else f"{rules}default accept\n")
     database.create(home / "db", KEY, made, 0)
     return Database(home / "db")
+
+
+def write_open_filter(cf: Path, rules: str = "") -> None:
+    """The filter that comes with Shepherd, these lines, and that gathering ends nowhere on purpose: on loopback it may."""
+    (cf / "filter").write_text(f"{(ROOT / 'cf' / 'filter').read_text()}{rules}default accept\n")
 
 
 @contextmanager

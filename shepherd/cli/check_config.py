@@ -12,12 +12,14 @@ import click
 from shepherd.config import FILE, Config
 from shepherd.console import common
 from shepherd.console.cf_faults import examine
+from shepherd.console.cf_place import UNBOUNDED
 from shepherd.console.shared import many
 from shepherd.errors import UsageError
 
 
 @click.command("check-config")
-@common.filtered
+@common.database_of_cf
+@common.examined
 @common.jsonable
 @common.standard
 def command(cf: Path, as_json: bool) -> None:
@@ -66,8 +68,12 @@ def _changed(config: Config) -> Iterator[tuple[str, Any]]:
 
 def _thoughts(config: Config) -> Iterator[str]:
     """What is allowed and may still not be meant."""
+    from shepherd.filters import load_filter
+
     if not (config.directory / FILE).is_file():
         yield f"there is no {config.directory / FILE}: all is as by default; shep-init writes one with comments"
+    if not load_filter(config.filter_path).is_bounded:
+        yield f"{config.filter_path} {UNBOUNDED}"
     if not config.identity.contact:
         yield "identity.contact is not set: nothing but loopback is gathered"
     if config.politeness.delay_s < 1:

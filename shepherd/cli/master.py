@@ -16,7 +16,7 @@ import click
 
 from shepherd.cli import check_config
 from shepherd.config import LOG_FORMATS, Config
-from shepherd.console import common, phase
+from shepherd.console import cf_place, common, phase
 from shepherd.console.shared import many, moment, size
 from shepherd.errors import NothingToDo
 
@@ -34,8 +34,11 @@ command.add_command(check_config.command)
 @common.database
 @common.configured
 @click.option("--seconds", type=click.IntRange(min=0), metavar="N", help="End the reap after N seconds.  [default: plan.reap_s]")
+@click.option(
+    "--pages", type=click.IntRange(min=1), metavar="N", help="Plan at most N pages for a reap.  [default: plan.max_pages]"
+)
 @common.standard
-def cycle_command(db: Path, config: Config, seconds: int | None) -> int:
+def cycle_command(db: Path, config: Config, seconds: int | None, pages: int | None) -> int:
     """Run one cycle and exit. It runs feedback, plan, reap, cork, merge, equiv, select, record, and, if due, cleanup and rank.
 
     It first merges what was inserted. After a crash it continues from what is there. The first Ctrl-C or SIGTERM ends the running
@@ -56,8 +59,12 @@ def cycle_command(db: Path, config: Config, seconds: int | None) -> int:
     inherited = phase.inherited_lock()
     lock = locks.lock(db / names.LOCK, "shepherd cycle").fd if inherited is None else inherited
     with database.writing("shepherd cycle", inherited=lock, tidy=False) as writer:
+        cf_place.require(db, config)
         on_line = None if sys.stderr.isatty() else cycling.echo
-        cycle = cycling.CycleRun(writer, cycling.CycleOptions(config, Signals(), lock, seconds=seconds, on_line=on_line))
+        options = cycling.CycleOptions(
+            config, Signals(), lock, lambda: cf_place.note_taken(db, config), seconds=seconds, pages=pages, on_line=on_line
+        )
+        cycle = cycling.CycleRun(writer, options)
         status = cycle.run()
     if status == NothingToDo.exit_status and not cycle.message and inherited is None:  # else `gather` says so
         raise NothingToDo("nothing is due, and neither requests nor contributions nor harvests wait that could be taken in")

@@ -127,6 +127,7 @@ def _clients(cf: Path) -> Path:
 @token_group.command("add")
 @click.argument("name")
 @click.option("--role", "roles", multiple=True, required=True, type=click.Choice(ROLES), help="What it may do; may be repeated.")
+@common.database_of_cf
 @common.configuration_directory
 @common.standard
 def add(name: str, roles: tuple[str, ...], cf: Path) -> None:
@@ -154,6 +155,7 @@ def add(name: str, roles: tuple[str, ...], cf: Path) -> None:
 
 
 @token_group.command("list")
+@common.database_of_cf
 @common.configuration_directory
 @common.jsonable
 @common.standard
@@ -175,6 +177,7 @@ def list_command(cf: Path, as_json: bool) -> None:
 
 @token_group.command("remove")
 @click.argument("name")
+@common.database_of_cf
 @common.configuration_directory
 @common.standard
 def remove(name: str, cf: Path) -> None:

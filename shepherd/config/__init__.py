@@ -1,12 +1,12 @@
 """The configuration: cf/shepherd.toml, and where it and the database lie.
 
-`settings` has one class per section with all defaults, `faults` what they may not say, `reading` the way from text to settings.
+`settings` has one class per section with all defaults, `faults` what they may not say, `reading` the way from text to settings,
+`places` the rule by which programs find the directory.
 An unknown section or key, a wrong type or an impossible value is a ConfigError that names the file, the line and the key.
 """
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Final
 
@@ -21,6 +21,7 @@ from shepherd.config.faults import (
     process_fault,
     proxy_fault,
 )
+from shepherd.config.places import OWN_CF, CfPlace, find_cf, find_db
 from shepherd.config.reading import line_of, read
 from shepherd.config.settings import (
     DAY_S,
@@ -48,9 +49,9 @@ from shepherd.errors import ConfigError
 FILE: Final = "shepherd.toml"
 
 __all__ = [
-    "DAY_S", "FILE", "LOG_FORMATS", "MAX_RETRY_AFTER_S", "MIN_MEMORY_BYTES", "MOST", "MOST_WORKERS", "TLS_VERSIONS",
-    "Cleanup", "Config", "Export", "FetchLimits", "Hooks", "Master", "Merge", "Network", "PerSection", "Plan", "Politeness",
-    "Reap", "SectionBonus", "Sections", "Select", "Serve", "Store",
+    "DAY_S", "FILE", "LOG_FORMATS", "MAX_RETRY_AFTER_S", "MIN_MEMORY_BYTES", "MOST", "MOST_WORKERS", "OWN_CF", "TLS_VERSIONS",
+    "CfPlace", "Cleanup", "Config", "Export", "FetchLimits", "Hooks", "Master", "Merge", "Network", "PerSection", "Plan",
+    "Politeness", "Reap", "SectionBonus", "Sections", "Select", "Serve", "Store",
     "agent_fault", "contact_fault", "examine", "find_cf", "find_db", "load", "process_fault", "proxy_fault",
 ]  # fmt: skip
 
@@ -59,9 +60,7 @@ def load(directory: Path) -> Config:
     """Read `directory/shepherd.toml`; a missing file means all defaults."""
     config, complaints = examine(directory)
     if complaints:
-        others = len(complaints) - 1
-        more = f" (and {others} more: shepherd check-config lists all)" if others else ""
-        raise ConfigError(complaints[0] + more)
+        raise ConfigError(*complaints)
     return config
 
 
@@ -81,13 +80,3 @@ def examine(directory: Path) -> tuple[Config, list[str]]:
         name = " ".join([f"[{fault.section}]"] * bool(fault.section) + [fault.key] * bool(fault.key))
         complaints.append(": ".join([f"{path}, line {line}" if line else str(path), *([name] if name else []), fault.why]))
     return config, complaints
-
-
-def find_cf(option: Path | None) -> Path:
-    """--cf, else SHEPHERD_CF, else cf/ beside the working directory."""
-    return option or Path(os.environ.get("SHEPHERD_CF") or "cf")
-
-
-def find_db(option: Path | None) -> Path:
-    """--db, else SHEPHERD_DB, else db/ beside the working directory."""
-    return option or Path(os.environ.get("SHEPHERD_DB") or "db")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
@@ -15,6 +16,7 @@ Tree: TypeAlias = Mapping[str, Mapping[str, Any]]  # section -> key -> value
 TOML: Final = "shepherd.toml"
 FILTER: Final = "filter"
 EQUIV: Final = "url-equiv"
+_HEADER: Final = re.compile(r"\s*\[\s*([^\[\]]+?)\s*\]")
 
 
 def read_tree(directory: Path) -> dict[str, dict[str, Any]]:
@@ -23,6 +25,14 @@ def read_tree(directory: Path) -> dict[str, dict[str, Any]]:
         return tomllib.loads((directory / TOML).read_text(encoding="utf-8"))
     except FileNotFoundError:
         return {}
+
+
+def read_text(directory: Path) -> str:
+    """A shepherd.toml that config.load has accepted, as it stands."""
+    try:
+        return (directory / TOML).read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return ""
 
 
 def read_filter(directory: Path) -> str:
@@ -42,6 +52,22 @@ def write(directory: Path, tree: Tree, filter_text: str, why: str, equiv_text: s
     fsio.replace_file(directory / TOML, to_toml(tree, why).encode())
     fsio.replace_file(directory / FILTER, filter_text.encode())
     fsio.replace_file(directory / EQUIV, equiv_text.encode())
+
+
+def with_setting(text: str, section: str, key: str, value: str) -> str:
+    """The text of a shepherd.toml with one setting changed: in its own line, in that of its default, or below its section."""
+    line, within, place = f"{key} = {_toml_value(value)}", "", -1
+    lines = text.splitlines()
+    own = re.compile(rf"\s*(?:# ?)?{re.escape(key)}\s*=")
+    for number, present in enumerate(lines):
+        if header := _HEADER.match(present):
+            within = header[1]
+            place = number if within == section else place
+        elif within == section and own.match(present):
+            return "\n".join([*lines[:number], line, *lines[number + 1 :], ""])
+    if place < 0:
+        return "\n".join([*lines, *([""] if lines else []), f"[{section}]", line, ""])
+    return "\n".join([*lines[: place + 1], line, *lines[place + 1 :], ""])
 
 
 def to_toml(tree: Tree, why: str) -> str:

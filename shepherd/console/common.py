@@ -35,8 +35,8 @@ import click
 import shepherd
 from shepherd import __version__
 from shepherd import config as configuration
-from shepherd.console import completion
-from shepherd.errors import IoFailed, NoSpace, NothingToDo, ShepherdError, UsageError, too_few_descriptors
+from shepherd.console import cf_place, completion
+from shepherd.errors import FileFaults, IoFailed, NoSpace, NothingToDo, ShepherdError, UsageError, too_few_descriptors
 from shepherd.text import LATEST_S as LATEST_S
 from shepherd.text import escape as escape
 from shepherd.text import plain
@@ -50,11 +50,12 @@ R = TypeVar("R")
 LOG = logging.getLogger("shepherd")
 DIRECTORY = click.Path(file_okay=False, path_type=Path)
 
-CF_DEFAULT = "[default: $SHEPHERD_CF, else cf]"
+CF_DEFAULT = "[default: $SHEPHERD_CF, else cf of the database, else cf]"
 ALL_OF_CF = f"The directory of shepherd.toml, filter and url-equiv.  {CF_DEFAULT}"
 
 LOCK_WAIT = "SHEPHERD_LOCK_WAIT_S"  # how long a program waits for the lock of the leases
 MOST_LOCK_WAIT_S = 86_400
+MOST_FAULTS = 20  # of a file, a line each
 USAGE = 2
 BROKEN_PIPE = 141  # what a shell shows for a program that died of SIGPIPE
 INTERRUPTED = 130  # and of SIGINT
@@ -68,55 +69,69 @@ NARROW = "{desc}: {n_fmt}/{total_fmt}|{bar}| {elapsed}<{remaining}, {rate_noinv_
 def database(function: Callable[..., R]) -> Callable[..., R]:
     """--db DIR, as `db: Path`."""
 
-    def find(_context: click.Context, _parameter: click.Parameter, path: Path | None) -> Path:
-        return configuration.find_db(path)
+    def find(context: click.Context, _parameter: click.Parameter, path: Path | None) -> Path:
+        return cf_place.find_db(context, path)
 
     text = "The database directory.  [default: $SHEPHERD_DB, else db]"
-    return click.option("--db", type=DIRECTORY, callback=find, metavar="DIR", help=text)(function)
+    # Eager: the configuration that is meant hangs on it, in whichever order they are given.
+    return click.option("--db", type=DIRECTORY, callback=find, is_eager=True, metavar="DIR", help=text)(function)
+
+
+def database_of_cf(function: Callable[..., R]) -> Callable[..., R]:
+    """--db DIR for a command that takes nothing but its configuration from there."""
+
+    def find(context: click.Context, _parameter: click.Parameter, path: Path | None) -> None:
+        cf_place.find_db(context, path)
+
+    text = "The database whose configuration is meant.  [default: $SHEPHERD_DB, else db]"
+    option = click.option("--db", type=DIRECTORY, callback=find, is_eager=True, expose_value=False, metavar="DIR", help=text)
+    return option(function)
 
 
 def configured(function: Callable[..., R]) -> Callable[..., R]:
     """--cf DIR, read and checked, as `config: Config`."""
-    return _cf(function, ALL_OF_CF, lambda path: configuration.load(_named_cf(path)), name="config")
+    return _cf(function, ALL_OF_CF, lambda path: configuration.load(path), name="config")
 
 
 def unconfigured(function: Callable[..., R]) -> Callable[..., R]:
     """--cf DIR for a command that needs none: one set of options serves all, and a bad setting keeps nobody from looking."""
+
+    def look(context: click.Context, _parameter: click.Parameter, path: Path | None) -> None:
+        if path is not None and not path.is_dir():
+            raise click.BadParameter(f"{path} is not a directory", context)
+
     text = "Accepted, but not needed here."
-    return _cf(function, text, lambda path: path and _named_cf(path), expose_value=False)
+    option = click.option("--cf", type=DIRECTORY, callback=look, expose_value=False, metavar="DIR", help=text)
+    return option(function)
 
 
 def filtered(function: Callable[..., R]) -> Callable[..., R]:
     """--cf DIR, as `cf: Path`, for a command that may need its filter, and nothing else of it."""
-    return _cf(function, f"The directory of the filter, which strips the URLs that you name.  {CF_DEFAULT}", _named_cf)
+    return _cf(function, f"The directory of the filter, which strips the URLs that you name.  {CF_DEFAULT}", lambda path: path)
+
+
+def filter_directory(function: Callable[..., R]) -> Callable[..., R]:
+    """--cf DIR, as `cf: Path`, for a command that shows or changes its filter, and reads nothing else of it."""
+    return _cf(function, f"The directory of the filter.  {CF_DEFAULT}", lambda path: path)
 
 
 def examined(function: Callable[..., R]) -> Callable[..., R]:
     """--cf DIR, as `cf: Path`, for a command that takes from it what it can: a bad setting keeps nobody from looking."""
-    return _cf(function, f"The directory of shepherd.toml.  {CF_DEFAULT}", _named_cf)
+    return _cf(function, f"The directory of shepherd.toml.  {CF_DEFAULT}", lambda path: path)
 
 
 def configuration_directory(function: Callable[..., R]) -> Callable[..., R]:
     """--cf DIR, not read, as `cf: Path`: for programs that write it."""
-    return _cf(function, ALL_OF_CF, configuration.find_cf)
+    return _cf(function, ALL_OF_CF, lambda path: path, must_exist=False)
 
 
 def _cf(
-    function: Callable[..., R], text: str, read: Callable[[Path | None], object], name: str = "cf", expose_value: bool = True
+    function: Callable[..., R], text: str, read: Callable[[Path], object], name: str = "cf", must_exist: bool = True
 ) -> Callable[..., R]:
-    def find(_context: click.Context, _parameter: click.Parameter, path: Path | None) -> object:
-        return read(path)
+    def find(context: click.Context, _parameter: click.Parameter, path: Path | None) -> object:
+        return read(cf_place.find(context, path, must_exist).directory)
 
-    option = click.option("--cf", name, type=DIRECTORY, callback=find, expose_value=expose_value, metavar="DIR", help=text)
-    return option(function)
-
-
-def _named_cf(path: Path | None) -> Path:
-    """The directory that is meant; one that somebody has named must be there."""
-    directory = configuration.find_cf(path)
-    if not directory.is_dir() and (path is not None or os.environ.get("SHEPHERD_CF")):
-        raise click.BadParameter(f"{directory} is not a directory")
-    return directory
+    return click.option("--cf", name, type=DIRECTORY, callback=find, metavar="DIR", help=text)(function)
 
 
 def timed(function: Callable[..., R]) -> Callable[..., R]:
@@ -146,6 +161,7 @@ def standard(function: Callable[..., R]) -> Callable[..., R]:
     @functools.wraps(function)
     def logging_first(*args: Any, quiet: bool, verbose: bool, **kwargs: Any) -> R:
         setup_logging(quiet, verbose)
+        cf_place.report()
         return function(*args, **kwargs)
 
     quietly = click.option("-q", "--quiet", is_flag=True, help="Print only results, warnings and errors; no progress bars.")
@@ -242,12 +258,18 @@ def _failed(name: str, error: ShepherdError) -> int:
     LOG.debug("where it happened", exc_info=error)
     if isinstance(error, NothingToDo) and _quiet():
         return error.exit_status
+    if isinstance(error, FileFaults):
+        return _fail(name, error.faults, error.exit_status)
     return _fail(name, with_advice(error), error.exit_status)
 
 
-def _fail(name: str, message: str, status: int) -> int:
+def _fail(name: str, messages: str | tuple[str, ...], status: int) -> int:
+    lines = (messages,) if isinstance(messages, str) else messages
     with contextlib.suppress(BrokenPipeError):  # nobody reads it: the status still says so
-        print(f"{name}: {escape(message)}", file=sys.stderr)
+        for message in lines[:MOST_FAULTS]:
+            print(f"{name}: {escape(message)}", file=sys.stderr)
+        if len(lines) > MOST_FAULTS:
+            print(f"{name}: and {len(lines) - MOST_FAULTS} more: shepherd check-config lists all", file=sys.stderr)
     return status
 
 

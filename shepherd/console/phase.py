@@ -19,6 +19,7 @@ import click
 
 from shepherd.config import Config
 from shepherd.console import common, machine, progress
+from shepherd.console.cf_place import LOCK_FD as LOCK_FD
 from shepherd.console.shared import clock_ms, many, redact
 from shepherd.errors import IoFailed, Locked, UsageError
 from shepherd.report import logbook
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
 
 R = TypeVar("R")
 
-LOCK_FD = "SHEPHERD_LOCK_FD"
 MOST_JOBS = 256
 
 

@@ -25,6 +25,7 @@ from shepherd.master.cycle_table import (
     CORK,
     FEEDBACK,
     MERGE,
+    PLAN,
     RANK,
     REAP,
     RECOVER,
@@ -54,8 +55,10 @@ class CycleOptions:
     config: Config
     signals: Signals
     lock: int  # descriptor of db/lock
+    on_reap: Callable[[], object]  # called before servers are asked
     name: str = "shepherd cycle"
     seconds: int | None = None  # of a reap, if not plan.reap_s
+    pages: int | None = None  # of a plan, if not plan.max_pages
     on_line: Callable[[str, str], object] | None = None  # gets each line that a program writes; without it they write themselves
     on_second: Callable[[], object] | None = None  # gets a turn every second
 
@@ -210,6 +213,8 @@ class CycleRun:
                 return HookFailed.exit_status
             self.failed, self._last_line = step, ""
             raise HookFailed(f"{fault}; {step} was not run")
+        if step == REAP:
+            self._options.on_reap()
         began_s, self._kills = time.monotonic(), shortage.kills()
         common.LOG.debug("%s, from %s", step, name)
         events.log_event("begin", step=step, state=name)
@@ -273,6 +278,8 @@ class CycleRun:
         seconds = 0 if self._signals.cleanup_requested else self._options.seconds
         if step == REAP and seconds is not None:
             arguments += ["--seconds", str(seconds)]
+        if step == PLAN and self._options.pages is not None:
+            arguments += ["--pages", str(self._options.pages)]
         return arguments
 
     def _output_of(self, before: CyclePosition | None, status: int) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from shepherd.config import Config
-from shepherd.console import common, progress
+from shepherd.console import cf_place, common, progress
 from shepherd.errors import ConfigError, Locked
 from shepherd.master import events
 from shepherd.master.attendant import Attendant
@@ -42,9 +42,10 @@ def run(db: Path, config: Config, log: Path | None, log_format: str | None) -> i
     if lock is None:
         return 0  # stopped while we waited
     with database.writing(NAME, inherited=lock.fd, tidy=False) as writer:
+        cf_place.require(db, config)
         cf = ConfigSnapshot(config.directory, database.log_path)
         if complaints := cf.read():
-            raise ConfigError(complaints[0])
+            raise ConfigError(*complaints)
         shows = log is None and sys.stderr.isatty()  # then programs may draw their bars
         attendant = Attendant(db, config.directory, log, log_format or config.master.log_format)
         try:
@@ -125,7 +126,15 @@ class Daemon:
 
     def _cycle_options(self) -> CycleOptions:
         on_line = None if self._shows else _log_line
-        return CycleOptions(self._cf.config, self._signals, self._lock, NAME, on_line=on_line, on_second=self._attend)
+        return CycleOptions(
+            self._cf.config,
+            self._signals,
+            self._lock,
+            lambda: cf_place.note_taken(self._database.path, self._cf.config),
+            NAME,
+            on_line=on_line,
+            on_second=self._attend,
+        )
 
     def _attend(self) -> None:
         """While a program runs: a log that was rotated is closed at once, cf/ is read when the cycle is over."""

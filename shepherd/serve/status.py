@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from shepherd import text as words
-from shepherd.config import Config
+from shepherd.config import OWN_CF, CfPlace, Config, last_cf
 from shepherd.errors import ShepherdError
 from shepherd.report import explain, logbook, reports, servers, sites
 from shepherd.report import status as status_report
@@ -55,7 +55,18 @@ class StatusFigures:
         status["leases"] = [_lease(lease) for lease in status["leases"]]
         status["reap"] = _reap(status["now"])
         status["speed"] = self._speed.of(status["now"], now)
-        return {"time": round(now, 3), **status, "totals": self._totals()}
+        return {"time": round(now, 3), **status, "configuration": self._configuration(), "totals": self._totals()}
+
+    def _configuration(self) -> dict[str, Any]:
+        """Which one answers here, what tells it from others, and whether the database was last run with it."""
+        home, place = self._database.path, CfPlace(self._config.directory, "")
+        is_own = place.directory.resolve() == (home / OWN_CF).resolve()
+        last = last_cf.read(home)
+        return {
+            "place": "cf of the database" if is_own else place.directory.resolve().name,
+            "digest": place.digest,
+            "is_last": None if last is None else not last.is_other(place),
+        }
 
     def _totals(self) -> dict[str, Any] | None:
         """What the newest closed state has; None where it cannot be read: `fault` says so then, or shep-check."""

@@ -147,6 +147,12 @@ class StateTotals(Struct, frozen=True):
     backoffs: list[Backoff]
 
 
+class ConfigurationUse(Struct, frozen=True):
+    place: Annotated[str, Meta(description="The name of its directory.")]
+    digest: Annotated[str, Meta(description="The same for configurations that say the same.")]
+    is_last: Annotated[bool | None, Meta(description="Whether the database was last run with it; null if it never was.")]
+
+
 class StatusAnswer(Struct, frozen=True):
     time: Annotated[float, Meta(description="When this was, in seconds since 1970.")]
     running: Annotated[LockHolder | None, Meta(description="Who holds the lock of the database.")]
@@ -164,6 +170,7 @@ class StatusAnswer(Struct, frozen=True):
     inbox: Annotated[dict[str, int], Meta(description="What waits, by kind.")]
     reap: Annotated[ReapStatus | None, Meta(description="The reap that runs.")]
     speed: Annotated[ReapRate | None, Meta(description="Of the last seconds of that reap.")]
+    configuration: Annotated[ConfigurationUse, Meta(description="The one that answers here.")]
     totals: Annotated[StateTotals | None, Meta(description="What the newest closed state has.")]
 
 

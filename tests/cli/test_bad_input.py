@@ -70,11 +70,13 @@ TOLERANT = {"shep states", "shepherd status"}  # tell what is wrong as they tell
 
 
 def with_database() -> Iterator[str]:
-    """The words that call each program and subcommand that takes --db."""
+    """The words that call each program and subcommand that takes --db, and more of the database than its configuration."""
     for program, place in PROGRAMS.items():
         command = importlib.import_module(place.partition(":")[0]).command
         for path, below in commands(program, command):
-            if path not in ELSEWHERE and any(isinstance(p, click.Option) and "--db" in p.opts for p in below.params):
+            if path not in ELSEWHERE and any(
+                isinstance(p, click.Option) and "--db" in p.opts and p.expose_value for p in below.params
+            ):
                 yield path
 
 

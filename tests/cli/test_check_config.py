@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -62,6 +63,39 @@ def test_fault_of_the_settings_does_not_hide_those_of_filter_and_url_equiv(tmp_p
     assert [line.partition(",")[0] for line in errors.splitlines()[:-1]] == [
         str(tmp_path / name) for name in ("shepherd.toml", "filter", "url-equiv")
     ]
+
+
+MANY = {
+    "filter": "rejct ext zip\nstrip utm_*\nreject ext\nonly site *\ndefault\nset slots 0 host a.example\nreject regex (\n",
+    "url-equiv": "a.example\n\napart\nb.example c.example:80\n",
+    "shepherd.toml": "[plan]\nreap_s = 'long'\nfrist = 1\n[pan]\n[politeness]\ndelay_s = -1\nmax_backoff = 99\n",
+}
+LINES = {"filter": [1, 3, 4, 5, 6, 7], "url-equiv": [1, 3, 4], "shepherd.toml": [2, 3, 4, 6, 7]}
+
+
+@pytest.mark.parametrize("name", MANY)
+def test_all_faults_of_a_file_are_told_at_once_by_every_program(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_text(MANY[name])
+    _status, _told, errors = check(tmp_path)
+    done = call("shep-plan", "--cf", str(tmp_path), "--db", str(tmp_path / "db"))
+    if name == "shepherd.toml":  # the others are read behind the database
+        assert done.returncode == 2
+        assert lines_of(done.stderr) == LINES[name]
+    assert lines_of(errors) == LINES[name]
+
+
+def test_all_faults_of_a_filter_are_told_at_once_by_who_reads_it(tmp_path: Path) -> None:
+    (tmp_path / "filter").write_text(MANY["filter"])
+    done = call("shep", "filter", "check", "--cf", str(tmp_path), "http://a.example/")
+    assert (done.returncode, lines_of(done.stderr)) == (2, LINES["filter"])
+    (tmp_path / "filter").write_text("rejct\n" * 30)
+    done = call("shep", "filter", "check", "--cf", str(tmp_path), "http://a.example/")
+    assert lines_of(done.stderr) == list(range(1, 21))
+    assert done.stderr.splitlines()[-1] == "shep: and 10 more: shepherd check-config lists all"
+
+
+def lines_of(errors: str) -> list[int]:
+    return sorted(int(line) for line in re.findall(r", line (\d+)", errors))
 
 
 def test_what_differs_and_what_is_worth_a_thought(tmp_path: Path) -> None:

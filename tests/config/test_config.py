@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from shepherd.config import Config, examine, find_cf, find_db, load
+from shepherd.config.places import BY_DATABASE, BY_DEFAULT, BY_ENVIRONMENT, BY_OPTION
 from shepherd.errors import ConfigError
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -152,13 +153,24 @@ def test_directory_in_place_of_the_file_is_refused(tmp_path: Path) -> None:
         load(tmp_path)
 
 
-def test_directory_option_beats_environment_beats_default(monkeypatch: pytest.MonkeyPatch) -> None:
-    for find, variable, default in ((find_db, "SHEPHERD_DB", "db"), (find_cf, "SHEPHERD_CF", "cf")):
-        monkeypatch.delenv(variable, raising=False)
-        assert find(None) == Path(default)
-        monkeypatch.setenv(variable, "elsewhere")
-        assert find(None) == Path("elsewhere")
-        assert find(Path("here")) == Path("here")
+def test_option_beats_environment_beats_default_for_the_database(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("SHEPHERD_DB", raising=False)
+    assert find_db(None) == Path("db")
+    monkeypatch.setenv("SHEPHERD_DB", "elsewhere")
+    assert find_db(None) == Path("elsewhere")
+    assert find_db(Path("here")) == Path("here")
+
+
+def test_option_beats_environment_beats_the_databases_own_configuration_beats_default(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.delenv("SHEPHERD_CF", raising=False)
+    assert find_cf(None, tmp_path) == (Path("cf"), BY_DEFAULT)
+    (tmp_path / "cf").mkdir()
+    assert find_cf(None, tmp_path) == (tmp_path / "cf", BY_DATABASE)
+    monkeypatch.setenv("SHEPHERD_CF", "elsewhere")
+    assert find_cf(None, tmp_path) == (Path("elsewhere"), BY_ENVIRONMENT)
+    assert find_cf(Path("here"), tmp_path) == (Path("here"), BY_OPTION)
 
 
 @pytest.mark.parametrize(

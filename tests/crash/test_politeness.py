@@ -88,7 +88,7 @@ def garden(
     with serve(routes, address="127.0.4.1") as origin:
         (home / "cf").mkdir()
         (home / "cf" / "shepherd.toml").write_text(CF.format(delay_s=delay_s, checkpoint_s=checkpoint_s))
-        (home / "cf" / "filter").write_text(filters)
+        (home / "cf" / "filter").write_text(f"{filters}default accept\n")
         (home / "cf" / "static").write_text("".join(f"{host} 127.0.4.1 {origin.port}\n" for host in hosts))
         yield Garden(home, origin)
 

@@ -25,6 +25,7 @@ from tests.cycle.simulation import AGENT, Fate, Simulation
 from tests.support import programs
 from tests.support.programs import call
 from tests.support.waiting import PATIENCE_S
+from tests.worlds import write_open_filter
 from toyweb import log, run
 from toyweb.model import Model, canonical_url
 from toyweb.plan import PageKind, Ref, Secure, Validators, site_name
@@ -132,7 +133,7 @@ def configure(home: Path, cast: Cast) -> None:
     (home / "cf" / "shepherd.toml").write_text(CF)
     (home / "cf" / "url-equiv").write_text(f"{site_name(ORIGINAL)} {site_name(COPY)}\n")
     limits = f"set soft_limit {OWN_SOFT} host {cast.limited}\nset hard_limit {OWN_HARD} host {cast.limited}\n"
-    (home / "cf" / "filter").write_text((ROOT / "cf" / "filter").read_text() + limits)
+    write_open_filter(home / "cf", limits)
 
 
 def cycle_with_requests(home: Path, web: run.Running, *requests: tuple[str, ...]) -> None:

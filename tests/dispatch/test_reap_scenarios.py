@@ -15,6 +15,7 @@ import pytest
 
 from tests.support.origin import Answer, Origin, ok, reset, serve
 from tests.support.programs import call
+from tests.worlds import write_open_filter
 
 ROOT = Path(__file__).resolve().parents[2]
 HTML = "Content-Type: text/html"
@@ -129,6 +130,7 @@ def reaped(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Reaped]:
             table += [f"{host} 127.0.3.{number + 1} {origin.port}" for host in hosts[number::4]]
         (home / "cf").mkdir()
         (home / "cf" / "shepherd.toml").write_text(CF)
+        write_open_filter(home / "cf")
         (home / "cf" / "static").write_text("\n".join(table) + "\n")
         must(home, "shep-init", "-q")
         must(home, "shep", "insert", *INSERTED)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from tests.dispatch.test_reap_scenarios import CF, must
 from tests.support.origin import Answer, ok, serve
+from tests.worlds import write_open_filter
 
 INDEX = b"<sitemapindex><sitemap><loc>http://a.example/inner.xml</loc></sitemap></sitemapindex>"
 INNER = b"<urlset><url><loc>http://a.example/found</loc><lastmod>2026-01-02</lastmod></url></urlset>"
@@ -35,6 +36,7 @@ def test_sitemap_of_a_robots_file_is_gathered_and_what_it_lists_becomes_rows(tmp
     with serve(ROUTES, address="127.0.3.9") as origin:
         (tmp_path / "cf").mkdir()
         (tmp_path / "cf" / "shepherd.toml").write_text(CF)
+        write_open_filter(tmp_path / "cf")
         (tmp_path / "cf" / "static").write_text(f"a.example 127.0.3.9 {origin.port}\n")
         must(tmp_path, "shep-init", "-q")
         must(tmp_path, "shep", "insert", "http://a.example/")

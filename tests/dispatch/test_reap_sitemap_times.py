@@ -14,6 +14,7 @@ import pytest
 from shepherd.errors import NothingToDo
 from tests.dispatch.test_reap_scenarios import CF, must, page, run
 from tests.support.origin import Answer, Origin, ok, serve
+from tests.worlds import write_open_filter
 
 DAY_S = 86_400
 MAP = "http://a.example/map.xml"
@@ -63,6 +64,7 @@ def world(tmp_path: Path) -> Iterator[World]:
     with serve(routes, address="127.0.3.10") as origin:
         (tmp_path / "cf").mkdir()
         (tmp_path / "cf" / "shepherd.toml").write_text(CF)
+        write_open_filter(tmp_path / "cf")
         hosts = ("a.example", "b.example")
         (tmp_path / "cf" / "static").write_text("".join(f"{host} 127.0.3.10 {origin.port}\n" for host in hosts))
         must(tmp_path, "shep-init", "-q")

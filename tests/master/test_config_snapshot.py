@@ -23,7 +23,7 @@ def frozen(tmp_path: Path) -> ConfigSnapshot:
     (tmp_path / "db" / "log").mkdir(parents=True)
     (tmp_path / "hosts").write_text("a.example 127.0.0.1 80\n")
     (tmp_path / "cf" / "shepherd.toml").write_text(TOML)
-    (tmp_path / "cf" / "filter").write_text("reject ext zip\n")
+    (tmp_path / "cf" / "filter").write_text("reject ext zip\ndefault accept\n")
     (tmp_path / "cf" / "url-equiv").write_text("a.example b.example\n")
     made = ConfigSnapshot(tmp_path / "cf", tmp_path / "db" / "log")
     assert made.read() == []
@@ -44,6 +44,7 @@ def test_copy_says_the_same_as_the_original(frozen: ConfigSnapshot, tmp_path: Pa
     [
         ("shepherd.toml", "[plan]\nreap_s = -1\n", "reap_s"),
         ("filter", "fly away\n", "filter"),
+        ("filter", "reject ext zip\n", "where to stop"),
         ("url-equiv", "one.example\n", "url-equiv"),
         ("shepherd.toml", '[network]\nstatic = "nowhere"\n', "nowhere"),
     ],
@@ -54,20 +55,21 @@ def test_mistake_does_not_reach_the_copy(frozen: ConfigSnapshot, tmp_path: Path,
     complaints = frozen.read()
     assert complaints and word in complaints[0]
     assert frozen.config == before == config.load(tmp_path / "db" / "log" / "cf")
-    assert load_filter(frozen.config.filter_path).text == "reject ext zip\n"
+    assert load_filter(frozen.config.filter_path).text == "reject ext zip\ndefault accept\n"
 
 
 def test_deleted_copy_is_restored_as_it_was(frozen: ConfigSnapshot, tmp_path: Path) -> None:
-    (tmp_path / "cf" / "filter").write_text("reject ext exe\n")
+    (tmp_path / "cf" / "filter").write_text("reject ext exe\ndefault accept\n")
     shutil.rmtree(tmp_path / "db" / "log")
     frozen.keep()
-    assert load_filter(frozen.config.filter_path).text == "reject ext zip\n"
+    assert load_filter(frozen.config.filter_path).text == "reject ext zip\ndefault accept\n"
     assert frozen.read() == []
-    assert load_filter(frozen.config.filter_path).text == "reject ext exe\n"
+    assert load_filter(frozen.config.filter_path).text == "reject ext exe\ndefault accept\n"
 
 
 def test_full_disk_does_not_keep_a_master_from_making_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "cf").mkdir()
+    (tmp_path / "cf" / "filter").write_text("default accept\n")
 
     def refuse(path: Path, _data: object) -> None:
         raise NoSpace(f"{path}: no space left")

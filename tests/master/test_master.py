@@ -32,6 +32,7 @@ from tests.support import harvests
 from tests.support.harvests import Page
 from tests.support.programs import call
 from tests.support.waiting import PATIENCE_S, wait_until_heeded
+from tests.worlds import write_open_filter
 
 ROOT = Path(__file__).resolve().parents[2]
 NOW = 1_790_000_000
@@ -44,7 +45,11 @@ def shepherd(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.fixture
 def db(tmp_path: Path) -> Path:
-    database.create(tmp_path / "db", bytes(16), NOW, load_filter(ROOT / "cf" / "filter").version)
+    """An empty database with a configuration of its own, which programs take."""
+    own_cf = tmp_path / "db" / "cf"
+    own_cf.mkdir(parents=True)
+    write_open_filter(own_cf)
+    database.create(tmp_path / "db", bytes(16), NOW, load_filter(own_cf / "filter").version)
     return tmp_path / "db"
 
 
@@ -64,7 +69,7 @@ def build(db: Path, phase: str) -> None:
 
 
 def look(db: Path) -> CyclePosition:
-    return cycle.look(Database(db), Config(directory=ROOT / "cf"))
+    return cycle.look(Database(db), Config(directory=db / "cf"))
 
 
 def test_changed_filter_is_seen(db: Path, tmp_path: Path) -> None:
@@ -73,7 +78,7 @@ def test_changed_filter_is_seen(db: Path, tmp_path: Path) -> None:
 
 
 def test_changed_equivalences_are_seen(db: Path, tmp_path: Path) -> None:
-    shutil.copy(ROOT / "cf" / "filter", tmp_path / "filter")
+    shutil.copy(db / "cf" / "filter", tmp_path / "filter")
     assert not cycle.look(Database(db), Config(directory=tmp_path)).waiting
     (tmp_path / "url-equiv").write_text("a.example b.example\n")
     found = cycle.look(Database(db), Config(directory=tmp_path))
@@ -210,10 +215,10 @@ def test_program_that_changes_nothing_stops_the_cycle(db: Path, monkeypatch: pyt
     """`true` says that it was done."""
     build(db, "merged")
     monkeypatch.setattr(family, "command", lambda *_words: ["true"])
-    config = Config(directory=ROOT / "cf")
+    config = Config(directory=db / "cf")
     with Database(db).writing("a test") as writer:
         held = os.open(db / names.LOCK, os.O_RDWR)
-        cycle = CycleRun(writer, CycleOptions(config, Unsignalled(), held))
+        cycle = CycleRun(writer, CycleOptions(config, Unsignalled(), held, lambda: None))
         assert cycle.run() == 1
         os.close(held)
     assert "shep-select said that it was done, but nothing has changed: this is a bug" in cycle.message

@@ -43,6 +43,7 @@ def place(tmp_path: Path) -> Path:
     assert call("shep-init", "--db", str(home / "db"), "--cf", str(home / "cf")).returncode == 0
     settings = '[identity]\ncontact = "me@example.org"\n[network]\nallow = ["127.0.0.0/8"]\n[politeness]\ndelay_s = 0.1\n'
     (home / "cf" / "shepherd.toml").write_text(settings)
+    assert call("shep", "scope", "add", "--cf", str(home / "cf"), "127.0.0.1:9").returncode == 0
     assert call("shep", "insert", "--db", str(home / "db"), "http://127.0.0.1:9/").returncode == 0
     return home
 

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from shepherd import config as configuration
+from shepherd.config import CfPlace, last_cf
 from shepherd.formats.tables import Flag, RowType
 from shepherd.report import logbook
 from shepherd.serve.cache import MOST, Cache
@@ -85,6 +86,15 @@ def test_status_does_not_reveal_the_path_of_the_database(own_herd: Herd) -> None
     found = figures(own_herd).status()
     assert "state/000002/control" in found["fault"] and found["totals"] is None
     assert str(own_herd.db) not in json.dumps(found)
+
+
+def test_status_says_which_configuration_answers_and_whether_it_was_the_last(own_herd: Herd) -> None:
+    place = CfPlace(own_herd.cf, "")
+    assert figures(own_herd).status()["configuration"] == {"place": "cf", "digest": place.digest, "is_last": None}
+    for ran_with, is_last in ((place, True), (CfPlace(own_herd.db, ""), False)):
+        text = last_cf.to_text(last_cf.of_place(ran_with), own_herd.db)
+        (own_herd.db / last_cf.FILE).write_text(text)
+        assert figures(own_herd).status()["configuration"]["is_last"] is is_last
 
 
 def test_newer_state_is_seen(own_herd: Herd) -> None:

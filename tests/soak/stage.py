@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import datetime
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -25,6 +24,7 @@ from shepherd.wire.tls import Role
 from tests.crash import disks
 from tests.support.programs import call
 from tests.support.waiting import free_port
+from tests.worlds import write_open_filter
 from toyweb import run
 from toyweb.model import Model, canonical_url
 from toyweb.plan import Ref
@@ -173,7 +173,7 @@ class Stage:
         text = CF.format(delay_s=DELAY_S, home=self.home, reapers=reapers, keys=keys, **due)
         (self.home / name).mkdir(exist_ok=True)
         (self.home / name / "shepherd.toml").write_text(text)
-        shutil.copy(ROOT / "cf" / "filter", self.home / name / "filter")
+        write_open_filter(self.home / name)
 
 
 def _process(pid: str) -> Process | None:

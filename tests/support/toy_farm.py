@@ -13,6 +13,7 @@ from pathlib import Path
 from shepherd.store.state.database import Database
 from tests.support import programs
 from tests.support.programs import call
+from tests.worlds import write_open_filter
 from toyweb import log, run
 from toyweb.model import Model
 
@@ -98,7 +99,7 @@ def farm(home: Path, db: Path | None = None) -> Iterator[Farm]:
     """A running toy web and an empty database with its seeds inserted, or a copy of one that has gathered it before."""
     (home / "cf").mkdir(parents=True)
     (home / "cf" / "shepherd.toml").write_text(CF)
-    shutil.copy(ROOT / "cf" / "filter", home / "cf" / "filter")
+    write_open_filter(home / "cf")
     model = Model(1, SITES)
     with run.start(model, home / "web"):
         made = Farm(home, home / "db", model)

@@ -68,7 +68,7 @@ def web(home: Path) -> Iterator[Running]:
 def reaped(home: Path, web: Running) -> Reaped:
     (home / "cf").mkdir()
     (home / "cf" / "shepherd.toml").write_text(CF)
-    (home / "cf" / "filter").write_text("")
+    (home / "cf" / "filter").write_text("default accept\n")
 
     def must(program: str, *args: str) -> str:
         done = call(program, *args, SHEPHERD_DB=str(home / "db"), SHEPHERD_CF=str(home / "cf"))

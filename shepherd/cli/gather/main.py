@@ -4,27 +4,26 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import click
 
 from shepherd import config as configuration
 from shepherd.cli.gather import cf as gather_cf
-from shepherd.cli.gather import scope as gather_scope
-from shepherd.config import Config
-from shepherd.console import cf_files, common
+from shepherd.config import OWN_CF, CfPlace, Config
+from shepherd.config.places import BY_DATABASE
+from shepherd.console import cf_files, cf_place, common
 from shepherd.console.shared import clock_ms, many, redact
 from shepherd.errors import BadUrl, UsageError
 
 if TYPE_CHECKING:
-    from shepherd.cli.gather.scope import Scope
+    from shepherd.cli.gather.cf import CfDraft
+    from shepherd.filters import Filter
     from shepherd.urls import Url
 
-OWN_CF: Final = "cf"  # in a database: what gather wrote for it alone
 PAGES: Final = 200
 MOST_PAGES: Final = 1_000_000_000
 MOST_MINUTES: Final = 525_600  # a year
-WHY: Final = "Written by gather for this database: your own settings, and what is left of the limits of the last run."
 
 
 def _minutes(_context: click.Context, _parameter: click.Parameter, minutes: float) -> float:
@@ -55,8 +54,8 @@ def _minutes(_context: click.Context, _parameter: click.Parameter, minutes: floa
 )
 @click.option(
     "--scope",
-    type=click.Choice(gather_scope.KINDS),
-    default=gather_scope.SITE,
+    type=click.Choice(gather_cf.SCOPES),
+    default=gather_cf.SITE,
     show_default=True,
     help="Stay on the sites of the URLs, include their subdomains, or go wherever links lead.",
 )
@@ -69,10 +68,10 @@ def command(
 ) -> int:
     """Gather the sites of some URLs, and nothing else, up to a number of pages or minutes; or, without a URL, the toy web.
 
-    It makes the database if there is none. If you run it again it continues where it stopped, and the sites of earlier runs are
-    still allowed; with --db and no URL it continues with those alone. It reads your own cf/ but does not change it: settings for
-    this database alone go to a cf/ of its own. Servers are asked only as often as [politeness] allows, so a single site needs
-    patience. Ctrl-C ends it in good order and still shows the summary.
+    It makes the database if there is none, with a cf/ of its own from your settings, which all programs then take for it. If you
+    run it again it continues where it stopped, and the sites of earlier runs are still in scope; with --db and no URL it goes on
+    with those alone. Its limits are those of one run. Servers are asked only as often as [politeness] allows, so a single site
+    needs patience. Ctrl-C ends it in good order and still shows the summary. Exit status 4 if no page came at all.
 
     \b
     Examples:
@@ -83,7 +82,7 @@ def command(
     """
     from shepherd.cli.gather import toy as gather_toy
 
-    if not url_texts and (db is None or not gather_scope.read(db / OWN_CF)):
+    if not url_texts and (db is None or gather_toy.is_home(db) or not gather_cf.is_there(db / OWN_CF)):
         return gather_toy.gather(db, pages, minutes * 60, contact)
     return _gather(configuration.find_db(db), [_url(text) for text in url_texts], scope, pages or PAGES, minutes * 60, contact)
 
@@ -99,49 +98,49 @@ def _url(text: str) -> Url:
 
 def _gather(db: Path, urls: list[Url], kind: str, pages: int, seconds: float, contact: str | None) -> int:
     from shepherd.cli.gather.run import Gatherer, claim, create, finish, insert
-    from shepherd.equiv import load_equiv
-    from shepherd.filters import load_filter
+    from shepherd.filters import parse_filter
     from shepherd.master.children import Signals
 
-    lock = claim(db)
-    user_cf, own_cf = gather_cf.user_directory(), db / OWN_CF
-    user = configuration.load(user_cf)
-    load_filter(user.filter_path)  # its faults are reported with its own line numbers
-    equiv_text = load_equiv(user.equiv_path).text
-    scope = gather_scope.read(own_cf).with_sites((url.norm for url in urls), kind)
-    contact = _contact(scope, user, contact or user.identity.contact or gather_cf.earlier_contact(own_cf))
-    filter_text = scope.filter_text(cf_files.read_filter(user_cf))
-    hrefs = _accepted(urls, filter_text, user_cf / cf_files.FILTER)
-    settings = _settings(user_cf, user, contact)
+    lock, own_cf = claim(db), db / OWN_CF
+    before = gather_cf.read(own_cf)
+    narrowed = before if _has_scope_of_the_user(before, own_cf) else before.with_scope(urls, kind)
+    filters = parse_filter(narrowed.filter_text, str(before.source / cf_files.FILTER))
+    hrefs = _accepted(urls, filters, before.source / cf_files.FILTER)
+    draft = narrowed.with_contact(_contact(urls, filters, before.config, contact or before.config.identity.contact))
     if lock is not None:
-        _refuse_strangers(db, scope)
-
-    def configure(pages: int, seconds: int) -> Path:
-        limits = {"plan": {"max_pages": pages, "reap_s": seconds}}
-        cf_files.write(own_cf, gather_cf.overlay(settings, limits), filter_text, WHY, equiv_text)
-        return own_cf
-
-    lock = lock or create(db, filter_text)
-    gather_scope.write(own_cf, scope)
+        _refuse_strangers(db, filters)
+    lock = lock or create(db, draft.filter_text)
+    draft.write(own_cf)
+    config = configuration.load(own_cf)
+    cf_place.note(db, CfPlace(own_cf, BY_DATABASE), config)
     if hrefs:
-        insert(db, hrefs, user.merge.insert_weight)
-    common.LOG.info("gathering %s into %s: one fetch in %g s from each server", scope, db, user.politeness.delay_s)
+        insert(db, hrefs, config.merge.insert_weight)
+    where = ", ".join(dict.fromkeys(url.norm for url in urls)) or "what is in scope"
+    common.LOG.info("gathering %s into %s: one fetch in %g s from each server", where, db, config.politeness.delay_s)
     gatherer = Gatherer(db, lock, pages, seconds, Signals())
-    return finish(gatherer, gatherer.until_done(configure), own_cf, (hrefs or [f"http://{scope.norms[0]}/"])[0], refreshed=False)
+    return finish(gatherer, gatherer.until_done(own_cf), own_cf, hrefs[0] if hrefs else "", refreshed=False)
 
 
-def _refuse_strangers(db: Path, scope: Scope) -> None:
+def _has_scope_of_the_user(draft: CfDraft, own_cf: Path) -> bool:
+    """A scope that the user has written for all his databases holds for this one as it stands: what is named must lie in it."""
+    from shepherd.filters import parse_filter
+
+    return draft.source != own_cf and parse_filter(draft.filter_text).scope is not None
+
+
+def _refuse_strangers(db: Path, filters: Filter) -> None:
     """A filter keeps new URLs out but not known ones: pages outside the scope would be gathered or refreshed, too."""
     import numpy as np
 
     from shepherd.formats.tables import Flag, RowType
     from shepherd.store.state.database import Database
-    from shepherd.urls import norm_of
 
+    scope = filters.scope
+    if scope is None:
+        return
     with Database(db).reading("gather", clock_ms()) as state:
-        inside = {
-            name for name in (raw_name.decode() for raw_name in state.site_names(0, state.sites.rows)) if scope.has(norm_of(name))
-        }
+        names = (raw_name.decode() for raw_name in state.site_names(0, state.sites.rows))
+        inside = {name for name in names if scope.paths_at(name) != ()}
         norms = np.array([state.prints.norm(name) for name in sorted(inside)], np.uint64)
         rows = state.index.slice(0, state.index.rows, ("norm", "type", "flags"))
         pages = (rows["type"] != RowType.FORGOTTEN) & ((rows["flags"] & Flag.ROBOTS) == 0)
@@ -153,9 +152,9 @@ def _refuse_strangers(db: Path, scope: Scope) -> None:
         )
 
 
-def _contact(scope: Scope, user: Config, contact: str) -> str:
+def _contact(urls: list[Url], filters: Filter, user: Config, contact: str) -> str:
     """Who answers for this gatherer; asked for before anything but loopback is gathered."""
-    if not contact and not all(gather_cf.is_loopback(f"http://{norm}", user) for norm in scope.norms):
+    if not contact and not (filters.scope and all(gather_cf.is_loopback(url.site, user) for url in urls)):
         contact = _ask_for_contact()
     if fault := configuration.contact_fault(contact):
         raise UsageError(f"the contact address {contact!r} {fault}")
@@ -177,29 +176,13 @@ def _ask_for_contact() -> str:
     return answer
 
 
-def _accepted(urls: list[Url], filter_text: str, source: Path) -> list[str]:
-    from shepherd.filters import parse_filter
-
-    filters = parse_filter(filter_text, f"{source}, behind the scope of gather")
+def _accepted(urls: list[Url], filters: Filter, source: Path) -> list[str]:
     hrefs = [filters.strip(url.href) for url in urls]
     for href in hrefs:
         verdict = filters.judge(href)
         if not verdict.accepted:
             raise UsageError(f"{href}: {source} rejects it: {verdict.text}; change that line, or leave the URL out")
     return hrefs
-
-
-def _settings(user_cf: Path, user: Config, contact: str) -> dict[str, dict[str, Any]]:
-    """The user's settings, as they hold from another directory."""
-    changes: dict[str, dict[str, Any]] = {"identity": {"contact": contact}} if contact else {}
-    named = {
-        "network": {"static": user.static_path, "hosts": user.hosts_path, "proxy_auth": user.proxy_auth_path},
-        "fetch": {"ca_file": user.ca_path},
-    }
-    for section, paths in named.items():
-        if resolved := {key: str(path.resolve()) for key, path in paths.items() if path is not None}:
-            changes[section] = resolved
-    return gather_cf.overlay(cf_files.read_tree(user_cf), changes)
 
 
 def main() -> None:

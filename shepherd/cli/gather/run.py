@@ -1,7 +1,7 @@
 """Cycles until there is nothing more to do, or a limit is reached: the loop of `gather`, and what comes before and after it.
 
-Every cycle is a `shepherd cycle` of its own with a configuration that knows what is left of the limits, so neither a plan nor a
-reap goes beyond them; and whatever ends us, the next run continues from the database alone. The lock is held from before the
+Every cycle is a `shepherd cycle` of its own that gets what is left of the limits as options, so neither a plan nor a reap goes
+beyond them; and whatever ends us, the next run continues from the database alone. The lock is held from before the
 first write to the end, and passed on to every cycle: so no second run can come between.
 """
 
@@ -10,10 +10,9 @@ from __future__ import annotations
 import logging
 import signal
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final
 
 from shepherd.config import load
 from shepherd.console import common, phase
@@ -23,8 +22,6 @@ from shepherd.master.cycle_table import CORK, look, next_step
 
 if TYPE_CHECKING:
     from shepherd.store.disk.locks import FileLock
-
-Configure: TypeAlias = Callable[[int, int], Path]  # pages and seconds that are left -> the configuration to use
 
 MOST_ROUNDS: Final = 1_000
 NOTHING: Final = NothingToDo.exit_status
@@ -68,32 +65,32 @@ class Gatherer:
         """What servers were asked in this run, robots files included."""
         return self._requests() - self._requests_before
 
-    def until_done(self, configure: Configure) -> Ending:
-        """Repeat cycles until nothing is due or a limit is reached."""
+    def until_done(self, cf: Path) -> Ending:
+        """Repeat cycles with this configuration until nothing is due or a limit is reached."""
         start_s, before = int(time.time()), self._settled
         for _ in range(MOST_ROUNDS):
-            ending = self.cycle(configure)
+            ending = self.cycle(cf)
             self._settled = before + self._checked_since(start_s)
             if ending is not None:
                 return ending
         return ROUNDS
 
-    def refresh(self, configure: Configure) -> Ending | None:
+    def refresh(self, cf: Path) -> Ending | None:
         """One cycle that counts every page it checks, also those that were gathered a moment ago."""
         start_s = int(time.time())
-        ending = self.cycle(configure)
+        ending = self.cycle(cf)
         self._settled += self._checked_since(start_s)
         return ending
 
-    def cycle(self, configure: Configure) -> Ending | None:
+    def cycle(self, cf: Path) -> Ending | None:
         """One cycle; why it must be the last, if so."""
         pages, seconds = self._pages - self._settled, int(self._seconds - self.elapsed_s)
         if self._signals.stopping():
             return STOPPED
         if pages <= 0 or seconds <= 0:
             return PAGES if pages <= 0 else MINUTES
-        cf = configure(pages, seconds)
-        arguments = ["cycle", "--db", str(self.db), "--cf", str(cf), "--seconds", str(seconds), *_verbosity()]
+        limits = ["--pages", str(pages), "--seconds", str(seconds)]
+        arguments = ["cycle", "--db", str(self.db), "--cf", str(cf), *limits, *_verbosity()]
         # The second signal, too, is for the cycle: it kills what it has started, then itself ends.
         status = self._run("shepherd", arguments, on_soft=signal.SIGTERM, on_hard=signal.SIGTERM, dies_with_us=True)
         if self._signals.killing():
@@ -170,9 +167,21 @@ def finish(gatherer: Gatherer, ending: Ending, cf: Path, url: str, refreshed: bo
     elapsed_s = gatherer.elapsed_s
     with Database(gatherer.db).reading("gather", time.time_ns() // 1_000_000) as state:
         summary = gather_summary.measure(state, load(cf))
-    gather_summary.show(summary, ending.why, gatherer.requests, elapsed_s, refreshed)
+    gather_summary.show(summary, cf, ending_in_words(ending, summary.ungathered), gatherer.requests, elapsed_s, refreshed)
     gather_summary.show_next(summary, gatherer.db, cf, url)
+    if not ending.status and ending is not STOPPED and not (summary.pages or summary.redirects):
+        raise NothingToDo(f"no page came: {gather_summary.why_none(summary) or ending.why}")
     return ending.status
+
+
+def ending_in_words(ending: Ending, ungathered: int) -> str:
+    """Why it has ended, and how to go on where something is left: that nothing is due is true only if nothing is."""
+    if not ungathered or ending.status:
+        return ending.why
+    if ending is COMPLETE:
+        return "no server may be asked now for what is still to come: run the same command again later"
+    more = {PAGES: ", or give more with --pages", MINUTES: ", or give more with --minutes"}.get(ending, "")
+    return f"{ending.why}: to go on run the same command again{more}"
 
 
 def _verbosity() -> list[str]:

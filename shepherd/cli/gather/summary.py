@@ -34,7 +34,8 @@ class GatherSummary:
     urls_linked: int  # URLs that links led to
     unchanged: int  # pages whose last check found them as they were
     ungathered: int  # that could be asked for now
-    blocked: int  # ungathered, too, but the site cannot be asked
+    shut: int  # ungathered, too, but the robots.txt of the site cannot be reached
+    nameless: int  # likewise, but the host of the site has no address
     sleeping: int
     errors: dict[str, int]  # by reason, most first
     guarded: int  # of these, the ones that the guard refused
@@ -69,7 +70,7 @@ def measure(state: State, config: Config) -> GatherSummary:
     redirect = (flags & Flag.REDIRECT) != 0
     body = gathered & ~redirect
     failed = pages & (type_ == RowType.ERROR)
-    queues_s, blocked = _queues(state, pages & (type_ == RowType.UNGATHERED), config)
+    queues_s, shut, nameless = _queues(state, pages & (type_ == RowType.UNGATHERED), config)
     counts = np.bincount(reason[failed], minlength=256)
     return GatherSummary(
         state=state.number,
@@ -78,8 +79,9 @@ def measure(state: State, config: Config) -> GatherSummary:
         sites=len(np.unique(norm[body])),
         urls_linked=int(np.count_nonzero(pages & ((flags & Flag.INITIAL) == 0))),
         unchanged=int(np.count_nonzero(body & (reason == Reason.UNCHANGED))),
-        ungathered=int(np.count_nonzero(pages & (type_ == RowType.UNGATHERED))) - blocked,
-        blocked=blocked,
+        ungathered=int(np.count_nonzero(pages & (type_ == RowType.UNGATHERED))) - shut - nameless,
+        shut=shut,
+        nameless=nameless,
         sleeping=int(np.count_nonzero(pages & (type_ == RowType.SLEEPING))),
         errors={kinds.REASON.text(r): int(counts[r]) for r in sorted(Reason, key=lambda r: (-counts[r], r)) if counts[r]},
         guarded=int(counts[Reason.GUARD]),
@@ -112,8 +114,9 @@ def _best_url(state: State, rows: Bools) -> str:
     return state.objects.head(state.index["oid"].value(int(best))).url
 
 
-def _queues(state: State, waiting: Bools, config: Config) -> tuple[float, int]:
-    """How long the longest queue of a server takes, for they are emptied side by side; and how many rows are in none."""
+def _queues(state: State, waiting: Bools, config: Config) -> tuple[float, int, int]:
+    """How long the longest queue of a server takes, for they are emptied side by side; and how many rows are in none, because of
+    their robots.txt, and because of their name."""
     import numpy as np
 
     from shepherd.arrays.keys import find_sites
@@ -123,21 +126,23 @@ def _queues(state: State, waiting: Bools, config: Config) -> tuple[float, int]:
 
     sites, servers = state.sites.slice(0, state.sites.rows), state.servers.slice(0, state.servers.rows)
     site_row = find_sites(sites["site"], _column(state, "site")[waiting])
-    shut = (sites["robots_since"] > 0) & ~ignore_robots(sites["policy"])
-    silent = shut | (unresolved(sites["qkey"]) & (sites["qkey_checked"] > 0))
-    open_ = site_row[~silent[site_row]] if len(silent) else site_row
+    if not len(sites["site"]):
+        return 0.0, 0, 0
+    nameless = (unresolved(sites["qkey"]) & (sites["qkey_checked"] > 0))[site_row]
+    shut = ((sites["robots_since"] > 0) & ~ignore_robots(sites["policy"]))[site_row] & ~nameless
+    open_ = site_row[~(shut | nameless)]
     if not len(open_):
-        return 0.0, len(site_row)
+        return 0.0, int(shut.sum()), int(nameless.sum())
     groups = servers_of(sites, servers, now_s=state.control.now, plan=config.plan, politeness=config.politeness)
     delays_ms = site_delays_ms(sites, default_delay_ms(config.politeness))
     queues_ms = np.bincount(groups.of_site[open_], weights=delays_ms[open_])
-    return float(queues_ms.max()) / 1000, len(site_row) - len(open_)
+    return float(queues_ms.max()) / 1000, int(shut.sum()), int(nameless.sum())
 
 
 # --- as text ----------------------------------------------------------------------------------------------------
 
 
-def show(summary: GatherSummary, why: str, requests: int, elapsed_s: float, refreshed: bool) -> None:
+def show(summary: GatherSummary, cf: Path, why: str, requests: int, elapsed_s: float, refreshed: bool) -> None:
     """A few aligned lines on stdout."""
     pages, sites = many(summary.pages, "page"), many(summary.sites, "site")
     lines = [("gathered", f"{pages} of {sites}; redirects: {summary.redirects:,}")]
@@ -145,7 +150,7 @@ def show(summary: GatherSummary, why: str, requests: int, elapsed_s: float, refr
     errors = ", ".join(f"{count:,} {reason}" for reason, count in summary.errors.items())
     lines.append(("errors", errors or "none"))
     if summary.guarded:
-        allow = f"set allow in [network] of {_near(gather_cf.user_directory() / cf_files.TOML)} to let Shepherd reach it"
+        allow = f"set allow in [network] of {_near(cf / cf_files.TOML)} to let Shepherd reach it"
         lines.append(("guard", f"{many(summary.guarded, 'page')} at an address that is not public: {allow}"))
     if refreshed:
         lines.append(("refresh", f"{summary.unchanged:,} of the pages had not changed: nothing was stored for them again"))
@@ -155,9 +160,8 @@ def show(summary: GatherSummary, why: str, requests: int, elapsed_s: float, refr
     if summary.ungathered:
         rest = f"{many(summary.ungathered, 'page')}: at the delays of their servers about {span(math.ceil(summary.rest_s))}"
         lines.append(("to come", rest))
-    if summary.blocked:
-        blocked = many(summary.blocked, "page")
-        lines.append(("blocked", f"{blocked} whose robots.txt cannot be reached, or whose host has no address"))
+    if blocked := _blocked(summary):
+        lines.append(("blocked", blocked))
     if summary.sleeping:
         lines.append(("sleeping", f"{many(summary.sleeping, 'URL')}, known but over a limit"))
     lines.append(("ended", why))
@@ -165,13 +169,30 @@ def show(summary: GatherSummary, why: str, requests: int, elapsed_s: float, refr
         click.echo(f"{name:<9} {common.escape(text)}")
 
 
+def _blocked(summary: GatherSummary) -> str:
+    counts = ((summary.shut, "whose robots.txt cannot be reached"), (summary.nameless, "whose host has no address"))
+    return ", ".join(f"{many(count, 'page')} {what}" for count, what in counts if count)
+
+
+def why_none(summary: GatherSummary) -> str:
+    """What became of the pages that were asked for, where none came; nothing where none was asked for."""
+    from shepherd.formats.vocabulary import Reason, reason_text
+
+    reasons = {name: reason_text(Reason[name.upper().replace("-", "_")]) for name in summary.errors}
+    errors = [f"{many(count, 'page')}: {reasons[name]}" for name, count in summary.errors.items()]
+    return ", ".join([*errors, *([blocked] if (blocked := _blocked(summary)) else [])])
+
+
 def show_next(summary: GatherSummary, db: Path, cf: Path, url: str) -> None:
     """Commands that work as they stand; a URL that was asked for can be explained even where nothing is known of it."""
     shep = _program("shep")
     where = ["--db", _near(db)]
-    commands = [[shep, "stats", *where], [shep, "explain", *where, "--cf", _near(cf), summary.failed or summary.example or url]]
+    by_rules = [*where, *(["--cf", _near(cf)] if os.environ.get("SHEPHERD_CF") else [])]  # else the database's own is taken
+    commands = [[shep, "stats", *where]]
+    if example := summary.failed or summary.example or url:
+        commands.append([shep, "explain", *by_rules, example])
     if summary.example:
-        commands.append([shep, "cat", *where, "--cf", _near(cf), summary.example])
+        commands.append([shep, "cat", *by_rules, summary.example])
     click.echo("\nTry next:")
     for command in commands:
         click.echo(f"  {common.escape(shlex.join(command))}")

@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from shepherd.cli.gather import cf as gather_cf
-from shepherd.cli.gather.run import COMPLETE, Configure, Gatherer, claim, create, finish, insert
-from shepherd.config import Merge
-from shepherd.console import cf_files, common
+from shepherd.cli.gather.run import COMPLETE, Gatherer, claim, create, finish, insert
+from shepherd.config import OWN_CF, CfPlace, Merge, load
+from shepherd.config.places import BY_DATABASE
+from shepherd.console import cf_files, cf_place, common
 from shepherd.console.extras import need_toyweb
 from shepherd.errors import UsageError
 
@@ -42,14 +43,20 @@ class Home:
 
 
 def home(db: Path | None) -> Home:
-    """toy/ in the source tree; or all of it in the directory that --db names."""
+    """toy/ in the source tree; or all of it in the directory that --db names. Its configuration is the database's own."""
     if db is not None:
-        from shepherd.store.disk import names
-
-        own = db / names.OWN_CF
-        return Home(db, own, own / "refresh", own / "web")
+        return _home(db, db / OWN_CF / "web")
     toy = gather_cf.source_root() / "toy"
-    return Home(toy / "db", toy / "cf", toy / "cf-refresh", toy / "web")
+    return _home(toy / "db", toy / "web")
+
+
+def _home(db: Path, web: Path) -> Home:
+    return Home(db, db / OWN_CF, db / OWN_CF / "refresh", web)
+
+
+def is_home(db: Path) -> bool:
+    """Whether the toy web is gathered into this database."""
+    return home(db).web.is_dir() or db.resolve() == home(None).db.resolve()
 
 
 def gather(db: Path | None, pages: int | None, seconds: float, contact: str | None) -> int:
@@ -66,31 +73,25 @@ def gather(db: Path | None, pages: int | None, seconds: float, contact: str | No
         raise UsageError(f"{place.db} is not a database of the toy web: give the URLs to gather, or another --db")
     place.web.mkdir(parents=True, exist_ok=True)
     version = _version(place.web)
-    filter_text = cf_files.read_filter(common.default_files())
+    filter_text = f"{cf_files.read_filter(common.default_files())}\n{gather_cf.ANYWHERE}\n"  # it is loopback alone
     lock = lock or create(place.db, filter_text)
     settings = gather_cf.overlay(SETTINGS, _reaching(place.web, contact))
 
-    def configure_in(directory: Path, plan: dict[str, int]) -> Configure:
-        def configure(pages: int, seconds: int) -> Path:
-            limits = {"plan": {**plan, "max_pages": pages, "reap_s": seconds}}
-            cf_files.write(directory, gather_cf.overlay(settings, limits), filter_text, WHY)
-            return directory
-
-        return configure
-
+    for directory, plan in ((place.cf, {}), (place.refresh_cf, REFRESH)):
+        cf_files.write(directory, gather_cf.overlay(settings, {"plan": plan}), filter_text, WHY)
+    cf_place.note(place.db, CfPlace(place.cf, BY_DATABASE), load(place.cf))
     gatherer = Gatherer(place.db, lock, pages or UNLIMITED, seconds, Signals())
-    usual, refresh = configure_in(place.cf, {}), configure_in(place.refresh_cf, REFRESH)
     refreshed = False
     with run.start(model, place.web, version=version) as web:
         common.LOG.info("the toy web: %d sites on %d servers, every request in %s", SITES, model.servers, web.log_path)
         insert(place.db, model.seeds(), INSERT_WEIGHT)
-        ending = gatherer.until_done(usual)
+        ending = gatherer.until_done(place.cf)
         if ending is COMPLETE:
             web.advance()
             (place.web / VERSION).write_text(f"{version + 1}\n", encoding="ascii")
             common.LOG.info("some pages of the toy web have changed or moved: one cycle to refresh, then what it finds")
             refreshed = True
-            ending = gatherer.refresh(refresh) or gatherer.until_done(usual)
+            ending = gatherer.refresh(place.refresh_cf) or gatherer.until_done(place.cf)
     return finish(gatherer, ending, place.cf, model.seeds()[0], refreshed)
 
 

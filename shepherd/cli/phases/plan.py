@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import click
@@ -14,9 +15,10 @@ if TYPE_CHECKING:
 
 
 @click.command()
+@click.option("--pages", type=click.IntRange(min=1), metavar="N", help="Plan at most N pages.  [default: plan.max_pages]")
 @other.option
 @phase.batch
-def command(options: phase.PhaseOptions, versus: Config | None) -> None:
+def command(options: phase.PhaseOptions, versus: Config | None, pages: int | None) -> None:
     """Choose what the next reap is to gather, and how urgently: what is new, or due for a refresh or a retry, as much as each
     server has time for. It reads the newest closed state and makes the next .reap directory. Exit status 4 if nothing is due.
 
@@ -26,6 +28,9 @@ def command(options: phase.PhaseOptions, versus: Config | None) -> None:
     """
     from shepherd.cycle.plan import drive as plan
 
+    if pages is not None:
+        config = options.config
+        options = replace(options, config=replace(config, plan=replace(config.plan, max_pages=pages)))
     other.run("shep-plan", plan.run, options, versus)
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from shepherd.config import Config
-from shepherd.console import common, phase, progress
+from shepherd.console import cf_place, common, phase, progress
 from shepherd.master.minutes import Minutes
 from shepherd.report import logbook
 
@@ -58,7 +58,9 @@ def command(db: Path, config: Config, seconds: float | None, table: Path | None,
 
     start = int(time.time())
     with Database(db).writing("shep-reap", phase.inherited_lock()) as writer, phase.timed(db, "shep-reap"):
+        cf_place.require(db, config)
         state = writer.furthest()
+        cf_place.note_taken(db, config)
         path = reap.harvest_path(state)
         job = progress.ProgressJob("shep-reap", str(state.name), len(state.plan()), "page")
         minutes = Minutes(db, str(state.name))

@@ -33,7 +33,7 @@ def option(function: Callable[..., R]) -> Callable[..., R]:
             raise click.BadParameter(f"{path} is not a directory")
         return None if path is None else configuration.load(path)
 
-    text = "With --dry-run: what --cf is compared with.  [default: $SHEPHERD_CF, else cf]"
+    text = f"With --dry-run: what --cf is compared with.  {common.CF_DEFAULT}"
     return click.option("--versus", type=common.DIRECTORY, callback=load, metavar="DIR", help=text)(function)
 
 
@@ -44,7 +44,7 @@ def run(program: str, drive: Drive, options: phase.PhaseOptions, versus: Config 
             raise UsageError("--versus only compares, so it needs --dry-run")
         phase.run(program, drive, options)
         return
-    versus = versus or _present(options.config)
+    versus = versus or _present(options.config, options.db)
     name, reports = _rehearsed(program, drive, options, [options.config, *([versus] if versus is not None else [])])
     table = _table(reports)
     if options.as_json:
@@ -63,9 +63,9 @@ def run(program: str, drive: Drive, options: phase.PhaseOptions, versus: Config 
         click.echo(LABEL.format(label) + "".join(map(COUNT.format, [*(f"{count:,}" for count in counts), *changed])))
 
 
-def _present(config: Config) -> Config | None:
+def _present(config: Config, db: Path) -> Config | None:
     """The configuration without --cf, if it is another one; if it cannot be read, the first is shown alone."""
-    directory = configuration.find_cf(None)
+    directory = configuration.find_cf(None, db).directory
     if not directory.is_dir() or (config.directory.exists() and directory.samefile(config.directory)):
         return None
     try:

@@ -24,6 +24,7 @@ def command() -> None:
 @command.command("check")
 @click.argument("url_texts", nargs=-1, required=True, metavar="URL...")
 @click.option("--address", metavar="ADDRESS", help="Judge as if this were the address of the sites.  [default: not known]")
+@common.database_of_cf
 @common.configured
 @common.jsonable
 @common.standard
@@ -31,7 +32,7 @@ def check(url_texts: tuple[str, ...], address: str | None, config: Config, as_js
     """Show what the filter does with each URL, and which lines decide.
 
     It prints the URL as given, parsed and stripped; whether it is accepted, by which line, and by which pattern of it; its
-    section; the group and the settings of its site, each with its line. It needs no database.
+    section; the group and the settings of its site, each with its line. Nothing is read of a database but its configuration.
 
     Lines about address ranges apply where the host of a URL is an address; with --address they apply to all hosts, as in a cycle
     once a site has been looked up.

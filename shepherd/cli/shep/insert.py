@@ -14,7 +14,7 @@ import click
 from shepherd.cli.shep import change_log as changelog
 from shepherd.cli.shep.edit_requests import NEXT_CYCLE
 from shepherd.config import Config
-from shepherd.console import common, shared
+from shepherd.console import cf_place, common, shared
 from shepherd.console.selectors import FILE, SECTION
 from shepherd.console.shared import GivenUrl
 from shepherd.errors import BadUrl, NothingToDo, UsageError
@@ -116,6 +116,8 @@ def command(
             if counts.inserted and draft is not None:
                 draft.keep()
                 is_kept = True
+    if counts.inserted and not filter_.is_bounded:
+        common.LOG.warning("%s %s", config.filter_path, cf_place.UNBOUNDED)
     if is_kept:
         words = [word for url in sitemaps for word in ("--sitemap", url)]
         settings = {"weight": weight} | ({} if section is None else {"section": section}) | {"pinned": pinned}

@@ -20,6 +20,7 @@ from shepherd.cli.shep import lock as shep_lock
 from shepherd.cli.shep import refresh as shep_refresh
 from shepherd.cli.shep import reports as shep_reports
 from shepherd.cli.shep import robots as shep_robots
+from shepherd.cli.shep import scope as shep_scope
 from shepherd.cli.shep import servers as shep_servers
 from shepherd.cli.shep import set as shep_set
 from shepherd.cli.shep import sites as shep_sites
@@ -53,6 +54,7 @@ for _module in (
     shep_cat,
     shep_url,
     shep_filter,
+    shep_scope,
     shep_robots,
     shep_fetch,
     shep_explain,

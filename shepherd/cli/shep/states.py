@@ -11,7 +11,7 @@ import click
 
 from shepherd import config as configuration
 from shepherd.cli.shep import lease_rows
-from shepherd.console import common, shared
+from shepherd.console import cf_place, common, shared
 from shepherd.console import rows as console_rows
 from shepherd.errors import Corruption, IoFailed, UsageError
 from shepherd.formats import kinds
@@ -37,7 +37,7 @@ def command(db: Path, cf: Path, as_json: bool) -> None:
     `own` counts bytes of files that no other directory has, `shared` those that others have, too: they are on the disk once. A
     copy that lost its hard links has them in each state; the last line then says what that costs.
     `held by` lists the leases, which `shep lock` shows in full, and the cursors of export.cursors that have not exported the
-    state.
+    state. The last line says which configuration programs take for this database, and why that one.
 
     \b
     Examples:
@@ -66,6 +66,7 @@ def command(db: Path, cf: Path, as_json: bool) -> None:
             f"{shared.size(copies_bytes)} of it are there more than once: a copy of the database lost its hard links; "
             "they go with the older states"
         )
+    click.echo(f"configuration: {common.escape(cf_place.in_words(db))}")
 
 
 def _cursors(database: Database, cf: Path) -> dict[str, int]:

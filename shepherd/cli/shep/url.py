@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from shepherd.config import Config
-from shepherd.console import common, shared
+from shepherd.console import cf_place, common, shared
 from shepherd.formats import kinds
 
 if TYPE_CHECKING:
@@ -17,9 +17,21 @@ if TYPE_CHECKING:
     from shepherd.urls import Footprints
 
 
+def _database(context: click.Context, _parameter: click.Parameter, path: Path | None) -> Path | None:
+    cf_place.find_db(context, path)
+    return path
+
+
 @click.command("url")
 @click.argument("url_texts", nargs=-1, required=True, metavar="URL...")
-@click.option("--db", type=common.DIRECTORY, metavar="DIR", help="Also show the footprints under this database's key.")
+@click.option(
+    "--db",
+    type=common.DIRECTORY,
+    callback=_database,
+    is_eager=True,
+    metavar="DIR",
+    help="Also show the footprints under this database's key.",
+)
 @common.configured
 @common.jsonable
 @common.standard

@@ -154,7 +154,7 @@ function showPhase(told) {
   at("fault").textContent = visible(told.fault);
 }
 
-function showDisk({ disk, cleaned, states, inbox }) {
+function showDisk({ disk, cleaned, states, inbox, configuration }) {
   const other = Math.max(disk.states_bytes - disk.segments_bytes, 0);
   fill("disk",
     rows("Disk", [
@@ -166,6 +166,7 @@ function showDisk({ disk, cleaned, states, inbox }) {
       ["states", states.join(", ")],
       ["cleaned up", time(cleaned)],
       ["inbox", Object.entries(inbox).map(([kind, number]) => `${count(number)} ${kind}`).join(", ") || "empty"],
+      ["configuration", web(configuration.place) + (configuration.is_last === false ? ", which is not that of the last run" : "")],
     ]));
 }
 

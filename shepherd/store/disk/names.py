@@ -9,6 +9,8 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
+from shepherd.config.last_cf import FILE as LAST_CF
+from shepherd.config.places import OWN_CF
 from shepherd.formats.control import CLOSED, PHASES
 from shepherd.formats.tables import TABLES
 
@@ -17,11 +19,10 @@ STATES: Final = "state"
 INBOX: Final = "inbox"
 LEASES: Final = "lease"
 LOGS: Final = "log"
-OWN_CF: Final = "cf"
 CLOCK: Final = "clock"  # in the logs
 MIRROR: Final = "mirror"  # which states came from elsewhere
 ASIDE: Final = "aside"  # what stood where files belong
-TOP: Final = (LOCK, STATES, INBOX, LEASES, LOGS, OWN_CF, MIRROR, ASIDE, "README.md")
+TOP: Final = (LOCK, STATES, INBOX, LEASES, LOGS, OWN_CF, LAST_CF, MIRROR, ASIDE, "README.md")
 
 CONTROL: Final = "control"
 REPORT: Final = "report.json"

@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from shepherd import processes
+from shepherd.config import OWN_CF
 from shepherd.errors import CHECK_LISTS, Corruption, IoFailed, NoSpace, RecoveryNeeded, UsageError
 from shepherd.formats import tables
 from shepherd.formats.control import CLOSED, Control
@@ -390,9 +391,5 @@ def refuse_foreign(path: Path) -> None:
         raise UsageError(f"{path}: a database is there already; use it, or give --db another directory")
     for entry in sorted(os.listdir(path)):
         ours = entry in (names.INBOX, names.LEASES, names.LOGS) and (path / entry).is_dir() and not os.listdir(path / entry)
-        if (
-            not ours
-            and entry not in ("README.md", ".gitignore", names.OWN_CF, f".{names.STATES}.tmp")
-            and not entry.startswith(PROBES)
-        ):
+        if not ours and entry not in ("README.md", ".gitignore", OWN_CF, f".{names.STATES}.tmp") and not entry.startswith(PROBES):
             raise UsageError(f"{path}: not empty ({entry} is there); give --db an empty or new directory")

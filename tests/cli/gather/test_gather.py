@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from shepherd import config, urls
 from shepherd.cli.gather import cf as gather_cf
 from shepherd.cli.gather import summary as gather_summary
-from shepherd.cli.gather.scope import ANY, SITE, SUBDOMAINS, Scope
+from shepherd.cli.gather.cf import ANY, SITE, SUBDOMAINS, CfDraft
+from shepherd.cli.gather.run import COMPLETE, MINUTES, PAGES, Ending
+from shepherd.cli.gather.run import ending_in_words as in_words
 from shepherd.cli.gather.summary import GatherSummary
 from shepherd.console import cf_files
 from shepherd.filters import parse_filter
@@ -37,41 +37,41 @@ def run(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
 
 # --- scope ------------------------------------------------------------------------------------------------------
 
-NORMS = ["example.org", "example.com:8080", "localhost", "[2001:db8::1]"]
+
+def draft(filter_text: str = "") -> CfDraft:
+    return CfDraft(Path("cf"), config.Config(), "", filter_text, "")
 
 
-@pytest.mark.parametrize(
-    ("url", "accepted"),
-    [
-        ("http://example.org/", True),
-        ("https://www.example.org/a?b=c", True),
-        ("https://www.example.com:8080/", True),
-        ("http://localhost/x", True),
-        ("http://[2001:db8::1]/x", True),
-        ("https://example.com/", False),
-        ("http://example.com:808/", False),
-        ("http://example.org:8080/", False),
-        ("http://example.or/", False),
-        ("http://example.orgx/", False),
-        ("http://example.org.evil.example/", False),
-        ("http://sub.example.org/", False),
-        ("http://www.www.example.org/", False),
-        ("http://www.localhost/", False),
-        ("http://w/", False),
-        ("http://other.example/?u=http://example.org/", False),
-        ("http://other.example/example.org/", False),
-    ],
-)
-def test_url_outside_the_scope_is_rejected(url: str, accepted: bool) -> None:
-    filters = parse_filter(Scope(tuple(NORMS)).filter_text(""))
-    assert filters.judge(urls.parse(url).href).accepted is accepted
+def scoped(kind: str, *hrefs: str, filter_text: str = "") -> str:
+    return draft(filter_text).with_scope([urls.parse(href) for href in hrefs], kind).filter_text
+
+
+def test_scope_is_the_sites_of_the_urls() -> None:
+    text = scoped(SITE, "https://www.example.org/a", "http://example.com:8080/", "http://[2001:db8::1]/", "http://example.org/b")
+    assert text == "only site example.org\nonly site example.com:8080\nonly site [2001:db8::1]\n"
+    filters = parse_filter(text)
+    assert filters.judge("http://example.org/").accepted and not filters.judge("http://sub.example.org/").accepted
+
+
+def test_scope_of_subdomains_has_their_hosts_and_addresses_have_none() -> None:
+    hrefs = ("http://www.example.org/", "http://shop.example:81/", "http://127.0.0.1:80/", "http://[::1]/")
+    assert (
+        scoped(SUBDOMAINS, *hrefs) == "only host example.org\nonly host shop.example:81\nonly site 127.0.0.1\nonly site [::1]\n"
+    )
+
+
+def test_scope_grows_and_says_nothing_twice() -> None:
+    text = scoped(SITE, "http://a.example/", filter_text="# mine\nreject ext zip\n")
+    assert text == "only site a.example\n# mine\nreject ext zip\n"
+    more = scoped(SITE, "http://b.example/", "http://a.example/", filter_text=text)
+    assert more == "only site a.example\nonly site b.example\n# mine\nreject ext zip\n"
 
 
 def test_rejects_of_the_user_apply_within_the_scope() -> None:
     user = (
         "accept prefix http://example.org/private/open/\nreject prefix http://example.org/private/\nreject ext zip\nstrip utm_*\n"
     )
-    filters = parse_filter(Scope(("example.org",)).filter_text(user))
+    filters = parse_filter(scoped(SITE, "http://example.org/", filter_text=user))
     assert filters.clean("http://example.org/?utm_source=x") == "http://example.org/"
     assert filters.clean("http://example.org/private/open/a") is not None
     assert filters.clean("http://example.org/private/a") is None
@@ -80,65 +80,15 @@ def test_rejects_of_the_user_apply_within_the_scope() -> None:
 
 
 def test_default_reject_of_the_user_applies_within_the_scope() -> None:
-    filters = parse_filter(Scope(("a.example",)).filter_text("accept prefix http://a.example/x/\ndefault reject\n"))
-    assert filters.judge("http://a.example/x/1").accepted
-    assert not filters.judge("http://a.example/y/1").accepted
+    text = scoped(SITE, "http://a.example/", filter_text="accept prefix http://a.example/x/\ndefault reject\n")
+    assert parse_filter(text).judge("http://a.example/x/1").accepted
+    assert not parse_filter(text).judge("http://a.example/y/1").accepted
 
 
-def test_long_names_and_many_of_them_make_a_filter() -> None:
-    norms = [f"{'x' * 60}.{'y' * 60}.site{number}.example" for number in range(60)]
-    filters = parse_filter(Scope(tuple(norms)).filter_text(""))
-    assert all(filters.judge(f"https://www.{norm}/").accepted for norm in norms)
-    assert not filters.judge(f"https://{norms[0]}x/").accepted
-
-
-@pytest.mark.parametrize(
-    ("url", "accepted"),
-    [
-        ("http://example.org/", True),
-        ("https://www.example.org/", True),
-        ("https://blog.example.org/a", True),
-        ("http://a.b.example.org/", True),
-        ("http://.example.org/", True),
-        ("http://xexample.org/", False),
-        ("http://example.org.evil.example/", False),
-        ("http://example.org:8080/", False),
-        ("http://blog.example.org:8080/", False),
-        ("http://org/", False),
-        ("http://other.example/?u=http://blog.example.org/", False),
-        ("http://sub.shop.example:81/", True),
-        ("http://sub.shop.example/", False),
-        ("http://lone.example/", True),
-        ("http://www.lone.example/", True),
-        ("http://sub.lone.example/", False),
-        ("http://alone.example/", False),
-    ],
-)
-def test_scope_of_subdomains_is_no_wider_and_no_narrower(url: str, accepted: bool) -> None:
-    scope = Scope().with_sites(["example.org", "shop.example:81"], SUBDOMAINS).with_sites(["lone.example"], SITE)
-    assert scope.places == ("*.example.org", "*.shop.example:81", "lone.example")
-    assert parse_filter(scope.filter_text("")).judge(url).accepted is accepted
-    assert scope.has(urls.norm_of(url.removesuffix("/").partition("/?")[0].removesuffix("/a"))) is accepted
-
-
-NAMES = st.lists(st.sampled_from(["a", "b", "www", "ab"]), min_size=1, max_size=4).map(".".join)
-
-
-@given(st.lists(st.tuples(NAMES, st.sampled_from([SITE, SUBDOMAINS])), min_size=1, max_size=4), NAMES)
-def test_filter_line_of_a_scope_says_what_the_scope_says(places: list[tuple[str, str]], host: str) -> None:
-    scope = Scope()
-    for name, kind in places:
-        scope = scope.with_sites([urls.norm_of(f"http://{name}")], kind)
-    accepted = parse_filter(scope.filter_text("")).judge(f"http://{host}/").accepted
-    assert accepted == scope.has(urls.norm_of(f"http://{host}"))
-
-
-def test_scope_of_anywhere_keeps_the_users_filter() -> None:
-    assert Scope().with_sites(["example.org"], ANY).filter_text("reject ext zip\n") == "reject ext zip\n"
-
-
-def test_address_has_no_subdomains() -> None:
-    assert Scope().with_sites(["127.0.0.1:80", "[::1]"], SUBDOMAINS).places == ("127.0.0.1:80", "[::1]")
+def test_scope_of_anywhere_is_said_on_purpose() -> None:
+    text = scoped(ANY, "http://a.example/", filter_text="only site b.example\nreject ext zip\n")
+    assert text == "reject ext zip\ndefault accept\n"
+    assert scoped(ANY, "http://a.example/", filter_text="default reject\n") == "default reject\n"
 
 
 # --- settings ---------------------------------------------------------------------------------------------------
@@ -156,6 +106,20 @@ def test_settings_survive_being_written_as_toml(tmp_path: Path) -> None:
     assert config.load(tmp_path / "cf").politeness.delay_s == 0.02
     assert cf_files.read_tree(tmp_path / "cf") == tree
     assert cf_files.read_filter(tmp_path / "cf") == "default reject\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "changed"),
+    [
+        ("", '[fetch]\nca_file = "/x"\n'),
+        ("# mine\n[plan]\nreap_s = 1\n", '# mine\n[plan]\nreap_s = 1\n\n[fetch]\nca_file = "/x"\n'),
+        ("[fetch]  # limits\n# ca_file = ''  # why\n", '[fetch]  # limits\nca_file = "/x"\n'),
+        ("[reap]\nca_file = 1\n[fetch]\nca_file = 'old'\n[plan]\n", '[reap]\nca_file = 1\n[fetch]\nca_file = "/x"\n[plan]\n'),
+        ("[fetch]\nin_flight = 3\n", '[fetch]\nca_file = "/x"\nin_flight = 3\n'),
+    ],
+)
+def test_one_setting_is_changed_and_every_other_line_stays(text: str, changed: str) -> None:
+    assert cf_files.with_setting(text, "fetch", "ca_file", "/x") == changed
 
 
 def test_overlay_keeps_what_it_does_not_name() -> None:
@@ -205,19 +169,53 @@ def test_url_that_the_users_filter_rejects_is_refused_by_its_line(tmp_path: Path
 
 def test_earlier_sites_stay_in_scope_and_the_users_configuration_is_not_touched(tmp_path: Path) -> None:
     (tmp_path / "cf").mkdir()
-    (tmp_path / "cf" / "shepherd.toml").write_text('[identity]\nname = "mine"\n[network]\nallow = ["127.0.0.0/8"]\n')
+    (tmp_path / "cf" / "shepherd.toml").write_text(
+        '[identity]\nname = "mine"\n[network]\nallow = ["127.0.0.0/8"]\n[plan]\nmax_pages = 7\n'
+    )
     (tmp_path / "cf" / "url-equiv").write_text("a.example b.example\n")
-    for number, minutes in ((1, NO_MINUTES), (2, "0.05")):  # nobody listens there
-        gather("--minutes", minutes, "-q", f"http://127.0.9.{number}:1/", cwd=tmp_path)
+    for number in (1, 2):
+        gather("--minutes", NO_MINUTES, "-q", f"http://127.0.9.{number}:1/", cwd=tmp_path)
     own = tmp_path / "db" / "cf"
-    assert (own / "scope").read_text().split() == ["127.0.9.1:1", "127.0.9.2:1"]
-    filters = parse_filter((own / "filter").read_text())
-    assert filters.judge("http://127.0.9.1:1/x").accepted and filters.judge("http://127.0.9.2:1/x").accepted
+    assert (own / "filter").read_text() == "only site 127.0.9.1:1\nonly site 127.0.9.2:1\n"
     assert config.load(own).identity.name == "mine"
-    assert config.load(own).plan.max_pages <= 200
     assert (own / "url-equiv").read_text() == "a.example b.example\n"
     assert sorted(p.name for p in (tmp_path / "cf").iterdir()) == ["shepherd.toml", "url-equiv"]
     assert Database(tmp_path / "db").states()
+
+
+def test_limits_of_a_run_are_not_kept_and_what_the_database_says_itself_is(tmp_path: Path) -> None:
+    url, own = "http://127.0.9.1:1/", tmp_path / "db" / "cf"
+    gather("--pages", "4", "--minutes", NO_MINUTES, url, cwd=tmp_path)
+    assert config.load(own).plan == config.Plan()
+    (own / "shepherd.toml").write_text("# by hand\n[plan]\nmax_pages = 9\n")
+    (own / "filter").write_text("# by hand\nonly site 127.0.9.1:1\nreject ext pdf\n")
+    gather("--pages", "4", "--minutes", NO_MINUTES, url, cwd=tmp_path)
+    assert (own / "shepherd.toml").read_text() == "# by hand\n[plan]\nmax_pages = 9\n"
+    assert (own / "filter").read_text() == "# by hand\nonly site 127.0.9.1:1\nreject ext pdf\n"
+
+
+def test_limits_and_places_of_an_earlier_version_are_taken_out(tmp_path: Path) -> None:
+    own = tmp_path / "db" / "cf"
+    gather("--minutes", NO_MINUTES, "http://127.0.9.1:1/", cwd=tmp_path)
+    (own / "scope").write_text("127.0.9.1:1\n*.a.example\n")
+    (own / "shepherd.toml").write_text("# Written by gather\n\n[plan]\nmax_pages = 4\nreap_s = 1\nretry_s = 5\n")
+    (own / "filter").write_text(
+        "# Written by gather: only 127.0.9.1:1; then what the user's filter says.\nreject regex ^https?://(?:x)/\n\n"
+        "reject ext zip\n"
+    )
+    gather("--db", "db", "--minutes", NO_MINUTES, cwd=tmp_path)
+    assert not (own / "scope").exists()
+    assert (own / "filter").read_text() == "only site 127.0.9.1:1\nonly host a.example\nreject ext zip\n"
+    assert config.load(own).plan == config.Plan(retry_s=5)
+
+
+def test_scope_that_the_user_has_written_is_not_widened(tmp_path: Path) -> None:
+    (tmp_path / "cf").mkdir()
+    (tmp_path / "cf" / "filter").write_text("only prefix http://127.0.9.1:1/a/\n")
+    refused = gather("--minutes", NO_MINUTES, "http://127.0.9.1:1/b/", cwd=tmp_path)
+    assert (refused.returncode, "outside the scope" in refused.stderr) == (2, True), refused.stderr
+    gather("--minutes", NO_MINUTES, "http://127.0.9.1:1/a/", cwd=tmp_path)
+    assert (tmp_path / "db" / "cf" / "filter").read_text() == "only prefix http://127.0.9.1:1/a/\n"
 
 
 @pytest.mark.parametrize("urls", [["http://127.0.0.1:1/"], []])
@@ -241,8 +239,9 @@ def test_invalid_time_limit_is_refused(tmp_path: Path, minutes: str) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_scope_that_is_not_ascii_is_one_sentence(tmp_path: Path) -> None:
+def test_places_of_an_earlier_version_that_are_not_ascii_are_one_sentence(tmp_path: Path) -> None:
     (tmp_path / "db" / "cf").mkdir(parents=True)
+    (tmp_path / "db" / "cf" / "shepherd.toml").touch()
     (tmp_path / "db" / "cf" / "scope").write_bytes(b"example.org\n\xff\n")
     done = gather("http://127.0.0.1:1/", cwd=tmp_path)
     assert done.returncode == 2
@@ -279,12 +278,12 @@ def test_pages_of_other_sites_are_not_gathered_by_the_way(tmp_path: Path) -> Non
 
 # --- the summary ------------------------------------------------------------------------------------------------
 
-NOTHING = GatherSummary(3, 0, 0, 0, 0, 0, 0, 0, 0, {"address refused by the guard": 1}, 1, 0, 0.0, "", "")
-ONE = GatherSummary(3, 1, 0, 1, 1, 0, 1, 1, 1, {}, 0, 10, 10.0, "http://a.example/", "")
+NOTHING = GatherSummary(3, 0, 0, 0, 0, 0, 0, 0, 0, 0, {"address refused by the guard": 1}, 1, 0, 0.0, "", "")
+ONE = GatherSummary(3, 1, 0, 1, 1, 0, 1, 1, 0, 1, {}, 0, 10, 10.0, "http://a.example/", "")
 
 
 def test_one_is_not_many(capsys: pytest.CaptureFixture[str]) -> None:
-    gather_summary.show(ONE, "why", 1, 1.0, refreshed=False)
+    gather_summary.show(ONE, Path("db/cf"), "why", 1, 1.0, refreshed=False)
     text = capsys.readouterr().out
     assert "1 page of 1 site; redirects: 0\n" in text
     assert "1 URL by links\n" in text and "1 request in" in text
@@ -294,16 +293,19 @@ def test_one_is_not_many(capsys: pytest.CaptureFixture[str]) -> None:
 def test_summary_says_how_to_pass_the_guard_and_what_to_try(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("SHEPHERD_CF", str(ROOT / "cf"))
+    monkeypatch.delenv("SHEPHERD_CF", raising=False)
     monkeypatch.chdir(ROOT)
-    gather_summary.show(NOTHING, "why", 0, 1.0, refreshed=False)
+    gather_summary.show(NOTHING, Path("db/cf"), "why", 0, 1.0, refreshed=False)
     gather_summary.show_next(NOTHING, Path("db"), Path("db/cf"), "http://10.0.0.1/")
     text = capsys.readouterr().out
-    assert "set allow in [network] of cf/shepherd.toml to let Shepherd reach it\n" in text
+    assert "set allow in [network] of db/cf/shepherd.toml to let Shepherd reach it\n" in text
     commands = text.split("Try next:\n")[1].splitlines()
     assert commands[0].endswith("shep stats --db db")
-    assert commands[1].endswith("shep explain --db db --cf db/cf http://10.0.0.1/")
+    assert commands[1].endswith("shep explain --db db http://10.0.0.1/")
     assert len(commands) == 2
+    monkeypatch.setenv("SHEPHERD_CF", str(ROOT / "cf"))
+    gather_summary.show_next(NOTHING, Path("db"), Path("db/cf"), "http://10.0.0.1/")
+    assert "shep explain --db db --cf db/cf http://10.0.0.1/" in capsys.readouterr().out
 
 
 # --- what a run may not do to a database of others
@@ -317,13 +319,47 @@ def test_toy_web_is_not_gathered_into_a_database_of_real_sites(tmp_path: Path) -
 
 
 def test_gather_without_a_url_continues_with_the_sites_of_the_database(tmp_path: Path) -> None:
-    url = "http://127.0.0.1:9/"  # nobody listens there
-    assert gather("--db", "db", "--minutes", NO_MINUTES, url, cwd=tmp_path).returncode == 0
-    before = (tmp_path / "db" / "cf" / "scope").read_text()
-    done = gather("--db", "db", "--minutes", "0.1", cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    assert "127.0.0.1:9" in done.stderr
-    assert (tmp_path / "db" / "cf" / "scope").read_text() == before == "127.0.0.1:9\n"
+    url, own = "http://127.0.0.1:9/", tmp_path / "db" / "cf"  # nobody listens there
+    assert gather("--db", "db", "--minutes", NO_MINUTES, url, cwd=tmp_path).returncode == 4
+    before = {path: path.read_bytes() for path in own.iterdir()}
+    done = gather("--db", "db", "--minutes", NO_MINUTES, cwd=tmp_path)
+    assert "toy" not in done.stderr, done.stderr
+    assert {path: path.read_bytes() for path in own.iterdir()} == before
+
+
+@pytest.mark.parametrize(
+    ("settings", "url", "why"),
+    [
+        ("", "http://127.0.0.1:9/", "1 page: address refused by the guard"),
+        ('[network]\nallow = ["127.0.0.0/8"]\n', "http://127.0.0.1:9/", "1 page whose robots.txt cannot be reached"),
+        ('[network]\nhosts = "hosts"\n', "http://no.example/", "1 page: address does not resolve"),
+    ],
+    ids=["guard", "robots", "name"],
+)
+def test_gather_that_brings_no_page_says_why_and_does_not_call_it_success(
+    settings: str, url: str, why: str, tmp_path: Path
+) -> None:
+    (tmp_path / "cf").mkdir()
+    (tmp_path / "cf" / "shepherd.toml").write_text(settings)
+    (tmp_path / "cf" / "hosts").write_text("127.0.0.1 other.example\n")
+    done = gather("--contact", "me@example.org", "--minutes", "1", url, cwd=tmp_path)
+    assert done.returncode == 4
+    assert done.stderr.splitlines()[-1] == f"gather: no page came: {why}"
+
+
+@pytest.mark.parametrize(
+    ("ending", "ungathered", "why"),
+    [
+        (COMPLETE, 0, "nothing more is due"),
+        (COMPLETE, 475, "no server may be asked now for what is still to come: run the same command again later"),
+        (PAGES, 475, "the page limit is reached: to go on run the same command again, or give more with --pages"),
+        (MINUTES, 1, "the time limit is reached: to go on run the same command again, or give more with --minutes"),
+        (PAGES, 0, "the page limit is reached"),
+        (Ending("killed as asked", 143), 475, "killed as asked"),
+    ],
+)
+def test_ending_says_what_is_left_and_how_to_go_on(ending: Ending, ungathered: int, why: str) -> None:
+    assert in_words(ending, ungathered) == why
 
 
 @pytest.mark.parametrize("contact", ["j\u00f6rg@example.org", "two\nlines@example.org"])
@@ -340,11 +376,12 @@ def test_contact_that_is_no_address_is_refused(contact: str, tmp_path: Path) -> 
     assert not (tmp_path / "db").exists()
 
 
-def test_broken_configuration_of_an_earlier_run_is_replaced(tmp_path: Path) -> None:
+def test_fault_in_the_databases_own_configuration_is_named(tmp_path: Path) -> None:
     url = "http://127.0.0.1:9/"
     gather("--minutes", NO_MINUTES, url, cwd=tmp_path)
     (tmp_path / "db" / "cf" / "shepherd.toml").write_text("[identity]\ncontact = 3\n")
-    assert gather("--minutes", "0.1", url, cwd=tmp_path).returncode == 0
+    done = gather("--minutes", NO_MINUTES, url, cwd=tmp_path)
+    assert (done.returncode, "db/cf/shepherd.toml, line 2" in done.stderr) == (2, True), done.stderr
 
 
 def test_filter_fault_names_the_line_of_the_users_file(tmp_path: Path) -> None:

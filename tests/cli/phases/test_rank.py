@@ -128,7 +128,7 @@ def master(tmp_path: Path) -> Herd:
     """A database in whose inbox a harvest waits, so that a cycle has something to do, and needs no network for it."""
     db, cf = tmp_path / "db", tmp_path / "cf"
     cf.mkdir()
-    (cf / "filter").write_text("")
+    (cf / "filter").write_text("default accept\n")
     database.create(db, bytes(16), NOW, load_filter(cf / "filter").version)
     leave_harvest(db, 1)
     return Herd(db, cf, NOW)

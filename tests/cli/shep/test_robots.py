@@ -80,7 +80,7 @@ def test_other_agent_is_judged_by_its_own_group(fold: Herd, shep: Run) -> None:
         ("none", "allowed", "status 404 counts as no robots.txt"),
         ("down", "denied", "it has been unreachable since"),
         ("moved", "not-known", "it redirects to http://b.example/\\x1b[2J, which each reap fetches anew"),
-        ("ignored", "allowed", "line 4 of the filter ignores its robots.txt: set robots ignore"),
+        ("ignored", "allowed", "line 5 of the filter ignores its robots.txt: set robots ignore"),
     ],
 )
 def test_site_without_rules_of_its_own(fold: Herd, shep: Run, host: str, verdict: str, why: str) -> None:
