@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Any, Final
 
 from shepherd.errors import Corruption, UsageError
@@ -29,7 +30,8 @@ def load() -> tuple[Any, Any]:
         import pyarrow.parquet
     except ImportError as error:
         raise UsageError(
-            f"Parquet needs pyarrow, which is not here ({error}): pip install 'shepherd[parquet]', or pyarrow"
+            f"Parquet needs pyarrow, which is not here ({error}): "
+            f"python3 -m pip --python {sys.executable} install 'pyarrow >= 17'"
         ) from None
     return pyarrow, pyarrow.parquet
 
